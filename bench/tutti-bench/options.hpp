@@ -1,0 +1,99 @@
+#pragma once
+#include <CLI/CLI.hpp>
+#include <cctype>
+#include <cstddef>
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+/// "64", "8K", "1.5M": powers of 1024, as in nccl-tests.
+inline std::size_t parse_bytes(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const auto unit = std::toupper(static_cast<unsigned char>(*end));
+  const double factor = unit == 'K' ? 0x1p10 : unit == 'M' ? 0x1p20 : unit == 'G' ? 0x1p30 : 1;
+  const bool whole = unit == 0 || (factor > 1 && end[1] == 0);
+  if (end == text.c_str() || !whole || !(value >= 0) || value * factor > 0x1p50)
+    throw CLI::ValidationError("'" + text + "' is not a size; write 64, 8K, 1.5M or 1G");
+  return static_cast<std::size_t>(value * factor);
+}
+
+struct options {
+  std::string collective = "all_reduce";
+  std::size_t min_bytes = 8, max_bytes = std::size_t{64} << 20, step_bytes = std::size_t{1} << 20;
+  std::size_t step_factor = 4;
+  int iterations = 20, warmup = 5, aggregate = 1, checks = 1, root = 0;
+  std::string op = "sum", type = "float", algorithm = "automatic", json;
+  double timeout_seconds = 60;
+
+  [[nodiscard]] std::vector<std::size_t> sizes() const {
+    std::vector<std::size_t> all;
+    for (std::size_t s = min_bytes; s <= max_bytes; s = step_factor > 1 ? s * step_factor : s + step_bytes) {
+      all.push_back(s);
+      if (s == 0) break;
+    }
+    return all;
+  }
+};
+
+/// Reads the command line; an exit status when the program is to end at once (help, a mistake).
+inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) {
+  CLI::App app{
+      "Times collectives of tutti with nccl-tests' flags and columns.\n"
+      "  tutti-run -n 2 -- tutti-bench all_reduce -b 8 -e 64M -f 4"};
+  app.add_option("collective", o.collective, "all_reduce, broadcast or barrier")
+      ->check(CLI::IsMember({"all_reduce", "broadcast", "barrier"}))
+      ->capture_default_str();
+  const auto size = [&](const std::string& flags, std::size_t& into, const std::string& help) {
+    app.add_option_function<std::string>(flags, [&into](const std::string& s) { into = parse_bytes(s); }, help);
+  };
+  size("-b,--minbytes", o.min_bytes, "smallest size [8]");
+  size("-e,--maxbytes", o.max_bytes, "largest size [64M]");
+  size("-i,--stepbytes", o.step_bytes, "added from size to size, with -f 1 [1M]");
+  app.add_option("-f,--stepfactor", o.step_factor, "multiplied from size to size; 1: use -i")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("-n,--iters", o.iterations, "timed rounds of a size")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("-w,--warmup_iters", o.warmup, "rounds before them")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("-m,--agg_iters", o.aggregate, "operations in flight in a round")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("-c,--check", o.checks, "verified rounds of a size, 0 for none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("-o,--op", o.op, "sum, prod, max, min or avg")
+      ->check(CLI::IsMember({"sum", "prod", "max", "min", "avg"}))
+      ->capture_default_str();
+  app.add_option("-d,--datatype", o.type, "int8 uint8 int32 uint32 int64 uint64 half bfloat16 float double")
+      ->check(
+          CLI::IsMember({"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"}))
+      ->capture_default_str();
+  app.add_option("-r,--root", o.root, "root of a broadcast")->capture_default_str();
+  app.add_option("--algo", o.algorithm, "automatic, direct, ring, recursive_doubling or tree")
+      ->check(CLI::IsMember({"automatic", "direct", "ring", "recursive_doubling", "tree"}))
+      ->capture_default_str();
+  app.add_option("-T,--timeout", o.timeout_seconds, "seconds that one operation may take")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("-J,--output_file", o.json, "JSON lines, one for each row, are written to this file");
+  try {
+    app.parse(argc, argv);
+    if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("--minbytes is larger than --maxbytes");
+  } catch (const CLI::ParseError& e) {
+    std::ostringstream out, err;
+    const int status = app.exit(e, out, err);
+    if (prints) std::fputs((out.str() + err.str()).c_str(), status == 0 ? stdout : stderr);
+    return status;
+  }
+  return std::nullopt;
+}
+
+}  // namespace bench

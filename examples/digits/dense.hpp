@@ -1,0 +1,53 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "digits/matrix.hpp"
+
+namespace digits {
+
+/// A fully connected layer: y = x * weight + bias, each row of x one sample.
+///
+/// Weights are inputs x outputs, row by row. Gradients are sums over the rows, added to what the caller's spans hold.
+template <class T>
+class dense {
+ public:
+  dense(std::size_t inputs, std::size_t outputs) : inputs_{inputs}, outputs_{outputs}, transposed_(inputs * outputs) {}
+
+  std::size_t inputs() const { return inputs_; }
+  std::size_t outputs() const { return outputs_; }
+  std::size_t weight_count() const { return inputs_ * outputs_; }
+
+  void forward(std::span<const T> weight, std::span<const T> bias, std::span<const T> x, std::span<T> y) const {
+    const std::size_t rows = x.size() / inputs_;
+    for (std::size_t row = 0; row < rows; ++row) std::ranges::copy(bias, y.subspan(row * outputs_).begin());
+    multiply_add(row_major(x, rows, inputs_), weight, y);
+  }
+
+  void parameter_gradients(std::span<const T> x, std::span<const T> y_gradient, std::span<T> weight_gradient,
+                           std::span<T> bias_gradient) const {
+    const std::size_t rows = x.size() / inputs_;
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t j = 0; j < outputs_; ++j) bias_gradient[j] += y_gradient[row * outputs_ + j];
+    multiply_add(row_major(x, rows, inputs_).transposed(), y_gradient, weight_gradient);
+  }
+
+  /// Must come before `input_gradient` whenever the weights have changed.
+  void use_weight(std::span<const T> weight) { transpose(weight, inputs_, outputs_, std::span{transposed_}); }
+
+  void input_gradient(std::span<const T> y_gradient, std::span<T> x_gradient) const {
+    std::ranges::fill(x_gradient, T{0});
+    multiply_add(row_major(y_gradient, y_gradient.size() / outputs_, outputs_), std::span<const T>{transposed_},
+                 x_gradient);
+  }
+
+ private:
+  std::size_t inputs_;
+  std::size_t outputs_;
+  std::vector<T> transposed_;
+};
+
+}  // namespace digits

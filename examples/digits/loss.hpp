@@ -1,0 +1,32 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace digits {
+
+/// The number of classes: ten digits, or ten kinds of clothes.
+inline constexpr std::size_t class_count = 10;
+
+/// Softmax and cross entropy: replaces each row of logits by the loss's gradient and returns the sum of the losses.
+template <class T>
+double softmax_cross_entropy(std::span<T> logits, std::span<const std::uint8_t> labels) {
+  double total = 0;
+  for (std::size_t row = 0; row < labels.size(); ++row) {
+    const auto values = logits.subspan(row * class_count, class_count);
+    // Without this shift a large logit would overflow exp().
+    const T largest = *std::ranges::max_element(values);
+    const T of_label = values[labels[row]] - largest;
+    T sum{0};
+    for (T& value : values) sum += value = std::exp(value - largest);
+    for (T& value : values) value /= sum;
+    values[labels[row]] -= T{1};
+    total += static_cast<double>(std::log(sum) - of_label);
+  }
+  return total;
+}
+
+}  // namespace digits

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace digits {
+
+enum class element_type { float32, float64 };
+enum class action { train, measure_speed, show_help };
+
+/// What the command line asks for.
+struct options {
+  std::uint64_t seed = 1;
+  std::size_t batch = 64;
+  std::size_t epochs = 10;
+  std::size_t accumulate = 1;
+  element_type dtype = element_type::float32;
+  double learning_rate = 0.1;
+  std::filesystem::path data;
+  std::filesystem::path checkpoint;
+  std::filesystem::path loss_log;
+  action todo = action::train;
+};
+
+namespace detail {
+
+struct option {
+  std::string_view name;
+  std::string_view value;  // empty: a flag
+  std::string_view help;
+  std::function<void(std::string_view)> apply;
+};
+
+template <class Number>
+auto number_into(Number& target, Number least) {
+  return [&target, least](std::string_view text) {
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), target);
+    // The negation refuses a NaN too.
+    if (failure != std::errc{} || end != text.data() + text.size() || !(target >= least))
+      throw std::invalid_argument{"is not a number that is possible here"};
+  };
+}
+
+inline std::vector<option> option_table(options& target) {
+  const auto path_into = [](std::filesystem::path& path) { return [&path](std::string_view text) { path = text; }; };
+  const auto dtype = [&target](std::string_view text) {
+    if (text != "float32" && text != "float64") throw std::invalid_argument{"is neither float32 nor float64"};
+    target.dtype = text == "float32" ? element_type::float32 : element_type::float64;
+  };
+  return {
+      {"--seed", "N", "of the initial weights and of the order of the images (1)", number_into(target.seed, {})},
+      {"--batch", "N", "images in a step, over all ranks (64)", number_into(target.batch, std::size_t{1})},
+      {"--epochs", "N", "passes over the images (10)", number_into(target.epochs, std::size_t{1})},
+      {"--accumulate", "N", "parts in which a rank computes its share of a step (1)",
+       number_into(target.accumulate, std::size_t{1})},
+      {"--dtype", "TYPE", "float32 (the default) or float64", dtype},
+      {"--lr", "X", "learning rate at the start; it falls linearly to zero (0.1)",
+       number_into(target.learning_rate, 0.0)},
+      {"--data", "PATH", "a directory with the four files of MNIST, or a csv file (the bundled digits)",
+       path_into(target.data)},
+      {"--checkpoint", "FILE", "written after each epoch; if it exists, training goes on from there (none)",
+       path_into(target.checkpoint)},
+      {"--loss-log", "FILE", "gets a line for each step: its number and its mean loss (none)",
+       path_into(target.loss_log)},
+      {"--bench", "", "measure the speed only", [&](std::string_view) { target.todo = action::measure_speed; }},
+      {"--help", "", "print this", [&](std::string_view) { target.todo = action::show_help; }},
+  };
+}
+
+}  // namespace detail
+
+/// The text of `--help`.
+inline std::string usage() {
+  options unused;
+  std::string text = "usage: digits [options]\nTrains a small network to recognise handwritten digits.\n\n";
+  for (const auto& option : detail::option_table(unused)) {
+    std::string left = "  " + std::string{option.name} + " " + std::string{option.value};
+    left.resize(22, ' ');
+    text += left + std::string{option.help} + "\n";
+  }
+  return text;
+}
+
+/// Reads `--name value` and `--name=value`; errors: std::invalid_argument that names the argument.
+inline options parse_options(std::span<const char* const> arguments) {
+  options result;
+  const auto table = detail::option_table(result);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view argument{arguments[i]};
+    const std::string_view name = argument.substr(0, argument.find('='));
+    const auto found = std::ranges::find(table, name, &detail::option::name);
+    if (found == table.end()) throw std::invalid_argument{std::string{argument} + " is not an option; see --help"};
+    std::string_view value;
+    if (name.size() < argument.size()) {
+      value = argument.substr(name.size() + 1);
+    } else if (!found->value.empty()) {
+      if (++i == arguments.size()) throw std::invalid_argument{std::string{name} + " needs a value"};
+      value = arguments[i];
+    }
+    if (value.empty() != found->value.empty())
+      throw std::invalid_argument{std::string{name} + (value.empty() ? " needs a value" : " takes no value")};
+    try {
+      found->apply(value);
+    } catch (const std::invalid_argument& failure) {
+      throw std::invalid_argument{std::string{name} + ": " + std::string{value} + " " + failure.what()};
+    }
+  }
+  return result;
+}
+
+}  // namespace digits

@@ -1,0 +1,50 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+
+namespace tutti::algo {
+
+/// How `count` elements are cut into `parts`: the first count % parts get one more. Empty parts are legal.
+struct blocks {
+  std::size_t count;
+  std::size_t parts;
+
+  [[nodiscard]] std::size_t begin(std::size_t i) const noexcept {
+    return i * (count / parts) + std::min(i, count % parts);
+  }
+  [[nodiscard]] std::size_t size(std::size_t i) const noexcept { return count / parts + (i < count % parts ? 1 : 0); }
+};
+
+/// Temporary memory of one operation, aligned for every element; false when there is none to be had.
+class scratch {
+ public:
+  explicit scratch(std::size_t bytes) noexcept
+      : data_(bytes == 0 ? nullptr : static_cast<std::byte*>(::operator new(bytes, alignment, std::nothrow))),
+        bytes_(bytes) {}
+  [[nodiscard]] explicit operator bool() const noexcept { return bytes_ == 0 || data_ != nullptr; }
+  [[nodiscard]] std::byte* data() const noexcept { return data_.get(); }
+  [[nodiscard]] std::span<std::byte> first(std::size_t n) const noexcept { return {data_.get(), n}; }
+
+ private:
+  static constexpr std::align_val_t alignment{64};
+  struct release {
+    void operator()(std::byte* p) const noexcept { ::operator delete(p, alignment); }
+  };
+  std::unique_ptr<std::byte, release> data_;
+  std::size_t bytes_;
+};
+
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
+  if (bytes != 0 && to != from) std::memmove(to, from, bytes);
+}
+
+inline std::byte* at(void* p, std::size_t bytes) noexcept { return static_cast<std::byte*>(p) + bytes; }
+inline const std::byte* at(const void* p, std::size_t bytes) noexcept {
+  return static_cast<const std::byte*>(p) + bytes;
+}
+
+}  // namespace tutti::algo

@@ -1,0 +1,199 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include <tutti/algo/ring.hpp>
+#include <tutti/config.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/transport/concept.hpp>
+#include <tutti/transport/lane.hpp>
+#include <tutti/transport/link_core.hpp>
+
+namespace tutti::algo {
+
+/// Where the ranks of one group meet in mapped memory: a line each with a step counter, and two slots each to stage
+/// data.
+///
+/// The rule that makes two slots enough: what a rank publishes with post(t) lies in its slot t % 2; a rank has read
+/// what it needs of step t before it posts t + 1. So a slot may be written for step t once everyone has posted t - 1.
+/// Operations of a group take turns on its board, in the order of their issue, which is the same on all ranks.
+class board {
+ public:
+  static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
+  static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
+
+  /// What a rank tells beside its step: where its buffers are, if peers can map them.
+  struct note {
+    std::uint64_t in, out;
+  };
+  static constexpr note no_note{nowhere, nowhere};
+  struct line {
+    alignas(2 * tutti::detail::cache_line) std::atomic<std::uint64_t> step;
+    std::array<note, 2> notes;
+    std::atomic<std::uint32_t> visiting;   // this rank is at work in buffers that others have noted
+    std::atomic<std::uint32_t> retracted;  // this rank's operation failed: its buffers are its user's again
+  };
+  static constexpr std::size_t part_bytes = 4096 + 2 * slot_bytes;
+
+  /// Waits until this operation is the oldest of its group that has not left the board.
+  class turn final : public condition {
+   public:
+    template <class Link>
+    turn(board& b, Link& link) noexcept : board_(b), number_(b.turns_++) {
+      link.watch(*this);
+    }
+    ~turn() {
+      if (finished()) ++board_.serving_;
+    }
+    bool holds() noexcept override { return board_.serving_ == number_; }
+    int waiting_for() const noexcept override { return -1; }
+
+   private:
+    board& board_;
+    std::uint64_t number_;
+  };
+
+  /// Waits until one rank, or all, have posted a step.
+  class reached final : public condition {
+   public:
+    template <class Link>
+    reached(board& b, Link& link, std::uint64_t step) noexcept
+        : board_(b), step_(step), next_(0), end_(static_cast<int>(b.lines_.size())) {
+      link.watch(*this);
+    }
+    template <class Link>
+    reached(board& b, Link& link, std::uint64_t step, int only) noexcept
+        : board_(b), step_(step), next_(only), end_(only + 1) {
+      link.watch(*this);
+    }
+    bool holds() noexcept override {
+      while (next_ < end_ && board_.at(next_).step.load(std::memory_order_acquire) >= step_) ++next_;
+      return next_ == end_;
+    }
+    int waiting_for() const noexcept override { return board_.members_->world_rank(next_); }
+
+   private:
+    board& board_;
+    std::uint64_t step_;
+    int next_, end_;
+  };
+
+  /// Buffers that this rank notes are open to the others until close(). If the operation fails before, they are taken
+  /// back: whoever is at work in them is waited for, and nobody else begins.
+  class exposure {
+   public:
+    explicit exposure(board& b) noexcept : board_(&b) {}
+    exposure(const exposure&) = delete;
+    exposure& operator=(const exposure&) = delete;
+    ~exposure() {
+      if (board_) board_->retract();
+    }
+    void close() noexcept { board_ = nullptr; }
+
+   private:
+    board* board_;
+  };
+
+  /// The time in which this rank touches the others' buffers; to be given up soon when welcome() turns false.
+  class visit {
+   public:
+    explicit visit(board& b) noexcept : board_(b) { board_.at(board_.rank_).visiting.store(1); }
+    visit(const visit&) = delete;
+    visit& operator=(const visit&) = delete;
+    ~visit() { board_.at(board_.rank_).visiting.store(0, std::memory_order_release); }
+    [[nodiscard]] bool welcome() const noexcept {
+      for (const line* l : board_.lines_)
+        if (l->retracted.load() != 0) return false;
+      return true;
+    }
+
+   private:
+    board& board_;
+  };
+
+  /// Room for the lists of the operation that has its turn, so that none of them allocates.
+  struct lists {
+    std::vector<const void*> operands;
+    std::vector<std::byte*> in, out;
+  };
+  [[nodiscard]] lists& room() noexcept { return lists_; }
+
+  [[nodiscard]] bool is_open() const noexcept { return !lines_.empty(); }
+  [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
+  [[nodiscard]] std::byte* slot(int rank, std::uint64_t step) const noexcept {
+    return parts_[static_cast<std::size_t>(rank)] + 4096 + (step % 2) * slot_bytes;
+  }
+  [[nodiscard]] const note& note_of(int rank, std::uint64_t step) const noexcept {
+    return lines_[static_cast<std::size_t>(rank)]->notes[step % 2];
+  }
+
+  /// Publishes this rank's slot and note of the next step; returns its number.
+  template <class Link>
+  std::uint64_t post(Link& link, note n = no_note) noexcept {
+    line& mine = at(rank_);
+    mine.notes[(step_ + 1) % 2] = n;
+    mine.step.store(++step_, std::memory_order_release);
+    for (int r = 0; r < members_->size; ++r)
+      if (r != rank_) link.ring(members_->world_rank(r));
+    return step_;
+  }
+
+  /// Allocates this rank's part and exchanges its place by messages, once, in the first turn.
+  template <class Lane>
+  routine open(Lane lane) {
+    constexpr std::uint64_t steps_apart = 0x800000;  // from the steps of the operation that opens the board
+    auto& link = lane.link();
+    std::vector<std::uint64_t> places(static_cast<std::size_t>(lane.size()));
+    std::byte* part = nullptr;
+    status failed{};
+    try {
+      part = link.allocate(part_bytes);
+    } catch (const error& e) {
+      failed = e.cause();
+    } catch (const std::bad_alloc&) {
+      failed = {errc::out_of_resources};
+    }
+    if (!failed.ok()) co_await lane.refuse(failed);
+    const auto r = static_cast<std::size_t>(lane.rank());
+    places[r] = *link.locate(part, part_bytes);
+    co_await detail::ring_gather(lane, places.data(), sizeof(std::uint64_t), blocks{places.size(), places.size()},
+                                 steps_apart);
+    for (std::size_t p = 0; p < places.size(); ++p) {
+      std::byte* at = link.resolve(lane.members().world_rank(static_cast<int>(p)), places[p]);
+      if (!at) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(static_cast<int>(p)), 0});
+      parts_.push_back(at);
+    }
+    for (std::byte* p : parts_) lines_.push_back(reinterpret_cast<line*>(p));
+    rank_ = lane.rank();
+    members_ = &lane.members();
+  }
+
+ private:
+  [[nodiscard]] line& at(int rank) const noexcept { return *lines_[static_cast<std::size_t>(rank)]; }
+
+  void retract() noexcept {
+    at(rank_).retracted.store(1);  // sequentially consistent, as visiting: one side sees the other
+    const deadline limit = after(std::chrono::seconds(2));  // who died at work never leaves
+    for (const line* l : lines_)
+      while (l->visiting.load() != 0 && l != lines_[static_cast<std::size_t>(rank_)] && clock::now() < limit)
+        std::this_thread::yield();
+  }
+
+  std::vector<std::byte*> parts_;
+  std::vector<line*> lines_;
+  lists lists_;
+  const group* members_ = nullptr;
+  int rank_ = 0;
+  std::uint64_t step_ = 0, turns_ = 0, serving_ = 0;
+};
+
+}  // namespace tutti::algo

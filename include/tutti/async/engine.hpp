@@ -1,0 +1,279 @@
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <coroutine>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <tutti/async/op_state.hpp>
+#include <tutti/config.hpp>
+#include <tutti/core/deadline.hpp>
+
+namespace tutti {
+
+/// Something that moves operations forward when it is polled: a backend over its transport.
+class progress_source {
+ public:
+  virtual bool poll() noexcept = 0;                  ///< under the lock; true if anything moved
+  virtual void tick(deadline now) noexcept = 0;      ///< under the lock, about every millisecond: deadlines, liveness
+  virtual void prepare_park() noexcept = 0;          ///< from here on, arrivals must end a park
+  virtual void park(duration at_most) noexcept = 0;  ///< sleeps until something may have arrived
+  virtual void finish_park() noexcept = 0;
+  virtual void unpark() noexcept = 0;  ///< any thread: ends a park
+
+ protected:
+  ~progress_source() = default;
+};
+
+/// Drives operations and resumes the coroutines that wait for them.
+///
+/// Coroutines resume only inside poll(), run_until() or an operation's wait(): never inside the issuing call.
+/// Any thread may drive; one at a time polls the sources, the others wait to be told or take over.
+/// Waiting spins for a bounded number of polls, then yields the core a few times, then sleeps.
+class engine {
+ public:
+  engine() = default;
+  engine(const engine&) = delete;
+  engine& operator=(const engine&) = delete;
+
+  /// Polls every source once and resumes what became ready. True if anything moved. Never blocks.
+  bool poll() noexcept {
+    bool moved = false;
+    if (try_drive()) {
+      moved = poll_sources();
+      stop_driving();
+    }
+    return run_ready() || moved;
+  }
+
+  /// Drives until `done()`; every wait inside is bounded by the deadlines of the operations in flight.
+  template <class Done>
+  void run_until(Done done) noexcept {
+    while (!done()) {
+      if (try_drive()) {
+        drive(done);
+        stop_driving();
+      } else {
+        follow(done);
+      }
+      run_ready();
+    }
+  }
+
+  /// Executor: the coroutine resumes on a thread that drives this engine.
+  void post(waiter& w) noexcept {
+    {
+      std::scoped_lock guard(ready_mutex_);
+      w.next = nullptr;
+      w.previous = last_ready_;
+      (last_ready_ ? last_ready_->next : first_ready_) = &w;
+      last_ready_ = &w;
+      w.queued = true;
+      has_ready_.store(true, std::memory_order_release);
+    }
+    notify();
+  }
+
+  /// Takes a waiter back that was posted and not yet resumed; false if it was not queued.
+  bool withdraw(waiter& w) noexcept {
+    std::scoped_lock guard(ready_mutex_);
+    if (!w.queued) return false;
+    unlink(w);
+    return true;
+  }
+
+  /// The lock of everything a source touches; held while an operation is started.
+  [[nodiscard]] std::unique_lock<std::mutex> lock() noexcept {
+    contenders_.fetch_add(1, std::memory_order_relaxed);
+    std::unique_lock guard(mutex_);
+    contenders_.fetch_sub(1, std::memory_order_relaxed);
+    return guard;
+  }
+
+  /// Wakes threads that sleep in this engine, so that they look again.
+  void notify() noexcept {
+    // Pairs with the stores before sleeping in idle() and follow(): one side sees the other.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (parked_.load(std::memory_order_seq_cst)) {
+      std::scoped_lock guard(park_mutex_);  // a source that is parked cannot be detached meanwhile
+      if (progress_source* s = parked_.load(std::memory_order_relaxed)) s->unpark();
+    }
+    if (followers_.load(std::memory_order_seq_cst) != 0) {
+      {
+        std::scoped_lock guard(follow_mutex_);
+      }
+      follow_.notify_all();
+    }
+  }
+
+  void attach(progress_source& s) {
+    auto guard = lock();
+    sources_.push_back(&s);
+  }
+  void detach(progress_source& s) noexcept {
+    detaching_.fetch_add(1, std::memory_order_seq_cst);
+    while (driving_.exchange(true, std::memory_order_acquire)) {
+      notify();
+      std::this_thread::yield();
+    }
+    {
+      auto guard = lock();
+      std::erase(sources_, &s);
+    }
+    detaching_.fetch_sub(1, std::memory_order_relaxed);
+    stop_driving();
+  }
+
+  /// Polls before a waiting thread gives its core away; the right number depends on ranks per core.
+  void spin_for(std::uint32_t polls) noexcept { spin_polls_.store(polls, std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::uint32_t yields = 20;
+  static constexpr duration longest_park = std::chrono::milliseconds(20);
+
+  [[nodiscard]] bool detaching() const noexcept { return detaching_.load(std::memory_order_seq_cst) != 0; }
+  bool try_drive() noexcept { return !detaching() && !driving_.exchange(true, std::memory_order_acquire); }
+  void stop_driving() noexcept {
+    driving_.store(false, std::memory_order_seq_cst);
+    if (followers_.load(std::memory_order_seq_cst) != 0) notify();
+  }
+
+  bool poll_sources() noexcept {
+    bool moved = false;
+    std::scoped_lock guard(mutex_);
+    for (progress_source* s : sources_) moved |= s->poll();
+    if ((++polls_ & 0x3ff) == 0) tick_if_due();
+    return moved;
+  }
+
+  void tick_if_due() noexcept {
+    const auto now = clock::now();
+    if (now - last_tick_ < std::chrono::milliseconds(1)) return;
+    last_tick_ = now;
+    for (progress_source* s : sources_) s->tick(now);
+  }
+
+  template <class Done>
+  void drive(Done& done) noexcept {
+    std::uint32_t idle = 0;
+    while (!done() && !has_ready_.load(std::memory_order_acquire) && !detaching()) {
+      if (poll_sources()) {
+        idle = 0;
+        continue;
+      }
+      const std::uint32_t spins = spin_polls_.load(std::memory_order_relaxed);
+      ++idle;
+      if (contenders_.load(std::memory_order_relaxed) != 0 || (idle > spins && idle <= spins + yields)) {
+        std::this_thread::yield();
+      } else if (idle <= spins) {
+        detail::cpu_pause();
+      } else {
+        sleep(done);
+      }
+    }
+  }
+
+  template <class Done>
+  void sleep(Done& done) noexcept {
+    progress_source* only = nullptr;
+    {
+      std::scoped_lock guard(mutex_);
+      tick_if_due();
+      if (sources_.size() == 1) only = sources_.front();
+    }
+    if (!only) return std::this_thread::sleep_for(std::chrono::microseconds(50));
+    only->prepare_park();
+    parked_.store(only, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!poll_sources() && !done() && !has_ready_.load(std::memory_order_acquire) && !detaching())
+      only->park(longest_park);
+    {
+      std::scoped_lock guard(park_mutex_);
+      parked_.store(nullptr, std::memory_order_relaxed);
+    }
+    only->finish_park();
+    std::scoped_lock guard(mutex_);
+    tick_if_due();
+  }
+
+  template <class Done>
+  void follow(Done& done) noexcept {
+    const auto relevant = [&] {
+      return done() || has_ready_.load(std::memory_order_acquire) || !driving_.load(std::memory_order_acquire);
+    };
+    for (std::uint32_t i = 0; i < spin_polls_.load(std::memory_order_relaxed); ++i) {
+      if (relevant()) return;
+      detail::cpu_pause();
+    }
+    std::unique_lock guard(follow_mutex_);
+    followers_.fetch_add(1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    while (!relevant()) follow_.wait_for(guard, longest_park);
+    followers_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  bool run_ready() noexcept {
+    bool any = false;
+    while (has_ready_.load(std::memory_order_acquire)) {
+      std::coroutine_handle<> next;
+      decltype(waiter::stopped) stopped = nullptr;
+      {
+        std::scoped_lock guard(ready_mutex_);
+        if (!first_ready_) break;
+        waiter& w = *first_ready_;
+        unlink(w);
+        next = w.handle;
+        if (w.op && w.op->result.code == errc::aborted) stopped = w.stopped;
+      }
+      if (stopped) next = stopped(next);  // foreign code, which may come back to this engine
+      next.resume();
+      any = true;
+    }
+    return any;
+  }
+
+  void unlink(waiter& w) noexcept {
+    (w.previous ? w.previous->next : first_ready_) = w.next;
+    (w.next ? w.next->previous : last_ready_) = w.previous;
+    w.queued = false;
+    has_ready_.store(first_ready_ != nullptr, std::memory_order_release);
+  }
+
+  std::mutex mutex_;  // sources and everything below them
+  std::atomic<std::uint32_t> contenders_{0};
+  std::vector<progress_source*> sources_;
+  std::uint32_t polls_ = 0;
+  deadline last_tick_{};
+
+  std::atomic<bool> driving_{false};
+  std::atomic<std::uint32_t> detaching_{0};
+  std::atomic<std::uint32_t> spin_polls_{1000};
+  std::mutex park_mutex_;
+  std::atomic<progress_source*> parked_{nullptr};
+
+  std::mutex ready_mutex_;
+  waiter* first_ready_ = nullptr;
+  waiter* last_ready_ = nullptr;
+  std::atomic<bool> has_ready_{false};
+
+  std::mutex follow_mutex_;
+  std::condition_variable follow_;
+  std::atomic<std::uint32_t> followers_{0};
+};
+
+inline void op_state::complete(status s) noexcept {
+  result = s;
+  if (list) list->remove(*this);
+  if (!s.ok()) owner->failed(s);
+  tutti::engine& home = owner->engine();  // the slot may be recycled as soon as the word says finished
+  const std::uintptr_t seen = word.exchange(finished, std::memory_order_acq_rel);
+  if (seen != in_flight)
+    home.post(*reinterpret_cast<waiter*>(seen));
+  else
+    home.notify();
+}
+
+}  // namespace tutti

@@ -1,0 +1,195 @@
+#pragma once
+#include <concepts>
+#include <coroutine>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include <tutti/async/engine.hpp>
+#include <tutti/async/op_state.hpp>
+#include <tutti/core/check.hpp>
+
+namespace tutti {
+
+namespace detail {
+
+template <class P>
+concept has_unhandled_stopped = requires(P& p) {
+  { p.unhandled_stopped() } -> std::convertible_to<std::coroutine_handle<>>;
+};
+
+template <class P>
+std::coroutine_handle<> stopped_path(std::coroutine_handle<> h) noexcept {
+  return std::coroutine_handle<P>::from_address(h.address()).promise().unhandled_stopped();
+}
+
+/// Owns a slot; waits for the operation before it gives the slot back, so that no buffer is left in use.
+class op_slot {
+ public:
+  explicit op_slot(op_state& s) noexcept : state_(&s) {}
+  op_slot(op_slot&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  op_slot& operator=(op_slot&& other) noexcept {
+    if (this != &other) {
+      reset();
+      state_ = std::exchange(other.state_, nullptr);
+    }
+    return *this;
+  }
+  ~op_slot() { reset(); }
+
+  void wait() const noexcept {
+    if (!state_->done()) state_->owner->engine().run_until([s = state_] { return s->done(); });
+  }
+  void reset() noexcept {
+    if (!state_) return;
+    wait();
+    op_state* s = std::exchange(state_, nullptr);
+    s->owner->release(*s);
+  }
+  [[nodiscard]] bool holds() const noexcept { return state_ != nullptr; }
+  op_state* operator->() const noexcept { return state_; }
+  op_state& operator*() const noexcept { return *state_; }
+
+ private:
+  op_state* state_;
+};
+
+/// Suspends a coroutine on one slot. Movable until suspended; registers only in await_suspend.
+class op_awaiter_base {
+ public:
+  explicit op_awaiter_base(op_slot&& slot) noexcept : slot_(std::move(slot)) {}
+  op_awaiter_base(op_awaiter_base&& other) noexcept : slot_(std::move(other.slot_)) {}
+  op_awaiter_base& operator=(op_awaiter_base&&) = delete;
+  ~op_awaiter_base() {
+    if (!suspended_ || !slot_.holds()) return;
+    // Destroyed while suspended: leave the word, or the ready list if the operation has just ended.
+    auto self = reinterpret_cast<std::uintptr_t>(&waiter_);
+    if (slot_->word.compare_exchange_strong(self, op_state::in_flight, std::memory_order_acq_rel)) return;
+    tutti::engine& home = slot_->owner->engine();
+    {
+      auto guard = home.lock();
+    }  // complete() runs under it: now the waiter has been posted
+    home.withdraw(waiter_);
+  }
+
+  // An aborted operation must pass await_suspend: senders end on the stopped channel from there.
+  [[nodiscard]] bool await_ready() const noexcept { return slot_->done() && slot_->result.code != errc::aborted; }
+
+  // Going on at once is `false`, not a transfer to oneself: that would need a tail call to spare the stack.
+  template <class P>
+  bool await_suspend(std::coroutine_handle<P> h) noexcept {
+    return suspend(h);
+  }
+  template <has_unhandled_stopped P>
+  std::coroutine_handle<> await_suspend(std::coroutine_handle<P> h) noexcept {
+    waiter_.stopped = &stopped_path<P>;
+    if (suspend(h)) return std::noop_coroutine();
+    return slot_->result.code == errc::aborted ? waiter_.stopped(h) : h;
+  }
+
+ protected:
+  op_slot& finish() noexcept {
+    suspended_ = false;
+    return slot_;
+  }
+
+ private:
+  // True if the coroutine is suspended: it may be running elsewhere already.
+  bool suspend(std::coroutine_handle<> h) noexcept {
+    waiter_.handle = h;
+    waiter_.op = &*slot_;
+    suspended_ = true;
+    std::uintptr_t expected = op_state::in_flight;
+    if (slot_->word.compare_exchange_strong(expected, reinterpret_cast<std::uintptr_t>(&waiter_),
+                                            std::memory_order_acq_rel))
+      return true;
+    suspended_ = false;
+    return false;
+  }
+
+  op_slot slot_;
+  waiter waiter_;
+  bool suspended_ = false;
+};
+
+}  // namespace detail
+
+/// A collective in flight: hot, move-only, one pointer wide. It ends in exactly one way, `co_await std::move(op)` or
+/// `wait()`; dropping it waits too, without throwing (as std::jthread does), bounded by the deadline.
+/// The buffers of the call belong to the operation until then.
+/// One owner; it may be moved to and awaited on any thread. Coroutines resume inside poll(), run_until() or wait() of
+/// the communicator's engine. Errors: tutti::error with the communicator's first failure.
+template <class T = void>
+class [[nodiscard]] basic_op {
+ public:
+  explicit basic_op(op_state& s) noexcept : slot_(s) {}
+
+  /// True when wait() would not block.
+  [[nodiscard]] bool done() const noexcept { return slot_->done(); }
+
+  /// Blocks the calling thread, driving the engine, until the operation has ended; returns its value.
+  T wait() {
+    TUTTI_ASSERT(slot_.holds());
+    slot_.wait();
+    return take(slot_);
+  }
+
+  auto operator co_await() && noexcept {
+    struct awaiter : detail::op_awaiter_base {
+      using op_awaiter_base::op_awaiter_base;
+      T await_resume() { return basic_op::take(finish()); }
+    };
+    return awaiter{std::move(slot_)};
+  }
+
+ private:
+  friend class nothrow_op;
+
+  static T take(detail::op_slot& slot) {
+    detail::op_slot mine = std::move(slot);
+    if (!mine->result.ok()) throw mine->owner->describe(*mine);
+    if constexpr (!std::is_void_v<T>) {
+      alignas(T) std::byte raw[sizeof(T)];
+      std::memcpy(raw, mine->value, sizeof(T));
+      return *std::launder(reinterpret_cast<T*>(raw));
+    }
+  }
+
+  detail::op_slot slot_;
+};
+
+using op = basic_op<>;
+
+/// The other error style: the outcome is a `status` instead of an exception. Made by nothrow(op).
+class [[nodiscard]] nothrow_op {
+ public:
+  template <class T>
+  explicit nothrow_op(basic_op<T>&& o) noexcept : slot_(std::move(o.slot_)) {}
+
+  status wait() noexcept {
+    slot_.wait();
+    return take(slot_);
+  }
+  auto operator co_await() && noexcept {
+    struct awaiter : detail::op_awaiter_base {
+      using op_awaiter_base::op_awaiter_base;
+      status await_resume() noexcept { return take(finish()); }
+    };
+    return awaiter{std::move(slot_)};
+  }
+
+ private:
+  static status take(detail::op_slot& slot) noexcept {
+    detail::op_slot mine = std::move(slot);
+    return mine->result;
+  }
+  detail::op_slot slot_;
+};
+
+/// `status s = co_await nothrow(world.barrier())`.
+template <class T>
+nothrow_op nothrow(basic_op<T>&& o) noexcept {
+  return nothrow_op{std::move(o)};
+}
+
+}  // namespace tutti

@@ -1,0 +1,101 @@
+#pragma once
+#include <atomic>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/status.hpp>
+
+namespace tutti {
+
+class engine;
+struct op_state;
+
+/// A suspended coroutine; lives in its awaiter, inside the coroutine's frame.
+struct waiter {
+  std::coroutine_handle<> handle;
+  std::coroutine_handle<> (*stopped)(std::coroutine_handle<>) noexcept =
+      nullptr;  ///< where an abort goes, if elsewhere
+  op_state* op = nullptr;
+  waiter* next = nullptr;
+  waiter* previous = nullptr;
+  bool queued = false;
+};
+
+/// What an operation is, for messages and the record of recent operations.
+struct op_info {
+  const char* collective = "";
+  std::size_t count = 0;
+  dtype type = dtype::u8;
+  std::uint64_t sequence = 0;
+  std::source_location where{};
+  deadline issued{};
+  deadline expires{};
+  bool expired = false;  ///< its own deadline passed, not that of another operation
+};
+
+/// Whoever issued operations: gives slots back and turns a status into an error with names.
+class op_owner {
+ public:
+  virtual void release(op_state& s) noexcept = 0;
+  virtual void failed(status why) noexcept = 0;  ///< under the engine's lock: one operation could not be done
+  virtual error describe(const op_state& s) const = 0;
+  virtual tutti::engine& engine() noexcept = 0;
+
+ protected:
+  ~op_owner() = default;
+};
+
+/// Operations in flight, in the order they were issued.
+class op_list {
+ public:
+  [[nodiscard]] op_state* front() const noexcept { return first_; }
+  inline void push_back(op_state& s) noexcept;
+  inline void remove(op_state& s) noexcept;
+
+ private:
+  op_state* first_ = nullptr;
+  op_state* last_ = nullptr;
+};
+
+/// One operation in flight: a slot of its communicator's slab, recycled, never freed before the communicator.
+/// `word` is 0 in flight, 1 done, else the waiter; one exchange completes, one compare-exchange suspends.
+struct op_state {
+  static constexpr std::uintptr_t in_flight = 0, finished = 1;
+  static constexpr std::size_t value_bytes = 64, value_alignment = 16;
+
+  std::atomic<std::uintptr_t> word{finished};
+  status result{};
+  op_owner* owner = nullptr;
+  op_info info{};
+  op_state* next = nullptr;  // free list, or `list`
+  op_state* previous = nullptr;
+  op_list* list = nullptr;                                  // the operations in flight that it is among
+  void* work = nullptr;                                     // the backend's: what runs this operation
+  alignas(value_alignment) std::byte value[value_bytes]{};  ///< operands that travel by value
+
+  [[nodiscard]] bool done() const noexcept { return word.load(std::memory_order_acquire) == finished; }
+
+  /// Ends the operation. Called once, by the backend, under the engine's lock; the slot may be gone when it returns.
+  void complete(status s) noexcept;
+};
+
+inline void op_list::push_back(op_state& s) noexcept {
+  s.list = this;
+  s.next = nullptr;
+  s.previous = last_;
+  (last_ ? last_->next : first_) = &s;
+  last_ = &s;
+}
+
+inline void op_list::remove(op_state& s) noexcept {
+  (s.previous ? s.previous->next : first_) = s.next;
+  (s.next ? s.next->previous : last_) = s.previous;
+  s.list = nullptr;
+}
+
+}  // namespace tutti

@@ -1,0 +1,208 @@
+#pragma once
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+#include <tutti/async/frame_cache.hpp>
+#include <tutti/async/op_state.hpp>
+#include <tutti/core/status.hpp>
+
+namespace tutti {
+
+class routine;
+
+namespace detail {
+
+struct routine_promise;
+
+/// What a routine waits for: a node that somebody below completes. Lives in the routine's frame.
+/// A node whose operation failed never resumes its routine: the whole operation is destroyed instead, so that
+/// algorithms contain no error handling, and its op completes with the status. Everything happens under the engine's
+/// lock, on whoever polls.
+class pending {
+ public:
+  pending() = default;
+  pending(const pending&) = delete;
+  pending& operator=(const pending&) = delete;
+  ~pending() { unlink(); }
+
+  [[nodiscard]] bool await_ready() const noexcept { return finished_ && result_.ok(); }
+  inline void await_suspend(std::coroutine_handle<routine_promise> h) noexcept;
+  void await_resume() const noexcept {}
+
+  [[nodiscard]] bool finished() const noexcept { return finished_; }
+  [[nodiscard]] const routine_promise* root() const noexcept { return root_; }
+
+ protected:
+  friend class pending_list;
+  inline void unlink() noexcept;
+  inline void finish(status s, class pending_list& ready) noexcept;
+
+  status result_{};
+  bool finished_ = false;
+
+ private:
+  std::coroutine_handle<routine_promise> waiting_;
+  const routine_promise* root_ = nullptr;
+  class pending_list* ready_ = nullptr;  // where a failure that nobody awaits yet will be queued
+  class pending_list* list_ = nullptr;
+  pending* next_ = nullptr;
+  pending* previous_ = nullptr;
+};
+
+/// A queue of nodes; a node is in at most one.
+class pending_list {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  [[nodiscard]] pending* front() const noexcept { return first_; }
+  static pending* after(const pending& p) noexcept { return p.next_; }
+
+  void push_back(pending& p) noexcept {
+    p.unlink();
+    p.list_ = this;
+    p.previous_ = last_;
+    p.next_ = nullptr;
+    (last_ ? last_->next_ : first_) = &p;
+    last_ = &p;
+  }
+  void remove(pending& p) noexcept {
+    (p.previous_ ? p.previous_->next_ : first_) = p.next_;
+    (p.next_ ? p.next_->previous_ : last_) = p.previous_;
+    p.next_ = p.previous_ = nullptr;
+    p.list_ = nullptr;
+  }
+
+  /// Completes a node and queues it here if a routine is suspended on it.
+  void complete(pending& p, status s) noexcept { p.finish(s, *this); }
+
+  /// Resumes or ends the routine of every queued node, also of those queued meanwhile. True if there were any.
+  inline bool run() noexcept;
+
+ private:
+  pending* first_ = nullptr;
+  pending* last_ = nullptr;
+};
+
+struct routine_promise : cached_frame {
+  routine_promise* root = nullptr;  // the routine that the operation started with
+  op_state* op = nullptr;           // the root's only
+  std::coroutine_handle<> parent;
+  std::exception_ptr failure;
+  bool met = false;  // as in task: whoever comes second continues the parent
+
+  inline routine get_return_object() noexcept;
+  std::suspend_always initial_suspend() const noexcept { return {}; }
+  void return_void() const noexcept {}
+  void unhandled_exception() noexcept {
+    failure = std::current_exception();
+  }  // memory ran out: nothing else throws here
+
+  struct final_awaiter {
+    [[nodiscard]] bool await_ready() const noexcept { return false; }
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<routine_promise> h) const noexcept {
+      routine_promise& p = h.promise();
+      if (!p.op) return std::exchange(p.met, true) ? p.parent : std::noop_coroutine();
+      op_state* done = p.op;
+      const status outcome = p.failure ? status{errc::out_of_resources} : status{};
+      h.destroy();
+      done->complete(outcome);
+      return std::noop_coroutine();
+    }
+    void await_resume() const noexcept {}
+  };
+  final_awaiter final_suspend() const noexcept { return {}; }
+
+  /// Destroys the whole operation and completes its op with the failure.
+  void fail(status s) noexcept {
+    op_state* done = root->op;
+    std::coroutine_handle<routine_promise>::from_promise(*root).destroy();
+    done->complete(s);
+  }
+};
+
+}  // namespace detail
+
+/// The coroutine of a collective algorithm. Lazy; either started with an op, which it then completes, or awaited by
+/// another routine. Runs under the engine's lock; awaits only what a transport gives it, and other routines.
+class [[nodiscard]] routine {
+ public:
+  using promise_type = detail::routine_promise;
+
+  explicit routine(std::coroutine_handle<promise_type> h) noexcept : handle_(h) {}
+  routine(routine&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  routine& operator=(routine&&) = delete;
+  ~routine() {
+    if (handle_) handle_.destroy();
+  }
+
+  /// Runs until the first wait. From here on the routine owns itself and completes it.
+  void start(op_state& state) && noexcept {
+    promise_type& p = handle_.promise();
+    p.root = &p;
+    p.op = &state;
+    state.work = &p;
+    std::exchange(handle_, nullptr).resume();
+  }
+
+  auto operator co_await() && noexcept {
+    struct awaiter {
+      std::coroutine_handle<promise_type> child;
+      [[nodiscard]] bool await_ready() const noexcept { return false; }
+      bool await_suspend(std::coroutine_handle<promise_type> parent) const noexcept {
+        promise_type& p = child.promise();
+        p.root = parent.promise().root;
+        p.parent = parent;
+        child.resume();
+        return !std::exchange(p.met, true);
+      }
+      void await_resume() const {
+        if (child.promise().failure) std::rethrow_exception(child.promise().failure);
+      }
+    };
+    return awaiter{handle_};
+  }
+
+ private:
+  std::coroutine_handle<promise_type> handle_;
+};
+
+namespace detail {
+
+inline routine routine_promise::get_return_object() noexcept {
+  return routine{std::coroutine_handle<routine_promise>::from_promise(*this)};
+}
+
+inline void pending::await_suspend(std::coroutine_handle<routine_promise> h) noexcept {
+  waiting_ = h;
+  root_ = h.promise().root;
+  if (finished_) ready_->push_back(*this);
+}
+
+inline void pending::unlink() noexcept {
+  if (list_) list_->remove(*this);
+}
+
+inline void pending::finish(status s, pending_list& ready) noexcept {
+  unlink();
+  finished_ = true;
+  result_ = s;
+  ready_ = &ready;
+  if (waiting_) ready.push_back(*this);
+}
+
+inline bool pending_list::run() noexcept {
+  if (empty()) return false;
+  while (pending* p = first_) {
+    remove(*p);
+    const auto h = p->waiting_;
+    if (p->result_.ok())
+      h.resume();
+    else
+      h.promise().fail(p->result_);
+  }
+  return true;
+}
+
+}  // namespace detail
+}  // namespace tutti

@@ -1,0 +1,106 @@
+#pragma once
+#include <atomic>
+#include <coroutine>
+#include <exception>
+#include <optional>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include <tutti/async/concepts.hpp>
+#include <tutti/async/engine.hpp>
+#include <tutti/async/task.hpp>
+
+namespace tutti {
+
+namespace detail {
+
+/// A coroutine that starts at once, tells an engine when it ends, and is destroyed by whoever started it.
+class signalling {
+ public:
+  struct promise_type : cached_frame {
+    template <class... Rest>
+    explicit promise_type(engine& e, Rest&...) noexcept : home(e) {}
+    engine& home;
+    std::atomic<bool> ended{false}, released{false};
+    signalling get_return_object() noexcept {
+      return signalling{std::coroutine_handle<promise_type>::from_promise(*this)};
+    }
+    std::suspend_never initial_suspend() const noexcept { return {}; }
+    auto final_suspend() const noexcept {
+      struct signal {
+        [[nodiscard]] bool await_ready() const noexcept { return false; }
+        void await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
+          promise_type& p = h.promise();
+          p.ended.store(true, std::memory_order_release);
+          p.home.notify();  // it may sleep, if this is another thread
+          p.released.store(true, std::memory_order_release);
+        }
+        void await_resume() const noexcept {}
+      };
+      return signal{};
+    }
+    void return_void() const noexcept {}
+    void unhandled_exception() const noexcept { std::terminate(); }  // the body below catches everything
+  };
+
+  explicit signalling(std::coroutine_handle<promise_type> h) noexcept : handle_(h) {}
+  signalling(signalling&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  signalling& operator=(signalling&&) = delete;
+  ~signalling() {
+    if (!handle_) return;
+    // The thread that ended it has a few instructions left in it and in the engine.
+    while (ended() && !handle_.promise().released.load(std::memory_order_acquire)) std::this_thread::yield();
+    handle_.destroy();
+  }
+  [[nodiscard]] bool ended() const noexcept { return handle_.promise().ended.load(std::memory_order_acquire); }
+
+ private:
+  std::coroutine_handle<promise_type> handle_;
+};
+
+template <class T>
+struct outcome {
+  std::optional<std::conditional_t<std::is_void_v<T>, std::monostate, T>> value;
+  std::exception_ptr failure;
+};
+
+template <class Awaitable, class T>
+signalling run_into(engine&, Awaitable awaitable, outcome<T>& out) {
+  try {
+    if constexpr (std::is_void_v<T>) {
+      co_await std::move(awaitable);
+      out.value.emplace();
+    } else {
+      out.value.emplace(co_await std::move(awaitable));
+    }
+  } catch (...) {
+    out.failure = std::current_exception();
+  }
+}
+
+}  // namespace detail
+
+/// Runs an awaitable to its end on the calling thread, driving the engine meanwhile; returns its value or throws its
+/// exception. For the top of a program; inside a coroutine use co_await.
+template <awaitable Awaitable>
+auto sync_wait(engine& driver, Awaitable&& a) -> await_result_t<Awaitable> {
+  using T = await_result_t<Awaitable>;
+  detail::outcome<T> out;
+  auto running = detail::run_into<std::remove_cvref_t<Awaitable>, T>(driver, std::forward<Awaitable>(a), out);
+  driver.run_until([&] { return running.ended(); });
+  if (out.failure) std::rethrow_exception(out.failure);
+  if constexpr (!std::is_void_v<T>) return std::move(*out.value);
+}
+
+/// The same for anything that has an engine, such as a communicator: `sync_wait(world, train(world, net))`.
+template <class Home, awaitable Awaitable>
+  requires requires(Home& h) {
+    { h.engine() } -> std::same_as<engine&>;
+  }
+auto sync_wait(Home& home, Awaitable&& a) -> await_result_t<Awaitable> {
+  return sync_wait(home.engine(), std::forward<Awaitable>(a));
+}
+
+}  // namespace tutti

@@ -1,0 +1,128 @@
+#pragma once
+#include <atomic>
+#include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tutti/async/concepts.hpp>
+#include <tutti/async/frame_cache.hpp>
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/async/task.hpp>
+
+namespace tutti {
+
+namespace detail {
+
+/// Counts children down; the last one resumes the parent, unless all ended before the parent could suspend.
+class latch {
+ public:
+  explicit latch(std::size_t children) noexcept : left_(children + 1) {}
+  void arrive() noexcept {
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) parent_.resume();
+  }
+  [[nodiscard]] bool await_ready() const noexcept { return false; }
+  bool await_suspend(std::coroutine_handle<> parent) noexcept {
+    parent_ = parent;
+    return left_.fetch_sub(1, std::memory_order_acq_rel) != 1;
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  std::atomic<std::size_t> left_;
+  std::coroutine_handle<> parent_;
+};
+
+struct child {
+  struct promise_type : cached_frame {
+    latch* all = nullptr;
+    child get_return_object() noexcept { return child{std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    std::suspend_always initial_suspend() const noexcept { return {}; }
+    auto final_suspend() const noexcept {
+      struct arrive {
+        [[nodiscard]] bool await_ready() const noexcept { return false; }
+        void await_suspend(std::coroutine_handle<promise_type> h) const noexcept { h.promise().all->arrive(); }
+        void await_resume() const noexcept {}
+      };
+      return arrive{};
+    }
+    void return_void() const noexcept {}
+    void unhandled_exception() const noexcept { std::terminate(); }  // the body catches everything
+  };
+
+  explicit child(std::coroutine_handle<promise_type> h) noexcept : handle(h) {}
+  child(child&& other) noexcept : handle(std::exchange(other.handle, nullptr)) {}
+  child& operator=(child&&) = delete;
+  ~child() {
+    if (handle) handle.destroy();
+  }
+  void start(latch& all) const {
+    handle.promise().all = &all;
+    handle.resume();
+  }
+  std::coroutine_handle<promise_type> handle;
+};
+
+template <class A, class T>
+child run_child(A& a, outcome<T>& out) {
+  try {
+    if constexpr (std::is_void_v<T>) {
+      co_await std::move(a);
+      out.value.emplace();
+    } else {
+      out.value.emplace(co_await std::move(a));
+    }
+  } catch (...) {
+    out.failure = std::current_exception();
+  }
+}
+
+template <class T>
+auto take(outcome<T>& o) {
+  if (o.failure) std::rethrow_exception(o.failure);
+  return std::move(*o.value);
+}
+
+template <class... A, std::size_t... I>
+task<std::tuple<decltype(take(std::declval<outcome<await_result_t<A>>&>()))...>> when_all(std::index_sequence<I...>,
+                                                                                          A... a) {
+  std::tuple<outcome<await_result_t<A>>...> outcomes;
+  latch all(sizeof...(A));
+  {
+    std::tuple<decltype(run_child(a, std::get<I>(outcomes)))...> children{run_child(a, std::get<I>(outcomes))...};
+    (std::get<I>(children).start(all), ...);
+    co_await all;
+  }
+  co_return std::tuple<decltype(take(std::get<I>(outcomes)))...>{take(std::get<I>(outcomes))...};
+}
+
+}  // namespace detail
+
+/// Awaits all of them: tasks are started in argument order, operations are in flight already. Results come as a tuple
+/// (std::monostate for void). Ends when every one has ended; then the first exception, in argument order, is thrown.
+template <awaitable... A>
+auto when_all(A&&... a) {
+  return detail::when_all<std::remove_cvref_t<A>...>(std::index_sequence_for<A...>{}, std::forward<A>(a)...);
+}
+
+/// The same for a list of operations or tasks without a value.
+template <awaitable A>
+  requires std::is_void_v<await_result_t<A>>
+task<> when_all(std::vector<A> list) {
+  std::vector<detail::outcome<void>> outcomes(list.size());
+  detail::latch all(list.size());
+  {
+    std::vector<detail::child> children;
+    children.reserve(list.size());
+    for (std::size_t i = 0; i < list.size(); ++i) children.push_back(detail::run_child(list[i], outcomes[i]));
+    for (auto& c : children) c.start(all);
+    co_await all;
+  }
+  for (auto& o : outcomes) detail::take(o);
+}
+
+}  // namespace tutti

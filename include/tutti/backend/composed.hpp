@@ -1,0 +1,200 @@
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/algo/barrier.hpp>
+#include <tutti/algo/board.hpp>
+#include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/recursive_doubling.hpp>
+#include <tutti/algo/ring.hpp>
+#include <tutti/algo/select.hpp>
+#include <tutti/algo/tree.hpp>
+#include <tutti/backend/driver.hpp>
+#include <tutti/transport/lane.hpp>
+
+namespace tutti {
+
+/// The backend of CPUs: algorithms of algo/ over a transport, for all ranks of a world or for a group of them.
+/// Called under the engine's lock.
+template <transport T>
+class composed {
+ public:
+  using transport_type = T;
+  static constexpr space where = space::host;
+
+  /// All ranks of the transport.
+  explicit composed(std::shared_ptr<driver<T>> d) : driver_(std::move(d)), state_(std::make_unique<state>()) {
+    state_->members = {0, driver_->link().rank(), driver_->link().size(), {}};
+  }
+  /// A group of them.
+  composed(std::shared_ptr<driver<T>> d, group g) : driver_(std::move(d)), state_(std::make_unique<state>()) {
+    driver_->use_context(g.context);
+    state_->members = std::move(g);
+  }
+
+  [[nodiscard]] int rank() const noexcept { return state_->members.rank; }
+  [[nodiscard]] int size() const noexcept { return state_->members.size; }
+  [[nodiscard]] const group& members() const noexcept { return state_->members; }
+  [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept { return driver_; }
+  [[nodiscard]] status failure() const noexcept { return driver_->link().failure(); }
+  [[nodiscard]] std::string describe(int world_rank) const { return driver_->link().describe(world_rank); }
+  void abort(status why) noexcept { driver_->link().abort(why); }
+
+  void start(const barrier_args&, op_state& s) noexcept {
+    run(s, [&](auto l) {
+      if constexpr (mapped_transport<T>)
+        if (mapped()) return algo::direct_barrier<T>(l, state_->meeting_place);
+      return algo::dissemination_barrier(l);
+    });
+  }
+
+  void start(const all_reduce_args& a, op_state& s) noexcept {
+    if (alone(s)) {
+      algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
+      return finish(s);
+    }
+    const algorithm via =
+        a.via != algorithm::automatic ? a.via : algo::select_all_reduce(situation(a.out.bytes(), a.out.element_bytes));
+    run(s, [&](auto l) {
+      if constexpr (mapped_transport<T>)
+        if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
+      return via == algorithm::ring ? algo::ring_all_reduce(l, a) : algo::recursive_doubling_all_reduce(l, a);
+    });
+  }
+
+  void start(const broadcast_args& a, op_state& s) noexcept {
+    if (alone(s)) return finish(s);
+    const algorithm via = a.via != algorithm::automatic ? a.via : algo::select_broadcast(situation(a.data.bytes(), 1));
+    run(s, [&](auto l) {
+      if constexpr (mapped_transport<T>)
+        if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
+      return algo::tree_broadcast(l, a);
+    });
+  }
+
+  void start(const broadcast_sized_args& a, op_state& s) noexcept {
+    if (alone(s)) return finish(s);
+    run(s, [&](auto l) { return algo::tree_broadcast_sized(l, a); });
+  }
+
+  void start(const reduce_scatter_args& a, op_state& s) noexcept {
+    if (alone(s)) {
+      algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
+      return finish(s);
+    }
+    const algorithm via =
+        a.via != algorithm::automatic ? a.via : algo::select_gather(situation(a.in.bytes(), a.out.element_bytes));
+    run(s, [&](auto l) {
+      if constexpr (mapped_transport<T>)
+        if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, state_->meeting_place, a);
+      return algo::ring_reduce_scatter(l, a);
+    });
+  }
+
+  void start(const all_gather_args& a, op_state& s) noexcept {
+    if (alone(s)) {
+      algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
+      return finish(s);
+    }
+    const algorithm via = a.via != algorithm::automatic ? a.via : algo::select_gather(situation(a.out.bytes(), 1));
+    run(s, [&](auto l) {
+      if constexpr (mapped_transport<T>)
+        if (via == algorithm::direct) return algo::direct_all_gather<T>(l, state_->meeting_place, a);
+      return algo::ring_all_gather(l, a);
+    });
+  }
+
+  void start(const send_args& a, op_state& s) noexcept {
+    s.info.sequence = ++state_->messages;
+    launch(s, [&] {
+      return send_one(driver_->link(), world(a.peer), user_tag(a.tag),
+                      {static_cast<const std::byte*>(a.data.data), a.data.bytes()});
+    });
+  }
+  void start(const recv_args& a, op_state& s) noexcept {
+    s.info.sequence = ++state_->messages;
+    launch(s, [&] {
+      return recv_one(driver_->link(), world(a.peer), user_tag(a.tag),
+                      {static_cast<std::byte*>(a.data.data), a.data.bytes()});
+    });
+  }
+
+  /// True if this algorithm can be asked for here.
+  [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {
+    return via != algorithm::direct || algo::direct_possible(situation(0, element_bytes));
+  }
+
+  /// True while an operation that `owner` issued is in flight.
+  [[nodiscard]] bool busy(const op_owner& owner) const noexcept {
+    for (const op_state* s = driver_->in_flight().front(); s; s = s->next)
+      if (s->owner == &owner) return true;
+    return false;
+  }
+
+ private:
+  struct state {  // where routines keep pointers to: does not move with the backend
+    group members;
+    algo::board meeting_place;
+    std::uint64_t sequence = 0;
+    std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
+  };
+
+  static routine send_one(T& link, int peer, std::uint64_t tag, std::span<const std::byte> out) {
+    co_await link.send(peer, tag, out);
+  }
+  static routine recv_one(T& link, int peer, std::uint64_t tag, std::span<std::byte> in) {
+    co_await link.recv(peer, tag, in);
+  }
+
+  [[nodiscard]] int world(int rank) const noexcept { return state_->members.world_rank(rank); }
+  [[nodiscard]] std::uint64_t user_tag(std::uint32_t t) const noexcept {
+    return tag::point_to_point(state_->members.context, t);
+  }
+  [[nodiscard]] bool mapped() const noexcept {
+    if constexpr (mapped_transport<T>)
+      return driver_->link().all_mapped();
+    else
+      return false;
+  }
+  [[nodiscard]] algo::situation situation(std::size_t bytes, std::size_t element) const noexcept {
+    return {mapped(), size(), bytes, element};
+  }
+
+  [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }
+  void finish(op_state& s) noexcept {
+    s.info.sequence = ++state_->sequence;
+    s.complete(status{});
+  }
+
+  template <class Make>
+  void run(op_state& s, Make make) noexcept {
+    T& link = driver_->link();
+    s.info.sequence = ++state_->sequence;
+    if (state_->members.context == 0) link.note_issue(s.info.sequence);
+    launch(s, [&] { return make(lane<T>{link, state_->members, s.info.sequence}); });
+  }
+
+  template <class Make>
+  void launch(op_state& s, Make make) noexcept {
+    if (const status f = driver_->link().failure(); !f.ok()) return s.complete(f);
+    try {
+      routine work = make();
+      driver_->in_flight().push_back(s);
+      std::move(work).start(s);
+    } catch (const std::bad_alloc&) {
+      s.complete({errc::out_of_resources});
+    }
+  }
+
+  std::shared_ptr<driver<T>> driver_;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,127 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <utility>
+
+#include <tutti/async/engine.hpp>
+#include <tutti/async/op_pool.hpp>
+#include <tutti/async/op_state.hpp>
+#include <tutti/backend/concept.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/text.hpp>
+
+namespace tutti {
+
+/// What a communicator is under its face: a backend, the slab of its operations, and the words for their errors.
+/// Lives until the communicator and the last handle are gone, whichever is later.
+template <backend B>
+class issuer final : public op_owner {
+ public:
+  issuer(B b, std::shared_ptr<tutti::engine> home, duration timeout)
+      : home_(std::move(home)), backend_(std::move(b)), timeout_(timeout) {}
+  issuer(const issuer&) = delete;
+  issuer& operator=(const issuer&) = delete;
+
+  [[nodiscard]] B& backend() noexcept { return backend_; }
+  [[nodiscard]] const B& backend() const noexcept { return backend_; }
+  [[nodiscard]] tutti::engine& engine() noexcept override { return *home_; }
+  [[nodiscard]] duration timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
+  void set_timeout(duration d) noexcept { timeout_.store(d, std::memory_order_relaxed); }
+
+  /// Starts a collective. `make(op_state&)` returns its arguments; they may point into the slot.
+  template <class Make>
+  op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make) {
+    auto guard = home_->lock();
+    op_state& s = pool_.acquire();
+    users_.fetch_add(1, std::memory_order_relaxed);
+    const auto args = make(s);
+    const auto now = clock::now();
+    const duration limit = timeout > duration{0} ? timeout : timeout_.load(std::memory_order_relaxed);
+    s.owner = this;
+    const deadline expires = limit >= deadline::max() - now ? deadline::max() : now + limit;
+    s.info = {args.name, count, type, 0, where, now, expires, false};
+    backend_.start(args, s);
+    return s;
+  }
+
+  /// Ends what is still in flight; its handles stay valid and report errc::aborted.
+  void close() noexcept {
+    auto guard = home_->lock();
+    if (backend_.busy(*this)) backend_.abort({errc::aborted, 0, -1, 0});
+  }
+
+  void release(op_state& s) noexcept override {
+    pool_.release(s);
+    drop();
+  }
+
+  /// Gives one use back: the communicator's, or an operation's. The last one ends this object.
+  void drop() noexcept {
+    if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  void failed(status why) noexcept override { backend_.abort(why); }
+
+  [[nodiscard]] error describe(const op_state& s) const override {
+    const status& r = s.result;
+    std::string text =
+        std::string(s.info.collective) + " #" + std::to_string(s.info.sequence) + " (" + place(s.info.where);
+    if (s.info.count != 0) text += ", " + std::to_string(s.info.count) + " x " + std::string(name(s.info.type));
+    text += ") " + explain(s);
+    return error{r, text, {backend_.rank(), s.info.sequence, s.info.collective, s.info.where}};
+  }
+
+ private:
+  ~issuer() = default;
+
+  static std::string place(const std::source_location& l) {
+    const std::string file = l.file_name();
+    const auto slash = file.find_last_of('/');
+    return (slash == std::string::npos ? file : file.substr(slash + 1)) + ":" + std::to_string(l.line());
+  }
+  [[nodiscard]] std::string explain(const op_state& s) const {
+    const status& r = s.result;
+    const std::string who =
+        r.peer >= 0 ? backend_.describe(r.peer) : std::string("a rank that could not be determined");
+    switch (r.code) {
+      case errc::timed_out:
+        return (s.info.expired ? "timed out after " + detail::in_seconds(s.info.expires - s.info.issued)
+                               : std::string("failed: another operation, here or on another rank, timed out")) +
+               ": waiting for " + who +
+               "; is that rank stuck, slow, or past this call? The communicator is unusable now";
+      case errc::peer_lost:
+        return "failed: " + who + " died or its connection broke; see that rank's own output for the cause";
+      case errc::peer_left:
+        return "failed: " + who +
+               " destroyed its communicator before this operation was complete; do all ranks make the same calls?";
+      case errc::aborted:
+        return r.peer >= 0 ? "aborted by " + who : std::string("aborted");
+      case errc::mismatch:
+        return "failed: " + who +
+               " called another collective or another size at this point; all ranks must issue the same operations in "
+               "the same order";
+      case errc::protocol:
+        return "failed: " + who + " sent bytes that are not of this protocol; do all ranks run the same version?";
+      case errc::out_of_resources:
+        return "failed: out of memory or shared memory" + (r.peer >= 0 ? " on " + who : std::string());
+      case errc::system:
+        return "failed: " + std::generic_category().message(static_cast<int>(r.detail)) +
+               (r.peer >= 0 ? " on " + who : std::string());
+      default:
+        return "failed: " + category().message(static_cast<int>(r.code)) +
+               (r.peer >= 0 ? " (" + who + ")" : std::string());
+    }
+  }
+
+  std::shared_ptr<tutti::engine> home_;
+  B backend_;
+  op_pool pool_;
+  std::atomic<duration> timeout_;
+  std::atomic<std::size_t> users_{1};
+};
+
+}  // namespace tutti

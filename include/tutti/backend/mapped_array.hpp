@@ -1,0 +1,49 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include <tutti/core/dtype.hpp>
+
+namespace tutti {
+
+/// Memory that peers on the same machine map, so that collectives on it stage nothing. Owns it; move-only.
+template <element T>
+class mapped_array {
+ public:
+  mapped_array() = default;
+  mapped_array(mapped_array&& other) noexcept
+      : memory_(std::move(other.memory_)), count_(std::exchange(other.count_, 0)) {}
+  mapped_array& operator=(mapped_array&& other) noexcept {
+    memory_ = std::move(other.memory_);
+    count_ = std::exchange(other.count_, 0);
+    return *this;
+  }
+
+  /// Made by communicator::allocate.
+  template <class Driver>
+  static mapped_array make(std::shared_ptr<Driver> keep, std::size_t count) {
+    mapped_array m;
+    auto* p = keep->allocate(count * sizeof(T));
+    m.memory_ = std::shared_ptr<std::byte>(p, [keep = std::move(keep)](std::byte* at) {
+      auto guard = keep->home().lock();
+      keep->deallocate(at);
+    });
+    m.count_ = count;
+    return m;
+  }
+
+  [[nodiscard]] T* data() const noexcept { return reinterpret_cast<T*>(memory_.get()); }
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] T* begin() const noexcept { return data(); }
+  [[nodiscard]] T* end() const noexcept { return data() + count_; }
+  [[nodiscard]] T& operator[](std::size_t i) const noexcept { return data()[i]; }
+  [[nodiscard]] std::span<T> span() const noexcept { return {data(), count_}; }
+
+ private:
+  std::shared_ptr<std::byte> memory_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace tutti

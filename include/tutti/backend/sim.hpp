@@ -1,0 +1,10 @@
+#pragma once
+#include <tutti/backend/composed.hpp>
+#include <tutti/transport/sim.hpp>
+
+namespace tutti {
+
+/// Ranks are fibers of one thread, for tests: order and hang bugs replay by seed.
+using sim = composed<sim_transport>;
+
+}  // namespace tutti

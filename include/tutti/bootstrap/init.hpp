@@ -1,0 +1,169 @@
+#pragma once
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <tutti/bootstrap/environment.hpp>
+#include <tutti/bootstrap/init_links.hpp>
+#include <tutti/bootstrap/init_meeting.hpp>
+#include <tutti/bootstrap/init_plan.hpp>
+#include <tutti/bootstrap/options.hpp>
+#include <tutti/bootstrap/roll_call.hpp>
+#include <tutti/communicator.hpp>
+#include <tutti/core/deadline.hpp>
+
+namespace tutti {
+
+namespace detail {
+
+/// How often this process has joined a world at that place: ranks of a first world and of a second one must not mix.
+inline std::uint64_t next_generation(const std::string& place) {
+  static std::mutex mutex;
+  static std::map<std::string, std::uint64_t> generations;
+  const std::scoped_lock guard(mutex);
+  return generations[place]++;
+}
+
+/// Joins over any store. What fails here on one rank fails on all.
+template <store S>
+class joining {
+ public:
+  joining(S& meeting, const init_options& options, const init_plan& plan, roll_call_claim me, roll_call_options how)
+      : options_(options), plan_(plan), me_(std::move(me)), until_(how.until), call_(meeting, me_, std::move(how)) {}
+
+  [[nodiscard]] std::unique_ptr<host_transport> run(bool host, const std::optional<wire::secret>& secret,
+                                                    std::uint64_t generation) {
+    links found;
+    found.all = call_.call();
+    called_ = true;
+    try {
+      connect(found, host, secret);
+      found.job = {wire::job_id::of(plan_.job + "/" + std::to_string(call_.nonce())), generation, secret};
+      auto link = std::move(found).make();
+      call_.confirm();
+      return link;
+    } catch (const error& e) {
+      // Those who failed with a verdict change nothing by this; it is written once.
+      call_.fail(e.cause(), e.what());
+      throw;
+    } catch (const std::exception& e) {
+      call_.fail({errc::rendezvous}, e.what());
+      throw;
+    }
+  }
+
+  /// All ranks were there: nobody has to be waited for after a failure.
+  [[nodiscard]] bool called() const noexcept { return called_; }
+
+ private:
+  void connect(links& found, bool host, const std::optional<wire::secret>& secret) {
+    found.rank = me_.rank;
+    peer& self = found.all[static_cast<std::size_t>(me_.rank)];
+    const link_needs needs{found.all, self, plan_.transport};
+    std::optional<shm_offer> offer;
+    if (needs.network) {
+      const auto asked = secret                                   ? wire::protection::secret
+                         : options_.network == exposure::insecure ? wire::protection::insecure
+                                                                  : wire::protection::none;
+      found.listener.emplace(address_for_peers(plan_, found.all, self), asked);
+      self.endpoint = found.listener->endpoint();
+    }
+    if (needs.memory && self.local_rank == 0) {
+      offer.emplace(self.local_size,
+                    shm_options{0, needs.bells ? shared_area::sleep::on_descriptor : shared_area::sleep::on_futex});
+      self.shared_memory = offer->name();
+    }
+    call_.exchange_places(found.all, self);
+    check_places(found.all);
+    call_.note_served();
+    if (host) call_.await_served();
+    if (offer) found.memory.emplace(offer->hand_out(found.all, me_.rank, until_));
+    if (needs.memory && !offer)
+      found.memory.emplace(shm_accept(leader(found.all, self).shared_memory, found.all, me_.rank, until_));
+  }
+
+  static const peer& leader(const roster& all, const peer& self) {
+    for (const peer& p : all)
+      if (p.memory_domain == self.memory_domain) return p;
+    return self;
+  }
+
+  const init_options& options_;
+  const init_plan& plan_;
+  roll_call_claim me_;
+  deadline until_;
+  roll_call<S> call_;
+  bool called_ = false;
+};
+
+inline std::unique_ptr<host_transport> join_alone(const init_options& options, deadline until) {
+  links found;
+  found.all = make_roster(std::vector<blob>{encode(roll_call_claim::of_this_process(0, 1, options.memory_domain))});
+  found.memory.emplace(shm_offer{1}.hand_out(found.all, 0, until));
+  return std::move(found).make();
+}
+
+inline std::unique_ptr<host_transport> join_others(const init_options& options, const init_plan& plan,
+                                                   const environment& get, deadline until) {
+  const std::string place = plan.job + " at " + to_string(*plan.where);
+  visitor who{plan.rank, plan.world_size, next_generation(place), {}, options.secret.load(get), options.network,
+              until,     options.stop};
+  if (!plan.job.empty()) who.job = wire::job_id::of(plan.job);
+  auto me = roll_call_claim::of_this_process(plan.rank, plan.world_size, options.memory_domain);
+  me.job = who.job;
+  me.links = static_cast<std::uint32_t>(plan.transport);
+
+  meeting where{*plan.where, who, get};
+  roll_call_options how;
+  how.until = until;
+  how.stop = options.stop;
+  if (plan.vouched) how.settle = duration{0};
+  how.remark = [&where] { return where.remark(); };
+  joining<meeting> join{where, options, plan, std::move(me), std::move(how)};
+  try {
+    auto link = join.run(where.is_host(), who.secret, who.generation);
+    where.leave(until);
+    return link;
+  } catch (...) {
+    where.leave_failed(std::chrono::milliseconds{join.called() ? 100 : 500});
+    throw;
+  }
+}
+
+/// Finds the other ranks and makes the links to them.
+inline std::unique_ptr<host_transport> join_world(const init_options& options) {
+  if (options.timeout <= duration{0} || options.join_timeout <= duration{0})
+    throw usage_error("init_options: timeout and join_timeout must be positive; nothing waits without a deadline");
+  const deadline until = after(options.join_timeout);
+  const init_plan plan = plan_init(options, process_variable, ::getuid());
+  return plan.where ? join_others(options, plan, process_variable, until) : join_alone(options, until);
+}
+
+}  // namespace detail
+
+/// Joins this process to its world and returns the world's communicator. Called by every process of the job, as often
+/// on each, in the thread that lives longest; collective, blocks for at most options.join_timeout.
+///
+/// Who the ranks are and where they meet is what `options` say, else the environment of the launcher: tutti-run,
+/// torchrun, mpirun, mpiexec, horovodrun, srun, or RANK and WORLD_SIZE set by hand (docs/environment.md). Without any
+/// of it, and only then, this is a world of one. Either all ranks get their world, or all throw, within a second of
+/// the cause. Nothing is left behind: no thread, no file, no name of a socket.
+/// Errors: usage_error for options and variables that contradict each other; error{rendezvous} names the ranks that are
+/// missing or claim the same place, {auth_failed}, {protocol}, {peer_lost}, {out_of_resources}, {aborted}.
+/// Costs some ten short exchanges with the process of rank 0; see docs/rendezvous.md.
+[[nodiscard]] inline communicator<> init(const init_options& options = {}) {
+  auto link = detail::join_world(options);
+  auto home = std::make_shared<engine>();
+  auto d = std::make_shared<driver<host_transport>>(home, std::move(link));
+  return {host{std::move(d)}, std::move(home), options.timeout};
+}
+
+}  // namespace tutti

@@ -1,0 +1,106 @@
+#pragma once
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <tutti/bootstrap/init_plan.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/os/resolve.hpp>
+#include <tutti/os/socket.hpp>
+#include <tutti/transport/host.hpp>
+#include <tutti/transport/peer.hpp>
+#include <tutti/transport/shm_accept.hpp>
+#include <tutti/transport/shm_offer.hpp>
+#include <tutti/transport/tcp_listener.hpp>
+#include <tutti/transport/tcp_options.hpp>
+
+namespace tutti::detail {
+
+/// What a transport is made of: the world, and this rank's ways to reach it.
+struct links {
+  roster all;
+  int rank = 0;
+  std::optional<shm_place> memory;       ///< shared with the ranks of this machine
+  std::optional<tcp_listener> listener;  ///< at which the others connect
+  tcp_job job;
+
+  [[nodiscard]] std::unique_ptr<host_transport> make() && {
+    return std::make_unique<host_transport>(std::move(all), rank, std::move(memory), std::move(listener),
+                                            std::move(job));
+  }
+};
+
+/// Which links this rank needs.
+struct link_needs {
+  bool memory = false;
+  bool network = false;
+  bool bells = false;  ///< ranks sleep on descriptors, because they wait for sockets, too
+
+  /// Throws error{rendezvous} when the ranks are not where the chosen transport can reach them.
+  link_needs(const roster& all, const peer& self, transport_choice chosen) {
+    const auto elsewhere =
+        std::find_if(all.begin(), all.end(), [&](const peer& p) { return p.memory_domain != self.memory_domain; });
+    if (chosen == transport_choice::shm && elsewhere != all.end())
+      throw error{{errc::rendezvous, 0, elsewhere->rank, 0},
+                  describe(self) + " and " + describe(*elsewhere) +
+                      " cannot share memory: they are on two machines, in two containers, or of two users; "
+                      "choose the transport tcp or automatic",
+                  {self.rank}};
+    network = all.size() > 1 && (chosen == transport_choice::tcp || elsewhere != all.end());
+    memory = chosen != transport_choice::tcp && (self.local_size > 1 || !network);
+    bells = memory && network;
+  }
+};
+
+/// The address of this machine from which packets to `where` leave; nothing is sent.
+inline std::optional<os::endpoint> route_to(const os::endpoint& where) {
+  const os::fd probe{::socket(where.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+  if (!probe || ::connect(probe.native(), where.native(), where.native_bytes()) != 0) return std::nullopt;
+  return os::local_endpoint(probe.native()).with_port(0);
+}
+
+/// "10.0.0.7" of "10.0.0.7:0"
+inline std::string host_of(const os::endpoint& where) { return os::split_host_port(where.to_string()).first; }
+
+/// The address at which a rank listens for its peers: what the user names; else the loopback if all ranks meet there;
+/// else the one that leads to the rendezvous. Throws error{rendezvous} when nothing tells.
+inline std::string address_for_peers(const init_plan& plan, const roster& all, const peer& self) {
+  using enum rendezvous_url::scheme;
+  constexpr const char* loopback_address = "127.0.0.1";
+  if (!plan.interface.empty()) return plan.interface;
+  const bool one_host = std::all_of(all.begin(), all.end(), [&](const peer& p) { return p.host == self.host; });
+  if (!plan.where || plan.where->kind == unix_abstract || plan.where->kind == unix_path) return loopback_address;
+  if (plan.where->kind == tcp) {
+    for (const os::endpoint& where : os::resolve(plan.where->host, plan.where->port)) {
+      if (where.is_loopback()) return host_of(where.with_port(0));
+      if (const auto mine = route_to(where)) return host_of(*mine);
+    }
+  } else if (one_host) {
+    return loopback_address;
+  }
+  throw error{{errc::rendezvous},
+              describe(self) +
+                  " cannot tell at which of its addresses other machines reach it; name "
+                  "the network interface with TUTTI_INTERFACE or init_options::interface",
+              {self.rank}};
+}
+
+/// Refuses a world in which a machine can be reached by itself only.
+inline void check_places(const roster& all) {
+  for (const peer& p : all) {
+    const bool loops =
+        !p.endpoint.empty() && os::resolve(os::split_host_port(p.endpoint).first, 0).front().is_loopback();
+    const auto other = std::find_if(all.begin(), all.end(), [&](const peer& o) { return o.host != p.host; });
+    if (loops && other != all.end())
+      throw error{{errc::rendezvous, 0, p.rank, 0},
+                  describe(p) + " listens on " + p.endpoint + ", where " + describe(*other) +
+                      " cannot reach it; name the network interface with TUTTI_INTERFACE or init_options::interface"};
+  }
+}
+
+}  // namespace tutti::detail

@@ -1,0 +1,98 @@
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include <tutti/bootstrap/init_opener.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/store/file_store.hpp>
+#include <tutti/store/tcp_store.hpp>
+
+namespace tutti::detail {
+
+/// Where the ranks meet: a store of some kind with the keys of one generation. Models `store`.
+class meeting {
+  [[nodiscard]] std::string full(std::string_view key) const { return prefix_ + std::string(key); }
+  template <class Call>
+  decltype(auto) on_store(Call call) {
+    return std::visit([&](auto& s) -> decltype(auto) { return call(*s); }, store_);
+  }
+
+ public:
+  meeting(const rendezvous_url& url, const visitor& who, const environment& get)
+      : prefix_("roll-call/" + std::to_string(who.generation) + "/") {
+    meeting_opener opener{url, who, get};
+    if (url.kind == rendezvous_url::scheme::file)
+      store_ = opener.open_file();
+    else
+      store_ = std::make_unique<tcp_store>(opener.open_socket());
+  }
+
+  void set(std::string_view key, std::span<const std::byte> value) {
+    on_store([&](auto& s) { s.set(full(key), value); });
+  }
+  [[nodiscard]] std::vector<std::byte> get(std::string_view key, deadline until) {
+    return on_store([&](auto& s) { return s.get(full(key), until); });
+  }
+  [[nodiscard]] std::optional<std::vector<std::byte>> try_get(std::string_view key) {
+    return on_store([&](auto& s) { return s.try_get(full(key)); });
+  }
+  std::int64_t add(std::string_view key, std::int64_t delta) {
+    return on_store([&](auto& s) { return s.add(full(key), delta); });
+  }
+  std::vector<std::byte> compare_set(std::string_view key, std::span<const std::byte> expected,
+                                     std::span<const std::byte> desired) {
+    return on_store([&](auto& s) { return s.compare_set(full(key), expected, desired); });
+  }
+  bool erase(std::string_view key) {
+    return on_store([&](auto& s) { return s.erase(full(key)); });
+  }
+
+  /// This process serves the others.
+  [[nodiscard]] bool is_host() { return server() != nullptr; }
+
+  /// What the host has to add to the list of the absent: whom it has turned away.
+  [[nodiscard]] std::string remark() {
+    const std::string refused = is_host() ? server()->refusals() : "";
+    return refused.empty() ? "" : "(" + refused + ".)";
+  }
+
+  /// Leaves; the host, when all others have.
+  void leave(deadline until) {
+    if (store_server* s = server()) static_cast<void>(s->serve_until(until, [s] { return s->clients() == 0; }));
+    close();
+  }
+
+  /// Leaves after a failure, of which ranks that come a moment later shall still hear.
+  void leave_failed(duration moment) noexcept try {
+    const deadline until = after(moment);
+    if (store_server* s = server())
+      static_cast<void>(s->serve_until(until, [] { return false; }));
+    else if (std::holds_alternative<std::unique_ptr<file_store>>(store_))
+      std::this_thread::sleep_until(until);
+    close();
+  } catch (...) {
+  }
+
+ private:
+  [[nodiscard]] store_server* server() {
+    auto* s = std::get_if<std::unique_ptr<tcp_store>>(&store_);
+    return s && *s ? (*s)->server() : nullptr;
+  }
+  void close() noexcept {
+    std::visit([](auto& s) { s.reset(); }, store_);
+  }
+
+  std::string prefix_;
+  std::variant<std::unique_ptr<tcp_store>, std::unique_ptr<file_store>> store_;
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,131 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tutti/bootstrap/environment.hpp>
+#include <tutti/bootstrap/init_environment.hpp>
+#include <tutti/bootstrap/options.hpp>
+#include <tutti/bootstrap/rendezvous_url.hpp>
+#include <tutti/core/error.hpp>
+
+namespace tutti::detail {
+
+/// What init() is going to do, from its options and the environment.
+struct init_plan {
+  int rank = 0;
+  int world_size = 1;
+  std::string job;                      ///< may be empty
+  std::optional<rendezvous_url> where;  ///< none for a world of one
+  std::string source;                   ///< where that comes from, for messages
+  bool vouched = false;                 ///< a launcher has started just as many processes as the world has ranks
+  transport_choice transport = transport_choice::automatic;
+  std::string interface;
+};
+
+inline transport_choice chosen_transport(const init_options& options, const environment& get) {
+  const auto text = get("TUTTI_TRANSPORT");
+  if (options.transport != transport_choice::automatic || !text) return options.transport;
+  if (*text == "shm") return transport_choice::shm;
+  if (*text == "tcp") return transport_choice::tcp;
+  if (*text == "automatic") return transport_choice::automatic;
+  throw usage_error("environment: " + show("TUTTI_TRANSPORT", *text) + " is not shm, tcp or automatic");
+}
+
+/// The rank of a process that was given one beyond its world by hand: it joins all the same, to make all others fail.
+/// `get` then hides that, so that the rest of the environment can be read.
+inline std::optional<int> surplus_rank(changed_environment& get) {
+  for (const launch_variables& names : {tutti_variables, torchrun_variables}) {
+    const auto rank = get(names.rank), size = get(names.world_size);
+    if (!rank || !size) continue;
+    const auto r = parse_decimal<int>(*rank), n = parse_decimal<int>(*size);
+    if (!r || !n || *n < 2 || *r < *n) return std::nullopt;
+    get.set(names.rank, std::to_string(*n - 1));
+    for (const char* hidden : {names.local_rank, names.local_size}) get.set(hidden, std::nullopt);
+    return r;
+  }
+  return std::nullopt;
+}
+
+/// Whether the processes were counted by the launcher that named the place where they meet.
+inline bool launcher_vouches(const environment& get, const launch& found, std::uint32_t user) {
+  if (found.rendezvous == "unix:@tutti-" + found.job) return get("TUTTI_SECRET_FD").has_value();  // tutti-run
+  return !get("TUTTI_JOB") && !get("TUTTI_RENDEZVOUS") && found.rendezvous == local_rendezvous(user, found.job);
+}
+
+inline std::optional<launch> read_launch(const environment& get, std::uint32_t user, bool by_options) {
+  if (!by_options) return read_environment(get, user);
+  try {
+    return read_environment(get, user);
+  } catch (const usage_error& e) {
+    throw usage_error(std::string("init_options (rank, world_size and rendezvous count as TUTTI_RANK, TUTTI_WORLD_SIZE "
+                                  "and TUTTI_RENDEZVOUS): ") +
+                      e.what());
+  }
+}
+
+/// Explicit options go before the environment. Throws usage_error.
+/// `hydra` gives MPICH's jobs a name; a parameter for tests.
+inline init_plan plan_init(const init_options& options, environment variables, std::uint32_t user,
+                           const std::function<std::optional<std::string>()>& hydra = hydra_job) {
+  init_plan plan;
+  plan.transport = chosen_transport(options, variables);
+  plan.interface =
+      options.interface.empty() ? std::string(variables("TUTTI_INTERFACE").value_or("")) : options.interface;
+
+  if (options.rank.has_value() != options.world_size.has_value())
+    throw usage_error("init_options: rank and world_size are given together or not at all");
+  auto rank = options.rank, size = options.world_size;
+  std::optional<rendezvous_url> url;
+  if (!options.rendezvous.empty()) {
+    url = parse_rendezvous(options.rendezvous);
+    if (url->rank.has_value() != url->world_size.has_value())
+      throw usage_error("init_options::rendezvous " + options.rendezvous + ": give ?rank= and &world_size= or neither");
+    if ((rank && url->rank && *rank != *url->rank) || (size && url->world_size && *size != *url->world_size))
+      throw usage_error("init_options::rendezvous " + options.rendezvous +
+                        " contradicts init_options::rank and "
+                        "world_size; keep one of the two");
+    if (!rank) rank = std::exchange(url->rank, std::nullopt);
+    if (!size) size = std::exchange(url->world_size, std::nullopt);
+    url->rank.reset();
+    url->world_size.reset();
+    if (url->kind == rendezvous_url::scheme::env) url.reset();
+  }
+  if (rank && (*rank < 0 || *size < 1))
+    throw usage_error("init_options: rank " + std::to_string(*rank) + " in a world of " + std::to_string(*size) +
+                      ": ranks count from 0, and a world has at least 1");
+
+  changed_environment get{std::move(variables)};
+  if (!options.job.empty()) get.set("TUTTI_JOB", options.job);
+  if (url) get.set("TUTTI_RENDEZVOUS", to_string(*url));
+  std::optional<int> surplus;
+  if (rank) {
+    if (*rank >= *size && *size > 1) surplus = rank;
+    get.set("TUTTI_RANK", std::to_string(surplus ? *size - 1 : *rank));
+    get.set("TUTTI_WORLD_SIZE", std::to_string(*size));
+  } else {
+    surplus = surplus_rank(get);
+  }
+  add_hydra_job(get, hydra);
+
+  const auto found = read_launch(get, user, url.has_value() || rank.has_value());
+  if (!found) return plan;
+  plan.rank = surplus.value_or(found->rank);
+  plan.world_size = found->world_size;
+  plan.job = found->job;
+  if (found->world_size == 1) return plan;
+  plan.where = parse_rendezvous(found->rendezvous);
+  plan.source = url ? "init_options::rendezvous" : found->rendezvous_source;
+  plan.vouched = !rank && !url && !surplus && launcher_vouches(get, *found, user);
+  if (!url && !get("TUTTI_RENDEZVOUS"))
+    if (const auto socket = torchrun_socket(get, user)) {
+      plan.where = parse_rendezvous(*socket);
+      plan.source = "all ranks are on this machine, of one torchrun";
+      plan.vouched = !rank;
+    }
+  return plan;
+}
+
+}  // namespace tutti::detail

@@ -1,0 +1,32 @@
+#pragma once
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#include <climits>
+#include <cstddef>
+#include <span>
+
+#include <tutti/wire/hmac.hpp>
+
+namespace tutti {
+
+/// HMAC-SHA256 by OpenSSL's libcrypto (3.0 or newer). Including this header in one source file, or linking the CMake
+/// target tutti::openssl, is all it takes to use a job's secret.
+inline bool openssl_hmac(std::span<const std::byte> key, std::span<const std::byte> data,
+                         std::span<std::byte, 32> out) noexcept {
+  if (key.size() > INT_MAX) return false;
+  unsigned int bytes = 0;
+  const auto* done = ::HMAC(::EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                            reinterpret_cast<const unsigned char*>(data.data()), data.size(),
+                            reinterpret_cast<unsigned char*>(out.data()), &bytes);
+  return done != nullptr && bytes == out.size();
+}
+
+namespace detail {
+struct openssl_registration {
+  openssl_registration() noexcept { wire::hmac_provider.store(&openssl_hmac); }
+};
+inline const openssl_registration openssl_registered;
+}  // namespace detail
+
+}  // namespace tutti

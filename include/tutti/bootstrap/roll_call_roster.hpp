@@ -1,0 +1,90 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/bootstrap/roll_call_claim.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/transport/peer.hpp>
+#include <tutti/wire/bytes.hpp>
+
+namespace tutti {
+
+/// The roster of a world from the encoded claims of its ranks, in rank order: machines are told apart by their memory
+/// domains and numbered by their lowest ranks, local ranks follow the ranks.
+/// Throws error{protocol} when an entry is no claim, or not that of its rank in a world of so many.
+[[nodiscard]] inline roster make_roster(std::span<const std::vector<std::byte>> claims) {
+  struct machine {
+    int number = 0;
+    int ranks = 0;
+  };
+  std::map<std::string, machine, std::less<>> machines;
+  roster all;
+  all.reserve(claims.size());
+  for (std::size_t r = 0; r < claims.size(); ++r) {
+    auto c = decode_claim(claims[r]);
+    if (!c || c->rank != static_cast<int>(r) || c->world_size != static_cast<int>(claims.size()) || c->pid <= 0)
+      throw error{{errc::protocol, 0, static_cast<int>(r), 0},
+                  "the claim of rank " + std::to_string(r) +
+                      " is not one: do others write into the store under the same keys?"};
+    machine& m = machines.try_emplace(c->memory_domain, machine{static_cast<int>(machines.size()), 0}).first->second;
+    peer p;
+    p.rank = c->rank;
+    p.local_rank = m.ranks++;
+    p.node_rank = m.number;
+    p.host = std::move(c->host);
+    p.pid = c->pid;
+    p.start_time = c->start_time;
+    p.memory_domain = std::move(c->memory_domain);
+    all.push_back(std::move(p));
+  }
+  for (peer& p : all) p.local_size = machines.find(p.memory_domain)->second.ranks;
+  return all;
+}
+
+namespace detail {
+
+/// "2", "0, 3 and 5", "1-3, 7-9, ..."
+inline std::string rank_list(std::span<const int> ascending) {
+  constexpr std::size_t most = 16;
+  std::string text;
+  std::size_t shown = 0;
+  for (std::size_t i = 0; i < ascending.size(); ++shown) {
+    std::size_t last = i;
+    while (last + 1 < ascending.size() && ascending[last + 1] == ascending[last] + 1) ++last;
+    if (shown == most) return text + ", ...";
+    text += (shown == 0 ? "" : ", ") + std::to_string(ascending[i]);
+    if (last > i) text += (last == i + 1 ? ", " : "-") + std::to_string(ascending[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+/// Where a rank can be reached, as it tells the others once it knows its machine.
+inline constexpr std::size_t longest_endpoint = 512;
+
+[[nodiscard]] inline std::vector<std::byte> encode_place(const peer& p) {
+  std::vector<std::byte> out(4 + p.endpoint.size() + p.shared_memory.size());
+  wire::byte_writer{out}.text(p.endpoint).text(p.shared_memory);
+  return out;
+}
+
+/// Completes a roster by the places of its ranks. Throws error{protocol} when an entry is none.
+inline void fill_places(roster& all, std::span<const std::vector<std::byte>> places) {
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    wire::byte_reader in{places[r]};
+    all[r].endpoint = in.text(longest_endpoint);
+    all[r].shared_memory = in.text(longest_endpoint);
+    if (!in.ok() || printable(all[r].endpoint) != all[r].endpoint ||
+        printable(all[r].shared_memory) != all[r].shared_memory)
+      throw error{{errc::protocol, 0, static_cast<int>(r), 0},
+                  describe(all[r]) + " did not say in a readable way where it can be reached"};
+  }
+}
+
+}  // namespace detail
+
+}  // namespace tutti

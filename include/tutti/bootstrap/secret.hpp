@@ -1,0 +1,53 @@
+#pragma once
+#include <fcntl.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include <tutti/bootstrap/launch_claim.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/wire/load_secret.hpp>
+#include <tutti/wire/secret.hpp>
+
+namespace tutti {
+
+/// Where the secret of a job comes from: the environment, unless one of the functions says otherwise. It never comes
+/// from a command line, which every user of the machine can read.
+class secret_source {
+ public:
+  /// TUTTI_SECRET_FD (an inherited descriptor, as tutti-run makes it), else TUTTI_SECRET_FILE, else there is none.
+  secret_source() = default;
+
+  [[nodiscard]] static secret_source value(wire::secret s) { return secret_source{std::move(s)}; }
+  /// 32 bytes or 64 hexadecimal digits in a file that only this user can read.
+  [[nodiscard]] static secret_source file(std::string path) { return secret_source{std::move(path)}; }
+  /// The same from an open descriptor, which stays open and becomes close-on-exec.
+  [[nodiscard]] static secret_source descriptor(int number) { return secret_source{number}; }
+
+  /// The secret; nothing when there is none. Throws error{auth_failed} when it cannot be read or is not one.
+  [[nodiscard]] std::optional<wire::secret> load(const environment& get) const {
+    if (const auto* s = std::get_if<wire::secret>(&from_)) return *s;
+    if (const auto* path = std::get_if<std::string>(&from_)) return wire::load_secret_file(*path);
+    if (const auto* number = std::get_if<int>(&from_)) return from_descriptor(*number);
+    if (const auto number = detail::read_number(get, "TUTTI_SECRET_FD", 0)) return from_descriptor(*number);
+    if (const auto path = get("TUTTI_SECRET_FILE")) return wire::load_secret_file(std::string(*path));
+    return std::nullopt;
+  }
+
+ private:
+  using origin = std::variant<std::monostate, wire::secret, std::string, int>;
+  explicit secret_source(origin from) : from_(std::move(from)) {}
+
+  static wire::secret from_descriptor(int number) {
+    auto s = wire::load_secret(number);
+    // It stays open for another init(), but no program that this one starts needs it.
+    ::fcntl(number, F_SETFD, FD_CLOEXEC);
+    return s;
+  }
+
+  origin from_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,5 @@
+#pragma once
+#include <cassert>
+
+/// Checks of preconditions that only a bug of the library itself can violate; out of builds with NDEBUG.
+#define TUTTI_ASSERT(condition) assert(condition)

@@ -1,0 +1,26 @@
+#pragma once
+#include <chrono>
+
+namespace tutti {
+
+/// The clock of every wait: monotonic, so that setting the time of day ends nothing.
+using clock = std::chrono::steady_clock;
+
+/// The moment at which a wait gives up. Nothing in the library waits without one.
+using deadline = clock::time_point;
+
+using duration = std::chrono::nanoseconds;
+
+/// The deadline `d` from now; saturates instead of overflowing.
+inline deadline after(duration d) noexcept {
+  const auto now = clock::now();
+  return d >= deadline::max() - now ? deadline::max() : now + std::chrono::duration_cast<clock::duration>(d);
+}
+
+/// What is left until `d`, never negative.
+inline duration remaining(deadline d) noexcept {
+  const auto now = clock::now();
+  return d > now ? duration{d - now} : duration{0};  // a deadline long past would overflow the subtraction
+}
+
+}  // namespace tutti

@@ -1,0 +1,27 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/stream_ref.hpp>
+
+namespace tutti {
+
+/// How a collective moves its bytes. `automatic` asks algo/select.hpp; anything else must be the same on all ranks.
+enum class algorithm : std::uint8_t { automatic, direct, ring, recursive_doubling, tree };
+
+constexpr const char* name(algorithm a) noexcept {
+  constexpr const char* names[] = {"automatic", "direct", "ring", "recursive_doubling", "tree"};
+  const auto i = static_cast<std::size_t>(a);  // may come from a peer
+  return i < std::size(names) ? names[i] : "unknown";
+}
+
+/// What can be said about one operation; every field has a good default.
+struct issue {
+  duration timeout = duration{0};  ///< 0: the communicator's
+  algorithm via = algorithm::automatic;
+  stream_ref stream{};  ///< device backends only
+};
+
+}  // namespace tutti

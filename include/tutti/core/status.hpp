@@ -1,0 +1,84 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <system_error>
+#include <type_traits>
+
+namespace tutti {
+
+/// Why an operation ended without its result.
+enum class errc : std::uint16_t {
+  ok = 0,
+  aborted,           ///< somebody called abort(), or the communicator was destroyed
+  timed_out,         ///< the deadline passed; status::peer is the rank that was waited for
+  peer_lost,         ///< the process of status::peer died or its connection broke
+  peer_left,         ///< status::peer destroyed its communicator while it was still needed
+  mismatch,          ///< ranks called different collectives, or with different sizes
+  protocol,          ///< bytes that are not of this protocol or version
+  auth_failed,       ///< a peer could not prove the job's secret
+  rendezvous,        ///< the ranks of a world did not find together
+  out_of_resources,  ///< memory, descriptors or shared memory ran out
+  system,            ///< a system call failed; status::detail is its errno
+  unsupported        ///< this backend cannot do that
+};
+
+/// The outcome of an operation below the typed face: 16 bytes, never throws.
+struct status {
+  errc code = errc::ok;
+  std::uint16_t reserved = 0;
+  std::int32_t peer = -1;    ///< world rank at fault, -1 when unknown
+  std::uint64_t detail = 0;  ///< errno for errc::system, otherwise a sequence number or 0
+
+  [[nodiscard]] constexpr bool ok() const noexcept { return code == errc::ok; }
+  friend constexpr bool operator==(const status&, const status&) = default;
+};
+static_assert(sizeof(status) == 16 && std::is_trivially_copyable_v<status>);
+
+namespace detail {
+class tutti_category final : public std::error_category {
+ public:
+  const char* name() const noexcept override { return "tutti"; }
+  std::string message(int value) const override {
+    switch (static_cast<errc>(value)) {
+      case errc::ok:
+        return "success";
+      case errc::aborted:
+        return "aborted";
+      case errc::timed_out:
+        return "timed out";
+      case errc::peer_lost:
+        return "peer lost";
+      case errc::peer_left:
+        return "peer left";
+      case errc::mismatch:
+        return "ranks disagree";
+      case errc::protocol:
+        return "protocol violated";
+      case errc::auth_failed:
+        return "authentication failed";
+      case errc::rendezvous:
+        return "rendezvous failed";
+      case errc::out_of_resources:
+        return "out of resources";
+      case errc::system:
+        return "system call failed";
+      case errc::unsupported:
+        return "not supported";
+    }
+    return "unknown";
+  }
+};
+}  // namespace detail
+
+/// The std::error_category of tutti::errc.
+inline const std::error_category& category() noexcept {
+  static const detail::tutti_category instance;
+  return instance;
+}
+
+inline std::error_code make_error_code(errc e) noexcept { return {static_cast<int>(e), category()}; }
+
+}  // namespace tutti
+
+template <>
+struct std::is_error_code_enum<tutti::errc> : std::true_type {};

@@ -1,0 +1,27 @@
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <tutti/core/deadline.hpp>
+
+namespace tutti::detail {
+
+/// A value from outside, fit to be shown in a message: in quotes, shortened, control characters replaced.
+inline std::string quoted(std::string_view text) {
+  constexpr std::size_t longest = 96;
+  std::string shown = "\"";
+  for (const char c : text.substr(0, longest)) shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  shown += text.size() > longest ? "...\"" : "\"";
+  return shown;
+}
+
+/// "250 ms", "31 s", "1.5 s"
+inline std::string in_seconds(duration d) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
+  if (ms < 1000) return std::to_string(ms) + " ms";
+  return std::to_string(ms / 1000) + (ms % 1000 >= 100 ? "." + std::to_string(ms % 1000 / 100) : "") + " s";
+}
+
+}  // namespace tutti::detail

@@ -1,0 +1,55 @@
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <source_location>
+#include <span>
+#include <type_traits>
+
+#include <tutti/async/concepts.hpp>
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/options.hpp>
+#include <tutti/core/reduction.hpp>
+
+namespace tutti::grad {
+
+/// A bucket on its way: what a hook is given. Its gradients are already multiplied by this rank's weight; those of
+/// float16 by the weight over a power of two that is the same on all ranks.
+template <number T>
+struct bucket_view {
+  std::size_t index;      ///< in the plan
+  std::span<T> elements;  ///< gradients, padding, and a last line of 64 bytes whose sums must be exact: the weights
+  std::source_location where = std::source_location::current();  ///< the call of begin(), for messages
+};
+
+namespace detail {
+
+template <class H, class Comm>
+using flight_t = std::invoke_result_t<H&, Comm&, bucket_view<float>>;
+
+template <class H, class Comm, class T>
+concept reduces = requires(H& hook, Comm& world, bucket_view<T> bucket) {
+  { hook(world, bucket) } -> std::same_as<flight_t<H, Comm>>;
+};
+
+}  // namespace detail
+
+/// How a bucket is reduced: a callable that sums its elements over the ranks in place and returns an operation in
+/// flight, of one type for float16, bfloat16, float and double. Called by ready(), for the buckets of the plan in its
+/// order. What it issues before it returns travels at once; a task<> that it returns runs in finish(), one bucket after
+/// the other, so that what it issues then is in the same order on all ranks too. An exception ends the pass.
+template <class H, class Comm>
+concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
+                         detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&
+                         awaitable<detail::flight_t<H, Comm>> && std::move_constructible<detail::flight_t<H, Comm>>;
+
+/// The default: one all_reduce.
+struct sum_hook {
+  issue how{};
+
+  template <class Comm, number T>
+  auto operator()(Comm& world, bucket_view<T> b) const {
+    return world.all_reduce(b.elements, sum, how, b.where);
+  }
+};
+
+}  // namespace tutti::grad

@@ -1,0 +1,85 @@
+#pragma once
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
+
+namespace tutti::grad {
+
+/// A weight as digits that are summed over the ranks one by one, exactly for up to 4096 ranks. A single float would
+/// lose samples beyond 2^24.
+struct weight_digits {
+  static constexpr double least = 0x1p-60, most = 0x1p60;
+
+  /// Throws usage_error unless the weight is 0 or in [2^-60, 2^60).
+  static void check(double weight) {
+    if (weight == 0 || (weight >= least && weight < most)) return;
+    char text[32];
+    const auto end = std::to_chars(text, text + sizeof text, weight).ptr;
+    throw usage_error("a weight of " + std::string(text, end) +
+                      ": give 0 or a number from 2^-60 to 2^60, such as a number of samples");
+  }
+
+  /// Bits of a digit: the sum of 4096 of them still fits.
+  template <class T>
+  static constexpr int bits = std::numeric_limits<T>::digits - 12;
+  /// Digits of any weight: from 2^60 down to the last bit of a double near 2^-60.
+  template <class T>
+  static constexpr std::size_t count = (120 + std::numeric_limits<double>::digits + bits<T> - 1) / bits<T>;
+
+  template <class T>
+  static void put(double weight, std::span<T> into) noexcept {
+    double rest = weight / most;  // every step is exact: powers of two and parts of one mantissa
+    for (std::size_t i = 0; i < count<T>; ++i) {
+      rest = std::ldexp(rest, bits<T>);
+      into[i] = static_cast<T>(std::floor(rest));
+      rest -= std::floor(rest);
+    }
+  }
+
+  /// The weight whose digits these are, or the sum of the weights whose digits have been added up.
+  template <class T>
+  [[nodiscard]] static double take(std::span<const T> from) noexcept {
+    double weight = 0;
+    for (std::size_t i = count<T>; i-- > 0;) weight = std::ldexp(weight + static_cast<double>(from[i]), -bits<T>);
+    return weight * most;
+  }
+};
+
+namespace detail {
+
+template <class T, class F>
+void map_gradient(std::span<T> g, double by, F f) noexcept {
+  using C = std::conditional_t<sizeof(T) == 2, float, T>;
+  if (const auto factor = static_cast<C>(by); static_cast<double>(factor) == by)
+    for (T& x : g) x = static_cast<T>(f(static_cast<C>(x), factor));
+  else  // a factor that float would round
+    for (T& x : g) x = static_cast<T>(static_cast<C>(f(static_cast<double>(x), by)));
+}
+
+}  // namespace detail
+
+/// Multiplies, rounding once. By zero leaves zeros, even of infinities: what counts for nothing must not spread.
+template <class T>
+void multiply(std::span<T> g, double by) noexcept {
+  if (by == 0)
+    std::fill(g.begin(), g.end(), T{});
+  else if (by != 1)
+    detail::map_gradient(g, by, std::multiplies<>{});
+}
+
+/// Divides, rounding once.
+template <class T>
+void divide(std::span<T> g, double by) noexcept {
+  if (by != 1) detail::map_gradient(g, by, std::divides<>{});
+}
+
+}  // namespace tutti::grad

@@ -1,0 +1,47 @@
+#pragma once
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include <tutti/os/throw_errno.hpp>
+
+namespace tutti::os {
+
+/// Owns a file descriptor; closes it when destroyed. Every descriptor the library makes is close-on-exec.
+class fd {
+ public:
+  fd() noexcept = default;
+  explicit fd(int owned) noexcept : value_(owned) {}
+  fd(fd&& other) noexcept : value_(other.release()) {}
+  fd& operator=(fd&& other) noexcept {
+    if (this != &other) reset(other.release());
+    return *this;
+  }
+  ~fd() { reset(); }
+
+  [[nodiscard]] int native() const noexcept { return value_; }
+  [[nodiscard]] explicit operator bool() const noexcept { return value_ >= 0; }
+  [[nodiscard]] int release() noexcept { return std::exchange(value_, -1); }
+
+  void reset(int owned = -1) noexcept {
+    // close() is not retried after EINTR: Linux has freed the number by then and another thread may own it already.
+    const int saved = errno;
+    if (value_ >= 0) ::close(value_);
+    errno = saved;
+    value_ = owned;
+  }
+
+  /// A second descriptor of the same open file. Throws error{out_of_resources} when none is left.
+  [[nodiscard]] fd duplicate() const {
+    fd copy{::fcntl(value_, F_DUPFD_CLOEXEC, 3)};
+    if (!copy) throw_errno(errno, "cannot duplicate a file descriptor");
+    return copy;
+  }
+
+ private:
+  int value_ = -1;
+};
+
+}  // namespace tutti::os

@@ -1,0 +1,97 @@
+#pragma once
+#include <sched.h>
+#include <signal.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <tutti/os/cgroup.hpp>
+#include <tutti/os/fd.hpp>
+
+namespace tutti::os {
+
+namespace detail {
+
+struct process_stat {
+  char state = '?';
+  std::uint64_t threads = 0;
+  std::uint64_t start_time = 0;
+};
+
+/// Reads /proc/<pid>/stat without touching the heap; nothing when there is no such process.
+inline std::optional<process_stat> read_process_stat(::pid_t pid) noexcept {
+  std::array<char, 32> path{"/proc/"};
+  char* const end = std::to_chars(path.data() + 6, path.data() + 24, pid).ptr;
+  std::string_view{"/stat"}.copy(end, 5);
+  const int saved = errno;
+  const fd file{::open(path.data(), O_RDONLY | O_CLOEXEC)};
+  std::array<char, 1024> text;
+  const ::ssize_t n = file ? ::read(file.native(), text.data(), text.size()) : -1;
+  errno = saved;
+  if (n <= 0) return std::nullopt;
+  std::string_view rest{text.data(), static_cast<std::size_t>(n)};
+  // The second field is the program's name, which may hold blanks and parentheses itself.
+  const auto name_end = rest.rfind(')');
+  if (name_end == std::string_view::npos || name_end + 2 >= rest.size()) return std::nullopt;
+  rest.remove_prefix(name_end + 2);
+  process_stat s;
+  s.state = rest.front();
+  for (int field = 3; field <= 22; ++field) {
+    if (field == 20) s.threads = parse_number(rest).value_or(0);
+    if (field == 22) s.start_time = parse_number(rest).value_or(0);
+    rest.remove_prefix(std::min(rest.size(), rest.find(' ')));
+    if (!rest.empty()) rest.remove_prefix(1);
+  }
+  return s;
+}
+
+}  // namespace detail
+
+/// When a process started, in clock ticks since boot: with its pid it names one process, as pids are used again.
+/// Nothing when there is no such process.
+[[nodiscard]] inline std::optional<std::uint64_t> process_start_time(::pid_t pid) noexcept {
+  const auto s = detail::read_process_stat(pid);
+  if (!s) return std::nullopt;
+  return s->start_time;
+}
+
+/// Whether the process that had `pid` and began at `start_time` still runs. One that was killed and not yet waited for
+/// is dead; one whose main thread ended while others go on is alive. Costs one read of /proc (some 10 us).
+[[nodiscard]] inline bool is_alive(::pid_t pid, std::uint64_t start_time) noexcept {
+  const auto s = detail::read_process_stat(pid);
+  if (!s) {
+    // Without /proc the kernel still knows whether the number is taken.
+    if (::access("/proc/self/stat", R_OK) == 0) return false;
+    return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
+  }
+  if (s->start_time != start_time) return false;
+  const bool ended = s->state == 'Z' || s->state == 'X' || s->state == 'x';
+  return !ended || s->threads > 1;
+}
+
+/// How many CPUs this process may use: its affinity mask, and the control group's quota if that is less. At least 1.
+[[nodiscard]] inline int usable_cpus() {
+  int cpus = 0;
+  for (std::size_t size = 1024; size <= (1U << 20) && cpus == 0; size *= 2) {
+    std::vector<unsigned char> mask(CPU_ALLOC_SIZE(size));
+    auto* set = reinterpret_cast<cpu_set_t*>(mask.data());
+    if (::sched_getaffinity(0, mask.size(), set) == 0) {
+      cpus = CPU_COUNT_S(mask.size(), set);
+    } else if (errno != EINVAL) {
+      break;
+    }
+  }
+  if (cpus == 0) cpus = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return std::max(1, std::min(cpus, cgroup_cpu_limit().value_or(cpus)));
+}
+
+}  // namespace tutti::os

@@ -1,0 +1,121 @@
+#pragma once
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+
+#include <charconv>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tutti/os/endpoint.hpp>
+
+namespace tutti::os {
+
+namespace detail {
+
+inline std::optional<endpoint> numeric_endpoint(const std::string& text, std::uint16_t port) {
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(port);
+  if (::inet_pton(AF_INET, text.c_str(), &v4.sin_addr) == 1) {
+    return endpoint{reinterpret_cast<const sockaddr*>(&v4), sizeof v4};
+  }
+  sockaddr_in6 v6{};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(port);
+  if (::inet_pton(AF_INET6, text.c_str(), &v6.sin6_addr) == 1) {
+    return endpoint{reinterpret_cast<const sockaddr*>(&v6), sizeof v6};
+  }
+  return std::nullopt;
+}
+
+struct free_ifaddrs {
+  void operator()(ifaddrs* p) const noexcept { ::freeifaddrs(p); }
+};
+struct free_addrinfo {
+  void operator()(addrinfo* p) const noexcept { ::freeaddrinfo(p); }
+};
+
+}  // namespace detail
+
+/// The addresses of the network interface `name` ("eth0", "lo"), IPv4 before IPv6; empty when there is none of that
+/// name or it is down. Link-local IPv6 addresses are left out: they mean nothing to another machine.
+inline std::vector<endpoint> interface_endpoints(std::string_view name, std::uint16_t port = 0) {
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) throw_errno(errno, "cannot list the network interfaces");
+  const std::unique_ptr<ifaddrs, detail::free_ifaddrs> list{raw};
+  std::vector<endpoint> found;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
+      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != family || name != i->ifa_name) continue;
+      if ((i->ifa_flags & IFF_UP) == 0) continue;
+      constexpr socklen_t v4 = sizeof(sockaddr_in), v6 = sizeof(sockaddr_in6);
+      const endpoint e{i->ifa_addr, family == AF_INET ? v4 : v6};
+      if (family == AF_INET6) {
+        const auto* a = reinterpret_cast<const sockaddr_in6*>(e.native());
+        if (IN6_IS_ADDR_LINKLOCAL(&a->sin6_addr)) continue;
+      }
+      found.push_back(e.with_port(port));
+    }
+  }
+  return found;
+}
+
+/// The endpoints that `host` stands for: a numeric address, the name of a network interface, or a host name, in this
+/// order; "unix:/path" and "unix:@name" are taken as they are. Asking a name server takes as long as resolv.conf
+/// allows. Throws error{rendezvous} when the name means nothing here.
+inline std::vector<endpoint> resolve(const std::string& host, std::uint16_t port) {
+  if (host.rfind("unix:", 0) == 0) return {endpoint::unix_socket(std::string_view{host}.substr(5))};
+  if (auto e = detail::numeric_endpoint(host, port)) return {*e};
+  if (auto found = interface_endpoints(host, port); !found.empty()) return found;
+
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* raw = nullptr;
+  const int rc = ::getaddrinfo(host.c_str(), nullptr, &hints, &raw);
+  const std::unique_ptr<addrinfo, detail::free_addrinfo> list{raw};
+  std::vector<endpoint> found;
+  for (const addrinfo* i = list.get(); rc == 0 && i != nullptr; i = i->ai_next) {
+    found.push_back(endpoint{i->ai_addr, i->ai_addrlen}.with_port(port));
+  }
+  if (found.empty()) {
+    throw error{{errc::rendezvous},
+                "\"" + host +
+                    "\" is neither an address, nor a network interface that is up, nor a host name known here" +
+                    (rc != 0 ? std::string{" ("} + ::gai_strerror(rc) + ")" : std::string{})};
+  }
+  return found;
+}
+
+/// Splits "host:port", "[v6]:port", "host" or "unix:..." into a host and a port (0 where none is given).
+/// Throws usage_error when the port is not a number from 0 to 65535.
+inline std::pair<std::string, std::uint16_t> split_host_port(std::string_view text) {
+  if (text.rfind("unix:", 0) == 0) return {std::string{text}, std::uint16_t{0}};
+  std::string_view host = text, digits;
+  const auto bracket = text.find(']');
+  if (!text.empty() && text.front() == '[' && bracket != std::string_view::npos) {
+    host = text.substr(1, bracket - 1);
+    digits = text.substr(bracket + 1);
+    if (digits.empty()) return {std::string{host}, std::uint16_t{0}};
+    digits.remove_prefix(1);
+  } else if (const auto colon = text.rfind(':'); colon != std::string_view::npos && text.find(':') == colon) {
+    host = text.substr(0, colon);
+    digits = text.substr(colon + 1);
+  } else {
+    return {std::string{text}, std::uint16_t{0}};
+  }
+  std::uint16_t port = 0;
+  const auto [end, ec] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (ec != std::errc{} || end != digits.data() + digits.size()) {
+    throw usage_error{"\"" + std::string{text} + "\" is not host:port with a port from 0 to 65535"};
+  }
+  return {std::string{host}, port};
+}
+
+}  // namespace tutti::os

@@ -1,0 +1,177 @@
+#pragma once
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include <tutti/os/fd.hpp>
+#include <tutti/os/memory.hpp>
+#include <tutti/os/shm_mapping.hpp>
+
+namespace tutti::os {
+
+/// Anonymous memory that processes share by handing over its descriptor; it has no name and vanishes with its last
+/// user. Memory is only taken where reserve() was called, so a segment may be far larger than the machine.
+class shm_segment {
+ public:
+  /// How a segment is kept from shrinking under those who map it.
+  enum class origin {
+    sealed,        ///< memfd: the kernel forbids it
+    unlinked_file  ///< create_in(): only this user could, and no name is left to do it by
+  };
+
+  shm_segment() noexcept = default;
+
+  /// A new segment of `bytes` (rounded up to whole pages), sealed against growing and shrinking.
+  /// Throws error{out_of_resources} or error{system}.
+  [[nodiscard]] static shm_segment create(std::uint64_t bytes) {
+    fd file{::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    if (!file) throw_errno(errno, "cannot make a memfd (without one, create_in(\"/dev/shm\") is the alternative)");
+    shm_segment s{std::move(file), size_to_whole_pages(bytes), origin::sealed};
+    s.set_size();
+    if (::fcntl(s.fd_.native(), F_ADD_SEALS, required_seals) != 0) throw_errno(errno, "cannot seal a memfd");
+    return s;
+  }
+
+  /// The same as a file without a name (mode 0600) in `directory`, for kernels and sandboxes without memfd; the
+  /// directory should be on a tmpfs. Cannot be sealed.
+  [[nodiscard]] static shm_segment create_in(const std::string& directory, std::uint64_t bytes) {
+    fd file{::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
+    if (!file) throw_errno(errno, "cannot make a file for shared memory in " + directory);
+    shm_segment s{std::move(file), size_to_whole_pages(bytes), origin::unlinked_file};
+    s.directory_ = directory;
+    s.set_size();
+    return s;
+  }
+
+  /// Takes over a segment received from a peer after checking that it is what `bytes` and `made_by` say, so that no
+  /// peer can make this process fault later. Throws error{protocol}.
+  [[nodiscard]] static shm_segment adopt(fd file, std::uint64_t bytes, origin made_by = origin::sealed) {
+    const std::uint64_t whole = size_to_whole_pages(bytes);
+    struct stat s{};
+    if (::fstat(file.native(), &s) != 0) throw_errno(errno, "cannot examine a shared-memory segment from a peer");
+    if (!S_ISREG(s.st_mode) || static_cast<std::uint64_t>(s.st_size) != whole) {
+      throw error{{errc::protocol},
+                  "a peer sent a segment of " + std::to_string(s.st_size) + " bytes where " + std::to_string(whole) +
+                      " were announced"};
+    }
+    const int seals = ::fcntl(file.native(), F_GET_SEALS);
+    const bool safe = made_by == origin::sealed ? seals >= 0 && (seals & required_seals) == required_seals
+                                                : s.st_nlink == 0 && s.st_uid == ::geteuid() && (s.st_mode & 077) == 0;
+    if (!safe) {
+      throw error{{errc::protocol}, "a peer sent a shared-memory segment that can still shrink (it is not sealed)"};
+    }
+    return shm_segment{std::move(file), whole, made_by};
+  }
+
+  /// Takes the memory for [offset, offset + bytes) now, so that touching it later cannot fault.
+  /// Throws error{out_of_resources}, which says how much was wanted and what is free; the range may be taken in part
+  /// then. Costs what zeroing the memory costs, once.
+  void reserve(std::uint64_t offset, std::uint64_t bytes) {
+    if (offset > bytes_ || bytes > bytes_ - offset) {
+      throw usage_error{"reserve(" + std::to_string(offset) + ", " + std::to_string(bytes) + ") leaves a segment of " +
+                        std::to_string(bytes_) + " bytes"};
+    }
+    if (bytes == 0) return;
+    constexpr std::uint64_t piece = 32U << 20;
+    for (std::uint64_t done = 0; done < bytes; done += piece) {
+      // The kernel would rather kill a process than refuse pages of a memfd, so what cannot work is not tried; asked
+      // again for every piece, because the other ranks of this machine reserve at the same time.
+      if (bytes - done > available_memory()) fail_reserve(ENOMEM, bytes);
+      const std::uint64_t now = std::min(piece, bytes - done);
+      int rc = allocate(offset + done, now);
+      if (rc == EINTR) rc = allocate_between_signals(offset + done, now);
+      if (rc != 0) fail_reserve(rc, bytes);
+    }
+  }
+
+  /// Maps all of it, shared and writable. Throws error.
+  [[nodiscard]] shm_mapping map() const { return map(0, bytes_); }
+
+  /// Maps a part; `offset` must be a multiple of page_bytes().
+  [[nodiscard]] shm_mapping map(std::uint64_t offset, std::uint64_t bytes) const {
+    if (bytes == 0 || offset % page_bytes() != 0 || offset > bytes_ || bytes > bytes_ - offset) {
+      throw usage_error{"map(" + std::to_string(offset) + ", " + std::to_string(bytes) +
+                        ") does not fit a segment of " + std::to_string(bytes_) +
+                        " bytes, or does not begin at a page"};
+    }
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.native(),
+                      static_cast<off_t>(offset));
+    if (at == MAP_FAILED) throw_errno(errno, "cannot map " + format_bytes(bytes) + " of shared memory");
+    return {at, bytes};
+  }
+
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] int native() const noexcept { return fd_.native(); }
+  [[nodiscard]] origin made_by() const noexcept { return origin_; }
+  [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+
+ private:
+  static constexpr int required_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+  shm_segment(fd file, std::uint64_t bytes, origin made_by) noexcept
+      : fd_(std::move(file)), bytes_(bytes), origin_(made_by) {}
+
+  static std::uint64_t size_to_whole_pages(std::uint64_t bytes) {
+    const std::uint64_t page = page_bytes();
+    if (bytes == 0 || bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - page) {
+      throw usage_error{"a shared-memory segment cannot have " + std::to_string(bytes) + " bytes"};
+    }
+    return (bytes + page - 1) / page * page;
+  }
+
+  void set_size() {
+    while (::ftruncate(fd_.native(), static_cast<off_t>(bytes_)) != 0) {
+      if (errno != EINTR) throw_errno(errno, "cannot make a shared-memory segment of " + format_bytes(bytes_));
+    }
+  }
+
+  [[nodiscard]] int allocate(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    return ::posix_fallocate(fd_.native(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  }
+
+  // A signal makes the kernel give back what the call had taken so far; a small call gets through between two signals.
+  [[nodiscard]] int allocate_between_signals(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    constexpr std::uint64_t piece = 1U << 16;
+    while (bytes > 0) {
+      const std::uint64_t now = std::min(bytes, piece);
+      const int rc = allocate(offset, now);
+      if (rc == EINTR) continue;
+      if (rc != 0) return rc;
+      offset += now;
+      bytes -= now;
+    }
+    return 0;
+  }
+
+  [[noreturn]] void fail_reserve(int cause, std::uint64_t bytes) const {
+    std::uint64_t left = available_memory();
+    std::string advice = "; use smaller buffers or fewer ranks on this machine, or raise the memory limit";
+    struct statvfs v{};
+    if (origin_ == origin::unlinked_file && ::fstatvfs(fd_.native(), &v) == 0) {
+      left = std::min<std::uint64_t>(left, static_cast<std::uint64_t>(v.f_bavail) * v.f_frsize);
+      advice +=
+          directory_.empty() ? std::string{} : ", or enlarge the file system: mount -o remount,size=... " + directory_;
+    }
+    if (classify_errno(cause) != errc::out_of_resources) {
+      throw_errno(cause, "cannot reserve " + format_bytes(bytes) + " of shared memory");
+    }
+    throw error{
+        {errc::out_of_resources, 0, -1, static_cast<std::uint64_t>(cause)},
+        "not enough shared memory: wanted " + format_bytes(bytes) + ", free are " + format_bytes(left) + advice};
+  }
+
+  fd fd_;
+  std::uint64_t bytes_ = 0;
+  origin origin_ = origin::sealed;
+  std::string directory_;
+};
+
+}  // namespace tutti::os

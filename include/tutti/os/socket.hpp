@@ -1,0 +1,106 @@
+#pragma once
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include <tutti/os/endpoint.hpp>
+#include <tutti/os/fd.hpp>
+
+namespace tutti::os {
+
+/// A socket that may still be on its way, and the errno of what was started: 0, EINPROGRESS, or why there is none.
+struct socket_result {
+  fd socket;
+  int error = 0;
+};
+
+/// Starts to listen on exactly `where` (port 0: the kernel picks one). The socket does not block; a Unix socket's file
+/// is made with mode 0600. Throws error, which says who is likely to hold the address.
+[[nodiscard]] inline fd listen_on(const endpoint& where, int backlog = SOMAXCONN) {
+  fd s{::socket(where.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+  if (!s) throw_errno(errno, "cannot make a socket for " + where.to_string());
+  const int one = 1;
+  if (where.is_unix()) {
+    // The mode must be right before bind() makes the file, or there is a moment in which anybody can connect.
+    if (::fchmod(s.native(), 0600) != 0) throw_errno(errno, "cannot set the mode of " + where.to_string());
+  } else {
+    ::setsockopt(s.native(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (where.family() == AF_INET6) ::setsockopt(s.native(), IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof one);
+  }
+  if (::bind(s.native(), where.native(), where.native_bytes()) != 0 || ::listen(s.native(), backlog) != 0) {
+    const int error = errno;
+    std::string hint;
+    if (error == EADDRINUSE) {
+      hint = where.is_unix() ? " (is another job using it, or was its file left by one that was killed?)"
+                             : " (is another job, or the previous run, still listening there? port 0 picks a free one)";
+    } else if (error == EADDRNOTAVAIL) {
+      hint = " (this machine does not have that address)";
+    }
+    throw_errno(error, "cannot listen on " + where.to_string() + hint);
+  }
+  return s;
+}
+
+/// Where a socket is bound. Throws error when it is not a socket.
+[[nodiscard]] inline endpoint local_endpoint(int socket) {
+  sockaddr_storage a{};
+  socklen_t bytes = sizeof a;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&a), &bytes) != 0) {
+    throw_errno(errno, "cannot tell the address of a socket");
+  }
+  return {reinterpret_cast<const sockaddr*>(&a), bytes};
+}
+
+/// Where the other side of a connection is; an empty endpoint when it is gone. Never throws.
+[[nodiscard]] inline endpoint remote_endpoint(int socket) noexcept {
+  sockaddr_storage a{};
+  socklen_t bytes = sizeof a;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&a), &bytes) != 0) return {};
+  return {reinterpret_cast<const sockaddr*>(&a), bytes};
+}
+
+/// The next connection that waits at `listener`, non-blocking; no socket and EAGAIN when there is none.
+[[nodiscard]] inline socket_result accept_connection(int listener) noexcept {
+  for (;;) {
+    const int s = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (s >= 0) return {fd{s}, 0};
+    // A connection that broke while it waited is its own problem, not the listener's.
+    if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
+    return {fd{}, errno == EWOULDBLOCK ? EAGAIN : errno};
+  }
+}
+
+/// Starts to connect to `where` without waiting; `error` is 0 (connected), EINPROGRESS, or the reason (no socket then).
+/// A Unix socket whose queue is full gives EAGAIN: try again later.
+[[nodiscard]] inline socket_result start_connect(const endpoint& where) noexcept {
+  fd s{::socket(where.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+  if (!s) return {fd{}, errno};
+  if (::connect(s.native(), where.native(), where.native_bytes()) == 0) return {std::move(s), 0};
+  // An interrupted connect goes on in the background, as a started one does.
+  if (errno == EINPROGRESS || errno == EINTR) return {std::move(s), EINPROGRESS};
+  return {fd{}, errno};
+}
+
+/// How far a started connect is: 0 connected, EINPROGRESS not yet, else why it failed. Never waits.
+[[nodiscard]] inline int connect_result(int socket) noexcept {
+  pollfd p{socket, POLLOUT, 0};
+  if (::poll(&p, 1, 0) <= 0) return EINPROGRESS;
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) return errno;
+  if (error != 0) return error;
+  sockaddr_storage a{}, b{};
+  socklen_t a_bytes = sizeof a, b_bytes = sizeof b;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&b), &b_bytes) != 0) return errno;
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&a), &a_bytes) != 0) return errno;
+  const endpoint local{reinterpret_cast<const sockaddr*>(&a), a_bytes};
+  const endpoint remote{reinterpret_cast<const sockaddr*>(&b), b_bytes};
+  // Whoever retries on an ephemeral port of this machine sooner or later gets that very port and talks to himself.
+  if (!local.is_unix() && local == remote) return ECONNREFUSED;
+  return 0;
+}
+
+}  // namespace tutti::os

@@ -1,0 +1,44 @@
+#pragma once
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+
+namespace tutti::os {
+
+/// How soon the kernel notices that the other machine is gone while nothing is being sent.
+struct keepalive_options {
+  std::chrono::seconds idle{1};
+  std::chrono::seconds interval{1};
+  int probes = 3;
+};
+
+/// What is set on a TCP connection; the defaults suit short messages and notice a dead machine within four seconds.
+struct tcp_options {
+  bool no_delay = true;
+  keepalive_options keepalive{};
+  std::chrono::milliseconds user_timeout{4000};  ///< sent but not acknowledged for so long: broken; 0: the kernel's
+  int send_buffer_bytes = 0;                     ///< 0: the kernel tunes it
+  int receive_buffer_bytes = 0;                  ///< 0: the kernel tunes it
+};
+
+/// Sets `options` on a TCP socket; returns 0 or the first errno. Buffer sizes belong before connect() and listen().
+[[nodiscard]] inline int set_tcp_options(int socket, const tcp_options& options) noexcept {
+  int first = 0;
+  const auto set = [&](int level, int name, int value) {
+    if (::setsockopt(socket, level, name, &value, sizeof value) != 0 && first == 0) first = errno;
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, options.no_delay ? 1 : 0);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(options.keepalive.idle.count()));
+  set(IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(options.keepalive.interval.count()));
+  set(IPPROTO_TCP, TCP_KEEPCNT, options.keepalive.probes);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(options.user_timeout.count()));
+  if (options.send_buffer_bytes > 0) set(SOL_SOCKET, SO_SNDBUF, options.send_buffer_bytes);
+  if (options.receive_buffer_bytes > 0) set(SOL_SOCKET, SO_RCVBUF, options.receive_buffer_bytes);
+  return first;
+}
+
+}  // namespace tutti::os

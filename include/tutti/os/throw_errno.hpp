@@ -1,0 +1,34 @@
+#pragma once
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <system_error>
+
+#include <tutti/core/error.hpp>
+
+namespace tutti::os {
+
+/// Which errc an errno is: a lack of something, or a failed call.
+inline errc classify_errno(int error) noexcept {
+  switch (error) {
+    case ENOMEM:
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+      return errc::out_of_resources;
+    default:
+      return errc::system;
+  }
+}
+
+/// Throws tutti::error for a failed system call: `what`, the meaning of `error`, and what helps where that is known.
+[[noreturn]] inline void throw_errno(int error, const std::string& what) {
+  std::string message = what + ": " + std::generic_category().message(error);
+  if (error == EMFILE) message += " (raise the limit: ulimit -n)";
+  if (error == ENFILE) message += " (raise the limit: sysctl fs.file-max)";
+  throw tutti::error{{classify_errno(error), 0, -1, static_cast<std::uint64_t>(error)}, message};
+}
+
+}  // namespace tutti::os

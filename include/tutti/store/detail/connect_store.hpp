@@ -1,0 +1,154 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/os/peer_credentials.hpp>
+#include <tutti/os/resolve.hpp>
+#include <tutti/os/socket.hpp>
+#include <tutti/os/socket_io.hpp>
+#include <tutti/os/socket_options.hpp>
+#include <tutti/os/wait_ready.hpp>
+#include <tutti/store/errors.hpp>
+#include <tutti/store/tcp_store_options.hpp>
+#include <tutti/wire/client_handshake.hpp>
+
+namespace tutti::detail {
+
+/// Connects to a store's host that may not be up yet.
+class store_connector {
+ public:
+  store_connector(const std::string& address, const tcp_store_options& options, deadline until)
+      : address_(address), options_(options), until_(until) {}
+
+  [[nodiscard]] os::fd connect() {
+    const auto since = clock::now();
+    const auto [host, port] = os::split_host_port(address_);
+    if (options_.secret && host.rfind("unix:", 0) != 0) wire::require_hmac_provider();
+    // Ranks that start together should not come back together, either.
+    duration pause = std::chrono::milliseconds{5} + std::chrono::microseconds{options_.rank % 64 * 50};
+    for (;;) {
+      for (const auto& where : candidates(host, port)) {
+        os::fd socket = reach(where);
+        if (socket && greet(socket.native(), where)) return socket;
+      }
+      const duration left = remaining(until_);
+      if (left == duration{0}) {
+        throw error{{errc::timed_out, 0, 0, static_cast<std::uint64_t>(last_errno_)},
+                    "cannot reach the store at " + address_ + " within " + in_seconds(clock::now() - since) + ": " +
+                        last_problem_ +
+                        "; is rank 0 running there, is that the address it listens on, does a firewall lie between?",
+                    error_context{options_.rank}};
+      }
+      std::this_thread::sleep_for(std::min(pause, left));
+      pause = std::min<duration>(pause * 2, std::chrono::milliseconds{250});
+    }
+  }
+
+ private:
+  [[nodiscard]] std::vector<os::endpoint> candidates(const std::string& host, std::uint16_t port) {
+    try {
+      return os::resolve(host, port);
+    } catch (const error& e) {
+      if (e.kind() != errc::rendezvous) throw;
+      last_problem_ = e.what();  // names appear late where machines are started on demand
+      return {};
+    }
+  }
+
+  void remember(int cause, const os::endpoint& where) {
+    last_errno_ = cause;
+    last_problem_ = where.to_string() + ": " + std::generic_category().message(cause);
+  }
+
+  /// A connected socket, or none when it has to be tried again.
+  [[nodiscard]] os::fd reach(const os::endpoint& where) {
+    auto started = os::start_connect(where);
+    int cause = started.error;
+    const deadline patience = std::min(until_, after(std::chrono::seconds{5}));
+    while (started.socket && (cause = os::connect_result(started.socket.native())) == EINPROGRESS) {
+      if (clock::now() >= patience) {
+        cause = ETIMEDOUT;
+        break;
+      }
+      os::wait_ready(started.socket.native(), os::interest::write, remaining(patience));
+    }
+    if (cause == 0) return std::move(started.socket);
+    if (os::classify_errno(cause) == errc::out_of_resources || cause == EACCES || cause == EPERM) {
+      os::throw_errno(cause, "cannot connect to the store at " + where.to_string());
+    }
+    remember(cause, where);
+    return {};
+  }
+
+  /// True when both sides accepted each other; false when the host hung up before it said anything, as one does that is
+  /// just starting, ending or overrun.
+  [[nodiscard]] bool greet(int socket, const os::endpoint& where) {
+    if (where.is_unix() && !os::peer_is_same_user(socket)) {
+      throw error{
+          {errc::auth_failed, 0}, "the store at " + address_ + " is run by another user", error_context{options_.rank}};
+    }
+    if (!where.is_unix()) static_cast<void>(os::set_tcp_options(socket, store_tcp_options));
+    const auto terms = handshake_terms_of(options_, where.is_unix()   ? wire::proof::kernel
+                                                    : options_.secret ? wire::proof::hmac
+                                                                      : wire::proof::job_id);
+    wire::client_handshake handshake{terms};
+    std::array<std::byte, 256> buffer;
+    while (handshake.state() == wire::handshake_state::running) {
+      if (!flush(socket, handshake)) return hung_up(where);
+      const auto r = os::receive_some(socket, std::span{buffer}.first(handshake.wanted()));
+      if (r.closed) return hung_up(where);
+      handshake.receive(std::span{buffer}.first(r.bytes));
+      if (!r.would_block()) continue;
+      if (clock::now() >= until_) {
+        last_problem_ = "it is connected, but nobody answers";
+        return false;
+      }
+      os::wait_ready(socket, os::interest::read, remaining(until_));
+    }
+    static_cast<void>(flush(socket, handshake));
+    if (handshake.state() == wire::handshake_state::accepted) return true;
+    throw error{{wire::error_of(handshake.why()), 0, 0, 0},
+                "the connection to the store at " + address_ +
+                    " was refused: " + wire::explain(handshake.why(), terms, handshake.counterpart()),
+                error_context{options_.rank}};
+  }
+
+  /// The messages of a handshake fit into any socket's empty buffer, so nothing waits here.
+  static bool flush(int socket, wire::client_handshake& handshake) noexcept {
+    while (!handshake.output().empty()) {
+      const auto r = os::send_some(socket, handshake.output());
+      if (r.error != 0) return false;
+      handshake.sent(r.bytes);
+    }
+    return true;
+  }
+
+  bool hung_up(const os::endpoint& where) {
+    last_problem_ = where.to_string() + " hung up before the handshake was over";
+    return false;
+  }
+
+  const std::string& address_;
+  const tcp_store_options& options_;
+  deadline until_;
+  int last_errno_ = 0;
+  std::string last_problem_ = "no attempt was made";
+};
+
+inline os::fd connect_store(const std::string& address, const tcp_store_options& options, deadline until) {
+  return store_connector{address, options, until}.connect();
+}
+
+}  // namespace tutti::detail

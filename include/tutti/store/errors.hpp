@@ -1,0 +1,46 @@
+#pragma once
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/text.hpp>
+#include <tutti/wire/store_frame.hpp>
+
+namespace tutti::detail {
+
+inline void check_key(std::string_view key) {
+  if (!key.empty() && key.size() <= wire::max_key_bytes) return;
+  throw usage_error{"a key of a store has 1 to " + std::to_string(wire::max_key_bytes) + " bytes, not " +
+                    std::to_string(key.size())};
+}
+
+inline void check_entry(std::string_view key, std::span<const std::byte> value) {
+  check_key(key);
+  if (value.size() <= wire::max_value_bytes) return;
+  throw usage_error{"the value of " + quoted(key) + " has " + std::to_string(value.size()) + " bytes; a store takes " +
+                    std::to_string(wire::max_value_bytes)};
+}
+
+[[noreturn]] inline void throw_get_timed_out(std::string_view key, clock::time_point since,
+                                             const std::string& details) {
+  throw error{{errc::timed_out},
+              "waiting for the key " + quoted(key) + " timed out after " + in_seconds(clock::now() - since) +
+                  ": no rank has set it" + details};
+}
+
+/// Throws what an answer other than `ok` and `absent` means.
+inline void throw_unless_done(wire::store_answer answer, std::string_view key) {
+  if (answer == wire::store_answer::not_a_number) {
+    throw usage_error{"add() on " + quoted(key) + ": its value is not a counter (8 bytes)"};
+  }
+  if (answer == wire::store_answer::full) {
+    throw error{{errc::out_of_resources},
+                "the store is full: it takes no further " + quoted(key) + "; erase keys that are no longer needed"};
+  }
+}
+
+}  // namespace tutti::detail

@@ -1,0 +1,374 @@
+#pragma once
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <new>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/os/peer_credentials.hpp>
+#include <tutti/os/poller.hpp>
+#include <tutti/os/socket.hpp>
+#include <tutti/os/socket_options.hpp>
+#include <tutti/store/detail/store_connection.hpp>
+#include <tutti/store/errors.hpp>
+#include <tutti/store/key_value_table.hpp>
+#include <tutti/store/tcp_store_options.hpp>
+#include <tutti/wire/listen_policy.hpp>
+
+namespace tutti {
+
+/// The host of a tcp_store: a table, a listener and the clients, served by whoever calls step(). Has no thread; one
+/// thread at a time uses it. Over TCP a client proves the job's secret before anything else is read from it (without a
+/// secret: names the job's id); over a Unix socket the kernel vouches that it is the same user. Strangers are read no
+/// further than 112 bytes, have 5 s, and the oldest of too many is dropped; nobody is ever waited for.
+class store_server {
+ public:
+  /// Listens on `where` (port 0: any, see endpoint()). Throws error: the address is taken, or strangers could reach it
+  /// and there is no secret.
+  store_server(const os::endpoint& where, tcp_store_options options)
+      : store_server(listen_within_policy(where, options), std::move(options)) {
+    if (where.is_unix()) unix_file_ = where.to_string().substr(5);
+  }
+
+  /// Takes over a listening socket, as inherited from a launcher. Throws error as above.
+  store_server(os::fd listener, tcp_store_options options)
+      : options_(std::move(options)), table_(options_.limits), listener_(std::move(listener)) {
+    int listening = 0;
+    socklen_t bytes = sizeof listening;
+    if (::getsockopt(listener_.native(), SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) != 0 || listening == 0) {
+      throw error{{errc::rendezvous},
+                  "the descriptor " + std::to_string(listener_.native()) +
+                      " that the store's host was given is not a listening socket"};
+    }
+    ::fcntl(listener_.native(), F_SETFL, ::fcntl(listener_.native(), F_GETFL) | O_NONBLOCK);
+    ::fcntl(listener_.native(), F_SETFD, FD_CLOEXEC);
+    endpoint_ = os::local_endpoint(listener_.native());
+    const auto how = endpoint_.is_unix() ? wire::proof::kernel
+                     : options_.secret   ? wire::proof::hmac
+                                         : wire::proof::job_id;
+    if (how == wire::proof::hmac) wire::require_hmac_provider();
+    check_policy(endpoint_, options_);
+    terms_ = detail::handshake_terms_of(options_, how);
+    stranger_limit_ = std::max<std::size_t>(64, 4 * static_cast<std::size_t>(std::max(options_.world, 0)));
+    poller_.add(listener_.native(), os::interest::read, listener_token);
+  }
+
+  store_server(const store_server&) = delete;
+  store_server& operator=(const store_server&) = delete;
+  ~store_server() {
+    if (!unix_file_.empty() && unix_file_.front() != '@' && owner_ == ::getpid()) ::unlink(unix_file_.c_str());
+  }
+
+  /// Where it listens.
+  [[nodiscard]] const os::endpoint& endpoint() const noexcept { return endpoint_; }
+
+  /// Serves whoever has something to say, after waiting at most `limit` for it; true when there was somebody. Throws
+  /// error only when the poller breaks; nothing that comes in can make it throw.
+  bool step(duration limit) {
+    const deadline now = clock::now();
+    if (paused_until_ > now) limit = std::min(limit, duration{paused_until_ - now});
+    if (!strangers_.empty()) limit = std::min(limit, remaining(connections_.at(*strangers_.begin())->expires()));
+    resume_listener(now);
+    bool busy = false;
+    std::size_t got = os::poller::batch;
+    // Bounded, so that a flood of strangers cannot keep the caller from looking at the clock.
+    for (int round = 0; round < 16 && got == os::poller::batch; ++round) {
+      const auto ready = poller_.wait(busy ? duration{0} : limit);
+      got = ready.size();
+      for (const auto& r : ready) {
+        if (r.token == listener_token) {
+          accept_some();
+        } else {
+          serve(r);
+        }
+      }
+      busy = busy || got > 0;
+    }
+    drop_expired();
+    return busy;
+  }
+
+  /// Serves until `done()` or the deadline; the last result of `done()`.
+  template <class Done>
+  bool serve_until(deadline until, Done&& done) {
+    while (!done()) {
+      if (clock::now() >= until) return false;
+      step(remaining(until));
+    }
+    return true;
+  }
+
+  /// Serves until all ranks but this one have come and gone; false when the deadline passed first.
+  bool linger(deadline until) {
+    const auto others = static_cast<std::size_t>(std::max(options_.world - 1, 0));
+    return serve_until(until, [&] { return ranks_.size() >= others && clients() == 0; });
+  }
+
+  /// Serves at least until `done()`, as linger() above.
+  template <class Done>
+  bool linger(deadline until, Done&& done) {
+    return serve_until(until, std::forward<Done>(done));
+  }
+
+  [[nodiscard]] std::size_t clients() const noexcept { return connections_.size() - strangers_.size(); }
+  [[nodiscard]] std::size_t strangers() const noexcept { return strangers_.size(); }
+
+  /// The ranks of which a client has ever connected.
+  [[nodiscard]] const std::set<std::uint32_t>& ranks() const noexcept { return ranks_; }
+
+  /// For messages: how many connections came from the job but did not fit, and why the last one did not; else empty.
+  [[nodiscard]] std::string refusals() const {
+    if (refused_ == 0) return {};
+    return std::to_string(refused_) + (refused_ == 1 ? " connection was" : " connections were") +
+           " refused, the last because " + wire::explain(last_refusal_, terms_, last_refused_);
+  }
+
+  [[nodiscard]] const key_value_table& table() const noexcept { return table_; }
+
+  /// Changes the table on behalf of the host itself, and answers the clients that waited for `key`.
+  /// `apply(key_value_table&)` returns the table's answer, which this returns.
+  template <class Apply>
+  wire::store_answer change(std::string_view key, Apply&& apply) {
+    const auto answer = apply(table_);
+    if (answer == wire::store_answer::ok) wake(key);
+    return answer;
+  }
+
+ private:
+  using connection = detail::store_connection;
+  using progress = connection::progress;
+  static constexpr std::uint64_t listener_token = 0;
+  static constexpr std::size_t waits_limit = 16;
+
+  static void check_policy(const os::endpoint& where, const tcp_store_options& o) {
+    const auto asked = o.secret                          ? wire::protection::secret
+                       : o.network == exposure::insecure ? wire::protection::insecure
+                                                         : wire::protection::none;
+    const auto who = where.is_loopback() ? wire::reach::this_machine : wire::reach::network;
+    const std::string why = wire::why_not_listen(where.to_string(), who, asked);
+    if (!why.empty()) throw error{{errc::auth_failed}, why};
+  }
+
+  static os::fd listen_within_policy(const os::endpoint& where, const tcp_store_options& o) {
+    check_policy(where, o);
+    return os::listen_on(where);
+  }
+
+  void accept_some() {
+    // Bounded, so that a flood of connections cannot keep the clients from being served.
+    for (int i = 0; i < 64; ++i) {
+      auto [socket, failure] = os::accept_connection(listener_.native());
+      if (!socket) {
+        if (failure != EAGAIN) make_room();
+        return;
+      }
+      if (endpoint_.is_unix() ? !os::peer_is_same_user(socket.native())
+                              : os::set_tcp_options(socket.native(), detail::store_tcp_options) != 0) {
+        continue;
+      }
+      if (strangers_.size() >= stranger_limit_) drop(*strangers_.begin());
+      try {
+        admit(std::move(socket));
+      } catch (const std::bad_alloc&) {
+      } catch (const error&) {  // the poller has no room: the newcomer is dropped, he tries again
+      }
+    }
+  }
+
+  void admit(os::fd socket) {
+    const std::uint64_t id = ++last_id_;
+    auto c = std::make_unique<connection>(std::move(socket), terms_, after(options_.handshake_timeout));
+    if (c->flush() == progress::ended) return;
+    c->armed = c->wanted();
+    poller_.add(c->native(), c->armed, id);
+    strangers_.insert(id);
+    connections_.emplace(id, std::move(c));
+  }
+
+  /// accept() failed: without descriptors or memory. The oldest stranger gives up his; else there is a pause, as the
+  /// listener stays readable.
+  void make_room() {
+    if (!strangers_.empty()) return drop(*strangers_.begin());
+    paused_until_ = after(std::chrono::milliseconds{50});
+    poller_.modify(listener_.native(), os::interest::none, listener_token);
+  }
+
+  void resume_listener(deadline now) {
+    if (paused_until_ == deadline{} || paused_until_ > now) return;
+    paused_until_ = deadline{};
+    poller_.modify(listener_.native(), os::interest::read, listener_token);
+  }
+
+  void serve(const os::ready_event& ready) {
+    const auto at = connections_.find(ready.token);
+    if (at == connections_.end()) return;  // dropped earlier in this batch
+    connection& c = *at->second;
+    progress state = progress::going_on;
+    try {
+      const bool was_stranger = !c.admitted();
+      if (ready.readable) state = c.receive();
+      if (was_stranger) note_handshake(ready.token, c);
+      if (state == progress::going_on) state = converse(ready.token, c);
+      if (state == progress::going_on) rearm(ready.token, c);
+    } catch (const std::bad_alloc&) {
+      state = progress::ended;
+    } catch (const error&) {
+      state = progress::ended;
+    }
+    if (state == progress::ended) drop(ready.token);
+  }
+
+  /// Sends and handles in turn until there is nothing complete to handle, or no room for further responses: then the
+  /// next event is the one that makes room.
+  progress converse(std::uint64_t id, connection& c) {
+    for (;;) {
+      if (c.flush() == progress::ended) return progress::ended;
+      const std::size_t before = c.unhandled_bytes();
+      const progress handled = c.handle_requests([&](const wire::store_request& q, std::string_view key, auto expected,
+                                                     auto value) { return handle(id, c, q, key, expected, value); });
+      if (handled == progress::ended || c.unhandled_bytes() == before) return handled;
+    }
+  }
+
+  void note_handshake(std::uint64_t id, const connection& c) {
+    if (c.admitted()) {
+      strangers_.erase(id);
+      ranks_.insert(c.rank());
+    } else if (c.handshake().state() == wire::handshake_state::refused &&
+               c.handshake().why() != wire::refusal::not_our_protocol) {
+      ++refused_;
+      last_refusal_ = c.handshake().why();
+      last_refused_ = c.handshake().counterpart();
+    }
+  }
+
+  progress handle(std::uint64_t id, connection& c, const wire::store_request& q, std::string_view key,
+                  std::span<const std::byte> expected, std::span<const std::byte> value) {
+    wire::store_response p;
+    p.id = q.id;
+    std::span<const std::byte> back;
+    const auto found = [&] {
+      const auto* v = table_.find(key);
+      if (v != nullptr) back = *v;
+      p.answer = v != nullptr ? wire::store_answer::ok : wire::store_answer::absent;
+      return v != nullptr;
+    };
+    switch (q.verb) {
+      case wire::store_verb::set:
+        p.answer = change(key, [&](auto& t) { return t.set(key, value); });
+        break;
+      case wire::store_verb::get:
+        if (!found()) {
+          if (c.waits.size() >= waits_limit) return progress::ended;
+          c.waits.emplace_back(q.id, std::string{key});
+          waiting_.emplace(std::string{key}, id);
+          return progress::going_on;
+        }
+        break;
+      case wire::store_verb::try_get:
+        found();
+        break;
+      case wire::store_verb::add:
+        p.answer = change(key, [&](auto& t) { return t.add(key, q.number, p.number); });
+        break;
+      case wire::store_verb::compare_set:
+        p.answer = change(key, [&](auto& t) { return t.compare_set(key, expected, value); });
+        if (p.answer == wire::store_answer::ok) found();
+        break;
+      case wire::store_verb::erase:
+        p.answer = table_.erase(key) ? wire::store_answer::ok : wire::store_answer::absent;
+        break;
+      case wire::store_verb::cancel:
+        forget_waits(id, c, [&](const auto& w) { return w.first == q.id; });
+        return progress::going_on;
+      case wire::store_verb::goodbye:
+        return progress::ended;
+    }
+    p.value_bytes = static_cast<std::uint32_t>(back.size());
+    c.respond(p, back);
+    return progress::going_on;
+  }
+
+  /// Answers everybody who waits for `key`.
+  void wake(std::string_view key) {
+    const auto [first, last] = waiting_.equal_range(key);
+    if (first == last) return;
+    std::set<std::uint64_t> ids;
+    for (auto i = first; i != last; ++i) ids.insert(i->second);
+    waiting_.erase(first, last);
+    const auto* value = table_.find(key);
+    for (const std::uint64_t id : ids) {
+      connection& c = *connections_.at(id);
+      for (const auto& [request, wanted] : c.waits) {
+        if (wanted != key) continue;
+        c.respond({wire::store_answer::ok, static_cast<std::uint32_t>(value->size()), request, 0}, *value);
+      }
+      std::erase_if(c.waits, [&](const auto& w) { return w.second == key; });
+      // A broken connection is noticed by its next event; dropping it here would pull it from under its own request.
+      static_cast<void>(c.flush());
+      rearm(id, c);
+    }
+  }
+
+  template <class Which>
+  void forget_waits(std::uint64_t id, connection& c, Which&& which) {
+    for (const auto& w : c.waits) {
+      if (!which(w)) continue;
+      const auto [first, last] = waiting_.equal_range(w.second);
+      const auto mine = std::find_if(first, last, [&](const auto& entry) { return entry.second == id; });
+      if (mine != last) waiting_.erase(mine);
+    }
+    std::erase_if(c.waits, which);
+  }
+
+  void rearm(std::uint64_t id, connection& c) {
+    if (c.armed == c.wanted()) return;
+    c.armed = c.wanted();
+    poller_.modify(c.native(), c.armed, id);
+  }
+
+  void drop(std::uint64_t id) noexcept {
+    const auto at = connections_.find(id);
+    if (at == connections_.end()) return;
+    forget_waits(id, *at->second, [](const auto&) { return true; });
+    strangers_.erase(id);
+    connections_.erase(at);
+  }
+
+  void drop_expired() {
+    while (!strangers_.empty() && connections_.at(*strangers_.begin())->expires() <= clock::now()) {
+      drop(*strangers_.begin());
+    }
+  }
+
+  tcp_store_options options_;
+  key_value_table table_;
+  os::fd listener_;
+  os::poller poller_;
+  os::endpoint endpoint_;
+  std::string unix_file_;
+  ::pid_t owner_ = ::getpid();
+  wire::handshake_terms terms_;
+  std::size_t stranger_limit_ = 64;
+  std::uint64_t last_id_ = listener_token;
+  std::map<std::uint64_t, std::unique_ptr<connection>> connections_;
+  std::set<std::uint64_t> strangers_;  // by age, as ids only grow
+  std::multimap<std::string, std::uint64_t, std::less<>> waiting_;
+  std::set<std::uint32_t> ranks_;
+  deadline paused_until_{};
+  std::size_t refused_ = 0;
+  wire::refusal last_refusal_ = wire::refusal::none;
+  wire::handshake_counterpart last_refused_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,69 @@
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <tutti/async/routine.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/status.hpp>
+
+namespace tutti {
+
+/// Can be awaited by a routine.
+template <class R>
+concept routine_awaitable = requires(R& r, std::coroutine_handle<routine::promise_type> h) {
+  { r.await_ready() } -> std::same_as<bool>;
+  r.await_suspend(h);
+  r.await_resume();
+};
+
+/// Moves bytes between ranks: what algorithms are written over. `send` and `recv` start at once; messages between two
+/// ranks match by tag, equal tags in order; both sides know the length. A failed transfer ends the whole operation
+/// (see routine). All calls are made under the engine's lock.
+template <class L>
+concept message_link =
+    requires(L& l, int peer, std::uint64_t tag, std::span<const std::byte> out, std::span<std::byte> in) {
+      { l.rank() } noexcept -> std::same_as<int>;
+      { l.size() } noexcept -> std::same_as<int>;
+      { l.send(peer, tag, out) } -> routine_awaitable;
+      { l.recv(peer, tag, in) } -> routine_awaitable;
+    };
+
+/// A link that can also be driven, watched, put to sleep and ended.
+template <class L>
+concept transport = message_link<L> && requires(L& l, int peer, status why, deadline now, duration d,
+                                                const routine::promise_type* work, std::uint64_t tag) {
+  { l.poll() } noexcept -> std::same_as<bool>;  // true if anything moved
+  { l.tick(now) } noexcept;                     // about every millisecond: are the peers alive?
+  { l.abort(why) } noexcept;  // idempotent: the first cause stays; every pending transfer fails, peers are told
+  { l.failure() } noexcept -> std::same_as<status>;
+  { l.waiting_for(work) } noexcept -> std::same_as<int>;  // the rank that this operation waits for, -1 if none
+  { l.describe(peer) } -> std::same_as<std::string>;      // "rank 3 (host b, pid 712), last seen at #39"
+  { l.ranks_per_core() } noexcept -> std::same_as<double>;
+  { l.note_issue(tag) } noexcept;  // the world begins its operation of this sequence number
+  { l.leave() } noexcept;          // an orderly goodbye; bounded
+  { l.prepare_park() } noexcept;   // these four without the lock, see progress_source
+  { l.park(d) } noexcept;
+  { l.finish_park() } noexcept;
+  { l.unpark() } noexcept;
+};
+
+class condition;
+
+/// A transport whose ranks can load and store each other's memory, some of it or all of it.
+template <class L>
+concept mapped_transport = transport<L> && requires(L& l, int peer, std::size_t bytes, const void* p,
+                                                    std::uint64_t where, condition& c, std::byte* mine) {
+  { l.all_mapped() } noexcept -> std::same_as<bool>;  // false where some ranks are on other machines
+  { l.allocate(bytes) } -> std::same_as<std::byte*>;  // zeroed memory of this rank that peers can map; throws error
+  { l.deallocate(mine) } noexcept;
+  { l.locate(p, bytes) } noexcept -> std::same_as<std::optional<std::uint64_t>>;  // the name of mappable memory
+  { l.resolve(peer, where) } noexcept -> std::same_as<std::byte*>;  // the peer's memory of that name, here
+  { l.watch(c) } noexcept;                                          // polls the condition until it holds
+  { l.ring(peer) } noexcept;  // after a store to shared memory: wakes the peer if it sleeps
+};
+
+}  // namespace tutti

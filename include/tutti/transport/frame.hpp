@@ -1,0 +1,67 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include <tutti/core/status.hpp>
+
+namespace tutti {
+
+/// The header of everything that travels between two ranks: 16 bytes, little-endian, parsed by a pure function.
+struct frame {
+  enum class kind : std::uint8_t {
+    eager = 1,  ///< a message's bytes follow
+    ready = 2,  ///< the receiver waits for the large message of this tag
+    data = 3,   ///< a large message's bytes follow, after its ready
+    abort = 4,  ///< the sender's communicator failed; `tag` carries the cause
+    bye = 5     ///< the sender leaves in order
+  };
+  static constexpr std::size_t encoded_bytes = 16;
+  static constexpr std::uint64_t most_bytes = (std::uint64_t{1} << 56) - 1;
+  using encoded = std::array<std::byte, encoded_bytes>;
+
+  kind what = kind::eager;
+  std::uint64_t tag = 0;
+  std::uint64_t bytes = 0;
+
+  [[nodiscard]] encoded encode() const noexcept {
+    encoded out{};
+    const std::uint64_t second = static_cast<std::uint64_t>(what) << 56 | bytes;
+    for (unsigned i = 0; i < 8; ++i) {
+      out[i] = static_cast<std::byte>(tag >> (8 * i));
+      out[8 + i] = static_cast<std::byte>(second >> (8 * i));
+    }
+    return out;
+  }
+
+  /// Nothing when the bytes are not a frame.
+  static std::optional<frame> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
+    frame f;
+    std::uint64_t second = 0;
+    for (unsigned i = 0; i < 8; ++i) {
+      f.tag |= std::to_integer<std::uint64_t>(in[i]) << (8 * i);
+      second |= std::to_integer<std::uint64_t>(in[8 + i]) << (8 * i);
+    }
+    const auto raw = static_cast<std::uint8_t>(second >> 56);
+    if (raw < 1 || raw > 5) return std::nullopt;
+    f.what = static_cast<frame::kind>(raw);
+    f.bytes = second & most_bytes;
+    const bool carries = f.what == frame::kind::eager || f.what == frame::kind::data;
+    if (!carries && f.bytes != 0) return std::nullopt;
+    return f;
+  }
+
+  static frame abort_with(status s) noexcept {
+    return {kind::abort, static_cast<std::uint64_t>(s.code) << 32 | static_cast<std::uint32_t>(s.peer), 0};
+  }
+  /// The cause in an abort frame; an unknown code reads as errc::aborted.
+  [[nodiscard]] status cause() const noexcept {
+    const auto code = static_cast<std::uint16_t>(tag >> 32);
+    const bool known = code > 0 && code <= static_cast<std::uint16_t>(errc::unsupported);
+    return {known ? static_cast<errc>(code) : errc::aborted, 0, static_cast<std::int32_t>(tag & 0xffffffffu), 0};
+  }
+};
+
+}  // namespace tutti

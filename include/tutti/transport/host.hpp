@@ -1,0 +1,225 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/os/process.hpp>
+#include <tutti/transport/mesh.hpp>
+#include <tutti/transport/ring_pipe.hpp>
+#include <tutti/transport/shm_domain.hpp>
+#include <tutti/transport/socket_pipe.hpp>
+#include <tutti/transport/tcp_domain.hpp>
+
+namespace tutti {
+
+/// A pipe to a rank wherever it is: rings inside the machine, sockets beyond it.
+class host_pipe {
+ public:
+  template <class Kind, class... Args>
+  explicit host_pipe(std::in_place_type_t<Kind> kind, Args&&... args) : pipe_(kind, std::forward<Args>(args)...) {}
+
+  std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
+    if (auto* ring = std::get_if<ring_pipe>(&pipe_)) return ring->write(a, b);
+    return socket()->write(a, b);
+  }
+  std::size_t read(std::span<std::byte> into) noexcept {
+    if (auto* ring = std::get_if<ring_pipe>(&pipe_)) return ring->read(into);
+    return socket()->read(into);
+  }
+  [[nodiscard]] status failure() const noexcept {
+    const auto* s = std::get_if<socket_pipe>(&pipe_);
+    return s ? s->failure() : status{};
+  }
+  void open() noexcept {
+    if (socket_pipe* s = socket()) s->open();
+  }
+  /// Null for a rank of this machine.
+  [[nodiscard]] socket_pipe* socket() noexcept { return std::get_if<socket_pipe>(&pipe_); }
+
+ private:
+  std::variant<ring_pipe, socket_pipe> pipe_;
+};
+
+/// The transport of a world of processes: shared memory inside a machine, TCP between machines. Where all ranks are on
+/// one machine it sleeps on a futex and never looks at a socket; else on descriptors. The default.
+class host_transport : public mesh<host_pipe> {
+ public:
+  /// `memory` is this rank's place among the ranks of its machine, `listener` where the others connect; either may be
+  /// missing where the roster has no use for it. Throws usage_error when they do not reach every rank.
+  host_transport(roster all, int rank, std::optional<shm_place> memory, std::optional<tcp_listener> listener = {},
+                 tcp_job job = {}, const tcp_options& options = {})
+      : mesh(rank, static_cast<int>(all.size())), all_(std::move(all)), local_(all_.size(), -1) {
+    if (memory) shared_.emplace(std::move(*memory));
+    if (shared_)
+      for (int r = 0; r < shared_->size(); ++r) local_[static_cast<std::size_t>(shared_->who(r).rank)] = r;
+    // A world on one machine needs no network, and must not pay for one.
+    const int here = shared_ ? shared_->size() : 1;
+    if (listener && here < size()) network_.emplace(std::move(*listener), all_, rank, std::move(job), options);
+    for (int p = 0; p < size(); ++p)
+      if (p != rank) reach(p);
+    if (!shared_ || !network_ || shared_->size() == 1) return;
+    if (shared_->descriptor() < 0) {
+      throw usage_error("the ranks of " + who(rank).host + " share memory with futexes, but rank " +
+                        std::to_string(rank) +
+                        " also waits for the network: hand it out with shm_options::sleep_on on_descriptor");
+    }
+    network_->listen_to(shared_->descriptor());
+  }
+  host_transport(const host_transport&) = delete;
+  host_transport& operator=(const host_transport&) = delete;
+  ~host_transport() { leave(); }
+
+  bool poll() noexcept {
+    if (shared_ && failure().ok())
+      if (const status s = shared_->area().failure(); !s.ok()) abort(s);
+    const bool moved = network_ && network_->poll([this](int p) { return channel(p)->waits(); });
+    return poll_channels([this](int p, status s) {
+             if (s.peer < 0) s.peer = p;
+             abort(s);
+           }) ||
+           moved;
+  }
+
+  void tick(deadline now) noexcept {
+    if (shared_ && failure().ok())
+      shared_->check([this](int r, os::liveness state) {
+        const int p = shared_->who(r).rank;
+        if (state == os::liveness::dead)
+          abort({errc::peer_lost, 0, p, 0});
+        else if (still_needs(p))
+          abort({errc::peer_left, 0, p, 0});
+      });
+    if (!network_) return;
+    network_->tick(
+        now, [this](int p) { return channel(p)->waits(); }, [this](int p) { return channel(p)->said_bye(); });
+    for (int p = 0; p < size(); ++p)
+      if (remote(p) && (channel(p)->said_bye() || network_->gone_in_order(p)) && still_needs(p))
+        abort({errc::peer_left, 0, p, 0});
+  }
+
+  void abort(status why) noexcept {
+    if (!failure().ok()) return;
+    if (shared_) {
+      shared_->fail(why);
+      why = shared_->area().failure();  // another rank of this machine may have been first
+    }
+    fail_all(why);
+    if (!network_) return;
+    network_->abort(why);
+    for (int p = 0; p < size(); ++p)
+      if (remote(p)) channel(p)->say(frame::abort_with(why));
+  }
+
+  void leave() noexcept {
+    if (std::exchange(left_, true)) return;
+    const deadline began = clock::now();
+    if (network_ && failure().ok()) {
+      network_->linger(began, [this] { return nothing_queued(); });
+      for (int p = 0; p < size(); ++p)
+        if (remote(p)) channel(p)->say({frame::kind::bye, 0, 0});
+    }
+    if (shared_) shared_->leave();
+    if (network_) network_->close(began);
+  }
+
+  void note_issue(std::uint64_t sequence) noexcept {
+    if (shared_) shared_->note_issue(sequence);
+    if (network_) network_->note_issue(sequence);
+  }
+  [[nodiscard]] int waiting_for(const routine::promise_type* work) const noexcept {
+    if (shared_)
+      if (const int r = shared_->furthest_behind(); r >= 0) return shared_->who(r).rank;
+    const int direct = channel_waits_for(work);
+    if (direct < 0 || !remote(direct)) return direct;
+    return network_->culprit([&](int p) { return remote(p) && channel(p)->holds(work); });
+  }
+  [[nodiscard]] std::string describe(int p) const {
+    if (p < 0 || p >= size()) return "an unknown rank";
+    if (const int r = local_[static_cast<std::size_t>(p)]; r >= 0) return shared_->describe(r);
+    return network_ ? network_->describe(p, remote(p) ? channel(p)->last_sequence() : 0) : tutti::describe(who(p));
+  }
+  [[nodiscard]] const roster& peers() const noexcept { return all_; }
+  [[nodiscard]] double ranks_per_core() const noexcept {
+    return static_cast<double>(who(rank()).local_size) / static_cast<double>(os::usable_cpus());
+  }
+
+  void prepare_park() noexcept {
+    if (shared_) shared_->bell().prepare(network_ ? shared_area::sleep::on_descriptor : shared_area::sleep::on_futex);
+  }
+  void park(duration at_most) noexcept {
+    if (network_) return network_->park(at_most);
+    if (shared_) shared_->bell().sleep(at_most);
+  }
+  void finish_park() noexcept {
+    if (shared_) shared_->bell().finish();
+  }
+  void unpark() noexcept {
+    if (network_) return network_->unpark();
+    if (shared_) shared_->bell().wake_self();
+  }
+
+  [[nodiscard]] bool all_mapped() const noexcept { return shared_ && shared_->size() == size(); }
+  /// Zeroed memory that the ranks of this machine can map, aligned to 4096 bytes. Throws error{out_of_resources}.
+  [[nodiscard]] std::byte* allocate(std::size_t bytes) {
+    if (shared_) return shared_->heap().allocate(bytes);
+    auto* p = static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{4096}));
+    std::memset(p, 0, bytes);
+    return p;
+  }
+  void deallocate(std::byte* p) noexcept {
+    if (shared_) return shared_->heap().deallocate(p);
+    ::operator delete(p, std::align_val_t{4096});
+  }
+  [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {
+    return shared_ ? shared_->heap().locate(p, bytes) : std::nullopt;
+  }
+  /// Null when [where, where + bytes) is not memory of `peer` that is mapped here.
+  [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
+    const int r = peer >= 0 && peer < size() ? local_[static_cast<std::size_t>(peer)] : -1;
+    return r >= 0 ? shared_->resolve(r, where, bytes) : nullptr;
+  }
+  void ring(int peer) noexcept {
+    if (const int r = local_[static_cast<std::size_t>(peer)]; r >= 0) shared_->bell().ring(r);
+  }
+
+ private:
+  [[nodiscard]] const peer& who(int p) const noexcept { return all_[static_cast<std::size_t>(p)]; }
+  [[nodiscard]] bool remote(int p) const noexcept { return p != rank() && local_[static_cast<std::size_t>(p)] < 0; }
+
+  void reach(int p) {
+    if (const int r = local_[static_cast<std::size_t>(p)]; r >= 0)
+      return connect(p, std::in_place_type<ring_pipe>, shared_->area(), shared_->rank(), r, shared_->bell());
+    if (!network_)
+      throw usage_error(tutti::describe(who(p)) +
+                        " is on another machine, but this rank has no connection to a network");
+    connect(p, std::in_place_type<socket_pipe>, network_->pipe_keeper(), p);
+    network_->add(p, *channel(p)->stream().socket());
+  }
+
+  bool nothing_queued() noexcept {
+    bool moved = false, none = true;
+    for (int p = 0; p < size(); ++p) {
+      if (!remote(p) || !channel(p)->wants_to_write() || !channel(p)->progress(moved).ok()) continue;
+      none = none && !channel(p)->wants_to_write();
+    }
+    return none;
+  }
+
+  roster all_;
+  std::vector<int> local_;  // local rank of a world rank, -1 for one on another machine
+  std::optional<shm_domain> shared_;
+  std::optional<tcp_domain> network_;
+  bool left_ = false;
+};
+
+}  // namespace tutti

@@ -1,0 +1,53 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <tutti/transport/concept.hpp>
+#include <tutti/transport/tag.hpp>
+
+namespace tutti {
+
+/// A group of ranks on a transport: all of them, or a subset with ranks of its own.
+struct group {
+  std::uint32_t context = 0;  ///< keeps the messages of groups apart
+  int rank = 0;
+  int size = 1;
+  std::vector<int> members;  ///< world ranks; empty for all
+
+  [[nodiscard]] int world_rank(int r) const noexcept {
+    return members.empty() ? r : members[static_cast<std::size_t>(r)];
+  }
+};
+
+/// One operation's view of a group: what algorithms are given as their link. Steps become tags. A small value.
+template <transport T>
+class lane {
+ public:
+  lane(T& link, const group& g, std::uint64_t sequence) noexcept : link_(&link), group_(&g), sequence_(sequence) {}
+
+  [[nodiscard]] int rank() const noexcept { return group_->rank; }
+  [[nodiscard]] int size() const noexcept { return group_->size; }
+  [[nodiscard]] T& link() const noexcept { return *link_; }
+  [[nodiscard]] const group& members() const noexcept { return *group_; }
+
+  auto send(int peer, std::uint64_t step, std::span<const std::byte> out) const noexcept {
+    return link_->send(group_->world_rank(peer), tag_of(step), out);
+  }
+  auto recv(int peer, std::uint64_t step, std::span<std::byte> in) const noexcept {
+    return link_->recv(group_->world_rank(peer), tag_of(step), in);
+  }
+  auto refuse(status why) const noexcept { return link_->refuse(why); }
+
+ private:
+  [[nodiscard]] std::uint64_t tag_of(std::uint64_t step) const noexcept {
+    return tag::make(group_->context, sequence_, static_cast<std::uint32_t>(step));
+  }
+
+  T* link_;
+  const group* group_;
+  std::uint64_t sequence_;
+};
+
+}  // namespace tutti

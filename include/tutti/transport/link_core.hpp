@@ -1,0 +1,86 @@
+#pragma once
+#include <cstdint>
+
+#include <tutti/async/routine.hpp>
+#include <tutti/core/status.hpp>
+
+namespace tutti {
+
+/// Something in shared memory that a routine waits for; polled by its transport.
+class condition : public detail::pending {
+ public:
+  virtual bool holds() noexcept = 0;
+  virtual int waiting_for() const noexcept = 0;  ///< world rank whose store is missing
+
+ protected:
+  ~condition() = default;
+
+ private:
+  friend class link_core;
+};
+
+/// What every transport keeps, whatever moves its bytes: the queue of routines to resume, the conditions to poll, and
+/// the first failure.
+class link_core {
+ public:
+  [[nodiscard]] status failure() const noexcept { return failure_; }
+
+  /// Awaiting this ends the operation with `why`, at the next poll.
+  auto refuse(status why) noexcept {
+    struct refused : detail::pending {
+      refused(detail::pending_list& ready, status s) noexcept { ready.complete(*this, s); }
+    };
+    return refused{ready_, why};
+  }
+
+  /// Polls the condition until it holds or the link has failed.
+  void watch(condition& c) noexcept {
+    if (!failure_.ok())
+      ready_.complete(c, failure_);
+    else if (c.holds())
+      ready_.complete(c, status{});
+    else
+      conditions_.push_back(c);
+  }
+
+ protected:
+  bool poll_conditions() noexcept {
+    bool moved = false;
+    for (detail::pending* p = conditions_.front(); p;) {
+      auto& c = static_cast<condition&>(*p);
+      p = detail::pending_list::after(*p);
+      if (!c.holds()) continue;
+      ready_.complete(c, status{});
+      moved = true;
+    }
+    return moved;
+  }
+
+  /// Remembers the first failure and fails every condition; true if it was the first.
+  bool fail(status why) noexcept {
+    if (!failure_.ok()) return false;
+    failure_ = why;
+    while (detail::pending* p = conditions_.front()) ready_.complete(*p, why);
+    return true;
+  }
+
+  [[nodiscard]] int condition_waits_for(const detail::routine_promise* work) const noexcept {
+    for (detail::pending* p = conditions_.front(); p; p = detail::pending_list::after(*p))
+      if (p->root() == work) return static_cast<condition*>(p)->waiting_for();
+    return -1;
+  }
+
+  [[nodiscard]] bool condition_waits_on(int peer) const noexcept {
+    for (detail::pending* p = conditions_.front(); p; p = detail::pending_list::after(*p))
+      if (static_cast<condition*>(p)->waiting_for() == peer) return true;
+    return false;
+  }
+
+  detail::pending_list ready_;
+
+ private:
+  detail::pending_list conditions_;
+  status failure_{};
+};
+
+}  // namespace tutti

@@ -1,0 +1,121 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/transport/channel.hpp>
+#include <tutti/transport/link_core.hpp>
+
+namespace tutti {
+
+/// Every rank with a pipe to every other: the messages of a transport. The transport adds set-up, liveness and sleep.
+template <pipe P>
+class mesh : public link_core {
+ public:
+  mesh(int rank, int size) : rank_(rank), channels_(static_cast<std::size_t>(size)) {}
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(channels_.size()); }
+
+  /// Starts a message; it is the receiver's to take when the transfer has finished locally. `out` stays valid until
+  /// then.
+  auto send(int peer, std::uint64_t tag, std::span<const std::byte> out) noexcept {
+    struct sending : detail::transfer {
+      sending(mesh& m, int to, std::uint64_t t, std::span<const std::byte> s) noexcept
+          : transfer(t, const_cast<std::byte*>(s.data()), s.size()) {  // NOLINT: a transfer only reads what it sends
+        m.begin(*this, to, [&](detail::channel<P>& c) { return c.send(*this); });
+      }
+    };
+    return sending{*this, peer, tag, out};
+  }
+
+  auto recv(int peer, std::uint64_t tag, std::span<std::byte> in) noexcept {
+    struct receiving : detail::transfer {
+      receiving(mesh& m, int from, std::uint64_t t, std::span<std::byte> s) noexcept : transfer(t, s.data(), s.size()) {
+        m.begin(*this, from, [&](detail::channel<P>& c) { return c.recv(*this); });
+      }
+    };
+    return receiving{*this, peer, tag, in};
+  }
+
+ protected:
+  template <class... Args>
+  void connect(int peer, Args&&... args) {
+    channels_[static_cast<std::size_t>(peer)] =
+        std::make_unique<detail::channel<P>>(ready_, std::forward<Args>(args)...);
+  }
+  [[nodiscard]] detail::channel<P>* channel(int peer) const noexcept {
+    return channels_[static_cast<std::size_t>(peer)].get();
+  }
+
+  /// Moves bytes and resumes routines; a failed channel goes to `on_failure(peer, status)`, which may call fail_all.
+  template <class OnFailure>
+  bool poll_channels(OnFailure on_failure) noexcept {
+    bool moved = false;
+    if (const status s = std::exchange(late_, status{}); !s.ok() && failure().ok()) on_failure(s.peer, s);
+    if (failure().ok()) {
+      moved = poll_conditions();
+      for (int peer = 0; peer < size() && failure().ok(); ++peer) {
+        detail::channel<P>* c = channel(peer);
+        if (!c) continue;
+        if (status s = c->progress(moved); !s.ok()) on_failure(peer, s);
+      }
+    }
+    return ready_.run() || moved;
+  }
+
+  /// For a peer that will store and send nothing more: after taking what it left behind, is anything still waited for?
+  bool still_needs(int peer) noexcept {
+    bool moved = false;
+    detail::channel<P>* c = channel(peer);
+    if (!c || !failure().ok()) return false;
+    if (status s = c->progress(moved); !s.ok()) {
+      remember(peer, s);
+      return false;
+    }
+    poll_conditions();
+    return c->waits() || condition_waits_on(peer);
+  }
+
+  bool fail_all(status why) noexcept {
+    if (!fail(why)) return false;
+    for (auto& c : channels_)
+      if (c) c->fail(why);
+    return true;
+  }
+
+  [[nodiscard]] int channel_waits_for(const detail::routine_promise* work) const noexcept {
+    if (const int peer = condition_waits_for(work); peer >= 0) return peer;
+    for (int peer = 0; peer < size(); ++peer)
+      if (channel(peer) && channel(peer)->holds(work)) return peer;
+    return -1;
+  }
+
+ private:
+  template <class Begin>
+  void begin(detail::transfer& t, int peer, Begin start) noexcept {
+    if (!failure().ok()) return ready_.complete(t, failure());
+    if (status s = start(*channel(peer)); !s.ok()) {
+      // Found while a routine runs: the failure of everything is dealt out by the next poll.
+      s = remember(peer, s);
+      if (!t.finished()) ready_.complete(t, s);
+    }
+  }
+
+  // A failure found outside of poll_channels; dealt out by the next poll.
+  status remember(int peer, status s) noexcept {
+    if (s.peer < 0) s.peer = peer;
+    if (late_.ok()) late_ = s;
+    return s;
+  }
+
+  int rank_;
+  std::vector<std::unique_ptr<detail::channel<P>>> channels_;
+  status late_{};
+};
+
+}  // namespace tutti

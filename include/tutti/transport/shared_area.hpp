@@ -1,0 +1,104 @@
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include <tutti/config.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/os/beacon.hpp>
+#include <tutti/os/futex.hpp>
+#include <tutti/transport/byte_ring.hpp>
+
+namespace tutti {
+
+/// What ranks of one machine share, as one block of zeroed memory: a first cause of failure, for each rank a bell to
+/// wake it, a sign of life and a count of its operations, and a ring from every rank to every other.
+class shared_area {
+ public:
+  /// How a rank sleeps, and so how it must be woken.
+  enum class sleep : std::uint32_t { awake = 0, on_futex = 1, on_descriptor = 2 };
+
+  struct rank_block {
+    alignas(2 * detail::cache_line) std::atomic<std::uint32_t> bell;
+    std::atomic<sleep> sleeping;
+    std::atomic<std::uint64_t> issued;  // operations of the world that this rank has begun
+    std::atomic<std::uint32_t> left;    // said goodbye
+    std::atomic<std::int32_t> pid;
+    std::atomic<std::uint64_t> start_time;
+    os::beacon_word beacon;
+  };
+
+  /// Fixed memory: ring bytes shrink as ranks grow, so that a machine's total stays bounded.
+  static constexpr std::size_t ring_bytes(int ranks) noexcept {
+    constexpr std::size_t total_per_rank = std::size_t{4} << 20, most = std::size_t{1} << 20,
+                          least = std::size_t{16} << 10;
+    return std::clamp(std::bit_floor(total_per_rank / static_cast<std::size_t>(ranks)), least, most);
+  }
+  static constexpr std::size_t bytes(int ranks) noexcept {
+    const auto n = static_cast<std::size_t>(ranks);
+    return header_bytes + n * round(sizeof(rank_block)) + n * n * (sizeof(byte_ring) + ring_bytes(ranks));
+  }
+
+  shared_area() = default;
+  shared_area(std::byte* base, int ranks) noexcept : base_(base), ranks_(ranks) {}
+
+  [[nodiscard]] int ranks() const noexcept { return ranks_; }
+  [[nodiscard]] rank_block& block(int rank) const noexcept {
+    return *reinterpret_cast<rank_block*>(base_ + header_bytes +
+                                          static_cast<std::size_t>(rank) * round(sizeof(rank_block)));
+  }
+  [[nodiscard]] ring_writer writer(int from, int to) const noexcept {
+    return {ring(from, to), data(from, to), ring_bytes(ranks_)};
+  }
+  [[nodiscard]] ring_reader reader(int from, int to) const noexcept {
+    return {ring(from, to), data(from, to), ring_bytes(ranks_)};
+  }
+
+  /// The first cause of failure that any rank recorded; errc::ok while there is none.
+  [[nodiscard]] status failure() const noexcept {
+    const std::uint64_t c = cause().load(std::memory_order_acquire);
+    if (c == 0) return {};
+    return {static_cast<errc>(c >> 32), 0, static_cast<std::int32_t>(c & 0xffffffffu), 0};
+  }
+  void fail(status s) const noexcept {
+    std::uint64_t none = 0;
+    cause().compare_exchange_strong(none,
+                                    static_cast<std::uint64_t>(s.code) << 32 | static_cast<std::uint32_t>(s.peer));
+  }
+
+  /// The rank whose world has begun the fewest operations, if that is fewer than `mine`; else -1.
+  [[nodiscard]] int furthest_behind(std::uint64_t mine) const noexcept {
+    int who = -1;
+    for (int r = 0; r < ranks_; ++r)
+      if (const std::uint64_t theirs = block(r).issued.load(std::memory_order_relaxed); theirs < mine) {
+        mine = theirs;
+        who = r;
+      }
+    return who;
+  }
+
+ private:
+  static constexpr std::size_t header_bytes = 4096;
+  static constexpr std::size_t round(std::size_t n) noexcept { return (n + 255) / 256 * 256; }
+
+  [[nodiscard]] std::atomic<std::uint64_t>& cause() const noexcept {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_);
+  }
+  [[nodiscard]] std::byte* ring_at(int from, int to) const noexcept {
+    const auto n = static_cast<std::size_t>(ranks_);
+    const auto i = static_cast<std::size_t>(to) * n + static_cast<std::size_t>(from);
+    return base_ + header_bytes + n * round(sizeof(rank_block)) + i * (sizeof(byte_ring) + ring_bytes(ranks_));
+  }
+  [[nodiscard]] byte_ring& ring(int from, int to) const noexcept {
+    return *reinterpret_cast<byte_ring*>(ring_at(from, to));
+  }
+  [[nodiscard]] std::byte* data(int from, int to) const noexcept { return ring_at(from, to) + sizeof(byte_ring); }
+
+  std::byte* base_ = nullptr;
+  int ranks_ = 0;
+};
+
+}  // namespace tutti

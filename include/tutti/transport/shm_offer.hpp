@@ -1,0 +1,203 @@
+#pragma once
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tutti/os/descriptor_passing.hpp>
+#include <tutti/os/peer_credentials.hpp>
+#include <tutti/os/poller.hpp>
+#include <tutti/os/socket.hpp>
+#include <tutti/transport/shm_hello.hpp>
+#include <tutti/transport/shm_machine.hpp>
+#include <tutti/transport/shm_place.hpp>
+
+namespace tutti {
+
+/// How the ranks of a machine share memory; the leader's counts.
+struct shm_options {
+  std::uint64_t heap_bytes = 0;  ///< address space for each rank's allocations; 0: as much as is sensible
+  shared_area::sleep sleep_on = shared_area::sleep::on_futex;  ///< on_descriptor: an eventfd per rank is handed out too
+};
+
+/// The leader's side of setting up shared memory: makes the segment and hands it to the other ranks of its machine.
+/// Only the lowest rank of a machine makes one, before roll call, which carries name() to the others.
+/// The segment has no name; the socket's vanishes when hand_out() returns or the offer is destroyed.
+class shm_offer {
+ public:
+  /// For `local_ranks` ranks, this one included. Throws usage_error and, when memory is short, error{out_of_resources}.
+  explicit shm_offer(int local_ranks, shm_options options = {}) : options_(options), name_(random_name()) {
+    make_segment(local_ranks);
+    if (options.sleep_on == shared_area::sleep::on_descriptor) bells_.resize(static_cast<std::size_t>(local_ranks));
+    listener_ = os::listen_on(os::endpoint::unix_socket(name_));
+  }
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+  /// Hands the segment to every rank of this machine and waits until all have mapped it; once. `all` is the roster of
+  /// the world or of the machine, `rank` this process's rank in it. Whoever is not a process of the roster, run by this
+  /// user, gets nothing and delays nobody. Throws error{peer_lost} when a member dies, error{rendezvous} at the
+  /// deadline, which names the ranks that did not come; the members' shm_accept() fails then.
+  [[nodiscard]] shm_place hand_out(const roster& all, int rank, deadline until) {
+    detail::shm_machine machine{all, rank};
+    if (machine.local_rank != 0 || static_cast<int>(machine.ranks.size()) != layout_.ranks || !segment_) {
+      throw usage_error("hand_out() is for the lowest rank of a machine, once: this is number " +
+                        std::to_string(machine.local_rank) + " of " + std::to_string(machine.ranks.size()) +
+                        ", and the offer is for " + std::to_string(layout_.ranks));
+    }
+    os::fd listener = std::move(listener_);
+    shm_place place{std::move(segment_), layout_, machine.ranks, 0};
+    place.sign_in();
+    std::vector<int> absent;
+    for (int r = 1; r < layout_.ranks; ++r) absent.push_back(r);
+    try {
+      serve(listener.native(), absent, place, until);
+    } catch (const error& e) {
+      place.area().fail(e.cause());
+      turn_away(listener.native(), absent, place, e.cause());
+      throw;
+    }
+    listener.reset();
+    place.await_everyone(until);
+    place.keep_bells(std::move(bells_));
+    return place;
+  }
+
+ private:
+  static constexpr duration look_around_every = std::chrono::milliseconds{10};
+
+  static std::string random_name() {
+    std::random_device random;
+    std::string name = "@tutti-";
+    for (int i = 0; i < 32; ++i) name += "0123456789abcdef"[random() & 15U];
+    return name;
+  }
+
+  void make_segment(int local_ranks) {
+    std::uint64_t heap = options_.heap_bytes != 0 ? options_.heap_bytes : shm_layout::default_heap_bytes(local_ranks);
+    for (;; heap /= 2) {
+      layout_ = shm_layout::of(local_ranks, heap);
+      if (layout_.bytes() > shm_layout::file_limit()) {
+        throw error{{errc::out_of_resources},
+                    "shared memory for " + std::to_string(local_ranks) + " ranks needs a segment of " +
+                        os::format_bytes(layout_.bytes()) + ", but files may have " +
+                        os::format_bytes(shm_layout::file_limit()) + "; raise the limit: ulimit -f"};
+      }
+      segment_ = os::shm_segment::create(layout_.bytes());
+      if (options_.heap_bytes != 0 || heap / 2 < shm_layout::least_heap_bytes || fits()) break;
+    }
+    segment_.reserve(0, layout_.area_bytes);
+  }
+
+  // Address space can be short for reasons that no limit tells.
+  [[nodiscard]] bool fits() const {
+    try {
+      (void)segment_.map();
+      return true;
+    } catch (const error&) {
+      return false;
+    }
+  }
+
+  void serve(int listener, std::vector<int>& absent, const shm_place& place, deadline until) {
+    os::poller poller;
+    poller.add(listener, os::interest::read, 0);
+    const auto began = clock::now();
+    for (deadline look_around = began; !absent.empty();) {
+      const os::socket_result visitor = os::accept_connection(listener);
+      if (!visitor.socket && visitor.error != EAGAIN)
+        os::throw_errno(visitor.error, "cannot hand out shared memory to the ranks of this machine");
+      if (visitor.socket) {
+        const int r = recognize(visitor.socket.native(), place.machine(), absent);
+        if (r >= 0 && give(visitor.socket.native(), r, place, until)) std::erase(absent, r);
+      }
+      const auto now = clock::now();
+      if (now >= look_around) {
+        look_around = now + look_around_every;
+        place.expect_life();
+      }
+      if (now >= until) {
+        place.give_up(errc::rendezvous, absent.front(),
+                      detail::describe_some(place.machine(), absent) +
+                          " did not come for the shared memory of this machine within " +
+                          detail::format_duration(now - began) + "; failed before, or stopped?");
+      }
+      if (!visitor.socket) (void)poller.wait(std::min(remaining(until), look_around_every));
+    }
+  }
+
+  // Members that have come already learn the cause; without it they would blame the leader.
+  void turn_away(int listener, const std::vector<int>& absent, const shm_place& place, status why) const noexcept {
+    for (int visitors = 0; visitors < shm_layout::most_ranks; ++visitors) {
+      const os::socket_result visitor = os::accept_connection(listener);
+      if (!visitor.socket) return;
+      const int r = recognize(visitor.socket.native(), place.machine(), absent);
+      if (r < 0) continue;
+      shm_hello hello = hello_for(r);
+      hello.refusal = why;
+      (void)os::send_descriptors(visitor.socket.native(), hello.encode(), {});
+    }
+  }
+
+  // Only the kernel is believed; what a visitor sends is never read.
+  static int recognize(int visitor, const roster& machine, const std::vector<int>& absent) noexcept {
+    const auto who = os::peer_credentials(visitor);
+    if (!who || who->uid != ::geteuid()) return -1;
+    for (const int r : absent) {
+      const peer& p = machine[static_cast<std::size_t>(r)];
+      if (p.pid == who->pid) return os::process_start_time(who->pid) == p.start_time ? r : -1;
+    }
+    return -1;
+  }
+
+  [[nodiscard]] shm_hello hello_for(int rank) const noexcept {
+    shm_hello hello;
+    hello.ranks = static_cast<std::uint32_t>(layout_.ranks);
+    hello.local_rank = static_cast<std::uint32_t>(rank);
+    hello.bells = static_cast<std::uint32_t>(bells_.size());
+    hello.area_bytes = layout_.area_bytes;
+    hello.heap_bytes = layout_.heap_bytes;
+    return hello;
+  }
+
+  [[nodiscard]] bool give(int visitor, int rank, const shm_place& place, deadline until) const {
+    const auto hello = hello_for(rank).encode();
+    std::vector<int> descriptors{place.segment().native()};
+    for (const os::event_fd& bell : bells_) descriptors.push_back(bell.native());
+    std::span<const int> rest{descriptors};
+    std::span<const std::byte> payload{hello};
+    while (!rest.empty()) {
+      const auto some = rest.first(std::min(rest.size(), os::max_passed_descriptors));
+      const os::io_result sent = os::send_descriptors(visitor, payload, some);
+      if (sent.bytes == payload.size()) {
+        rest = rest.subspan(some.size());
+        payload = payload.first(1);
+        continue;
+      }
+      // The kernel limits how many descriptors are under way; the members are taking them in.
+      const bool later = sent.would_block() || sent.error == ETOOMANYREFS;
+      if (!later || clock::now() >= until) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    return true;
+  }
+
+  shm_options options_;
+  std::string name_;
+  shm_layout layout_;
+  os::shm_segment segment_;
+  std::vector<os::event_fd> bells_;
+  os::fd listener_;
+};
+
+}  // namespace tutti

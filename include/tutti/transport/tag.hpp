@@ -1,0 +1,20 @@
+#pragma once
+#include <cstdint>
+
+namespace tutti {
+
+/// Names a message between two ranks: which communicator, which of its operations, which step of the algorithm.
+/// Messages with equal tags between the same two ranks match in order.
+struct tag {
+  /// context 15 bits | point-to-point 1 | sequence 24 (or the upper half of a user's tag) | step 24 (or the lower half)
+  static constexpr std::uint64_t make(std::uint32_t context, std::uint64_t sequence, std::uint32_t step) noexcept {
+    return static_cast<std::uint64_t>(context & 0x7fffu) << 49 | (sequence & 0xffffffu) << 24 | (step & 0xffffffu);
+  }
+  static constexpr std::uint64_t point_to_point(std::uint32_t context, std::uint32_t user) noexcept {
+    return static_cast<std::uint64_t>(context & 0x7fffu) << 49 | std::uint64_t{1} << 48 | user;
+  }
+  static constexpr std::uint64_t sequence(std::uint64_t t) noexcept { return (t >> 24) & 0xffffffu; }
+  static constexpr bool is_point_to_point(std::uint64_t t) noexcept { return (t >> 48 & 1u) != 0; }
+};
+
+}  // namespace tutti

@@ -1,0 +1,119 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/os/poller.hpp>
+#include <tutti/os/socket.hpp>
+#include <tutti/os/socket_io.hpp>
+#include <tutti/wire/server_handshake.hpp>
+
+namespace tutti {
+
+/// The hall in which strangers wait until they have proven to be a peer. It has a fixed number of places and takes no
+/// memory per stranger; when it is full the one who waits longest has to go, as a peer needs only a moment. Whoever
+/// says something wrong, or says it too slowly, is sent away; nobody waits for him.
+class tcp_acceptor {
+ public:
+  struct guest {
+    int rank = -1;
+    os::fd connection;
+  };
+
+  tcp_acceptor(int places, const wire::handshake_terms& terms, duration patience)
+      : places_(static_cast<std::size_t>(places)), terms_(terms), patience_(patience) {}
+
+  /// Lets in some of those who wait at the door; `token` + place is how the poller will name them. False when the
+  /// process has no descriptors left.
+  bool let_in(int listener, os::poller& poller, std::uint64_t token, deadline now) noexcept {
+    constexpr int most_at_once = 16;
+    for (int i = 0; i < most_at_once; ++i) {
+      os::socket_result next = os::accept_connection(listener);
+      if (!next.socket) return next.error == EAGAIN;
+      const std::size_t at = free_place();
+      place& p = places_[at];
+      p.connection = std::move(next.socket);
+      p.until = now + patience_;
+      p.handshake.emplace(terms_);
+      try {
+        poller.add(p.connection.native(), os::interest::read, token + at);
+      } catch (const error&) {
+        clear(p);
+        return false;
+      }
+      if (!speak(p)) clear(p);
+    }
+    return true;
+  }
+
+  /// Hears what the stranger at a place says; a guest once he is one.
+  std::optional<guest> hear(std::size_t at) noexcept {
+    if (at >= places_.size() || !places_[at].connection) return std::nullopt;
+    place& p = places_[at];
+    std::array<std::byte, 256> some;
+    const auto room = std::span{some}.first(std::min(some.size(), p.handshake->wanted()));
+    const os::io_result r = os::receive_some(p.connection.native(), room);
+    p.handshake->receive(room.first(r.bytes));
+    const bool understood = speak(p);
+    if (p.handshake->state() == wire::handshake_state::accepted && understood) {
+      guest g{static_cast<int>(p.handshake->claim().rank), std::move(p.connection)};
+      clear(p);
+      return g;
+    }
+    if (r.closed || !understood || p.handshake->state() != wire::handshake_state::running) clear(p);
+    return std::nullopt;
+  }
+
+  void expire(deadline now) noexcept {
+    for (place& p : places_)
+      if (p.connection && now >= p.until) clear(p);
+  }
+  void clear() noexcept {
+    for (place& p : places_) clear(p);
+  }
+  [[nodiscard]] std::size_t waiting() const noexcept {
+    return static_cast<std::size_t>(
+        std::count_if(places_.begin(), places_.end(), [](const place& p) { return bool(p.connection); }));
+  }
+
+ private:
+  struct place {
+    os::fd connection;
+    std::optional<wire::server_handshake> handshake;
+    deadline until{};
+  };
+
+  static void clear(place& p) noexcept {
+    p.connection.reset();
+    p.handshake.reset();
+  }
+  /// So little is said that it fits into any socket at once; a stranger for whom it does not is none to wait for.
+  static bool speak(place& p) noexcept {
+    const auto out = p.handshake->output();
+    const os::io_result r = os::send_some(p.connection.native(), out);
+    p.handshake->sent(r.bytes);
+    return r.bytes == out.size();
+  }
+  std::size_t free_place() noexcept {
+    std::size_t oldest = 0;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      if (!places_[i].connection) return i;
+      if (places_[i].until < places_[oldest].until) oldest = i;
+    }
+    clear(places_[oldest]);
+    return oldest;
+  }
+
+  std::vector<place> places_;
+  wire::handshake_terms terms_;
+  duration patience_;
+};
+
+}  // namespace tutti

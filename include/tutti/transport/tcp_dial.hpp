@@ -1,0 +1,92 @@
+#pragma once
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/os/socket.hpp>
+#include <tutti/os/socket_io.hpp>
+#include <tutti/wire/client_handshake.hpp>
+
+namespace tutti {
+
+/// A connection on its way to a peer: connects, then proves itself and makes the peer prove itself. Never waits.
+class tcp_dial {
+ public:
+  enum class state : std::uint8_t {
+    connecting,
+    greeting,  ///< connected; the peer may be busy for long before it answers
+    ready,     ///< release() is the connection
+    refused,   ///< by the handshake, see why()
+    hung_up,   ///< the peer closed during the handshake, as it does when this side was too slow
+    failed     ///< no connection, see error()
+  };
+
+  tcp_dial(const os::endpoint& where, const wire::handshake_terms& terms, deadline until) noexcept
+      : handshake_(terms), until_(until) {
+    os::socket_result r = os::start_connect(where);
+    socket_ = std::move(r.socket);
+    error_ = r.error;
+    if (!socket_) state_ = state::failed;
+  }
+
+  state progress() noexcept {
+    if (state_ == state::connecting) {
+      error_ = os::connect_result(socket_.native());
+      if (error_ == EINPROGRESS) return state_;
+      state_ = error_ == 0 ? state::greeting : state::failed;
+    }
+    while (state_ == state::greeting && converse()) {
+    }
+    return state_;
+  }
+  /// Gives up if there is still no connection.
+  void expire(deadline now) noexcept {
+    if (state_ != state::connecting || now < until_) return;
+    error_ = ETIMEDOUT;
+    state_ = state::failed;
+  }
+
+  [[nodiscard]] state where() const noexcept { return state_; }
+  [[nodiscard]] int socket() const noexcept { return socket_.native(); }
+  [[nodiscard]] int error() const noexcept { return error_; }
+  [[nodiscard]] const wire::client_handshake& handshake() const noexcept { return handshake_; }
+  [[nodiscard]] os::fd release() noexcept { return std::move(socket_); }
+
+ private:
+  /// One step of the handshake; false when nothing can be done now.
+  bool converse() noexcept {
+    if (handshake_.state() == wire::handshake_state::accepted) {
+      state_ = state::ready;
+      return false;
+    }
+    if (!handshake_.output().empty()) {
+      const os::io_result r = os::send_some(socket_.native(), handshake_.output());
+      handshake_.sent(r.bytes);
+      if (r.closed && handshake_.state() == wire::handshake_state::running) state_ = state::hung_up;
+      if (r.bytes != 0) return true;
+    }
+    if (handshake_.state() == wire::handshake_state::refused) {
+      state_ = state::refused;
+      return false;
+    }
+    if (!handshake_.output().empty() || state_ != state::greeting) return false;
+    std::array<std::byte, 128> some;
+    const auto room = std::span{some}.first(std::min(some.size(), handshake_.wanted()));
+    const os::io_result r = os::receive_some(socket_.native(), room);
+    if (r.closed) state_ = state::hung_up;
+    handshake_.receive(room.first(r.bytes));
+    return r.bytes != 0;
+  }
+
+  os::fd socket_;
+  wire::client_handshake handshake_;
+  deadline until_;
+  int error_ = 0;
+  state state_ = state::connecting;
+};
+
+}  // namespace tutti

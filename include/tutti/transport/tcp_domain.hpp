@@ -1,0 +1,400 @@
+#pragma once
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/os/event_fd.hpp>
+#include <tutti/os/resolve.hpp>
+#include <tutti/transport/peer.hpp>
+#include <tutti/transport/socket_pipe.hpp>
+#include <tutti/transport/tcp_acceptor.hpp>
+#include <tutti/transport/tcp_link.hpp>
+#include <tutti/transport/tcp_listener.hpp>
+#include <tutti/transport/tcp_options.hpp>
+#include <tutti/transport/tcp_poller.hpp>
+#include <tutti/transport/tcp_sockets.hpp>
+
+namespace tutti {
+
+/// The TCP connections of one rank: opens them when a pipe asks, lets in peers and nobody else, watches all of them,
+/// and fails the pipe of a peer that is gone. Part of a transport, which calls it under the engine's lock.
+class tcp_domain final : private socket_pipe::keeper {
+ public:
+  tcp_domain(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
+      : peers_(std::move(peers)),
+        rank_(rank),
+        job_(std::move(job)),
+        options_(options),
+        listener_(std::move(listener)),
+        hall_(std::max(64, 4 * size()), job_.terms(rank, size()), options.stranger),
+        links_(peers_.size()),
+        blame_(rank, size()) {
+    if (rank < 0 || rank >= size())
+      throw usage_error("rank " + std::to_string(rank) + " is not in a world of " + std::to_string(size()));
+    if (!job_.secret && listener_.protection() == wire::protection::secret)
+      throw usage_error("rank " + std::to_string(rank) + " listens on " + listener_.endpoint() +
+                        " for peers that prove the job's secret, but was given none");
+    if (job_.secret) wire::require_hmac_provider();
+    detail::tune_listener(listener_.native(), options_);
+    poller_.add(listener_.native(), source::door);
+    poller_.add(waker_.native(), source::waker);
+  }
+  tcp_domain(const tcp_domain&) = delete;
+  tcp_domain& operator=(const tcp_domain&) = delete;
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
+  [[nodiscard]] const peer& who(int p) const noexcept { return peers_[static_cast<std::size_t>(p)]; }
+  [[nodiscard]] keeper& pipe_keeper() noexcept { return *this; }
+
+  /// Takes care of a peer's pipe, which outlives the domain's last call. Throws usage_error when the roster does not
+  /// say where the peer listens.
+  void add(int p, socket_pipe& pipe) {
+    const std::string& where = who(p).endpoint;
+    if (where.empty()) throw usage_error(tutti::describe(who(p)) + " does not listen on TCP, but has to be reached so");
+    const auto [host, port] = os::split_host_port(where);
+    link(p).address = os::resolve(host, port).front();
+    link(p).pipe = &pipe;
+  }
+  /// Also ends a park when the eventfd `bell` is readable.
+  void listen_to(int bell) {
+    bell_ = bell;
+    poller_.add(bell, source::bell);
+  }
+
+  /// Handles what has happened; true if anything has, besides the arrival of bytes for pipes. A busy rank asks the
+  /// sockets from which it awaits something, and the poller only now and then. `awaits(peer)`: a transfer is pending.
+  template <class Awaits>
+  bool poll(Awaits awaits) noexcept {
+    constexpr int most_tried = 4;
+    constexpr std::uint32_t polls_per_look = 32;
+    int awaited = 0;
+    std::array<socket_pipe*, most_tried> tried;
+    for (int p = 0; p < size(); ++p) {
+      if (!link(p).pipe || !awaits(p)) continue;
+      if (awaited < most_tried) tried[static_cast<std::size_t>(awaited)] = link(p).pipe;
+      ++awaited;
+    }
+    const bool few = awaited > 0 && awaited <= most_tried;
+    const bool moved = (!few || look_soon_ || dialing_ != 0 || ++polls_ % polls_per_look == 0) && look();
+    if (few)
+      for (int i = 0; i < awaited; ++i) tried[static_cast<std::size_t>(i)]->try_now();
+    return moved;
+  }
+
+  /// `awaits(peer)`: a transfer with it is pending; `left(peer)`: it said goodbye in the stream of messages.
+  template <class Awaits, class Left>
+  void tick(deadline now, Awaits awaits, Left left) noexcept {
+    hall_.expire(now);
+    if (std::exchange(door_shut_, false)) poller_.watch(listener_.native(), source::door, 0);
+    int lost = -1;
+    for (int p = 0; p < size(); ++p) {
+      tcp_link& l = link(p);
+      if (!l.pipe) continue;
+      if (l.dial) {
+        l.dial->expire(now);
+        advance(p);
+      } else if (now >= l.redial) {
+        dial(p);
+      }
+      l.note(awaits(p), now);
+      if (l.suspected_for(options_.grace, now) && !left(p) && (lost < 0 || l.suspected < link(lost).suspected))
+        lost = p;
+    }
+    if (!cause_.ok() || closing_) return;
+    if (lost >= 0) link(lost).pipe->fail(link(lost).loss(lost));
+    const int culprit = blame_.culprit([&](int p) { return link(p).stalled(now); }, now);
+    if (const auto whom = blame_.announce(culprit, now))
+      tell({tcp_notice::kind::waiting, {errc::ok, 0, *whom, issued_}});
+  }
+
+  void note_issue(std::uint64_t sequence) noexcept { issued_ = sequence; }
+  [[nodiscard]] bool gone_in_order(int p) const noexcept { return link(p).gone_in_order(); }
+
+  /// Of the peers for which `awaits` holds, or of those that they wait for, the one that is to blame; -1 for none.
+  template <class Awaits>
+  [[nodiscard]] int culprit(Awaits awaits) const noexcept {
+    return blame_.culprit(awaits, clock::now());
+  }
+
+  /// Tells every connected peer why this rank failed, and those who come later.
+  void abort(status why) noexcept {
+    if (!cause_.ok()) return;
+    cause_ = why;
+    tell(last_word());
+    for (tcp_link& l : links_) hang_up(l);
+  }
+
+  /// Handles what happens until `done()`, or until the time for a goodbye that `began` is over.
+  template <class Done>
+  void linger(deadline began, Done done) noexcept {
+    waker_.notify();
+    const std::scoped_lock parked(parking_);
+    while (!done() && clock::now() - began < options_.goodbye)
+      for (const os::ready_event& e : poller_.wait(std::chrono::milliseconds{2})) handle(e);
+  }
+  /// Ends every connection, after what was written has reached the peers.
+  void close(deadline began) noexcept {
+    if (std::exchange(closing_, true)) return;
+    if (cause_.ok()) tell(last_word());
+    for (tcp_link& l : links_) {
+      hang_up(l);
+      if (l.pipe) l.pipe->finish_writing();
+    }
+    linger(began, [this] { return everything_delivered(); });
+    listener_.close();
+    hall_.clear();
+    for (tcp_link& l : links_)
+      if (l.pipe) l.pipe->close();
+  }
+
+  void park(duration at_most) noexcept {
+    const std::scoped_lock parked(parking_);
+    (void)poller_.wait(at_most);
+    look_soon_ = true;
+  }
+  void unpark() noexcept { waker_.notify(); }
+
+  /// "rank 3 (host b, pid 712), last seen at #39 31 s ago"
+  [[nodiscard]] std::string describe(int p, std::uint64_t last_sequence) const {
+    return tutti::describe(who(p)) + (link(p).pipe ? link(p).describe(terms(p), last_sequence) : "");
+  }
+
+ private:
+  using source = tcp_poller::source;
+
+  [[nodiscard]] tcp_link& link(int p) noexcept { return links_[static_cast<std::size_t>(p)]; }
+  [[nodiscard]] const tcp_link& link(int p) const noexcept { return links_[static_cast<std::size_t>(p)]; }
+
+  bool look() noexcept {
+    look_soon_ = false;
+    bool moved = false;
+    for (const os::ready_event& e : poller_.wait(duration{0})) {
+      handle(e);
+      moved = moved || tcp_poller::source_of(e) != source::in;
+    }
+    return moved;
+  }
+
+  void handle(const os::ready_event& e) noexcept {
+    const int p = tcp_poller::index_of(e);
+    switch (tcp_poller::source_of(e)) {
+      case source::door:
+        look_soon_ = true;
+        if (hall_.let_in(listener_.native(), poller_.underlying(), tcp_poller::token(source::stranger), clock::now()))
+          return;
+        // No descriptors: those who wait at the door would wake this rank for ever.
+        poller_.forget(listener_.native());
+        door_shut_ = true;
+        return;
+      case source::waker:
+        waker_.drain();
+        return;
+      case source::bell:
+        drain_bell();
+        return;
+      case source::stranger:
+        if (auto guest = hall_.hear(static_cast<std::size_t>(p))) welcome(std::move(*guest));
+        return;
+      case source::dial:
+        return advance(p);
+      case source::in:
+        if (!cause_.ok() || closing_) return discard(p);
+        // A stream that its channel holds back would end every park at once.
+        if (!link(p).pipe->arrived()) poller_.forget(link(p).pipe->in());
+        return;
+      case source::out:
+        return hear_notices(p, e);
+    }
+  }
+
+  [[nodiscard]] wire::handshake_terms terms(int target) const noexcept {
+    return job_.terms(rank_, size(), static_cast<std::uint32_t>(target));
+  }
+
+  void drain_bell() const noexcept {
+    std::uint64_t rings = 0;
+    (void)!::read(bell_, &rings, sizeof rings);
+  }
+
+  void discard(int p) noexcept {
+    socket_pipe& pipe = *link(p).pipe;
+    pipe.discard();
+    if (pipe.in_ended()) poller_.forget(pipe.in());
+  }
+
+  void hear_notices(int p, const os::ready_event& e) noexcept {
+    tcp_link& l = link(p);
+    while (const auto n = l.pipe->next_notice()) {
+      l.heard = clock::now();
+      switch (n->what) {
+        case tcp_notice::kind::abort:
+          l.pipe->fail(n->why);
+          break;
+        case tcp_notice::kind::bye:
+          l.bye = true;
+          break;
+        case tcp_notice::kind::waiting:
+          l.issued = n->why.detail;
+          blame_.hear(p, n->why.peer, clock::now());
+          break;
+      }
+    }
+    // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
+    if (l.pipe->notices() == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.loss(p));
+    if (e.writable && l.write_watched && !l.pipe->full()) watch_writing(l, p, os::interest::read);
+  }
+
+  void open(int p) noexcept override {
+    if (link(p).pipe && !link(p).dial && link(p).pipe->out() < 0) dial(p);
+  }
+  void full(int p) noexcept override {
+    if (!link(p).write_watched) watch_writing(link(p), p, os::interest::read_write);
+  }
+  void dry(int p) noexcept override { poller_.watch(link(p).pipe->in(), source::in, p); }
+  void broken(int p, int error) noexcept override {
+    tcp_link& l = link(p);
+    if (!l.bye && !closing_) l.suspect(error);
+    if (l.pipe->in_ended()) poller_.forget(l.pipe->in());
+    if (l.pipe->notices() != socket_pipe::ending::none) poller_.forget(l.pipe->out());
+  }
+
+  void dial(int p) noexcept {
+    tcp_link& l = link(p);
+    l.redial = deadline::max();
+    if (!cause_.ok() || closing_) return;
+    try {
+      l.dial = std::make_unique<tcp_dial>(l.address, terms(p), after(options_.connect));
+      ++dialing_;
+      ++l.dials;
+      if (l.dial->socket() >= 0) poller_.add(l.dial->socket(), source::dial, p, os::interest::write);
+      advance(p);
+    } catch (const std::bad_alloc&) {
+      l.suspect(ENOMEM);
+    } catch (const error&) {
+      l.suspect(ENOMEM);
+      hang_up(l);
+    }
+  }
+  void hang_up(tcp_link& l) noexcept {
+    if (!l.dial) return;
+    l.dial.reset();
+    --dialing_;
+  }
+
+  void advance(int p) noexcept {
+    tcp_link& l = link(p);
+    if (!l.dial) return;
+    const auto before = l.dial->where();
+    switch (l.dial->progress()) {
+      case tcp_dial::state::connecting:
+        return;
+      case tcp_dial::state::greeting:
+        if (before == tcp_dial::state::connecting) poller_.watch(l.dial->socket(), source::dial, p);
+        return;
+      case tcp_dial::state::ready:
+        connected(p);
+        break;
+      case tcp_dial::state::refused:
+        l.refused = l.dial->handshake().why();
+        l.theirs = l.dial->handshake().counterpart();
+        l.pipe->fail({wire::error_of(l.refused), 0, p, 0});
+        break;
+      case tcp_dial::state::hung_up:
+        // It was full of strangers, or tired of waiting while this rank was busy; or it has just died.
+        if (l.dials >= most_dials)
+          l.suspect(ECONNRESET);
+        else
+          l.redial = after(std::chrono::milliseconds{5} * (1 << (2 * l.dials)));
+        break;
+      case tcp_dial::state::failed:
+        l.suspect(l.dial->error());
+        break;
+    }
+    hang_up(l);
+  }
+
+  void connected(int p) noexcept {
+    tcp_link& l = link(p);
+    os::fd s = l.dial->release();
+    detail::tune_outgoing(s.native(), options_);
+    poller_.watch(s.native(), source::out, p);
+    l.pipe->write_to(std::move(s));
+    look_soon_ = true;
+  }
+
+  void welcome(tcp_acceptor::guest g) noexcept {
+    look_soon_ = true;
+    if (g.rank < 0 || g.rank >= size() || !link(g.rank).pipe || link(g.rank).pipe->in() >= 0) return;
+    socket_pipe& pipe = *link(g.rank).pipe;
+    detail::tune_incoming(g.connection.native(), options_);
+    poller_.watch(g.connection.native(), source::in, g.rank);
+    try {
+      pipe.read_from(std::move(g.connection));
+    } catch (const std::bad_alloc&) {
+      return link(g.rank).suspect(ENOMEM);
+    }
+    if (cause_.ok() && !closing_) return pipe.open();
+    pipe.tell(last_word());
+    if (closing_) pipe.finish_writing();
+  }
+  [[nodiscard]] tcp_notice last_word() const noexcept {
+    return cause_.ok() ? tcp_notice{tcp_notice::kind::bye, {}} : tcp_notice{tcp_notice::kind::abort, cause_};
+  }
+
+  void tell(const tcp_notice& n) noexcept {
+    for (tcp_link& l : links_)
+      if (l.pipe) l.pipe->tell(n);
+  }
+
+  [[nodiscard]] bool is_gone(int p) const noexcept {
+    const errc c = cause_.code;
+    return p == cause_.peer && (c == errc::peer_lost || c == errc::peer_left || c == errc::timed_out);
+  }
+  [[nodiscard]] bool everything_delivered() const noexcept {
+    for (int p = 0; p < size(); ++p) {
+      const socket_pipe* pipe = link(p).pipe;
+      if (!pipe) continue;
+      if (!pipe->notices_delivered() || (cause_.ok() && !pipe->messages_delivered())) return false;
+      // A peer on its way here must hear the cause, or it would take the closed door for one.
+      if (!cause_.ok() && pipe->in() < 0 && !is_gone(p)) return false;
+    }
+    return true;
+  }
+
+  void watch_writing(tcp_link& l, int p, os::interest what) noexcept {
+    if (poller_.watch(l.pipe->out(), source::out, p, what)) l.write_watched = what == os::interest::read_write;
+  }
+
+  static constexpr int most_dials = 6;
+
+  roster peers_;
+  int rank_;
+  tcp_job job_;
+  tcp_options options_;
+  tcp_listener listener_;
+  tcp_acceptor hall_;
+  std::vector<tcp_link> links_;
+  tcp_blame blame_;
+  tcp_poller poller_;
+  os::event_fd waker_;
+  int bell_ = -1;
+  std::mutex parking_;  // held while the poller waits without the engine's lock
+  bool look_soon_ = true, door_shut_ = false, closing_ = false;
+  int dialing_ = 0;
+  std::uint32_t polls_ = 0;
+  std::uint64_t issued_ = 0;
+  status cause_{};
+};
+
+}  // namespace tutti

@@ -1,0 +1,75 @@
+#pragma once
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/os/endpoint.hpp>
+#include <tutti/transport/socket_pipe.hpp>
+#include <tutti/transport/tcp_blame.hpp>
+#include <tutti/transport/tcp_dial.hpp>
+
+namespace tutti {
+
+/// What a rank knows of its connections with one peer.
+struct tcp_link {
+  socket_pipe* pipe = nullptr;  ///< null for a peer that is reached otherwise
+  os::endpoint address;
+  std::unique_ptr<tcp_dial> dial;
+  deadline redial = deadline::max();
+  int dials = 0;
+  bool bye = false;  ///< it leaves in order
+  bool write_watched = false;
+  bool awaited = false;
+  deadline suspected = deadline::max();  ///< since when something is broken
+  deadline since{};                      ///< awaited, and no byte of a message came
+  deadline heard{};
+  std::uint64_t received = 0, issued = 0;
+  int error = 0;
+  wire::refusal refused = wire::refusal::none;
+  wire::handshake_counterpart theirs{};
+
+  void suspect(int why) noexcept {
+    if (error == 0) error = why;
+    if (suspected == deadline::max()) suspected = clock::now();
+  }
+  /// Broken for so long that no other cause will come to light.
+  [[nodiscard]] bool suspected_for(duration d, deadline now) const noexcept {
+    return suspected <= now && now - suspected >= d && !bye && pipe->failure().ok();
+  }
+  [[nodiscard]] status loss(int rank) const noexcept {
+    const bool ours = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+    return {ours ? errc::out_of_resources : errc::peer_lost, 0, rank, static_cast<std::uint64_t>(error)};
+  }
+  /// Said goodbye and has nothing on its way any more.
+  [[nodiscard]] bool gone_in_order() const noexcept { return pipe && bye && (pipe->in() < 0 || pipe->in_ended()); }
+
+  void note(bool is_awaited, deadline now) noexcept {
+    const bool moved = std::exchange(received, pipe->received()) != received;
+    if (moved) heard = now;
+    if (moved || !awaited) since = now;
+    awaited = is_awaited;
+  }
+  [[nodiscard]] bool stalled(deadline now) const noexcept { return awaited && now - since >= tcp_blame::moment; }
+
+  /// ", last seen at #39 31 s ago", or what is wrong with the connection.
+  [[nodiscard]] std::string describe(const wire::handshake_terms& terms, std::uint64_t sequence) const {
+    if (refused != wire::refusal::none)
+      return ", no connection to " + text() + ": " + wire::explain(refused, terms, theirs);
+    const std::string why =
+        error == 0 ? "" : ", connection to " + text() + ": " + std::generic_category().message(error);
+    if (heard == deadline{}) return why + ", not heard from yet";
+    const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - heard).count();
+    return why + ", last seen at #" + std::to_string(std::max(sequence, issued)) + " " +
+           (ago < 1000 ? std::to_string(ago) + " ms ago" : std::to_string(ago / 1000) + " s ago");
+  }
+
+ private:
+  [[nodiscard]] std::string text() const { return address.to_string(); }
+};
+
+}  // namespace tutti

@@ -1,0 +1,52 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include <tutti/core/status.hpp>
+#include <tutti/wire/bytes.hpp>
+
+namespace tutti {
+
+/// What a rank says against the stream of a connection that a peer opened: 16 bytes, little-endian. Messages never go
+/// that way, so that a notice need not wait for the end of a half-sent message.
+struct tcp_notice {
+  enum class kind : std::uint8_t {
+    abort = 1,   ///< the sender's communicator failed; `why` is the cause
+    bye = 2,     ///< the sender leaves in order
+    waiting = 3  ///< the sender is alive and, as far as it knows, waits for the rank `why.peer`; -1: not any more
+  };
+  static constexpr std::size_t encoded_bytes = 16;
+  using encoded = std::array<std::byte, encoded_bytes>;
+
+  kind what = kind::bye;
+  status why{};
+
+  [[nodiscard]] encoded encode() const noexcept {
+    encoded out{};
+    wire::byte_writer{out}
+        .u8(static_cast<std::uint8_t>(what))
+        .u8(0)
+        .u16(static_cast<std::uint16_t>(why.code))
+        .u32(static_cast<std::uint32_t>(why.peer))
+        .u64(why.detail);
+    return out;
+  }
+
+  /// Nothing when the bytes are not a notice.
+  static std::optional<tcp_notice> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
+    wire::byte_reader r{in};
+    const std::uint8_t what = r.u8(), zero = r.u8();
+    const std::uint16_t code = r.u16();
+    const auto peer = static_cast<std::int32_t>(r.u32());
+    const std::uint64_t detail = r.u64();
+    if (what < 1 || what > 3 || zero != 0 || code > static_cast<std::uint16_t>(errc::unsupported)) return std::nullopt;
+    tcp_notice n{static_cast<kind>(what), {static_cast<errc>(code), 0, peer, detail}};
+    if (n.what == kind::abort && n.why.ok()) return std::nullopt;
+    return n;
+  }
+};
+
+}  // namespace tutti

@@ -1,0 +1,42 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/wire/handshake.hpp>
+
+namespace tutti {
+
+/// Which job the connections between ranks belong to; the same on all ranks.
+struct tcp_job {
+  wire::job_id id{};
+  std::uint64_t generation = 0;          ///< which start of the job, so that ranks of an earlier one are refused
+  std::optional<wire::secret> secret{};  ///< what every connection has to prove; none: only the id is compared
+
+  /// What a connection to `target` begins with; points into this object.
+  [[nodiscard]] wire::handshake_terms terms(int rank, int world, std::uint32_t target = wire::no_rank) const noexcept {
+    wire::handshake_terms t;
+    t.how = secret ? wire::proof::hmac : wire::proof::job_id;
+    t.key = secret ? &*secret : nullptr;
+    t.role = wire::connection_role::peer;
+    t.rank = static_cast<std::uint32_t>(rank);
+    t.target = target;
+    t.world = static_cast<std::uint32_t>(world);
+    t.generation = generation;
+    t.job = id;
+    return t;
+  }
+};
+
+/// The waits of TCP connections between ranks; the defaults suit a network of one site.
+struct tcp_options {
+  duration connect = std::chrono::seconds{10};        ///< a connection that is not there by then: the peer is lost
+  duration silence = std::chrono::seconds{3};         ///< a machine that acknowledges nothing for so long is lost
+  duration stranger = std::chrono::seconds{5};        ///< who has not proven himself by then is sent away
+  duration grace = std::chrono::milliseconds{40};     ///< a broken connection may still turn out to be another's fault
+  duration goodbye = std::chrono::milliseconds{250};  ///< leaving takes no longer
+  int buffer_bytes = 4 << 20;  ///< of a socket where the system allows as much; 0: the kernel tunes it
+};
+
+}  // namespace tutti

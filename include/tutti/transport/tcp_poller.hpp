@@ -1,0 +1,47 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include <tutti/core/error.hpp>
+#include <tutti/os/poller.hpp>
+
+namespace tutti {
+
+/// A poller that knows what the descriptors of a rank's connections are for.
+class tcp_poller {
+ public:
+  enum class source : std::uint8_t { door, waker, bell, stranger, dial, in, out };
+
+  static constexpr std::uint64_t token(source s, int index = 0) noexcept {
+    return static_cast<std::uint64_t>(s) << 32 | static_cast<std::uint32_t>(index);
+  }
+  static constexpr source source_of(const os::ready_event& e) noexcept { return static_cast<source>(e.token >> 32); }
+  static constexpr int index_of(const os::ready_event& e) noexcept { return static_cast<int>(e.token & 0xffffffffU); }
+
+  /// Throws error when the kernel refuses.
+  void add(int descriptor, source s, int index = 0, os::interest what = os::interest::read) {
+    poller_.add(descriptor, what, token(s, index));
+  }
+  /// For a descriptor that may be watched already. Where the kernel refuses, nothing is lost but time: sockets are also
+  /// tried while a transfer with their peer waits.
+  bool watch(int descriptor, source s, int index, os::interest what = os::interest::read) noexcept try {
+    poller_.modify(descriptor, what, token(s, index));
+    return true;
+  } catch (const error&) {
+    try {
+      add(descriptor, s, index, what);
+      return true;
+    } catch (const error&) {
+      return false;
+    }
+  }
+  void forget(int descriptor) noexcept { poller_.remove(descriptor); }
+
+  [[nodiscard]] std::span<const os::ready_event> wait(duration limit) noexcept { return poller_.wait(limit); }
+  [[nodiscard]] os::poller& underlying() noexcept { return poller_; }
+
+ private:
+  os::poller poller_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,65 @@
+#pragma once
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstdlib>
+
+#include <tutti/os/read_file.hpp>
+#include <tutti/os/socket_options.hpp>
+#include <tutti/transport/tcp_options.hpp>
+
+/// What the connections between ranks ask of the kernel besides bytes.
+namespace tutti::detail {
+
+inline void set_socket_option(int socket, int name, int value) noexcept {
+  (void)::setsockopt(socket, SOL_SOCKET, name, &value, sizeof value);
+}
+
+/// Asks for a buffer where the system allows as much. A smaller one would be worse than none, as it would end the
+/// kernel's own tuning.
+inline void ask_for_buffer(int socket, int which, int bytes) noexcept {
+  const auto limit = [](const char* file) { return std::atoi(os::read_file(file, 32).value_or("0").c_str()); };
+  static const int most_to_send = limit("/proc/sys/net/core/wmem_max");
+  static const int most_to_receive = limit("/proc/sys/net/core/rmem_max");
+  if (bytes > 0 && bytes <= (which == SO_SNDBUF ? most_to_send : most_to_receive))
+    set_socket_option(socket, which, bytes);
+}
+
+/// For a listener, before peers connect: what it accepts inherits the buffer.
+inline void tune_listener(int socket, const tcp_options& o) noexcept {
+  ask_for_buffer(socket, SO_RCVBUF, o.buffer_bytes);
+}
+
+/// For a connection to which messages are written. A peer that reads slowly is alive, however long bytes wait for it:
+/// so there is no limit to that, and only an idle connection is probed, with patience.
+inline void tune_outgoing(int socket, const tcp_options& o) noexcept {
+  os::tcp_options how;
+  how.user_timeout = {};
+  how.keepalive = {std::chrono::seconds{5}, std::chrono::seconds{2}, 5};
+  (void)os::set_tcp_options(socket, how);
+  ask_for_buffer(socket, SO_SNDBUF, o.buffer_bytes);
+}
+
+/// For a connection from which messages are read. Only notices are written to it, which fill no buffer, and one a
+/// second while this rank waits: when nothing is acknowledged for long, the machine or the way to it is gone.
+inline void tune_incoming(int socket, const tcp_options& o) noexcept {
+  os::tcp_options how;
+  how.user_timeout = std::chrono::ceil<std::chrono::milliseconds>(o.silence);
+  (void)os::set_tcp_options(socket, how);
+  // With a user timeout the kernel would take a single lost probe for a death.
+  set_socket_option(socket, SO_KEEPALIVE, 0);
+}
+
+/// Everything that was written before finish_writing() has reached the other side's kernel. The end itself, which
+/// counts as one byte, is often acknowledged late, and nothing depends on it.
+[[nodiscard]] inline bool is_delivered(int socket) noexcept {
+  int bytes = 0;
+  return ::ioctl(socket, SIOCOUTQ, &bytes) != 0 || bytes <= 1;
+}
+
+/// Nothing more will be written; what was is still delivered.
+inline void finish_writing(int socket) noexcept { (void)::shutdown(socket, SHUT_WR); }
+
+}  // namespace tutti::detail

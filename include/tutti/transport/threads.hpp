@@ -1,0 +1,143 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/transport/mesh.hpp>
+#include <tutti/transport/ring_pipe.hpp>
+#include <tutti/transport/shared_area.hpp>
+
+namespace tutti {
+
+/// What the ranks of a threads world have in common; made once, given to every rank.
+class threads_hub {
+ public:
+  explicit threads_hub(int size) : size_(check(size)), memory_(zeroed(shared_area::bytes(size))) {}
+
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] shared_area area() const noexcept { return {memory_.get(), size_}; }
+
+  /// Zeroed memory that lives until it is given back or the hub ends: a peer may still read what a rank left behind.
+  [[nodiscard]] std::byte* allocate(std::size_t bytes) {
+    auto fresh = zeroed(bytes);
+    std::scoped_lock guard(mutex_);
+    return blocks_.insert(std::move(fresh)).first->get();
+  }
+  void deallocate(std::byte* p) noexcept {
+    std::scoped_lock guard(mutex_);
+    if (const auto found = blocks_.find(p); found != blocks_.end()) blocks_.erase(found);
+  }
+
+ private:
+  struct release {
+    void operator()(std::byte* p) const noexcept { ::operator delete(p, std::align_val_t{4096}); }
+  };
+  static int check(int size) {
+    if (size < 1) throw usage_error("a world of " + std::to_string(size) + " ranks: at least 1 is needed");
+    return size;
+  }
+  using block = std::unique_ptr<std::byte, release>;
+  struct by_address {
+    using is_transparent = void;
+    static const std::byte* address(const std::byte* p) noexcept { return p; }
+    static const std::byte* address(const block& b) noexcept { return b.get(); }
+    bool operator()(const auto& a, const auto& b) const noexcept { return std::less<>{}(address(a), address(b)); }
+  };
+  static block zeroed(std::size_t bytes) {
+    block p{static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{4096}))};
+    std::memset(p.get(), 0, bytes);
+    return p;
+  }
+
+  int size_;
+  block memory_;
+  std::mutex mutex_;
+  std::set<block, by_address> blocks_;
+};
+
+/// Ranks are threads of one process. Every address is everybody's, so that any buffer is symmetric.
+class threads_transport : public mesh<ring_pipe> {
+ public:
+  threads_transport(std::shared_ptr<threads_hub> hub, int rank)
+      : mesh(rank, hub->size()), hub_(std::move(hub)), area_(hub_->area()), bell_(area_, rank) {
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != rank) connect(peer, area_, rank, peer, bell_);
+  }
+  threads_transport(const threads_transport&) = delete;
+  threads_transport& operator=(const threads_transport&) = delete;
+  ~threads_transport() { leave(); }
+
+  bool poll() noexcept {
+    if (const status s = area_.failure(); !s.ok()) fail_all(s);
+    return poll_channels([this](int peer, status s) { abort(blame(peer, s)); });
+  }
+  void tick(deadline) noexcept {
+    for (int r = 0; r < size(); ++r)
+      if (r != rank() && area_.block(r).left.load(std::memory_order_acquire) != 0 && still_needs(r))
+        abort({errc::peer_left, 0, r, 0});
+  }
+  void abort(status why) noexcept {
+    area_.fail(why);
+    fail_all(area_.failure());
+    bell_.ring_all();
+  }
+  void leave() noexcept {
+    area_.block(rank()).left.store(1, std::memory_order_release);
+    bell_.ring_all();
+  }
+  void note_issue(std::uint64_t sequence) noexcept {
+    area_.block(rank()).issued.store(sequence, std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] int waiting_for(const routine::promise_type* work) const noexcept {
+    const int behind = area_.furthest_behind(area_.block(rank()).issued.load(std::memory_order_relaxed));
+    return behind >= 0 ? behind : channel_waits_for(work);
+  }
+  [[nodiscard]] std::string describe(int peer) const {
+    return "rank " + std::to_string(peer) + " (a thread of this process), last seen at #" +
+           std::to_string(area_.block(peer).issued.load());
+  }
+  [[nodiscard]] double ranks_per_core() const noexcept {
+    return static_cast<double>(size()) / static_cast<double>(os::usable_cpus());
+  }
+
+  void prepare_park() noexcept { bell_.prepare(shared_area::sleep::on_futex); }
+  void park(duration d) noexcept { bell_.sleep(d); }
+  void finish_park() noexcept { bell_.finish(); }
+  void unpark() noexcept { bell_.wake_self(); }
+
+  [[nodiscard]] bool all_mapped() const noexcept { return true; }
+  [[nodiscard]] std::byte* allocate(std::size_t bytes) { return hub_->allocate(bytes); }
+  void deallocate(std::byte* p) noexcept { hub_->deallocate(p); }
+  [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(p);
+  }
+  [[nodiscard]] std::byte* resolve(int, std::uint64_t where) const noexcept {
+    return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(where));
+  }
+  void ring(int peer) noexcept { bell_.ring(peer); }
+
+ private:
+  static status blame(int peer, status s) noexcept {
+    if (s.peer < 0) s.peer = peer;
+    return s;
+  }
+
+  std::shared_ptr<threads_hub> hub_;
+  shared_area area_;
+  doorbell bell_;
+};
+
+}  // namespace tutti

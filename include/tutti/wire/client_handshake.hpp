@@ -1,0 +1,144 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include <tutti/wire/constant_time.hpp>
+#include <tutti/wire/handshake.hpp>
+
+namespace tutti::wire {
+
+/// The connecting side of a handshake: bytes in, bytes out. Proves itself only to a server that asks as it must, and
+/// believes only a server that proves itself in return.
+class client_handshake {
+ public:
+  explicit client_handshake(const handshake_terms& terms, random_fn random = &kernel_random) noexcept : terms_(terms) {
+    if (!random(nonce_)) {
+      refuse(refusal::no_randomness);
+    } else if (terms_.how == proof::hmac && (terms_.key == nullptr || hmac_provider.load() == nullptr)) {
+      refuse(refusal::no_provider);
+    }
+  }
+  client_handshake(const client_handshake&) = delete;  // output_ points into the object
+  client_handshake& operator=(const client_handshake&) = delete;
+
+  [[nodiscard]] handshake_state state() const noexcept { return state_; }
+  [[nodiscard]] refusal why() const noexcept { return why_; }
+  [[nodiscard]] const handshake_counterpart& counterpart() const noexcept { return theirs_; }
+
+  /// How many bytes to read at most before the next receive(): more may already belong to the protocol above.
+  [[nodiscard]] std::size_t wanted() const noexcept {
+    return state_ == handshake_state::running ? expected_bytes() - received_ : 0;
+  }
+
+  /// What to send now; sent(n) takes the first n bytes off it.
+  [[nodiscard]] std::span<const std::byte> output() const noexcept { return output_; }
+  void sent(std::size_t bytes) noexcept { output_ = output_.subspan(std::min(bytes, output_.size())); }
+
+  void receive(std::span<const std::byte> in) noexcept {
+    while (state_ == handshake_state::running && !in.empty()) {
+      // A reply before the claim was sent answers something else.
+      if (greeted_ && !output_.empty()) return refuse(refusal::not_our_protocol);
+      const auto message = greeted_ ? std::span<std::byte>{reply_} : std::span<std::byte>{hello_};
+      const std::size_t now = std::min(in.size(), message.size() - received_);
+      std::memcpy(message.data() + received_, in.data(), now);
+      received_ += now;
+      in = in.subspan(now);
+      if (!check_preamble(message.first(received_)) || received_ < message.size()) continue;
+      received_ = 0;
+      if (!greeted_) {
+        answer();
+      } else {
+        judge();
+      }
+    }
+    if (!in.empty() && state_ == handshake_state::accepted) refuse(refusal::not_our_protocol);
+  }
+
+ private:
+  [[nodiscard]] std::size_t expected_bytes() const noexcept { return greeted_ ? reply_.size() : hello_.size(); }
+
+  /// Looks at as much of the preamble as is there; false when the handshake is over.
+  bool check_preamble(std::span<const std::byte> message) noexcept {
+    const std::size_t known = std::min(message.size(), detail::magic.size());
+    if (!std::equal(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(known), detail::magic.begin())) {
+      refuse(refusal::not_our_protocol);
+      return false;
+    }
+    if (message.size() < detail::preamble_bytes) return true;
+    byte_reader r{message.subspan(detail::magic.size())};
+    theirs_.version = r.u16();
+    const std::uint8_t asked = r.u8();
+    if (theirs_.version != handshake_version) {
+      // The server learns the other version from the preamble and can name it too.
+      byte_writer w{claim_};
+      detail::put_preamble(w, terms_.how);
+      output_ = w.written();
+      refuse(refusal::version);
+    } else if (asked != static_cast<std::uint8_t>(terms_.how)) {
+      refuse(asked == static_cast<std::uint8_t>(proof::hmac) ? refusal::proof_wanted : refusal::proof_missing);
+    }
+    return state_ == handshake_state::running;
+  }
+
+  void answer() noexcept {
+    greeted_ = true;
+    const connection_claim c{terms_.role,       terms_.rank,     terms_.target, terms_.world,
+                             terms_.generation, terms_.features, terms_.job};
+    const auto body = std::span{claim_}.first<detail::claim_body_bytes>();
+    detail::encode_claim_body(body, terms_.how, c, nonce_);
+    mac shown{};
+    if (terms_.how == proof::hmac && !detail::transcript_mac(*terms_.key, "tutti client", hello_, body, {}, shown)) {
+      return refuse(refusal::no_provider);
+    }
+    std::copy(shown.begin(), shown.end(), claim_.begin() + detail::claim_body_bytes);
+    output_ = claim_;
+  }
+
+  void judge() noexcept {
+    const auto body = std::span<const std::byte>{reply_}.first<detail::reply_body_bytes>();
+    byte_reader r{body};
+    r.skip(detail::preamble_bytes - 1);
+    const auto verdict = static_cast<refusal>(r.u8());
+    // A server that was not convinced has nothing to prove either.
+    if (terms_.how == proof::hmac && verdict != refusal::authentication) {
+      mac expected{};
+      if (!detail::transcript_mac(*terms_.key, "tutti server", hello_, claim_, body, expected)) {
+        return refuse(refusal::no_provider);
+      }
+      const auto shown = std::span<const std::byte>{reply_}.subspan<detail::reply_body_bytes>();
+      if (!equal_in_constant_time(expected, shown)) return refuse(refusal::authentication);
+    }
+    theirs_.world = r.u32();
+    theirs_.rank = r.u32();
+    r.skip(4);
+    theirs_.generation = r.u64();
+    if (verdict == refusal::none) {
+      state_ = handshake_state::accepted;
+    } else {
+      refuse(verdict <= refusal::target ? verdict : refusal::not_our_protocol);
+    }
+  }
+
+  void refuse(refusal why) noexcept {
+    state_ = handshake_state::refused;
+    why_ = why;
+  }
+
+  handshake_terms terms_;
+  handshake_state state_ = handshake_state::running;
+  refusal why_ = refusal::none;
+  bool greeted_ = false;
+  handshake_counterpart theirs_;
+  std::size_t received_ = 0;
+  std::span<const std::byte> output_;
+  detail::nonce nonce_{};
+  std::array<std::byte, detail::hello_bytes> hello_{};
+  std::array<std::byte, detail::claim_bytes> claim_{};
+  std::array<std::byte, detail::reply_bytes> reply_{};
+};
+
+}  // namespace tutti::wire

@@ -1,0 +1,118 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <tutti/core/status.hpp>
+#include <tutti/wire/handshake_messages.hpp>
+#include <tutti/wire/random.hpp>
+
+/// The mutual challenge and response that every connection begins with. Three messages of fixed size:
+///
+///     server -> client   hello   magic, version, proof, a fresh nonce
+///     client -> server   claim   who I am and whom I want, a fresh nonce, MAC("client", hello, claim)
+///     server -> client   reply   verdict, who I am, MAC("server", hello, claim, reply)
+///
+/// server_handshake and client_handshake turn bytes that came into bytes to send; they know no sockets, never allocate
+/// and never throw.
+namespace tutti::wire {
+
+enum class handshake_state : std::uint8_t {
+  running,
+  accepted,  ///< once output() is sent, the connection belongs to the protocol above
+  refused    ///< send output() if that is possible at once, and close
+};
+
+/// What one side knows and asks for. `key` must outlive the handshake.
+struct handshake_terms {
+  proof how = proof::job_id;
+  const secret* key = nullptr;  ///< for proof::hmac
+  connection_role role = connection_role::store_client;
+  std::uint32_t rank = no_rank;    ///< of this side; no_rank for a store that is nobody's
+  std::uint32_t target = no_rank;  ///< the rank to be reached; only of the connecting side
+  std::uint32_t world = 0;         ///< 0 for a server that serves any
+  std::uint64_t generation = 0;
+  std::uint32_t features = 0;
+  job_id job{};
+};
+
+/// What is known of the other side after a refusal; zero where it did not say or proved nothing.
+struct handshake_counterpart {
+  std::uint16_t version = 0;
+  std::uint32_t rank = no_rank;
+  std::uint32_t world = 0;
+  std::uint64_t generation = 0;
+};
+
+/// The errc that a refusal becomes.
+[[nodiscard]] constexpr errc error_of(refusal why) noexcept {
+  switch (why) {
+    case refusal::none:
+      return errc::ok;
+    case refusal::authentication:
+    case refusal::proof_wanted:
+    case refusal::proof_missing:
+      return errc::auth_failed;
+    case refusal::version:
+    case refusal::not_our_protocol:
+      return errc::protocol;
+    case refusal::no_provider:
+      return errc::unsupported;
+    case refusal::no_randomness:
+      return errc::system;
+    case refusal::job:
+    case refusal::role:
+    case refusal::world:
+    case refusal::generation:
+    case refusal::rank:
+    case refusal::target:
+      return errc::rendezvous;
+  }
+  return errc::protocol;
+}
+
+/// A sentence that begins after "the connection to … failed: ": what differs between `ours` and `theirs`, what to do.
+[[nodiscard]] inline std::string explain(refusal why, const handshake_terms& ours,
+                                         const handshake_counterpart& theirs) {
+  const auto both = [](const char* what, std::uint64_t here, std::uint64_t there) {
+    return std::string{what} + " differs: " + std::to_string(here) + " here, " + std::to_string(there) + " there";
+  };
+  switch (why) {
+    case refusal::none:
+      return "nothing was refused";
+    case refusal::authentication:
+      return "authentication failed: the two sides do not have the same secret of the job";
+    case refusal::version:
+      return both("the version of the protocol", handshake_version, theirs.version) +
+             "; all ranks must be built with the same version of tutti";
+    case refusal::job:
+      return "the other side belongs to another job; is an old one still running at that address?";
+    case refusal::role:
+      return "the other side serves something else (a store where a rank was expected, or the reverse)";
+    case refusal::world:
+      return both("the world size", ours.world, theirs.world) + "; all ranks must be started with the same one";
+    case refusal::generation:
+      return both("the generation", ours.generation, theirs.generation) + "; one side belongs to an earlier start";
+    case refusal::rank: {
+      const bool mine = ours.rank != no_rank && ours.rank >= ours.world;
+      return "rank " + std::to_string(mine ? ours.rank : theirs.rank) + " is not in a world of " +
+             std::to_string(mine ? ours.world : theirs.world);
+    }
+    case refusal::target:
+      return "it is another rank (" + std::to_string(theirs.rank) + ") than the one that was looked for";
+    case refusal::not_our_protocol:
+      return "the other side does not speak tutti's protocol; is another program listening at that address?";
+    case refusal::proof_wanted:
+      return "the other side asks for the job's secret, but this process has none (TUTTI_SECRET_FD, TUTTI_SECRET_FILE)";
+    case refusal::proof_missing:
+      return "this process has the job's secret, but the other side does not ask for it; give it to all ranks";
+    case refusal::no_provider:
+      return "nothing in this program computes HMAC-SHA256 (link tutti::openssl)";
+    case refusal::no_randomness:
+      return "the kernel gave no random bytes";
+  }
+  return "refused";
+}
+
+}  // namespace tutti::wire

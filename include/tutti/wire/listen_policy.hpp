@@ -1,0 +1,27 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tutti::wire {
+
+/// Who can reach a listener.
+enum class reach : std::uint8_t { this_machine, network };
+
+/// What a listener asks of those who connect.
+enum class protection : std::uint8_t {
+  secret,   ///< the job's secret, or the same user as vouched for by the kernel
+  none,     ///< only the job's id
+  insecure  ///< only the job's id, and the user has spelled out that this is wanted
+};
+
+/// Whether one may listen on `address`: empty when yes, else why not and what to do.
+[[nodiscard]] inline std::string why_not_listen(std::string_view address, reach who, protection asked) {
+  if (who == reach::this_machine || asked != protection::none) return {};
+  return "refusing to listen on " + std::string{address} +
+         " without a secret: everybody who can reach that address could join the job or read from it. Start the job "
+         "with tutti-run, which makes a secret; or give all ranks one (TUTTI_SECRET_FILE); or listen on 127.0.0.1; or "
+         "spell out `insecure` on a network that you trust";
+}
+
+}  // namespace tutti::wire

@@ -1,0 +1,25 @@
+#pragma once
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <span>
+
+namespace tutti::wire {
+
+/// Fills `out` with random bytes; false when there are none. Protocols take one as a parameter, so that tests can
+/// replay.
+using random_fn = bool (*)(std::span<std::byte> out) noexcept;
+
+/// Random bytes of the kernel, fit for secrets and nonces.
+inline bool kernel_random(std::span<std::byte> out) noexcept {
+  while (!out.empty()) {
+    const ::ssize_t n = ::getrandom(out.data(), out.size(), 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    out = out.subspan(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+}  // namespace tutti::wire

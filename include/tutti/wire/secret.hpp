@@ -1,0 +1,42 @@
+#pragma once
+#include <string.h>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include <tutti/core/error.hpp>
+#include <tutti/wire/constant_time.hpp>
+#include <tutti/wire/hex.hpp>
+#include <tutti/wire/random.hpp>
+
+namespace tutti::wire {
+
+/// The 32 bytes that all processes of a job know and nobody else does. Every copy is wiped when it is destroyed.
+struct secret {
+  std::array<std::byte, 32> bytes{};
+
+  secret() noexcept = default;
+  secret(const secret&) noexcept = default;
+  secret& operator=(const secret&) noexcept = default;
+  ~secret() { ::explicit_bzero(bytes.data(), bytes.size()); }
+
+  /// A new one from the kernel. Throws error{system} when the kernel has no randomness.
+  [[nodiscard]] static secret random() {
+    secret s;
+    if (!kernel_random(s.bytes)) throw error{{errc::system}, "the kernel gave no random bytes for the job's secret"};
+    return s;
+  }
+
+  /// From 64 hexadecimal digits; nothing when `text` is anything else.
+  [[nodiscard]] static std::optional<secret> from_hex(std::string_view text) noexcept {
+    std::optional<secret> s{std::in_place};
+    if (!parse_hex(text, s->bytes)) s.reset();
+    return s;
+  }
+
+  friend bool operator==(const secret& a, const secret& b) noexcept { return equal_in_constant_time(a.bytes, b.bytes); }
+};
+
+}  // namespace tutti::wire

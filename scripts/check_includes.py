@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Holds the headers to the floors of the house.
+
+A header includes lower floors only, or a concept header of its own floor, or a file of its own folder. It also checks
+that includes are written <tutti/...>, that they form no cycle, that optional headers stay optional, that compiler and
+operating-system conditionals stay in config.hpp, and that no header grows past 400 lines.
+
+  check_includes.py [--root DIR]   checks DIR/include/tutti, prints the sizes, exit status 1 after a violation
+  check_includes.py --leaves      prints the headers that the umbrella does not reach, for the linter
+  check_includes.py --self-test   proves that every rule turns red
+"""
+
+import argparse
+import pathlib
+import re
+import statistics
+import sys
+import tempfile
+
+MAX_LINES = 400
+FLOORS = {
+    "config.hpp": -1, "version.hpp": -1,
+    "core": 0,
+    "async": 1, "os": 1, "wire": 1,
+    "store": 2, "transport": 2,
+    "algo": 3,
+    "cuda": 3,  # a wing: only what is optional itself may include it
+    "backend": 4,
+    "communicator": 5, "bootstrap": 5,
+    "grad": 6, "train": 6,
+    "tutti.hpp": 7,
+    "interop": 8,  # a wing: nothing includes it
+}  # fmt: skip
+CONCEPTS = {"concept.hpp", "concepts.hpp"}
+# On the same floor, but above: the key may include the values.
+ALSO = {"bootstrap": {"communicator"}}
+# Headers that need more than a C++20 compiler. CMakeLists.txt gives each to the component that brings what it needs.
+OPTIONAL = re.compile(r"cuda/.*|bootstrap/openssl\.hpp|backend/(nccl|mpi)(_\w+)?\.hpp|interop/.*|.*\.cuh")
+
+INCLUDE = re.compile(r"^\s*#\s*include\s*([<\"])([^>\"]+)[>\"]")
+CONDITIONAL = re.compile(r"^\s*#\s*(?:el)?if.*$")
+PLATFORM = re.compile(
+    r"\b(__GNUC__|__GNUC_MINOR__|__GNUG__|__clang__|__clang_major__|_MSC_VER|__NVCC__"
+    r"|__linux__|__linux|__unix__|__APPLE__|_WIN32|__x86_64__|__i386__|__aarch64__|__arm__"
+    r"|__AVX\w*|__SSE\w*|__F16C__|__FMA__|__ARM_\w+|__SANITIZE_\w+"
+    r"|__has_feature|__GLIBC__|__GLIBCXX__|_LIBCPP_VERSION)\b"
+)
+
+
+def unit_of(path):
+    """The part of the house a header belongs to: its folder, or the file itself at the top."""
+    first = path.split("/")[0]
+    return "communicator" if first == "communicator.hpp" else first
+
+
+def forbidden(path, target):
+    """Why `path` must not include `target`, or None."""
+    here, there = unit_of(path), unit_of(target)
+    for unit in (here, there):
+        if unit not in FLOORS:
+            return f"{unit} stands on no floor; scripts/check_includes.py lists them"
+    if there == "interop" and here != "interop":
+        return "nothing includes interop/"
+    if path.endswith(".hpp") and target.endswith(".cuh"):
+        return "a .hpp never includes a .cuh: a kernel enters as a template argument"
+    # The umbrella includes a component's header where the component's macro says that it is linked.
+    if OPTIONAL.fullmatch(target) and not OPTIONAL.fullmatch(path) and path != "tutti.hpp":
+        return f"{target} is optional, so only optional headers may include it"
+    if here == there:
+        return None
+    if FLOORS[there] < FLOORS[here] or there in ALSO.get(here, ()):
+        return None
+    if FLOORS[there] == FLOORS[here]:
+        if target.split("/")[-1] in CONCEPTS:
+            return None
+        return f"{there} is on the same floor {FLOORS[here]}: only its concept header may be included"
+    return f"{there} is on floor {FLOORS[there]}, above floor {FLOORS[here]}"
+
+
+def find_cycle(graph):
+    """One cycle of the include graph as a list of paths, or []."""
+    state, stack = {}, []
+
+    def visit(node):
+        state[node] = 1
+        stack.append(node)
+        for nxt in sorted(graph.get(node, ())):
+            if state.get(nxt) == 1:
+                return stack[stack.index(nxt) :] + [nxt]
+            if nxt not in state:
+                cycle = visit(nxt)
+                if cycle:
+                    return cycle
+        stack.pop()
+        state[node] = 2
+        return []
+
+    for node in sorted(graph):
+        if node not in state:
+            cycle = visit(node)
+            if cycle:
+                return cycle
+    return []
+
+
+def read_tree(base):
+    return {
+        p.relative_to(base).as_posix(): p.read_text(encoding="utf-8").splitlines()
+        for p in sorted(base.rglob("*"))
+        if p.suffix in (".hpp", ".cuh")
+    }
+
+
+def check(root):
+    """Returns (violations, include graph, lines per header)."""
+    files = read_tree(root / "include" / "tutti")
+    violations, graph = [], {}
+    for path, lines in files.items():
+        graph[path] = set()
+        if "#pragma once" not in lines:
+            violations.append(f"{path}:1: has no #pragma once")
+        if len(lines) > MAX_LINES:
+            violations.append(f"{path}:{len(lines)}: is longer than {MAX_LINES} lines; split it by concept")
+        for number, line in enumerate(lines, 1):
+            where = f"{path}:{number}"
+            found = INCLUDE.match(line)
+            if found and found[1] == '"':
+                violations.append(f'{where}: write <tutti/...> instead of "{found[2]}"')
+            elif found and found[2].startswith("tutti/"):
+                target = found[2].removeprefix("tutti/")
+                if target not in files:
+                    violations.append(f"{where}: includes <{found[2]}>, which does not exist")
+                    continue
+                graph[path].add(target)
+                why = forbidden(path, target)
+                if why:
+                    violations.append(f"{where}: must not include <{found[2]}>: {why}")
+            elif path != "config.hpp" and CONDITIONAL.match(line):
+                for macro in PLATFORM.findall(line):
+                    violations.append(
+                        f"{where}: {macro} belongs in config.hpp, the only home of compiler and OS conditionals"
+                    )
+    cycle = find_cycle(graph)
+    if cycle:
+        violations.append("includes form a cycle: " + " -> ".join(cycle))
+    return violations, graph, {path: len(lines) for path, lines in files.items()}
+
+
+def reachable(graph, start):
+    seen, work = set(), [start]
+    while work:
+        node = work.pop()
+        if node in graph and node not in seen:
+            seen.add(node)
+            work.extend(graph[node])
+    return seen
+
+
+def self_test():
+    """Plants one violation per rule in a tree that is clean without it."""
+    clean = {
+        "config.hpp": ["#if defined(__linux__)", "#endif"],
+        "core/status.hpp": ["#include <vector>", "#include <tutti/config.hpp>"],
+        "async/concepts.hpp": [],
+        "async/op.hpp": ["#include <tutti/core/status.hpp>"],
+        "os/fd.hpp": ["#include <tutti/async/concepts.hpp>"],
+        "store/concept.hpp": [],
+        "store/memory.hpp": ["#include <tutti/os/fd.hpp>"],
+        "transport/shm.hpp": ["#include <tutti/store/concept.hpp>"],
+        "backend/nccl.hpp": ["#include <tutti/cuda/event.hpp>"],
+        "cuda/event.hpp": [],
+        "cuda/kernels/pack.cuh": ["#include <tutti/cuda/event.hpp>", "#if defined(FEATURE)", "#endif"],
+        "communicator.hpp": ["#include <tutti/async/op.hpp>"],
+        "bootstrap/init.hpp": ["#include <tutti/communicator.hpp>"],
+        "bootstrap/openssl.hpp": ["#include <tutti/bootstrap/init.hpp>"],
+        "grad/reducer.hpp": ["#include <tutti/communicator.hpp>"],
+        "interop/asio.hpp": ["#include <tutti/communicator.hpp>"],
+        "tutti.hpp": ["#include <tutti/grad/reducer.hpp>", "#include <tutti/bootstrap/init.hpp>"],
+    }
+    planted = [
+        ("core/status.hpp", ["#include <tutti/async/op.hpp>"], "above floor 0"),
+        ("async/op.hpp", ["#include <tutti/os/fd.hpp>"], "same floor 1"),
+        ("os/fd.hpp", ["  #  include <tutti/async/op.hpp>"], "same floor 1"),
+        ("transport/shm.hpp", ["#include <tutti/store/memory.hpp>"], "same floor 2"),
+        ("communicator.hpp", ["#include <tutti/bootstrap/init.hpp>"], "same floor 5"),
+        ("grad/reducer.hpp", ["#include <tutti/interop/asio.hpp>"], "nothing includes interop/"),
+        ("tutti.hpp", ["#include <tutti/interop/asio.hpp>"], "nothing includes interop/"),
+        ("cuda/event.hpp", ["#include <tutti/cuda/kernels/pack.cuh>"], "never includes a .cuh"),
+        ("communicator.hpp", ["#include <tutti/bootstrap/openssl.hpp>"], "is optional"),
+        ("grad/reducer.hpp", ["#include <tutti/backend/nccl.hpp>"], "is optional"),
+        ("async/op.hpp", ["#if defined(__clang__)", "#endif"], "__clang__ belongs in config.hpp"),
+        ("os/fd.hpp", ["#ifdef __x86_64__", "#endif"], "__x86_64__ belongs in config.hpp"),
+        ("cuda/kernels/pack.cuh", ["#if 1", "#elif defined(_WIN32)", "#endif"], "_WIN32 belongs in config.hpp"),
+        ("store/memory.hpp", ["// filler"] * MAX_LINES, "is longer than 400 lines"),
+        ("store/memory.hpp", ["#include <tutti/store/nowhere.hpp>"], "which does not exist"),
+        ("store/memory.hpp", ['#include "concept.hpp"'], "write <tutti/...>"),
+        ("attic/box.hpp", ["#include <tutti/core/status.hpp>"], "stands on no floor"),
+        (
+            "store/concept.hpp",
+            ["#include <tutti/store/memory.hpp>", "#include <tutti/store/concept.hpp>"],
+            "form a cycle",
+        ),
+    ]
+
+    def run(extra):
+        with tempfile.TemporaryDirectory() as folder:
+            base = pathlib.Path(folder) / "include" / "tutti"
+            for path in {**clean, **extra}:
+                file = base / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text("\n".join(["#pragma once", *clean.get(path, []), *extra.get(path, [])]) + "\n")
+            return check(pathlib.Path(folder))[0]
+
+    failures = [f"the clean tree is not clean: {v}" for v in run({})]
+    for path, lines, wanted in planted:
+        if not any(wanted in v and (path in v) for v in run({path: lines})):
+            failures.append(f"not noticed in {path}: {lines[0]} ({wanted})")
+    for failure in failures:
+        print(f"self-test: {failure}", file=sys.stderr)
+    if not failures:
+        print(f"self-test: {len(planted)} planted violations, all noticed")
+    return 1 if failures else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--leaves", action="store_true")
+    parser.add_argument("--self-test", action="store_true")
+    args = parser.parse_args()
+    if args.self_test:
+        return self_test()
+    violations, graph, sizes = check(args.root)
+    if args.leaves:
+        print("\n".join(sorted(set(graph) - reachable(graph, "tutti.hpp"))))
+        return 0
+    for violation in violations:
+        print(
+            f"include/tutti/{violation}" if ".hpp:" in violation or ".cuh:" in violation else violation, file=sys.stderr
+        )
+    if sizes:
+        longest = max(sizes, key=sizes.get)
+        median = statistics.median(sizes.values())
+        print(f"{len(sizes)} headers, median {median:.0f} lines, longest {sizes[longest]} ({longest})")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

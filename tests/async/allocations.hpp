@@ -1,0 +1,33 @@
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+// Counts the allocations of the whole program. It replaces the operators, so one file of a program includes it, once.
+
+namespace allocations {
+inline std::atomic<long> count{0};
+}
+
+// The thread sanitizer's runtime brings operators that cannot be replaced one by one: nothing is counted there.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TUTTI_TEST_COUNTS_NOTHING
+#endif
+#endif
+
+#if !defined(TUTTI_TEST_COUNTS_NOTHING)
+void* operator new(std::size_t bytes) {
+  allocations::count.fetch_add(1, std::memory_order_relaxed);
+  if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
+  throw std::bad_alloc{};
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  allocations::count.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
+#endif

@@ -1,0 +1,225 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <coroutine>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/engine.hpp>
+#include <tutti/async/op.hpp>
+#include <tutti/async/progress_thread.hpp>
+#include <tutti/async/resume_on.hpp>
+
+#include <async/stage.hpp>
+
+namespace {
+
+using stage::owner;
+using stage::source;
+using stage::started;
+using tutti::op;
+
+static_assert(!std::is_copy_constructible_v<tutti::engine> && !std::is_move_constructible_v<tutti::engine>);
+static_assert(tutti::executor<tutti::engine>);
+
+started note_order(op pending, std::vector<int>& order, int id) {
+  co_await std::move(pending);
+  order.push_back(id);
+}
+
+TEST_CASE("engine: poll says whether anything moved") {
+  tutti::engine e;
+  CHECK_FALSE(e.poll());
+  owner o{e};
+  source s{e};
+  CHECK_FALSE(e.poll());
+  op pending{[&]() -> tutti::op_state& {
+    tutti::op_state& slot = o.start();
+    s.finish_later(slot);
+    return slot;
+  }()};
+  CHECK(e.poll());
+  CHECK_FALSE(e.poll());
+  pending.wait();
+}
+
+TEST_CASE("engine: coroutines resume in the order in which their operations ended") {
+  tutti::engine e;
+  owner o{e};
+  std::vector<tutti::op_state*> slots;
+  std::vector<started> runs;
+  std::vector<int> order, wanted;
+  for (int i = 0; i < 10; ++i) {
+    slots.push_back(&o.start());
+    runs.push_back(note_order(op{*slots.back()}, order, i));
+  }
+  for (int i = 0; i < 10; ++i) {
+    const int id = i * 7 % 10;
+    o.finish(*slots[static_cast<std::size_t>(id)]);
+    wanted.push_back(id);
+  }
+  CHECK(order.empty());
+  e.poll();
+  CHECK(order == wanted);
+}
+
+TEST_CASE("engine: a resumed coroutine may wait, which resumes others") {
+  tutti::engine e;
+  owner o{e};
+  source s{e};
+  std::vector<int> order;
+  tutti::op_state& first = o.start();
+  tutti::op_state& inner = o.start();
+  tutti::op_state& last = o.start();
+  const auto waits = [](op outer, op blocking, std::vector<int>& log) -> started {
+    co_await std::move(outer);
+    log.push_back(1);
+    blocking.wait();
+    log.push_back(3);
+  };
+  const started a = waits(op{first}, op{inner}, order);
+  const started b = note_order(op{last}, order, 2);
+  o.finish(first);
+  s.finish_later(last, 1);
+  s.finish_later(inner, 5);
+  e.run_until([&] { return a.done(); });
+  CHECK(order == std::vector<int>{1, 2, 3});
+  CHECK(b.done());
+}
+
+TEST_CASE("engine: what is posted runs on a thread that drives, and can be withdrawn") {
+  tutti::engine e;
+  std::thread::id where;
+  const auto hop = [](tutti::engine& to, std::thread::id& at) -> started {
+    co_await tutti::resume_on(to);
+    at = std::this_thread::get_id();
+  };
+  const started run = hop(e, where);
+  CHECK(where == std::thread::id{});
+  std::thread drives{[&] { e.run_until([&] { return run.done(); }); }};
+  const auto expected = drives.get_id();
+  drives.join();
+  CHECK(where == expected);
+
+  tutti::waiter never;
+  never.handle = std::noop_coroutine();
+  e.post(never);
+  CHECK(e.withdraw(never));
+  CHECK_FALSE(e.withdraw(never));
+  CHECK_FALSE(e.poll());
+}
+
+TEST_CASE("engine: what another thread does wakes a thread that sleeps in it") {
+  tutti::engine e;
+  e.spin_for(0);
+  owner o{e};
+  source s{e};
+  for (int i = 0; i < 200; ++i) {
+    tutti::op_state& slot = o.start();
+    op pending{slot};
+    std::thread other{[&] {
+      if (i % 4 == 0) s.await_park();
+      if (i % 2 == 0)
+        s.finish_later(slot, 1);
+      else
+        o.finish(slot);
+    }};
+    pending.wait();
+    other.join();
+  }
+  std::atomic<bool> flag{false};
+  std::thread other{[&] {
+    s.await_park();
+    flag = true;
+    e.notify();
+  }};
+  e.run_until([&] { return flag.load(); });
+  other.join();
+  CHECK(s.overslept() == 0);
+  CHECK(s.parks() > 0);
+}
+
+TEST_CASE("engine: deadlines are looked at while it sleeps and while it is busy") {
+  tutti::engine e;
+  e.spin_for(0);
+  source s{e};
+  std::uint64_t polls = 0;
+  e.run_until([&] { return ++polls > 3000 || s.ticks() > 0; });
+  CHECK(s.ticks() > 0);
+}
+
+TEST_CASE("engine: one of two waiting threads drives, and hands over when it is done") {
+  for (const std::uint32_t spins : {0u, 50u, 100000u}) {
+    tutti::engine e;
+    e.spin_for(spins);
+    owner o{e};
+    source s{e};
+    for (int i = 0; i < 100; ++i) {
+      tutti::op_state& early = o.start();
+      tutti::op_state& late = o.start();
+      op first{early}, second{late};
+      std::thread a{[&] { first.wait(); }};
+      std::thread b{[&] { second.wait(); }};
+      s.finish_later(early, 20);
+      a.join();
+      s.finish_later(late, 20);
+      b.join();
+    }
+    CHECK(s.overslept() == 0);
+  }
+}
+
+TEST_CASE("engine: many threads issue, wait and await on one engine, and no wake-up is lost") {
+  tutti::engine e;
+  e.spin_for(3);
+  owner o{e};
+  source s{e};
+  constexpr int threads = 4, rounds = 1500;
+  std::atomic<int> ended{0};
+  {
+    std::vector<std::jthread> workers;
+    for (int t = 0; t < threads; ++t)
+      workers.emplace_back([&, t] {
+        for (int i = 0; i < rounds; ++i) {
+          tutti::op_state& slot = o.start();
+          op pending{slot};
+          s.finish_later(slot, static_cast<std::uint64_t>((i * 5 + t) % 9));
+          if (i % 3 == 0) {
+            const auto body = [](op mine, tutti::engine& home) -> started {
+              co_await std::move(mine);
+              home.notify();
+            };
+            const started run = body(std::move(pending), e);
+            e.run_until([&] { return run.done(); });
+          } else {
+            pending.wait();
+          }
+          ended.fetch_add(1);
+        }
+      });
+  }
+  CHECK(ended.load() == threads * rounds);
+  CHECK(o.released() == static_cast<std::uint64_t>(threads * rounds));
+  CHECK(s.overslept() == 0);
+}
+
+TEST_CASE("engine: a source can be taken away while another thread drives") {
+  tutti::engine e;
+  e.spin_for(10);
+  source stays{e};
+  const tutti::progress_thread driver{e};
+  for (int i = 0; i < 50; ++i) {
+    owner o{e};
+    source goes{e};
+    tutti::op_state& slot = o.start();
+    goes.finish_later(slot, 3);
+    op{slot}.wait();
+  }
+  CHECK(stays.overslept() == 0);
+}
+
+}  // namespace

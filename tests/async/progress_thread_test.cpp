@@ -1,0 +1,73 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include <tutti/async/engine.hpp>
+#include <tutti/async/op.hpp>
+#include <tutti/async/progress_thread.hpp>
+
+#include <async/stage.hpp>
+
+namespace {
+
+using stage::owner;
+using stage::source;
+using stage::started;
+using tutti::op;
+static_assert(!std::is_copy_constructible_v<tutti::progress_thread> &&
+              !std::is_move_constructible_v<tutti::progress_thread>);
+
+TEST_CASE("progress_thread: ends at once, awake or asleep") {
+  for (const std::uint32_t spins : {0u, 1000u}) {
+    tutti::engine e;
+    e.spin_for(spins);
+    for (int i = 0; i < 20; ++i) const tutti::progress_thread driver{e};
+    source s{e};
+    for (int i = 0; i < 20; ++i) {
+      const tutti::progress_thread driver{e};
+      if (i % 2 == 0 && spins == 0) s.await_park();
+    }
+    CHECK(s.overslept() == 0);
+  }
+}
+
+TEST_CASE("progress_thread: operations advance and coroutines resume while nobody else drives") {
+  tutti::engine e;
+  owner o{e};
+  source s{e};
+  const tutti::progress_thread driver{e};
+  std::atomic<bool> through{false};
+  std::thread::id where;
+  tutti::op_state& slot = o.start();
+  const started r = [](op pending, std::atomic<bool>& flag, std::thread::id& at) -> started {
+    co_await std::move(pending);
+    at = std::this_thread::get_id();
+    flag = true;
+    flag.notify_one();
+  }(op{slot}, through, where);
+  s.finish_later(slot, 100);
+  through.wait(false);
+  CHECK(where != std::this_thread::get_id());
+  while (!r.done()) std::this_thread::yield();
+}
+
+TEST_CASE("progress_thread: the issuing thread waits beside it") {
+  tutti::engine e;
+  e.spin_for(20);
+  owner o{e};
+  source s{e};
+  const tutti::progress_thread driver{e};
+  for (int i = 0; i < 3000; ++i) {
+    tutti::op_state& slot = o.start();
+    op pending{slot};
+    s.finish_later(slot, static_cast<std::uint64_t>(i % 50));
+    pending.wait();
+  }
+  CHECK(o.released() == 3000);
+  CHECK(s.overslept() == 0);
+}
+
+}  // namespace

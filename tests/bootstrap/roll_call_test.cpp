@@ -1,0 +1,448 @@
+#include <doctest/doctest.h>
+#include <tutti/bootstrap/roll_call.hpp>
+#include <tutti/store/memory_store.hpp>
+#include <tutti/store/text.hpp>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/forked_child.hpp"
+
+namespace {
+
+using tutti::errc;
+using tutti::memory_store;
+using tutti::roll_call;
+using tutti::roll_call_claim;
+using tutti::roll_call_options;
+using tutti::roster;
+using namespace std::chrono_literals;
+
+/// Processes that do not exist: without a start time nobody looks whether they live.
+roll_call_claim stranger(int rank, int world, int pid, std::string domain = "m") {
+  auto c = roll_call_claim::of_this_process(rank, world, std::move(domain));
+  c.pid = pid;
+  c.start_time = 0;
+  c.host = "host" + c.memory_domain;
+  return c;
+}
+
+struct outcome {
+  std::optional<roster> all;
+  std::optional<tutti::error> failure;
+};
+
+roll_call_options within(tutti::duration d, tutti::duration settle = 30ms) {
+  roll_call_options how;
+  how.until = tutti::after(d);
+  how.settle = settle;
+  return how;
+}
+
+template <class Body>
+std::vector<outcome> run(const std::vector<roll_call_claim>& claims, Body body, tutti::duration limit = 20s,
+                         tutti::duration settle = 30ms) {
+  memory_store meeting;
+  std::vector<outcome> outcomes(claims.size());
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < claims.size(); ++i)
+    threads.emplace_back([&, i] {
+      try {
+        roll_call<memory_store> call{meeting, claims[i], within(limit, settle)};
+        outcomes[i].all = body(call, i);
+      } catch (const tutti::error& e) {
+        outcomes[i].failure = e;
+      }
+    });
+  threads.clear();
+  return outcomes;
+}
+
+std::vector<outcome> call_all(const std::vector<roll_call_claim>& claims, tutti::duration limit = 20s,
+                              tutti::duration settle = 30ms) {
+  return run(claims, [](auto& call, std::size_t) { return call.call(); }, limit, settle);
+}
+
+bool contains(const tutti::error& e, std::string_view part) {
+  return std::string_view(e.what()).find(part) != std::string_view::npos;
+}
+
+/// All failed, for the same reason, which holds all of `parts`.
+void check_all_failed(const std::vector<outcome>& outcomes, errc kind, const std::vector<std::string>& parts) {
+  for (const outcome& o : outcomes) {
+    REQUIRE(o.failure.has_value());
+    CHECK(o.failure->kind() == kind);
+    CHECK(std::string_view(o.failure->what()) == std::string_view(outcomes.front().failure->what()));
+  }
+  for (const std::string& part : parts)
+    CHECK_MESSAGE(std::string(outcomes.front().failure->what()).find(part) != std::string::npos,
+                  part << " is not in: " << outcomes.front().failure->what());
+}
+
+}  // namespace
+
+TEST_CASE("all ranks get the same roster, with machines told apart by their memory domains") {
+  const char* const domains[] = {"b", "a", "b", "c", "a", "b"};
+  std::vector<roll_call_claim> claims;
+  for (int r = 0; r < 6; ++r) claims.push_back(stranger(r, 6, 100 + r, domains[r]));
+  const auto outcomes = call_all({claims[3], claims[5], claims[0], claims[1], claims[2], claims[4]});
+  const int local_rank[] = {0, 0, 1, 0, 1, 2}, local_size[] = {3, 2, 3, 1, 2, 3}, node[] = {0, 1, 0, 2, 1, 0};
+  for (const outcome& o : outcomes) {
+    REQUIRE(o.all.has_value());
+    REQUIRE(o.all->size() == 6);
+    for (int r = 0; r < 6; ++r) {
+      const tutti::peer& p = (*o.all)[static_cast<std::size_t>(r)];
+      CHECK(p.rank == r);
+      CHECK(p.pid == 100 + r);
+      CHECK(p.host == std::string("host") + domains[r]);
+      CHECK(p.local_rank == local_rank[r]);
+      CHECK(p.local_size == local_size[r]);
+      CHECK(p.node_rank == node[r]);
+    }
+  }
+}
+
+TEST_CASE("a world of one calls its roll alone") {
+  const auto outcomes = call_all({roll_call_claim::of_this_process(0, 1)}, 20s, 0ms);
+  REQUIRE(outcomes.front().all.has_value());
+  const tutti::peer& self = outcomes.front().all->front();
+  CHECK(self.pid == ::getpid());
+  CHECK(self.start_time == tutti::os::process_start_time(::getpid()));
+  CHECK(self.memory_domain == tutti::os::memory_domain());
+  CHECK(self.local_size == 1);
+}
+
+TEST_CASE("places and confirmation reach every rank") {
+  std::vector<roll_call_claim> claims;
+  for (int r = 0; r < 5; ++r) claims.push_back(stranger(r, 5, 100 + r));
+  const auto outcomes = run(claims, [](auto& call, std::size_t i) {
+    roster all = call.call();
+    tutti::peer mine = all[i];
+    mine.endpoint = "10.0.0." + std::to_string(i) + ":4000";
+    if (i == 0) mine.shared_memory = "@offer";
+    call.exchange_places(all, mine);
+    call.note_served();
+    if (i == 0) call.await_served();
+    call.confirm();
+    return all;
+  });
+  for (const outcome& o : outcomes) {
+    REQUIRE(o.all.has_value());
+    for (std::size_t r = 0; r < 5; ++r) CHECK((*o.all)[r].endpoint == "10.0.0." + std::to_string(r) + ":4000");
+    CHECK(o.all->front().shared_memory == "@offer");
+    CHECK(o.all->back().shared_memory.empty());
+  }
+}
+
+TEST_CASE("lists that do not fit into one value of a store go on in others") {
+  constexpr std::size_t ranks = 24, bytes = 60000;  // 1.4 MB: three pieces
+  std::vector<roll_call_claim> claims;
+  for (std::size_t r = 0; r < ranks; ++r) claims.push_back(stranger(static_cast<int>(r), ranks, 100));
+  std::atomic<int> right{0};
+  const auto outcomes = run(claims, [&](auto& call, std::size_t i) {
+    roster all = call.call();
+    const auto entries = call.exchange(tutti::detail::blob(bytes - i, static_cast<std::byte>(i)), bytes);
+    bool good = entries.size() == ranks;
+    for (std::size_t r = 0; good && r < ranks; ++r)
+      good = entries[r] == tutti::detail::blob(bytes - r, static_cast<std::byte>(r));
+    right += good;
+    return all;
+  });
+  for (const outcome& o : outcomes) CHECK_FALSE(o.failure.has_value());
+  CHECK(right == static_cast<int>(ranks));
+}
+
+TEST_CASE("every rank fails when the claims contradict each other") {
+  std::vector<roll_call_claim> claims;
+  SUBCASE("a world of two, launched with four processes, ranks twice") {
+    for (int i = 0; i < 4; ++i) claims.push_back(stranger(i % 2, 2, 100 + i));
+    check_all_failed(call_all(claims, 20s, 2s), errc::rendezvous, {"claim the same rank", " of 2 (host hostm, pid 10"});
+  }
+  SUBCASE("ranks beyond the world") {
+    for (int i = 0; i < 4; ++i) claims.push_back(stranger(i, 2, 100 + i));
+    check_all_failed(call_all(claims, 20s, 2s), errc::rendezvous, {"one too many", " of 2 (host hostm, pid 10"});
+  }
+  SUBCASE("world sizes differ") {
+    for (int i = 0; i < 4; ++i) claims.push_back(stranger(i, i < 2 ? 2 : 4, 100 + i));
+    check_all_failed(call_all(claims, 20s, 2s), errc::rendezvous,
+                     {"disagree about the number of ranks", "of 2 (", "of 4 ("});
+  }
+  SUBCASE("two jobs") {
+    for (int i = 0; i < 4; ++i) claims.push_back(stranger(i, 4, 100 + i));
+    claims[3].job = tutti::wire::job_id::of("another");
+    check_all_failed(call_all(claims), errc::rendezvous, {"two jobs", "rank 3 of 4 (host hostm, pid 103)"});
+  }
+  SUBCASE("versions of the library") {
+    for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
+    claims[1].version[2] += 1;
+    check_all_failed(call_all(claims), errc::protocol, {"different versions", "rank 1 of 3 (host hostm, pid 101)"});
+  }
+  SUBCASE("versions of the protocols") {
+    for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
+    claims[2].protocols += 1;
+    check_all_failed(call_all(claims), errc::protocol, {"different versions", "rank 2 of 3 (host hostm, pid 102)"});
+  }
+  SUBCASE("transports") {
+    for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
+    claims[0].links = 2;
+    check_all_failed(call_all(claims), errc::rendezvous, {"different transports", "rank 0 of 3"});
+  }
+}
+
+TEST_CASE("a surplus process that comes while the others settle fails all of them") {
+  memory_store meeting;
+  std::vector<outcome> outcomes(3);
+  std::vector<std::jthread> threads;
+  const auto join = [&](std::size_t i, roll_call_claim c) {
+    try {
+      outcomes[i].all = roll_call<memory_store>{meeting, std::move(c), within(60s, 50s)}.call();
+    } catch (const tutti::error& e) {
+      outcomes[i].failure = e;
+    }
+  };
+  threads.emplace_back(join, 0, stranger(0, 2, 100));
+  threads.emplace_back(join, 1, stranger(1, 2, 101));
+  static_cast<void>(meeting.get("ranks/0", tutti::after(20s)));
+  static_cast<void>(meeting.get("ranks/1", tutti::after(20s)));
+  threads.emplace_back(join, 2, stranger(1, 2, 102));
+  threads.clear();
+  check_all_failed(outcomes, errc::rendezvous, {"claim the same rank", "pid 101", "pid 102"});
+}
+
+TEST_CASE("who comes too late fails alone and hears who has his place") {
+  memory_store meeting;
+  CHECK(roll_call<memory_store>{meeting, stranger(0, 1, 100), within(20s, 0ms)}.call().size() == 1);
+  for (const auto& late : {stranger(0, 1, 200), stranger(1, 1, 200), stranger(1, 2, 200)}) {
+    try {
+      static_cast<void>(roll_call<memory_store>{meeting, late, within(20s)}.call());
+      FAIL("a second process got into a world of one");
+    } catch (const tutti::error& e) {
+      CHECK(e.kind() == errc::rendezvous);
+      CHECK(contains(e, "pid 100"));
+      CHECK(contains(e, "pid 200"));
+      CHECK(contains(e, "goes on without it"));
+    }
+  }
+}
+
+TEST_CASE("at the deadline every rank that came names all that did not") {
+  std::vector<roll_call_claim> claims;
+  for (const int r : {0, 1, 3, 7}) claims.push_back(stranger(r, 8, 100 + r));
+  check_all_failed(call_all(claims, 300ms), errc::rendezvous, {"4 of 8 ranks came", "absent: 2, 4-6."});
+  check_all_failed(call_all({stranger(3, 4, 1)}, 50ms), errc::rendezvous, {"1 of 4 ranks came", "absent: 0-2."});
+}
+
+TEST_CASE("a rank that stops after the first round is named at the deadline") {
+  const auto outcomes = run(
+      {stranger(0, 3, 100), stranger(1, 3, 101), stranger(2, 3, 102)},
+      [](auto& call, std::size_t i) {
+        roster all = call.call();
+        if (i != 1) call.exchange_places(all, all[i]);
+        return all;
+      },
+      500ms, 0ms);
+  CHECK(outcomes[1].all.has_value());
+  for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) {
+    REQUIRE(outcomes[i].failure.has_value());
+    CHECK(outcomes[i].failure->kind() == errc::rendezvous);
+    CHECK(outcomes[i].failure->peer() == 1);
+    CHECK(contains(*outcomes[i].failure, "absent: 1."));
+  }
+}
+
+TEST_CASE("a rank that cannot go on tells the others why") {
+  const auto outcomes =
+      run({stranger(0, 3, 100), stranger(1, 3, 101), stranger(2, 3, 102)}, [](auto& call, std::size_t i) {
+        roster all = call.call();
+        if (i == 2) {
+          call.fail({errc::out_of_resources}, "no memory\nleft");
+          return all;
+        }
+        call.exchange_places(all, all[i]);
+        return all;
+      });
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+    REQUIRE(outcomes[i].failure.has_value());
+    CHECK(outcomes[i].failure->kind() == errc::out_of_resources);
+    CHECK(outcomes[i].failure->peer() == 2);
+    CHECK(contains(*outcomes[i].failure, "rank 2 of 3 (host hostm, pid 102) cannot join: no memory?left"));
+  }
+}
+
+TEST_CASE("the death of a process of this machine is noticed before the deadline") {
+  // A claim of a process that came, registered and died.
+  std::optional<roll_call_claim> dead;
+  {
+    tutti_test::forked_child child{[] {
+      ::pause();
+      return 0;
+    }};
+    dead = roll_call_claim::of_this_process(0, 3);
+    dead->pid = child.pid();
+    dead->start_time = tutti::os::process_start_time(child.pid()).value();
+  }
+  memory_store meeting;
+  const auto mine = roll_call_claim::of_this_process(1, 3);
+  std::optional<tutti::error> failure;
+  const auto join = [&](roll_call_claim c) {
+    try {
+      static_cast<void>(roll_call<memory_store>{meeting, std::move(c), within(100s)}.call());
+    } catch (const tutti::error& e) {
+      failure = e;
+    }
+  };
+  SUBCASE("the one that came first and collects") {
+    meeting.set("terms", encode(*dead));
+    meeting.set("ranks/0", encode(*dead));
+    join(mine);
+  }
+  SUBCASE("one for whose company another collects") {
+    meeting.set("ranks/0", encode(*dead));
+    join(mine);
+  }
+  REQUIRE(failure.has_value());
+  CHECK(failure->kind() == errc::peer_lost);
+  CHECK(failure->peer() == 0);
+  CHECK(contains(*failure, "rank 0 of 3"));
+}
+
+TEST_CASE("a stop ends the joining of every rank") {
+  std::stop_source stop;
+  memory_store meeting;
+  std::vector<std::optional<tutti::error>> failures(2);
+  {
+    std::vector<std::jthread> threads;
+    for (int r = 0; r < 2; ++r)
+      threads.emplace_back([&, r] {
+        auto how = within(100s);
+        if (r == 1) how.stop = stop.get_token();
+        try {
+          static_cast<void>(roll_call<memory_store>{meeting, stranger(r, 3, 100 + r), std::move(how)}.call());
+        } catch (const tutti::error& e) {
+          failures[static_cast<std::size_t>(r)] = e;
+        }
+      });
+    static_cast<void>(meeting.get("ranks/1", tutti::after(20s)));
+    stop.request_stop();
+  }
+  for (const auto& f : failures) {
+    REQUIRE(f.has_value());
+    CHECK(f->kind() == errc::aborted);
+    CHECK(contains(*f, "rank 1 of 3"));
+  }
+}
+
+TEST_CASE("foreign bytes in the store are an error, not a crash") {
+  for (const char* key : {"terms", "ranks/0", "ranks/verdict"}) {
+    CAPTURE(key);
+    memory_store meeting;
+    meeting.set(key, tutti::bytes_of("hello, I am something else"));
+    if (std::string_view(key) == "ranks/verdict") meeting.set("terms", encode(stranger(1, 2, 100)));
+    try {
+      static_cast<void>(roll_call<memory_store>{meeting, stranger(0, 2, 101), within(20s)}.call());
+      FAIL("foreign bytes were taken for a world");
+    } catch (const tutti::error& e) {
+      CHECK(e.kind() == errc::protocol);
+    }
+  }
+}
+
+TEST_CASE("a world that cannot be is refused before anything is written") {
+  memory_store meeting;
+  for (const int size : {0, -1, 65537})
+    CHECK_THROWS_AS((roll_call<memory_store>{meeting, stranger(0, size, 1), {}}), tutti::usage_error);
+  CHECK_THROWS_AS((roll_call<memory_store>{meeting, stranger(-1, 2, 1), {}}), tutti::usage_error);
+}
+
+TEST_CASE("claims, verdicts and lists survive their encoding") {
+  auto c = stranger(3, 7, 4711, std::string(255, 'd'));
+  c.host = std::string(255, 'h');
+  c.job = tutti::wire::job_id::of("j");
+  c.links = 9;
+  c.start_time = ~std::uint64_t{0};
+  CHECK(tutti::decode_claim(encode(c)) == c);
+  auto longer = encode(c);
+  longer.resize(longer.size() + 5);
+  CHECK(tutti::decode_claim(longer) == c);  // a later version may append fields
+
+  const auto failed = tutti::detail::encode_failure({errc::peer_lost, 0, 5, 0}, std::string(5000, 'x'));
+  const auto v = tutti::detail::decode_verdict(failed);
+  REQUIRE(v.has_value());
+  CHECK(v->failure == tutti::status{errc::peer_lost, 0, 5, 0});
+  CHECK(v->message == std::string(4096, 'x'));
+
+  const std::vector<tutti::detail::blob> entries{{}, {std::byte{1}}, tutti::detail::blob(300)};
+  const auto list = tutti::detail::encode_list(entries);
+  CHECK(tutti::detail::decode_list(list, 3, 300) == entries);
+  CHECK_FALSE(tutti::detail::decode_list(list, 3, 299).has_value());
+  CHECK_FALSE(tutti::detail::decode_list(list, 2, 300).has_value());
+  CHECK_FALSE(tutti::detail::decode_list(list, 4, 300).has_value());
+  CHECK_FALSE(tutti::detail::decode_list(list, 0xffffffff, 300).has_value());
+}
+
+TEST_CASE("whatever the store holds, parsing it neither fails nor trusts it") {
+  std::mt19937_64 random{20261120};
+  const auto number = [&](std::size_t below) { return static_cast<std::size_t>(random() % below); };
+  std::vector<tutti::detail::blob> seeds;
+  seeds.push_back(encode(stranger(1, 2, 3)));
+  seeds.push_back(tutti::detail::encode_failure({errc::rendezvous, 0, 1, 0}, "because"));
+  const std::vector<tutti::detail::blob> entries{encode(stranger(0, 2, 3)), encode(stranger(1, 2, 3))};
+  const auto list = tutti::detail::encode_list(entries);
+  seeds.push_back(tutti::detail::encode_list_head(2, list.size(), list));
+  seeds.push_back(list);
+  tutti::peer p;
+  p.endpoint = "10.0.0.1:80";
+  p.shared_memory = "@x";
+  seeds.push_back(tutti::detail::encode_place(p));
+  int understood = 0;
+  for (int i = 0; i < 200000; ++i) {
+    tutti::detail::blob bytes = seeds[number(seeds.size())];
+    for (std::size_t n = number(4); n > 0; --n) bytes[number(bytes.size())] = static_cast<std::byte>(random());
+    if (number(4) == 0) bytes.resize(number(bytes.size() + 8));
+    if (const auto c = tutti::decode_claim(bytes)) {
+      ++understood;
+      REQUIRE(c->host.size() <= roll_call_claim::longest_text);
+      for (const char ch : c->host) REQUIRE(static_cast<unsigned char>(ch) >= 0x20);
+      REQUIRE(tutti::decode_claim(encode(*c)) == c);
+    }
+    if (const auto v = tutti::detail::decode_verdict(bytes)) {
+      ++understood;
+      REQUIRE(v->message.size() <= tutti::detail::roll_call_verdict::longest_message);
+      REQUIRE(v->failure.peer >= -1);
+      if (const auto l = tutti::detail::decode_list(v->piece, v->count, 600)) {
+        REQUIRE(l->size() == v->count);
+        try {
+          const roster all = tutti::make_roster(*l);
+          REQUIRE(all.size() == l->size());
+        } catch (const tutti::error& e) {
+          REQUIRE(e.kind() == errc::protocol);
+        }
+      }
+    }
+    roster all(1);
+    try {
+      tutti::detail::fill_places(all, std::vector<tutti::detail::blob>{bytes});
+      REQUIRE(all[0].endpoint.size() <= tutti::detail::longest_endpoint);
+    } catch (const tutti::error& e) {
+      REQUIRE(e.kind() == errc::protocol);
+    }
+  }
+  CHECK(understood > 1000);
+}
+
+TEST_CASE("ranks are listed as briefly as they can be") {
+  using tutti::detail::rank_list;
+  CHECK(rank_list(std::vector<int>{2}) == "2");
+  CHECK(rank_list(std::vector<int>{2, 3}) == "2, 3");
+  CHECK(rank_list(std::vector<int>{0, 2, 3, 4, 9}) == "0, 2-4, 9");
+  std::vector<int> odd;
+  for (int i = 1; i < 1000; i += 2) odd.push_back(i);
+  CHECK(rank_list(odd).ends_with("31, ..."));
+}

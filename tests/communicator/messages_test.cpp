@@ -1,0 +1,81 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tutti/bootstrap/threads.hpp>
+
+#include <communicator/ranks.hpp>
+
+namespace {
+
+using ranks::expect;
+
+constexpr std::size_t eager = 65536;
+
+/// Rank 1 has sent more than its ring of 1 MiB holds and then does nothing: on rank 0 message 15 is there in part.
+template <class F>
+void with_half_a_message(F receive) {
+  ranks::gate sent, go_on;
+  tutti::run_threads(2, [&](auto& world) {
+    constexpr std::uint32_t messages = 40;
+    if (world.rank() == 1) {
+      std::vector<std::vector<std::uint8_t>> data;
+      std::vector<tutti::op> sends;
+      for (std::uint32_t i = 0; i < messages; ++i) data.emplace_back(eager, static_cast<std::uint8_t>(i));
+      data.emplace_back(10, std::uint8_t{99});
+      for (std::uint32_t i = 0; i < messages; ++i) sends.push_back(world.send(data[i], 0, i));
+      sends.push_back(world.send(data[messages], 0, 15));  // a small one with the tag of the one that is cut
+      sent.open();
+      go_on.pass();
+      for (auto& s : sends) s.wait();
+    } else {
+      sent.pass();
+      while (world.engine().poll()) continue;
+      receive(world, go_on, messages);
+    }
+    world.barrier().wait();
+  });
+}
+
+template <class World>
+void receive_one(World& world, std::uint32_t tag) {
+  std::vector<std::uint8_t> in(eager);
+  world.recv(in, 1, tag).wait();
+  expect(in == std::vector<std::uint8_t>(eager, static_cast<std::uint8_t>(tag)), "message " + std::to_string(tag));
+}
+
+TEST_CASE("messages: receiving one while another is half there, in any order") {
+  with_half_a_message([](auto& world, ranks::gate& go_on, std::uint32_t messages) {
+    for (const std::uint32_t tag : {12u, 1u, 8u, 14u, 0u})
+      receive_one(world, tag);  // from the middle and from the ends
+    go_on.open();
+    for (std::uint32_t tag = messages; tag-- > 0;)
+      if (tag != 12 && tag != 1 && tag != 8 && tag != 14 && tag != 0) receive_one(world, tag);
+    std::vector<std::uint8_t> last(10);
+    world.recv(last, 1, 15).wait();
+    expect(last == std::vector<std::uint8_t>(10, 99), "the last message");
+  });
+}
+
+TEST_CASE("messages: a receive beside one whose message is half there waits for the next of its tag") {
+  with_half_a_message([](auto& world, ranks::gate& go_on, std::uint32_t messages) {
+    std::vector<std::uint8_t> big(eager), small(10);
+    auto first = world.recv(big, 1, 15);
+    auto second = world.recv(small, 1, 15);
+    go_on.open();
+    first.wait();
+    second.wait();
+    expect(big == std::vector<std::uint8_t>(eager, 15) && small == std::vector<std::uint8_t>(10, 99), "mixed up");
+    for (std::uint32_t tag = 0; tag < messages; ++tag)
+      if (tag != 15) receive_one(world, tag);
+  });
+}
+
+}  // namespace

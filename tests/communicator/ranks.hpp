@@ -1,0 +1,66 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/communicator.hpp>
+
+namespace ranks {
+
+using world = tutti::communicator<tutti::threads>;
+
+/// For threads that are ranks: doctest's macros are for the main thread only.
+inline void expect(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+/// The words of the exception that `f` throws.
+template <class Exception, class F>
+std::string words_of(F f) {
+  try {
+    f();
+  } catch (const Exception& e) {
+    return e.what();
+  }
+  return "(nothing was thrown)";
+}
+
+inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+/// What each rank hands to the main thread.
+template <class T>
+class collected {
+ public:
+  explicit collected(int size) : values_(static_cast<std::size_t>(size)) {}
+  T& operator[](int rank) noexcept { return values_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  std::vector<T> values_;
+};
+
+/// Ranks wait for something that another thread of the test has done.
+class gate {
+ public:
+  void open() noexcept { open_.store(true); }
+  void pass() const noexcept {
+    while (!open_.load()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
+inline tutti::issue within(std::chrono::milliseconds limit,
+                           tutti::algorithm via = tutti::algorithm::automatic) noexcept {
+  return {.timeout = limit, .via = via};
+}
+
+}  // namespace ranks

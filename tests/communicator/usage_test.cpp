@@ -1,0 +1,129 @@
+#include <doctest/doctest.h>
+
+#include <array>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/bootstrap/threads.hpp>
+
+#include <communicator/ranks.hpp>
+
+namespace {
+
+using ranks::contains;
+using tutti::usage_error;
+
+template <class F>
+std::string complaint(F f) {
+  return ranks::words_of<usage_error>(f);
+}
+
+// One rank of three, alone: whatever is found here is found before anything was sent.
+struct one_of_three {
+  ranks::world world = tutti::join(std::make_shared<tutti::threads_hub>(3), 1);
+  std::vector<float> six = std::vector<float>(6), two = std::vector<float>(2);
+  float x = 0;
+};
+
+TEST_CASE_FIXTURE(one_of_three, "usage: a root is a rank") {
+  for (const int root : {-1, 3, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+    const std::string wanted = "broadcast: root " + std::to_string(root) + " is not a rank of this communicator of 3";
+    std::string text = "text";
+    CHECK(complaint([&] { world.broadcast(six, root).wait(); }) == wanted);
+    CHECK(complaint([&] { world.broadcast(text, root).wait(); }) == wanted);
+    CHECK(complaint([&] { world.broadcast(x, root).wait(); }) == wanted);
+  }
+}
+
+TEST_CASE_FIXTURE(one_of_three, "usage: a peer is another rank") {
+  for (const int peer : {-1, 3}) {
+    CHECK(complaint([&] { world.send(six, peer).wait(); }) ==
+          "send: peer " + std::to_string(peer) + " is not a rank of this communicator of 3");
+    CHECK(complaint([&] { world.recv(six, peer).wait(); }) ==
+          "recv: peer " + std::to_string(peer) + " is not a rank of this communicator of 3");
+  }
+  CHECK(complaint([&] { world.send(six, 1).wait(); }) == "send: rank 1 cannot exchange messages with itself");
+  CHECK(complaint([&] { world.recv(six, 1).wait(); }) == "recv: rank 1 cannot exchange messages with itself");
+}
+
+TEST_CASE_FIXTURE(one_of_three, "usage: counts fit one another") {
+  CHECK(complaint([&] { world.all_reduce(six, two).wait(); }) == "all_reduce: in is 6 elements but out is 2");
+  CHECK(complaint([&] { world.all_gather(six, two).wait(); }) ==
+        "all_gather: in x world size is 18 elements but out is 2");
+  CHECK(complaint([&] { world.all_gather(six, six).wait(); }) ==
+        "all_gather: in x world size is 18 elements but out is 6");
+  CHECK(complaint([&] { world.reduce_scatter(six, six).wait(); }) ==
+        "reduce_scatter: in is 6 elements but out x world size is 18");
+  CHECK(complaint([&] { world.reduce_scatter(two, six).wait(); }) ==
+        "reduce_scatter: in is 2 elements but out x world size is 18");
+}
+
+TEST_CASE_FIXTURE(one_of_three, "usage: buffers are the same or apart") {
+  std::vector<float> nine(9);
+  const std::span<float> all{nine};
+  const std::string rest = ": in and out overlap in part; pass the same block for in place, or separate buffers";
+  CHECK(complaint([&] { world.all_reduce(all.first(5), all.last(5)).wait(); }) == "all_reduce" + rest);
+  CHECK(complaint([&] { world.all_gather(all.first(3), all).wait(); }) == "all_gather" + rest);
+  CHECK(complaint([&] { world.all_gather(all.last(3), all).wait(); }) == "all_gather" + rest);
+  CHECK(complaint([&] { world.reduce_scatter(all, all.first(3)).wait(); }) == "reduce_scatter" + rest);
+  CHECK(complaint([&] { world.reduce_scatter(all, all.subspan(4, 3)).wait(); }) == "reduce_scatter" + rest);
+}
+
+TEST_CASE_FIXTURE(one_of_three, "usage: a timeout is not negative, whatever the operation") {
+  const tutti::issue how{.timeout = std::chrono::seconds(-1)};
+  const std::string rest = ": a timeout cannot be negative";
+  std::string text;
+  CHECK(complaint([&] { world.barrier(how).wait(); }) == "barrier" + rest);
+  CHECK(complaint([&] { world.all_reduce(six, tutti::sum, how).wait(); }) == "all_reduce" + rest);
+  CHECK(complaint([&] { world.all_reduce(x, tutti::sum, how).wait(); }) == "all_reduce" + rest);
+  CHECK(complaint([&] { world.broadcast(six, 0, how).wait(); }) == "broadcast" + rest);
+  CHECK(complaint([&] { world.broadcast(x, 0, how).wait(); }) == "broadcast" + rest);
+  CHECK(complaint([&] { world.broadcast(text, 0, how).wait(); }) == "broadcast" + rest);
+  CHECK(complaint([&] { world.all_gather(two, six, how).wait(); }) == "all_gather" + rest);
+  CHECK(complaint([&] { world.reduce_scatter(six, two, tutti::sum, how).wait(); }) == "reduce_scatter" + rest);
+  CHECK(complaint([&] { world.send(two, 0, 0, how).wait(); }) == "send" + rest);
+  CHECK(complaint([&] { world.recv(two, 0, 0, how).wait(); }) == "recv" + rest);
+  for (const auto d : {tutti::duration{0}, tutti::duration{-1}})
+    CHECK(complaint([&] { world.timeout(d); }) == "timeout(): a deadline must lie in the future");
+}
+
+TEST_CASE("usage: an algorithm that cannot run is refused, with the reason") {
+  struct page {
+    char bytes[4096];
+  };
+  std::vector<page> pages(1);
+  const auto first = [](page a, page) { return a; };
+  auto crowd = tutti::join(std::make_shared<tutti::threads_hub>(65), 0);
+  CHECK(complaint([&] { crowd.all_reduce(pages, first, {.via = tutti::algorithm::direct}).wait(); }) ==
+        "all_reduce: algorithm direct needs ranks that share memory, and elements of which a slot of 256 KiB holds one "
+        "per rank");
+}
+
+TEST_CASE_FIXTURE(one_of_three, "usage: the rest") {
+  CHECK(complaint([&] { (void)world.split(-1); }) ==
+        "split(): a color is not negative; a rank that wants no group takes a color of its own");
+  CHECK(contains(complaint([&] { (void)world.allocate<double>(std::numeric_limits<std::size_t>::max() / 4); }),
+                 "more than there is address space"));
+  const auto hub = std::make_shared<tutti::threads_hub>(2);
+  CHECK(complaint([&] { (void)tutti::join(hub, 2); }) == "join: rank 2 is not in a world of 2");
+  CHECK(complaint([&] { (void)tutti::join(hub, -1); }) == "join: rank -1 is not in a world of 2");
+  CHECK(complaint([&] { (void)tutti::threads_hub(0); }) == "a world of 0 ranks: at least 1 is needed");
+}
+
+TEST_CASE("usage: a mistake leaves the world as it was") {
+  tutti::run_threads(2, [](auto& world) {
+    std::vector<int> v(4, 1);
+    for (int i = 0; i < 3; ++i)
+      if (i % 2 == world.rank())  // one rank alone makes a mistake, and its next call is in step with the others
+        ranks::expect(contains(complaint([&] { world.broadcast(v, 9).wait(); }), "root 9"), "no complaint");
+    world.all_reduce(v).wait();
+    ranks::expect(v == std::vector<int>(4, 2), "another sum");
+  });
+}
+
+}  // namespace

@@ -1,0 +1,34 @@
+#pragma once
+#include <utility>
+
+#include <conformance/groups.hpp>
+#include <conformance/in_flight.hpp>
+#include <conformance/messages.hpp>
+#include <conformance/movement.hpp>
+#include <conformance/reductions.hpp>
+#include <conformance/report.hpp>
+#include <conformance/values.hpp>
+
+namespace conformance {
+
+/// What every backend owes its users, as one rank of a world goes through it. Throws where the world is wrong.
+template <class World>
+void check_world(World& world, level depth) {
+  session<World> s{world, depth};
+  check_movement(s);
+  check_reductions(s);
+  check_values(s);
+  check_messages(s);
+  check_in_flight(s);
+  check_groups(s);
+  world.barrier().wait();
+}
+
+/// `run(n, f)` runs n ranks, calls `f(world)` on each with the rank's communicator, and throws what a rank threw. Ranks
+/// may be threads, processes or simulated: `f` is a function object without references to anything.
+template <class Run>
+void check_collectives(Run&& run, level depth = level::full) {
+  for (const int size : {1, 2, 3, 4, 5, 8}) run(size, [depth](auto& world) { check_world(world, depth); });
+}
+
+}  // namespace conformance

@@ -1,0 +1,138 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/async/op.hpp>
+
+#include <conformance/operands.hpp>
+#include <conformance/report.hpp>
+
+namespace conformance {
+
+template <class World>
+void expect_same_everywhere(session<World>& s, const which& c, std::uint64_t digest) {
+  std::vector<std::uint64_t> all(s.size());
+  s.world.all_gather(std::span<const std::uint64_t>{&digest, 1}, all).wait();
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all[r] != digest) fail(c, "the bits differ from those of rank " + std::to_string(r));
+}
+
+/// One of the reductions, without its type: it is the library's templates that are to be compiled often, not these.
+template <class T, class World>
+struct reducing {
+  using start = tutti::op (*)(World&, std::span<T> in, std::span<T> out, tutti::algorithm);
+  tutti::reduction_kind kind;
+  start all_reduce, reduce_scatter;
+};
+
+template <class T, class World, class Op>
+reducing<T, World> reducing_by(Op) {
+  return {Op::kind,
+          [](World& w, std::span<T> in, std::span<T> out, tutti::algorithm via) {
+            return w.all_reduce(in, out, Op{}, {.via = via});
+          },
+          [](World& w, std::span<T> in, std::span<T> out, tutti::algorithm via) {
+            return w.reduce_scatter(in, out, Op{}, {.via = via});
+          }};
+}
+
+template <class T, class World>
+void check_all_reduce(session<World>& s, const reducing<T, World>& how, std::size_t count, tutti::algorithm via) {
+  which c = s.name("all_reduce", count, type_name<T>(), via);
+  const int rank = s.world.rank(), size = s.world.size();
+  for (const bool in_place : {true, false}) {
+    c.note = std::string(tutti::name(how.kind)) + (in_place ? ", in place" : ", out of place");
+    const std::uint64_t salt = s.salt();
+    const table<T> mine{[&](std::size_t i) { return operand<T>(how.kind, rank, i, salt); }};
+    const table<T> all{[&](std::size_t i) { return reduced<T>(how.kind, size, i, salt); }};
+    const guarded<T> in(count, mine);
+    const guarded<T> apart(count);
+    const std::span<T> out = in_place ? in.span() : apart.span();
+    how.all_reduce(s.world, in.span(), out, via).wait();
+    expect_equal(c, out, all);
+    if (!in_place) expect_equal(c, in.span(), mine);
+    expect(in.intact() && apart.intact(), c, "something beside the buffers was written");
+  }
+}
+
+/// `count` is that of one block.
+template <class T, class World>
+void check_reduce_scatter(session<World>& s, const reducing<T, World>& how, std::size_t count, tutti::algorithm via) {
+  which c = s.name("reduce_scatter", count, type_name<T>(), via);
+  const int rank = s.world.rank(), size = s.world.size();
+  const std::size_t first = static_cast<std::size_t>(rank) * count;
+  for (const bool in_place : {true, false}) {
+    c.note = std::string(tutti::name(how.kind)) + (in_place ? ", in place" : ", out of place");
+    const std::uint64_t salt = s.salt();
+    const table<T> mine{[&](std::size_t i) { return operand<T>(how.kind, rank, i, salt); }};
+    const table<T> all{[&](std::size_t i) { return reduced<T>(how.kind, size, i, salt); }};
+    const guarded<T> in(count * s.size(), mine);
+    const guarded<T> apart(count);
+    const std::span<T> out = in_place ? in.span().subspan(first, count) : apart.span();
+    how.reduce_scatter(s.world, in.span(), out, via).wait();
+    expect_equal(c, out, [&](std::size_t i) { return all(first + i); });
+    if (!in_place) expect_equal(c, in.span(), mine);
+    expect(in.intact() && apart.intact(), c, "something beside the buffers was written");
+  }
+}
+
+template <class T, class World, class... Op>
+void check_reductions_of(session<World>& s, const sizes& counts, Op... reductions) {
+  using enum tutti::algorithm;
+  std::vector<reducing<T, World>> all;
+  const auto add = [&]<class One>(One with) {
+    if constexpr (tutti::reduction_for<One, T>) all.push_back(reducing_by<T, World>(with));
+  };
+  (add(reductions), ...);
+  for (const std::size_t count : counts)
+    for (const auto& how : all) {
+      for (const auto via : s.algorithms({automatic, direct, ring, recursive_doubling}, sizeof(T)))
+        check_all_reduce<T>(s, how, count, via);
+      for (const auto via : s.algorithms({automatic, direct, ring}, sizeof(T)))
+        check_reduce_scatter<T>(s, how, count, via);
+    }
+}
+
+/// Inexact sums: every rank must end with the same bits, and two runs must give the same.
+template <class T, class World>
+void check_bits(session<World>& s, std::size_t count) {
+  using enum tutti::algorithm;
+  for (const auto via : s.algorithms({automatic, direct, ring, recursive_doubling}, sizeof(T))) {
+    const which c = s.name("all_reduce", count, type_name<T>(), via);
+    const std::uint64_t salt = s.salt();
+    const auto run = [&] {
+      std::vector<T> v(count);
+      for (std::size_t i = 0; i < count; ++i)
+        v[i] =
+            static_cast<T>(static_cast<wide<T>>(mix(salt + i * 8 + static_cast<std::size_t>(s.world.rank())) % 1001) /
+                           static_cast<wide<T>>(997));
+      s.world.all_reduce(v, tutti::sum, {.via = via}).wait();
+      return hash(std::as_bytes(std::span{v}));
+    };
+    const std::uint64_t digest = run();
+    expect_same_everywhere(s, c, digest);
+    expect(run() == digest, c, "a second run gave other bits");
+  }
+}
+
+template <class World>
+void check_reductions(session<World>& s) {
+  const bool quick = s.depth == level::quick;
+  const sizes few = quick ? sizes{7} : sizes{3, 64};
+  const sizes many = quick ? sizes{0, 1, 1000, 65537} : sizes{0, 1, 2, 3, 7, 64, 1000, 65537};
+  for_each(every_dtype{}, [&]<class T>() {
+    check_reductions_of<T>(s, few, tutti::sum, tutti::prod, tutti::min, tutti::max, tutti::mean, tutti::band,
+                           tutti::bor, tutti::bxor);
+  });
+  for_each(every_alias{}, [&]<class T>() { check_reductions_of<T>(s, {7}, tutti::sum, tutti::min); });
+  for_each(types<float, int, tutti::bfloat16>{},
+           [&]<class T>() { check_reductions_of<T>(s, many, tutti::sum, tutti::mean); });
+  for_each(types<float, double, tutti::float16, tutti::bfloat16>{}, [&]<class T>() {
+    for (const std::size_t count : sizes{1000, 65537}) check_bits<T>(s, count);
+  });
+}
+
+}  // namespace conformance

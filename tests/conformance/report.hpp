@@ -1,0 +1,101 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/options.hpp>
+
+namespace conformance {
+
+/// For loops over literals.
+using sizes = std::vector<std::size_t>;
+
+/// How much is tried: `quick` for transports where an operation costs a trip through the kernel.
+enum class level { quick, full };
+
+/// One case, as a failure names it.
+struct which {
+  std::string collective;
+  tutti::algorithm via = tutti::algorithm::automatic;
+  int rank = 0, size = 1;
+  std::size_t count = 0;
+  std::string type;
+  std::string note;  // "sum, in place", "root 3", …
+};
+
+[[noreturn]] inline void fail(const which& c, const std::string& what) {
+  throw std::runtime_error(c.collective + " (" + tutti::name(c.via) + ", " + std::to_string(c.count) + " x " + c.type +
+                           (c.note.empty() ? "" : ", " + c.note) + ") on rank " + std::to_string(c.rank) + " of " +
+                           std::to_string(c.size) + ": " + what);
+}
+
+inline void expect(bool holds, const which& c, const std::string& what) {
+  if (!holds) fail(c, what);
+}
+
+template <class T>
+std::string type_name() {
+  return std::string(tutti::name(tutti::dtype_of<T>())) +
+         (tutti::dtype_of<T>() == tutti::dtype::opaque ? " of " + std::to_string(sizeof(T)) + " bytes" : "");
+}
+
+template <class T>
+std::string to_text(const T& value) {
+  if constexpr (std::is_same_v<T, tutti::float16> || std::is_same_v<T, tutti::bfloat16>)
+    return std::to_string(static_cast<float>(value));
+  else if constexpr (std::is_floating_point_v<T>)
+    return std::to_string(value);
+  else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
+    return std::to_string(static_cast<long long>(value));
+  else if constexpr (std::is_integral_v<T>)
+    return std::to_string(static_cast<unsigned long long>(value));
+  else
+    return "another value";
+}
+
+/// got[i] == expected(i) for all i.
+template <class T, class Expected>
+void expect_equal(const which& c, std::span<T> got, Expected expected) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const std::remove_const_t<T> wanted = expected(i);
+    if (!(got[i] == wanted))
+      fail(c, "element " + std::to_string(i) + " is " + to_text(got[i]) + ", expected " + to_text(wanted));
+  }
+}
+
+/// The suite as one rank goes through it: every rank takes the same steps, so that the salts agree.
+template <class World>
+struct session {
+  World& world;
+  level depth;
+  std::uint64_t steps = 0;
+
+  [[nodiscard]] std::uint64_t salt() noexcept { return ++steps; }
+  [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(world.size()); }
+  [[nodiscard]] which name(std::string collective, std::size_t count = 0, std::string type = "element",
+                           tutti::algorithm via = tutti::algorithm::automatic) const {
+    return {std::move(collective), via, world.rank(), world.size(), count, std::move(type), {}};
+  }
+
+  /// Those of `candidates` that the world's backend can be asked for.
+  [[nodiscard]] std::vector<tutti::algorithm> algorithms(std::vector<tutti::algorithm> candidates,
+                                                         std::size_t element_bytes) const {
+    std::erase_if(candidates, [&](tutti::algorithm a) {
+      if constexpr (requires { world.backend().can(a, element_bytes); })
+        return !world.backend().can(a, element_bytes);
+      else
+        return a != tutti::algorithm::automatic;
+    });
+    return candidates;
+  }
+};
+
+}  // namespace conformance

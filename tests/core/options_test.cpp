@@ -1,0 +1,52 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+
+#include <tutti/core/options.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+using tutti::algorithm;
+using tutti::issue;
+
+static_assert(std::is_aggregate_v<issue> && std::is_trivially_copyable_v<issue>);
+static_assert(sizeof(algorithm) == 1 && !std::is_convertible_v<int, algorithm>);
+static_assert(std::string_view{name(algorithm::ring)} == "ring");
+
+TEST_CASE("issue: by default the communicator decides") {
+  constexpr issue i;
+  CHECK(i.timeout == 0ns);
+  CHECK(i.via == algorithm::automatic);
+  CHECK_FALSE(static_cast<bool>(i.stream));
+}
+
+TEST_CASE("issue: one field can be named and the others keep their defaults") {
+  constexpr issue timeout{.timeout = 5s};
+  CHECK(timeout.timeout == 5'000'000'000ns);
+  CHECK(timeout.via == algorithm::automatic);
+  constexpr issue via{.via = algorithm::tree};
+  CHECK(via.timeout == 0ns);
+  CHECK(via.via == algorithm::tree);
+  constexpr issue stream{.stream = nullptr};
+  CHECK(stream.stream.native() == nullptr);
+}
+
+TEST_CASE("algorithm: names are the enumerators") {
+  CHECK(std::string_view{name(algorithm::automatic)} == "automatic");
+  CHECK(std::string_view{name(algorithm::direct)} == "direct");
+  CHECK(std::string_view{name(algorithm::ring)} == "ring");
+  CHECK(std::string_view{name(algorithm::recursive_doubling)} == "recursive_doubling");
+  CHECK(std::string_view{name(algorithm::tree)} == "tree");
+}
+
+TEST_CASE("algorithm: a value from elsewhere has a name, too") {
+  for (const unsigned value : {5u, 6u, 128u, 255u})
+    if (value > static_cast<unsigned>(algorithm::tree))
+      CHECK(std::string_view{name(static_cast<algorithm>(value))} == "unknown");
+}
+
+}  // namespace

@@ -1,0 +1,3 @@
+#include <tutti/tutti.hpp>
+
+int main() { return 0; }

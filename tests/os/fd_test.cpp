@@ -1,0 +1,71 @@
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <tutti/os/fd.hpp>
+#include <utility>
+#include <vector>
+
+namespace {
+
+bool is_open(int number) { return ::fcntl(number, F_GETFD) >= 0; }
+
+tutti::os::fd open_null() { return tutti::os::fd{::open("/dev/null", O_RDWR | O_CLOEXEC)}; }
+
+}  // namespace
+
+TEST_CASE("fd closes once, and moving moves the duty") {
+  int number = -1;
+  {
+    tutti::os::fd a = open_null();
+    number = a.native();
+    REQUIRE(is_open(number));
+    tutti::os::fd b = std::move(a);
+    CHECK_FALSE(a);
+    CHECK(b.native() == number);
+    tutti::os::fd c = open_null();
+    const int replaced = c.native();
+    c = std::move(b);
+    CHECK_FALSE(is_open(replaced));
+    CHECK(is_open(number));
+  }
+  CHECK_FALSE(is_open(number));
+}
+
+TEST_CASE("fd::release keeps the descriptor open") {
+  tutti::os::fd a = open_null();
+  const int number = a.release();
+  CHECK_FALSE(a);
+  CHECK(is_open(number));
+  ::close(number);
+}
+
+TEST_CASE("closing an fd leaves errno alone") {
+  tutti::os::fd a{1 << 20};  // not open: close() fails
+  errno = 1234;
+  a.reset();
+  CHECK(errno == 1234);
+}
+
+TEST_CASE("fd::duplicate is close-on-exec, and running out is a typed error with advice") {
+  const tutti::os::fd a = open_null();
+  const tutti::os::fd b = a.duplicate();
+  CHECK((::fcntl(b.native(), F_GETFD) & FD_CLOEXEC) != 0);
+
+  CHECK_THROWS_AS((void)tutti::os::fd{}.duplicate(), tutti::error);  // and UBSan needs descriptors for a first look
+
+  rlimit old{};
+  ::getrlimit(RLIMIT_NOFILE, &old);
+  const rlimit tight{static_cast<rlim_t>(b.native()) + 1, old.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &tight);
+  std::vector<tutti::os::fd> held;
+  try {
+    for (int i = 0; i < 2048; ++i) held.push_back(a.duplicate());
+    ::setrlimit(RLIMIT_NOFILE, &old);
+    FAIL("no error");
+  } catch (const tutti::error& e) {
+    ::setrlimit(RLIMIT_NOFILE, &old);
+    CHECK(e.kind() == tutti::errc::out_of_resources);
+    CHECK(e.cause().detail == EMFILE);
+    CHECK(std::string{e.what()}.find("ulimit -n") != std::string::npos);
+  }
+}

@@ -1,0 +1,21 @@
+#include <tutti/tutti.hpp>
+#include <tutti/version.hpp>
+
+#if defined(TUTTI_WITH_OPENSSL)
+#include <tutti/bootstrap/openssl.hpp>
+#endif
+
+#include <cstdio>
+
+// The smallest program of a user: it proves that a way of installing tutti gives headers, flags and libraries.
+int main() {
+  std::printf("tutti %d.%d.%d", tutti::version_major, tutti::version_minor, tutti::version_patch);
+#if defined(TUTTI_WITH_OPENSSL)
+  std::printf(" openssl");
+#endif
+#if __has_include(<tutti/bootstrap/init.hpp>)
+  auto world = tutti::init();
+  std::printf(" world %d", world.size());
+#endif
+  std::printf("\n");
+}

@@ -1,0 +1,41 @@
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "process/worlds.hpp"
+
+// The suite that every backend passes, over real processes.
+TEST_CASE("collectives are right between processes") {
+  using namespace tutti_test;
+  std::string transport = "transport=automatic";
+  int machines = 1;
+  std::vector<int> sizes{2, 3, 4, 5};
+  SUBCASE("shared memory") { transport = "transport=shm"; }
+  SUBCASE("TCP") { transport = "transport=tcp"; }
+  // Ranks that believe to be alone on a machine keep its cores from each other, so these worlds are few.
+  SUBCASE("shared memory inside of two machines, TCP between them") {
+    machines = 2;
+    sizes = {3, 4};
+  }
+  SUBCASE("machines of one rank each") {
+    machines = 8;
+    sizes = {3};
+  }
+  for (const int n : sizes) {
+    const std::string name = unique_name();
+    CAPTURE(n);
+    const auto all = run_ranks(
+        "suite", n,
+        [&](int r) {
+          std::vector<std::string> words{at("unix:@" + name, r, n), transport, "timeout=120000"};
+          if (machines > 1) words.push_back("domain=machine" + std::to_string(r % machines));
+          return rank_words{words, {}};
+        },
+        std::chrono::seconds{120});
+    const std::string text = all_text(all);
+    CAPTURE(text);
+    CHECK(occurrences(text, "all well on rank ") == n);
+    check_nothing_left(name);
+  }
+}

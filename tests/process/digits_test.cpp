@@ -1,0 +1,93 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "support/processes.hpp"
+#include "support/temporary_directory.hpp"
+
+/// The digits trainer as a user runs it: data-parallel training must be the training of one process.
+namespace {
+
+#ifdef TUTTI_EXAMPLE_DIR
+constexpr const char* digits = TUTTI_EXAMPLE_DIR "/digits";
+#else
+constexpr const char* digits = "./digits";
+#endif
+
+struct run {
+  int status;
+  std::string out;
+  std::vector<double> losses;
+};
+
+run train(const std::filesystem::path& folder, int ranks, const std::vector<std::string>& options) {
+  const auto log = folder / ("losses-" + std::to_string(ranks));
+  tutti_test::processes started;
+  tutti_test::command what{
+      tutti_test::tutti_run(), {"-n", std::to_string(ranks), "--output", "plain", "--", digits}, {}};
+  what.arguments.insert(what.arguments.end(), options.begin(), options.end());
+  what.arguments.insert(what.arguments.end(), {"--loss-log", log.string()});
+  started.start(what);
+  const auto report = started.wait(std::chrono::seconds{150}).front();
+  run result{report.status, report.out, {}};
+  std::ifstream file(log);
+  for (std::size_t step = 0; file >> step;) file >> result.losses.emplace_back();
+  return result;
+}
+
+double largest_difference(const run& a, const run& b, std::size_t steps) {
+  double largest = 0;
+  for (std::size_t i = 0; i < steps; ++i)
+    largest = std::max(largest, std::abs(a.losses[i] - b.losses[i]) / std::abs(b.losses[i]));
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("digits: 4 ranks with 16 images each follow the loss of 1 rank with 64, in float64 to 1e-9 over the run") {
+  const tutti_test::temporary_directory folder;
+  const std::vector<std::string> options{"--dtype", "float64", "--epochs", "10"};
+  const run four = train(folder.path(), 4, options), one = train(folder.path(), 1, options);
+  CAPTURE(four.out);
+  REQUIRE(four.status == 0);
+  REQUIRE(one.status == 0);
+  REQUIRE(four.losses.size() == 230);
+  REQUIRE(one.losses.size() == 230);
+  CHECK(largest_difference(four, one, 230) < 1e-9);
+  CHECK(four.out.find("(all equal)") != std::string::npos);
+}
+
+TEST_CASE("digits: in float32 the first 10 steps agree to 1e-5, with gradient accumulation too") {
+  const tutti_test::temporary_directory folder;
+  const run one = train(folder.path(), 1, {"--epochs", "1"});
+  REQUIRE(one.losses.size() == 23);
+  for (const char* parts : {"1", "4"}) {
+    const run four = train(folder.path(), 4, {"--epochs", "1", "--accumulate", parts});
+    CAPTURE(four.out);
+    REQUIRE(four.status == 0);
+    REQUIRE(four.losses.size() == 23);
+    CHECK(largest_difference(four, one, 10) < 1e-5);
+  }
+}
+
+TEST_CASE("digits: rank 0 writes the checkpoint, all ranks resume from it, on another number of ranks") {
+  const tutti_test::temporary_directory folder;
+  const std::string checkpoint = (folder.path() / "digits.ckpt").string();
+  const run whole = train(folder.path(), 2, {"--dtype", "float64", "--epochs", "3"});
+  REQUIRE(train(folder.path(), 2, {"--dtype", "float64", "--epochs", "3", "--checkpoint", checkpoint}).status == 0);
+  const run again = train(folder.path(), 3, {"--dtype", "float64", "--epochs", "3", "--checkpoint", checkpoint});
+  CAPTURE(again.out);
+  CHECK(again.status == 0);
+  CHECK(again.out.find("resumed from") != std::string::npos);
+  CHECK(again.out.find("(all equal)") != std::string::npos);
+  CHECK(whole.losses.size() == 69);
+}

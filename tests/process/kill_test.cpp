@@ -1,0 +1,108 @@
+#include <doctest/doctest.h>
+#include <tutti/core/status.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "process/worlds.hpp"
+
+// One rank of a world is killed in the middle of collectives: every survivor says who died, and soon.
+namespace {
+
+using namespace tutti_test;
+
+constexpr int ranks = 4;
+
+struct ending {
+  long long at_us = 0;
+  int kind = 0;
+  int peer = -1;
+};
+
+std::optional<ending> parse(const std::string& out) {
+  const auto begin = out.find("ended at ");
+  ending e;
+  if (begin == std::string::npos ||
+      std::sscanf(out.c_str() + begin, "ended at %lld kind %d peer %d", &e.at_us, &e.kind, &e.peer) != 3)
+    return std::nullopt;
+  return e;
+}
+
+long long now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void kill_one_of_four(const std::string& words, int trials) {
+  std::mt19937_64 random{4711};
+  std::vector<long long> delays;
+  for (int trial = 0; trial < trials; ++trial) {
+    const std::string name = unique_name();
+    const int victim = static_cast<int>(random() % ranks);
+    CAPTURE(trial);
+    CAPTURE(victim);
+    processes world;
+    start_ranks(world, "stream", ranks, [&](int r) {
+      std::vector<std::string> w{at("unix:@" + name, r, ranks)};
+      if (words == "mixed")
+        w.push_back("domain=" + std::to_string(r / 2));
+      else
+        w.push_back(words);
+      return rank_words{w, {"TUTTI_JOB=" + name}};
+    });
+    for (std::size_t r = 0; r < ranks; ++r) REQUIRE_MESSAGE(world.await(r, "streaming"), world.out(r));
+    std::this_thread::sleep_for(std::chrono::microseconds{random() % 20000});
+    const long long killed = now_us();
+    world.signal(static_cast<std::size_t>(victim), SIGKILL);
+    const auto all = world.wait(std::chrono::seconds{30});
+    CHECK(all[static_cast<std::size_t>(victim)].status == 128 + SIGKILL);
+    for (int r = 0; r < ranks; ++r) {
+      if (r == victim) continue;
+      const std::string& out = all[static_cast<std::size_t>(r)].out;
+      CAPTURE(out);
+      const auto e = parse(out);
+      REQUIRE(e.has_value());
+      CHECK(e->kind == static_cast<int>(tutti::errc::peer_lost));
+      CHECK(e->peer == victim);
+      CHECK(e->at_us - killed < 5'000'000);  // a hang, on whatever machine
+      delays.push_back(e->at_us - killed);
+    }
+    if (trial % 25 == 0) check_nothing_left(name);
+  }
+  std::sort(delays.begin(), delays.end());
+  const auto at_most = [&](long long us) {
+    return std::upper_bound(delays.begin(), delays.end(), us) - delays.begin();
+  };
+  const auto quantile = [&](std::size_t percent) {
+    return static_cast<double>(delays[std::min(delays.size() - 1, delays.size() * percent / 100)]) / 1000;
+  };
+  std::printf(
+      "%s: %zu survivors of %d kills; noticed after %.1f ms (median), %.1f ms (p99), %.1f ms (most); "
+      "%td within 1 s\n",
+      words.c_str(), delays.size(), trials, quantile(50), quantile(99), quantile(100), at_most(1'000'000));
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is killed is named by every survivor: shared memory") {
+  const auto before = shared_memory_names();
+  kill_one_of_four("transport=shm", 100);
+  CHECK(shared_memory_names() == before);
+  check_nothing_left("test-");
+}
+
+TEST_CASE("a rank that is killed is named by every survivor: TCP") {
+  kill_one_of_four("transport=tcp", 100);
+  check_nothing_left("test-");
+}
+
+TEST_CASE("a rank that is killed is named by every survivor: two machines") {
+  kill_one_of_four("mixed", 30);
+  check_nothing_left("test-");
+}

@@ -1,0 +1,38 @@
+// Comes to a roll call as a process of another make would: with another version, protocol or transport.
+#include <chrono>
+#include <cstdio>
+
+#include <tutti/bootstrap/init.hpp>
+
+#include "process/programs/options.hpp"
+
+int main(int argc, char** argv) {
+  const tutti_test::words w{argc, argv};
+  const auto options = tutti_test::options_from(w);
+  const tutti::environment get = tutti::process_variable;
+  try {
+    const auto url = tutti::parse_rendezvous(options.rendezvous);
+    auto me = tutti::roll_call_claim::of_this_process(*options.rank, *options.world_size);
+    me.version[2] = static_cast<std::uint16_t>(me.version[2] + w.number("patch"));
+    me.protocols += static_cast<std::uint32_t>(w.number("protocols"));
+    if (w.has("job")) me.job = tutti::wire::job_id::of(w.text("job"));
+    tutti::detail::visitor who;
+    who.rank = *options.rank;
+    who.world_size = *options.world_size;
+    who.until = tutti::after(options.join_timeout);
+    tutti::detail::meeting where{url, who, get};
+    tutti::roll_call_options how;
+    how.until = who.until;
+    try {
+      static_cast<void>(tutti::roll_call<tutti::detail::meeting>{where, me, how}.call());
+    } catch (...) {
+      where.leave_failed(std::chrono::milliseconds{500});
+      throw;
+    }
+    std::puts("joined");
+    return 0;
+  } catch (const tutti::error& e) {
+    std::printf("error kind %d peer %d %s\n", static_cast<int>(e.kind()), e.peer(), e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,74 @@
+// Joins a world as its words say, `times` times, and says what came of it: a line for the world, or one for the error.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/bootstrap/init.hpp>
+#include <tutti/bootstrap/openssl.hpp>
+
+#include "process/programs/options.hpp"
+
+namespace {
+
+// Descriptors that a program started from here would inherit: all that is not the caller's business is close-on-exec.
+int inheritable_descriptors() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int number = std::atoi(entry.path().filename().c_str());
+    const int flags = ::fcntl(number, F_GETFD);
+    // Standard streams, and the number by which tutti-run tells who is alive.
+    if (number > 2 && number < 1000 && flags >= 0 && (flags & FD_CLOEXEC) == 0) ++count;
+  }
+  return count;
+}
+int descriptors() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count;
+}
+
+int run(const tutti_test::words& w) {
+  for (int i = 0; i < w.number("times", 1); ++i) {
+    const auto began = tutti::clock::now();
+    auto world = tutti::init(tutti_test::options_from(w));
+    const double ms = std::chrono::duration<double, std::milli>(tutti::clock::now() - began).count();
+    world.barrier().wait();
+    std::vector<int> one{1 << (world.rank() % 16)};
+    world.all_reduce(one).wait();
+    std::printf("joined rank %d of %d local %d of %d node %d sum %d inherit %d in %.2f ms\n", world.rank(),
+                world.size(), world.local_rank(), world.local_size(), world.node_rank(), one[0],
+                inheritable_descriptors(), ms);
+    std::fflush(stdout);
+    std::this_thread::sleep_for(std::chrono::milliseconds{w.number("hold")});
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const tutti_test::words w{argc, argv};
+  std::this_thread::sleep_for(std::chrono::milliseconds{w.number("late")});
+  const int before = descriptors();
+  int status = 1;
+  try {
+    status = run(w);
+  } catch (const tutti::error& e) {
+    std::printf("error kind %d peer %d %s\n", static_cast<int>(e.kind()), e.peer(), e.what());
+  } catch (const tutti::usage_error& e) {
+    std::printf("usage %s\n", e.what());
+    status = 2;
+  }
+  // The inherited listener is closed by then, so there may be one less.
+  if (descriptors() > before) {
+    std::printf("left %d descriptors open\n", descriptors() - before);
+    return 3;
+  }
+  return status;
+}

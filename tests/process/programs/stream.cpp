@@ -1,0 +1,70 @@
+// A stream of collectives without end. Says "streaming" once it flows, and after a failure what it was and when, on the
+// clock that all processes of the machine share.
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <span>
+#include <vector>
+
+#include <tutti/bootstrap/init.hpp>
+#include <tutti/bootstrap/openssl.hpp>
+
+#include "process/programs/options.hpp"
+
+namespace {
+
+template <class World>
+void run(World& world) {
+  constexpr std::size_t most = 1 << 18;
+  std::vector<float> data(most, 1.0F), out(most * static_cast<std::size_t>(world.size()));
+  unsigned step = 0;
+  for (;; ++step) {
+    const std::size_t count = std::size_t{1} << (step * 7 % 19);
+    const auto some = std::span{data}.first(count);
+    switch (step % 5) {
+      case 0:
+        world.all_reduce(some, tutti::max).wait();
+        break;
+      case 1:
+        world.broadcast(some, static_cast<int>(step / 5) % world.size()).wait();
+        break;
+      case 2:
+        world.all_gather(some, std::span{out}.first(count * static_cast<std::size_t>(world.size()))).wait();
+        break;
+      case 3:
+        world.barrier().wait();
+        break;
+      default: {
+        auto first = world.all_reduce(some, tutti::max);
+        auto second = world.broadcast(std::span{out}.first(count), 0);
+        std::move(first).wait();
+        std::move(second).wait();
+      }
+    }
+    if (step == 20) {
+      std::puts("streaming");
+      std::fflush(stdout);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const tutti_test::words w{argc, argv};
+  try {
+    auto world = tutti::init(tutti_test::options_from(w));
+    try {
+      run(world);
+    } catch (const tutti::error& e) {
+      const auto now = std::chrono::steady_clock::now().time_since_epoch();
+      std::printf("ended at %lld kind %d peer %d %s\n",
+                  static_cast<long long>(std::chrono::duration_cast<std::chrono::microseconds>(now).count()),
+                  static_cast<int>(e.kind()), e.peer(), e.what());
+    }
+  } catch (const std::exception& e) {
+    std::printf("failed: %s\n", e.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,19 @@
+// One rank of the conformance suite, in a world that init() made.
+#include <cstdio>
+#include <exception>
+
+#include <conformance/collectives.hpp>
+#include <tutti/bootstrap/init.hpp>
+#include <tutti/bootstrap/openssl.hpp>
+
+#include "process/programs/options.hpp"
+
+int main(int argc, char** argv) try {
+  auto world = tutti::init(tutti_test::options_from(tutti_test::words{argc, argv}));
+  conformance::check_world(world, conformance::level::quick);
+  std::printf("all well on rank %d of %d\n", world.rank(), world.size());
+  return 0;
+} catch (const std::exception& e) {
+  std::printf("failed: %s\n", e.what());
+  return 1;
+}

@@ -1,0 +1,193 @@
+#include <doctest/doctest.h>
+#include <tutti/core/status.hpp>
+
+#include <string>
+#include <vector>
+
+#include "process/worlds.hpp"
+#include "support/temporary_directory.hpp"
+
+// Every way in which processes can fail to be a world: all of them say so, with the same names, and none waits long.
+namespace {
+
+using namespace tutti_test;
+
+constexpr int rendezvous = static_cast<int>(tutti::errc::rendezvous);
+constexpr int protocol = static_cast<int>(tutti::errc::protocol);
+
+/// The kinds of meeting places, each new.
+std::vector<std::string> places(const temporary_directory& folder) {
+  const std::string name = unique_name();
+  return {"tcp://127.0.0.1:" + std::to_string(free_port()), "file://" + folder.file(name), "unix:@" + name};
+}
+
+/// The pids that are named in what all say.
+void check_names_two(const reports& all) {
+  const std::string& text = all.front().out;
+  CHECK_MESSAGE(occurrences(text, "pid ") >= 2, text);
+  CHECK_MESSAGE(occurrences(text, "host ") >= 2, text);
+}
+
+}  // namespace
+
+TEST_CASE("four processes in a world of two: all four fail") {
+  temporary_directory folder;
+  for (const std::string& url : places(folder)) {
+    CAPTURE(url);
+    // The join timeout is far beyond the time that the test has: nobody may wait for it.
+    const auto twice = run_ranks("join", 4, [&](int r) { return rank_words{{at(url, r % 2, 2), "join=200000"}, {}}; });
+    check_refused(twice, rendezvous, {"claim the same rank"});
+    check_names_two(twice);
+    const auto beyond = run_ranks("join", 4, [&](int r) {
+      return rank_words{{"rendezvous=" + url, "rank=" + std::to_string(r), "world=2", "join=200000"}, {}};
+    });
+    check_refused(beyond, rendezvous, {"one too many"});
+    check_names_two(beyond);
+  }
+  check_nothing_left("test-");
+}
+
+TEST_CASE("RANK beyond WORLD_SIZE in the environment: all fail") {
+  const std::string port = std::to_string(free_port());
+  const auto all = run_ranks("join", 4, [&](int r) {
+    return rank_words{{"join=200000"},
+                      {"RANK=" + std::to_string(r), "WORLD_SIZE=2", "LOCAL_RANK=" + std::to_string(r),
+                       "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port}};
+  });
+  check_refused(all, rendezvous, {"one too many"});
+}
+
+TEST_CASE("world sizes that differ: all fail") {
+  temporary_directory folder;
+  for (const std::string& url : places(folder)) {
+    CAPTURE(url);
+    const auto all =
+        run_ranks("join", 4, [&](int r) { return rank_words{{at(url, r, r == 3 ? 8 : 4), "join=200000"}, {}}; });
+    check_refused(all, rendezvous, {"disagree about the number of ranks", "of 4 (", "of 8 ("});
+    check_names_two(all);
+  }
+}
+
+TEST_CASE("versions that differ: all fail") {
+  temporary_directory folder;
+  for (const char* difference : {"patch=1", "protocols=1"})
+    for (const std::string& url : places(folder)) {
+      CAPTURE(url);
+      processes mixed;
+      for (int r = 0; r < 3; ++r) {
+        const std::string which = r == 2 ? "claim" : "join";
+        std::vector<std::string> words{at(url, r, 3), "join=200000"};
+        if (r == 2) words = {"rendezvous=" + url, "rank=2", "world=3", "join=200000", difference};
+        mixed.start({program(which), words, {}});
+      }
+      const auto all = mixed.wait();
+      check_refused(all, protocol, {"different versions", "rank 2 of 3"});
+      check_names_two(all);
+    }
+}
+
+TEST_CASE("transports that differ: all fail") {
+  const std::string name = unique_name();
+  const auto all = run_ranks("join", 3, [&](int r) {
+    return rank_words{{at("unix:@" + name, r, 3), "join=200000"},
+                      {r == 1 ? "TUTTI_TRANSPORT=tcp" : "TUTTI_TRANSPORT=shm"}};
+  });
+  check_refused(all, rendezvous, {"different transports"});
+}
+
+TEST_CASE("two jobs at one place: in a file all fail; at a socket the second is turned away, and the first goes on") {
+  temporary_directory folder;
+  const auto all = run_ranks("join", 4, [&](int r) {
+    return rank_words{{at("file://" + folder.file("meet"), r, 4), r < 2 ? "job=one" : "job=two", "join=200000"}, {}};
+  });
+  check_refused(all, rendezvous, {"two jobs"});
+  check_names_two(all);
+
+  const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
+  processes both;
+  start_ranks(both, "join", 2,
+              [&](int r) { return rank_words{{at(url, r, 2), "job=one", "late=" + std::to_string(500 * r)}, {}}; });
+  start_ranks(both, "join", 2,
+              [&](int r) { return rank_words{{at(url, r, 2), "job=two", "join=200000", "late=100"}, {}}; });
+  auto ended = both.wait();
+  check_refused({ended[2], ended[3]}, rendezvous, {"another job"});
+  ended.resize(2);
+  check_joined(ended, 2);
+}
+
+TEST_CASE("ranks that never come are listed at the deadline") {
+  temporary_directory folder;
+  for (const std::string& url : places(folder)) {
+    CAPTURE(url);
+    const auto all =
+        run_ranks("join", 3, [&](int r) { return rank_words{{at(url, r == 2 ? 4 : r, 5), "join=700"}, {}}; });
+    check_refused(all, rendezvous, {"3 of 5 ranks came", "absent: 2, 3."});
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("without rank 0 there is no place to meet, and the others say so") {
+  const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
+  const auto all = run_ranks("join", 2, [&](int r) { return rank_words{{at(url, r + 1, 3), "join=500"}, {}}; });
+  check_refused(all, rendezvous, {"is rank 0 running there"});
+}
+
+TEST_CASE("a process that comes when the world is complete finds nobody, and changes nothing") {
+  const std::string url = "unix:@" + unique_name();
+  processes world;
+  start_ranks(world, "join", 2, [&](int r) { return rank_words{{at(url, r, 2), "hold=1500"}, {}}; });
+  REQUIRE(world.await(0, "joined"));
+  const auto late = run_ranks("join", 1, [&](int) { return rank_words{{at(url, 1, 2), "join=500"}, {}}; });
+  check_refused(late, rendezvous, {"is rank 0 running there"});
+  check_joined(world.wait(), 2);
+}
+
+TEST_CASE("a rank that cannot set up its links takes all others with it") {
+  const std::string name = unique_name();
+  const auto all = run_ranks("join", 3, [&](int r) {
+    std::vector<std::string> words{at("unix:@" + name, r, 3), "transport=tcp", "join=200000"};
+    if (r == 1) words.push_back("interface=no-such-interface");
+    return rank_words{words, {}};
+  });
+  check_refused(all, rendezvous, {"no-such-interface"});
+  CHECK(contains(all[0].out, "rank 1 of 3"));
+  CHECK(contains(all[2].out, "cannot join"));
+}
+
+TEST_CASE("shared memory across machines is refused on all") {
+  const std::string name = unique_name();
+  const auto all = run_ranks("join", 3, [&](int r) {
+    return rank_words{{at("unix:@" + name, r, 3), "transport=shm", "domain=" + std::to_string(r / 2), "join=200000"},
+                      {}};
+  });
+  check_refused(all, rendezvous, {"cannot share memory"});
+}
+
+TEST_CASE("a network address without a secret is refused on all ranks at once") {
+  const auto all = run_ranks("join", 2, [&](int r) {
+    return rank_words{{at("tcp://192.0.2.1:29500", r, 2), "join=200000"}, {}};  // an address that no machine has
+  });
+  check_refused(all, static_cast<int>(tutti::errc::auth_failed), {"without a secret", "insecure"});
+}
+
+TEST_CASE("a rank that is killed while the others wait for it is missed within a second, not at the deadline") {
+  for (const char* kind : {"unix:@", "file:///tmp/"}) {
+    const std::string url = kind + unique_name();
+    processes world;
+    start_ranks(world, "join", 2, [&](int r) { return rank_words{{at(url, r, 3), "join=200000"}, {}}; });
+    std::this_thread::sleep_for(std::chrono::milliseconds{400});
+    world.signal(1, SIGKILL);
+    const auto all = world.wait();
+    CHECK(all[1].status == 128 + SIGKILL);
+    check_refused({all[0]}, static_cast<int>(tutti::errc::peer_lost), {"rank 1 of 3", "died"});
+  }
+}
+
+TEST_CASE("variables that contradict each other are an error of usage") {
+  const auto all = run_ranks("join", 1, [&](int) { return rank_words{{}, {"RANK=0"}}; });
+  CHECK(all.front().status == 2);
+  CHECK(contains(all.front().out, "WORLD_SIZE"));
+  const auto transport = run_ranks("join", 1, [&](int) { return rank_words{{}, {"TUTTI_TRANSPORT=carrier-pigeon"}}; });
+  CHECK(transport.front().status == 2);
+  CHECK(contains(transport.front().out, "carrier-pigeon"));
+}

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Checks code that must not compile.
+
+  compile_fail.py FILE.cpp -- COMPILER FLAGS...
+
+FILE.cpp compiles as it stands. For each line `// SECTION_name: regex` it must fail with -DSECTION_name, and what the
+compiler prints must match the regex. Every SECTION_name that an #if of the file mentions needs such a line.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+EXPECTED = re.compile(r"^\s*// (SECTION_\w+): (.+?)\s*$", re.MULTILINE)
+USED = re.compile(r"^\s*#\s*(?:el)?if.*$", re.MULTILINE)
+
+
+def compile_once(compiler, path, define=None):
+    command = [*compiler, "-fsyntax-only", "-fdiagnostics-color=never", *([f"-D{define}"] if define else []), path]
+    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"))
+    return done.returncode, done.stdout + done.stderr
+
+
+def check(path, compiler):
+    """Returns the list of complaints about one file."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    expected = dict(EXPECTED.findall(text))
+    used = {name for line in USED.findall(text) for name in re.findall(r"\bSECTION_\w+", line)}
+    complaints = [f"{name} is used but has no line '// {name}: regex'" for name in sorted(used - set(expected))]
+    complaints += [f"{name} has a regex but no #if" for name in sorted(set(expected) - used)]
+    if not expected:
+        complaints.append("there is no section in it")
+    code, output = compile_once(compiler, path)
+    if code:
+        return [*complaints, f"it must compile without a section:\n{output}"]
+    for name, regex in expected.items():
+        if name not in used:
+            continue
+        code, output = compile_once(compiler, path, name)
+        if code == 0:
+            complaints.append(f"{name} compiles, but must not")
+        elif not re.search(regex, output):
+            complaints.append(f"{name} fails as it must, but nothing matches /{regex}/ in\n{output}")
+        else:
+            print(f"{name}: refused, matches /{regex}/")
+    return complaints
+
+
+def self_test(compiler):
+    good = (
+        "// SECTION_a: wrong kind of answer\n#if defined(SECTION_a)\n"
+        'static_assert(sizeof(int) == 1, "wrong kind of answer");\n#endif\n'
+    )
+    cases = [
+        (good, None),
+        (good.replace("of answer\n#if", "of question\n#if"), "nothing matches"),
+        (good.replace("== 1", "!= 1"), "compiles, but must not"),
+        (good.replace("// SECTION_a", "// SECTION_b"), "has no line"),
+        ("int broken(;\n" + good, "must compile without"),
+        ("int fine();\n", "no section"),
+    ]
+    failures = 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "case.cpp")
+        for text, wanted in cases:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            complaints = check(path, compiler)
+            right = any(wanted in c for c in complaints) if wanted else not complaints
+            if not right:
+                failures += 1
+                print(f"self-test: wanted {wanted!r}, got {complaints} for\n{text}", file=sys.stderr)
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?")
+    parser.add_argument("--self-test", action="store_true")
+    if "--" not in sys.argv:
+        parser.error("the compiler and its flags come after --")
+    split = sys.argv.index("--")
+    args, compiler = parser.parse_args(sys.argv[1:split]), sys.argv[split + 1 :]
+    if args.self_test:
+        return 1 if self_test(compiler) else 0
+    complaints = check(args.file, compiler)
+    for complaint in complaints:
+        print(f"{args.file}: {complaint}", file=sys.stderr)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

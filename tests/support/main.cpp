@@ -1,0 +1,118 @@
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+// The main function of every test program, with a watchdog: a test that hangs must name itself and fail.
+// TUTTI_TEST_LIMIT is the limit of the whole program in seconds, 600 without it.
+
+namespace {
+
+class progress {
+ public:
+  void enter_test(const doctest::TestCaseData& test) {
+    const std::lock_guard lock{mutex_};
+    test_ = std::string{test.m_name} + " (" + test.m_file.c_str() + ":" + std::to_string(test.m_line) + ")";
+    subcases_.clear();
+    since_ = std::chrono::steady_clock::now();
+  }
+  void leave_test() {
+    const std::lock_guard lock{mutex_};
+    test_.clear();
+  }
+  void enter_subcase(const char* name) {
+    const std::lock_guard lock{mutex_};
+    subcases_.emplace_back(name);
+  }
+  void leave_subcase() {
+    const std::lock_guard lock{mutex_};
+    if (!subcases_.empty()) subcases_.pop_back();
+  }
+
+  std::string describe() {
+    const std::lock_guard lock{mutex_};
+    if (test_.empty()) return "between two test cases";
+    std::string text = "in test case " + test_;
+    for (const auto& name : subcases_) text += " / " + name;
+    const auto spent = std::chrono::steady_clock::now() - since_;
+    return text + ", for " + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(spent).count()) + " s";
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string test_;
+  std::vector<std::string> subcases_;
+  std::chrono::steady_clock::time_point since_;
+};
+
+progress& current() {
+  static progress instance;
+  return instance;
+}
+
+struct progress_listener : doctest::IReporter {
+  explicit progress_listener(const doctest::ContextOptions&) {}
+  void report_query(const doctest::QueryData&) override {}
+  void test_run_start() override {}
+  void test_run_end(const doctest::TestRunStats&) override {}
+  void test_case_start(const doctest::TestCaseData& test) override { current().enter_test(test); }
+  void test_case_reenter(const doctest::TestCaseData& test) override { current().enter_test(test); }
+  void test_case_end(const doctest::CurrentTestCaseStats&) override { current().leave_test(); }
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature& subcase) override {
+    current().enter_subcase(subcase.m_name.c_str());
+  }
+  void subcase_end() override { current().leave_subcase(); }
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+
+std::chrono::seconds limit() {
+  const char* text = std::getenv("TUTTI_TEST_LIMIT");
+  int seconds = 600;
+  if (text != nullptr) std::from_chars(text, text + std::strlen(text), seconds);
+  return std::chrono::seconds{seconds};
+}
+
+void print_stacks() {
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+  const std::string gdb = "command -v gdb >/dev/null && timeout 40 gdb -p " + std::to_string(getpid()) +
+                          " -batch -nx -ex 'thread apply all backtrace' >&2";
+  if (std::system(gdb.c_str()) != 0) std::fputs("(no stacks: gdb is not installed or may not attach)\n", stderr);
+}
+
+void watch(std::chrono::seconds allowed, const std::stop_token& finished) {
+  std::mutex mutex;
+  std::condition_variable_any wake;
+  std::unique_lock lock{mutex};
+  wake.wait_for(lock, finished, allowed, [] { return false; });
+  if (finished.stop_requested()) return;
+  const std::string where = current().describe();
+  std::fprintf(stderr, "\nwatchdog: the test program is not done after %lld s (TUTTI_TEST_LIMIT), %s\n",
+               static_cast<long long>(allowed.count()), where.c_str());
+  print_stacks();
+  std::fprintf(stderr, "watchdog: giving up %s\n", where.c_str());
+  std::abort();
+}
+
+}  // namespace
+
+REGISTER_LISTENER("progress", 0, progress_listener);
+
+int main(int argc, char** argv) {
+  doctest::Context context{argc, argv};
+  const std::jthread watchdog{[](const std::stop_token& finished) { watch(limit(), finished); }};
+  return context.run();
+}

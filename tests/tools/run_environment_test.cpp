@@ -1,0 +1,176 @@
+#include <doctest/doctest.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+
+#include "launcher.hpp"
+
+namespace {
+
+using namespace tutti_test::launcher;
+
+std::string value_of(const std::string& out, int rank, const std::string& name) {
+  const std::string start = "[" + std::to_string(rank) + "] " + name + "=";
+  for (const auto& line : lines_of(out))
+    if (line.starts_with(start)) return line.substr(start.size());
+  return "(unset)";
+}
+
+// Whether anyone listens on an abstract Unix socket.
+bool can_connect(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const bool connected = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0;
+  ::close(fd);
+  return connected;
+}
+
+}  // namespace
+
+TEST_CASE("run/environment: every rank finds its place and all find the same job") {
+  const auto done = run({"-n", "3", "env"});
+  CHECK(done.status == 0);
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(value_of(done.out, rank, "RANK") == std::to_string(rank));
+    CHECK(value_of(done.out, rank, "LOCAL_RANK") == std::to_string(rank));
+    CHECK(value_of(done.out, rank, "WORLD_SIZE") == "3");
+    CHECK(value_of(done.out, rank, "LOCAL_WORLD_SIZE") == "3");
+    CHECK(value_of(done.out, rank, "GROUP_RANK") == "0");
+    CHECK(value_of(done.out, rank, "MASTER_ADDR") == "127.0.0.1");
+    CHECK(value_of(done.out, rank, "MASTER_PORT") == value_of(done.out, 0, "MASTER_PORT"));
+    const auto job = value_of(done.out, rank, "TUTTI_JOB");
+    CHECK(job.size() == 32);
+    CHECK(job.find_first_not_of("0123456789abcdef") == std::string::npos);
+    CHECK(job == value_of(done.out, 0, "TUTTI_JOB"));
+    CHECK(value_of(done.out, rank, "TUTTI_RENDEZVOUS") == "unix:@tutti-" + job);
+    CHECK((value_of(done.out, rank, "TUTTI_LISTEN_FD") != "(unset)") == (rank == 0));
+  }
+  CHECK(std::stoi(value_of(done.out, 0, "MASTER_PORT")) > 0);
+  CHECK(value_of(run({"-n", "1", "--output", "prefix", "env"}).out, 0, "TUTTI_JOB") !=
+        value_of(done.out, 0, "TUTTI_JOB"));
+}
+
+TEST_CASE("run/environment: another launcher's variables do not reach the ranks, the user's own do") {
+  const auto done = run({"-n", "2", "--env", "MINE=a=b", "--env", "MASTER_PORT=4242", "--env", "EMPTY=", "env"}, [] {
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "SLURM_LOCALID",
+                             "SLURM_NTASKS", "HOROVOD_RANK", "TORCHELASTIC_RUN_ID", "ROLE_RANK", "RANK", "WORLD_SIZE",
+                             "TUTTI_JOB", "TUTTI_LISTEN_FD", "TUTTI_SECRET_FD"})
+      ::setenv(name, "77", 1);
+    ::setenv("SLURM_JOB_ID", "12", 1);
+  });
+  CHECK(done.status == 0);
+  CHECK(!contains(done.out, "=77"));
+  CHECK(value_of(done.out, 1, "TUTTI_LISTEN_FD") == "(unset)");
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(value_of(done.out, rank, "SLURM_JOB_ID") == "12");
+    CHECK(value_of(done.out, rank, "MINE") == "a=b");
+    CHECK(value_of(done.out, rank, "EMPTY").empty());
+  }
+  CHECK(job::occurrences(done.out, "MASTER_PORT=") == 2);
+  CHECK(value_of(done.out, 1, "MASTER_PORT") == "4242");
+}
+
+TEST_CASE("run/environment: PATH from --env is the one that finds the program") {
+  CHECK(run({"-n", "2", "--env", "PATH=/nowhere", "ls"}).status == 127);
+}
+
+TEST_CASE("run/environment: ranks inherit no descriptor but those made for them") {
+  // The shell opens a folder while it expands the pattern; that one is gone when the loop comes to it.
+  const auto done =
+      run(script({"-n", "3"},
+                 "for fd in /proc/$$/fd/*; do if [ -e $fd ]; then echo fd ${fd##*/} $(readlink $fd); fi; done"),
+          [] {
+            ::dup2(1, 42);
+            ::dup2(1, 17);
+          });
+  CHECK(done.status == 0);
+  std::multiset<std::string> seen;
+  for (const auto& line : lines_of(done.out))
+    if (numbers_after(line, "fd").front() > STDERR_FILENO) seen.insert(line.substr(0, line.find(' ', 7)));
+  // 3: the secret. 4: the listener. 1023: a pipe that carries nothing; the launcher sees it close.
+  CHECK(seen == std::multiset<std::string>{"[0] fd 1023", "[0] fd 3", "[0] fd 4", "[1] fd 1023", "[1] fd 3",
+                                           "[2] fd 1023", "[2] fd 3"});
+  CHECK(job::occurrences(done.out, "memfd:tutti-secret") == 3);
+}
+
+TEST_CASE("run/environment: every rank reads the whole secret, and cannot write it") {
+  const auto done = run(script({"-n", "3"},
+                               "echo secret $(od -An -v -tx1 <&$TUTTI_SECRET_FD)\n"
+                               "(exec 9<>/proc/self/fd/$TUTTI_SECRET_FD; echo x >&9) 2>/dev/null || echo refused\n"
+                               "grep -m1 flags /proc/self/fdinfo/$TUTTI_SECRET_FD"));
+  std::multiset<std::string> secrets;
+  for (const auto& line : lines_of(done.out))
+    if (contains(line, "secret ")) secrets.insert(line.substr(line.find("secret")));
+  REQUIRE(secrets.size() == 3);
+  CHECK(secrets.count(*secrets.begin()) == 3);
+  CHECK(secrets.begin()->size() == std::string{"secret"}.size() + 32 * 3);
+  CHECK(!contains(*secrets.begin(), "00 00 00 00"));
+  CHECK(job::occurrences(done.out, "refused") == 3);
+  CHECK(job::occurrences(done.out, "flags:\t0100000") + job::occurrences(done.out, "flags:\t00") == 3);
+}
+
+TEST_CASE("run/environment: the rendezvous listens before any rank runs, and rank 0 alone holds it") {
+  std::array<int, 2> input{};
+  REQUIRE(::pipe2(input.data(), O_CLOEXEC) == 0);
+  job running{script({"-n", "2"},
+                     "[ $RANK = 0 ] || exec sleep 1000\n"
+                     "echo name ${TUTTI_RENDEZVOUS#unix:@}\n"
+                     "read line\n"
+                     "exec 4<&-\n"
+                     "exec sleep 1000"),
+              [&] { ::dup2(input[0], 0); }};
+  running.await("\n");
+  const auto line = lines_of(running.out()).front();
+  const auto name = line.substr(line.find("tutti-"));
+  CHECK(can_connect(name));  // rank 0 accepts nothing here: the kernel does, for whoever listens
+  CHECK(!can_connect(name + "0"));
+  CHECK(::write(input[1], "\n", 1) == 1);
+  CHECK(eventually([&] { return !can_connect(name); }));
+  running.signal(SIGTERM);
+  CHECK(running.wait().status == 143);
+  for (const int end : input) ::close(end);
+}
+
+TEST_CASE("run/environment: signals and limits are as the caller had them") {
+  const auto done = run(script({"-n", "2"}, "grep -E '^Sig(Blk|Ign)' /proc/self/status; echo files $(ulimit -n)"), [] {
+    ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGCHLD, SIG_IGN);
+    ::signal(SIGHUP, SIG_IGN);
+    const rlimit small{40, 500};
+    ::setrlimit(RLIMIT_NOFILE, &small);
+  });
+  CHECK(done.status == 0);
+  CHECK(job::occurrences(done.out, "SigBlk:\t0000000000000000") == 2);
+  CHECK(job::occurrences(done.out, "SigIgn:\t0000000000000001") == 2);
+  CHECK(job::occurrences(done.out, "files 40") == 2);
+}
+
+TEST_CASE("run/environment: rank 0 has the launcher's stdin, the others have none") {
+  const auto done = run(script({"-n", "3"}, "cat; echo end"), [] {
+    int ends[2];
+    if (::pipe(ends) != 0 || ::write(ends[1], "typed\n", 6) != 6) ::_exit(98);
+    ::dup2(ends[0], 0);
+    ::close(ends[1]);
+  });
+  CHECK(sorted_lines(done.out) == std::multiset<std::string>{"[0] typed", "[0] end", "[1] end", "[2] end"});
+}
+
+TEST_CASE("run/environment: --bind core gives each rank one CPU, in turn") {
+  const auto done = run(script({"-n", "4", "--bind", "core"}, "grep Cpus_allowed_list /proc/self/status"));
+  CHECK(done.status == 0);
+  cpu_set_t allowed;
+  REQUIRE(::sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+  std::vector<std::size_t> cpus;
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &allowed)) cpus.push_back(cpu);
+  std::multiset<std::string> expected;
+  for (std::size_t rank = 0; rank < 4; ++rank)
+    expected.insert("[" + std::to_string(rank) + "] Cpus_allowed_list:\t" + std::to_string(cpus[rank % cpus.size()]));
+  CHECK(sorted_lines(done.out) == expected);
+}

@@ -1,0 +1,107 @@
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+
+#include <thread>
+#include <tutti/transport/doorbell.hpp>
+#include <utility>
+#include <vector>
+
+#include "transport/drive.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using tutti::shared_area;
+
+struct alignas(4096) page {
+  std::byte bytes[4096]{};
+};
+
+struct two_ranks {
+  std::vector<page> memory{(shared_area::bytes(2) + sizeof(page) - 1) / sizeof(page)};
+  shared_area area{reinterpret_cast<std::byte*>(memory.data()), 2};
+  tutti::doorbell a{area, 0}, b{area, 1};
+};
+
+}  // namespace
+
+TEST_CASE("ringing a rank that is awake touches nothing") {
+  two_ranks w;
+  w.a.ring(1);
+  w.a.ring_all();
+  CHECK(w.area.block(1).bell == 0);
+  CHECK(w.area.block(0).bell == 0);
+}
+
+TEST_CASE("a ring between prepare and sleep ends the sleep at once") {
+  two_ranks w;
+  w.b.prepare(shared_area::sleep::on_futex);
+  w.a.ring(1);
+  w.b.sleep(1h);  // a lost ring hangs here
+  w.b.finish();
+  CHECK(w.area.block(1).sleeping == shared_area::sleep::awake);
+}
+
+TEST_CASE("ring_all wakes everybody but the caller") {
+  two_ranks w;
+  w.a.prepare(shared_area::sleep::on_futex);
+  w.b.prepare(shared_area::sleep::on_futex);
+  w.a.ring_all();
+  CHECK(w.area.block(0).bell == 0);
+  w.b.sleep(1h);
+}
+
+TEST_CASE("a sleeper wakes itself from another thread") {
+  two_ranks w;
+  w.a.prepare(shared_area::sleep::on_futex);
+  std::jthread other{[&] { w.a.wake_self(); }};
+  w.a.sleep(1h);
+}
+
+TEST_CASE("a sleep ends by itself when its time is over") {
+  two_ranks w;
+  w.a.prepare(shared_area::sleep::on_futex);
+  w.a.sleep(1ms);
+  w.a.finish();
+}
+
+TEST_CASE("whoever sleeps on a descriptor is woken through it") {
+  two_ranks w;
+  std::vector<tutti::os::event_fd> descriptors(2);
+  tutti::os::event_fd mine{tutti::os::fd{::dup(descriptors[1].native())}};
+  w.a.wake_by(std::move(descriptors));
+  w.b.prepare(shared_area::sleep::on_descriptor);
+  CHECK_FALSE(mine.drain());
+  w.a.ring(1);
+  CHECK(mine.drain());
+  CHECK(w.area.block(1).bell == 0);
+  w.b.finish();
+  w.a.ring(1);
+  CHECK_FALSE(mine.drain());
+}
+
+TEST_CASE("a rank without the sleeper's descriptor does no harm") {
+  two_ranks w;
+  w.b.prepare(shared_area::sleep::on_descriptor);
+  w.a.ring(1);
+}
+
+TEST_CASE("two threads that only sleep and ring never miss each other") {
+  two_ranks w;
+  std::atomic<int> turn{0};
+  constexpr int rounds = 2000;
+  const auto play = [&](tutti::doorbell& bell, int me) {
+    for (int i = 0; i < rounds; ++i) {
+      while (turn.load() != me) {
+        bell.prepare(shared_area::sleep::on_futex);
+        if (turn.load() != me) bell.sleep(1h);
+        bell.finish();
+      }
+      turn.store(1 - me);
+      bell.ring(1 - me);
+    }
+  };
+  std::jthread other{[&] { play(w.b, 1); }};
+  play(w.a, 0);
+}

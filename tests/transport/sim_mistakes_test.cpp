@@ -1,0 +1,128 @@
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <tutti/bootstrap/sim.hpp>
+
+#include <transport/sim_program.hpp>
+
+namespace {
+
+using namespace tutti;
+
+using world_type = communicator<sim>;
+/// A collective; false when its result is wrong.
+using action = std::function<bool(world_type&)>;
+
+bool all_equal(const std::vector<long>& v, long wanted) { return v == std::vector<long>(v.size(), wanted); }
+action all_reduce(std::size_t count, algorithm via = algorithm::automatic) {
+  return [=](world_type& w) {
+    std::vector<long> v(count, w.rank() + 1);
+    w.all_reduce(v, sum, {.via = via}).wait();
+    return all_equal(v, w.size() * (w.size() + 1) / 2);
+  };
+}
+action broadcast(std::size_t count) {
+  return [=](world_type& w) {
+    std::vector<long> v(count, w.rank() + 1);
+    w.broadcast(v, 0).wait();
+    return all_equal(v, 1);
+  };
+}
+action barrier() {
+  return [](world_type& w) {
+    w.barrier().wait();
+    return true;
+  };
+}
+
+struct mistake {
+  const char* name;
+  std::vector<action> right, wrong;  // what one rank does instead
+};
+
+const std::vector<mistake>& mistakes() {
+  static const std::vector<mistake> all{
+      {"two sizes swapped", {all_reduce(100), all_reduce(200)}, {all_reduce(200), all_reduce(100)}},
+      {"a large and a small one swapped", {all_reduce(20'000), all_reduce(10)}, {all_reduce(10), all_reduce(20'000)}},
+      {"two collectives swapped", {all_reduce(100), broadcast(100)}, {broadcast(100), all_reduce(100)}},
+      {"swapped with a barrier", {all_reduce(100), barrier()}, {barrier(), all_reduce(100)}},
+      {"two broadcasts swapped", {broadcast(100), broadcast(20)}, {broadcast(20), broadcast(100)}},
+      {"one skipped", {barrier(), all_reduce(100), barrier()}, {barrier(), barrier()}},
+      {"one of three equal ones skipped",
+       {all_reduce(100), all_reduce(100), all_reduce(100)},
+       {all_reduce(100), all_reduce(100)}},
+      {"a broadcast skipped", {all_reduce(100), broadcast(100), all_reduce(100)}, {all_reduce(100), all_reduce(100)}},
+      {"another algorithm", {all_reduce(100, algorithm::ring)}, {all_reduce(100, algorithm::recursive_doubling)}},
+      {"gone too early", {all_reduce(100), barrier()}, {all_reduce(100)}}};
+  return all;
+}
+
+struct outcome {
+  std::map<errc, int> ends;
+  bool wrong = false;
+};
+
+outcome make(const mistake& m, std::uint64_t seed, sim_memory memory) {
+  outcome o;
+  const int size = 2 + static_cast<int>(seed % 4), who = static_cast<int>(seed / 4) % size;
+  run_sim(size, {.seed = seed, .memory = memory}, [&](world_type& world) {
+    try {
+      for (const action& a : world.rank() == who ? m.wrong : m.right)
+        if (!a(world)) o.wrong = true;
+      ++o.ends[errc::ok];
+    } catch (const error& e) {
+      ++o.ends[e.kind()];
+    }
+  });
+  return o;
+}
+
+TEST_CASE("sim: by messages, a rank that makes other calls than the others is noticed on every schedule") {
+  for (const mistake& m : mistakes())
+    for_seeds(0, sim_program::seeds / 10, [&](std::uint64_t seed) {
+      const outcome o = make(m, seed, sim_memory::separate);
+      if (o.wrong) throw std::runtime_error(std::string(m.name) + ": a wrong result");
+      for (const auto& [code, count] : o.ends)
+        if (code != errc::ok && code != errc::mismatch && code != errc::timed_out && code != errc::peer_left)
+          throw std::runtime_error(std::string(m.name) + ": " + category().message(static_cast<int>(code)));
+      if (o.ends.size() == 1 && o.ends.contains(errc::ok))
+        throw std::runtime_error(std::string(m.name) + ": unnoticed");
+    });
+}
+
+// In shared memory collectives of one shape pass for each other: that all ranks end is all there is to ask.
+TEST_CASE("sim: in shared memory, a rank that makes other calls than the others hangs on no schedule") {
+  for (const mistake& m : mistakes())
+    for_seeds(0, sim_program::seeds / 10, [&](std::uint64_t seed) {
+      for (const auto& [code, count] : make(m, seed, sim_memory::shared).ends)
+        if (code != errc::ok && code != errc::mismatch && code != errc::timed_out && code != errc::peer_left)
+          throw std::runtime_error(std::string(m.name) + ": " + category().message(static_cast<int>(code)));
+    });
+}
+
+TEST_CASE("sim: whoever is not there is named") {
+  for_seeds(0, 100, [](std::uint64_t seed) {
+    int named = 0;
+    run_sim(4, {.seed = seed}, [&](world_type& world) {
+      std::vector<int> v(10);
+      try {
+        if (world.rank() == 2)
+          world.recv(v, 3, 7).wait();  // rank 3 does not send
+        else
+          world.barrier().wait();
+      } catch (const error& e) {
+        named += e.kind() == errc::timed_out && e.peer() == 2;
+      }
+    });
+    if (named != 4) throw std::runtime_error(std::to_string(named) + " ranks name rank 2");
+  });
+}
+
+}  // namespace

@@ -1,0 +1,164 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/pretended_hmac.hpp"
+#include "transport/tcp_strangers.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using strangers::hall;
+using tutti::tcp_dial;
+using tutti::tcp_job;
+using state = tutti::tcp_dial::state;
+
+tcp_job job_with(std::optional<tutti::wire::secret> s = std::nullopt) {
+  return {tutti::wire::job_id::of("a job"), 3, std::move(s)};
+}
+tutti::wire::secret secret_of(int byte) {
+  tutti::wire::secret s;
+  s.bytes.fill(static_cast<std::byte>(byte));
+  return s;
+}
+
+/// What becomes of a dial by `who` as rank 1 of 4 to rank 0, and the rank that the hall lets in, if any.
+std::pair<state, int> visit(hall& h, const tcp_job& who, std::uint32_t target = 0, int world = 4, int rank = 1) {
+  tcp_dial d{strangers::address_of(h.listener.endpoint()), who.terms(rank, world, target), tutti::after(5s)};
+  int let_in = -1;
+  const state end = strangers::finish(d, [&] {
+    if (auto g = h.look()) let_in = g->rank;
+  });
+  return {end, let_in};
+}
+
+TEST_CASE("a peer is let in, with a secret and without") {
+  const tutti_test::pretended_hmac_scope hmac;
+  hall open{job_with(), 0, 4};
+  CHECK(visit(open, job_with()) == std::pair{state::ready, 1});
+  hall guarded{job_with(secret_of(1)), 0, 4};
+  CHECK(visit(guarded, job_with(secret_of(1))) == std::pair{state::ready, 1});
+  CHECK(guarded.places.waiting() == 0);
+}
+
+TEST_CASE("whoever does not belong is refused, and told as much as he may know") {
+  const tutti_test::pretended_hmac_scope hmac;
+  using tutti::wire::refusal;
+  const auto refused = [](hall& h, const tcp_job& who, std::uint32_t target = 0, int world = 4, int rank = 1) {
+    tcp_dial d{strangers::address_of(h.listener.endpoint()), who.terms(rank, world, target), tutti::after(5s)};
+    bool let_in = false;
+    const state end = strangers::finish(d, [&] { let_in = let_in || h.look(); });
+    CHECK(end == state::refused);
+    CHECK_FALSE(let_in);
+    CHECK(h.places.waiting() == 0);
+    return d.handshake().why();
+  };
+  hall guarded{job_with(secret_of(1)), 0, 4}, open{job_with(), 0, 4};
+  CHECK(refused(guarded, job_with(secret_of(2))) == refusal::authentication);
+  auto other_job = job_with(), other_start = job_with();
+  other_job.id = tutti::wire::job_id::of("another");
+  other_start.generation = 2;
+  CHECK(refused(open, other_job) == refusal::job);
+  CHECK(refused(open, other_start) == refusal::generation);
+  CHECK(refused(open, job_with(), 2) == refusal::target);
+  CHECK(refused(open, job_with(), 0, 5) == refusal::world);
+  CHECK(refused(open, job_with(), 0, 4, 4) == refusal::rank);
+}
+
+TEST_CASE("one side with a secret and one without part at once") {
+  const tutti_test::pretended_hmac_scope hmac;
+  hall guarded{job_with(secret_of(1)), 0, 4}, open{job_with(), 0, 4};
+  CHECK(visit(guarded, job_with()) == std::pair{state::refused, -1});
+  CHECK(visit(open, job_with(secret_of(1))) == std::pair{state::refused, -1});
+}
+
+TEST_CASE("strangers are sent away when they say something wrong") {
+  hall h{job_with(), 0, 4};
+  for (const std::string& words : {std::string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n"},
+                                   std::string("\x16\x03\x01\x02\x00", 5), std::string(10000, 'x')}) {
+    const auto s = strangers::connect(h.listener.endpoint());
+    REQUIRE(s);
+    (void)h.look();
+    (void)tutti::os::send_some(s.native(), drive::bytes_of(words));
+    while (h.places.waiting() != 0) CHECK_FALSE(h.look());
+    CHECK(strangers::is_closed(s));
+  }
+}
+
+TEST_CASE("strangers who are silent or slow are sent away in time") {
+  hall h{job_with(), 0, 4, 8, 20ms};
+  const auto silent = strangers::connect(h.listener.endpoint()), slow = strangers::connect(h.listener.endpoint());
+  while (h.places.waiting() != 2) (void)h.look();
+  CHECK(strangers::say(slow, "t"));
+  (void)h.look();
+  CHECK(h.places.waiting() == 2);
+  h.places.expire(tutti::clock::now() + 20ms);
+  CHECK(h.places.waiting() == 0);
+  CHECK(strangers::is_closed(silent));
+  CHECK(strangers::is_closed(slow));
+}
+
+TEST_CASE("a full hall sends the one away who waits longest, and a peer still gets in") {
+  hall h{job_with(), 0, 4, 8};
+  std::vector<tutti::os::fd> idle;
+  for (int i = 0; i < 100; ++i) {
+    idle.push_back(strangers::connect(h.listener.endpoint()));
+    REQUIRE(idle.back());
+    (void)h.look();
+  }
+  while (h.look()) {
+  }
+  CHECK(h.places.waiting() == 8);
+  CHECK(strangers::is_closed(idle.front()));
+  CHECK(visit(h, job_with()) == std::pair{state::ready, 1});
+  CHECK_FALSE(strangers::is_closed(idle.back(), 10ms));
+}
+
+TEST_CASE("what was said once does not open the door again") {
+  const tutti_test::pretended_hmac_scope hmac;
+  const tcp_job job = job_with(secret_of(1));
+  hall h{job, 0, 4};
+  // A good conversation, overheard.
+  const auto good = strangers::connect(h.listener.endpoint());
+  (void)h.look();
+  tutti::wire::client_handshake client{job.terms(1, 4, 0)};
+  client.receive(strangers::hear(good, client.wanted()));
+  const std::vector<std::byte> claim(client.output().begin(), client.output().end());
+  REQUIRE(claim.size() > 100);
+  CHECK(strangers::say(good, claim));
+  const auto guest = h.guest();
+  REQUIRE(guest);
+  CHECK(guest->rank == 1);
+  // The same words to another challenge.
+  const auto replay = strangers::connect(h.listener.endpoint());
+  (void)h.look();
+  CHECK(strangers::say(replay, claim));
+  CHECK_FALSE(h.guest(50ms));
+  CHECK(strangers::is_closed(replay));
+  // Its own words sent back to it.
+  const auto mirror = strangers::connect(h.listener.endpoint());
+  (void)h.look();
+  const auto hello = strangers::hear(mirror, 48);
+  CHECK(strangers::say(mirror, hello));
+  CHECK_FALSE(h.guest(50ms));
+}
+
+TEST_CASE("a rank's own proof, carried back to it by a man in the middle, does not open its door") {
+  const tutti_test::pretended_hmac_scope hmac;
+  const tcp_job job = job_with(secret_of(1));
+  hall h{job, 0, 4};
+  const auto middle = strangers::connect(h.listener.endpoint());
+  (void)h.look();
+  // Rank 0 dials rank 1 and gets rank 0's challenge.
+  tutti::wire::client_handshake fooled{job.terms(0, 4, 1)};
+  fooled.receive(strangers::hear(middle, fooled.wanted()));
+  CHECK(strangers::say(middle, fooled.output()));
+  CHECK_FALSE(h.guest(50ms));
+  CHECK(strangers::is_closed(middle));
+}
+
+}  // namespace

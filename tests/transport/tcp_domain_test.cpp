@@ -1,0 +1,338 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/transport/frame.hpp>
+
+#include "transport/tcp_strangers.hpp"
+#include "transport/tcp_world.hpp"
+
+// A real rank 0 against a rank 1 that is made by hand.
+
+namespace tutti {
+inline doctest::String toString(const status& s) {
+  return (category().message(static_cast<int>(s.code)) + ", rank " + std::to_string(s.peer) + ", " +
+          std::to_string(s.detail))
+      .c_str();
+}
+}  // namespace tutti
+
+namespace {
+
+using namespace tcp_world;
+using tutti::frame;
+using tutti::tcp_notice;
+
+struct against {
+  plan p{2};
+  std::string door = p.peers[0].endpoint;
+  strangers::hall other{p.jobs[1], 1, 2, 64, 5s, std::move(p.listeners[1])};
+  std::unique_ptr<tutti::tcp_transport> rank0 = p.transport(0);
+  driver d{*rank0};
+  tutti::os::fd stream;   // what rank 1 sends
+  tutti::os::fd notices;  // against what rank 0 sends
+
+  /// Rank 0 does what it does until `done()`, for seconds at most.
+  template <class Done>
+  bool until(Done done) {
+    const auto enough = tutti::after(20s);
+    bool met = false;
+    d.until([&] { return (met = met || done()) || tutti::clock::now() > enough; });
+    return met;
+  }
+  template <class Done>
+  bool until_done(const drive::flight& f, Done done) {
+    return until([&] { return f.done() || done(); });
+  }
+
+  tutti::os::fd dial(const tutti::tcp_job& job, tutti::tcp_dial::state expected = tutti::tcp_dial::state::ready) {
+    tutti::tcp_dial dial{strangers::address_of(door), job.terms(1, 2, 0), tutti::after(5s)};
+    CHECK(until([&] {
+      const auto s = dial.progress();
+      return s != tutti::tcp_dial::state::connecting && s != tutti::tcp_dial::state::greeting;
+    }));
+    CHECK(dial.where() == expected);
+    return dial.release();
+  }
+  /// Both connections stand.
+  void meet() {
+    stream = dial(p.jobs[1]);
+    std::optional<tutti::tcp_acceptor::guest> g;
+    REQUIRE(until([&] { return (g = other.look()).has_value(); }));
+    CHECK(g->rank == 0);
+    notices = std::move(g->connection);
+    for (const tutti::os::fd* s : {&stream, &notices}) CHECK(tutti::os::set_tcp_options(s->native(), {}) == 0);
+    const auto first = d.send(1, 1, {});
+    CHECK(until([&] { return first->done(); }));
+    CHECK(strangers::hear(notices, frame::encoded_bytes).size() == frame::encoded_bytes);
+  }
+};
+
+std::vector<std::byte> message(std::uint64_t tag, std::span<const std::byte> payload) {
+  const auto header = frame{frame::kind::eager, tag, payload.size()}.encode();
+  std::vector<std::byte> all(header.begin(), header.end());
+  all.insert(all.end(), payload.begin(), payload.end());
+  return all;
+}
+
+TEST_CASE("a frame that is cut anywhere loses the peer, and delivers nothing") {
+  const auto payload = drive::pattern(24, 1);
+  const auto whole = message(7, payload);
+  for (std::size_t cut = 0; cut <= whole.size(); ++cut) {
+    against w;
+    w.meet();
+    std::vector<std::byte> in(payload.size());
+    const auto f = w.d.recv(1, 7, in);
+    CHECK(strangers::say(w.stream, std::span{whole}.first(cut)));
+    if (cut % 2 == 0) w.stream.reset();
+    w.notices.reset();
+    if (cut % 2 != 0) w.stream.reset();
+    REQUIRE(w.until([&] { return f->done(); }));
+    if (cut < whole.size())
+      CHECK(f->result() == status{errc::peer_lost, 0, 1, 0});
+    else
+      CHECK((f->result().ok() && in == payload));
+  }
+}
+
+TEST_CASE("a connection that is reset loses the peer") {
+  for (const bool with_stream : {true, false}) {
+    against w;
+    w.meet();
+    std::byte in{};
+    const auto f = w.d.recv(1, 7, {&in, 1});
+    strangers::reset(with_stream ? w.stream : w.notices);
+    REQUIRE(w.until([&] { return f->done(); }));
+    CHECK(f->result().code == errc::peer_lost);
+    CHECK(f->result().peer == 1);
+    CHECK(w.rank0->describe(1).find("rank 1 (host b, pid 1001)") == 0);
+    CHECK(w.rank0->describe(1).find("Connection reset") != std::string::npos);
+  }
+}
+
+TEST_CASE("a cause that comes soon after a broken stream is believed instead") {
+  against w;
+  w.p.options.grace = 5s;
+  w.meet();
+  std::byte in{};
+  const auto f = w.d.recv(1, 7, {&in, 1});
+  w.stream.reset();
+  const auto cause = tcp_notice{tcp_notice::kind::abort, {errc::timed_out, 0, 0, 41}}.encode();
+  (void)w.until_done(*f, [i = 0]() mutable { return ++i > 5; });
+  CHECK(strangers::say(w.notices, cause));
+  w.notices.reset();
+  REQUIRE(w.until([&] { return f->done(); }));
+  CHECK(f->result() == status{errc::timed_out, 0, 0, 41});
+}
+
+TEST_CASE("bytes that are no frames break the protocol") {
+  against w;
+  w.meet();
+  std::byte in{};
+  const auto f = w.d.recv(1, 7, {&in, 1});
+  SUBCASE("nonsense") { CHECK(strangers::say(w.stream, drive::pattern(64, 3))); }
+  SUBCASE("too long") { CHECK(strangers::say(w.stream, frame{frame::kind::eager, 9, frame::most_bytes}.encode())); }
+  SUBCASE("large, but nobody was ready for it") {
+    CHECK(strangers::say(w.stream, frame{frame::kind::data, 9, 1 << 20}.encode()));
+  }
+  SUBCASE("nonsense against the stream") { CHECK(strangers::say(w.notices, drive::pattern(64, 3))); }
+  REQUIRE(w.until([&] { return f->done(); }));
+  CHECK(f->result().code == errc::protocol);
+  CHECK(f->result().peer == 1);
+}
+
+TEST_CASE("a second connection that claims the same rank is closed, the first goes on") {
+  against w;
+  w.meet();
+  const auto second = w.dial(w.p.jobs[1]);
+  const auto lie = drive::pattern(4, 2), truth = drive::pattern(4, 1);
+  (void)tutti::os::send_some(second.native(), message(7, lie));
+  std::vector<std::byte> in(4);
+  const auto f = w.d.recv(1, 7, in);
+  CHECK(w.until([&] { return f->done() || strangers::is_closed(second, 1ms); }));
+  CHECK_FALSE(f->done());
+  CHECK(strangers::say(w.stream, message(7, truth)));
+  REQUIRE(w.until([&] { return f->done(); }));
+  CHECK(f->result().ok());
+  CHECK(in == truth);
+}
+
+TEST_CASE("a rank that fails says why on every connection, also to a peer that comes later") {
+  against w;
+  SUBCASE("before") { w.meet(); }
+  {
+    const auto guard = w.d.lock();
+    w.rank0->abort({errc::timed_out, 0, 1, 5});
+  }
+  if (!w.stream) w.stream = w.dial(w.p.jobs[1]);
+  std::vector<std::byte> said;
+  CHECK(w.until([&] {
+    const auto more = strangers::hear(w.stream, 16 - said.size(), 1ms);
+    said.insert(said.end(), more.begin(), more.end());
+    return said.size() == 16;
+  }));
+  const auto n = tcp_notice::decode(std::span{said}.first<16>());
+  REQUIRE(n);
+  CHECK(n->what == tcp_notice::kind::abort);
+  CHECK(n->why == status{errc::timed_out, 0, 1, 5});
+  if (!w.notices) return;
+  const auto last = strangers::hear(w.notices, 16);
+  REQUIRE(last.size() == 16);
+  const auto f = frame::decode(std::span{last}.first<16>());
+  REQUIRE(f);
+  CHECK(f->what == frame::kind::abort);
+  CHECK(f->cause().code == errc::timed_out);
+}
+
+TEST_CASE("leaving says goodbye in both directions, after everything that was sent") {
+  against w;
+  w.meet();
+  const auto out = drive::pattern(1000, 4);
+  const auto f = w.d.send(1, 9, out);
+  REQUIRE(w.until([&] { return f->done(); }));
+  {
+    const auto guard = w.d.lock();
+    w.rank0->leave();
+  }
+  const auto all = strangers::hear(w.notices, 16 + 1000 + 16 + 1);
+  auto expected = message(9, out);
+  const auto bye = frame{frame::kind::bye, 0, 0}.encode();
+  expected.insert(expected.end(), bye.begin(), bye.end());
+  CHECK(all == expected);
+  const auto notice = strangers::hear(w.stream, 17);
+  REQUIRE(notice.size() == 16);
+  const auto n = tcp_notice::decode(std::span{notice}.first<16>());
+  REQUIRE(n);
+  CHECK(n->what == tcp_notice::kind::bye);
+}
+
+TEST_CASE("a peer that says goodbye is not lost, but nothing more is expected from it") {
+  against w;
+  w.meet();
+  const auto last = drive::pattern(4, 1);
+  CHECK(strangers::say(w.stream, message(7, last)));
+  SUBCASE("in the stream") { CHECK(strangers::say(w.stream, frame{frame::kind::bye, 0, 0}.encode())); }
+  SUBCASE("against it") {
+    CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::bye, {}}.encode()));
+    w.stream.reset();
+  }
+  SUBCASE("both, and is gone") {
+    CHECK(strangers::say(w.stream, frame{frame::kind::bye, 0, 0}.encode()));
+    CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::bye, {}}.encode()));
+    w.notices.reset();
+    w.stream.reset();
+  }
+  std::vector<std::byte> in(4);
+  const auto f = w.d.recv(1, 7, in);
+  REQUIRE(w.until([&] { return f->done(); }));
+  CHECK(f->result().ok());
+  CHECK(in == last);
+  (void)w.until([t = tutti::after(200ms)] { return tutti::clock::now() > t; });
+  CHECK(w.rank0->failure() == status{});
+  const auto more = w.d.recv(1, 8, in);
+  REQUIRE(w.until([&] { return more->done(); }));
+  CHECK(more->result() == status{errc::peer_left, 0, 1, 0});
+}
+
+TEST_CASE("a peer whose door is gone is lost") {
+  against w;
+  w.other.listener.close();
+  std::byte in{};
+  const auto f = w.d.recv(1, 7, {&in, 1});
+  REQUIRE(w.until([&] { return f->done(); }));
+  CHECK(f->result().code == errc::peer_lost);
+  CHECK(f->result().peer == 1);
+  CHECK(w.rank0->describe(1).find("Connection refused") != std::string::npos);
+}
+
+TEST_CASE("a peer that hangs up during the greeting is called again") {
+  against w;
+  std::byte in{};
+  const auto f = w.d.recv(1, 7, {&in, 1});
+  int visits = 0;
+  CHECK(w.until_done(*f, [&] {
+    const auto s = tutti::os::accept_connection(w.other.listener.native());
+    return (visits += s.socket ? 1 : 0) == 3;
+  }));
+  CHECK_FALSE(f->done());
+  w.meet();
+  const auto out = drive::pattern(1, 1);
+  CHECK(strangers::say(w.stream, message(7, out)));
+  REQUIRE(w.until([&] { return f->done(); }));
+  CHECK(f->result().ok());
+}
+
+TEST_CASE("a rank that only waits is connected too, and so is one that is only called") {
+  against w;
+  std::byte in{};
+  std::unique_ptr<drive::flight> f;
+  SUBCASE("waits") { f = w.d.recv(1, 7, {&in, 1}); }
+  SUBCASE("is called") { w.stream = w.dial(w.p.jobs[1]); }
+  std::optional<tutti::tcp_acceptor::guest> g;
+  CHECK(w.until([&] { return (g = w.other.look()).has_value(); }));
+  {
+    const auto guard = w.d.lock();
+    w.rank0->abort({errc::aborted, 0, 0, 0});
+  }
+  if (f) CHECK(w.d.wait(*f).code == errc::aborted);
+}
+
+TEST_CASE("a peer that runs far ahead is held back, and costs nothing while it is") {
+  against w;
+  w.meet();
+  const auto payload = drive::pattern(60000, 5);
+  const auto one = message(7, payload);
+  constexpr std::size_t messages = 1400;
+  std::size_t sent = 0;  // bytes of all messages
+  const auto push = [&] {
+    while (sent < messages * one.size()) {
+      const std::size_t n = tutti::os::send_some(w.stream.native(), std::span{one}.subspan(sent % one.size())).bytes;
+      if (n == 0) return;
+      sent += n;
+    }
+  };
+  const auto quiet = [&] {
+    for (int i = 0; i < 200; ++i) {
+      const auto guard = w.d.lock();
+      if (w.rank0->poll()) return false;
+    }
+    return true;
+  };
+  CHECK(w.until([&] {
+    const std::size_t before = sent;
+    push();
+    return sent == before && sent > (std::size_t{60} << 20);
+  }));
+  CHECK(w.until(quiet));
+  CHECK(sent < messages * one.size());
+  std::vector<std::byte> in(payload.size());
+  for (std::size_t i = 0; i < messages; ++i) {
+    const auto f = w.d.recv(1, 7, in);
+    REQUIRE(w.until([&] {
+      push();
+      return f->done();
+    }));
+    REQUIRE(f->result().ok());
+    REQUIRE(in == payload);
+  }
+  CHECK(sent == messages * one.size());
+}
+
+TEST_CASE("a world that does not fit together is refused") {
+  plan p{2};
+  CHECK_THROWS_AS((tutti::tcp_transport{std::move(p.listeners[0]), p.peers, 2, {}}), tutti::usage_error);
+  auto nowhere = p.peers;
+  nowhere[0].endpoint.clear();
+  CHECK_THROWS_AS((tutti::tcp_transport{std::move(p.listeners[1]), nowhere, 1, {}}), tutti::usage_error);
+  tutti::tcp_listener guarded{"127.0.0.1", tutti::wire::protection::secret};
+  CHECK_THROWS_AS((tutti::tcp_transport{std::move(guarded), p.peers, 0, {}}), tutti::usage_error);
+}
+
+}  // namespace

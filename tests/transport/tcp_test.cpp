@@ -1,0 +1,289 @@
+#include <dirent.h>
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/pretended_hmac.hpp"
+#include "transport/tcp_strangers.hpp"
+#include "transport/tcp_world.hpp"
+
+namespace {
+
+using namespace tcp_world;
+
+static_assert(tutti::transport<tutti::tcp_transport>);
+static_assert(!tutti::mapped_transport<tutti::tcp_transport>);
+
+int open_descriptors() {
+  int n = 0;
+  DIR* d = ::opendir("/proc/self/fd");
+  while (::readdir(d) != nullptr) ++n;
+  ::closedir(d);
+  return n;
+}
+
+tutti::wire::secret secret_of(int byte) {
+  tutti::wire::secret s;
+  s.bytes.fill(static_cast<std::byte>(byte));
+  return s;
+}
+
+TEST_CASE("messages of all sizes, in threads") {
+  const int before = open_descriptors();
+  for (const int ranks : {2, 3, 6}) {
+    plan p{ranks};
+    const auto said =
+        in_threads(p, [](driver& d) { return drive::all_to_all(d, drive::sizes_around_the_eager_limit()); });
+    for (const std::string& s : said) CHECK(s == "");
+  }
+  CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("messages of all sizes, between processes on two hosts, with a secret") {
+  const tutti_test::pretended_hmac_scope hmac;
+  plan p{4};
+  for (auto& j : p.jobs) j.secret = secret_of(1);
+  auto ranks = in_processes(p, [](driver& d) {
+    return drive::all_to_all(d, drive::sizes_around_the_eager_limit()).empty() ? code_of(work(d, 50)) : 99;
+  });
+  for (auto& r : ranks) CHECK(to_string(r.wait()) == "exit code 0");
+}
+
+TEST_CASE("two ranks that call each other at once") {
+  for (int i = 0; i < 100; ++i) {
+    plan p{2};
+    std::atomic<int> here{0};
+    const auto said = in_threads(p, [&](driver& d) {
+      const auto out = drive::pattern(100, static_cast<std::uint64_t>(i));
+      std::vector<std::byte> in(out.size());
+      for (++here; here != 2;) {
+      }
+      const auto a = d.send(1 - d.transport().rank(), 1, out), b = d.recv(1 - d.transport().rank(), 1, in);
+      const bool ok = d.wait(*a).ok() && d.wait(*b).ok() && in == out;
+      return std::string(ok ? "" : "no");
+    });
+    for (const std::string& s : said) CHECK(s == "");
+  }
+}
+
+TEST_CASE("one thread drives while another issues") {
+  plan p{2};
+  const auto said = in_threads(p, [](driver& d) {
+    std::atomic<bool> stop{false};
+    std::thread driving{[&] { d.until([&] { return stop.load(); }); }};
+    const status s = work(d, 60);
+    stop = true;
+    driving.join();
+    return std::string(s.ok() ? "" : "failed");
+  });
+  for (const std::string& s : said) CHECK(s == "");
+}
+
+TEST_CASE("a rank that is killed at any moment is named by every survivor") {
+  std::mt19937 random{std::random_device{}()};
+  for (int run = 0; run < 100; ++run) {
+    plan p{4};
+    auto ranks = in_processes(p, [](driver& d) { return code_of(work(d, 1 << 30)); });
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    const int victim = static_cast<int>(random() % 4);
+    ranks[static_cast<std::size_t>(victim)].signal(SIGKILL);
+    for (int r = 0; r < 4; ++r) {
+      CAPTURE(run);
+      CAPTURE(victim);
+      CAPTURE(r);
+      const int end = ranks[static_cast<std::size_t>(r)].wait();
+      if (r != victim) CHECK(to_string(end) == to_string(code_of(errc::peer_lost, victim)));
+    }
+  }
+}
+
+TEST_CASE("two ranks that are killed: the last ones name one of them") {
+  for (int run = 0; run < 10; ++run) {
+    plan p{4};
+    auto ranks = in_processes(p, [](driver& d) { return code_of(work(d, 1 << 30)); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(run));
+    for (const std::size_t r : {0U, 2U}) ranks[r].signal(SIGKILL);
+    for (const std::size_t r : {1U, 3U}) {
+      const std::string end = to_string(ranks[r].wait());
+      CHECK((end == to_string(code_of(errc::peer_lost, 0)) || end == to_string(code_of(errc::peer_lost, 2))));
+    }
+  }
+}
+
+TEST_CASE("when the time is up, the rank that was stopped is to blame, not one that waits for it") {
+  plan p{5};
+  const shared_page<std::atomic<int>> started;
+  auto ranks = in_processes(p, [&](driver& d) {
+    auto& t = d.transport();
+    if (const status s = work(d, 5); !s.ok()) return code_of(s);
+    ++*started;
+    if (t.rank() == 3) std::this_thread::sleep_for(1h);
+    // Everybody waits for its predecessor only.
+    std::byte in{};
+    const auto f = d.recv((t.rank() + 4) % 5, 99, {&in, 1});
+    const auto expires = tutti::after(1s);
+    d.until([&] { return f->done() || tutti::clock::now() > expires; });
+    if (!f->done()) {
+      const auto guard = d.lock();
+      t.abort({errc::timed_out, 0, t.waiting_for(f->work()), 0});
+    }
+    return code_of(d.wait(*f));
+  });
+  while (*started != 5) std::this_thread::sleep_for(1ms);
+  ranks[3].signal(SIGSTOP);
+  for (const std::size_t r : {0U, 1U, 2U, 4U})
+    CHECK(to_string(ranks[r].wait()) == to_string(code_of(errc::timed_out, 3)));
+}
+
+TEST_CASE("a rank that leaves early is named, by those who wait for it and by those who wait for them") {
+  plan p{4};
+  auto ranks = in_processes(p, [](driver& d) { return code_of(work(d, d.transport().rank() == 1 ? 7 : 1 << 30)); });
+  CHECK(ranks[1].wait() == 0);
+  for (const std::size_t r : {0U, 2U, 3U}) CHECK(to_string(ranks[r].wait()) == to_string(code_of(errc::peer_left, 1)));
+}
+
+TEST_CASE("all leave when they are done, and nobody takes offence") {
+  for (int run = 0; run < 20; ++run) {
+    plan p{4};
+    auto ranks = in_processes(p, [run](driver& d) {
+      const status s = work(d, run);
+      if (d.transport().rank() == run % 4) std::this_thread::sleep_for(20ms);
+      return code_of(s);
+    });
+    for (auto& r : ranks) CHECK(r.wait() == 0);
+  }
+}
+
+TEST_CASE("what was sent arrives although the sender has left") {
+  plan p{2};
+  auto ranks = in_processes(p, [](driver& d) {
+    const auto out = drive::pattern(60000, 1);
+    if (d.transport().rank() == 0) {
+      std::vector<std::unique_ptr<drive::flight>> all;
+      for (std::uint64_t i = 0; i < 20; ++i) all.push_back(d.send(1, i, out));
+      for (const auto& f : all)
+        if (const status s = d.wait(*f); !s.ok()) return code_of(s);
+      return 0;
+    }
+    std::vector<std::byte> in(out.size());
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      if (i < 2) std::this_thread::sleep_for(200ms);
+      if (const status s = d.run(drive::recv(d.transport(), 0, i, in)); !s.ok()) return code_of(s);
+      if (in != out) return 99;
+    }
+    return 0;
+  });
+  for (auto& r : ranks) CHECK(to_string(r.wait()) == "exit code 0");
+}
+
+TEST_CASE("a cause reaches everybody") {
+  plan p{4};
+  auto ranks = in_processes(p, [](driver& d) {
+    auto& t = d.transport();
+    if (const status s = work(d, 5); !s.ok()) return code_of(s);
+    if (t.rank() != 2) return code_of(work(d, 1 << 30));
+    const auto guard = d.lock();
+    t.abort({errc::aborted, 0, -1, 0});
+    return 0;
+  });
+  CHECK(ranks[2].wait() == 0);
+  for (const std::size_t r : {0U, 1U, 3U}) CHECK(to_string(ranks[r].wait()) == to_string(code_of(errc::aborted, 2)));
+}
+
+/// What each of two ranks that must not meet says; none leaves before both have found out.
+std::vector<std::string> refusals(plan& p, errc expected, const std::string& because) {
+  std::atomic<int> know{0};
+  return in_threads(p, [&](driver& d) {
+    auto& t = d.transport();
+    const int other = 1 - t.rank();
+    std::byte in{};
+    const status s = d.wait(*d.recv(other, 1, {&in, 1}));
+    ++know;
+    d.until([&] { return know == 2; });
+    const std::string said = t.describe(other);
+    return s == status{expected, 0, other, 0} && said.find(because) != std::string::npos ? "" : said;
+  });
+}
+
+TEST_CASE("a rank with another secret, or none, is refused and knows why, and so do the others") {
+  const tutti_test::pretended_hmac_scope hmac;
+  plan p{2};
+  SUBCASE("another") {
+    p.jobs[0].secret = secret_of(1);
+    p.jobs[1].secret = secret_of(2);
+  }
+  SUBCASE("none there") { p.jobs[0].secret = secret_of(1); }
+  SUBCASE("none here") { p.jobs[1].secret = secret_of(1); }
+  for (const std::string& s : refusals(p, errc::auth_failed, "secret")) CHECK(s == "");
+}
+
+TEST_CASE("ranks of two jobs, or of two starts of one, do not meet") {
+  plan p{2};
+  SUBCASE("jobs") {
+    p.jobs[1].id = tutti::wire::job_id::of("another");
+    for (const std::string& s : refusals(p, errc::rendezvous, "another job")) CHECK(s == "");
+  }
+  SUBCASE("starts") {
+    p.jobs[1].generation = 2;
+    for (const std::string& s : refusals(p, errc::rendezvous, "generation")) CHECK(s == "");
+  }
+}
+
+TEST_CASE("strangers at every door change nothing") {
+  const tutti_test::pretended_hmac_scope hmac;
+  plan p{3};
+  for (auto& j : p.jobs) j.secret = secret_of(1);
+  const auto doors = p.peers;
+  const shared_page<std::atomic<bool>> enough;
+  auto ranks = in_processes(p, [&](driver& d) {
+    const auto& stop = *enough;
+    for (int i = 0; !stop; ++i) {
+      if (const status s = work(d, 10); !s.ok()) return code_of(s);
+      // The ranks must stop together.
+      std::byte in{}, out{stop ? std::byte{1} : std::byte{0}};
+      auto& t = d.transport();
+      const auto tag = std::uint64_t{1} << 60 | static_cast<std::uint64_t>(i);
+      if (t.rank() == 0) {
+        const auto a = d.send(1, tag, {&out, 1}), b = d.send(2, tag, {&out, 1});
+        if (!d.wait(*a).ok() || !d.wait(*b).ok()) return 98;
+        in = out;
+      } else if (const status s = d.run(drive::recv(t, 0, tag, {&in, 1})); !s.ok()) {
+        return code_of(s);
+      }
+      if (in == std::byte{1}) return 0;
+    }
+    return 0;
+  });
+  std::vector<tutti::os::fd> idle, slow;
+  for (int i = 0; i < 200; ++i)
+    for (const auto& door : doors) idle.push_back(strangers::connect(door.endpoint));
+  for (const auto& door : doors) slow.push_back(strangers::connect(door.endpoint));
+  for (int round = 0; round < 10; ++round) {
+    for (const auto& door : doors) {
+      (void)strangers::connect(door.endpoint);
+      for (const std::string& words :
+           {std::string{"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"},
+            std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), std::string(5000, 'x')}) {
+        const auto s = strangers::connect(door.endpoint);
+        if (s) (void)tutti::os::send_some(s.native(), drive::bytes_of(words));
+      }
+    }
+    for (const auto& s : slow)
+      if (s) (void)tutti::os::send_some(s.native(), drive::bytes_of("t"));
+    std::this_thread::sleep_for(100ms);
+  }
+  *enough = true;
+  for (auto& r : ranks) CHECK(to_string(r.wait()) == "exit code 0");
+}
+
+}  // namespace

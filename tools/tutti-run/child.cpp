@@ -1,0 +1,137 @@
+#include "child.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+
+#include "environment.hpp"
+#include "options.hpp"
+#include "rendezvous.hpp"
+#include "spawn.hpp"
+
+namespace tutti::launch {
+namespace {
+
+constexpr int gave_up = 126;
+
+// The same in every rank; whatever else is open closes at exec.
+constexpr int secret_number = 3;
+constexpr int listener_number = 4;
+constexpr int first_free_number = 5;
+
+// A dying process closes its files before the kernel reports its death, last number first. A peer that sees its
+// connection close may die of that and be reported earlier. The highest number closes before any connection.
+int breath_number(const rlimit& files) noexcept {
+  constexpr rlim_t highest = 1023;  // far enough up, without a large table of descriptors
+  return static_cast<int>(std::clamp<rlim_t>(files.rlim_cur, first_free_number + 1, highest + 1)) - 1;
+}
+
+// Out of the way of the numbers that are to be given out.
+int lift(int fd, int avoided = -1) noexcept {
+  const int lifted = ::fcntl(fd, F_DUPFD_CLOEXEC, first_free_number);
+  return lifted >= 0 && lifted == avoided ? ::fcntl(fd, F_DUPFD_CLOEXEC, first_free_number) : lifted;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (auto& string : strings) result.push_back(string.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+bool redirect(int from, int to) noexcept { return from < 0 || ::dup2(from, to) == to; }
+
+bool bind_to(int cpu) noexcept {
+  const auto count = static_cast<std::size_t>(cpu) + 1;
+  const auto free = [](cpu_set_t* set) { CPU_FREE(set); };
+  const std::unique_ptr<cpu_set_t, decltype(free)> set{CPU_ALLOC(count), free};
+  if (!set) return false;
+  CPU_ZERO_S(CPU_ALLOC_SIZE(count), set.get());
+  CPU_SET_S(static_cast<std::size_t>(cpu), CPU_ALLOC_SIZE(count), set.get());
+  return ::sched_setaffinity(0, CPU_ALLOC_SIZE(count), set.get()) == 0;
+}
+
+bool redirect_input(int rank) noexcept {
+  if (rank == 0) return true;
+  const unique_fd nothing{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  return nothing && redirect(nothing.value(), STDIN_FILENO);
+}
+
+class steps {
+ public:
+  explicit steps(int gate) noexcept : gate_(gate) {}
+  void operator()(child_stage stage, bool succeeded) const noexcept {
+    if (succeeded) return;
+    const child_error met{stage, errno};
+    ::send(gate_, &met, sizeof met, MSG_NOSIGNAL);
+    ::_exit(gave_up);
+  }
+
+ private:
+  int gate_;
+};
+
+}  // namespace
+
+std::string_view name_of(child_stage stage) noexcept {
+  switch (stage) {
+    case child_stage::parent:
+      return "tie to the launcher";
+    case child_stage::secret:
+      return "open the job's secret";
+    case child_stage::listener:
+      return "inherit the rendezvous socket";
+    case child_stage::streams:
+      return "redirect stdin, stdout, stderr";
+    case child_stage::cpu:
+      return "bind to a CPU";
+    case child_stage::breath:
+      return "keep the pipe that tells of its death";
+    case child_stage::files:
+      return "restore the limit of open files";
+    case child_stage::program:
+      return "run the program";
+  }
+  return "?";
+}
+
+void become_rank(const inheritance& inherited, int rank, pid_t launcher, const child_ends& ends) noexcept {
+  const int breath = breath_number(inherited.files);
+  const int gate = lift(ends.gate.value(), breath);
+  if (gate < 0) ::_exit(gave_up);
+  const steps require{gate};
+  require(child_stage::parent, ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+  // If the launcher died before the call above, no signal will ever come.
+  if (::getppid() != launcher) ::_exit(gave_up);
+  char go = 0;
+  if (::recv(gate, &go, 1, 0) != 1) ::_exit(gave_up);
+
+  require(child_stage::streams, redirect_input(rank) && redirect(ends.shown.out.value(), STDOUT_FILENO) &&
+                                    redirect(ends.shown.err.value(), STDERR_FILENO));
+  const int breath_end = lift(ends.breath.value(), breath);
+  const int secret = lift(reopen_read_only(inherited.meeting.secret.value()));
+  const int listener = rank == 0 ? lift(inherited.meeting.listener.value()) : -1;
+  require(child_stage::secret, ::dup2(secret, secret_number) == secret_number);
+  require(child_stage::listener, rank != 0 || ::dup2(listener, listener_number) == listener_number);
+  if (const auto& cpus = inherited.cpus; !cpus.empty())
+    require(child_stage::cpu, bind_to(cpus[static_cast<std::size_t>(rank) % cpus.size()]));
+  require(child_stage::breath, ::dup2(breath_end, breath) == breath);
+  require(child_stage::files, ::setrlimit(RLIMIT_NOFILE, &inherited.files) == 0);
+
+  auto variables = rank_environment(inherited.environment, rank, secret_number, rank == 0 ? listener_number : -1);
+  auto arguments = inherited.given.command;
+  const auto variable_pointers = pointers_to(variables);
+  const auto argument_pointers = pointers_to(arguments);
+  environ = const_cast<char**>(variable_pointers.data());  // execvp searches the PATH that the rank is to have
+  restore_signals(inherited.signals);
+  ::execvp(argument_pointers.front(), const_cast<char**>(argument_pointers.data()));
+  require(child_stage::program, false);
+  ::_exit(gave_up);
+}
+
+}  // namespace tutti::launch

@@ -1,0 +1,87 @@
+#include "environment.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "options.hpp"
+#include "posix.hpp"
+#include "rendezvous.hpp"
+
+namespace tutti::launch {
+namespace {
+
+using names = std::string_view;
+
+constexpr std::array identity{names{"RANK"},
+                              names{"LOCAL_RANK"},
+                              names{"WORLD_SIZE"},
+                              names{"GROUP_RANK"},
+                              names{"LOCAL_WORLD_SIZE"},
+                              names{"TUTTI_JOB"},
+                              names{"TUTTI_LISTEN_FD"},
+                              names{"TUTTI_SECRET_FD"},
+                              names{"TUTTI_RENDEZVOUS"}};
+
+// A rank started inside another launcher's rank must not mistake that one's place for its own.
+constexpr std::array foreign{names{"MASTER_ADDR"},
+                             names{"MASTER_PORT"},
+                             names{"GROUP_WORLD_SIZE"},
+                             names{"ROLE_RANK"},
+                             names{"ROLE_NAME"},
+                             names{"ROLE_WORLD_SIZE"},
+                             names{"OMPI_UNIVERSE_SIZE"},
+                             names{"MPI_LOCALRANKID"},
+                             names{"MPI_LOCALNRANKS"},
+                             names{"SLURM_PROCID"},
+                             names{"SLURM_LOCALID"},
+                             names{"SLURM_NTASKS"},
+                             names{"SLURM_NPROCS"},
+                             names{"SLURM_NODEID"},
+                             names{"SLURM_STEP_NUM_TASKS"},
+                             names{"SLURM_GTIDS"},
+                             names{"SLURM_STEP_TASKS_PER_NODE"}};
+constexpr std::array foreign_families{names{"OMPI_COMM_WORLD_"}, names{"PMI_"},     names{"PMIX_"},
+                                      names{"MV2_COMM_WORLD_"},  names{"HOROVOD_"}, names{"TORCHELASTIC_"}};
+
+bool is_foreign(std::string_view name) noexcept {
+  return std::ranges::find(foreign, name) != foreign.end() ||
+         std::ranges::any_of(foreign_families, [&](names family) { return name.starts_with(family); });
+}
+
+std::string_view name_of(std::string_view variable) noexcept { return variable.substr(0, variable.find('=')); }
+
+void set(std::vector<std::string>& variables, std::string variable) {
+  std::erase_if(variables, [&](const std::string& other) { return name_of(other) == name_of(variable); });
+  variables.push_back(std::move(variable));
+}
+
+}  // namespace
+
+bool is_identity(std::string_view name) noexcept { return std::ranges::find(identity, name) != identity.end(); }
+
+std::vector<std::string> shared_environment(const options& given, const rendezvous& meeting) {
+  std::vector<std::string> result;
+  for (char** variable = environ; *variable; ++variable)
+    if (const auto name = name_of(*variable); !is_identity(name) && !is_foreign(name)) result.emplace_back(*variable);
+  result.push_back(text("WORLD_SIZE=", given.ranks));
+  result.push_back(text("LOCAL_WORLD_SIZE=", given.ranks));
+  result.emplace_back("GROUP_RANK=0");
+  result.emplace_back("MASTER_ADDR=127.0.0.1");
+  result.push_back(text("MASTER_PORT=", meeting.port));
+  result.push_back(text("TUTTI_JOB=", meeting.job));
+  result.push_back(text("TUTTI_RENDEZVOUS=unix:@", meeting.name));
+  for (const auto& variable : given.environment) set(result, variable);
+  return result;
+}
+
+std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, int secret, int listener) {
+  shared.push_back(text("RANK=", rank));
+  shared.push_back(text("LOCAL_RANK=", rank));
+  shared.push_back(text("TUTTI_SECRET_FD=", secret));
+  if (listener >= 0) shared.push_back(text("TUTTI_LISTEN_FD=", listener));
+  return shared;
+}
+
+}  // namespace tutti::launch

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::launch {
+
+struct options;
+struct rendezvous;
+
+/// Whether the launcher alone decides this variable, because it says who a rank is.
+bool is_identity(std::string_view name) noexcept;
+
+/// What all ranks share: the launcher's environment without any other launcher's rank variables, then `--env`.
+std::vector<std::string> shared_environment(const options& given, const rendezvous& meeting);
+
+/// The shared part followed by what is this rank's alone; `listener` is -1 for ranks without one.
+std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, int secret, int listener);
+
+}  // namespace tutti::launch

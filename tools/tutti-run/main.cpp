@@ -1,0 +1,22 @@
+#include <cstdio>
+#include <exception>
+
+#include "guard.hpp"
+#include "options.hpp"
+#include "posix.hpp"
+
+int main(int argc, char** argv) {
+  using namespace tutti::launch;
+  try {
+    const auto given = parse_options(argc, argv);
+    if (!given.command.empty()) return run_job(given);
+    std::fputs(help_text().data(), stdout);
+    return 0;
+  } catch (const failure& why) {
+    std::fprintf(stderr, "tutti-run: %s\n", why.what());
+    return why.status();
+  } catch (const std::exception& why) {
+    std::fprintf(stderr, "tutti-run: %s\n", why.what());
+    return 1;
+  }
+}

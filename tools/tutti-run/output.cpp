@@ -1,0 +1,151 @@
+#include "output.hpp"
+
+#include <fcntl.h>
+
+#include <cstdlib>
+
+namespace tutti::launch {
+namespace {
+
+constexpr std::array sides{source::out, source::err};
+
+bool colour_wanted() noexcept {
+  const char* refused = std::getenv("NO_COLOR");
+  const char* terminal = std::getenv("TERM");
+  return !(refused && *refused) && terminal && std::string_view{terminal} != "dumb";
+}
+
+std::string make_prefix(int rank, const sink& target) {
+  constexpr std::array hues{36, 33, 32, 35, 34, 31};
+  if (!target.is_terminal() || !colour_wanted()) return text('[', rank, "] ");
+  return text("\033[", hues[static_cast<std::size_t>(rank) % hues.size()], "m[", rank, "]\033[0m ");
+}
+
+output_mode resolve(output_mode asked, int ranks) noexcept {
+  if (asked != output_mode::automatic) return asked;
+  return ranks == 1 && ::isatty(STDOUT_FILENO) == 1 ? output_mode::plain : output_mode::prefix;
+}
+
+}  // namespace
+
+output::output(output_mode mode, int ranks, poller& events)
+    : mode_(resolve(mode, ranks)),
+      events_(events),
+      sinks_{sink{events, STDOUT_FILENO, 0}, sink{events, STDERR_FILENO, 1}},
+      err_sink_(same_stream(STDOUT_FILENO, STDERR_FILENO) ? 0 : 1),
+      ranks_(static_cast<std::size_t>(ranks)) {
+  for (std::size_t side = 0; side < sides.size(); ++side)
+    for (int rank = 0; rank < ranks; ++rank) prefixes_[side].push_back(make_prefix(rank, sinks_[sink_of(sides[side])]));
+}
+
+output::stream& output::stream_at(source which, int rank) noexcept {
+  auto& both = ranks_[static_cast<std::size_t>(rank)];
+  return which == source::out ? both.out : both.err;
+}
+
+unique_fd output::open_pipe(source which, int rank) {
+  int both[2];
+  check(::pipe2(both, O_CLOEXEC), "make a pipe");
+  unique_fd for_rank{both[1]};
+  auto& ours = stream_at(which, rank);
+  ours.fd.reset(both[0]);
+  check(::fcntl(both[0], F_SETFL, O_NONBLOCK), "make a pipe non-blocking");
+  events_.add(both[0], EPOLLIN, which, rank);
+  ours.watched = true;
+  return for_rank;
+}
+
+output::ends output::connect(int rank) {
+  if (mode_ == output_mode::plain || (mode_ == output_mode::rank0 && rank == 0)) return {};
+  ranks_[static_cast<std::size_t>(rank)].captured = true;
+  ends result;
+  result.out = mode_ == output_mode::prefix
+                   ? open_pipe(source::out, rank)
+                   : unique_fd{check(::open("/dev/null", O_WRONLY | O_CLOEXEC), "open /dev/null")};
+  result.err = open_pipe(source::err, rank);
+  return result;
+}
+
+void output::handle(const event& happened) {
+  if (happened.from == source::sink) return;  // flush() follows every round anyway
+  auto& from = stream_at(happened.from, happened.index);
+  if (from.watched && read_some(happened.from, happened.index) == progress::end) {
+    from.watched = false;
+    from.fd.reset();
+  }
+}
+
+output::progress output::read_some(source which, int rank) {
+  static constexpr std::size_t chunk = 1U << 16U;
+  std::array<char, chunk> buffer;
+  auto& from = stream_at(which, rank);
+  const auto take = [&](std::string_view line) { show(which, rank, line); };
+  const auto count = ::read(from.fd.value(), buffer.data(), buffer.size());
+  if (count > 0) {
+    from.lines.feed({buffer.data(), static_cast<std::size_t>(count)}, take);
+    return progress::more;
+  }
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return progress::nothing_now;
+  from.lines.end(take);
+  return progress::end;
+}
+
+void output::show(source which, int rank, std::string_view line) {
+  if (which == source::err) {
+    auto& tail = ranks_[static_cast<std::size_t>(rank)].tail;
+    if (tail.size() == tail_lines) tail.pop_front();
+    tail.emplace_back(line.substr(0, tail_width));
+  }
+  if (mode_ != output_mode::prefix) return;
+  auto& target = sinks_[sink_of(which)];
+  target.append(prefixes_[which == source::out ? 0 : 1][static_cast<std::size_t>(rank)]);
+  target.append(line);
+  target.append("\n");
+}
+
+void output::flush() {
+  for (auto& target : sinks_) target.flush();
+  report_broken();
+  watch_pipes();
+}
+
+// A reader that has fallen behind slows the ranks down, as it would without a launcher; one that has left ends their
+// pipes too, so that a rank that writes on gets the same SIGPIPE.
+void output::watch_pipes() {
+  for (const source which : sides) {
+    const auto& target = sinks_[sink_of(which)];
+    const bool gone = target.broken() == EPIPE && mode_ == output_mode::prefix;
+    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+      auto& from = stream_at(which, rank);
+      if (!from.fd) continue;
+      const bool wanted = !gone && (from.watched ? !target.is_full() : target.is_low());
+      if (wanted && !from.watched) events_.add(from.fd.value(), EPOLLIN, which, rank);
+      if (!wanted && from.watched) events_.remove(from.fd.value());
+      from.watched = wanted;
+      if (gone) from.fd.reset();
+    }
+  }
+}
+
+void output::report_broken() {
+  if (told_broken_) return;
+  for (const auto& target : sinks_)
+    if (target.broken() != 0 && target.broken() != EPIPE) {
+      told_broken_ = true;
+      say(text("tutti-run: output was lost: ", std::strerror(target.broken()), '\n'));
+    }
+}
+
+void output::finish() {
+  constexpr int most_chunks = 32;  // a pipe holds 64 KiB unless the rank made it larger
+  for (const source which : sides)
+    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+      auto& from = stream_at(which, rank);
+      if (!from.fd) continue;
+      for (int i = 0; i < most_chunks && read_some(which, rank) == progress::more; ++i) continue;
+      from.lines.end([&](std::string_view line) { show(which, rank, line); });
+      from.fd.reset();
+    }
+}
+
+}  // namespace tutti::launch

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <array>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "line_splitter.hpp"
+#include "options.hpp"
+#include "poller.hpp"
+#include "sink.hpp"
+
+namespace tutti::launch {
+
+/// Brings what the ranks print to the launcher's stdout and stderr, whole line by whole line.
+class output {
+ public:
+  output(output_mode mode, int ranks, poller& events);
+
+  /// What a rank is to have as its stdout and stderr; -1 leaves it the launcher's own.
+  struct ends {
+    unique_fd out;
+    unique_fd err;
+  };
+  ends connect(int rank);
+  /// Whether the tail of this rank's stderr is known.
+  bool captures(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].captured; }
+  const std::deque<std::string>& tail(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].tail; }
+
+  void handle(const event& happened);
+  /// Shows lines of the launcher itself, after all that came before.
+  void say(std::string_view lines) { sinks_[err_sink_].append(lines); }
+  void flush();
+  /// Takes what is left in the pipes, once nobody can write to them any more.
+  void finish();
+  bool is_idle() const noexcept { return sinks_[0].is_idle() && sinks_[1].is_idle(); }
+
+ private:
+  static constexpr std::size_t tail_lines = 20;
+  static constexpr std::size_t tail_width = 500;
+
+  struct stream {
+    unique_fd fd;
+    line_splitter lines;
+    bool watched = false;
+  };
+  struct rank_output {
+    stream out;
+    stream err;
+    std::deque<std::string> tail;
+    bool captured = false;
+  };
+
+  stream& stream_at(source which, int rank) noexcept;
+  std::size_t sink_of(source which) const noexcept { return which == source::out ? 0 : err_sink_; }
+  unique_fd open_pipe(source which, int rank);
+  enum class progress { more, nothing_now, end };
+  progress read_some(source which, int rank);
+  void show(source which, int rank, std::string_view line);
+  void watch_pipes();
+  void report_broken();
+
+  output_mode mode_;
+  poller& events_;
+  std::array<sink, 2> sinks_;
+  std::size_t err_sink_;
+  std::vector<rank_output> ranks_;
+  std::array<std::vector<std::string>, 2> prefixes_;
+  bool told_broken_ = false;
+};
+
+}  // namespace tutti::launch

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <span>
+#include <vector>
+
+#include "posix.hpp"
+
+namespace tutti::launch {
+
+struct process_info {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  pid_t group = 0;
+  unsigned flags = 0;                 ///< the kernel's PF_ flags
+  char state = '?';                   ///< as in /proc/<pid>/stat; Z and X are dead
+  unsigned long long started_at = 0;  ///< with the pid, names a process for good
+};
+
+/// The living processes below this one, parents before children, without those in `except` and what is below them.
+std::vector<process_info> descendants(std::span<const pid_t> except = {});
+
+/// Whether a process has begun to die, or is dead.
+bool is_exiting(pid_t pid) noexcept;
+
+/// Signals exactly the process that was seen, never another that got its number since.
+void signal_process(const process_info& seen, int signal) noexcept;
+
+/// Whether any child is left, dead or alive. Since this process is a subreaper, none means that nothing is left below.
+bool has_children() noexcept;
+
+/// Takes the exit status of dead children up to the first that is in `keep`, which someone else waits for.
+void reap_children(std::span<const pid_t> keep) noexcept;
+
+/// Kills and reaps everything below this process, `except` aside; false if something still lived at the deadline.
+bool kill_descendants(clock::time_point deadline, std::span<const pid_t> except = {});
+
+}  // namespace tutti::launch

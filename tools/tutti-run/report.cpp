@@ -1,0 +1,137 @@
+#include "report.hpp"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "signals.hpp"
+
+namespace tutti::launch {
+namespace {
+
+constexpr int status_of_timeout = 124;
+constexpr int signal_base = 128;
+
+std::string seconds(clock::duration time) {
+  std::array<char, 32> digits{};
+  std::snprintf(digits.data(), digits.size(), "%.3f s", std::chrono::duration<double>(time).count());
+  return digits.data();
+}
+
+std::string how(const rank_end& rank) {
+  if (rank.code == CLD_EXITED) return text("exit code ", rank.status);
+  return text("killed by ", signal_name(rank.status), rank.code == CLD_DUMPED ? " (core dumped)" : "");
+}
+
+template <class Predicate>
+std::vector<int> select(const job_summary& job, const Predicate& wanted) {
+  std::vector<int> found;
+  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank)
+    if (wanted(job.ranks[rank])) found.push_back(static_cast<int>(rank));
+  return found;
+}
+
+std::string named(const std::vector<int>& ranks) {
+  return text(ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks));
+}
+
+// The rank that failed first, -1 if none did.
+int first_failure(const job_summary& job) noexcept {
+  int first = -1;
+  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const auto& candidate = job.ranks[rank];
+    if (!candidate.failed()) continue;
+    if (first < 0 || candidate.died.order < job.ranks[static_cast<std::size_t>(first)].died.order)
+      first = static_cast<int>(rank);
+  }
+  return first;
+}
+
+void describe_cause(std::string& lines, const job_summary& job, const output& shown, int rank) {
+  const auto& cause = job.ranks[static_cast<std::size_t>(rank)];
+  lines += text("tutti-run: rank ", rank, " (pid ", cause.pid, ") failed first, ", seconds(cause.died.at - job.started),
+                " after the start: ", how(cause), '\n');
+  if (cause.code == CLD_KILLED && cause.status == SIGKILL)
+    lines += "tutti-run: nobody here sent that signal; if memory ran out, the kernel's log says so (dmesg)\n";
+  if (!shown.captures(rank)) return;
+  const auto& tail = shown.tail(rank);
+  lines += tail.empty() ? text("tutti-run: rank ", rank, " wrote nothing to stderr\n")
+                        : text("tutti-run: the last lines of rank ", rank, " on stderr:\n");
+  for (const auto& line : tail) lines += text("  | ", line, '\n');
+}
+
+void describe_later_failures(std::string& lines, const job_summary& job, int cause) {
+  constexpr std::size_t most = 8;
+  auto later = select(
+      job, [&](const rank_end& rank) { return rank.failed() && &rank != &job.ranks[static_cast<std::size_t>(cause)]; });
+  const auto end_of = [&](int rank) -> const rank_end& { return job.ranks[static_cast<std::size_t>(rank)]; };
+  std::ranges::sort(later, {}, [&](int rank) { return end_of(rank).died.order; });
+  if (later.empty()) return;
+  lines += "tutti-run: failed after it: ";
+  for (std::size_t i = 0; i < std::min(later.size(), most); ++i)
+    lines += text(i == 0 ? "rank " : "; rank ", later[i], " (", how(end_of(later[i])), ", ",
+                  seconds(end_of(later[i]).died.at - end_of(cause).died.at), " later)");
+  lines += later.size() > most ? text("; and ", later.size() - most, " more\n") : "\n";
+}
+
+void describe_ended(std::string& lines, const job_summary& job) {
+  const auto killed = select(
+      job, [](const rank_end& rank) { return rank.by_launcher && rank.code == CLD_KILLED && rank.status == SIGKILL; });
+  const auto stopped = select(job, [](const rank_end& rank) {
+    return rank.by_launcher && !(rank.code == CLD_KILLED && rank.status == SIGKILL);
+  });
+  if (!stopped.empty()) lines += text("tutti-run: ended by tutti-run with SIGTERM: ", named(stopped), '\n');
+  if (!killed.empty())
+    lines += text("tutti-run: still ran ", seconds(job.killing - job.ending),
+                  " after SIGTERM and had to be killed: ", named(killed), '\n');
+}
+
+}  // namespace
+
+std::string rank_list(const std::vector<int>& ranks) {
+  std::string list;
+  for (std::size_t first = 0, last = 0; first < ranks.size(); first = last + 1) {
+    for (last = first; last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1;) ++last;
+    if (!list.empty()) list += ", ";
+    list += last == first ? text(ranks[first]) : text(ranks[first], '-', ranks[last]);
+  }
+  return list;
+}
+
+std::string describe(const job_summary& job, const output& shown) {
+  std::string lines;
+  const int cause = first_failure(job);
+  if (cause >= 0) describe_cause(lines, job, shown, cause);
+  if (cause >= 0) describe_later_failures(lines, job, cause);
+  const auto when = seconds(job.ending - job.started);
+  if (job.end == job_end::interrupted)
+    lines += text("tutti-run: interrupted by ", signal_name(job.interrupt), ", ", when, " after the start\n");
+  if (job.end == job_end::timed_out) lines += text("tutti-run: the job did not end within ", when, " (--timeout)\n");
+  if (cause >= 0 || job.end != job_end::by_itself) describe_ended(lines, job);
+  if (job.gave_up) {
+    const auto alive = select(job, [](const rank_end& rank) { return !rank.ended; });
+    lines += text("tutti-run: SIGKILL did not end ", alive.empty() ? "what the ranks had started" : named(alive),
+                  ": stuck inside the kernel (state D in ps)\n");
+  }
+  return lines;
+}
+
+int exit_status(const job_summary& job) noexcept {
+  if (const int cause = first_failure(job); cause >= 0) {
+    const auto& rank = job.ranks[static_cast<std::size_t>(cause)];
+    return rank.code == CLD_EXITED ? rank.status : signal_base + rank.status;
+  }
+  switch (job.end) {
+    case job_end::by_itself:
+      return job.gave_up ? 1 : 0;
+    case job_end::interrupted:
+      return signal_base + job.interrupt;
+    case job_end::timed_out:
+      return status_of_timeout;
+  }
+  return 1;
+}
+
+}  // namespace tutti::launch

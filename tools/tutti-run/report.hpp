@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "output.hpp"
+#include "posix.hpp"
+
+namespace tutti::launch {
+
+/// How one rank ended.
+struct rank_end {
+  /// When something was seen, in the order in which the kernel saw it.
+  struct mark {
+    std::uint64_t order = std::numeric_limits<std::uint64_t>::max();
+    clock::time_point at{};
+  };
+
+  pid_t pid = 0;
+  bool ended = false;
+  bool by_launcher = false;  ///< after the launcher had begun to end the job
+  int code = 0;              ///< CLD_EXITED, CLD_KILLED or CLD_DUMPED
+  int status = 0;            ///< exit code or signal
+  mark died;
+
+  bool failed() const noexcept { return ended && !by_launcher && status != 0; }
+};
+
+enum class job_end { by_itself, interrupted, timed_out };
+
+struct job_summary {
+  std::vector<rank_end> ranks;
+  clock::time_point started;
+  clock::time_point ending;   ///< when SIGTERM was sent, if it was
+  clock::time_point killing;  ///< when SIGKILL was first sent, if it was
+  job_end end = job_end::by_itself;
+  int interrupt = 0;     ///< the signal
+  bool gave_up = false;  ///< something survived SIGKILL
+};
+
+/// What to say about a job that did not end well, empty if it did.
+std::string describe(const job_summary& job, const output& shown);
+
+/// The exit status of the launcher.
+int exit_status(const job_summary& job) noexcept;
+
+/// "0-2, 5"
+std::string rank_list(const std::vector<int>& ranks);
+
+}  // namespace tutti::launch

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <sys/resource.h>
+
+#include <string>
+#include <vector>
+
+#include "output.hpp"
+#include "posix.hpp"
+#include "signals.hpp"
+
+namespace tutti::launch {
+
+struct options;
+struct rendezvous;
+
+/// What every rank takes over from the launcher.
+struct inheritance {
+  const options& given;
+  const rendezvous& meeting;
+  const signal_state& signals;
+  rlimit files;
+  std::vector<std::string> environment;
+  std::vector<int> cpus;  ///< rank r is bound to cpus[r % size]; empty: to none
+  int lifeline;           ///< readable as soon as the start is to be given up
+};
+
+struct rank_process {
+  pid_t pid = 0;
+  unique_fd handle;  ///< pidfd: readable once the rank is dead
+  unique_fd breath;  ///< pipe that nobody writes to: hangs up as soon as the rank begins to die
+  unique_fd gate;    ///< holds the rank back; closed when its program runs
+};
+
+/// Makes a process for every rank, each in a process group of its own, and holds them all back. Throws `failure`.
+std::vector<rank_process> fork_ranks(const inheritance& inherited, output& shown);
+
+/// Lets the ranks run their program: rank 0 first and alone, so that a program that cannot be run is reported once and
+/// no other rank begins. Throws `failure`, with ranks left over.
+void open_gates(const inheritance& inherited, std::vector<rank_process>& ranks);
+
+/// The CPUs this process may use, in ascending order.
+std::vector<int> allowed_cpus();
+
+}  // namespace tutti::launch
