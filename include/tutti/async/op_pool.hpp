@@ -1,8 +1,8 @@
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstddef>
-#include <memory>
-#include <vector>
+#include <forward_list>
 
 #include <tutti/async/op_state.hpp>
 
@@ -34,23 +34,24 @@ class op_pool {
     while (!returned_.compare_exchange_weak(head, &s, std::memory_order_release, std::memory_order_relaxed));
   }
 
-  [[nodiscard]] std::size_t capacity() const noexcept { return chunks_.size() * chunk; }
+  [[nodiscard]] std::size_t capacity() const noexcept { return count_ * chunk; }
 
  private:
   static constexpr std::size_t chunk = 64;
 
   void grow() {
-    auto more = std::make_unique<op_state[]>(chunk);
+    auto& more = chunks_.emplace_front();
+    ++count_;
     for (std::size_t i = chunk; i-- > 0;) {
       more[i].next = free_;
       free_ = &more[i];
     }
-    chunks_.push_back(std::move(more));
   }
 
   op_state* free_ = nullptr;
   std::atomic<op_state*> returned_{nullptr};  // pushed by anyone, taken whole by the issuer: no ABA
-  std::vector<std::unique_ptr<op_state[]>> chunks_;
+  std::forward_list<std::array<op_state, chunk>> chunks_;
+  std::size_t count_ = 0;
 };
 
 }  // namespace tutti

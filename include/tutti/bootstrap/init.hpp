@@ -4,12 +4,12 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <tutti/bootstrap/environment.hpp>
 #include <tutti/bootstrap/init_links.hpp>
@@ -24,12 +24,20 @@ namespace tutti {
 
 namespace detail {
 
+struct joined_place {
+  std::string name;
+  std::uint64_t times = 0;
+};
+
 /// How often this process has joined a world at that place: ranks of a first world and of a second one must not mix.
 inline std::uint64_t next_generation(const std::string& place) {
   static std::mutex mutex;
-  static std::map<std::string, std::uint64_t> generations;
+  static std::vector<joined_place> places;
   const std::scoped_lock guard(mutex);
-  return generations[place]++;
+  for (joined_place& p : places)
+    if (p.name == place) return ++p.times - 1;
+  places.push_back({place, 1});
+  return 0;
 }
 
 /// Joins over any store. What fails here on one rank fails on all.

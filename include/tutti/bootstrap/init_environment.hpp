@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -74,7 +73,7 @@ inline std::optional<std::string> hydra_job() {
 }
 
 /// Adds the name that hydra lacks, where all ranks are on this machine.
-inline void add_hydra_job(changed_environment& get, const std::function<std::optional<std::string>()>& name) {
+inline void add_hydra_job(changed_environment& get, std::optional<std::string> (*name)()) {
   const auto size = get("PMI_SIZE"), local = get("MPI_LOCALNRANKS");
   if (!size || size != local || get("PMI_JOBID") || get("TUTTI_JOB")) return;
   if (auto job = name()) get.set("PMI_JOBID", std::move(job));

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <variant>
 #include <vector>
 
 #include <tutti/bootstrap/init_opener.hpp>
@@ -21,40 +20,35 @@ namespace tutti::detail {
 /// Where the ranks meet: a store of some kind with the keys of one generation. Models `store`.
 class meeting {
   [[nodiscard]] std::string full(std::string_view key) const { return prefix_ + std::string(key); }
-  template <class Call>
-  decltype(auto) on_store(Call call) {
-    return std::visit([&](auto& s) -> decltype(auto) { return call(*s); }, store_);
-  }
 
  public:
   meeting(const rendezvous_url& url, const visitor& who, const environment& get)
       : prefix_("roll-call/" + std::to_string(who.generation) + "/") {
     meeting_opener opener{url, who, get};
     if (url.kind == rendezvous_url::scheme::file)
-      store_ = opener.open_file();
+      file_ = opener.open_file();
     else
-      store_ = std::make_unique<tcp_store>(opener.open_socket());
+      sockets_.emplace(opener.open_socket());
   }
 
   void set(std::string_view key, std::span<const std::byte> value) {
-    on_store([&](auto& s) { s.set(full(key), value); });
+    file_ ? file_->set(full(key), value) : sockets_->set(full(key), value);
   }
   [[nodiscard]] std::vector<std::byte> get(std::string_view key, deadline until) {
-    return on_store([&](auto& s) { return s.get(full(key), until); });
+    return file_ ? file_->get(full(key), until) : sockets_->get(full(key), until);
   }
   [[nodiscard]] std::optional<std::vector<std::byte>> try_get(std::string_view key) {
-    return on_store([&](auto& s) { return s.try_get(full(key)); });
+    return file_ ? file_->try_get(full(key)) : sockets_->try_get(full(key));
   }
   std::int64_t add(std::string_view key, std::int64_t delta) {
-    return on_store([&](auto& s) { return s.add(full(key), delta); });
+    return file_ ? file_->add(full(key), delta) : sockets_->add(full(key), delta);
   }
   std::vector<std::byte> compare_set(std::string_view key, std::span<const std::byte> expected,
                                      std::span<const std::byte> desired) {
-    return on_store([&](auto& s) { return s.compare_set(full(key), expected, desired); });
+    return file_ ? file_->compare_set(full(key), expected, desired)
+                 : sockets_->compare_set(full(key), expected, desired);
   }
-  bool erase(std::string_view key) {
-    return on_store([&](auto& s) { return s.erase(full(key)); });
-  }
+  bool erase(std::string_view key) { return file_ ? file_->erase(full(key)) : sockets_->erase(full(key)); }
 
   /// This process serves the others.
   [[nodiscard]] bool is_host() { return server() != nullptr; }
@@ -76,23 +70,23 @@ class meeting {
     const deadline until = after(moment);
     if (store_server* s = server())
       static_cast<void>(s->serve_until(until, [] { return false; }));
-    else if (std::holds_alternative<std::unique_ptr<file_store>>(store_))
+    else if (file_)
       std::this_thread::sleep_until(until);
     close();
   } catch (...) {
   }
 
  private:
-  [[nodiscard]] store_server* server() {
-    auto* s = std::get_if<std::unique_ptr<tcp_store>>(&store_);
-    return s && *s ? (*s)->server() : nullptr;
-  }
+  [[nodiscard]] store_server* server() { return sockets_ ? sockets_->server() : nullptr; }
   void close() noexcept {
-    std::visit([](auto& s) { s.reset(); }, store_);
+    sockets_.reset();
+    file_.reset();
   }
 
   std::string prefix_;
-  std::variant<std::unique_ptr<tcp_store>, std::unique_ptr<file_store>> store_;
+  // One of them.
+  std::optional<tcp_store> sockets_;
+  std::unique_ptr<file_store> file_;
 };
 
 }  // namespace tutti::detail

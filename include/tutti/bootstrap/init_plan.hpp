@@ -69,7 +69,7 @@ inline std::optional<launch> read_launch(const environment& get, std::uint32_t u
 /// Explicit options go before the environment. Throws usage_error.
 /// `hydra` gives MPICH's jobs a name; a parameter for tests.
 inline init_plan plan_init(const init_options& options, environment variables, std::uint32_t user,
-                           const std::function<std::optional<std::string>()>& hydra = hydra_job) {
+                           std::optional<std::string> (*hydra)() = hydra_job) {
   init_plan plan;
   plan.transport = chosen_transport(options, variables);
   plan.interface =

@@ -1,7 +1,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,11 +16,7 @@ namespace tutti {
 /// domains and numbered by their lowest ranks, local ranks follow the ranks.
 /// Throws error{protocol} when an entry is no claim, or not that of its rank in a world of so many.
 [[nodiscard]] inline roster make_roster(std::span<const std::vector<std::byte>> claims) {
-  struct machine {
-    int number = 0;
-    int ranks = 0;
-  };
-  std::map<std::string, machine, std::less<>> machines;
+  std::vector<std::size_t> machines;  // their lowest ranks
   roster all;
   all.reserve(claims.size());
   for (std::size_t r = 0; r < claims.size(); ++r) {
@@ -30,18 +25,21 @@ namespace tutti {
       throw error{{errc::protocol, 0, static_cast<int>(r), 0},
                   "the claim of rank " + std::to_string(r) +
                       " is not one: do others write into the store under the same keys?"};
-    machine& m = machines.try_emplace(c->memory_domain, machine{static_cast<int>(machines.size()), 0}).first->second;
+    std::size_t m = 0;
+    while (m < machines.size() && all[machines[m]].memory_domain != c->memory_domain) ++m;
+    if (m == machines.size()) machines.push_back(r);
     peer p;
     p.rank = c->rank;
-    p.local_rank = m.ranks++;
-    p.node_rank = m.number;
+    p.local_rank = m < all.size() && machines[m] < r ? all[machines[m]].local_size++ : 0;
+    p.local_size = 1;  // counted in the lowest rank of the machine first
+    p.node_rank = static_cast<int>(m);
     p.host = std::move(c->host);
     p.pid = c->pid;
     p.start_time = c->start_time;
     p.memory_domain = std::move(c->memory_domain);
     all.push_back(std::move(p));
   }
-  for (peer& p : all) p.local_size = machines.find(p.memory_domain)->second.ranks;
+  for (peer& p : all) p.local_size = all[machines[static_cast<std::size_t>(p.node_rank)]].local_size;
   return all;
 }
 

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include <tutti/bootstrap/launch_claim.hpp>
 #include <tutti/core/error.hpp>
@@ -20,26 +19,35 @@ class secret_source {
   /// TUTTI_SECRET_FD (an inherited descriptor, as tutti-run makes it), else TUTTI_SECRET_FILE, else there is none.
   secret_source() = default;
 
-  [[nodiscard]] static secret_source value(wire::secret s) { return secret_source{std::move(s)}; }
+  [[nodiscard]] static secret_source value(wire::secret s) {
+    secret_source from;
+    from.value_ = std::move(s);
+    return from;
+  }
   /// 32 bytes or 64 hexadecimal digits in a file that only this user can read.
-  [[nodiscard]] static secret_source file(std::string path) { return secret_source{std::move(path)}; }
+  [[nodiscard]] static secret_source file(std::string path) {
+    secret_source from;
+    from.path_ = std::move(path);
+    return from;
+  }
   /// The same from an open descriptor, which stays open and becomes close-on-exec.
-  [[nodiscard]] static secret_source descriptor(int number) { return secret_source{number}; }
+  [[nodiscard]] static secret_source descriptor(int number) {
+    secret_source from;
+    from.descriptor_ = number;
+    return from;
+  }
 
   /// The secret; nothing when there is none. Throws error{auth_failed} when it cannot be read or is not one.
   [[nodiscard]] std::optional<wire::secret> load(const environment& get) const {
-    if (const auto* s = std::get_if<wire::secret>(&from_)) return *s;
-    if (const auto* path = std::get_if<std::string>(&from_)) return wire::load_secret_file(*path);
-    if (const auto* number = std::get_if<int>(&from_)) return from_descriptor(*number);
+    if (value_) return value_;
+    if (path_) return wire::load_secret_file(*path_);
+    if (descriptor_) return from_descriptor(*descriptor_);
     if (const auto number = detail::read_number(get, "TUTTI_SECRET_FD", 0)) return from_descriptor(*number);
     if (const auto path = get("TUTTI_SECRET_FILE")) return wire::load_secret_file(std::string(*path));
     return std::nullopt;
   }
 
  private:
-  using origin = std::variant<std::monostate, wire::secret, std::string, int>;
-  explicit secret_source(origin from) : from_(std::move(from)) {}
-
   static wire::secret from_descriptor(int number) {
     auto s = wire::load_secret(number);
     // It stays open for another init(), but no program that this one starts needs it.
@@ -47,7 +55,10 @@ class secret_source {
     return s;
   }
 
-  origin from_;
+  // At most one of them.
+  std::optional<wire::secret> value_;
+  std::optional<std::string> path_;
+  std::optional<int> descriptor_;
 };
 
 }  // namespace tutti

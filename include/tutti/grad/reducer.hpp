@@ -1,7 +1,6 @@
 #pragma once
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -220,7 +219,9 @@ class reducer {
   // largest term.
   void learn_total(double total) noexcept {
     total_weight_ = total;
-    unit_ = total > 0 ? std::exp2(std::ceil(std::log2(total))) : 1;
+    unit_ = 1;
+    while (unit_ < total) unit_ *= 2;
+    while (total > 0 && unit_ / 2 >= total) unit_ /= 2;
   }
   [[nodiscard]] double sum_behind_bucket() const noexcept {
     if (layout().buckets[weighing_].type == dtype::f64)

@@ -1,8 +1,8 @@
 #pragma once
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <span>
@@ -31,6 +31,8 @@ struct weight_digits {
   /// Bits of a digit: the sum of 4096 of them still fits.
   template <class T>
   static constexpr int bits = std::numeric_limits<T>::digits - 12;
+  template <class T>
+  static constexpr double radix = static_cast<double>(std::int64_t{1} << bits<T>);
   /// Digits of any weight: from 2^60 down to the last bit of a double near 2^-60.
   template <class T>
   static constexpr std::size_t count = (120 + std::numeric_limits<double>::digits + bits<T> - 1) / bits<T>;
@@ -39,9 +41,10 @@ struct weight_digits {
   static void put(double weight, std::span<T> into) noexcept {
     double rest = weight / most;  // every step is exact: powers of two and parts of one mantissa
     for (std::size_t i = 0; i < count<T>; ++i) {
-      rest = std::ldexp(rest, bits<T>);
-      into[i] = static_cast<T>(std::floor(rest));
-      rest -= std::floor(rest);
+      rest *= radix<T>;
+      const auto digit = static_cast<std::int64_t>(rest);
+      into[i] = static_cast<T>(digit);
+      rest -= static_cast<double>(digit);
     }
   }
 
@@ -49,7 +52,7 @@ struct weight_digits {
   template <class T>
   [[nodiscard]] static double take(std::span<const T> from) noexcept {
     double weight = 0;
-    for (std::size_t i = count<T>; i-- > 0;) weight = std::ldexp(weight + static_cast<double>(from[i]), -bits<T>);
+    for (std::size_t i = count<T>; i-- > 0;) weight = (weight + static_cast<double>(from[i])) / radix<T>;
     return weight * most;
   }
 };

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <tutti/os/read_file.hpp>
 
@@ -54,16 +55,23 @@ inline std::pair<std::string, std::string> cgroup_directory(std::string_view con
   return unified;
 }
 
-/// Calls `visit(directory)` for this process's control group and each one around it.
-template <class Visit>
-void for_each_cgroup(std::string_view controller, Visit&& visit) {
+/// The directories of this process's control group and of each one around it.
+inline std::vector<std::string> cgroup_directories(std::string_view controller) {
   auto [directory, mount] = cgroup_directory(controller);
+  std::vector<std::string> all;
   while (!directory.empty() && directory.size() >= mount.size()) {
-    visit(directory);
+    all.push_back(directory);
     const auto slash = directory.rfind('/');
     if (slash == std::string::npos || directory == mount) break;
     directory.resize(slash);
   }
+  return all;
+}
+
+/// The first number of a file; nothing when it has none ("max") or cannot be read.
+inline std::optional<std::uint64_t> number_in(const std::string& path) {
+  const auto text = read_file(path);
+  return text ? parse_number(*text) : std::nullopt;
 }
 
 }  // namespace detail
@@ -76,18 +84,15 @@ void for_each_cgroup(std::string_view controller, Visit&& visit) {
     const int cpus = static_cast<int>(std::clamp<std::uint64_t>((quota + period - 1) / period, 1, 1 << 20));
     limit = limit ? std::min(*limit, cpus) : cpus;
   };
-  detail::for_each_cgroup("cpu", [&](const std::string& directory) {
+  for (const std::string& directory : detail::cgroup_directories("cpu")) {
     if (const auto both = read_file(directory + "/cpu.max")) {
       const auto quota = detail::parse_number(*both);
       const auto space = both->find(' ');
       if (quota && space != std::string::npos) lower(*quota, detail::parse_number(both->substr(space + 1)).value_or(0));
     }
-    const auto quota = read_file(directory + "/cpu.cfs_quota_us");
-    const auto period = read_file(directory + "/cpu.cfs_period_us");
-    if (quota && period && detail::parse_number(*quota)) {
-      lower(*detail::parse_number(*quota), detail::parse_number(*period).value_or(0));
-    }
-  });
+    const auto quota = detail::number_in(directory + "/cpu.cfs_quota_us");
+    if (quota) lower(*quota, detail::number_in(directory + "/cpu.cfs_period_us").value_or(0));
+  }
   return limit;
 }
 
@@ -95,21 +100,19 @@ void for_each_cgroup(std::string_view controller, Visit&& visit) {
 /// limit.
 [[nodiscard]] inline std::optional<std::uint64_t> cgroup_memory_headroom() {
   std::optional<std::uint64_t> room;
-  detail::for_each_cgroup("memory", [&](const std::string& directory) {
-    for (const auto& [limit_name, used_name] :
-         {std::pair{"/memory.max", "/memory.current"}, std::pair{"/memory.limit_in_bytes", "/memory.usage_in_bytes"}}) {
-      const auto limit_text = read_file(directory + limit_name);
-      const auto used_text = read_file(directory + used_name);
-      if (!limit_text || !used_text) continue;
-      const auto limit = detail::parse_number(*limit_text), used = detail::parse_number(*used_text);
-      if (!limit || !used) continue;  // "max"
+  constexpr const char* names[][2] = {{"/memory.max", "/memory.current"},
+                                      {"/memory.limit_in_bytes", "/memory.usage_in_bytes"}};
+  for (const std::string& directory : detail::cgroup_directories("memory")) {
+    for (const auto& [limit_name, used_name] : names) {
+      const auto limit = detail::number_in(directory + limit_name), used = detail::number_in(directory + used_name);
+      if (!limit || !used) continue;
       const auto cache =
           detail::field_of(read_file(directory + "/memory.stat").value_or(""), "inactive_file").value_or(0);
       const std::uint64_t busy = *used - std::min(*used, cache);
       const std::uint64_t left = *limit - std::min(*limit, busy);
       room = room ? std::min(*room, left) : left;
     }
-  });
+  }
   return room;
 }
 

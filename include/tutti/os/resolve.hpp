@@ -5,7 +5,6 @@
 
 #include <charconv>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,11 +33,16 @@ inline std::optional<endpoint> numeric_endpoint(const std::string& text, std::ui
   return std::nullopt;
 }
 
-struct free_ifaddrs {
-  void operator()(ifaddrs* p) const noexcept { ::freeifaddrs(p); }
-};
-struct free_addrinfo {
-  void operator()(addrinfo* p) const noexcept { ::freeaddrinfo(p); }
+/// A list that the C library allocated and `Free` frees.
+template <class Node, void (*Free)(Node*)>
+struct c_list {
+  Node* first = nullptr;
+  c_list() = default;
+  c_list(const c_list&) = delete;
+  c_list& operator=(const c_list&) = delete;
+  ~c_list() {
+    if (first != nullptr) Free(first);
+  }
 };
 
 }  // namespace detail
@@ -46,12 +50,11 @@ struct free_addrinfo {
 /// The addresses of the network interface `name` ("eth0", "lo"), IPv4 before IPv6; empty when there is none of that
 /// name or it is down. Link-local IPv6 addresses are left out: they mean nothing to another machine.
 inline std::vector<endpoint> interface_endpoints(std::string_view name, std::uint16_t port = 0) {
-  ifaddrs* raw = nullptr;
-  if (::getifaddrs(&raw) != 0) throw_errno(errno, "cannot list the network interfaces");
-  const std::unique_ptr<ifaddrs, detail::free_ifaddrs> list{raw};
+  detail::c_list<ifaddrs, ::freeifaddrs> list;
+  if (::getifaddrs(&list.first) != 0) throw_errno(errno, "cannot list the network interfaces");
   std::vector<endpoint> found;
   for (const int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
+    for (const ifaddrs* i = list.first; i != nullptr; i = i->ifa_next) {
       if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != family || name != i->ifa_name) continue;
       if ((i->ifa_flags & IFF_UP) == 0) continue;
       constexpr socklen_t v4 = sizeof(sockaddr_in), v6 = sizeof(sockaddr_in6);
@@ -77,11 +80,10 @@ inline std::vector<endpoint> resolve(const std::string& host, std::uint16_t port
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
-  addrinfo* raw = nullptr;
-  const int rc = ::getaddrinfo(host.c_str(), nullptr, &hints, &raw);
-  const std::unique_ptr<addrinfo, detail::free_addrinfo> list{raw};
+  detail::c_list<addrinfo, ::freeaddrinfo> list;
+  const int rc = ::getaddrinfo(host.c_str(), nullptr, &hints, &list.first);
   std::vector<endpoint> found;
-  for (const addrinfo* i = list.get(); rc == 0 && i != nullptr; i = i->ai_next) {
+  for (const addrinfo* i = list.first; rc == 0 && i != nullptr; i = i->ai_next) {
     found.push_back(endpoint{i->ai_addr, i->ai_addrlen}.with_port(port));
   }
   if (found.empty()) {

@@ -8,7 +8,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,7 +76,7 @@ class store_server {
   bool step(duration limit) {
     const deadline now = clock::now();
     if (paused_until_ > now) limit = std::min(limit, duration{paused_until_ - now});
-    if (!strangers_.empty()) limit = std::min(limit, remaining(connections_.at(*strangers_.begin())->expires()));
+    if (!strangers_.empty()) limit = std::min(limit, remaining(connections_.at(strangers_.front())->expires()));
     resume_listener(now);
     bool busy = false;
     std::size_t got = os::poller::batch;
@@ -124,7 +123,7 @@ class store_server {
   [[nodiscard]] std::size_t strangers() const noexcept { return strangers_.size(); }
 
   /// The ranks of which a client has ever connected.
-  [[nodiscard]] const std::set<std::uint32_t>& ranks() const noexcept { return ranks_; }
+  [[nodiscard]] const std::vector<std::uint32_t>& ranks() const noexcept { return ranks_; }
 
   /// For messages: how many connections came from the job but did not fit, and why the last one did not; else empty.
   [[nodiscard]] std::string refusals() const {
@@ -176,7 +175,7 @@ class store_server {
                               : os::set_tcp_options(socket.native(), detail::store_tcp_options) != 0) {
         continue;
       }
-      if (strangers_.size() >= stranger_limit_) drop(*strangers_.begin());
+      if (strangers_.size() >= stranger_limit_) drop(strangers_.front());
       try {
         admit(std::move(socket));
       } catch (const std::bad_alloc&) {
@@ -191,14 +190,14 @@ class store_server {
     if (c->flush() == progress::ended) return;
     c->armed = c->wanted();
     poller_.add(c->native(), c->armed, id);
-    strangers_.insert(id);
+    strangers_.push_back(id);
     connections_.emplace(id, std::move(c));
   }
 
   /// accept() failed: without descriptors or memory. The oldest stranger gives up his; else there is a pause, as the
   /// listener stays readable.
   void make_room() {
-    if (!strangers_.empty()) return drop(*strangers_.begin());
+    if (!strangers_.empty()) return drop(strangers_.front());
     paused_until_ = after(std::chrono::milliseconds{50});
     poller_.modify(listener_.native(), os::interest::none, listener_token);
   }
@@ -242,8 +241,9 @@ class store_server {
 
   void note_handshake(std::uint64_t id, const connection& c) {
     if (c.admitted()) {
-      strangers_.erase(id);
-      ranks_.insert(c.rank());
+      std::erase(strangers_, id);
+      const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), c.rank());
+      if (at == ranks_.end() || *at != c.rank()) ranks_.insert(at, c.rank());
     } else if (c.handshake().state() == wire::handshake_state::refused &&
                c.handshake().why() != wire::refusal::not_our_protocol) {
       ++refused_;
@@ -270,8 +270,7 @@ class store_server {
       case wire::store_verb::get:
         if (!found()) {
           if (c.waits.size() >= waits_limit) return progress::ended;
-          c.waits.emplace_back(q.id, std::string{key});
-          waiting_.emplace(std::string{key}, id);
+          c.waits.push_back({q.id, std::string{key}});
           return progress::going_on;
         }
         break;
@@ -289,7 +288,7 @@ class store_server {
         p.answer = table_.erase(key) ? wire::store_answer::ok : wire::store_answer::absent;
         break;
       case wire::store_verb::cancel:
-        forget_waits(id, c, [&](const auto& w) { return w.first == q.id; });
+        c.forget(q.id);
         return progress::going_on;
       case wire::store_verb::goodbye:
         return progress::ended;
@@ -301,34 +300,23 @@ class store_server {
 
   /// Answers everybody who waits for `key`.
   void wake(std::string_view key) {
-    const auto [first, last] = waiting_.equal_range(key);
-    if (first == last) return;
-    std::set<std::uint64_t> ids;
-    for (auto i = first; i != last; ++i) ids.insert(i->second);
-    waiting_.erase(first, last);
     const auto* value = table_.find(key);
-    for (const std::uint64_t id : ids) {
-      connection& c = *connections_.at(id);
-      for (const auto& [request, wanted] : c.waits) {
-        if (wanted != key) continue;
-        c.respond({wire::store_answer::ok, static_cast<std::uint32_t>(value->size()), request, 0}, *value);
+    for (auto& [id, connected] : connections_) {
+      connection& c = *connected;
+      const std::size_t before = c.waits.size();
+      for (std::size_t i = 0; i < c.waits.size();) {
+        if (c.waits[i].key != key) {
+          ++i;
+          continue;
+        }
+        c.respond({wire::store_answer::ok, static_cast<std::uint32_t>(value->size()), c.waits[i].request, 0}, *value);
+        c.waits.erase(c.waits.begin() + static_cast<std::ptrdiff_t>(i));
       }
-      std::erase_if(c.waits, [&](const auto& w) { return w.second == key; });
+      if (c.waits.size() == before) continue;
       // A broken connection is noticed by its next event; dropping it here would pull it from under its own request.
       static_cast<void>(c.flush());
       rearm(id, c);
     }
-  }
-
-  template <class Which>
-  void forget_waits(std::uint64_t id, connection& c, Which&& which) {
-    for (const auto& w : c.waits) {
-      if (!which(w)) continue;
-      const auto [first, last] = waiting_.equal_range(w.second);
-      const auto mine = std::find_if(first, last, [&](const auto& entry) { return entry.second == id; });
-      if (mine != last) waiting_.erase(mine);
-    }
-    std::erase_if(c.waits, which);
   }
 
   void rearm(std::uint64_t id, connection& c) {
@@ -338,16 +326,13 @@ class store_server {
   }
 
   void drop(std::uint64_t id) noexcept {
-    const auto at = connections_.find(id);
-    if (at == connections_.end()) return;
-    forget_waits(id, *at->second, [](const auto&) { return true; });
-    strangers_.erase(id);
-    connections_.erase(at);
+    std::erase(strangers_, id);
+    connections_.erase(id);
   }
 
   void drop_expired() {
-    while (!strangers_.empty() && connections_.at(*strangers_.begin())->expires() <= clock::now()) {
-      drop(*strangers_.begin());
+    while (!strangers_.empty() && connections_.at(strangers_.front())->expires() <= clock::now()) {
+      drop(strangers_.front());
     }
   }
 
@@ -362,9 +347,8 @@ class store_server {
   std::size_t stranger_limit_ = 64;
   std::uint64_t last_id_ = listener_token;
   std::map<std::uint64_t, std::unique_ptr<connection>> connections_;
-  std::set<std::uint64_t> strangers_;  // by age, as ids only grow
-  std::multimap<std::string, std::uint64_t, std::less<>> waiting_;
-  std::set<std::uint32_t> ranks_;
+  std::vector<std::uint64_t> strangers_;  // by age
+  std::vector<std::uint32_t> ranks_;      // ascending
   deadline paused_until_{};
   std::size_t refused_ = 0;
   wire::refusal last_refusal_ = wire::refusal::none;

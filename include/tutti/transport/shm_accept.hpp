@@ -88,8 +88,8 @@ class shm_visit {
   void take(std::span<std::byte> payload) {
     os::poller poller;
     poller.add(socket_.native(), os::interest::read, 0);
+    std::vector<os::fd> received(os::max_passed_descriptors);
     while (!payload.empty()) {
-      std::array<os::fd, os::max_passed_descriptors> received;
       const auto got = os::receive_descriptors(socket_.native(), payload, received);
       if (got.io.error == EMSGSIZE)
         throw error{{errc::out_of_resources},

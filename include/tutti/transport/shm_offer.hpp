@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <random>
 #include <span>
 #include <string>
 #include <thread>
@@ -21,6 +20,8 @@
 #include <tutti/transport/shm_hello.hpp>
 #include <tutti/transport/shm_machine.hpp>
 #include <tutti/transport/shm_place.hpp>
+#include <tutti/wire/hex.hpp>
+#include <tutti/wire/random.hpp>
 
 namespace tutti {
 
@@ -77,10 +78,9 @@ class shm_offer {
   static constexpr duration look_around_every = std::chrono::milliseconds{10};
 
   static std::string random_name() {
-    std::random_device random;
-    std::string name = "@tutti-";
-    for (int i = 0; i < 32; ++i) name += "0123456789abcdef"[random() & 15U];
-    return name;
+    std::array<std::byte, 16> random;
+    if (!wire::kernel_random(random)) os::throw_errno(errno, "no random bytes for the name of a socket");
+    return "@tutti-" + wire::to_hex(random);
   }
 
   void make_segment(int local_ranks) {

@@ -3,15 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
@@ -24,47 +23,57 @@ namespace tutti {
 /// What the ranks of a threads world have in common; made once, given to every rank.
 class threads_hub {
  public:
-  explicit threads_hub(int size) : size_(check(size)), memory_(zeroed(shared_area::bytes(size))) {}
+  explicit threads_hub(int size) : size_(check(size)), memory_(shared_area::bytes(size)) {}
 
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] shared_area area() const noexcept { return {memory_.get(), size_}; }
 
   /// Zeroed memory that lives until it is given back or the hub ends: a peer may still read what a rank left behind.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
-    auto fresh = zeroed(bytes);
+    block fresh{bytes};
     std::scoped_lock guard(mutex_);
-    return blocks_.insert(std::move(fresh)).first->get();
+    blocks_.push_back(std::move(fresh));
+    return blocks_.back().get();
   }
   void deallocate(std::byte* p) noexcept {
     std::scoped_lock guard(mutex_);
-    if (const auto found = blocks_.find(p); found != blocks_.end()) blocks_.erase(found);
+    for (block& b : blocks_) {
+      if (b.get() != p) continue;
+      std::swap(b, blocks_.back());
+      blocks_.pop_back();
+      return;
+    }
   }
 
  private:
-  struct release {
-    void operator()(std::byte* p) const noexcept { ::operator delete(p, std::align_val_t{4096}); }
+  /// Pages of zeros.
+  class block {
+   public:
+    explicit block(std::size_t bytes)
+        : first_(static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{4096}))) {
+      std::memset(first_, 0, bytes);
+    }
+    block(block&& other) noexcept : first_(std::exchange(other.first_, nullptr)) {}
+    block& operator=(block&& other) noexcept {
+      std::swap(first_, other.first_);
+      return *this;
+    }
+    ~block() { ::operator delete(first_, std::align_val_t{4096}); }
+    [[nodiscard]] std::byte* get() const noexcept { return first_; }
+
+   private:
+    std::byte* first_;
   };
+
   static int check(int size) {
     if (size < 1) throw usage_error("a world of " + std::to_string(size) + " ranks: at least 1 is needed");
     return size;
-  }
-  using block = std::unique_ptr<std::byte, release>;
-  struct by_address {
-    using is_transparent = void;
-    static const std::byte* address(const std::byte* p) noexcept { return p; }
-    static const std::byte* address(const block& b) noexcept { return b.get(); }
-    bool operator()(const auto& a, const auto& b) const noexcept { return std::less<>{}(address(a), address(b)); }
-  };
-  static block zeroed(std::size_t bytes) {
-    block p{static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{4096}))};
-    std::memset(p.get(), 0, bytes);
-    return p;
   }
 
   int size_;
   block memory_;
   std::mutex mutex_;
-  std::set<block, by_address> blocks_;
+  std::vector<block> blocks_;
 };
 
 /// Ranks are threads of one process. Every address is everybody's, so that any buffer is symmetric.

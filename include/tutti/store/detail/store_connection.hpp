@@ -107,8 +107,17 @@ class store_connection {
     return progress::going_on;
   }
 
-  /// The keys this client waits for: request id and key.
-  std::vector<std::pair<std::uint64_t, std::string>> waits;
+  /// The keys this client waits for.
+  struct wait {
+    std::uint64_t request = 0;
+    std::string key;
+  };
+  std::vector<wait> waits;
+
+  void forget(std::uint64_t request) {
+    for (std::size_t i = waits.size(); i-- > 0;)
+      if (waits[i].request == request) waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 
  private:
   static constexpr std::size_t output_limit = 1 << 20;
