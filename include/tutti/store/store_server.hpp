@@ -217,7 +217,7 @@ class store_server {
       const bool was_stranger = !c.admitted();
       if (ready.readable) state = c.receive();
       if (was_stranger) note_handshake(ready.token, c);
-      if (state == progress::going_on) state = converse(ready.token, c);
+      if (state == progress::going_on) state = converse(c);
       if (state == progress::going_on) rearm(ready.token, c);
     } catch (const std::bad_alloc&) {
       state = progress::ended;
@@ -229,12 +229,12 @@ class store_server {
 
   /// Sends and handles in turn until there is nothing complete to handle, or no room for further responses: then the
   /// next event is the one that makes room.
-  progress converse(std::uint64_t id, connection& c) {
+  progress converse(connection& c) {
     for (;;) {
       if (c.flush() == progress::ended) return progress::ended;
       const std::size_t before = c.unhandled_bytes();
       const progress handled = c.handle_requests([&](const wire::store_request& q, std::string_view key, auto expected,
-                                                     auto value) { return handle(id, c, q, key, expected, value); });
+                                                     auto value) { return handle(c, q, key, expected, value); });
       if (handled == progress::ended || c.unhandled_bytes() == before) return handled;
     }
   }
@@ -252,7 +252,7 @@ class store_server {
     }
   }
 
-  progress handle(std::uint64_t id, connection& c, const wire::store_request& q, std::string_view key,
+  progress handle(connection& c, const wire::store_request& q, std::string_view key,
                   std::span<const std::byte> expected, std::span<const std::byte> value) {
     wire::store_response p;
     p.id = q.id;
