@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/algo/asked.hpp>
 #include <tutti/algo/barrier.hpp>
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/direct.hpp>
@@ -126,9 +127,15 @@ class composed {
     });
   }
 
-  /// True if this algorithm can be asked for here.
+  /// True if this collective can be asked for this algorithm here; start() takes no other.
+  template <class Args>
   [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {
-    return via != algorithm::direct || algo::direct_possible(situation(0, element_bytes));
+    return algo::can_ask<Args>(via, situation(0, element_bytes));
+  }
+  /// Why it cannot, for the user.
+  template <class Args>
+  [[nodiscard]] std::string refusal(algorithm via, std::size_t element_bytes) const {
+    return algo::refusal<Args>(via, situation(0, element_bytes));
   }
 
   /// True while an operation that `owner` issued is in flight.
