@@ -80,6 +80,11 @@ class communicator {
 
   [[nodiscard]] int rank() const noexcept { return core_->backend().rank(); }
   [[nodiscard]] int size() const noexcept { return core_->backend().size(); }
+  /// The number in the world of this group's rank `r`: errors name ranks by it. Throws usage_error for no rank.
+  [[nodiscard]] int world_rank(int r) const {
+    check_rank("world_rank", "rank", r);
+    return core_->backend().members().world_rank(r);
+  }
 
   /// The ranks of the world, by world rank: machine, host, process. Not where ranks are threads of one process.
   [[nodiscard]] const roster& peers() const noexcept

@@ -185,6 +185,9 @@ TEST_CASE_FIXTURE(one_of_three, "usage: the rest") {
         "split(): a color is not negative; a rank that wants no group takes a color of its own");
   CHECK(contains(complaint([&] { (void)world.allocate<double>(std::numeric_limits<std::size_t>::max() / 4); }),
                  "more than there is address space"));
+  for (const int r : {-1, 3})
+    CHECK(complaint([&] { (void)world.world_rank(r); }) ==
+          "world_rank: rank " + std::to_string(r) + " is not a rank of this communicator of 3");
   const auto hub = std::make_shared<tutti::threads_hub>(2);
   CHECK(complaint([&] { (void)tutti::join(hub, 2); }) == "join: rank 2 is not in a world of 2");
   CHECK(complaint([&] { (void)tutti::join(hub, -1); }) == "join: rank -1 is not in a world of 2");
