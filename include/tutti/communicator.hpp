@@ -115,14 +115,9 @@ class communicator {
     return *this;
   }
 
-  /// Ends every operation of this world, here and on its peers, with errc::aborted. Any thread; idempotent.
-  void abort() const noexcept {
-    {
-      auto guard = core_->engine().lock();
-      core_->backend().abort({errc::aborted, 0, -1, 0});
-    }
-    core_->engine().notify();
-  }
+  /// Ends every operation of this world, here and on its peers, with errc::aborted that names this rank. Any thread;
+  /// idempotent.
+  void abort() const noexcept { core_->abort(); }
 
   /// Returns when every rank has called it. Costs one meeting in shared memory, else ceil(log2 n) empty messages.
   op barrier(issue how = {}, std::source_location where = std::source_location::current())
@@ -292,7 +287,7 @@ class communicator {
       std::uint32_t context;
     };
     auto& whole = core_->backend();
-    const entry mine{color, key, rank(), whole.members().world_rank(rank()), whole.shared_driver()->contexts()};
+    const entry mine{color, key, rank(), whole.world_rank(), whole.shared_driver()->contexts()};
     std::vector<entry> all(static_cast<std::size_t>(size()));
     all_gather(std::span{&mine, 1}, all, {}, where).wait();
     std::uint32_t context = 0;

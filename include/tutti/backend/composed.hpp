@@ -42,6 +42,8 @@ class composed {
 
   [[nodiscard]] int rank() const noexcept { return state_->members.rank; }
   [[nodiscard]] int size() const noexcept { return state_->members.size; }
+  /// This rank's number in the world, by which failures name it.
+  [[nodiscard]] int world_rank() const noexcept { return driver_->link().rank(); }
   [[nodiscard]] const group& members() const noexcept { return state_->members; }
   [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept { return driver_; }
   [[nodiscard]] status failure() const noexcept { return driver_->link().failure(); }
