@@ -116,8 +116,10 @@ class communicator {
   }
 
   /// Ends every operation of this world, here and on its peers, with errc::aborted that names this rank. Any thread;
-  /// idempotent.
-  void abort() const noexcept { core_->abort(); }
+  /// idempotent; does nothing after a move.
+  void abort() const noexcept {
+    if (core_) core_->abort();
+  }
 
   /// Returns when every rank has called it. Costs one meeting in shared memory, else ceil(log2 n) empty messages.
   op barrier(issue how = {}, std::source_location where = std::source_location::current())

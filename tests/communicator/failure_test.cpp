@@ -375,4 +375,15 @@ TEST_CASE("failure: run_threads throws what the first rank threw, not what the o
                          "the cause", std::domain_error);
 }
 
+TEST_CASE("failure: a rank may throw after it has moved its communicator away") {
+  CHECK_THROWS_WITH_AS(tutti::run_threads(2,
+                                          [](auto& given) {
+                                            auto world = std::move(given);
+                                            world.barrier().wait();
+                                            if (world.rank() == 1) throw std::domain_error("the cause");
+                                            world.barrier().wait();
+                                          }),
+                       "the cause", std::domain_error);
+}
+
 }  // namespace
