@@ -50,7 +50,7 @@ void sweep(bench::communicator& world, const bench::options& o, bench::table& ro
 
 void run(bench::communicator& world, const bench::options& o, bench::table& rows) {
   if (o.collective == "barrier") {
-    const timing t = bench::time_rounds(world, o, [&] { return world.barrier(); });
+    const timing t = bench::time_rounds(world, o, [&] { return world.barrier({.via = algorithm_of(o.algorithm)}); });
     if (world.rank() == 0) rows.row(world.size(), 0, 0, std::nullopt, t);
   } else if (o.type == "int8")
     sweep<std::int8_t>(world, o, rows);

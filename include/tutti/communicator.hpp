@@ -80,6 +80,11 @@ class communicator {
 
   [[nodiscard]] int rank() const noexcept { return core_->backend().rank(); }
   [[nodiscard]] int size() const noexcept { return core_->backend().size(); }
+  /// The number in the world of this group's rank `r`: errors name ranks by it. Throws usage_error for no rank.
+  [[nodiscard]] int world_rank(int r) const {
+    check_rank("world_rank", "rank", r);
+    return core_->backend().members().world_rank(r);
+  }
 
   /// The ranks of the world, by world rank: machine, host, process. Not where ranks are threads of one process.
   [[nodiscard]] const roster& peers() const noexcept
@@ -110,19 +115,17 @@ class communicator {
     return *this;
   }
 
-  /// Ends every operation of this world, here and on its peers, with errc::aborted. Any thread; idempotent.
+  /// Ends every operation of this world, here and on its peers, with errc::aborted that names this rank. Any thread;
+  /// idempotent; does nothing after a move.
   void abort() const noexcept {
-    {
-      auto guard = core_->engine().lock();
-      core_->backend().abort({errc::aborted, 0, -1, 0});
-    }
-    core_->engine().notify();
+    if (core_) core_->abort();
   }
 
   /// Returns when every rank has called it. Costs one meeting in shared memory, else ceil(log2 n) empty messages.
   op barrier(issue how = {}, std::source_location where = std::source_location::current())
     requires supports<B, barrier_args>
   {
+    check_algorithm<barrier_args>(how);
     return start(0, dtype::u8, how, where, [](op_state&) { return barrier_args{}; });
   }
 
@@ -158,7 +161,7 @@ class communicator {
     requires supports<B, all_reduce_args>
   basic_op<T> all_reduce(T value, Op with = {}, issue how = {},
                          std::source_location where = std::source_location::current()) {
-    check_algorithm("all_reduce", how, sizeof(T));
+    check_algorithm<all_reduce_args>(how, sizeof(T));
     return basic_op<T>{launch(1, dtype_of<T>(), how, where, [&](op_state& s) {
       std::memcpy(s.value, &value, sizeof(T));
       const auto box = std::span<T>{reinterpret_cast<T*>(s.value), 1};
@@ -173,7 +176,7 @@ class communicator {
   op broadcast(R&& data, int root, issue how = {}, std::source_location where = std::source_location::current()) {
     using T = std::ranges::range_value_t<R>;
     check_rank("broadcast", "root", root);
-    check_algorithm("broadcast", how, 1);
+    check_algorithm<broadcast_args>(how);
     const auto s = detail::span_of(data);
     return start(s.size(), dtype_of<T>(), how, where,
                  [&](op_state&) { return broadcast_args{erase_type(std::span<T>{s}), root, how.via}; });
@@ -185,7 +188,7 @@ class communicator {
   basic_op<T> broadcast(T value, int root, issue how = {},
                         std::source_location where = std::source_location::current()) {
     check_rank("broadcast", "root", root);
-    check_algorithm("broadcast", how, 1);
+    check_algorithm<broadcast_args>(how);
     return basic_op<T>{launch(1, dtype_of<T>(), how, where, [&](op_state& s) {
       std::memcpy(s.value, &value, sizeof(T));
       return broadcast_args{erase_type(std::span<T>{reinterpret_cast<T*>(s.value), 1}), root, how.via};
@@ -198,6 +201,7 @@ class communicator {
     requires supports<B, broadcast_sized_args>
   {
     check_rank("broadcast", "root", root);
+    check_algorithm<broadcast_sized_args>(how);
     constexpr auto resize = [](void* container, std::uint64_t bytes) noexcept -> std::byte* {
       auto& s = *static_cast<std::string*>(container);
       try {
@@ -226,7 +230,7 @@ class communicator {
     check_equal("reduce_scatter", "in", from.size(), "out x world size", to.size() * static_cast<std::size_t>(size()));
     if (to.data() != from.data() + to.size() * static_cast<std::size_t>(rank()))
       check_apart("reduce_scatter", from, to);
-    check_algorithm("reduce_scatter", how, sizeof(T));
+    check_algorithm<reduce_scatter_args>(how, sizeof(T));
     return start(from.size(), dtype_of<T>(), how, where, [&](op_state&) {
       return reduce_scatter_args{erase_type(from), erase_type(std::span<T>{to}), erase_type<T>(with), how.via};
     });
@@ -243,7 +247,7 @@ class communicator {
     const auto to = detail::span_of(out);
     check_equal("all_gather", "in x world size", from.size() * static_cast<std::size_t>(size()), "out", to.size());
     if (from.data() != to.data() + from.size() * static_cast<std::size_t>(rank())) check_apart("all_gather", from, to);
-    check_algorithm("all_gather", how, 1);
+    check_algorithm<all_gather_args>(how);
     return start(to.size(), dtype_of<T>(), how, where,
                  [&](op_state&) { return all_gather_args{erase_type(from), erase_type(std::span<T>{to}), how.via}; });
   }
@@ -255,6 +259,7 @@ class communicator {
   op send(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
           std::source_location where = std::source_location::current()) {
     check_peer("send", peer);
+    check_algorithm<send_args>(how);
     const auto s = detail::read_only(data);
     return start(s.size(), dtype_of<std::ranges::range_value_t<R>>(), how, where,
                  [&](op_state&) { return send_args{erase_type(s), peer, tag}; });
@@ -267,6 +272,7 @@ class communicator {
           std::source_location where = std::source_location::current()) {
     using T = std::ranges::range_value_t<R>;
     check_peer("recv", peer);
+    check_algorithm<recv_args>(how);
     const auto s = detail::span_of(data);
     return start(s.size(), dtype_of<T>(), how, where,
                  [&](op_state&) { return recv_args{erase_type(std::span<T>{s}), peer, tag}; });
@@ -283,7 +289,7 @@ class communicator {
       std::uint32_t context;
     };
     auto& whole = core_->backend();
-    const entry mine{color, key, rank(), whole.members().world_rank(rank()), whole.shared_driver()->contexts()};
+    const entry mine{color, key, rank(), whole.world_rank(), whole.shared_driver()->contexts()};
     std::vector<entry> all(static_cast<std::size_t>(size()));
     all_gather(std::span{&mine, 1}, all, {}, where).wait();
     std::uint32_t context = 0;
@@ -331,7 +337,7 @@ class communicator {
   template <class T, class Op>
   op reduce_into(std::span<const T> in, std::span<T> out, Op with, const issue& how,
                  const std::source_location& where) {
-    check_algorithm("all_reduce", how, sizeof(T));
+    check_algorithm<all_reduce_args>(how, sizeof(T));
     return start(out.size(), dtype_of<T>(), how, where, [&](op_state&) {
       return all_reduce_args{erase_type(in), erase_type(out), erase_type<T>(with), how.via};
     });
@@ -358,10 +364,11 @@ class communicator {
       throw usage_error(std::string(call) +
                         ": in and out overlap in part; pass the same block for in place, or separate buffers");
   }
-  void check_algorithm(const char* call, const issue& how, std::size_t element_bytes) const {
-    if (!core_->backend().can(how.via, element_bytes))
-      throw usage_error(std::string(call) + ": algorithm " + name(how.via) +
-                        " needs ranks that share memory, and elements of which a slot of 256 KiB holds one per rank");
+  // Of elements, direct algorithms that reduce need at least one per rank at a time; those that move bytes do not.
+  template <class Args>
+  void check_algorithm(const issue& how, std::size_t element_bytes = 1) const {
+    if (!core_->backend().template can<Args>(how.via, element_bytes))
+      throw usage_error(core_->backend().template refusal<Args>(how.via, element_bytes));
   }
 
   void close() noexcept {

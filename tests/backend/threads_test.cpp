@@ -1,10 +1,11 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
+#include <cstdint>
 
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/config.hpp>
+#include <tutti/os/memory.hpp>
 
 #include <conformance/collectives.hpp>
 #include <conformance/large.hpp>
@@ -13,6 +14,22 @@ namespace {
 
 TEST_CASE("threads: every collective, every way, in every type") {
   conformance::check_collectives([](int size, auto f) { tutti::run_threads(size, f, std::chrono::seconds(60)); });
+}
+
+TEST_CASE("threads: more elements than an int can count") {
+  if (tutti::detail::address_sanitizer || tutti::detail::thread_sanitizer) {
+    MESSAGE("skipped: under a sanitizer this takes minutes, and twice the memory");
+    return;
+  }
+  constexpr std::uint64_t needed = std::uint64_t{6} << 30;
+  if (const std::uint64_t free = tutti::os::available_memory(); free < needed) {
+    MESSAGE("skipped: " << tutti::os::format_bytes(free) << " of memory are available, but "
+                        << tutti::os::format_bytes(needed) << " are needed");
+    return;
+  }
+  using enum tutti::algorithm;
+  tutti::run_threads(
+      2, [](auto& world) { conformance::check_large(world, {automatic, ring}); }, std::chrono::seconds(60));
 }
 
 }  // namespace

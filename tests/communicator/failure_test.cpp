@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <source_location>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -207,6 +208,40 @@ TEST_CASE("failure: abort from another thread ends what is in flight, here and o
   }
 }
 
+TEST_CASE("failure: an abort names the rank that called it, by its number in the world") {
+  collected<std::string> text(4);
+  std::barrier issued{4};
+  tutti::run_threads(4, [&](auto& world) {
+    auto group = world.split(world.rank() % 2, -world.rank());  // {2, 0} and {3, 1}
+    expect(group.world_rank(group.rank()) == world.rank() && world.world_rank(3) == 3, "world_rank");
+    int never = 0;
+    auto pending = group.recv(std::span{&never, 1}, 1 - group.rank(), 5);
+    issued.arrive_and_wait();
+    if (world.rank() == 3) group.abort();  // rank 0 of its group
+    const auto e = error_of(std::move(pending));
+    expect(e->kind() == errc::aborted && e->peer() == 3, "blamed rank " + std::to_string(e->peer()));
+    text[world.rank()] = e->what();
+    expect(nothrow(world.barrier()).wait().peer == 3, "the cause has changed");
+  });
+  for (const int r : {0, 1, 2}) {
+    CAPTURE(text[r]);
+    CHECK(contains(text[r], "aborted by rank 3 (a thread of this process)"));
+  }
+  CAPTURE(text[3]);
+  CHECK(contains(text[3], "aborted by this rank"));
+}
+
+TEST_CASE("failure: a communicator that is destroyed too early names its rank") {
+  tutti::run_threads(2, [](auto& joined) {
+    std::vector<int> v(10);
+    auto world = std::make_unique<ranks::world>(std::move(joined));
+    auto never = world->recv(v, 1 - world->rank(), 5);
+    if (world->rank() == 1) world.reset();
+    const auto s = nothrow(std::move(never)).wait();
+    expect(s == tutti::status{errc::aborted, 0, 1, 0}, "blamed rank " + std::to_string(s.peer));
+  });
+}
+
 TEST_CASE("failure: a rank that leaves is named, at once") {
   SUBCASE("by who waits for it") {
     std::string text;
@@ -338,6 +373,17 @@ TEST_CASE("failure: run_threads throws what the first rank threw, not what the o
                                               world.barrier().wait();
                                             }),
                          "the cause", std::domain_error);
+}
+
+TEST_CASE("failure: a rank may throw after it has moved its communicator away") {
+  CHECK_THROWS_WITH_AS(tutti::run_threads(2,
+                                          [](auto& given) {
+                                            auto world = std::move(given);
+                                            world.barrier().wait();
+                                            if (world.rank() == 1) throw std::domain_error("the cause");
+                                            world.barrier().wait();
+                                          }),
+                       "the cause", std::domain_error);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
 
 #include <communicator/ranks.hpp>
@@ -16,6 +17,7 @@
 namespace {
 
 using ranks::contains;
+using tutti::algorithm;
 using tutti::usage_error;
 
 template <class F>
@@ -92,16 +94,90 @@ TEST_CASE_FIXTURE(one_of_three, "usage: a timeout is not negative, whatever the 
     CHECK(complaint([&] { world.timeout(d); }) == "timeout(): a deadline must lie in the future");
 }
 
-TEST_CASE("usage: an algorithm that cannot run is refused, with the reason") {
+// What `call(how)` says to one rank that asks for each of these; a short time, for the call that is not refused.
+template <class Call>
+void check_refused(Call call, const std::vector<algorithm>& asked, const std::string& name, const std::string& there) {
+  for (const algorithm via : asked)
+    CHECK(complaint([&] { call(ranks::within(std::chrono::milliseconds(50), via)).wait(); }) ==
+          name + ": there is no algorithm " + tutti::name(via) + " for it; ask for " + there);
+}
+
+TEST_CASE_FIXTURE(one_of_three, "usage: an algorithm that a collective does not have is refused, with those it has") {
+  using enum algorithm;
+  constexpr auto foreign = static_cast<algorithm>(77);
+  const std::string reducing = "automatic, direct, ring or recursive_doubling", gathering = "automatic, direct or ring",
+                    one_way = "automatic";
+  std::string text;
+  check_refused([&](auto how) { return world.all_reduce(six, tutti::sum, how); }, {tree, foreign}, "all_reduce",
+                reducing);
+  check_refused([&](auto how) { return world.all_reduce(two, std::span{six}.first(2), tutti::sum, how); }, {tree},
+                "all_reduce", reducing);
+  check_refused([&](auto how) { return world.all_reduce(x, tutti::sum, how); }, {tree}, "all_reduce", reducing);
+  check_refused([&](auto how) { return world.broadcast(six, 0, how); }, {ring, recursive_doubling, foreign},
+                "broadcast", "automatic, direct or tree");
+  check_refused([&](auto how) { return world.broadcast(x, 0, how); }, {ring, recursive_doubling}, "broadcast",
+                "automatic, direct or tree");
+  check_refused([&](auto how) { return world.broadcast(text, 0, how); }, {direct, ring, recursive_doubling},
+                "broadcast", "automatic or tree");
+  check_refused([&](auto how) { return world.reduce_scatter(six, two, tutti::sum, how); }, {recursive_doubling, tree},
+                "reduce_scatter", gathering);
+  check_refused([&](auto how) { return world.all_gather(two, six, how); }, {recursive_doubling, tree}, "all_gather",
+                gathering);
+  const std::vector<algorithm> any{direct, ring, recursive_doubling, tree, foreign};
+  check_refused([&](auto how) { return world.barrier(how); }, any, "barrier", one_way);
+  check_refused([&](auto how) { return world.send(two, 0, 0, how); }, any, "send", one_way);
+  check_refused([&](auto how) { return world.recv(two, 0, 0, how); }, any, "recv", one_way);
+}
+
+TEST_CASE("usage: an algorithm is refused where there is nothing to do, too") {
+  auto alone = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
+  one_of_three some;
+  std::vector<float> none, four(4);
+  for (ranks::world* w : {&alone, &some.world}) {
+    check_refused([&](auto how) { return w->all_reduce(none, tutti::sum, how); }, {algorithm::tree}, "all_reduce",
+                  "automatic, direct, ring or recursive_doubling");
+    check_refused([&](auto how) { return w->broadcast(none, 0, how); }, {algorithm::ring}, "broadcast",
+                  "automatic, direct or tree");
+    check_refused([&](auto how) { return w->all_gather(none, none, how); }, {algorithm::tree}, "all_gather",
+                  "automatic, direct or ring");
+  }
+  check_refused([&](auto how) { return alone.all_reduce(four, tutti::sum, how); }, {algorithm::tree}, "all_reduce",
+                "automatic, direct, ring or recursive_doubling");
+}
+
+TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason") {
   struct page {
     char bytes[4096];
   };
+  const std::string needs =
+      " needs a world whose ranks map each other's memory, and elements of which a slot of 256 KiB holds one per rank";
   std::vector<page> pages(1);
   const auto first = [](page a, page) { return a; };
   auto crowd = tutti::join(std::make_shared<tutti::threads_hub>(65), 0);
-  CHECK(complaint([&] { crowd.all_reduce(pages, first, {.via = tutti::algorithm::direct}).wait(); }) ==
-        "all_reduce: algorithm direct needs ranks that share memory, and elements of which a slot of 256 KiB holds one "
-        "per rank");
+  CHECK(complaint([&] { crowd.all_reduce(pages, first, {.via = algorithm::direct}).wait(); }) ==
+        "all_reduce: algorithm direct" + needs + "; ask for automatic, ring or recursive_doubling");
+  const auto how = ranks::within(std::chrono::milliseconds(20));
+  CHECK(tutti::nothrow(crowd.all_reduce(pages, first, how)).wait().code == tutti::errc::timed_out);  // automatic can
+
+  for (const int size : {1, 2}) {
+    std::vector<std::string> said;
+    tutti::run_sim(size, {.seed = 1, .memory = tutti::sim_memory::separate}, [&](auto& world) {
+      constexpr tutti::issue direct{.via = algorithm::direct};
+      std::vector<int> v(2), whole(2 * static_cast<std::size_t>(world.size()));
+      if (world.rank() == 0) {  // alone: the others go on to what comes next
+        said.push_back(complaint([&] { world.all_reduce(v, tutti::sum, direct).wait(); }));
+        said.push_back(complaint([&] { world.broadcast(v, 0, direct).wait(); }));
+        said.push_back(complaint([&] { world.reduce_scatter(whole, v, tutti::sum, direct).wait(); }));
+        said.push_back(complaint([&] { world.all_gather(v, whole, direct).wait(); }));
+      }
+      world.all_reduce(v).wait();
+    });
+    const std::string gathering = ": algorithm direct" + needs + "; ask for automatic or ring";
+    CHECK(said ==
+          std::vector{"all_reduce: algorithm direct" + needs + "; ask for automatic, ring or recursive_doubling",
+                      "broadcast: algorithm direct" + needs + "; ask for automatic or tree",
+                      "reduce_scatter" + gathering, "all_gather" + gathering});
+  }
 }
 
 TEST_CASE_FIXTURE(one_of_three, "usage: the rest") {
@@ -109,6 +185,9 @@ TEST_CASE_FIXTURE(one_of_three, "usage: the rest") {
         "split(): a color is not negative; a rank that wants no group takes a color of its own");
   CHECK(contains(complaint([&] { (void)world.allocate<double>(std::numeric_limits<std::size_t>::max() / 4); }),
                  "more than there is address space"));
+  for (const int r : {-1, 3})
+    CHECK(complaint([&] { (void)world.world_rank(r); }) ==
+          "world_rank: rank " + std::to_string(r) + " is not a rank of this communicator of 3");
   const auto hub = std::make_shared<tutti::threads_hub>(2);
   CHECK(complaint([&] { (void)tutti::join(hub, 2); }) == "join: rank 2 is not in a world of 2");
   CHECK(complaint([&] { (void)tutti::join(hub, -1); }) == "join: rank -1 is not in a world of 2");
@@ -121,6 +200,10 @@ TEST_CASE("usage: a mistake leaves the world as it was") {
     for (int i = 0; i < 3; ++i)
       if (i % 2 == world.rank())  // one rank alone makes a mistake, and its next call is in step with the others
         ranks::expect(contains(complaint([&] { world.broadcast(v, 9).wait(); }), "root 9"), "no complaint");
+    if (world.rank() == 1)
+      ranks::expect(contains(complaint([&] { world.all_reduce(v, tutti::sum, {.via = algorithm::tree}).wait(); }),
+                             "no algorithm tree"),
+                    "no complaint");
     world.all_reduce(v).wait();
     ranks::expect(v == std::vector<int>(4, 2), "another sum");
   });

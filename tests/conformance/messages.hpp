@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tutti/async/op.hpp>
+#include <tutti/core/args.hpp>
 
 #include <conformance/operands.hpp>
 #include <conformance/report.hpp>
@@ -106,7 +107,8 @@ void check_messages_beside_collectives(session<World>& s) {
       s.world.recv(std::span{&word, 1}, 0, 0xffffffffu).wait();
       expect(word == round, s.name("recv", 1, "int32"), "got " + std::to_string(word));
     }
-    for (const auto via : s.algorithms({automatic, direct, ring, recursive_doubling}, sizeof(int))) {
+    for (const auto via :
+         s.template algorithms<tutti::all_reduce_args>({automatic, direct, ring, recursive_doubling}, sizeof(int))) {
       std::vector<int> v(100, me + round);
       s.world.all_reduce(v, tutti::max, {.via = via}).wait();
       expect_equal(s.name("all_reduce", v.size(), "int32", via), std::span{v},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tutti/async/op.hpp>
+#include <tutti/core/args.hpp>
 #include <tutti/core/deadline.hpp>
 
 #include <conformance/operands.hpp>
@@ -43,7 +44,7 @@ T element_of(std::size_t i, std::uint64_t salt) {
 template <class T, class World>
 void check_broadcast(session<World>& s, std::size_t count, int root) {
   using enum tutti::algorithm;
-  for (const auto via : s.algorithms({automatic, direct, tree}, sizeof(T))) {
+  for (const auto via : s.template algorithms<tutti::broadcast_args>({automatic, direct, tree}, sizeof(T))) {
     which c = s.name("broadcast", count, type_name<T>(), via);
     c.note = "root " + std::to_string(root);
     const std::uint64_t salt = s.salt();
@@ -60,7 +61,7 @@ template <class T, class World>
 void check_all_gather(session<World>& s, std::size_t count) {
   using enum tutti::algorithm;
   const auto mine = static_cast<std::size_t>(s.world.rank());
-  for (const auto via : s.algorithms({automatic, direct, ring}, sizeof(T)))
+  for (const auto via : s.template algorithms<tutti::all_gather_args>({automatic, direct, ring}, sizeof(T)))
     for (const bool in_place : {true, false}) {
       which c = s.name("all_gather", count, type_name<T>(), via);
       c.note = in_place ? "in place" : "out of place";

@@ -85,12 +85,13 @@ struct session {
     return {std::move(collective), via, world.rank(), world.size(), count, std::move(type), {}};
   }
 
-  /// Those of `candidates` that the world's backend can be asked for.
+  /// Those of `candidates` that the world's backend can be asked for, by this collective.
+  template <class Args>
   [[nodiscard]] std::vector<tutti::algorithm> algorithms(std::vector<tutti::algorithm> candidates,
                                                          std::size_t element_bytes) const {
     std::erase_if(candidates, [&](tutti::algorithm a) {
-      if constexpr (requires { world.backend().can(a, element_bytes); })
-        return !world.backend().can(a, element_bytes);
+      if constexpr (requires { world.backend().template can<Args>(a, element_bytes); })
+        return !world.backend().template can<Args>(a, element_bytes);
       else
         return a != tutti::algorithm::automatic;
     });

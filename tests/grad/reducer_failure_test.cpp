@@ -321,6 +321,26 @@ TEST_CASE("reducer: ranks with other gradients are found, and both are named on 
     }
 }
 
+TEST_CASE("reducer: in a group, ranks with other gradients are named by their ranks in the world") {
+  const shapes other{{"a", 6, dtype::f32}};
+  const auto all = ranks::outcomes(5, [&](world_t& world) {
+    auto group = world.split(world.rank() % 2, -world.rank());  // {4, 2, 0} and {3, 1}
+    try {
+      reducer r{group, world.rank() == 2 ? other : three};
+      if (world.rank() % 2 == 0) throw std::logic_error("not found");
+    } catch (const tutti::error& e) {
+      if (e.peer() != 2) throw std::logic_error("blamed rank " + std::to_string(e.peer()));
+      throw;
+    }
+  });
+  for (const std::size_t r : {std::size_t{1}, std::size_t{3}}) CHECK_MESSAGE(all[r].fine(), all[r].text);
+  for (const std::size_t r : {std::size_t{0}, std::size_t{2}, std::size_t{4}}) {
+    CAPTURE(all[r].text);
+    CHECK(all[r].failed == errc::mismatch);
+    CHECK(all[r].says("rank 2 has other gradients than rank 4 "));
+  }
+}
+
 TEST_CASE("reducer: a type without a mean is refused by name before anything is sent") {
   const auto all = ranks::outcomes(2, [](world_t& world) {
     if (world.rank() == 0) {

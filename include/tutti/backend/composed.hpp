@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/algo/asked.hpp>
 #include <tutti/algo/barrier.hpp>
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/direct.hpp>
@@ -41,6 +42,8 @@ class composed {
 
   [[nodiscard]] int rank() const noexcept { return state_->members.rank; }
   [[nodiscard]] int size() const noexcept { return state_->members.size; }
+  /// This rank's number in the world, by which failures name it.
+  [[nodiscard]] int world_rank() const noexcept { return driver_->link().rank(); }
   [[nodiscard]] const group& members() const noexcept { return state_->members; }
   [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept { return driver_; }
   [[nodiscard]] status failure() const noexcept { return driver_->link().failure(); }
@@ -126,9 +129,15 @@ class composed {
     });
   }
 
-  /// True if this algorithm can be asked for here.
+  /// True if this collective can be asked for this algorithm here; start() takes no other.
+  template <class Args>
   [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {
-    return via != algorithm::direct || algo::direct_possible(situation(0, element_bytes));
+    return algo::can_ask<Args>(via, situation(0, element_bytes));
+  }
+  /// Why it cannot, for the user.
+  template <class Args>
+  [[nodiscard]] std::string refusal(algorithm via, std::size_t element_bytes) const {
+    return algo::refusal<Args>(via, situation(0, element_bytes));
   }
 
   /// True while an operation that `owner` issued is in flight.

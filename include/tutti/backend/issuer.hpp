@@ -48,10 +48,19 @@ class issuer final : public op_owner {
     return s;
   }
 
+  /// Ends every operation of this world, here and on its peers, which are told by whom.
+  void abort() noexcept {
+    {
+      auto guard = home_->lock();
+      backend_.abort(by_this_rank());
+    }
+    home_->notify();
+  }
+
   /// Ends what is still in flight; its handles stay valid and report errc::aborted.
   void close() noexcept {
     auto guard = home_->lock();
-    if (backend_.busy(*this)) backend_.abort({errc::aborted, 0, -1, 0});
+    if (backend_.busy(*this)) backend_.abort(by_this_rank());
   }
 
   void release(op_state& s) noexcept override {
@@ -78,6 +87,8 @@ class issuer final : public op_owner {
  private:
   ~issuer() = default;
 
+  [[nodiscard]] status by_this_rank() const noexcept { return {errc::aborted, 0, backend_.world_rank(), 0}; }
+
   static std::string place(const std::source_location& l) {
     const std::string file = l.file_name();
     const auto slash = file.find_last_of('/');
@@ -99,6 +110,7 @@ class issuer final : public op_owner {
         return "failed: " + who +
                " destroyed its communicator before this operation was complete; do all ranks make the same calls?";
       case errc::aborted:
+        if (r.peer == backend_.world_rank()) return "aborted by this rank";
         return r.peer >= 0 ? "aborted by " + who : std::string("aborted");
       case errc::mismatch:
         return "failed: " + who +

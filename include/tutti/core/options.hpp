@@ -8,7 +8,8 @@
 
 namespace tutti {
 
-/// How a collective moves its bytes. `automatic` asks algo/select.hpp; anything else must be the same on all ranks.
+/// How a collective moves its bytes. `automatic` asks algo/select.hpp and always can; anything else must be the same on
+/// all ranks, and is a usage_error where the collective does not have it, or it cannot run (see algo/asked.hpp).
 enum class algorithm : std::uint8_t { automatic, direct, ring, recursive_doubling, tree };
 
 constexpr const char* name(algorithm a) noexcept {
@@ -19,9 +20,9 @@ constexpr const char* name(algorithm a) noexcept {
 
 /// What can be said about one operation; every field has a good default.
 struct issue {
-  duration timeout = duration{0};  ///< 0: the communicator's
-  algorithm via = algorithm::automatic;
-  stream_ref stream{};  ///< device backends only
+  duration timeout = duration{0};        ///< 0: the communicator's
+  algorithm via = algorithm::automatic;  ///< another one is used or refused, never replaced
+  stream_ref stream{};                   ///< device backends only
 };
 
 }  // namespace tutti

@@ -150,8 +150,9 @@ concept named_reduction_of = named_reduction<Op> && number<T> && requires(comput
 template <class T, class Op>
 struct folder {
   using C = std::conditional_t<named_reduction<Op>, compute_t<T>, T>;  // a callable sees the type it was written for
+  using operand = std::conditional_t<number<T>, C, const C&>;          // large or over-aligned structs are not copied
 
-  static C combine(const Op& with, C a, C b) {
+  static C combine(const Op& with, operand a, operand b) {
     if constexpr (named_reduction<Op>)
       return Op::apply(a, b);
     else
@@ -164,7 +165,7 @@ struct folder {
     auto* a = static_cast<T*>(inout);
     const Op& with = op_of(context);
     for (std::size_t i = 0; i < count; ++i)
-      a[i] = static_cast<T>(combine(with, static_cast<C>(a[i]), static_cast<C>(b[i])));
+      a[i] = static_cast<T>(combine(with, static_cast<operand>(a[i]), static_cast<operand>(b[i])));
   }
 
   static void fold_all(const void* const* inputs, int n, void* out, std::size_t count, const void* context) {

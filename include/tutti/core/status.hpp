@@ -9,7 +9,7 @@ namespace tutti {
 /// Why an operation ended without its result.
 enum class errc : std::uint16_t {
   ok = 0,
-  aborted,           ///< somebody called abort(), or the communicator was destroyed
+  aborted,           ///< status::peer called abort(), or destroyed its communicator with operations in flight
   timed_out,         ///< the deadline passed; status::peer is the rank that was waited for
   peer_lost,         ///< the process of status::peer died or its connection broke
   peer_left,         ///< status::peer destroyed its communicator while it was still needed

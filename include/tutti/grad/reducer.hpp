@@ -164,13 +164,14 @@ class reducer {
     const std::uint64_t mine = layout().id();
     std::vector<std::uint64_t> all(static_cast<std::size_t>(world_->size()));
     world_->all_gather(std::span{&mine, 1}, all, {}, where).wait();
-    for (std::size_t r = 0; r < all.size(); ++r)
-      if (all[r] != all[0])
-        throw error({errc::mismatch, 0, static_cast<int>(r), 0},
-                    "reducer: rank " + std::to_string(r) +
-                        " has other gradients than rank 0 (their number, counts, types or bucket limits differ); "
-                        "all ranks must build the same model",
-                    {world_->rank(), 0, "reducer", where});
+    const auto odd = std::find_if(all.begin(), all.end(), [&](std::uint64_t id) { return id != all[0]; });
+    if (odd == all.end()) return;
+    const int who = world_->world_rank(static_cast<int>(odd - all.begin()));  // this may be a group
+    throw error({errc::mismatch, 0, who, 0},
+                "reducer: rank " + std::to_string(who) + " has other gradients than rank " +
+                    std::to_string(world_->world_rank(0)) +
+                    " (their number, counts, types or bucket limits differ); all ranks must build the same model",
+                {world_->rank(), 0, "reducer", where});
   }
 
   static std::string label(std::size_t i, const std::string& name) {

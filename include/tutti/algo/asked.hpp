@@ -1,0 +1,61 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include <tutti/algo/select.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/options.hpp>
+
+namespace tutti::algo {
+
+/// The algorithms that `issue::via` can ask a collective for, beside `automatic`. Those that are not listed (barrier,
+/// send, recv) have one way only.
+template <class Args>
+inline constexpr std::array<algorithm, 0> algorithms_of{};
+template <>
+inline constexpr std::array algorithms_of<all_reduce_args>{algorithm::direct, algorithm::ring,
+                                                           algorithm::recursive_doubling};
+template <>
+inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree};
+template <>
+inline constexpr std::array algorithms_of<broadcast_sized_args>{algorithm::tree};
+template <>
+inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring};
+template <>
+inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring};
+
+template <class Args>
+constexpr bool has_algorithm(algorithm via) noexcept {
+  const auto& all = algorithms_of<Args>;
+  return via == algorithm::automatic || std::find(all.begin(), all.end(), via) != all.end();
+}
+
+/// True where this collective can be asked for `via`; `automatic` can be asked for anywhere.
+template <class Args>
+constexpr bool can_ask(algorithm via, const situation& s) noexcept {
+  return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s));
+}
+
+/// Why it cannot, and what it can be asked for instead.
+template <class Args>
+std::string refusal(algorithm via, const situation& s) {
+  std::string text = std::string(Args::name) + ": ";
+  if (has_algorithm<Args>(via))
+    text += "algorithm " + std::string(name(via)) +
+            " needs a world whose ranks map each other's memory, and elements of which a slot of " +
+            std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
+  else
+    text += "there is no algorithm " + std::string(name(via)) + " for it";
+  text += "; ask for automatic";
+  std::string last;
+  for (const algorithm a : algorithms_of<Args>) {
+    if (!can_ask<Args>(a, s)) continue;
+    if (!last.empty()) text += ", " + last;
+    last = name(a);
+  }
+  return last.empty() ? text : text + " or " + last;
+}
+
+}  // namespace tutti::algo

@@ -1,0 +1,71 @@
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <tutti/algo/asked.hpp>
+#include <tutti/algo/select.hpp>
+#include <tutti/core/args.hpp>
+
+namespace {
+
+using tutti::algorithm;
+using namespace tutti::algo;
+
+constexpr situation mapped{true, 8, 0, 4}, apart{false, 8, 0, 4}, crowded{true, 65, 0, 4096};
+constexpr auto foreign = static_cast<algorithm>(200);
+
+static_assert(can_ask<tutti::all_reduce_args>(algorithm::direct, mapped));
+static_assert(can_ask<tutti::all_reduce_args>(algorithm::ring, apart));
+static_assert(!can_ask<tutti::all_reduce_args>(algorithm::direct, apart));
+static_assert(!can_ask<tutti::all_reduce_args>(algorithm::direct, crowded));
+static_assert(!can_ask<tutti::all_reduce_args>(algorithm::tree, mapped));
+static_assert(!can_ask<tutti::all_reduce_args>(foreign, mapped));
+static_assert(can_ask<tutti::broadcast_args>(algorithm::tree, mapped));
+static_assert(!can_ask<tutti::broadcast_args>(algorithm::ring, mapped));
+static_assert(!can_ask<tutti::broadcast_sized_args>(algorithm::direct, mapped));
+static_assert(!can_ask<tutti::reduce_scatter_args>(algorithm::recursive_doubling, mapped));
+static_assert(!can_ask<tutti::barrier_args>(algorithm::direct, mapped));
+
+template <class Args>
+void check_consistent() {
+  for (const situation& s : {mapped, apart, crowded}) {
+    CHECK(can_ask<Args>(algorithm::automatic, s));
+    for (const auto via : {algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::tree}) {
+      CAPTURE(tutti::name(via));
+      const std::string text = refusal<Args>(foreign, s), others = text.substr(text.find("; ask for"));
+      CHECK((others.find(tutti::name(via)) != std::string::npos) == can_ask<Args>(via, s));
+    }
+  }
+}
+
+TEST_CASE("asked: automatic can always be asked for, and a refusal lists what else") {
+  check_consistent<tutti::all_reduce_args>();
+  check_consistent<tutti::broadcast_args>();
+  check_consistent<tutti::broadcast_sized_args>();
+  check_consistent<tutti::reduce_scatter_args>();
+  check_consistent<tutti::all_gather_args>();
+  check_consistent<tutti::barrier_args>();
+  check_consistent<tutti::send_args>();
+  check_consistent<tutti::recv_args>();
+}
+
+TEST_CASE("asked: what is chosen can be asked for") {
+  for (const situation& s : {mapped, apart, crowded}) {
+    CHECK(can_ask<tutti::all_reduce_args>(select_all_reduce(s), s));
+    CHECK(can_ask<tutti::broadcast_args>(select_broadcast(s), s));
+    CHECK(can_ask<tutti::reduce_scatter_args>(select_gather(s), s));
+    CHECK(can_ask<tutti::all_gather_args>(select_gather(s), s));
+  }
+}
+
+TEST_CASE("asked: a refusal says what was asked for, by whom, why not, and what there is") {
+  CHECK(refusal<tutti::barrier_args>(algorithm::ring, mapped) ==
+        "barrier: there is no algorithm ring for it; ask for automatic");
+  CHECK(refusal<tutti::broadcast_args>(foreign, apart) ==
+        "broadcast: there is no algorithm unknown for it; ask for automatic or tree");
+  CHECK(refusal<tutti::all_reduce_args>(algorithm::direct, apart) ==
+        "all_reduce: algorithm direct needs a world whose ranks map each other's memory, and elements of which a slot "
+        "of 256 KiB holds one per rank; ask for automatic, ring or recursive_doubling");
+}
+
+}  // namespace

@@ -1,0 +1,115 @@
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/bootstrap/threads.hpp>
+
+// What a communicator does not take: memory that must not travel or be written, types that do not fit one another, and
+// a second owner.
+//
+// SECTION_copy: deleted
+// SECTION_copy_assignment: deleted
+// SECTION_strings: is_trivially_copyable_v.*string
+// SECTION_string_by_value: string.*does not satisfy 'value'|satisfaction of 'value<T>' .*string
+// SECTION_too_large_by_value: value_bytes
+// SECTION_large_elements: sizeof.*<= 4096
+// SECTION_constant_buffer: is_const_v
+// SECTION_constant_out: is_const_v
+// SECTION_in_and_out_differ: (same_as|is_same_v).*float.*double
+// SECTION_gather_types_differ: (same_as|is_same_v).*int.*unsigned int
+// SECTION_vector_of_bool: contiguous_range
+// SECTION_container_of_the_moment: borrowed_range
+// SECTION_sum_of_structs: (satisfy|satisfaction of|because) .?reduction_for<.*point
+// SECTION_timeout_without_unit: no matching (member )?function for call to .*timeout
+// SECTION_allocate_strings: is_trivially_copyable_v.*string|constraints not satisfied .*string
+// SECTION_not_a_backend: 'int' does not satisfy 'backend'|satisfaction of 'backend<B>' .*int
+
+namespace {
+
+using world_t = tutti::communicator<tutti::threads>;
+
+struct point {
+  double x, y;
+};
+struct page_and_more {
+  char bytes[4097];
+};
+struct nine {
+  double words[9];
+};
+
+[[maybe_unused]] void allowed(world_t& world, std::vector<point>& points, const std::vector<float>& constant,
+                              std::vector<float>& out) {
+  world_t moved = std::move(world);
+  moved.all_reduce(points, [](point a, point b) { return point{a.x + b.x, a.y + b.y}; }).wait();
+  moved.all_reduce(constant, out, tutti::max).wait();
+  moved.all_reduce(std::span{out}.first(1)).wait();
+  moved.send(constant, 1).wait();
+}
+
+#if defined(SECTION_copy)
+void f(const world_t& world) { auto copy = world; }
+#endif
+
+#if defined(SECTION_copy_assignment)
+void f(world_t& a, const world_t& b) { a = b; }
+#endif
+
+#if defined(SECTION_strings)
+auto f(world_t& world, std::vector<std::string>& v) { return world.all_reduce(v); }
+#endif
+
+#if defined(SECTION_string_by_value)
+auto f(world_t& world) { return world.all_reduce(std::string("text")); }
+#endif
+
+#if defined(SECTION_too_large_by_value)
+auto f(world_t& world, nine n) { return world.broadcast(n, 0); }
+#endif
+
+#if defined(SECTION_large_elements)
+auto f(world_t& world, std::vector<page_and_more>& v) { return world.broadcast(v, 0); }
+#endif
+
+#if defined(SECTION_constant_buffer)
+auto f(world_t& world, const std::vector<float>& v) { return world.all_reduce(v); }
+#endif
+
+#if defined(SECTION_constant_out)
+auto f(world_t& world, std::span<const float> in, std::span<const float> out) { return world.all_reduce(in, out); }
+#endif
+
+#if defined(SECTION_in_and_out_differ)
+auto f(world_t& world, std::vector<float>& in, std::vector<double>& out) { return world.all_reduce(in, out); }
+#endif
+
+#if defined(SECTION_gather_types_differ)
+auto f(world_t& world, std::vector<int>& in, std::vector<unsigned>& out) { return world.all_gather(in, out); }
+#endif
+
+#if defined(SECTION_vector_of_bool)
+auto f(world_t& world, std::vector<bool>& v) { return world.all_reduce(v); }
+#endif
+
+#if defined(SECTION_container_of_the_moment)
+auto f(world_t& world) { return world.all_reduce(std::vector<float>(10)); }
+#endif
+
+#if defined(SECTION_sum_of_structs)
+auto f(world_t& world, std::vector<point>& v) { return world.all_reduce(v); }
+#endif
+
+#if defined(SECTION_timeout_without_unit)
+void f(const world_t& world) { world.timeout(30); }
+#endif
+
+#if defined(SECTION_allocate_strings)
+auto f(world_t& world) { return world.allocate<std::string>(10); }
+#endif
+
+#if defined(SECTION_not_a_backend)
+using w = tutti::communicator<int>;
+#endif
+
+}  // namespace
