@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <array>
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <memory>
