@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <filesystem>
 #include <memory>
@@ -260,6 +260,23 @@ TEST_CASE("tcp_store: a host that is connected but never serves is a timeout, to
   const auto f = failure_of([&] { (void)tcp_store::connect(address, options_of(1, 2), after(30ms)); });
   CHECK(f.kind == errc::timed_out);
   CHECK(f.mentions("nobody answers"));
+}
+
+TEST_CASE("tcp_store: a call lasts hardly longer than what it is part of") {
+  auto host = tcp_store::host(loopback(), options_of(0, 2));
+  std::atomic<bool> connected{false};
+  std::thread serving{[&] {
+    while (!connected) host.poll();
+  }};
+  auto o = options_of(1, 2);
+  o.until = after(10ms);
+  auto client = tcp_store::connect(host.address(), o, after(30s));
+  connected = true;
+  serving.join();  // nobody answers any more
+  const auto f = failure_of([&] { (void)client.add("ranks", 1); });
+  CHECK(f.kind == errc::timed_out);
+  CHECK(f.mentions("did not answer within"));
+  CHECK(!f.mentions("60 s"));
 }
 
 TEST_CASE("tcp_store: another program at the address is recognised at once") {

@@ -112,7 +112,8 @@ class meeting_opener {
     o.generation = who_.generation;
     o.secret = who_.secret;
     o.network = who_.network;
-    o.timeout = std::clamp<duration>(remaining(who_.until), std::chrono::seconds{1}, longest_answer);
+    o.timeout = longest_answer;
+    o.until = who_.until;
     return o;
   }
 

@@ -100,11 +100,13 @@ class store_client {
   /// Sends a request and returns the head of its response; the value is in take_value().
   wire::store_response call(wire::store_request q, std::string_view key, std::span<const std::byte> expected,
                             std::span<const std::byte> value) {
-    const deadline until = after(options_.timeout);
+    // What is said after a failure still has a second.
+    const deadline began = clock::now(), last = std::max(options_.until, after(std::chrono::seconds{1}));
+    const deadline until = std::min(after(options_.timeout), last);
     if (!send(q, key, expected, value, until)) fail_to_send(key);
     if (!await_response(until)) {
       fail(errc::timed_out, 0,
-           "the store at " + address_ + " did not answer within " + detail::in_seconds(options_.timeout) +
+           "the store at " + address_ + " did not answer within " + detail::in_seconds(until - began) +
                "; it answers while rank 0 waits in a call of its own: is rank 0 stuck?");
     }
     detail::throw_unless_done(response_.answer, key);
