@@ -149,6 +149,22 @@ TEST_CASE("failure: in a group, the world's rank is named") {
   CHECK(contains(text, "waiting for rank 2"));
 }
 
+TEST_CASE("failure: in a group, who is missing there is named, not who is behind elsewhere") {
+  ranks::gate over;
+  std::barrier issued{3};
+  tutti::run_threads(4, [&](auto& world) {
+    auto group = world.split(world.rank() == 3 ? 1 : 0);
+    group.barrier().wait();
+    if (world.rank() == 3) return over.pass();  // behind in the world
+    auto elsewhere = world.barrier(within(60000ms));
+    issued.arrive_and_wait();
+    if (world.rank() == 2) return over.pass();  // missing in the group
+    const auto e = error_of(group.barrier(within(world.rank() == 0 ? 50ms : 60000ms)));
+    if (world.rank() == 0) over.open();
+    expect(e->peer() == 2, "blamed rank " + std::to_string(e->peer()));
+  });
+}
+
 TEST_CASE("failure: the first failure is sticky") {
   tutti::run_threads(3, [](auto& world) {
     if (world.rank() == 1) world.abort();

@@ -35,7 +35,8 @@ struct op_info {
   std::source_location where{};
   deadline issued{};
   deadline expires{};
-  bool expired = false;  ///< its own deadline passed, not that of another operation
+  bool expired = false;       ///< its own deadline passed, not that of another operation
+  std::uint32_t context = 0;  ///< of the group it belongs to; 0: the world
 };
 
 /// Whoever issued operations: gives slots back and turns a status into an error with names.

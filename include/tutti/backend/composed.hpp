@@ -186,7 +186,8 @@ class composed {
   void run(op_state& s, Make make) noexcept {
     T& link = driver_->link();
     s.info.sequence = ++state_->sequence;
-    if (state_->members.context == 0) link.note_issue(s.info.sequence);
+    s.info.context = state_->members.context;
+    if (s.info.context == 0) link.note_issue(s.info.sequence);
     launch(s, [&] { return make(lane<T>{link, state_->members, s.info.sequence}); });
   }
 

@@ -59,7 +59,7 @@ class driver final : public progress_source {
       if (now < s->info.expires) continue;
       s->info.expired = true;
       const auto* work = static_cast<const routine::promise_type*>(s->work);
-      link_->abort({errc::timed_out, 0, link_->waiting_for(work), s->info.sequence});
+      link_->abort({errc::timed_out, 0, link_->waiting_for(work, s->info.context), s->info.sequence});
       return;  // that ended every operation
     }
   }

@@ -43,7 +43,7 @@ class issuer final : public op_owner {
     const duration limit = timeout > duration{0} ? timeout : timeout_.load(std::memory_order_relaxed);
     s.owner = this;
     const deadline expires = limit >= deadline::max() - now ? deadline::max() : now + limit;
-    s.info = {args.name, count, type, 0, where, now, expires, false};
+    s.info = {args.name, count, type, 0, where, now, expires, false, 0};
     backend_.start(args, s);
     return s;
   }

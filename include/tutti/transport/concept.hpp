@@ -34,22 +34,23 @@ concept message_link =
 
 /// A link that can also be driven, watched, put to sleep and ended.
 template <class L>
-concept transport = message_link<L> && requires(L& l, int peer, status why, deadline now, duration d,
-                                                const routine::promise_type* work, std::uint64_t tag) {
-  { l.poll() } noexcept -> std::same_as<bool>;  // true if anything moved
-  { l.tick(now) } noexcept;                     // about every millisecond: are the peers alive?
-  { l.abort(why) } noexcept;  // idempotent: the first cause stays; every pending transfer fails, peers are told
-  { l.failure() } noexcept -> std::same_as<status>;
-  { l.waiting_for(work) } noexcept -> std::same_as<int>;  // the rank that this operation waits for, -1 if none
-  { l.describe(peer) } -> std::same_as<std::string>;      // "rank 3 (host b, pid 712), last seen at #39"
-  { l.ranks_per_core() } noexcept -> std::same_as<double>;
-  { l.note_issue(tag) } noexcept;  // the world begins its operation of this sequence number
-  { l.leave() } noexcept;          // an orderly goodbye; bounded
-  { l.prepare_park() } noexcept;   // these four without the lock, see progress_source
-  { l.park(d) } noexcept;
-  { l.finish_park() } noexcept;
-  { l.unpark() } noexcept;
-};
+concept transport =
+    message_link<L> && requires(L& l, int peer, status why, deadline now, duration d, const routine::promise_type* work,
+                                std::uint64_t tag, std::uint32_t context) {
+      { l.poll() } noexcept -> std::same_as<bool>;  // true if anything moved
+      { l.tick(now) } noexcept;                     // about every millisecond: are the peers alive?
+      { l.abort(why) } noexcept;  // idempotent: the first cause stays; every pending transfer fails, peers are told
+      { l.failure() } noexcept -> std::same_as<status>;
+      { l.waiting_for(work, context) } noexcept -> std::same_as<int>;  // whom it waits for, or -1
+      { l.describe(peer) } -> std::same_as<std::string>;               // "rank 3 (host b, pid 712), last seen at #39"
+      { l.ranks_per_core() } noexcept -> std::same_as<double>;
+      { l.note_issue(tag) } noexcept;  // the world begins its operation of this sequence number
+      { l.leave() } noexcept;          // an orderly goodbye; bounded
+      { l.prepare_park() } noexcept;   // these four without the lock, see progress_source
+      { l.park(d) } noexcept;
+      { l.finish_park() } noexcept;
+      { l.unpark() } noexcept;
+    };
 
 class condition;
 

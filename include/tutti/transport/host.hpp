@@ -136,8 +136,8 @@ class host_transport : public mesh<host_pipe> {
     if (shared_) shared_->note_issue(sequence);
     if (network_) network_->note_issue(sequence);
   }
-  [[nodiscard]] int waiting_for(const routine::promise_type* work) const noexcept {
-    if (shared_)
+  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t context = 0) const noexcept {
+    if (shared_ && context == 0)
       if (const int r = shared_->furthest_behind(); r >= 0) return shared_->who(r).rank;
     const int direct = channel_waits_for(work);
     if (direct < 0 || !remote(direct)) return direct;

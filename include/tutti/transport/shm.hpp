@@ -56,7 +56,8 @@ class shm_transport : public mesh<ring_pipe> {
   void leave() noexcept { domain_.leave(); }
   void note_issue(std::uint64_t sequence) noexcept { domain_.note_issue(sequence); }
 
-  [[nodiscard]] int waiting_for(const routine::promise_type* work) const noexcept {
+  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t context = 0) const noexcept {
+    if (context != 0) return channel_waits_for(work);
     const int behind = domain_.furthest_behind();
     return behind >= 0 ? behind : channel_waits_for(work);
   }

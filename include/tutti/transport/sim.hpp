@@ -72,7 +72,9 @@ class sim_transport : public mesh<sim_pipe> {
     schedule().begun(rank());
   }
 
-  [[nodiscard]] int waiting_for(const routine::promise_type* work) const noexcept { return channel_waits_for(work); }
+  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t = 0) const noexcept {
+    return channel_waits_for(work);
+  }
   [[nodiscard]] std::string describe(int peer) const {
     return "rank " + std::to_string(peer) + " (simulated: seed " + std::to_string(network_->options().seed) +
            ", step " + std::to_string(schedule().steps()) + "), last seen at #" +

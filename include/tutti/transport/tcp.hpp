@@ -57,7 +57,7 @@ class tcp_transport : public mesh<socket_pipe> {
   }
   void note_issue(std::uint64_t sequence) noexcept { domain_.note_issue(sequence); }
 
-  [[nodiscard]] int waiting_for(const routine::promise_type* work) const noexcept {
+  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t = 0) const noexcept {
     return domain_.culprit([&](int p) { return channel(p)->holds(work); });
   }
   [[nodiscard]] std::string describe(int p) const {

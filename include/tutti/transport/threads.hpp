@@ -110,7 +110,8 @@ class threads_transport : public mesh<ring_pipe> {
     area_.block(rank()).issued.store(sequence, std::memory_order_relaxed);
   }
 
-  [[nodiscard]] int waiting_for(const routine::promise_type* work) const noexcept {
+  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t context = 0) const noexcept {
+    if (context != 0) return channel_waits_for(work);
     const int behind = area_.furthest_behind(area_.block(rank()).issued.load(std::memory_order_relaxed));
     return behind >= 0 ? behind : channel_waits_for(work);
   }
