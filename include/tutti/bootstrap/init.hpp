@@ -40,16 +40,16 @@ inline std::uint64_t next_generation(const std::string& place) {
   return 0;
 }
 
-/// Joins over any store. What fails here on one rank fails on all.
-template <store S>
+/// Joins over any store, and makes a link of any kind. What fails here on one rank fails on all.
+template <class Link, store S>
 class joining {
  public:
   joining(S& meeting, const init_options& options, const init_plan& plan, roll_call_claim me, roll_call_options how)
       : options_(options), plan_(plan), me_(std::move(me)), until_(how.until), call_(meeting, me_, std::move(how)) {}
 
-  [[nodiscard]] std::unique_ptr<host_transport> run(bool host, const std::optional<wire::secret>& secret,
-                                                    std::uint64_t generation) {
-    links found;
+  [[nodiscard]] std::unique_ptr<Link> run(bool host, const std::optional<wire::secret>& secret,
+                                          std::uint64_t generation) {
+    links<Link> found;
     found.all = call_.call();
     called_ = true;
     try {
@@ -72,7 +72,7 @@ class joining {
   [[nodiscard]] bool called() const noexcept { return called_; }
 
  private:
-  void connect(links& found, bool host, const std::optional<wire::secret>& secret) {
+  void connect(links<Link>& found, bool host, const std::optional<wire::secret>& secret) {
     found.rank = me_.rank;
     peer& self = found.all[static_cast<std::size_t>(me_.rank)];
     const link_needs needs{found.all, self, plan_.transport};
@@ -112,15 +112,17 @@ class joining {
   bool called_ = false;
 };
 
-inline std::unique_ptr<host_transport> join_alone(const init_options& options, deadline until) {
-  links found;
+template <class Link>
+std::unique_ptr<Link> join_alone(const init_options& options, deadline until) {
+  links<Link> found;
   found.all = make_roster(std::vector<blob>{encode(roll_call_claim::of_this_process(0, 1, options.memory_domain))});
   found.memory.emplace(shm_offer{1}.hand_out(found.all, 0, until));
   return std::move(found).make();
 }
 
-inline std::unique_ptr<host_transport> join_others(const init_options& options, const init_plan& plan,
-                                                   const environment& get, deadline until) {
+template <class Link>
+std::unique_ptr<Link> join_others(const init_options& options, const init_plan& plan, const environment& get,
+                                  deadline until) {
   const std::string place = plan.job + " at " + to_string(*plan.where);
   visitor who{plan.rank, plan.world_size, next_generation(place), {}, options.secret.load(get), options.network,
               until,     options.stop};
@@ -134,8 +136,7 @@ inline std::unique_ptr<host_transport> join_others(const init_options& options, 
   how.until = until;
   how.stop = options.stop;
   if (plan.vouched) how.settle = duration{0};
-  how.remark = [&where] { return where.remark(); };
-  joining<meeting> join{where, options, plan, std::move(me), std::move(how)};
+  joining<Link, meeting> join{where, options, plan, std::move(me), std::move(how)};
   try {
     auto link = join.run(where.is_host(), who.secret, who.generation);
     where.leave(until);
@@ -147,12 +148,13 @@ inline std::unique_ptr<host_transport> join_others(const init_options& options, 
 }
 
 /// Finds the other ranks and makes the links to them.
-inline std::unique_ptr<host_transport> join_world(const init_options& options) {
+template <class Link>
+std::unique_ptr<Link> join_world(const init_options& options) {
   if (options.timeout <= duration{0} || options.join_timeout <= duration{0})
     throw usage_error("init_options: timeout and join_timeout must be positive; nothing waits without a deadline");
   const deadline until = after(options.join_timeout);
   const init_plan plan = plan_init(options, process_variable, ::getuid());
-  return plan.where ? join_others(options, plan, process_variable, until) : join_alone(options, until);
+  return plan.where ? join_others<Link>(options, plan, process_variable, until) : join_alone<Link>(options, until);
 }
 
 }  // namespace detail
@@ -167,11 +169,14 @@ inline std::unique_ptr<host_transport> join_world(const init_options& options) {
 /// Errors: usage_error for options and variables that contradict each other; error{rendezvous} names the ranks that are
 /// missing or claim the same place, {auth_failed}, {protocol}, {peer_lost}, {out_of_resources}, {aborted}.
 /// Costs some ten short exchanges with the process of rank 0; see docs/rendezvous.md.
-[[nodiscard]] inline communicator<> init(const init_options& options = {}) {
-  auto link = detail::join_world(options);
+/// A template, so that only what calls it compiles what it needs.
+template <class Backend = host>
+[[nodiscard]] communicator<Backend> init(const init_options& options = {}) {
+  using link = typename Backend::transport_type;
+  auto joined = detail::join_world<link>(options);
   auto home = std::make_shared<engine>();
-  auto d = std::make_shared<driver<host_transport>>(home, std::move(link));
-  return {host{std::move(d)}, std::move(home), options.timeout};
+  auto d = std::make_shared<driver<link>>(home, std::move(joined));
+  return {Backend{std::move(d)}, std::move(home), options.timeout};
 }
 
 }  // namespace tutti

@@ -1,7 +1,6 @@
 #pragma once
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,7 +11,6 @@
 #include <tutti/core/error.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
-#include <tutti/transport/host.hpp>
 #include <tutti/transport/peer.hpp>
 #include <tutti/transport/shm_accept.hpp>
 #include <tutti/transport/shm_offer.hpp>
@@ -21,7 +19,8 @@
 
 namespace tutti::detail {
 
-/// What a transport is made of: the world, and this rank's ways to reach it.
+/// What a transport of processes is made of: the world, and this rank's ways to reach it.
+template <class Link>
 struct links {
   roster all;
   int rank = 0;
@@ -29,9 +28,8 @@ struct links {
   std::optional<tcp_listener> listener;  ///< at which the others connect
   tcp_job job;
 
-  [[nodiscard]] std::unique_ptr<host_transport> make() && {
-    return std::make_unique<host_transport>(std::move(all), rank, std::move(memory), std::move(listener),
-                                            std::move(job));
+  [[nodiscard]] std::unique_ptr<Link> make() && {
+    return std::make_unique<Link>(std::move(all), rank, std::move(memory), std::move(listener), std::move(job));
   }
 };
 
@@ -43,15 +41,16 @@ struct link_needs {
 
   /// Throws error{rendezvous} when the ranks are not where the chosen transport can reach them.
   link_needs(const roster& all, const peer& self, transport_choice chosen) {
-    const auto elsewhere =
-        std::find_if(all.begin(), all.end(), [&](const peer& p) { return p.memory_domain != self.memory_domain; });
-    if (chosen == transport_choice::shm && elsewhere != all.end())
+    const peer* elsewhere = nullptr;
+    for (const peer& p : all)
+      if (elsewhere == nullptr && p.memory_domain != self.memory_domain) elsewhere = &p;
+    if (chosen == transport_choice::shm && elsewhere != nullptr)
       throw error{{errc::rendezvous, 0, elsewhere->rank, 0},
                   describe(self) + " and " + describe(*elsewhere) +
                       " cannot share memory: they are on two machines, in two containers, or of two users; "
                       "choose the transport tcp or automatic",
                   {self.rank}};
-    network = all.size() > 1 && (chosen == transport_choice::tcp || elsewhere != all.end());
+    network = all.size() > 1 && (chosen == transport_choice::tcp || elsewhere != nullptr);
     memory = chosen != transport_choice::tcp && (self.local_size > 1 || !network);
     bells = memory && network;
   }
@@ -64,6 +63,13 @@ inline std::optional<os::endpoint> route_to(const os::endpoint& where) {
   return os::local_endpoint(probe.native()).with_port(0);
 }
 
+/// The first rank that is not on the host of `self`; null when all are.
+inline const peer* on_another_host(const roster& all, const peer& self) noexcept {
+  for (const peer& p : all)
+    if (p.host != self.host) return &p;
+  return nullptr;
+}
+
 /// "10.0.0.7" of "10.0.0.7:0"
 inline std::string host_of(const os::endpoint& where) { return os::split_host_port(where.to_string()).first; }
 
@@ -73,14 +79,13 @@ inline std::string address_for_peers(const init_plan& plan, const roster& all, c
   using enum rendezvous_url::scheme;
   constexpr const char* loopback_address = "127.0.0.1";
   if (!plan.interface.empty()) return plan.interface;
-  const bool one_host = std::all_of(all.begin(), all.end(), [&](const peer& p) { return p.host == self.host; });
   if (!plan.where || plan.where->kind == unix_abstract || plan.where->kind == unix_path) return loopback_address;
   if (plan.where->kind == tcp) {
     for (const os::endpoint& where : os::resolve(plan.where->host, plan.where->port)) {
       if (where.is_loopback()) return host_of(where.with_port(0));
       if (const auto mine = route_to(where)) return host_of(*mine);
     }
-  } else if (one_host) {
+  } else if (on_another_host(all, self) == nullptr) {
     return loopback_address;
   }
   throw error{{errc::rendezvous},
@@ -95,8 +100,8 @@ inline void check_places(const roster& all) {
   for (const peer& p : all) {
     const bool loops =
         !p.endpoint.empty() && os::resolve(os::split_host_port(p.endpoint).first, 0).front().is_loopback();
-    const auto other = std::find_if(all.begin(), all.end(), [&](const peer& o) { return o.host != p.host; });
-    if (loops && other != all.end())
+    const peer* other = on_another_host(all, p);
+    if (loops && other != nullptr)
       throw error{{errc::rendezvous, 0, p.rank, 0},
                   describe(p) + " listens on " + p.endpoint + ", where " + describe(*other) +
                       " cannot reach it; name the network interface with TUTTI_INTERFACE or init_options::interface"};

@@ -1,10 +1,12 @@
 #pragma once
+#include <concepts>
 #include <cstdint>
-#include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <tutti/bootstrap/text.hpp>
 #include <tutti/core/error.hpp>
@@ -12,8 +14,31 @@
 
 namespace tutti {
 
-/// Looks up an environment variable; nullopt when it is not set. The view must live until the reading is over.
-using environment = std::function<std::optional<std::string_view>(std::string_view name)>;
+/// Looks up an environment variable: holds a copy of any callable that takes a name and returns the value, or nullopt
+/// when it is not set. The view must live until the reading is over.
+class environment {
+ public:
+  template <std::invocable<std::string_view> Lookup>
+    requires(!std::same_as<Lookup, environment>)
+  environment(Lookup lookup) : source_(std::make_shared<const held<Lookup>>(std::move(lookup))) {}  // NOLINT: converts
+
+  [[nodiscard]] std::optional<std::string_view> operator()(std::string_view name) const { return source_->find(name); }
+
+ private:
+  // Not a std::function: its header alone costs every user a tenth of a second of compile time.
+  struct source {
+    virtual ~source() = default;
+    [[nodiscard]] virtual std::optional<std::string_view> find(std::string_view name) const = 0;
+  };
+  template <class Lookup>
+  struct held final : source {
+    explicit held(Lookup l) : lookup(std::move(l)) {}
+    [[nodiscard]] std::optional<std::string_view> find(std::string_view name) const override { return lookup(name); }
+    Lookup lookup;
+  };
+
+  std::shared_ptr<const source> source_;
+};
 
 }  // namespace tutti
 

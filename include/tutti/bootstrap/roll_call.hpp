@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -27,7 +26,6 @@ struct roll_call_options {
   deadline until = after(std::chrono::seconds{60});
   duration settle = std::chrono::milliseconds{100};  ///< how long to wait for one rank too many; 0: nobody can come
   std::stop_token stop{};                            ///< noticed within a tenth of a second
-  std::function<std::string()> remark{};             ///< what this process has to add when ranks are missing
 };
 
 /// Lets the ranks of a world find each other in a store that is empty before: after it, all have the same roster, or
@@ -255,7 +253,9 @@ class roll_call {
     std::string text = std::to_string(n - absent.size()) + " of " + std::to_string(n) + " ranks " +
                        (joining ? "came within " : "made their links within ") + waited();
     if (!absent.empty()) text += "; absent: " + detail::rank_list(absent) + advice(joining);
-    if (const std::string more = how_.remark ? how_.remark() : ""; !more.empty()) text += " " + more;
+    // Whom a store has turned away may be the one that is missing.
+    if constexpr (requires { meeting_->remark(); })
+      if (const std::string more = meeting_->remark(); !more.empty()) text += " " + more;
     if (!absent.empty()) return {why, text};
     return {why, text + ", but the rank that calls the roll did not go on; is it stopped?"};
   }

@@ -2,7 +2,6 @@
 #include <chrono>
 #include <concepts>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -43,7 +42,7 @@ void run_threads(int size, F f, duration timeout = std::chrono::minutes(5)) {
             world.abort();
           };
           try {
-            std::invoke(f, world);
+            f(world);
           } catch (const error& e) {
             end_all(e.kind() != errc::aborted);  // an abort is another rank's doing
             throw;

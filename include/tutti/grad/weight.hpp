@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -76,13 +75,13 @@ void multiply(std::span<T> g, double by) noexcept {
   if (by == 0)
     std::fill(g.begin(), g.end(), T{});
   else if (by != 1)
-    detail::map_gradient(g, by, std::multiplies<>{});
+    detail::map_gradient(g, by, [](auto a, auto b) { return a * b; });
 }
 
 /// Divides, rounding once.
 template <class T>
 void divide(std::span<T> g, double by) noexcept {
-  if (by != 1) detail::map_gradient(g, by, std::divides<>{});
+  if (by != 1) detail::map_gradient(g, by, [](auto a, auto b) { return a / b; });
 }
 
 }  // namespace tutti::grad

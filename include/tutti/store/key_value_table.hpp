@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -89,8 +88,13 @@ class key_value_table {
   }
 
  private:
+  struct by_text {
+    using is_transparent = void;
+    bool operator()(std::string_view a, std::string_view b) const noexcept { return a < b; }
+  };
+
   store_limits limits_;
-  std::map<std::string, value_type, std::less<>> entries_;
+  std::map<std::string, value_type, by_text> entries_;
   std::size_t bytes_ = 0;
 };
 
