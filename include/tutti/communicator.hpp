@@ -279,7 +279,8 @@ class communicator {
   }
 
   /// Cuts this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.
-  /// The new one shares this one's links, engine and fate: a failure of either ends both.
+  /// The new one shares this one's links, engine and fate: a failure of either ends both. One split of a world at a
+  /// time: two threads that try get a usage_error.
   [[nodiscard]] communicator split(int color, int key = 0,
                                    std::source_location where = std::source_location::current()) {
     if (color < 0)
@@ -289,7 +290,8 @@ class communicator {
       std::uint32_t context;
     };
     auto& whole = core_->backend();
-    const entry mine{color, key, rank(), whole.world_rank(), whole.shared_driver()->contexts()};
+    const detail::split_in_progress alone{*whole.shared_driver()};
+    const entry mine{color, key, rank(), whole.world_rank(), alone.contexts()};
     std::vector<entry> all(static_cast<std::size_t>(size()));
     all_gather(std::span{&mine, 1}, all, {}, where).wait();
     std::uint32_t context = 0;
@@ -303,7 +305,11 @@ class communicator {
       if (e.world_rank == mine.world_rank) g.rank = static_cast<int>(g.members.size());
       g.members.push_back(e.world_rank);
     }
-    return {B{whole.shared_driver(), std::move(g)}, whole.shared_driver()->shared_home(), timeout()};
+    auto made = [&] {
+      auto guard = core_->engine().lock();
+      return B{whole.shared_driver(), std::move(g)};
+    }();
+    return {std::move(made), whole.shared_driver()->shared_home(), timeout()};
   }
 
   /// Zeroed memory for `count` elements that collectives move without staging: peers on this machine map it. Not
@@ -312,8 +318,11 @@ class communicator {
   [[nodiscard]] mapped_array<T> allocate(std::size_t count) {
     if (count > std::numeric_limits<std::size_t>::max() / sizeof(T))
       throw usage_error("allocate: " + std::to_string(count) + " elements are more than there is address space");
-    auto guard = core_->engine().lock();
-    return mapped_array<T>::make(core_->backend().shared_driver(), count);
+    try {
+      return mapped_array<T>::make(core_->backend().shared_driver(), count);
+    } catch (const std::bad_alloc&) {
+      throw error{{errc::out_of_resources}, "allocate: no memory for " + std::to_string(count) + " elements"};
+    }
   }
 
  private:

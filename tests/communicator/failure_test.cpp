@@ -7,6 +7,7 @@
 #include <memory>
 #include <source_location>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -14,6 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/async/resume_on.hpp>
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/async/task.hpp>
 #include <tutti/bootstrap/threads.hpp>
 
 #include <communicator/ranks.hpp>
@@ -162,6 +166,62 @@ TEST_CASE("failure: in a group, who is missing there is named, not who is behind
     const auto e = error_of(group.barrier(within(world.rank() == 0 ? 50ms : 60000ms)));
     if (world.rank() == 0) over.open();
     expect(e->peer() == 2, "blamed rank " + std::to_string(e->peer()));
+  });
+}
+
+TEST_CASE("failure: a message names the rank that does not send it, whoever is behind in the world") {
+  ranks::gate over;
+  tutti::run_threads(3, [&](auto& world) {
+    world.barrier().wait();
+    if (world.rank() != 0) return over.pass();
+    auto elsewhere = world.barrier(within(60000ms));
+    float v = 0;
+    const auto e = error_of(world.recv(std::span{&v, 1}, 2, 0, within(50ms)));
+    over.open();
+    expect(e->kind() == errc::timed_out && e->peer() == 2, "blamed rank " + std::to_string(e->peer()));
+  });
+}
+
+TEST_CASE("failure: an operation that waits for its turn names whom the one before it waits for") {
+  ranks::gate over;
+  tutti::run_threads(2, [&](auto& world) {
+    auto group = world.split(0);
+    std::vector<float> v(64), w(64);
+    group.all_reduce(v).wait();
+    if (world.rank() == 1) return over.pass();
+    auto first = group.all_reduce(v, tutti::sum, within(60000ms));
+    const auto e = error_of(group.all_reduce(w, tutti::sum, within(50ms)));
+    over.open();
+    expect(e->kind() == errc::timed_out && e->peer() == 1, "blamed rank " + std::to_string(e->peer()));
+  });
+}
+
+TEST_CASE("failure: a reduction that throws ends the world, and its rank is named") {
+  tutti::run_threads(2, [&](auto& world) {
+    std::vector<float> v(64, 1.0F);
+    const int me = world.rank();
+    const auto s = nothrow(world.all_reduce(v, [me](float a, float b) {
+                     if (me == 0) throw std::runtime_error("a user's reason");
+                     return a + b;
+                   })).wait();
+    if (me == 0) expect(!s.ok(), "the rank that threw");
+    if (!s.ok()) expect(s.code == errc::aborted && (s.peer == 0 || me == 0), "kind and rank");
+  });
+}
+
+tutti::task<> post_until_done(tutti::communicator<tutti::threads>& world) {
+  auto missing = world.barrier(within(50ms));
+  while (!missing.done()) co_await tutti::resume_on(world.engine());
+  const tutti::status s = co_await nothrow(std::move(missing));
+  expect(s.code == errc::timed_out, "the deadline passed");
+}
+
+TEST_CASE("failure: a coroutine that posts itself again and again does not stop the clock") {
+  ranks::gate over;
+  tutti::run_threads(2, [&](auto& world) {
+    if (world.rank() == 1) return over.pass();
+    tutti::sync_wait(world, post_until_done(world));
+    over.open();
   });
 }
 

@@ -129,6 +129,17 @@ TEST_CASE_FIXTURE(one_of_three, "usage: an algorithm that a collective does not 
   check_refused([&](auto how) { return world.recv(two, 0, 0, how); }, any, "recv", one_way);
 }
 
+TEST_CASE("usage: two splits of a world at once are refused, as they could agree on the same messages") {
+  tutti::run_threads(1, [](auto& world) {
+    auto group = world.split(0);
+    {
+      const tutti::detail::split_in_progress elsewhere{*world.backend().shared_driver()};
+      CHECK_THROWS_AS((void)group.split(0), tutti::usage_error);
+    }
+    CHECK(group.split(0).size() == 1);
+  });
+}
+
 TEST_CASE("usage: an algorithm is refused where there is nothing to do, too") {
   auto alone = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
   one_of_three some;

@@ -44,6 +44,7 @@ class engine {
     bool moved = false;
     if (try_drive()) {
       moved = poll_sources();
+      look_at_clock();
       stop_driving();
     }
     return run_ready() || moved;
@@ -72,6 +73,7 @@ class engine {
       (last_ready_ ? last_ready_->next : first_ready_) = &w;
       last_ready_ = &w;
       w.queued = true;
+      ++ready_;
       has_ready_.store(true, std::memory_order_release);
     }
     notify();
@@ -149,6 +151,10 @@ class engine {
     return moved;
   }
 
+  void look_at_clock() noexcept {
+    std::scoped_lock guard(mutex_);
+    tick_if_due();
+  }
   void tick_if_due() noexcept {
     const auto now = clock::now();
     if (now - last_tick_ < std::chrono::milliseconds(1)) return;
@@ -158,6 +164,11 @@ class engine {
 
   template <class Done>
   void drive(Done& done) noexcept {
+    // Coroutines that post themselves again and again must not keep the sources and the clock waiting.
+    if (has_ready_.load(std::memory_order_acquire)) {
+      poll_sources();
+      return look_at_clock();
+    }
     std::uint32_t idle = 0;
     while (!done() && !has_ready_.load(std::memory_order_acquire) && !detaching()) {
       if (poll_sources()) {
@@ -215,9 +226,16 @@ class engine {
     followers_.fetch_sub(1, std::memory_order_relaxed);
   }
 
+  /// Resumes what is ready now; what becomes so meanwhile is for the next time.
   bool run_ready() noexcept {
     bool any = false;
-    while (has_ready_.load(std::memory_order_acquire)) {
+    if (!has_ready_.load(std::memory_order_acquire)) return any;
+    std::size_t most = 0;
+    {
+      std::scoped_lock guard(ready_mutex_);
+      most = ready_;
+    }
+    for (; most > 0; --most) {
       std::coroutine_handle<> next;
       decltype(waiter::stopped) stopped = nullptr;
       {
@@ -239,6 +257,7 @@ class engine {
     (w.previous ? w.previous->next : first_ready_) = w.next;
     (w.next ? w.next->previous : last_ready_) = w.previous;
     w.queued = false;
+    --ready_;
     has_ready_.store(first_ready_ != nullptr, std::memory_order_release);
   }
 
@@ -257,6 +276,7 @@ class engine {
   std::mutex ready_mutex_;
   waiter* first_ready_ = nullptr;
   waiter* last_ready_ = nullptr;
+  std::size_t ready_ = 0;
   std::atomic<bool> has_ready_{false};
 
   std::mutex follow_mutex_;

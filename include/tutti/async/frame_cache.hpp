@@ -12,6 +12,7 @@ class frame_cache {
   static void* allocate(std::size_t bytes) {
     const std::size_t c = size_class(bytes);
     if (c < classes) {
+      if (gone()) return ::operator new((c + 1) * granule);
       frame_cache& mine = local();
       if (void* p = mine.free_[c]) {
         mine.free_[c] = *static_cast<void**>(p);
@@ -25,9 +26,9 @@ class frame_cache {
 
   static void deallocate(void* p, std::size_t bytes) noexcept {
     const std::size_t c = size_class(bytes);
-    if (c < classes) {
+    if (c < classes && !gone()) {
       frame_cache& mine = local();
-      if (!mine.gone_ && mine.held_[c] < most_held) {
+      if (mine.held_[c] < most_held) {
         *static_cast<void**>(p) = mine.free_[c];
         mine.free_[c] = p;
         ++mine.held_[c];
@@ -46,8 +47,13 @@ class frame_cache {
     static thread_local frame_cache cache;
     return cache;
   }
+  /// Outlives the cache: nothing has to be destroyed.
+  static bool& gone() noexcept {
+    static thread_local bool flag = false;
+    return flag;
+  }
   ~frame_cache() {
-    gone_ = true;  // frames freed by later thread-local destructors go straight back to the heap
+    gone() = true;  // frames freed by later thread-local destructors go straight back to the heap
     for (void*& head : free_)
       while (head) {
         void* next = *static_cast<void**>(head);
@@ -58,7 +64,6 @@ class frame_cache {
 
   std::array<void*, classes> free_{};
   std::array<std::uint32_t, classes> held_{};
-  bool gone_ = false;
 };
 
 /// Base of promise types whose frames come from the cache.

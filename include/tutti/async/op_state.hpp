@@ -28,6 +28,8 @@ struct waiter {
 
 /// What an operation is, for messages and the record of recent operations.
 struct op_info {
+  static constexpr std::uint32_t outside = ~std::uint32_t{0};  ///< a message between two ranks
+
   const char* collective = "";
   std::size_t count = 0;
   dtype type = dtype::u8;
@@ -35,8 +37,8 @@ struct op_info {
   std::source_location where{};
   deadline issued{};
   deadline expires{};
-  bool expired = false;       ///< its own deadline passed, not that of another operation
-  std::uint32_t context = 0;  ///< of the group it belongs to; 0: the world
+  bool expired = false;             ///< its own deadline passed, not that of another operation
+  std::uint32_t context = outside;  ///< of the group whose collectives it is one of; 0: the world's
 };
 
 /// Whoever issued operations: gives slots back and turns a status into an error with names.

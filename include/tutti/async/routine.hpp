@@ -2,6 +2,7 @@
 #include <coroutine>
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include <tutti/async/frame_cache.hpp>
@@ -94,9 +95,18 @@ struct routine_promise : cached_frame {
   inline routine get_return_object() noexcept;
   std::suspend_always initial_suspend() const noexcept { return {}; }
   void return_void() const noexcept {}
-  void unhandled_exception() noexcept {
-    failure = std::current_exception();
-  }  // memory ran out: nothing else throws here
+  void unhandled_exception() noexcept { failure = std::current_exception(); }
+  /// Memory ran out, or a user's reduction threw.
+  [[nodiscard]] status outcome() const noexcept {
+    if (!failure) return {};
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::bad_alloc&) {
+      return {errc::out_of_resources};
+    } catch (...) {
+      return {errc::aborted};
+    }
+  }
 
   struct final_awaiter {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
@@ -104,9 +114,9 @@ struct routine_promise : cached_frame {
       routine_promise& p = h.promise();
       if (!p.op) return std::exchange(p.met, true) ? p.parent : std::noop_coroutine();
       op_state* done = p.op;
-      const status outcome = p.failure ? status{errc::out_of_resources} : status{};
+      const status result = p.outcome();
       h.destroy();
-      done->complete(outcome);
+      done->complete(result);
       return std::noop_coroutine();
     }
     void await_resume() const noexcept {}

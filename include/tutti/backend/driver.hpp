@@ -9,6 +9,7 @@
 
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/transport/concept.hpp>
 
 namespace tutti {
@@ -36,9 +37,18 @@ class driver final : public progress_source {
   [[nodiscard]] const std::shared_ptr<engine>& shared_home() const noexcept { return engine_; }
   [[nodiscard]] op_list& in_flight() noexcept { return in_flight_; }
 
-  /// Contexts keep the messages of groups apart; the highest one used so far by a group of this rank.
-  [[nodiscard]] std::uint32_t contexts() const noexcept { return contexts_; }
+  /// Contexts keep the messages of groups apart. To be called under the lock, as is begin_split().
   void use_context(std::uint32_t c) noexcept { contexts_ = std::max(contexts_, c); }
+
+  /// Begins the agreement on a new context and returns the highest one used so far by a group of this rank. Two at a
+  /// time could agree on the same one: throws usage_error.
+  [[nodiscard]] std::uint32_t begin_split() {
+    if (splitting_)
+      throw usage_error("split(): another thread splits a communicator of this world; split one after the other");
+    splitting_ = true;
+    return contexts_;
+  }
+  void end_split() noexcept { splitting_ = false; }
 
   /// Zeroed memory of this rank; peers map it where the transport can. Under the engine's lock.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
@@ -58,8 +68,7 @@ class driver final : public progress_source {
     for (op_state* s = in_flight_.front(); s; s = s->next) {
       if (now < s->info.expires) continue;
       s->info.expired = true;
-      const auto* work = static_cast<const routine::promise_type*>(s->work);
-      link_->abort({errc::timed_out, 0, link_->waiting_for(work, s->info.context), s->info.sequence});
+      link_->abort({errc::timed_out, 0, waiting_for(*s), s->info.sequence});
       return;  // that ended every operation
     }
   }
@@ -69,10 +78,46 @@ class driver final : public progress_source {
   void unpark() noexcept override { link_->unpark(); }
 
  private:
+  /// An operation that waits for its turn waits for whoever the operations before it wait for.
+  [[nodiscard]] int waiting_for(const op_state& s) const noexcept {
+    const auto ask = [this](const op_state& o) {
+      return link_->waiting_for(static_cast<const routine::promise_type*>(o.work), o.info.context);
+    };
+    int who = ask(s);
+    for (const op_state* o = in_flight_.front(); o != &s && who < 0; o = o->next) who = ask(*o);
+    return who;
+  }
+
   std::shared_ptr<engine> engine_;
   std::unique_ptr<T> link_;
   op_list in_flight_;
   std::uint32_t contexts_ = 0;
+  bool splitting_ = false;
 };
+
+namespace detail {
+
+/// While it lives, no other split of the driver's world can begin.
+template <class Driver>
+class split_in_progress {
+ public:
+  explicit split_in_progress(Driver& d) : driver_(d) {
+    auto guard = d.home().lock();
+    contexts_ = d.begin_split();
+  }
+  split_in_progress(const split_in_progress&) = delete;
+  split_in_progress& operator=(const split_in_progress&) = delete;
+  ~split_in_progress() {
+    auto guard = driver_.home().lock();
+    driver_.end_split();
+  }
+  [[nodiscard]] std::uint32_t contexts() const noexcept { return contexts_; }
+
+ private:
+  Driver& driver_;
+  std::uint32_t contexts_ = 0;
+};
+
+}  // namespace detail
 
 }  // namespace tutti

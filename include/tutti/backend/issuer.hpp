@@ -43,7 +43,7 @@ class issuer final : public op_owner {
     const duration limit = timeout > duration{0} ? timeout : timeout_.load(std::memory_order_relaxed);
     s.owner = this;
     const deadline expires = limit >= deadline::max() - now ? deadline::max() : now + limit;
-    s.info = {args.name, count, type, 0, where, now, expires, false, 0};
+    s.info = {args.name, count, type, 0, where, now, expires, false, op_info::outside};
     backend_.start(args, s);
     return s;
   }
@@ -73,7 +73,12 @@ class issuer final : public op_owner {
     if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
   }
 
-  void failed(status why) noexcept override { backend_.abort(why); }
+  void failed(status why) noexcept override {
+    // What only this rank ran out of, or met in its user's code, is its own doing.
+    const bool own = why.code == errc::out_of_resources || why.code == errc::system || why.code == errc::aborted;
+    if (own && why.peer < 0) why.peer = backend_.world_rank();
+    backend_.abort(why);
+  }
 
   [[nodiscard]] error describe(const op_state& s) const override {
     const status& r = s.result;

@@ -25,8 +25,12 @@ class mapped_array {
   template <class Driver>
   static mapped_array make(std::shared_ptr<Driver> keep, std::size_t count) {
     mapped_array m;
-    auto* p = keep->allocate(count * sizeof(T));
-    m.memory_ = std::shared_ptr<std::byte>(p, [keep = std::move(keep)](std::byte* at) {
+    std::byte* p = nullptr;
+    {
+      auto guard = keep->home().lock();
+      p = keep->allocate(count * sizeof(T));
+    }
+    m.memory_ = std::shared_ptr<std::byte>(p, [keep](std::byte* at) {
       auto guard = keep->home().lock();
       keep->deallocate(at);
     });

@@ -136,6 +136,7 @@ class meeting_opener {
       throw usage_error("rendezvous " + text_ + ": name an address of rank 0's machine, not all of them");
     auto o = options();
     o.world = 0;  // the roll call says what is wrong with another world size
+    o.expected = who_.world_size;
     if (os::fd inherited = inherited_listener(get_, where)) return tcp_store::host(std::move(inherited), std::move(o));
     return tcp_store::host(where, std::move(o));
   }

@@ -225,6 +225,7 @@ inline constexpr detail::bor_op bor{};
 inline constexpr detail::bxor_op bxor{};
 
 /// Can reduce elements of type `T`: one of the named reductions where they make sense, or a callable (T, T) -> T.
+/// An exception that a callable throws is lost and ends the world, as if its rank had called abort().
 template <class Op, class T>
 concept reduction_for =
     element<T> && (detail::named_reduction_of<Op, T> || (!detail::named_reduction<Op> && custom_reduction<Op, T>));

@@ -58,7 +58,8 @@ class store_server {
     if (how == wire::proof::hmac) wire::require_hmac_provider();
     check_policy(endpoint_, options_);
     terms_ = detail::handshake_terms_of(options_, how);
-    stranger_limit_ = std::max<std::size_t>(64, 4 * static_cast<std::size_t>(std::max(options_.world, 0)));
+    stranger_limit_ =
+        std::max<std::size_t>(64, 4 * static_cast<std::size_t>(std::max({options_.world, options_.expected, 0})));
     poller_.add(listener_.native(), os::interest::read, listener_token);
   }
 
@@ -190,8 +191,8 @@ class store_server {
     if (c->flush() == progress::ended) return;
     c->armed = c->wanted();
     poller_.add(c->native(), c->armed, id);
-    strangers_.push_back(id);
     connections_.emplace(id, std::move(c));
+    strangers_.push_back(id);
   }
 
   /// accept() failed: without descriptors or memory. The oldest stranger gives up his; else there is a pause, as the

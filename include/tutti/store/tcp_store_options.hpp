@@ -29,7 +29,8 @@ struct tcp_store_options {
   duration timeout = std::chrono::seconds{60};           ///< of every call that is given no deadline
   deadline until = deadline::max();                      ///< no such call lasts longer than a second beyond it
   duration handshake_timeout = std::chrono::seconds{5};  ///< at the host: how long a stranger may take to prove himself
-  store_limits limits{};                                 ///< at the host
+  int expected = 0;       ///< at the host: how many may come at once, if more than `world`
+  store_limits limits{};  ///< at the host
 };
 
 namespace detail {

@@ -61,6 +61,7 @@ class tcp_transport : public mesh<socket_pipe> {
     return domain_.culprit([&](int p) { return channel(p)->holds(work); });
   }
   [[nodiscard]] std::string describe(int p) const {
+    if (p < 0 || p >= size()) return "an unknown rank";  // it may come from a peer
     return domain_.describe(p, channel(p) ? channel(p)->last_sequence() : 0);
   }
   [[nodiscard]] double ranks_per_core() const noexcept { return ranks_per_core_; }
