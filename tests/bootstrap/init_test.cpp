@@ -115,6 +115,10 @@ TEST_CASE("options that make no sense are refused") {
   CHECK(contains(message_of({}, at("carrier:pigeon")), "scheme"));
 }
 
+TEST_CASE("a rank beyond its world that cannot join is told so with the number it was given") {
+  CHECK(contains(message_of({{"TUTTI_RANK", "3"}, {"TUTTI_WORLD_SIZE", "2"}}), "rank 3 is beyond its world"));
+}
+
 TEST_CASE("a rank beyond its world joins all the same, so that the others hear of it") {
   for (const variables& v :
        {variables{{"RANK", "3"},

@@ -58,9 +58,10 @@ TEST_CASE("run/environment: every rank finds its place and all find the same job
 
 TEST_CASE("run/environment: another launcher's variables do not reach the ranks, the user's own do") {
   const auto done = run({"-n", "2", "--env", "MINE=a=b", "--env", "MASTER_PORT=4242", "--env", "EMPTY=", "env"}, [] {
-    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "SLURM_LOCALID",
-                             "SLURM_NTASKS", "HOROVOD_RANK", "TORCHELASTIC_RUN_ID", "ROLE_RANK", "RANK", "WORLD_SIZE",
-                             "TUTTI_JOB", "TUTTI_LISTEN_FD", "TUTTI_SECRET_FD"})
+    for (const char* name :
+         {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS",
+          "HOROVOD_RANK", "TORCHELASTIC_RUN_ID", "ROLE_RANK", "RANK", "WORLD_SIZE", "TUTTI_JOB", "TUTTI_LISTEN_FD",
+          "TUTTI_SECRET_FD", "TUTTI_RANK", "TUTTI_WORLD_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"})
       ::setenv(name, "77", 1);
     ::setenv("SLURM_JOB_ID", "12", 1);
   });

@@ -55,11 +55,16 @@ inline bool launcher_vouches(const environment& get, const launch& found, std::u
   return !get("TUTTI_JOB") && !get("TUTTI_RENDEZVOUS") && found.rendezvous == local_rendezvous(user, found.job);
 }
 
-inline std::optional<launch> read_launch(const environment& get, std::uint32_t user, bool by_options) {
-  if (!by_options) return read_environment(get, user);
+inline std::optional<launch> read_launch(const environment& get, std::uint32_t user, bool by_options,
+                                         std::optional<int> surplus) {
+  if (!by_options && !surplus) return read_environment(get, user);
   try {
     return read_environment(get, user);
   } catch (const usage_error& e) {
+    // What e says was read with another rank in its place.
+    if (surplus)
+      throw usage_error("rank " + std::to_string(*surplus) +
+                        " is beyond its world: ranks count from 0; correct the rank or the world size");
     throw usage_error(std::string("init_options (rank, world_size and rendezvous count as TUTTI_RANK, TUTTI_WORLD_SIZE "
                                   "and TUTTI_RENDEZVOUS): ") +
                       e.what());
@@ -110,7 +115,7 @@ inline init_plan plan_init(const init_options& options, environment variables, s
   }
   add_hydra_job(get, hydra);
 
-  const auto found = read_launch(get, user, url.has_value() || rank.has_value());
+  const auto found = read_launch(get, user, url.has_value() || rank.has_value(), surplus);
   if (!found) return plan;
   plan.rank = surplus.value_or(found->rank);
   plan.world_size = found->world_size;

@@ -64,6 +64,7 @@ class channel_base {
   channel_base& operator=(const channel_base&) = delete;
 
   [[nodiscard]] std::uint64_t last_sequence() const noexcept { return last_sequence_; }
+  [[nodiscard]] std::uint64_t frames_received() const noexcept { return frames_; }
   [[nodiscard]] bool said_bye() const noexcept { return bye_; }
 
   [[nodiscard]] bool holds(const routine_promise* work) const noexcept {
@@ -150,7 +151,7 @@ class channel_base {
   transfer* out_ = nullptr;
   std::span<const std::byte> payload_{};  // what is left of out_
   bool cut_ = false;
-  std::uint64_t last_sequence_ = 0;
+  std::uint64_t last_sequence_ = 0, frames_ = 0;
   bool bye_ = false;
 };
 
@@ -306,6 +307,7 @@ class channel : public channel_base {
   status dispatch() {
     const auto f = frame::decode(header_in_);
     if (!f) return {errc::protocol};
+    ++frames_;
     if (!tag::is_point_to_point(f->tag) && f->what != frame::kind::abort) last_sequence_ = tag::sequence(f->tag);
     body_bytes_ = f->bytes;
     body_got_ = 0;

@@ -168,7 +168,8 @@ class rendezvous_file {
     if (::stat(path_.c_str(), &current) != 0 || current.st_ino != opened.st_ino || current.st_dev != opened.st_dev) {
       return false;
     }
-    const auto found = wire::decode_head(read_head(file));
+    const auto seen = read_head(file);
+    const auto found = wire::decode_head(seen);
     switch (found.kind) {
       case wire::head_kind::foreign:
         fail_rendezvous(0, path_, "it is some other file, which is left as it is; remove it or choose another path");
@@ -191,6 +192,7 @@ class rendezvous_file {
       const bool silent = is_silent(file);
       held = std::make_unique<guard>(lock(file, until));
       if (::stat(path_.c_str(), &current) != 0 || current.st_ino != opened.st_ino) return false;
+      if (read_head(file) != seen) return false;  // somebody was there after all
       if (silent) return replace();
       seen_alive_ = found.head.nonce;
       return false;
