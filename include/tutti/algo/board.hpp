@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include <tutti/algo/fingerprint.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
@@ -35,9 +36,9 @@ class board {
   struct note {
     std::uint64_t in, out;
   };
-  static constexpr note no_note{nowhere, nowhere};
   struct line {
     alignas(2 * tutti::detail::cache_line) std::atomic<std::uint64_t> step;
+    std::array<std::atomic<std::uint64_t>, 3> calls;  // with the step on one line of the cache: read together
     std::array<note, 2> notes;
     std::atomic<std::uint32_t> visiting;   // this rank is at work in buffers that others have noted
     std::atomic<std::uint32_t> retracted;  // this rank's operation failed: its buffers are its user's again
@@ -62,7 +63,12 @@ class board {
     std::uint64_t number_;
   };
 
-  /// Waits until one rank, or all, have posted a step.
+  /// Waits until one rank, or all, have posted the step that this rank posted last, and fails with errc::mismatch when
+  /// one of them posted it in another call.
+  ///
+  /// Why that is never a false alarm: step t is posted by whom step t - 1 has ended for, and thus after somebody has
+  /// seen everyone at t - 2; where all but the root wait for the root alone, it was the root. So while this rank is at
+  /// step t, nobody is beyond t + 2, and the words of three steps are kept.
   class reached final : public condition {
    public:
     template <class Link>
@@ -76,8 +82,16 @@ class board {
       link.watch(*this);
     }
     bool holds() noexcept override {
-      while (next_ < end_ && board_.at(next_).step.load(std::memory_order_acquire) >= step_) ++next_;
-      return next_ == end_;
+      for (; next_ < end_; ++next_) {
+        const line& l = board_.at(next_);
+        if (l.step.load(std::memory_order_acquire) < step_) return false;
+        differs_ = l.calls[step_ % 3].load(std::memory_order_relaxed) != board_.posted_;
+        if (differs_) return true;
+      }
+      return true;
+    }
+    status verdict() const noexcept override {
+      return differs_ ? status{errc::mismatch, 0, waiting_for(), 0} : status{};
     }
     int waiting_for() const noexcept override { return board_.members_->world_rank(next_); }
 
@@ -85,6 +99,7 @@ class board {
     board& board_;
     std::uint64_t step_;
     int next_, end_;
+    bool differs_ = false;
   };
 
   /// Buffers that this rank notes are open to the others until close(). If the operation fails before, they are taken
@@ -136,15 +151,26 @@ class board {
     return lines_[static_cast<std::size_t>(rank)]->notes[step % 2];
   }
 
-  /// Publishes this rank's slot and note of the next step; returns its number.
+  /// The call, as a fingerprint, that the next steps are posted in. Calls are chained: ranks that differed once, where
+  /// nobody had to look, differ from then on.
+  void begin(std::uint64_t fingerprint) noexcept { call_ = detail::mix(call_, fingerprint); }
+
+  /// Publishes this rank's slot of the next step; returns its number.
   template <class Link>
-  std::uint64_t post(Link& link, note n = no_note) noexcept {
+  std::uint64_t post(Link& link) noexcept {
     line& mine = at(rank_);
-    mine.notes[(step_ + 1) % 2] = n;
+    posted_ = call_;
+    mine.calls[(step_ + 1) % 3].store(call_, std::memory_order_relaxed);
     mine.step.store(++step_, std::memory_order_release);
     for (int r = 0; r < members_->size; ++r)
       if (r != rank_) link.ring(members_->world_rank(r));
     return step_;
+  }
+  /// With a note; to be read by those who have seen that everyone posts this step in the same call.
+  template <class Link>
+  std::uint64_t post(Link& link, note n) noexcept {
+    at(rank_).notes[(step_ + 1) % 2] = n;
+    return post(link);
   }
 
   /// Allocates this rank's part and exchanges its place by messages, once, in the first turn.
@@ -168,7 +194,7 @@ class board {
     co_await detail::ring_gather(lane, places.data(), sizeof(std::uint64_t), blocks{places.size(), places.size()},
                                  steps_apart);
     for (std::size_t p = 0; p < places.size(); ++p) {
-      std::byte* at = link.resolve(lane.members().world_rank(static_cast<int>(p)), places[p]);
+      std::byte* at = link.resolve(lane.members().world_rank(static_cast<int>(p)), places[p], part_bytes);
       if (!at) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(static_cast<int>(p)), 0});
       parts_.push_back(at);
     }
@@ -194,6 +220,7 @@ class board {
   const group* members_ = nullptr;
   int rank_ = 0;
   std::uint64_t step_ = 0, turns_ = 0, serving_ = 0;
+  std::uint64_t call_ = 0, posted_ = 0;  // the call that has its turn, and the one that posted last
 };
 
 }  // namespace tutti::algo

@@ -6,6 +6,7 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/board.hpp>
+#include <tutti/algo/fingerprint.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -19,7 +20,10 @@ namespace detail {
 template <mapped_transport T>
 class meeting {
  public:
-  meeting(lane<T> l, board& b) noexcept : lane_(l), board_(b) {}
+  template <class Args>
+  meeting(lane<T> l, board& b, const Args& call) noexcept : lane_(l), board_(b) {
+    b.begin(fingerprint(l.sequence(), call));
+  }
 
   [[nodiscard]] int size() const noexcept { return lane_.size(); }
   [[nodiscard]] int rank() const noexcept { return lane_.rank(); }
@@ -30,7 +34,8 @@ class meeting {
   auto only(int r, std::uint64_t step) const noexcept { return board::reached{board_, lane_.link(), step, r}; }
   /// Never holds: the failure that another rank has met ends the operation.
   auto failure() const noexcept { return everyone(board::nowhere); }
-  std::uint64_t post(board::note n = board::no_note) const noexcept { return board_.post(lane_.link(), n); }
+  std::uint64_t post() const noexcept { return board_.post(lane_.link()); }
+  std::uint64_t post(board::note n) const noexcept { return board_.post(lane_.link(), n); }
 
   [[nodiscard]] std::uint64_t place(const void* p, std::size_t bytes) const noexcept {
     return lane_.link().locate(p, bytes).value_or(board::nowhere);
@@ -43,13 +48,14 @@ class meeting {
     for (int r = 0; r < size(); ++r) list.push_back(where(r));
     return list.data();
   }
-  /// The buffers that everyone noted with `step`, mapped here; false if one of them cannot be.
+  /// The buffers of so many bytes that everyone noted with `step`, mapped here; false if one of them cannot be.
   template <class Choose>
-  bool map_all(std::uint64_t step, Choose choose, std::vector<std::byte*>& into) const {
+  bool map_all(std::uint64_t step, Choose choose, std::size_t bytes, std::vector<std::byte*>& into) const {
     into.clear();
     for (int r = 0; r < size(); ++r) {
       const std::uint64_t where = choose(board_.note_of(r, step));
-      std::byte* p = where == board::nowhere ? nullptr : lane_.link().resolve(lane_.members().world_rank(r), where);
+      std::byte* p =
+          where == board::nowhere ? nullptr : lane_.link().resolve(lane_.members().world_rank(r), where, bytes);
       if (!p) return false;
       into.push_back(p);
     }
@@ -127,7 +133,7 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b};
+  detail::meeting<T> m{lane, b, a};
   const std::size_t element = a.out.element_bytes, count = a.out.count;
   if (a.out.bytes() <= one_meeting) {
     co_await detail::all_reduce_once(m, a.in.data, a.out.data, count, element, a.op);
@@ -138,8 +144,8 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
   co_await m.everyone(step);
   auto& lists = b.room();
   if (m.map_all(
-          step, [](const board::note& n) { return n.in; }, lists.in) &&
-      m.map_all(step, [](const board::note& n) { return n.out; }, lists.out)) {
+          step, [](const board::note& n) { return n.in; }, a.in.bytes(), lists.in) &&
+      m.map_all(step, [](const board::note& n) { return n.out; }, a.out.bytes(), lists.out)) {
     const blocks cut{count, static_cast<std::size_t>(m.size())};
     const auto mine = static_cast<std::size_t>(m.rank());
     if (!detail::reduce_in_place(b, mine, cut.begin(mine), cut.size(mine), element, a.op)) co_await m.failure();
@@ -161,7 +167,7 @@ routine direct_barrier(lane<T> lane, board& b) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b};
+  detail::meeting<T> m{lane, b, barrier_args{}};
   const std::uint64_t step = m.post();
   co_await m.everyone(step);
 }

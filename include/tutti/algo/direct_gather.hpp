@@ -15,7 +15,7 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b};
+  detail::meeting<T> m{lane, b, a};
   const std::size_t bytes = a.data.bytes();
   for (std::size_t done = 0; done == 0 || done < bytes; done += board::slot_bytes) {
     const std::size_t piece = std::min(board::slot_bytes, bytes - done);
@@ -39,7 +39,7 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b};
+  detail::meeting<T> m{lane, b, a};
   const std::size_t block = a.in.bytes();
   for (std::size_t done = 0; done == 0 || done < block; done += board::slot_bytes) {
     const std::size_t piece = std::min(board::slot_bytes, block - done);
@@ -79,14 +79,14 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b};
+  detail::meeting<T> m{lane, b, a};
   const std::size_t element = a.out.element_bytes, block = a.out.count;
   const auto n = static_cast<std::size_t>(m.size()), mine = static_cast<std::size_t>(m.rank());
   if (a.in.bytes() > board::slot_bytes) {
     board::exposure shown{b};
     const std::uint64_t step = m.post({m.place(a.in.data, a.in.bytes()), board::nowhere});
     co_await m.everyone(step);
-    if (m.map_all(step, [](const board::note& x) { return x.in; }, b.room().in)) {
+    if (m.map_all(step, [](const board::note& x) { return x.in; }, a.in.bytes(), b.room().in)) {
       // An output inside the own input (in place) is safe: nobody else reads that block.
       if (!detail::reduce_block(b, mine * block * element, a)) co_await m.failure();
       const std::uint64_t end = m.post();

@@ -118,9 +118,9 @@ class issuer final : public op_owner {
         if (r.peer == backend_.world_rank()) return "aborted by this rank";
         return r.peer >= 0 ? "aborted by " + who : std::string("aborted");
       case errc::mismatch:
-        return "failed: " + who +
-               " called another collective or another size at this point; all ranks must issue the same operations in "
-               "the same order";
+        return "failed: " + (r.peer == backend_.world_rank() ? "this rank" : who) +
+               " called another collective here, or with another size or type; all ranks must issue the same "
+               "operations in the same order";
       case errc::protocol:
         return "failed: " + who + " sent bytes that are not of this protocol; do all ranks run the same version?";
       case errc::out_of_resources:

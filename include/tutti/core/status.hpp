@@ -13,7 +13,7 @@ enum class errc : std::uint16_t {
   timed_out,         ///< the deadline passed; status::peer is the rank that was waited for
   peer_lost,         ///< the process of status::peer died or its connection broke
   peer_left,         ///< status::peer destroyed its communicator while it was still needed
-  mismatch,          ///< ranks called different collectives, or with different sizes
+  mismatch,          ///< ranks called different collectives, or with different sizes or types
   protocol,          ///< bytes that are not of this protocol or version
   auth_failed,       ///< a peer could not prove the job's secret
   rendezvous,        ///< the ranks of a world did not find together

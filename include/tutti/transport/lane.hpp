@@ -31,6 +31,8 @@ class lane {
   [[nodiscard]] int size() const noexcept { return group_->size; }
   [[nodiscard]] T& link() const noexcept { return *link_; }
   [[nodiscard]] const group& members() const noexcept { return *group_; }
+  /// Which of the group's collectives this one is; the same on all ranks.
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
 
   auto send(int peer, std::uint64_t step, std::span<const std::byte> out) const noexcept {
     return link_->send(group_->world_rank(peer), tag_of(step), out);

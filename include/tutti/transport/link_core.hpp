@@ -10,6 +10,8 @@ namespace tutti {
 class condition : public detail::pending {
  public:
   virtual bool holds() noexcept = 0;
+  /// Asked once it holds: a failure ends the operation that waits.
+  virtual status verdict() const noexcept { return {}; }
   virtual int waiting_for() const noexcept = 0;  ///< world rank whose store is missing
 
  protected:
@@ -38,7 +40,7 @@ class link_core {
     if (!failure_.ok())
       ready_.complete(c, failure_);
     else if (c.holds())
-      ready_.complete(c, status{});
+      ready_.complete(c, c.verdict());
     else
       conditions_.push_back(c);
   }
@@ -50,7 +52,7 @@ class link_core {
       auto& c = static_cast<condition&>(*p);
       p = detail::pending_list::after(*p);
       if (!c.holds()) continue;
-      ready_.complete(c, status{});
+      ready_.complete(c, c.verdict());
       moved = true;
     }
     return moved;

@@ -97,9 +97,9 @@ class sim_transport : public mesh<sim_pipe> {
     const auto where = reinterpret_cast<std::uintptr_t>(p);
     return network_->maps(where, bytes) ? std::optional<std::uint64_t>{where} : std::nullopt;
   }
-  [[nodiscard]] std::byte* resolve(int, std::uint64_t where) const noexcept {
+  [[nodiscard]] std::byte* resolve(int, std::uint64_t where, std::size_t bytes = 1) const noexcept {
     const auto p = static_cast<std::uintptr_t>(where);
-    return network_->maps(p, 0) ? reinterpret_cast<std::byte*>(p) : nullptr;
+    return network_->maps(p, bytes) ? reinterpret_cast<std::byte*>(p) : nullptr;
   }
   void ring(int peer) noexcept {
     schedule().wake(peer);

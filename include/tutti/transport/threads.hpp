@@ -134,7 +134,7 @@ class threads_transport : public mesh<ring_pipe> {
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t) const noexcept {
     return reinterpret_cast<std::uintptr_t>(p);
   }
-  [[nodiscard]] std::byte* resolve(int, std::uint64_t where) const noexcept {
+  [[nodiscard]] std::byte* resolve(int, std::uint64_t where, std::size_t = 1) const noexcept {
     return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(where));
   }
   void ring(int peer) noexcept { bell_.ring(peer); }

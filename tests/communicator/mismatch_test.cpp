@@ -1,0 +1,184 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/bootstrap/threads.hpp>
+
+#include <communicator/ranks.hpp>
+
+// Ranks that map each other's memory and call different things. All of it is noticed before anything is copied.
+
+namespace {
+
+using ranks::collected;
+using ranks::contains;
+using ranks::expect;
+using ranks::world;
+using tutti::errc;
+
+using action = std::function<void(world&)>;
+
+template <class T = float, class Op = decltype(tutti::sum)>
+action all_reduce(std::size_t count, Op with = {}) {
+  return [=](world& w) {
+    std::vector<T> v(count, T{1});
+    w.all_reduce(v, with).wait();
+  };
+}
+action broadcast(std::size_t count, int root) {
+  return [=](world& w) {
+    std::vector<float> v(count);
+    w.broadcast(v, root).wait();
+  };
+}
+action all_gather(std::size_t count) {
+  return [=](world& w) {
+    std::vector<float> in(count), out(count * static_cast<std::size_t>(w.size()));
+    w.all_gather(in, out).wait();
+  };
+}
+action reduce_scatter(std::size_t count) {
+  return [=](world& w) {
+    std::vector<float> out(count), in(count * static_cast<std::size_t>(w.size()));
+    w.reduce_scatter(in, out).wait();
+  };
+}
+action barrier() {
+  return [](world& w) { w.barrier().wait(); };
+}
+
+struct outcome {
+  errc code = errc::ok;
+  int peer = -1;
+  std::string text;
+};
+
+/// The last rank calls `other`, the others `usual`, all of them after a few calls that agree, and then a barrier.
+std::vector<outcome> differ(int size, const action& usual, const action& other) {
+  collected<outcome> ends(size);
+  tutti::run_threads(size, [&](world& w) {
+    try {
+      for (int i = 0; i < 3; ++i) {
+        barrier()(w);
+        broadcast(10, i % w.size())(w);
+        all_reduce(1000)(w);
+      }
+      (w.rank() == w.size() - 1 ? other : usual)(w);
+      barrier()(w);
+    } catch (const tutti::error& e) {
+      ends[w.rank()] = {e.kind(), e.peer(), e.what()};
+    }
+  });
+  std::vector<outcome> all;
+  for (int r = 0; r < size; ++r) all.push_back(ends[r]);
+  return all;
+}
+
+void check_differ(const action& usual, const action& other) {
+  for (const int size : {2, 3, 5}) {
+    const auto ends = differ(size, usual, other);
+    int named = 0;
+    for (int r = 0; r < size; ++r) {
+      const outcome& e = ends[static_cast<std::size_t>(r)];
+      CAPTURE(size);
+      CAPTURE(r);
+      CHECK_MESSAGE(e.code == errc::mismatch, e.text);
+      named += e.peer >= 0 && e.peer != r && contains(e.text, "called another collective here");
+    }
+    CHECK(named >= 1);
+  }
+}
+
+TEST_CASE("mismatch: ranks that call different things in mapped memory are told") {
+  SUBCASE("sizes of one meeting") { check_differ(all_reduce(100), all_reduce(200)); }
+  SUBCASE("a small and a large size") { check_differ(all_reduce(100), all_reduce(40000)); }
+  SUBCASE("a large and a small size") { check_differ(all_reduce(40000), all_reduce(100)); }
+  SUBCASE("buffers that are mapped, one element apart") { check_differ(all_reduce(20000), all_reduce(20001)); }
+  SUBCASE("nothing and something") { check_differ(all_reduce(0), all_reduce(1)); }
+  SUBCASE("types of one size") { check_differ(all_reduce(100), all_reduce<std::int32_t>(100)); }
+  SUBCASE("large buffers of types of one size") { check_differ(all_reduce(20000), all_reduce<std::int32_t>(20000)); }
+  SUBCASE("reductions") { check_differ(all_reduce(100), all_reduce(100, tutti::max)); }
+  SUBCASE("all_reduce and broadcast") { check_differ(all_reduce(100), broadcast(100, 0)); }
+  SUBCASE("broadcast and all_reduce") { check_differ(broadcast(100, 0), all_reduce(100)); }
+  // Of two ranks both take themselves for the root, and are done at once: the barrier behind it fails.
+  SUBCASE("roots") { check_differ(broadcast(100, 0), broadcast(100, 1)); }
+  SUBCASE("no root at all") { check_differ(broadcast(100, 1), broadcast(100, 0)); }
+  SUBCASE("roots of large broadcasts") { check_differ(broadcast(300000, 0), broadcast(300000, 1)); }
+  SUBCASE("sizes of a broadcast") { check_differ(broadcast(100, 0), broadcast(300000, 0)); }
+  SUBCASE("barrier and all_reduce") { check_differ(barrier(), all_reduce(100)); }
+  SUBCASE("all_reduce and barrier") { check_differ(all_reduce(40000), barrier()); }
+  SUBCASE("all_gather") { check_differ(all_gather(100), all_gather(101)); }
+  SUBCASE("reduce_scatter") { check_differ(reduce_scatter(100000), reduce_scatter(100001)); }
+  SUBCASE("reduce_scatter and all_gather") { check_differ(reduce_scatter(100), all_gather(100)); }
+}
+
+TEST_CASE("mismatch: nobody's other memory is touched") {
+  collected<std::size_t> hurt(2);
+  collected<errc> ends(2);
+  tutti::run_threads(2, [&](world& w) {
+    auto v = w.allocate<float>(w.rank() == 0 ? 32768 : 131072);
+    auto unrelated = w.allocate<float>(98304);
+    std::fill(v.begin(), v.end(), 1.0f);
+    std::fill(unrelated.begin(), unrelated.end(), 7.0f);
+    w.barrier().wait();
+    ends[w.rank()] = nothrow(w.all_reduce(v.span(), tutti::sum)).wait().code;
+    hurt[w.rank()] = unrelated.size() - static_cast<std::size_t>(std::count(unrelated.begin(), unrelated.end(), 7.0f)) +
+                     v.size() - static_cast<std::size_t>(std::count(v.begin(), v.end(), 1.0f));
+  });
+  for (const int r : {0, 1}) {
+    CHECK(ends[r] == errc::mismatch);
+    CHECK(hurt[r] == 0);
+  }
+}
+
+// Whoever needs nothing more of a broadcast goes on while others are still steps behind.
+TEST_CASE("mismatch: there is no false alarm, whatever is in flight") {
+  for (const int size : {2, 3, 4, 7})
+    tutti::run_threads(size, [](world& w) {
+      const std::vector<std::size_t> counts{0, 1, 100, 20000, 70000};
+      const auto n = static_cast<std::size_t>(w.size());
+      struct buffers {
+        std::vector<float> reduced, given, in, all, mine;
+      };
+      for (std::size_t round = 0; round < 60; ++round) {
+        std::vector<buffers> used(12);
+        std::vector<tutti::op> running;
+        for (std::size_t i = 0; i < used.size(); ++i) {
+          const std::size_t count = counts[(round + i * i) % counts.size()];
+          used[i] = {std::vector<float>(count, 1), std::vector<float>(count), std::vector<float>(count, 2),
+                     std::vector<float>(count * n, 3), std::vector<float>(count)};
+          buffers& b = used[i];
+          const int root = static_cast<int>((round + i) % n);
+          switch ((round * 7 + i * 5 + i / 3) % 6) {
+            case 0:
+              running.push_back(w.all_reduce(b.reduced, tutti::sum));
+              break;
+            case 1:
+              running.push_back(w.barrier());
+              break;
+            case 2:
+              running.push_back(w.all_gather(b.in, b.all));
+              break;
+            case 3:
+              running.push_back(w.reduce_scatter(b.all, b.mine));
+              break;
+            default:
+              running.push_back(w.broadcast(b.given, root));
+              running.push_back(w.broadcast(b.in, (root + 1) % w.size()));
+          }
+        }
+        for (auto& r : running) r.wait();
+        for (const buffers& b : used)
+          expect(b.reduced.empty() || b.reduced.front() == 1 || b.reduced.back() == static_cast<float>(n), "a sum");
+      }
+    });
+}
+
+}  // namespace
