@@ -192,4 +192,50 @@ TEST_CASE("direct: an operation that fails takes its buffers back before it ends
   }
 }
 
+/// Rank 1 counts as dead.
+class mortal_transport : public threads_transport {
+ public:
+  using threads_transport::threads_transport;
+  [[nodiscard]] bool gone(int peer) const noexcept { return peer == 1; }
+};
+
+TEST_CASE("direct: an operation that fails does not wait for the dead") {
+  std::atomic<bool> at_work{false}, ended{false};
+  bool waited = false;
+  struct dying {
+    std::atomic<bool>*at_work, *ended;
+    int rank;
+    float operator()(float a, float b) const {
+      if (rank == 1 && !at_work->exchange(true))
+        while (!*ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return a + b;
+    }
+  };
+  // As it is not dead, it still needs the buffer that rank 0 has been given back.
+  std::vector<std::vector<float>> buffers(2, std::vector<float>(200000, 1.0f));
+  lanes::run<mortal_transport>(2, [&](auto& me) {
+    std::vector<float>& v = buffers[static_cast<std::size_t>(me.number())];
+    const auto with = tutti::erase_type<float>(dying{&at_work, &ended, me.number()});
+    tutti::op running = me.start([&](auto link) {
+      return tutti::algo::direct_all_reduce(link, me.board(),
+                                            tutti::all_reduce_args{lanes::in(v), lanes::out(v), with});
+    });
+    if (me.number() == 0) {
+      std::thread watch{[&] {
+        while (!at_work) std::this_thread::yield();
+        me.abort();
+        // Only so that the test ends where it is waited for.
+        for (int i = 0; i < 8000 && !ended; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        waited = !ended.exchange(true);
+      }};
+      expect(tutti::nothrow(std::move(running)).wait().code == tutti::errc::aborted, "it did not fail");
+      ended = true;
+      watch.join();
+    } else {
+      static_cast<void>(tutti::nothrow(std::move(running)).wait());
+    }
+  });
+  CHECK_FALSE(waited);
+}
+
 }  // namespace

@@ -97,6 +97,26 @@ TEST_CASE("a rank that is killed is named by every survivor: shared memory") {
   check_nothing_left("test-");
 }
 
+TEST_CASE("a rank that dies at work in the memory of others is not waited for") {
+  processes world;
+  const std::string name = unique_name();
+  start_ranks(world, "stream", ranks, [&](int r) {
+    return rank_words{{at("unix:@" + name, r, ranks), "transport=shm", "at_work=1"}, {"TUTTI_JOB=" + name}};
+  });
+  for (std::size_t r = 0; r < ranks; ++r) REQUIRE_MESSAGE(world.await(r, "streaming"), world.out(r));
+  const long long began = now_us();
+  const auto all = world.wait(std::chrono::seconds{30});
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (r == 1) continue;
+    CAPTURE(all[r].out);
+    const auto e = parse(all[r].out);
+    REQUIRE(e.has_value());
+    CHECK(e->kind == static_cast<int>(tutti::errc::peer_lost));
+    CHECK(e->peer == 1);
+    CHECK(e->at_us - began < 5'000'000);  // half of what is granted to a rank that may live
+  }
+}
+
 TEST_CASE("a rank that is killed is named by every survivor: TCP") {
   kill_one_of_four("transport=tcp", 100);
   check_nothing_left("test-");

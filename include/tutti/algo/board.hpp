@@ -103,19 +103,22 @@ class board {
   };
 
   /// Buffers that this rank notes are open to the others until close(). If the operation fails before, they are taken
-  /// back: whoever is at work in them is waited for, and nobody else begins.
+  /// back: nobody else begins, and whoever is at work in them is waited for until it is done with 16 KiB, or dead; for
+  /// at most 10 s where it is merely stopped.
+  template <class Link>
   class exposure {
    public:
-    explicit exposure(board& b) noexcept : board_(&b) {}
+    exposure(board& b, Link& link) noexcept : board_(&b), link_(link) {}
     exposure(const exposure&) = delete;
     exposure& operator=(const exposure&) = delete;
     ~exposure() {
-      if (board_) board_->retract();
+      if (board_) board_->retract(link_);
     }
     void close() noexcept { board_ = nullptr; }
 
    private:
     board* board_;
+    Link& link_;
   };
 
   /// The time in which this rank touches the others' buffers; to be given up soon when welcome() turns false.
@@ -206,11 +209,12 @@ class board {
  private:
   [[nodiscard]] line& at(int rank) const noexcept { return *lines_[static_cast<std::size_t>(rank)]; }
 
-  void retract() noexcept {
+  template <class Link>
+  void retract(Link& link) noexcept {
     at(rank_).retracted.store(1);  // sequentially consistent, as visiting: one side sees the other
-    const deadline limit = after(std::chrono::seconds(2));  // who died at work never leaves
-    for (const line* l : lines_)
-      while (l->visiting.load() != 0 && l != lines_[static_cast<std::size_t>(rank_)] && clock::now() < limit)
+    const deadline limit = after(std::chrono::seconds(10));
+    for (int r = 0; r < members_->size; ++r)
+      while (r != rank_ && at(r).visiting.load() != 0 && !link.gone(members_->world_rank(r)) && clock::now() < limit)
         std::this_thread::yield();
   }
 

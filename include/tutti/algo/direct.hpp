@@ -139,7 +139,7 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
     co_await detail::all_reduce_once(m, a.in.data, a.out.data, count, element, a.op);
     co_return;
   }
-  board::exposure shown{b};
+  board::exposure shown{b, lane.link()};
   const std::uint64_t step = m.post({m.place(a.in.data, a.in.bytes()), m.place(a.out.data, a.out.bytes())});
   co_await m.everyone(step);
   auto& lists = b.room();

@@ -83,7 +83,7 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
   const std::size_t element = a.out.element_bytes, block = a.out.count;
   const auto n = static_cast<std::size_t>(m.size()), mine = static_cast<std::size_t>(m.rank());
   if (a.in.bytes() > board::slot_bytes) {
-    board::exposure shown{b};
+    board::exposure shown{b, lane.link()};
     const std::uint64_t step = m.post({m.place(a.in.data, a.in.bytes()), board::nowhere});
     co_await m.everyone(step);
     if (m.map_all(step, [](const board::note& x) { return x.in; }, a.in.bytes(), b.room().in)) {

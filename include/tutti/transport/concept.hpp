@@ -64,7 +64,8 @@ concept mapped_transport = transport<L> && requires(L& l, int peer, std::size_t 
   { l.locate(p, bytes) } noexcept -> std::same_as<std::optional<std::uint64_t>>;  // the name of mappable memory
   { l.resolve(peer, where, bytes) } noexcept -> std::same_as<std::byte*>;  // the peer's memory of that name, here
   { l.watch(c) } noexcept;                                                 // polls the condition until it holds
-  { l.ring(peer) } noexcept;  // after a store to shared memory: wakes the peer if it sleeps
+  { l.gone(peer) } noexcept -> std::same_as<bool>;  // its process has ended: it touches no memory any more
+  { l.ring(peer) } noexcept;                        // after a store to shared memory: wakes the peer if it sleeps
 };
 
 }  // namespace tutti

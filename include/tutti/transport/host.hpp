@@ -188,6 +188,10 @@ class host_transport : public mesh<host_pipe> {
     const int r = peer >= 0 && peer < size() ? local_[static_cast<std::size_t>(peer)] : -1;
     return r >= 0 ? shared_->resolve(r, where, bytes) : nullptr;
   }
+  [[nodiscard]] bool gone(int peer) noexcept {
+    const int r = local_[static_cast<std::size_t>(peer)];
+    return r >= 0 && shared_->state_of(r) != os::liveness::alive;
+  }
   void ring(int peer) noexcept {
     if (const int r = local_[static_cast<std::size_t>(peer)]; r >= 0) shared_->bell().ring(r);
   }

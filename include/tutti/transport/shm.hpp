@@ -82,6 +82,7 @@ class shm_transport : public mesh<ring_pipe> {
   [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
     return domain_.resolve(peer, where, bytes);
   }
+  [[nodiscard]] bool gone(int peer) noexcept { return domain_.state_of(peer) != os::liveness::alive; }
   void ring(int peer) noexcept { domain_.bell().ring(peer); }
 
  private:

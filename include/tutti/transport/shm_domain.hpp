@@ -42,16 +42,18 @@ class shm_domain {
   /// The eventfd at which this rank is woken when it sleeps on descriptors; -1 without.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
-  /// Calls on_gone(rank, state) for every other rank that does not run any more; some 30 ns for one that does.
+  /// Whether another rank still runs; some 30 ns for one that does.
+  [[nodiscard]] os::liveness state_of(int r) noexcept {
+    auto& block = area().block(r);
+    if (block.left.load(std::memory_order_acquire) != 0) return os::liveness::left;
+    return os::probe(block.beacon, who(r).pid, who(r).start_time);
+  }
+  /// Calls on_gone(rank, state) for every other rank that does not run any more.
   template <class OnGone>
   void check(OnGone on_gone) noexcept {
     for (int r = 0; r < size(); ++r) {
       if (r == rank()) continue;
-      auto& block = area().block(r);
-      os::liveness state = os::liveness::left;
-      if (block.left.load(std::memory_order_acquire) == 0)
-        state = os::probe(block.beacon, who(r).pid, who(r).start_time);
-      if (state != os::liveness::alive) on_gone(r, state);
+      if (const os::liveness state = state_of(r); state != os::liveness::alive) on_gone(r, state);
     }
   }
 

@@ -101,6 +101,8 @@ class sim_transport : public mesh<sim_pipe> {
     const auto p = static_cast<std::uintptr_t>(where);
     return network_->maps(p, bytes) ? reinterpret_cast<std::byte*>(p) : nullptr;
   }
+  /// A lost rank is stopped where it waits, never at work in memory.
+  [[nodiscard]] bool gone(int) const noexcept { return false; }
   void ring(int peer) noexcept {
     schedule().wake(peer);
     schedule().pause(rank());

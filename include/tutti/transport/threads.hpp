@@ -137,6 +137,8 @@ class threads_transport : public mesh<ring_pipe> {
   [[nodiscard]] std::byte* resolve(int, std::uint64_t where, std::size_t = 1) const noexcept {
     return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(where));
   }
+  /// A thread does not end without its rank, which finishes what it does.
+  [[nodiscard]] bool gone(int) const noexcept { return false; }
   void ring(int peer) noexcept { bell_.ring(peer); }
 
  private:

@@ -1,6 +1,7 @@
 // A stream of collectives without end. Says "streaming" once it flows, and after a failure what it was and when, on the
 // clock that all processes of the machine share.
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <span>
@@ -48,6 +49,24 @@ void run(World& world) {
   }
 }
 
+/// Rank 1 kills itself in the middle of a fold of everybody's memory.
+template <class World>
+void die_at_work(World& world) {
+  auto data = world.template allocate<float>(std::size_t{1} << 18);
+  world.barrier().wait();
+  std::puts("streaming");
+  std::fflush(stdout);
+  world.barrier().wait();
+  const int rank = world.rank();
+  world
+      .all_reduce(data.span(),
+                  [rank](float a, float b) {
+                    if (rank == 1) std::raise(SIGKILL);
+                    return a + b;
+                  })
+      .wait();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -55,7 +74,10 @@ int main(int argc, char** argv) {
   try {
     auto world = tutti::init(tutti_test::options_from(w));
     try {
-      run(world);
+      if (w.has("at_work"))
+        die_at_work(world);
+      else
+        run(world);
     } catch (const tutti::error& e) {
       const auto now = std::chrono::steady_clock::now().time_since_epoch();
       std::printf("ended at %lld kind %d peer %d %s\n",
