@@ -1,6 +1,7 @@
 #pragma once
 #include <unistd.h>
 
+#include <cstddef>
 #include <string>
 
 #include <tutti/core/error.hpp>
@@ -25,9 +26,11 @@ struct shm_machine {
     }
     for (const peer& p : all) {
       if (p.memory_domain != me->memory_domain) continue;
-      if (p.rank == rank) local_rank = static_cast<int>(ranks.size());
-      ranks.push_back(p);
+      auto at = ranks.end();
+      while (at != ranks.begin() && (at - 1)->rank > p.rank) --at;
+      ranks.insert(at, p);
     }
+    for (local_rank = 0; ranks[static_cast<std::size_t>(local_rank)].rank != rank;) ++local_rank;
   }
 };
 
