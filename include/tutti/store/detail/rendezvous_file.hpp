@@ -192,7 +192,7 @@ class rendezvous_file {
       const bool silent = is_silent(file);
       held = std::make_unique<guard>(lock(file, until));
       if (::stat(path_.c_str(), &current) != 0 || current.st_ino != opened.st_ino) return false;
-      if (read_head(file) != seen) return false;  // somebody was there after all
+      if (silent && read_head(file) != seen) return false;  // somebody was there after all
       if (silent) return replace();
       seen_alive_ = found.head.nonce;
       return false;
