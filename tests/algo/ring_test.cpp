@@ -18,8 +18,9 @@ using lanes::append;
 using lanes::expect;
 using lanes::word;
 
-// Whole messages, messages of several segments, and fewer elements than ranks.
-const std::vector<std::size_t> counts{0, 1, 2, 5, 1000, 70000};
+// Whole messages, messages of several segments, and fewer elements than ranks. With 65537 words over four ranks only
+// the longest block takes a second segment.
+const std::vector<std::size_t> counts{0, 1, 2, 5, 1000, 65537, 70000};
 
 TEST_CASE("ring: block b of an all_reduce is folded from rank b + 1 around to rank b") {
   for (const int size : {1, 2, 3, 4, 7})
