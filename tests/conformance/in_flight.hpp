@@ -24,7 +24,7 @@ void check_other_order(session<World>& s, std::size_t count, std::size_t stride)
   using enum tutti::algorithm;
   const int rank = s.world.rank(), size = s.world.size();
   constexpr std::size_t rounds = 8;
-  const auto ways =
+  const ways possible =
       s.template algorithms<tutti::all_reduce_args>({ring, automatic, recursive_doubling, direct}, sizeof(double));
   std::vector<std::vector<double>> sums, blocks, copies;
   for (std::size_t i = 0; i < rounds; ++i) {
@@ -34,7 +34,8 @@ void check_other_order(session<World>& s, std::size_t count, std::size_t stride)
   }
   std::vector<tutti::op> ops;
   for (std::size_t i = 0; i < rounds; ++i) {
-    ops.push_back(s.world.all_reduce(sums[i], tutti::sum, {.via = ways.empty() ? automatic : ways[i % ways.size()]}));
+    ops.push_back(
+        s.world.all_reduce(sums[i], tutti::sum, {.via = possible.empty() ? automatic : possible[i % possible.size()]}));
     ops.push_back(s.world.broadcast(copies[i], static_cast<int>(i) % size));
     ops.push_back(
         s.world.all_gather(std::span{blocks[i]}.subspan(count * static_cast<std::size_t>(rank), count), blocks[i]));

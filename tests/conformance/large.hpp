@@ -38,13 +38,13 @@ class large_pages {
 
 /// More elements than an int can count, one algorithm after the other: 4 GiB of memory for a world of two.
 template <class World>
-void check_large(World& world, const std::vector<tutti::algorithm>& ways) {
+void check_large(World& world, const ways& candidates) {
   constexpr std::size_t count = (std::size_t{1} << 31) + 3;
-  session<World> s{world, level::full};
+  session<World> s{world};
   const large_pages memory{count};  // once for all: fresh pages cost as much time as the rest
   const std::span<std::uint8_t> v = memory.span();
   const std::size_t marks[] = {0, std::numeric_limits<std::int32_t>::max(), count / 2 - 1, count / 2, count - 1};
-  for (const auto via : ways) {
+  for (const auto via : candidates) {
     const which c = s.name("all_reduce", count, "uint8", via);
     std::fill(v.begin(), v.end(), static_cast<std::uint8_t>(world.rank() + 1));
     for (const std::size_t i : marks) v[i] = static_cast<std::uint8_t>(10 * (world.rank() + 1));

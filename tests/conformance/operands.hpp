@@ -1,5 +1,5 @@
 #pragma once
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -10,13 +10,26 @@
 
 #include <tutti/core/reduction.hpp>
 
+#include <conformance/report.hpp>
+
 namespace conformance {
+
+/// Three bytes: a size that no word divides.
+struct odd {
+  std::uint8_t a, b, c;
+  friend bool operator==(const odd&, const odd&) = default;
+};
+/// As large as elements may be.
+struct page {
+  std::uint32_t words[1024];
+  friend bool operator==(const page&, const page&) = default;
+};
 
 template <class... T>
 struct types {};
-/// One for each dtype.
-using every_dtype = types<bool, signed char, unsigned char, short, unsigned short, int, unsigned, long, unsigned long,
-                          tutti::float16, tutti::bfloat16, float, double, long double>;
+/// One for each dtype that can be reduced.
+using every_number = types<bool, signed char, unsigned char, short, unsigned short, int, unsigned, long, unsigned long,
+                           tutti::float16, tutti::bfloat16, float, double, long double>;
 /// Other names for some of them.
 using every_alias = types<char, wchar_t, char8_t, char16_t, char32_t, long long, unsigned long long>;
 
@@ -24,6 +37,16 @@ template <class... T, class F>
 void for_each(types<T...>, F f) {
   (f.template operator()<T>(), ...);
 }
+/// One for each dtype: a struct is one too, which can only be moved.
+template <class F>
+void for_each_dtype(F f) {
+  for_each(every_number{}, f);
+  f.template operator()<odd>();
+}
+
+/// Every collective is tried with each of these, in every dtype: empty, fewer elements than ranks, counts that no
+/// number of ranks divides, and more than a slot, a piece of a stream and 16 bits hold.
+inline constexpr std::size_t every_count[] = {0, 1, 2, 3, 7, 64, 1000, 65537};
 
 /// Operands repeat after a prime number of elements: blocks that change places do not go unnoticed.
 inline constexpr std::size_t period = 251;
@@ -44,6 +67,22 @@ T from_int(long long n) {
     return static_cast<T>(n);
   else
     return static_cast<T>(static_cast<wide<T>>(n));
+}
+
+/// What is moved; in a bool, a pattern and not one of a hundred.
+template <class T>
+T element_of(std::size_t i, std::uint64_t salt) {
+  if constexpr (std::is_same_v<T, bool>) return mix(mix(salt) + i % period) % 2 != 0;
+  const std::uint64_t h = mix(salt) + i % period;
+  if constexpr (std::is_same_v<T, odd>) {
+    return {static_cast<std::uint8_t>(h), static_cast<std::uint8_t>(h >> 8), static_cast<std::uint8_t>(h >> 16)};
+  } else if constexpr (std::is_same_v<T, page>) {
+    page p;
+    for (std::size_t w = 0; w < 1024; ++w) p.words[w] = static_cast<std::uint32_t>(h + w * 7);
+    return p;
+  } else {
+    return from_int<T>(static_cast<long long>(h % 100));
+  }
 }
 
 /// Small integers, so that sums and products of eight are exact in every type and in every order; all bits for the
@@ -94,19 +133,36 @@ T reduced(tutti::reduction_kind kind, int size, std::size_t i, std::uint64_t sal
   return static_cast<T>(all);
 }
 
-/// One period of a function of the index.
+/// A function of the index that repeats after a period, computed once for the first `count` elements. Moves bytes a
+/// period at a time: under a sanitizer, element by element would take longer than what is tested.
 template <class T>
 class table {
  public:
   template <class F>
-  explicit table(F value) {
-    for (std::size_t i = 0; i < period; ++i) values_[i] = value(i);
+  table(std::size_t count, F value) : values_(new T[std::min(count, period)]) {
+    for (std::size_t i = 0; i < std::min(count, period); ++i) values_[i] = value(i);
   }
   const T& operator()(std::size_t i) const noexcept { return values_[i % period]; }
 
+  void fill(std::span<T> out) const noexcept {
+    for (std::size_t i = 0; i < out.size(); i += period)
+      std::memcpy(&out[i], values_.get(), std::min(period, out.size() - i) * sizeof(T));
+  }
+  /// False may mean that only the padding, or the sign of a zero, is another.
+  [[nodiscard]] bool same_bytes(std::span<const T> got) const noexcept {
+    for (std::size_t i = 0; i < got.size(); i += period)
+      if (std::memcmp(&got[i], values_.get(), std::min(period, got.size() - i) * sizeof(T)) != 0) return false;
+    return true;
+  }
+
  private:
-  std::array<T, period> values_;
+  std::unique_ptr<T[]> values_;
 };
+
+template <class T>
+void expect_equal(const which& c, std::span<T> got, const table<T>& wanted) {
+  if (!wanted.same_bytes(got)) expect_equal(c, got, [&](std::size_t i) { return wanted(i); });
+}
 
 /// A buffer between two margins that nobody may write to; misaligned for vectors, aligned for the element.
 template <class T>
@@ -115,10 +171,7 @@ class guarded {
   explicit guarded(std::size_t count) : count_(count), memory_(new T[count + 2 * margin]) {
     std::memset(bytes(), pattern, (count + 2 * margin) * sizeof(T));
   }
-  template <class F>
-  guarded(std::size_t count, const F& value) : guarded(count) {
-    for (std::size_t i = 0; i < count; ++i) span()[i] = value(i);
-  }
+  guarded(std::size_t count, const table<T>& values) : guarded(count) { values.fill(span()); }
   [[nodiscard]] std::span<T> span() const noexcept { return {memory_.get() + margin, count_}; }
   [[nodiscard]] bool intact() const noexcept {
     const unsigned char* b = bytes();

@@ -47,10 +47,10 @@ void check_all_reduce(session<World>& s, const reducing<T, World>& how, std::siz
   for (const bool in_place : {true, false}) {
     c.note = std::string(tutti::name(how.kind)) + (in_place ? ", in place" : ", out of place");
     const std::uint64_t salt = s.salt();
-    const table<T> mine{[&](std::size_t i) { return operand<T>(how.kind, rank, i, salt); }};
-    const table<T> all{[&](std::size_t i) { return reduced<T>(how.kind, size, i, salt); }};
+    const table<T> mine{count, [&](std::size_t i) { return operand<T>(how.kind, rank, i, salt); }};
+    const table<T> all{count, [&](std::size_t i) { return reduced<T>(how.kind, size, i, salt); }};
     const guarded<T> in(count, mine);
-    const guarded<T> apart(count);
+    const guarded<T> apart(in_place ? 0 : count);
     const std::span<T> out = in_place ? in.span() : apart.span();
     how.all_reduce(s.world, in.span(), out, via).wait();
     expect_equal(c, out, all);
@@ -68,20 +68,21 @@ void check_reduce_scatter(session<World>& s, const reducing<T, World>& how, std:
   for (const bool in_place : {true, false}) {
     c.note = std::string(tutti::name(how.kind)) + (in_place ? ", in place" : ", out of place");
     const std::uint64_t salt = s.salt();
-    const table<T> mine{[&](std::size_t i) { return operand<T>(how.kind, rank, i, salt); }};
-    const table<T> all{[&](std::size_t i) { return reduced<T>(how.kind, size, i, salt); }};
+    const table<T> mine{count * s.size(), [&](std::size_t i) { return operand<T>(how.kind, rank, i, salt); }};
+    const table<T> all{count, [&](std::size_t i) { return reduced<T>(how.kind, size, first + i, salt); }};
     const guarded<T> in(count * s.size(), mine);
-    const guarded<T> apart(count);
+    const guarded<T> apart(in_place ? 0 : count);
     const std::span<T> out = in_place ? in.span().subspan(first, count) : apart.span();
     how.reduce_scatter(s.world, in.span(), out, via).wait();
-    expect_equal(c, out, [&](std::size_t i) { return all(first + i); });
+    expect_equal(c, out, all);
     if (!in_place) expect_equal(c, in.span(), mine);
     expect(in.intact() && apart.intact(), c, "something beside the buffers was written");
   }
 }
 
+/// Every algorithm of each of `reductions`.
 template <class T, class World, class... Op>
-void check_reductions_of(session<World>& s, const sizes& counts, Op... reductions) {
+void check_reductions_of(session<World>& s, std::span<const std::size_t> counts, Op... reductions) {
   using enum tutti::algorithm;
   std::vector<reducing<T, World>> all;
   const auto add = [&]<class One>(One with) {
@@ -123,16 +124,19 @@ void check_bits(session<World>& s, std::size_t count) {
 
 template <class World>
 void check_reductions(session<World>& s) {
-  const bool quick = s.depth == level::quick;
-  const sizes few = quick ? sizes{7} : sizes{3, 64};
-  const sizes many = quick ? sizes{0, 1, 1000, 65537} : sizes{0, 1, 2, 3, 7, 64, 1000, 65537};
-  for_each(every_dtype{}, [&]<class T>() {
+  const sizes few{3, 64};
+  for_each(every_number{}, [&]<class T>() {
+    const auto sum = reducing_by<T, World>(tutti::sum);
+    for (const std::size_t count : every_count) {
+      check_all_reduce<T>(s, sum, count, tutti::algorithm::automatic);
+      check_reduce_scatter<T>(s, sum, count, tutti::algorithm::automatic);
+    }
     check_reductions_of<T>(s, few, tutti::sum, tutti::prod, tutti::min, tutti::max, tutti::mean, tutti::band,
                            tutti::bor, tutti::bxor);
   });
-  for_each(every_alias{}, [&]<class T>() { check_reductions_of<T>(s, {7}, tutti::sum, tutti::min); });
+  for_each(every_alias{}, [&]<class T>() { check_reductions_of<T>(s, sizes{7}, tutti::sum, tutti::min); });
   for_each(types<float, int, tutti::bfloat16>{},
-           [&]<class T>() { check_reductions_of<T>(s, many, tutti::sum, tutti::mean); });
+           [&]<class T>() { check_reductions_of<T>(s, every_count, tutti::sum, tutti::mean); });
   for_each(types<float, double, tutti::float16, tutti::bfloat16>{}, [&]<class T>() {
     for (const std::size_t count : sizes{1000, 65537}) check_bits<T>(s, count);
   });

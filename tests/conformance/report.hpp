@@ -17,9 +17,7 @@ namespace conformance {
 
 /// For loops over literals.
 using sizes = std::vector<std::size_t>;
-
-/// How much is tried: `quick` for transports where an operation costs a trip through the kernel.
-enum class level { quick, full };
+using ways = std::vector<tutti::algorithm>;
 
 /// One case, as a failure names it.
 struct which {
@@ -63,7 +61,7 @@ std::string to_text(const T& value) {
 
 /// got[i] == expected(i) for all i.
 template <class T, class Expected>
-void expect_equal(const which& c, std::span<T> got, Expected expected) {
+void expect_equal(const which& c, std::span<T> got, const Expected& expected) {
   for (std::size_t i = 0; i < got.size(); ++i) {
     const std::remove_const_t<T> wanted = expected(i);
     if (!(got[i] == wanted))
@@ -75,7 +73,6 @@ void expect_equal(const which& c, std::span<T> got, Expected expected) {
 template <class World>
 struct session {
   World& world;
-  level depth;
   std::uint64_t steps = 0;
 
   [[nodiscard]] std::uint64_t salt() noexcept { return ++steps; }
@@ -87,8 +84,7 @@ struct session {
 
   /// Those of `candidates` that the world's backend can be asked for, by this collective.
   template <class Args>
-  [[nodiscard]] std::vector<tutti::algorithm> algorithms(std::vector<tutti::algorithm> candidates,
-                                                         std::size_t element_bytes) const {
+  [[nodiscard]] ways algorithms(ways candidates, std::size_t element_bytes) const {
     std::erase_if(candidates, [&](tutti::algorithm a) {
       if constexpr (requires { world.backend().template can<Args>(a, element_bytes); })
         return !world.backend().template can<Args>(a, element_bytes);

@@ -87,7 +87,7 @@ void check_values(session<World>& s) {
   check_scalar<double>(s, tutti::max);
   check_scalar<float>(s, tutti::mean);
   check_scalar<unsigned long>(s, tutti::bxor);
-  for_each(every_dtype{}, [&]<class T>() {
+  for_each(every_number{}, [&]<class T>() {
     check_scalar<T>(s, tutti::sum);
     which c = s.name("broadcast", 1, type_name<T>());
     c.note = "by value";

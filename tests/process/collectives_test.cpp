@@ -16,7 +16,7 @@ TEST_CASE("collectives are right between processes") {
   // Ranks that believe to be alone on a machine keep its cores from each other, so these worlds are few.
   SUBCASE("shared memory inside of two machines, TCP between them") {
     machines = 2;
-    sizes = {3, 4};
+    sizes = {2, 3, 4, 5, 8};
   }
   SUBCASE("machines of one rank each") {
     machines = 8;
