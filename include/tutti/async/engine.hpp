@@ -73,8 +73,7 @@ class engine {
       (last_ready_ ? last_ready_->next : first_ready_) = &w;
       last_ready_ = &w;
       w.queued = true;
-      ++ready_;
-      has_ready_.store(true, std::memory_order_release);
+      ready_.fetch_add(1, std::memory_order_release);
     }
     notify();
   }
@@ -136,6 +135,7 @@ class engine {
   static constexpr std::uint32_t yields = 20;
   static constexpr duration longest_park = std::chrono::milliseconds(20);
 
+  [[nodiscard]] bool has_ready() const noexcept { return ready_.load(std::memory_order_acquire) != 0; }
   [[nodiscard]] bool detaching() const noexcept { return detaching_.load(std::memory_order_seq_cst) != 0; }
   bool try_drive() noexcept { return !detaching() && !driving_.exchange(true, std::memory_order_acquire); }
   void stop_driving() noexcept {
@@ -165,12 +165,12 @@ class engine {
   template <class Done>
   void drive(Done& done) noexcept {
     // Coroutines that post themselves again and again must not keep the sources and the clock waiting.
-    if (has_ready_.load(std::memory_order_acquire)) {
+    if (has_ready()) {
       poll_sources();
       return look_at_clock();
     }
     std::uint32_t idle = 0;
-    while (!done() && !has_ready_.load(std::memory_order_acquire) && !detaching()) {
+    while (!done() && !has_ready() && !detaching()) {
       if (poll_sources()) {
         idle = 0;
         continue;
@@ -199,8 +199,7 @@ class engine {
     only->prepare_park();
     parked_.store(only, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!poll_sources() && !done() && !has_ready_.load(std::memory_order_acquire) && !detaching())
-      only->park(longest_park);
+    if (!poll_sources() && !done() && !has_ready() && !detaching()) only->park(longest_park);
     {
       std::scoped_lock guard(park_mutex_);
       parked_.store(nullptr, std::memory_order_relaxed);
@@ -212,9 +211,7 @@ class engine {
 
   template <class Done>
   void follow(Done& done) noexcept {
-    const auto relevant = [&] {
-      return done() || has_ready_.load(std::memory_order_acquire) || !driving_.load(std::memory_order_acquire);
-    };
+    const auto relevant = [&] { return done() || has_ready() || !driving_.load(std::memory_order_acquire); };
     for (std::uint32_t i = 0; i < spin_polls_.load(std::memory_order_relaxed); ++i) {
       if (relevant()) return;
       detail::cpu_pause();
@@ -229,13 +226,7 @@ class engine {
   /// Resumes what is ready now; what becomes so meanwhile is for the next time.
   bool run_ready() noexcept {
     bool any = false;
-    if (!has_ready_.load(std::memory_order_acquire)) return any;
-    std::size_t most = 0;
-    {
-      std::scoped_lock guard(ready_mutex_);
-      most = ready_;
-    }
-    for (; most > 0; --most) {
+    for (std::size_t most = ready_.load(std::memory_order_acquire); most > 0; --most) {
       std::coroutine_handle<> next;
       decltype(waiter::stopped) stopped = nullptr;
       {
@@ -257,8 +248,7 @@ class engine {
     (w.previous ? w.previous->next : first_ready_) = w.next;
     (w.next ? w.next->previous : last_ready_) = w.previous;
     w.queued = false;
-    --ready_;
-    has_ready_.store(first_ready_ != nullptr, std::memory_order_release);
+    ready_.fetch_sub(1, std::memory_order_release);
   }
 
   std::mutex mutex_;  // sources and everything below them
@@ -276,8 +266,7 @@ class engine {
   std::mutex ready_mutex_;
   waiter* first_ready_ = nullptr;
   waiter* last_ready_ = nullptr;
-  std::size_t ready_ = 0;
-  std::atomic<bool> has_ready_{false};
+  std::atomic<std::size_t> ready_{0};  // how many are queued; changes under the mutex
 
   std::mutex follow_mutex_;
   std::condition_variable follow_;

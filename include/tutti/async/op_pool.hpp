@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <forward_list>
+#include <iterator>
 
 #include <tutti/async/op_state.hpp>
 
@@ -34,14 +35,15 @@ class op_pool {
     while (!returned_.compare_exchange_weak(head, &s, std::memory_order_release, std::memory_order_relaxed));
   }
 
-  [[nodiscard]] std::size_t capacity() const noexcept { return count_ * chunk; }
+  [[nodiscard]] std::size_t capacity() const noexcept {
+    return static_cast<std::size_t>(std::distance(chunks_.begin(), chunks_.end())) * chunk;
+  }
 
  private:
   static constexpr std::size_t chunk = 64;
 
   void grow() {
     auto& more = chunks_.emplace_front();
-    ++count_;
     for (std::size_t i = chunk; i-- > 0;) {
       more[i].next = free_;
       free_ = &more[i];
@@ -51,7 +53,6 @@ class op_pool {
   op_state* free_ = nullptr;
   std::atomic<op_state*> returned_{nullptr};  // pushed by anyone, taken whole by the issuer: no ABA
   std::forward_list<std::array<op_state, chunk>> chunks_;
-  std::size_t count_ = 0;
 };
 
 }  // namespace tutti
