@@ -135,7 +135,9 @@ class meeting_opener {
     if (where.is_wildcard())
       throw usage_error("rendezvous " + text_ + ": name an address of rank 0's machine, not all of them");
     auto o = options();
-    o.world = 0;  // the roll call says what is wrong with another world size
+    // The roll call says what is wrong with another job or world size, to both sides.
+    o.world = 0;
+    o.job = {};
     o.expected = who_.world_size;
     if (os::fd inherited = inherited_listener(get_, where)) return tcp_store::host(std::move(inherited), std::move(o));
     return tcp_store::host(where, std::move(o));

@@ -22,7 +22,7 @@ enum class exposure : std::uint8_t {
 struct tcp_store_options {
   int rank = 0;
   int world = 1;                       ///< 0 at a host that serves worlds of any size
-  wire::job_id job{};                  ///< the same for all ranks of a job
+  wire::job_id job{};                  ///< the same for all ranks of a job; zero at a host that serves any
   std::uint64_t generation = 0;        ///< the same for all ranks; another one after each restart
   std::optional<wire::secret> secret;  ///< needed between machines; not used over Unix sockets
   exposure network = exposure::guarded;

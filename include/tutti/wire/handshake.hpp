@@ -34,7 +34,7 @@ struct handshake_terms {
   std::uint32_t world = 0;         ///< 0 for a server that serves any
   std::uint64_t generation = 0;
   std::uint32_t features = 0;
-  job_id job{};
+  job_id job{};  ///< zero for a server that serves any
 };
 
 /// What is known of the other side after a refusal; zero where it did not say or proved nothing.

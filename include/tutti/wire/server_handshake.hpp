@@ -77,7 +77,8 @@ class server_handshake {
       proven_ = true;
     }
     claim_ = detail::decode_claim_body(body);
-    if (!equal_in_constant_time(claim_.job.bytes, terms_.job.bytes)) return refuse(refusal::job);
+    const bool any_job = terms_.job == job_id{};
+    if (!any_job && !equal_in_constant_time(claim_.job.bytes, terms_.job.bytes)) return refuse(refusal::job);
     proven_ = true;
     theirs_ = {handshake_version, claim_.rank, claim_.world, claim_.generation};
     if (claim_.role != terms_.role) return refuse(refusal::role);
