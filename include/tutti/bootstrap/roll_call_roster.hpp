@@ -1,7 +1,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,7 @@ namespace tutti {
 /// The roster of a world from the encoded claims of its ranks, in rank order: machines are told apart by their memory
 /// domains and numbered by their lowest ranks, local ranks follow the ranks.
 /// Throws error{protocol} when an entry is no claim, or not that of its rank in a world of so many.
-[[nodiscard]] inline roster make_roster(std::span<const std::vector<std::byte>> claims) {
+[[nodiscard]] inline roster make_roster(const std::vector<std::vector<std::byte>>& claims) {
   std::vector<std::size_t> machines;  // their lowest ranks
   roster all;
   all.reserve(claims.size());
@@ -30,14 +29,15 @@ namespace tutti {
     if (m == machines.size()) machines.push_back(r);
     peer p;
     p.rank = c->rank;
-    p.local_rank = m < all.size() && machines[m] < r ? all[machines[m]].local_size++ : 0;
-    p.local_size = 1;  // counted in the lowest rank of the machine first
+    p.local_rank = machines[m] == r ? 0 : all[machines[m]].local_size;
+    p.local_size = 0;  // counted in the machine's lowest rank first
     p.node_rank = static_cast<int>(m);
     p.host = std::move(c->host);
     p.pid = c->pid;
     p.start_time = c->start_time;
     p.memory_domain = std::move(c->memory_domain);
     all.push_back(std::move(p));
+    ++all[machines[m]].local_size;
   }
   for (peer& p : all) p.local_size = all[machines[static_cast<std::size_t>(p.node_rank)]].local_size;
   return all;
@@ -46,7 +46,7 @@ namespace tutti {
 namespace detail {
 
 /// "2", "0, 3 and 5", "1-3, 7-9, ..."
-inline std::string rank_list(std::span<const int> ascending) {
+inline std::string rank_list(const std::vector<int>& ascending) {
   constexpr std::size_t most = 16;
   std::string text;
   std::size_t shown = 0;
@@ -71,7 +71,7 @@ inline constexpr std::size_t longest_endpoint = 512;
 }
 
 /// Completes a roster by the places of its ranks. Throws error{protocol} when an entry is none.
-inline void fill_places(roster& all, std::span<const std::vector<std::byte>> places) {
+inline void fill_places(roster& all, const std::vector<std::vector<std::byte>>& places) {
   for (std::size_t r = 0; r < all.size(); ++r) {
     wire::byte_reader in{places[r]};
     all[r].endpoint = in.text(longest_endpoint);
