@@ -3,10 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
-#include <map>
 #include <optional>
-#include <utility>
+#include <vector>
 
 #include <tutti/core/error.hpp>
 #include <tutti/os/memory.hpp>
@@ -16,7 +14,7 @@ namespace tutti {
 
 /// Allocates from one rank's stretch of a shared segment; only that rank's process does. The books are private memory,
 /// so no peer can corrupt them.
-/// Not synchronized: a transport calls it under its engine's lock. First fit, neighbours merge; O(log n) plus zeroing.
+/// Not synchronized: a transport calls it under its engine's lock. First fit, neighbours merge; O(n) plus zeroing.
 class segment_heap {
  public:
   static constexpr std::size_t alignment = 4096;
@@ -32,22 +30,18 @@ class segment_heap {
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
     if (bytes > bytes_) fail_full(bytes);
     const std::uint64_t wanted = (std::max<std::uint64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-    const auto freed =
-        std::find_if(freed_.begin(), freed_.end(), [wanted](const auto& block) { return block.second >= wanted; });
-    const std::uint64_t at = freed == freed_.end() ? top_ : freed->first;
-    if (freed == freed_.end()) {
-      if (bytes_ - top_ < wanted) fail_full(bytes);
-      reserve(top_ + wanted);
-    }
-    used_.emplace(at, wanted);  // from here on nothing throws
-    if (freed == freed_.end()) {
-      top_ += wanted;
+    std::size_t i = 0;
+    while (i < blocks_.size() && (blocks_[i].used || blocks_[i].bytes < wanted)) ++i;
+    if (i == blocks_.size()) {
+      if (bytes_ - top() < wanted) fail_full(bytes);
+      reserve(top() + wanted);
+      blocks_.push_back({top(), wanted, true});
     } else {
-      auto rest = freed_.extract(freed);
-      rest.key() += wanted;
-      rest.mapped() -= wanted;
-      if (rest.mapped() != 0) freed_.insert(std::move(rest));
+      const block rest{blocks_[i].at + wanted, blocks_[i].bytes - wanted, false};
+      if (rest.bytes != 0) blocks_.insert(blocks_.begin() + static_cast<std::ptrdiff_t>(i) + 1, rest);
+      blocks_[i] = {blocks_[i].at, wanted, true};
     }
+    const std::uint64_t at = blocks_[i].at;
     // What nobody had before is zero already.
     if (at < dirty_) std::memset(base_ + at, 0, std::min(wanted, dirty_ - at));
     dirty_ = std::max(dirty_, at + wanted);
@@ -56,37 +50,20 @@ class segment_heap {
 
   /// Gives back what allocate() returned; every other pointer is ignored.
   void deallocate(std::byte* p) noexcept {
-    const auto block = used_.find(position(p));
-    if (block == used_.end()) return;
-    auto node = used_.extract(block);  // inserting a node allocates nothing
-    const auto next = freed_.lower_bound(node.key());
-    if (next != freed_.end() && node.key() + node.mapped() == next->first) {
-      node.mapped() += next->second;
-      freed_.erase(next);
-    }
-    const auto after = freed_.lower_bound(node.key());
-    if (after != freed_.begin()) {
-      const auto before = std::prev(after);
-      if (before->first + before->second == node.key()) {
-        node.key() = before->first;
-        node.mapped() += before->second;
-        freed_.erase(before);
-      }
-    }
-    if (node.key() + node.mapped() == top_)
-      top_ = node.key();
-    else
-      freed_.insert(std::move(node));
+    std::size_t i = block_of(position(p));
+    if (i == blocks_.size() || blocks_[i].at != position(p) || !blocks_[i].used) return;
+    blocks_[i].used = false;
+    if (i + 1 < blocks_.size() && !blocks_[i + 1].used) swallow_next(i);
+    if (i > 0 && !blocks_[i - 1].used) swallow_next(--i);
+    if (i + 1 == blocks_.size()) blocks_.pop_back();
   }
 
   /// Where [p, p + bytes) lies in this rank's stretch, if all of it is inside one allocation.
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {
     const std::uint64_t at = position(p);
-    auto block = used_.upper_bound(at);
-    if (at >= top_ || block == used_.begin()) return std::nullopt;
-    --block;
-    const std::uint64_t into = at - block->first;
-    if (into >= block->second || bytes > block->second - into) return std::nullopt;
+    const std::size_t i = block_of(at);
+    if (i == blocks_.size() || !blocks_[i].used) return std::nullopt;
+    if (bytes > blocks_[i].at + blocks_[i].bytes - at) return std::nullopt;
     return at;
   }
 
@@ -95,7 +72,30 @@ class segment_heap {
   [[nodiscard]] std::uint64_t reserved_bytes() const noexcept { return reserved_; }
 
  private:
+  struct block {
+    std::uint64_t at, bytes;
+    bool used;
+  };
   static constexpr std::uint64_t least_step = 1U << 20, most_step = 64U << 20;
+
+  /// Nothing is in use from here on.
+  [[nodiscard]] std::uint64_t top() const noexcept {
+    return blocks_.empty() ? 0 : blocks_.back().at + blocks_.back().bytes;
+  }
+  /// The block around a position, or how many there are when it is in none.
+  [[nodiscard]] std::size_t block_of(std::uint64_t at) const noexcept {
+    if (at >= top()) return blocks_.size();
+    std::size_t first = 0, end = blocks_.size();  // it is in [first, end)
+    while (end - first > 1) {
+      const std::size_t middle = first + (end - first) / 2;
+      (blocks_[middle].at <= at ? first : end) = middle;
+    }
+    return first;
+  }
+  void swallow_next(std::size_t i) noexcept {
+    blocks_[i].bytes += blocks_[i + 1].bytes;
+    blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  }
 
   [[nodiscard]] std::uint64_t position(const void* p) const noexcept {
     return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base_);
@@ -118,22 +118,19 @@ class segment_heap {
 
   [[noreturn]] void fail_full(std::size_t bytes) const {
     std::uint64_t in_use = 0;
-    for (const auto& block : used_) in_use += block.second;
+    for (const block& b : blocks_) in_use += b.used ? b.bytes : 0;
     throw error{{errc::out_of_resources},
                 "no room for " + os::format_bytes(bytes) +
                     " in this rank's shared memory: " + os::format_bytes(in_use) + " of " + os::format_bytes(bytes_) +
                     " are in use; free some, or raise shm_options::heap_bytes"};
   }
 
-  using blocks = std::map<std::uint64_t, std::uint64_t>;  // position, bytes
-
   os::shm_segment* segment_;
   std::byte* base_;
   std::uint64_t offset_, bytes_;
-  std::uint64_t top_ = 0;       // nothing is in use from here on
   std::uint64_t dirty_ = 0;     // pages from here on were never handed out
   std::uint64_t reserved_ = 0;  // pages up to here are taken
-  blocks used_, freed_;
+  std::vector<block> blocks_;   // without gaps, by position; the last one is used, and no two free ones are neighbours
 };
 
 }  // namespace tutti
