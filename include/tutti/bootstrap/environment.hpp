@@ -12,6 +12,7 @@
 #include <tutti/bootstrap/launch_claim.hpp>
 #include <tutti/bootstrap/launch_rendezvous.hpp>
 #include <tutti/bootstrap/launch_selection.hpp>
+#include <tutti/bootstrap/variables.hpp>
 
 namespace tutti {
 
@@ -29,22 +30,20 @@ inline std::optional<std::string_view> process_variable(std::string_view name) {
 /// The rendezvous is the first of: TUTTI_RENDEZVOUS; MASTER_ADDR and MASTER_PORT (+ 1 beside torchrun's own store);
 /// a socket of this machine if all ranks are on it; the first node of a Slurm step, with a port from the job's id;
 /// the host of horovodrun's server and its port + 1.
-/// Thread safety: that of `get`.
+/// Thread safety: that of `get`; without arguments, not while another thread changes this process's environment.
 /// Errors: usage_error quotes the variables that are malformed, contradict each other or do not suffice, and says
 /// what to set; there is no silent fall-back to localhost or to a world of one.
-inline std::optional<launch> read_environment(const environment& get, std::uint32_t user) {
+template <variables Get = decltype(process_variable)>
+std::optional<launch> read_environment(const Get& get = process_variable, std::uint32_t user = ::getuid()) {
   const auto chosen = detail::select_launch(get);
-  if (!chosen) return std::nullopt;
-  const detail::launch_claim& claim = chosen->claim;
+  if (!chosen.claim) return std::nullopt;
+  const detail::launch_claim& claim = chosen.claim;
   launch found{claim.rank, claim.world_size, claim.local_rank, claim.local_size, "", "", detail::show(claim), ""};
-  found.job = detail::job_name(get, chosen->launcher ? chosen->launcher->names.by : claim.names.by);
-  auto [url, source] = detail::choose_rendezvous(get, *chosen, found.job, user);
+  found.job = detail::job_name(get, (chosen.launcher ? chosen.launcher : claim).names.by);
+  auto [url, source] = detail::choose_rendezvous(get, chosen, found.job, user);
   found.rendezvous = std::move(url);
   found.rendezvous_source = std::move(source);
   return found;
 }
-
-/// The same for the environment and the user of this process. Not safe while another thread changes the environment.
-inline std::optional<launch> read_environment() { return read_environment(process_variable, ::getuid()); }
 
 }  // namespace tutti

@@ -15,6 +15,7 @@ namespace tutti {
 namespace detail {
 
 inline constexpr std::size_t longest_hostlist = 65536;
+inline constexpr std::uint64_t highest_number = 0xffffffff;  // in brackets
 
 [[noreturn]] inline void refuse_hostlist(std::string_view list, std::string_view why) {
   throw usage_error("host list " + quoted(list) + ": " + std::string(why) +
@@ -30,8 +31,9 @@ inline std::vector<std::string> expand_bracket(std::string_view list, std::strin
     const std::size_t dash = item.find('-');
     const std::string_view low = item.substr(0, dash);
     const std::string_view high = dash == std::string_view::npos ? low : item.substr(dash + 1);
-    const auto first = parse_decimal<std::uint32_t>(low), last = parse_decimal<std::uint32_t>(high);
-    if (!first || !last) refuse_hostlist(list, "brackets hold numbers and ranges of numbers");
+    const auto first = parse_decimal<std::uint64_t>(low), last = parse_decimal<std::uint64_t>(high);
+    if (!first || !last || *first > highest_number || *last > highest_number)
+      refuse_hostlist(list, "brackets hold numbers and ranges of numbers");
     if (*first > *last) refuse_hostlist(list, "the range " + quoted(item) + " runs backwards");
     if (*last - *first >= longest_hostlist || low.size() > 64) refuse_hostlist(list, "more than 65536 hosts");
     for (std::uint64_t n = *first; n <= *last; ++n) {
@@ -45,7 +47,8 @@ inline std::vector<std::string> expand_bracket(std::string_view list, std::strin
 
 /// One comma-free item of the list; several brackets multiply, the last one running fastest.
 inline void expand_hosts(std::string_view list, std::string_view item, std::vector<std::string>& hosts) {
-  std::vector<std::string> names{""};
+  std::vector<std::string> names;
+  names.push_back("");
   while (!item.empty()) {
     const std::size_t open = item.find_first_of("[]");
     const std::string_view plain = item.substr(0, open);
@@ -62,14 +65,13 @@ inline void expand_hosts(std::string_view list, std::string_view item, std::vect
     const std::vector<std::string> texts = expand_bracket(list, item.substr(1, close - 1));
     if (hosts.size() + names.size() * texts.size() > longest_hostlist) refuse_hostlist(list, "more than 65536 hosts");
     std::vector<std::string> product;
-    product.reserve(names.size() * texts.size());
     for (const std::string& name : names)
       for (const std::string& text : texts) product.push_back(name + text);
-    names = std::move(product);
+    names.swap(product);
     item.remove_prefix(close + 1);
   }
   if (names.front().empty()) refuse_hostlist(list, "a host name is empty");
-  hosts.insert(hosts.end(), names.begin(), names.end());
+  for (std::string& name : names) hosts.push_back(std::move(name));
   if (hosts.size() > longest_hostlist) refuse_hostlist(list, "more than 65536 hosts");
 }
 

@@ -17,6 +17,7 @@
 #include <tutti/bootstrap/init_plan.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/roll_call.hpp>
+#include <tutti/bootstrap/variables.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
 
@@ -121,9 +122,9 @@ std::unique_ptr<Link> join_alone(const init_options& options, deadline until) {
 }
 
 template <class Link>
-std::unique_ptr<Link> join_others(const init_options& options, const init_plan& plan, const environment& get,
+std::unique_ptr<Link> join_others(const init_options& options, const init_plan& plan, const variables auto& get,
                                   deadline until) {
-  const std::string place = plan.job + " at " + to_string(*plan.where);
+  const std::string place = plan.job + " at " + to_string(plan.where);
   visitor who{plan.rank, plan.world_size, next_generation(place), {}, options.secret.load(get), options.network,
               until,     options.stop};
   if (!plan.job.empty()) who.job = wire::job_id::of(plan.job);
@@ -131,12 +132,12 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   me.job = who.job;
   me.links = static_cast<std::uint32_t>(plan.transport);
 
-  meeting where{*plan.where, who, get};
+  meeting where{plan.where, who, get};
   roll_call_options how;
   how.until = until;
   how.stop = options.stop;
   if (plan.vouched) how.settle = duration{0};
-  joining<Link, meeting> join{where, options, plan, std::move(me), std::move(how)};
+  joining<Link, decltype(where)> join{where, options, plan, std::move(me), std::move(how)};
   try {
     auto link = join.run(where.is_host(), who.secret, who.generation);
     where.leave(until);
@@ -154,7 +155,8 @@ std::unique_ptr<Link> join_world(const init_options& options) {
     throw usage_error("init_options: timeout and join_timeout must be positive; nothing waits without a deadline");
   const deadline until = after(options.join_timeout);
   const init_plan plan = plan_init(options, process_variable, ::getuid());
-  return plan.where ? join_others<Link>(options, plan, process_variable, until) : join_alone<Link>(options, until);
+  return plan.world_size > 1 ? join_others<Link>(options, plan, process_variable, until)
+                             : join_alone<Link>(options, until);
 }
 
 }  // namespace detail

@@ -6,10 +6,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <tutti/bootstrap/environment.hpp>
 #include <tutti/bootstrap/launch_claim.hpp>
 #include <tutti/bootstrap/launch_rendezvous.hpp>
+#include <tutti/bootstrap/variables.hpp>
 #include <tutti/os/process.hpp>
 #include <tutti/os/read_file.hpp>
 
@@ -17,12 +19,13 @@
 namespace tutti::detail {
 
 /// An environment that says something else about some variables; an empty optional hides one.
+template <variables Get>
 class changed_environment {
  public:
-  explicit changed_environment(environment get) : get_(std::move(get)) {}
+  explicit changed_environment(const Get& get) : get_(get) {}
 
   void set(std::string name, std::optional<std::string> value) {
-    changes_.emplace_back(std::move(name), std::move(value));
+    changes_.push_back({std::move(name), std::move(value)});
   }
   [[nodiscard]] std::optional<std::string_view> operator()(std::string_view name) const {
     for (const auto& [changed, value] : changes_)
@@ -31,49 +34,55 @@ class changed_environment {
   }
 
  private:
-  environment get_;
-  std::vector<std::pair<std::string, std::optional<std::string>>> changes_;
+  struct change {
+    std::string name;
+    std::optional<std::string> value;
+  };
+
+  const Get& get_;
+  std::vector<change> changes_;
 };
 
 struct parent_process {
-  ::pid_t pid = 0;
+  ::pid_t pid = 0;  ///< 0: not known
   std::string name;
 };
 
-/// The parent of a process and its name, from /proc; nothing when it cannot be told.
-inline std::optional<parent_process> parent_of(::pid_t pid) {
+/// The parent of a process and its name, from /proc.
+inline parent_process parent_of(::pid_t pid) {
   const auto stat = os::read_file("/proc/" + std::to_string(pid) + "/stat", 1024);
   const auto end = stat ? stat->rfind(')') : std::string::npos;
-  if (end == std::string::npos || end + 4 >= stat->size()) return std::nullopt;
+  if (end == std::string::npos || end + 4 >= stat->size()) return {};
   const std::string_view rest = std::string_view(*stat).substr(end + 4);  // ") S " comes before the parent
   const auto parent = parse_decimal<::pid_t>(rest.substr(0, rest.find(' ')));
-  if (!parent || *parent <= 0) return std::nullopt;
+  if (!parent || *parent <= 0) return {};
   auto name = os::read_file("/proc/" + std::to_string(*parent) + "/comm", 64).value_or("");
   while (!name.empty() && name.back() == '\n') name.pop_back();
-  return parent_process{*parent, std::move(name)};
+  return {*parent, std::move(name)};
 }
 
 /// A name for the job of MPICH's mpiexec, which gives none: all ranks of a machine descend from one proxy, which no
 /// other job has. Without a proxy among the ancestors, the parent.
 inline std::optional<std::string> hydra_job() {
   constexpr int generations = 16;
-  std::optional<parent_process> chosen;
+  ::pid_t chosen = 0;
   ::pid_t pid = ::getpid();
   for (int i = 0; i < generations; ++i) {
-    auto parent = parent_of(pid);
-    if (!parent || parent->pid <= 1) break;
-    pid = parent->pid;
-    const bool proxy = parent->name.starts_with("hydra_pmi_prox");
-    if (proxy || !chosen) chosen = std::move(parent);
+    const parent_process parent = parent_of(pid);
+    if (parent.pid <= 1) break;
+    pid = parent.pid;
+    const bool proxy = parent.name.starts_with("hydra_pmi_prox");
+    if (proxy || chosen == 0) chosen = pid;
     if (proxy) break;
   }
-  const auto began = chosen ? os::process_start_time(chosen->pid) : std::nullopt;
+  const auto began = chosen != 0 ? os::process_start_time(chosen) : std::nullopt;
   if (!began) return std::nullopt;
-  return "hydra-" + std::to_string(chosen->pid) + "-" + std::to_string(*began);
+  return "hydra-" + std::to_string(chosen) + "-" + std::to_string(*began);
 }
 
 /// Adds the name that hydra lacks, where all ranks are on this machine.
-inline void add_hydra_job(changed_environment& get, std::optional<std::string> (*name)()) {
+template <variables Get>
+void add_hydra_job(changed_environment<Get>& get, std::optional<std::string> (*name)()) {
   const auto size = get("PMI_SIZE"), local = get("MPI_LOCALNRANKS");
   if (!size || size != local || get("PMI_JOBID") || get("TUTTI_JOB")) return;
   if (auto job = name()) get.set("PMI_JOBID", std::move(job));
@@ -81,7 +90,7 @@ inline void add_hydra_job(changed_environment& get, std::optional<std::string> (
 
 /// The local socket for a torchrun with all ranks on this machine: it needs no port beside the one on which torchrun
 /// itself listens, and which no other job on this machine has. Nothing when that is not the case.
-inline std::optional<std::string> torchrun_socket(const environment& get, std::uint32_t user) {
+std::optional<std::string> torchrun_socket(const variables auto& get, std::uint32_t user) {
   if (!get("TORCHELASTIC_RUN_ID") && !get("GROUP_WORLD_SIZE")) return std::nullopt;
   const auto size = get("WORLD_SIZE"), port = get("MASTER_PORT");
   if (!size || size != get("LOCAL_WORLD_SIZE") || !port) return std::nullopt;

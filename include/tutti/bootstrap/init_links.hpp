@@ -79,9 +79,9 @@ inline std::string address_for_peers(const init_plan& plan, const roster& all, c
   using enum rendezvous_url::scheme;
   constexpr const char* loopback_address = "127.0.0.1";
   if (!plan.interface.empty()) return plan.interface;
-  if (!plan.where || plan.where->kind == unix_abstract || plan.where->kind == unix_path) return loopback_address;
-  if (plan.where->kind == tcp) {
-    for (const os::endpoint& where : os::resolve(plan.where->host, plan.where->port)) {
+  if (plan.where.kind != tcp && plan.where.kind != file) return loopback_address;
+  if (plan.where.kind == tcp) {
+    for (const os::endpoint& where : os::resolve(plan.where.host, plan.where.port)) {
       if (where.is_loopback()) return host_of(where.with_port(0));
       if (const auto mine = route_to(where)) return host_of(*mine);
     }

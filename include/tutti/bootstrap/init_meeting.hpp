@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tutti/bootstrap/init_opener.hpp>
+#include <tutti/bootstrap/variables.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/store/file_store.hpp>
 #include <tutti/store/tcp_store.hpp>
@@ -18,17 +19,17 @@
 namespace tutti::detail {
 
 /// Where the ranks meet: a store of some kind with the keys of one generation. Models `store`.
+template <class Sockets = tcp_store, class File = file_store>
 class meeting {
   [[nodiscard]] std::string full(std::string_view key) const { return prefix_ + std::string(key); }
 
  public:
-  meeting(const rendezvous_url& url, const visitor& who, const environment& get)
+  meeting(const rendezvous_url& url, const visitor& who, const variables auto& get)
       : prefix_("roll-call/" + std::to_string(who.generation) + "/") {
-    meeting_opener opener{url, who, get};
     if (url.kind == rendezvous_url::scheme::file)
-      file_ = opener.open_file();
+      file_ = std::make_unique<File>(url.path, file_store_options{.timeout = remaining(who.until)});
     else
-      sockets_.emplace(opener.open_socket());
+      sockets_.emplace(meeting_opener{url, who, get}.open());
   }
 
   void set(std::string_view key, std::span<const std::byte> value) {
@@ -85,8 +86,8 @@ class meeting {
 
   std::string prefix_;
   // One of them.
-  std::optional<tcp_store> sockets_;
-  std::unique_ptr<file_store> file_;
+  std::optional<Sockets> sockets_;
+  std::unique_ptr<File> file_;
 };
 
 }  // namespace tutti::detail

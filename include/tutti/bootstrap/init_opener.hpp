@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -16,23 +15,25 @@
 #include <vector>
 
 #include <tutti/bootstrap/init_plan.hpp>
+#include <tutti/bootstrap/variables.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
-#include <tutti/store/file_store.hpp>
 #include <tutti/store/tcp_store.hpp>
 #include <tutti/wire/listen_policy.hpp>
 
 namespace tutti::detail {
 
+/// Whether this process has used the socket in TUTTI_LISTEN_FD.
+inline std::atomic<bool> listener_taken{false};
+
 /// The socket that tutti-run listens at for rank 0 before any rank runs; once per process. No descriptor when there is
 /// none, or when the number has come to mean something else.
-inline os::fd inherited_listener(const environment& get, const os::endpoint& where) {
-  static std::atomic<bool> taken{false};
+os::fd inherited_listener(const variables auto& get, const os::endpoint& where) {
   const auto number = read_number(get, "TUTTI_LISTEN_FD", 0);
   int listening = 0;
   socklen_t bytes = sizeof listening;
   if (!number || ::getsockopt(*number, SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) != 0 || listening == 0 ||
-      !(os::local_endpoint(*number) == where) || taken.exchange(true))
+      !(os::local_endpoint(*number) == where) || listener_taken.exchange(true))
     return {};
   return os::fd{*number};
 }
@@ -49,13 +50,14 @@ struct visitor {
   std::stop_token stop{};
 };
 
-/// Opens the store of a rendezvous URL. Over sockets rank 0 is the host, and serves the others only inside its calls.
+/// Opens the store at a rendezvous over sockets. Rank 0 is the host, and serves the others only inside its calls.
+template <variables Get>
 class meeting_opener {
  public:
-  meeting_opener(const rendezvous_url& url, const visitor& who, const environment& get)
+  meeting_opener(const rendezvous_url& url, const visitor& who, const Get& get)
       : url_(url), who_(who), get_(get), text_(to_string(url)) {}
 
-  [[nodiscard]] tcp_store open_socket() {
+  [[nodiscard]] tcp_store open() {
     const bool local = url_.kind != rendezvous_url::scheme::tcp;
     std::vector<os::endpoint> places;
     if (local || who_.rank == 0) places = os::resolve(host(), url_.port);
@@ -80,12 +82,6 @@ class meeting_opener {
         return meet_holder(e);
       }
     }
-  }
-
-  [[nodiscard]] std::unique_ptr<file_store> open_file() const {
-    file_store_options o;
-    o.timeout = remaining(who_.until);
-    return std::make_unique<file_store>(url_.path, o);
   }
 
  private:
@@ -190,7 +186,7 @@ class meeting_opener {
 
   const rendezvous_url& url_;
   const visitor& who_;
-  const environment& get_;
+  const Get& get_;
   std::string text_;
 };
 

@@ -9,6 +9,7 @@
 #include <tutti/bootstrap/init_environment.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/rendezvous_url.hpp>
+#include <tutti/bootstrap/variables.hpp>
 #include <tutti/core/error.hpp>
 
 namespace tutti::detail {
@@ -17,15 +18,15 @@ namespace tutti::detail {
 struct init_plan {
   int rank = 0;
   int world_size = 1;
-  std::string job;                      ///< may be empty
-  std::optional<rendezvous_url> where;  ///< none for a world of one
-  std::string source;                   ///< where that comes from, for messages
-  bool vouched = false;                 ///< a launcher has started just as many processes as the world has ranks
+  std::string job;       ///< may be empty
+  rendezvous_url where;  ///< env:// for a world of one
+  std::string source;    ///< where that comes from, for messages
+  bool vouched = false;  ///< a launcher has started just as many processes as the world has ranks
   transport_choice transport = transport_choice::automatic;
   std::string interface;
 };
 
-inline transport_choice chosen_transport(const init_options& options, const environment& get) {
+transport_choice chosen_transport(const init_options& options, const variables auto& get) {
   const auto text = get("TUTTI_TRANSPORT");
   if (options.transport != transport_choice::automatic || !text) return options.transport;
   if (*text == "shm") return transport_choice::shm;
@@ -36,7 +37,8 @@ inline transport_choice chosen_transport(const init_options& options, const envi
 
 /// The rank of a process that was given one beyond its world by hand: it joins all the same, to make all others fail.
 /// `get` then hides that, so that the rest of the environment can be read.
-inline std::optional<int> surplus_rank(changed_environment& get) {
+template <variables Get>
+std::optional<int> surplus_rank(changed_environment<Get>& get) {
   for (const launch_variables& names : {tutti_variables, torchrun_variables}) {
     const auto rank = get(names.rank), size = get(names.world_size);
     if (!rank || !size) continue;
@@ -50,13 +52,13 @@ inline std::optional<int> surplus_rank(changed_environment& get) {
 }
 
 /// Whether the processes were counted by the launcher that named the place where they meet.
-inline bool launcher_vouches(const environment& get, const launch& found, std::uint32_t user) {
+bool launcher_vouches(const variables auto& get, const launch& found, std::uint32_t user) {
   if (found.rendezvous == "unix:@tutti-" + found.job) return get("TUTTI_SECRET_FD").has_value();  // tutti-run
   return !get("TUTTI_JOB") && !get("TUTTI_RENDEZVOUS") && found.rendezvous == local_rendezvous(user, found.job);
 }
 
-inline std::optional<launch> read_launch(const environment& get, std::uint32_t user, bool by_options,
-                                         std::optional<int> surplus) {
+std::optional<launch> read_launch(const variables auto& get, std::uint32_t user, bool by_options,
+                                  std::optional<int> surplus) {
   if (!by_options && !surplus) return read_environment(get, user);
   try {
     return read_environment(get, user);
@@ -73,38 +75,37 @@ inline std::optional<launch> read_launch(const environment& get, std::uint32_t u
 
 /// Explicit options go before the environment. Throws usage_error.
 /// `hydra` gives MPICH's jobs a name; a parameter for tests.
-inline init_plan plan_init(const init_options& options, environment variables, std::uint32_t user,
-                           std::optional<std::string> (*hydra)() = hydra_job) {
+init_plan plan_init(const init_options& options, const variables auto& given, std::uint32_t user,
+                    std::optional<std::string> (*hydra)() = hydra_job) {
   init_plan plan;
-  plan.transport = chosen_transport(options, variables);
-  plan.interface =
-      options.interface.empty() ? std::string(variables("TUTTI_INTERFACE").value_or("")) : options.interface;
+  plan.transport = chosen_transport(options, given);
+  plan.interface = options.interface.empty() ? std::string(given("TUTTI_INTERFACE").value_or("")) : options.interface;
 
   if (options.rank.has_value() != options.world_size.has_value())
     throw usage_error("init_options: rank and world_size are given together or not at all");
   auto rank = options.rank, size = options.world_size;
-  std::optional<rendezvous_url> url;
+  rendezvous_url url;
   if (!options.rendezvous.empty()) {
     url = parse_rendezvous(options.rendezvous);
-    if (url->rank.has_value() != url->world_size.has_value())
+    if (url.rank.has_value() != url.world_size.has_value())
       throw usage_error("init_options::rendezvous " + options.rendezvous + ": give ?rank= and &world_size= or neither");
-    if ((rank && url->rank && *rank != *url->rank) || (size && url->world_size && *size != *url->world_size))
+    if ((rank && url.rank && *rank != *url.rank) || (size && url.world_size && *size != *url.world_size))
       throw usage_error("init_options::rendezvous " + options.rendezvous +
                         " contradicts init_options::rank and "
                         "world_size; keep one of the two");
-    if (!rank) rank = std::exchange(url->rank, std::nullopt);
-    if (!size) size = std::exchange(url->world_size, std::nullopt);
-    url->rank.reset();
-    url->world_size.reset();
-    if (url->kind == rendezvous_url::scheme::env) url.reset();
+    if (!rank) rank = std::exchange(url.rank, std::nullopt);
+    if (!size) size = std::exchange(url.world_size, std::nullopt);
+    url.rank.reset();
+    url.world_size.reset();
   }
+  const bool given_place = url.kind != rendezvous_url::scheme::env;
   if (rank && (*rank < 0 || *size < 1))
     throw usage_error("init_options: rank " + std::to_string(*rank) + " in a world of " + std::to_string(*size) +
                       ": ranks count from 0, and a world has at least 1");
 
-  changed_environment get{std::move(variables)};
+  changed_environment get{given};
   if (!options.job.empty()) get.set("TUTTI_JOB", options.job);
-  if (url) get.set("TUTTI_RENDEZVOUS", to_string(*url));
+  if (given_place) get.set("TUTTI_RENDEZVOUS", to_string(url));
   std::optional<int> surplus;
   if (rank) {
     if (*rank >= *size && *size > 1) surplus = rank;
@@ -115,16 +116,16 @@ inline init_plan plan_init(const init_options& options, environment variables, s
   }
   add_hydra_job(get, hydra);
 
-  const auto found = read_launch(get, user, url.has_value() || rank.has_value(), surplus);
+  const auto found = read_launch(get, user, given_place || rank.has_value(), surplus);
   if (!found) return plan;
   plan.rank = surplus.value_or(found->rank);
   plan.world_size = found->world_size;
   plan.job = found->job;
   if (found->world_size == 1) return plan;
   plan.where = parse_rendezvous(found->rendezvous);
-  plan.source = url ? "init_options::rendezvous" : found->rendezvous_source;
-  plan.vouched = !rank && !url && !surplus && launcher_vouches(get, *found, user);
-  if (!url && !get("TUTTI_RENDEZVOUS"))
+  plan.source = given_place ? "init_options::rendezvous" : found->rendezvous_source;
+  plan.vouched = !rank && !given_place && !surplus && launcher_vouches(get, *found, user);
+  if (!given_place && !get("TUTTI_RENDEZVOUS"))
     if (const auto socket = torchrun_socket(get, user)) {
       plan.where = parse_rendezvous(*socket);
       plan.source = "all ranks are on this machine, of one torchrun";

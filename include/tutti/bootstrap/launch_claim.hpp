@@ -1,46 +1,14 @@
 #pragma once
-#include <concepts>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <tutti/bootstrap/text.hpp>
+#include <tutti/bootstrap/variables.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/text.hpp>
-
-namespace tutti {
-
-/// Looks up an environment variable: holds a copy of any callable that takes a name and returns the value, or nullopt
-/// when it is not set. The view must live until the reading is over.
-class environment {
- public:
-  template <std::invocable<std::string_view> Lookup>
-    requires(!std::same_as<Lookup, environment>)
-  environment(Lookup lookup) : source_(std::make_shared<const held<Lookup>>(std::move(lookup))) {}  // NOLINT: converts
-
-  [[nodiscard]] std::optional<std::string_view> operator()(std::string_view name) const { return source_->find(name); }
-
- private:
-  // Not a std::function: its header alone costs every user a tenth of a second of compile time.
-  struct source {
-    virtual ~source() = default;
-    [[nodiscard]] virtual std::optional<std::string_view> find(std::string_view name) const = 0;
-  };
-  template <class Lookup>
-  struct held final : source {
-    explicit held(Lookup l) : lookup(std::move(l)) {}
-    [[nodiscard]] std::optional<std::string_view> find(std::string_view name) const override { return lookup(name); }
-    Lookup lookup;
-  };
-
-  std::shared_ptr<const source> source_;
-};
-
-}  // namespace tutti
 
 namespace tutti::detail {
 
@@ -67,13 +35,15 @@ inline constexpr launch_variables mpi_variables[] = {
     {launcher::horovod, "horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
 };
 
-/// A rank and a world size as one launcher gives them.
+/// A rank and a world size as one launcher gives them; false when it gives none.
 struct launch_claim {
-  launch_variables names;
+  launch_variables names{};
   int rank = 0;
-  int world_size = 1;
+  int world_size = 0;
   int local_rank = -1;
   int local_size = -1;
+
+  explicit operator bool() const noexcept { return world_size > 0; }
 };
 
 /// `RANK="3"`, as messages quote what was found.
@@ -86,8 +56,8 @@ inline std::string show(const launch_claim& c) {
 }
 
 /// The number in a variable; nullopt when it is not set, usage_error when it is not a number of that range.
-inline std::optional<int> read_number(const environment& get, const char* name, int least,
-                                      int most = std::numeric_limits<int>::max()) {
+std::optional<int> read_number(const variables auto& get, const char* name, int least,
+                               int most = std::numeric_limits<int>::max()) {
   const auto text = get(name);
   if (!text) return std::nullopt;
   const auto value = parse_decimal<int>(*text);
@@ -111,11 +81,11 @@ inline void check_claim(const launch_claim& c) {
     refuse(show(c.names.local_rank, c.local_rank) + " is not below " + show(c.names.local_size, c.local_size));
 }
 
-/// What a launcher's variables say; nullopt when its rank or its world size is not set.
-inline std::optional<launch_claim> read_claim(const environment& get, const launch_variables& names) {
+/// What a launcher's variables say; nothing when its rank or its world size is not set.
+launch_claim read_claim(const variables auto& get, const launch_variables& names) {
   const auto rank = read_number(get, names.rank, 0);
   const auto size = read_number(get, names.world_size, 1);
-  if (!rank || !size) return std::nullopt;
+  if (!rank || !size) return {};
   launch_claim c{names, *rank, *size};
   c.local_rank = read_number(get, names.local_rank, 0).value_or(-1);
   c.local_size = read_number(get, names.local_size, 1).value_or(-1);
@@ -124,7 +94,7 @@ inline std::optional<launch_claim> read_claim(const environment& get, const laun
 }
 
 /// Refuses a rank without a world size, and the reverse.
-inline void refuse_half(const environment& get, const launch_variables& names) {
+void refuse_half(const variables auto& get, const launch_variables& names) {
   const auto rank = get(names.rank), size = get(names.world_size);
   if (rank.has_value() == size.has_value()) return;
   throw usage_error("environment: " + (rank ? show(names.rank, *rank) : show(names.world_size, *size)) + " without " +

@@ -20,7 +20,7 @@ inline bool loopback(std::string_view host) noexcept {
 }
 
 /// What a launcher calls the job: the same on all ranks, different for jobs that run at the same time.
-inline std::string job_name(const environment& get, launcher by) {
+std::string job_name(const variables auto& get, launcher by) {
   if (const auto job = get("TUTTI_JOB")) {
     if (job->empty()) throw usage_error("environment: TUTTI_JOB is empty; give the job a name, or unset it");
     return std::string(*job);
@@ -81,7 +81,7 @@ inline std::string tcp_rendezvous(const char* variable, std::string_view host, i
   }
 }
 
-inline int derived_slurm_port(const environment& get) {
+int derived_slurm_port(const variables auto& get) {
   const auto text = slurm_variable(get, "SLURM_JOB_ID", "SLURM_JOBID");
   const auto job = text ? parse_decimal<std::uint64_t>(*text) : std::nullopt;
   if (!job)
@@ -92,14 +92,13 @@ inline int derived_slurm_port(const environment& get) {
 
 /// MASTER_ADDR with MASTER_PORT. torchrun's agent keeps its own server on MASTER_PORT while the workers run (it says so
 /// in TORCHELASTIC_USE_AGENT_STORE), so the port after it is taken then.
-inline chosen_rendezvous master_rendezvous(const environment& get, std::string_view host,
-                                           const launch_selection& chosen) {
-  const auto& by = chosen.launcher;
-  const bool places = by && by->names.by != launcher::horovod;  // its tests and users name one machine twice
-  if (places && loopback(host) && by->local_size > 0 && by->local_size < by->world_size)
+chosen_rendezvous master_rendezvous(const variables auto& get, std::string_view host, const launch_selection& chosen) {
+  const launch_claim& by = chosen.launcher;
+  const bool places = by && by.names.by != launcher::horovod;  // its tests and users name one machine twice
+  if (places && loopback(host) && by.local_size > 0 && by.local_size < by.world_size)
     throw usage_error("environment: " + show("MASTER_ADDR", host) + " means each machine itself, but " +
-                      by->names.command + " started " + std::to_string(by->world_size) + " ranks with " +
-                      std::to_string(by->local_size) +
+                      by.names.command + " started " + std::to_string(by.world_size) + " ranks with " +
+                      std::to_string(by.local_size) +
                       " on this machine; set MASTER_ADDR to the name of rank 0's machine");
   const std::string_view agent = get("TORCHELASTIC_USE_AGENT_STORE").value_or("");
   const bool taken = agent == "True" || agent == "true" || agent == "1";
@@ -107,7 +106,7 @@ inline chosen_rendezvous master_rendezvous(const environment& get, std::string_v
     return {tcp_rendezvous("MASTER_ADDR", host, *port + (taken ? 1 : 0)),
             taken ? "MASTER_ADDR and MASTER_PORT + 1 (torchrun's own store listens on MASTER_PORT)"
                   : "MASTER_ADDR and MASTER_PORT"};
-  if (by && by->names.by == launcher::slurm)
+  if (by && by.names.by == launcher::slurm)
     return {tcp_rendezvous("MASTER_ADDR", host, derived_slurm_port(get)), "MASTER_ADDR and a port from SLURM_JOB_ID"};
   throw usage_error("environment: " + show("MASTER_ADDR", host) +
                     " without MASTER_PORT; set MASTER_PORT to a free port there");
@@ -128,17 +127,17 @@ inline chosen_rendezvous master_rendezvous(const environment& get, std::string_v
 
 /// Where the ranks meet: TUTTI_RENDEZVOUS, MASTER_ADDR, a socket of this machine if all ranks are here, what the
 /// launcher knows; never a guess.
-inline chosen_rendezvous choose_rendezvous(const environment& get, const launch_selection& chosen, std::string_view job,
-                                           std::uint32_t user) {
-  if (auto url = explicit_rendezvous(get); url && url->kind != rendezvous_url::scheme::env) {
-    url->rank.reset();
-    url->world_size.reset();
-    return {to_string(*url), "TUTTI_RENDEZVOUS"};
+chosen_rendezvous choose_rendezvous(const variables auto& get, const launch_selection& chosen, std::string_view job,
+                                    std::uint32_t user) {
+  if (auto url = explicit_rendezvous(get); url.kind != rendezvous_url::scheme::env) {
+    url.rank.reset();
+    url.world_size.reset();
+    return {to_string(url), "TUTTI_RENDEZVOUS"};
   }
   const launch_claim& claim = chosen.claim;
   if (claim.world_size == 1) return {};
   if (const auto host = get("MASTER_ADDR")) return master_rendezvous(get, *host, chosen);
-  const launcher by = chosen.launcher ? chosen.launcher->names.by : claim.names.by;
+  const launcher by = (chosen.launcher ? chosen.launcher : claim).names.by;
   const auto port = read_number(get, "MASTER_PORT", 1, 65535);
   if (claim.local_size == claim.world_size && !job.empty() && !(by == launcher::slurm && port))
     return {local_rendezvous(user, job), "all ranks are on this machine, of user " + std::to_string(user)};

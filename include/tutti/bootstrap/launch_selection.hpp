@@ -9,17 +9,17 @@
 
 namespace tutti::detail {
 
-/// The claim that counts, and the launcher that vouches for the same rank; the two differ where RANK and WORLD_SIZE
-/// were set by hand, and where srun speaks PMI.
+/// The claim that counts, if there is one, and that of the launcher that vouches for the same rank, if one does; the
+/// two differ where RANK and WORLD_SIZE were set by hand, and where srun speaks PMI.
 struct launch_selection {
   launch_claim claim;
-  std::optional<launch_claim> launcher;
+  launch_claim launcher;
 };
 
-/// TUTTI_RENDEZVOUS, parsed; nullopt when it is not set.
-inline std::optional<rendezvous_url> explicit_rendezvous(const environment& get) {
+/// TUTTI_RENDEZVOUS, parsed; env:// when it is not set.
+rendezvous_url explicit_rendezvous(const variables auto& get) {
   const auto text = get("TUTTI_RENDEZVOUS");
-  if (!text) return std::nullopt;
+  if (!text) return {};
   try {
     return parse_rendezvous(*text);
   } catch (const usage_error& e) {
@@ -27,31 +27,31 @@ inline std::optional<rendezvous_url> explicit_rendezvous(const environment& get)
   }
 }
 
-inline std::optional<launch_claim> tutti_claim(const environment& get) {
+launch_claim tutti_claim(const variables auto& get) {
   refuse_half(get, tutti_variables);
   auto claim = read_claim(get, tutti_variables);
   if (claim && get("RANK") == get("TUTTI_RANK") && get("WORLD_SIZE") == get("TUTTI_WORLD_SIZE")) {
-    if (claim->local_rank < 0) claim->local_rank = read_number(get, "LOCAL_RANK", 0).value_or(-1);
-    if (claim->local_size < 0) claim->local_size = read_number(get, "LOCAL_WORLD_SIZE", 1).value_or(-1);
+    if (claim.local_rank < 0) claim.local_rank = read_number(get, "LOCAL_RANK", 0).value_or(-1);
+    if (claim.local_size < 0) claim.local_size = read_number(get, "LOCAL_WORLD_SIZE", 1).value_or(-1);
   }
   const auto url = explicit_rendezvous(get);
-  if (!url || (!url->rank && !url->world_size)) return claim;
-  const std::string shown = show("TUTTI_RENDEZVOUS", to_string(*url));
-  if (claim && (url->rank.value_or(claim->rank) != claim->rank ||
-                url->world_size.value_or(claim->world_size) != claim->world_size))
-    throw usage_error("environment: " + shown + " contradicts " + show(*claim) + "; keep one of the two");
+  if (!url.rank && !url.world_size) return claim;
+  const std::string shown = show("TUTTI_RENDEZVOUS", to_string(url));
+  if (claim &&
+      (url.rank.value_or(claim.rank) != claim.rank || url.world_size.value_or(claim.world_size) != claim.world_size))
+    throw usage_error("environment: " + shown + " contradicts " + show(claim) + "; keep one of the two");
   if (claim) return claim;
-  if (!url->rank || !url->world_size)
+  if (!url.rank || !url.world_size)
     throw usage_error("environment: " + shown + " has only one of ?rank= and &world_size=; give both or neither");
   launch_variables names = tutti_variables;
   names.rank = "TUTTI_RENDEZVOUS: rank";
   names.world_size = "TUTTI_RENDEZVOUS: world_size";
-  return launch_claim{names, *url->rank, *url->world_size};
+  return {names, *url.rank, *url.world_size};
 }
 
 /// The innermost real launcher. mpirun and mpiexec go before srun: inside an allocation they start their daemons with
 /// srun, so that SLURM_PROCID and SLURM_STEP_NUM_TASKS count daemons there.
-inline std::optional<launch_claim> launcher_claim(const environment& get) {
+launch_claim launcher_claim(const variables auto& get) {
   for (const launch_variables& names : mpi_variables)
     if (auto claim = read_claim(get, names)) return claim;
   return slurm_task(get);
@@ -59,12 +59,12 @@ inline std::optional<launch_claim> launcher_claim(const environment& get) {
 
 /// A task that runs a torchrun of its own beside other tasks is one of several worlds that know nothing of each other:
 /// the usual end of a launch line that fell back to one node and localhost.
-inline void check_torchrun(const environment& get) {
+void check_torchrun(const variables auto& get) {
   const auto agents = read_number(get, "GROUP_WORLD_SIZE", 1);
-  const auto task = agents == 1 ? slurm_task(get) : std::nullopt;
-  if (!task || task->world_size == 1) return;
+  const auto task = agents == 1 ? slurm_task(get) : launch_claim{};
+  if (task.world_size <= 1) return;
   throw usage_error("environment: " + show("GROUP_WORLD_SIZE", 1) + " (torchrun), but srun started torchrun " +
-                    std::to_string(task->world_size) + " times (" + show(task->names.world_size, task->world_size) +
+                    std::to_string(task.world_size) + " times (" + show(task.names.world_size, task.world_size) +
                     "): as many worlds apart; give torchrun --nnodes and --rdzv-endpoint, or, if they are meant to be "
                     "apart, start each with srun --ntasks=1 or under env -u SLURM_STEP_ID -u SLURM_STEPID");
 }
@@ -76,7 +76,7 @@ inline bool forked_by_tasks(const launch_claim& hand, const launch_claim& task) 
 }
 
 /// Refuses a RANK or a WORLD_SIZE, set by hand, that the launcher contradicts.
-inline void check_by_hand(const environment& get, const launch_claim& task) {
+void check_by_hand(const variables auto& get, const launch_claim& task) {
   const auto check = [&](const char* name, const char* other, int number) {
     const auto value = read_number(get, name, 0);
     if (!value || *value == number) return;
@@ -89,7 +89,7 @@ inline void check_by_hand(const environment& get, const launch_claim& task) {
 }
 
 /// torchrun, a launcher, or RANK and WORLD_SIZE set by hand, which must agree with the launcher if there is one.
-inline std::optional<launch_selection> torchrun_or_launcher(const environment& get) {
+launch_selection torchrun_or_launcher(const variables auto& get) {
   launch_variables names = torchrun_variables;
   const bool torchrun = get("TORCHELASTIC_RUN_ID") || get("GROUP_WORLD_SIZE");
   if (!torchrun) {
@@ -99,30 +99,29 @@ inline std::optional<launch_selection> torchrun_or_launcher(const environment& g
   auto claim = read_claim(get, names);
   if (torchrun && claim) {
     check_torchrun(get);
-    return launch_selection{*claim, std::nullopt};
+    return {claim, {}};
   }
   auto task = launcher_claim(get);
   if (!task) {
     refuse_half(get, names);
-    return claim ? std::optional<launch_selection>({*claim, std::nullopt}) : std::nullopt;
+    return {claim, {}};
   }
-  if (claim && forked_by_tasks(*claim, *task)) return launch_selection{*claim, std::nullopt};
-  check_by_hand(get, *task);
-  if (task->names.by == launcher::mpich)  // srun --mpi=pmi2 says everything twice, and knows the nodes
-    if (auto srun = slurm_task(get); srun && srun->rank == task->rank && srun->world_size == task->world_size)
-      task = srun;
-  if (!claim) return launch_selection{*task, task};
-  if (claim->local_rank < 0) claim->local_rank = task->local_rank;
-  if (claim->local_size < 0) claim->local_size = task->local_size;
-  return launch_selection{*claim, task};
+  if (claim && forked_by_tasks(claim, task)) return {claim, {}};
+  check_by_hand(get, task);
+  if (task.names.by == launcher::mpich)  // srun --mpi=pmi2 says everything twice, and knows the nodes
+    if (auto srun = slurm_task(get); srun && srun.rank == task.rank && srun.world_size == task.world_size) task = srun;
+  if (!claim) return {task, task};
+  if (claim.local_rank < 0) claim.local_rank = task.local_rank;
+  if (claim.local_size < 0) claim.local_size = task.local_size;
+  return {claim, task};
 }
 
-/// Which rank of how many this process is; nullopt when no launcher has left a trace.
-inline std::optional<launch_selection> select_launch(const environment& get) {
-  if (auto claim = tutti_claim(get)) return launch_selection{*claim, std::nullopt};
-  if (auto selection = torchrun_or_launcher(get)) return selection;
+/// Which rank of how many this process is; no claim when no launcher has left a trace.
+launch_selection select_launch(const variables auto& get) {
+  if (const auto claim = tutti_claim(get)) return {claim, {}};
+  if (const auto selection = torchrun_or_launcher(get); selection.claim) return selection;
   for (const launch_variables& names : mpi_variables) refuse_half(get, names);
-  if (auto claim = slurm_allocation(get)) return launch_selection{*claim, claim};
+  if (const auto claim = slurm_allocation(get)) return {claim, claim};
   for (const char* trace : {"TUTTI_RENDEZVOUS", "TUTTI_JOB", "MASTER_ADDR", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                             "TORCHELASTIC_RUN_ID", "PMIX_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
                             "HOROVOD_LOCAL_RANK", "HOROVOD_GLOO_RENDEZVOUS_ADDR"})
@@ -131,7 +130,7 @@ inline std::optional<launch_selection> select_launch(const environment& get) {
           "environment: " + show(trace, *value) +
           ", but nothing gives this process a rank; set RANK and WORLD_SIZE for every process, or unset " + trace +
           " to run alone");
-  return std::nullopt;
+  return {};
 }
 
 }  // namespace tutti::detail

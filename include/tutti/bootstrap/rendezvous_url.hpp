@@ -84,11 +84,11 @@ inline void parse_url_authority(std::string_view whole, std::string_view rest, r
   if (host.empty()) refuse_url(whole, "no host; name the machine of rank 0");
   if (bracketed && host.find(':') == std::string_view::npos) refuse_url(whole, "brackets hold an IPv6 address only");
   if (host.find_first_of("/@[]") != std::string_view::npos) refuse_url(whole, "the host may not contain / @ [ ]");
-  const auto number = parse_decimal<std::uint16_t>(port);
-  if (!number) refuse_url(whole, "the port " + quoted(port) + " is not a number from 1 to 65535");
+  const auto number = parse_decimal<int>(port);
+  if (!number || *number > 65535) refuse_url(whole, "the port " + quoted(port) + " is not a number from 1 to 65535");
   if (*number == 0) refuse_url(whole, "port 0 cannot be found by the other ranks; name a port");
   url.host = host;
-  url.port = *number;
+  url.port = static_cast<std::uint16_t>(*number);
 }
 
 inline void parse_url_query(std::string_view whole, std::string_view query, rendezvous_url& url) {

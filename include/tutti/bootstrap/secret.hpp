@@ -1,11 +1,13 @@
 #pragma once
 #include <fcntl.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include <tutti/bootstrap/launch_claim.hpp>
+#include <tutti/bootstrap/variables.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/wire/load_secret.hpp>
 #include <tutti/wire/secret.hpp>
@@ -19,35 +21,40 @@ class secret_source {
   /// TUTTI_SECRET_FD (an inherited descriptor, as tutti-run makes it), else TUTTI_SECRET_FILE, else there is none.
   secret_source() = default;
 
-  [[nodiscard]] static secret_source value(wire::secret s) {
+  [[nodiscard]] static secret_source value(const wire::secret& s) {
     secret_source from;
-    from.value_ = std::move(s);
+    from.kind_ = kind::value;
+    from.value_ = s;
     return from;
   }
   /// 32 bytes or 64 hexadecimal digits in a file that only this user can read.
   [[nodiscard]] static secret_source file(std::string path) {
     secret_source from;
+    from.kind_ = kind::file;
     from.path_ = std::move(path);
     return from;
   }
   /// The same from an open descriptor, which stays open and becomes close-on-exec.
   [[nodiscard]] static secret_source descriptor(int number) {
     secret_source from;
+    from.kind_ = kind::descriptor;
     from.descriptor_ = number;
     return from;
   }
 
   /// The secret; nothing when there is none. Throws error{auth_failed} when it cannot be read or is not one.
-  [[nodiscard]] std::optional<wire::secret> load(const environment& get) const {
-    if (value_) return value_;
-    if (path_) return wire::load_secret_file(*path_);
-    if (descriptor_) return from_descriptor(*descriptor_);
+  [[nodiscard]] std::optional<wire::secret> load(const variables auto& get) const {
+    if (kind_ == kind::value) return value_;
+    if (kind_ == kind::file) return wire::load_secret_file(path_);
+    if (kind_ == kind::descriptor) return from_descriptor(descriptor_);
     if (const auto number = detail::read_number(get, "TUTTI_SECRET_FD", 0)) return from_descriptor(*number);
     if (const auto path = get("TUTTI_SECRET_FILE")) return wire::load_secret_file(std::string(*path));
     return std::nullopt;
   }
 
  private:
+  enum class kind : std::uint8_t { environment, value, file, descriptor };
+
   static wire::secret from_descriptor(int number) {
     auto s = wire::load_secret(number);
     // It stays open for another init(), but no program that this one starts needs it.
@@ -55,10 +62,10 @@ class secret_source {
     return s;
   }
 
-  // At most one of them.
-  std::optional<wire::secret> value_;
-  std::optional<std::string> path_;
-  std::optional<int> descriptor_;
+  kind kind_ = kind::environment;
+  wire::secret value_;
+  std::string path_;
+  int descriptor_ = -1;
 };
 
 }  // namespace tutti

@@ -18,17 +18,17 @@ inline std::uint16_t slurm_port(std::uint64_t job, std::uint64_t step) noexcept 
 }
 
 /// A variable of Slurm that has an older name too.
-inline std::optional<std::string_view> slurm_variable(const environment& get, std::string_view name,
-                                                      std::string_view older) {
+std::optional<std::string_view> slurm_variable(const variables auto& get, std::string_view name,
+                                               std::string_view older) {
   const auto value = get(name);
   return value ? value : get(older);
 }
 
 /// The id of the step that srun started; nullopt in a batch script or an interactive allocation, whose pseudo-steps
 /// carry a word or a number from 0xfffffff0 on.
-inline std::optional<std::uint32_t> slurm_step(const environment& get) {
+std::optional<std::uint64_t> slurm_step(const variables auto& get) {
   const auto text = slurm_variable(get, "SLURM_STEP_ID", "SLURM_STEPID");
-  const auto step = text ? parse_decimal<std::uint32_t>(*text) : std::nullopt;
+  const auto step = text ? parse_decimal<std::uint64_t>(*text) : std::nullopt;
   return step && *step < 0xfffffff0u ? step : std::nullopt;
 }
 
@@ -55,8 +55,8 @@ inline std::optional<int> slurm_tasks_on_node(std::string_view list, int node) {
 
 /// The place that srun gave this task. The step's own count goes first: inside a job, SLURM_NTASKS may still be that of
 /// the allocation, while a step has fewer tasks.
-inline std::optional<launch_claim> slurm_task(const environment& get) {
-  if (!slurm_step(get)) return std::nullopt;
+launch_claim slurm_task(const variables auto& get) {
+  if (!slurm_step(get)) return {};
   launch_variables names{launcher::slurm,        "srun",          "SLURM_PROCID",
                          "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"};
   if (!get(names.world_size)) names.world_size = "SLURM_NTASKS";
@@ -77,7 +77,7 @@ inline std::optional<launch_claim> slurm_task(const environment& get) {
 }
 
 /// Inside an allocation, but not started by srun (a batch script, a shell): one process, unless tasks were asked for.
-inline std::optional<launch_claim> slurm_allocation(const environment& get) {
+launch_claim slurm_allocation(const variables auto& get) {
   const auto job = slurm_variable(get, "SLURM_JOB_ID", "SLURM_JOBID");
   const char* name = get("SLURM_NTASKS")          ? "SLURM_NTASKS"
                      : get("SLURM_JOB_NUM_NODES") ? "SLURM_JOB_NUM_NODES"
@@ -88,9 +88,8 @@ inline std::optional<launch_claim> slurm_allocation(const environment& get) {
         "environment: " + show(name, tasks) + ", but srun did not start this process (no SLURM_STEP_ID of a " +
         "task); start the program with srun or tutti-run, or set TUTTI_RANK=0 and TUTTI_WORLD_SIZE=1 to " +
         "run it alone");
-  if (!job && !get("SLURM_PROCID")) return std::nullopt;
-  return launch_claim{
-      {launcher::slurm, "sbatch", "SLURM_PROCID", name, "SLURM_LOCALID", "SLURM_TASKS_PER_NODE"}, 0, 1, 0, 1};
+  if (!job && !get("SLURM_PROCID")) return {};
+  return {{launcher::slurm, "sbatch", "SLURM_PROCID", name, "SLURM_LOCALID", "SLURM_TASKS_PER_NODE"}, 0, 1, 0, 1};
 }
 
 }  // namespace tutti::detail

@@ -22,13 +22,13 @@ namespace tutti::os {
 namespace detail {
 
 struct process_stat {
-  char state = '?';
+  char state = 0;  ///< 0: there is no such process
   std::uint64_t threads = 0;
   std::uint64_t start_time = 0;
 };
 
-/// Reads /proc/<pid>/stat without touching the heap; nothing when there is no such process.
-inline std::optional<process_stat> read_process_stat(::pid_t pid) noexcept {
+/// Reads /proc/<pid>/stat without touching the heap.
+inline process_stat read_process_stat(::pid_t pid) noexcept {
   std::array<char, 32> path{"/proc/"};
   char* const end = std::to_chars(path.data() + 6, path.data() + 24, pid).ptr;
   std::string_view{"/stat"}.copy(end, 5);
@@ -37,11 +37,11 @@ inline std::optional<process_stat> read_process_stat(::pid_t pid) noexcept {
   std::array<char, 1024> text;
   const ::ssize_t n = file ? ::read(file.native(), text.data(), text.size()) : -1;
   errno = saved;
-  if (n <= 0) return std::nullopt;
+  if (n <= 0) return {};
   std::string_view rest{text.data(), static_cast<std::size_t>(n)};
   // The second field is the program's name, which may hold blanks and parentheses itself.
   const auto name_end = rest.rfind(')');
-  if (name_end == std::string_view::npos || name_end + 2 >= rest.size()) return std::nullopt;
+  if (name_end == std::string_view::npos || name_end + 2 >= rest.size()) return {};
   rest.remove_prefix(name_end + 2);
   process_stat s;
   s.state = rest.front();
@@ -60,32 +60,33 @@ inline std::optional<process_stat> read_process_stat(::pid_t pid) noexcept {
 /// Nothing when there is no such process.
 [[nodiscard]] inline std::optional<std::uint64_t> process_start_time(::pid_t pid) noexcept {
   const auto s = detail::read_process_stat(pid);
-  if (!s) return std::nullopt;
-  return s->start_time;
+  if (s.state == 0) return std::nullopt;
+  return s.start_time;
 }
 
 /// Whether the process that had `pid` and began at `start_time` still runs. One that was killed and not yet waited for
 /// is dead; one whose main thread ended while others go on is alive. Costs one read of /proc (some 10 us).
 [[nodiscard]] inline bool is_alive(::pid_t pid, std::uint64_t start_time) noexcept {
   const auto s = detail::read_process_stat(pid);
-  if (!s) {
+  if (s.state == 0) {
     // Without /proc the kernel still knows whether the number is taken.
     if (::access("/proc/self/stat", R_OK) == 0) return false;
     return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
   }
-  if (s->start_time != start_time) return false;
-  const bool ended = s->state == 'Z' || s->state == 'X' || s->state == 'x';
-  return !ended || s->threads > 1;
+  if (s.start_time != start_time) return false;
+  const bool ended = s.state == 'Z' || s.state == 'X' || s.state == 'x';
+  return !ended || s.threads > 1;
 }
 
 /// How many CPUs this process may use: its affinity mask, and the control group's quota if that is less. At least 1.
 [[nodiscard]] inline int usable_cpus() {
   int cpus = 0;
   for (std::size_t size = 1024; size <= (1U << 20) && cpus == 0; size *= 2) {
-    std::vector<unsigned char> mask(CPU_ALLOC_SIZE(size));
+    const std::size_t bytes = CPU_ALLOC_SIZE(size);
+    std::vector<std::uint64_t> mask(bytes / sizeof(std::uint64_t));
     auto* set = reinterpret_cast<cpu_set_t*>(mask.data());
-    if (::sched_getaffinity(0, mask.size(), set) == 0) {
-      cpus = CPU_COUNT_S(mask.size(), set);
+    if (::sched_getaffinity(0, bytes, set) == 0) {
+      cpus = CPU_COUNT_S(bytes, set);
     } else if (errno != EINVAL) {
       break;
     }

@@ -9,7 +9,6 @@
 int main(int argc, char** argv) {
   const tutti_test::words w{argc, argv};
   const auto options = tutti_test::options_from(w);
-  const tutti::environment get = tutti::process_variable;
   try {
     const auto url = tutti::parse_rendezvous(options.rendezvous);
     auto me = tutti::roll_call_claim::of_this_process(*options.rank, *options.world_size);
@@ -20,11 +19,11 @@ int main(int argc, char** argv) {
     who.rank = *options.rank;
     who.world_size = *options.world_size;
     who.until = tutti::after(options.join_timeout);
-    tutti::detail::meeting where{url, who, get};
+    tutti::detail::meeting where{url, who, tutti::process_variable};
     tutti::roll_call_options how;
     how.until = who.until;
     try {
-      static_cast<void>(tutti::roll_call<tutti::detail::meeting>{where, me, how}.call());
+      static_cast<void>(tutti::roll_call<decltype(where)>{where, me, how}.call());
     } catch (...) {
       where.leave_failed(std::chrono::milliseconds{500});
       throw;
