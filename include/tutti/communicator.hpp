@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <ranges>
 #include <source_location>
 #include <span>
 #include <string>

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <new>
 #include <span>
 
@@ -25,16 +24,16 @@ class scratch {
   explicit scratch(std::size_t bytes) noexcept
       : data_(bytes == 0 ? nullptr : static_cast<std::byte*>(::operator new(bytes, alignment, std::nothrow))),
         bytes_(bytes) {}
+  scratch(const scratch&) = delete;
+  scratch& operator=(const scratch&) = delete;
+  ~scratch() { ::operator delete(data_, alignment); }
   [[nodiscard]] explicit operator bool() const noexcept { return bytes_ == 0 || data_ != nullptr; }
-  [[nodiscard]] std::byte* data() const noexcept { return data_.get(); }
-  [[nodiscard]] std::span<std::byte> first(std::size_t n) const noexcept { return {data_.get(), n}; }
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::span<std::byte> first(std::size_t n) const noexcept { return {data_, n}; }
 
  private:
   static constexpr std::align_val_t alignment{64};
-  struct release {
-    void operator()(std::byte* p) const noexcept { ::operator delete(p, alignment); }
-  };
-  std::unique_ptr<std::byte, release> data_;
+  std::byte* data_;
   std::size_t bytes_;
 };
 

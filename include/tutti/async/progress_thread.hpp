@@ -3,18 +3,20 @@
 #include <thread>
 
 #include <tutti/async/engine.hpp>
+#include <tutti/core/when_used.hpp>
 
 namespace tutti {
 
 /// A thread that drives an engine for as long as it lives, so that operations advance while the program computes.
 /// Coroutines may then resume on it. Sleeps while nothing arrives. Worth its core only where one is free.
-class progress_thread {
+template <class = when_used>
+class basic_progress_thread {
  public:
-  explicit progress_thread(engine& e)
+  explicit basic_progress_thread(engine& e)
       : engine_(e), thread_([this] { engine_.run_until([this] { return stop_.load(std::memory_order_acquire); }); }) {}
-  progress_thread(const progress_thread&) = delete;
-  progress_thread& operator=(const progress_thread&) = delete;
-  ~progress_thread() {
+  basic_progress_thread(const basic_progress_thread&) = delete;
+  basic_progress_thread& operator=(const basic_progress_thread&) = delete;
+  ~basic_progress_thread() {
     stop_.store(true, std::memory_order_release);
     engine_.notify();
     thread_.join();
@@ -25,5 +27,6 @@ class progress_thread {
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
+using progress_thread = basic_progress_thread<>;
 
 }  // namespace tutti

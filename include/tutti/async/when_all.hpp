@@ -113,10 +113,10 @@ auto when_all(A&&... a) {
 template <awaitable A>
   requires std::is_void_v<await_result_t<A>>
 task<> when_all(std::vector<A> list) {
-  std::vector<detail::outcome<void>> outcomes(list.size());
+  std::vector<detail::outcome<await_result_t<A>>> outcomes(list.size());
   detail::latch all(list.size());
   {
-    std::vector<detail::child> children;
+    std::vector<decltype(detail::run_child(list[0], outcomes[0]))> children;
     children.reserve(list.size());
     for (std::size_t i = 0; i < list.size(); ++i) children.push_back(detail::run_child(list[i], outcomes[i]));
     for (auto& c : children) c.start(all);

@@ -171,7 +171,7 @@ class roll_call {
     }
   }
 
-  void write_list(std::span<const detail::blob> entries) {
+  void write_list(const std::vector<detail::blob>& entries) {
     const detail::blob list = detail::encode_list(entries);
     const std::span<const std::byte> all{list};
     for (std::size_t at = piece_bytes, i = 1; at < all.size(); at += piece_bytes, ++i)
@@ -187,11 +187,11 @@ class roll_call {
     const auto n = static_cast<std::uint32_t>(me_.world_size);
     detail::blob list;
     if (v.count == n && v.list_bytes <= std::uint64_t{n} * (2 + longest)) {
-      list.assign(v.piece.begin(), v.piece.end());
+      list.assign(v.piece.data(), v.piece.data() + v.piece.size());
       for (std::size_t i = 1; list.size() < v.list_bytes; ++i) {
         const auto more = meeting_->get(key("more/" + std::to_string(i)), how_.until);
         if (more.empty()) break;
-        list.insert(list.end(), more.begin(), more.end());
+        list.insert(list.end(), more.data(), more.data() + more.size());
       }
       if (list.size() == v.list_bytes)
         if (auto entries = detail::decode_list(list, n, longest)) return *std::move(entries);
@@ -269,7 +269,7 @@ class roll_call {
     if (c.memory_domain == me_.memory_domain && c.start_time != 0 && c.pid != me_.pid) watched_.push_back(c);
   }
   /// The first rank of a machine watches all of it, and the others watch that one.
-  void choose_watched(std::span<const detail::blob> claims, bool lead) {
+  void choose_watched(const std::vector<detail::blob>& claims, bool lead) {
     std::vector<roll_call_claim> machine;
     for (const detail::blob& entry : claims)
       if (auto c = decode_claim(entry); c && c->memory_domain == me_.memory_domain) machine.push_back(*std::move(c));

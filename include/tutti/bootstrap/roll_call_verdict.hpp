@@ -77,7 +77,7 @@ inline constexpr std::array<std::byte, 8> verdict_magic{std::byte{'t'},  std::by
 }
 
 /// The entries of all ranks in one piece of memory, each after its length.
-[[nodiscard]] inline blob encode_list(std::span<const blob> entries) {
+[[nodiscard]] inline blob encode_list(const std::vector<blob>& entries) {
   std::size_t bytes = 0;
   for (const blob& e : entries) bytes += 2 + e.size();
   blob out(bytes);
@@ -95,7 +95,7 @@ inline constexpr std::array<std::byte, 8> verdict_magic{std::byte{'t'},  std::by
   wire::byte_reader r{in};
   for (std::uint32_t i = 0; i < count; ++i) {
     const auto text = r.text(longest);
-    const auto bytes = std::as_bytes(std::span{text});
+    const auto bytes = std::as_bytes(std::span{text.data(), text.size()});
     entries.emplace_back(bytes.begin(), bytes.end());
   }
   if (!r.ok() || !r.rest().empty()) return std::nullopt;

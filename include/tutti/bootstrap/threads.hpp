@@ -15,13 +15,14 @@
 namespace tutti {
 
 /// One rank of a world of threads; for programs that make their threads themselves. All ranks share one hub.
-inline communicator<threads> join(std::shared_ptr<threads_hub> hub, int rank,
-                                  duration timeout = std::chrono::minutes(5)) {
+template <class B = threads>
+communicator<B> join(std::shared_ptr<threads_hub> hub, int rank, duration timeout = std::chrono::minutes(5)) {
+  using link = typename B::transport_type;
   if (rank < 0 || rank >= hub->size())
     throw usage_error("join: rank " + std::to_string(rank) + " is not in a world of " + std::to_string(hub->size()));
   auto home = std::make_shared<engine>();
-  auto d = std::make_shared<driver<threads_transport>>(home, std::make_unique<threads_transport>(std::move(hub), rank));
-  return {threads{std::move(d)}, std::move(home), timeout};
+  auto d = std::make_shared<driver<link>>(home, std::make_unique<link>(std::move(hub), rank));
+  return {B{std::move(d)}, std::move(home), timeout};
 }
 
 /// Runs `f(world)` on `size` threads, each a rank, and returns when all have ended. If one throws, the others are

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <optional>
 
 namespace tutti::os {
 
@@ -13,20 +12,21 @@ struct credentials {
   ::pid_t pid = 0;
   ::uid_t uid = 0;
   ::gid_t gid = 0;
+  [[nodiscard]] explicit operator bool() const noexcept { return pid != 0; }
 };
 
-/// The credentials of the other side; nothing when `socket` is no connected Unix socket.
-[[nodiscard]] inline std::optional<credentials> peer_credentials(int socket) noexcept {
+/// The credentials of the other side; false when `socket` is no connected Unix socket.
+[[nodiscard]] inline credentials peer_credentials(int socket) noexcept {
   ucred c{};
   socklen_t bytes = sizeof c;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &c, &bytes) != 0 || c.pid == 0) return std::nullopt;
-  return credentials{c.pid, c.uid, c.gid};
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &c, &bytes) != 0 || c.pid == 0) return {};
+  return {c.pid, c.uid, c.gid};
 }
 
 /// Whether the kernel vouches that the other side runs as this process's user.
 [[nodiscard]] inline bool peer_is_same_user(int socket) noexcept {
   const auto peer = peer_credentials(socket);
-  return peer && peer->uid == ::geteuid();
+  return peer && peer.uid == ::geteuid();
 }
 
 }  // namespace tutti::os

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include <tutti/core/when_used.hpp>
 #include <tutti/wire/bytes.hpp>
 #include <tutti/wire/store_frame.hpp>
 
@@ -21,12 +22,13 @@ struct store_limits {
 };
 
 /// The table behind the stores: bounded, in memory, for one thread at a time.
-class key_value_table {
+template <class = when_used>
+class basic_key_value_table {
  public:
   using value_type = std::vector<std::byte>;
 
-  key_value_table() = default;
-  explicit key_value_table(store_limits limits) noexcept : limits_(limits) {}
+  basic_key_value_table() = default;
+  explicit basic_key_value_table(store_limits limits) noexcept : limits_(limits) {}
 
   [[nodiscard]] const value_type* find(std::string_view key) const noexcept {
     const auto at = entries_.find(key);
@@ -46,11 +48,11 @@ class key_value_table {
     if (!fits(key, value.size())) return wire::store_answer::full;
     const auto at = entries_.find(key);
     if (at == entries_.end()) {
-      entries_.emplace(key, value_type{value.begin(), value.end()});
+      entries_.emplace(key, value_type(value.data(), value.data() + value.size()));
       bytes_ += key.size() + value.size();
     } else {
       const std::size_t before = at->second.size();
-      at->second.assign(value.begin(), value.end());
+      at->second.assign(value.data(), value.data() + value.size());
       bytes_ += value.size() - before;
     }
     return wire::store_answer::ok;
@@ -97,5 +99,6 @@ class key_value_table {
   std::map<std::string, value_type, by_text> entries_;
   std::size_t bytes_ = 0;
 };
+using key_value_table = basic_key_value_table<>;
 
 }  // namespace tutti

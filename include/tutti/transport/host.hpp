@@ -13,6 +13,7 @@
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/process.hpp>
 #include <tutti/transport/mesh.hpp>
 #include <tutti/transport/ring_pipe.hpp>
@@ -52,12 +53,13 @@ class host_pipe {
 
 /// The transport of a world of processes: shared memory inside a machine, TCP between machines. Where all ranks are on
 /// one machine it sleeps on a futex and never looks at a socket; else on descriptors. The default.
-class host_transport : public mesh<host_pipe> {
+template <class = when_used>
+class basic_host_transport : public mesh<host_pipe> {
  public:
   /// `memory` is this rank's place among the ranks of its machine, `listener` where the others connect; either may be
   /// missing where the roster has no use for it. Throws usage_error when they do not reach every rank.
-  host_transport(roster all, int rank, std::optional<shm_place> memory, std::optional<tcp_listener> listener = {},
-                 tcp_job job = {}, const tcp_options& options = {})
+  basic_host_transport(roster all, int rank, std::optional<shm_place> memory, std::optional<tcp_listener> listener = {},
+                       tcp_job job = {}, const tcp_options& options = {})
       : mesh(rank, static_cast<int>(all.size())), all_(std::move(all)), local_(all_.size(), -1) {
     if (memory) shared_.emplace(std::move(*memory));
     if (shared_)
@@ -75,9 +77,9 @@ class host_transport : public mesh<host_pipe> {
     }
     network_->listen_to(shared_->descriptor());
   }
-  host_transport(const host_transport&) = delete;
-  host_transport& operator=(const host_transport&) = delete;
-  ~host_transport() { leave(); }
+  basic_host_transport(const basic_host_transport&) = delete;
+  basic_host_transport& operator=(const basic_host_transport&) = delete;
+  ~basic_host_transport() { leave(); }
 
   bool poll() noexcept {
     if (shared_ && failure().ok())
@@ -225,5 +227,6 @@ class host_transport : public mesh<host_pipe> {
   std::optional<tcp_domain> network_;
   bool left_ = false;
 };
+using host_transport = basic_host_transport<>;
 
 }  // namespace tutti

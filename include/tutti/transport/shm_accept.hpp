@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/descriptor_passing.hpp>
 #include <tutti/os/peer_credentials.hpp>
 #include <tutti/os/poller.hpp>
@@ -24,9 +25,10 @@ namespace tutti {
 namespace detail {
 
 /// A member's visit to the leader of its machine.
-class shm_visit {
+template <class = when_used>
+class basic_shm_visit {
  public:
-  shm_visit(const roster& machine, deadline until) noexcept
+  basic_shm_visit(const roster& machine, deadline until) noexcept
       : machine_(machine), leader_(machine.front()), began_(clock::now()), until_(until) {}
 
   void connect(const std::string& name) {
@@ -40,12 +42,12 @@ class shm_visit {
       wait([] { std::this_thread::sleep_for(std::chrono::milliseconds{1}); });  // its queue is full
     }
     const auto owner = os::peer_credentials(socket_.native());
-    if (owner && owner->uid == ::geteuid() && owner->pid == leader_.pid) return;
+    if (owner && owner.uid == ::geteuid() && owner.pid == leader_.pid) return;
     throw error{
         {errc::auth_failed, 0, leader_.rank, 0},
         name + " should belong to " + who() + " of user " + std::to_string(::geteuid()) +
             ", but the kernel says it belongs to " +
-            (owner ? "pid " + std::to_string(owner->pid) + " of user " + std::to_string(owner->uid) : "nobody")};
+            (owner ? "pid " + std::to_string(owner.pid) + " of user " + std::to_string(owner.uid) : "nobody")};
   }
 
   shm_hello take_hello() {
@@ -90,7 +92,7 @@ class shm_visit {
     poller.add(socket_.native(), os::interest::read, 0);
     std::vector<os::fd> received(os::max_passed_descriptors);
     while (!payload.empty()) {
-      const auto got = os::receive_descriptors(socket_.native(), payload, received);
+      const auto got = os::receive_descriptors(socket_.native(), payload, {received.data(), received.size()});
       if (got.io.error == EMSGSIZE)
         throw error{{errc::out_of_resources},
                     "no descriptors left for the shared memory of " + who() + " (raise the limit: ulimit -n)"};
@@ -135,6 +137,7 @@ class shm_visit {
   os::fd socket_;
   std::vector<os::fd> descriptors_;
 };
+using shm_visit = basic_shm_visit<>;
 
 }  // namespace detail
 
@@ -144,7 +147,8 @@ class shm_visit {
 /// Call it in the thread that lives longest (see os::beacon_owner). Throws error{auth_failed} when the name is not the
 /// leader's, {protocol} when it is of another version, {peer_lost} when a rank died, and {rendezvous} when the leader
 /// refused or the deadline passed; it names the ranks that were waited for.
-[[nodiscard]] inline shm_place shm_accept(const std::string& name, const roster& all, int rank, deadline until) {
+template <class = when_used>
+[[nodiscard]] shm_place shm_accept(const std::string& name, const roster& all, int rank, deadline until) {
   detail::shm_machine machine{all, rank};
   if (machine.local_rank == 0)
     throw usage_error(describe(machine.ranks.front()) + " is the lowest of its machine: it makes the shm_offer");

@@ -26,9 +26,9 @@ struct shm_machine {
     }
     for (const peer& p : all) {
       if (p.memory_domain != me->memory_domain) continue;
-      auto at = ranks.end();
-      while (at != ranks.begin() && (at - 1)->rank > p.rank) --at;
-      ranks.insert(at, p);
+      ranks.push_back(p);
+      for (std::size_t i = ranks.size() - 1; i > 0 && ranks[i - 1].rank > p.rank; --i)
+        std::swap(ranks[i], ranks[i - 1]);
     }
     for (local_rank = 0; ranks[static_cast<std::size_t>(local_rank)].rank != rank;) ++local_rank;
   }

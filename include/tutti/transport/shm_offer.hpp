@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/descriptor_passing.hpp>
 #include <tutti/os/peer_credentials.hpp>
 #include <tutti/os/poller.hpp>
@@ -34,10 +35,11 @@ struct shm_options {
 /// The leader's side of setting up shared memory: makes the segment and hands it to the other ranks of its machine.
 /// Only the lowest rank of a machine makes one, before roll call, which carries name() to the others.
 /// The segment has no name; the socket's vanishes when hand_out() returns or the offer is destroyed.
-class shm_offer {
+template <class = when_used>
+class basic_shm_offer {
  public:
   /// For `local_ranks` ranks, this one included. Throws usage_error and, when memory is short, error{out_of_resources}.
-  explicit shm_offer(int local_ranks, shm_options options = {}) : options_(options), name_(random_name()) {
+  explicit basic_shm_offer(int local_ranks, shm_options options = {}) : options_(options), name_(random_name()) {
     make_segment(local_ranks);
     if (options.sleep_on == shared_area::sleep::on_descriptor) bells_.resize(static_cast<std::size_t>(local_ranks));
     listener_ = os::listen_on(os::endpoint::unix_socket(name_));
@@ -152,10 +154,10 @@ class shm_offer {
   // Only the kernel is believed; what a visitor sends is never read.
   static int recognize(int visitor, const roster& machine, const std::vector<int>& absent) noexcept {
     const auto who = os::peer_credentials(visitor);
-    if (!who || who->uid != ::geteuid()) return -1;
+    if (!who || who.uid != ::geteuid()) return -1;
     for (const int r : absent) {
       const peer& p = machine[static_cast<std::size_t>(r)];
-      if (p.pid == who->pid) return os::process_start_time(who->pid) == p.start_time ? r : -1;
+      if (p.pid == who.pid) return os::process_start_time(who.pid) == p.start_time ? r : -1;
     }
     return -1;
   }
@@ -174,7 +176,7 @@ class shm_offer {
     const auto hello = hello_for(rank).encode();
     std::vector<int> descriptors{place.segment().native()};
     for (const os::event_fd& bell : bells_) descriptors.push_back(bell.native());
-    std::span<const int> rest{descriptors};
+    std::span<const int> rest{descriptors.data(), descriptors.size()};
     std::span<const std::byte> payload{hello};
     while (!rest.empty()) {
       const auto some = rest.first(std::min(rest.size(), os::max_passed_descriptors));
@@ -199,5 +201,6 @@ class shm_offer {
   std::vector<os::event_fd> bells_;
   os::fd listener_;
 };
+using shm_offer = basic_shm_offer<>;
 
 }  // namespace tutti

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -274,7 +273,7 @@ class tcp_domain final : private socket_pipe::keeper {
     l.redial = deadline::max();
     if (!cause_.ok() || closing_) return;
     try {
-      l.dial = std::make_unique<tcp_dial>(l.address, terms(p), after(options_.connect));
+      l.dial.emplace(l.address, terms(p), after(options_.connect));
       ++dialing_;
       ++l.dials;
       if (l.dial->socket() >= 0) poller_.add(l.dial->socket(), source::dial, p, os::interest::write);

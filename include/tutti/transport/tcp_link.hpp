@@ -1,7 +1,7 @@
 #pragma once
 #include <cerrno>
 #include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -19,7 +19,7 @@ namespace tutti {
 struct tcp_link {
   socket_pipe* pipe = nullptr;  ///< null for a peer that is reached otherwise
   os::endpoint address;
-  std::unique_ptr<tcp_dial> dial;
+  std::optional<tcp_dial> dial;
   deadline redial = deadline::max();
   int dials = 0;
   bool bye = false;  ///< it leaves in order

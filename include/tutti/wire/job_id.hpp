@@ -18,7 +18,7 @@ struct job_id {
   [[nodiscard]] static job_id of(std::string_view name) noexcept {
     job_id id;
     if (parse_hex(name, id.bytes)) return id;
-    const auto text = std::as_bytes(std::span{name});
+    const auto text = std::as_bytes(std::span{name.data(), name.size()});
     const std::uint64_t low = checksum(text), high = checksum(text, low ^ 0x9e3779b97f4a7c15ULL);
     for (std::size_t i = 0; i < 8; ++i) {
       id.bytes[i] = static_cast<std::byte>(low >> (8 * i));

@@ -125,7 +125,7 @@ struct rendezvous_record {
   w.u8(static_cast<std::uint8_t>(record.what)).u8(0).u16(static_cast<std::uint16_t>(record.key.size()));
   w.u32(static_cast<std::uint32_t>(record.value.size()));
   std::uint64_t sum = checksum(std::span{out}.subspan(8));
-  sum = checksum(std::as_bytes(std::span{record.key}), sum);
+  sum = checksum(std::as_bytes(std::span{record.key.data(), record.key.size()}), sum);
   sum = checksum(record.value, sum);
   byte_writer{std::span{out}.first(8)}.u64(sum);
   return out;

@@ -8,11 +8,11 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/host.hpp>
 #include <tutti/os/process.hpp>
@@ -44,9 +45,10 @@ inline std::string creator_of(const wire::rendezvous_head& h) {
 }
 
 /// The file of a file_store: found or made, checked for being alive, locked, and replaced as a whole only.
-class rendezvous_file {
+template <class = when_used>
+class basic_rendezvous_file {
  public:
-  rendezvous_file(const std::string& path, const file_store_options& options)
+  basic_rendezvous_file(const std::string& path, const file_store_options& options)
       : path_(own_target_of(path)), options_(options) {
     const deadline until = after(options_.timeout);
     while (!try_open(until)) {
@@ -60,9 +62,14 @@ class rendezvous_file {
    public:
     explicit guard(int descriptor) noexcept : descriptor_(descriptor) {}
     guard(guard&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-    guard& operator=(guard&&) = delete;
-    ~guard() {
-      if (descriptor_ >= 0) ::flock(descriptor_, LOCK_UN);
+    guard& operator=(guard&& other) noexcept {
+      release();
+      descriptor_ = std::exchange(other.descriptor_, -1);
+      return *this;
+    }
+    ~guard() { release(); }
+    void release() noexcept {
+      if (descriptor_ >= 0) ::flock(std::exchange(descriptor_, -1), LOCK_UN);
     }
 
    private:
@@ -145,9 +152,10 @@ class rendezvous_file {
     struct stat link{};
     if (::lstat(path.c_str(), &link) != 0 || !S_ISLNK(link.st_mode)) return path;
     if (link.st_uid != ::geteuid()) fail_rendezvous(0, path, "it is a symbolic link of another user");
-    const std::unique_ptr<char, decltype(&std::free)> real{::realpath(path.c_str(), nullptr), &std::free};
-    if (!real) fail_rendezvous(errno, path, "it is a symbolic link that leads nowhere");
-    return real.get();
+    std::array<char, PATH_MAX> real{};
+    if (::realpath(path.c_str(), real.data()) == nullptr)
+      fail_rendezvous(errno, path, "it is a symbolic link that leads nowhere");
+    return real.data();
   }
 
   /// One attempt to open or make the file and to join it; false when it changed under us.
@@ -163,7 +171,7 @@ class rendezvous_file {
     if (!S_ISREG(opened.st_mode)) fail_rendezvous(0, path_, "it is not a regular file");
     if (opened.st_uid != ::geteuid()) fail_rendezvous(0, path_, "it belongs to another user");
 
-    auto held = std::make_unique<guard>(lock(file, until));
+    guard held = lock(file, until);
     struct stat current{};
     if (::stat(path_.c_str(), &current) != 0 || current.st_ino != opened.st_ino || current.st_dev != opened.st_dev) {
       return false;
@@ -188,12 +196,11 @@ class rendezvous_file {
     const bool here = whole && found.head.domain == os::memory_domain();
     if (here && !os::is_alive(static_cast<::pid_t>(found.head.pid), found.head.start_time)) return replace();
     if (!whole || (!here && seen_alive_ != found.head.nonce)) {
-      held.reset();
+      held.release();
       const bool silent = is_silent(file);
-      held = std::make_unique<guard>(lock(file, until));
+      held = lock(file, until);
       if (::stat(path_.c_str(), &current) != 0 || current.st_ino != opened.st_ino) return false;
-      if (silent && read_head(file) != seen) return false;  // somebody was there after all
-      if (silent) return replace();
+      if (silent) return read_head(file) == seen && replace();  // else somebody was there after all
       seen_alive_ = found.head.nonce;
       return false;
     }
@@ -338,5 +345,6 @@ class rendezvous_file {
   wire::rendezvous_head head_;
   std::array<std::byte, 16> seen_alive_{};
 };
+using rendezvous_file = basic_rendezvous_file<>;
 
 }  // namespace tutti::detail

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket_io.hpp>
@@ -19,11 +20,12 @@ namespace tutti::detail {
 
 /// One connection at the host of a store: first a stranger with a handshake and no memory of his own, then a client
 /// with a stream of requests and responses.
-class store_connection {
+template <class = when_used>
+class basic_store_connection {
  public:
   enum class progress : std::uint8_t { going_on, ended };
 
-  store_connection(os::fd socket, const wire::handshake_terms& terms, deadline expires) noexcept
+  basic_store_connection(os::fd socket, const wire::handshake_terms& terms, deadline expires) noexcept
       : socket_(std::move(socket)), handshake_(terms), expires_(expires) {}
 
   [[nodiscard]] int native() const noexcept { return socket_.native(); }
@@ -81,8 +83,8 @@ class store_connection {
   void respond(const wire::store_response& p, std::span<const std::byte> value) {
     std::array<std::byte, wire::store_response::head_bytes> head;
     wire::encode(p, head);
-    out_.insert(out_.end(), head.begin(), head.end());
-    out_.insert(out_.end(), value.begin(), value.end());
+    out_.insert(out_.end(), head.data(), head.data() + head.size());
+    out_.insert(out_.end(), value.data(), value.data() + value.size());
   }
 
   /// Sends what the socket takes now.
@@ -144,5 +146,6 @@ class store_connection {
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;
 };
+using store_connection = basic_store_connection<>;
 
 }  // namespace tutti::detail

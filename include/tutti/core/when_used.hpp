@@ -1,0 +1,9 @@
+#pragma once
+
+namespace tutti {
+
+/// The parameter of classes that most translation units include and never use: a template's members are compiled only
+/// where they are called, so that `#include <tutti/tutti.hpp>` stays cheap.
+struct when_used;
+
+}  // namespace tutti
