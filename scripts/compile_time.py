@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What one line, #include <tutti/tutti.hpp>, costs to compile with g++ at -O0.
 
-compile_time.py [--budget MB] [--runs N] [--cxx COMPILER]
+compile_time.py [--budget MB] [--runs N] [--cxx G++]
 
 The gate is the memory that g++ allocates (the last figure of -ftime-report): it is the same in every run, however busy
 the machine, and the time follows it. The best time of some runs is printed beside it.
@@ -26,16 +26,18 @@ def cpu_seconds(command):
 
 
 def allocated_megabytes(command):
-    report = subprocess.run(command + ["-ftime-report"], check=True, capture_output=True, text=True).stderr
-    total = re.search(r"^ TOTAL .*?(\d+)M\s*$", report, re.MULTILINE)
+    ran = subprocess.run(command + ["-ftime-report"], capture_output=True, text=True)
+    if ran.returncode != 0:
+        sys.exit(ran.stderr)
+    total = re.search(r"^ TOTAL .*?(\d+)M\s*$", ran.stderr, re.MULTILINE)
     if not total:
-        sys.exit(f"compile_time.py: no total in what {command[0]} -ftime-report says; is it g++?\n{report}")
+        sys.exit(f"compile_time.py: {command[0]} -ftime-report names no total; it takes a g++")
     return int(total.group(1))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget", type=int, default=300, help="well under 2 s where the standard headers alone take 0.7 s")
+    parser.add_argument("--budget", type=int, default=330, help="of memory (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cxx", default="g++")
     args = parser.parse_args()

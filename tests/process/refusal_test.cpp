@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 #include <tutti/core/status.hpp>
+#include <tutti/store/tcp_store.hpp>
 
 #include <string>
 #include <vector>
@@ -102,7 +103,7 @@ TEST_CASE("two jobs at one place: all fail, and both are named") {
     const auto all = run_ranks("join", 4, [&](int r) {
       return rank_words{{at(url, r, 4), r < 2 ? "job=one" : "job=two", "join=200000"}, {}};
     });
-    check_refused(all, rendezvous, {"two jobs"});
+    check_refused(all, rendezvous, {"two jobs", "\"one\"", "\"two\""});
     check_names_two(all);
 
     // Each has all of its ranks, but they are mixed up.
@@ -113,8 +114,28 @@ TEST_CASE("two jobs at one place: all fail, and both are named") {
         return rank_words{{at(url, r, 2), job, "join=200000", late ? "late=200" : "late=0"}, {}};
       });
     const auto mixed = both.wait();
-    check_refused(mixed, rendezvous, {"two jobs"});
+    check_refused(mixed, rendezvous, {"two jobs", "\"one\"", "\"two\""});
     check_names_two(mixed);
+  }
+}
+
+TEST_CASE("a process of another job that has come and says nothing holds nobody up") {
+  const std::string port = std::to_string(free_port()), name = "unix:@" + unique_name();
+  for (const bool tcp : {false, true}) {
+    CAPTURE(tcp);
+    const std::string url = tcp ? "tcp://127.0.0.1:" + port : name;
+    processes world;
+    // Whoever waits for the silent one waits longer than the test has.
+    start_ranks(world, "join", 2, [&](int r) {
+      return rank_words{{at(url, r, 2), "job=one", "join=200000", "late=" + std::to_string(500 * r)}, {}};
+    });
+    tutti::tcp_store_options other;
+    other.rank = 1;
+    other.world = 2;
+    other.job = tutti::wire::job_id::of("two");
+    const auto silent =
+        tutti::tcp_store::connect(tcp ? "127.0.0.1:" + port : name, other, tutti::after(std::chrono::seconds{20}));
+    check_joined(world.wait(), 2);
   }
 }
 

@@ -111,19 +111,22 @@ TEST_CASE("handshake: without a secret the job's id decides, on both sides") {
   }
 }
 
-TEST_CASE("handshake: a server without a job serves every job, but a client without one only that server") {
+TEST_CASE("handshake: a server that lets in any job still asks for the proof") {
   const tutti_test::pretended_hmac_scope hmac;
   for (const proof how : {proof::job_id, proof::kernel, proof::hmac}) {
     auto any = server_terms(how);
-    any.job = {};
-    CHECK(meet(client_terms(how), any).server == handshake_state::accepted);
-    auto nameless = client_terms(how);
-    nameless.job = {};
-    CHECK(meet(nameless, any).server == handshake_state::accepted);
-    check_refused(meet(nameless, server_terms(how)), refusal::job, refusal::job);
+    any.any_job = true;
+    auto other = client_terms(how);
+    other.job = job_id::of("other");
+    const auto met = meet(other, any);
+    CHECK(met.server == handshake_state::accepted);
+    CHECK(met.client == handshake_state::accepted);
+    other.job = {};
+    CHECK(meet(other, any).server == handshake_state::accepted);
+    check_refused(meet(other, server_terms(how)), refusal::job, refusal::job);
   }
   auto any = server_terms(proof::hmac, &key_b);
-  any.job = {};
+  any.any_job = true;
   check_refused(meet(client_terms(), any), refusal::authentication, refusal::authentication);
 }
 

@@ -1,5 +1,4 @@
 #pragma once
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <coroutine>
@@ -96,7 +95,7 @@ class engine {
 
   /// Wakes threads that sleep in this engine, so that they look again.
   void notify() noexcept {
-    // Pairs with the stores before sleeping in idle() and follow(): one side sees the other.
+    // Pairs with the stores before sleeping in sleep() and follow(): one side sees the other.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (parked_.load(std::memory_order_seq_cst)) {
       std::scoped_lock guard(park_mutex_);  // a source that is parked cannot be detached meanwhile

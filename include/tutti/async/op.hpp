@@ -158,6 +158,7 @@ class [[nodiscard]] basic_op {
   detail::op_slot slot_;
 };
 
+/// See basic_op.
 using op = basic_op<>;
 
 /// The other error style: the outcome is a `status` instead of an exception. Made by nothrow(op).

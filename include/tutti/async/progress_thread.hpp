@@ -27,6 +27,7 @@ class basic_progress_thread {
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
+/// See basic_progress_thread.
 using progress_thread = basic_progress_thread<>;
 
 }  // namespace tutti

@@ -3,7 +3,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <exception>
-#include <optional>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -113,6 +112,7 @@ auto when_all(A&&... a) {
 template <awaitable A>
   requires std::is_void_v<await_result_t<A>>
 task<> when_all(std::vector<A> list) {
+  // The types say void and child in terms of A, so that nothing of this is compiled before it is called.
   std::vector<detail::outcome<await_result_t<A>>> outcomes(list.size());
   detail::latch all(list.size());
   {

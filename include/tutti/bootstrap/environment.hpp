@@ -12,7 +12,7 @@
 #include <tutti/bootstrap/launch_claim.hpp>
 #include <tutti/bootstrap/launch_rendezvous.hpp>
 #include <tutti/bootstrap/launch_selection.hpp>
-#include <tutti/bootstrap/variables.hpp>
+#include <tutti/bootstrap/variable_lookup.hpp>
 
 namespace tutti {
 
@@ -33,7 +33,7 @@ inline std::optional<std::string_view> process_variable(std::string_view name) {
 /// Thread safety: that of `get`; without arguments, not while another thread changes this process's environment.
 /// Errors: usage_error quotes the variables that are malformed, contradict each other or do not suffice, and says
 /// what to set; there is no silent fall-back to localhost or to a world of one.
-template <variables Get = decltype(process_variable)>
+template <variable_lookup Get = decltype(process_variable)>
 std::optional<launch> read_environment(const Get& get = process_variable, std::uint32_t user = ::getuid()) {
   const auto chosen = detail::select_launch(get);
   if (!chosen.claim) return std::nullopt;

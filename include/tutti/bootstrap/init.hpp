@@ -17,7 +17,7 @@
 #include <tutti/bootstrap/init_plan.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/roll_call.hpp>
-#include <tutti/bootstrap/variables.hpp>
+#include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
 
@@ -122,7 +122,7 @@ std::unique_ptr<Link> join_alone(const init_options& options, deadline until) {
 }
 
 template <class Link>
-std::unique_ptr<Link> join_others(const init_options& options, const init_plan& plan, const variables auto& get,
+std::unique_ptr<Link> join_others(const init_options& options, const init_plan& plan, const variable_lookup auto& get,
                                   deadline until) {
   const std::string place = plan.job + " at " + to_string(plan.where);
   visitor who{plan.rank, plan.world_size, next_generation(place), {}, options.secret.load(get), options.network,
@@ -130,6 +130,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   if (!plan.job.empty()) who.job = wire::job_id::of(plan.job);
   auto me = roll_call_claim::of_this_process(plan.rank, plan.world_size, options.memory_domain);
   me.job = who.job;
+  me.job_name = plan.job.substr(0, roll_call_claim::longest_text);
   me.links = static_cast<std::uint32_t>(plan.transport);
 
   meeting where{plan.where, who, get};

@@ -11,7 +11,7 @@
 #include <tutti/bootstrap/environment.hpp>
 #include <tutti/bootstrap/launch_claim.hpp>
 #include <tutti/bootstrap/launch_rendezvous.hpp>
-#include <tutti/bootstrap/variables.hpp>
+#include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/os/process.hpp>
 #include <tutti/os/read_file.hpp>
 
@@ -19,7 +19,7 @@
 namespace tutti::detail {
 
 /// An environment that says something else about some variables; an empty optional hides one.
-template <variables Get>
+template <variable_lookup Get>
 class changed_environment {
  public:
   explicit changed_environment(const Get& get) : get_(get) {}
@@ -81,7 +81,7 @@ inline std::optional<std::string> hydra_job() {
 }
 
 /// Adds the name that hydra lacks, where all ranks are on this machine.
-template <variables Get>
+template <variable_lookup Get>
 void add_hydra_job(changed_environment<Get>& get, std::optional<std::string> (*name)()) {
   const auto size = get("PMI_SIZE"), local = get("MPI_LOCALNRANKS");
   if (!size || size != local || get("PMI_JOBID") || get("TUTTI_JOB")) return;
@@ -90,7 +90,7 @@ void add_hydra_job(changed_environment<Get>& get, std::optional<std::string> (*n
 
 /// The local socket for a torchrun with all ranks on this machine: it needs no port beside the one on which torchrun
 /// itself listens, and which no other job on this machine has. Nothing when that is not the case.
-std::optional<std::string> torchrun_socket(const variables auto& get, std::uint32_t user) {
+std::optional<std::string> torchrun_socket(const variable_lookup auto& get, std::uint32_t user) {
   if (!get("TORCHELASTIC_RUN_ID") && !get("GROUP_WORLD_SIZE")) return std::nullopt;
   const auto size = get("WORLD_SIZE"), port = get("MASTER_PORT");
   if (!size || size != get("LOCAL_WORLD_SIZE") || !port) return std::nullopt;

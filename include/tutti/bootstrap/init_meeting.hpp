@@ -1,5 +1,4 @@
 #pragma once
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,7 +10,7 @@
 #include <vector>
 
 #include <tutti/bootstrap/init_opener.hpp>
-#include <tutti/bootstrap/variables.hpp>
+#include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/store/file_store.hpp>
 #include <tutti/store/tcp_store.hpp>
@@ -24,7 +23,7 @@ class meeting {
   [[nodiscard]] std::string full(std::string_view key) const { return prefix_ + std::string(key); }
 
  public:
-  meeting(const rendezvous_url& url, const visitor& who, const variables auto& get)
+  meeting(const rendezvous_url& url, const visitor& who, const variable_lookup auto& get)
       : prefix_("roll-call/" + std::to_string(who.generation) + "/") {
     if (url.kind == rendezvous_url::scheme::file)
       file_ = std::make_unique<File>(url.path, file_store_options{.timeout = remaining(who.until)});
@@ -60,9 +59,9 @@ class meeting {
     return refused.empty() ? "" : "(" + refused + ".)";
   }
 
-  /// Leaves; the host, when all others have.
+  /// Leaves; the host, when all others have. It does not wait for processes of another job that came by mistake.
   void leave(deadline until) {
-    if (store_server* s = server()) static_cast<void>(s->serve_until(until, [s] { return s->clients() == 0; }));
+    if (store_server* s = server()) static_cast<void>(s->serve_until(until, [s] { return s->members() == 0; }));
     close();
   }
 

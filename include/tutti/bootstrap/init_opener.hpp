@@ -15,7 +15,7 @@
 #include <vector>
 
 #include <tutti/bootstrap/init_plan.hpp>
-#include <tutti/bootstrap/variables.hpp>
+#include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/store/tcp_store.hpp>
@@ -28,7 +28,7 @@ inline std::atomic<bool> listener_taken{false};
 
 /// The socket that tutti-run listens at for rank 0 before any rank runs; once per process. No descriptor when there is
 /// none, or when the number has come to mean something else.
-os::fd inherited_listener(const variables auto& get, const os::endpoint& where) {
+os::fd inherited_listener(const variable_lookup auto& get, const os::endpoint& where) {
   const auto number = read_number(get, "TUTTI_LISTEN_FD", 0);
   int listening = 0;
   socklen_t bytes = sizeof listening;
@@ -51,7 +51,7 @@ struct visitor {
 };
 
 /// Opens the store at a rendezvous over sockets. Rank 0 is the host, and serves the others only inside its calls.
-template <variables Get>
+template <variable_lookup Get>
 class meeting_opener {
  public:
   meeting_opener(const rendezvous_url& url, const visitor& who, const Get& get)
@@ -133,7 +133,7 @@ class meeting_opener {
     auto o = options();
     // The roll call says what is wrong with another job or world size, to both sides.
     o.world = 0;
-    o.job = {};
+    o.any_job = true;
     o.expected = who_.world_size;
     if (os::fd inherited = inherited_listener(get_, where)) return tcp_store::host(std::move(inherited), std::move(o));
     return tcp_store::host(where, std::move(o));

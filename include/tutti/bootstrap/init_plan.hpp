@@ -9,7 +9,7 @@
 #include <tutti/bootstrap/init_environment.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/rendezvous_url.hpp>
-#include <tutti/bootstrap/variables.hpp>
+#include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/core/error.hpp>
 
 namespace tutti::detail {
@@ -26,7 +26,7 @@ struct init_plan {
   std::string interface;
 };
 
-transport_choice chosen_transport(const init_options& options, const variables auto& get) {
+transport_choice chosen_transport(const init_options& options, const variable_lookup auto& get) {
   const auto text = get("TUTTI_TRANSPORT");
   if (options.transport != transport_choice::automatic || !text) return options.transport;
   if (*text == "shm") return transport_choice::shm;
@@ -37,7 +37,7 @@ transport_choice chosen_transport(const init_options& options, const variables a
 
 /// The rank of a process that was given one beyond its world by hand: it joins all the same, to make all others fail.
 /// `get` then hides that, so that the rest of the environment can be read.
-template <variables Get>
+template <variable_lookup Get>
 std::optional<int> surplus_rank(changed_environment<Get>& get) {
   for (const launch_variables& names : {tutti_variables, torchrun_variables}) {
     const auto rank = get(names.rank), size = get(names.world_size);
@@ -52,12 +52,12 @@ std::optional<int> surplus_rank(changed_environment<Get>& get) {
 }
 
 /// Whether the processes were counted by the launcher that named the place where they meet.
-bool launcher_vouches(const variables auto& get, const launch& found, std::uint32_t user) {
+bool launcher_vouches(const variable_lookup auto& get, const launch& found, std::uint32_t user) {
   if (found.rendezvous == "unix:@tutti-" + found.job) return get("TUTTI_SECRET_FD").has_value();  // tutti-run
   return !get("TUTTI_JOB") && !get("TUTTI_RENDEZVOUS") && found.rendezvous == local_rendezvous(user, found.job);
 }
 
-std::optional<launch> read_launch(const variables auto& get, std::uint32_t user, bool by_options,
+std::optional<launch> read_launch(const variable_lookup auto& get, std::uint32_t user, bool by_options,
                                   std::optional<int> surplus) {
   if (!by_options && !surplus) return read_environment(get, user);
   try {
@@ -75,7 +75,7 @@ std::optional<launch> read_launch(const variables auto& get, std::uint32_t user,
 
 /// Explicit options go before the environment. Throws usage_error.
 /// `hydra` gives MPICH's jobs a name; a parameter for tests.
-init_plan plan_init(const init_options& options, const variables auto& given, std::uint32_t user,
+init_plan plan_init(const init_options& options, const variable_lookup auto& given, std::uint32_t user,
                     std::optional<std::string> (*hydra)() = hydra_job) {
   init_plan plan;
   plan.transport = chosen_transport(options, given);

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include <tutti/bootstrap/text.hpp>
-#include <tutti/bootstrap/variables.hpp>
+#include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/text.hpp>
 
@@ -56,7 +56,7 @@ inline std::string show(const launch_claim& c) {
 }
 
 /// The number in a variable; nullopt when it is not set, usage_error when it is not a number of that range.
-std::optional<int> read_number(const variables auto& get, const char* name, int least,
+std::optional<int> read_number(const variable_lookup auto& get, const char* name, int least,
                                int most = std::numeric_limits<int>::max()) {
   const auto text = get(name);
   if (!text) return std::nullopt;
@@ -82,7 +82,7 @@ inline void check_claim(const launch_claim& c) {
 }
 
 /// What a launcher's variables say; nothing when its rank or its world size is not set.
-launch_claim read_claim(const variables auto& get, const launch_variables& names) {
+launch_claim read_claim(const variable_lookup auto& get, const launch_variables& names) {
   const auto rank = read_number(get, names.rank, 0);
   const auto size = read_number(get, names.world_size, 1);
   if (!rank || !size) return {};
@@ -94,7 +94,7 @@ launch_claim read_claim(const variables auto& get, const launch_variables& names
 }
 
 /// Refuses a rank without a world size, and the reverse.
-void refuse_half(const variables auto& get, const launch_variables& names) {
+void refuse_half(const variable_lookup auto& get, const launch_variables& names) {
   const auto rank = get(names.rank), size = get(names.world_size);
   if (rank.has_value() == size.has_value()) return;
   throw usage_error("environment: " + (rank ? show(names.rank, *rank) : show(names.world_size, *size)) + " without " +

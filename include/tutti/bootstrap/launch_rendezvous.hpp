@@ -7,6 +7,7 @@
 
 #include <tutti/bootstrap/hostlist.hpp>
 #include <tutti/bootstrap/launch_selection.hpp>
+#include <tutti/bootstrap/variable_lookup.hpp>
 
 namespace tutti::detail {
 
@@ -20,7 +21,7 @@ inline bool loopback(std::string_view host) noexcept {
 }
 
 /// What a launcher calls the job: the same on all ranks, different for jobs that run at the same time.
-std::string job_name(const variables auto& get, launcher by) {
+std::string job_name(const variable_lookup auto& get, launcher by) {
   if (const auto job = get("TUTTI_JOB")) {
     if (job->empty()) throw usage_error("environment: TUTTI_JOB is empty; give the job a name, or unset it");
     return std::string(*job);
@@ -81,7 +82,7 @@ inline std::string tcp_rendezvous(const char* variable, std::string_view host, i
   }
 }
 
-int derived_slurm_port(const variables auto& get) {
+int derived_slurm_port(const variable_lookup auto& get) {
   const auto text = slurm_variable(get, "SLURM_JOB_ID", "SLURM_JOBID");
   const auto job = text ? parse_decimal<std::uint64_t>(*text) : std::nullopt;
   if (!job)
@@ -92,7 +93,8 @@ int derived_slurm_port(const variables auto& get) {
 
 /// MASTER_ADDR with MASTER_PORT. torchrun's agent keeps its own server on MASTER_PORT while the workers run (it says so
 /// in TORCHELASTIC_USE_AGENT_STORE), so the port after it is taken then.
-chosen_rendezvous master_rendezvous(const variables auto& get, std::string_view host, const launch_selection& chosen) {
+chosen_rendezvous master_rendezvous(const variable_lookup auto& get, std::string_view host,
+                                    const launch_selection& chosen) {
   const launch_claim& by = chosen.launcher;
   const bool places = by && by.names.by != launcher::horovod;  // its tests and users name one machine twice
   if (places && loopback(host) && by.local_size > 0 && by.local_size < by.world_size)
@@ -127,8 +129,8 @@ chosen_rendezvous master_rendezvous(const variables auto& get, std::string_view 
 
 /// Where the ranks meet: TUTTI_RENDEZVOUS, MASTER_ADDR, a socket of this machine if all ranks are here, what the
 /// launcher knows; never a guess.
-chosen_rendezvous choose_rendezvous(const variables auto& get, const launch_selection& chosen, std::string_view job,
-                                    std::uint32_t user) {
+chosen_rendezvous choose_rendezvous(const variable_lookup auto& get, const launch_selection& chosen,
+                                    std::string_view job, std::uint32_t user) {
   if (auto url = explicit_rendezvous(get); url.kind != rendezvous_url::scheme::env) {
     url.rank.reset();
     url.world_size.reset();

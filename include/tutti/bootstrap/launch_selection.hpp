@@ -1,11 +1,11 @@
 #pragma once
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include <tutti/bootstrap/launch_claim.hpp>
 #include <tutti/bootstrap/rendezvous_url.hpp>
 #include <tutti/bootstrap/slurm.hpp>
+#include <tutti/bootstrap/variable_lookup.hpp>
 
 namespace tutti::detail {
 
@@ -17,7 +17,7 @@ struct launch_selection {
 };
 
 /// TUTTI_RENDEZVOUS, parsed; env:// when it is not set.
-rendezvous_url explicit_rendezvous(const variables auto& get) {
+rendezvous_url explicit_rendezvous(const variable_lookup auto& get) {
   const auto text = get("TUTTI_RENDEZVOUS");
   if (!text) return {};
   try {
@@ -27,7 +27,7 @@ rendezvous_url explicit_rendezvous(const variables auto& get) {
   }
 }
 
-launch_claim tutti_claim(const variables auto& get) {
+launch_claim tutti_claim(const variable_lookup auto& get) {
   refuse_half(get, tutti_variables);
   auto claim = read_claim(get, tutti_variables);
   if (claim && get("RANK") == get("TUTTI_RANK") && get("WORLD_SIZE") == get("TUTTI_WORLD_SIZE")) {
@@ -51,7 +51,7 @@ launch_claim tutti_claim(const variables auto& get) {
 
 /// The innermost real launcher. mpirun and mpiexec go before srun: inside an allocation they start their daemons with
 /// srun, so that SLURM_PROCID and SLURM_STEP_NUM_TASKS count daemons there.
-launch_claim launcher_claim(const variables auto& get) {
+launch_claim launcher_claim(const variable_lookup auto& get) {
   for (const launch_variables& names : mpi_variables)
     if (auto claim = read_claim(get, names)) return claim;
   return slurm_task(get);
@@ -59,7 +59,7 @@ launch_claim launcher_claim(const variables auto& get) {
 
 /// A task that runs a torchrun of its own beside other tasks is one of several worlds that know nothing of each other:
 /// the usual end of a launch line that fell back to one node and localhost.
-void check_torchrun(const variables auto& get) {
+void check_torchrun(const variable_lookup auto& get) {
   const auto agents = read_number(get, "GROUP_WORLD_SIZE", 1);
   const auto task = agents == 1 ? slurm_task(get) : launch_claim{};
   if (task.world_size <= 1) return;
@@ -76,7 +76,7 @@ inline bool forked_by_tasks(const launch_claim& hand, const launch_claim& task) 
 }
 
 /// Refuses a RANK or a WORLD_SIZE, set by hand, that the launcher contradicts.
-void check_by_hand(const variables auto& get, const launch_claim& task) {
+void check_by_hand(const variable_lookup auto& get, const launch_claim& task) {
   const auto check = [&](const char* name, const char* other, int number) {
     const auto value = read_number(get, name, 0);
     if (!value || *value == number) return;
@@ -89,7 +89,7 @@ void check_by_hand(const variables auto& get, const launch_claim& task) {
 }
 
 /// torchrun, a launcher, or RANK and WORLD_SIZE set by hand, which must agree with the launcher if there is one.
-launch_selection torchrun_or_launcher(const variables auto& get) {
+launch_selection torchrun_or_launcher(const variable_lookup auto& get) {
   launch_variables names = torchrun_variables;
   const bool torchrun = get("TORCHELASTIC_RUN_ID") || get("GROUP_WORLD_SIZE");
   if (!torchrun) {
@@ -117,7 +117,7 @@ launch_selection torchrun_or_launcher(const variables auto& get) {
 }
 
 /// Which rank of how many this process is; no claim when no launcher has left a trace.
-launch_selection select_launch(const variables auto& get) {
+launch_selection select_launch(const variable_lookup auto& get) {
   if (const auto claim = tutti_claim(get)) return {claim, {}};
   if (const auto selection = torchrun_or_launcher(get); selection.claim) return selection;
   for (const launch_variables& names : mpi_variables) refuse_half(get, names);

@@ -57,7 +57,7 @@ class roll_call {
     watch(first);
     if (const std::string why = why_not_together(first, me_); !why.empty())
       contradict({first.version == me_.version && first.protocols == me_.protocols ? errc::rendezvous : errc::protocol,
-                  0, me_.rank, 0},
+                  0, first.job == me_.job ? me_.rank : -1, 0},
                  why);
     if (me_.rank >= me_.world_size)
       contradict({errc::rendezvous, 0, me_.rank, 0},

@@ -36,11 +36,12 @@ struct roll_call_claim {
   std::uint64_t token = 0;       ///< random: tells this claim from an equal one of another attempt
   std::string host;
   std::string memory_domain;
+  std::string job_name;  ///< for messages
 
   /// The protocols that ranks speak with each other, one byte each.
   static constexpr std::uint32_t current_protocols = wire::handshake_version | shm_layout::version << 8U;
   static constexpr std::size_t longest_text = 255;
-  static constexpr std::size_t most_encoded_bytes = 128 + 2 * longest_text;
+  static constexpr std::size_t most_encoded_bytes = 128 + 3 * longest_text;
 
   /// The claim of this process. `domain` stands in for os::memory_domain() where it is not empty.
   [[nodiscard]] static roll_call_claim of_this_process(int rank, int world_size, std::string domain = {}) {
@@ -87,7 +88,7 @@ inline std::string printable(std::string_view text) {
   w.bytes(detail::claim_magic).u32(c.protocols).u16(c.version[0]).u16(c.version[1]).u16(c.version[2]);
   w.u32(static_cast<std::uint32_t>(c.rank)).u32(static_cast<std::uint32_t>(c.world_size));
   w.u32(static_cast<std::uint32_t>(c.pid)).u64(c.start_time).u64(c.token).bytes(c.job.bytes).u32(c.links);
-  w.text(c.host).text(c.memory_domain);
+  w.text(c.host).text(c.memory_domain).text(c.job_name);
   out.resize(w.written().size());
   return out;
 }
@@ -109,6 +110,7 @@ inline std::string printable(std::string_view text) {
   c.links = r.u32();
   c.host = detail::printable(r.text(roll_call_claim::longest_text));
   c.memory_domain = r.text(roll_call_claim::longest_text);
+  c.job_name = detail::printable(r.text(roll_call_claim::longest_text));
   if (!r.ok() || magic != detail::claim_magic) return std::nullopt;
   return c;
 }
@@ -123,8 +125,8 @@ inline std::string printable(std::string_view text) {
     return both + " run different versions of tutti: " + version(a) + " (protocols " + std::to_string(a.protocols) +
            ") and " + version(b) + " (" + std::to_string(b.protocols) + "); build all ranks with the same one";
   if (a.job != b.job)
-    return both + " belong to two jobs, " + wire::to_hex(a.job.bytes) + " and " + wire::to_hex(b.job.bytes) +
-           ", that meet at the same place; give each job a rendezvous of its own";
+    return both + " belong to two jobs, \"" + a.job_name + "\" and \"" + b.job_name +
+           "\", that meet at the same place; give each job a rendezvous of its own";
   if (a.world_size != b.world_size)
     return both +
            " disagree about the number of ranks; start as many processes as the world has, and tell all of them "

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <tutti/bootstrap/launch_claim.hpp>
-#include <tutti/bootstrap/variables.hpp>
+#include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/wire/load_secret.hpp>
 #include <tutti/wire/secret.hpp>
@@ -43,7 +43,7 @@ class secret_source {
   }
 
   /// The secret; nothing when there is none. Throws error{auth_failed} when it cannot be read or is not one.
-  [[nodiscard]] std::optional<wire::secret> load(const variables auto& get) const {
+  [[nodiscard]] std::optional<wire::secret> load(const variable_lookup auto& get) const {
     if (kind_ == kind::value) return value_;
     if (kind_ == kind::file) return wire::load_secret_file(path_);
     if (kind_ == kind::descriptor) return from_descriptor(descriptor_);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <tutti/bootstrap/launch_claim.hpp>
+#include <tutti/bootstrap/variable_lookup.hpp>
 
 namespace tutti::detail {
 
@@ -18,7 +19,7 @@ inline std::uint16_t slurm_port(std::uint64_t job, std::uint64_t step) noexcept 
 }
 
 /// A variable of Slurm that has an older name too.
-std::optional<std::string_view> slurm_variable(const variables auto& get, std::string_view name,
+std::optional<std::string_view> slurm_variable(const variable_lookup auto& get, std::string_view name,
                                                std::string_view older) {
   const auto value = get(name);
   return value ? value : get(older);
@@ -26,7 +27,7 @@ std::optional<std::string_view> slurm_variable(const variables auto& get, std::s
 
 /// The id of the step that srun started; nullopt in a batch script or an interactive allocation, whose pseudo-steps
 /// carry a word or a number from 0xfffffff0 on.
-std::optional<std::uint64_t> slurm_step(const variables auto& get) {
+std::optional<std::uint64_t> slurm_step(const variable_lookup auto& get) {
   const auto text = slurm_variable(get, "SLURM_STEP_ID", "SLURM_STEPID");
   const auto step = text ? parse_decimal<std::uint64_t>(*text) : std::nullopt;
   return step && *step < 0xfffffff0u ? step : std::nullopt;
@@ -55,7 +56,7 @@ inline std::optional<int> slurm_tasks_on_node(std::string_view list, int node) {
 
 /// The place that srun gave this task. The step's own count goes first: inside a job, SLURM_NTASKS may still be that of
 /// the allocation, while a step has fewer tasks.
-launch_claim slurm_task(const variables auto& get) {
+launch_claim slurm_task(const variable_lookup auto& get) {
   if (!slurm_step(get)) return {};
   launch_variables names{launcher::slurm,        "srun",          "SLURM_PROCID",
                          "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"};
@@ -77,7 +78,7 @@ launch_claim slurm_task(const variables auto& get) {
 }
 
 /// Inside an allocation, but not started by srun (a batch script, a shell): one process, unless tasks were asked for.
-launch_claim slurm_allocation(const variables auto& get) {
+launch_claim slurm_allocation(const variable_lookup auto& get) {
   const auto job = slurm_variable(get, "SLURM_JOB_ID", "SLURM_JOBID");
   const char* name = get("SLURM_NTASKS")          ? "SLURM_NTASKS"
                      : get("SLURM_JOB_NUM_NODES") ? "SLURM_JOB_NUM_NODES"

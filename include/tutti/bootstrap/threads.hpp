@@ -15,6 +15,7 @@
 namespace tutti {
 
 /// One rank of a world of threads; for programs that make their threads themselves. All ranks share one hub.
+/// A template so that only programs that call it compile it.
 template <class B = threads>
 communicator<B> join(std::shared_ptr<threads_hub> hub, int rank, duration timeout = std::chrono::minutes(5)) {
   using link = typename B::transport_type;

@@ -3,8 +3,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <cerrno>
-
 namespace tutti::os {
 
 /// Who made the other end of a Unix socket, as the kernel recorded it at connect() or listen().

@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
@@ -199,6 +198,7 @@ class basic_file_store {
   std::uint64_t end_ = wire::rendezvous_head::bytes;  // of the records that are in the table
   std::vector<std::byte> buffer_;
 };
+/// See basic_file_store.
 using file_store = basic_file_store<>;
 
 }  // namespace tutti

@@ -99,6 +99,7 @@ class basic_key_value_table {
   std::map<std::string, value_type, by_text> entries_;
   std::size_t bytes_ = 0;
 };
+/// See basic_key_value_table.
 using key_value_table = basic_key_value_table<>;
 
 }  // namespace tutti

@@ -211,6 +211,7 @@ class basic_store_client {
   bool complete_ = false;  // response_ and its value are at the front of in_
   std::optional<error> broken_;
 };
+/// See basic_store_client.
 using store_client = basic_store_client<>;
 
 }  // namespace tutti

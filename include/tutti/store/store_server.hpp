@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <new>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,8 +28,9 @@ namespace tutti {
 
 /// The host of a tcp_store: a table, a listener and the clients, served by whoever calls step(). Has no thread; one
 /// thread at a time uses it. Over TCP a client proves the job's secret before anything else is read from it (without a
-/// secret: names the job's id); over a Unix socket the kernel vouches that it is the same user. Strangers are read no
-/// further than 112 bytes, have 5 s, and the oldest of too many is dropped; nobody is ever waited for.
+/// secret: names the job's id, unless any will do); over a Unix socket the kernel vouches that it is the same user.
+/// Strangers are read no further than 112 bytes, have 5 s, and the oldest of too many is dropped; nobody is ever waited
+/// for.
 template <class = when_used>
 class basic_store_server {
  public:
@@ -123,6 +123,13 @@ class basic_store_server {
   }
 
   [[nodiscard]] std::size_t clients() const noexcept { return connections_.size() - strangers_.size(); }
+  /// The clients of the host's own job.
+  [[nodiscard]] std::size_t members() const noexcept {
+    std::size_t count = 0;
+    for (const auto& [id, c] : connections_)
+      if (c->admitted() && c->handshake().claim().job == options_.job) ++count;
+    return count;
+  }
   [[nodiscard]] std::size_t strangers() const noexcept { return strangers_.size(); }
 
   /// The ranks of which a client has ever connected.
@@ -357,6 +364,7 @@ class basic_store_server {
   wire::refusal last_refusal_ = wire::refusal::none;
   wire::handshake_counterpart last_refused_;
 };
+/// See basic_store_server.
 using store_server = basic_store_server<>;
 
 }  // namespace tutti

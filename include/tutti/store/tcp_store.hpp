@@ -146,6 +146,7 @@ class basic_tcp_store {
   std::unique_ptr<store_server> server_;
   std::unique_ptr<store_client> client_;
 };
+/// See basic_tcp_store.
 using tcp_store = basic_tcp_store<>;
 
 }  // namespace tutti

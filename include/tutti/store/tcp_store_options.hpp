@@ -22,7 +22,7 @@ enum class exposure : std::uint8_t {
 struct tcp_store_options {
   int rank = 0;
   int world = 1;                       ///< 0 at a host that serves worlds of any size
-  wire::job_id job{};                  ///< the same for all ranks of a job; zero at a host that serves any
+  wire::job_id job{};                  ///< the same for all ranks of a job
   std::uint64_t generation = 0;        ///< the same for all ranks; another one after each restart
   std::optional<wire::secret> secret;  ///< needed between machines; not used over Unix sockets
   exposure network = exposure::guarded;
@@ -31,6 +31,7 @@ struct tcp_store_options {
   duration handshake_timeout = std::chrono::seconds{5};  ///< at the host: how long a stranger may take to prove himself
   int expected = 0;       ///< at the host: how many may come at once, if more than `world`
   store_limits limits{};  ///< at the host
+  bool any_job = false;   ///< at the host: ranks of other jobs are let in, too, and must find out by themselves
 };
 
 namespace detail {
@@ -48,6 +49,7 @@ inline wire::handshake_terms handshake_terms_of(const tcp_store_options& o, wire
   t.world = static_cast<std::uint32_t>(o.world);
   t.generation = o.generation;
   t.job = o.job;
+  t.any_job = o.any_job;
   return t;
 }
 

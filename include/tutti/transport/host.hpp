@@ -227,6 +227,7 @@ class basic_host_transport : public mesh<host_pipe> {
   std::optional<tcp_domain> network_;
   bool left_ = false;
 };
+/// See basic_host_transport.
 using host_transport = basic_host_transport<>;
 
 }  // namespace tutti

@@ -14,7 +14,8 @@ namespace tutti {
 
 /// Allocates from one rank's stretch of a shared segment; only that rank's process does. The books are private memory,
 /// so no peer can corrupt them.
-/// Not synchronized: a transport calls it under its engine's lock. First fit, neighbours merge; O(n) plus zeroing.
+/// Not synchronized: a transport calls it under its engine's lock. First fit, neighbours merge. Of n blocks: O(n) plus
+/// zeroing, and O(log n) to locate().
 class segment_heap {
  public:
   static constexpr std::size_t alignment = 4096;

@@ -43,11 +43,10 @@ class basic_shm_visit {
     }
     const auto owner = os::peer_credentials(socket_.native());
     if (owner && owner.uid == ::geteuid() && owner.pid == leader_.pid) return;
-    throw error{
-        {errc::auth_failed, 0, leader_.rank, 0},
-        name + " should belong to " + who() + " of user " + std::to_string(::geteuid()) +
-            ", but the kernel says it belongs to " +
-            (owner ? "pid " + std::to_string(owner.pid) + " of user " + std::to_string(owner.uid) : "nobody")};
+    throw error{{errc::auth_failed, 0, leader_.rank, 0},
+                name + " should belong to " + who() + " of user " + std::to_string(::geteuid()) +
+                    ", but the kernel says it belongs to " +
+                    (owner ? "pid " + std::to_string(owner.pid) + " of user " + std::to_string(owner.uid) : "nobody")};
   }
 
   shm_hello take_hello() {
@@ -137,6 +136,7 @@ class basic_shm_visit {
   os::fd socket_;
   std::vector<os::fd> descriptors_;
 };
+/// See basic_shm_visit.
 using shm_visit = basic_shm_visit<>;
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include <tutti/core/error.hpp>
 #include <tutti/transport/peer.hpp>
@@ -26,7 +27,7 @@ struct shm_machine {
     }
     for (const peer& p : all) {
       if (p.memory_domain != me->memory_domain) continue;
-      ranks.push_back(p);
+      ranks.push_back(p);  // rosters are in order, or nearly
       for (std::size_t i = ranks.size() - 1; i > 0 && ranks[i - 1].rank > p.rank; --i)
         std::swap(ranks[i], ranks[i - 1]);
     }

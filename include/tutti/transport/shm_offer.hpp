@@ -201,6 +201,7 @@ class basic_shm_offer {
   std::vector<os::event_fd> bells_;
   os::fd listener_;
 };
+/// See basic_shm_offer.
 using shm_offer = basic_shm_offer<>;
 
 }  // namespace tutti

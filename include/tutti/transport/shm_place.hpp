@@ -176,6 +176,7 @@ class basic_shm_place {
   std::vector<os::event_fd> bells_;
   os::beacon_owner beacon_;
 };
+/// See basic_shm_place.
 using shm_place = basic_shm_place<>;
 
 }  // namespace tutti

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include <tutti/core/status.hpp>
 #include <tutti/os/fd.hpp>
@@ -56,13 +56,13 @@ class socket_pipe {
   std::size_t read(std::span<std::byte> into) noexcept {
     if (ahead_from_ != ahead_to_) {
       const std::size_t n = std::min(into.size(), ahead_to_ - ahead_from_);
-      std::memcpy(into.data(), ahead_.data() + ahead_from_, n);
+      std::memcpy(into.data(), ahead_.get() + ahead_from_, n);
       ahead_from_ += n;
       return n;
     }
     // Once failed, what the peer sent before is still looked for: its last message may complete an operation.
     if (!in_ || in_ended_ || (!readable_ && failure_.ok())) return 0;
-    const std::array<iovec, 2> pieces{iovec{into.data(), into.size()}, iovec{ahead_.data(), read_ahead_bytes}};
+    const std::array<iovec, 2> pieces{iovec{into.data(), into.size()}, iovec{ahead_.get(), read_ahead_bytes}};
     const os::io_result r = os::receive_some(in_.native(), pieces);
     readable_ = r.bytes == into.size() + read_ahead_bytes;
     if (!readable_ && std::exchange(held_, false)) keeper_->dry(peer_);
@@ -82,7 +82,7 @@ class socket_pipe {
 
   void write_to(os::fd connected) noexcept { out_ = std::move(connected); }
   void read_from(os::fd accepted) {
-    ahead_.resize(read_ahead_bytes);
+    ahead_ = std::make_unique_for_overwrite<std::byte[]>(read_ahead_bytes);  // NOLINT: no vector without its zeros
     in_ = std::move(accepted);
     readable_ = true;
     mute_ = false;
@@ -140,7 +140,7 @@ class socket_pipe {
   void discard() noexcept {
     ahead_from_ = ahead_to_ = 0;
     for (int i = 0; i < 16 && in_ && !in_ended_; ++i) {
-      const os::io_result r = os::receive_some(in_.native(), ahead_);
+      const os::io_result r = os::receive_some(in_.native(), std::span{ahead_.get(), read_ahead_bytes});
       if (r.closed) in_ended_ = true;
       if (r.bytes == 0) break;
     }
@@ -182,7 +182,7 @@ class socket_pipe {
   ending notices_ = ending::none;
   status failure_{};
   os::fd out_, in_;
-  std::vector<std::byte> ahead_;
+  std::unique_ptr<std::byte[]> ahead_;  // NOLINT
   std::size_t ahead_from_ = 0, ahead_to_ = 0;
   std::uint64_t received_ = 0;
   tcp_notice::encoded notice_in_{};

@@ -34,7 +34,8 @@ struct handshake_terms {
   std::uint32_t world = 0;         ///< 0 for a server that serves any
   std::uint64_t generation = 0;
   std::uint32_t features = 0;
-  job_id job{};  ///< zero for a server that serves any
+  job_id job{};
+  bool any_job = false;  ///< a server lets in peers of other jobs, too, to tell them and its own about it
 };
 
 /// What is known of the other side after a refusal; zero where it did not say or proved nothing.

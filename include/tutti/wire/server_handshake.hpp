@@ -77,8 +77,7 @@ class server_handshake {
       proven_ = true;
     }
     claim_ = detail::decode_claim_body(body);
-    const bool any_job = terms_.job == job_id{};
-    if (!any_job && !equal_in_constant_time(claim_.job.bytes, terms_.job.bytes)) return refuse(refusal::job);
+    if (!terms_.any_job && !equal_in_constant_time(claim_.job.bytes, terms_.job.bytes)) return refuse(refusal::job);
     proven_ = true;
     theirs_ = {handshake_version, claim_.rank, claim_.world, claim_.generation};
     if (claim_.role != terms_.role) return refuse(refusal::role);
@@ -94,7 +93,7 @@ class server_handshake {
   void finish(handshake_state state, refusal why) noexcept {
     state_ = state;
     why_ = why;
-    // Whoever proved nothing learns nothing: no difference between two reasons, except those that help a peer of
+    // Whoever is not of the job learns nothing: no difference between two reasons, except those that help a peer of
     // another version or job.
     refusal told = why;
     if (!proven_ && why != refusal::version && why != refusal::job) told = refusal::authentication;

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
     auto me = tutti::roll_call_claim::of_this_process(*options.rank, *options.world_size);
     me.version[2] = static_cast<std::uint16_t>(me.version[2] + w.number("patch"));
     me.protocols += static_cast<std::uint32_t>(w.number("protocols"));
-    if (w.has("job")) me.job = tutti::wire::job_id::of(w.text("job"));
+    if (w.has("job")) me.job = tutti::wire::job_id::of(me.job_name = w.text("job"));
     tutti::detail::visitor who;
     who.rank = *options.rank;
     who.world_size = *options.world_size;

@@ -345,6 +345,7 @@ class basic_rendezvous_file {
   wire::rendezvous_head head_;
   std::array<std::byte, 16> seen_alive_{};
 };
+/// See basic_rendezvous_file.
 using rendezvous_file = basic_rendezvous_file<>;
 
 }  // namespace tutti::detail

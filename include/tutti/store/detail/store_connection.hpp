@@ -146,6 +146,7 @@ class basic_store_connection {
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;
 };
+/// See basic_store_connection.
 using store_connection = basic_store_connection<>;
 
 }  // namespace tutti::detail
