@@ -16,6 +16,8 @@ struct blocks {
     return i * (count / parts) + std::min(i, count % parts);
   }
   [[nodiscard]] std::size_t size(std::size_t i) const noexcept { return count / parts + (i < count % parts ? 1 : 0); }
+  /// What both ends of a link cut their messages by, whichever two blocks they have in hand.
+  [[nodiscard]] std::size_t longest() const noexcept { return size(0); }
 };
 
 /// Temporary memory of one operation, aligned for every element; false when there is none to be had.

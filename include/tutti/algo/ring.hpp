@@ -28,8 +28,7 @@ routine ring_reduce(L link, void* data, std::size_t element_bytes, blocks cut, c
   for (int step = 0; step < n - 1; ++step) {
     const auto out = static_cast<std::size_t>((r + 2 * n - step - 1) % n),
                in = static_cast<std::size_t>((r + 2 * n - step - 2) % n);
-    // As many segments as the longest block has, which is block 0: both ends of a link must count alike.
-    for (std::size_t at_element = 0; at_element == 0 || at_element < cut.size(0); at_element += segment) {
+    for (std::size_t at_element = 0; at_element == 0 || at_element < cut.longest(); at_element += segment) {
       const auto part = [&](std::size_t b) {
         return std::min(segment, cut.size(b) - std::min(at_element, cut.size(b))) * element_bytes;
       };
@@ -54,8 +53,7 @@ routine ring_gather(L link, void* data, std::size_t element_bytes, blocks cut, s
   for (int step = 0; step < n - 1; ++step) {
     const auto out = static_cast<std::size_t>((r + n - step) % n),
                in = static_cast<std::size_t>((r + 2 * n - step - 1) % n);
-    // As many segments as the longest block has, which is block 0: both ends of a link must count alike.
-    for (std::size_t at_element = 0; at_element == 0 || at_element < cut.size(0); at_element += segment) {
+    for (std::size_t at_element = 0; at_element == 0 || at_element < cut.longest(); at_element += segment) {
       const auto part = [&](std::size_t b) {
         return std::min(segment, cut.size(b) - std::min(at_element, cut.size(b))) * element_bytes;
       };

@@ -10,6 +10,7 @@
 
 #include <tutti/bootstrap/roll_call_claim.hpp>
 #include <tutti/core/status.hpp>
+#include <tutti/store/text.hpp>
 #include <tutti/wire/bytes.hpp>
 
 /// How one round of a roll call ended, as bytes that are written once: a list with something from every rank, which may
@@ -93,8 +94,7 @@ inline constexpr std::array<std::byte, 8> verdict_magic{std::byte{'t'},  std::by
   entries.reserve(count);
   wire::byte_reader r{in};
   for (std::uint32_t i = 0; i < count; ++i) {
-    const auto text = r.text(longest);
-    const auto bytes = std::as_bytes(std::span{text.data(), text.size()});
+    const auto bytes = bytes_of(r.text(longest));
     entries.emplace_back(bytes.begin(), bytes.end());
   }
   if (!r.ok() || !r.rest().empty()) return std::nullopt;

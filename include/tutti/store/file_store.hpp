@@ -17,6 +17,7 @@
 #include <tutti/store/errors.hpp>
 #include <tutti/store/file_store_options.hpp>
 #include <tutti/store/key_value_table.hpp>
+#include <tutti/store/text.hpp>
 #include <tutti/wire/rendezvous_file.hpp>
 
 namespace tutti {
@@ -151,7 +152,7 @@ class basic_file_store {
     std::vector<std::byte> bytes;
     bytes.reserve(r.total_bytes);
     const auto head = wire::encode_record_head(r);
-    const auto name = std::as_bytes(std::span{key.data(), key.size()});
+    const auto name = bytes_of(key);
     bytes.insert(bytes.end(), head.data(), head.data() + head.size());
     bytes.insert(bytes.end(), name.data(), name.data() + name.size());
     bytes.insert(bytes.end(), value.data(), value.data() + value.size());

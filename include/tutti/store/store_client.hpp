@@ -19,6 +19,7 @@
 #include <tutti/store/detail/connect_store.hpp>
 #include <tutti/store/errors.hpp>
 #include <tutti/store/tcp_store_options.hpp>
+#include <tutti/store/text.hpp>
 #include <tutti/wire/store_frame.hpp>
 
 namespace tutti {
@@ -131,7 +132,7 @@ class basic_store_client {
     q.value_bytes = static_cast<std::uint32_t>(value.size());
     std::array<std::byte, wire::store_request::head_bytes> head;
     wire::encode(q, head);
-    const auto key_bytes = std::as_bytes(std::span{key.data(), key.size()});
+    const auto key_bytes = bytes_of(key);
     for (const std::span<const std::byte> part : {std::span<const std::byte>{head}, key_bytes, expected, value}) {
       for (std::size_t sent = 0; sent < part.size();) {
         const auto r = os::send_some(socket_.native(), part.subspan(sent));

@@ -86,12 +86,9 @@ class segment_heap {
   /// The block around a position, or how many there are when it is in none.
   [[nodiscard]] std::size_t block_of(std::uint64_t at) const noexcept {
     if (at >= top()) return blocks_.size();
-    std::size_t first = 0, end = blocks_.size();  // it is in [first, end)
-    while (end - first > 1) {
-      const std::size_t middle = first + (end - first) / 2;
-      (blocks_[middle].at <= at ? first : end) = middle;
-    }
-    return first;
+    const auto next = std::upper_bound(blocks_.begin(), blocks_.end(), at,
+                                       [](std::uint64_t position, const block& b) { return position < b.at; });
+    return static_cast<std::size_t>(next - blocks_.begin()) - 1;  // the first block begins at 0
   }
   void swallow_next(std::size_t i) noexcept {
     blocks_[i].bytes += blocks_[i + 1].bytes;

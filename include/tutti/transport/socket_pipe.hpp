@@ -182,7 +182,7 @@ class socket_pipe {
   ending notices_ = ending::none;
   status failure_{};
   os::fd out_, in_;
-  std::unique_ptr<std::byte[]> ahead_;  // NOLINT
+  std::unique_ptr<std::byte[]> ahead_;  // NOLINT: see read_from()
   std::size_t ahead_from_ = 0, ahead_to_ = 0;
   std::uint64_t received_ = 0;
   tcp_notice::encoded notice_in_{};
