@@ -247,7 +247,7 @@ TEST_CASE("strangers at every door change nothing") {
   const shared_page<std::atomic<bool>> enough;
   auto ranks = in_processes(p, [&](driver& d) {
     const auto& stop = *enough;
-    for (int i = 0; !stop; ++i) {
+    for (int i = 0;; ++i) {
       if (const status s = work(d, 10); !s.ok()) return code_of(s);
       // The ranks must stop together.
       std::byte in{}, out{stop ? std::byte{1} : std::byte{0}};
@@ -262,7 +262,6 @@ TEST_CASE("strangers at every door change nothing") {
       }
       if (in == std::byte{1}) return 0;
     }
-    return 0;
   });
   std::vector<tutti::os::fd> idle, slow;
   for (int i = 0; i < 200; ++i)
