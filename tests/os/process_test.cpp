@@ -132,15 +132,6 @@ TEST_CASE("usable_cpus follows the affinity mask") {
   ::sched_setaffinity(0, sizeof old, &old);
 }
 
-TEST_CASE("control-group files are understood") {
-  CHECK(detail::field_of("cache 12\ninactive_file 34\n", "inactive_file").value() == 34);
-  CHECK(detail::field_of("MemTotal:  5 kB\nMemAvailable:     77 kB\n", "MemAvailable:").value() == 77);
-  CHECK_FALSE(detail::field_of("a 1\n", "b").has_value());
-  CHECK_FALSE(detail::field_of("", "b").has_value());
-  CHECK_FALSE(detail::parse_number("max").has_value());
-  CHECK(detail::parse_number("100000 100000").value() == 100000);
-}
-
 TEST_CASE("processes of one user on one machine share a memory domain; another ipc namespace is another domain") {
   const std::string mine = memory_domain();
   CHECK_FALSE(hostname().empty());
