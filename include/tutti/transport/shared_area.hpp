@@ -24,6 +24,7 @@ class shared_area {
   struct rank_block {
     alignas(2 * detail::cache_line) std::atomic<std::uint32_t> bell;
     std::atomic<sleep> sleeping;
+    std::atomic<std::uint32_t> fences;  // 1: this rank makes the others' fences before it sleeps
     std::atomic<std::uint64_t> issued;  // operations of the world that this rank has begun
     std::atomic<std::uint32_t> left;    // said goodbye
     std::atomic<std::int32_t> pid;
