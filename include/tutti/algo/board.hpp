@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -23,8 +24,8 @@
 namespace tutti::algo {
 
 /// Where the ranks of one group meet in mapped memory: for each rank four cells in which it posts its steps, in turn,
-/// and two slots to stage data. A cell is a line of the cache: the step, the call that it belongs to, and what fits
-/// beside them.
+/// and two slots to stage data. A cell is a pair of lines of the cache: the step, the call that it belongs to, and what
+/// fits beside them.
 ///
 /// The rule that makes two slots enough: what a rank publishes with post(t) lies in its slot t % 2; a rank has read
 /// what it needs of step t before it posts t + 1. So a slot may be written for step t once everyone has posted t - 1.
@@ -38,7 +39,7 @@ class board {
   struct note {
     std::uint64_t in, out;
   };
-  static constexpr std::size_t cell_bytes = 48, cell_alignment = 16;
+  static constexpr std::size_t cell_bytes = 112, cell_alignment = 16;
   struct cell {
     alignas(2 * tutti::detail::cache_line) std::atomic<std::uint64_t> step;
     std::atomic<std::uint64_t> call;
@@ -78,14 +79,16 @@ class board {
   /// step t, nobody is beyond t + 2, and the cells of four steps are kept.
   class reached final : public condition {
    public:
+    /// `expected` bytes of the slots will be read then: their first lines are asked for while waiting, so that they
+    /// arrive together with the step.
     template <class Link>
-    reached(board& b, Link& link, std::uint64_t step) noexcept
-        : board_(b), step_(step), next_(0), end_(static_cast<int>(b.lines_.size())) {
+    reached(board& b, Link& link, std::uint64_t step, std::size_t expected = 0) noexcept
+        : board_(b), step_(step), expected_(expected), next_(0), end_(static_cast<int>(b.lines_.size())) {
       link.watch(*this);
     }
     template <class Link>
-    reached(board& b, Link& link, std::uint64_t step, int only) noexcept
-        : board_(b), step_(step), next_(only), end_(only + 1) {
+    reached(board& b, Link& link, std::uint64_t step, std::size_t expected, int only) noexcept
+        : board_(b), step_(step), expected_(expected), next_(only), end_(only + 1) {
       link.watch(*this);
     }
     bool holds() noexcept override {
@@ -93,6 +96,8 @@ class board {
         std::uint64_t& seen = board_.seen_[static_cast<std::size_t>(next_)];
         if (seen >= step_) continue;  // and found alike: the line may be on its way back to its rank by now
         const cell& c = board_.at(next_, step_);
+        tutti::detail::prefetch(c.data, cell_bytes);
+        if (expected_ != 0) tutti::detail::prefetch(board_.slot(next_, step_), std::min(expected_, most_ahead));
         if (c.step.load(std::memory_order_acquire) < step_) return false;
         differs_ = c.call.load(std::memory_order_relaxed) != board_.posted_;
         if (differs_) return true;
@@ -106,8 +111,11 @@ class board {
     int waiting_for() const noexcept override { return board_.members_->world_rank(next_); }
 
    private:
+    static constexpr std::size_t most_ahead = 4096;
+
     board& board_;
     std::uint64_t step_;
+    std::size_t expected_;
     int next_, end_;
     bool differs_ = false;
   };

@@ -59,7 +59,7 @@ routine one_shot(meeting<T> m, all_reduce_args a, std::uint64_t staged) {
       co_await m.everyone(step - 1);
       copy_bytes(m.slot(m.rank(), step), own, count * element);
       m.post();
-      co_await m.everyone(step);
+      co_await m.everyone(step, count * element);
     }
     a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step); }), m.size(), at(a.out.data, done * element),
                   count, a.op.context.data());
@@ -98,8 +98,16 @@ routine two_phase(meeting<T> m, all_reduce_args a) {
 
 }  // namespace detail
 
-/// All-reduce of what fits beside a step, through memory that ranks share: one line of the cache from each rank to each
-/// other, folded in rank order on every rank. One meeting.
+/// Where mapping the others' buffers is worth a meeting of its own.
+inline constexpr std::size_t worth_mapping = std::size_t{16} << 10;
+
+/// True where one step of direct_all_reduce_small() carries the message.
+inline bool is_small(const all_reduce_args& a, int ranks) noexcept {
+  return a.out.bytes() < worth_mapping && detail::one_shot_pays(a.out.bytes(), ranks);
+}
+
+/// All-reduce of a few KiB through memory that ranks share: everyone stages everything, beside the step itself if it
+/// fits there, and folds everything in rank order. One meeting.
 template <mapped_transport T>
 routine direct_all_reduce_small(lane<T> lane, board& b, all_reduce_args a) {
   board::turn turn{b, lane.link()};
@@ -108,16 +116,12 @@ routine direct_all_reduce_small(lane<T> lane, board& b, all_reduce_args a) {
   detail::meeting<T> m{lane, b, a};
   const std::uint64_t step = m.next();
   co_await m.everyone(step - 1);
-  copy_bytes(m.beside(m.rank(), step), a.in.data, a.in.bytes());
+  const bool beside = a.out.bytes() <= board::cell_bytes && a.out.element_bytes % (2 * board::cell_alignment) != 0;
+  const auto place = [&](int r) { return beside ? m.beside(r, step) : m.slot(r, step); };
+  copy_bytes(place(m.rank()), a.in.data, a.in.bytes());
   m.post();
-  co_await m.everyone(step);
-  a.op.fold_all(m.from_all([&](int r) { return m.beside(r, step); }), m.size(), a.out.data, a.out.count,
-                a.op.context.data());
-}
-
-/// True where direct_all_reduce_small() can: elements that fit, and need not be aligned beyond their cell.
-inline bool fits_beside_step(const all_reduce_args& a) noexcept {
-  return a.out.bytes() <= board::cell_bytes && a.out.element_bytes % (2 * board::cell_alignment) != 0;
+  co_await m.everyone(step, beside ? 0 : a.out.bytes());
+  a.op.fold_all(m.from_others(a.in.data, place), m.size(), a.out.data, a.out.count, a.op.context.data());
 }
 
 /// All-reduce through memory that ranks share. Every element is folded in rank order, so the bits depend on neither
@@ -126,7 +130,6 @@ inline bool fits_beside_step(const all_reduce_args& a) noexcept {
 /// of 128 KiB, one meeting each; else in slots of 256 KiB, of which each rank folds 1/n, two meetings each.
 template <mapped_transport T>
 routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
-  constexpr std::size_t worth_mapping = std::size_t{16} << 10;
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);

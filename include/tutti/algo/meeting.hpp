@@ -25,8 +25,13 @@ class meeting {
   [[nodiscard]] std::byte* beside(int r, std::uint64_t step) const noexcept { return board_.beside(r, step); }
   [[nodiscard]] std::uint64_t next() const noexcept { return board_.step() + 1; }
 
-  auto everyone(std::uint64_t step) const noexcept { return board::reached{board_, lane_.link(), step}; }
-  auto only(int r, std::uint64_t step) const noexcept { return board::reached{board_, lane_.link(), step, r}; }
+  /// Everyone, or one rank, has posted the step, and so many bytes in its slot.
+  auto everyone(std::uint64_t step, std::size_t bytes = 0) const noexcept {
+    return board::reached{board_, lane_.link(), step, bytes};
+  }
+  auto only(int r, std::uint64_t step, std::size_t bytes = 0) const noexcept {
+    return board::reached{board_, lane_.link(), step, bytes, r};
+  }
   /// Never holds: the failure that another rank has met ends the operation.
   auto failure() const noexcept { return everyone(board::nowhere); }
   std::uint64_t post() const noexcept { return board_.post(lane_.link()); }
@@ -43,7 +48,7 @@ class meeting {
     for (int r = 0; r < size(); ++r) list.push_back(where(r));
     return list.data();
   }
-  /// The same where the own operand needs no staging.
+  /// The same with the own operand where it was: what the others read by now is far from this core.
   template <class Place>
   const void* const* from_others(const void* own, Place where) const {
     return from_all([&](int r) -> const void* { return r == rank() ? own : where(r); });

@@ -68,7 +68,7 @@ class composed {
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct)
-          return algo::fits_beside_step(a) ? algo::direct_all_reduce_small<T>(l, state_->meeting_place, a)
+          return algo::is_small(a, size()) ? algo::direct_all_reduce_small<T>(l, state_->meeting_place, a)
                                            : algo::direct_all_reduce<T>(l, state_->meeting_place, a);
       return via == algorithm::ring ? algo::ring_all_reduce(l, a) : algo::recursive_doubling_all_reduce(l, a);
     });
