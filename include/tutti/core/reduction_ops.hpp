@@ -20,9 +20,12 @@ constexpr const char* name(reduction_kind k) noexcept {
 
 namespace detail {
 
-// 16-bit elements are computed in float; everything else in its own type.
+// Narrow floats are computed in float; everything else in its own type.
 template <class T>
-using compute_t = std::conditional_t<std::same_as<T, float16> || std::same_as<T, bfloat16>, float, T>;
+using compute_t = std::conditional_t<narrow_float<T>, float, T>;
+
+template <class T>
+concept ordered = number<T> && !complex_number<T>;
 
 // Signed overflow is undefined in C++ and a fact of life in sums of counters: wrap as every machine does.
 template <class T>
@@ -66,14 +69,14 @@ struct prod_op {
 // A NaN on any rank is a NaN in the result, whatever the order.
 struct min_op {
   static constexpr reduction_kind kind = reduction_kind::min;
-  template <number T>
+  template <ordered T>
   static constexpr T apply(T a, T b) noexcept {
     return (a < b || a != a) ? a : b;
   }
 };
 struct max_op {
   static constexpr reduction_kind kind = reduction_kind::max;
-  template <number T>
+  template <ordered T>
   static constexpr T apply(T a, T b) noexcept {
     return (b < a || a != a) ? a : b;
   }

@@ -10,21 +10,24 @@ template <class T>
   if constexpr (sizeof(T) == sizeof(compute_t<T>)) {
     return *reinterpret_cast<const typename vectors<T, width>::loose*>(p);
   } else {
-    using half = vectors<std::uint16_t, width / 2>;
+    using bits = vectors<decltype(T::bits), width / sizeof(float) * sizeof(T)>;
     using words = packed<std::uint32_t>;
-    const typename half::type h = *reinterpret_cast<const typename half::loose*>(p);
+    const typename bits::type stored = *reinterpret_cast<const typename bits::loose*>(p);
     if constexpr (std::same_as<T, bfloat16>) {
-      return __builtin_bit_cast(packed<float>, __builtin_convertvector(h, words) << 16);
-    } else if constexpr (width > 16) {
-      packed<float> value;
-      asm("vcvtph2ps %1, %0" : "=v"(value) : "v"(h));
+      return __builtin_bit_cast(packed<float>, __builtin_convertvector(stored, words) << 16);
+    } else if constexpr (std::same_as<T, float16> && width > 16) {
+      packed<compute_t<T>> value;
+      TUTTI_VCVTPH2PS(value, stored);
       return value;
-    } else {  // as float16 does it
-      const words all = __builtin_convertvector(h, words), sign = (all & 0x8000u) << 16, rest = all & 0x7fffu;
+    } else {  // small_float::decode
+      using F = typename T::format;
+      constexpr std::uint32_t to_float_sign = 0x80000000u / F::sign, first_normal = 1u << (23 - F::shift);
+      const words all = __builtin_convertvector(stored, words), rest = all & (F::sign - 1);
       const auto count = __builtin_convertvector(__builtin_bit_cast(packed<std::int32_t>, rest), packed<float>);
-      const words small = __builtin_bit_cast(words, count * 0x1p-24f);
-      const words large = (rest << 13) + (rest >= 0x7c00u ? words{} + 0x70000000u : words{} + 0x38000000u);
-      return __builtin_bit_cast(packed<float>, sign | (rest < 0x400u ? small : large));
+      const words subnormal = __builtin_bit_cast(words, count * F::smallest);
+      const words normal = (rest << F::shift) + (rest >= F::special ? words{} + F::lift : words{} + F::rebias);
+      return __builtin_bit_cast(packed<float>,
+                                (all & F::sign) * to_float_sign | (rest < first_normal ? subnormal : normal));
     }
   }
 }
@@ -35,26 +38,31 @@ template <class T>
   if constexpr (sizeof(T) == sizeof(compute_t<T>)) {
     return value;
   } else {
-    using half = typename vectors<std::uint16_t, width / 2>::type;
+    using bits = typename vectors<decltype(T::bits), width / sizeof(float) * sizeof(T)>::type;
     using words = packed<std::uint32_t>;
-    const words all = __builtin_bit_cast(words, value);
-    const auto magnitude = __builtin_bit_cast(packed<std::int32_t>, all & 0x7fffffffu);
+    using integers = packed<std::int32_t>;  // SSE2 compares these only; a magnitude is one
+    const words all = __builtin_bit_cast(words, value), magnitude = all & 0x7fffffffu;
+    const integers order = __builtin_bit_cast(integers, magnitude);
     if constexpr (std::same_as<T, bfloat16>) {
       // Not vcvtneps2bf16, which takes subnormals for zero.
       const words rounded = (all + 0x7fffu + ((all >> 16) & 1u)) >> 16, nan = (all >> 16) | 0x40u;
-      return __builtin_convertvector(magnitude > 0x7f800000 ? nan : rounded, half);
-    } else if constexpr (width > 16) {
-      half h;
-      asm("vcvtps2ph $0, %1, %0" : "=v"(h) : "v"(value));
-      return h;
-    } else {  // as float16 does it
-      const auto m = __builtin_bit_cast(words, magnitude);
-      const words nan = ((m >> 13) & 0x1ffu) | 0x7e00u, infinity = words{} + 0x7c00u;
-      const words small = __builtin_bit_cast(words, __builtin_bit_cast(packed<float>, magnitude) + 0.5f) - 0x3f000000u;
-      const words normal = (m - 0x38000000u + 0xfffu + ((m >> 13) & 1u)) >> 13;
-      const words finite = magnitude < 0x38800000 ? small : normal;
-      const words h = magnitude > 0x7f800000 ? nan : magnitude >= 0x477ff000 ? infinity : finite;
-      return __builtin_convertvector(((all >> 16) & 0x8000u) | h, half);
+      return __builtin_convertvector(order > 0x7f800000 ? nan : rounded, bits);
+    } else if constexpr (std::same_as<T, float16> && width > 16) {
+      bits stored;
+      TUTTI_VCVTPS2PH(stored, value);
+      return stored;
+    } else {  // small_float::encode
+      using F = typename T::format;
+      constexpr auto overflow = static_cast<std::int32_t>(F::overflow),
+                     least = static_cast<std::int32_t>(F::min_normal);
+      const words nan = ((magnitude >> F::shift) & F::payload) | F::quiet_nan, special = words{} + F::special;
+      const auto shifted = __builtin_bit_cast(packed<float>, magnitude) + __builtin_bit_cast(float, F::magic);
+      const words subnormal = __builtin_bit_cast(words, shifted) - F::magic;
+      constexpr std::uint32_t below_half = (1u << (F::shift - 1)) - 1;
+      const words normal = (magnitude - F::rebias + below_half + ((magnitude >> F::shift) & 1u)) >> F::shift;
+      const words finite = order < least ? subnormal : normal;
+      const words rest = order > 0x7f800000 ? nan : order >= overflow ? special : finite;
+      return __builtin_convertvector((all >> 31) * F::sign | rest, bits);
     }
   }
 }
@@ -71,9 +79,9 @@ template <class V>
   if constexpr (!x86_64 || sizeof(V) < 16)
     put(p, value);
   else if constexpr (width == 16)
-    asm volatile("movntps %1, %0" : "=m"(*reinterpret_cast<V*>(p)) : "x"(value));
+    TUTTI_MOVNTPS(*reinterpret_cast<V*>(p), value);
   else
-    asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<V*>(p)) : "v"(value));
+    TUTTI_VMOVNTPS(*reinterpret_cast<V*>(p), value);
 }
 
 template <class Op, class V>

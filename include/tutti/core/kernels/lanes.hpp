@@ -57,18 +57,30 @@ struct kernel_of<bool, Op> {
   using op = std::conditional_t<any, bor_op, std::conditional_t<std::same_as<Op, bxor_op>, bxor_op, band_op>>;
 };
 template <class T, class Op>
-  requires(named_reduction<Op> &&
-           (std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, float16> || std::same_as<T, bfloat16>))
+  requires(named_reduction<Op> && (std::same_as<T, float> || std::same_as<T, double> || narrow_float<T>))
 struct kernel_of<T, Op> {
   static constexpr bool exists = true;
   using lane = T;
   using op = Op;
 };
+// Complex numbers are added part by part.
+template <complex_number T, class Op>
+  requires(std::same_as<Op, sum_op> || std::same_as<Op, mean_op>)
+struct kernel_of<T, Op> {
+  static constexpr bool exists = true;
+  using lane = typename T::value_type;
+  using op = Op;
+};
 
 template <class C>
 constexpr C quotient(C total, int n) noexcept {
-  using D = std::conditional_t<(sizeof(C) < sizeof(int)), int, C>;  // a world of 256 is 0 in eight bits
-  return static_cast<C>(static_cast<D>(total) / static_cast<D>(n));
+  if constexpr (complex_number<C>) {
+    const auto divisor = static_cast<typename C::value_type>(n);
+    return C(total.real() / divisor, total.imag() / divisor);
+  } else {
+    using D = std::conditional_t<(sizeof(C) < sizeof(int)), int, C>;  // a world of 256 is 0 in eight bits
+    return static_cast<C>(static_cast<D>(total) / static_cast<D>(n));
+  }
 }
 
 /// Elements [from, to) of a fold, one by one: the ends that fill no register, and types that no register holds.
