@@ -11,6 +11,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/issuer.hpp>
 #include <tutti/core/buffer.hpp>
+#include <tutti/core/layout.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/transport/peer.hpp>
 
@@ -26,6 +27,9 @@ template <element T>
 constexpr shape shape_of(std::size_t count) noexcept {
   return {count, dtype_of<T>(), sizeof(T)};
 }
+
+/// What an operation does with a buffer.
+enum class access { read, write };
 
 /// Under the calls of a communicator: its life, who is in it, the checks of arguments, and the start of operations.
 template <backend B>
@@ -111,6 +115,34 @@ class communicator_base {
     if (overlap(in.data(), in.size_bytes(), out.data(), out.size_bytes()))
       throw usage_error(std::string(call) +
                         ": in and out overlap in part; pass the same block for in place, or separate buffers");
+  }
+  /// One count for each rank, an offset for each or none, every block inside a buffer of `size` elements, and, where
+  /// blocks are written to, none over another.
+  void check_blocks(const char* call, const layout& blocks, std::size_t size, access how) const {
+    const auto counts = blocks.counts(), offsets = blocks.offsets();
+    check_one_each(call, "counts", counts.size());
+    if (!offsets.empty()) check_one_each(call, "offsets", offsets.size());
+    std::size_t end = 0;  // of the block before
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      const std::size_t begin = offsets.empty() ? end : offsets[r];
+      if (begin > size || counts[r] > size - begin)
+        throw usage_error(std::string(call) + ": block " + std::to_string(r) + " is elements " + std::to_string(begin) +
+                          " to " + std::to_string(begin) + " + " + std::to_string(counts[r]) + " of a buffer of " +
+                          std::to_string(size));
+      end = begin + counts[r];
+    }
+    if (how == access::read || offsets.empty()) return;
+    for (std::size_t a = 1; a < counts.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b)
+        if (counts[a] != 0 && counts[b] != 0 && offsets[a] < offsets[b] + counts[b] &&
+            offsets[b] < offsets[a] + counts[a])
+          throw usage_error(std::string(call) + ": blocks " + std::to_string(b) + " and " + std::to_string(a) +
+                            " of out overlap");
+  }
+  void check_one_each(const char* call, const char* what, std::size_t n) const {
+    if (n != ranks())
+      throw usage_error(std::string(call) + ": " + std::to_string(n) + " " + what + " for " + std::to_string(ranks()) +
+                        " ranks");
   }
   // Of elements, direct algorithms that reduce need at least one per rank at a time; those that move bytes do not.
   template <class Args>

@@ -27,6 +27,11 @@ concept value = travels<T> && sizeof(T) <= op_state::value_bytes && alignof(T) <
 template <class In, class Out>
 concept alike = std::same_as<std::ranges::range_value_t<In>, std::ranges::range_value_t<Out>>;
 
+/// Buffers one after another in memory, as spans of the elements to write to.
+template <class R>
+concept list_of_spans = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+                        std::ranges::borrowed_range<R> && writable_elements<std::ranges::range_value_t<R>>;
+
 template <class R>
 auto span_of(R&& r) noexcept {
   return std::span{std::ranges::data(r), std::ranges::size(r)};
