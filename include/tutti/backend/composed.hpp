@@ -17,6 +17,7 @@
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/select.hpp>
 #include <tutti/algo/tree.hpp>
+#include <tutti/algo/ways.hpp>
 #include <tutti/backend/driver.hpp>
 #include <tutti/transport/lane.hpp>
 
@@ -111,6 +112,18 @@ class composed {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_gather<T>(l, state_->meeting_place, a);
       return algo::ring_all_gather(l, a);
+    });
+  }
+
+  /// The other collectives, by their ways in algo/ways.hpp.
+  template <class Args>
+    requires requires(const Args& a, const algo::situation& s) { algo::choose(a, s); }
+  void start(const Args& a, op_state& s) noexcept {
+    const algorithm via = a.via != algorithm::automatic ? a.via : algo::choose(a, situation(0, 1));
+    run(s, [&](auto l) {
+      if constexpr (mapped_transport<T>)
+        if (via == algorithm::direct && size() > 1) return algo::by_memory(l, state_->meeting_place, a);
+      return algo::by_messages(l, a, via);
     });
   }
 
