@@ -19,6 +19,7 @@
 #include <tutti/communicator/distributing.hpp>
 #include <tutti/communicator/messaging.hpp>
 #include <tutti/communicator/moving.hpp>
+#include <tutti/communicator/raw_reducing.hpp>
 #include <tutti/communicator/reducing.hpp>
 #include <tutti/communicator/scanning.hpp>
 #include <tutti/core/args.hpp>
@@ -28,8 +29,8 @@ namespace tutti {
 namespace detail {
 
 template <backend B>
-using communicator_calls =
-    messaging_calls<moving_calls<distributing_calls<scanning_calls<reducing_calls<communicator_base<B>>>>>>;
+using communicator_calls = messaging_calls<
+    moving_calls<distributing_calls<scanning_calls<raw_reducing_calls<reducing_calls<communicator_base<B>>>>>>>;
 
 }  // namespace detail
 

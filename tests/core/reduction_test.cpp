@@ -328,7 +328,8 @@ TEST_CASE_TEMPLATE("reduction: a callable for a 16-bit type is called with that 
 }
 
 TEST_CASE("reduction: every kind has a name, and so has a value from elsewhere") {
-  const std::string_view names[] = {"sum", "prod", "min", "max", "mean", "band", "bor", "bxor", "custom"};
+  const std::string_view names[] = {"sum",  "prod",   "min",        "max",    "mean",   "band", "bor",
+                                    "bxor", "custom", "premul_sum", "minloc", "maxloc", "raw"};
   for (std::size_t i = 0; i < std::size(names); ++i) CHECK(name(static_cast<reduction_kind>(i)) == names[i]);
   CHECK(std::string_view{name(static_cast<reduction_kind>(std::size(names)))} == "unknown");
   CHECK(std::string_view{name(static_cast<reduction_kind>(255))} == "unknown");

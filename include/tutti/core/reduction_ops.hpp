@@ -10,10 +10,25 @@
 namespace tutti {
 
 /// Which reduction, for backends that have their own (NCCL, MPI) and for messages.
-enum class reduction_kind : std::uint8_t { sum, prod, min, max, mean, band, bor, bxor, custom };
+enum class reduction_kind : std::uint8_t {
+  sum,
+  prod,
+  min,
+  max,
+  mean,
+  band,
+  bor,
+  bxor,
+  custom,
+  premul_sum,
+  minloc,
+  maxloc,
+  raw
+};
 
 constexpr const char* name(reduction_kind k) noexcept {
-  constexpr const char* names[] = {"sum", "prod", "min", "max", "mean", "band", "bor", "bxor", "custom"};
+  constexpr const char* names[] = {"sum",  "prod",   "min",        "max",    "mean",   "band", "bor",
+                                   "bxor", "custom", "premul_sum", "minloc", "maxloc", "raw"};
   const auto i = static_cast<std::size_t>(k);  // may come from a peer
   return i < std::size(names) ? names[i] : "unknown";
 }

@@ -167,6 +167,20 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
   if (how == stores::streaming) stream_fence();
 }
 
+/// out[i] = factor * in[i], rounded once; out may be in.
+template <class T>
+void scale(const void* in, void* out, std::size_t count, compute_t<T> factor) noexcept {
+  constexpr std::size_t lanes = width / sizeof(compute_t<T>);
+  const auto* from = static_cast<const std::byte*>(in);
+  auto* to = static_cast<std::byte*>(out);
+  std::size_t i = 0;
+  for (; count - i >= lanes; i += lanes) {
+    const packed<compute_t<T>> scaled = load<T>(from + i * sizeof(T)) * factor;
+    put(to + i * sizeof(T), narrow<T>(scaled));
+  }
+  scale_scalars<T>(in, out, i, count, factor);
+}
+
 /// Whole lines to an aligned address.
 inline void copy_lines(std::byte* to, const std::byte* from, std::size_t lines) noexcept {
   using bytes = typename vectors<std::uint8_t, width>::type;

@@ -102,6 +102,16 @@ void fold_scalars(const void* const* inputs, int n, void* const* outputs, int m,
   }
 }
 
+template <class T>
+void scale_scalars(const void* in, void* out, std::size_t from, std::size_t to, compute_t<T> factor) noexcept {
+  for (std::size_t i = from; i < to; ++i) {
+    T value;
+    std::memcpy(&value, static_cast<const std::byte*>(in) + i * sizeof(T), sizeof(T));
+    value = static_cast<T>(static_cast<compute_t<T>>(value) * factor);
+    std::memcpy(static_cast<std::byte*>(out) + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
 /// How many elements come before the next line of 64 bytes; 0 if no element begins one.
 template <class T>
 std::size_t elements_before_line(const void* p, std::size_t count) noexcept {
