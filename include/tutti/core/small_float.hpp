@@ -10,6 +10,7 @@ template <class Bits, int exponent_bits, int mantissa_bits, bool has_infinity>
 struct small_float {
   using bits_type = Bits;
   static constexpr std::uint32_t sign = 1u << (exponent_bits + mantissa_bits);
+  static constexpr std::uint32_t to_sign_of_float = 31 - (exponent_bits + mantissa_bits);
   static constexpr std::uint32_t shift = 23 - mantissa_bits;
   static constexpr std::uint32_t bias = (1u << (exponent_bits - 1)) - 1;
   static constexpr std::uint32_t rebias = (127 - bias) << 23;
