@@ -87,6 +87,10 @@ inline constexpr bool thread_sanitizer = TUTTI_THREAD_SANITIZER;
 /// Stores past the caches before it are seen no later than ordinary stores after it.
 inline void stream_fence() noexcept { TUTTI_STREAM_FENCE(); }
 inline void cpu_pause() noexcept { TUTTI_PAUSE(); }
+/// Asks for lines of the cache; never faults.
+inline void prefetch(const void* from, unsigned long bytes) noexcept {
+  for (unsigned long i = 0; i < bytes; i += cache_line) __builtin_prefetch(static_cast<const char*>(from) + i);
+}
 }  // namespace tutti::detail
 
 #undef TUTTI_CACHE_LINE

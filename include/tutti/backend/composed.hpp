@@ -70,7 +70,9 @@ class composed {
         a.via != algorithm::automatic ? a.via : algo::select_all_reduce(situation(a.out.bytes(), a.out.element_bytes));
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
+        if (via == algorithm::direct)
+          return algo::is_small(a, size()) ? algo::direct_all_reduce_small<T>(l, state_->meeting_place, a)
+                                           : algo::direct_all_reduce<T>(l, state_->meeting_place, a);
       return via == algorithm::ring ? algo::ring_all_reduce(l, a) : algo::recursive_doubling_all_reduce(l, a);
     });
   }
