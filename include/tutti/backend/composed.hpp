@@ -64,8 +64,7 @@ class composed {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-    const algorithm via =
-        a.via != algorithm::automatic ? a.via : algo::select_all_reduce(situation(a.out.bytes(), a.out.element_bytes));
+    const algorithm via = chosen(a);
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
@@ -75,7 +74,7 @@ class composed {
 
   void start(const broadcast_args& a, op_state& s) noexcept {
     if (alone(s)) return finish(s);
-    const algorithm via = a.via != algorithm::automatic ? a.via : algo::select_broadcast(situation(a.data.bytes(), 1));
+    const algorithm via = chosen(a);
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
@@ -93,8 +92,7 @@ class composed {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-    const algorithm via =
-        a.via != algorithm::automatic ? a.via : algo::select_gather(situation(a.in.bytes(), a.out.element_bytes));
+    const algorithm via = chosen(a);
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, state_->meeting_place, a);
@@ -107,7 +105,7 @@ class composed {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-    const algorithm via = a.via != algorithm::automatic ? a.via : algo::select_gather(situation(a.out.bytes(), 1));
+    const algorithm via = chosen(a);
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_gather<T>(l, state_->meeting_place, a);
@@ -119,7 +117,7 @@ class composed {
   template <class Args>
     requires requires(const Args& a, const algo::situation& s) { algo::choose(a, s); }
   void start(const Args& a, op_state& s) noexcept {
-    const algorithm via = a.via != algorithm::automatic ? a.via : algo::choose(a, situation(0, 1));
+    const algorithm via = chosen(a);
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct && size() > 1) return algo::by_memory(l, state_->meeting_place, a);
@@ -140,6 +138,21 @@ class composed {
       return recv_one(driver_->link(), world(a.peer), user_tag(a.tag),
                       {static_cast<std::byte*>(a.data.data), a.data.bytes()});
     });
+  }
+
+  /// From any rank of the group; its number becomes the operation's value.
+  void start(const recv_any_args& a, op_state& s) noexcept {
+    s.info.sequence = ++state_->messages;
+    launch(s, [&] {
+      return recv_any_one(driver_->link(), state_->members, user_tag(a.tag),
+                          {static_cast<std::byte*>(a.data.data), a.data.bytes()}, s);
+    });
+  }
+
+  /// The algorithm that a collective's start() takes: what was asked for, or what `automatic` means here.
+  template <class Args>
+  [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
+    return a.via != algorithm::automatic ? a.via : algo::choose(a, situation(0, 1));
   }
 
   /// True if this collective can be asked for this algorithm here; start() takes no other.
@@ -173,6 +186,13 @@ class composed {
   }
   static routine recv_one(T& link, int peer, std::uint64_t tag, std::span<std::byte> in) {
     co_await link.recv(peer, tag, in);
+  }
+
+  static routine recv_any_one(T& link, const group& among, std::uint64_t tag, std::span<std::byte> in, op_state& s) {
+    auto receiving = link.recv_any(among.members, tag, in);
+    co_await receiving;
+    const int from = among.rank_of(receiving.from());
+    std::memcpy(s.value, &from, sizeof from);
   }
 
   [[nodiscard]] int world(int rank) const noexcept { return state_->members.world_rank(rank); }
