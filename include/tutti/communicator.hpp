@@ -19,6 +19,7 @@
 #include <tutti/communicator/distributing.hpp>
 #include <tutti/communicator/messaging.hpp>
 #include <tutti/communicator/moving.hpp>
+#include <tutti/communicator/prepared.hpp>
 #include <tutti/communicator/raw_reducing.hpp>
 #include <tutti/communicator/reducing.hpp>
 #include <tutti/communicator/scanning.hpp>
@@ -29,8 +30,8 @@ namespace tutti {
 namespace detail {
 
 template <backend B>
-using communicator_calls = messaging_calls<
-    moving_calls<distributing_calls<scanning_calls<raw_reducing_calls<reducing_calls<communicator_base<B>>>>>>>;
+using communicator_calls = preparing_calls<messaging_calls<
+    moving_calls<distributing_calls<scanning_calls<raw_reducing_calls<reducing_calls<communicator_base<B>>>>>>>>;
 
 }  // namespace detail
 
@@ -42,8 +43,8 @@ using communicator_calls = messaging_calls<
 /// abort() may come from any thread. Wrong arguments throw usage_error before anything is sent. Failures at run time
 /// throw error from the handle; the first one is sticky. Communicators split from one world share its links and its
 /// fate. Destroying one with operations in flight aborts them.
-/// Its calls by family: communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp, messaging.hpp; who is in
-/// it: communicator/base.hpp.
+/// Its calls by family: communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp, messaging.hpp,
+/// prepared.hpp; who is in it: communicator/base.hpp.
 template <backend B = host>
 class communicator : public detail::communicator_calls<B> {
   using calls = detail::communicator_calls<B>;

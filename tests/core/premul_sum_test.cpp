@@ -32,7 +32,7 @@ std::vector<T> prepared(const reduction& r, const std::vector<T>& in) {
   std::vector<T> apart(in.size()), in_place = in;
   r.prepare(in.data(), apart.data(), in.size(), r.context.data());
   r.prepare(in_place.data(), in_place.data(), in.size(), r.context.data());
-  CHECK(std::memcmp(static_cast<void*>(apart.data()), in_place.data(), in.size() * sizeof(T)) == 0);
+  CHECK(apart == in_place);
   return apart;
 }
 

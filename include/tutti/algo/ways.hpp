@@ -93,6 +93,22 @@ routine by_messages(L l, const all_reduce_coalesced_args& a, algorithm via) {
 }
 
 /// What `automatic` means for a collective in this situation; `s.bytes` and `s.element` are filled in here.
+constexpr algorithm choose(const all_reduce_args& a, situation s) noexcept {
+  s.bytes = a.out.bytes(), s.element = a.out.element_bytes;
+  return select_all_reduce(s);
+}
+constexpr algorithm choose(const broadcast_args& a, situation s) noexcept {
+  s.bytes = a.data.bytes();
+  return select_broadcast(s);
+}
+constexpr algorithm choose(const reduce_scatter_args& a, situation s) noexcept {
+  s.bytes = a.in.bytes(), s.element = a.out.element_bytes;
+  return select_gather(s);
+}
+constexpr algorithm choose(const all_gather_args& a, situation s) noexcept {
+  s.bytes = a.out.bytes();
+  return select_gather(s);
+}
 constexpr algorithm choose(const reduce_args& a, situation s) noexcept {
   s.bytes = a.in.bytes(), s.element = a.in.element_bytes;
   return select_reduce(s);

@@ -15,7 +15,12 @@
 #include <tutti/core/options.hpp>
 #include <tutti/transport/peer.hpp>
 
-namespace tutti::detail {
+namespace tutti {
+
+template <backend B, class Args>
+class prepared;
+
+namespace detail {
 
 /// What an operation is about: for its description in errors, and for the choice of its algorithm.
 struct shape {
@@ -95,9 +100,17 @@ class communicator_base {
   template <class Make>
   op_state& launch(const shape& data, const issue& how, const std::source_location& where, Make make) {
     using args = std::invoke_result_t<Make, op_state&>;
-    check_algorithm<args>(how.via, data.element_bytes);
-    if (how.timeout < duration{0}) throw usage_error(std::string(args::name) + ": a timeout cannot be negative");
+    check_issue<args>(how, data.element_bytes);
     return core_->issue(data.count, data.type, how.timeout, where, make);
+  }
+
+  /// Checks how it is asked for and chooses its algorithm, for many starts.
+  template <class Args>
+  prepared<B, Args> prepare(const shape& data, const issue& how, Args args) {
+    check_issue<Args>(how, data.element_bytes);
+    args.via = how.via;
+    args.via = core_->backend().chosen(args);
+    return {*core_, data, how.timeout, args};
   }
 
   void check_rank(const char* call, const char* what, int r) const {
@@ -146,10 +159,11 @@ class communicator_base {
   }
   // Of elements, direct algorithms that reduce need at least one per rank at a time; those that move bytes do not.
   template <class Args>
-  void check_algorithm(algorithm via, std::size_t element_bytes) const {
+  void check_issue(const issue& how, std::size_t element_bytes) const {
     if constexpr (!requires(Args a) { a.op; }) element_bytes = 1;
-    if (!core_->backend().template can<Args>(via, element_bytes))
-      throw usage_error(core_->backend().template refusal<Args>(via, element_bytes));
+    if (!core_->backend().template can<Args>(how.via, element_bytes))
+      throw usage_error(core_->backend().template refusal<Args>(how.via, element_bytes));
+    if (how.timeout < duration{0}) throw usage_error(std::string(Args::name) + ": a timeout cannot be negative");
   }
 
   /// Its size as what counts of buffers are compared with, and its rank as what they are indexed by.
@@ -172,4 +186,5 @@ class communicator_base {
   }
 };
 
-}  // namespace tutti::detail
+}  // namespace detail
+}  // namespace tutti

@@ -43,6 +43,20 @@ class messaging_calls : public Base {
                        [&](op_state&) { return recv_args{erase_type(std::span<T>{s}), peer, tag}; });
   }
 
+  /// Receives the first message with this tag that any rank sends or has sent; the handle's result is that rank.
+  /// Messages of one rank and tag arrive in order. One that a recv() of its sender waits for goes there. With several
+  /// at hand the ranks take turns. A different count is an error on this rank.
+  template <writable_elements R>
+    requires supports<backend_type, recv_any_args>
+  basic_op<int> recv_any(R&& data, std::uint32_t tag = 0, issue how = {},
+                         std::source_location where = std::source_location::current()) {
+    using T = std::ranges::range_value_t<R>;
+    if (this->size() == 1) throw usage_error("recv_any: this communicator has no other rank to receive from");
+    const auto s = span_of(data);
+    return basic_op<int>{this->launch(shape_of<T>(s.size()), how, where,
+                                      [&](op_state&) { return recv_any_args{erase_type(std::span<T>{s}), tag}; })};
+  }
+
  private:
   void check_peer(const char* call, int r) const {
     this->check_rank(call, "peer", r);

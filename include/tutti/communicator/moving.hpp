@@ -70,13 +70,17 @@ class moving_calls : public Base {
     requires supports<backend_type, all_gather_args> && alike<In, Out>
   op all_gather(In&& in, Out&& out, issue how = {}, std::source_location where = std::source_location::current()) {
     using T = std::ranges::range_value_t<Out>;
-    const auto from = read_only(in);
-    const auto to = span_of(out);
-    this->check_equal("all_gather", "in x world size", from.size() * this->ranks(), "out", to.size());
-    if (from.data() != to.data() + from.size() * this->me()) this->check_apart("all_gather", from, to);
-    return this->start(shape_of<T>(to.size()), how, where, [&](op_state&) {
-      return all_gather_args{erase_type(from), erase_type(std::span<T>{to}), how.via};
-    });
+    const auto args = checked_all_gather(read_only(in), span_of(out), how.via);
+    return this->start(shape_of<T>(args.out.count), how, where, [&](op_state&) { return args; });
+  }
+
+ protected:
+  template <class T>
+  all_gather_args checked_all_gather(std::span<const T> in, std::span<T> out,
+                                     algorithm via = algorithm::automatic) const {
+    this->check_equal("all_gather", "in x world size", in.size() * this->ranks(), "out", out.size());
+    if (in.data() != out.data() + in.size() * this->me()) this->check_apart("all_gather", in, out);
+    return {erase_type(in), erase_type(out), via};
   }
 };
 

@@ -62,13 +62,8 @@ class reducing_calls : public Base {
   tutti::op reduce_scatter(In&& in, Out&& out, Op with = {}, issue how = {},
                            std::source_location where = std::source_location::current()) {
     using T = std::ranges::range_value_t<Out>;
-    const auto from = read_only(in);
-    const auto to = span_of(out);
-    this->check_equal("reduce_scatter", "in", from.size(), "out x world size", to.size() * this->ranks());
-    if (to.data() != from.data() + to.size() * this->me()) this->check_apart("reduce_scatter", from, to);
-    return this->start(shape_of<T>(from.size()), how, where, [&](op_state&) {
-      return reduce_scatter_args{erase_type(from), erase_type(std::span<T>{to}), erase_type<T>(with), how.via};
-    });
+    const auto args = this->checked_reduce_scatter(read_only(in), span_of(out), with, how.via);
+    return this->start(shape_of<T>(args.in.count), how, where, [&](op_state&) { return args; });
   }
 
   /// The same with blocks of any lengths: rank r gets blocks.size(r) elements, the count of its `out`. `blocks` cuts
@@ -128,6 +123,15 @@ class reducing_calls : public Base {
                    std::source_location where = std::source_location::current()) {
     this->check_rank("reduce", "root", root);
     return reduce_to(read_only(inout), span_of(inout), root, with, how, where);
+  }
+
+ protected:
+  template <class T, class Op>
+  reduce_scatter_args checked_reduce_scatter(std::span<const T> in, std::span<T> out, Op with,
+                                             algorithm via = algorithm::automatic) const {
+    this->check_equal("reduce_scatter", "in", in.size(), "out x world size", out.size() * this->ranks());
+    if (out.data() != in.data() + out.size() * this->me()) this->check_apart("reduce_scatter", in, out);
+    return {erase_type(in), erase_type(out), erase_type<T>(with), via};
   }
 
  private:
