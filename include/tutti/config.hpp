@@ -45,6 +45,11 @@
 #define TUTTI_X86_64 true
 #define TUTTI_STREAM_FENCE() asm volatile("sfence" ::: "memory")
 #define TUTTI_CPU_HAS(feature) (__builtin_cpu_supports(feature) != 0)
+// The few instructions that the compilers' vector extensions cannot say; their headers would cost every user 60 MB.
+#define TUTTI_VCVTPH2PS(to, from) asm("vcvtph2ps %1, %0" : "=v"(to) : "v"(from))
+#define TUTTI_VCVTPS2PH(to, from) asm("vcvtps2ph $0, %1, %0" : "=v"(to) : "v"(from))  // $0: to nearest even
+#define TUTTI_VMOVNTPS(to, from) asm volatile("vmovntps %1, %0" : "=m"(to) : "v"(from))
+#define TUTTI_MOVNTPS(to, from) asm volatile("movntps %1, %0" : "=m"(to) : "x"(from))
 #if defined(__clang__)
 #define TUTTI_TARGET_AVX2 _Pragma("clang attribute push(__attribute__((target(\"avx2,f16c\"))), apply_to=function)")
 #define TUTTI_TARGET_AVX512 \
@@ -59,6 +64,10 @@
 #define TUTTI_X86_64 false
 #define TUTTI_STREAM_FENCE() ((void)0)
 #define TUTTI_CPU_HAS(feature) false
+#define TUTTI_VCVTPH2PS(to, from) ((void)0)
+#define TUTTI_VCVTPS2PH(to, from) ((void)0)
+#define TUTTI_VMOVNTPS(to, from) ((void)0)
+#define TUTTI_MOVNTPS(to, from) ((void)0)
 #define TUTTI_TARGET_AVX2
 #define TUTTI_TARGET_AVX512
 #define TUTTI_TARGET_END

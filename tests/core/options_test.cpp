@@ -41,11 +41,13 @@ TEST_CASE("algorithm: names are the enumerators") {
   CHECK(std::string_view{name(algorithm::ring)} == "ring");
   CHECK(std::string_view{name(algorithm::recursive_doubling)} == "recursive_doubling");
   CHECK(std::string_view{name(algorithm::tree)} == "tree");
+  CHECK(std::string_view{name(algorithm::linear)} == "linear");
+  CHECK(std::string_view{name(algorithm::pairwise)} == "pairwise");
 }
 
 TEST_CASE("algorithm: a value from elsewhere has a name, too") {
-  for (const unsigned value : {5u, 6u, 128u, 255u})
-    if (value > static_cast<unsigned>(algorithm::tree))
+  for (const unsigned value : {7u, 8u, 128u, 255u})
+    if (value > static_cast<unsigned>(algorithm::pairwise))
       CHECK(std::string_view{name(static_cast<algorithm>(value))} == "unknown");
 }
 

@@ -11,7 +11,7 @@
 namespace tutti::algo {
 
 /// The algorithms that `issue::via` can ask a collective for, beside `automatic`. Those that are not listed (barrier,
-/// send, recv) have one way only.
+/// send, recv, recv_any) have one way only.
 template <class Args>
 inline constexpr std::array<algorithm, 0> algorithms_of{};
 template <>
@@ -25,6 +25,32 @@ template <>
 inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring};
 template <>
 inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring};
+template <>
+inline constexpr std::array algorithms_of<all_reduce_coalesced_args>{algorithm::direct, algorithm::ring,
+                                                                     algorithm::recursive_doubling};
+template <>
+inline constexpr std::array algorithms_of<reduce_args>{algorithm::direct, algorithm::ring, algorithm::tree};
+template <>
+inline constexpr std::array algorithms_of<scan_args>{algorithm::direct, algorithm::ring, algorithm::recursive_doubling};
+template <>
+inline constexpr std::array algorithms_of<exclusive_scan_args>{algorithm::direct, algorithm::ring,
+                                                               algorithm::recursive_doubling};
+template <>
+inline constexpr std::array algorithms_of<reduce_scatter_v_args>{algorithm::direct, algorithm::ring};
+template <>
+inline constexpr std::array algorithms_of<all_gather_v_args>{algorithm::direct, algorithm::ring};
+template <>
+inline constexpr std::array algorithms_of<gather_args>{algorithm::direct, algorithm::linear, algorithm::tree};
+template <>
+inline constexpr std::array algorithms_of<scatter_args>{algorithm::direct, algorithm::linear, algorithm::tree};
+template <>
+inline constexpr std::array algorithms_of<gather_v_args>{algorithm::direct, algorithm::linear};
+template <>
+inline constexpr std::array algorithms_of<scatter_v_args>{algorithm::direct, algorithm::linear};
+template <>
+inline constexpr std::array algorithms_of<all_to_all_args>{algorithm::direct, algorithm::pairwise};
+template <>
+inline constexpr std::array algorithms_of<all_to_all_v_args>{algorithm::direct, algorithm::pairwise};
 
 template <class Args>
 constexpr bool has_algorithm(algorithm via) noexcept {

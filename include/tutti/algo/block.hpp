@@ -20,6 +20,11 @@ struct blocks {
   [[nodiscard]] std::size_t longest() const noexcept { return size(0); }
 };
 
+/// What is left of `whole` behind `done`, at most `most`.
+constexpr std::size_t piece_of(std::size_t whole, std::size_t done, std::size_t most) noexcept {
+  return done < whole ? std::min(most, whole - done) : 0;
+}
+
 /// Temporary memory of one operation, aligned for every element; false when there is none to be had.
 class scratch {
  public:

@@ -13,10 +13,12 @@
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/prepared_operand.hpp>
 #include <tutti/algo/recursive_doubling.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/select.hpp>
 #include <tutti/algo/tree.hpp>
+#include <tutti/algo/ways.hpp>
 #include <tutti/backend/driver.hpp>
 #include <tutti/transport/lane.hpp>
 
@@ -59,12 +61,12 @@ class composed {
   }
 
   void start(const all_reduce_args& a, op_state& s) noexcept {
+    if (a.op.prepare) return start(algo::prepare_into_output(a), s);
     if (alone(s)) {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-    const algorithm via =
-        a.via != algorithm::automatic ? a.via : algo::select_all_reduce(situation(a.out.bytes(), a.out.element_bytes));
+    const algorithm via = chosen(a);
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct)
@@ -76,7 +78,7 @@ class composed {
 
   void start(const broadcast_args& a, op_state& s) noexcept {
     if (alone(s)) return finish(s);
-    const algorithm via = a.via != algorithm::automatic ? a.via : algo::select_broadcast(situation(a.data.bytes(), 1));
+    const algorithm via = chosen(a);
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
@@ -91,15 +93,21 @@ class composed {
 
   void start(const reduce_scatter_args& a, op_state& s) noexcept {
     if (alone(s)) {
+      if (a.op.prepare) return start(algo::prepare_into_output(a), s);
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
+<<<<<<< HEAD
     const algorithm via =
         a.via != algorithm::automatic ? a.via : algo::select_gather(situation(a.in.bytes(), a.out.element_bytes));
+    run_prepared(s, a, [via, place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
+=======
+    const algorithm via = chosen(a);
     run(s, [&](auto l) {
+>>>>>>> cfbf94c49ddfc5a9225ce39ba7e147af755142fb
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, state_->meeting_place, a);
-      return algo::ring_reduce_scatter(l, a);
+        if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, *place, call);
+      return algo::ring_reduce_scatter(l, call);
     });
   }
 
@@ -108,11 +116,30 @@ class composed {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-    const algorithm via = a.via != algorithm::automatic ? a.via : algo::select_gather(situation(a.out.bytes(), 1));
+    const algorithm via = chosen(a);
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_gather<T>(l, state_->meeting_place, a);
       return algo::ring_all_gather(l, a);
+    });
+  }
+
+  /// The other collectives, by their ways in algo/ways.hpp.
+  template <class Args>
+    requires requires(const Args& a, const algo::situation& s) { algo::choose(a, s); }
+  void start(const Args& a, op_state& s) noexcept {
+<<<<<<< HEAD
+    if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
+      if (a.op.prepare) return start(algo::prepare_in_place(a), s);
+    const algorithm via = a.via != algorithm::automatic ? a.via : algo::choose(a, situation(0, 1));
+    run_prepared(s, a, [via, place = &state_->meeting_place, n = size()](auto l, const Args& call) {
+=======
+    const algorithm via = chosen(a);
+    run(s, [&](auto l) {
+>>>>>>> cfbf94c49ddfc5a9225ce39ba7e147af755142fb
+      if constexpr (mapped_transport<T>)
+        if (via == algorithm::direct && n > 1) return algo::by_memory(l, *place, call);
+      return algo::by_messages(l, call, via);
     });
   }
 
@@ -129,6 +156,21 @@ class composed {
       return recv_one(driver_->link(), world(a.peer), user_tag(a.tag),
                       {static_cast<std::byte*>(a.data.data), a.data.bytes()});
     });
+  }
+
+  /// From any rank of the group; its number becomes the operation's value.
+  void start(const recv_any_args& a, op_state& s) noexcept {
+    s.info.sequence = ++state_->messages;
+    launch(s, [&] {
+      return recv_any_one(driver_->link(), state_->members, user_tag(a.tag),
+                          {static_cast<std::byte*>(a.data.data), a.data.bytes()}, s);
+    });
+  }
+
+  /// The algorithm that a collective's start() takes: what was asked for, or what `automatic` means here.
+  template <class Args>
+  [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
+    return a.via != algorithm::automatic ? a.via : algo::choose(a, situation(0, 1));
   }
 
   /// True if this collective can be asked for this algorithm here; start() takes no other.
@@ -164,6 +206,13 @@ class composed {
     co_await link.recv(peer, tag, in);
   }
 
+  static routine recv_any_one(T& link, const group& among, std::uint64_t tag, std::span<std::byte> in, op_state& s) {
+    auto receiving = link.recv_any(among.members, tag, in);
+    co_await receiving;
+    const int from = among.rank_of(receiving.from());
+    std::memcpy(s.value, &from, sizeof from);
+  }
+
   [[nodiscard]] int world(int rank) const noexcept { return state_->members.world_rank(rank); }
   [[nodiscard]] std::uint64_t user_tag(std::uint32_t t) const noexcept {
     return tag::point_to_point(state_->members.context, t);
@@ -191,6 +240,16 @@ class composed {
     s.info.context = state_->members.context;
     if (s.info.context == 0) link.note_issue(s.info.sequence);
     launch(s, [&] { return make(lane<T>{link, state_->members, s.info.sequence}); });
+  }
+
+  /// way(lane, args), over a prepared copy of the input where the reduction asks for that.
+  template <class Args, class Way>
+  void run_prepared(op_state& s, const Args& a, Way way) noexcept {
+    run(s, [&](auto l) {
+      if constexpr (requires { a.op, a.in; })
+        if (a.op.prepare) return algo::over_prepared_operand(l, a, way);
+      return way(l, a);
+    });
   }
 
   template <class Make>

@@ -30,8 +30,9 @@ struct folder {
   static void run_kernel(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
                          stores how) noexcept {
     using kernel = kernel_of<T, O>;
-    fold_kernel_for<typename kernel::lane, typename kernel::op>(best_instruction_set())(inputs, n, outputs, m, count,
-                                                                                        how);
+    using lane = typename kernel::lane;
+    const auto run = fold_kernel_for<lane, typename kernel::op>(best_instruction_set());
+    run(inputs, n, outputs, m, count * (sizeof(T) / sizeof(lane)), how);
   }
 
   static void fold(const void* right, void* inout, std::size_t count, const void* context) {

@@ -7,6 +7,8 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/folder.hpp>
+#include <tutti/core/location.hpp>
+#include <tutti/core/premul_sum.hpp>
 #include <tutti/core/reduction_ops.hpp>
 
 namespace tutti {
@@ -24,11 +26,15 @@ struct reduction {
                                   stores how, const void* context);
   /// For algorithms that fold pair by pair: applied once to the complete result. The division of a mean, else null.
   using finish_fn = void (*)(void* inout, std::size_t count, int world_size);
+  /// out[i] = what of in[i] enters the reduction; out may be in. Backends apply it once to a rank's own operand, before
+  /// anyone else sees that. Null where operands enter as they are.
+  using prepare_fn = void (*)(const void* in, void* out, std::size_t count, const void* context);
 
   reduction_kind kind = reduction_kind::sum;
   fold_fn fold = nullptr;
   fold_all_to_fn fold_all_to = nullptr;
   finish_fn finish = nullptr;
+  prepare_fn prepare = nullptr;
   alignas(8) std::array<std::byte, context_bytes> context{};  ///< a custom callable's captures
 
   /// fold_all_to with one output.
@@ -55,12 +61,25 @@ inline constexpr detail::mean_op mean{};
 inline constexpr detail::band_op band{};
 inline constexpr detail::bor_op bor{};
 inline constexpr detail::bxor_op bxor{};
+/// The smallest, and the largest, value_at: a value and where it is. Of equal values the lowest index; NaN wins.
+inline constexpr detail::minloc_op minloc{};
+inline constexpr detail::maxloc_op maxloc{};
+
+/// The sum of every rank's operand times its own `factor`, which may differ from rank to rank, as NCCL's PreMulSum: a
+/// weighted sum, or a mean that cannot overflow. Products are rounded to the element type before they are added;
+/// narrow floats are multiplied in float. Integers take an integer. In place is one pass over the operand more; where
+/// the input may not be written (reduce_scatter, reduce), a copy of it.
+template <detail::factor F>
+constexpr detail::premul_sum_op<F> premul_sum(F factor) noexcept {
+  return {factor};
+}
 
 /// Can reduce elements of type `T`: one of the named reductions where they make sense, or a callable (T, T) -> T.
 /// An exception that a callable throws is lost and ends the world, as if its rank had called abort().
 template <class Op, class T>
 concept reduction_for =
-    element<T> && (detail::named_reduction_of<Op, T> || (!detail::named_reduction<Op> && custom_reduction<Op, T>));
+    element<T> && (detail::named_reduction_of<Op, T> || (!detail::named_reduction<Op> && custom_reduction<Op, T>) ||
+                   detail::scaling_of<Op, T>);
 
 /// Erases the element type: only the kernels of this one (type, reduction) pair are compiled.
 template <element T, reduction_for<T> Op>
@@ -68,10 +87,14 @@ reduction erase_type(const Op& with) noexcept {
   reduction r;
   if constexpr (detail::named_reduction<Op>)
     r.kind = Op::kind;
+  else if constexpr (requires { Op::means; })
+    r.kind = Op::means;
   else
     r.kind = reduction_kind::custom;
-  r.fold = &detail::folder<T, Op>::fold;
-  r.fold_all_to = &detail::folder<T, Op>::fold_all_to;
+  using folded = detail::folder<T, detail::folded_by<Op>>;
+  r.fold = &folded::fold;
+  r.fold_all_to = &folded::fold_all_to;
+  if constexpr (requires { &Op::template prepare<T>; }) r.prepare = &Op::template prepare<T>;
   if constexpr (std::same_as<Op, detail::mean_op>) r.finish = &detail::folder<T, Op>::divide;
   if constexpr (!std::is_empty_v<Op>) std::memcpy(r.context.data(), &with, sizeof(Op));
   return r;

@@ -10,19 +10,37 @@
 namespace tutti {
 
 /// Which reduction, for backends that have their own (NCCL, MPI) and for messages.
-enum class reduction_kind : std::uint8_t { sum, prod, min, max, mean, band, bor, bxor, custom };
+enum class reduction_kind : std::uint8_t {
+  sum,
+  prod,
+  min,
+  max,
+  mean,
+  band,
+  bor,
+  bxor,
+  custom,
+  premul_sum,
+  minloc,
+  maxloc,
+  raw
+};
 
 constexpr const char* name(reduction_kind k) noexcept {
-  constexpr const char* names[] = {"sum", "prod", "min", "max", "mean", "band", "bor", "bxor", "custom"};
+  constexpr const char* names[] = {"sum",  "prod",   "min",        "max",    "mean",   "band", "bor",
+                                   "bxor", "custom", "premul_sum", "minloc", "maxloc", "raw"};
   const auto i = static_cast<std::size_t>(k);  // may come from a peer
   return i < std::size(names) ? names[i] : "unknown";
 }
 
 namespace detail {
 
-// 16-bit elements are computed in float; everything else in its own type.
+// Narrow floats are computed in float; everything else in its own type.
 template <class T>
-using compute_t = std::conditional_t<std::same_as<T, float16> || std::same_as<T, bfloat16>, float, T>;
+using compute_t = std::conditional_t<narrow_float<T>, float, T>;
+
+template <class T>
+concept ordered = number<T> && !complex_number<T>;
 
 // Signed overflow is undefined in C++ and a fact of life in sums of counters: wrap as every machine does.
 template <class T>
@@ -66,14 +84,14 @@ struct prod_op {
 // A NaN on any rank is a NaN in the result, whatever the order.
 struct min_op {
   static constexpr reduction_kind kind = reduction_kind::min;
-  template <number T>
+  template <ordered T>
   static constexpr T apply(T a, T b) noexcept {
     return (a < b || a != a) ? a : b;
   }
 };
 struct max_op {
   static constexpr reduction_kind kind = reduction_kind::max;
-  template <number T>
+  template <ordered T>
   static constexpr T apply(T a, T b) noexcept {
     return (b < a || a != a) ? a : b;
   }

@@ -1,163 +1,24 @@
 #pragma once
 #include <algorithm>
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <deque>
-#include <list>
-#include <memory>
 #include <new>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include <tutti/async/routine.hpp>
 #include <tutti/core/status.hpp>
+#include <tutti/transport/channel_base.hpp>
 #include <tutti/transport/frame.hpp>
+#include <tutti/transport/pipe.hpp>
 #include <tutti/transport/tag.hpp>
 
 namespace tutti {
 
-/// A two-way stream of bytes to one peer that never blocks. write and read move what they can; 0 means "not now", or
-/// that the pipe has failed, which failure() tells.
-template <class P>
-concept pipe = requires(P& p, std::span<const std::byte> out, std::span<std::byte> in) {
-  { p.write(out, out) } noexcept -> std::same_as<std::size_t>;  // gathers header and payload
-  { p.read(in) } noexcept -> std::same_as<std::size_t>;
-  { p.failure() } noexcept -> std::same_as<status>;
-  { p.open() } noexcept;  // a transfer with this peer has begun: connect, watch it
-};
-
 namespace detail {
-
-class channel_base;
-
-/// One message on its way: the awaitable that send and recv return. Lives in the routine's frame.
-class transfer : public pending {
- public:
-  transfer(std::uint64_t tag, std::byte* data, std::size_t bytes) noexcept : tag_(tag), data_(data), bytes_(bytes) {}
-  inline ~transfer();
-
- private:
-  friend class channel_base;
-  template <pipe>
-  friend class channel;
-  std::uint64_t tag_;
-  std::byte* data_;
-  std::size_t bytes_;
-  channel_base* busy_ = nullptr;  // the channel that holds a pointer to this while its bytes move
-};
-
-/// What does not depend on the pipe: matching of messages, and the frames that go before the next message.
-class channel_base {
- public:
-  /// Larger messages wait until their receiver says that it is there, so that nothing unexpected is large.
-  static constexpr std::size_t eager_limit = 64 << 10;
-  /// Beyond it a rank that runs ahead is held back.
-  static constexpr std::size_t most_unexpected = 64 << 20;
-
-  explicit channel_base(pending_list& ready) noexcept : done_(&ready) {}
-  channel_base(const channel_base&) = delete;
-  channel_base& operator=(const channel_base&) = delete;
-
-  [[nodiscard]] std::uint64_t last_sequence() const noexcept { return last_sequence_; }
-  [[nodiscard]] std::uint64_t frames_received() const noexcept { return frames_; }
-  [[nodiscard]] bool said_bye() const noexcept { return bye_; }
-
-  [[nodiscard]] bool holds(const routine_promise* work) const noexcept {
-    for (const pending_list* list : {&posted_, &queue_, &not_ready_})
-      for (pending* p = list->front(); p; p = pending_list::after(*p))
-        if (p->root() == work) return true;
-    return (in_ && in_->root() == work) || (out_ && out_->root() == work);
-  }
-  [[nodiscard]] bool waits() const noexcept {
-    return in_ || out_ || !posted_.empty() || !queue_.empty() || !not_ready_.empty();
-  }
-  [[nodiscard]] bool wants_to_write() const noexcept { return out_ || !control_.empty() || !queue_.empty(); }
-
-  void forget(transfer& t) noexcept {
-    if (in_ == &t) in_ = nullptr;  // the rest of its bytes is read and dropped
-    if (out_ == &t) cut();
-  }
-
-  void fail(status why) noexcept {
-    transfer* const half_sent = out_;
-    if (half_sent) cut();
-    for (transfer* t : {std::exchange(in_, nullptr), half_sent})
-      if (t) finish(*t, why);
-    for (pending_list* list : {&posted_, &queue_, &not_ready_})
-      while (pending* p = list->front()) finish(static_cast<transfer&>(*p), why);
-    unexpected_.clear();
-    control_.clear();
-  }
-
- protected:
-  struct unexpected {
-    std::uint64_t tag;
-    std::vector<std::byte> bytes;
-    bool complete = false;
-  };
-
-  /// What a message that nobody has asked for yet takes, its bookkeeping included.
-  static constexpr std::size_t cost(std::size_t bytes) noexcept { return bytes + 64; }
-
-  void finish(transfer& t, status s) noexcept {
-    t.busy_ = nullptr;
-    done_->complete(t, s);
-  }
-
-  static transfer* find(const pending_list& list, std::uint64_t tag) noexcept {
-    for (pending* p = list.front(); p; p = pending_list::after(*p))
-      if (static_cast<transfer*>(p)->tag_ == tag) return static_cast<transfer*>(p);
-    return nullptr;
-  }
-
-  /// An earlier arrival that this receive matches; errc::mismatch when the lengths differ.
-  status match_unexpected(transfer& t, bool& matched) noexcept {
-    matched = false;
-    for (auto it = unexpected_.begin(); it != unexpected_.end(); ++it) {
-      if (it->tag != t.tag_) continue;
-      if (!it->complete && find(posted_, t.tag_)) return {};  // it belongs to the first receive that was posted
-      if (it->bytes.size() != t.bytes_) return {errc::mismatch};
-      if (!it->complete) return {};  // its last bytes are still coming: arrive() looks among the posted ones
-      if (t.bytes_ != 0) std::memcpy(t.data_, it->bytes.data(), t.bytes_);
-      unexpected_bytes_ -= cost(it->bytes.size());
-      unexpected_.erase(it);
-      matched = true;
-      return {};
-    }
-    return {};
-  }
-
-  // The rest of a message may be gone together with its transfer, so nothing can follow on this stream.
-  void cut() noexcept {
-    out_ = nullptr;
-    payload_ = {};
-    cut_ = true;
-  }
-
-  pending_list* done_;
-  pending_list posted_;     // receives without their message
-  pending_list queue_;      // sends in order
-  pending_list not_ready_;  // large sends whose receiver has not spoken yet, and what follows them with their tags
-  std::deque<frame> control_;
-  std::list<unexpected> unexpected_;  // nodes stay where they are: one of them may be half filled
-  std::vector<std::uint64_t> readies_;
-  std::size_t unexpected_bytes_ = 0;
-  transfer* in_ = nullptr;
-  transfer* out_ = nullptr;
-  std::span<const std::byte> payload_{};  // what is left of out_
-  bool cut_ = false;
-  std::uint64_t last_sequence_ = 0, frames_ = 0;
-  bool bye_ = false;
-};
-
-inline transfer::~transfer() {
-  if (busy_) busy_->forget(*this);
-}
 
 /// The protocol of messages over one pipe.
 template <pipe P>
@@ -171,17 +32,10 @@ class channel : public channel_base {
   status send(transfer& t) noexcept try {
     if (bye_) return {errc::peer_left};
     pipe_.open();
-    if (find(not_ready_, t.tag_)) {  // not past an earlier message of its tag
+    // Not past an earlier message of its tag.
+    if (find(not_ready_, t.tag_) || (t.bytes_ > eager_limit && !to_announce(t) && !take_ready(t.tag_))) {
       not_ready_.push_back(t);
       return {};
-    }
-    if (t.bytes_ > eager_limit) {
-      const auto ready = std::find(readies_.begin(), readies_.end(), t.tag_);
-      if (ready == readies_.end()) {
-        not_ready_.push_back(t);
-        return {};
-      }
-      readies_.erase(ready);
     }
     queue_.push_back(t);
     bool moved = false;
@@ -191,6 +45,7 @@ class channel : public channel_base {
   }
 
   status recv(transfer& t) noexcept try {
+    t.from_ = peer_;
     bool matched = false;
     if (status s = match_unexpected(t, matched); !s.ok()) return s;
     if (matched) {
@@ -198,13 +53,13 @@ class channel : public channel_base {
       return {};
     }
     if (bye_) return {errc::peer_left};
+    const announcement* its = nth_announced(t.tag_, number_of(posted_, t.tag_));
+    if (its && its->bytes != t.bytes_) return {errc::mismatch};
     pipe_.open();
-    posted_.push_back(t);
+    post(t);
     bool moved = false;
-    if (t.bytes_ > eager_limit) {
-      control_.push_back({frame::kind::ready, t.tag_, 0});
+    if (t.bytes_ > eager_limit)
       if (status s = write_some(moved); !s.ok()) return s;
-    }
     return read_some(moved);
   } catch (const std::bad_alloc&) {
     return {errc::out_of_resources};
@@ -234,6 +89,38 @@ class channel : public channel_base {
   static constexpr std::size_t most_per_poll = 4 << 20;
   static constexpr std::size_t most_readies = 1 << 16;
 
+  /// Large messages of users are told of before they are asked for: their receiver may take them from any peer.
+  static bool to_announce(const transfer& t) noexcept {
+    return t.bytes_ > eager_limit && !t.announced_ && tag::is_point_to_point(t.tag_);
+  }
+  bool take_ready(std::uint64_t tag) noexcept {
+    const auto ready = std::find(readies_.begin(), readies_.end(), tag);
+    if (ready == readies_.end()) return false;
+    readies_.erase(ready);
+    return true;
+  }
+  void post(transfer& t) {
+    t.from_ = peer_;
+    posted_.push_back(t);
+    if (t.bytes_ > eager_limit) control_.push_back({frame::kind::ready, t.tag_, 0});
+  }
+
+  /// What follows with its tag waits with it.
+  void announce(transfer& t) noexcept {
+    t.announced_ = true;
+    not_ready_.push_back(t);
+    while (transfer* behind = find(queue_, t.tag_)) not_ready_.push_back(*behind);
+    if (take_ready(t.tag_)) release(t.tag_);
+  }
+  /// The first message of a tag that waits for its receiver goes on, and what follows up to the next that has to wait.
+  void release(std::uint64_t tag) noexcept {
+    transfer* t = find(not_ready_, tag);
+    do {
+      queue_.push_back(*t);
+      t = find(not_ready_, tag);
+    } while (t && (t->bytes_ <= eager_limit || to_announce(*t)));
+  }
+
   bool next_frame() noexcept {
     frame f;
     if (!control_.empty()) {
@@ -242,12 +129,19 @@ class channel : public channel_base {
     } else if (pending* p = queue_.front()) {
       auto& t = static_cast<transfer&>(*p);
       queue_.remove(t);
+      if (to_announce(t)) {
+        announce(t);
+        return put(frame{frame::kind::announce, t.tag_, t.bytes_});
+      }
       out_ = &t;
       t.busy_ = this;
       f = {t.bytes_ > eager_limit ? frame::kind::data : frame::kind::eager, t.tag_, t.bytes_};
     } else {
       return false;
     }
+    return put(f);
+  }
+  bool put(const frame& f) noexcept {
     header_out_ = f.encode();
     header_sent_ = 0;
     payload_ = out_ ? std::span<const std::byte>{out_->data_, out_->bytes_} : std::span<const std::byte>{};
@@ -309,7 +203,7 @@ class channel : public channel_base {
     if (!f) return {errc::protocol};
     ++frames_;
     if (!tag::is_point_to_point(f->tag) && f->what != frame::kind::abort) last_sequence_ = tag::sequence(f->tag);
-    body_bytes_ = f->bytes;
+    body_bytes_ = f->what == frame::kind::announce ? 0 : f->bytes;
     body_got_ = 0;
     switch (f->what) {
       case frame::kind::abort:
@@ -319,6 +213,8 @@ class channel : public channel_base {
         return posted_.empty() && not_ready_.empty() ? status{} : status{errc::peer_left};
       case frame::kind::ready:
         return heard_ready(f->tag);
+      case frame::kind::announce:
+        return heard_announcement(f->tag, f->bytes);
       case frame::kind::eager:
       case frame::kind::data:
         break;
@@ -329,9 +225,17 @@ class channel : public channel_base {
   /// Finds room for a message whose header is here; holds the stream back while there is none.
   status place(const frame& f) {
     held_.reset();
-    if (transfer* t = find(posted_, f.tag)) {
+    if (f.what == frame::kind::data && tag::is_point_to_point(f.tag)) {
+      const announcement* its = nth_announced(f.tag, 0);
+      if (!its) return {errc::protocol};
+      announced_.erase(announced_.begin() + (its - announced_.data()));
+    }
+    transfer* t = find(posted_, f.tag);
+    if (!t && f.what == frame::kind::eager) t = from_any(f.tag);
+    if (t) {
       if (t->bytes_ != f.bytes) return {errc::mismatch};
-      posted_.remove(*t);
+      t->unlink();
+      t->from_ = peer_;
       in_ = t;
       t->busy_ = this;
       return {};
@@ -347,17 +251,25 @@ class channel : public channel_base {
     return {};
   }
 
-  status heard_ready(std::uint64_t t) {
-    transfer* waiting = find(not_ready_, t);
-    if (!waiting) {
-      if (readies_.size() >= most_readies) return {errc::protocol};
-      readies_.push_back(t);
+  status heard_ready(std::uint64_t tag) {
+    if (find(not_ready_, tag)) {
+      release(tag);
       return {};
     }
-    do {
-      queue_.push_back(*waiting);
-      waiting = find(not_ready_, t);
-    } while (waiting && waiting->bytes_ <= eager_limit);
+    if (readies_.size() >= most_readies) return {errc::protocol};
+    readies_.push_back(tag);
+    return {};
+  }
+
+  status heard_announcement(std::uint64_t tag, std::uint64_t bytes) {
+    if (announced_.size() >= most_readies) return {errc::protocol};
+    std::size_t before = 0;
+    while (nth_announced(tag, before)) ++before;
+    announced_.push_back({tag, bytes});
+    transfer* t = find(posted_, tag, before);
+    transfer* any = t ? nullptr : from_any(tag);
+    if (const transfer* its = t ? t : any; its && its->bytes_ != bytes) return {errc::mismatch};
+    if (any) post(*any);
     return {};
   }
 

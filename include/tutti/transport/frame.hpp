@@ -12,11 +12,12 @@ namespace tutti {
 /// The header of everything that travels between two ranks: 16 bytes, little-endian, parsed by a pure function.
 struct frame {
   enum class kind : std::uint8_t {
-    eager = 1,  ///< a message's bytes follow
-    ready = 2,  ///< the receiver waits for the large message of this tag
-    data = 3,   ///< a large message's bytes follow, after its ready
-    abort = 4,  ///< the sender's communicator failed; `tag` carries the cause
-    bye = 5     ///< the sender leaves in order
+    eager = 1,    ///< a message's bytes follow
+    ready = 2,    ///< the receiver waits for the large message of this tag
+    data = 3,     ///< a large message's bytes follow, after its ready
+    abort = 4,    ///< the sender's communicator failed; `tag` carries the cause
+    bye = 5,      ///< the sender leaves in order
+    announce = 6  ///< a large message of a user's waits for its ready; nothing follows
   };
   static constexpr std::size_t encoded_bytes = 16;
   static constexpr std::uint64_t most_bytes = (std::uint64_t{1} << 56) - 1;
@@ -45,11 +46,11 @@ struct frame {
       second |= std::to_integer<std::uint64_t>(in[8 + i]) << (8 * i);
     }
     const auto raw = static_cast<std::uint8_t>(second >> 56);
-    if (raw < 1 || raw > 5) return std::nullopt;
+    if (raw < 1 || raw > 6) return std::nullopt;
     f.what = static_cast<frame::kind>(raw);
     f.bytes = second & most_bytes;
-    const bool carries = f.what == frame::kind::eager || f.what == frame::kind::data;
-    if (!carries && f.bytes != 0) return std::nullopt;
+    const bool has_length = f.what != kind::ready && f.what != kind::abort && f.what != kind::bye;
+    if (!has_length && f.bytes != 0) return std::nullopt;
     return f;
   }
 

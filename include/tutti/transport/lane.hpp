@@ -19,6 +19,12 @@ struct group {
   [[nodiscard]] int world_rank(int r) const noexcept {
     return members.empty() ? r : members[static_cast<std::size_t>(r)];
   }
+  /// The rank here of a world rank that is among the members.
+  [[nodiscard]] int rank_of(int world) const noexcept {
+    int r = members.empty() ? world : 0;
+    while (!members.empty() && members[static_cast<std::size_t>(r)] != world) ++r;
+    return r;
+  }
 };
 
 /// One operation's view of a group: what algorithms are given as their link. Steps become tags. A small value.

@@ -42,11 +42,18 @@ class mesh : public link_core {
     return receiving{*this, peer, tag, in};
   }
 
+  /// Receives the first message of this tag that one of `among` sends or has sent; all other ranks if that is empty.
+  /// The transfer's from() tells whose it was. Messages that a recv() waits for are that one's. `among` stays valid.
+  auto recv_any(std::span<const int> among, std::uint64_t tag, std::span<std::byte> in) noexcept {
+    return receiving_any{*this, among, tag, in};
+  }
+
  protected:
   template <class... Args>
   void connect(int peer, Args&&... args) {
     channels_[static_cast<std::size_t>(peer)] =
         std::make_unique<detail::channel<P>>(ready_, std::forward<Args>(args)...);
+    channel(peer)->share(peer, from_any_);
   }
   [[nodiscard]] detail::channel<P>* channel(int peer) const noexcept {
     return channels_[static_cast<std::size_t>(peer)].get();
@@ -78,13 +85,15 @@ class mesh : public link_core {
       return false;
     }
     poll_conditions();
-    return c->waits() || condition_waits_on(peer);
+    c->note_gone();
+    return c->waits() || condition_waits_on(peer) || waits_for_nobody();
   }
 
   bool fail_all(status why) noexcept {
     if (!fail(why)) return false;
     for (auto& c : channels_)
       if (c) c->fail(why);
+    while (detail::pending* p = from_any_.front()) ready_.complete(*p, why);
     return true;
   }
 
@@ -96,6 +105,46 @@ class mesh : public link_core {
   }
 
  private:
+  struct receiving_any : detail::transfer {
+    std::span<const int> among;
+    receiving_any(mesh& m, std::span<const int> ranks, std::uint64_t t, std::span<std::byte> s) noexcept
+        : transfer(t, s.data(), s.size()), among(ranks) {
+      m.begin_any(*this, t);
+    }
+  };
+
+  /// Calls `visit(peer, channel)` for everyone that it may come from until that returns true; true if it did.
+  template <class Visit>
+  bool visit_sources(const receiving_any& t, int first, Visit visit) const {
+    const int n = t.among.empty() ? size() : static_cast<int>(t.among.size());
+    for (int i = 0; i < n; ++i) {
+      const int k = (first + i) % n, peer = t.among.empty() ? k : t.among[static_cast<std::size_t>(k)];
+      if (channel(peer) && visit(peer, *channel(peer))) return true;
+    }
+    return false;
+  }
+  void begin_any(receiving_any& t, std::uint64_t tag) noexcept {
+    if (!failure().ok()) return ready_.complete(t, failure());
+    const auto take = [&](int peer, detail::channel<P>& c) {
+      if (!c.offers(tag)) return false;
+      begin(t, peer, [&](detail::channel<P>& from) { return from.recv(t); });
+      return true;
+    };
+    // Everyone's turn to be the first to be asked.
+    if (visit_sources(t, next_source_ = (next_source_ + 1) % size(), take)) return;
+    from_any_.push_back(t);
+    visit_sources(t, 0, [](int, detail::channel<P>& c) {
+      c.stream().open();
+      return false;
+    });
+  }
+  [[nodiscard]] bool waits_for_nobody() const noexcept {
+    for (detail::pending* p = from_any_.front(); p; p = detail::pending_list::after(*p))
+      if (!visit_sources(static_cast<receiving_any&>(*p), 0, [](int, detail::channel<P>& c) { return !c.gone(); }))
+        return true;
+    return false;
+  }
+
   template <class Begin>
   void begin(detail::transfer& t, int peer, Begin start) noexcept {
     if (!failure().ok()) return ready_.complete(t, failure());
@@ -115,6 +164,8 @@ class mesh : public link_core {
 
   int rank_;
   std::vector<std::unique_ptr<detail::channel<P>>> channels_;
+  detail::pending_list from_any_;
+  int next_source_ = 0;
   status late_{};
 };
 

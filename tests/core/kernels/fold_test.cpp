@@ -21,10 +21,12 @@ using namespace tutti::detail;
 using kernels::memory;
 using tutti::bfloat16;
 using tutti::float16;
+using tutti::float8_e4m3;
+using tutti::float8_e5m2;
 using tutti::stores;
 
 template <class T>
-constexpr bool is_half = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+constexpr bool is_half = tutti::narrow_float<T>;
 template <class T>
 constexpr bool is_float = std::is_floating_point_v<T> || is_half<T>;
 
@@ -138,7 +140,7 @@ void expect_levels(Op...) {
 }
 
 TEST_CASE_TEMPLATE("kernels: every instruction set folds floats as the scalar code does", T, float, double, float16,
-                   bfloat16) {
+                   bfloat16, float8_e4m3, float8_e5m2) {
   expect_levels<T>(sum_op{}, prod_op{}, min_op{}, max_op{}, mean_op{});
 }
 
@@ -154,8 +156,9 @@ TEST_CASE_TEMPLATE("kernels: order of signed integers", T, std::int8_t, std::int
 /// Every pattern, as the only operand: decoded and encoded again.
 template <class T>
 void expect_conversions() {
-  std::vector<std::uint16_t> all(65536), wanted(65536), got(65536);
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
+  using bits = decltype(T::bits);
+  std::vector<bits> all(65536), wanted(65536), got(65536);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<bits>(i);
   const void* const in[] = {all.data()};
   void* const reference[] = {wanted.data()};
   void* const out[] = {got.data()};
@@ -167,9 +170,11 @@ void expect_conversions() {
   }
 }
 
-TEST_CASE("kernels: all patterns of 16 bits are converted as half.hpp does") {
+TEST_CASE("kernels: all patterns of narrow floats are converted as the scalar code does") {
   SUBCASE("float16") { expect_conversions<float16>(); }
   SUBCASE("bfloat16") { expect_conversions<bfloat16>(); }
+  SUBCASE("float8_e4m3") { expect_conversions<float8_e4m3>(); }
+  SUBCASE("float8_e5m2") { expect_conversions<float8_e5m2>(); }
 }
 
 // Sums of two cover what encoding meets: ties, subnormals, overflow.
@@ -177,10 +182,12 @@ template <class T>
 void expect_encodes() {
   std::mt19937_64 g{5};
   constexpr std::size_t count = 1 << 18;
+  using bits = decltype(T::bits);
+  constexpr std::uint64_t largest = sizeof(T) == 2 ? 0x8fff : 0x9f;
   std::vector<T> a(count), b(count), wanted(count), got(count);
   for (std::size_t i = 0; i < count; ++i) {
-    a[i] = T::from_bits(static_cast<std::uint16_t>(g()));
-    b[i] = T::from_bits(static_cast<std::uint16_t>(a[i].bits ^ (g() % 2 << 15) ^ g() % 4096));  // of like size
+    a[i] = T::from_bits(static_cast<bits>(g()));
+    b[i] = T::from_bits(static_cast<bits>(a[i].bits ^ (g() & largest)));  // of like size
     if (std::isnan(static_cast<float>(a[i]))) b[i] = T{};
   }
   const void* const in[] = {a.data(), b.data()};
@@ -194,9 +201,11 @@ void expect_encodes() {
   }
 }
 
-TEST_CASE("kernels: sums of 16 bits are rounded as half.hpp does") {
+TEST_CASE("kernels: sums of narrow floats are rounded as the scalar code does") {
   SUBCASE("float16") { expect_encodes<float16>(); }
   SUBCASE("bfloat16") { expect_encodes<bfloat16>(); }
+  SUBCASE("float8_e4m3") { expect_encodes<float8_e4m3>(); }
+  SUBCASE("float8_e5m2") { expect_encodes<float8_e5m2>(); }
 }
 
 TEST_CASE("kernels: the best instruction set is one of those that this machine has") {

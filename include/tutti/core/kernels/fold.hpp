@@ -45,4 +45,13 @@ fold_kernel fold_kernel_for(instruction_set set) noexcept {
   return &baseline::fold<T, Op>;
 }
 
+template <class T>
+void scale(const void* in, void* out, std::size_t count, compute_t<T> factor, instruction_set set) noexcept {
+  if constexpr (x86_64) {
+    if (set == instruction_set::avx512) return avx512::scale<T>(in, out, count, factor);
+    if (set == instruction_set::avx2) return avx2::scale<T>(in, out, count, factor);
+  }
+  baseline::scale<T>(in, out, count, factor);
+}
+
 }  // namespace tutti::detail

@@ -4,57 +4,98 @@
 template <class C>
 using packed = typename vectors<C, width>::type;
 
-/// A register's worth of elements at any address, in the type that they are computed in.
+// Narrow floats, in the low bits of words, to floats and back.
+
 template <class T>
-[[gnu::always_inline]] inline packed<compute_t<T>> load(const std::byte* p) noexcept {
+[[gnu::always_inline]] inline packed<float> decode(packed<std::uint32_t> bits) noexcept {
+  using words = packed<std::uint32_t>;
+  if constexpr (std::same_as<T, bfloat16>) {
+    return __builtin_bit_cast(packed<float>, bits << 16);
+  } else {  // small_float::decode
+    using F = typename T::format;
+    constexpr auto special = static_cast<std::int32_t>(F::special), first_normal = 1 << (23 - F::shift);
+    const words sign = (bits & F::sign) << F::to_sign_of_float, rest = bits & (F::sign - 1);
+    const auto order = __builtin_bit_cast(packed<std::int32_t>, rest);  // SSE2 compares these only
+    const words subnormal = __builtin_bit_cast(words, __builtin_convertvector(order, packed<float>) * F::smallest);
+    const words normal = (rest << F::shift) + (order >= special ? words{} + F::lift : words{} + F::rebias);
+    return __builtin_bit_cast(packed<float>, sign | (order < first_normal ? subnormal : normal));
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline packed<std::uint32_t> encode(packed<float> value) noexcept {
+  using words = packed<std::uint32_t>;
+  const words all = __builtin_bit_cast(words, value), magnitude = all & 0x7fffffffu;
+  const auto order = __builtin_bit_cast(packed<std::int32_t>, magnitude);
+  if constexpr (std::same_as<T, bfloat16>) {
+    // Not vcvtneps2bf16, which takes subnormals for zero.
+    const words rounded = (all + 0x7fffu + ((all >> 16) & 1u)) >> 16, nan = (all >> 16) | 0x40u;
+    return order > 0x7f800000 ? nan : rounded;
+  } else {  // small_float::encode
+    using F = typename T::format;
+    constexpr auto overflow = static_cast<std::int32_t>(F::overflow), least = static_cast<std::int32_t>(F::min_normal);
+    constexpr std::uint32_t below_half = (1u << (F::shift - 1)) - 1;
+    const words nan = ((magnitude >> F::shift) & F::payload) | F::quiet_nan, special = words{} + F::special;
+    const auto shifted = __builtin_bit_cast(packed<float>, magnitude) + __builtin_bit_cast(float, F::magic);
+    const words subnormal = __builtin_bit_cast(words, shifted) - F::magic;
+    const words normal = (magnitude - F::rebias + below_half + ((magnitude >> F::shift) & 1u)) >> F::shift;
+    const words finite = order < least ? subnormal : normal;
+    const words rest = order > 0x7f800000 ? nan : order >= overflow ? special : finite;
+    return (all & 0x80000000u) >> F::to_sign_of_float | rest;
+  }
+}
+
+/// Elements of 16 bits whose even and odd ones are converted apart: both halves of a word need no shuffle.
+struct pairs {
+  packed<float> even, odd;
+};
+template <class T>
+inline constexpr bool in_pairs = std::same_as<T, bfloat16> || (std::same_as<T, float16> && width == 16);
+
+/// Elements that are computed at a time.
+template <class T>
+inline constexpr std::size_t lanes = in_pairs<T> ? width / sizeof(T) : width / sizeof(compute_t<T>);
+
+/// So many elements at any address, in the type that they are computed in.
+template <class T>
+[[gnu::always_inline]] inline auto load(const std::byte* p) noexcept {
   if constexpr (sizeof(T) == sizeof(compute_t<T>)) {
-    return *reinterpret_cast<const typename vectors<T, width>::loose*>(p);
+    const packed<T> value = *reinterpret_cast<const typename vectors<T, width>::loose*>(p);
+    return value;
+  } else if constexpr (in_pairs<T>) {
+    const packed<std::uint32_t> both = *reinterpret_cast<const typename vectors<std::uint32_t, width>::loose*>(p);
+    if constexpr (std::same_as<T, bfloat16>)
+      return pairs{decode<T>(both), __builtin_bit_cast(packed<float>, both & 0xffff0000u)};
+    else
+      return pairs{decode<T>(both & 0xffffu), decode<T>(both >> 16)};
   } else {
-    using half = vectors<std::uint16_t, width / 2>;
-    using words = packed<std::uint32_t>;
-    const typename half::type h = *reinterpret_cast<const typename half::loose*>(p);
-    if constexpr (std::same_as<T, bfloat16>) {
-      return __builtin_bit_cast(packed<float>, __builtin_convertvector(h, words) << 16);
-    } else if constexpr (width > 16) {
-      packed<float> value;
-      asm("vcvtph2ps %1, %0" : "=v"(value) : "v"(h));
+    using bits = vectors<decltype(T::bits), lanes<T> * sizeof(T)>;
+    const typename bits::type stored = *reinterpret_cast<const typename bits::loose*>(p);
+    if constexpr (std::same_as<T, float16>) {
+      packed<compute_t<T>> value;
+      TUTTI_VCVTPH2PS(value, stored);
       return value;
-    } else {  // as float16 does it
-      const words all = __builtin_convertvector(h, words), sign = (all & 0x8000u) << 16, rest = all & 0x7fffu;
-      const auto count = __builtin_convertvector(__builtin_bit_cast(packed<std::int32_t>, rest), packed<float>);
-      const words small = __builtin_bit_cast(words, count * 0x1p-24f);
-      const words large = (rest << 13) + (rest >= 0x7c00u ? words{} + 0x70000000u : words{} + 0x38000000u);
-      return __builtin_bit_cast(packed<float>, sign | (rest < 0x400u ? small : large));
+    } else {
+      return decode<T>(__builtin_convertvector(stored, packed<std::uint32_t>));
     }
   }
 }
 
-/// The elements of a register, as they are stored.
-template <class T>
-[[gnu::always_inline]] inline auto narrow(packed<compute_t<T>> value) noexcept {
+/// The elements as they are stored.
+template <class T, class V>
+[[gnu::always_inline]] inline auto narrow(const V& value) noexcept {
   if constexpr (sizeof(T) == sizeof(compute_t<T>)) {
     return value;
+  } else if constexpr (in_pairs<T>) {
+    return encode<T>(value.even) | encode<T>(value.odd) << 16;
   } else {
-    using half = typename vectors<std::uint16_t, width / 2>::type;
-    using words = packed<std::uint32_t>;
-    const words all = __builtin_bit_cast(words, value);
-    const auto magnitude = __builtin_bit_cast(packed<std::int32_t>, all & 0x7fffffffu);
-    if constexpr (std::same_as<T, bfloat16>) {
-      // Not vcvtneps2bf16, which takes subnormals for zero.
-      const words rounded = (all + 0x7fffu + ((all >> 16) & 1u)) >> 16, nan = (all >> 16) | 0x40u;
-      return __builtin_convertvector(magnitude > 0x7f800000 ? nan : rounded, half);
-    } else if constexpr (width > 16) {
-      half h;
-      asm("vcvtps2ph $0, %1, %0" : "=v"(h) : "v"(value));
-      return h;
-    } else {  // as float16 does it
-      const auto m = __builtin_bit_cast(words, magnitude);
-      const words nan = ((m >> 13) & 0x1ffu) | 0x7e00u, infinity = words{} + 0x7c00u;
-      const words small = __builtin_bit_cast(words, __builtin_bit_cast(packed<float>, magnitude) + 0.5f) - 0x3f000000u;
-      const words normal = (m - 0x38000000u + 0xfffu + ((m >> 13) & 1u)) >> 13;
-      const words finite = magnitude < 0x38800000 ? small : normal;
-      const words h = magnitude > 0x7f800000 ? nan : magnitude >= 0x477ff000 ? infinity : finite;
-      return __builtin_convertvector(((all >> 16) & 0x8000u) | h, half);
+    using bits = typename vectors<decltype(T::bits), lanes<T> * sizeof(T)>::type;
+    if constexpr (std::same_as<T, float16>) {
+      bits stored;
+      TUTTI_VCVTPS2PH(stored, value);
+      return stored;
+    } else {
+      return __builtin_convertvector(encode<T>(value), bits);
     }
   }
 }
@@ -71,9 +112,9 @@ template <class V>
   if constexpr (!x86_64 || sizeof(V) < 16)
     put(p, value);
   else if constexpr (width == 16)
-    asm volatile("movntps %1, %0" : "=m"(*reinterpret_cast<V*>(p)) : "x"(value));
+    TUTTI_MOVNTPS(*reinterpret_cast<V*>(p), value);
   else
-    asm volatile("vmovntps %1, %0" : "=m"(*reinterpret_cast<V*>(p)) : "v"(value));
+    TUTTI_VMOVNTPS(*reinterpret_cast<V*>(p), value);
 }
 
 template <class Op, class V>
@@ -93,6 +134,27 @@ template <class Op, class V>
   else
     return a ^ b;
 }
+template <class Op>
+[[gnu::always_inline]] inline pairs apply(pairs a, pairs b) noexcept {
+  return {apply<Op>(a.even, b.even), apply<Op>(a.odd, b.odd)};
+}
+
+template <class V, class C>
+[[gnu::always_inline]] inline V divide(V a, C n) noexcept {
+  return a / n;
+}
+template <class C>
+[[gnu::always_inline]] inline pairs divide(pairs a, C n) noexcept {
+  return {a.even / n, a.odd / n};
+}
+template <class V, class C>
+[[gnu::always_inline]] inline V multiply(V a, C factor) noexcept {
+  return a * factor;
+}
+template <class C>
+[[gnu::always_inline]] inline pairs multiply(pairs a, C factor) noexcept {
+  return {a.even * factor, a.odd * factor};
+}
 
 /// Four registers at byte `at` of all inputs, folded and stored to all outputs. By name: an array of them would stay in
 /// memory under -O1.
@@ -100,9 +162,9 @@ template <class T, class Op>
 [[gnu::always_inline]] inline void fold_four(const std::byte* const* in, int n, std::byte* const* out, int m,
                                              std::size_t at, stores how) noexcept {
   using C = compute_t<T>;
-  constexpr std::size_t next = width / sizeof(C) * sizeof(T);
+  constexpr std::size_t next = lanes<T> * sizeof(T);
   const std::byte* p = in[0] + at;
-  packed<C> a = load<T>(p), b = load<T>(p + next), c = load<T>(p + 2 * next), d = load<T>(p + 3 * next);
+  auto a = load<T>(p), b = load<T>(p + next), c = load<T>(p + 2 * next), d = load<T>(p + 3 * next);
   for (int r = 1; r < n; ++r) {
     p = in[r] + at;
     a = apply<Op>(a, load<T>(p));
@@ -112,7 +174,7 @@ template <class T, class Op>
   }
   if constexpr (std::same_as<Op, mean_op>) {
     const auto divisor = static_cast<C>(n);
-    a = a / divisor, b = b / divisor, c = c / divisor, d = d / divisor;
+    a = divide(a, divisor), b = divide(b, divisor), c = divide(c, divisor), d = divide(d, divisor);
   }
   const auto w = narrow<T>(a), x = narrow<T>(b), y = narrow<T>(c), z = narrow<T>(d);
   for (int o = 0; o < m; ++o) {
@@ -130,9 +192,9 @@ template <class T, class Op>
 [[gnu::always_inline]] inline void fold_one(const std::byte* const* in, int n, std::byte* const* out, int m,
                                             std::size_t at) noexcept {
   using C = compute_t<T>;
-  packed<C> a = load<T>(in[0] + at);
+  auto a = load<T>(in[0] + at);
   for (int r = 1; r < n; ++r) a = apply<Op>(a, load<T>(in[r] + at));
-  if constexpr (std::same_as<Op, mean_op>) a = a / static_cast<C>(n);
+  if constexpr (std::same_as<Op, mean_op>) a = divide(a, static_cast<C>(n));
   for (int o = 0; o < m; ++o) put(out[o] + at, narrow<T>(a));
 }
 
@@ -140,7 +202,6 @@ template <class T, class Op>
 /// once, and before it is written.
 template <class T, class Op>
 void fold(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores how) noexcept {
-  constexpr std::size_t lanes = width / sizeof(compute_t<T>);
   const auto* const* in = reinterpret_cast<const std::byte* const*>(inputs);
   auto* const* out = reinterpret_cast<std::byte* const*>(outputs);
   std::size_t i = 0;
@@ -151,12 +212,25 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
   if (n == 2 && m == 1 && how == stores::ordinary) {  // what rings and pairs do
     const std::byte* const pair[] = {in[0], in[1]};
     std::byte* const to[] = {out[0]};
-    for (; count - i >= 4 * lanes; i += 4 * lanes) fold_four<T, Op>(pair, 2, to, 1, i * sizeof(T), stores::ordinary);
+    for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>)
+      fold_four<T, Op>(pair, 2, to, 1, i * sizeof(T), stores::ordinary);
   }
-  for (; count - i >= 4 * lanes; i += 4 * lanes) fold_four<T, Op>(in, n, out, m, i * sizeof(T), how);
-  for (; count - i >= lanes; i += lanes) fold_one<T, Op>(in, n, out, m, i * sizeof(T));
+  for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) fold_four<T, Op>(in, n, out, m, i * sizeof(T), how);
+  for (; count - i >= lanes<T>; i += lanes<T>) fold_one<T, Op>(in, n, out, m, i * sizeof(T));
   fold_scalars<T, Op>(inputs, n, outputs, m, i, count);
   if (how == stores::streaming) stream_fence();
+}
+
+/// out[i] = factor * in[i], rounded once; out may be in.
+template <class T>
+void scale(const void* in, void* out, std::size_t count, compute_t<T> factor) noexcept {
+  const auto* from = static_cast<const std::byte*>(in);
+  auto* to = static_cast<std::byte*>(out);
+  std::size_t i = 0;
+  for (; count - i >= lanes<T>; i += lanes<T>) {
+    put(to + i * sizeof(T), narrow<T>(multiply(load<T>(from + i * sizeof(T)), factor)));
+  }
+  scale_scalars<T>(in, out, i, count, factor);
 }
 
 /// Whole lines to an aligned address.

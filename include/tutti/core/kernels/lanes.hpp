@@ -57,18 +57,30 @@ struct kernel_of<bool, Op> {
   using op = std::conditional_t<any, bor_op, std::conditional_t<std::same_as<Op, bxor_op>, bxor_op, band_op>>;
 };
 template <class T, class Op>
-  requires(named_reduction<Op> &&
-           (std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, float16> || std::same_as<T, bfloat16>))
+  requires(named_reduction<Op> && (std::same_as<T, float> || std::same_as<T, double> || narrow_float<T>))
 struct kernel_of<T, Op> {
   static constexpr bool exists = true;
   using lane = T;
   using op = Op;
 };
+// Complex numbers are added part by part.
+template <complex_number T, class Op>
+  requires(std::same_as<Op, sum_op> || std::same_as<Op, mean_op>)
+struct kernel_of<T, Op> {
+  static constexpr bool exists = true;
+  using lane = typename T::value_type;
+  using op = Op;
+};
 
 template <class C>
 constexpr C quotient(C total, int n) noexcept {
-  using D = std::conditional_t<(sizeof(C) < sizeof(int)), int, C>;  // a world of 256 is 0 in eight bits
-  return static_cast<C>(static_cast<D>(total) / static_cast<D>(n));
+  if constexpr (complex_number<C>) {
+    const auto divisor = static_cast<typename C::value_type>(n);
+    return C(total.real() / divisor, total.imag() / divisor);
+  } else {
+    using D = std::conditional_t<(sizeof(C) < sizeof(int)), int, C>;  // a world of 256 is 0 in eight bits
+    return static_cast<C>(static_cast<D>(total) / static_cast<D>(n));
+  }
 }
 
 /// Elements [from, to) of a fold, one by one: the ends that fill no register, and types that no register holds.
@@ -87,6 +99,16 @@ void fold_scalars(const void* const* inputs, int n, void* const* outputs, int m,
     if constexpr (std::same_as<Op, mean_op>) value = quotient(value, n);
     const T result = static_cast<T>(value);
     for (int o = 0; o < m; ++o) std::memcpy(static_cast<std::byte*>(outputs[o]) + i * sizeof(T), &result, sizeof(T));
+  }
+}
+
+template <class T>
+void scale_scalars(const void* in, void* out, std::size_t from, std::size_t to, compute_t<T> factor) noexcept {
+  for (std::size_t i = from; i < to; ++i) {
+    T value;
+    std::memcpy(&value, static_cast<const std::byte*>(in) + i * sizeof(T), sizeof(T));
+    value = static_cast<T>(static_cast<compute_t<T>>(value) * factor);
+    std::memcpy(static_cast<std::byte*>(out) + i * sizeof(T), &value, sizeof(T));
   }
 }
 

@@ -1,0 +1,100 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <tutti/algo/block.hpp>
+#include <tutti/async/routine.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/transport/concept.hpp>
+
+namespace tutti::algo {
+
+namespace detail {
+
+/// Segments that travel along a chain: long enough for the wire, short enough for all links to be busy.
+inline constexpr std::size_t chain_segment_bytes = std::size_t{256} << 10;
+
+}  // namespace detail
+
+/// Reduce along the chain of ranks that ends at the root, in segments of 256 KiB: each folds its operand behind what it
+/// gets and passes it on. Operands keep the order of ranks, beginning behind the root. n-1 steps and one more for each
+/// further segment; every rank sends the bytes once.
+template <message_link L>
+routine chain_reduce(L link, reduce_args a) {
+  const int n = link.size(), r = link.rank();
+  const std::size_t element = a.in.element_bytes;
+  const std::size_t segment = std::max<std::size_t>(1, detail::chain_segment_bytes / element);
+  const bool first = r == (a.root + 1) % n, last = r == a.root;
+  scratch incoming(first ? 0 : std::min(segment, a.in.count) * element);
+  if (!incoming) co_await link.refuse({errc::out_of_resources});
+  for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
+    const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;
+    const std::byte* folded = at(a.in.data, done * element);
+    if (!first) {
+      co_await link.recv((r + n - 1) % n, 0, incoming.first(bytes));
+      a.op.fold(folded, incoming.data(), count, a.op.context.data());
+      folded = incoming.data();
+    }
+    if (last)
+      copy_bytes(at(a.out.data, done * element), folded, bytes);
+    else
+      co_await link.send((r + 1) % n, 0, {folded, bytes});
+  }
+  if (last && a.op.finish) a.op.finish(a.out.data, a.in.count, n);
+}
+
+/// Scan along the chain of ranks, in segments of 256 KiB and in rank order. n-1 steps and one more for each further
+/// segment; every rank sends the bytes once.
+template <message_link L>
+routine chain_scan(L link, scan_args a) {
+  const int n = link.size(), r = link.rank();
+  const std::size_t element = a.in.element_bytes;
+  const std::size_t segment = std::max<std::size_t>(1, detail::chain_segment_bytes / element);
+  scratch incoming(r == 0 ? 0 : std::min(segment, a.in.count) * element);
+  if (!incoming) co_await link.refuse({errc::out_of_resources});
+  for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
+    const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;
+    const std::byte* folded = at(a.in.data, done * element);
+    if (r != 0) {
+      co_await link.recv(r - 1, 0, incoming.first(bytes));
+      a.op.fold(folded, incoming.data(), count, a.op.context.data());
+      folded = incoming.data();
+    }
+    std::byte* const out = at(a.out.data, done * element);
+    copy_bytes(out, folded, bytes);
+    if (r + 1 < n) co_await link.send(r + 1, 0, {out, bytes});
+  }
+  if (a.op.finish) a.op.finish(a.out.data, a.in.count, r + 1);
+}
+
+/// Exclusive scan along the chain of ranks: what a rank gets is its result, and the left operand of what it sends.
+template <message_link L>
+routine chain_exclusive_scan(L link, exclusive_scan_args a) {
+  const int n = link.size(), r = link.rank();
+  const std::size_t element = a.in.element_bytes;
+  const std::size_t segment = std::max<std::size_t>(1, detail::chain_segment_bytes / element);
+  const std::size_t temporary = r != 0 && r + 1 < n ? std::min(segment, a.in.count) * element : 0;
+  scratch incoming(temporary), sum(temporary);
+  if (!incoming || !sum) co_await link.refuse({errc::out_of_resources});
+  for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
+    const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;
+    const std::byte* const operand = at(a.in.data, done * element);
+    std::byte* const out = at(a.out.data, done * element);
+    if (r == 0) {
+      if (n != 1) co_await link.send(1, 0, {operand, bytes});
+    } else if (r + 1 == n) {
+      co_await link.recv(r - 1, 0, {out, bytes});
+    } else {
+      co_await link.recv(r - 1, 0, incoming.first(bytes));
+      copy_bytes(sum.data(), incoming.data(), bytes);
+      a.op.fold(operand, sum.data(), count, a.op.context.data());
+      copy_bytes(out, incoming.data(), bytes);  // in place, over the operand
+      co_await link.send(r + 1, 0, sum.first(bytes));
+    }
+  }
+  if (r != 0 && a.op.finish) a.op.finish(a.out.data, a.in.count, r);
+}
+
+}  // namespace tutti::algo

@@ -1,0 +1,67 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/direct.hpp>
+#include <tutti/algo/list_walk.hpp>
+#include <tutti/algo/recursive_doubling.hpp>
+#include <tutti/algo/ring.hpp>
+
+namespace tutti::algo {
+
+/// All-reduce of many buffers as if they were one, through memory that ranks share: the slots are where they come
+/// together, so that nothing is copied more often than for one buffer. Meetings and folds as in direct_all_reduce,
+/// staged.
+template <mapped_transport T>
+routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced_args a) {
+  constexpr std::size_t one_meeting = std::size_t{64} << 10;
+  board::turn turn{b, lane.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(lane);
+  detail::meeting<T> m{lane, b, a};
+  const std::size_t element = a.data.element_bytes, total = a.data.bytes();
+  const std::size_t most = std::max<std::size_t>(1, board::slot_bytes / element) * element;
+  list_walk from{a.data}, to{a.data};
+  for (std::size_t done = 0; done == 0 || done < total; done += most) {
+    const std::size_t bytes = std::min(most, total - done);
+    const std::uint64_t step = m.next();
+    co_await m.everyone(step - 1);
+    from.gather(m.slot(m.rank(), step), bytes);
+    m.post();
+    co_await m.everyone(step);
+    if (total <= one_meeting) {
+      to.next(bytes, [&](auto piece, std::size_t offset) {
+        a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step) + offset; }), m.size(), piece.data(),
+                      piece.size() / element, a.op.context.data());
+      });
+      co_return;
+    }
+    const auto mine = static_cast<std::size_t>(m.rank());
+    const blocks cut{bytes / element, static_cast<std::size_t>(m.size())};
+    const std::size_t own = cut.begin(mine) * element;
+    a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step) + own; }), m.size(), m.slot(m.rank(), step + 1) + own,
+                  cut.size(mine), a.op.context.data());
+    m.post();
+    co_await m.everyone(step + 1);
+    for (std::size_t r = 0; r < cut.parts; ++r)
+      to.scatter(m.slot(static_cast<int>(r), step + 1) + cut.begin(r) * element, cut.size(r) * element);
+  }
+}
+
+/// The same by messages: the buffers come together in a temporary one, which is reduced.
+template <message_link L>
+routine packed_all_reduce_coalesced(L link, all_reduce_coalesced_args a, algorithm via) {
+  scratch packed(a.data.bytes());
+  if (!packed) co_await link.refuse({errc::out_of_resources});
+  list_walk{a.data}.gather(packed.data(), a.data.bytes());
+  const buffer all{packed.data(), a.data.count, a.data.element_bytes, a.data.type};
+  const all_reduce_args one{{all.data, all.count, all.element_bytes, all.type}, all, a.op, via};
+  if (via == algorithm::ring)
+    co_await ring_all_reduce(link, one);
+  else
+    co_await recursive_doubling_all_reduce(link, one);
+  list_walk{a.data}.scatter(packed.data(), a.data.bytes());
+}
+
+}  // namespace tutti::algo

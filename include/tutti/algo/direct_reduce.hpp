@@ -1,0 +1,104 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/direct.hpp>
+
+namespace tutti::algo {
+
+namespace detail {
+
+/// Everyone stages the whole message, the root folds it: one meeting, for which only the root waits.
+template <mapped_transport T>
+routine reduce_once(meeting<T> m, reduce_args a) {
+  const std::uint64_t step = m.next();
+  co_await m.everyone(step - 1);
+  copy_bytes(m.slot(m.rank(), step), a.in.data, a.in.bytes());
+  m.post();
+  if (m.rank() != a.root) co_return;
+  co_await m.everyone(step);
+  a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step); }), m.size(), a.out.data, a.in.count,
+                a.op.context.data());
+}
+
+/// One slot's worth from element `done` on: everyone stages it and folds its own part, the root takes the parts.
+template <mapped_transport T>
+routine reduce_slot(meeting<T> m, reduce_args a, std::size_t done, std::size_t count) {
+  const std::size_t element = a.in.element_bytes;
+  const auto mine = static_cast<std::size_t>(m.rank());
+  const blocks cut{count, static_cast<std::size_t>(m.size())};
+  const std::uint64_t step = m.next();
+  co_await m.everyone(step - 1);
+  copy_bytes(m.slot(m.rank(), step), at(a.in.data, done * element), count * element);
+  m.post();
+  co_await m.everyone(step);
+  const std::size_t from = cut.begin(mine) * element;
+  a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step) + from; }), m.size(), m.slot(m.rank(), step + 1) + from,
+                cut.size(mine), a.op.context.data());
+  m.post();
+  if (m.rank() != a.root) co_return;
+  co_await m.everyone(step + 1);
+  for (std::size_t r = 0; r < cut.parts; ++r)
+    copy_bytes(at(a.out.data, (done + cut.begin(r)) * element),
+               m.slot(static_cast<int>(r), step + 1) + cut.begin(r) * element, cut.size(r) * element);
+}
+
+/// Buffers that everyone maps: folds one's own part of all inputs into the root's output. False if some rank failed.
+inline bool reduce_to_root(board& b, std::size_t begin, std::size_t count, const reduce_args& a) {
+  auto& [operands, in, out] = b.room();
+  const std::size_t element = a.in.element_bytes;
+  const std::size_t block = std::max<std::size_t>(1, (std::size_t{16} << 10) / element);
+  const board::visit visit{b};
+  operands.resize(in.size());
+  for (std::size_t done = 0; done < count; done += block) {
+    if (!visit.welcome()) return false;
+    const std::size_t offset = (begin + done) * element;
+    for (std::size_t r = 0; r < in.size(); ++r) operands[r] = in[r] + offset;
+    a.op.fold_all(operands.data(), static_cast<int>(in.size()), out[static_cast<std::size_t>(a.root)] + offset,
+                  std::min(block, count - done), a.op.context.data());
+  }
+  return true;
+}
+
+}  // namespace detail
+
+/// Reduce through memory that ranks share, every element folded in rank order. Up to 64 KiB: one meeting, the root
+/// reads n slots. Buffers that all ranks map: two meetings, 1/n of the elements folded per rank, straight into the
+/// root's output. Otherwise in slots of 256 KiB: two meetings each, of which only the root waits for the second.
+template <mapped_transport T>
+routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
+  constexpr std::size_t one_meeting = std::size_t{64} << 10;
+  board::turn turn{b, lane.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(lane);
+  detail::meeting<T> m{lane, b, a};
+  const std::size_t element = a.in.element_bytes, count = a.in.count, bytes = a.in.bytes();
+  if (bytes <= one_meeting) {
+    co_await detail::reduce_once(m, a);
+    co_return;
+  }
+  board::exposure shown{b, lane.link()};
+  const std::uint64_t input = m.place(a.in.data, bytes);
+  // Of the outputs only the root's is used; the others' stand for one that can be mapped.
+  const std::uint64_t step = m.post({input, m.rank() == a.root ? m.place(a.out.data, bytes) : input});
+  co_await m.everyone(step);
+  auto& lists = b.room();
+  if (m.map_all(
+          step, [](const board::note& n) { return n.in; }, bytes, lists.in) &&
+      m.map_all(step, [](const board::note& n) { return n.out; }, bytes, lists.out)) {
+    const blocks cut{count, static_cast<std::size_t>(m.size())};
+    const auto mine = static_cast<std::size_t>(m.rank());
+    if (!detail::reduce_to_root(b, cut.begin(mine), cut.size(mine), a)) co_await m.failure();
+    const std::uint64_t end = m.post();
+    co_await m.everyone(end);
+    shown.close();
+    co_return;
+  }
+  shown.close();
+  const std::size_t most = std::max<std::size_t>(1, board::slot_bytes / element);
+  for (std::size_t done = 0; done < count; done += most)
+    co_await detail::reduce_slot(m, a, done, std::min(most, count - done));
+}
+
+}  // namespace tutti::algo

@@ -1,0 +1,41 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include <tutti/core/args.hpp>
+
+namespace tutti::algo {
+
+/// Goes once through the bytes of a list of buffers, however they are cut.
+class list_walk {
+ public:
+  explicit list_walk(const buffer_list& list) noexcept : list_(list) {}
+
+  /// Calls `visit(piece, offset)` with the pieces of the next `bytes` bytes; offsets count from the first of them.
+  template <class Visit>
+  void next(std::size_t bytes, Visit visit) {
+    for (std::size_t done = 0; done < bytes;) {
+      const auto item = list_[item_];
+      const std::size_t n = std::min(item.size() - used_, bytes - done);
+      if (n != 0) visit(item.subspan(used_, n), done);
+      done += n;
+      used_ += n;
+      if (used_ != item.size()) continue;
+      ++item_;
+      used_ = 0;
+    }
+  }
+  void gather(std::byte* to, std::size_t bytes) {
+    next(bytes, [&](auto piece, std::size_t offset) { std::memcpy(to + offset, piece.data(), piece.size()); });
+  }
+  void scatter(const std::byte* from, std::size_t bytes) {
+    next(bytes, [&](auto piece, std::size_t offset) { std::memcpy(piece.data(), from + offset, piece.size()); });
+  }
+
+ private:
+  buffer_list list_;
+  std::size_t item_ = 0, used_ = 0;
+};
+
+}  // namespace tutti::algo

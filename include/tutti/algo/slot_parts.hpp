@@ -1,0 +1,34 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include <tutti/algo/board.hpp>
+
+namespace tutti::algo {
+
+/// A slot of the board cut into a part for each rank, behind a table of lengths where those are news to the readers.
+class slot_parts {
+ public:
+  slot_parts(std::size_t ranks, bool with_table) noexcept
+      : head_(with_table ? ranks * sizeof(std::uint64_t) : 0), bytes_((board::slot_bytes - head_) / ranks) {}
+
+  /// Of one rank's part.
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] std::byte* of(std::byte* slot, std::size_t rank) const noexcept { return slot + head_ + rank * bytes_; }
+
+  /// Writes the length of `rank`'s block to the table, if there is one.
+  void tell(std::byte* slot, std::size_t rank, std::uint64_t length) const noexcept {
+    if (head_ != 0) std::memcpy(slot + rank * sizeof length, &length, sizeof length);
+  }
+  [[nodiscard]] std::uint64_t told(const std::byte* slot, std::size_t rank) const noexcept {
+    std::uint64_t length = 0;
+    std::memcpy(&length, slot + rank * sizeof length, sizeof length);
+    return length;
+  }
+
+ private:
+  std::size_t head_, bytes_;
+};
+
+}  // namespace tutti::algo

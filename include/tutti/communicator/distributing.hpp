@@ -1,0 +1,177 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <source_location>
+#include <span>
+#include <string>
+
+#include <tutti/async/op.hpp>
+#include <tutti/backend/concept.hpp>
+#include <tutti/communicator/elements.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/layout.hpp>
+
+namespace tutti::detail {
+
+/// The calls of a communicator whose ranks get different elements: gather, scatter, all_to_all, and blocks of any
+/// lengths.
+template <class Base>
+class distributing_calls : public Base {
+ public:
+  using Base::Base;
+  using typename Base::backend_type;
+
+  /// Block r of everyone's `out` becomes rank r's `in`, which has blocks.size(r) elements. `blocks` cuts `out`, which
+  /// may be larger; its counts are equal on all ranks, its offsets are each rank's own, and it belongs to the operation
+  /// as the buffers do. `in` may be the own block of `out`. Collective. Costs: see algo/direct_uneven.hpp and
+  /// algo/ring_uneven.hpp.
+  template <elements In, writable_elements Out>
+    requires supports<backend_type, all_gather_v_args> && alike<In, Out>
+  op all_gather_v(In&& in, Out&& out, layout blocks, issue how = {},
+                  std::source_location where = std::source_location::current()) {
+    const auto from = read_only(in);
+    const auto to = span_of(out);
+    this->check_blocks("all_gather_v", blocks, to.size(), access::write);
+    this->check_equal("all_gather_v", "in", from.size(), "the count of this rank", blocks.size(this->me()));
+    check_own_block("all_gather_v", from, to, from.data(), to.data(), blocks);
+    return move<all_gather_v_args>(from, to, how, where, [&](auto& a) { a.blocks = blocks; });
+  }
+
+  /// Block r of the root's `out` becomes rank r's `in`; its count is n times that of `in`, which on the root may be its
+  /// block of `out`. Elsewhere `out` is not looked at and may be empty. Collective; count and root equal on all ranks.
+  /// Costs: see algo/direct_rooted.hpp, algo/tree_rooted.hpp and algo/linear.hpp.
+  template <elements In, writable_elements Out>
+    requires supports<backend_type, gather_args> && alike<In, Out>
+  op gather(In&& in, Out&& out, int root, issue how = {},
+            std::source_location where = std::source_location::current()) {
+    this->check_rank("gather", "root", root);
+    const auto from = read_only(in);
+    const auto to = span_of(out);
+    const auto blocks = layout::of_equal(from.size());
+    if (this->rank() == root) {
+      this->check_equal("gather", "in x world size", from.size() * this->ranks(), "out", to.size());
+      check_own_block("gather", from, to, from.data(), to.data(), blocks);
+    }
+    return move<gather_args>(from, this->rank() == root ? to : to.first(0), how, where, [&](auto& a) {
+      a.blocks = blocks;
+      a.root = root;
+    });
+  }
+  /// The same with blocks of any lengths, which the root alone needs to know: `blocks` cuts its `out`, which may be
+  /// larger; elsewhere it is not looked at. An `in` of another length than the root's count for it is errc::mismatch.
+  template <elements In, writable_elements Out>
+    requires supports<backend_type, gather_v_args> && alike<In, Out>
+  op gather_v(In&& in, Out&& out, layout blocks, int root, issue how = {},
+              std::source_location where = std::source_location::current()) {
+    this->check_rank("gather_v", "root", root);
+    const auto from = read_only(in);
+    const auto to = span_of(out);
+    if (this->rank() == root) {
+      this->check_blocks("gather_v", blocks, to.size(), access::write);
+      this->check_equal("gather_v", "in", from.size(), "the count of this rank", blocks.size(this->me()));
+      check_own_block("gather_v", from, to, from.data(), to.data(), blocks);
+    }
+    return move<gather_v_args>(from, this->rank() == root ? to : to.first(0), how, where, [&](auto& a) {
+      a.blocks = blocks;
+      a.root = root;
+    });
+  }
+
+  /// Rank r's `out` becomes block r of the root's `in`, whose count is n times that of `out`; on the root `out` may be
+  /// its block of `in`. Elsewhere `in` is not looked at and may be empty. Collective; count and root equal on all
+  /// ranks. Costs: see algo/direct_rooted.hpp, algo/tree_rooted.hpp and algo/linear.hpp.
+  template <elements In, writable_elements Out>
+    requires supports<backend_type, scatter_args> && alike<In, Out>
+  op scatter(In&& in, Out&& out, int root, issue how = {},
+             std::source_location where = std::source_location::current()) {
+    this->check_rank("scatter", "root", root);
+    const auto from = read_only(in);
+    const auto to = span_of(out);
+    const auto blocks = layout::of_equal(to.size());
+    if (this->rank() == root) {
+      this->check_equal("scatter", "in", from.size(), "out x world size", to.size() * this->ranks());
+      check_own_block("scatter", from, to, to.data(), from.data(), blocks);
+    }
+    return move<scatter_args>(this->rank() == root ? from : from.first(0), to, how, where, [&](auto& a) {
+      a.blocks = blocks;
+      a.root = root;
+    });
+  }
+  /// The same with blocks of any lengths, which the root alone needs to know: `blocks` cuts its `in`, which may be
+  /// larger; elsewhere it is not looked at. An `out` of another length than the root's count for it is errc::mismatch.
+  template <elements In, writable_elements Out>
+    requires supports<backend_type, scatter_v_args> && alike<In, Out>
+  op scatter_v(In&& in, Out&& out, layout blocks, int root, issue how = {},
+               std::source_location where = std::source_location::current()) {
+    this->check_rank("scatter_v", "root", root);
+    const auto from = read_only(in);
+    const auto to = span_of(out);
+    if (this->rank() == root) {
+      this->check_blocks("scatter_v", blocks, from.size(), access::read);
+      this->check_equal("scatter_v", "out", to.size(), "the count of this rank", blocks.size(this->me()));
+      check_own_block("scatter_v", from, to, to.data(), from.data(), blocks);
+    }
+    return move<scatter_v_args>(this->rank() == root ? from : from.first(0), to, how, where, [&](auto& a) {
+      a.blocks = blocks;
+      a.root = root;
+    });
+  }
+
+  /// Block r of rank q's `out` becomes block q of rank r's `in`; both have n equal blocks, and may be the same buffer.
+  /// Collective; count equal on all ranks. Costs: see algo/direct_all_to_all.hpp and algo/pairwise.hpp.
+  template <elements In, writable_elements Out>
+    requires supports<backend_type, all_to_all_args> && alike<In, Out>
+  op all_to_all(In&& in, Out&& out, issue how = {}, std::source_location where = std::source_location::current()) {
+    const auto from = read_only(in);
+    const auto to = span_of(out);
+    this->check_equal("all_to_all", "in", from.size(), "out", to.size());
+    if (from.size() % this->ranks() != 0)
+      throw usage_error("all_to_all: " + std::to_string(from.size()) + " elements cannot be cut into " +
+                        std::to_string(this->ranks()) + " equal blocks; all_to_all_v takes blocks of any lengths");
+    if (from.data() != to.data()) this->check_apart("all_to_all", from, to);
+    return move<all_to_all_args>(from, to, how, where, [&](auto& a) {
+      a.in_blocks = a.out_blocks = layout::of_equal(from.size() / this->ranks());
+    });
+  }
+  /// The same with blocks of any lengths: `in_blocks` are what this rank has for each, `out_blocks` what it gets from
+  /// each. The buffers may be larger and must not overlap. Where two ranks count differently, errc::mismatch.
+  template <elements In, writable_elements Out>
+    requires supports<backend_type, all_to_all_v_args> && alike<In, Out>
+  op all_to_all_v(In&& in, layout in_blocks, Out&& out, layout out_blocks, issue how = {},
+                  std::source_location where = std::source_location::current()) {
+    const auto from = read_only(in);
+    const auto to = span_of(out);
+    this->check_blocks("all_to_all_v", in_blocks, from.size(), access::read);
+    this->check_blocks("all_to_all_v", out_blocks, to.size(), access::write);
+    this->check_equal("all_to_all_v", "what this rank has for itself", in_blocks.size(this->me()),
+                      "what it gets from itself", out_blocks.size(this->me()));
+    this->check_apart("all_to_all_v", from, to);
+    return move<all_to_all_v_args>(from, to, how, where, [&](auto& a) {
+      a.in_blocks = in_blocks;
+      a.out_blocks = out_blocks;
+    });
+  }
+
+ private:
+  template <class Args, class T, class Rest>
+  op move(std::span<const T> in, std::span<T> out, const issue& how, const std::source_location& where, Rest rest) {
+    return this->start(shape_of<T>(std::max(in.size(), out.size())), how, where, [&](op_state&) {
+      Args a{};
+      a.in = erase_type(in);
+      a.out = erase_type(out);
+      a.via = how.via;
+      rest(a);
+      return a;
+    });
+  }
+
+  // `part` may be this rank's block of `whole`, one of the two buffers each; else they must not touch.
+  template <class T>
+  void check_own_block(const char* call, std::span<const T> in, std::span<T> out, const T* part, const T* whole,
+                       const layout& blocks) const {
+    if (part != whole + blocks.begin(this->me())) this->check_apart(call, in, out);
+  }
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,68 @@
+#pragma once
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+
+#include <tutti/async/op.hpp>
+#include <tutti/backend/concept.hpp>
+#include <tutti/communicator/elements.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/error.hpp>
+
+namespace tutti::detail {
+
+/// The calls of a communicator between two of its ranks.
+template <class Base>
+class messaging_calls : public Base {
+ public:
+  using Base::Base;
+  using typename Base::backend_type;
+
+  /// Sends to one rank, which receives with the same tag and count. Messages of one tag arrive in order. Ends when
+  /// `data` may be changed again; beyond 64 KiB that is not before the receiver has called recv.
+  template <elements R>
+    requires supports<backend_type, send_args>
+  op send(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
+          std::source_location where = std::source_location::current()) {
+    check_peer("send", peer);
+    const auto s = read_only(data);
+    return this->start(shape_of<std::ranges::range_value_t<R>>(s.size()), how, where,
+                       [&](op_state&) { return send_args{erase_type(s), peer, tag}; });
+  }
+
+  /// Receives what `peer` sends with this tag. A different count is an error on this rank.
+  template <writable_elements R>
+    requires supports<backend_type, recv_args>
+  op recv(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
+          std::source_location where = std::source_location::current()) {
+    using T = std::ranges::range_value_t<R>;
+    check_peer("recv", peer);
+    const auto s = span_of(data);
+    return this->start(shape_of<T>(s.size()), how, where,
+                       [&](op_state&) { return recv_args{erase_type(std::span<T>{s}), peer, tag}; });
+  }
+
+  /// Receives the first message with this tag that any rank sends or has sent; the handle's result is that rank.
+  /// Messages of one rank and tag arrive in order. One that a recv() of its sender waits for goes there. With several
+  /// at hand the ranks take turns. A different count is an error on this rank.
+  template <writable_elements R>
+    requires supports<backend_type, recv_any_args>
+  basic_op<int> recv_any(R&& data, std::uint32_t tag = 0, issue how = {},
+                         std::source_location where = std::source_location::current()) {
+    using T = std::ranges::range_value_t<R>;
+    if (this->size() == 1) throw usage_error("recv_any: this communicator has no other rank to receive from");
+    const auto s = span_of(data);
+    return basic_op<int>{this->launch(shape_of<T>(s.size()), how, where,
+                                      [&](op_state&) { return recv_any_args{erase_type(std::span<T>{s}), tag}; })};
+  }
+
+ private:
+  void check_peer(const char* call, int r) const {
+    this->check_rank(call, "peer", r);
+    if (r == this->rank())
+      throw usage_error(std::string(call) + ": rank " + std::to_string(r) + " cannot exchange messages with itself");
+  }
+};
+
+}  // namespace tutti::detail

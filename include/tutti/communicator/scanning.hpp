@@ -1,0 +1,92 @@
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <cstring>
+#include <source_location>
+#include <span>
+
+#include <tutti/async/op.hpp>
+#include <tutti/backend/concept.hpp>
+#include <tutti/communicator/elements.hpp>
+#include <tutti/core/args.hpp>
+
+namespace tutti::detail {
+
+/// The calls of a communicator that reduce over the ranks up to each.
+template <class Base>
+class scanning_calls : public Base {
+ public:
+  using Base::Base;
+  using typename Base::backend_type;
+
+  /// Rank r's `out` becomes the reduction of the `in` of ranks 0 to r, element by element and in rank order; the mean
+  /// is that of these ranks. Collective; count and reduction equal on all ranks. `out` may be `in`. Costs: see
+  /// algo/direct_scan.hpp, algo/scan.hpp and algo/chain.hpp.
+  template <elements In, writable_elements Out, reduction_for<std::ranges::range_value_t<Out>> Op = sum_op>
+    requires supports<backend_type, scan_args> && alike<In, Out>
+  tutti::op scan(In&& in, Out&& out, Op with = {}, issue how = {},
+                 std::source_location where = std::source_location::current()) {
+    return scan_into<scan_args>(read_only(in), span_of(out), with, how, where);
+  }
+  /// The same in place.
+  template <writable_elements R, reduction_for<std::ranges::range_value_t<R>> Op = sum_op>
+    requires supports<backend_type, scan_args>
+  tutti::op scan(R&& inout, Op with = {}, issue how = {},
+                 std::source_location where = std::source_location::current()) {
+    return scan_into<scan_args>(read_only(inout), span_of(inout), with, how, where);
+  }
+  /// The same for one number or small struct; the handle's result is this rank's value.
+  template <value T, reduction_for<T> Op = sum_op>
+    requires supports<backend_type, scan_args>
+  basic_op<T> scan(T value, Op with = {}, issue how = {},
+                   std::source_location where = std::source_location::current()) {
+    return basic_op<T>{this->launch(shape_of<T>(1), how, where, [&](op_state& s) {
+      std::memcpy(s.value, &value, sizeof(T));
+      const auto box = std::span<T>{reinterpret_cast<T*>(s.value), 1};
+      return scan_args{erase_type(std::span<const T>{box}), erase_type(box), erase_type<T>(with), how.via};
+    })};
+  }
+
+  /// Rank r's `out` becomes the reduction of the `in` of ranks 0 to r - 1. Rank 0's `out` is left as it is: what it
+  /// held before, zero say, is its result. Otherwise as scan.
+  template <elements In, writable_elements Out, reduction_for<std::ranges::range_value_t<Out>> Op = sum_op>
+    requires supports<backend_type, exclusive_scan_args> && alike<In, Out>
+  tutti::op exclusive_scan(In&& in, Out&& out, Op with = {}, issue how = {},
+                           std::source_location where = std::source_location::current()) {
+    return scan_into<exclusive_scan_args>(read_only(in), span_of(out), with, how, where);
+  }
+  /// The same for one number or small struct of at most 32 bytes; rank 0's result is T{}. Where a rank's part begins,
+  /// of parts one behind the other: `std::size_t begin = world.exclusive_scan(mine.size()).wait()`.
+  template <value T, reduction_for<T> Op = sum_op>
+    requires supports<backend_type, exclusive_scan_args> &&
+             (sizeof(T) <= op_state::value_bytes / 2) && std::default_initializable<T>
+  basic_op<T> exclusive_scan(T value, Op with = {}, issue how = {},
+                             std::source_location where = std::source_location::current()) {
+    return basic_op<T>{this->launch(shape_of<T>(1), how, where, [&](op_state& s) {
+      const T first{};
+      std::byte* const operand = s.value + op_state::value_bytes / 2;
+      std::memcpy(s.value, &first, sizeof(T));
+      std::memcpy(operand, &value, sizeof(T));
+      return exclusive_scan_args{{erase_type(std::span<const T>{reinterpret_cast<const T*>(operand), 1}),
+                                  erase_type(std::span<T>{reinterpret_cast<T*>(s.value), 1}), erase_type<T>(with),
+                                  how.via}};
+    })};
+  }
+
+ private:
+  template <class Args, class T, class Op>
+  op scan_into(std::span<const T> in, std::span<T> out, Op with, const issue& how, const std::source_location& where) {
+    this->check_equal(Args::name, "in", in.size(), "out", out.size());
+    if (in.data() != out.data()) this->check_apart(Args::name, in, out);
+    return this->start(shape_of<T>(out.size()), how, where, [&](op_state&) {
+      Args a{};
+      a.in = erase_type(in);
+      a.out = erase_type(out);
+      a.op = erase_type<T>(with);
+      a.via = how.via;
+      return a;
+    });
+  }
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,59 @@
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+namespace tutti {
+
+/// How a buffer is cut into one block per rank: block r has counts[r] elements and begins at element offsets[r];
+/// without offsets the blocks lie one behind the other. Empty blocks and gaps are legal; blocks that are written to
+/// must not overlap. Does not own: the two ranges belong to the operation until it has ended, as buffers do.
+/// `world.all_gather_v(mine, all, counts)`, `world.gather_v(mine, all, {counts, offsets}, root)`.
+class layout {
+ public:
+  constexpr layout() = default;
+  /// No temporaries: the ranges must outlive the operation.
+  template <std::ranges::borrowed_range Counts>
+    requires std::constructible_from<std::span<const std::size_t>, Counts&>
+  constexpr layout(Counts&& counts) : counts_(counts) {}  // NOLINT: counts are a layout
+  template <std::ranges::borrowed_range Counts, std::ranges::borrowed_range Offsets>
+    requires std::constructible_from<std::span<const std::size_t>, Counts&> &&
+                 std::constructible_from<std::span<const std::size_t>, Offsets&>
+  constexpr layout(Counts&& counts, Offsets&& offsets) : counts_(counts), offsets_(offsets) {}
+
+  /// Blocks of `each` elements, one behind the other, for any number of ranks.
+  static constexpr layout of_equal(std::size_t each) noexcept {
+    layout l;
+    l.each_ = each;
+    l.equal_ = true;
+    return l;
+  }
+
+  [[nodiscard]] constexpr bool equal() const noexcept { return equal_; }
+  [[nodiscard]] constexpr std::span<const std::size_t> counts() const noexcept { return counts_; }
+  [[nodiscard]] constexpr std::span<const std::size_t> offsets() const noexcept { return offsets_; }
+
+  /// Elements of block r.
+  [[nodiscard]] constexpr std::size_t size(std::size_t r) const noexcept { return equal_ ? each_ : counts_[r]; }
+  /// The element at which block r begins. Without offsets, a sum over the blocks before.
+  [[nodiscard]] constexpr std::size_t begin(std::size_t r) const noexcept {
+    if (equal_) return r * each_;
+    if (!offsets_.empty()) return offsets_[r];
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < r; ++i) sum += counts_[i];
+    return sum;
+  }
+  /// Elements of the longest block.
+  [[nodiscard]] constexpr std::size_t longest() const noexcept {
+    std::size_t most = each_;
+    for (const std::size_t c : counts_) most = c > most ? c : most;
+    return most;
+  }
+
+ private:
+  std::span<const std::size_t> counts_{}, offsets_{};
+  std::size_t each_ = 0;
+  bool equal_ = false;
+};
+
+}  // namespace tutti

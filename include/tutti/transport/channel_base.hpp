@@ -1,0 +1,189 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/routine.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/transport/frame.hpp>
+#include <tutti/transport/pipe.hpp>
+
+namespace tutti::detail {
+
+class channel_base;
+
+/// One message on its way: the awaitable that send and recv return. Lives in the routine's frame.
+class transfer : public pending {
+ public:
+  transfer(std::uint64_t tag, std::byte* data, std::size_t bytes) noexcept : tag_(tag), data_(data), bytes_(bytes) {}
+  inline ~transfer();
+
+  /// The peer that a message is received from; -1 while that may be any.
+  [[nodiscard]] int from() const noexcept { return from_; }
+
+ private:
+  friend class channel_base;
+  template <pipe>
+  friend class channel;
+  std::uint64_t tag_;
+  std::byte* data_;
+  std::size_t bytes_;
+  int from_ = -1;                 // where what is received comes from
+  bool announced_ = false;        // the receiver was told of what is sent
+  channel_base* busy_ = nullptr;  // the channel that holds a pointer to this while its bytes move
+};
+
+/// What does not depend on the pipe: matching of messages, and the frames that go before the next message.
+class channel_base {
+ public:
+  /// Larger messages wait until their receiver says that it is there, so that nothing unexpected is large.
+  static constexpr std::size_t eager_limit = 64 << 10;
+  /// Beyond it a rank that runs ahead is held back.
+  static constexpr std::size_t most_unexpected = 64 << 20;
+
+  explicit channel_base(pending_list& ready) noexcept : done_(&ready) {}
+  channel_base(const channel_base&) = delete;
+  channel_base& operator=(const channel_base&) = delete;
+
+  /// Whose messages these are, and where receives are that would take one of them or of other peers. A message goes to
+  /// them when no receive has asked this peer for it.
+  void share(int peer, pending_list& from_any) noexcept {
+    peer_ = peer;
+    from_any_ = &from_any;
+  }
+  /// True if a receive from any peer would find a message of this tag here: it is to be received from this peer.
+  [[nodiscard]] bool offers(std::uint64_t tag) const noexcept {
+    for (const unexpected& u : unexpected_)
+      if (u.tag == tag) return u.complete || !find(posted_, tag);
+    return nth_announced(tag, number_of(posted_, tag)) != nullptr;
+  }
+  /// The peer will send nothing more than what is here.
+  void note_gone() noexcept { gone_ = true; }
+  [[nodiscard]] bool gone() const noexcept { return gone_; }
+
+  [[nodiscard]] std::uint64_t last_sequence() const noexcept { return last_sequence_; }
+  [[nodiscard]] std::uint64_t frames_received() const noexcept { return frames_; }
+  [[nodiscard]] bool said_bye() const noexcept { return bye_; }
+
+  [[nodiscard]] bool holds(const routine_promise* work) const noexcept {
+    for (const pending_list* list : {&posted_, &queue_, &not_ready_})
+      for (pending* p = list->front(); p; p = pending_list::after(*p))
+        if (p->root() == work) return true;
+    return (in_ && in_->root() == work) || (out_ && out_->root() == work);
+  }
+  [[nodiscard]] bool waits() const noexcept {
+    return in_ || out_ || !posted_.empty() || !queue_.empty() || !not_ready_.empty();
+  }
+  [[nodiscard]] bool wants_to_write() const noexcept { return out_ || !control_.empty() || !queue_.empty(); }
+
+  void forget(transfer& t) noexcept {
+    if (in_ == &t) in_ = nullptr;  // the rest of its bytes is read and dropped
+    if (out_ == &t) cut();
+  }
+
+  void fail(status why) noexcept {
+    transfer* const half_sent = out_;
+    if (half_sent) cut();
+    for (transfer* t : {std::exchange(in_, nullptr), half_sent})
+      if (t) finish(*t, why);
+    for (pending_list* list : {&posted_, &queue_, &not_ready_})
+      while (pending* p = list->front()) finish(static_cast<transfer&>(*p), why);
+    unexpected_.clear();
+    control_.clear();
+    announced_.clear();
+  }
+
+ protected:
+  struct unexpected {
+    std::uint64_t tag;
+    std::vector<std::byte> bytes;
+    bool complete = false;
+  };
+
+  /// A large message of a user's that its sender keeps until it is asked for. Messages of one tag are announced, and
+  /// arrive, in their order: the first is the first receive's that was posted for the tag.
+  struct announcement {
+    std::uint64_t tag;
+    std::uint64_t bytes;
+  };
+
+  /// What a message that nobody has asked for yet takes, its bookkeeping included.
+  static constexpr std::size_t cost(std::size_t bytes) noexcept { return bytes + 64; }
+
+  void finish(transfer& t, status s) noexcept {
+    t.busy_ = nullptr;
+    done_->complete(t, s);
+  }
+
+  static transfer* find(const pending_list& list, std::uint64_t tag, std::size_t nth = 0) noexcept {
+    for (pending* p = list.front(); p; p = pending_list::after(*p))
+      if (static_cast<transfer*>(p)->tag_ == tag && nth-- == 0) return static_cast<transfer*>(p);
+    return nullptr;
+  }
+  static std::size_t number_of(const pending_list& list, std::uint64_t tag) noexcept {
+    std::size_t n = 0;
+    for (pending* p = list.front(); p; p = pending_list::after(*p)) n += static_cast<transfer*>(p)->tag_ == tag;
+    return n;
+  }
+  [[nodiscard]] const announcement* nth_announced(std::uint64_t tag, std::size_t nth) const noexcept {
+    for (const announcement& a : announced_)
+      if (a.tag == tag && nth-- == 0) return &a;
+    return nullptr;
+  }
+  [[nodiscard]] transfer* from_any(std::uint64_t tag) const noexcept {
+    return from_any_ ? find(*from_any_, tag) : nullptr;
+  }
+
+  /// An earlier arrival that this receive matches; errc::mismatch when the lengths differ.
+  status match_unexpected(transfer& t, bool& matched) noexcept {
+    matched = false;
+    for (auto it = unexpected_.begin(); it != unexpected_.end(); ++it) {
+      if (it->tag != t.tag_) continue;
+      if (!it->complete && find(posted_, t.tag_)) return {};  // it belongs to the first receive that was posted
+      if (it->bytes.size() != t.bytes_) return {errc::mismatch};
+      if (!it->complete) return {};  // its last bytes are still coming: arrive() looks among the posted ones
+      if (t.bytes_ != 0) std::memcpy(t.data_, it->bytes.data(), t.bytes_);
+      unexpected_bytes_ -= cost(it->bytes.size());
+      unexpected_.erase(it);
+      matched = true;
+      return {};
+    }
+    return {};
+  }
+
+  // The rest of a message may be gone together with its transfer, so nothing can follow on this stream.
+  void cut() noexcept {
+    out_ = nullptr;
+    payload_ = {};
+    cut_ = true;
+  }
+
+  pending_list* done_;
+  pending_list posted_;     // receives without their message
+  pending_list queue_;      // sends in order
+  pending_list not_ready_;  // large sends whose receiver has not spoken yet, and what follows them with their tags
+  std::deque<frame> control_;
+  std::list<unexpected> unexpected_;  // nodes stay where they are: one of them may be half filled
+  std::vector<std::uint64_t> readies_;
+  std::vector<announcement> announced_;
+  pending_list* from_any_ = nullptr;
+  int peer_ = -1;
+  std::size_t unexpected_bytes_ = 0;
+  transfer* in_ = nullptr;
+  transfer* out_ = nullptr;
+  std::span<const std::byte> payload_{};  // what is left of out_
+  bool cut_ = false;
+  std::uint64_t last_sequence_ = 0, frames_ = 0;
+  bool bye_ = false, gone_ = false;
+};
+
+inline transfer::~transfer() {
+  if (busy_) busy_->forget(*this);
+}
+
+}  // namespace tutti::detail
