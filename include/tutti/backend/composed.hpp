@@ -97,14 +97,8 @@ class composed {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-<<<<<<< HEAD
-    const algorithm via =
-        a.via != algorithm::automatic ? a.via : algo::select_gather(situation(a.in.bytes(), a.out.element_bytes));
-    run_prepared(s, a, [via, place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
-=======
     const algorithm via = chosen(a);
-    run(s, [&](auto l) {
->>>>>>> cfbf94c49ddfc5a9225ce39ba7e147af755142fb
+    run_prepared(s, a, [via, place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, *place, call);
       return algo::ring_reduce_scatter(l, call);
@@ -128,15 +122,10 @@ class composed {
   template <class Args>
     requires requires(const Args& a, const algo::situation& s) { algo::choose(a, s); }
   void start(const Args& a, op_state& s) noexcept {
-<<<<<<< HEAD
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
       if (a.op.prepare) return start(algo::prepare_in_place(a), s);
-    const algorithm via = a.via != algorithm::automatic ? a.via : algo::choose(a, situation(0, 1));
-    run_prepared(s, a, [via, place = &state_->meeting_place, n = size()](auto l, const Args& call) {
-=======
     const algorithm via = chosen(a);
-    run(s, [&](auto l) {
->>>>>>> cfbf94c49ddfc5a9225ce39ba7e147af755142fb
+    run_prepared(s, a, [via, place = &state_->meeting_place, n = size()](auto l, const Args& call) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct && n > 1) return algo::by_memory(l, *place, call);
       return algo::by_messages(l, call, via);
