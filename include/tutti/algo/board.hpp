@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +34,7 @@ namespace tutti::algo {
 class board {
  public:
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
+  static constexpr std::size_t half_bytes = slot_bytes / 2;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
 
   /// What a rank tells beside its step: where its buffers are, if peers can map them.
@@ -83,12 +85,16 @@ class board {
     /// arrive together with the step.
     template <class Link>
     reached(board& b, Link& link, std::uint64_t step, std::size_t expected = 0) noexcept
-        : board_(b), step_(step), expected_(expected), next_(0), end_(static_cast<int>(b.lines_.size())) {
+        : board_(b),
+          step_(step),
+          expected_(expected <= worth_asking ? expected : 0),
+          next_(0),
+          end_(static_cast<int>(b.lines_.size())) {
       link.watch(*this);
     }
     template <class Link>
     reached(board& b, Link& link, std::uint64_t step, std::size_t expected, int only) noexcept
-        : board_(b), step_(step), expected_(expected), next_(only), end_(only + 1) {
+        : board_(b), step_(step), expected_(expected <= worth_asking ? expected : 0), next_(only), end_(only + 1) {
       link.watch(*this);
     }
     bool holds() noexcept override {
@@ -97,7 +103,8 @@ class board {
         if (seen >= step_) continue;  // and found alike: the line may be on its way back to its rank by now
         const cell& c = board_.at(next_, step_);
         tutti::detail::prefetch(c.data, cell_bytes);
-        if (expected_ != 0) tutti::detail::prefetch(board_.slot(next_, step_), std::min(expected_, most_ahead));
+        if (expected_ != 0)
+          tutti::detail::prefetch(board_.slot(next_, step_, expected_), std::min(expected_, most_ahead));
         if (c.step.load(std::memory_order_acquire) < step_) return false;
         differs_ = c.call.load(std::memory_order_relaxed) != board_.posted_;
         if (differs_) return true;
@@ -111,7 +118,8 @@ class board {
     int waiting_for() const noexcept override { return board_.members_->world_rank(next_); }
 
    private:
-    static constexpr std::size_t most_ahead = 4096;
+    // Of a long message the writer would lose lines that it has not written yet.
+    static constexpr std::size_t worth_asking = std::size_t{64} << 10, most_ahead = 4096;
 
     board& board_;
     std::uint64_t step_;
@@ -159,14 +167,18 @@ class board {
   /// Room for the lists of the operation that has its turn, so that none of them allocates.
   struct lists {
     std::vector<const void*> operands;
+    std::vector<void*> results;
     std::vector<std::byte*> in, out;
   };
   [[nodiscard]] lists& room() noexcept { return lists_; }
 
   [[nodiscard]] bool is_open() const noexcept { return !lines_.empty(); }
   [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
-  [[nodiscard]] std::byte* slot(int rank, std::uint64_t step) const noexcept {
-    return parts_[static_cast<std::size_t>(rank)] + 4096 + (step % 2) * slot_bytes;
+  /// Where `rank` stages so many bytes for a step. Short messages walk through the slot: stores into lines that nobody
+  /// has read for a while are cheaper.
+  [[nodiscard]] std::byte* slot(int rank, std::uint64_t step, std::size_t bytes = slot_bytes) const noexcept {
+    const std::size_t within = step / 2 * std::bit_ceil(bytes | 64) & (slot_bytes - 1);
+    return parts_[static_cast<std::size_t>(rank)] + 4096 + step % 2 * slot_bytes + within;
   }
   /// What fits beside the step: `cell_bytes` of the own cell to write before post(), of the others' to read afterwards.
   [[nodiscard]] std::byte* beside(int rank, std::uint64_t step) const noexcept { return at(rank, step).data; }

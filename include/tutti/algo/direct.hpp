@@ -17,28 +17,27 @@ namespace detail {
 
 /// Buffers that everyone maps: fold one's own part of all inputs and store it to all outputs. Nothing is staged.
 /// False if some rank failed meanwhile.
-inline bool reduce_in_place(board& b, std::size_t mine, std::size_t begin, std::size_t count, std::size_t element,
+inline bool reduce_in_place(board& b, std::size_t begin, std::size_t count, std::size_t element,
                             const reduction& with) {
-  auto& [operands, in, out] = b.room();
-  const std::size_t block =
-      std::max<std::size_t>(1, (std::size_t{16} << 10) / element);  // stays in the first-level cache
+  auto& [operands, results, in, out] = b.room();
+  const std::size_t block = std::max<std::size_t>(1, (std::size_t{16} << 10) / element);
   const board::visit visit{b};
   operands.resize(in.size());
+  results.resize(out.size());
   for (std::size_t done = 0; done < count; done += block) {
     if (!visit.welcome()) return false;
-    const std::size_t m = std::min(block, count - done), offset = (begin + done) * element;
+    const std::size_t offset = (begin + done) * element;
     for (std::size_t r = 0; r < in.size(); ++r) operands[r] = in[r] + offset;
-    std::byte* result = out[mine] + offset;
-    with.fold_all(operands.data(), static_cast<int>(in.size()), result, m, with.context.data());
-    for (std::size_t r = 0; r < out.size(); ++r)
-      if (r != mine) copy_bytes(out[r] + offset, result, m * element);
+    for (std::size_t r = 0; r < out.size(); ++r) results[r] = out[r] + offset;
+    with.fold_all_to(operands.data(), static_cast<int>(in.size()), results.data(), static_cast<int>(out.size()),
+                     std::min(block, count - done), stores::ordinary, with.context.data());
   }
   return true;
 }
 
 /// How many elements of a message travel in one step: all ranks stage them, each reads them from all others.
 inline std::size_t one_shot_piece(std::size_t element) noexcept {
-  return std::max<std::size_t>(1, (std::size_t{128} << 10) / element);
+  return std::max<std::size_t>(1, board::half_bytes / element);
 }
 
 /// True where it costs less that everyone folds everything than to meet a second time.
@@ -57,12 +56,12 @@ routine one_shot(meeting<T> m, all_reduce_args a, std::uint64_t staged) {
     if (done != 0 || staged == board::nowhere) {
       step = m.next();
       co_await m.everyone(step - 1);
-      copy_bytes(m.slot(m.rank(), step), own, count * element);
+      copy_bytes(m.slot(m.rank(), step, count * element), own, count * element);
       m.post();
       co_await m.everyone(step, count * element);
     }
-    a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step); }), m.size(), at(a.out.data, done * element),
-                  count, a.op.context.data());
+    a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step, count * element); }), m.size(),
+                  at(a.out.data, done * element), count, a.op.context.data());
   }
 }
 
@@ -99,7 +98,7 @@ routine two_phase(meeting<T> m, all_reduce_args a) {
 }  // namespace detail
 
 /// Where mapping the others' buffers is worth a meeting of its own.
-inline constexpr std::size_t worth_mapping = std::size_t{16} << 10;
+inline constexpr std::size_t worth_mapping = std::size_t{4} << 10;
 
 /// True where one step of direct_all_reduce_small() carries the message.
 inline bool is_small(const all_reduce_args& a, int ranks) noexcept {
@@ -117,7 +116,7 @@ routine direct_all_reduce_small(lane<T> lane, board& b, all_reduce_args a) {
   const std::uint64_t step = m.next();
   co_await m.everyone(step - 1);
   const bool beside = a.out.bytes() <= board::cell_bytes && a.out.element_bytes % (2 * board::cell_alignment) != 0;
-  const auto place = [&](int r) { return beside ? m.beside(r, step) : m.slot(r, step); };
+  const auto place = [&](int r) { return beside ? m.beside(r, step) : m.slot(r, step, a.out.bytes()); };
   copy_bytes(place(m.rank()), a.in.data, a.in.bytes());
   m.post();
   co_await m.everyone(step, beside ? 0 : a.out.bytes());
@@ -125,7 +124,7 @@ routine direct_all_reduce_small(lane<T> lane, board& b, all_reduce_args a) {
 }
 
 /// All-reduce through memory that ranks share. Every element is folded in rank order, so the bits depend on neither
-/// size nor placement. Buffers that all ranks map, from 16 KiB on: two meetings, 1/n of the elements folded and stored
+/// size nor placement. Buffers that all ranks map, from 4 KiB on: two meetings, 1/n of the elements folded and stored
 /// n times per rank. Otherwise staged: between two ranks, and for a few KiB, everything is read by everyone in pieces
 /// of 128 KiB, one meeting each; else in slots of 256 KiB, of which each rank folds 1/n, two meetings each.
 template <mapped_transport T>
@@ -143,17 +142,18 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
     const std::uint64_t step = m.next();
     if (!mapped && all_at_once) {  // the first piece goes with the note
       co_await m.everyone(step - 1);
-      copy_bytes(m.slot(m.rank(), step), a.in.data, std::min(bytes, detail::one_shot_piece(element) * element));
+      const std::size_t first = std::min(bytes, detail::one_shot_piece(element) * element);
+      copy_bytes(m.slot(m.rank(), step, first), a.in.data, first);
     }
     board::exposure shown{b, lane.link()};
     m.post(mapped ? mine : board::note{board::nowhere, board::nowhere});
-    co_await m.everyone(step);
+    co_await m.everyone(step, mapped || !all_at_once ? 0 : std::min(bytes, board::half_bytes));
     auto& lists = b.room();
     const bool in = m.map_all(step, [](const board::note& n) { return n.in; }, bytes, lists.in);
     if (in && m.map_all(step, [](const board::note& n) { return n.out; }, bytes, lists.out)) {
       const blocks cut{a.out.count, static_cast<std::size_t>(m.size())};
       const auto r = static_cast<std::size_t>(m.rank());
-      if (!detail::reduce_in_place(b, r, cut.begin(r), cut.size(r), element, a.op)) co_await m.failure();
+      if (!detail::reduce_in_place(b, cut.begin(r), cut.size(r), element, a.op)) co_await m.failure();
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
       shown.close();

@@ -21,7 +21,9 @@ class meeting {
 
   [[nodiscard]] int size() const noexcept { return lane_.size(); }
   [[nodiscard]] int rank() const noexcept { return lane_.rank(); }
-  [[nodiscard]] std::byte* slot(int r, std::uint64_t step) const noexcept { return board_.slot(r, step); }
+  [[nodiscard]] std::byte* slot(int r, std::uint64_t step, std::size_t bytes = board::slot_bytes) const noexcept {
+    return board_.slot(r, step, bytes);
+  }
   [[nodiscard]] std::byte* beside(int r, std::uint64_t step) const noexcept { return board_.beside(r, step); }
   [[nodiscard]] std::uint64_t next() const noexcept { return board_.step() + 1; }
 
