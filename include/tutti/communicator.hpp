@@ -20,6 +20,7 @@
 #include <tutti/communicator/messaging.hpp>
 #include <tutti/communicator/moving.hpp>
 #include <tutti/communicator/prepared.hpp>
+#include <tutti/communicator/raw_reducing.hpp>
 #include <tutti/communicator/reducing.hpp>
 #include <tutti/communicator/scanning.hpp>
 #include <tutti/core/args.hpp>
@@ -29,8 +30,8 @@ namespace tutti {
 namespace detail {
 
 template <backend B>
-using communicator_calls = preparing_calls<
-    messaging_calls<moving_calls<distributing_calls<scanning_calls<reducing_calls<communicator_base<B>>>>>>>;
+using communicator_calls = preparing_calls<messaging_calls<
+    moving_calls<distributing_calls<scanning_calls<raw_reducing_calls<reducing_calls<communicator_base<B>>>>>>>>;
 
 }  // namespace detail
 

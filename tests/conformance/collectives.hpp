@@ -9,6 +9,7 @@
 #include <conformance/partial_reductions.hpp>
 #include <conformance/reductions.hpp>
 #include <conformance/report.hpp>
+#include <conformance/special_reductions.hpp>
 #include <conformance/values.hpp>
 
 namespace conformance {
@@ -21,6 +22,7 @@ void check_world(World& world) {
   check_reductions(s);
   check_distribution(s);
   check_partial_reductions(s);
+  check_special_reductions(s);
   check_values(s);
   check_messages(s);
   check_in_flight(s);

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -30,6 +31,8 @@ struct types {};
 /// One for each dtype that can be reduced.
 using every_number = types<bool, signed char, unsigned char, short, unsigned short, int, unsigned, long, unsigned long,
                            tutti::float16, tutti::bfloat16, float, double, long double>;
+/// Those that came later: fewer counts, as what travels is bytes.
+using every_other_number = types<tutti::float8_e4m3, tutti::float8_e5m2, std::complex<float>, std::complex<double>>;
 /// Other names for some of them.
 using every_alias = types<char, wchar_t, char8_t, char16_t, char32_t, long long, unsigned long long>;
 
@@ -58,13 +61,16 @@ constexpr std::uint64_t mix(std::uint64_t x) noexcept {
   return x ^ (x >> 31);
 }
 
+/// What narrow floats are computed in; anything else is computed as it is.
 template <class T>
-using wide = std::conditional_t<std::is_floating_point_v<T>, T, float>;
+using wide = std::conditional_t<std::is_floating_point_v<T> || tutti::complex_number<T>, T, float>;
 
 template <class T>
 T from_int(long long n) {
   if constexpr (std::is_integral_v<T>)
     return static_cast<T>(n);
+  else if constexpr (tutti::complex_number<T>)
+    return T(static_cast<typename T::value_type>(n), static_cast<typename T::value_type>(2 * n));
   else
     return static_cast<T>(static_cast<wide<T>>(n));
 }
@@ -96,6 +102,8 @@ T operand(tutti::reduction_kind kind, int rank, std::size_t i, std::uint64_t sal
     if (kind == band || kind == bor || kind == bxor) return static_cast<T>(h);
   constexpr bool has_sign = !std::is_unsigned_v<T>;
   if (kind == prod) return from_int<T>(h % 3 == 0 ? 1 : h % 3 == 1 || !has_sign ? 2 : -1);
+  if constexpr (tutti::narrow_float<T> && sizeof(T) == 1)  // with 3 significant bits, 8 is as far as one can count
+    return from_int<T>(static_cast<long long>(h % 3) - 1);
   return from_int<T>(static_cast<long long>(h % 8) - (has_sign ? 3 : 0));
 }
 
@@ -109,8 +117,10 @@ T reduced(tutti::reduction_kind kind, int size, std::size_t i, std::uint64_t sal
   T smallest = in(0), largest = in(0);
   for (int r = 1; r < size; ++r) {
     const T next = in(r);
-    smallest = next < smallest ? next : smallest;
-    largest = largest < next ? next : largest;
+    if constexpr (!tutti::complex_number<T>) {
+      smallest = next < smallest ? next : smallest;
+      largest = largest < next ? next : largest;
+    }
     if (kind == prod)
       all *= static_cast<accumulator>(next);
     else if constexpr (std::is_integral_v<T>)
@@ -128,7 +138,7 @@ T reduced(tutti::reduction_kind kind, int size, std::size_t i, std::uint64_t sal
     if constexpr (std::is_integral_v<T>)
       return static_cast<T>(static_cast<long long>(all) / size);
     else
-      return static_cast<T>(all / static_cast<wide<T>>(size));
+      return static_cast<T>(all / wide<T>(static_cast<float>(size)));
   }
   return static_cast<T>(all);
 }

@@ -134,6 +134,9 @@ void check_reductions(session<World>& s) {
     check_reductions_of<T>(s, few, tutti::sum, tutti::prod, tutti::min, tutti::max, tutti::mean, tutti::band,
                            tutti::bor, tutti::bxor);
   });
+  for_each(every_other_number{}, [&]<class T>() {
+    check_reductions_of<T>(s, sizes{7, 1000}, tutti::sum, tutti::prod, tutti::min, tutti::max, tutti::mean);
+  });
   for_each(every_alias{}, [&]<class T>() { check_reductions_of<T>(s, sizes{7}, tutti::sum, tutti::min); });
   for_each(types<float, int, tutti::bfloat16>{},
            [&]<class T>() { check_reductions_of<T>(s, every_count, tutti::sum, tutti::mean); });

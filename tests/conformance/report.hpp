@@ -47,7 +47,7 @@ std::string type_name() {
 
 template <class T>
 std::string to_text(const T& value) {
-  if constexpr (std::is_same_v<T, tutti::float16> || std::is_same_v<T, tutti::bfloat16>)
+  if constexpr (tutti::narrow_float<T>)
     return std::to_string(static_cast<float>(value));
   else if constexpr (std::is_floating_point_v<T>)
     return std::to_string(value);

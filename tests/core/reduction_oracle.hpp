@@ -19,7 +19,7 @@ using tutti::float16;
 using tutti::reduction_kind;
 
 template <class T>
-constexpr bool is_half = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+constexpr bool is_half = tutti::narrow_float<T>;
 
 /// Exactly `count` elements of heap, so that a sanitizer sees the first byte too many; std::vector<bool> is none.
 template <class T>
@@ -46,7 +46,11 @@ T draw(std::mt19937_64& g) {
     return static_cast<T>(bits >> 4);
   } else {
     const double value = static_cast<double>(g() >> 11) * 0x1p-51 - 2.0;  // [-2, 2)
-    return static_cast<T>(static_cast<std::conditional_t<is_half<T>, float, T>>(value));
+    if constexpr (tutti::complex_number<T>) {
+      using part = typename T::value_type;
+      return T(static_cast<part>(value), static_cast<part>(static_cast<double>(g() >> 11) * 0x1p-51 - 2.0));
+    } else
+      return static_cast<T>(static_cast<std::conditional_t<is_half<T>, float, T>>(value));
   }
 }
 
@@ -55,6 +59,8 @@ template <class T>
 bool same(T a, T b) {
   if constexpr (is_half<T>)
     return same<float>(a, b);
+  else if constexpr (tutti::complex_number<T>)
+    return same(a.real(), b.real()) && same(a.imag(), b.imag());
   else if constexpr (std::is_floating_point_v<T>)
     return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
   else
@@ -123,6 +129,15 @@ T float_oracle(reduction_kind kind, const std::vector<T>& column, int divisor = 
   return static_cast<T>(acc);
 }
 
+/// The same of complex numbers, which have no order.
+template <class T>
+T complex_oracle(reduction_kind kind, const std::vector<T>& column, int divisor) {
+  T acc = column[0];
+  for (std::size_t r = 1; r < column.size(); ++r)
+    acc = kind == reduction_kind::prod ? acc * column[r] : acc + column[r];
+  return acc / static_cast<typename T::value_type>(divisor);
+}
+
 /// What fold_all must give when `once`, a mean divided; else what repeated folds must give, a mean still a sum.
 template <class T>
 T oracle(reduction_kind kind, const std::vector<T>& column, bool once) {
@@ -132,6 +147,8 @@ T oracle(reduction_kind kind, const std::vector<T>& column, bool once) {
   else if constexpr (std::is_integral_v<T>)
     return sizeof(T) < sizeof(int) ? static_cast<T>(static_cast<int>(integer_oracle(kind, column)) / divisor)
                                    : static_cast<T>(integer_oracle(kind, column) / static_cast<T>(divisor));
+  else if constexpr (tutti::complex_number<T>)
+    return complex_oracle(kind, column, divisor);
   else if constexpr (is_half<T>)
     return once ? float_oracle<float>(kind, column, divisor) : float_oracle<T>(kind, column);
   else

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -33,6 +34,7 @@ constexpr int rank_counts[] = {1, 2, 3, 5};
   char, signed char, unsigned char, short, unsigned short, int, unsigned, long, unsigned long, long long, \
       unsigned long long, wchar_t, char8_t, char16_t, char32_t
 #define TUTTI_TEST_FLOATS float, double, long double, float16, bfloat16
+#define TUTTI_TEST_OTHERS tutti::float8_e4m3, tutti::float8_e5m2, std::complex<float>, std::complex<double>
 
 template <class T>
 std::size_t differences(const T* a, const std::vector<T>& b) {
@@ -89,8 +91,11 @@ void expect_matches_oracle(const reduction& r, int ranks, std::size_t count, std
 
 /// Where a named reduction makes sense, said independently of the library.
 template <class T, class Op>
-constexpr bool makes_sense = std::is_integral_v<T> ? !(std::is_same_v<T, bool> && Op::kind == reduction_kind::mean)
-                                                   : Op::kind <= reduction_kind::mean;
+constexpr bool makes_sense =
+    tutti::complex_number<T>
+        ? Op::kind == reduction_kind::sum || Op::kind == reduction_kind::prod || Op::kind == reduction_kind::mean
+    : std::is_integral_v<T> ? !(std::is_same_v<T, bool> && Op::kind == reduction_kind::mean)
+                            : Op::kind <= reduction_kind::mean;
 
 template <class T, class Op>
 void expect_op(const Op& op, std::mt19937_64& g) {
@@ -105,7 +110,7 @@ void expect_op(const Op& op, std::mt19937_64& g) {
 }
 
 TEST_CASE_TEMPLATE("reduction: every named reduction of every type agrees with a scalar oracle", T, bool,
-                   TUTTI_TEST_INTEGERS, TUTTI_TEST_FLOATS) {
+                   TUTTI_TEST_INTEGERS, TUTTI_TEST_FLOATS, TUTTI_TEST_OTHERS) {
   std::mt19937_64 g{20240229};
   expect_op<T>(tutti::sum, g);
   expect_op<T>(tutti::prod, g);
@@ -234,6 +239,18 @@ TEST_CASE("reduction: 16-bit inputs are added in float and rounded once") {
   CHECK(folded(brain, ones) == 256.0f);
 }
 
+TEST_CASE("reduction: 8-bit inputs are added in float and rounded once") {
+  using tutti::float8_e4m3;
+  using tutti::float8_e5m2;
+  const auto fine = tutti::erase_type<float8_e4m3>(tutti::sum);
+  CHECK(reduced<float8_e4m3>(fine, {float8_e4m3(16), float8_e4m3(1), float8_e4m3(1)}) == 18.0f);
+  CHECK(folded<float8_e4m3>(fine, {float8_e4m3(16), float8_e4m3(1), float8_e4m3(1)}) == 16.0f);
+  CHECK(reduced<float8_e4m3>(fine, {float8_e4m3(448), float8_e4m3(448), float8_e4m3(-448)}) == 448.0f);
+  CHECK(std::isnan(static_cast<float>(reduced<float8_e4m3>(fine, {float8_e4m3(448), float8_e4m3(448)}))));
+  const auto wide = tutti::erase_type<float8_e5m2>(tutti::mean);
+  CHECK(reduced<float8_e5m2>(wide, {float8_e5m2(57344), float8_e5m2(57344)}) == 57344.0f);
+}
+
 TEST_CASE("reduction: ranks are combined from the lowest to the highest") {
   const auto digits = tutti::erase_type<std::int64_t>([](std::int64_t a, std::int64_t b) { return a * 10 + b; });
   CHECK(digits.kind == reduction_kind::custom);
@@ -311,7 +328,8 @@ TEST_CASE_TEMPLATE("reduction: a callable for a 16-bit type is called with that 
 }
 
 TEST_CASE("reduction: every kind has a name, and so has a value from elsewhere") {
-  const std::string_view names[] = {"sum", "prod", "min", "max", "mean", "band", "bor", "bxor", "custom"};
+  const std::string_view names[] = {"sum",  "prod",   "min",        "max",    "mean",   "band", "bor",
+                                    "bxor", "custom", "premul_sum", "minloc", "maxloc", "raw"};
   for (std::size_t i = 0; i < std::size(names); ++i) CHECK(name(static_cast<reduction_kind>(i)) == names[i]);
   CHECK(std::string_view{name(static_cast<reduction_kind>(std::size(names)))} == "unknown");
   CHECK(std::string_view{name(static_cast<reduction_kind>(255))} == "unknown");

@@ -8,8 +8,26 @@
 
 namespace tutti::algo {
 
-/// Broadcast through memory that ranks share: the root stages slots of 256 KiB, the others copy them out. The root is
-/// at most one slot ahead. One meeting with the root per slot.
+namespace detail {
+
+/// What travels in one step from a rank to the others: while they copy one piece out, it stages the next.
+inline constexpr std::size_t copy_piece = board::half_bytes;
+
+/// Copies from memory of another rank that this one maps; false if some rank failed meanwhile.
+inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t block = std::size_t{64} << 10;
+  const board::visit visit{b};
+  for (std::size_t done = 0; done < bytes; done += block) {
+    if (!visit.welcome()) return false;
+    copy_bytes(to + done, from + done, std::min(block, bytes - done));
+  }
+  return true;
+}
+
+}  // namespace detail
+
+/// Broadcast through memory that ranks share: the root stages pieces of 128 KiB, the others copy them out. The root is
+/// at most one piece ahead. One meeting with the root per piece.
 template <mapped_transport T>
 routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
   board::turn turn{b, lane.link()};
@@ -17,23 +35,25 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
   const std::size_t bytes = a.data.bytes();
-  for (std::size_t done = 0; done == 0 || done < bytes; done += board::slot_bytes) {
-    const std::size_t piece = std::min(board::slot_bytes, bytes - done);
+  const bool beside = bytes <= board::cell_bytes;
+  for (std::size_t done = 0; done == 0 || done < bytes; done += detail::copy_piece) {
+    const std::size_t piece = std::min(detail::copy_piece, bytes - done);
     const std::uint64_t step = m.next();
+    std::byte* staged = beside ? m.beside(a.root, step) : m.slot(a.root, step, piece);
     if (m.rank() == a.root) {
       co_await m.everyone(step - 1);
-      copy_bytes(m.slot(a.root, step), at(a.data.data, done), piece);
+      copy_bytes(staged, at(a.data.data, done), piece);
       m.post();
     } else {
       m.post();
-      co_await m.only(a.root, step);
-      copy_bytes(at(a.data.data, done), m.slot(a.root, step), piece);
+      co_await m.only(a.root, step, beside ? 0 : piece);
+      copy_bytes(at(a.data.data, done), staged, piece);
     }
   }
 }
 
-/// All-gather through memory that ranks share, in slots of 256 KiB: each rank stages its block and copies the others'
-/// out. One meeting per slot; n blocks written per rank.
+/// All-gather through memory that ranks share. Inputs that all ranks map, from 4 KiB on, are copied from where they
+/// are: two meetings. Others are staged in pieces of 128 KiB: one meeting each.
 template <mapped_transport T>
 routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
   board::turn turn{b, lane.link()};
@@ -41,15 +61,34 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
   const std::size_t block = a.in.bytes();
-  for (std::size_t done = 0; done == 0 || done < block; done += board::slot_bytes) {
-    const std::size_t piece = std::min(board::slot_bytes, block - done);
+  const auto block_of = [&](int r) { return at(a.out.data, static_cast<std::size_t>(r) * block); };
+  if (block >= worth_mapping) {
+    board::exposure shown{b, lane.link()};
+    const std::uint64_t step = m.post({m.place(a.in.data, block), board::nowhere});
+    co_await m.everyone(step);
+    auto& in = b.room().in;
+    if (m.map_all(step, [](const board::note& n) { return n.in; }, block, in)) {
+      copy_bytes(block_of(m.rank()), a.in.data, block);
+      for (int r = 0; r < m.size(); ++r)
+        if (r != m.rank() && !detail::copy_mapped(b, block_of(r), in[static_cast<std::size_t>(r)], block))
+          co_await m.failure();
+      const std::uint64_t end = m.post();
+      co_await m.everyone(end);
+      shown.close();
+      co_return;
+    }
+    shown.close();
+  }
+  for (std::size_t done = 0; done == 0 || done < block; done += detail::copy_piece) {
+    const std::size_t piece = std::min(detail::copy_piece, block - done);
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
-    copy_bytes(m.slot(m.rank(), step), at(a.in.data, done), piece);
+    copy_bytes(m.slot(m.rank(), step, piece), at(a.in.data, done), piece);
     m.post();
-    co_await m.everyone(step);
+    copy_bytes(block_of(m.rank()) + done, at(a.in.data, done), piece);
+    co_await m.everyone(step, piece);
     for (int r = 0; r < m.size(); ++r)
-      copy_bytes(at(a.out.data, static_cast<std::size_t>(r) * block + done), m.slot(r, step), piece);
+      if (r != m.rank()) copy_bytes(block_of(r) + done, m.slot(r, step, piece), piece);
   }
 }
 
@@ -57,7 +96,7 @@ namespace detail {
 
 /// Inputs that everyone maps: fold the block at `from` of all of them. False if some rank failed meanwhile.
 inline bool reduce_block(board& b, std::size_t from, const reduce_scatter_args& a) {
-  auto& [operands, in, out] = b.room();
+  auto& [operands, results, in, out] = b.room();
   const std::size_t element = a.out.element_bytes, block = std::max<std::size_t>(1, (std::size_t{16} << 10) / element);
   const board::visit visit{b};
   operands.resize(in.size());
@@ -73,7 +112,7 @@ inline bool reduce_block(board& b, std::size_t from, const reduce_scatter_args& 
 }  // namespace detail
 
 /// Reduce-scatter through memory that ranks share: each rank folds its own block of all inputs, in rank order. Inputs
-/// that all ranks map: two meetings, nothing staged. Otherwise one meeting per 256 KiB of input.
+/// that all ranks map, from 4 KiB on: two meetings, nothing staged. Otherwise one meeting per 256 KiB of input.
 template <mapped_transport T>
 routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
   board::turn turn{b, lane.link()};
@@ -82,7 +121,7 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
   detail::meeting<T> m{lane, b, a};
   const std::size_t element = a.out.element_bytes, block = a.out.count;
   const auto n = static_cast<std::size_t>(m.size()), mine = static_cast<std::size_t>(m.rank());
-  if (a.in.bytes() > board::slot_bytes) {
+  if (a.in.bytes() >= worth_mapping) {
     board::exposure shown{b, lane.link()};
     const std::uint64_t step = m.post({m.place(a.in.data, a.in.bytes()), board::nowhere});
     co_await m.everyone(step);
@@ -101,11 +140,12 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
     const std::size_t piece = std::min(most, block - done) * element;
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
+    const auto own = [&](std::size_t r) { return at(a.in.data, (r * block + done) * element); };
     for (std::size_t r = 0; r < n; ++r)
-      copy_bytes(m.slot(m.rank(), step) + r * piece, at(a.in.data, (r * block + done) * element), piece);
+      if (r != mine) copy_bytes(m.slot(m.rank(), step, n * piece) + r * piece, own(r), piece);
     m.post();
     co_await m.everyone(step);
-    a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step) + mine * piece; }), m.size(),
+    a.op.fold_all(m.from_others(own(mine), [&](int r) { return m.slot(r, step, n * piece) + mine * piece; }), m.size(),
                   at(a.out.data, done * element), piece / element, a.op.context.data());
   }
 }

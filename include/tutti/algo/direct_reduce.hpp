@@ -46,7 +46,7 @@ routine reduce_slot(meeting<T> m, reduce_args a, std::size_t done, std::size_t c
 
 /// Buffers that everyone maps: folds one's own part of all inputs into the root's output. False if some rank failed.
 inline bool reduce_to_root(board& b, std::size_t begin, std::size_t count, const reduce_args& a) {
-  auto& [operands, in, out] = b.room();
+  auto& [operands, results, in, out] = b.room();
   const std::size_t element = a.in.element_bytes;
   const std::size_t block = std::max<std::size_t>(1, (std::size_t{16} << 10) / element);
   const board::visit visit{b};

@@ -13,6 +13,7 @@
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/prepared_operand.hpp>
 #include <tutti/algo/recursive_doubling.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/select.hpp>
@@ -60,6 +61,7 @@ class composed {
   }
 
   void start(const all_reduce_args& a, op_state& s) noexcept {
+    if (a.op.prepare) return start(algo::prepare_into_output(a), s);
     if (alone(s)) {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
@@ -67,7 +69,9 @@ class composed {
     const algorithm via = chosen(a);
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
+        if (via == algorithm::direct)
+          return algo::is_small(a, size()) ? algo::direct_all_reduce_small<T>(l, state_->meeting_place, a)
+                                           : algo::direct_all_reduce<T>(l, state_->meeting_place, a);
       return via == algorithm::ring ? algo::ring_all_reduce(l, a) : algo::recursive_doubling_all_reduce(l, a);
     });
   }
@@ -89,14 +93,14 @@ class composed {
 
   void start(const reduce_scatter_args& a, op_state& s) noexcept {
     if (alone(s)) {
+      if (a.op.prepare) return start(algo::prepare_into_output(a), s);
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-    const algorithm via = chosen(a);
-    run(s, [&](auto l) {
+    run_prepared(s, a, [via = chosen(a), place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, state_->meeting_place, a);
-      return algo::ring_reduce_scatter(l, a);
+        if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, *place, call);
+      return algo::ring_reduce_scatter(l, call);
     });
   }
 
@@ -117,11 +121,12 @@ class composed {
   template <class Args>
     requires requires(const Args& a, const algo::situation& s) { algo::choose(a, s); }
   void start(const Args& a, op_state& s) noexcept {
-    const algorithm via = chosen(a);
-    run(s, [&](auto l) {
+    if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
+      if (a.op.prepare) return start(algo::prepare_in_place(a), s);
+    run_prepared(s, a, [via = chosen(a), place = &state_->meeting_place, n = size()](auto l, const Args& call) {
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct && size() > 1) return algo::by_memory(l, state_->meeting_place, a);
-      return algo::by_messages(l, a, via);
+        if (via == algorithm::direct && n > 1) return algo::by_memory(l, *place, call);
+      return algo::by_messages(l, call, via);
     });
   }
 
@@ -222,6 +227,16 @@ class composed {
     s.info.context = state_->members.context;
     if (s.info.context == 0) link.note_issue(s.info.sequence);
     launch(s, [&] { return make(lane<T>{link, state_->members, s.info.sequence}); });
+  }
+
+  /// way(lane, args), over a prepared copy of the input where the reduction asks for that.
+  template <class Args, class Way>
+  void run_prepared(op_state& s, const Args& a, Way way) noexcept {
+    run(s, [&](auto l) {
+      if constexpr (requires { a.op, a.in; })
+        if (a.op.prepare) return algo::over_prepared_operand(l, a, way);
+      return way(l, a);
+    });
   }
 
   template <class Make>

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include <tutti/core/float8.hpp>
 #include <tutti/core/half.hpp>
 
 namespace tutti {
@@ -26,20 +27,30 @@ enum class dtype : std::uint8_t {
   f64,
   extended,
   boolean,
-  opaque
+  opaque,
+  f8_e4m3,
+  f8_e5m2,
+  c64,
+  c128
 };
 
+inline constexpr std::size_t dtype_count = 19;
+
 constexpr std::string_view name(dtype t) noexcept {
-  constexpr std::string_view names[] = {"int8",    "uint8",   "int16",       "uint16",  "int32",
-                                        "uint32",  "int64",   "uint64",      "float16", "bfloat16",
-                                        "float32", "float64", "long double", "bool",    "struct"};
+  constexpr std::string_view names[] = {"int8",        "uint8",       "int16",       "uint16",    "int32",
+                                        "uint32",      "int64",       "uint64",      "float16",   "bfloat16",
+                                        "float32",     "float64",     "long double", "bool",      "struct",
+                                        "float8_e4m3", "float8_e5m2", "complex64",   "complex128"};
+  static_assert(std::size(names) == dtype_count);
   const auto i = static_cast<std::size_t>(t);  // may come from a peer
   return i < std::size(names) ? names[i] : "unknown";
 }
 
 /// Bytes of one element; 0 for dtype::opaque, whose size travels beside it.
 constexpr std::size_t size_of(dtype t) noexcept {
-  constexpr std::uint8_t sizes[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, sizeof(long double), sizeof(bool), 0};
+  constexpr std::uint8_t sizes[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, sizeof(long double), sizeof(bool),
+                                    0, 1, 1, 8, 16};
+  static_assert(std::size(sizes) == dtype_count);
   const auto i = static_cast<std::size_t>(t);
   return i < std::size(sizes) ? sizes[i] : 0;
 }
@@ -49,9 +60,26 @@ template <class T>
 concept element = std::is_object_v<T> && std::is_trivially_copyable_v<T> && std::is_copy_assignable_v<T> &&
                   !std::is_pointer_v<T> && !std::is_volatile_v<T>;
 
-/// Has arithmetic that the library knows: the arithmetic types of the standard, float16 and bfloat16.
+/// A floating-point carrier of this library: computed in float.
 template <class T>
-concept number = std::is_arithmetic_v<T> || std::same_as<T, float16> || std::same_as<T, bfloat16>;
+concept narrow_float = std::same_as<T, float16> || std::same_as<T, bfloat16> || std::same_as<T, float8_e4m3> ||
+                       std::same_as<T, float8_e5m2>;
+
+/// std::complex of float or double, or a type that looks and lies in memory like it; <complex> is heavy to include.
+template <class T>
+concept complex_number = element<T> && requires(const T& z) {
+  typename T::value_type;
+  requires std::same_as<typename T::value_type, float> || std::same_as<typename T::value_type, double>;
+  requires sizeof(T) == 2 * sizeof(typename T::value_type);
+  { z.real() } -> std::same_as<typename T::value_type>;
+  { z.imag() } -> std::same_as<typename T::value_type>;
+  { z* z } -> std::convertible_to<T>;
+  T(z.real(), z.imag());
+};
+
+/// Has arithmetic that the library knows: the arithmetic types of the standard, floats of 16 and 8 bits, and complex.
+template <class T>
+concept number = std::is_arithmetic_v<T> || narrow_float<T> || complex_number<T>;
 
 /// The dtype of `T`: integers by width and sign, dtype::opaque for any other trivially copyable type.
 template <element T>
@@ -62,6 +90,12 @@ constexpr dtype dtype_of() noexcept {
     return dtype::f16;
   else if constexpr (std::same_as<T, bfloat16>)
     return dtype::bf16;
+  else if constexpr (std::same_as<T, float8_e4m3>)
+    return dtype::f8_e4m3;
+  else if constexpr (std::same_as<T, float8_e5m2>)
+    return dtype::f8_e5m2;
+  else if constexpr (complex_number<T>)
+    return sizeof(T) == 8 ? dtype::c64 : dtype::c128;
   else if constexpr (std::same_as<T, float>)
     return dtype::f32;
   else if constexpr (std::same_as<T, double>)

@@ -83,7 +83,7 @@ namespace detail {
 
 /// Elements from the start of the slot to the start of the next one.
 inline std::size_t padded_count(std::size_t index, const parameter_shape& p) {
-  if (p.type > dtype::opaque) refuse_parameter(index, p, "has an unknown dtype; use one of tutti::dtype");
+  if (static_cast<std::size_t>(p.type) >= dtype_count) refuse_parameter(index, p, "has an unknown dtype; use one of tutti::dtype");
   const std::size_t size = size_of(p.type);
   if (size == 0 || slot_alignment % size != 0)
     refuse_parameter(index, p, "has a dtype without a size that divides 64; give a dtype of numbers");
@@ -110,7 +110,7 @@ inline std::size_t padded_count(std::size_t index, const parameter_shape& p) {
   // Half of the range, so that an open bucket and one more parameter cannot overflow.
   const std::size_t cap = std::min(limits.cap_bytes, std::numeric_limits<std::size_t>::max() / 2);
   const std::size_t first_cap = std::min(limits.first_bytes, cap);
-  std::vector<bucket> open(static_cast<std::size_t>(dtype::opaque) + 1);
+  std::vector<bucket> open(dtype_count);
   plan result;
   const auto close = [&result](bucket& b) { result.buckets.push_back(std::exchange(b, bucket{})); };
   for (std::size_t i = parameters.size(); i-- > 0;) {

@@ -1,0 +1,40 @@
+#pragma once
+#include <tutti/algo/block.hpp>
+#include <tutti/async/routine.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/transport/concept.hpp>
+
+namespace tutti::algo {
+
+/// A collective whose reduction prepares its operands and whose input may not be written: over a prepared copy of it.
+/// `way(link, args)` is the collective's routine. One pass over the input and a buffer of its size more.
+template <message_link L, class Args, class Way>
+routine over_prepared_operand(L link, Args a, Way way) {
+  scratch operand(a.in.bytes());
+  if (!operand) co_await link.refuse({errc::out_of_resources});
+  a.op.prepare(a.in.data, operand.data(), a.in.count, a.op.context.data());
+  a.in.data = operand.data();
+  a.op.prepare = nullptr;
+  co_await way(link, a);
+}
+
+/// Prepares the input into the output, which then is both: for collectives whose two have one size.
+template <class Args>
+Args prepare_into_output(Args a) {
+  a.op.prepare(a.in.data, a.out.data, a.out.count, a.op.context.data());
+  a.in.data = a.out.data;
+  a.op.prepare = nullptr;
+  return a;
+}
+
+/// Prepares all buffers in place.
+inline all_reduce_coalesced_args prepare_in_place(all_reduce_coalesced_args a) {
+  for (std::size_t i = 0; i < a.data.size; ++i) {
+    const auto piece = a.data[i];
+    a.op.prepare(piece.data(), piece.data(), piece.size() / a.data.element_bytes, a.op.context.data());
+  }
+  a.op.prepare = nullptr;
+  return a;
+}
+
+}  // namespace tutti::algo

@@ -1,0 +1,245 @@
+// Compiled once for each instruction set, whose namespace defines `width`, the bytes of its registers: see fold.hpp.
+// Every level gives the same bits as fold_scalars; only which of several NaNs comes out is left to the compiler.
+
+template <class C>
+using packed = typename vectors<C, width>::type;
+
+// Narrow floats, in the low bits of words, to floats and back.
+
+template <class T>
+[[gnu::always_inline]] inline packed<float> decode(packed<std::uint32_t> bits) noexcept {
+  using words = packed<std::uint32_t>;
+  if constexpr (std::same_as<T, bfloat16>) {
+    return __builtin_bit_cast(packed<float>, bits << 16);
+  } else {  // small_float::decode
+    using F = typename T::format;
+    constexpr auto special = static_cast<std::int32_t>(F::special), first_normal = 1 << (23 - F::shift);
+    const words sign = (bits & F::sign) << F::to_sign_of_float, rest = bits & (F::sign - 1);
+    const auto order = __builtin_bit_cast(packed<std::int32_t>, rest);  // SSE2 compares these only
+    const words subnormal = __builtin_bit_cast(words, __builtin_convertvector(order, packed<float>) * F::smallest);
+    const words normal = (rest << F::shift) + (order >= special ? words{} + F::lift : words{} + F::rebias);
+    return __builtin_bit_cast(packed<float>, sign | (order < first_normal ? subnormal : normal));
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline packed<std::uint32_t> encode(packed<float> value) noexcept {
+  using words = packed<std::uint32_t>;
+  const words all = __builtin_bit_cast(words, value), magnitude = all & 0x7fffffffu;
+  const auto order = __builtin_bit_cast(packed<std::int32_t>, magnitude);
+  if constexpr (std::same_as<T, bfloat16>) {
+    // Not vcvtneps2bf16, which takes subnormals for zero.
+    const words rounded = (all + 0x7fffu + ((all >> 16) & 1u)) >> 16, nan = (all >> 16) | 0x40u;
+    return order > 0x7f800000 ? nan : rounded;
+  } else {  // small_float::encode
+    using F = typename T::format;
+    constexpr auto overflow = static_cast<std::int32_t>(F::overflow), least = static_cast<std::int32_t>(F::min_normal);
+    constexpr std::uint32_t below_half = (1u << (F::shift - 1)) - 1;
+    const words nan = ((magnitude >> F::shift) & F::payload) | F::quiet_nan, special = words{} + F::special;
+    const auto shifted = __builtin_bit_cast(packed<float>, magnitude) + __builtin_bit_cast(float, F::magic);
+    const words subnormal = __builtin_bit_cast(words, shifted) - F::magic;
+    const words normal = (magnitude - F::rebias + below_half + ((magnitude >> F::shift) & 1u)) >> F::shift;
+    const words finite = order < least ? subnormal : normal;
+    const words rest = order > 0x7f800000 ? nan : order >= overflow ? special : finite;
+    return (all & 0x80000000u) >> F::to_sign_of_float | rest;
+  }
+}
+
+/// Elements of 16 bits whose even and odd ones are converted apart: both halves of a word need no shuffle.
+struct pairs {
+  packed<float> even, odd;
+};
+template <class T>
+inline constexpr bool in_pairs = std::same_as<T, bfloat16> || (std::same_as<T, float16> && width == 16);
+
+/// Elements that are computed at a time.
+template <class T>
+inline constexpr std::size_t lanes = in_pairs<T> ? width / sizeof(T) : width / sizeof(compute_t<T>);
+
+/// So many elements at any address, in the type that they are computed in.
+template <class T>
+[[gnu::always_inline]] inline auto load(const std::byte* p) noexcept {
+  if constexpr (sizeof(T) == sizeof(compute_t<T>)) {
+    const packed<T> value = *reinterpret_cast<const typename vectors<T, width>::loose*>(p);
+    return value;
+  } else if constexpr (in_pairs<T>) {
+    const packed<std::uint32_t> both = *reinterpret_cast<const typename vectors<std::uint32_t, width>::loose*>(p);
+    if constexpr (std::same_as<T, bfloat16>)
+      return pairs{decode<T>(both), __builtin_bit_cast(packed<float>, both & 0xffff0000u)};
+    else
+      return pairs{decode<T>(both & 0xffffu), decode<T>(both >> 16)};
+  } else {
+    using bits = vectors<decltype(T::bits), lanes<T> * sizeof(T)>;
+    const typename bits::type stored = *reinterpret_cast<const typename bits::loose*>(p);
+    if constexpr (std::same_as<T, float16>) {
+      packed<compute_t<T>> value;
+      TUTTI_VCVTPH2PS(value, stored);
+      return value;
+    } else {
+      return decode<T>(__builtin_convertvector(stored, packed<std::uint32_t>));
+    }
+  }
+}
+
+/// The elements as they are stored.
+template <class T, class V>
+[[gnu::always_inline]] inline auto narrow(const V& value) noexcept {
+  if constexpr (sizeof(T) == sizeof(compute_t<T>)) {
+    return value;
+  } else if constexpr (in_pairs<T>) {
+    return encode<T>(value.even) | encode<T>(value.odd) << 16;
+  } else {
+    using bits = typename vectors<decltype(T::bits), lanes<T> * sizeof(T)>::type;
+    if constexpr (std::same_as<T, float16>) {
+      bits stored;
+      TUTTI_VCVTPS2PH(stored, value);
+      return stored;
+    } else {
+      return __builtin_convertvector(encode<T>(value), bits);
+    }
+  }
+}
+
+template <class V>
+[[gnu::always_inline]] inline void put(std::byte* p, V value) noexcept {
+  using C = std::remove_cvref_t<decltype(value[0])>;
+  *reinterpret_cast<typename vectors<C, sizeof(V)>::loose*>(p) = value;
+}
+
+/// `p` is aligned to the register.
+template <class V>
+[[gnu::always_inline]] inline void put_past_caches(std::byte* p, V value) noexcept {
+  if constexpr (!x86_64 || sizeof(V) < 16)
+    put(p, value);
+  else if constexpr (width == 16)
+    TUTTI_MOVNTPS(*reinterpret_cast<V*>(p), value);
+  else
+    TUTTI_VMOVNTPS(*reinterpret_cast<V*>(p), value);
+}
+
+template <class Op, class V>
+[[gnu::always_inline]] inline V apply(V a, V b) noexcept {
+  if constexpr (std::same_as<Op, sum_op> || std::same_as<Op, mean_op>)
+    return a + b;
+  else if constexpr (std::same_as<Op, prod_op>)
+    return a * b;
+  else if constexpr (std::same_as<Op, min_op>)
+    return ((a < b) | (a != a)) ? a : b;
+  else if constexpr (std::same_as<Op, max_op>)
+    return ((b < a) | (a != a)) ? a : b;
+  else if constexpr (std::same_as<Op, band_op>)
+    return a & b;
+  else if constexpr (std::same_as<Op, bor_op>)
+    return a | b;
+  else
+    return a ^ b;
+}
+template <class Op>
+[[gnu::always_inline]] inline pairs apply(pairs a, pairs b) noexcept {
+  return {apply<Op>(a.even, b.even), apply<Op>(a.odd, b.odd)};
+}
+
+template <class V, class C>
+[[gnu::always_inline]] inline V divide(V a, C n) noexcept {
+  return a / n;
+}
+template <class C>
+[[gnu::always_inline]] inline pairs divide(pairs a, C n) noexcept {
+  return {a.even / n, a.odd / n};
+}
+template <class V, class C>
+[[gnu::always_inline]] inline V multiply(V a, C factor) noexcept {
+  return a * factor;
+}
+template <class C>
+[[gnu::always_inline]] inline pairs multiply(pairs a, C factor) noexcept {
+  return {a.even * factor, a.odd * factor};
+}
+
+/// Four registers at byte `at` of all inputs, folded and stored to all outputs. By name: an array of them would stay in
+/// memory under -O1.
+template <class T, class Op>
+[[gnu::always_inline]] inline void fold_four(const std::byte* const* in, int n, std::byte* const* out, int m,
+                                             std::size_t at, stores how) noexcept {
+  using C = compute_t<T>;
+  constexpr std::size_t next = lanes<T> * sizeof(T);
+  const std::byte* p = in[0] + at;
+  auto a = load<T>(p), b = load<T>(p + next), c = load<T>(p + 2 * next), d = load<T>(p + 3 * next);
+  for (int r = 1; r < n; ++r) {
+    p = in[r] + at;
+    a = apply<Op>(a, load<T>(p));
+    b = apply<Op>(b, load<T>(p + next));
+    c = apply<Op>(c, load<T>(p + 2 * next));
+    d = apply<Op>(d, load<T>(p + 3 * next));
+  }
+  if constexpr (std::same_as<Op, mean_op>) {
+    const auto divisor = static_cast<C>(n);
+    a = divide(a, divisor), b = divide(b, divisor), c = divide(c, divisor), d = divide(d, divisor);
+  }
+  const auto w = narrow<T>(a), x = narrow<T>(b), y = narrow<T>(c), z = narrow<T>(d);
+  for (int o = 0; o < m; ++o) {
+    std::byte* to = out[o] + at;
+    if (how == stores::streaming && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
+      put_past_caches(to, w), put_past_caches(to + next, x);
+      put_past_caches(to + 2 * next, y), put_past_caches(to + 3 * next, z);
+    } else {
+      put(to, w), put(to + next, x), put(to + 2 * next, y), put(to + 3 * next, z);
+    }
+  }
+}
+
+template <class T, class Op>
+[[gnu::always_inline]] inline void fold_one(const std::byte* const* in, int n, std::byte* const* out, int m,
+                                            std::size_t at) noexcept {
+  using C = compute_t<T>;
+  auto a = load<T>(in[0] + at);
+  for (int r = 1; r < n; ++r) a = apply<Op>(a, load<T>(in[r] + at));
+  if constexpr (std::same_as<Op, mean_op>) a = divide(a, static_cast<C>(n));
+  for (int o = 0; o < m; ++o) put(out[o] + at, narrow<T>(a));
+}
+
+/// Element i of all outputs becomes in[0][i] op in[1][i] op …; an output may be one of the inputs. Each place is read
+/// once, and before it is written.
+template <class T, class Op>
+void fold(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores how) noexcept {
+  const auto* const* in = reinterpret_cast<const std::byte* const*>(inputs);
+  auto* const* out = reinterpret_cast<std::byte* const*>(outputs);
+  std::size_t i = 0;
+  if (how == stores::streaming) {
+    i = elements_before_line<T>(outputs[0], count);
+    fold_scalars<T, Op>(inputs, n, outputs, m, 0, i);
+  }
+  if (n == 2 && m == 1 && how == stores::ordinary) {  // what rings and pairs do
+    const std::byte* const pair[] = {in[0], in[1]};
+    std::byte* const to[] = {out[0]};
+    for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>)
+      fold_four<T, Op>(pair, 2, to, 1, i * sizeof(T), stores::ordinary);
+  }
+  for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) fold_four<T, Op>(in, n, out, m, i * sizeof(T), how);
+  for (; count - i >= lanes<T>; i += lanes<T>) fold_one<T, Op>(in, n, out, m, i * sizeof(T));
+  fold_scalars<T, Op>(inputs, n, outputs, m, i, count);
+  if (how == stores::streaming) stream_fence();
+}
+
+/// out[i] = factor * in[i], rounded once; out may be in.
+template <class T>
+void scale(const void* in, void* out, std::size_t count, compute_t<T> factor) noexcept {
+  const auto* from = static_cast<const std::byte*>(in);
+  auto* to = static_cast<std::byte*>(out);
+  std::size_t i = 0;
+  for (; count - i >= lanes<T>; i += lanes<T>) {
+    put(to + i * sizeof(T), narrow<T>(multiply(load<T>(from + i * sizeof(T)), factor)));
+  }
+  scale_scalars<T>(in, out, i, count, factor);
+}
+
+/// Whole lines to an aligned address.
+inline void copy_lines(std::byte* to, const std::byte* from, std::size_t lines) noexcept {
+  using bytes = typename vectors<std::uint8_t, width>::type;
+  using loose = typename vectors<std::uint8_t, width>::loose;
+  for (; lines != 0; --lines, to += 64, from += 64) {
+    bytes v[64 / width];
+    for (std::size_t k = 0; k < 64 / width; ++k) v[k] = *reinterpret_cast<const loose*>(from + k * width);
+    for (std::size_t k = 0; k < 64 / width; ++k) put_past_caches(to + k * width, v[k]);
+  }
+}
