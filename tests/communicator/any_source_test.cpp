@@ -140,10 +140,10 @@ TEST_CASE("recv_any: a message that a receive of its rank waits for goes there")
 }
 
 TEST_CASE("recv_any: another length is a mismatch, whichever is the large one") {
-  for (const auto& [sent, wanted] : {std::pair{small, small + 1}, {small, large}, {large, small}, {large, large + 1}}) {
+  for (const auto& lengths : {std::pair{small, small + 1}, {small, large}, {large, small}, {large, large + 1}}) {
     ranks::collected<errc> ends(2);
-    tutti::run_threads(2, [&, sent = sent, wanted = wanted](auto& world) {
-      message m(world.rank() == 0 ? wanted : sent);
+    tutti::run_threads(2, [&](auto& world) {
+      message m(world.rank() == 0 ? lengths.second : lengths.first);
       ends[world.rank()] =
           world.rank() == 0 ? nothrow(world.recv_any(m)).wait().code : nothrow(world.send(m, 0)).wait().code;
     });
