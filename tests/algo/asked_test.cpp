@@ -24,13 +24,16 @@ static_assert(can_ask<tutti::broadcast_args>(algorithm::tree, mapped));
 static_assert(!can_ask<tutti::broadcast_args>(algorithm::ring, mapped));
 static_assert(!can_ask<tutti::broadcast_sized_args>(algorithm::direct, mapped));
 static_assert(!can_ask<tutti::reduce_scatter_args>(algorithm::recursive_doubling, mapped));
+static_assert(can_ask<tutti::gather_args>(algorithm::tree, mapped));
+static_assert(!can_ask<tutti::gather_v_args>(algorithm::tree, mapped), "nobody but the root knows the lengths");
 static_assert(!can_ask<tutti::barrier_args>(algorithm::direct, mapped));
 
 template <class Args>
 void check_consistent() {
   for (const situation& s : {mapped, apart, crowded}) {
     CHECK(can_ask<Args>(algorithm::automatic, s));
-    for (const auto via : {algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::tree}) {
+    for (const auto via : {algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::tree,
+                           algorithm::linear, algorithm::pairwise}) {
       CAPTURE(tutti::name(via));
       const std::string text = refusal<Args>(foreign, s), others = text.substr(text.find("; ask for"));
       CHECK((others.find(tutti::name(via)) != std::string::npos) == can_ask<Args>(via, s));
@@ -44,6 +47,18 @@ TEST_CASE("asked: automatic can always be asked for, and a refusal lists what el
   check_consistent<tutti::broadcast_sized_args>();
   check_consistent<tutti::reduce_scatter_args>();
   check_consistent<tutti::all_gather_args>();
+  check_consistent<tutti::all_reduce_coalesced_args>();
+  check_consistent<tutti::reduce_args>();
+  check_consistent<tutti::scan_args>();
+  check_consistent<tutti::exclusive_scan_args>();
+  check_consistent<tutti::reduce_scatter_v_args>();
+  check_consistent<tutti::all_gather_v_args>();
+  check_consistent<tutti::gather_args>();
+  check_consistent<tutti::gather_v_args>();
+  check_consistent<tutti::scatter_args>();
+  check_consistent<tutti::scatter_v_args>();
+  check_consistent<tutti::all_to_all_args>();
+  check_consistent<tutti::all_to_all_v_args>();
   check_consistent<tutti::barrier_args>();
   check_consistent<tutti::send_args>();
   check_consistent<tutti::recv_args>();
@@ -55,6 +70,12 @@ TEST_CASE("asked: what is chosen can be asked for") {
     CHECK(can_ask<tutti::broadcast_args>(select_broadcast(s), s));
     CHECK(can_ask<tutti::reduce_scatter_args>(select_gather(s), s));
     CHECK(can_ask<tutti::all_gather_args>(select_gather(s), s));
+    CHECK(can_ask<tutti::reduce_args>(select_reduce(s), s));
+    CHECK(can_ask<tutti::scan_args>(select_scan(s), s));
+    CHECK(can_ask<tutti::gather_args>(select_rooted(s, true), s));
+    CHECK(can_ask<tutti::gather_v_args>(select_rooted(s, false), s));
+    CHECK(can_ask<tutti::scatter_v_args>(select_rooted(s, false), s));
+    CHECK(can_ask<tutti::all_to_all_args>(select_all_to_all(s), s));
   }
 }
 

@@ -19,6 +19,8 @@ using algo::fingerprint;
 constexpr buffer floats(std::size_t count) { return {nullptr, count, 4, dtype::f32, space::host}; }
 constexpr const_buffer const_floats(std::size_t count) { return {nullptr, count, 4, dtype::f32, space::host}; }
 
+constexpr const_buffer as_input(const buffer& b) { return {b.data, b.count, b.element_bytes, b.type, b.where}; }
+
 TEST_CASE("fingerprint: calls that differ in anything do not look alike") {
   std::set<std::uint64_t> seen;
   std::size_t calls = 0;
@@ -37,13 +39,38 @@ TEST_CASE("fingerprint: calls that differ in anything do not look alike") {
           op.kind = kind;
           see(fingerprint(sequence, all_reduce_args{{}, data, op}));
           see(fingerprint(sequence, reduce_scatter_args{{}, data, op}));
+          see(fingerprint(sequence, scan_args{as_input(data), {}, op}));
+          see(fingerprint(sequence, exclusive_scan_args{{as_input(data), {}, op}}));
+          see(fingerprint(sequence, all_reduce_coalesced_args{{nullptr, 3, count, data.element_bytes, data.type}, op}));
+          for (const int root : {0, 1, 7}) see(fingerprint(sequence, reduce_args{as_input(data), {}, op, root}));
         }
         for (const int root : {0, 1, 7}) see(fingerprint(sequence, broadcast_args{data, root}));
       }
       see(fingerprint(sequence, all_gather_args{const_floats(count), {}}));
+      const layout equal = layout::of_equal(count);
+      see(fingerprint(sequence, all_to_all_args{const_floats(count), {}, equal, equal}));
+      for (const int root : {0, 1, 7}) {
+        see(fingerprint(sequence, gather_args{const_floats(count), {}, equal, root}));
+        see(fingerprint(sequence, scatter_args{{}, floats(count), equal, root}));
+      }
     }
   }
   CHECK(seen.size() == calls);
+}
+
+TEST_CASE("fingerprint: lengths of blocks count where all ranks know them, and where they lie never does") {
+  const std::array<std::size_t, 3> a{1, 2, 3}, b{1, 3, 2}, c{5, 10, 20};
+  const auto gathered = [](const layout& l) { return fingerprint(1, all_gather_v_args{const_floats(1), {}, l}); };
+  CHECK(gathered(a) != gathered(b));
+  CHECK(gathered(a) == gathered({a, c}));
+  const auto scattered = [](const layout& l) { return fingerprint(1, reduce_scatter_v_args{{}, floats(1), l, {}}); };
+  CHECK(scattered(a) != scattered(b));
+  CHECK(scattered(a) == scattered({a, c}));
+  const auto to_root = [](const layout& l, std::size_t n) {
+    return fingerprint(1, gather_args{const_floats(n), {}, l, 0});
+  };
+  CHECK(to_root(a, 1) == to_root({}, 7));
+  CHECK(to_root(a, 1) != to_root(layout::of_equal(1), 1));
 }
 
 TEST_CASE("fingerprint: addresses and the captures of a reduction are each rank's own") {

@@ -26,6 +26,19 @@ static_assert(select_all_reduce(between_machines(100), {50}) == algorithm::ring)
 static_assert(select_broadcast(between_machines(4)) == algorithm::tree);
 static_assert(select_gather(between_machines(4)) == algorithm::ring);
 
+static_assert(select_reduce(inside_a_machine(4)) == algorithm::direct);
+static_assert(select_scan(inside_a_machine(4)) == algorithm::direct);
+static_assert(select_rooted(inside_a_machine(4), false) == algorithm::direct);
+static_assert(select_all_to_all(inside_a_machine(4)) == algorithm::direct);
+static_assert(select_reduce(between_machines(thresholds{}.tree_bytes)) == algorithm::tree);
+static_assert(select_reduce(between_machines(thresholds{}.tree_bytes + 1)) == algorithm::ring);
+static_assert(select_scan(between_machines(4)) == algorithm::recursive_doubling);
+static_assert(select_scan(between_machines(1 << 20)) == algorithm::ring);
+static_assert(select_rooted(between_machines(4), true) == algorithm::tree);
+static_assert(select_rooted(between_machines(4), false) == algorithm::linear);
+static_assert(select_rooted(between_machines(1 << 20), true) == algorithm::linear);
+static_assert(select_all_to_all(between_machines(4)) == algorithm::pairwise);
+
 TEST_CASE("select: direct algorithms need a slot that holds an element of every rank") {
   CHECK(direct_possible({true, 64, 0, board::slot_bytes / 64}));
   CHECK_FALSE(direct_possible({true, 65, 0, board::slot_bytes / 64}));

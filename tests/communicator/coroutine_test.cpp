@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -215,8 +216,24 @@ TEST_CASE("coroutine: a steady loop allocates nothing") {
       co_await on.broadcast(small, 1);
     };
     const auto loop = [](world& on, auto make, long& counted) -> task<> {
-      std::vector<float> small(100), large(50000), blocks(300);
+      std::vector<float> small(100), large(50000), blocks(300), others(300);
+      const std::vector<std::size_t> counts{50, 0, 250};
+      const std::vector<std::span<float>> list{small, large, blocks};
+      const auto mine = std::span{large}.first(counts[static_cast<std::size_t>(on.rank())]);
+      auto prepared = on.prepare_all_reduce(small);
       for (int i = 0; i < 300; ++i) {
+        co_await prepared.start();
+        co_await on.all_reduce_coalesced(list);
+        co_await on.reduce(large, 0);
+        co_await on.scan(small);
+        (void)co_await on.exclusive_scan(1);
+        co_await on.gather(small, blocks, 1);
+        co_await on.scatter(blocks, small, 2);
+        co_await on.all_to_all(blocks, others);
+        co_await on.all_gather_v(mine, blocks, counts);
+        co_await on.reduce_scatter_v(blocks, mine, counts);
+        co_await on.gather_v(mine, blocks, counts, 0);
+        co_await on.scatter_v(blocks, mine, counts, 0);
         co_await make(on, small, large);
         co_await on.all_gather(small, blocks);
         co_await on.reduce_scatter(blocks, small);

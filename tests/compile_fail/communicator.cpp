@@ -20,6 +20,8 @@
 // SECTION_gather_types_differ: (same_as|is_same_v).*int.*unsigned int
 // SECTION_vector_of_bool: contiguous_range
 // SECTION_container_of_the_moment: borrowed_range
+// SECTION_counts_of_the_moment: layout
+// SECTION_signed_counts: layout
 // SECTION_sum_of_structs: (satisfy|satisfaction of|because) .?reduction_for<.*point
 // SECTION_timeout_without_unit: no matching (member )?function for call to .*timeout
 // SECTION_allocate_strings: is_trivially_copyable_v.*string|constraints not satisfied .*string
@@ -46,6 +48,9 @@ struct nine {
   moved.all_reduce(constant, out, tutti::max).wait();
   moved.all_reduce(std::span{out}.first(1)).wait();
   moved.send(constant, 1).wait();
+  const std::vector<std::size_t> counts{1, 2};
+  moved.all_gather_v(constant, out, counts).wait();
+  moved.all_gather_v(constant, out, {counts, counts}).wait();
 }
 
 #if defined(SECTION_copy)
@@ -94,6 +99,18 @@ auto f(world_t& world, std::vector<bool>& v) { return world.all_reduce(v); }
 
 #if defined(SECTION_container_of_the_moment)
 auto f(world_t& world) { return world.all_reduce(std::vector<float>(10)); }
+#endif
+
+#if defined(SECTION_counts_of_the_moment)
+auto f(world_t& world, std::vector<float>& in, std::vector<float>& out) {
+  return world.all_gather_v(in, out, std::vector<std::size_t>{1, 2});
+}
+#endif
+
+#if defined(SECTION_signed_counts)
+auto f(world_t& world, std::vector<float>& in, std::vector<float>& out, std::vector<int>& counts) {
+  return world.all_gather_v(in, out, counts);
+}
 #endif
 
 #if defined(SECTION_sum_of_structs)

@@ -136,6 +136,36 @@ void check_messages_beside_collectives(session<World>& s) {
   }
 }
 
+/// Everyone sends to everyone and receives from whoever is first, in sizes that travel at once and that do not.
+template <class World>
+void check_any_source(session<World>& s, std::size_t bytes) {
+  const int me = s.world.rank(), size = s.world.size();
+  if (size == 1) return;
+  constexpr std::uint32_t rounds = 2;
+  const auto tag = static_cast<std::uint32_t>(1000 + s.salt());
+  std::vector<std::vector<std::uint8_t>> out;
+  std::vector<tutti::op> sends;
+  for (std::uint32_t k = 0; k < rounds; ++k)
+    for (int to = 0; to < size; ++to) {
+      if (to == me) continue;
+      out.push_back(message(bytes, me, to, k, tag));
+      sends.push_back(s.world.send(out.back(), to, tag));
+    }
+  std::vector<std::uint32_t> heard(s.size());
+  for (std::uint32_t i = 0; i < rounds * static_cast<std::uint32_t>(size - 1); ++i) {
+    std::vector<std::uint8_t> in(bytes);
+    const int from = s.world.recv_any(in, tag).wait();
+    which c = s.name("recv_any", bytes, "uint8");
+    c.note = "from rank " + std::to_string(from);
+    expect(from >= 0 && from < size && from != me, c, "no rank that could have sent it");
+    const std::uint32_t k = heard[static_cast<std::size_t>(from)]++;
+    expect(k < rounds, c, "more messages than were sent");
+    const auto wanted = message(bytes, from, me, k, tag);
+    expect_equal(c, std::span{in}, [&](std::size_t j) { return wanted[j]; });
+  }
+  for (auto& o : sends) o.wait();
+}
+
 template <class World>
 void check_messages(session<World>& s) {
   for_each_dtype([&]<class T>() {
@@ -145,6 +175,7 @@ void check_messages(session<World>& s) {
   check_tags_out_of_order(s);
   for (const std::uint32_t tag : {0u, 7u, 0xffffffffu}) check_one_tag(s, tag);
   for (const std::size_t bytes : message_bytes) check_exchange(s, bytes);
+  for (const std::size_t bytes : sizes{0, 10, 65536, 100000}) check_any_source(s, bytes);
 }
 
 }  // namespace conformance

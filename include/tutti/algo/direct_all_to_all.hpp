@@ -27,7 +27,7 @@ inline bool take_blocks(board& b, std::size_t mine, const all_to_all_args& a) {
 
 /// Everyone stages a piece of each block, 1/n of a slot, and takes the pieces that are for it.
 template <mapped_transport T>
-routine all_to_all_slots(lane<T> lane, const board& b, meeting<T> m, all_to_all_args a) {
+routine all_to_all_slots(lane<T> lane, meeting<T> m, all_to_all_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.in.element_bytes;
   const bool known = a.in_blocks.equal();
@@ -44,12 +44,13 @@ routine all_to_all_slots(lane<T> lane, const board& b, meeting<T> m, all_to_all_
         copy_bytes(parts.of(slot, r), at(a.in.data, a.in_blocks.begin(r) * element + done),
                    piece_of(bytes, done, parts.bytes()));
     }
-    m.post({longest, 0});
+    parts.tell(slot, n, longest);
+    m.post();
     co_await m.everyone(step);
     if (!known && done == 0)
       for (std::size_t r = 0; r < n; ++r) {
         const auto rank = static_cast<int>(r);
-        longest = std::max<std::size_t>(longest, b.note_of(rank, step).in);
+        longest = std::max<std::size_t>(longest, parts.told(m.slot(rank, step), n));
         if (parts.told(m.slot(rank, step), me) != a.out_blocks.size(r) * element)
           co_await lane.refuse({errc::mismatch, 0, lane.members().world_rank(rank), 0});
       }
@@ -88,7 +89,7 @@ routine direct_all_to_all(lane<T> lane, board& b, all_to_all_args a) {
     }
     shown.close();
   }
-  co_await detail::all_to_all_slots(lane, b, m, a);
+  co_await detail::all_to_all_slots(lane, m, a);
 }
 
 }  // namespace tutti::algo

@@ -11,42 +11,46 @@ namespace tutti::algo {
 
 /// Gather through memory that ranks share: each rank stages its block in slots of 256 KiB, the root copies them out.
 /// One meeting per slot of the longest block, for which only the root waits. Where the root alone knows how long the
-/// blocks are, the first slot comes with a note of each rank's and all wait for all of them.
+/// blocks are, slots begin with the length of their rank's, and all wait for the first slot of all.
 template <mapped_transport T>
 routine direct_gather(lane<T> lane, board& b, gather_args a) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
+  const bool known = a.blocks.equal(), root = m.rank() == a.root;
   const std::size_t element = a.in.element_bytes, mine = a.in.bytes();
-  const bool known = a.blocks.equal();
-  std::size_t longest = mine;
-  for (std::size_t done = 0; done == 0 || done < longest; done += board::slot_bytes) {
+  const slot_parts part{1, !known};
+  std::size_t longest = known ? mine : 0;
+  for (std::size_t done = 0; done == 0 || done < longest; done += part.bytes()) {
     const std::uint64_t step = m.next();
-    if (m.rank() != a.root) {
+    if (!root) {
       co_await m.everyone(step - 1);
-      copy_bytes(m.slot(m.rank(), step), at(a.in.data, std::min(done, mine)), piece_of(mine, done, board::slot_bytes));
+      std::byte* const slot = m.slot(m.rank(), step);
+      part.tell(slot, 0, mine);
+      copy_bytes(part.of(slot, 0), at(a.in.data, std::min(done, mine)), piece_of(mine, done, part.bytes()));
     }
-    known ? m.post() : m.post({mine, 0});
-    if (m.rank() == a.root || (!known && done == 0)) co_await m.everyone(step);
-    if (!known && done == 0)
-      for (int r = 0; r < m.size(); ++r) {
-        const std::size_t told = b.note_of(r, step).in;
+    m.post();
+    const bool learns = !known && done == 0;
+    if (root || learns) co_await m.everyone(step);
+    for (int r = 0; r < m.size(); ++r) {
+      if (r == a.root || (!root && !learns)) continue;
+      const std::byte* const slot = m.slot(r, step);
+      const auto block = static_cast<std::size_t>(r);
+      if (learns) {
+        const std::size_t told = part.told(slot, 0);
         longest = std::max(longest, told);
-        if (m.rank() == a.root && told != a.blocks.size(static_cast<std::size_t>(r)) * element)
+        if (root && told != a.blocks.size(block) * element)
           co_await lane.refuse({errc::mismatch, 0, lane.members().world_rank(r), 0});
       }
-    if (m.rank() != a.root) continue;
-    for (int r = 0; r < m.size(); ++r) {
-      const auto block = static_cast<std::size_t>(r);
+      if (!root) continue;
       const std::size_t bytes = a.blocks.size(block) * element;
-      if (r != a.root && done < bytes)
-        copy_bytes(at(a.out.data, a.blocks.begin(block) * element + done), m.slot(r, step),
-                   piece_of(bytes, done, board::slot_bytes));
+      if (done < bytes)
+        copy_bytes(at(a.out.data, a.blocks.begin(block) * element + done), part.of(m.slot(r, step), 0),
+                   piece_of(bytes, done, part.bytes()));
     }
   }
-  if (m.rank() == a.root)
-    copy_bytes(at(a.out.data, a.blocks.begin(static_cast<std::size_t>(a.root)) * element), a.in.data, mine);
+  if (root) copy_bytes(at(a.out.data, a.blocks.begin(static_cast<std::size_t>(a.root)) * element), a.in.data, mine);
 }
 
 /// Scatter through memory that ranks share: the root stages a piece for each rank in its slot, 1/n of 256 KiB each. One
@@ -75,13 +79,14 @@ routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
           copy_bytes(parts.of(slot, r), at(a.in.data, a.blocks.begin(r) * element + done),
                      piece_of(bytes, done, parts.bytes()));
       }
-      m.post({longest, 0});
+      parts.tell(slot, n, longest);
+      m.post();
       continue;
     }
     m.post();
     co_await m.only(a.root, step);
     if (!known && done == 0) {
-      longest = b.note_of(a.root, step).in;
+      longest = parts.told(slot, n);
       if (parts.told(slot, me) != mine) co_await lane.refuse({errc::mismatch, 0, lane.members().world_rank(a.root), 0});
     }
     if (done < mine) copy_bytes(at(a.out.data, done), parts.of(slot, me), piece_of(mine, done, parts.bytes()));

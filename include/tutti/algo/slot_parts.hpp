@@ -7,17 +7,21 @@
 
 namespace tutti::algo {
 
-/// A slot of the board cut into a part for each rank, behind a table of lengths where those are news to the readers.
+/// A slot of the board cut into a part for each rank, behind a table of the lengths of their blocks, and of the
+/// longest, where those are news to the readers.
+///
+/// They do not travel as notes: a slot is written when nobody reads it any more, whichever operations follow one
+/// another; a note may be written earlier, by whoever knows that its operation ends with a meeting of all.
 class slot_parts {
  public:
   slot_parts(std::size_t ranks, bool with_table) noexcept
-      : head_(with_table ? ranks * sizeof(std::uint64_t) : 0), bytes_((board::slot_bytes - head_) / ranks) {}
+      : head_(with_table ? (ranks + 1) * sizeof(std::uint64_t) : 0), bytes_((board::slot_bytes - head_) / ranks) {}
 
   /// Of one rank's part.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::byte* of(std::byte* slot, std::size_t rank) const noexcept { return slot + head_ + rank * bytes_; }
 
-  /// Writes the length of `rank`'s block to the table, if there is one.
+  /// Writes the length of `rank`'s block to the table, if there is one; `ranks` stands for the longest.
   void tell(std::byte* slot, std::size_t rank, std::uint64_t length) const noexcept {
     if (head_ != 0) std::memcpy(slot + rank * sizeof length, &length, sizeof length);
   }

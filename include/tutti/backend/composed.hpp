@@ -97,8 +97,7 @@ class composed {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-    const algorithm via = chosen(a);
-    run_prepared(s, a, [via, place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
+    run_prepared(s, a, [via = chosen(a), place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, *place, call);
       return algo::ring_reduce_scatter(l, call);
@@ -124,8 +123,7 @@ class composed {
   void start(const Args& a, op_state& s) noexcept {
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
       if (a.op.prepare) return start(algo::prepare_in_place(a), s);
-    const algorithm via = chosen(a);
-    run_prepared(s, a, [via, place = &state_->meeting_place, n = size()](auto l, const Args& call) {
+    run_prepared(s, a, [via = chosen(a), place = &state_->meeting_place, n = size()](auto l, const Args& call) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct && n > 1) return algo::by_memory(l, *place, call);
       return algo::by_messages(l, call, via);

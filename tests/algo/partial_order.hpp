@@ -1,0 +1,66 @@
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <tutti/core/args.hpp>
+
+#include <algo/lanes.hpp>
+
+/// In which order algorithms take their operands: each rank's is a letter, the result a word.
+namespace partial_order {
+
+// One element, some, and several segments or slots.
+inline const std::vector<std::size_t> counts{0, 1, 5, 20000};
+
+inline tutti::reduction appending() { return tutti::erase_type<lanes::word>(lanes::append{}); }
+
+/// The word of ranks [0, terms).
+inline lanes::word up_to(int terms) { return lanes::spelled(0, terms); }
+
+/// `make(link, board, args)` reduces to a root; the word begins with rank `first(root)`.
+template <tutti::transport T, class Make, class First>
+void check_reduce(Make make, First first) {
+  for (const int size : {1, 2, 3, 5, 8, 9})
+    lanes::run<T>(size, [&](auto& me) {
+      for (int root = 0; root < me.size(); root += 2)
+        for (const std::size_t count : counts)
+          for (const bool in_place : {true, false}) {
+            std::vector<lanes::word> in(count, lanes::letter(me.number())), out(in_place ? 0 : count);
+            auto& result = in_place ? in : out;
+            tutti::reduce_args a{lanes::in(in), me.number() == root ? lanes::out(result) : tutti::buffer{}, appending(),
+                                 root};
+            me.run([&](auto link) { return make(link, me.board(), a); });
+            for (std::size_t i = 0; i < count; ++i) {
+              const bool changed = me.number() == root && in_place;
+              lanes::expect(changed || in[i] == lanes::letter(me.number()), "an operand was changed");
+              lanes::expect(me.number() != root || result[i] == lanes::spelled(first(root, me.size()), me.size()),
+                            "another order at " + std::to_string(i));
+            }
+          }
+    });
+}
+
+/// The same for scans, which always take ranks in their order.
+template <tutti::transport T, class Args, class Make>
+void check_scan(Make make, int last) {
+  for (const int size : {1, 2, 3, 5, 8, 9})
+    lanes::run<T>(size, [&](auto& me) {
+      for (const std::size_t count : counts)
+        for (const bool in_place : {true, false}) {
+          std::vector<lanes::word> in(count, lanes::letter(me.number())), out(count, lanes::letter(14));
+          auto& result = in_place ? in : out;
+          const lanes::word before = in_place ? lanes::letter(me.number()) : lanes::letter(14);
+          Args a{};
+          a.in = lanes::in(in);
+          a.out = lanes::out(result);
+          a.op = appending();
+          me.run([&](auto link) { return make(link, me.board(), a); });
+          const int terms = me.number() + last;
+          for (std::size_t i = 0; i < count; ++i)
+            lanes::expect(result[i] == (terms == 0 ? before : up_to(terms)), "another word at " + std::to_string(i));
+        }
+    });
+}
+
+}  // namespace partial_order

@@ -1,0 +1,275 @@
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/bootstrap/sim.hpp>
+#include <tutti/bootstrap/threads.hpp>
+
+#include <communicator/ranks.hpp>
+
+namespace {
+
+using ranks::collected;
+using ranks::contains;
+using ranks::expect;
+using tutti::errc;
+using tutti::layout;
+using tutti::usage_error;
+using sizes = std::vector<std::size_t>;
+
+template <class F>
+std::string complaint(F f) {
+  return ranks::words_of<usage_error>(f);
+}
+
+// One rank of three, alone: whatever is found here is found before anything was sent.
+struct one_of_three {
+  ranks::world world = tutti::join(std::make_shared<tutti::threads_hub>(3), 1);
+  std::vector<float> six = std::vector<float>(6), two = std::vector<float>(2), none;
+};
+
+TEST_CASE_FIXTURE(one_of_three, "distribution: a root is a rank") {
+  const sizes counts{1, 2, 3};
+  CHECK(contains(complaint([&] { world.reduce(six, 3).wait(); }), "reduce: root 3 is not a rank"));
+  CHECK(contains(complaint([&] { world.gather(two, six, -1).wait(); }), "gather: root -1 is not a rank"));
+  CHECK(contains(complaint([&] { world.scatter(six, two, 3).wait(); }), "scatter: root 3 is not a rank"));
+  CHECK(contains(complaint([&] { world.gather_v(two, six, counts, 3).wait(); }), "gather_v: root 3 is not a rank"));
+  CHECK(contains(complaint([&] { world.scatter_v(six, two, counts, 3).wait(); }), "scatter_v: root 3 is not a rank"));
+}
+
+TEST_CASE_FIXTURE(one_of_three, "distribution: counts of equal blocks fit") {
+  CHECK(complaint([&] { world.reduce(six, two, 1).wait(); }) == "reduce: in is 6 elements but out is 2");
+  CHECK(complaint([&] { world.gather(six, two, 1).wait(); }) == "gather: in x world size is 18 elements but out is 2");
+  CHECK(complaint([&] { world.scatter(two, six, 1).wait(); }) ==
+        "scatter: in is 2 elements but out x world size is 18");
+  CHECK(complaint([&] { world.all_to_all(six, two).wait(); }) == "all_to_all: in is 6 elements but out is 2");
+  CHECK(
+      contains(complaint([&] { world.all_to_all(two, two).wait(); }), "2 elements cannot be cut into 3 equal blocks"));
+  CHECK(complaint([&] { world.scan(six, two).wait(); }) == "scan: in is 6 elements but out is 2");
+  CHECK(complaint([&] { world.exclusive_scan(two, six).wait(); }) == "exclusive_scan: in is 2 elements but out is 6");
+}
+
+TEST_CASE_FIXTURE(one_of_three, "distribution: a layout has a block for each rank, inside of the buffer") {
+  const sizes counts{1, 2, 3}, few{1, 2}, offsets{0, 1, 3}, outside{0, 1, 4}, over{0, 0, 3},
+      huge{1, 2, ~std::size_t{0}};
+  CHECK(complaint([&] { world.all_gather_v(two, six, few).wait(); }) == "all_gather_v: 2 counts for 3 ranks");
+  CHECK(complaint([&] { world.all_gather_v(two, six, layout{}).wait(); }) == "all_gather_v: 0 counts for 3 ranks");
+  CHECK(complaint([&] { world.all_gather_v(two, six, {counts, few}).wait(); }) ==
+        "all_gather_v: 2 offsets for 3 ranks");
+  CHECK(contains(complaint([&] { world.all_gather_v(two, six, {counts, outside}).wait(); }),
+                 "block 2 is elements 4 to 4 + 3 of a buffer of 6"));
+  CHECK(contains(complaint([&] { world.all_gather_v(two, six, huge).wait(); }), "of a buffer of 6"));
+  CHECK(complaint([&] { world.all_gather_v(two, six, {counts, over}).wait(); }) ==
+        "all_gather_v: blocks 0 and 1 of out overlap");
+  CHECK(complaint([&] { world.all_gather_v(six, six, counts).wait(); }) ==
+        "all_gather_v: in is 6 elements but the count of this rank is 2");
+  CHECK(complaint([&] { world.reduce_scatter_v(six, six, counts).wait(); }) ==
+        "reduce_scatter_v: out is 6 elements but the count of this rank is 2");
+  CHECK(contains(complaint([&] { world.gather_v(two, six, few, 1).wait(); }), "2 counts for 3 ranks"));
+  CHECK(contains(complaint([&] { world.scatter_v(six, two, few, 1).wait(); }), "2 counts for 3 ranks"));
+  CHECK(contains(complaint([&] { world.all_to_all_v(six, counts, two, counts).wait(); }), "of a buffer of 2"));
+  const sizes other{2, 1, 3};
+  std::vector<float> apart(6);
+  CHECK(contains(complaint([&] { world.all_to_all_v(six, counts, apart, other).wait(); }),
+                 "what this rank has for itself is 2 elements but what it gets from itself is 1"));
+}
+
+TEST_CASE_FIXTURE(one_of_three, "distribution: buffers that overlap in part are refused") {
+  const sizes counts{1, 2, 3};
+  std::vector<float> more(9);
+  const std::span all{six}, nine{more};
+  for (const std::string& text : {complaint([&] { world.gather(all.subspan(1, 2), all, 1).wait(); }),
+                                  complaint([&] { world.scatter(all, all.subspan(1, 2), 1).wait(); }),
+                                  complaint([&] { world.all_gather_v(all.subspan(2, 2), all, counts).wait(); }),
+                                  complaint([&] { world.reduce(all.first(4), all.last(4), 1).wait(); }),
+                                  complaint([&] { world.scan(all.first(4), all.last(4)).wait(); }),
+                                  complaint([&] { world.all_to_all(nine.first(6), nine.last(6)).wait(); }),
+                                  complaint([&] { world.all_to_all_v(six, counts, six, counts).wait(); })})
+    CHECK_MESSAGE(contains(text, "overlap"), text);
+}
+
+using action = void (*)(ranks::world&, bool last);
+
+TEST_CASE("distribution: ranks of one machine that call different things are told") {
+  const action calls[] = {[](auto& w, bool last) {
+                            std::vector<float> v(100);
+                            w.reduce(v, last ? 0 : 1).wait();
+                          },
+                          [](auto& w, bool last) {
+                            std::vector<float> v(last ? 101 : 100);
+                            w.scan(v).wait();
+                          },
+                          [](auto& w, bool last) {
+                            std::vector<float> v(100);
+                            last ? w.exclusive_scan(v, v).wait() : w.scan(v).wait();
+                          },
+                          [](auto& w, bool last) {
+                            std::vector<float> in(last ? 10 : 20), out(in.size() * 3);
+                            w.gather(in, out, 0).wait();
+                          },
+                          [](auto& w, bool last) {
+                            std::vector<float> in(30), out(30);
+                            last ? w.scatter(in, std::span{out}.first(10), 0).wait()
+                                 : w.gather(std::span{in}.first(10), out, 0).wait();
+                          },
+                          [](auto& w, bool last) {
+                            std::vector<float> in(last ? 30 : 60), out(in.size());
+                            w.all_to_all(in, out).wait();
+                          },
+                          [](auto& w, bool last) {  // the counts differ, though not this rank's own
+                            const sizes counts{1, last ? 2U : 3U, 4};
+                            std::vector<float> in(counts[static_cast<std::size_t>(w.rank())]), out(9);
+                            w.all_gather_v(in, out, counts).wait();
+                          },
+                          [](auto& w, bool last) {  // the root alone knows
+                            const sizes counts{1, 2, 3};
+                            std::vector<float> in(static_cast<std::size_t>(w.rank()) + (last ? 2 : 1)), out(6);
+                            w.gather_v(in, out, counts, 0).wait();
+                          },
+                          [](auto& w, bool last) {
+                            const sizes counts{1, 2, 3};
+                            std::vector<float> in(6), out(static_cast<std::size_t>(w.rank()) + (last ? 2 : 1));
+                            w.scatter_v(in, out, counts, 0).wait();
+                          },
+                          [](auto& w, bool last) {  // rank 2 has 4 for rank 0, which expects 3
+                            sizes to{3, 3, 3}, from{3, 3, 3};
+                            if (last) to[0] = 4;
+                            std::vector<float> in(10), out(9);
+                            w.all_to_all_v(in, to, out, from).wait();
+                          },
+                          [](auto& w, bool last) {
+                            std::vector<float> a(10), b(last ? 6 : 5);
+                            std::vector<std::span<float>> both{a, b};
+                            w.all_reduce_coalesced(both).wait();
+                          }};
+  for (std::size_t i = 0; i < std::size(calls); ++i) {
+    CAPTURE(i);
+    collected<errc> ends(3);
+    tutti::run_threads(3, [&](ranks::world& w) {
+      try {
+        w.barrier().wait();
+        calls[i](w, w.rank() == 2);
+        w.barrier().wait();
+      } catch (const tutti::error& e) {
+        ends[w.rank()] = e.kind();
+      }
+    });
+    for (const int r : {0, 1, 2}) CHECK(ends[r] == errc::mismatch);
+  }
+}
+
+TEST_CASE("distribution: there is no false alarm, whatever is in flight") {
+  const auto program = [](auto& w) {
+    const auto n = static_cast<std::size_t>(w.size());
+    struct buffers {
+      std::vector<float> part, whole, other;
+      sizes counts;
+    };
+    for (std::size_t round = 0; round < 20; ++round) {
+      std::vector<buffers> used(10);
+      std::vector<tutti::op> running;
+      for (std::size_t i = 0; i < used.size(); ++i) {
+        const std::size_t count = sizes{0, 1, 100, 30000}[(round + i * i) % 4];
+        buffers& b = used[i];
+        b = {std::vector<float>(count, 1), std::vector<float>(count * n), std::vector<float>(count * n),
+             sizes(n, count)};
+        const int root = static_cast<int>((round + i) % n);
+        switch ((round * 7 + i * 5 + i / 3) % 9) {
+          case 0:
+            running.push_back(w.reduce(b.part, root));
+            break;
+          case 1:
+            running.push_back(w.gather(b.part, b.whole, root));
+            break;
+          case 2:
+            running.push_back(w.scatter(b.whole, b.part, root));
+            break;
+          case 3:
+            running.push_back(w.all_to_all(b.whole, b.other));
+            break;
+          case 4:
+            running.push_back(w.gather_v(b.part, b.whole, b.counts, root));
+            running.push_back(w.broadcast(b.other, root));
+            break;
+          case 5:
+            running.push_back(w.scatter_v(b.whole, b.part, b.counts, root));
+            break;
+          case 6:
+            running.push_back(w.all_to_all_v(b.whole, b.counts, b.other, b.counts));
+            break;
+          case 7:
+            running.push_back(w.broadcast(b.other, root));
+            break;
+          default:
+            running.push_back(w.scan(b.part));
+        }
+      }
+      for (auto& r : running) r.wait();
+    }
+    std::vector<int> ones(1000, 1);
+    w.all_reduce(ones).wait();
+    expect(ones[999] == w.size(), "a sum");
+  };
+  for (const int size : {2, 3, 4, 7}) tutti::run_threads(size, program);
+  tutti::for_seeds(1, 6, [&](std::uint64_t seed) {
+    tutti::run_sim(3, {.seed = seed, .memory = tutti::sim_memory::shared}, program);
+    tutti::run_sim(3, {.seed = seed, .memory = tutti::sim_memory::separate}, program);
+  });
+}
+
+TEST_CASE("distribution: buffers that are larger than what goes there keep the rest") {
+  tutti::run_threads(3, [](auto& w) {
+    const sizes counts{2, 0, 1}, offsets{4, 4, 0};
+    std::vector<int> in(counts[static_cast<std::size_t>(w.rank())], w.rank() + 1), out(9, -1);
+    w.all_gather_v(in, out, {counts, offsets}).wait();
+    expect(out == std::vector<int>{3, -1, -1, -1, 1, 1, -1, -1, -1}, "a layout with gaps");
+    std::vector<int> one{w.rank()}, unasked{7, 7};
+    std::vector<int>& to = w.rank() == 1 ? out : unasked;  // only the root's is looked at
+    w.gather(one, std::span{to}.first(w.rank() == 1 ? 3 : 2), 1).wait();
+    expect(w.rank() == 1 ? out[2] == 2 && out[4] == 1 : unasked == std::vector<int>{7, 7}, "gather");
+  });
+}
+
+TEST_CASE("distribution: of an exclusive scan rank 0 keeps what it had") {
+  tutti::run_threads(3, [](auto& w) {
+    std::vector<int> v{w.rank() + 5, 1}, out{-1, -2};
+    w.exclusive_scan(v, out).wait();
+    expect(w.rank() != 0 || out == std::vector<int>{-1, -2}, "rank 0's out was written");
+    expect(w.rank() != 2 || out == std::vector<int>{11, 2}, "rank 2's sum");
+    expect(w.exclusive_scan(4).wait() == 4 * w.rank(), "by value");
+    expect(w.scan(2.5, tutti::max).wait() == 2.5, "by value");
+  });
+}
+
+TEST_CASE("prepared: starts as often as wanted, and what was wrong is found when it is prepared") {
+  tutti::run_threads(3, [](auto& world) {
+    std::vector<float> v(50, 1), all(150), part(50);
+    auto sum = world.prepare_all_reduce(v);
+    auto gather = world.prepare_all_gather(v, all, {.via = tutti::algorithm::ring});
+    auto scatter = world.prepare_reduce_scatter(all, part, tutti::max);
+    auto from_two = world.prepare_broadcast(part, 2);
+    auto moved = std::move(world);
+    for (int i = 1; i < 5; ++i) {
+      sum.start().wait();
+      gather.start().wait();
+      scatter.start().wait();
+      from_two.start().wait();
+      const auto wanted = static_cast<float>(std::vector<int>{1, 3, 9, 27, 81}[static_cast<std::size_t>(i)]);
+      expect(v[49] == wanted && all[149] == wanted && part[0] == wanted, "round " + std::to_string(i));
+    }
+    expect(contains(complaint([&] { (void)moved.prepare_broadcast(v, 3); }), "root 3"), "a root");
+    expect(contains(complaint([&] { (void)moved.prepare_all_gather(v, part); }), "all_gather: in x world size"),
+           "counts");
+    expect(contains(complaint([&] { (void)moved.prepare_all_reduce(v, tutti::sum, {.via = tutti::algorithm::tree}); }),
+                    "no algorithm tree"),
+           "an algorithm");
+  });
+}
+
+}  // namespace
