@@ -30,7 +30,8 @@ template <class Args>
 void check_consistent() {
   for (const situation& s : {mapped, apart, crowded}) {
     CHECK(can_ask<Args>(algorithm::automatic, s));
-    for (const auto via : {algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::tree}) {
+    for (const auto via : {algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::tree,
+                           algorithm::halving_doubling, algorithm::bruck, algorithm::chain}) {
       CAPTURE(tutti::name(via));
       const std::string text = refusal<Args>(foreign, s), others = text.substr(text.find("; ask for"));
       CHECK((others.find(tutti::name(via)) != std::string::npos) == can_ask<Args>(via, s));
@@ -62,10 +63,10 @@ TEST_CASE("asked: a refusal says what was asked for, by whom, why not, and what 
   CHECK(refusal<tutti::barrier_args>(algorithm::ring, mapped) ==
         "barrier: there is no algorithm ring for it; ask for automatic");
   CHECK(refusal<tutti::broadcast_args>(foreign, apart) ==
-        "broadcast: there is no algorithm unknown for it; ask for automatic or tree");
+        "broadcast: there is no algorithm unknown for it; ask for automatic, tree or chain");
   CHECK(refusal<tutti::all_reduce_args>(algorithm::direct, apart) ==
         "all_reduce: algorithm direct needs a world whose ranks map each other's memory, and elements of which a slot "
-        "of 256 KiB holds one per rank; ask for automatic, ring or recursive_doubling");
+        "of 256 KiB holds one per rank; ask for automatic, ring, recursive_doubling or halving_doubling");
 }
 
 }  // namespace

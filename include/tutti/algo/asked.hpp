@@ -16,15 +16,15 @@ template <class Args>
 inline constexpr std::array<algorithm, 0> algorithms_of{};
 template <>
 inline constexpr std::array algorithms_of<all_reduce_args>{algorithm::direct, algorithm::ring,
-                                                           algorithm::recursive_doubling};
+                                                           algorithm::recursive_doubling, algorithm::halving_doubling};
 template <>
-inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree};
+inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree, algorithm::chain};
 template <>
 inline constexpr std::array algorithms_of<broadcast_sized_args>{algorithm::tree};
 template <>
 inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring};
 template <>
-inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring};
+inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring, algorithm::bruck};
 
 template <class Args>
 constexpr bool has_algorithm(algorithm via) noexcept {

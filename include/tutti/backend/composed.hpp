@@ -11,8 +11,11 @@
 #include <tutti/algo/asked.hpp>
 #include <tutti/algo/barrier.hpp>
 #include <tutti/algo/board.hpp>
+#include <tutti/algo/bruck.hpp>
+#include <tutti/algo/chain_broadcast.hpp>
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/halving_doubling.hpp>
 #include <tutti/algo/recursive_doubling.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/select.hpp>
@@ -68,6 +71,7 @@ class composed {
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
+      if (via == algorithm::halving_doubling) return algo::halving_doubling_all_reduce(l, a);
       return via == algorithm::ring ? algo::ring_all_reduce(l, a) : algo::recursive_doubling_all_reduce(l, a);
     });
   }
@@ -78,7 +82,7 @@ class composed {
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
-      return algo::tree_broadcast(l, a);
+      return via == algorithm::chain ? algo::chain_broadcast(l, a) : algo::tree_broadcast(l, a);
     });
   }
 
@@ -110,7 +114,7 @@ class composed {
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_gather<T>(l, state_->meeting_place, a);
-      return algo::ring_all_gather(l, a);
+      return via == algorithm::bruck ? algo::bruck_all_gather(l, a) : algo::ring_all_gather(l, a);
     });
   }
 

@@ -10,10 +10,20 @@ namespace tutti {
 
 /// How a collective moves its bytes. `automatic` asks algo/select.hpp and always can; anything else must be the same on
 /// all ranks, and is a usage_error where the collective does not have it, or it cannot run (see algo/asked.hpp).
-enum class algorithm : std::uint8_t { automatic, direct, ring, recursive_doubling, tree };
+enum class algorithm : std::uint8_t {
+  automatic,
+  direct,
+  ring,
+  recursive_doubling,
+  tree,
+  halving_doubling,
+  bruck,
+  chain
+};
 
 constexpr const char* name(algorithm a) noexcept {
-  constexpr const char* names[] = {"automatic", "direct", "ring", "recursive_doubling", "tree"};
+  constexpr const char* names[] = {"automatic", "direct",           "ring",  "recursive_doubling",
+                                   "tree",      "halving_doubling", "bruck", "chain"};
   const auto i = static_cast<std::size_t>(a);  // may come from a peer
   return i < std::size(names) ? names[i] : "unknown";
 }

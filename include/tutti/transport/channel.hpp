@@ -55,7 +55,7 @@ class transfer : public pending {
 class channel_base {
  public:
   /// Larger messages wait until their receiver says that it is there, so that nothing unexpected is large.
-  static constexpr std::size_t eager_limit = 64 << 10;
+  static constexpr std::size_t eager_limit = 256 << 10;
   /// Beyond it a rank that runs ahead is held back.
   static constexpr std::size_t most_unexpected = 64 << 20;
 
@@ -292,7 +292,12 @@ class channel : public channel_base {
       }
       total += n;
       moved = true;
-      if (header_got_ == frame::encoded_bytes && body_got_ == body_bytes_ && !held_) arrive();
+      if (header_got_ == frame::encoded_bytes && body_got_ == body_bytes_ && !held_) {
+        const bool expected = in_ != nullptr;
+        arrive();
+        // What comes next is better left where it is until its routine, which runs now, has said where it belongs.
+        if (expected && posted_.empty()) return {};
+      }
     }
     return {};
   }

@@ -139,7 +139,7 @@ class socket_pipe {
   /// reset the connection, and with it what the peer has not read yet.
   void discard() noexcept {
     ahead_from_ = ahead_to_ = 0;
-    for (int i = 0; i < 16 && in_ && !in_ended_; ++i) {
+    for (int i = 0; i < 128 && in_ && !in_ended_; ++i) {
       const os::io_result r = os::receive_some(in_.native(), std::span{ahead_.get(), read_ahead_bytes});
       if (r.closed) in_ended_ = true;
       if (r.bytes == 0) break;
@@ -165,7 +165,8 @@ class socket_pipe {
   }
 
  private:
-  static constexpr std::size_t read_ahead_bytes = 64 << 10;
+  // A small message and its header take one call; of a large one only this much is copied twice.
+  static constexpr std::size_t read_ahead_bytes = 8 << 10;
 
   static iovec piece(std::span<const std::byte> s) noexcept {
     return {const_cast<std::byte*>(s.data()), s.size()};  // NOLINT: an iovec serves both directions
