@@ -44,6 +44,11 @@ TEST_CASE("algorithm: names are the enumerators") {
   CHECK(std::string_view{name(algorithm::halving_doubling)} == "halving_doubling");
   CHECK(std::string_view{name(algorithm::bruck)} == "bruck");
   CHECK(std::string_view{name(algorithm::chain)} == "chain");
+  CHECK(std::string_view{name(algorithm::hierarchical)} == "hierarchical");
+  CHECK(tutti::algorithm_of("ring") == algorithm::ring);
+  CHECK(tutti::algorithm_of("hierarchical") == algorithm::hierarchical);
+  CHECK(tutti::algorithm_of("unknown") == algorithm::automatic);
+  CHECK(tutti::algorithm_of("") == algorithm::automatic);
 }
 
 TEST_CASE("algorithm: a value from elsewhere has a name, too") {

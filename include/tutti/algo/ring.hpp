@@ -75,25 +75,21 @@ routine ring_gather(L link, void* data, std::size_t element_bytes, blocks cut, s
       [&](std::size_t i) { return path.piece(bytes, path.passed_in(i), i); }, [](std::size_t) {});
 }
 
-}  // namespace detail
-
-/// All-reduce as reduce-scatter and all-gather around a ring, without a stop between the two. Any rank count, any
-/// count. Block b is folded from rank b + 1 on around to rank b; of two ranks, rank 0 is always the left operand.
-/// 2(n-1) steps, 2(n-1)/n of the bytes sent per rank: the least possible (Patarasuk and Yuan, 2009).
+/// Reduces blocks around the ring, until rank r has all of block r, and passes them on for `passing` steps: n - 1 until
+/// everyone has all. There is no stop between the two.
 template <message_link L>
-routine ring_all_reduce(L link, all_reduce_args a) {
-  const std::size_t size = a.out.element_bytes;
+routine ring_blocks(L link, void* buffer, std::size_t element_bytes, blocks cut, const reduction& with,
+                    std::size_t passing) {
   const auto n = static_cast<std::size_t>(link.size());
-  const detail::ring_path path(link.rank(), link.size(), blocks{a.out.count, n}, size);
+  const ring_path path(link.rank(), link.size(), cut, element_bytes);
   const std::size_t slot = (path.longest() + 63) / 64 * 64;
   scratch incoming(n > 1 ? pieces_ahead * slot : 0);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
-  copy_bytes(a.out.data, a.in.data, a.out.bytes());
-  auto* data = static_cast<std::byte*>(a.out.data);
+  auto* data = static_cast<std::byte*>(buffer);
   const bool mine_first = n == 2 && link.rank() == 0;
   const std::size_t reducing = (n - 1) * path.per_step();
-  co_await detail::pipeline(
-      link, path.around(2 * (n - 1), 0),
+  co_await pipeline(
+      link, path.around(n - 1 + passing, 0),
       [&](std::size_t i) {
         const std::size_t b = i < reducing ? path.reduced_out(i) : path.passed_out(i - reducing);
         return path.piece<const std::byte>(data, b, i);
@@ -108,11 +104,23 @@ routine ring_all_reduce(L link, all_reduce_args a) {
         std::byte *into = data + path.begin(b, i), *from = incoming.data() + i % pieces_ahead * slot;
         // What arrives was folded over the ranks to the left: it is the left operand.
         if (mine_first)
-          a.op.fold(from, into, count, a.op.context.data());
+          with.fold(from, into, count, with.context.data());
         else
-          detail::fold_left(a.op, from, into, count, count * size);
-        if (a.op.finish && i + path.per_step() >= reducing) a.op.finish(into, count, link.size());
+          fold_left(with, from, into, count, count * element_bytes);
+        if (with.finish && i + path.per_step() >= reducing) with.finish(into, count, link.size());
       });
+}
+
+}  // namespace detail
+
+/// All-reduce as reduce-scatter and all-gather around a ring, without a stop between the two. Any rank count, any
+/// count. Block b is folded from rank b + 1 on around to rank b; of two ranks, rank 0 is always the left operand.
+/// 2(n-1) steps, 2(n-1)/n of the bytes sent per rank: the least possible (Patarasuk and Yuan, 2009).
+template <message_link L>
+routine ring_all_reduce(L link, all_reduce_args a) {
+  const auto n = static_cast<std::size_t>(link.size());
+  copy_bytes(a.out.data, a.in.data, a.out.bytes());
+  co_await detail::ring_blocks(link, a.out.data, a.out.element_bytes, blocks{a.out.count, n}, a.op, n - 1);
   if (n == 1 && a.op.finish) a.op.finish(a.out.data, a.out.count, 1);
 }
 

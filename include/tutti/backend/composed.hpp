@@ -16,10 +16,13 @@
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_gather.hpp>
 #include <tutti/algo/halving_doubling.hpp>
+#include <tutti/algo/hierarchical.hpp>
+#include <tutti/algo/machine_map.hpp>
 #include <tutti/algo/recursive_doubling.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/select.hpp>
 #include <tutti/algo/tree.hpp>
+#include <tutti/algo/tuning.hpp>
 #include <tutti/backend/driver.hpp>
 #include <tutti/transport/lane.hpp>
 
@@ -36,11 +39,13 @@ class composed {
   /// All ranks of the transport.
   explicit composed(std::shared_ptr<driver<T>> d) : driver_(std::move(d)), state_(std::make_unique<state>()) {
     state_->members = {0, driver_->link().rank(), driver_->link().size(), {}};
+    look_around();
   }
   /// A group of them.
   composed(std::shared_ptr<driver<T>> d, group g) : driver_(std::move(d)), state_(std::make_unique<state>()) {
     driver_->use_context(g.context);
     state_->members = std::move(g);
+    look_around();
   }
 
   [[nodiscard]] int rank() const noexcept { return state_->members.rank; }
@@ -66,11 +71,12 @@ class composed {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-    const algorithm via =
-        a.via != algorithm::automatic ? a.via : algo::select_all_reduce(situation(a.out.bytes(), a.out.element_bytes));
+    const algorithm via = choose(a, a.out, [](const auto& here) { return algo::select_all_reduce(here); });
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
+      if constexpr (on_machines)
+        if (via == algorithm::hierarchical) return algo::hierarchical_all_reduce(l, state_->machines, a);
       if (via == algorithm::halving_doubling) return algo::halving_doubling_all_reduce(l, a);
       return via == algorithm::ring ? algo::ring_all_reduce(l, a) : algo::recursive_doubling_all_reduce(l, a);
     });
@@ -78,7 +84,7 @@ class composed {
 
   void start(const broadcast_args& a, op_state& s) noexcept {
     if (alone(s)) return finish(s);
-    const algorithm via = a.via != algorithm::automatic ? a.via : algo::select_broadcast(situation(a.data.bytes(), 1));
+    const algorithm via = choose(a, a.data, [](const auto& here) { return algo::select_broadcast(here); });
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
@@ -96,8 +102,7 @@ class composed {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-    const algorithm via =
-        a.via != algorithm::automatic ? a.via : algo::select_gather(situation(a.in.bytes(), a.out.element_bytes));
+    const algorithm via = choose(a, a.in, [](const auto& here) { return algo::select_reduce_scatter(here); });
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, state_->meeting_place, a);
@@ -110,7 +115,7 @@ class composed {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-    const algorithm via = a.via != algorithm::automatic ? a.via : algo::select_gather(situation(a.out.bytes(), 1));
+    const algorithm via = choose(a, a.out, [](const auto& here) { return algo::select_all_gather(here); });
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_gather<T>(l, state_->meeting_place, a);
@@ -131,6 +136,12 @@ class composed {
       return recv_one(driver_->link(), world(a.peer), user_tag(a.tag),
                       {static_cast<std::byte*>(a.data.data), a.data.bytes()});
     });
+  }
+
+  /// How the ranks of this group reach each other.
+  [[nodiscard]] algo::reach links() const noexcept {
+    if (mapped()) return algo::reach::memory;
+    return state_->machines.layered() ? algo::reach::machines : algo::reach::messages;
   }
 
   /// True if this collective can be asked for this algorithm here; start() takes no other.
@@ -155,9 +166,20 @@ class composed {
   struct state {  // where routines keep pointers to: does not move with the backend
     group members;
     algo::board meeting_place;
+    algo::machine_map machines;
     std::uint64_t sequence = 0;
     std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
   };
+
+  static constexpr bool on_machines = requires(const T& link) { link.machine_of(0); };
+
+  void look_around() {
+    if constexpr (on_machines) {
+      std::vector<int> machine_of(static_cast<std::size_t>(size()));
+      for (int r = 0; r < size(); ++r) machine_of[static_cast<std::size_t>(r)] = driver_->link().machine_of(world(r));
+      state_->machines = algo::machine_map::of(machine_of, rank());
+    }
+  }
 
   static routine send_one(T& link, int peer, std::uint64_t tag, std::span<const std::byte> out) {
     co_await link.send(peer, tag, out);
@@ -177,7 +199,15 @@ class composed {
       return false;
   }
   [[nodiscard]] algo::situation situation(std::size_t bytes, std::size_t element) const noexcept {
-    return {mapped(), size(), bytes, element};
+    return {links(), size(), bytes, element};
+  }
+  /// What was asked for, else what the table says, else what `select` does.
+  template <class Args, class Data, class Select>
+  [[nodiscard]] algorithm choose(const Args& a, const Data& whole, Select select) const noexcept {
+    if (a.via != algorithm::automatic) return a.via;
+    const bool reduces = requires { a.op; };
+    const algo::situation s = situation(whole.bytes(), reduces ? whole.element_bytes : 1);
+    return driver_->tuning().template choose<Args>(s, select(s));
   }
 
   [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }

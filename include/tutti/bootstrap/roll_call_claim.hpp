@@ -34,6 +34,7 @@ struct roll_call_claim {
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;  ///< of the process, so that a recycled pid is not taken for it
   std::uint64_t token = 0;       ///< random: tells this claim from an equal one of another attempt
+  std::uint64_t tuning = 0;      ///< which table of algorithms it was given; 0: none
   std::string host;
   std::string memory_domain;
   std::string job_name;  ///< for messages
@@ -88,7 +89,7 @@ inline std::string printable(std::string_view text) {
   w.bytes(detail::claim_magic).u32(c.protocols).u16(c.version[0]).u16(c.version[1]).u16(c.version[2]);
   w.u32(static_cast<std::uint32_t>(c.rank)).u32(static_cast<std::uint32_t>(c.world_size));
   w.u32(static_cast<std::uint32_t>(c.pid)).u64(c.start_time).u64(c.token).bytes(c.job.bytes).u32(c.links);
-  w.text(c.host).text(c.memory_domain).text(c.job_name);
+  w.text(c.host).text(c.memory_domain).text(c.job_name).u64(c.tuning);
   out.resize(w.written().size());
   return out;
 }
@@ -111,6 +112,7 @@ inline std::string printable(std::string_view text) {
   c.host = detail::printable(r.text(roll_call_claim::longest_text));
   c.memory_domain = r.text(roll_call_claim::longest_text);
   c.job_name = detail::printable(r.text(roll_call_claim::longest_text));
+  if (!r.rest().empty()) c.tuning = r.u64();
   if (!r.ok() || magic != detail::claim_magic) return std::nullopt;
   return c;
 }
@@ -133,6 +135,10 @@ inline std::string printable(std::string_view text) {
            "the same world size";
   if (a.links != b.links)
     return both + " were told to use different transports; set TUTTI_TRANSPORT or init_options::transport alike";
+  if (a.tuning != b.tuning)
+    return both +
+           " were given different tables of algorithms, or only one of them was; set TUTTI_TUNING or "
+           "init_options::tuning alike";
   return {};
 }
 

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <string_view>
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/stream_ref.hpp>
@@ -18,14 +19,22 @@ enum class algorithm : std::uint8_t {
   tree,
   halving_doubling,
   bruck,
-  chain
+  chain,
+  hierarchical
 };
 
 constexpr const char* name(algorithm a) noexcept {
-  constexpr const char* names[] = {"automatic", "direct",           "ring",  "recursive_doubling",
-                                   "tree",      "halving_doubling", "bruck", "chain"};
+  constexpr const char* names[] = {"automatic",        "direct", "ring",  "recursive_doubling", "tree",
+                                   "halving_doubling", "bruck",  "chain", "hierarchical"};
   const auto i = static_cast<std::size_t>(a);  // may come from a peer
   return i < std::size(names) ? names[i] : "unknown";
+}
+
+/// The algorithm of that name; `automatic` when there is none.
+constexpr algorithm algorithm_of(std::string_view text) noexcept {
+  for (std::uint8_t i = 1; text != "unknown" && name(static_cast<algorithm>(i)) != std::string_view{"unknown"}; ++i)
+    if (text == name(static_cast<algorithm>(i))) return static_cast<algorithm>(i);
+  return algorithm::automatic;
 }
 
 /// What can be said about one operation; every field has a good default.
