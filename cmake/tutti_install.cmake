@@ -6,7 +6,7 @@ set(pkgconfig_dir ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 file(RELATIVE_PATH TUTTI_PC_PREFIX "/${pkgconfig_dir}" "/")
 string(REGEX REPLACE "/$" "" TUTTI_PC_PREFIX "${TUTTI_PC_PREFIX}")
 
-install(TARGETS tutti EXPORT tutti-targets FILE_SET HEADERS)
+install(TARGETS tutti EXPORT tutti-targets FILE_SET HEADERS FILE_SET texts)
 install(EXPORT tutti-targets NAMESPACE tutti:: DESTINATION ${package_dir})
 configure_file(cmake/tutti.pc.in tutti.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti.pc DESTINATION ${pkgconfig_dir})

@@ -107,7 +107,7 @@ def read_tree(base):
     return {
         p.relative_to(base).as_posix(): p.read_text(encoding="utf-8").splitlines()
         for p in sorted(base.rglob("*"))
-        if p.suffix in (".hpp", ".cuh")
+        if p.suffix in (".hpp", ".cuh", ".inl")
     }
 
 
@@ -117,7 +117,7 @@ def check(root):
     violations, graph = [], {}
     for path, lines in files.items():
         graph[path] = set()
-        if "#pragma once" not in lines:
+        if not path.endswith(".inl") and "#pragma once" not in lines:
             violations.append(f"{path}:1: has no #pragma once")
         if len(lines) > MAX_LINES:
             violations.append(f"{path}:{len(lines)}: is longer than {MAX_LINES} lines; split it by concept")
@@ -236,7 +236,7 @@ def main():
         return 0
     for violation in violations:
         print(
-            f"include/tutti/{violation}" if ".hpp:" in violation or ".cuh:" in violation else violation, file=sys.stderr
+            f"include/tutti/{violation}" if re.search(r"\.(hpp|cuh|inl):", violation) else violation, file=sys.stderr
         )
     if sizes:
         longest = max(sizes, key=sizes.get)

@@ -39,15 +39,56 @@
 #define TUTTI_THREAD_SANITIZER false
 #endif
 
+// What follows, up to TUTTI_TARGET_END, is compiled for processors with these instructions: whatever the user's flags
+// say, it is called only where they exist. Without FMA, which would round sums of products once instead of twice.
+#if defined(__x86_64__)
+#define TUTTI_X86_64 true
+#define TUTTI_STREAM_FENCE() asm volatile("sfence" ::: "memory")
+#define TUTTI_CPU_HAS(feature) (__builtin_cpu_supports(feature) != 0)
+#if defined(__clang__)
+#define TUTTI_TARGET_AVX2 _Pragma("clang attribute push(__attribute__((target(\"avx2,f16c\"))), apply_to=function)")
+#define TUTTI_TARGET_AVX512 \
+  _Pragma("clang attribute push(__attribute__((target(\"avx512bw,avx512dq,avx512vl,f16c\"))), apply_to=function)")
+#define TUTTI_TARGET_END _Pragma("clang attribute pop")
+#else
+#define TUTTI_TARGET_AVX2 _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,f16c\")")
+#define TUTTI_TARGET_AVX512 _Pragma("GCC push_options") _Pragma("GCC target(\"avx512bw,avx512dq,avx512vl,f16c\")")
+#define TUTTI_TARGET_END _Pragma("GCC pop_options")
+#endif
+#else
+#define TUTTI_X86_64 false
+#define TUTTI_STREAM_FENCE() ((void)0)
+#define TUTTI_CPU_HAS(feature) false
+#define TUTTI_TARGET_AVX2
+#define TUTTI_TARGET_AVX512
+#define TUTTI_TARGET_END
+#endif
+
 namespace tutti::detail {
+inline constexpr bool x86_64 = TUTTI_X86_64;
+/// The operating system saves the wide registers, too.
+inline bool cpu_has_avx2() noexcept { return TUTTI_CPU_HAS("avx2") && TUTTI_CPU_HAS("f16c"); }
+inline bool cpu_has_avx512() noexcept {
+  return cpu_has_avx2() && TUTTI_CPU_HAS("avx512f") && TUTTI_CPU_HAS("avx512bw") && TUTTI_CPU_HAS("avx512dq") &&
+         TUTTI_CPU_HAS("avx512vl");
+}
 inline constexpr unsigned cache_line = TUTTI_CACHE_LINE;
 inline constexpr bool address_sanitizer = TUTTI_ADDRESS_SANITIZER;
 inline constexpr bool thread_sanitizer = TUTTI_THREAD_SANITIZER;
+/// Stores past the caches before it are seen no later than ordinary stores after it.
+inline void stream_fence() noexcept { TUTTI_STREAM_FENCE(); }
 inline void cpu_pause() noexcept { TUTTI_PAUSE(); }
+/// Asks for lines of the cache; never faults.
+inline void prefetch(const void* from, unsigned long bytes) noexcept {
+  for (unsigned long i = 0; i < bytes; i += cache_line) __builtin_prefetch(static_cast<const char*>(from) + i);
+}
 }  // namespace tutti::detail
 
 #undef TUTTI_CACHE_LINE
 #undef TUTTI_PAUSE
+#undef TUTTI_X86_64
+#undef TUTTI_STREAM_FENCE
+#undef TUTTI_CPU_HAS
 #undef TUTTI_HAS_FEATURE
 #undef TUTTI_ADDRESS_SANITIZER
 #undef TUTTI_THREAD_SANITIZER

@@ -44,7 +44,7 @@ TEST_CASE("args: defaults are empty and leave the algorithm to the library") {
   CHECK(reduce.in.count == 0);
   CHECK(reduce.out.data == nullptr);
   CHECK_FALSE(static_cast<bool>(reduce.op.fold));
-  CHECK_FALSE(static_cast<bool>(reduce.op.fold_all));
+  CHECK_FALSE(static_cast<bool>(reduce.op.fold_all_to));
   CHECK_FALSE(static_cast<bool>(reduce.op.finish));
   CHECK(reduce.via == algorithm::automatic);
   CHECK(tutti::broadcast_args{}.root == 0);

@@ -62,7 +62,7 @@ def fresh(folder):
 
 
 def headers(base):
-    return {p.relative_to(base).as_posix() for p in base.rglob("*.hpp")}
+    return {p.relative_to(base).as_posix() for p in base.rglob("*") if p.suffix in (".hpp", ".inl")}
 
 
 def check_prefix(prefix, build):

@@ -117,7 +117,7 @@ routine give(Lane lane, board& b, bool takes_turns, bool rule, int& wrong) {
       b.post(lane.link());
     } else {
       b.post(lane.link());
-      co_await board::reached(b, lane.link(), step, giver);
+      co_await board::reached(b, lane.link(), step, 0, giver);
       std::uint64_t got = 0;
       std::memcpy(&got, b.slot(giver, step), sizeof got);
       wrong += got != step;

@@ -1,9 +1,11 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <span>
@@ -21,8 +23,9 @@
 
 namespace tutti::algo {
 
-/// Where the ranks of one group meet in mapped memory: a line each with a step counter, and two slots each to stage
-/// data.
+/// Where the ranks of one group meet in mapped memory: for each rank four cells in which it posts its steps, in turn,
+/// and two slots to stage data. A cell is a pair of lines of the cache: the step, the call that it belongs to, and what
+/// fits beside them.
 ///
 /// The rule that makes two slots enough: what a rank publishes with post(t) lies in its slot t % 2; a rank has read
 /// what it needs of step t before it posts t + 1. So a slot may be written for step t once everyone has posted t - 1.
@@ -36,12 +39,17 @@ class board {
   struct note {
     std::uint64_t in, out;
   };
-  struct line {
+  static constexpr std::size_t cell_bytes = 112, cell_alignment = 16;
+  struct cell {
     alignas(2 * tutti::detail::cache_line) std::atomic<std::uint64_t> step;
-    std::array<std::atomic<std::uint64_t>, 3> calls;  // with the step on one line of the cache: read together
-    std::array<note, 2> notes;
-    std::atomic<std::uint32_t> visiting;   // this rank is at work in buffers that others have noted
-    std::atomic<std::uint32_t> retracted;  // this rank's operation failed: its buffers are its user's again
+    std::atomic<std::uint64_t> call;
+    std::byte data[cell_bytes];
+  };
+  struct line {
+    std::array<cell, 4> cells;
+    alignas(2 * tutti::detail::cache_line)
+        std::atomic<std::uint32_t> visiting;  // this rank is at work in buffers that others have noted
+    std::atomic<std::uint32_t> retracted;     // this rank's operation failed: its buffers are its user's again
   };
   static constexpr std::size_t part_bytes = 4096 + 2 * slot_bytes;
 
@@ -68,25 +76,32 @@ class board {
   ///
   /// Why that is never a false alarm: step t is posted by whom step t - 1 has ended for, and thus after somebody has
   /// seen everyone at t - 2; where all but the root wait for the root alone, it was the root. So while this rank is at
-  /// step t, nobody is beyond t + 2, and the words of three steps are kept.
+  /// step t, nobody is beyond t + 2, and the cells of four steps are kept.
   class reached final : public condition {
    public:
+    /// `expected` bytes of the slots will be read then: their first lines are asked for while waiting, so that they
+    /// arrive together with the step.
     template <class Link>
-    reached(board& b, Link& link, std::uint64_t step) noexcept
-        : board_(b), step_(step), next_(0), end_(static_cast<int>(b.lines_.size())) {
+    reached(board& b, Link& link, std::uint64_t step, std::size_t expected = 0) noexcept
+        : board_(b), step_(step), expected_(expected), next_(0), end_(static_cast<int>(b.lines_.size())) {
       link.watch(*this);
     }
     template <class Link>
-    reached(board& b, Link& link, std::uint64_t step, int only) noexcept
-        : board_(b), step_(step), next_(only), end_(only + 1) {
+    reached(board& b, Link& link, std::uint64_t step, std::size_t expected, int only) noexcept
+        : board_(b), step_(step), expected_(expected), next_(only), end_(only + 1) {
       link.watch(*this);
     }
     bool holds() noexcept override {
       for (; next_ < end_; ++next_) {
-        const line& l = board_.at(next_);
-        if (l.step.load(std::memory_order_acquire) < step_) return false;
-        differs_ = l.calls[step_ % 3].load(std::memory_order_relaxed) != board_.posted_;
+        std::uint64_t& seen = board_.seen_[static_cast<std::size_t>(next_)];
+        if (seen >= step_) continue;  // and found alike: the line may be on its way back to its rank by now
+        const cell& c = board_.at(next_, step_);
+        tutti::detail::prefetch(c.data, cell_bytes);
+        if (expected_ != 0) tutti::detail::prefetch(board_.slot(next_, step_), std::min(expected_, most_ahead));
+        if (c.step.load(std::memory_order_acquire) < step_) return false;
+        differs_ = c.call.load(std::memory_order_relaxed) != board_.posted_;
         if (differs_) return true;
+        seen = step_;
       }
       return true;
     }
@@ -96,8 +111,11 @@ class board {
     int waiting_for() const noexcept override { return board_.members_->world_rank(next_); }
 
    private:
+    static constexpr std::size_t most_ahead = 4096;
+
     board& board_;
     std::uint64_t step_;
+    std::size_t expected_;
     int next_, end_;
     bool differs_ = false;
   };
@@ -150,8 +168,12 @@ class board {
   [[nodiscard]] std::byte* slot(int rank, std::uint64_t step) const noexcept {
     return parts_[static_cast<std::size_t>(rank)] + 4096 + (step % 2) * slot_bytes;
   }
-  [[nodiscard]] const note& note_of(int rank, std::uint64_t step) const noexcept {
-    return lines_[static_cast<std::size_t>(rank)]->notes[step % 2];
+  /// What fits beside the step: `cell_bytes` of the own cell to write before post(), of the others' to read afterwards.
+  [[nodiscard]] std::byte* beside(int rank, std::uint64_t step) const noexcept { return at(rank, step).data; }
+  [[nodiscard]] note note_of(int rank, std::uint64_t step) const noexcept {
+    note n;
+    std::memcpy(&n, beside(rank, step), sizeof n);
+    return n;
   }
 
   /// The call, as a fingerprint, that the next steps are posted in. Calls are chained: ranks that differed once, where
@@ -161,10 +183,11 @@ class board {
   /// Publishes this rank's slot of the next step; returns its number.
   template <class Link>
   std::uint64_t post(Link& link) noexcept {
-    line& mine = at(rank_);
+    cell& mine = at(rank_, step_ + 1);
     posted_ = call_;
-    mine.calls[(step_ + 1) % 3].store(call_, std::memory_order_relaxed);
+    mine.call.store(call_, std::memory_order_relaxed);
     mine.step.store(++step_, std::memory_order_release);
+    seen_[static_cast<std::size_t>(rank_)] = step_;
     for (int r = 0; r < members_->size; ++r)
       if (r != rank_) link.ring(members_->world_rank(r));
     return step_;
@@ -172,7 +195,7 @@ class board {
   /// With a note; to be read by those who have seen that everyone posts this step in the same call.
   template <class Link>
   std::uint64_t post(Link& link, note n) noexcept {
-    at(rank_).notes[(step_ + 1) % 2] = n;
+    std::memcpy(beside(rank_, step_ + 1), &n, sizeof n);
     return post(link);
   }
 
@@ -202,12 +225,14 @@ class board {
       parts_.push_back(at);
     }
     for (std::byte* p : parts_) lines_.push_back(reinterpret_cast<line*>(p));
+    seen_.resize(parts_.size());
     rank_ = lane.rank();
     members_ = &lane.members();
   }
 
  private:
   [[nodiscard]] line& at(int rank) const noexcept { return *lines_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] cell& at(int rank, std::uint64_t step) const noexcept { return at(rank).cells[step % 4]; }
 
   template <class Link>
   void retract(Link& link) noexcept {
@@ -220,6 +245,7 @@ class board {
 
   std::vector<std::byte*> parts_;
   std::vector<line*> lines_;
+  std::vector<std::uint64_t> seen_;  // the highest step of each rank that was found posted, in this call
   lists lists_;
   const group* members_ = nullptr;
   int rank_ = 0;

@@ -2,11 +2,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/board.hpp>
-#include <tutti/algo/fingerprint.hpp>
+#include <tutti/algo/meeting.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -15,91 +14,6 @@
 namespace tutti::algo {
 
 namespace detail {
-
-/// The memory of a group as seen by one operation that has its turn on the board.
-template <mapped_transport T>
-class meeting {
- public:
-  template <class Args>
-  meeting(lane<T> l, board& b, const Args& call) noexcept : lane_(l), board_(b) {
-    b.begin(fingerprint(l.sequence(), call));
-  }
-
-  [[nodiscard]] int size() const noexcept { return lane_.size(); }
-  [[nodiscard]] int rank() const noexcept { return lane_.rank(); }
-  [[nodiscard]] std::byte* slot(int r, std::uint64_t step) const noexcept { return board_.slot(r, step); }
-  [[nodiscard]] std::uint64_t next() const noexcept { return board_.step() + 1; }
-
-  auto everyone(std::uint64_t step) const noexcept { return board::reached{board_, lane_.link(), step}; }
-  auto only(int r, std::uint64_t step) const noexcept { return board::reached{board_, lane_.link(), step, r}; }
-  /// Never holds: the failure that another rank has met ends the operation.
-  auto failure() const noexcept { return everyone(board::nowhere); }
-  std::uint64_t post() const noexcept { return board_.post(lane_.link()); }
-  std::uint64_t post(board::note n) const noexcept { return board_.post(lane_.link(), n); }
-
-  [[nodiscard]] std::uint64_t place(const void* p, std::size_t bytes) const noexcept {
-    return lane_.link().locate(p, bytes).value_or(board::nowhere);
-  }
-  /// One place of every rank, as the operands of a fold.
-  template <class Place>
-  const void* const* from_all(Place where) const {
-    auto& list = board_.room().operands;
-    list.clear();
-    for (int r = 0; r < size(); ++r) list.push_back(where(r));
-    return list.data();
-  }
-  /// The buffers of so many bytes that everyone noted with `step`, mapped here; false if one of them cannot be.
-  template <class Choose>
-  bool map_all(std::uint64_t step, Choose choose, std::size_t bytes, std::vector<std::byte*>& into) const {
-    into.clear();
-    for (int r = 0; r < size(); ++r) {
-      const std::uint64_t where = choose(board_.note_of(r, step));
-      std::byte* p =
-          where == board::nowhere ? nullptr : lane_.link().resolve(lane_.members().world_rank(r), where, bytes);
-      if (!p) return false;
-      into.push_back(p);
-    }
-    return true;
-  }
-
- private:
-  lane<T> lane_;
-  board& board_;
-};
-
-/// Everyone stages the whole message, everyone folds all of it: one meeting.
-template <mapped_transport T>
-routine all_reduce_once(meeting<T> m, const void* in, void* out, std::size_t count, std::size_t element,
-                        const reduction& with) {
-  const std::uint64_t step = m.next();
-  co_await m.everyone(step - 1);
-  copy_bytes(m.slot(m.rank(), step), in, count * element);
-  m.post();
-  co_await m.everyone(step);
-  with.fold_all(m.from_all([&](int r) { return m.slot(r, step); }), m.size(), out, count, with.context.data());
-}
-
-/// One slot's worth: everyone stages it, folds its own part of it, stages the result: two meetings.
-template <mapped_transport T>
-routine all_reduce_slot(meeting<T> m, const void* in, void* out, std::size_t count, std::size_t element,
-                        const reduction& with) {
-  const auto mine = static_cast<std::size_t>(m.rank());
-  const blocks cut{count, static_cast<std::size_t>(m.size())};
-  const std::uint64_t step = m.next();
-  co_await m.everyone(step - 1);
-  copy_bytes(m.slot(m.rank(), step), in, count * element);
-  m.post();
-  co_await m.everyone(step);
-  const std::size_t from = cut.begin(mine) * element;
-  std::byte* result = m.slot(m.rank(), step + 1) + from;
-  with.fold_all(m.from_all([&](int r) { return m.slot(r, step) + from; }), m.size(), result, cut.size(mine),
-                with.context.data());
-  m.post();
-  co_await m.everyone(step + 1);
-  for (std::size_t r = 0; r < cut.parts; ++r)
-    copy_bytes(at(out, cut.begin(r) * element), m.slot(static_cast<int>(r), step + 1) + cut.begin(r) * element,
-               cut.size(r) * element);
-}
 
 /// Buffers that everyone maps: fold one's own part of all inputs and store it to all outputs. Nothing is staged.
 /// False if some rank failed meanwhile.
@@ -122,43 +36,138 @@ inline bool reduce_in_place(board& b, std::size_t mine, std::size_t begin, std::
   return true;
 }
 
+/// How many elements of a message travel in one step: all ranks stage them, each reads them from all others.
+inline std::size_t one_shot_piece(std::size_t element) noexcept {
+  return std::max<std::size_t>(1, (std::size_t{128} << 10) / element);
+}
+
+/// True where it costs less that everyone folds everything than to meet a second time.
+inline bool one_shot_pays(std::size_t bytes, int ranks) noexcept {
+  return ranks == 2 || bytes * static_cast<std::size_t>(ranks) <= std::size_t{256} << 10;
+}
+
+/// Everyone stages, everyone folds all of it: one meeting. The first piece may have been staged and met for already.
+template <mapped_transport T>
+routine one_shot(meeting<T> m, all_reduce_args a, std::uint64_t staged) {
+  const std::size_t element = a.out.element_bytes, most = one_shot_piece(element);
+  for (std::size_t done = 0; done == 0 || done < a.out.count; done += most) {
+    const std::size_t count = std::min(most, a.out.count - done);
+    const std::byte* own = at(a.in.data, done * element);
+    std::uint64_t step = staged;
+    if (done != 0 || staged == board::nowhere) {
+      step = m.next();
+      co_await m.everyone(step - 1);
+      copy_bytes(m.slot(m.rank(), step), own, count * element);
+      m.post();
+      co_await m.everyone(step, count * element);
+    }
+    a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step); }), m.size(), at(a.out.data, done * element),
+                  count, a.op.context.data());
+  }
+}
+
+/// Slot by slot: everyone stages what the others fold, folds its own part, stages the result: two meetings.
+template <mapped_transport T>
+routine two_phase(meeting<T> m, all_reduce_args a) {
+  const auto mine = static_cast<std::size_t>(m.rank());
+  const std::size_t element = a.out.element_bytes, most = std::max<std::size_t>(1, board::slot_bytes / element);
+  for (std::size_t done = 0; done < a.out.count; done += most) {
+    const blocks cut{std::min(most, a.out.count - done), static_cast<std::size_t>(m.size())};
+    const std::byte* in = at(a.in.data, done * element);
+    std::byte* out = at(a.out.data, done * element);
+    const std::size_t from = cut.begin(mine) * element, to = from + cut.size(mine) * element;
+    const std::uint64_t step = m.next();
+    co_await m.everyone(step - 1);
+    std::byte* slot = m.slot(m.rank(), step);
+    copy_bytes(slot, in, from);
+    copy_bytes(slot + to, in + to, cut.count * element - to);
+    m.post();
+    co_await m.everyone(step);
+    std::byte* result = m.slot(m.rank(), step + 1) + from;
+    a.op.fold_all(m.from_others(in + from, [&](int r) { return m.slot(r, step) + from; }), m.size(), result,
+                  cut.size(mine), a.op.context.data());
+    m.post();
+    copy_bytes(out + from, result, to - from);
+    co_await m.everyone(step + 1);
+    for (std::size_t r = 0; r < cut.parts; ++r)
+      if (r != mine)
+        copy_bytes(out + cut.begin(r) * element, m.slot(static_cast<int>(r), step + 1) + cut.begin(r) * element,
+                   cut.size(r) * element);
+  }
+}
+
 }  // namespace detail
 
-/// All-reduce through memory that ranks share. Every element is folded in rank order on one rank, so the bits depend on
-/// neither size nor placement. Up to 64 KiB: one meeting, n slots read per rank. Buffers that all ranks map: two
-/// meetings, 1/n of the elements folded and stored n times per rank. Otherwise in slots of 256 KiB: two meetings each.
+/// Where mapping the others' buffers is worth a meeting of its own.
+inline constexpr std::size_t worth_mapping = std::size_t{16} << 10;
+
+/// True where one step of direct_all_reduce_small() carries the message.
+inline bool is_small(const all_reduce_args& a, int ranks) noexcept {
+  return a.out.bytes() < worth_mapping && detail::one_shot_pays(a.out.bytes(), ranks);
+}
+
+/// All-reduce of a few KiB through memory that ranks share: everyone stages everything, beside the step itself if it
+/// fits there, and folds everything in rank order. One meeting.
 template <mapped_transport T>
-routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
-  constexpr std::size_t one_meeting = std::size_t{64} << 10;
+routine direct_all_reduce_small(lane<T> lane, board& b, all_reduce_args a) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
-  const std::size_t element = a.out.element_bytes, count = a.out.count;
-  if (a.out.bytes() <= one_meeting) {
-    co_await detail::all_reduce_once(m, a.in.data, a.out.data, count, element, a.op);
-    co_return;
-  }
-  board::exposure shown{b, lane.link()};
-  const std::uint64_t step = m.post({m.place(a.in.data, a.in.bytes()), m.place(a.out.data, a.out.bytes())});
-  co_await m.everyone(step);
-  auto& lists = b.room();
-  if (m.map_all(
-          step, [](const board::note& n) { return n.in; }, a.in.bytes(), lists.in) &&
-      m.map_all(step, [](const board::note& n) { return n.out; }, a.out.bytes(), lists.out)) {
-    const blocks cut{count, static_cast<std::size_t>(m.size())};
-    const auto mine = static_cast<std::size_t>(m.rank());
-    if (!detail::reduce_in_place(b, mine, cut.begin(mine), cut.size(mine), element, a.op)) co_await m.failure();
-    const std::uint64_t end = m.post();
-    co_await m.everyone(end);
+  const std::uint64_t step = m.next();
+  co_await m.everyone(step - 1);
+  const bool beside = a.out.bytes() <= board::cell_bytes && a.out.element_bytes % (2 * board::cell_alignment) != 0;
+  const auto place = [&](int r) { return beside ? m.beside(r, step) : m.slot(r, step); };
+  copy_bytes(place(m.rank()), a.in.data, a.in.bytes());
+  m.post();
+  co_await m.everyone(step, beside ? 0 : a.out.bytes());
+  a.op.fold_all(m.from_others(a.in.data, place), m.size(), a.out.data, a.out.count, a.op.context.data());
+}
+
+/// All-reduce through memory that ranks share. Every element is folded in rank order, so the bits depend on neither
+/// size nor placement. Buffers that all ranks map, from 16 KiB on: two meetings, 1/n of the elements folded and stored
+/// n times per rank. Otherwise staged: between two ranks, and for a few KiB, everything is read by everyone in pieces
+/// of 128 KiB, one meeting each; else in slots of 256 KiB, of which each rank folds 1/n, two meetings each.
+template <mapped_transport T>
+routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
+  board::turn turn{b, lane.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(lane);
+  detail::meeting<T> m{lane, b, a};
+  const std::size_t element = a.out.element_bytes, bytes = a.out.bytes();
+  const bool all_at_once = detail::one_shot_pays(bytes, m.size());
+  std::uint64_t staged = board::nowhere;
+  if (bytes >= worth_mapping) {
+    const board::note mine{m.place(a.in.data, bytes), m.place(a.out.data, bytes)};
+    const bool mapped = mine.in != board::nowhere && mine.out != board::nowhere;
+    const std::uint64_t step = m.next();
+    if (!mapped && all_at_once) {  // the first piece goes with the note
+      co_await m.everyone(step - 1);
+      copy_bytes(m.slot(m.rank(), step), a.in.data, std::min(bytes, detail::one_shot_piece(element) * element));
+    }
+    board::exposure shown{b, lane.link()};
+    m.post(mapped ? mine : board::note{board::nowhere, board::nowhere});
+    co_await m.everyone(step);
+    auto& lists = b.room();
+    const bool in = m.map_all(step, [](const board::note& n) { return n.in; }, bytes, lists.in);
+    if (in && m.map_all(step, [](const board::note& n) { return n.out; }, bytes, lists.out)) {
+      const blocks cut{a.out.count, static_cast<std::size_t>(m.size())};
+      const auto r = static_cast<std::size_t>(m.rank());
+      if (!detail::reduce_in_place(b, r, cut.begin(r), cut.size(r), element, a.op)) co_await m.failure();
+      const std::uint64_t end = m.post();
+      co_await m.everyone(end);
+      shown.close();
+      co_return;
+    }
     shown.close();
-    co_return;
+    bool nobody = true;
+    for (int r = 0; r < m.size(); ++r) nobody = nobody && b.note_of(r, step).in == board::nowhere;
+    if (nobody && all_at_once) staged = step;
   }
-  shown.close();
-  const std::size_t most = std::max<std::size_t>(1, board::slot_bytes / element);
-  for (std::size_t done = 0; done < count; done += most)
-    co_await detail::all_reduce_slot(m, at(a.in.data, done * element), at(a.out.data, done * element),
-                                     std::min(most, count - done), element, a.op);
+  if (all_at_once)
+    co_await detail::one_shot(m, a, staged);
+  else
+    co_await detail::two_phase(m, a);
 }
 
 /// Barrier on the board: each rank stores its step and reads the others'. One meeting.

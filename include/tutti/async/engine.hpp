@@ -41,10 +41,12 @@ class engine {
   /// Polls every source once and resumes what became ready. True if anything moved. Never blocks.
   bool poll() noexcept {
     bool moved = false;
-    if (try_drive()) {
-      moved = poll_sources();
-      look_at_clock();
-      stop_driving();
+    {
+      const auto guard = lock();
+      if (!driving_.load(std::memory_order_relaxed) && !detaching()) {
+        moved = poll_sources();
+        tick_if_due();
+      }
     }
     return run_ready() || moved;
   }
@@ -53,12 +55,7 @@ class engine {
   template <class Done>
   void run_until(Done done) noexcept {
     while (!done()) {
-      if (try_drive()) {
-        drive(done);
-        stop_driving();
-      } else {
-        follow(done);
-      }
+      if (!drive(done)) follow(done);
       run_ready();
     }
   }
@@ -85,10 +82,16 @@ class engine {
     return true;
   }
 
-  /// The lock of everything a source touches; held while an operation is started.
+  /// The lock of everything a source touches; held while an operation is started. Whoever drives gives way at once.
   [[nodiscard]] std::unique_lock<std::mutex> lock() noexcept {
+    std::unique_lock guard(mutex_, std::defer_lock);
+    if (!driving_.load(std::memory_order_relaxed)) {
+      guard.lock();
+      return guard;
+    }
     contenders_.fetch_add(1, std::memory_order_relaxed);
-    std::unique_lock guard(mutex_);
+    for (int i = 0; i < patience && !guard.try_lock(); ++i) detail::cpu_pause();
+    if (!guard) guard.lock();
     contenders_.fetch_sub(1, std::memory_order_relaxed);
     return guard;
   }
@@ -97,11 +100,15 @@ class engine {
   void notify() noexcept {
     // Pairs with the stores before sleeping in sleep() and follow(): one side sees the other.
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (parked_.load(std::memory_order_seq_cst)) {
+    notify_locked();
+  }
+  /// The same by whoever holds lock(): those who go to sleep say so under it.
+  void notify_locked() noexcept {
+    if (parked_.load(std::memory_order_relaxed)) {
       std::scoped_lock guard(park_mutex_);  // a source that is parked cannot be detached meanwhile
       if (progress_source* s = parked_.load(std::memory_order_relaxed)) s->unpark();
     }
-    if (followers_.load(std::memory_order_seq_cst) != 0) {
+    if (followers_.load(std::memory_order_relaxed) != 0) {
       {
         std::scoped_lock guard(follow_mutex_);
       }
@@ -115,44 +122,37 @@ class engine {
   }
   void detach(progress_source& s) noexcept {
     detaching_.fetch_add(1, std::memory_order_seq_cst);
-    while (driving_.exchange(true, std::memory_order_acquire)) {
+    auto guard = lock();
+    while (driving_.load(std::memory_order_relaxed)) {  // it may be asleep in the source
+      guard.unlock();
       notify();
       std::this_thread::yield();
+      guard.lock();
     }
-    {
-      auto guard = lock();
-      std::erase(sources_, &s);
-    }
+    std::erase(sources_, &s);
     detaching_.fetch_sub(1, std::memory_order_relaxed);
-    stop_driving();
+    notify_locked();
   }
 
   /// Polls before a waiting thread gives its core away; the right number depends on ranks per core.
   void spin_for(std::uint32_t polls) noexcept { spin_polls_.store(polls, std::memory_order_relaxed); }
 
  private:
+  static constexpr std::uint32_t eager_polls = 100;  // without a pause, which takes as long as a message
   static constexpr std::uint32_t yields = 20;
+  static constexpr int patience = 200;  // pauses before a thread that wants the lock sleeps for it
   static constexpr duration longest_park = std::chrono::milliseconds(20);
 
   [[nodiscard]] bool has_ready() const noexcept { return ready_.load(std::memory_order_acquire) != 0; }
   [[nodiscard]] bool detaching() const noexcept { return detaching_.load(std::memory_order_seq_cst) != 0; }
-  bool try_drive() noexcept { return !detaching() && !driving_.exchange(true, std::memory_order_acquire); }
-  void stop_driving() noexcept {
-    driving_.store(false, std::memory_order_seq_cst);
-    if (followers_.load(std::memory_order_seq_cst) != 0) notify();
-  }
+
+  // From here to run_ready(), all but follow() are called under the lock.
 
   bool poll_sources() noexcept {
     bool moved = false;
-    std::scoped_lock guard(mutex_);
     for (progress_source* s : sources_) moved |= s->poll();
     if ((++polls_ & 0x3ff) == 0) tick_if_due();
     return moved;
-  }
-
-  void look_at_clock() noexcept {
-    std::scoped_lock guard(mutex_);
-    tick_if_due();
   }
   void tick_if_due() noexcept {
     const auto now = clock::now();
@@ -161,50 +161,76 @@ class engine {
     for (progress_source* s : sources_) s->tick(now);
   }
 
+  /// Polls until done or something is ready; false if another thread does. Keeps the lock from poll to poll, as long as
+  /// nobody else wants it.
   template <class Done>
-  void drive(Done& done) noexcept {
+  bool drive(Done& done) noexcept {
+    auto guard = lock();
+    if (driving_.load(std::memory_order_relaxed) || detaching()) return false;
+    driving_.store(true, std::memory_order_relaxed);
     // Coroutines that post themselves again and again must not keep the sources and the clock waiting.
     if (has_ready()) {
       poll_sources();
-      return look_at_clock();
+      tick_if_due();
+    } else {
+      spin(done, guard);
     }
+    driving_.store(false, std::memory_order_release);
+    if (followers_.load(std::memory_order_relaxed) != 0) notify_locked();
+    return true;
+  }
+
+  template <class Done>
+  void spin(Done& done, std::unique_lock<std::mutex>& guard) noexcept {
     std::uint32_t idle = 0;
     while (!done() && !has_ready() && !detaching()) {
+      if (contenders_.load(std::memory_order_relaxed) != 0) give_way(guard);
       if (poll_sources()) {
         idle = 0;
         continue;
       }
       const std::uint32_t spins = spin_polls_.load(std::memory_order_relaxed);
-      ++idle;
-      if (contenders_.load(std::memory_order_relaxed) != 0 || (idle > spins && idle <= spins + yields)) {
+      if (++idle <= spins) {
+        if (idle > eager_polls) detail::cpu_pause();
+      } else if (idle <= spins + yields) {
+        guard.unlock();
         std::this_thread::yield();
-      } else if (idle <= spins) {
-        detail::cpu_pause();
+        guard.lock();
       } else {
-        sleep(done);
+        sleep(done, guard);
       }
     }
   }
 
+  void give_way(std::unique_lock<std::mutex>& guard) noexcept {
+    guard.unlock();
+    for (int i = 0; i < patience && contenders_.load(std::memory_order_relaxed) != 0; ++i) detail::cpu_pause();
+    if (contenders_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
+    guard.lock();
+  }
+
   template <class Done>
-  void sleep(Done& done) noexcept {
-    progress_source* only = nullptr;
-    {
-      std::scoped_lock guard(mutex_);
-      tick_if_due();
-      if (sources_.size() == 1) only = sources_.front();
+  void sleep(Done& done, std::unique_lock<std::mutex>& guard) noexcept {
+    tick_if_due();
+    if (sources_.size() != 1) {
+      guard.unlock();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      return guard.lock();
     }
-    if (!only) return std::this_thread::sleep_for(std::chrono::microseconds(50));
-    only->prepare_park();
-    parked_.store(only, std::memory_order_seq_cst);
+    progress_source& only = *sources_.front();
+    parked_.store(&only, std::memory_order_seq_cst);
+    only.prepare_park();
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!poll_sources() && !done() && !has_ready() && !detaching()) only->park(longest_park);
+    if (!poll_sources() && !done() && !has_ready() && !detaching()) {
+      guard.unlock();
+      only.park(longest_park);
+      guard.lock();
+    }
     {
-      std::scoped_lock guard(park_mutex_);
+      std::scoped_lock unparking(park_mutex_);
       parked_.store(nullptr, std::memory_order_relaxed);
     }
-    only->finish_park();
-    std::scoped_lock guard(mutex_);
+    only.finish_park();
     tick_if_due();
   }
 
@@ -215,10 +241,15 @@ class engine {
       if (relevant()) return;
       detail::cpu_pause();
     }
-    std::unique_lock guard(follow_mutex_);
-    followers_.fetch_add(1, std::memory_order_seq_cst);
+    {
+      const auto registered = lock();
+      followers_.fetch_add(1, std::memory_order_seq_cst);
+    }
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    while (!relevant()) follow_.wait_for(guard, longest_park);
+    {
+      std::unique_lock guard(follow_mutex_);
+      while (!relevant()) follow_.wait_for(guard, longest_park);
+    }
     followers_.fetch_sub(1, std::memory_order_relaxed);
   }
 
@@ -281,7 +312,7 @@ inline void op_state::complete(status s) noexcept {
   if (seen != in_flight)
     home.post(*reinterpret_cast<waiter*>(seen));
   else
-    home.notify();
+    home.notify_locked();
 }
 
 }  // namespace tutti

@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-/// The slab of a communicator's operations. `acquire` is called by one thread at a time, `release` by any.
+/// The slab of a communicator's operations. `acquire` and `close` are called by one thread at a time, `release` by any.
 class op_pool {
  public:
   op_pool() = default;
@@ -29,10 +29,22 @@ class op_pool {
     return s;
   }
 
-  void release(op_state& s) noexcept {
-    op_state* head = returned_.load(std::memory_order_relaxed);
-    do s.next = head;
-    while (!returned_.compare_exchange_weak(head, &s, std::memory_order_release, std::memory_order_relaxed));
+  /// Takes a slot back; true if the pool is closed and this was the last one out.
+  bool release(op_state& s) noexcept {
+    op_state* head = returned_.load(std::memory_order_acquire);
+    do {
+      if (head == &closed_) return out_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+      s.next = head;
+    } while (!returned_.compare_exchange_weak(head, &s, std::memory_order_acq_rel, std::memory_order_acquire));
+    return false;
+  }
+
+  /// Nothing is acquired any more; true if no slot is out.
+  bool close() noexcept {
+    std::ptrdiff_t out = static_cast<std::ptrdiff_t>(capacity());
+    for (const op_state* s = free_; s; s = s->next) --out;
+    for (const op_state* s = returned_.exchange(&closed_, std::memory_order_acq_rel); s; s = s->next) --out;
+    return out_.fetch_add(out, std::memory_order_acq_rel) + out == 0;  // some have come home since, below zero
   }
 
   [[nodiscard]] std::size_t capacity() const noexcept {
@@ -52,6 +64,8 @@ class op_pool {
 
   op_state* free_ = nullptr;
   std::atomic<op_state*> returned_{nullptr};  // pushed by anyone, taken whole by the issuer: no ABA
+  op_state closed_;                           // stands in returned_ from close() on
+  std::atomic<std::ptrdiff_t> out_{0};
   std::forward_list<std::array<op_state, chunk>> chunks_;
 };
 

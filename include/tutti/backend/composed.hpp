@@ -74,7 +74,9 @@ class composed {
     const algorithm via = choose(a, a.out, [](const auto& here) { return algo::select_all_reduce(here); });
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
+        if (via == algorithm::direct)
+          return algo::is_small(a, size()) ? algo::direct_all_reduce_small<T>(l, state_->meeting_place, a)
+                                           : algo::direct_all_reduce<T>(l, state_->meeting_place, a);
       if constexpr (on_machines)
         if (via == algorithm::hierarchical) return algo::hierarchical_all_reduce(l, state_->machines, a);
       if (via == algorithm::halving_doubling) return algo::halving_doubling_all_reduce(l, a);

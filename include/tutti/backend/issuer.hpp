@@ -13,6 +13,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/text.hpp>
+#include <tutti/os/coarse_clock.hpp>
 
 namespace tutti {
 
@@ -37,9 +38,8 @@ class issuer final : public op_owner {
   op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make) {
     auto guard = home_->lock();
     op_state& s = pool_.acquire();
-    users_.fetch_add(1, std::memory_order_relaxed);
     const auto args = make(s);
-    const auto now = clock::now();
+    const auto now = os::coarse_now();
     const duration limit = timeout > duration{0} ? timeout : timeout_.load(std::memory_order_relaxed);
     s.owner = this;
     const deadline expires = limit >= deadline::max() - now ? deadline::max() : now + limit;
@@ -64,13 +64,12 @@ class issuer final : public op_owner {
   }
 
   void release(op_state& s) noexcept override {
-    pool_.release(s);
-    drop();
+    if (pool_.release(s)) delete this;
   }
 
-  /// Gives one use back: the communicator's, or an operation's. The last one ends this object.
+  /// The communicator's farewell: this object ends with the last handle, or now.
   void drop() noexcept {
-    if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    if (pool_.close()) delete this;
   }
 
   void failed(status why) noexcept override {
@@ -138,7 +137,6 @@ class issuer final : public op_owner {
   B backend_;
   op_pool pool_;
   std::atomic<duration> timeout_;
-  std::atomic<std::size_t> users_{1};
 };
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 #pragma once
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -37,12 +38,14 @@ struct roll_call_claim {
   std::uint64_t tuning = 0;      ///< which table of algorithms it was given; 0: none
   std::string host;
   std::string memory_domain;
-  std::string job_name;  ///< for messages
+  std::string job_name;         ///< for messages
+  std::string cpus;             ///< that it may run on, a bit each, the first 1024
+  std::uint32_t cpu_limit = 0;  ///< of its control group; 0 for none
 
   /// The protocols that ranks speak with each other, one byte each.
   static constexpr std::uint32_t current_protocols = wire::handshake_version | shm_layout::version << 8U;
   static constexpr std::size_t longest_text = 255;
-  static constexpr std::size_t most_encoded_bytes = 128 + 3 * longest_text;
+  static constexpr std::size_t most_encoded_bytes = 144 + 4 * longest_text;
 
   /// The claim of this process. `domain` stands in for os::memory_domain() where it is not empty.
   [[nodiscard]] static roll_call_claim of_this_process(int rank, int world_size, std::string domain = {}) {
@@ -55,6 +58,10 @@ struct roll_call_claim {
       throw error{{errc::system}, "the kernel gave no random bytes for joining a world"};
     c.host = os::hostname().substr(0, longest_text);
     c.memory_domain = (domain.empty() ? os::memory_domain() : std::move(domain)).substr(0, longest_text);
+    const auto mask = os::affinity();
+    const auto bytes = std::as_bytes(std::span{mask}).first(std::min<std::size_t>(mask.size() * 8, 128));
+    c.cpus.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    c.cpu_limit = static_cast<std::uint32_t>(os::cgroup_cpu_limit().value_or(0));
     return c;
   }
 
@@ -89,7 +96,7 @@ inline std::string printable(std::string_view text) {
   w.bytes(detail::claim_magic).u32(c.protocols).u16(c.version[0]).u16(c.version[1]).u16(c.version[2]);
   w.u32(static_cast<std::uint32_t>(c.rank)).u32(static_cast<std::uint32_t>(c.world_size));
   w.u32(static_cast<std::uint32_t>(c.pid)).u64(c.start_time).u64(c.token).bytes(c.job.bytes).u32(c.links);
-  w.text(c.host).text(c.memory_domain).text(c.job_name).u64(c.tuning);
+  w.text(c.host).text(c.memory_domain).text(c.job_name).text(c.cpus).u32(c.cpu_limit).u64(c.tuning);
   out.resize(w.written().size());
   return out;
 }
@@ -112,7 +119,9 @@ inline std::string printable(std::string_view text) {
   c.host = detail::printable(r.text(roll_call_claim::longest_text));
   c.memory_domain = r.text(roll_call_claim::longest_text);
   c.job_name = detail::printable(r.text(roll_call_claim::longest_text));
-  if (!r.rest().empty()) c.tuning = r.u64();
+  c.cpus = r.text(roll_call_claim::longest_text);
+  c.cpu_limit = r.u32();
+  c.tuning = r.u64();
   if (!r.ok() || magic != detail::claim_magic) return std::nullopt;
   return c;
 }

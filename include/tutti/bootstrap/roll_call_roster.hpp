@@ -1,5 +1,8 @@
 #pragma once
+#include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,11 +13,39 @@
 
 namespace tutti {
 
+namespace detail {
+
+/// What the ranks of one machine may run on together.
+class cpu_set {
+ public:
+  void add(const std::string& mask, std::uint32_t limit) {
+    told_ = told_ && !mask.empty();
+    if (mask.size() > together_.size()) together_.resize(mask.size());
+    for (std::size_t i = 0; i < mask.size(); ++i)
+      together_[i] = static_cast<char>(static_cast<unsigned char>(together_[i]) | static_cast<unsigned char>(mask[i]));
+    if (limit != 0) limit_ = std::min(limit_, limit);
+  }
+  /// 0 when one of them could not tell.
+  [[nodiscard]] int count() const noexcept {
+    std::uint32_t n = 0;
+    for (const char c : together_) n += static_cast<std::uint32_t>(std::popcount(static_cast<unsigned char>(c)));
+    return told_ ? static_cast<int>(std::min(n, limit_)) : 0;
+  }
+
+ private:
+  std::string together_;
+  std::uint32_t limit_ = 1U << 20;
+  bool told_ = true;
+};
+
+}  // namespace detail
+
 /// The roster of a world from the encoded claims of its ranks, in rank order: machines are told apart by their memory
 /// domains and numbered by their lowest ranks, local ranks follow the ranks.
 /// Throws error{protocol} when an entry is no claim, or not that of its rank in a world of so many.
 [[nodiscard]] inline roster make_roster(const std::vector<std::vector<std::byte>>& claims) {
   std::vector<std::size_t> machines;  // their lowest ranks
+  std::vector<detail::cpu_set> cpus;  // of the machines
   roster all;
   all.reserve(claims.size());
   for (std::size_t r = 0; r < claims.size(); ++r) {
@@ -25,7 +56,11 @@ namespace tutti {
                       " is not one: do others write into the store under the same keys?"};
     std::size_t m = 0;
     while (m < machines.size() && all[machines[m]].memory_domain != c->memory_domain) ++m;
-    if (m == machines.size()) machines.push_back(r);
+    if (m == machines.size()) {
+      machines.push_back(r);
+      cpus.emplace_back();
+    }
+    cpus[m].add(c->cpus, c->cpu_limit);
     peer p;
     p.rank = c->rank;
     p.local_rank = machines[m] == r ? 0 : all[machines[m]].local_size;
@@ -38,7 +73,11 @@ namespace tutti {
     all.push_back(std::move(p));
     ++all[machines[m]].local_size;
   }
-  for (peer& p : all) p.local_size = all[machines[static_cast<std::size_t>(p.node_rank)]].local_size;
+  for (peer& p : all) {
+    const auto m = static_cast<std::size_t>(p.node_rank);
+    p.local_size = all[machines[m]].local_size;
+    p.local_cpus = cpus[m].count();
+  }
   return all;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -77,19 +78,21 @@ inline process_stat read_process_stat(::pid_t pid) noexcept {
   return !ended || s.threads > 1;
 }
 
+/// The CPUs that this process may run on, one bit each; empty when the kernel does not tell.
+[[nodiscard]] inline std::vector<std::uint64_t> affinity() {
+  for (std::size_t size = 1024; size <= (1U << 20); size *= 2) {
+    const std::size_t bytes = CPU_ALLOC_SIZE(size);
+    std::vector<std::uint64_t> mask(bytes / sizeof(std::uint64_t));
+    if (::sched_getaffinity(0, bytes, reinterpret_cast<cpu_set_t*>(mask.data())) == 0) return mask;
+    if (errno != EINVAL) break;
+  }
+  return {};
+}
+
 /// How many CPUs this process may use: its affinity mask, and the control group's quota if that is less. At least 1.
 [[nodiscard]] inline int usable_cpus() {
   int cpus = 0;
-  for (std::size_t size = 1024; size <= (1U << 20) && cpus == 0; size *= 2) {
-    const std::size_t bytes = CPU_ALLOC_SIZE(size);
-    std::vector<std::uint64_t> mask(bytes / sizeof(std::uint64_t));
-    auto* set = reinterpret_cast<cpu_set_t*>(mask.data());
-    if (::sched_getaffinity(0, bytes, set) == 0) {
-      cpus = CPU_COUNT_S(bytes, set);
-    } else if (errno != EINVAL) {
-      break;
-    }
-  }
+  for (const std::uint64_t word : affinity()) cpus += std::popcount(word);
   if (cpus == 0) cpus = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   return std::max(1, std::min(cpus, cgroup_cpu_limit().value_or(cpus)));
 }

@@ -4,20 +4,34 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
+#include <tutti/os/asymmetric_fence.hpp>
 #include <tutti/os/event_fd.hpp>
 #include <tutti/transport/shared_area.hpp>
 
 namespace tutti {
 
+/// Who pays for the fence between a store and the look whether the peer sleeps.
+enum class fences {
+  by_ringer,  ///< some 10 ns and the time until the store is visible, at each ring: for ranks that sleep often
+  by_sleeper  ///< some 20 us before each sleep: for ranks with a core of their own; by_ringer where the kernel cannot
+};
+
 /// Sleeps as one rank of a shared area and wakes the others. Whoever stores something that a peer may wait for calls
-/// ring(peer) afterwards; it costs a fence and a load while the peer is awake.
+/// ring(peer) afterwards; it costs a load while the peer is awake, and a fence unless the peer makes it.
 class doorbell {
  public:
-  doorbell(shared_area area, int rank) noexcept : area_(area), rank_(rank) {}
+  doorbell(shared_area area, int rank, fences how = fences::by_ringer) noexcept
+      : area_(area), rank_(rank), reachable_(how == fences::by_sleeper && os::accept_heavy_fences()) {
+    mine().fences.store(reachable_ ? 1 : 0, std::memory_order_relaxed);
+  }
 
   void ring(int peer) noexcept {
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // the caller's stores before the look at `sleeping`
     auto& b = area_.block(peer);
+    // The caller's stores come before the look at `sleeping`.
+    if (reachable_ && b.fences.load(std::memory_order_relaxed) != 0)
+      os::light_fence();
+    else
+      std::atomic_thread_fence(std::memory_order_seq_cst);
     switch (b.sleeping.load(std::memory_order_relaxed)) {
       case shared_area::sleep::awake:
         return;
@@ -41,7 +55,10 @@ class doorbell {
   void prepare(shared_area::sleep how) noexcept {
     seen_ = mine().bell.load(std::memory_order_acquire);
     mine().sleeping.store(how, std::memory_order_seq_cst);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (reachable_)
+      os::heavy_fence();
+    else
+      std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   void sleep(duration at_most) noexcept { os::futex_wait(mine().bell, seen_, at_most); }
   void finish() noexcept { mine().sleeping.store(shared_area::sleep::awake, std::memory_order_relaxed); }
@@ -55,6 +72,7 @@ class doorbell {
 
   shared_area area_;
   int rank_;
+  bool reachable_;  // by the heavy fences of those who go to sleep
   std::uint32_t seen_ = 0;
   std::vector<os::event_fd> descriptors_;
 };

@@ -153,9 +153,7 @@ class basic_host_transport : public mesh<host_pipe> {
   [[nodiscard]] const roster& peers() const noexcept { return all_; }
   /// Ranks of one machine share its memory.
   [[nodiscard]] int machine_of(int p) const noexcept { return who(p).node_rank; }
-  [[nodiscard]] double ranks_per_core() const noexcept {
-    return static_cast<double>(who(rank()).local_size) / static_cast<double>(os::usable_cpus());
-  }
+  [[nodiscard]] double ranks_per_core() const noexcept { return tutti::ranks_per_core(who(rank())); }
 
   void prepare_park() noexcept {
     if (shared_) shared_->bell().prepare(network_ ? shared_area::sleep::on_descriptor : shared_area::sleep::on_futex);

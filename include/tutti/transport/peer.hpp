@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include <tutti/os/process.hpp>
+
 namespace tutti {
 
 /// What the ranks of a world know of each other; gathered by roll call before the transport is made.
@@ -10,6 +12,7 @@ struct peer {
   int rank = -1;
   int local_rank = 0;  ///< among the ranks of its machine
   int local_size = 1;  ///< ranks on its machine
+  int local_cpus = 0;  ///< that the ranks of its machine may use together; 0 when they did not tell
   int node_rank = 0;   ///< its machine, in order of the machines' lowest ranks
   std::string host;
   std::int32_t pid = 0;
@@ -25,6 +28,11 @@ using roster = std::vector<peer>;
 /// "rank 3 (host b, pid 712)"
 inline std::string describe(const peer& p) {
   return "rank " + std::to_string(p.rank) + " (host " + p.host + ", pid " + std::to_string(p.pid) + ")";
+}
+
+/// How many ranks share each CPU of the machine of `p`, as far as the ranks there told.
+[[nodiscard]] inline double ranks_per_core(const peer& p) {
+  return static_cast<double>(p.local_size) / static_cast<double>(p.local_cpus > 0 ? p.local_cpus : os::usable_cpus());
 }
 
 }  // namespace tutti

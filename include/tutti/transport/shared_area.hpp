@@ -24,11 +24,13 @@ class shared_area {
   struct rank_block {
     alignas(2 * detail::cache_line) std::atomic<std::uint32_t> bell;
     std::atomic<sleep> sleeping;
-    std::atomic<std::uint64_t> issued;  // operations of the world that this rank has begun
+    std::atomic<std::uint32_t> fences;  // 1: this rank makes the others' fences before it sleeps
     std::atomic<std::uint32_t> left;    // said goodbye
     std::atomic<std::int32_t> pid;
     std::atomic<std::uint64_t> start_time;
     os::beacon_word beacon;
+    // On a line of its own: written at every operation, while the others look at `sleeping` at every step.
+    alignas(2 * detail::cache_line) std::atomic<std::uint64_t> issued;  // operations of the world that it has begun
   };
 
   /// Fixed memory: ring bytes shrink as ranks grow, so that a machine's total stays bounded.

@@ -21,7 +21,8 @@ class shm_domain {
  public:
   explicit shm_domain(shm_place place)
       : place_(std::move(place)),
-        bell_(place_.area(), place_.local_rank()),
+        bell_(place_.area(), place_.local_rank(),
+              tutti::ranks_per_core(who(rank())) <= 1 ? fences::by_sleeper : fences::by_ringer),
         heap_(place_.segment(), place_.heap(rank()), place_.layout().heap_offset(rank()), place_.layout().heap_bytes),
         pid_(::getpid()) {
     auto bells = place_.take_bells();
@@ -87,9 +88,7 @@ class shm_domain {
   [[nodiscard]] std::string describe(int rank) const {
     return tutti::describe(who(rank)) + ", last seen at #" + std::to_string(area().block(rank).issued.load());
   }
-  [[nodiscard]] double ranks_per_core() const noexcept {
-    return static_cast<double>(size()) / static_cast<double>(os::usable_cpus());
-  }
+  [[nodiscard]] double ranks_per_core() const noexcept { return tutti::ranks_per_core(who(rank())); }
 
  private:
   shm_place place_;

@@ -18,7 +18,7 @@ class tcp_transport : public mesh<socket_pipe> {
   tcp_transport(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
       : mesh(rank, static_cast<int>(peers.size())),
         domain_(std::move(listener), std::move(peers), rank, std::move(job), options),
-        ranks_per_core_(static_cast<double>(domain_.who(rank).local_size) / static_cast<double>(os::usable_cpus())) {
+        ranks_per_core_(tutti::ranks_per_core(domain_.who(rank))) {
     for (int p = 0; p < size(); ++p) {
       if (p == rank) continue;
       connect(p, domain_.pipe_keeper(), p);

@@ -1,0 +1,75 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tutti/algo/board.hpp>
+#include <tutti/algo/fingerprint.hpp>
+#include <tutti/transport/concept.hpp>
+#include <tutti/transport/lane.hpp>
+
+namespace tutti::algo::detail {
+
+/// The memory of a group as seen by one operation that has its turn on the board.
+template <mapped_transport T>
+class meeting {
+ public:
+  template <class Args>
+  meeting(lane<T> l, board& b, const Args& call) noexcept : lane_(l), board_(b) {
+    b.begin(fingerprint(l.sequence(), call));
+  }
+
+  [[nodiscard]] int size() const noexcept { return lane_.size(); }
+  [[nodiscard]] int rank() const noexcept { return lane_.rank(); }
+  [[nodiscard]] std::byte* slot(int r, std::uint64_t step) const noexcept { return board_.slot(r, step); }
+  [[nodiscard]] std::byte* beside(int r, std::uint64_t step) const noexcept { return board_.beside(r, step); }
+  [[nodiscard]] std::uint64_t next() const noexcept { return board_.step() + 1; }
+
+  /// Everyone, or one rank, has posted the step, and so many bytes in its slot.
+  auto everyone(std::uint64_t step, std::size_t bytes = 0) const noexcept {
+    return board::reached{board_, lane_.link(), step, bytes};
+  }
+  auto only(int r, std::uint64_t step, std::size_t bytes = 0) const noexcept {
+    return board::reached{board_, lane_.link(), step, bytes, r};
+  }
+  /// Never holds: the failure that another rank has met ends the operation.
+  auto failure() const noexcept { return everyone(board::nowhere); }
+  std::uint64_t post() const noexcept { return board_.post(lane_.link()); }
+  std::uint64_t post(board::note n) const noexcept { return board_.post(lane_.link(), n); }
+
+  [[nodiscard]] std::uint64_t place(const void* p, std::size_t bytes) const noexcept {
+    return lane_.link().locate(p, bytes).value_or(board::nowhere);
+  }
+  /// One place of every rank, as the operands of a fold.
+  template <class Place>
+  const void* const* from_all(Place where) const {
+    auto& list = board_.room().operands;
+    list.clear();
+    for (int r = 0; r < size(); ++r) list.push_back(where(r));
+    return list.data();
+  }
+  /// The same with the own operand where it was: what the others read by now is far from this core.
+  template <class Place>
+  const void* const* from_others(const void* own, Place where) const {
+    return from_all([&](int r) -> const void* { return r == rank() ? own : where(r); });
+  }
+  /// The buffers of so many bytes that everyone noted with `step`, mapped here; false if one of them cannot be.
+  template <class Choose>
+  bool map_all(std::uint64_t step, Choose choose, std::size_t bytes, std::vector<std::byte*>& into) const {
+    into.clear();
+    for (int r = 0; r < size(); ++r) {
+      const std::uint64_t where = choose(board_.note_of(r, step));
+      std::byte* p =
+          where == board::nowhere ? nullptr : lane_.link().resolve(lane_.members().world_rank(r), where, bytes);
+      if (!p) return false;
+      into.push_back(p);
+    }
+    return true;
+  }
+
+ private:
+  lane<T> lane_;
+  board& board_;
+};
+
+}  // namespace tutti::algo::detail

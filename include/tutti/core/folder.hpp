@@ -1,0 +1,97 @@
+#pragma once
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/kernels/fold.hpp>
+#include <tutti/core/reduction_ops.hpp>
+
+namespace tutti::detail {
+
+/// The functions of one (element type, reduction) pair, behind the pointers of a reduction.
+template <class T, class Op>
+struct folder {
+  using C = std::conditional_t<named_reduction<Op>, compute_t<T>, T>;  // a callable sees the type it was written for
+  using operand = std::conditional_t<number<T>, C, const C&>;          // large or over-aligned structs are not copied
+  using partial = std::conditional_t<std::same_as<Op, mean_op>, sum_op, Op>;  // what is done pair by pair
+
+  static C combine(const Op& with, operand a, operand b) {
+    if constexpr (named_reduction<Op>)
+      return Op::apply(a, b);
+    else
+      return static_cast<C>(with(a, b));
+  }
+  static const Op& op_of(const void* context) noexcept { return *static_cast<const Op*>(context); }
+
+  template <class O>
+  static void run_kernel(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
+                         stores how) noexcept {
+    using kernel = kernel_of<T, O>;
+    fold_kernel_for<typename kernel::lane, typename kernel::op>(best_instruction_set())(inputs, n, outputs, m, count,
+                                                                                        how);
+  }
+
+  static void fold(const void* right, void* inout, std::size_t count, const void* context) {
+    if constexpr (kernel_of<T, partial>::exists) {
+      const void* const inputs[] = {inout, right};
+      run_kernel<partial>(inputs, 2, &inout, 1, count, stores::ordinary);
+    } else {
+      const auto* b = static_cast<const T*>(right);
+      auto* a = static_cast<T*>(inout);
+      const Op& with = op_of(context);
+      for (std::size_t i = 0; i < count; ++i)
+        a[i] = static_cast<T>(combine(with, static_cast<operand>(a[i]), static_cast<operand>(b[i])));
+    }
+  }
+
+  static void fold_all_to(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
+                          [[maybe_unused]] stores how, const void* context) {
+    if constexpr (kernel_of<T, Op>::exists) {
+      run_kernel<Op>(inputs, n, outputs, m, count, how);
+    } else if constexpr (!number<T>) {
+      for (std::size_t i = 0; i < count; ++i) {
+        T value = static_cast<const T*>(inputs[0])[i];
+        for (int r = 1; r < n; ++r) value = combine(op_of(context), value, static_cast<const T*>(inputs[r])[i]);
+        for (int o = 0; o < m; ++o) static_cast<T*>(outputs[o])[i] = value;
+      }
+    } else {
+      fold_blocks(inputs, n, outputs, m, count, op_of(context));
+    }
+  }
+
+  // Blocks small enough for the first-level cache: each input is read once and the accumulator never leaves it.
+  static void fold_blocks(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
+                          const Op& with) {
+    constexpr std::size_t block = 4096 / sizeof(C);
+    C accumulator[block];
+    for (std::size_t at = 0; at < count; at += block) {
+      const std::size_t part = std::min(block, count - at);
+      const auto* first = static_cast<const T*>(inputs[0]) + at;
+      for (std::size_t i = 0; i < part; ++i) accumulator[i] = static_cast<C>(first[i]);
+      for (int r = 1; r < n; ++r) {
+        const auto* next = static_cast<const T*>(inputs[r]) + at;
+        if constexpr (std::same_as<Op, mean_op> && std::is_integral_v<T>)
+          fold(next, accumulator, part, &with);
+        else
+          for (std::size_t i = 0; i < part; ++i)
+            accumulator[i] = combine(with, accumulator[i], static_cast<C>(next[i]));
+      }
+      if constexpr (std::same_as<Op, mean_op>)
+        for (std::size_t i = 0; i < part; ++i) accumulator[i] = quotient(accumulator[i], n);
+      for (int o = 0; o < m; ++o) {
+        auto* to = static_cast<T*>(outputs[o]) + at;
+        for (std::size_t i = 0; i < part; ++i) to[i] = static_cast<T>(accumulator[i]);
+      }
+    }
+  }
+
+  static void divide(void* inout, std::size_t count, int world_size) {
+    auto* a = static_cast<T*>(inout);
+    for (std::size_t i = 0; i < count; ++i) a[i] = static_cast<T>(quotient(static_cast<C>(a[i]), world_size));
+  }
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,48 @@
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <tutti/config.hpp>
+#include <tutti/core/kernels/instruction_set.hpp>
+#include <tutti/core/kernels/lanes.hpp>
+
+// One text, three instruction sets. Written with the compiler's vector extensions, so that the speed depends neither on
+// -march nor on -O2 or -O3; <immintrin.h> would cost every user 60 MB of compiler memory.
+
+namespace tutti::detail::baseline {
+inline constexpr std::size_t width = 16;
+#include <tutti/core/kernels/fold.inl>
+}  // namespace tutti::detail::baseline
+
+TUTTI_TARGET_AVX2
+namespace tutti::detail::avx2 {
+inline constexpr std::size_t width = 32;
+#include <tutti/core/kernels/fold.inl>
+}  // namespace tutti::detail::avx2
+TUTTI_TARGET_END
+
+TUTTI_TARGET_AVX512
+namespace tutti::detail::avx512 {
+inline constexpr std::size_t width = 64;
+#include <tutti/core/kernels/fold.inl>
+}  // namespace tutti::detail::avx512
+TUTTI_TARGET_END
+
+namespace tutti::detail {
+
+using fold_kernel = void (*)(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
+                             stores how) noexcept;
+
+/// The kernel of one type and operation for an instruction set that this process has.
+template <class T, class Op>
+fold_kernel fold_kernel_for(instruction_set set) noexcept {
+  if constexpr (x86_64) {
+    if (set == instruction_set::avx512) return &avx512::fold<T, Op>;
+    if (set == instruction_set::avx2) return &avx2::fold<T, Op>;
+  }
+  return &baseline::fold<T, Op>;
+}
+
+}  // namespace tutti::detail

@@ -1,0 +1,100 @@
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include <tutti/core/reduction_ops.hpp>
+
+namespace tutti {
+
+/// How results are stored: `streaming` past the caches, in whole lines, for outputs that are larger than these and that
+/// nobody reads soon. Ordinary where a processor or an address allows no other.
+enum class stores : std::uint8_t { ordinary, streaming };
+
+}  // namespace tutti
+
+namespace tutti::detail {
+
+/// A register of the compiler's vector extensions, and the same at any address.
+template <class C, std::size_t bytes>
+struct vectors {
+  typedef C type __attribute__((vector_size(bytes)));
+  typedef C loose __attribute__((vector_size(bytes), aligned(1), may_alias));
+};
+
+// Sums, products and bits do not know about signs: fewer kernels to compile. A bool is 0 or 1, so its reductions are
+// those of bits.
+template <std::size_t bytes, bool has_sign>
+using integer_lane = std::conditional_t<
+    bytes == 1, std::conditional_t<has_sign, std::int8_t, std::uint8_t>,
+    std::conditional_t<bytes == 2, std::conditional_t<has_sign, std::int16_t, std::uint16_t>,
+                       std::conditional_t<bytes == 4, std::conditional_t<has_sign, std::int32_t, std::uint32_t>,
+                                          std::conditional_t<has_sign, std::int64_t, std::uint64_t>>>>;
+
+template <class Op>
+inline constexpr bool is_ordering = std::same_as<Op, min_op> || std::same_as<Op, max_op>;
+
+template <class T, class Op>
+struct kernel_of {
+  static constexpr bool exists = false;
+};
+template <class T, class Op>
+  requires(named_reduction<Op> && std::is_integral_v<T> && sizeof(T) <= 8 && !std::same_as<T, bool> &&
+           !std::same_as<Op, mean_op>)
+struct kernel_of<T, Op> {
+  static constexpr bool exists = true;
+  using lane = integer_lane<sizeof(T), is_ordering<Op> && std::is_signed_v<T>>;
+  using op = Op;
+};
+template <class Op>
+  requires named_reduction<Op>
+struct kernel_of<bool, Op> {
+  static constexpr bool exists = true;
+  using lane = std::uint8_t;
+  static constexpr bool any = std::same_as<Op, sum_op> || std::same_as<Op, max_op> || std::same_as<Op, bor_op>;
+  using op = std::conditional_t<any, bor_op, std::conditional_t<std::same_as<Op, bxor_op>, bxor_op, band_op>>;
+};
+template <class T, class Op>
+  requires(named_reduction<Op> &&
+           (std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, float16> || std::same_as<T, bfloat16>))
+struct kernel_of<T, Op> {
+  static constexpr bool exists = true;
+  using lane = T;
+  using op = Op;
+};
+
+template <class C>
+constexpr C quotient(C total, int n) noexcept {
+  using D = std::conditional_t<(sizeof(C) < sizeof(int)), int, C>;  // a world of 256 is 0 in eight bits
+  return static_cast<C>(static_cast<D>(total) / static_cast<D>(n));
+}
+
+/// Elements [from, to) of a fold, one by one: the ends that fill no register, and types that no register holds.
+template <class T, class Op>
+void fold_scalars(const void* const* inputs, int n, void* const* outputs, int m, std::size_t from,
+                  std::size_t to) noexcept {
+  using C = compute_t<T>;
+  const auto get = [&](int r, std::size_t i) {
+    T value;
+    std::memcpy(&value, static_cast<const std::byte*>(inputs[r]) + i * sizeof(T), sizeof(T));
+    return static_cast<C>(value);
+  };
+  for (std::size_t i = from; i < to; ++i) {
+    C value = get(0, i);
+    for (int r = 1; r < n; ++r) value = Op::apply(value, get(r, i));
+    if constexpr (std::same_as<Op, mean_op>) value = quotient(value, n);
+    const T result = static_cast<T>(value);
+    for (int o = 0; o < m; ++o) std::memcpy(static_cast<std::byte*>(outputs[o]) + i * sizeof(T), &result, sizeof(T));
+  }
+}
+
+/// How many elements come before the next line of 64 bytes; 0 if no element begins one.
+template <class T>
+std::size_t elements_before_line(const void* p, std::size_t count) noexcept {
+  const std::size_t gap = (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64;
+  return gap % sizeof(T) != 0 ? 0 : gap / sizeof(T) < count ? gap / sizeof(T) : count;
+}
+
+}  // namespace tutti::detail

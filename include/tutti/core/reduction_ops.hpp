@@ -1,0 +1,122 @@
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <type_traits>
+
+#include <tutti/core/dtype.hpp>
+
+namespace tutti {
+
+/// Which reduction, for backends that have their own (NCCL, MPI) and for messages.
+enum class reduction_kind : std::uint8_t { sum, prod, min, max, mean, band, bor, bxor, custom };
+
+constexpr const char* name(reduction_kind k) noexcept {
+  constexpr const char* names[] = {"sum", "prod", "min", "max", "mean", "band", "bor", "bxor", "custom"};
+  const auto i = static_cast<std::size_t>(k);  // may come from a peer
+  return i < std::size(names) ? names[i] : "unknown";
+}
+
+namespace detail {
+
+// 16-bit elements are computed in float; everything else in its own type.
+template <class T>
+using compute_t = std::conditional_t<std::same_as<T, float16> || std::same_as<T, bfloat16>, float, T>;
+
+// Signed overflow is undefined in C++ and a fact of life in sums of counters: wrap as every machine does.
+template <class T>
+using wrapping_t = typename std::conditional_t<std::is_integral_v<T> && !std::same_as<T, bool>, std::make_unsigned<T>,
+                                               std::type_identity<T>>::type;
+
+template <class T, class Op>
+constexpr T wrapped(Op op, T a, T b) noexcept {
+  using W = wrapping_t<T>;
+  if constexpr (std::is_integral_v<T> && sizeof(T) < sizeof(int)) {
+    return static_cast<T>(
+        static_cast<W>(op(static_cast<unsigned>(static_cast<W>(a)), static_cast<unsigned>(static_cast<W>(b)))));
+  } else {
+    return static_cast<T>(op(static_cast<W>(a), static_cast<W>(b)));
+  }
+}
+
+template <class T>
+concept bitwise = std::is_integral_v<T>;
+
+struct sum_op {
+  static constexpr reduction_kind kind = reduction_kind::sum;
+  template <number T>
+  static constexpr T apply(T a, T b) noexcept {
+    if constexpr (std::same_as<T, bool>)
+      return a || b;
+    else
+      return wrapped([](auto x, auto y) { return x + y; }, a, b);
+  }
+};
+struct prod_op {
+  static constexpr reduction_kind kind = reduction_kind::prod;
+  template <number T>
+  static constexpr T apply(T a, T b) noexcept {
+    if constexpr (std::same_as<T, bool>)
+      return a && b;
+    else
+      return wrapped([](auto x, auto y) { return x * y; }, a, b);
+  }
+};
+// A NaN on any rank is a NaN in the result, whatever the order.
+struct min_op {
+  static constexpr reduction_kind kind = reduction_kind::min;
+  template <number T>
+  static constexpr T apply(T a, T b) noexcept {
+    return (a < b || a != a) ? a : b;
+  }
+};
+struct max_op {
+  static constexpr reduction_kind kind = reduction_kind::max;
+  template <number T>
+  static constexpr T apply(T a, T b) noexcept {
+    return (b < a || a != a) ? a : b;
+  }
+};
+struct mean_op {
+  static constexpr reduction_kind kind = reduction_kind::mean;
+  template <number T>
+    requires(!std::same_as<T, bool>)
+  static constexpr T apply(T a, T b) noexcept {
+    return sum_op::apply(a, b);
+  }
+};
+struct band_op {
+  static constexpr reduction_kind kind = reduction_kind::band;
+  template <bitwise T>
+  static constexpr T apply(T a, T b) noexcept {
+    return static_cast<T>(a & b);
+  }
+};
+struct bor_op {
+  static constexpr reduction_kind kind = reduction_kind::bor;
+  template <bitwise T>
+  static constexpr T apply(T a, T b) noexcept {
+    return static_cast<T>(a | b);
+  }
+};
+struct bxor_op {
+  static constexpr reduction_kind kind = reduction_kind::bxor;
+  template <bitwise T>
+  static constexpr T apply(T a, T b) noexcept {
+    return static_cast<T>(a ^ b);
+  }
+};
+
+template <class Op>
+concept named_reduction = requires {
+  { Op::kind } -> std::convertible_to<reduction_kind>;
+};
+
+template <class Op, class T>
+concept named_reduction_of = named_reduction<Op> && number<T> && requires(compute_t<T> a) { Op::apply(a, a); } &&
+                             (std::is_integral_v<T> || Op::kind < reduction_kind::band);
+
+}  // namespace detail
+
+}  // namespace tutti
