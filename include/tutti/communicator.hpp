@@ -43,8 +43,8 @@ using communicator_calls = preparing_calls<messaging_calls<
 /// abort() may come from any thread. Wrong arguments throw usage_error before anything is sent. Failures at run time
 /// throw error from the handle; the first one is sticky. Communicators split from one world share its links and its
 /// fate. Destroying one with operations in flight aborts them.
-/// Its calls by family: communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp, messaging.hpp,
-/// prepared.hpp; who is in it: communicator/base.hpp.
+/// Its calls by family: communicator/reducing.hpp, raw_reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp,
+/// messaging.hpp, prepared.hpp; who is in it: communicator/base.hpp.
 template <backend B = host>
 class communicator : public detail::communicator_calls<B> {
   using calls = detail::communicator_calls<B>;

@@ -112,7 +112,7 @@ TEST_CASE_TEMPLATE("float8: floats from all over the range, and those beside eve
   for (unsigned b = 0; b <= definition<T>::largest; ++b) {
     const auto tie = static_cast<float>((magnitude<T>(b) + magnitude<T>(b + 1)) / 2);
     for (const float value : {tie, std::nextafter(tie, 0.0F), std::nextafter(tie, inf)})
-      for (const float either : {value, -value}) wrong += encodes<T>(either) ? 0 : 1;
+      for (const float either : {value, -value}) wrong += encodes<T>(either) ? 0U : 1U;
   }
   CHECK(wrong == 0);
 }

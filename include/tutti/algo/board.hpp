@@ -18,6 +18,7 @@
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/kernels/copy.hpp>
 #include <tutti/transport/concept.hpp>
 #include <tutti/transport/lane.hpp>
 #include <tutti/transport/link_core.hpp>
@@ -35,6 +36,8 @@ class board {
  public:
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
   static constexpr std::size_t half_bytes = slot_bytes / 2;
+  static constexpr std::size_t worth_streaming = std::size_t{4} << 10, worth_choosing = std::size_t{64} << 10;
+  static constexpr std::uint64_t chosen_for = std::uint64_t{8} << 30;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
 
   /// What a rank tells beside its step: where its buffers are, if peers can map them.
@@ -54,6 +57,14 @@ class board {
     std::atomic<std::uint32_t> retracted;     // this rank's operation failed: its buffers are its user's again
   };
   static constexpr std::size_t part_bytes = 4096 + 2 * slot_bytes;
+
+  /// How data is staged: how many bytes short messages walk through before they come back, of each of the two slots (a
+  /// power of two), and by which stores.
+  struct staging {
+    std::size_t walk = slot_bytes;
+    stores how = stores::ordinary;
+  };
+  static constexpr std::size_t long_walk = std::size_t{2} << 20;
 
   /// Waits until this operation is the oldest of its group that has not left the board.
   class turn final : public condition {
@@ -177,8 +188,15 @@ class board {
   /// Where `rank` stages so many bytes for a step. Short messages walk through the slot: stores into lines that nobody
   /// has read for a while are cheaper.
   [[nodiscard]] std::byte* slot(int rank, std::uint64_t step, std::size_t bytes = slot_bytes) const noexcept {
-    const std::size_t within = step / 2 * std::bit_ceil(bytes | 64) & (slot_bytes - 1);
-    return parts_[static_cast<std::size_t>(rank)] + 4096 + step % 2 * slot_bytes + within;
+    const std::size_t within = step / 2 * std::bit_ceil(bytes | 64) & (staging_.walk - 1);
+    return slots_[static_cast<std::size_t>(rank)] + step % 2 * staging_.walk + within;
+  }
+  /// Copies into a slot, in the way in use.
+  void stage(std::byte* to, const void* from, std::size_t bytes) noexcept {
+    if (staging_.how == stores::streaming && bytes >= worth_streaming)
+      copy_streaming(to, from, bytes);
+    else
+      copy_bytes(to, from, bytes);
   }
   /// What fits beside the step: `cell_bytes` of the own cell to write before post(), of the others' to read afterwards.
   [[nodiscard]] std::byte* beside(int rank, std::uint64_t step) const noexcept { return at(rank, step).data; }
@@ -211,6 +229,46 @@ class board {
     return post(link);
   }
 
+  /// True when the way to stage should be chosen anew, before a message of so many bytes; on all ranks alike.
+  [[nodiscard]] bool choice_due(std::size_t bytes) noexcept {
+    if (bytes < worth_choosing) return false;
+    const bool due = moved_ >= chosen_until_;
+    moved_ += bytes;
+    if (due) chosen_until_ = moved_ + chosen_for;
+    return due;
+  }
+  /// From the next step on, on all ranks alike.
+  void use(const staging& s) noexcept {
+    for (std::size_t r = 0; r < parts_.size(); ++r)
+      slots_[r] = s.walk == slot_bytes ? parts_[r] + 4096 : long_parts_[r];
+    staging_ = s;
+  }
+  /// Makes sure that this rank has room for long walks; false when there is no memory for it.
+  template <class Link>
+  bool make_long(Link& link) noexcept {
+    try {
+      if (!long_) long_ = link.allocate(2 * long_walk);
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
+  template <class Link>
+  [[nodiscard]] std::uint64_t long_place(Link& link) const noexcept {
+    return *link.locate(long_, 2 * long_walk);
+  }
+  /// Maps the others' room, which they noted with `step`; false if one of them has none.
+  template <class Link>
+  bool find_long(Link& link, std::uint64_t step) noexcept {
+    for (int r = 0; r < members_->size; ++r) {
+      const std::uint64_t where = note_of(r, step).in;
+      std::byte* p = where == nowhere ? nullptr : link.resolve(members_->world_rank(r), where, 2 * long_walk);
+      if (!p) return false;
+      long_parts_[static_cast<std::size_t>(r)] = p;
+    }
+    return true;
+  }
+
   /// Allocates this rank's part and exchanges its place by messages, once, in the first turn.
   template <class Lane>
   routine open(Lane lane) {
@@ -237,6 +295,8 @@ class board {
       parts_.push_back(at);
     }
     for (std::byte* p : parts_) lines_.push_back(reinterpret_cast<line*>(p));
+    for (std::byte* p : parts_) slots_.push_back(p + 4096);
+    long_parts_.resize(parts_.size());
     seen_.resize(parts_.size());
     rank_ = lane.rank();
     members_ = &lane.members();
@@ -257,7 +317,11 @@ class board {
 
   std::vector<std::byte*> parts_;
   std::vector<line*> lines_;
-  std::vector<std::uint64_t> seen_;  // the highest step of each rank that was found posted, in this call
+  std::vector<std::byte*> slots_, long_parts_;
+  std::byte* long_ = nullptr;
+  staging staging_{};
+  std::uint64_t moved_ = 0, chosen_until_ = 0;  // bytes of the messages for which the choice matters
+  std::vector<std::uint64_t> seen_;             // the highest step of each rank that was found posted, in this call
   lists lists_;
   const group* members_ = nullptr;
   int rank_ = 0;

@@ -6,6 +6,7 @@
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/meeting.hpp>
+#include <tutti/algo/staging.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -47,7 +48,7 @@ inline bool one_shot_pays(std::size_t bytes, int ranks) noexcept {
 
 /// Everyone stages, everyone folds all of it: one meeting. The first piece may have been staged and met for already.
 template <mapped_transport T>
-routine one_shot(meeting<T> m, all_reduce_args a, std::uint64_t staged) {
+routine one_shot(meeting<T> m, board& b, all_reduce_args a, std::uint64_t staged) {
   const std::size_t element = a.out.element_bytes, most = one_shot_piece(element);
   for (std::size_t done = 0; done == 0 || done < a.out.count; done += most) {
     const std::size_t count = std::min(most, a.out.count - done);
@@ -56,7 +57,7 @@ routine one_shot(meeting<T> m, all_reduce_args a, std::uint64_t staged) {
     if (done != 0 || staged == board::nowhere) {
       step = m.next();
       co_await m.everyone(step - 1);
-      copy_bytes(m.slot(m.rank(), step, count * element), own, count * element);
+      b.stage(m.slot(m.rank(), step, count * element), own, count * element);
       m.post();
       co_await m.everyone(step, count * element);
     }
@@ -67,7 +68,7 @@ routine one_shot(meeting<T> m, all_reduce_args a, std::uint64_t staged) {
 
 /// Slot by slot: everyone stages what the others fold, folds its own part, stages the result: two meetings.
 template <mapped_transport T>
-routine two_phase(meeting<T> m, all_reduce_args a) {
+routine two_phase(meeting<T> m, board& b, all_reduce_args a) {
   const auto mine = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.out.element_bytes, most = std::max<std::size_t>(1, board::slot_bytes / element);
   for (std::size_t done = 0; done < a.out.count; done += most) {
@@ -78,15 +79,14 @@ routine two_phase(meeting<T> m, all_reduce_args a) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
     std::byte* slot = m.slot(m.rank(), step);
-    copy_bytes(slot, in, from);
-    copy_bytes(slot + to, in + to, cut.count * element - to);
+    b.stage(slot, in, from);
+    b.stage(slot + to, in + to, cut.count * element - to);
     m.post();
     co_await m.everyone(step);
-    std::byte* result = m.slot(m.rank(), step + 1) + from;
-    a.op.fold_all(m.from_others(in + from, [&](int r) { return m.slot(r, step) + from; }), m.size(), result,
-                  cut.size(mine), a.op.context.data());
+    void* const results[] = {m.slot(m.rank(), step + 1) + from, out + from};
+    a.op.fold_all_to(m.from_others(in + from, [&](int r) { return m.slot(r, step) + from; }), m.size(), results, 2,
+                     cut.size(mine), stores::ordinary, a.op.context.data());
     m.post();
-    copy_bytes(out + from, result, to - from);
     co_await m.everyone(step + 1);
     for (std::size_t r = 0; r < cut.parts; ++r)
       if (r != mine)
@@ -136,6 +136,7 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
   const std::size_t element = a.out.element_bytes, bytes = a.out.bytes();
   const bool all_at_once = detail::one_shot_pays(bytes, m.size());
   std::uint64_t staged = board::nowhere;
+  if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
   if (bytes >= worth_mapping) {
     const board::note mine{m.place(a.in.data, bytes), m.place(a.out.data, bytes)};
     const bool mapped = mine.in != board::nowhere && mine.out != board::nowhere;
@@ -143,7 +144,7 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
     if (!mapped && all_at_once) {  // the first piece goes with the note
       co_await m.everyone(step - 1);
       const std::size_t first = std::min(bytes, detail::one_shot_piece(element) * element);
-      copy_bytes(m.slot(m.rank(), step, first), a.in.data, first);
+      b.stage(m.slot(m.rank(), step, first), a.in.data, first);
     }
     board::exposure shown{b, lane.link()};
     m.post(mapped ? mine : board::note{board::nowhere, board::nowhere});
@@ -165,9 +166,9 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
     if (nobody && all_at_once) staged = step;
   }
   if (all_at_once)
-    co_await detail::one_shot(m, a, staged);
+    co_await detail::one_shot(m, b, a, staged);
   else
-    co_await detail::two_phase(m, a);
+    co_await detail::two_phase(m, b, a);
 }
 
 /// Barrier on the board: each rank stores its step and reads the others'. One meeting.

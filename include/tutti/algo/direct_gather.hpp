@@ -35,6 +35,7 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
   const std::size_t bytes = a.data.bytes();
+  if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
   const bool beside = bytes <= board::cell_bytes;
   for (std::size_t done = 0; done == 0 || done < bytes; done += detail::copy_piece) {
     const std::size_t piece = std::min(detail::copy_piece, bytes - done);
@@ -42,7 +43,7 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
     std::byte* staged = beside ? m.beside(a.root, step) : m.slot(a.root, step, piece);
     if (m.rank() == a.root) {
       co_await m.everyone(step - 1);
-      copy_bytes(staged, at(a.data.data, done), piece);
+      b.stage(staged, at(a.data.data, done), piece);
       m.post();
     } else {
       m.post();
@@ -61,6 +62,7 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
   const std::size_t block = a.in.bytes();
+  if (b.choice_due(a.out.bytes())) co_await detail::choose_staging(m, b);
   const auto block_of = [&](int r) { return at(a.out.data, static_cast<std::size_t>(r) * block); };
   if (block >= worth_mapping) {
     board::exposure shown{b, lane.link()};
@@ -83,7 +85,7 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
     const std::size_t piece = std::min(detail::copy_piece, block - done);
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
-    copy_bytes(m.slot(m.rank(), step, piece), at(a.in.data, done), piece);
+    b.stage(m.slot(m.rank(), step, piece), at(a.in.data, done), piece);
     m.post();
     copy_bytes(block_of(m.rank()) + done, at(a.in.data, done), piece);
     co_await m.everyone(step, piece);
@@ -121,6 +123,7 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
   detail::meeting<T> m{lane, b, a};
   const std::size_t element = a.out.element_bytes, block = a.out.count;
   const auto n = static_cast<std::size_t>(m.size()), mine = static_cast<std::size_t>(m.rank());
+  if (b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
   if (a.in.bytes() >= worth_mapping) {
     board::exposure shown{b, lane.link()};
     const std::uint64_t step = m.post({m.place(a.in.data, a.in.bytes()), board::nowhere});
@@ -142,7 +145,7 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
     co_await m.everyone(step - 1);
     const auto own = [&](std::size_t r) { return at(a.in.data, (r * block + done) * element); };
     for (std::size_t r = 0; r < n; ++r)
-      if (r != mine) copy_bytes(m.slot(m.rank(), step, n * piece) + r * piece, own(r), piece);
+      if (r != mine) b.stage(m.slot(m.rank(), step, n * piece) + r * piece, own(r), piece);
     m.post();
     co_await m.everyone(step);
     a.op.fold_all(m.from_others(own(mine), [&](int r) { return m.slot(r, step, n * piece) + mine * piece; }), m.size(),

@@ -19,6 +19,7 @@ class meeting {
     b.begin(fingerprint(l.sequence(), call));
   }
 
+  [[nodiscard]] T& link() const noexcept { return lane_.link(); }
   [[nodiscard]] int size() const noexcept { return lane_.size(); }
   [[nodiscard]] int rank() const noexcept { return lane_.rank(); }
   [[nodiscard]] std::byte* slot(int r, std::uint64_t step, std::size_t bytes = board::slot_bytes) const noexcept {
