@@ -9,17 +9,11 @@
 #include "measure.hpp"
 #include "options.hpp"
 #include "table.hpp"
+#include "tune.hpp"
 
 namespace {
 
 using bench::timing;
-
-tutti::algorithm algorithm_of(const std::string& text) {
-  for (auto a :
-       {tutti::algorithm::direct, tutti::algorithm::ring, tutti::algorithm::recursive_doubling, tutti::algorithm::tree})
-    if (text == tutti::name(a)) return a;
-  return tutti::algorithm::automatic;
-}
 
 template <class T>
 timing all_reduce(bench::communicator& world, const bench::options& o, const tutti::issue& how, std::size_t count,
@@ -33,7 +27,7 @@ timing all_reduce(bench::communicator& world, const bench::options& o, const tut
 
 template <class T>
 void sweep(bench::communicator& world, const bench::options& o, bench::table& rows) {
-  const tutti::issue how{.via = algorithm_of(o.algorithm)};
+  const tutti::issue how{.via = tutti::algorithm_of(o.algorithm)};
   for (const std::size_t asked : o.sizes()) {
     const std::size_t count = asked / sizeof(T);
     std::optional<timing> out_of_place;
@@ -50,7 +44,8 @@ void sweep(bench::communicator& world, const bench::options& o, bench::table& ro
 
 void run(bench::communicator& world, const bench::options& o, bench::table& rows) {
   if (o.collective == "barrier") {
-    const timing t = bench::time_rounds(world, o, [&] { return world.barrier({.via = algorithm_of(o.algorithm)}); });
+    const timing t =
+        bench::time_rounds(world, o, [&] { return world.barrier({.via = tutti::algorithm_of(o.algorithm)}); });
     if (world.rank() == 0) rows.row(world.size(), 0, 0, std::nullopt, t);
   } else if (o.type == "int8")
     sweep<std::int8_t>(world, o, rows);
@@ -84,6 +79,10 @@ int main(int argc, char** argv) try {
   if (o.root < 0 || o.root >= world.size())
     throw tutti::usage_error("--root " + std::to_string(o.root) + " is not a rank of this world of " +
                              std::to_string(world.size()));
+  if (!o.tune.empty()) {
+    bench::tuner(world, o.tune).run();
+    return 0;
+  }
   if (world.rank() != 0) o.json.clear();
   bench::table rows{o};
   if (world.rank() == 0) rows.header(world.size());

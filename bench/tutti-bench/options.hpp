@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <tutti/core/options.hpp>
+
 namespace bench {
 
 /// "64", "8K", "1.5M": powers of 1024, as in nccl-tests.
@@ -27,7 +29,7 @@ struct options {
   std::size_t min_bytes = 8, max_bytes = std::size_t{64} << 20, step_bytes = std::size_t{1} << 20;
   std::size_t step_factor = 4;
   int iterations = 20, warmup = 5, aggregate = 1, checks = 1, root = 0;
-  std::string op = "sum", type = "float", algorithm = "automatic", json;
+  std::string op = "sum", type = "float", algorithm = "automatic", json, tune;
   double timeout_seconds = 60;
 
   [[nodiscard]] std::vector<std::size_t> sizes() const {
@@ -77,13 +79,19 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
           CLI::IsMember({"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"}))
       ->capture_default_str();
   app.add_option("-r,--root", o.root, "root of a broadcast")->capture_default_str();
-  app.add_option("--algo", o.algorithm, "automatic, direct, ring, recursive_doubling or tree")
-      ->check(CLI::IsMember({"automatic", "direct", "ring", "recursive_doubling", "tree"}))
+  std::vector<std::string> algorithms;
+  for (std::uint8_t i = 0; tutti::name(static_cast<tutti::algorithm>(i)) != std::string("unknown"); ++i)
+    algorithms.emplace_back(tutti::name(static_cast<tutti::algorithm>(i)));
+  app.add_option("--algo", o.algorithm,
+                 "forces an algorithm; what the collective lacks is an error that lists what it has")
+      ->check(CLI::IsMember(algorithms))
       ->capture_default_str();
   app.add_option("-T,--timeout", o.timeout_seconds, "seconds that one operation may take")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("-J,--output_file", o.json, "JSON lines, one for each row, are written to this file");
+  app.add_option("--tune", o.tune,
+                 "measures the algorithms on this world in half a minute and writes a table for TUTTI_TUNING");
   try {
     app.parse(argc, argv);
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("--minbytes is larger than --maxbytes");

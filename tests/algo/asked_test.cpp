@@ -11,7 +11,8 @@ namespace {
 using tutti::algorithm;
 using namespace tutti::algo;
 
-constexpr situation mapped{true, 8, 0, 4}, apart{false, 8, 0, 4}, crowded{true, 65, 0, 4096};
+constexpr situation mapped{reach::memory, 8, 0, 4}, apart{reach::messages, 8, 0, 4},
+    crowded{reach::memory, 65, 0, 4096}, layered{reach::machines, 8, 0, 4};
 constexpr auto foreign = static_cast<algorithm>(200);
 
 static_assert(can_ask<tutti::all_reduce_args>(algorithm::direct, mapped));
@@ -30,10 +31,11 @@ static_assert(!can_ask<tutti::barrier_args>(algorithm::direct, mapped));
 
 template <class Args>
 void check_consistent() {
-  for (const situation& s : {mapped, apart, crowded}) {
+  for (const situation& s : {mapped, apart, crowded, layered}) {
     CHECK(can_ask<Args>(algorithm::automatic, s));
     for (const auto via : {algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::tree,
-                           algorithm::linear, algorithm::pairwise}) {
+                           algorithm::linear, algorithm::pairwise, algorithm::halving_doubling, algorithm::bruck,
+                           algorithm::chain, algorithm::hierarchical}) {
       CAPTURE(tutti::name(via));
       const std::string text = refusal<Args>(foreign, s), others = text.substr(text.find("; ask for"));
       CHECK((others.find(tutti::name(via)) != std::string::npos) == can_ask<Args>(via, s));
@@ -65,11 +67,11 @@ TEST_CASE("asked: automatic can always be asked for, and a refusal lists what el
 }
 
 TEST_CASE("asked: what is chosen can be asked for") {
-  for (const situation& s : {mapped, apart, crowded}) {
+  for (const situation& s : {mapped, apart, crowded, layered}) {
     CHECK(can_ask<tutti::all_reduce_args>(select_all_reduce(s), s));
     CHECK(can_ask<tutti::broadcast_args>(select_broadcast(s), s));
-    CHECK(can_ask<tutti::reduce_scatter_args>(select_gather(s), s));
-    CHECK(can_ask<tutti::all_gather_args>(select_gather(s), s));
+    CHECK(can_ask<tutti::reduce_scatter_args>(select_reduce_scatter(s), s));
+    CHECK(can_ask<tutti::all_gather_args>(select_all_gather(s), s));
     CHECK(can_ask<tutti::reduce_args>(select_reduce(s), s));
     CHECK(can_ask<tutti::scan_args>(select_scan(s), s));
     CHECK(can_ask<tutti::gather_args>(select_rooted(s, true), s));
@@ -83,10 +85,13 @@ TEST_CASE("asked: a refusal says what was asked for, by whom, why not, and what 
   CHECK(refusal<tutti::barrier_args>(algorithm::ring, mapped) ==
         "barrier: there is no algorithm ring for it; ask for automatic");
   CHECK(refusal<tutti::broadcast_args>(foreign, apart) ==
-        "broadcast: there is no algorithm unknown for it; ask for automatic or tree");
+        "broadcast: there is no algorithm unknown for it; ask for automatic, tree or chain");
+  CHECK(refusal<tutti::all_reduce_args>(algorithm::hierarchical, apart) ==
+        "all_reduce: algorithm hierarchical needs ranks on several machines, with several on one of them, that share "
+        "its memory; ask for automatic, ring, recursive_doubling or halving_doubling");
   CHECK(refusal<tutti::all_reduce_args>(algorithm::direct, apart) ==
         "all_reduce: algorithm direct needs a world whose ranks map each other's memory, and elements of which a slot "
-        "of 256 KiB holds one per rank; ask for automatic, ring or recursive_doubling");
+        "of 256 KiB holds one per rank; ask for automatic, ring, recursive_doubling or halving_doubling");
 }
 
 }  // namespace

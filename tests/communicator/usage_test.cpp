@@ -105,8 +105,8 @@ void check_refused(Call call, const std::vector<algorithm>& asked, const std::st
 TEST_CASE_FIXTURE(one_of_three, "usage: an algorithm that a collective does not have is refused, with those it has") {
   using enum algorithm;
   constexpr auto foreign = static_cast<algorithm>(77);
-  const std::string reducing = "automatic, direct, ring or recursive_doubling", gathering = "automatic, direct or ring",
-                    one_way = "automatic";
+  const std::string reducing = "automatic, direct, ring, recursive_doubling or halving_doubling",
+                    gathering = "automatic, direct or ring", one_way = "automatic";
   std::string text;
   check_refused([&](auto how) { return world.all_reduce(six, tutti::sum, how); }, {tree, foreign}, "all_reduce",
                 reducing);
@@ -114,9 +114,9 @@ TEST_CASE_FIXTURE(one_of_three, "usage: an algorithm that a collective does not 
                 "all_reduce", reducing);
   check_refused([&](auto how) { return world.all_reduce(x, tutti::sum, how); }, {tree}, "all_reduce", reducing);
   check_refused([&](auto how) { return world.broadcast(six, 0, how); }, {ring, recursive_doubling, foreign},
-                "broadcast", "automatic, direct or tree");
+                "broadcast", "automatic, direct, tree or chain");
   check_refused([&](auto how) { return world.broadcast(x, 0, how); }, {ring, recursive_doubling}, "broadcast",
-                "automatic, direct or tree");
+                "automatic, direct, tree or chain");
   check_refused([&](auto how) { return world.broadcast(text, 0, how); }, {direct, ring, recursive_doubling},
                 "broadcast", "automatic or tree");
   check_refused([&](auto how) { return world.reduce_scatter(six, two, tutti::sum, how); }, {recursive_doubling, tree},
@@ -146,14 +146,14 @@ TEST_CASE("usage: an algorithm is refused where there is nothing to do, too") {
   std::vector<float> none, four(4);
   for (ranks::world* w : {&alone, &some.world}) {
     check_refused([&](auto how) { return w->all_reduce(none, tutti::sum, how); }, {algorithm::tree}, "all_reduce",
-                  "automatic, direct, ring or recursive_doubling");
+                  "automatic, direct, ring, recursive_doubling or halving_doubling");
     check_refused([&](auto how) { return w->broadcast(none, 0, how); }, {algorithm::ring}, "broadcast",
-                  "automatic, direct or tree");
+                  "automatic, direct, tree or chain");
     check_refused([&](auto how) { return w->all_gather(none, none, how); }, {algorithm::tree}, "all_gather",
-                  "automatic, direct or ring");
+                  "automatic, direct, ring or bruck");
   }
   check_refused([&](auto how) { return alone.all_reduce(four, tutti::sum, how); }, {algorithm::tree}, "all_reduce",
-                "automatic, direct, ring or recursive_doubling");
+                "automatic, direct, ring, recursive_doubling or halving_doubling");
 }
 
 TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason") {
@@ -166,7 +166,7 @@ TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason"
   const auto first = [](page a, page) { return a; };
   auto crowd = tutti::join(std::make_shared<tutti::threads_hub>(65), 0);
   CHECK(complaint([&] { crowd.all_reduce(pages, first, {.via = algorithm::direct}).wait(); }) ==
-        "all_reduce: algorithm direct" + needs + "; ask for automatic, ring or recursive_doubling");
+        "all_reduce: algorithm direct" + needs + "; ask for automatic, ring, recursive_doubling or halving_doubling");
   const auto how = ranks::within(std::chrono::milliseconds(20));
   CHECK(tutti::nothrow(crowd.all_reduce(pages, first, how)).wait().code == tutti::errc::timed_out);  // automatic can
 
@@ -183,11 +183,11 @@ TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason"
       }
       world.all_reduce(v).wait();
     });
-    const std::string gathering = ": algorithm direct" + needs + "; ask for automatic or ring";
-    CHECK(said ==
-          std::vector{"all_reduce: algorithm direct" + needs + "; ask for automatic, ring or recursive_doubling",
-                      "broadcast: algorithm direct" + needs + "; ask for automatic or tree",
-                      "reduce_scatter" + gathering, "all_gather" + gathering});
+    CHECK(said == std::vector{"all_reduce: algorithm direct" + needs +
+                                  "; ask for automatic, ring, recursive_doubling or halving_doubling",
+                              "broadcast: algorithm direct" + needs + "; ask for automatic, tree or chain",
+                              "reduce_scatter: algorithm direct" + needs + "; ask for automatic or ring",
+                              "all_gather: algorithm direct" + needs + "; ask for automatic, ring or bruck"});
   }
 }
 

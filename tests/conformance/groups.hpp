@@ -25,8 +25,8 @@ void check_group(session<World>& s, Group& group, const std::vector<int>& member
   expect(members[me] == s.world.rank(), c, "this rank became " + std::to_string(group.rank()));
   int sum = 0;
   for (const int m : members) sum += m;
-  for (const auto via :
-       s.template algorithms<tutti::all_reduce_args>({automatic, direct, ring, recursive_doubling}, sizeof(int)))
+  for (const auto via : s.template algorithms<tutti::all_reduce_args>(
+           {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical}, sizeof(int)))
     for (const std::size_t count : sizes{1, 1000, 40000}) {
       std::vector<int> v(count, s.world.rank());
       group.all_reduce(v, tutti::sum, {.via = via}).wait();

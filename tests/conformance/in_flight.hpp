@@ -24,8 +24,8 @@ void check_other_order(session<World>& s, std::size_t count, std::size_t stride)
   using enum tutti::algorithm;
   const int rank = s.world.rank(), size = s.world.size();
   constexpr std::size_t rounds = 8;
-  const ways possible =
-      s.template algorithms<tutti::all_reduce_args>({ring, automatic, recursive_doubling, direct}, sizeof(double));
+  const ways possible = s.template algorithms<tutti::all_reduce_args>(
+      {ring, automatic, recursive_doubling, direct, halving_doubling, hierarchical}, sizeof(double));
   std::vector<std::vector<double>> sums, blocks, copies;
   for (std::size_t i = 0; i < rounds; ++i) {
     sums.emplace_back(count, static_cast<double>(rank) + static_cast<double>(i));

@@ -126,8 +126,8 @@ void check_messages_beside_collectives(session<World>& s) {
       s.world.recv(std::span{&word, 1}, 0, 0xffffffffu).wait();
       expect(word == round, s.name("recv", 1, "int32"), "got " + std::to_string(word));
     }
-    for (const auto via :
-         s.template algorithms<tutti::all_reduce_args>({automatic, direct, ring, recursive_doubling}, sizeof(int))) {
+    for (const auto via : s.template algorithms<tutti::all_reduce_args>(
+             {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical}, sizeof(int))) {
       std::vector<int> v(100, me + round);
       s.world.all_reduce(v, tutti::max, {.via = via}).wait();
       expect_equal(s.name("all_reduce", v.size(), "int32", via), std::span{v},

@@ -91,8 +91,8 @@ void check_reductions_of(session<World>& s, std::span<const std::size_t> counts,
   (add(reductions), ...);
   for (const std::size_t count : counts)
     for (const auto& how : all) {
-      for (const auto via :
-           s.template algorithms<tutti::all_reduce_args>({automatic, direct, ring, recursive_doubling}, sizeof(T)))
+      for (const auto via : s.template algorithms<tutti::all_reduce_args>(
+               {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical}, sizeof(T)))
         check_all_reduce<T>(s, how, count, via);
       for (const auto via : s.template algorithms<tutti::reduce_scatter_args>({automatic, direct, ring}, sizeof(T)))
         check_reduce_scatter<T>(s, how, count, via);
@@ -103,8 +103,8 @@ void check_reductions_of(session<World>& s, std::span<const std::size_t> counts,
 template <class T, class World>
 void check_bits(session<World>& s, std::size_t count) {
   using enum tutti::algorithm;
-  for (const auto via :
-       s.template algorithms<tutti::all_reduce_args>({automatic, direct, ring, recursive_doubling}, sizeof(T))) {
+  for (const auto via : s.template algorithms<tutti::all_reduce_args>(
+           {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical}, sizeof(T))) {
     const which c = s.name("all_reduce", count, type_name<T>(), via);
     const std::uint64_t salt = s.salt();
     const auto run = [&] {

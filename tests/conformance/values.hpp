@@ -47,8 +47,8 @@ template <class World>
 void check_callables(session<World>& s, std::size_t count) {
   using enum tutti::algorithm;
   const int rank = s.world.rank(), size = s.world.size();
-  for (const auto via :
-       s.template algorithms<tutti::all_reduce_args>({automatic, direct, ring, recursive_doubling}, sizeof(best))) {
+  for (const auto via : s.template algorithms<tutti::all_reduce_args>(
+           {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical}, sizeof(best))) {
     which c = s.name("all_reduce", count, "best", via);
     const std::uint64_t salt = s.salt();
     const auto value = [&](int r, std::size_t i) {

@@ -43,12 +43,19 @@ TEST_CASE("algorithm: names are the enumerators") {
   CHECK(std::string_view{name(algorithm::tree)} == "tree");
   CHECK(std::string_view{name(algorithm::linear)} == "linear");
   CHECK(std::string_view{name(algorithm::pairwise)} == "pairwise");
+  CHECK(std::string_view{name(algorithm::halving_doubling)} == "halving_doubling");
+  CHECK(std::string_view{name(algorithm::bruck)} == "bruck");
+  CHECK(std::string_view{name(algorithm::chain)} == "chain");
+  CHECK(std::string_view{name(algorithm::hierarchical)} == "hierarchical");
+  CHECK(tutti::algorithm_of("ring") == algorithm::ring);
+  CHECK(tutti::algorithm_of("hierarchical") == algorithm::hierarchical);
+  CHECK(tutti::algorithm_of("unknown") == algorithm::automatic);
+  CHECK(tutti::algorithm_of("") == algorithm::automatic);
 }
 
 TEST_CASE("algorithm: a value from elsewhere has a name, too") {
-  for (const unsigned value : {7u, 8u, 128u, 255u})
-    if (value > static_cast<unsigned>(algorithm::pairwise))
-      CHECK(std::string_view{name(static_cast<algorithm>(value))} == "unknown");
+  for (const unsigned value : {20u, 128u, 255u})
+    CHECK(std::string_view{name(static_cast<algorithm>(value))} == "unknown");
 }
 
 }  // namespace

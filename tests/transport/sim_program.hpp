@@ -124,12 +124,15 @@ class player {
     const std::size_t c = count();
     auto h = fill(k, c, c);
     tutti::algorithm via = automatic;
-    switch (shared_.below(4)) {
+    switch (shared_.below(5)) {
       case 0:
         via = ring;
         break;
       case 1:
         via = recursive_doubling;
+        break;
+      case 2:
+        via = halving_doubling;
         break;
       default:
         break;
@@ -149,11 +152,16 @@ class player {
     };
   }
 
+  /// One of two algorithms, or what tutti chooses.
+  tutti::algorithm one_of(tutti::algorithm a, tutti::algorithm b) {
+    const auto which = shared_.below(3);
+    return which == 0 ? a : which == 1 ? b : tutti::algorithm::automatic;
+  }
+
   finish broadcast(std::uint64_t k) {
     const int root = somebody();
     auto h = fill(k, count(), 0);
-    h->op = make(world_.broadcast(h->in, root,
-                                  {.via = shared_.one_in(3) ? tutti::algorithm::tree : tutti::algorithm::automatic}));
+    h->op = make(world_.broadcast(h->in, root, {.via = one_of(tutti::algorithm::tree, tutti::algorithm::chain)}));
     return [h, k, root] {
       h->op->wait();
       expect("broadcast", k, h->in, [&](std::size_t i) { return operand(k, root, i); });
@@ -174,8 +182,7 @@ class player {
   finish all_gather(std::uint64_t k) {
     const std::size_t c = count();
     auto h = fill(k, c, c * places());
-    h->op = make(world_.all_gather(h->in, h->out,
-                                   {.via = shared_.one_in(3) ? tutti::algorithm::ring : tutti::algorithm::automatic}));
+    h->op = make(world_.all_gather(h->in, h->out, {.via = one_of(tutti::algorithm::ring, tutti::algorithm::bruck)}));
     return [h, k, c] {
       h->op->wait();
       expect("all_gather", k, h->out, [&](std::size_t i) { return operand(k, static_cast<int>(i / c), i % c); });

@@ -16,15 +16,16 @@ template <class Args>
 inline constexpr std::array<algorithm, 0> algorithms_of{};
 template <>
 inline constexpr std::array algorithms_of<all_reduce_args>{algorithm::direct, algorithm::ring,
-                                                           algorithm::recursive_doubling};
+                                                           algorithm::recursive_doubling, algorithm::halving_doubling,
+                                                           algorithm::hierarchical};
 template <>
-inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree};
+inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree, algorithm::chain};
 template <>
 inline constexpr std::array algorithms_of<broadcast_sized_args>{algorithm::tree};
 template <>
 inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring};
 template <>
-inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring};
+inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring, algorithm::bruck};
 template <>
 inline constexpr std::array algorithms_of<all_reduce_coalesced_args>{algorithm::direct, algorithm::ring,
                                                                      algorithm::recursive_doubling};
@@ -61,14 +62,18 @@ constexpr bool has_algorithm(algorithm via) noexcept {
 /// True where this collective can be asked for `via`; `automatic` can be asked for anywhere.
 template <class Args>
 constexpr bool can_ask(algorithm via, const situation& s) noexcept {
-  return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s));
+  return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s)) &&
+         (via != algorithm::hierarchical || s.links == reach::machines);
 }
 
 /// Why it cannot, and what it can be asked for instead.
 template <class Args>
 std::string refusal(algorithm via, const situation& s) {
   std::string text = std::string(Args::name) + ": ";
-  if (has_algorithm<Args>(via))
+  if (has_algorithm<Args>(via) && via == algorithm::hierarchical)
+    text +=
+        "algorithm hierarchical needs ranks on several machines, with several on one of them, that share its memory";
+  else if (has_algorithm<Args>(via))
     text += "algorithm " + std::string(name(via)) +
             " needs a world whose ranks map each other's memory, and elements of which a slot of " +
             std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";

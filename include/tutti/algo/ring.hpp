@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/pipeline.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -12,88 +14,159 @@ namespace tutti::algo {
 
 namespace detail {
 
-inline constexpr std::size_t ring_segment_bytes = std::size_t{256} << 10;
+/// The blocks of a buffer as pieces that travel around a ring: which one is sent and which one arrives as the i-th.
+class ring_path {
+ public:
+  ring_path(int rank, int size, blocks cut, std::size_t element_bytes) noexcept
+      : rank_(static_cast<std::size_t>(rank)),
+        size_(static_cast<std::size_t>(size)),
+        cut_(cut),
+        element_bytes_(element_bytes),
+        piece_(std::max<std::size_t>(piece_bytes / element_bytes, 1)),
+        per_step_(std::max<std::size_t>((cut.longest() + piece_ - 1) / piece_, 1)) {}
 
-/// Reduces block by block around the ring: afterwards rank r's block `r` of `data` is complete. Steps [first, first + n
-/// - 1). Block b starts at rank b + 1 and ends at rank b, so the fold order of a block is fixed, though not rank 0
-/// first.
-template <message_link L>
-routine ring_reduce(L link, void* data, std::size_t element_bytes, blocks cut, const reduction& with,
-                    std::uint64_t first) {
-  const int n = link.size(), r = link.rank();
-  const int right = (r + 1) % n, left = (r + n - 1) % n;
-  scratch incoming(std::min(ring_segment_bytes, cut.size(0) * element_bytes));
-  if (!incoming) co_await link.refuse({errc::out_of_resources});
-  const std::size_t segment = ring_segment_bytes / element_bytes;
-  for (int step = 0; step < n - 1; ++step) {
-    const auto out = static_cast<std::size_t>((r + 2 * n - step - 1) % n),
-               in = static_cast<std::size_t>((r + 2 * n - step - 2) % n);
-    for (std::size_t at_element = 0; at_element == 0 || at_element < cut.longest(); at_element += segment) {
-      const auto part = [&](std::size_t b) {
-        return std::min(segment, cut.size(b) - std::min(at_element, cut.size(b))) * element_bytes;
-      };
-      const auto place = [&](std::size_t b) { return at(data, (cut.begin(b) + at_element) * element_bytes); };
-      const auto tag = first + static_cast<std::uint64_t>(step);
-      auto sending = link.send(right, tag, {place(out), part(out)});
-      co_await link.recv(left, tag, incoming.first(part(in)));
-      // What arrives was folded over the ranks to the left: it is the left operand.
-      with.fold(place(in), incoming.data(), part(in) / element_bytes, with.context.data());
-      co_await sending;
-      copy_bytes(place(in), incoming.data(), part(in));
-    }
+  [[nodiscard]] std::size_t per_step() const noexcept { return per_step_; }
+  /// Of `steps` around the ring.
+  [[nodiscard]] course around(std::size_t steps, std::uint64_t first) const noexcept {
+    return {static_cast<int>((rank_ + size_ - 1) % size_), static_cast<int>((rank_ + 1) % size_), steps * per_step_,
+            per_step_, first};
   }
-}
+  /// Bytes of the longest piece.
+  [[nodiscard]] std::size_t longest() const noexcept { return std::min(piece_, cut_.longest()) * element_bytes_; }
+
+  /// While blocks are reduced, rank r begins with block r - 1 and ends with block r; while they are passed on, it
+  /// begins with block r.
+  [[nodiscard]] std::size_t reduced_in(std::size_t i) const noexcept { return back(i, 2); }
+  [[nodiscard]] std::size_t reduced_out(std::size_t i) const noexcept { return back(i, 1); }
+  [[nodiscard]] std::size_t passed_in(std::size_t i) const noexcept { return back(i, 1); }
+  [[nodiscard]] std::size_t passed_out(std::size_t i) const noexcept { return back(i, 0); }
+
+  /// Of block b, what travels as the i-th piece: its number of elements, and its first byte in the buffer.
+  [[nodiscard]] std::size_t count(std::size_t b, std::size_t i) const noexcept {
+    const std::size_t before = std::min((i % per_step_) * piece_, cut_.size(b));
+    return std::min(piece_, cut_.size(b) - before);
+  }
+  [[nodiscard]] std::size_t bytes(std::size_t b, std::size_t i) const noexcept { return count(b, i) * element_bytes_; }
+  [[nodiscard]] std::size_t begin(std::size_t b, std::size_t i) const noexcept {
+    return (cut_.begin(b) + std::min((i % per_step_) * piece_, cut_.size(b))) * element_bytes_;
+  }
+  template <class Byte>
+  [[nodiscard]] std::span<Byte> piece(Byte* data, std::size_t b, std::size_t i) const noexcept {
+    return {data + begin(b, i), bytes(b, i)};
+  }
+
+ private:
+  [[nodiscard]] std::size_t back(std::size_t i, std::size_t by) const noexcept {
+    return (rank_ + 2 * size_ - i / per_step_ % size_ - by) % size_;
+  }
+  std::size_t rank_, size_;
+  blocks cut_;
+  std::size_t element_bytes_, piece_, per_step_;
+};
 
 /// Passes blocks around the ring until everyone has all: rank r starts with block r. Steps [first, first + n - 1).
 template <message_link L>
 routine ring_gather(L link, void* data, std::size_t element_bytes, blocks cut, std::uint64_t first) {
-  const int n = link.size(), r = link.rank();
-  const int right = (r + 1) % n, left = (r + n - 1) % n;
-  const std::size_t segment = ring_segment_bytes / element_bytes;
-  for (int step = 0; step < n - 1; ++step) {
-    const auto out = static_cast<std::size_t>((r + n - step) % n),
-               in = static_cast<std::size_t>((r + 2 * n - step - 1) % n);
-    for (std::size_t at_element = 0; at_element == 0 || at_element < cut.longest(); at_element += segment) {
-      const auto part = [&](std::size_t b) {
-        return std::min(segment, cut.size(b) - std::min(at_element, cut.size(b))) * element_bytes;
-      };
-      const auto place = [&](std::size_t b) { return at(data, (cut.begin(b) + at_element) * element_bytes); };
-      const auto tag = first + static_cast<std::uint64_t>(step);
-      auto sending = link.send(right, tag, {place(out), part(out)});
-      co_await link.recv(left, tag, {place(in), part(in)});
-      co_await sending;
-    }
-  }
+  const ring_path path(link.rank(), link.size(), cut, element_bytes);
+  auto* bytes = static_cast<std::byte*>(data);
+  co_await pipeline(
+      link, path.around(static_cast<std::size_t>(link.size() - 1), first),
+      [&](std::size_t i) { return path.piece<const std::byte>(bytes, path.passed_out(i), i); },
+      [&](std::size_t i) { return path.piece(bytes, path.passed_in(i), i); }, [](std::size_t) {});
+}
+
+/// Reduces blocks around the ring, until rank r has all of block r, and passes them on for `passing` steps: n - 1 until
+/// everyone has all. There is no stop between the two.
+template <message_link L>
+routine ring_blocks(L link, void* buffer, std::size_t element_bytes, blocks cut, const reduction& with,
+                    std::size_t passing) {
+  const auto n = static_cast<std::size_t>(link.size());
+  const ring_path path(link.rank(), link.size(), cut, element_bytes);
+  const std::size_t slot = (path.longest() + 63) / 64 * 64;
+  scratch incoming(n > 1 ? pieces_ahead * slot : 0);
+  if (!incoming) co_await link.refuse({errc::out_of_resources});
+  auto* data = static_cast<std::byte*>(buffer);
+  const bool mine_first = n == 2 && link.rank() == 0;
+  const std::size_t reducing = (n - 1) * path.per_step();
+  co_await pipeline(
+      link, path.around(n - 1 + passing, 0),
+      [&](std::size_t i) {
+        const std::size_t b = i < reducing ? path.reduced_out(i) : path.passed_out(i - reducing);
+        return path.piece<const std::byte>(data, b, i);
+      },
+      [&](std::size_t i) {
+        if (i >= reducing) return path.piece(data, path.passed_in(i - reducing), i);
+        return std::span{incoming.data() + i % pieces_ahead * slot, path.bytes(path.reduced_in(i), i)};
+      },
+      [&](std::size_t i) {
+        if (i >= reducing) return;
+        const std::size_t b = path.reduced_in(i), count = path.count(b, i);
+        std::byte *into = data + path.begin(b, i), *from = incoming.data() + i % pieces_ahead * slot;
+        // What arrives was folded over the ranks to the left: it is the left operand.
+        if (mine_first)
+          with.fold(from, into, count, with.context.data());
+        else
+          fold_left(with, from, into, count, count * element_bytes);
+        if (with.finish && i + path.per_step() >= reducing) with.finish(into, count, link.size());
+      });
 }
 
 }  // namespace detail
 
-/// All-reduce as reduce-scatter and all-gather around a ring. Any rank count, any count.
+/// All-reduce as reduce-scatter and all-gather around a ring, without a stop between the two. Any rank count, any
+/// count. Block b is folded from rank b + 1 on around to rank b; of two ranks, rank 0 is always the left operand.
 /// 2(n-1) steps, 2(n-1)/n of the bytes sent per rank: the least possible (Patarasuk and Yuan, 2009).
 template <message_link L>
 routine ring_all_reduce(L link, all_reduce_args a) {
-  const std::size_t size = a.out.element_bytes;
   const auto n = static_cast<std::size_t>(link.size());
-  const blocks cut{a.out.count, n};
-  const auto r = static_cast<std::size_t>(link.rank());
   copy_bytes(a.out.data, a.in.data, a.out.bytes());
-  co_await detail::ring_reduce(link, a.out.data, size, cut, a.op, 0);
-  if (a.op.finish) a.op.finish(at(a.out.data, cut.begin(r) * size), cut.size(r), link.size());
-  co_await detail::ring_gather(link, a.out.data, size, cut, n);
+  co_await detail::ring_blocks(link, a.out.data, a.out.element_bytes, blocks{a.out.count, n}, a.op, n - 1);
+  if (n == 1 && a.op.finish) a.op.finish(a.out.data, a.out.count, 1);
 }
 
-/// Reduce-scatter around a ring, over a copy of the input. n-1 steps, (n-1)/n of the input's bytes sent per rank.
+/// Reduce-scatter around a ring; `out` may be this rank's block of `in`. n-1 steps, (n-1)/n of the input's bytes sent
+/// per rank.
 template <message_link L>
 routine ring_reduce_scatter(L link, reduce_scatter_args a) {
   const std::size_t size = a.out.element_bytes;
-  scratch work(a.in.bytes());
-  if (!work) co_await link.refuse({errc::out_of_resources});
-  copy_bytes(work.data(), a.in.data, a.in.bytes());
-  const auto r = static_cast<std::size_t>(link.rank());
-  co_await detail::ring_reduce(link, work.data(), size, blocks{a.in.count, static_cast<std::size_t>(link.size())}, a.op,
-                               0);
-  copy_bytes(a.out.data, at(work.data(), r * a.out.bytes()), a.out.bytes());
-  if (a.op.finish) a.op.finish(a.out.data, a.out.count, link.size());
+  const auto n = static_cast<std::size_t>(link.size()), r = static_cast<std::size_t>(link.rank());
+  const detail::ring_path path(link.rank(), link.size(), blocks{a.in.count, n}, size);
+  const std::size_t slot = (path.longest() + 63) / 64 * 64, pieces = (n - 1) * path.per_step();
+  const auto* in = static_cast<const std::byte*>(a.in.data);
+  auto* out = static_cast<std::byte*>(a.out.data);
+  const bool in_place = out == in + r * a.out.bytes();
+  // Of more than two ranks, sums on their way to the next one lie in `out`, unless that is needed as input.
+  scratch incoming(n > 1 ? pieces_ahead * slot : 0), partial(in_place && n > 2 ? a.out.bytes() : 0);
+  if (!incoming || !partial) co_await link.refuse({errc::out_of_resources});
+  std::byte* const sums = partial.data() ? partial.data() : out;
+  const std::size_t own = r * a.out.bytes();
+  const auto within = [&](std::size_t b, std::size_t i) { return path.begin(b, i) - b * a.out.bytes(); };
+  co_await detail::pipeline(
+      link, path.around(n - 1, 0),
+      [&](std::size_t i) {
+        const std::size_t b = path.reduced_out(i);
+        if (i < path.per_step()) return path.piece(in, b, i);
+        return std::span<const std::byte>{sums + within(b, i), path.bytes(b, i)};
+      },
+      [&](std::size_t i) {
+        return std::span{incoming.data() + i % pieces_ahead * slot, path.bytes(path.reduced_in(i), i)};
+      },
+      [&](std::size_t i) {
+        const std::size_t b = path.reduced_in(i), count = path.count(b, i);
+        const bool last = i + path.per_step() >= pieces;
+        std::byte *from = incoming.data() + i % pieces_ahead * slot, *into = (last ? out : sums) + within(b, i);
+        if (n == 2 && r == 0) {
+          copy_bytes(into, in + path.begin(b, i), count * size);
+          a.op.fold(from, into, count, a.op.context.data());
+        } else {
+          a.op.fold(in + path.begin(b, i), from, count, a.op.context.data());
+          copy_bytes(into, from, count * size);
+        }
+        if (last && a.op.finish) a.op.finish(into, count, link.size());
+      });
+  if (n > 1) co_return;
+  copy_bytes(out, in + own, a.out.bytes());
+  if (a.op.finish) a.op.finish(out, a.out.count, 1);
 }
 
 /// All-gather around a ring. n-1 steps, (n-1) blocks sent per rank.

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include <tutti/algo/block.hpp>
+#include <tutti/algo/pipeline.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -13,20 +13,25 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Sends `data` down a binomial tree, in segments so that levels overlap. Uses tag `step`.
+/// Sends `data` down a binomial tree, in pieces so that levels overlap. Uses tag `step`.
 template <message_link L>
 routine tree_send_down(L link, std::span<std::byte> data, int root, std::uint64_t step) {
-  constexpr std::size_t segment = std::size_t{256} << 10;
   const int n = link.size();
   const int me = (link.rank() - root + n) % n;  // rank in a tree whose root is 0
   const auto rank_of = [=](int v) { return (v + root) % n; };
   int mask = 1;
   while (mask < n && (me & mask) == 0) mask *= 2;  // my lowest set bit names my parent; the bits below it my children
-  for (std::size_t at = 0; at == 0 || at < data.size(); at += segment) {
-    const auto piece = data.subspan(at, std::min(segment, data.size() - at));
-    if (me != 0) co_await link.recv(rank_of(me - mask), step, piece);
+  const std::size_t pieces = pieces_of(data.size());
+  in_flight<decltype(link.recv(0, 0, {}))> receives;
+  for (std::size_t i = 0, posted = 0; i < pieces; ++i) {
+    if (me != 0) {
+      for (; posted < std::min(pieces, i + pieces_ahead); ++posted)
+        receives.begin(posted, [&] { return link.recv(rank_of(me - mask), step, piece_of(data, posted)); });
+      auto& arrival = receives[i];
+      co_await arrival;
+    }
     for (int below = mask / 2; below > 0; below /= 2)
-      if (me + below < n) co_await link.send(rank_of(me + below), step, piece);
+      if (me + below < n) co_await link.send(rank_of(me + below), step, piece_of(data, i));
   }
 }
 

@@ -92,48 +92,69 @@ routine by_messages(L l, const all_reduce_coalesced_args& a, algorithm via) {
   return packed_all_reduce_coalesced(l, a, via);
 }
 
-/// What `automatic` means for a collective in this situation; `s.bytes` and `s.element` are filled in here.
-constexpr algorithm choose(const all_reduce_args& a, situation s) noexcept {
+/// The situation with what the message of a collective adds to it. Where ranks need not know how much the others move,
+/// that is left at 0.
+constexpr situation sized(const all_reduce_args& a, situation s) noexcept {
   s.bytes = a.out.bytes(), s.element = a.out.element_bytes;
-  return select_all_reduce(s);
+  return s;
 }
-constexpr algorithm choose(const broadcast_args& a, situation s) noexcept {
+constexpr situation sized(const broadcast_args& a, situation s) noexcept {
   s.bytes = a.data.bytes();
-  return select_broadcast(s);
+  return s;
 }
-constexpr algorithm choose(const reduce_scatter_args& a, situation s) noexcept {
+constexpr situation sized(const reduce_scatter_args& a, situation s) noexcept {
   s.bytes = a.in.bytes(), s.element = a.out.element_bytes;
-  return select_gather(s);
+  return s;
 }
-constexpr algorithm choose(const all_gather_args& a, situation s) noexcept {
+constexpr situation sized(const all_gather_args& a, situation s) noexcept {
   s.bytes = a.out.bytes();
-  return select_gather(s);
+  return s;
 }
-constexpr algorithm choose(const reduce_args& a, situation s) noexcept {
+constexpr situation sized(const reduce_args& a, situation s) noexcept {
   s.bytes = a.in.bytes(), s.element = a.in.element_bytes;
-  return select_reduce(s);
+  return s;
 }
-constexpr algorithm choose(const scan_args& a, situation s) noexcept {
+constexpr situation sized(const scan_args& a, situation s) noexcept {
   s.bytes = a.in.bytes(), s.element = a.in.element_bytes;
-  return select_scan(s);
+  return s;
 }
-constexpr algorithm choose(const all_reduce_coalesced_args& a, situation s) noexcept {
+constexpr situation sized(const all_reduce_coalesced_args& a, situation s) noexcept {
   s.bytes = a.data.bytes(), s.element = a.data.element_bytes;
-  return select_all_reduce(s);
+  return s;
 }
-constexpr algorithm choose(const reduce_scatter_v_args& a, situation s) noexcept {
+constexpr situation sized(const reduce_scatter_v_args& a, situation s) noexcept {
   s.element = a.out.element_bytes;
-  return select_gather(s);
+  return s;
 }
-constexpr algorithm choose(const all_gather_v_args&, const situation& s) noexcept { return select_gather(s); }
-constexpr algorithm choose(const gather_args& a, situation s) noexcept {
-  s.bytes = a.in.bytes() * static_cast<std::size_t>(s.world_size);
+constexpr situation sized(const all_gather_v_args&, const situation& s) noexcept { return s; }
+constexpr situation sized(const gather_args& a, situation s) noexcept {
+  s.bytes = a.blocks.equal() ? a.in.bytes() * static_cast<std::size_t>(s.world_size) : 0;
+  return s;
+}
+constexpr situation sized(const scatter_args& a, situation s) noexcept {
+  s.bytes = a.blocks.equal() ? a.out.bytes() * static_cast<std::size_t>(s.world_size) : 0;
+  return s;
+}
+constexpr situation sized(const all_to_all_args&, const situation& s) noexcept { return s; }
+
+/// What `automatic` means for a collective in a situation that is sized(), where no table says otherwise.
+constexpr algorithm select(const all_reduce_args&, const situation& s) noexcept { return select_all_reduce(s); }
+constexpr algorithm select(const broadcast_args&, const situation& s) noexcept { return select_broadcast(s); }
+constexpr algorithm select(const reduce_scatter_args&, const situation& s) noexcept { return select_reduce_scatter(s); }
+constexpr algorithm select(const all_gather_args&, const situation& s) noexcept { return select_all_gather(s); }
+constexpr algorithm select(const reduce_args&, const situation& s) noexcept { return select_reduce(s); }
+constexpr algorithm select(const scan_args&, const situation& s) noexcept { return select_scan(s); }
+constexpr algorithm select(const all_reduce_coalesced_args&, const situation& s) noexcept { return select_scan(s); }
+constexpr algorithm select(const reduce_scatter_v_args&, const situation& s) noexcept {
+  return select_reduce_scatter(s);
+}
+constexpr algorithm select(const all_gather_v_args&, const situation& s) noexcept { return select_reduce_scatter(s); }
+constexpr algorithm select(const gather_args& a, const situation& s) noexcept {
   return select_rooted(s, a.blocks.equal());
 }
-constexpr algorithm choose(const scatter_args& a, situation s) noexcept {
-  s.bytes = a.out.bytes() * static_cast<std::size_t>(s.world_size);
+constexpr algorithm select(const scatter_args& a, const situation& s) noexcept {
   return select_rooted(s, a.blocks.equal());
 }
-constexpr algorithm choose(const all_to_all_args&, const situation& s) noexcept { return select_all_to_all(s); }
+constexpr algorithm select(const all_to_all_args&, const situation& s) noexcept { return select_all_to_all(s); }
 
 }  // namespace tutti::algo

@@ -11,13 +11,19 @@
 #include <tutti/algo/asked.hpp>
 #include <tutti/algo/barrier.hpp>
 #include <tutti/algo/board.hpp>
+#include <tutti/algo/bruck.hpp>
+#include <tutti/algo/chain_broadcast.hpp>
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/halving_doubling.hpp>
+#include <tutti/algo/hierarchical.hpp>
+#include <tutti/algo/machine_map.hpp>
 #include <tutti/algo/prepared_operand.hpp>
 #include <tutti/algo/recursive_doubling.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/select.hpp>
 #include <tutti/algo/tree.hpp>
+#include <tutti/algo/tuning.hpp>
 #include <tutti/algo/ways.hpp>
 #include <tutti/backend/driver.hpp>
 #include <tutti/transport/lane.hpp>
@@ -35,11 +41,13 @@ class composed {
   /// All ranks of the transport.
   explicit composed(std::shared_ptr<driver<T>> d) : driver_(std::move(d)), state_(std::make_unique<state>()) {
     state_->members = {0, driver_->link().rank(), driver_->link().size(), {}};
+    look_around();
   }
   /// A group of them.
   composed(std::shared_ptr<driver<T>> d, group g) : driver_(std::move(d)), state_(std::make_unique<state>()) {
     driver_->use_context(g.context);
     state_->members = std::move(g);
+    look_around();
   }
 
   [[nodiscard]] int rank() const noexcept { return state_->members.rank; }
@@ -72,6 +80,9 @@ class composed {
         if (via == algorithm::direct)
           return algo::is_small(a, size()) ? algo::direct_all_reduce_small<T>(l, state_->meeting_place, a)
                                            : algo::direct_all_reduce<T>(l, state_->meeting_place, a);
+      if constexpr (on_machines)
+        if (via == algorithm::hierarchical) return algo::hierarchical_all_reduce(l, state_->machines, a);
+      if (via == algorithm::halving_doubling) return algo::halving_doubling_all_reduce(l, a);
       return via == algorithm::ring ? algo::ring_all_reduce(l, a) : algo::recursive_doubling_all_reduce(l, a);
     });
   }
@@ -82,7 +93,7 @@ class composed {
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
-      return algo::tree_broadcast(l, a);
+      return via == algorithm::chain ? algo::chain_broadcast(l, a) : algo::tree_broadcast(l, a);
     });
   }
 
@@ -113,13 +124,13 @@ class composed {
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_gather<T>(l, state_->meeting_place, a);
-      return algo::ring_all_gather(l, a);
+      return via == algorithm::bruck ? algo::bruck_all_gather(l, a) : algo::ring_all_gather(l, a);
     });
   }
 
   /// The other collectives, by their ways in algo/ways.hpp.
   template <class Args>
-    requires requires(const Args& a, const algo::situation& s) { algo::choose(a, s); }
+    requires requires(const Args& a, const algo::situation& s) { algo::sized(a, s); }
   void start(const Args& a, op_state& s) noexcept {
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
       if (a.op.prepare) return start(algo::prepare_in_place(a), s);
@@ -154,10 +165,19 @@ class composed {
     });
   }
 
-  /// The algorithm that a collective's start() takes: what was asked for, or what `automatic` means here.
+  /// The algorithm that a collective's start() takes: what was asked for, else what the table says, else what
+  /// algo/select.hpp does.
   template <class Args>
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
-    return a.via != algorithm::automatic ? a.via : algo::choose(a, situation(0, 1));
+    if (a.via != algorithm::automatic) return a.via;
+    const algo::situation here = algo::sized(a, situation(0, 1));
+    return driver_->tuning().template choose<Args>(here, algo::select(a, here));
+  }
+
+  /// How the ranks of this group reach each other.
+  [[nodiscard]] algo::reach links() const noexcept {
+    if (mapped()) return algo::reach::memory;
+    return state_->machines.layered() ? algo::reach::machines : algo::reach::messages;
   }
 
   /// True if this collective can be asked for this algorithm here; start() takes no other.
@@ -182,9 +202,20 @@ class composed {
   struct state {  // where routines keep pointers to: does not move with the backend
     group members;
     algo::board meeting_place;
+    algo::machine_map machines;
     std::uint64_t sequence = 0;
     std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
   };
+
+  static constexpr bool on_machines = requires(const T& link) { link.machine_of(0); };
+
+  void look_around() {
+    if constexpr (on_machines) {
+      std::vector<int> machine_of(static_cast<std::size_t>(size()));
+      for (int r = 0; r < size(); ++r) machine_of[static_cast<std::size_t>(r)] = driver_->link().machine_of(world(r));
+      state_->machines = algo::machine_map::of(machine_of, rank());
+    }
+  }
 
   static routine send_one(T& link, int peer, std::uint64_t tag, std::span<const std::byte> out) {
     co_await link.send(peer, tag, out);
@@ -211,9 +242,8 @@ class composed {
       return false;
   }
   [[nodiscard]] algo::situation situation(std::size_t bytes, std::size_t element) const noexcept {
-    return {mapped(), size(), bytes, element};
+    return {links(), size(), bytes, element};
   }
-
   [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }
   void finish(op_state& s) noexcept {
     s.info.sequence = ++state_->sequence;

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include <tutti/algo/tuning.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/error.hpp>
@@ -36,6 +37,10 @@ class driver final : public progress_source {
   [[nodiscard]] engine& home() noexcept { return *engine_; }
   [[nodiscard]] const std::shared_ptr<engine>& shared_home() const noexcept { return engine_; }
   [[nodiscard]] op_list& in_flight() noexcept { return in_flight_; }
+
+  /// The table of algorithms of this world; set before its first operation, the same on all ranks.
+  void tune(const algo::tuning& table) noexcept { tuning_ = table; }
+  [[nodiscard]] const algo::tuning& tuning() const noexcept { return tuning_; }
 
   /// Contexts keep the messages of groups apart. To be called under the lock, as is begin_split().
   void use_context(std::uint32_t c) noexcept { contexts_ = std::max(contexts_, c); }
@@ -91,6 +96,7 @@ class driver final : public progress_source {
   std::shared_ptr<engine> engine_;
   std::unique_ptr<T> link_;
   op_list in_flight_;
+  algo::tuning tuning_;
   std::uint32_t contexts_ = 0;
   bool splitting_ = false;
 };

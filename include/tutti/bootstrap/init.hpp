@@ -17,6 +17,7 @@
 #include <tutti/bootstrap/init_plan.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/roll_call.hpp>
+#include <tutti/bootstrap/tuning_file.hpp>
 #include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
@@ -123,7 +124,7 @@ std::unique_ptr<Link> join_alone(const init_options& options, deadline until) {
 
 template <class Link>
 std::unique_ptr<Link> join_others(const init_options& options, const init_plan& plan, const variable_lookup auto& get,
-                                  deadline until) {
+                                  std::uint64_t tuning, deadline until) {
   const std::string place = plan.job + " at " + to_string(plan.where);
   visitor who{plan.rank, plan.world_size, next_generation(place), {}, options.secret.load(get), options.network,
               until,     options.stop};
@@ -132,6 +133,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   me.job = who.job;
   me.job_name = plan.job.substr(0, roll_call_claim::longest_text);
   me.links = static_cast<std::uint32_t>(plan.transport);
+  me.tuning = tuning;
 
   meeting where{plan.where, who, get};
   roll_call_options how;
@@ -149,14 +151,14 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   }
 }
 
-/// Finds the other ranks and makes the links to them.
+/// Finds the other ranks and makes the links to them. `tuning` stands for the table that all must have.
 template <class Link>
-std::unique_ptr<Link> join_world(const init_options& options) {
+std::unique_ptr<Link> join_world(const init_options& options, std::uint64_t tuning) {
   if (options.timeout <= duration{0} || options.join_timeout <= duration{0})
     throw usage_error("init_options: timeout and join_timeout must be positive; nothing waits without a deadline");
   const deadline until = after(options.join_timeout);
   const init_plan plan = plan_init(options, process_variable, ::getuid());
-  return plan.world_size > 1 ? join_others<Link>(options, plan, process_variable, until)
+  return plan.world_size > 1 ? join_others<Link>(options, plan, process_variable, tuning, until)
                              : join_alone<Link>(options, until);
 }
 
@@ -176,9 +178,11 @@ std::unique_ptr<Link> join_world(const init_options& options) {
 template <class Backend = host>
 [[nodiscard]] communicator<Backend> init(const init_options& options = {}) {
   using link = typename Backend::transport_type;
-  auto joined = detail::join_world<link>(options);
+  const algo::tuning table = detail::load_tuning(options, process_variable);
+  auto joined = detail::join_world<link>(options, table.hash());
   auto home = std::make_shared<engine>();
   auto d = std::make_shared<driver<link>>(home, std::move(joined));
+  d->tune(table);
   return {Backend{std::move(d)}, std::move(home), options.timeout};
 }
 

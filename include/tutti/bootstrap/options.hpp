@@ -34,6 +34,8 @@ struct init_options {
   duration join_timeout = std::chrono::seconds{60};  ///< within which all ranks must have come
   std::stop_token stop;                              ///< ends the joining; init() throws error{aborted} on all ranks
 
+  std::string tuning;  ///< a file by tutti-bench --tune that says which algorithms are taken; TUTTI_TUNING
+
   std::string memory_domain;  ///< instead of os::memory_domain(): lets ranks of one machine act as those of several
 };
 

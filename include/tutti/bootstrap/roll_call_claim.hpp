@@ -35,6 +35,7 @@ struct roll_call_claim {
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;  ///< of the process, so that a recycled pid is not taken for it
   std::uint64_t token = 0;       ///< random: tells this claim from an equal one of another attempt
+  std::uint64_t tuning = 0;      ///< which table of algorithms it was given; 0: none
   std::string host;
   std::string memory_domain;
   std::string job_name;         ///< for messages
@@ -44,7 +45,7 @@ struct roll_call_claim {
   /// The protocols that ranks speak with each other, one byte each.
   static constexpr std::uint32_t current_protocols = wire::handshake_version | shm_layout::version << 8U;
   static constexpr std::size_t longest_text = 255;
-  static constexpr std::size_t most_encoded_bytes = 136 + 4 * longest_text;
+  static constexpr std::size_t most_encoded_bytes = 144 + 4 * longest_text;
 
   /// The claim of this process. `domain` stands in for os::memory_domain() where it is not empty.
   [[nodiscard]] static roll_call_claim of_this_process(int rank, int world_size, std::string domain = {}) {
@@ -95,7 +96,7 @@ inline std::string printable(std::string_view text) {
   w.bytes(detail::claim_magic).u32(c.protocols).u16(c.version[0]).u16(c.version[1]).u16(c.version[2]);
   w.u32(static_cast<std::uint32_t>(c.rank)).u32(static_cast<std::uint32_t>(c.world_size));
   w.u32(static_cast<std::uint32_t>(c.pid)).u64(c.start_time).u64(c.token).bytes(c.job.bytes).u32(c.links);
-  w.text(c.host).text(c.memory_domain).text(c.job_name).text(c.cpus).u32(c.cpu_limit);
+  w.text(c.host).text(c.memory_domain).text(c.job_name).text(c.cpus).u32(c.cpu_limit).u64(c.tuning);
   out.resize(w.written().size());
   return out;
 }
@@ -120,6 +121,7 @@ inline std::string printable(std::string_view text) {
   c.job_name = detail::printable(r.text(roll_call_claim::longest_text));
   c.cpus = r.text(roll_call_claim::longest_text);
   c.cpu_limit = r.u32();
+  c.tuning = r.u64();
   if (!r.ok() || magic != detail::claim_magic) return std::nullopt;
   return c;
 }
@@ -142,6 +144,10 @@ inline std::string printable(std::string_view text) {
            "the same world size";
   if (a.links != b.links)
     return both + " were told to use different transports; set TUTTI_TRANSPORT or init_options::transport alike";
+  if (a.tuning != b.tuning)
+    return both +
+           " were given different tables of algorithms, or only one of them was; set TUTTI_TUNING or "
+           "init_options::tuning alike";
   return {};
 }
 

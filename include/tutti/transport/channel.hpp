@@ -186,7 +186,12 @@ class channel : public channel_base {
       }
       total += n;
       moved = true;
-      if (header_got_ == frame::encoded_bytes && body_got_ == body_bytes_ && !held_) arrive();
+      if (header_got_ == frame::encoded_bytes && body_got_ == body_bytes_ && !held_) {
+        const bool expected = in_ != nullptr;
+        arrive();
+        // What comes next is better left where it is until its routine, which runs now, has said where it belongs.
+        if (expected && posted_.empty()) return {};
+      }
     }
     return {};
   }

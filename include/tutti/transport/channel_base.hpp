@@ -42,7 +42,7 @@ class transfer : public pending {
 class channel_base {
  public:
   /// Larger messages wait until their receiver says that it is there, so that nothing unexpected is large.
-  static constexpr std::size_t eager_limit = 64 << 10;
+  static constexpr std::size_t eager_limit = 256 << 10;
   /// Beyond it a rank that runs ahead is held back.
   static constexpr std::size_t most_unexpected = 64 << 20;
 

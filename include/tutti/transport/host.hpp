@@ -151,6 +151,8 @@ class basic_host_transport : public mesh<host_pipe> {
     return network_ ? network_->describe(p, remote(p) ? channel(p)->last_sequence() : 0) : tutti::describe(who(p));
   }
   [[nodiscard]] const roster& peers() const noexcept { return all_; }
+  /// Ranks of one machine share its memory.
+  [[nodiscard]] int machine_of(int p) const noexcept { return who(p).node_rank; }
   [[nodiscard]] double ranks_per_core() const noexcept { return tutti::ranks_per_core(who(rank())); }
 
   void prepare_park() noexcept {

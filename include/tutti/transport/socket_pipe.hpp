@@ -42,8 +42,7 @@ class socket_pipe {
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
     if (!out_ || out_ended_) return 0;
-    const std::array<iovec, 2> pieces{piece(a), piece(b)};
-    const os::io_result r = os::send_some(out_.native(), pieces);
+    const os::io_result r = send(a, b);
     full_ = r.bytes < a.size() + b.size();
     if (r.closed)
       end_of(out_ended_, r.error);
@@ -62,15 +61,21 @@ class socket_pipe {
     }
     // Once failed, what the peer sent before is still looked for: its last message may complete an operation.
     if (!in_ || in_ended_ || (!readable_ && failure_.ok())) return 0;
+    // A header comes with its message, if that is small; the call for one buffer is the cheaper one.
+    const std::size_t direct = into.size() <= small_bytes ? 0 : into.size();
     const std::array<iovec, 2> pieces{iovec{into.data(), into.size()}, iovec{ahead_.get(), read_ahead_bytes}};
-    const os::io_result r = os::receive_some(in_.native(), pieces);
-    readable_ = r.bytes == into.size() + read_ahead_bytes;
+    const os::io_result r = direct == 0 ? os::receive_some(in_.native(), std::span{ahead_.get(), read_ahead_bytes})
+                                        : os::receive_some(in_.native(), pieces);
+    readable_ = r.bytes == direct + read_ahead_bytes;
     if (!readable_ && std::exchange(held_, false)) keeper_->dry(peer_);
     if (r.closed) end_of(in_ended_, r.error);
     received_ += r.bytes;
     ahead_from_ = 0;
-    ahead_to_ = r.bytes - std::min(r.bytes, into.size());
-    return r.bytes - ahead_to_;
+    ahead_to_ = r.bytes - std::min(r.bytes, direct);
+    if (direct != 0 || r.bytes == 0) return r.bytes - ahead_to_;
+    ahead_from_ = std::min(into.size(), ahead_to_);
+    std::memcpy(into.data(), ahead_.get(), ahead_from_);
+    return ahead_from_;
   }
 
   [[nodiscard]] status failure() const noexcept { return failure_; }
@@ -139,7 +144,7 @@ class socket_pipe {
   /// reset the connection, and with it what the peer has not read yet.
   void discard() noexcept {
     ahead_from_ = ahead_to_ = 0;
-    for (int i = 0; i < 16 && in_ && !in_ended_; ++i) {
+    for (int i = 0; i < 128 && in_ && !in_ended_; ++i) {
       const os::io_result r = os::receive_some(in_.native(), std::span{ahead_.get(), read_ahead_bytes});
       if (r.closed) in_ended_ = true;
       if (r.bytes == 0) break;
@@ -165,7 +170,23 @@ class socket_pipe {
   }
 
  private:
-  static constexpr std::size_t read_ahead_bytes = 64 << 10;
+  // A small message and its header take one call; of a large one only this much is copied twice.
+  static constexpr std::size_t read_ahead_bytes = 8 << 10;
+
+  static constexpr std::size_t small_bytes = 256;
+
+  // One buffer costs the kernel less than a list of two, by more than it takes to copy a small message.
+  [[nodiscard]] os::io_result send(std::span<const std::byte> a, std::span<const std::byte> b) const noexcept {
+    if (b.empty()) return os::send_some(out_.native(), a);
+    if (a.size() + b.size() > small_bytes) {
+      const std::array<iovec, 2> pieces{piece(a), piece(b)};
+      return os::send_some(out_.native(), pieces);
+    }
+    std::array<std::byte, small_bytes> whole;
+    std::memcpy(whole.data(), a.data(), a.size());
+    std::memcpy(whole.data() + a.size(), b.data(), b.size());
+    return os::send_some(out_.native(), std::span<const std::byte>{whole}.first(a.size() + b.size()));
+  }
 
   static iovec piece(std::span<const std::byte> s) noexcept {
     return {const_cast<std::byte*>(s.data()), s.size()};  // NOLINT: an iovec serves both directions

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/os/event_fd.hpp>
@@ -75,8 +76,7 @@ class tcp_domain final : private socket_pipe::keeper {
   /// sockets from which it awaits something, and the poller only now and then. `awaits(peer)`: a transfer is pending.
   template <class Awaits>
   bool poll(Awaits awaits) noexcept {
-    constexpr int most_tried = 4;
-    constexpr std::uint32_t polls_per_look = 32;
+    constexpr int most_tried = 4, polls_per_look = 32;
     int awaited = 0;
     std::array<socket_pipe*, most_tried> tried;
     for (int p = 0; p < size(); ++p) {
@@ -86,8 +86,9 @@ class tcp_domain final : private socket_pipe::keeper {
     }
     const bool few = awaited > 0 && awaited <= most_tried;
     const bool moved = (!few || look_soon_ || dialing_ != 0 || ++polls_ % polls_per_look == 0) && look();
-    if (few)
-      for (int i = 0; i < awaited; ++i) tried[static_cast<std::size_t>(i)]->try_now();
+    // A look takes the socket's lock, without which the kernel cannot deliver what is looked for: hence the pauses.
+    for (int i = 0; few && i < 4; ++i) detail::cpu_pause();
+    for (int i = 0; few && i < awaited; ++i) tried[static_cast<std::size_t>(i)]->try_now();
     return moved;
   }
 

@@ -1,10 +1,13 @@
 #pragma once
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 
 #include <tutti/os/read_file.hpp>
 #include <tutti/os/socket_options.hpp>
@@ -32,6 +35,34 @@ inline void tune_listener(int socket, const tcp_options& o) noexcept {
   ask_for_buffer(socket, SO_RCVBUF, o.buffer_bytes);
 }
 
+/// True where both ends have the same address: what is sent never leaves the machine.
+[[nodiscard]] inline bool stays_inside(int socket) noexcept {
+  sockaddr_storage ends[2]{};
+  socklen_t sizes[2]{sizeof ends[0], sizeof ends[1]};
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&ends[0]), &sizes[0]) != 0 ||
+      ::getpeername(socket, reinterpret_cast<sockaddr*>(&ends[1]), &sizes[1]) != 0 ||
+      ends[0].ss_family != ends[1].ss_family)
+    return false;
+  if (ends[0].ss_family == AF_INET) {
+    sockaddr_in a, b;
+    std::memcpy(&a, &ends[0], sizeof a);
+    std::memcpy(&b, &ends[1], sizeof b);
+    return a.sin_addr.s_addr == b.sin_addr.s_addr;
+  }
+  sockaddr_in6 a, b;
+  std::memcpy(&a, &ends[0], sizeof a);
+  std::memcpy(&b, &ends[1], sizeof b);
+  return ends[0].ss_family == AF_INET6 && std::memcmp(&a.sin6_addr, &b.sin6_addr, sizeof a.sin6_addr) == 0;
+}
+
+/// A system's choice may pace what it sends by an estimate of the link, as BBR does. Inside a machine the reader's
+/// speed is all there is to estimate, and the pauses double the time of a message. Reno is in every kernel, allowed to
+/// everyone, and just sends.
+inline void send_without_pauses(int socket) noexcept {
+  constexpr char plain[] = "reno";
+  if (stays_inside(socket)) (void)::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, plain, sizeof plain - 1);
+}
+
 /// For a connection to which messages are written. A peer that reads slowly is alive, however long bytes wait for it:
 /// so there is no limit to that, and only an idle connection is probed, with patience.
 inline void tune_outgoing(int socket, const tcp_options& o) noexcept {
@@ -40,6 +71,7 @@ inline void tune_outgoing(int socket, const tcp_options& o) noexcept {
   how.keepalive = {std::chrono::seconds{5}, std::chrono::seconds{2}, 5};
   (void)os::set_tcp_options(socket, how);
   ask_for_buffer(socket, SO_SNDBUF, o.buffer_bytes);
+  send_without_pauses(socket);
 }
 
 /// For a connection from which messages are read. Only notices are written to it, which fill no buffer, and one a

@@ -1,0 +1,34 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <tutti/algo/block.hpp>
+#include <tutti/async/routine.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/transport/concept.hpp>
+
+namespace tutti::algo {
+
+/// All-gather for small blocks: in step k every rank gives the 2^k blocks that it has to the rank 2^k before and gets
+/// as many from the one 2^k further, and at last turns its buffer round. Any rank count. ceil(log2 n) steps, (n-1)
+/// blocks sent per rank, one more pass over the buffer (Bruck, Ho, Kipnis, Upfal and Weathersby, 1997).
+template <message_link L>
+routine bruck_all_gather(L link, all_gather_args a) {
+  const auto n = static_cast<std::size_t>(link.size()), r = static_cast<std::size_t>(link.rank());
+  const std::size_t block = a.in.bytes();
+  auto* data = static_cast<std::byte*>(a.out.data);
+  copy_bytes(data, a.in.data, block);
+  // Place i holds the block of rank r + i.
+  std::uint64_t step = 0;
+  for (std::size_t have = 1; have < n; have *= 2, ++step) {
+    const std::size_t bytes = std::min(have, n - have) * block;
+    auto sending = link.send(static_cast<int>((r + n - have) % n), step, std::span<const std::byte>{data, bytes});
+    co_await link.recv(static_cast<int>((r + have) % n), step, std::span{data + have * block, bytes});
+    co_await sending;
+  }
+  std::rotate(data, data + (n - r) % n * block, data + n * block);
+}
+
+}  // namespace tutti::algo

@@ -1,0 +1,102 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+
+#include <tutti/algo/block.hpp>
+#include <tutti/async/routine.hpp>
+#include <tutti/core/reduction.hpp>
+#include <tutti/transport/concept.hpp>
+
+namespace tutti::algo {
+
+/// Large messages travel in pieces of this size, of which `pieces_ahead` are on their way at a time: enough to keep
+/// both ends busy, little enough to stay in a core's cache.
+inline constexpr std::size_t piece_bytes = std::size_t{256} << 10;
+inline constexpr std::size_t pieces_ahead = 2;
+
+/// How many pieces `bytes` make; nothing at all is one empty piece.
+constexpr std::size_t pieces_of(std::size_t bytes) noexcept {
+  return bytes == 0 ? 1 : (bytes + piece_bytes - 1) / piece_bytes;
+}
+inline std::span<std::byte> piece_of(std::span<std::byte> data, std::size_t i) noexcept {
+  return data.subspan(i * piece_bytes, std::min(piece_bytes, data.size() - i * piece_bytes));
+}
+
+namespace detail {
+
+/// Up to N transfers on their way, in the frame of the routine that awaits them. Transfers do not move, so they are
+/// made in place.
+template <class Transfer, std::size_t N = pieces_ahead>
+class in_flight {
+ public:
+  in_flight() = default;
+  in_flight(const in_flight&) = delete;
+  in_flight& operator=(const in_flight&) = delete;
+  ~in_flight() {
+    for (std::size_t i = 0; i < N; ++i) end(i);
+  }
+  /// Begins the i-th of all; the one N before it must have finished.
+  template <class Make>
+  void begin(std::size_t i, Make make) noexcept {
+    end(i % N);
+    ::new (static_cast<void*>(place_[i % N])) Transfer(make());
+    made_[i % N] = true;
+  }
+  [[nodiscard]] Transfer& operator[](std::size_t i) noexcept {
+    return *std::launder(reinterpret_cast<Transfer*>(place_[i % N]));
+  }
+
+ private:
+  void end(std::size_t slot) noexcept {
+    if (made_[slot]) (*this)[slot].~Transfer();
+    made_[slot] = false;
+  }
+  alignas(Transfer) std::byte place_[N][sizeof(Transfer)];
+  bool made_[N] = {};
+};
+
+/// Where the pieces of a pipeline come from and go to.
+struct course {
+  int from, to;
+  std::size_t pieces;    ///< in all steps
+  std::size_t per_step;  ///< piece i belongs to step i / per_step, and what is sent then arrived in the step before
+  std::uint64_t first;   ///< step number of the first, for the tags
+};
+
+/// Sends pieces to one rank while as many arrive from another: piece i + per_step goes out when piece i has landed.
+/// `out(i)` is what to send, `into(i)` where to receive, `landed(i)` is called when piece i is both here and sent.
+/// Pieces are received ahead, so that neither side waits for the other's word between two of them.
+template <message_link L, class Out, class Into, class Landed>
+routine pipeline(L link, course c, Out out, Into into, Landed landed) {
+  in_flight<decltype(link.send(0, 0, {}))> sends;
+  in_flight<decltype(link.recv(0, 0, {}))> receives;
+  const std::size_t ahead = std::min(pieces_ahead, c.per_step);
+  std::size_t sent = 0, posted = 0;
+  for (std::size_t i = 0; i < c.pieces; ++i) {
+    for (; posted < std::min(c.pieces, i + ahead); ++posted)
+      receives.begin(posted, [&] { return link.recv(c.from, c.first + posted / c.per_step, into(posted)); });
+    for (; sent < std::min(c.pieces, i + ahead); ++sent)
+      sends.begin(sent, [&] { return link.send(c.to, c.first + sent / c.per_step, out(sent)); });
+    auto &arrival = receives[i], &departure = sends[i];  // g++ 12 would copy what a call returns
+    co_await arrival;
+    co_await departure;
+    landed(i);
+  }
+}
+
+/// into[i] = left[i] op into[i]; `left` is overwritten where the order of operands can be seen in the result.
+inline void fold_left(const reduction& with, void* left, void* into, std::size_t count, std::size_t bytes) {
+  const reduction_kind k = with.kind;
+  if (k == reduction_kind::min || k == reduction_kind::max || k == reduction_kind::custom) {  // zeros have signs
+    with.fold(into, left, count, with.context.data());
+    copy_bytes(into, left, bytes);
+  } else {
+    with.fold(left, into, count, with.context.data());
+  }
+}
+
+}  // namespace detail
+}  // namespace tutti::algo

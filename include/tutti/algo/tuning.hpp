@@ -1,0 +1,95 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+#include <tutti/algo/asked.hpp>
+#include <tutti/algo/select.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/options.hpp>
+
+namespace tutti::algo {
+
+/// A table of which algorithm a collective takes, as measured on a machine (tutti-bench --tune); equal on all ranks.
+/// Rules are asked in their order, and the first that fits counts. What no rule is for is chosen by algo/select.hpp.
+class tuning {
+ public:
+  static constexpr std::size_t most_rules = 96;
+  static constexpr int any_ranks = std::numeric_limits<int>::max();
+  static constexpr std::size_t any_bytes = std::numeric_limits<std::size_t>::max();
+
+  struct rule {
+    std::uint32_t collective = 0;  ///< its name, by id_of()
+    reach links = reach::messages;
+    algorithm via = algorithm::automatic;
+    int ranks = any_ranks;          ///< for worlds of up to so many
+    std::size_t bytes = any_bytes;  ///< for messages of up to so many bytes
+
+    friend bool operator==(const rule&, const rule&) = default;
+  };
+
+  static constexpr std::uint32_t id_of(std::string_view name) noexcept {
+    std::uint32_t h = 2166136261;  // FNV-1a
+    for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 16777619;
+    return h;
+  }
+
+  /// False when the table is full.
+  constexpr bool add(const rule& r) noexcept {
+    if (count_ == most_rules) return false;
+    rules_[count_++] = r;
+    return true;
+  }
+  [[nodiscard]] constexpr std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] constexpr const rule& operator[](std::size_t i) const noexcept { return rules_[i]; }
+
+  /// What the table says for a collective in this situation, else `otherwise`; nothing that could not run there.
+  template <class Args>
+  [[nodiscard]] constexpr algorithm choose(const situation& s, algorithm otherwise) const noexcept {
+    constexpr std::uint32_t id = id_of(Args::name);
+    for (std::size_t i = 0; i < count_; ++i) {
+      const rule& r = rules_[i];
+      if (r.collective == id && r.links == s.links && s.world_size <= r.ranks && s.bytes <= r.bytes &&
+          can_ask<Args>(r.via, s))
+        return r.via;
+    }
+    return otherwise;
+  }
+
+  /// Equal for equal tables only, but for chance; 0 for an empty one.
+  [[nodiscard]] constexpr std::uint64_t hash() const noexcept {
+    std::uint64_t h = 0;
+    const auto mix = [&h](std::uint64_t word) {
+      h = (h ^ word) * 0x9e3779b97f4a7c15;
+      h ^= h >> 32;
+    };
+    for (std::size_t i = 0; i < count_; ++i) {
+      const rule& r = rules_[i];
+      mix(i + 1);
+      mix(r.collective | std::uint64_t{static_cast<std::uint8_t>(r.links)} << 32 |
+          std::uint64_t{static_cast<std::uint8_t>(r.via)} << 40);
+      mix(static_cast<std::uint64_t>(r.ranks));
+      mix(r.bytes);
+    }
+    return h;
+  }
+
+ private:
+  std::array<rule, most_rules> rules_{};
+  std::size_t count_ = 0;
+};
+
+/// The collectives that a table may have rules for.
+template <class... Args>
+struct collectives {
+  /// True if one of this name has this algorithm.
+  static constexpr bool has(std::string_view name, algorithm via) noexcept {
+    return ((name == Args::name && via != algorithm::automatic && has_algorithm<Args>(via)) || ...);
+  }
+  static constexpr bool has(std::string_view name) noexcept { return ((name == Args::name) || ...); }
+};
+using tunable = collectives<all_reduce_args, broadcast_args, reduce_scatter_args, all_gather_args>;
+
+}  // namespace tutti::algo
