@@ -20,7 +20,6 @@
 #include <tutti/async/when_all.hpp>
 #include <tutti/bootstrap/threads.hpp>
 
-#include <async/allocations.hpp>
 #include <async/stage.hpp>
 #include <communicator/ranks.hpp>
 
@@ -199,54 +198,6 @@ TEST_CASE("coroutine: a rank's coroutine may hop to another engine and come back
     };
     expect(tutti::sync_wait(w, travel(w, elsewhere)) == 150, "another sum");
   });
-}
-
-TEST_CASE("coroutine: a steady loop allocates nothing") {
-#if defined(TUTTI_TEST_COUNTS_NOTHING)
-  return;
-#endif
-  std::atomic<long> during{0};
-  tutti::run_threads(3, [&](auto& w) {
-    const auto step = [](world& on, std::vector<float>& small, std::vector<float>& large) -> task<> {
-      auto a = on.all_reduce(small);
-      auto b = on.all_reduce(large, tutti::max);
-      auto c = on.barrier();
-      co_await tutti::when_all(std::move(a), std::move(b), std::move(c));
-      (void)co_await on.all_reduce(1.0);
-      co_await on.broadcast(small, 1);
-    };
-    const auto loop = [](world& on, auto make, long& counted) -> task<> {
-      std::vector<float> small(100), large(50000), blocks(300), others(300);
-      const std::vector<std::size_t> counts{50, 0, 250};
-      const std::vector<std::span<float>> list{small, large, blocks};
-      const auto mine = std::span{large}.first(counts[static_cast<std::size_t>(on.rank())]);
-      auto prepared = on.prepare_all_reduce(small);
-      for (int i = 0; i < 300; ++i) {
-        co_await prepared.start();
-        co_await on.all_reduce_coalesced(list);
-        co_await on.reduce(large, 0);
-        co_await on.scan(small);
-        (void)co_await on.exclusive_scan(1);
-        co_await on.gather(small, blocks, 1);
-        co_await on.scatter(blocks, small, 2);
-        co_await on.all_to_all(blocks, others);
-        co_await on.all_gather_v(mine, blocks, counts);
-        co_await on.reduce_scatter_v(blocks, mine, counts);
-        co_await on.gather_v(mine, blocks, counts, 0);
-        co_await on.scatter_v(blocks, mine, counts, 0);
-        co_await make(on, small, large);
-        co_await on.all_gather(small, blocks);
-        co_await on.reduce_scatter(blocks, small);
-        if (i == 100) counted = allocations::count.load();
-      }
-      counted = allocations::count.load() - counted;
-    };
-    long counted = 0;
-    tutti::sync_wait(w, loop(w, step, counted));
-    during.fetch_add(counted);
-    w.barrier().wait();
-  });
-  CHECK(during.load() == 0);
 }
 
 TEST_CASE("coroutine: a million operations that are complete at once need no stack") {

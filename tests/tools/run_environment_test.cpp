@@ -5,6 +5,7 @@
 #include <sys/un.h>
 
 #include <cstddef>
+#include <filesystem>
 
 #include "launcher.hpp"
 
@@ -174,4 +175,18 @@ TEST_CASE("run/environment: --bind core gives each rank one CPU, in turn") {
   for (std::size_t rank = 0; rank < 4; ++rank)
     expected.insert("[" + std::to_string(rank) + "] Cpus_allowed_list:\t" + std::to_string(cpus[rank % cpus.size()]));
   CHECK(sorted_lines(done.out) == expected);
+}
+
+TEST_CASE("run/environment: --bind numa gives each rank CPUs that are allowed here, and on one node all of them") {
+  const auto own = [] {
+    std::ifstream file{"/proc/self/status"};
+    for (std::string line; std::getline(file, line);)
+      if (line.starts_with("Cpus_allowed_list:")) return line;
+    return std::string{};
+  }();
+  const auto done = run(script({"-n", "2", "--bind", "numa"}, "grep Cpus_allowed_list /proc/self/status"));
+  CHECK(done.status == 0);
+  REQUIRE(lines_of(done.out).size() == 2);
+  if (!std::filesystem::exists("/sys/devices/system/node/node1"))
+    CHECK(sorted_lines(done.out) == std::multiset<std::string>{"[0] " + own, "[1] " + own});
 }

@@ -43,7 +43,7 @@ TEST_CASE("run/usage: a mistake on the command line is one line and status 2") {
   check_refusal(run({"-n", "2", "--loud", "true"}), 2, "unknown option --loud");
   check_refusal(run({"-n", "2", "-x", "true"}), 2, "unknown option -x");
   check_refusal(run({"-n", "2", "--output", "pink", "true"}), 2, "prefix, plain, rank0");
-  check_refusal(run({"-n", "2", "--bind", "socket", "true"}), 2, "none, core");
+  check_refusal(run({"-n", "2", "--bind", "socket", "true"}), 2, "none, core, numa");
   check_refusal(run({"-n", "2", "--grace", "-1", "true"}), 2, "--grace wants a time");
   check_refusal(run({"-n", "2", "--settle", "nan", "true"}), 2, "--settle wants a time");
   check_refusal(run({"-n", "2", "--timeout", "soon", "true"}), 2, "--timeout wants a time");

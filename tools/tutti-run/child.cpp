@@ -46,13 +46,13 @@ std::vector<char*> pointers_to(std::vector<std::string>& strings) {
 
 bool redirect(int from, int to) noexcept { return from < 0 || ::dup2(from, to) == to; }
 
-bool bind_to(int cpu) noexcept {
-  const auto count = static_cast<std::size_t>(cpu) + 1;
+bool bind_to(const std::vector<int>& cpus) noexcept {
+  const auto count = static_cast<std::size_t>(std::ranges::max(cpus)) + 1;
   const auto free = [](cpu_set_t* set) { CPU_FREE(set); };
   const std::unique_ptr<cpu_set_t, decltype(free)> set{CPU_ALLOC(count), free};
   if (!set) return false;
   CPU_ZERO_S(CPU_ALLOC_SIZE(count), set.get());
-  CPU_SET_S(static_cast<std::size_t>(cpu), CPU_ALLOC_SIZE(count), set.get());
+  for (const int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), CPU_ALLOC_SIZE(count), set.get());
   return ::sched_setaffinity(0, CPU_ALLOC_SIZE(count), set.get()) == 0;
 }
 
@@ -89,7 +89,7 @@ std::string_view name_of(child_stage stage) noexcept {
     case child_stage::streams:
       return "redirect stdin, stdout, stderr";
     case child_stage::cpu:
-      return "bind to a CPU";
+      return "bind to CPUs";
     case child_stage::breath:
       return "keep the pipe that tells of its death";
     case child_stage::files:

@@ -24,8 +24,12 @@ Starts RANKS copies of a program on this machine, shows what they print as
                       plain   ranks write to this terminal or file themselves
                       rank0   only rank 0 is shown, as in plain
   --env NAME=VALUE    set a variable in every rank; may be repeated
-  --bind none|core    core: rank r runs on the r-th of the CPUs allowed here
-                      and begins again when there are no more (default: none)
+  --bind HOW          none    (default)
+                      core    rank r runs on the r-th of the CPUs allowed here
+                              and begins again when there are no more
+                      numa    ranks are spread over the NUMA nodes, neighbours
+                              together, each on all CPUs of its node that are
+                              allowed here; on one node the same as none
   --timeout SECONDS   end the job after this time
   --settle SECONDS    after the first failure, leave the other ranks this time
                       to end by themselves and say why (default: 1)
@@ -99,7 +103,8 @@ options parse_options(int argc, char** argv) {
                                     std::pair{std::string_view{"plain"}, output_mode::plain},
                                     std::pair{std::string_view{"rank0"}, output_mode::rank0}};
   static constexpr std::array bindings{std::pair{std::string_view{"none"}, binding::none},
-                                       std::pair{std::string_view{"core"}, binding::core}};
+                                       std::pair{std::string_view{"core"}, binding::core},
+                                       std::pair{std::string_view{"numa"}, binding::numa}};
   options result;
   // '+': stop at the program, whose own options are none of ours. ':': we word the errors.
   for (int found = 0; (found = getopt_long(argc, argv, "+:n:h", known.data(), nullptr)) != -1;) {

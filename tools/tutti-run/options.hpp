@@ -15,7 +15,11 @@ enum class output_mode {
   rank0,      ///< rank 0 as in `plain`, nothing from the others
 };
 
-enum class binding { none, core };
+enum class binding {
+  none,
+  core,  ///< each rank to one CPU
+  numa,  ///< each rank to a NUMA node
+};
 
 struct options {
   int ranks = 0;

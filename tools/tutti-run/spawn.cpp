@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "child.hpp"
+#include "numa.hpp"
 #include "options.hpp"
 
 namespace tutti::launch {
@@ -91,6 +92,18 @@ void await_program(const inheritance& inherited, rank_process& process, int rank
   throw failure(126, text("cannot set up rank ", rank, " (", name_of(met.at), "): ", std::strerror(met.error)));
 }
 
+// In ascending order.
+std::vector<int> allowed_cpus() {
+  const auto free = [](cpu_set_t* set) { CPU_FREE(set); };
+  const std::unique_ptr<cpu_set_t, decltype(free)> set{CPU_ALLOC(cpus_known), free};
+  const std::size_t size = CPU_ALLOC_SIZE(cpus_known);
+  check(::sched_getaffinity(0, size, set.get()), "read the CPUs allowed here");
+  std::vector<int> found;
+  for (std::size_t cpu = 0; cpu < cpus_known; ++cpu)
+    if (CPU_ISSET_S(cpu, size, set.get())) found.push_back(static_cast<int>(cpu));
+  return found;
+}
+
 }  // namespace
 
 std::vector<rank_process> fork_ranks(const inheritance& inherited, output& shown) {
@@ -106,15 +119,13 @@ void open_gates(const inheritance& inherited, std::vector<rank_process>& ranks) 
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) await_program(inherited, ranks[rank], static_cast<int>(rank));
 }
 
-std::vector<int> allowed_cpus() {
-  const auto free = [](cpu_set_t* set) { CPU_FREE(set); };
-  const std::unique_ptr<cpu_set_t, decltype(free)> set{CPU_ALLOC(cpus_known), free};
-  const std::size_t size = CPU_ALLOC_SIZE(cpus_known);
-  check(::sched_getaffinity(0, size, set.get()), "read the CPUs allowed here");
-  std::vector<int> found;
-  for (std::size_t cpu = 0; cpu < cpus_known; ++cpu)
-    if (CPU_ISSET_S(cpu, size, set.get())) found.push_back(static_cast<int>(cpu));
-  return found;
+std::vector<std::vector<int>> cpus_of_ranks(const options& given) {
+  if (given.bind == binding::none) return {};
+  const auto allowed = allowed_cpus();
+  if (given.bind == binding::numa) return spread_over(numa_nodes("/sys/devices/system/node", allowed), given.ranks);
+  std::vector<std::vector<int>> each;
+  for (const int cpu : allowed) each.push_back({cpu});
+  return each;
 }
 
 }  // namespace tutti::launch

@@ -21,8 +21,8 @@ struct inheritance {
   const signal_state& signals;
   rlimit files;
   std::vector<std::string> environment;
-  std::vector<int> cpus;  ///< rank r is bound to cpus[r % size]; empty: to none
-  int lifeline;           ///< readable as soon as the start is to be given up
+  std::vector<std::vector<int>> cpus;  ///< rank r is bound to those of cpus[r % size]; empty: to none
+  int lifeline;                        ///< readable as soon as the start is to be given up
 };
 
 struct rank_process {
@@ -39,7 +39,7 @@ std::vector<rank_process> fork_ranks(const inheritance& inherited, output& shown
 /// no other rank begins. Throws `failure`, with ranks left over.
 void open_gates(const inheritance& inherited, std::vector<rank_process>& ranks);
 
-/// The CPUs this process may use, in ascending order.
-std::vector<int> allowed_cpus();
+/// What `inheritance::cpus` is for this way to bind, of the CPUs that this process may use.
+std::vector<std::vector<int>> cpus_of_ranks(const options& given);
 
 }  // namespace tutti::launch

@@ -1,0 +1,140 @@
+// What an operation costs beside its data: issuing, waiting, awaiting; in a world of one and between two threads.
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/bootstrap/threads.hpp>
+
+namespace {
+
+using world = tutti::communicator<tutti::threads>;
+using clock_type = std::chrono::steady_clock;
+
+// Operations at a time: as many as a communicator keeps slots for from the start, so that the clock is read seldom.
+constexpr int batch = 64;
+
+world world_of_one() { return tutti::join(std::make_shared<tutti::threads_hub>(1), 0); }
+
+double seconds_since(clock_type::time_point start) {
+  return std::chrono::duration<double>(clock_type::now() - start).count();
+}
+
+struct all_reduce {
+  std::vector<float> data{1};
+  tutti::op operator()(world& on) { return on.all_reduce(data); }
+};
+struct barrier {
+  tutti::op operator()(world& on) { return on.barrier(); }
+};
+struct prepared_all_reduce {
+  std::vector<float> data{1};
+  decltype(std::declval<world&>().prepare_all_reduce(std::declval<std::vector<float>&>())) ready;
+  explicit prepared_all_reduce(world& on) : ready(on.prepare_all_reduce(data)) {}
+  tutti::op operator()(world&) { return ready.start(); }
+};
+
+template <class Issue>
+Issue made_for(world& on) {
+  if constexpr (std::is_constructible_v<Issue, world&>)
+    return Issue{on};
+  else
+    return Issue{};
+}
+
+template <class Issue>
+void issue_and_wait(benchmark::State& state) {
+  world on = world_of_one();
+  auto issue = made_for<Issue>(on);
+  for (auto _ : state) issue(on).wait();
+}
+
+/// Only the calls that issue are timed; the operations are collected by the part that is not.
+template <class Issue>
+void issue_alone(benchmark::State& state) {
+  world on = world_of_one();
+  auto issue = made_for<Issue>(on);
+  std::vector<tutti::op> ops;
+  ops.reserve(batch);
+  while (state.KeepRunningBatch(batch)) {
+    const auto start = clock_type::now();
+    for (int i = 0; i < batch; ++i) ops.push_back(issue(on));
+    state.SetIterationTime(seconds_since(start));
+    ops.clear();
+  }
+}
+
+/// Only the awaits are timed, of operations that have ended: each looks, takes the result and gives its slot back.
+tutti::task<> awaits(world& on, benchmark::State& state) {
+  all_reduce issue;
+  std::vector<tutti::op> ops;
+  ops.reserve(batch);
+  while (state.KeepRunningBatch(batch)) {
+    for (int i = 0; i < batch; ++i) ops.push_back(issue(on));
+    const auto start = clock_type::now();
+    for (auto& one : ops) co_await std::move(one);
+    state.SetIterationTime(seconds_since(start));
+    ops.clear();
+  }
+}
+void co_await_of_a_ready_op(benchmark::State& state) {
+  world on = world_of_one();
+  tutti::sync_wait(on, awaits(on, state));
+}
+
+/// The same by wait().
+void wait_for_a_ready_op(benchmark::State& state) {
+  world on = world_of_one();
+  all_reduce issue;
+  std::vector<tutti::op> ops;
+  ops.reserve(batch);
+  while (state.KeepRunningBatch(batch)) {
+    for (int i = 0; i < batch; ++i) ops.push_back(issue(on));
+    const auto start = clock_type::now();
+    for (auto& one : ops) one.wait();
+    state.SetIterationTime(seconds_since(start));
+    ops.clear();
+  }
+}
+
+/// Two ranks, each a thread; rank 0 tells rank 1 whether there is another round.
+void between_two_threads(benchmark::State& state) {
+  constexpr int round = 1000;
+  const auto hub = std::make_shared<tutti::threads_hub>(2);
+  const auto rounds = [](world& on, auto more, auto timed) {
+    std::vector<int> again{0};
+    std::vector<float> data{1};
+    for (;;) {
+      again[0] = more();
+      on.broadcast(again, 0).wait();
+      if (again[0] == 0) break;
+      const auto start = clock_type::now();
+      for (int i = 0; i < round; ++i) on.all_reduce(data).wait();
+      timed(seconds_since(start));
+    }
+  };
+  std::jthread other([&] {
+    world on = tutti::join(hub, 1);
+    rounds(on, [] { return 0; }, [](double) {});
+  });
+  world on = tutti::join(hub, 0);
+  rounds(on, [&] { return state.KeepRunningBatch(round) ? 1 : 0; }, [&](double s) { state.SetIterationTime(s); });
+}
+
+}  // namespace
+
+BENCHMARK(issue_and_wait<all_reduce>);
+BENCHMARK(issue_and_wait<barrier>);
+BENCHMARK(issue_and_wait<prepared_all_reduce>);
+BENCHMARK(issue_alone<all_reduce>)->UseManualTime();
+BENCHMARK(issue_alone<barrier>)->UseManualTime();
+BENCHMARK(issue_alone<prepared_all_reduce>)->UseManualTime();
+BENCHMARK(co_await_of_a_ready_op)->UseManualTime();
+BENCHMARK(wait_for_a_ready_op)->UseManualTime();
+BENCHMARK(between_two_threads)->UseManualTime();
+BENCHMARK_MAIN();

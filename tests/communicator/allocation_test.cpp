@@ -1,0 +1,129 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/async/when_all.hpp>
+#include <tutti/bootstrap/threads.hpp>
+
+#include <async/allocations.hpp>
+#include <communicator/ranks.hpp>
+
+namespace {
+
+using ranks::expect;
+using ranks::world;
+using tutti::task;
+
+#if defined(TUTTI_TEST_COUNTS_NOTHING)
+constexpr bool counting = false;
+#else
+constexpr bool counting = true;
+#endif
+
+/// Between two barriers nobody does anything but what is counted.
+template <class Call>
+void expect_none(world& on, const char* what, std::size_t bytes, Call call) {
+  for (int i = 0; i < 100; ++i) call();
+  on.barrier().wait();
+  const long before = allocations::count.load();
+  for (int i = 0; i < 50; ++i) call();
+  on.barrier().wait();
+  const long during = allocations::count.load() - before;
+  on.barrier().wait();
+  expect(during == 0, std::string(what) + " of " + std::to_string(bytes) + " bytes: " + std::to_string(during) +
+                          " allocations in 50 operations of " + std::to_string(on.size()) + " ranks");
+}
+
+/// Every collective call of a communicator, blocks of `bytes` for each rank where it has blocks.
+void expect_none_of_any(world& on, std::size_t bytes) {
+  const std::size_t count = bytes / sizeof(float), n = static_cast<std::size_t>(on.size());
+  const int last = on.size() - 1;
+  std::vector<float> data(count), other(count), blocks(n * count), others(n * count);
+  const std::vector<std::size_t> counts(n, count);
+  const std::vector<std::span<float>> list{data, other};
+  const auto none = [&](const char* what, auto call) { expect_none(on, what, bytes, call); };
+  none("all_reduce", [&] { on.all_reduce(data).wait(); });
+  none("all_reduce into another buffer", [&] { on.all_reduce(data, other, tutti::max).wait(); });
+  none("all_reduce of a value", [&] { (void)on.all_reduce(1.0F).wait(); });
+  none("all_reduce that scales", [&] { on.all_reduce(data, tutti::premul_sum(0.5F)).wait(); });
+  none("all_reduce_coalesced", [&] { on.all_reduce_coalesced(list).wait(); });
+  none("reduce_scatter", [&] { on.reduce_scatter(blocks, data).wait(); });
+  none("reduce_scatter_v", [&] { on.reduce_scatter_v(blocks, data, counts).wait(); });
+  none("reduce", [&] { on.reduce(data, last).wait(); });
+  none("scan", [&] { on.scan(data).wait(); });
+  none("exclusive_scan", [&] { on.exclusive_scan(data, other).wait(); });
+  none("broadcast", [&] { on.broadcast(data, last).wait(); });
+  none("broadcast of a value", [&] { (void)on.broadcast(1, last).wait(); });
+  none("all_gather", [&] { on.all_gather(data, blocks).wait(); });
+  none("all_gather_v", [&] { on.all_gather_v(data, blocks, counts).wait(); });
+  none("gather", [&] { on.gather(data, blocks, last).wait(); });
+  none("gather_v", [&] { on.gather_v(data, blocks, counts, last).wait(); });
+  none("scatter", [&] { on.scatter(blocks, data, 0).wait(); });
+  none("scatter_v", [&] { on.scatter_v(blocks, data, counts, 0).wait(); });
+  none("all_to_all", [&] { on.all_to_all(blocks, others).wait(); });
+  none("all_to_all_v", [&] { on.all_to_all_v(blocks, counts, others, counts).wait(); });
+  none("barrier", [&] { on.barrier().wait(); });
+}
+
+TEST_CASE("allocation: no collective call allocates, of any size, once it is warm") {
+  if (!counting) return;
+  for (const int size : {1, 2, 3})
+    for (const std::size_t bytes : {std::size_t{4}, std::size_t{4} << 10, std::size_t{200} << 10})
+      CHECK_NOTHROW(tutti::run_threads(size, [bytes](world& on) { expect_none_of_any(on, bytes); }));
+}
+
+TEST_CASE("allocation: a steady loop of coroutines allocates nothing") {
+  if (!counting) return;
+  std::atomic<long> during{0};
+  tutti::run_threads(3, [&](auto& w) {
+    const auto step = [](world& on, std::vector<float>& small, std::vector<float>& large) -> task<> {
+      auto a = on.all_reduce(small);
+      auto b = on.all_reduce(large, tutti::max);
+      auto c = on.barrier();
+      co_await tutti::when_all(std::move(a), std::move(b), std::move(c));
+      (void)co_await on.all_reduce(1.0);
+      co_await on.broadcast(small, 1);
+    };
+    const auto loop = [](world& on, auto make, long& counted) -> task<> {
+      std::vector<float> small(100), large(50000), blocks(300), others(300);
+      const std::vector<std::size_t> counts{50, 0, 250};
+      const std::vector<std::span<float>> list{small, large, blocks};
+      const auto mine = std::span{large}.first(counts[static_cast<std::size_t>(on.rank())]);
+      auto prepared = on.prepare_all_reduce(small);
+      for (int i = 0; i < 300; ++i) {
+        co_await prepared.start();
+        co_await on.all_reduce_coalesced(list);
+        co_await on.reduce(large, 0);
+        co_await on.scan(small);
+        (void)co_await on.exclusive_scan(1);
+        co_await on.gather(small, blocks, 1);
+        co_await on.scatter(blocks, small, 2);
+        co_await on.all_to_all(blocks, others);
+        co_await on.all_gather_v(mine, blocks, counts);
+        co_await on.reduce_scatter_v(blocks, mine, counts);
+        co_await on.gather_v(mine, blocks, counts, 0);
+        co_await on.scatter_v(blocks, mine, counts, 0);
+        co_await make(on, small, large);
+        co_await on.all_gather(small, blocks);
+        co_await on.reduce_scatter(blocks, small);
+        if (i == 100) counted = allocations::count.load();
+      }
+      counted = allocations::count.load() - counted;
+    };
+    long counted = 0;
+    tutti::sync_wait(w, loop(w, step, counted));
+    during.fetch_add(counted);
+    w.barrier().wait();
+  });
+  CHECK(during.load() == 0);
+}
+
+}  // namespace
