@@ -114,7 +114,7 @@ class board {
         if (seen >= step_) continue;  // and found alike: the line may be on its way back to its rank by now
         const cell& c = board_.at(next_, step_);
         tutti::detail::prefetch(c.data, cell_bytes);
-        if (expected_ != 0)
+        if (expected_ != 0 && asks_left_ != 0 && asks_left_-- != 0)
           tutti::detail::prefetch(board_.slot(next_, step_, expected_), std::min(expected_, most_ahead));
         if (c.step.load(std::memory_order_acquire) < step_) return false;
         differs_ = c.call.load(std::memory_order_relaxed) != board_.posted_;
@@ -135,6 +135,7 @@ class board {
     board& board_;
     std::uint64_t step_;
     std::size_t expected_;
+    int asks_left_ = 6;  // who comes much later would lose its lines again and again
     int next_, end_;
     bool differs_ = false;
   };

@@ -56,7 +56,7 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
       m.post();
     } else {
       m.post();
-      co_await m.only(a.root, step, beside ? 0 : piece);
+      co_await m.only(a.root, step, piece < worth_mapping ? 0 : piece);
       detail::copy_out(at(a.data.data, done), staged, piece, bytes);
     }
   }
