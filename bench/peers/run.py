@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 
+import report
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 CORES = os.cpu_count()
 PACKAGES = ["g++", "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev", "libgloo-dev", "python3-torch"]
@@ -220,6 +222,8 @@ def run_peers(a, out, results):
     table(rows, "us per call, median")
     table(rows, "loop, us per call back to back")
     table(rows, "GB/s (bytes / call time)")
+    report.print_ratios(rows)
+    report.plot_all(rows, os.path.splitext(a.json)[0] + "-plots")
 
 
 def run_limits(a, out, results):

@@ -44,6 +44,37 @@ TEST_CASE("op_pool: slots are in flight when they are handed out, distinct, and 
   CHECK(pool.capacity() == grown);
 }
 
+TEST_CASE("op_pool: a closed pool tells which slot comes home last") {
+  op_pool empty;
+  CHECK(empty.close());
+  op_pool pool;
+  op_state& a = pool.acquire();
+  op_state& b = pool.acquire();
+  op_state& c = pool.acquire();
+  CHECK_FALSE(pool.release(b));  // one of many: the pool is open
+  CHECK_FALSE(pool.close());
+  CHECK_FALSE(pool.release(a));
+  CHECK(pool.release(c));
+}
+
+TEST_CASE("op_pool: threads that give slots back while it is closed agree on the last") {
+  for (int round = 0; round < 200; ++round) {
+    op_pool pool;
+    std::vector<op_state*> out;
+    for (int i = 0; i < 6; ++i) out.push_back(&pool.acquire());
+    std::atomic<int> last{0};
+    {
+      std::vector<std::jthread> workers;
+      for (const std::size_t first : {0u, 3u})
+        workers.emplace_back([&, first] {
+          for (std::size_t i = first; i < first + 3; ++i) last += pool.release(*out[i]);
+        });
+      last += pool.close();
+    }
+    CHECK(last.load() == 1);
+  }
+}
+
 TEST_CASE("op_pool: several threads give slots back while one takes them") {
   op_pool pool;
   constexpr int threads = 3, rounds = 4000;

@@ -22,8 +22,8 @@ using tutti::errc;
 
 using message = std::vector<std::uint32_t>;
 
-// Up to 64 KiB travels unasked, more is announced.
-constexpr std::size_t small = 3, large = 40000;
+// Up to 256 KiB travels unasked, more is announced.
+constexpr std::size_t small = 3, large = 80000;
 
 /// Everyone but rank 0 sends `rounds` numbered messages; rank 0 takes them from whoever is first.
 template <class World>

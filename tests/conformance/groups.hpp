@@ -26,7 +26,7 @@ void check_group(session<World>& s, Group& group, const std::vector<int>& member
   int sum = 0;
   for (const int m : members) sum += m;
   for (const auto via : s.template algorithms<tutti::all_reduce_args>(
-           {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical}, sizeof(int)))
+           {automatic, direct, ring, recursive_doubling, halving_doubling}, sizeof(int)))
     for (const std::size_t count : sizes{1, 1000, 40000}) {
       std::vector<int> v(count, s.world.rank());
       group.all_reduce(v, tutti::sum, {.via = via}).wait();

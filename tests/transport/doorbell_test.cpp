@@ -19,9 +19,10 @@ struct alignas(4096) page {
 };
 
 struct two_ranks {
+  tutti::fences a_fences = tutti::fences::by_ringer, b_fences = a_fences;
   std::vector<page> memory{(shared_area::bytes(2) + sizeof(page) - 1) / sizeof(page)};
   shared_area area{reinterpret_cast<std::byte*>(memory.data()), 2};
-  tutti::doorbell a{area, 0}, b{area, 1};
+  tutti::doorbell a{area, 0, a_fences}, b{area, 1, b_fences};
 };
 
 }  // namespace
@@ -88,17 +89,23 @@ TEST_CASE("a rank without the sleeper's descriptor does no harm") {
 }
 
 TEST_CASE("two threads that only sleep and ring never miss each other") {
-  two_ranks w;
+  using enum tutti::fences;
+  two_ranks both_by_ringer{by_ringer, by_ringer}, both_by_sleeper{by_sleeper, by_sleeper}, mixed{by_sleeper, by_ringer};
+  auto* chosen = &both_by_ringer;
+  SUBCASE("that make the fence when they ring") {}
+  SUBCASE("that make the fences of others when they sleep") { chosen = &both_by_sleeper; }
+  SUBCASE("one of each kind") { chosen = &mixed; }
+  two_ranks& w = *chosen;
   std::atomic<int> turn{0};
   constexpr int rounds = 2000;
   const auto play = [&](tutti::doorbell& bell, int me) {
     for (int i = 0; i < rounds; ++i) {
-      while (turn.load() != me) {
+      while (turn.load(std::memory_order_acquire) != me) {
         bell.prepare(shared_area::sleep::on_futex);
-        if (turn.load() != me) bell.sleep(1h);
+        if (turn.load(std::memory_order_acquire) != me) bell.sleep(1h);
         bell.finish();
       }
-      turn.store(1 - me);
+      turn.store(1 - me, std::memory_order_release);  // ring() orders it before its look
       bell.ring(1 - me);
     }
   };

@@ -13,13 +13,22 @@ namespace detail {
 /// What travels in one step from a rank to the others: while they copy one piece out, it stages the next.
 inline constexpr std::size_t copy_piece = board::half_bytes;
 
+/// Copies a piece of a message to the user's buffer; past the caches where the message would not stay in them anyway.
+inline void copy_out(void* to, const void* from, std::size_t bytes, std::size_t message) noexcept {
+  constexpr std::size_t beyond_caches = std::size_t{24} << 20;
+  if (message >= beyond_caches)
+    copy_streaming(to, from, bytes);
+  else
+    copy_bytes(to, from, bytes);
+}
+
 /// Copies from memory of another rank that this one maps; false if some rank failed meanwhile.
 inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::size_t bytes) {
   constexpr std::size_t block = std::size_t{64} << 10;
   const board::visit visit{b};
   for (std::size_t done = 0; done < bytes; done += block) {
     if (!visit.welcome()) return false;
-    copy_bytes(to + done, from + done, std::min(block, bytes - done));
+    copy_out(to + done, from + done, std::min(block, bytes - done), bytes);
   }
   return true;
 }
@@ -48,7 +57,7 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
     } else {
       m.post();
       co_await m.only(a.root, step, beside ? 0 : piece);
-      copy_bytes(at(a.data.data, done), staged, piece);
+      detail::copy_out(at(a.data.data, done), staged, piece, bytes);
     }
   }
 }
@@ -70,7 +79,7 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
     co_await m.everyone(step);
     auto& in = b.room().in;
     if (m.map_all(step, [](const board::note& n) { return n.in; }, block, in)) {
-      copy_bytes(block_of(m.rank()), a.in.data, block);
+      if (block_of(m.rank()) != a.in.data) detail::copy_out(block_of(m.rank()), a.in.data, block, block);
       for (int r = 0; r < m.size(); ++r)
         if (r != m.rank() && !detail::copy_mapped(b, block_of(r), in[static_cast<std::size_t>(r)], block))
           co_await m.failure();
@@ -87,10 +96,11 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
     co_await m.everyone(step - 1);
     b.stage(m.slot(m.rank(), step, piece), at(a.in.data, done), piece);
     m.post();
-    copy_bytes(block_of(m.rank()) + done, at(a.in.data, done), piece);
+    if (block_of(m.rank()) != a.in.data)
+      detail::copy_out(block_of(m.rank()) + done, at(a.in.data, done), piece, a.out.bytes());
     co_await m.everyone(step, piece);
     for (int r = 0; r < m.size(); ++r)
-      if (r != m.rank()) copy_bytes(block_of(r) + done, m.slot(r, step, piece), piece);
+      if (r != m.rank()) detail::copy_out(block_of(r) + done, m.slot(r, step, piece), piece, a.out.bytes());
   }
 }
 

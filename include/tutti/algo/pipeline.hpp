@@ -80,7 +80,8 @@ routine pipeline(L link, course c, Out out, Into into, Landed landed) {
       receives.begin(posted, [&] { return link.recv(c.from, c.first + posted / c.per_step, into(posted)); });
     for (; sent < std::min(c.pieces, i + ahead); ++sent)
       sends.begin(sent, [&] { return link.send(c.to, c.first + sent / c.per_step, out(sent)); });
-    auto &arrival = receives[i], &departure = sends[i];  // g++ 12 would copy what a call returns
+    auto& arrival = receives[i];  // g++ 12 would copy what a call returns
+    auto& departure = sends[i];
     co_await arrival;
     co_await departure;
     landed(i);
@@ -90,7 +91,9 @@ routine pipeline(L link, course c, Out out, Into into, Landed landed) {
 /// into[i] = left[i] op into[i]; `left` is overwritten where the order of operands can be seen in the result.
 inline void fold_left(const reduction& with, void* left, void* into, std::size_t count, std::size_t bytes) {
   const reduction_kind k = with.kind;
-  if (k == reduction_kind::min || k == reduction_kind::max || k == reduction_kind::custom) {  // zeros have signs
+  const bool either_way = k == reduction_kind::sum || k == reduction_kind::prod || k == reduction_kind::mean ||
+                          k == reduction_kind::band || k == reduction_kind::bor || k == reduction_kind::bxor;
+  if (!either_way) {  // the smaller of two zeros, or one of two equal maxima
     with.fold(into, left, count, with.context.data());
     copy_bytes(into, left, bytes);
   } else {

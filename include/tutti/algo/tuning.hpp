@@ -90,6 +90,8 @@ struct collectives {
   }
   static constexpr bool has(std::string_view name) noexcept { return ((name == Args::name) || ...); }
 };
-using tunable = collectives<all_reduce_args, broadcast_args, reduce_scatter_args, all_gather_args>;
+using tunable = collectives<all_reduce_args, broadcast_args, reduce_scatter_args, all_gather_args,
+                            all_reduce_coalesced_args, reduce_args, scan_args, reduce_scatter_v_args, all_gather_v_args,
+                            gather_args, gather_v_args, scatter_args, scatter_v_args, all_to_all_args>;
 
 }  // namespace tutti::algo

@@ -19,9 +19,9 @@ class progress_source {
  public:
   virtual bool poll() noexcept = 0;                  ///< under the lock; true if anything moved
   virtual void tick(deadline now) noexcept = 0;      ///< under the lock, about every millisecond: deadlines, liveness
-  virtual void prepare_park() noexcept = 0;          ///< from here on, arrivals must end a park
-  virtual void park(duration at_most) noexcept = 0;  ///< sleeps until something may have arrived
-  virtual void finish_park() noexcept = 0;
+  virtual void prepare_park() noexcept = 0;          ///< under the lock; from here on, arrivals must end a park
+  virtual void park(duration at_most) noexcept = 0;  ///< without it; sleeps until something may have arrived
+  virtual void finish_park() noexcept = 0;           ///< under the lock
   virtual void unpark() noexcept = 0;  ///< any thread: ends a park
 
  protected:
@@ -32,7 +32,8 @@ class progress_source {
 ///
 /// Coroutines resume only inside poll(), run_until() or an operation's wait(): never inside the issuing call.
 /// Any thread may drive; one at a time polls the sources, the others wait to be told or take over.
-/// Waiting spins for a bounded number of polls, then yields the core a few times, then sleeps.
+/// Waiting spins for a bounded number of polls, then yields the core a few times, then sleeps. Whoever spins keeps the
+/// lock until somebody else asks for it.
 class engine {
  public:
   engine() = default;

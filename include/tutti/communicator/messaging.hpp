@@ -6,6 +6,7 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
+#include <tutti/communicator/base.hpp>
 #include <tutti/communicator/elements.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
@@ -20,7 +21,7 @@ class messaging_calls : public Base {
   using typename Base::backend_type;
 
   /// Sends to one rank, which receives with the same tag and count. Messages of one tag arrive in order. Ends when
-  /// `data` may be changed again; beyond 64 KiB that is not before the receiver has called recv.
+  /// `data` may be changed again; beyond 256 KiB that is not before the receiver has called recv.
   template <elements R>
     requires supports<backend_type, send_args>
   op send(R&& data, int peer, std::uint32_t tag = 0, issue how = {},

@@ -7,6 +7,7 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
+#include <tutti/communicator/base.hpp>
 #include <tutti/communicator/elements.hpp>
 #include <tutti/core/args.hpp>
 

@@ -39,9 +39,9 @@ class layout {
   [[nodiscard]] constexpr std::size_t begin(std::size_t r) const noexcept {
     if (equal_) return r * each_;
     if (!offsets_.empty()) return offsets_[r];
-    std::size_t sum = 0;
-    for (std::size_t i = 0; i < r; ++i) sum += counts_[i];
-    return sum;
+    std::size_t before = 0;
+    for (std::size_t i = 0; i < r; ++i) before += counts_[i];
+    return before;
   }
   /// Elements of the longest block.
   [[nodiscard]] constexpr std::size_t longest() const noexcept {

@@ -46,7 +46,7 @@ concept transport =
       { l.ranks_per_core() } noexcept -> std::same_as<double>;
       { l.note_issue(tag) } noexcept;  // the world begins its operation of this sequence number
       { l.leave() } noexcept;          // an orderly goodbye; bounded
-      { l.prepare_park() } noexcept;   // these four without the lock, see progress_source
+      { l.prepare_park() } noexcept;   // see progress_source; park() and unpark() without the lock
       { l.park(d) } noexcept;
       { l.finish_park() } noexcept;
       { l.unpark() } noexcept;
