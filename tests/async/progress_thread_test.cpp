@@ -34,6 +34,18 @@ TEST_CASE("progress_thread: ends at once, awake or asleep") {
   }
 }
 
+TEST_CASE("progress_thread: sleeps while nobody waits, however long a thread that waits would spin") {
+  tutti::engine e;
+  e.spin_for(~std::uint32_t{0});
+  owner o{e};
+  source s{e};
+  const tutti::progress_thread driver{e};
+  s.await_park();
+  tutti::op_state& slot = o.start();
+  s.finish_later(slot, 100);
+  op{slot}.wait();
+}
+
 TEST_CASE("progress_thread: operations advance and coroutines resume while nobody else drives") {
   tutti::engine e;
   owner o{e};

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <coroutine>
@@ -55,10 +56,13 @@ class engine {
   /// Drives until `done()`; every wait inside is bounded by the deadlines of the operations in flight.
   template <class Done>
   void run_until(Done done) noexcept {
-    while (!done()) {
-      if (!drive(done)) follow(done);
-      run_ready();
-    }
+    run_until(done, role::waits);
+  }
+  /// The same by a thread that only serves the others: while none of them waits, it sleeps as soon as little moves, so
+  /// that it leaves the cores to what they compute.
+  template <class Done>
+  void serve_until(Done done) noexcept {
+    run_until(done, role::serves);
   }
 
   /// Executor: the coroutine resumes on a thread that drives this engine.
@@ -141,8 +145,19 @@ class engine {
  private:
   static constexpr std::uint32_t eager_polls = 100;  // without a pause, which takes as long as a message
   static constexpr std::uint32_t yields = 20;
-  static constexpr int patience = 200;  // pauses before a thread that wants the lock sleeps for it
+  static constexpr std::uint32_t serving_polls = 20;  // of a server that nobody waits for
+  static constexpr int patience = 200;                // pauses before a thread that wants the lock sleeps for it
   static constexpr duration longest_park = std::chrono::milliseconds(20);
+
+  enum class role { waits, serves };
+
+  template <class Done>
+  void run_until(Done& done, role who) noexcept {
+    while (!done()) {
+      if (!drive(done, who)) follow(done, who);
+      run_ready();
+    }
+  }
 
   [[nodiscard]] bool has_ready() const noexcept { return ready_.load(std::memory_order_acquire) != 0; }
   [[nodiscard]] bool detaching() const noexcept { return detaching_.load(std::memory_order_seq_cst) != 0; }
@@ -165,7 +180,7 @@ class engine {
   /// Polls until done or something is ready; false if another thread does. Keeps the lock from poll to poll, as long as
   /// nobody else wants it.
   template <class Done>
-  bool drive(Done& done) noexcept {
+  bool drive(Done& done, role who) noexcept {
     auto guard = lock();
     if (driving_.load(std::memory_order_relaxed) || detaching()) return false;
     driving_.store(true, std::memory_order_relaxed);
@@ -174,7 +189,7 @@ class engine {
       poll_sources();
       tick_if_due();
     } else {
-      spin(done, guard);
+      spin(done, who, guard);
     }
     driving_.store(false, std::memory_order_release);
     if (followers_.load(std::memory_order_relaxed) != 0) notify_locked();
@@ -182,7 +197,7 @@ class engine {
   }
 
   template <class Done>
-  void spin(Done& done, std::unique_lock<std::mutex>& guard) noexcept {
+  void spin(Done& done, role who, std::unique_lock<std::mutex>& guard) noexcept {
     std::uint32_t idle = 0;
     while (!done() && !has_ready() && !detaching()) {
       if (contenders_.load(std::memory_order_relaxed) != 0) give_way(guard);
@@ -190,10 +205,12 @@ class engine {
         idle = 0;
         continue;
       }
-      const std::uint32_t spins = spin_polls_.load(std::memory_order_relaxed);
+      const bool at_leisure = who == role::serves && waiting_.load(std::memory_order_relaxed) == 0;
+      std::uint32_t spins = spin_polls_.load(std::memory_order_relaxed);
+      if (at_leisure) spins = std::min(spins, serving_polls);
       if (++idle <= spins) {
         if (idle > eager_polls) detail::cpu_pause();
-      } else if (idle <= spins + yields) {
+      } else if (!at_leisure && idle <= spins + yields) {
         guard.unlock();
         std::this_thread::yield();
         guard.lock();
@@ -235,6 +252,13 @@ class engine {
     tick_if_due();
   }
 
+  template <class Done>
+  void follow(Done& done, role who) noexcept {
+    if (who == role::serves) return follow(done);
+    waiting_.fetch_add(1, std::memory_order_relaxed);
+    follow(done);
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
+  }
   template <class Done>
   void follow(Done& done) noexcept {
     const auto relevant = [&] { return done() || has_ready() || !driving_.load(std::memory_order_acquire); };
@@ -302,6 +326,7 @@ class engine {
   std::mutex follow_mutex_;
   std::condition_variable follow_;
   std::atomic<std::uint32_t> followers_{0};
+  std::atomic<std::uint32_t> waiting_{0};  // threads that wait for what another one drives
 };
 
 inline void op_state::complete(status s) noexcept {

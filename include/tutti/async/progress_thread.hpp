@@ -8,12 +8,14 @@
 namespace tutti {
 
 /// A thread that drives an engine for as long as it lives, so that operations advance while the program computes.
-/// Coroutines may then resume on it. Sleeps while nothing arrives. Worth its core only where one is free.
+/// Coroutines may then resume on it. Sleeps while nothing arrives, early unless another thread waits. Pays over a
+/// network; in shared memory only where a core is free.
 template <class = when_used>
 class basic_progress_thread {
  public:
   explicit basic_progress_thread(engine& e)
-      : engine_(e), thread_([this] { engine_.run_until([this] { return stop_.load(std::memory_order_acquire); }); }) {}
+      : engine_(e),
+        thread_([this] { engine_.serve_until([this] { return stop_.load(std::memory_order_acquire); }); }) {}
   basic_progress_thread(const basic_progress_thread&) = delete;
   basic_progress_thread& operator=(const basic_progress_thread&) = delete;
   ~basic_progress_thread() {
