@@ -22,7 +22,7 @@ class progress_source {
   virtual void prepare_park() noexcept = 0;          ///< under the lock; from here on, arrivals must end a park
   virtual void park(duration at_most) noexcept = 0;  ///< without it; sleeps until something may have arrived
   virtual void finish_park() noexcept = 0;           ///< under the lock
-  virtual void unpark() noexcept = 0;  ///< any thread: ends a park
+  virtual void unpark() noexcept = 0;                ///< any thread: ends a park
 
  protected:
   ~progress_source() = default;

@@ -102,7 +102,8 @@ algo::tuning load_tuning(const init_options& options, const Get& get) {
   constexpr std::size_t most_bytes = std::size_t{1} << 20;
   const std::string path = options.tuning.empty() ? std::string(get("TUTTI_TUNING").value_or("")) : options.tuning;
   if (path.empty()) return {};
-  const std::string source = (options.tuning.empty() ? "TUTTI_TUNING " : "init_options::tuning ") + detail::quoted(path);
+  const std::string source =
+      (options.tuning.empty() ? "TUTTI_TUNING " : "init_options::tuning ") + detail::quoted(path);
   const auto text = os::read_file(path, most_bytes);
   if (!text) throw usage_error(source + " cannot be read: name a file that this rank can open, or leave it out");
   if (text->size() == most_bytes) throw usage_error(source + " is too long for a table of algorithms");

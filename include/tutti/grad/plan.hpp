@@ -83,7 +83,8 @@ namespace detail {
 
 /// Elements from the start of the slot to the start of the next one.
 inline std::size_t padded_count(std::size_t index, const parameter_shape& p) {
-  if (static_cast<std::size_t>(p.type) >= dtype_count) refuse_parameter(index, p, "has an unknown dtype; use one of tutti::dtype");
+  if (static_cast<std::size_t>(p.type) >= dtype_count)
+    refuse_parameter(index, p, "has an unknown dtype; use one of tutti::dtype");
   const std::size_t size = size_of(p.type);
   if (size == 0 || slot_alignment % size != 0)
     refuse_parameter(index, p, "has a dtype without a size that divides 64; give a dtype of numbers");
