@@ -54,13 +54,18 @@ class watcher {
   [[nodiscard]] int posts() const { return posts_; }
 
  private:
-  static constexpr std::size_t looked_at = 2048;  // of a slot
+  static constexpr std::size_t looked_at = 8192;  // of a slot
   struct part {
     const std::byte* base = nullptr;
     std::uint64_t seen = 0;
     std::array<std::vector<std::byte>, 2> copies;
 
-    [[nodiscard]] std::uint64_t step() const { return reinterpret_cast<const board::line*>(base)->step.load(); }
+    [[nodiscard]] std::uint64_t step() const {
+      std::uint64_t last = 0;
+      for (const board::cell& c : reinterpret_cast<const board::line*>(base)->cells)
+        last = std::max(last, c.step.load());
+      return last;
+    }
     [[nodiscard]] std::vector<std::byte> slot(std::uint64_t t) const {
       const std::byte* s = base + 4096 + t % 2 * board::slot_bytes;
       return {s, s + looked_at};
