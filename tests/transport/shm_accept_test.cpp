@@ -88,9 +88,11 @@ bool says(const false_leader::result& r, errc kind, const std::string& part) {
 TEST_CASE("a leader of another version is a violation of the protocol") {
   auto segment = tutti::os::shm_segment::create(layout.bytes());
   shm_hello h = good_hello();
-  h.version = 2;
+  constexpr auto ours = tutti::shm_layout::version;
+  h.version = ours + 1;
   const auto r = false_leader{}.meet(sends(h, segment.native()));
-  CHECK_MESSAGE(says(r, errc::protocol, "version 2, this rank by version 1"), r.message);
+  const auto said = "version " + std::to_string(ours + 1) + ", this rank by version " + std::to_string(ours);
+  CHECK_MESSAGE(says(r, errc::protocol, said), r.message);
 }
 
 TEST_CASE("a leader that counts differently is a violation of the protocol") {

@@ -6,8 +6,8 @@
 
 namespace tutti::os {
 
-/// A moment that is not before now and at most one tick of the kernel (1 to 10 ms) after it, for a quarter of the price
-/// of clock::now(): good enough to stamp what has seconds of time.
+/// Now, give or take a tick of the kernel (1 to 10 ms, or more where a busy machine's ticks are late), for a quarter of
+/// the price of clock::now(): good enough to stamp what has seconds of time.
 inline deadline coarse_now() noexcept {
   const auto read = [](auto call) noexcept {
     timespec t{};
