@@ -73,7 +73,20 @@
 #define TUTTI_TARGET_END
 #endif
 
+// Whether this process has ever had a second thread, as far as the C library tells.
+#if defined(__has_include)
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#define TUTTI_SINGLE_THREADED (__libc_single_threaded != 0)
+#endif
+#endif
+#if !defined(TUTTI_SINGLE_THREADED)
+#define TUTTI_SINGLE_THREADED false
+#endif
+
 namespace tutti::detail {
+/// True while there is no other thread: a lock is free then.
+inline bool single_threaded() noexcept { return TUTTI_SINGLE_THREADED; }
 inline constexpr bool x86_64 = TUTTI_X86_64;
 /// The operating system saves the wide registers, too.
 inline bool cpu_has_avx2() noexcept { return TUTTI_CPU_HAS("avx2") && TUTTI_CPU_HAS("f16c"); }
@@ -95,6 +108,7 @@ inline void prefetch(const void* from, unsigned long bytes) noexcept {
 
 #undef TUTTI_CACHE_LINE
 #undef TUTTI_PAUSE
+#undef TUTTI_SINGLE_THREADED
 #undef TUTTI_X86_64
 #undef TUTTI_STREAM_FENCE
 #undef TUTTI_CPU_HAS

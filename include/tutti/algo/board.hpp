@@ -189,7 +189,7 @@ class board {
   /// Where `rank` stages so many bytes for a step. Short messages walk through the slot: stores into lines that nobody
   /// has read for a while are cheaper.
   [[nodiscard]] std::byte* slot(int rank, std::uint64_t step, std::size_t bytes = slot_bytes) const noexcept {
-    const std::size_t within = step / 2 * std::bit_ceil(bytes | 64) & (staging_.walk - 1);
+    const std::size_t within = step / 2 * std::bit_ceil(std::max<std::size_t>(bytes, 64)) & (staging_.walk - 1);
     return slots_[static_cast<std::size_t>(rank)] + step % 2 * staging_.walk + within;
   }
   /// Copies into a slot, in the way in use.

@@ -90,10 +90,11 @@ class engine {
   /// The lock of everything a source touches; held while an operation is started. Whoever drives gives way at once.
   [[nodiscard]] std::unique_lock<std::mutex> lock() noexcept {
     std::unique_lock guard(mutex_, std::defer_lock);
-    if (!driving_.load(std::memory_order_relaxed)) {
+    if (detail::single_threaded()) {  // a try would cost a locked instruction, which waits for all stores
       guard.lock();
       return guard;
     }
+    if (!driving_.load(std::memory_order_relaxed) && guard.try_lock()) return guard;
     contenders_.fetch_add(1, std::memory_order_relaxed);
     for (int i = 0; i < patience && !guard.try_lock(); ++i) detail::cpu_pause();
     if (!guard) guard.lock();
