@@ -16,7 +16,7 @@ import statistics
 MPI = {"shared memory": ("ompi", "ompi-nocma", "ompi-malloc", "ompi-yield", "ompi-noyield", "mpich", "mpich-rg"),
        "TCP": ("ompi-tcp", "mpich-tcp")}
 OURS = {"shared memory": ("tutti", "tutti-sym"), "TCP": ("tutti-tcp",)}
-FAR_NS = 120
+FAR_NS = 120  # a hop above this is "far"
 COLORS = ["#0b6e4f", "#1fa97c", "#7bd3b4", "#b3261e", "#e07a5f", "#6b4fa0", "#888888"]
 
 

@@ -27,7 +27,6 @@ PACKAGES = ["g++", "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev", "li
 PYTHON = "/usr/bin/python3"  # the one that has Debian's torch
 SIZES = [4, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 25 << 20, 64 << 20, 256 << 20]
 OPS = ["all_reduce", "broadcast", "barrier", "reduce_scatter", "all_gather"]
-FAR_NS = 120  # a hop above this is "far"
 
 
 def sh(cmd, **kw):
@@ -161,21 +160,12 @@ def save(a, results):
         json.dump(results, f, indent=0)
 
 
-def kind(row):
-    hops = [row["hop_ns"], row.get("hop2_ns", row["hop_ns"])]
-    return "far" if min(hops) > FAR_NS else "near" if max(hops) <= FAR_NS else "mixed"
-
-
-def label(b):
-    return f"{b >> 20} MiB" if b >= 1 << 20 else f"{b >> 10} KiB" if b >= 1 << 10 else f"{b} B" if b else "-"
-
-
 def table(rows, value):
     """Prints one table per (op, n, placement): sizes by peers, medians over the rounds."""
     cells = collections.defaultdict(list)
     for r in rows:
         if r["ok"] and r["other_pct"] < 25:
-            cells[r["op"], r["n"], kind(r), r["bytes"], r["peer"]].append(r)
+            cells[r["op"], r["n"], report.kind(r), r["bytes"], r["peer"]].append(r)
     names = list(dict.fromkeys(r["peer"] for r in rows))
     for op, n, k in sorted({c[:3] for c in cells}, key=lambda c: (OPS.index(c[0]), c[1], c[2])):
         if k == "mixed":
@@ -195,7 +185,7 @@ def table(rows, value):
                     out.append(f"{b / us / 1e3:.2f}" if b else "")
                 else:
                     out.append(f"{us:.2f}" if us < 100 else f"{us:.0f}")
-            print(f"| {label(b)} | " + " | ".join(out) + " |")
+            print(f"| {report.label(b)} | " + " | ".join(out) + " |")
 
 
 def run_peers(a, out, results):
@@ -216,7 +206,7 @@ def run_peers(a, out, results):
                 rows += [dict(r, peer=p.name, round=rnd) for r in got]
                 save(a, results)
                 bad = sum(not r["ok"] for r in got)
-                kinds = collections.Counter(kind(r) for r in got)
+                kinds = collections.Counter(report.kind(r) for r in got)
                 print(f"  round {rnd} n={n} {p.name}: {len(got)} cells in {wall:.0f} s, {dict(kinds)}"
                       + (f", {bad} WRONG RESULTS" if bad else ""), file=sys.stderr, flush=True)
     table(rows, "us per call, median")
@@ -237,8 +227,8 @@ def run_limits(a, out, results):
         groups[r["limit"], r["bytes"], r["unit"]].append(r)
     print("\n| limit | size | near | far | unit |\n|---|---|---|---|---|")
     for (name, b, unit), rs in groups.items():
-        v = {k: [r["value"] for r in rs if kind(r) == k] for k in ("near", "far")}
-        print(f"| {name} | {label(b)} | " + " | ".join(f"{statistics.median(v[k]):.4g}" if v[k] else "" for k in ("near", "far")) + f" | {unit} |")
+        v = {k: [r["value"] for r in rs if report.kind(r) == k] for k in ("near", "far")}
+        print(f"| {name} | {report.label(b)} | " + " | ".join(f"{statistics.median(v[k]):.4g}" if v[k] else "" for k in ("near", "far")) + f" | {unit} |")
 
 
 def run_ddp(a, out, results):
