@@ -25,6 +25,11 @@ constexpr std::size_t piece_of(std::size_t whole, std::size_t done, std::size_t 
   return done < whole ? std::min(most, whole - done) : 0;
 }
 
+/// How many elements so many bytes hold; one that is larger than all of them counts, too.
+constexpr std::size_t whole_elements(std::size_t bytes, std::size_t element) noexcept {
+  return std::max<std::size_t>(1, bytes / element);
+}
+
 /// Temporary memory of one operation, aligned for every element; false when there is none to be had.
 class scratch {
  public:

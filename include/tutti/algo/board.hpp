@@ -35,7 +35,7 @@ namespace tutti::algo {
 class board {
  public:
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
-  static constexpr std::size_t half_bytes = slot_bytes / 2;
+  static constexpr std::size_t half_bytes = slot_bytes / 2, visit_bytes = std::size_t{16} << 10;
   static constexpr std::size_t worth_streaming = std::size_t{4} << 10, worth_choosing = std::size_t{64} << 10;
   static constexpr std::uint64_t chosen_for = std::uint64_t{8} << 30;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
@@ -159,7 +159,8 @@ class board {
     Link& link_;
   };
 
-  /// The time in which this rank touches the others' buffers; to be given up soon when welcome() turns false.
+  /// The time in which this rank touches the others' buffers; to be given up when welcome() turns false, which is asked
+  /// every `visit_bytes`.
   class visit {
    public:
     explicit visit(board& b) noexcept : board_(b) { board_.at(board_.rank_).visiting.store(1); }

@@ -5,18 +5,12 @@
 #include <span>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/pipeline.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
 
 namespace tutti::algo {
-
-namespace detail {
-
-/// Segments that travel along a chain: long enough for the wire, short enough for all links to be busy.
-inline constexpr std::size_t chain_segment_bytes = std::size_t{256} << 10;
-
-}  // namespace detail
 
 /// Reduce along the chain of ranks that ends at the root, in segments of 256 KiB: each folds its operand behind what it
 /// gets and passes it on. Operands keep the order of ranks, beginning behind the root. n-1 steps and one more for each
@@ -25,7 +19,7 @@ template <message_link L>
 routine chain_reduce(L link, reduce_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = std::max<std::size_t>(1, detail::chain_segment_bytes / element);
+  const std::size_t segment = whole_elements(piece_bytes, element);
   const bool first = r == (a.root + 1) % n, last = r == a.root;
   scratch incoming(first ? 0 : std::min(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
@@ -51,7 +45,7 @@ template <message_link L>
 routine chain_scan(L link, scan_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = std::max<std::size_t>(1, detail::chain_segment_bytes / element);
+  const std::size_t segment = whole_elements(piece_bytes, element);
   scratch incoming(r == 0 ? 0 : std::min(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
@@ -74,7 +68,7 @@ template <message_link L>
 routine chain_exclusive_scan(L link, exclusive_scan_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = std::max<std::size_t>(1, detail::chain_segment_bytes / element);
+  const std::size_t segment = whole_elements(piece_bytes, element);
   const std::size_t temporary = r != 0 && r + 1 < n ? std::min(segment, a.in.count) * element : 0;
   scratch incoming(temporary), sum(temporary);
   if (!incoming || !sum) co_await link.refuse({errc::out_of_resources});

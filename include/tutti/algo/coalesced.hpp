@@ -5,8 +5,7 @@
 
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/list_walk.hpp>
-#include <tutti/algo/recursive_doubling.hpp>
-#include <tutti/algo/ring.hpp>
+#include <tutti/algo/message_all_reduce.hpp>
 
 namespace tutti::algo {
 
@@ -15,13 +14,12 @@ namespace tutti::algo {
 /// staged.
 template <mapped_transport T>
 routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced_args a) {
-  constexpr std::size_t one_meeting = std::size_t{64} << 10;
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
   const std::size_t element = a.data.element_bytes, total = a.data.bytes();
-  const std::size_t most = std::max<std::size_t>(1, board::slot_bytes / element) * element;
+  const std::size_t most = whole_elements(board::slot_bytes, element) * element;
   list_walk from{a.data}, to{a.data};
   for (std::size_t done = 0; done == 0 || done < total; done += most) {
     const std::size_t bytes = std::min(most, total - done);
@@ -30,7 +28,7 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
     from.gather(m.slot(m.rank(), step), bytes);
     m.post();
     co_await m.everyone(step);
-    if (total <= one_meeting) {
+    if (total <= detail::one_meeting) {
       to.next(bytes, [&](auto piece, std::size_t offset) {
         a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step) + offset; }), m.size(), piece.data(),
                       piece.size() / element, a.op.context.data());
@@ -57,10 +55,7 @@ routine packed_all_reduce_coalesced(L link, all_reduce_coalesced_args a, algorit
   list_walk{a.data}.gather(packed.data(), a.data.bytes());
   const buffer all{packed.data(), a.data.count, a.data.element_bytes, a.data.type};
   const all_reduce_args one{{all.data, all.count, all.element_bytes, all.type}, all, a.op, via};
-  if (via == algorithm::ring)
-    co_await ring_all_reduce(link, one);
-  else
-    co_await recursive_doubling_all_reduce(link, one);
+  co_await by_messages(link, one, via);
   list_walk{a.data}.scatter(packed.data(), a.data.bytes());
 }
 

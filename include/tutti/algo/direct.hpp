@@ -16,30 +16,30 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Buffers that everyone maps: fold one's own part of all inputs and store it to all outputs. Nothing is staged.
-/// False if some rank failed meanwhile.
-inline bool reduce_in_place(board& b, std::size_t begin, std::size_t count, std::size_t element,
-                            const reduction& with) {
+/// Up to here everyone may as well read everything, whatever the number of ranks.
+inline constexpr std::size_t one_meeting = std::size_t{64} << 10;
+
+/// Inputs that everyone maps, `b.room().in`: folds `count` elements of all of them, from `begin` on, and stores them to
+/// all of `b.room().results`. Nothing is staged. False if some rank failed meanwhile.
+inline bool fold_mapped(board& b, std::size_t begin, std::size_t count, std::size_t element, const reduction& with) {
   auto& [operands, results, in, out] = b.room();
-  const std::size_t block = std::max<std::size_t>(1, (std::size_t{16} << 10) / element);
+  operands.clear();
+  for (const std::byte* p : in) operands.push_back(p + begin * element);
+  const std::size_t most = whole_elements(board::visit_bytes, element);
   const board::visit visit{b};
-  operands.resize(in.size());
-  results.resize(out.size());
-  for (std::size_t done = 0; done < count; done += block) {
+  for (std::size_t done = 0; done < count; done += most) {
     if (!visit.welcome()) return false;
-    const std::size_t offset = (begin + done) * element;
-    for (std::size_t r = 0; r < in.size(); ++r) operands[r] = in[r] + offset;
-    for (std::size_t r = 0; r < out.size(); ++r) results[r] = out[r] + offset;
-    with.fold_all_to(operands.data(), static_cast<int>(in.size()), results.data(), static_cast<int>(out.size()),
-                     std::min(block, count - done), stores::ordinary, with.context.data());
+    const std::size_t piece = std::min(most, count - done);
+    with.fold_all_to(operands.data(), static_cast<int>(operands.size()), results.data(),
+                     static_cast<int>(results.size()), piece, stores::ordinary, with.context.data());
+    for (const void*& p : operands) p = at(p, piece * element);
+    for (void*& p : results) p = at(p, piece * element);
   }
   return true;
 }
 
 /// How many elements of a message travel in one step: all ranks stage them, each reads them from all others.
-inline std::size_t one_shot_piece(std::size_t element) noexcept {
-  return std::max<std::size_t>(1, board::half_bytes / element);
-}
+inline std::size_t one_shot_piece(std::size_t element) noexcept { return whole_elements(board::half_bytes, element); }
 
 /// True where it costs less that everyone folds everything than to meet a second time.
 inline bool one_shot_pays(std::size_t bytes, int ranks) noexcept {
@@ -70,7 +70,7 @@ routine one_shot(meeting<T> m, board& b, all_reduce_args a, std::uint64_t staged
 template <mapped_transport T>
 routine two_phase(meeting<T> m, board& b, all_reduce_args a) {
   const auto mine = static_cast<std::size_t>(m.rank());
-  const std::size_t element = a.out.element_bytes, most = std::max<std::size_t>(1, board::slot_bytes / element);
+  const std::size_t element = a.out.element_bytes, most = whole_elements(board::slot_bytes, element);
   for (std::size_t done = 0; done < a.out.count; done += most) {
     const blocks cut{std::min(most, a.out.count - done), static_cast<std::size_t>(m.size())};
     const std::byte* in = at(a.in.data, done * element);
@@ -150,11 +150,12 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
     m.post(mapped ? mine : board::note{board::nowhere, board::nowhere});
     co_await m.everyone(step, mapped || !all_at_once ? 0 : std::min(bytes, board::half_bytes));
     auto& lists = b.room();
-    const bool in = m.map_all(step, [](const board::note& n) { return n.in; }, bytes, lists.in);
-    if (in && m.map_all(step, [](const board::note& n) { return n.out; }, bytes, lists.out)) {
+    if (m.map_all(step, &board::note::in, bytes, lists.in) && m.map_all(step, &board::note::out, bytes, lists.out)) {
       const blocks cut{a.out.count, static_cast<std::size_t>(m.size())};
       const auto r = static_cast<std::size_t>(m.rank());
-      if (!detail::reduce_in_place(b, cut.begin(r), cut.size(r), element, a.op)) co_await m.failure();
+      lists.results.clear();
+      for (std::byte* p : lists.out) lists.results.push_back(p + cut.begin(r) * element);
+      if (!detail::fold_mapped(b, cut.begin(r), cut.size(r), element, a.op)) co_await m.failure();
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
       shown.close();

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <tutti/algo/block.hpp>
-#include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_gather.hpp>
 #include <tutti/algo/slot_parts.hpp>
 
 namespace tutti::algo {
@@ -13,15 +13,9 @@ namespace detail {
 
 /// Inputs that everyone maps, of equal blocks: copies the own block of each. False if some rank failed meanwhile.
 inline bool take_blocks(board& b, std::size_t mine, const all_to_all_args& a) {
-  constexpr std::size_t at_once = std::size_t{16} << 10;
   const std::size_t bytes = a.in_blocks.size(0) * a.in.element_bytes;
-  const board::visit visit{b};
   for (std::size_t r = 0; r < b.room().in.size(); ++r)
-    for (std::size_t done = 0; done < bytes; done += at_once) {
-      if (!visit.welcome()) return false;
-      copy_bytes(at(a.out.data, r * bytes + done), b.room().in[r] + mine * bytes + done,
-                 piece_of(bytes, done, at_once));
-    }
+    if (!copy_mapped(b, at(a.out.data, r * bytes), b.room().in[r] + mine * bytes, bytes, a.out.bytes())) return false;
   return true;
 }
 
@@ -80,7 +74,7 @@ routine direct_all_to_all(lane<T> lane, board& b, all_to_all_args a) {
     const bool apart = a.in.data != a.out.data;
     const std::uint64_t step = m.post({apart ? m.place(a.in.data, a.in.bytes()) : board::nowhere, board::nowhere});
     co_await m.everyone(step);
-    if (m.map_all(step, [](const board::note& x) { return x.in; }, a.in.bytes(), b.room().in)) {
+    if (m.map_all(step, &board::note::in, a.in.bytes(), b.room().in)) {
       if (!detail::take_blocks(b, static_cast<std::size_t>(m.rank()), a)) co_await m.failure();
       const std::uint64_t end = m.post();
       co_await m.everyone(end);

@@ -22,13 +22,12 @@ inline void copy_out(void* to, const void* from, std::size_t bytes, std::size_t 
     copy_bytes(to, from, bytes);
 }
 
-/// Copies from memory of another rank that this one maps; false if some rank failed meanwhile.
-inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::size_t bytes) {
-  constexpr std::size_t block = std::size_t{64} << 10;
+/// Copies a block of a message from memory of another rank that this one maps; false if some rank failed meanwhile.
+inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t message) {
   const board::visit visit{b};
-  for (std::size_t done = 0; done < bytes; done += block) {
+  for (std::size_t done = 0; done < bytes; done += board::visit_bytes) {
     if (!visit.welcome()) return false;
-    copy_out(to + done, from + done, std::min(block, bytes - done), bytes);
+    copy_out(to + done, from + done, piece_of(bytes, done, board::visit_bytes), message);
   }
   return true;
 }
@@ -78,10 +77,11 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
     const std::uint64_t step = m.post({m.place(a.in.data, block), board::nowhere});
     co_await m.everyone(step);
     auto& in = b.room().in;
-    if (m.map_all(step, [](const board::note& n) { return n.in; }, block, in)) {
-      if (block_of(m.rank()) != a.in.data) detail::copy_out(block_of(m.rank()), a.in.data, block, block);
+    if (m.map_all(step, &board::note::in, block, in)) {
+      if (block_of(m.rank()) != a.in.data) detail::copy_out(block_of(m.rank()), a.in.data, block, a.out.bytes());
       for (int r = 0; r < m.size(); ++r)
-        if (r != m.rank() && !detail::copy_mapped(b, block_of(r), in[static_cast<std::size_t>(r)], block))
+        if (r != m.rank() &&
+            !detail::copy_mapped(b, block_of(r), in[static_cast<std::size_t>(r)], block, a.out.bytes()))
           co_await m.failure();
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
@@ -104,25 +104,6 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
   }
 }
 
-namespace detail {
-
-/// Inputs that everyone maps: fold the block at `from` of all of them. False if some rank failed meanwhile.
-inline bool reduce_block(board& b, std::size_t from, const reduce_scatter_args& a) {
-  auto& [operands, results, in, out] = b.room();
-  const std::size_t element = a.out.element_bytes, block = std::max<std::size_t>(1, (std::size_t{16} << 10) / element);
-  const board::visit visit{b};
-  operands.resize(in.size());
-  for (std::size_t done = 0; done < a.out.count; done += block) {
-    if (!visit.welcome()) return false;
-    for (std::size_t r = 0; r < in.size(); ++r) operands[r] = in[r] + from + done * element;
-    a.op.fold_all(operands.data(), static_cast<int>(in.size()), at(a.out.data, done * element),
-                  std::min(block, a.out.count - done), a.op.context.data());
-  }
-  return true;
-}
-
-}  // namespace detail
-
 /// Reduce-scatter through memory that ranks share: each rank folds its own block of all inputs, in rank order. Inputs
 /// that all ranks map, from 4 KiB on: two meetings, nothing staged. Otherwise one meeting per 256 KiB of input.
 template <mapped_transport T>
@@ -138,9 +119,10 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
     board::exposure shown{b, lane.link()};
     const std::uint64_t step = m.post({m.place(a.in.data, a.in.bytes()), board::nowhere});
     co_await m.everyone(step);
-    if (m.map_all(step, [](const board::note& x) { return x.in; }, a.in.bytes(), b.room().in)) {
+    if (m.map_all(step, &board::note::in, a.in.bytes(), b.room().in)) {
       // An output inside the own input (in place) is safe: nobody else reads that block.
-      if (!detail::reduce_block(b, mine * block * element, a)) co_await m.failure();
+      b.room().results.assign(1, a.out.data);
+      if (!detail::fold_mapped(b, mine * block, block, element, a.op)) co_await m.failure();
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
       shown.close();
@@ -148,7 +130,7 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
     }
     shown.close();
   }
-  const std::size_t most = std::max<std::size_t>(1, board::slot_bytes / (element * n));
+  const std::size_t most = whole_elements(board::slot_bytes, element * n);
   for (std::size_t done = 0; done == 0 || done < block; done += most) {
     const std::size_t piece = std::min(most, block - done) * element;
     const std::uint64_t step = m.next();

@@ -44,23 +44,6 @@ routine reduce_slot(meeting<T> m, reduce_args a, std::size_t done, std::size_t c
                m.slot(static_cast<int>(r), step + 1) + cut.begin(r) * element, cut.size(r) * element);
 }
 
-/// Buffers that everyone maps: folds one's own part of all inputs into the root's output. False if some rank failed.
-inline bool reduce_to_root(board& b, std::size_t begin, std::size_t count, const reduce_args& a) {
-  auto& [operands, results, in, out] = b.room();
-  const std::size_t element = a.in.element_bytes;
-  const std::size_t block = std::max<std::size_t>(1, (std::size_t{16} << 10) / element);
-  const board::visit visit{b};
-  operands.resize(in.size());
-  for (std::size_t done = 0; done < count; done += block) {
-    if (!visit.welcome()) return false;
-    const std::size_t offset = (begin + done) * element;
-    for (std::size_t r = 0; r < in.size(); ++r) operands[r] = in[r] + offset;
-    a.op.fold_all(operands.data(), static_cast<int>(in.size()), out[static_cast<std::size_t>(a.root)] + offset,
-                  std::min(block, count - done), a.op.context.data());
-  }
-  return true;
-}
-
 }  // namespace detail
 
 /// Reduce through memory that ranks share, every element folded in rank order. Up to 64 KiB: one meeting, the root
@@ -68,13 +51,12 @@ inline bool reduce_to_root(board& b, std::size_t begin, std::size_t count, const
 /// root's output. Otherwise in slots of 256 KiB: two meetings each, of which only the root waits for the second.
 template <mapped_transport T>
 routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
-  constexpr std::size_t one_meeting = std::size_t{64} << 10;
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
   const std::size_t element = a.in.element_bytes, count = a.in.count, bytes = a.in.bytes();
-  if (bytes <= one_meeting) {
+  if (bytes <= detail::one_meeting) {
     co_await detail::reduce_once(m, a);
     co_return;
   }
@@ -84,19 +66,18 @@ routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
   const std::uint64_t step = m.post({input, m.rank() == a.root ? m.place(a.out.data, bytes) : input});
   co_await m.everyone(step);
   auto& lists = b.room();
-  if (m.map_all(
-          step, [](const board::note& n) { return n.in; }, bytes, lists.in) &&
-      m.map_all(step, [](const board::note& n) { return n.out; }, bytes, lists.out)) {
+  if (m.map_all(step, &board::note::in, bytes, lists.in) && m.map_all(step, &board::note::out, bytes, lists.out)) {
     const blocks cut{count, static_cast<std::size_t>(m.size())};
     const auto mine = static_cast<std::size_t>(m.rank());
-    if (!detail::reduce_to_root(b, cut.begin(mine), cut.size(mine), a)) co_await m.failure();
+    lists.results.assign(1, lists.out[static_cast<std::size_t>(a.root)] + cut.begin(mine) * element);
+    if (!detail::fold_mapped(b, cut.begin(mine), cut.size(mine), element, a.op)) co_await m.failure();
     const std::uint64_t end = m.post();
     co_await m.everyone(end);
     shown.close();
     co_return;
   }
   shown.close();
-  const std::size_t most = std::max<std::size_t>(1, board::slot_bytes / element);
+  const std::size_t most = whole_elements(board::slot_bytes, element);
   for (std::size_t done = 0; done < count; done += most)
     co_await detail::reduce_slot(m, a, done, std::min(most, count - done));
 }

@@ -12,7 +12,7 @@ namespace detail {
 /// Everyone stages a slot's worth and folds that of the first `terms` ranks.
 template <mapped_transport T>
 routine scan_slots(meeting<T> m, scan_args a, int terms) {
-  const std::size_t element = a.in.element_bytes, most = std::max<std::size_t>(1, board::slot_bytes / element);
+  const std::size_t element = a.in.element_bytes, most = whole_elements(board::slot_bytes, element);
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += most) {
     const std::size_t count = std::min(most, a.in.count - done);
     const std::uint64_t step = m.next();

@@ -44,7 +44,7 @@ routine direct_reduce_scatter_v(lane<T> lane, board& b, reduce_scatter_v_args a)
   detail::meeting<T> m{lane, b, a};
   const auto n = static_cast<std::size_t>(m.size()), mine = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
-  const std::size_t most = std::max<std::size_t>(1, board::slot_bytes / (element * n)), part = most * element;
+  const std::size_t most = whole_elements(board::slot_bytes, element * n), part = most * element;
   for (std::size_t done = 0; done == 0 || done < longest; done += most) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);

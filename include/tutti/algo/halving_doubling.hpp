@@ -46,7 +46,7 @@ routine halving_doubling_all_reduce(L link, all_reduce_args a) {
   const std::size_t size = a.out.element_bytes, bytes = a.out.bytes();
   auto* data = static_cast<std::byte*>(a.out.data);
   const unsigned power = std::bit_floor(n), extra = n - power;
-  const std::size_t piece = std::max<std::size_t>(piece_bytes / size, 1);  // elements
+  const std::size_t piece = whole_elements(piece_bytes, size);  // elements
   const std::size_t slot = (std::min(piece, a.out.count) * size + 63) / 64 * 64;
   scratch incoming(pieces_ahead * slot);
   if (!incoming) co_await link.refuse({errc::out_of_resources});

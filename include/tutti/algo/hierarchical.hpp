@@ -6,7 +6,7 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/machine_map.hpp>
-#include <tutti/algo/recursive_doubling.hpp>
+#include <tutti/algo/message_all_reduce.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/select.hpp>
 #include <tutti/algo/tree.hpp>
@@ -45,8 +45,7 @@ class sublink {
 
 template <message_link L>
 routine all_reduce_among(L link, all_reduce_args a) {
-  const situation s{reach::messages, link.size(), a.out.bytes(), a.out.element_bytes};
-  return select_all_reduce(s) == algorithm::ring ? ring_all_reduce(link, a) : recursive_doubling_all_reduce(link, a);
+  return by_messages(link, a, select_all_reduce({reach::messages, link.size(), a.out.bytes(), a.out.element_bytes}));
 }
 
 }  // namespace detail

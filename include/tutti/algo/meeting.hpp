@@ -57,11 +57,11 @@ class meeting {
     return from_all([&](int r) -> const void* { return r == rank() ? own : where(r); });
   }
   /// The buffers of so many bytes that everyone noted with `step`, mapped here; false if one of them cannot be.
-  template <class Choose>
-  bool map_all(std::uint64_t step, Choose choose, std::size_t bytes, std::vector<std::byte*>& into) const {
+  bool map_all(std::uint64_t step, std::uint64_t board::note::* which, std::size_t bytes,
+               std::vector<std::byte*>& into) const {
     into.clear();
     for (int r = 0; r < size(); ++r) {
-      const std::uint64_t where = choose(board_.note_of(r, step));
+      const std::uint64_t where = board_.note_of(r, step).*which;
       std::byte* p =
           where == board::nowhere ? nullptr : lane_.link().resolve(lane_.members().world_rank(r), where, bytes);
       if (!p) return false;

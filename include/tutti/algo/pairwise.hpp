@@ -5,6 +5,7 @@
 #include <span>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/pipeline.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -16,7 +17,7 @@ namespace tutti::algo {
 /// segments of 256 KiB (see Thakur, Rabenseifner and Gropp, 2005).
 template <message_link L>
 routine pairwise_all_to_all(L link, all_to_all_args a) {
-  constexpr std::size_t segment = std::size_t{256} << 10;
+  constexpr std::size_t segment = piece_bytes;
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
   const bool in_place = a.in.data == a.out.data && a.in.bytes() != 0;

@@ -22,7 +22,7 @@ class ring_path {
         size_(static_cast<std::size_t>(size)),
         cut_(cut),
         element_bytes_(element_bytes),
-        piece_(std::max<std::size_t>(piece_bytes / element_bytes, 1)),
+        piece_(whole_elements(piece_bytes, element_bytes)),
         per_step_(std::max<std::size_t>((cut.longest() + piece_ - 1) / piece_, 1)) {}
 
   [[nodiscard]] std::size_t per_step() const noexcept { return per_step_; }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/pipeline.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -16,7 +17,7 @@ namespace tutti::algo {
 /// block; every rank sends all blocks but its right neighbour's once.
 template <message_link L>
 routine ring_all_gather_v(L link, all_gather_v_args a) {
-  constexpr std::size_t segment = std::size_t{256} << 10;
+  constexpr std::size_t segment = piece_bytes;
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes, longest = a.blocks.longest() * element;
   const auto piece = [&](int b, std::size_t done) {
@@ -41,7 +42,7 @@ template <message_link L>
 routine ring_reduce_scatter_v(L link, reduce_scatter_v_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
-  const std::size_t segment = std::max<std::size_t>(1, (std::size_t{256} << 10) / element);
+  const std::size_t segment = whole_elements(piece_bytes, element);
   const std::size_t temporary = n > 1 ? std::min(segment, longest) * element : 0;
   scratch one(temporary), other(temporary);
   if (!one || !other) co_await link.refuse({errc::out_of_resources});

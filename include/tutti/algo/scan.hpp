@@ -5,6 +5,7 @@
 #include <span>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/pipeline.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -12,8 +13,6 @@
 namespace tutti::algo {
 
 namespace detail {
-
-inline constexpr std::size_t scan_segment_bytes = std::size_t{256} << 10;
 
 /// Scans `data` over the ranks from `lowest` on: in the round of distance d every rank hears what d ranks up to d below
 /// it have folded, and tells its own to the one d above. Steps 1, 2, 4, …
@@ -46,7 +45,7 @@ routine scan_rounds(L link, int lowest, std::span<std::byte> data, std::size_t c
 template <message_link L>
 routine recursive_doubling_scan(L link, scan_args a) {
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = std::max<std::size_t>(1, detail::scan_segment_bytes / element);
+  const std::size_t segment = whole_elements(piece_bytes, element);
   scratch incoming(link.rank() == 0 ? 0 : std::min(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   copy_bytes(a.out.data, a.in.data, a.in.bytes());
@@ -63,7 +62,7 @@ template <message_link L>
 routine recursive_doubling_exclusive_scan(L link, exclusive_scan_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = std::max<std::size_t>(1, detail::scan_segment_bytes / element);
+  const std::size_t segment = whole_elements(piece_bytes, element);
   scratch incoming(r == 0 ? 0 : std::min(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {

@@ -34,8 +34,8 @@ struct situation {
   std::size_t element = 1;
 };
 
-/// The thresholds of the library, all of them, in bytes of the whole message; measured over TCP on loopback. A machine
-/// that differs gets a table of its own (algo/tuning.hpp).
+/// The thresholds between algorithms, all of them, in bytes of the whole message; measured over TCP on loopback. A
+/// machine that differs gets a table of its own (algo/tuning.hpp).
 struct thresholds {
   /// Up to here latency counts and recursive doubling's fewer steps win; two ranks send the same bytes either way.
   std::size_t recursive_doubling_bytes = std::size_t{32} << 10, of_two_ranks = std::size_t{128} << 10;

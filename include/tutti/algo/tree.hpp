@@ -5,6 +5,7 @@
 #include <span>
 
 #include <tutti/algo/pipeline.hpp>
+#include <tutti/algo/tree_place.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -16,22 +17,18 @@ namespace detail {
 /// Sends `data` down a binomial tree, in pieces so that levels overlap. Uses tag `step`.
 template <message_link L>
 routine tree_send_down(L link, std::span<std::byte> data, int root, std::uint64_t step) {
-  const int n = link.size();
-  const int me = (link.rank() - root + n) % n;  // rank in a tree whose root is 0
-  const auto rank_of = [=](int v) { return (v + root) % n; };
-  int mask = 1;
-  while (mask < n && (me & mask) == 0) mask *= 2;  // my lowest set bit names my parent; the bits below it my children
+  const tree_place tree{link.size(), root, link.rank()};
   const std::size_t pieces = pieces_of(data.size());
   in_flight<decltype(link.recv(0, 0, {}))> receives;
   for (std::size_t i = 0, posted = 0; i < pieces; ++i) {
-    if (me != 0) {
+    if (tree.me != 0) {
       for (; posted < std::min(pieces, i + pieces_ahead); ++posted)
-        receives.begin(posted, [&] { return link.recv(rank_of(me - mask), step, piece_of(data, posted)); });
+        receives.begin(posted, [&] { return link.recv(tree.parent(), step, piece_of(data, posted)); });
       auto& arrival = receives[i];
       co_await arrival;
     }
-    for (int below = mask / 2; below > 0; below /= 2)
-      if (me + below < n) co_await link.send(rank_of(me + below), step, piece_of(data, i));
+    for (int mask = tree.lowest() / 2; mask > 0; mask /= 2)
+      if (tree.me + mask < tree.n) co_await link.send(tree.rank_of(tree.me + mask), step, piece_of(data, i));
   }
 }
 

@@ -5,6 +5,8 @@
 #include <span>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/pipeline.hpp>
+#include <tutti/algo/tree_place.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -16,11 +18,10 @@ namespace tutti::algo {
 /// sends the bytes once, the root receives them log2 n times (see Thakur, Rabenseifner and Gropp, 2005).
 template <message_link L>
 routine tree_reduce(L link, reduce_args a) {
-  const int n = link.size();
-  const int me = (link.rank() - a.root + n) % n;  // rank in a tree whose root is 0
-  const auto rank_of = [=](int v) { return (v + a.root) % n; };
+  const detail::tree_place tree{link.size(), a.root, link.rank()};
+  const int n = tree.n, me = tree.me;
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = std::max<std::size_t>(1, (std::size_t{256} << 10) / element);
+  const std::size_t segment = whole_elements(piece_bytes, element);
   const bool leaf = me % 2 != 0 || me + 1 >= n;
   const std::size_t most = std::min(segment, a.in.count) * element;
   scratch incoming(leaf ? 0 : most), own(leaf || me == 0 ? 0 : most);
@@ -30,13 +31,11 @@ routine tree_reduce(L link, reduce_args a) {
     const std::byte* operand = at(a.in.data, done * element);
     std::byte* const sum = me == 0 ? at(a.out.data, done * element) : own.data();
     if (me == 0 || !leaf) copy_bytes(sum, operand, bytes);
-    int mask = 1;
-    for (; mask < n && (me & mask) == 0; mask *= 2) {
-      if (me + mask >= n) continue;
-      co_await link.recv(rank_of(me + mask), 0, incoming.first(bytes));
+    for (int mask = 1; mask < tree.lowest() && me + mask < n; mask *= 2) {
+      co_await link.recv(tree.rank_of(me + mask), 0, incoming.first(bytes));
       a.op.fold(incoming.data(), sum, count, a.op.context.data());
     }
-    if (me != 0) co_await link.send(rank_of(me - mask), 0, {leaf ? operand : sum, bytes});
+    if (me != 0) co_await link.send(tree.parent(), 0, {leaf ? operand : sum, bytes});
   }
   if (me == 0 && a.op.finish) a.op.finish(a.out.data, a.in.count, n);
 }

@@ -1,39 +1,16 @@
 #pragma once
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/tree_place.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
 
 namespace tutti::algo {
-
-namespace detail {
-
-/// A rank's place in a binomial tree of n ranks, numbered from the root on.
-struct tree_place {
-  int n, root, me;
-
-  tree_place(int ranks, int root_rank, int rank) noexcept
-      : n(ranks), root(root_rank), me((rank - root_rank + ranks) % ranks) {}
-
-  [[nodiscard]] int rank_of(int v) const noexcept { return (v + root) % n; }
-  /// The bit that tells it from its parent; for the root, one above all.
-  [[nodiscard]] int lowest() const noexcept {
-    return me == 0 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(n))) : me & -me;
-  }
-  [[nodiscard]] int parent() const noexcept { return rank_of(me - lowest()); }
-  /// Ranks below the child `v` that hangs on the bit `mask`, itself included.
-  [[nodiscard]] std::size_t below(int v, int mask) const noexcept {
-    return static_cast<std::size_t>(std::min(mask, n - v));
-  }
-};
-
-}  // namespace detail
 
 /// Gather of equal blocks up a binomial tree: a rank collects those of the ranks below it and passes them on as one
 /// message. ceil(log2 n) steps, n/2 log2 n blocks in all; takes temporary memory for the blocks below a rank.

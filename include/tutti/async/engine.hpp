@@ -53,7 +53,8 @@ class engine {
     return run_ready() || moved;
   }
 
-  /// Drives until `done()`; every wait inside is bounded by the deadlines of the operations in flight.
+  /// Drives until `done()`, which may only look: it is called under lock(). Every wait inside is bounded by the
+  /// deadlines of the operations in flight.
   template <class Done>
   void run_until(Done done) noexcept {
     run_until(done, role::waits);

@@ -15,11 +15,10 @@
 #include <tutti/algo/chain_broadcast.hpp>
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_gather.hpp>
-#include <tutti/algo/halving_doubling.hpp>
 #include <tutti/algo/hierarchical.hpp>
 #include <tutti/algo/machine_map.hpp>
+#include <tutti/algo/message_all_reduce.hpp>
 #include <tutti/algo/prepared_operand.hpp>
-#include <tutti/algo/recursive_doubling.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/select.hpp>
 #include <tutti/algo/tree.hpp>
@@ -82,8 +81,7 @@ class composed {
                                            : algo::direct_all_reduce<T>(l, state_->meeting_place, a);
       if constexpr (on_machines)
         if (via == algorithm::hierarchical) return algo::hierarchical_all_reduce(l, state_->machines, a);
-      if (via == algorithm::halving_doubling) return algo::halving_doubling_all_reduce(l, a);
-      return via == algorithm::ring ? algo::ring_all_reduce(l, a) : algo::recursive_doubling_all_reduce(l, a);
+      return algo::by_messages(l, a, via);
     });
   }
 

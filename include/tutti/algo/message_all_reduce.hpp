@@ -1,0 +1,19 @@
+#pragma once
+#include <tutti/algo/halving_doubling.hpp>
+#include <tutti/algo/recursive_doubling.hpp>
+#include <tutti/algo/ring.hpp>
+#include <tutti/async/routine.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/options.hpp>
+#include <tutti/transport/concept.hpp>
+
+namespace tutti::algo {
+
+/// The all_reduce over messages that `via` names, where all ranks are alike.
+template <message_link L>
+routine by_messages(L link, const all_reduce_args& a, algorithm via) {
+  if (via == algorithm::halving_doubling) return halving_doubling_all_reduce(link, a);
+  return via == algorithm::ring ? ring_all_reduce(link, a) : recursive_doubling_all_reduce(link, a);
+}
+
+}  // namespace tutti::algo

@@ -1,0 +1,27 @@
+#pragma once
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+
+namespace tutti::algo::detail {
+
+/// A rank's place in a binomial tree of n ranks, numbered from the root on.
+struct tree_place {
+  int n, root, me;
+
+  tree_place(int ranks, int root_rank, int rank) noexcept
+      : n(ranks), root(root_rank), me((rank - root_rank + ranks) % ranks) {}
+
+  [[nodiscard]] int rank_of(int v) const noexcept { return (v + root) % n; }
+  /// The bit that tells it from its parent; for the root, one above all.
+  [[nodiscard]] int lowest() const noexcept {
+    return me == 0 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(n))) : me & -me;
+  }
+  [[nodiscard]] int parent() const noexcept { return rank_of(me - lowest()); }
+  /// Ranks below the child `v` that hangs on the bit `mask`, itself included.
+  [[nodiscard]] std::size_t below(int v, int mask) const noexcept {
+    return static_cast<std::size_t>(std::min(mask, n - v));
+  }
+};
+
+}  // namespace tutti::algo::detail
