@@ -67,7 +67,7 @@ class basic_shm_offer {
       serve(listener.native(), absent, place, until);
     } catch (const error& e) {
       place.area().fail(e.cause());
-      turn_away(listener.native(), absent, place, e.cause());
+      turn_away(listener.native(), absent, place, e.cause(), std::min(until, after(patience)));
       throw;
     }
     listener.reset();
@@ -78,6 +78,7 @@ class basic_shm_offer {
 
  private:
   static constexpr duration look_around_every = std::chrono::milliseconds{10};
+  static constexpr duration patience = std::chrono::seconds{2};  // of a leader that failed, with members under way
 
   static std::string random_name() {
     std::array<std::byte, 16> random;
@@ -138,16 +139,27 @@ class basic_shm_offer {
     }
   }
 
-  // Members that have come already learn the cause; without it they would blame the leader.
-  void turn_away(int listener, const std::vector<int>& absent, const shm_place& place, status why) const noexcept {
-    for (int visitors = 0; visitors < shm_layout::most_ranks; ++visitors) {
+  // Members that have yet to come learn the cause; without it they would blame the leader.
+  void turn_away(
+      int listener, std::vector<int>& absent, const shm_place& place, status why, deadline until) const noexcept {
+    for (int visitors = 0; visitors < shm_layout::most_ranks || clock::now() < until;) {
       const os::socket_result visitor = os::accept_connection(listener);
-      if (!visitor.socket) return;
-      const int r = recognize(visitor.socket.native(), place.machine(), absent);
-      if (r < 0) continue;
-      shm_hello hello = hello_for(r);
-      hello.refusal = why;
-      (void)os::send_descriptors(visitor.socket.native(), hello.encode(), {});
+      if (visitor.socket) {
+        ++visitors;
+        const int r = recognize(visitor.socket.native(), place.machine(), absent);
+        if (r < 0) continue;
+        shm_hello hello = hello_for(r);
+        hello.refusal = why;
+        (void)os::send_descriptors(visitor.socket.native(), hello.encode(), {});
+        std::erase(absent, r);
+        continue;
+      }
+      std::erase_if(absent, [&](int r) {
+        const peer& p = place.machine()[static_cast<std::size_t>(r)];
+        return !os::is_alive(p.pid, p.start_time);
+      });
+      if (absent.empty() || clock::now() >= until) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
     }
   }
 
