@@ -8,7 +8,7 @@
 namespace tutti::algo {
 
 /// Broadcast through memory that ranks share. From 4 KiB on the root tells where its buffer is, if the others map it:
-/// they copy it from there, but for 1/n that the root stores into their buffers if it maps those; two meetings.
+/// they copy it from there, but for 1/n that the root stores into their buffers if it maps those: two meetings.
 /// Otherwise the root stages pieces of 128 KiB, the others copy them out, and the root is at most one piece ahead: one
 /// meeting with the root per piece.
 template <mapped_transport T>
@@ -26,7 +26,8 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
     const std::uint64_t step = m.next();
     std::byte* staged = beside ? m.beside(a.root, step) : m.slot(a.root, step, piece);
     const bool tells = done == 0 && bytes >= worth_mapping;
-    const std::uint64_t here = tells ? m.place(a.data.data, bytes) : board::nowhere;
+    const std::uint64_t here =
+        tells && (!root || detail::root_may_wait(m, bytes)) ? m.place(a.data.data, bytes) : board::nowhere;
     if (root && here == board::nowhere) {
       co_await m.everyone(step - 1);
       b.stage(staged, at(a.data.data, done), piece);

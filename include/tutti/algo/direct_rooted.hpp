@@ -129,7 +129,9 @@ routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
     const bool tells = done == 0 && (!known || longest >= worth_mapping);
     board::note here{board::nowhere, board::nowhere};
     if (tells && longest >= worth_mapping)
-      here.in = root ? m.place(a.in.data, a.in.bytes()) : m.place(a.out.data, mine);
+      here.in = !root                               ? m.place(a.out.data, mine)
+                : detail::root_may_wait(m, longest) ? m.place(a.in.data, a.in.bytes())
+                                                    : board::nowhere;
     const bool staging = root && here.in == board::nowhere;
     if (staging || (root && !known)) co_await m.everyone(step - 1);
     if (root) {
