@@ -14,6 +14,7 @@
 #include <tutti/algo/bruck.hpp>
 #include <tutti/algo/chain_broadcast.hpp>
 #include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
 #include <tutti/algo/hierarchical.hpp>
 #include <tutti/algo/machine_map.hpp>
