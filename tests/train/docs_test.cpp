@@ -1,0 +1,82 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <string>
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/train/sampler.hpp>
+#include <vector>
+
+// The examples of docs/training, compiled and run. Every block of code there must stand here, but for white space.
+
+namespace {
+using world_t = tutti::communicator<tutti::threads>;
+
+struct data_set {
+  std::vector<int> values = std::vector<int>(100);
+  [[nodiscard]] std::size_t size() const { return values.size(); }
+};
+void train_on(data_set& data, std::span<const std::uint64_t> batch) {
+  for (const auto i : batch) ++data.values[i];
+}
+void judge(data_set& data, std::span<const std::uint64_t> batch) { train_on(data, batch); }
+
+void sampling(world_t& world, data_set& data) {
+  tutti::train::sampler samples{data.size(), world, {.seed = 42}};
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    samples.set_epoch(epoch);  // without it every epoch has the same order
+    for (std::size_t step = samples.batches(8); step-- > 0;) {
+      const auto batch = samples.take(8);  // numbers of samples; a view, valid until the epoch changes
+      train_on(data, batch);
+    }
+  }
+}
+
+void evaluation(world_t& world, data_set& data) {
+  auto samples = tutti::train::sampler::exact(data.size(), world);
+  for (std::size_t step = samples.batches(8); step-- > 0;) judge(data, samples.take(8));  // the last may be empty
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+std::string without_space(std::string text) {
+  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+  return text;
+}
+}  // namespace
+
+TEST_CASE("docs/training: every example stands in this file") {
+  const std::filesystem::path root = TUTTI_SOURCE_DIR;
+  const std::string code = without_space(text_of(root / "tests/train/docs_test.cpp"));
+  int examples = 0;
+  for (const auto& page : std::filesystem::directory_iterator(root / "docs/training")) {
+    const std::string text = text_of(page.path());
+    for (std::size_t at = text.find("```cpp\n"); at != std::string::npos; at = text.find("```cpp\n", at + 1)) {
+      const std::size_t begin = at + 7;
+      const std::string example = text.substr(begin, text.find("```", begin) - begin);
+      CHECK_MESSAGE(code.find(without_space(example)) != std::string::npos, page.path().string() << ":\n" << example);
+      ++examples;
+    }
+  }
+  CHECK(examples >= 2);
+}
+
+TEST_CASE("docs/training: sampling") {
+  std::vector<data_set> data(3);
+  tutti::run_threads(3, [&](world_t& world) {
+    auto& mine = data[static_cast<std::size_t>(world.rank())];
+    sampling(world, mine);
+    evaluation(world, mine);
+  });
+  for (std::size_t i = 0; i < 100; ++i) {
+    const int n = data[0].values[i] + data[1].values[i] + data[2].values[i];
+    CHECK((n >= 4 && n <= 7));  // two more of each epoch's first
+  }
+}
