@@ -5,10 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
+#include <random>
 #include <span>
 #include <string>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/train/random.hpp>
+#include <tutti/train/rank0_stream.hpp>
 #include <tutti/train/sampler.hpp>
 #include <vector>
 
@@ -40,6 +44,19 @@ void sampling(world_t& world, data_set& data) {
 void evaluation(world_t& world, data_set& data) {
   auto samples = tutti::train::sampler::exact(data.size(), world);
   for (std::size_t step = samples.batches(8); step-- > 0;) judge(data, samples.take(8));  // the last may be empty
+}
+
+std::uint64_t random_numbers(world_t& world) {
+  const tutti::train::seed root{42};
+  std::mt19937_64 init{root.named("init").value()};                    // equal on all ranks
+  std::mt19937_64 dropout{root.named("dropout").rank(world).value()};  // another one on each
+  std::mt19937_64 noise{root.rank(world).epoch(3).step(100).value()};  // of one step, for a run that is resumed
+  return init() ^ dropout() ^ noise();
+}
+
+void printing(world_t& world) {
+  tutti::train::rank0_stream out{world, std::cout};
+  out << "starting with " << world.size() << " ranks" << std::endl;
 }
 
 std::string text_of(const std::filesystem::path& path) {
@@ -79,4 +96,13 @@ TEST_CASE("docs/training: sampling") {
     const int n = data[0].values[i] + data[1].values[i] + data[2].values[i];
     CHECK((n >= 4 && n <= 7));  // two more of each epoch's first
   }
+}
+
+TEST_CASE("docs/training: random numbers, and printing once") {
+  std::vector<std::uint64_t> drawn(3);
+  tutti::run_threads(3, [&](world_t& world) {
+    drawn[static_cast<std::size_t>(world.rank())] = random_numbers(world);
+    printing(world);
+  });
+  CHECK((drawn[0] != drawn[1] && drawn[1] != drawn[2] && drawn[0] != drawn[2]));
 }
