@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -10,7 +11,11 @@
 #include <random>
 #include <span>
 #include <string>
+#include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/reducer.hpp>
+#include <tutti/train/gradient_norm.hpp>
+#include <tutti/train/loss_scaler.hpp>
 #include <tutti/train/random.hpp>
 #include <tutti/train/rank0_stream.hpp>
 #include <tutti/train/sampler.hpp>
@@ -59,6 +64,34 @@ void printing(world_t& world) {
   out << "starting with " << world.size() << " ranks" << std::endl;
 }
 
+using reducer_t = tutti::grad::reducer<world_t>;
+struct model {
+  float parameter = 0;
+  [[nodiscard]] double samples() const { return 4; }
+  void backward(float scale, reducer_t& reducer, tutti::grad::pass<world_t, tutti::grad::sum_hook>& pass) {
+    reducer.gradient<float>(0)[0] = scale * 2;
+    pass.ready(0);
+  }
+  void step(reducer_t& reducer) { parameter -= reducer.gradient<float>(0)[0]; }
+};
+
+void mixed_precision(world_t& world, reducer_t& reducer, model& net, int steps) {
+  tutti::train::loss_scaler scaler;  // a value; all ranks hold equal ones
+  for (int step = 0; step < steps; ++step) {
+    auto pass = reducer.begin(net.samples());
+    net.backward(scaler.scale(), reducer, pass);
+    tutti::sync_wait(world, pass.finish());
+    const auto u = scaler.unscale(reducer, 1.0);  // without the scale; their norm is at most 1
+    if (!u.overflow) net.step(reducer);
+    scaler.update(u);
+  }
+}
+
+void clipping(reducer_t& reducer) {
+  const double norm = tutti::train::measure(reducer).norm();
+  tutti::train::scale_gradients(reducer, tutti::train::clip_factor(norm, 1.0));  // as torch's clip_grad_norm_
+}
+
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -105,4 +138,15 @@ TEST_CASE("docs/training: random numbers, and printing once") {
     printing(world);
   });
   CHECK((drawn[0] != drawn[1] && drawn[1] != drawn[2] && drawn[0] != drawn[2]));
+}
+
+TEST_CASE("docs/training: mixed precision") {
+  tutti::run_threads(2, [](world_t& world) {
+    const std::vector<tutti::grad::parameter_shape> shapes{{"w", 1}};
+    reducer_t reducer{world, shapes};
+    model net;
+    mixed_precision(world, reducer, net, 3);
+    clipping(reducer);
+    if (std::abs(net.parameter + 3) > 1e-5f) throw std::runtime_error(std::to_string(net.parameter));
+  });
 }

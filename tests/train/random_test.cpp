@@ -38,8 +38,7 @@ TEST_CASE("random: a seed is the same everywhere, today and tomorrow") {
 
 TEST_CASE("random: one more changes half of the bits") {
   int changed = 0;
-  for (int r = 0; r < 1000; ++r)
-    changed += std::popcount(seed{1}.rank(r).value() ^ seed{1}.rank(r + 1).value());
+  for (int r = 0; r < 1000; ++r) changed += std::popcount(seed{1}.rank(r).value() ^ seed{1}.rank(r + 1).value());
   CHECK(changed > 31000);
   CHECK(changed < 33000);
 }
