@@ -24,7 +24,8 @@ namespace tutti::grad {
 /// the ranks agree on first (an all_reduce of one float as ready() is called); its bucket travels in finish().
 /// Error of a sum of n ranks, for |x| at most the largest magnitude m in the bucket: each term and, over messages, each
 /// partial sum is rounded once, to 2^-8 (bfloat16) or 2^-11 (float16) of itself, plus n^2 m 2^-39 for float16.
-/// Infinities, NaNs and what float cannot hold arrive as infinities or NaNs. Keeps one copy of the bucket in the wire's type.
+/// Infinities, NaNs and what float cannot hold arrive as infinities or NaNs. Keeps one copy of the bucket in the wire's
+/// type.
 template <narrow_float Wire, class Inner = sum_hook>
   requires(sizeof(Wire) == 2)
 class compress_hook {
