@@ -8,7 +8,8 @@
 
 namespace allocations {
 inline std::atomic<long> count{0};
-}
+inline std::atomic<long> aligned{0};  // those of them that asked for an alignment: temporary memory of algorithms
+}  // namespace allocations
 
 // The thread sanitizer's runtime brings operators that cannot be replaced one by one: nothing is counted there.
 #if defined(__has_feature)
@@ -31,6 +32,7 @@ inline std::atomic<long> count{0};
 // Of the alignments that are asked for, all are powers of two.
 [[gnu::noinline]] void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
   allocations::count.fetch_add(1, std::memory_order_relaxed);
+  allocations::aligned.fetch_add(1, std::memory_order_relaxed);
   const auto to = static_cast<std::size_t>(alignment);
   return std::aligned_alloc(to, (bytes + to) / to * to);
 }
