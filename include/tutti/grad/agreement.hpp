@@ -9,12 +9,14 @@
 
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/grad/plan.hpp>
 
 namespace tutti::grad {
 
 /// "weight, 640 x float32" as messages show it.
-[[nodiscard]] inline std::string describe(const parameter_shape& p) {
+template <class = when_used>
+[[nodiscard]] std::string describe(const parameter_shape& p) {
   std::string text =
       (p.name.empty() ? "" : p.name + ", ") + std::to_string(p.count) + " x " + std::string(tutti::name(p.type));
   if (p.rows > 1) text += " in " + std::to_string(p.rows) + " rows";

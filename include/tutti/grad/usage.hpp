@@ -6,15 +6,17 @@
 #include <vector>
 
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/grad/arena.hpp>
 
 namespace tutti::grad {
 
 /// Which parameters the passes of a rank use, and the gradients of those that they do not: a gradient that no rank uses
 /// gets back what it held. One element for each parameter, in the order of registration, travels in a tail.
-class usage {
+template <class = when_used>
+class basic_usage {
  public:
-  explicit usage(std::size_t parameters) : mine_(parameters), anyone_(parameters, char{1}) {}
+  explicit basic_usage(std::size_t parameters) : mine_(parameters), anyone_(parameters, char{1}) {}
 
   /// Forgets the last pass.
   void clear() noexcept {
@@ -64,5 +66,7 @@ class usage {
   std::vector<std::pair<std::size_t, std::size_t>> kept_;  // parameter, place in bytes_
   std::vector<std::byte> bytes_;
 };
+/// See basic_usage.
+using usage = basic_usage<>;
 
 }  // namespace tutti::grad

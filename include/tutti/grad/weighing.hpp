@@ -1,8 +1,8 @@
 #pragma once
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -12,6 +12,7 @@
 #include <tutti/async/op.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/weight.hpp>
@@ -21,12 +22,13 @@ namespace tutti::grad {
 /// How the weights of a pass travel, and what gradients are multiplied and divided by because of them. They travel
 /// behind the first bucket of float or double; where there is none, or float16 needs their sum before its own so that
 /// this does not overflow, by themselves.
-class weighing {
+template <class = when_used>
+class basic_weighing {
  public:
   /// Gradients are divided by `predivide` before the sum, and by as much less after it; neither where a hook takes them
   /// as they are.
-  weighing(scaling how, double predivide) : how_(how), predivide_(how == scaling::weighted ? predivide : 1) {
-    if (!(predivide > 0) || !std::isfinite(predivide))
+  basic_weighing(scaling how, double predivide) : how_(how), predivide_(how == scaling::weighted ? predivide : 1) {
+    if (!(predivide > 0) || predivide > std::numeric_limits<double>::max())
       throw usage_error("reducer: predivide is a finite number above 0");
   }
 
@@ -39,7 +41,8 @@ class weighing {
     behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
   }
 
-  /// Gradients are multiplied by `factor`, or by 0 or 1 where they are taken as they are; the weights travel at once where they do by themselves.
+  /// Gradients are multiplied by `factor`, or by 0 or 1 where they are taken as they are; the weights travel at once
+  /// where they do by themselves.
   template <class Comm>
   void begin(Comm& world, double weight, double factor, const std::source_location& where) {
     weight_ = weight;
@@ -107,5 +110,7 @@ class weighing {
   std::array<double, weight_digits::count<double>> digits_{};
   std::optional<op> flight_;
 };
+/// See basic_weighing.
+using weighing = basic_weighing<>;
 
 }  // namespace tutti::grad
