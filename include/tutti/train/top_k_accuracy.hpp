@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
@@ -28,20 +29,23 @@ template <std::size_t... K>
   requires(sizeof...(K) > 0 && ((K > 0) && ...))
 class top_k_accuracy {
  public:
-  /// One row of scores for each label. Errors: usage_error where they do not fit each other; nothing is counted then.
-  template <number T, class Label>
-  void add(std::span<const T> scores, std::span<const Label> labels) {
+  /// One row of scores for each label; both contiguous ranges. Errors: usage_error where they do not fit each other;
+  /// nothing is counted then.
+  template <class Scores, class Labels>
+  void add(const Scores& score_rows, const Labels& label_of_row) {
+    const std::span scores{score_rows};
+    const std::span labels{label_of_row};
     if (labels.empty() && scores.empty()) return;
     if (labels.empty() || scores.size() % labels.size() != 0)
       throw usage_error("top_k_accuracy: " + std::to_string(scores.size()) + " scores cannot be one row for each of " +
                         std::to_string(labels.size()) + " labels");
     const std::size_t classes = scores.size() / labels.size();
-    for (const Label l : labels)
+    for (const auto l : labels)
       if (static_cast<std::uint64_t>(l) >= classes)
         throw usage_error("top_k_accuracy: label " + std::to_string(l) + " of " + std::to_string(classes) + " classes");
     for (std::size_t i = 0; i < labels.size(); ++i) {
-      const std::size_t before =
-          rank_of_label(scores.subspan(i * classes, classes), static_cast<std::size_t>(labels[i]));
+      const std::size_t before = rank_of_label<std::remove_cv_t<typename decltype(scores)::element_type>>(
+          scores.subspan(i * classes, classes), static_cast<std::size_t>(labels[i]));
       std::size_t k = 0;
       ((sums_[k++] += before < K ? 1 : 0), ...);
       sums_.back() += 1;
