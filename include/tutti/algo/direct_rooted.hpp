@@ -12,7 +12,8 @@ namespace tutti::algo {
 namespace detail {
 
 /// The slots of a gather. Where the root alone knows how long the blocks are, their first slots tell it to all, and
-/// the root's tells where they go: what is left of them after that is stored there, if the others map it.
+/// the root's tells where they go. What is left of the blocks after the first slot is stored there at once, if the
+/// others map the root's output.
 template <mapped_transport T>
 routine gather_slots(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   const bool known = a.blocks.equal(), root = m.rank() == a.root;
@@ -23,7 +24,7 @@ routine gather_slots(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   board::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < longest; done += most) {
     const std::uint64_t step = m.next();
-    const bool learns = !known && done == 0;
+    const bool learns = !known && done == 0, notes = learns || (done == 0 && longest > most);
     std::byte* const slot = m.slot(m.rank(), step);
     if (!root || learns) co_await m.everyone(step - 1);
     if (!root) {
@@ -33,14 +34,14 @@ routine gather_slots(lane<T> lane, meeting<T> m, board& b, gather_args a) {
       for (std::size_t r = 0; r < static_cast<std::size_t>(m.size()); ++r)
         table.tell_place(slot, r, a.blocks.begin(r) * element);
     }
-    if (!learns)
+    if (!notes)
       m.post();
     else
       m.post({root        ? m.place(a.out.data, a.out.bytes())
               : rest == 0 ? board::nowhere
                           : m.place(at(a.in.data, most), rest),
               board::nowhere});
-    if (root || learns) co_await m.everyone(step);
+    if (root || notes) co_await m.everyone(step);
     for (int r = 0; r < m.size(); ++r) {
       if (r == a.root || (!root && !learns)) continue;
       const std::byte* const theirs = m.slot(r, step);
@@ -57,10 +58,11 @@ routine gather_slots(lane<T> lane, meeting<T> m, board& b, gather_args a) {
         copy_bytes(at(a.out.data, a.blocks.begin(block) * element + done), part.of(m.slot(r, step), 0),
                    piece_of(bytes, done, most));
     }
-    if (!learns) continue;
+    if (!notes) continue;
     if (longest > most && b.note_of(a.root, step).in != board::nowhere) {
       std::byte* const own = root ? at(a.out.data, 0) : const_cast<std::byte*>(at(a.in.data, mine - rest));
-      const std::size_t begin = table.told_place(m.slot(a.root, step), static_cast<std::size_t>(m.rank()));
+      const auto me = static_cast<std::size_t>(m.rank());
+      const std::size_t begin = known ? me * mine : table.told_place(m.slot(a.root, step), me);
       co_await move_mapped(lane, m, b, a.root, step, flow::to_root, own, [=](int r) {
         if (!root) return stretch{begin + mine - rest, rest};
         const std::size_t bytes = a.blocks.size(static_cast<std::size_t>(r)) * element;
@@ -75,11 +77,11 @@ routine gather_slots(lane<T> lane, meeting<T> m, board& b, gather_args a) {
 
 }  // namespace detail
 
-/// Gather through memory that ranks share. Where the others map the root's output, each stores its block there, but for
-/// 1/n that the root takes from their inputs if it maps those: two meetings. That is so for equal blocks from 16 KiB
-/// on, and for what others have beyond 256 KiB. Otherwise each rank stages its block in slots of 256 KiB, the root
-/// copies them out: one meeting per slot of the longest block, for which only the root waits. Where the root alone
-/// knows how long the blocks are, slots begin with the length of their rank's, and all wait for the first slot of all.
+/// Gather through memory that ranks share: each rank stages its block in slots of 256 KiB, the root copies them out.
+/// One meeting per slot of the longest block, for which only the root waits. Where the others map the root's output,
+/// what their blocks have beyond the first slot they store there themselves, but for 1/n that the root takes from their
+/// inputs if it maps those: one meeting for that. Where the root alone knows how long the blocks are, slots begin with
+/// the length of their rank's, and all wait for the first slot of all.
 template <mapped_transport T>
 routine direct_gather(lane<T> lane, board& b, gather_args a) {
   board::turn turn{b, lane.link()};
@@ -89,20 +91,6 @@ routine direct_gather(lane<T> lane, board& b, gather_args a) {
   const bool root = m.rank() == a.root;
   const std::size_t element = a.in.element_bytes, block = a.in.bytes();
   if (root) copy_bytes(at(a.out.data, a.blocks.begin(static_cast<std::size_t>(a.root)) * element), a.in.data, block);
-  if (a.blocks.equal() && block >= detail::worth_telling) {
-    board::exposure shown{b, lane.link()};
-    const std::uint64_t step =
-        m.post({root ? m.place(a.out.data, a.out.bytes()) : m.place(a.in.data, block), board::nowhere});
-    co_await m.only(a.root, step);
-    const bool mapped = b.note_of(a.root, step).in != board::nowhere;
-    if (mapped)
-      co_await detail::move_mapped(lane, m, b, a.root, step, detail::flow::to_root,
-                                   root ? at(a.out.data, 0) : const_cast<std::byte*>(at(a.in.data, 0)), [block](int r) {
-                                     return detail::stretch{static_cast<std::size_t>(r) * block, block};
-                                   });
-    shown.close();
-    if (mapped) co_return;
-  }
   co_await detail::gather_slots(lane, m, b, a);
 }
 

@@ -6,9 +6,6 @@
 
 namespace tutti::algo::detail {
 
-/// From here on it is worth a meeting of its own to learn whether the root's buffer is mapped.
-inline constexpr std::size_t worth_telling = 4 * worth_mapping;
-
 /// Whether a root that needs not wait otherwise should do so to spare copies: where ranks share cores, waiting costs
 /// some 15 us.
 template <mapped_transport T>
@@ -64,6 +61,7 @@ routine move_mapped(lane<T> lane, meeting<T> m, board& b, int root, std::uint64_
     }
   }
   if (!welcome) co_await m.failure();
+  co_await m.everyone(step);  // nobody posts two steps more than everyone: cells are kept for four
   const std::uint64_t end = m.post();
   if (m.rank() == root)
     co_await m.everyone(end);

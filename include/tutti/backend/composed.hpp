@@ -50,6 +50,15 @@ class composed {
     look_around();
   }
 
+  composed(composed&&) noexcept = default;
+  composed& operator=(composed&&) = delete;
+  /// A group's memory is given back; that of a world ends with it.
+  ~composed() {
+    if (!state_ || state_->members.context == 0) return;
+    auto guard = driver_->home().lock();
+    driver_->bury(state_->meeting_place);
+  }
+
   [[nodiscard]] int rank() const noexcept { return state_->members.rank; }
   [[nodiscard]] int size() const noexcept { return state_->members.size; }
   /// This rank's number in the world, by which failures name it.
