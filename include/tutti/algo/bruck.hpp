@@ -19,7 +19,7 @@ routine bruck_all_gather(L link, all_gather_args a) {
   const auto n = static_cast<std::size_t>(link.size()), r = static_cast<std::size_t>(link.rank());
   const std::size_t block = a.in.bytes();
   const std::size_t turned = r * block, all = n * block;
-  scratch temporary(r == 0 ? 0 : all);
+  scratch temporary(link, r == 0 ? 0 : all);
   if (!temporary) co_await link.refuse({errc::out_of_resources});
   std::byte* const data = r == 0 ? at(a.out.data, 0) : temporary.data();
   copy_bytes(data, a.in.data, block);

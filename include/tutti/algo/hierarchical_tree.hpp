@@ -89,7 +89,7 @@ routine hierarchical_reduce(L link, const machine_map& map, reduce_args a) {
   const bool root = link.rank() == a.root;
   const std::size_t element = a.in.element_bytes;
   const std::size_t segment = whole_elements(piece_bytes, element), most = std::min(segment, a.in.count) * element;
-  scratch incoming(most), own(root ? 0 : most);
+  scratch incoming(link, most), own(link, root ? 0 : most);
   if (!incoming || !own) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
     const std::size_t count = std::min(segment, a.in.count - done);

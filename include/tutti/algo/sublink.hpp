@@ -27,6 +27,7 @@ class sublink {
     return link_.recv(above(peer), first_ + step, in);
   }
   auto refuse(status why) const noexcept { return link_.refuse(why); }
+  [[nodiscard]] scratch_pool& temporary() const noexcept { return link_.temporary(); }
 
  private:
   [[nodiscard]] int above(int peer) const noexcept {
