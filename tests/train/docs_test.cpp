@@ -16,15 +16,19 @@
 #include <tutti/grad/reducer.hpp>
 #include <tutti/train/batch_norm.hpp>
 #include <tutti/train/batch_split.hpp>
+#include <tutti/train/checkpoint.hpp>
 #include <tutti/train/gradient_norm.hpp>
 #include <tutti/train/loss_scaler.hpp>
 #include <tutti/train/metric.hpp>
 #include <tutti/train/random.hpp>
 #include <tutti/train/rank0_stream.hpp>
 #include <tutti/train/sampler.hpp>
+#include <tutti/train/sharded_checkpoint.hpp>
 #include <tutti/train/top_k_accuracy.hpp>
 #include <tutti/train/weighted_mean.hpp>
 #include <vector>
+
+#include "support/temporary_directory.hpp"
 
 // The examples of docs/training, compiled and run. Every block of code there must stand here, but for white space.
 
@@ -153,6 +157,30 @@ void splitting(world_t& world, std::vector<float>& rows, std::size_t batch, std:
   world.gather_v(mine, rows, blocks, /*root=*/0).wait();
 }
 
+void train(std::vector<float>& weight, std::vector<float>& bias) { weight[3] = bias[3] += 1; }
+int checkpoints(world_t& world, const std::string& path, std::vector<float>& weight, std::vector<float>& bias,
+                int resume) {
+  int epoch = 0;
+  std::vector tensors{tutti::train::tensor("layer.weight", std::span{weight}, {64, 10}),  // name, memory, shape
+                      tutti::train::tensor("layer.bias", std::span{bias})};
+  if (resume) {
+    const auto words = tutti::train::load_checkpoint(world, path, tensors);  // rank 0 reads and tells the others
+    epoch = std::stoi(words.at("epoch"));
+  }
+  train(weight, bias);
+  tutti::train::save_checkpoint(world, path, tensors, {{"epoch", std::to_string(epoch + 1)}});  // rank 0 writes
+  return epoch;
+}
+
+std::string shards_of(world_t& world, const std::string& folder, std::vector<float>& part) {
+  const auto first = part.size() * static_cast<std::size_t>(world.rank());
+  const auto total = part.size() * static_cast<std::size_t>(world.size());
+  std::vector shards{tutti::train::shard("momentum", std::span{part}, first, total)};  // elements first, first + 1, ...
+  tutti::train::save_sharded(world, folder, shards, {{"step", "100"}});
+  const auto words = tutti::train::load_sharded(world, folder, shards);  // cut in another way, if need be
+  return words.at("step");
+}
+
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -222,5 +250,17 @@ TEST_CASE("docs/training: metrics, batch normalisation, splitting a batch") {
     splitting(world, rows, 10, 2);
     for (const float x : rows)
       if (x != 1) throw std::runtime_error("rows");
+  });
+}
+
+TEST_CASE("docs/training: checkpoints") {
+  const tutti_test::temporary_directory folder;
+  tutti::run_threads(3, [&](world_t& world) {
+    std::vector<float> weight(640), bias(10), part(4);
+    const int first = checkpoints(world, folder.file("model.safetensors"), weight, bias, 0);
+    weight[3] = bias[3] = 0;
+    if (first != 0 || checkpoints(world, folder.file("model.safetensors"), weight, bias, 1) != 1 || bias[3] != 2)
+      throw std::runtime_error("checkpoint");
+    if (shards_of(world, folder.file("shards"), part) != "100") throw std::runtime_error("shards");
   });
 }
