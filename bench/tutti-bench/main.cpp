@@ -92,7 +92,7 @@ void tune(bench::communicator& world, const bench::options& o) {
 
 int main(int argc, char** argv) try {
   bench::options o;
-  const char* rank = std::getenv("TUTTI_RANK");
+  const char* rank = std::getenv("RANK");
   const bool first = rank == nullptr || std::string_view{rank} == "0";
   if (const auto status = bench::parse(argc, argv, o, first)) return *status;
   tutti::init_options how;

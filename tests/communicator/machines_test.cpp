@@ -1,10 +1,9 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <memory>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <tutti/backend/composed.hpp>
@@ -65,8 +64,7 @@ TEST_CASE("machines: collectives of 2 to 9 ranks on machines of all sizes") {
           tutti::run_sim<placed>(n, seed, [&](auto& world) {
             use(world, algorithm::automatic);
             if (layered) use(world, algorithm::hierarchical);
-            auto [color, key] = std::pair{world.rank() % 2, 0};
-            auto part = world.split(color, key);
+            auto part = world.split(world.rank() % 2);
             use(part, algorithm::automatic);
           });
         });

@@ -43,8 +43,6 @@ constexpr std::uint64_t time_of(const work& w, const link_cost& c, std::uint64_t
          lines * w.path * c.path + w.filling * (c.path + c.moved);
 }
 
-namespace detail {
-
 /// A world as the formulas want it. Bytes are limited so that no sum overflows.
 struct extent {
   std::uint64_t n, bytes, share;  ///< ranks, N and N / n
@@ -54,7 +52,7 @@ struct extent {
   constexpr extent(int ranks, std::size_t whole) noexcept
       : n(static_cast<std::uint64_t>(ranks)),
         bytes(std::min(std::uint64_t{whole}, std::uint64_t{1} << 40)),
-        share(bytes / n),
+        share(bytes >> 32 != 0 ? bytes / n : static_cast<std::uint32_t>(bytes) / static_cast<std::uint32_t>(n)),
         log(static_cast<std::uint64_t>(std::bit_width(n - 1))),
         power(std::bit_floor(n)),
         surplus(n - power) {}
@@ -65,10 +63,7 @@ struct extent {
   }
 };
 
-}  // namespace detail
-
-constexpr work all_reduce_work(algorithm via, int ranks, std::size_t bytes) noexcept {
-  const detail::extent e(ranks, bytes);
+constexpr work all_reduce_work(algorithm via, const extent& e) noexcept {
   const std::uint64_t all = e.bytes, rest = all - e.share, log = e.power_log(), odd = e.surplus != 0 ? 1 : 0;
   work w;
   if (via == algorithm::ring || via == algorithm::pairwise) {
@@ -85,23 +80,20 @@ constexpr work all_reduce_work(algorithm via, int ranks, std::size_t bytes) noex
   return w;
 }
 
-constexpr work broadcast_work(algorithm via, int ranks, std::size_t bytes) noexcept {
-  const detail::extent e(ranks, bytes);
+constexpr work broadcast_work(algorithm via, const extent& e) noexcept {
   if (via == algorithm::chain)
     return {.steps = e.n - 1, .path = e.bytes, .moved = 2 * (e.bytes - e.share), .filling = e.fill()};
   return {.steps = e.log, .path = e.log * e.bytes, .moved = 2 * (e.bytes - e.share)};
 }
 
-constexpr work reduce_work(algorithm via, int ranks, std::size_t bytes) noexcept {
-  const detail::extent e(ranks, bytes);
+constexpr work reduce_work(algorithm via, const extent& e) noexcept {
   const std::uint64_t rest = e.bytes - e.share;
   if (via == algorithm::ring)
     return {.steps = e.n - 1, .path = 2 * e.bytes, .moved = 2 * rest, .folded = rest, .filling = e.fill() * 3 / 2};
   return {.steps = e.log, .path = 2 * e.log * e.bytes, .moved = 2 * rest, .folded = rest};
 }
 
-constexpr work scan_work(algorithm via, int ranks, std::size_t bytes) noexcept {
-  const detail::extent e(ranks, bytes);
+constexpr work scan_work(algorithm via, const extent& e) noexcept {
   const std::uint64_t rest = e.bytes - e.share;
   if (via == algorithm::ring)
     return {.steps = e.n - 1, .path = e.bytes, .moved = 2 * rest, .folded = rest, .filling = e.fill() / 2};
@@ -110,8 +102,7 @@ constexpr work scan_work(algorithm via, int ranks, std::size_t bytes) noexcept {
   return {.steps = e.log, .path = e.log * e.bytes, .moved = 2 * sent, .folded = sent};
 }
 
-constexpr work all_gather_work(algorithm via, int ranks, std::size_t bytes) noexcept {
-  const detail::extent e(ranks, bytes);
+constexpr work all_gather_work(algorithm via, const extent& e) noexcept {
   const std::uint64_t rest = e.bytes - e.share;
   if (via == algorithm::bruck)
     return {.steps = e.log, .path = rest, .moved = 2 * rest, .folded = e.bytes};  // turning it is no cheaper
@@ -119,8 +110,7 @@ constexpr work all_gather_work(algorithm via, int ranks, std::size_t bytes) noex
 }
 
 /// `each`: what one message counts at the root, see work::messages.
-constexpr work rooted_work(algorithm via, int ranks, std::size_t bytes, std::uint64_t each) noexcept {
-  const detail::extent e(ranks, bytes);
+constexpr work rooted_work(algorithm via, const extent& e, std::uint64_t each) noexcept {
   if (via == algorithm::tree) return {.steps = e.log, .path = e.bytes, .moved = e.log * e.bytes, .folded = e.bytes};
   return {.steps = 1, .messages = (e.n > 2 ? e.n - 2 : 0) * each, .path = e.bytes, .moved = 2 * (e.bytes - e.share)};
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include <tutti/algo/asked.hpp>
 #include <tutti/algo/cost.hpp>
@@ -18,41 +19,47 @@ namespace tutti::algo {
 /// What a collective over messages makes ranks do by an algorithm of its own, where all ranks are alike. Nothing for
 /// those that have one way only.
 template <class Args>
-constexpr work work_of(algorithm via, int ranks, std::size_t bytes) noexcept {
+constexpr work work_of(algorithm via, const extent& e) noexcept {
   constexpr std::uint64_t received = 1, sent = 4;
   if constexpr (std::same_as<Args, all_reduce_args> || std::same_as<Args, all_reduce_coalesced_args>)
-    return all_reduce_work(via, ranks, bytes);
+    return all_reduce_work(via, e);
   else if constexpr (std::same_as<Args, broadcast_args>)
-    return broadcast_work(via, ranks, bytes);
+    return broadcast_work(via, e);
   else if constexpr (std::same_as<Args, reduce_args>)
-    return reduce_work(via, ranks, bytes);
+    return reduce_work(via, e);
   else if constexpr (std::derived_from<Args, scan_args>)
-    return scan_work(via, ranks, bytes);
+    return scan_work(via, e);
   else if constexpr (std::same_as<Args, all_gather_args>)
-    return all_gather_work(via, ranks, bytes);
+    return all_gather_work(via, e);
   else if constexpr (std::same_as<Args, gather_args>)
-    return rooted_work(via, ranks, bytes, received);
+    return rooted_work(via, e, received);
   else if constexpr (std::same_as<Args, scatter_args>)
-    return rooted_work(via, ranks, bytes, sent);
+    return rooted_work(via, e, sent);
   else
     return {};
 }
 
-/// Picoseconds, in a situation where it can run; 0 for `direct`, which nothing that sends messages comes up to.
+/// Picoseconds, in a situation where it can run, of which `e` is the extent; 0 for `direct`, which nothing that sends
+/// messages comes up to.
 template <class Args>
-constexpr std::uint64_t estimate(algorithm via, const situation& s) noexcept;
+constexpr std::uint64_t estimate(algorithm via, const situation& s, const extent& e) noexcept;
 
 /// What `automatic` means.
 template <class Args>
 constexpr algorithm select(const situation& s) noexcept {
   if (direct_possible(s) && has_algorithm<Args>(algorithm::direct)) return algorithm::direct;
+  const extent e(s.world_size, s.bytes);
   algorithm best = algorithm::automatic;
   std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-  for (const algorithm a : algorithms_of<Args>) {
-    if (!can_ask<Args>(a, s)) continue;
-    const std::uint64_t time = estimate<Args>(a, s);
+  const auto consider = [&](algorithm a) {
+    if (!can_ask<Args>(a, s)) return;
+    const std::uint64_t time = estimate<Args>(a, s, e);
     if (time < least) best = a, least = time;
-  }
+  };
+  // Unrolled, so that each formula is computed for an algorithm that the compiler knows: 9 ns instead of 16.
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (consider(algorithms_of<Args>[I]), ...);
+  }(std::make_index_sequence<algorithms_of<Args>.size()>{});
   return best;
 }
 
@@ -73,21 +80,26 @@ constexpr std::uint64_t estimate_hierarchical(const situation& s) noexcept {
   const std::size_t part = all ? s.bytes / static_cast<std::size_t>(inside) : s.bytes;
   const std::uint64_t lines = all ? static_cast<std::uint64_t>(inside) : 1;
   const algorithm within = all ? algorithm::ring : algorithm::tree;
-  return time_of(work_of<Args>(within, inside, s.bytes), through_memory, crowd) +
-         time_of(work_of<Args>(select<Args>(between(s.machines, part, s.element)), s.machines, part), between_machines,
-                 crowd, lines);
+  return time_of(work_of<Args>(within, {inside, s.bytes}), through_memory, crowd) +
+         time_of(work_of<Args>(select<Args>(between(s.machines, part, s.element)), {s.machines, part}),
+                 between_machines, crowd, lines);
 }
 
 }  // namespace detail
 
 template <class Args>
-constexpr std::uint64_t estimate(algorithm via, const situation& s) noexcept {
+constexpr std::uint64_t estimate(algorithm via, const situation& s, const extent& e) noexcept {
   if (via == algorithm::direct || s.world_size < 2) return 0;
   if constexpr (has_algorithm<Args>(algorithm::hierarchical))
     if (via == algorithm::hierarchical) return detail::estimate_hierarchical<Args>(s);
   const int lines = s.links == reach::machines ? (s.world_size + s.machines - 1) / s.machines : 1;
-  return time_of(work_of<Args>(via, s.world_size, s.bytes), cost_of(s.links), static_cast<std::uint64_t>(s.crowd),
+  return time_of(work_of<Args>(via, e), cost_of(s.links), static_cast<std::uint64_t>(s.crowd),
                  static_cast<std::uint64_t>(lines));
+}
+
+template <class Args>
+constexpr std::uint64_t estimate(algorithm via, const situation& s) noexcept {
+  return estimate<Args>(via, s, extent(s.world_size, s.bytes));
 }
 
 }  // namespace tutti::algo

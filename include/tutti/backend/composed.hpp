@@ -295,6 +295,7 @@ class composed {
       routine work = make();
       driver_->in_flight().push_back(s);
       std::move(work).start(s);
+      driver_->started();
     } catch (const std::bad_alloc&) {
       s.complete({errc::out_of_resources});
     }
