@@ -35,6 +35,7 @@ class sublink {
     return link_.recv((*members_)[static_cast<std::size_t>(peer)], first_ + step, in);
   }
   auto refuse(status why) const noexcept { return link_.refuse(why); }
+  [[nodiscard]] scratch_pool& temporary() const noexcept { return link_.temporary(); }
 
  private:
   L link_;

@@ -24,7 +24,7 @@ routine tree_reduce(L link, reduce_args a) {
   const std::size_t segment = whole_elements(piece_bytes, element);
   const bool leaf = me % 2 != 0 || me + 1 >= n;
   const std::size_t most = std::min(segment, a.in.count) * element;
-  scratch incoming(leaf ? 0 : most), own(leaf || me == 0 ? 0 : most);
+  scratch incoming(link, leaf ? 0 : most), own(link, leaf || me == 0 ? 0 : most);
   if (!incoming || !own) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
     const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;

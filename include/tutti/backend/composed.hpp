@@ -14,6 +14,7 @@
 #include <tutti/algo/bruck.hpp>
 #include <tutti/algo/chain_broadcast.hpp>
 #include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
 #include <tutti/algo/hierarchical.hpp>
 #include <tutti/algo/machine_map.hpp>
@@ -47,6 +48,15 @@ class composed {
     driver_->use_context(g.context);
     state_->members = std::move(g);
     look_around();
+  }
+
+  composed(composed&&) noexcept = default;
+  composed& operator=(composed&&) = delete;
+  /// A group's memory is given back; that of a world ends with it.
+  ~composed() {
+    if (!state_ || state_->members.context == 0) return;
+    auto guard = driver_->home().lock();
+    driver_->bury(state_->meeting_place);
   }
 
   [[nodiscard]] int rank() const noexcept { return state_->members.rank; }

@@ -1,0 +1,95 @@
+#pragma once
+#include <array>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <type_traits>
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/grad/arena.hpp>
+#include <tutti/grad/weight.hpp>
+
+namespace tutti::train {
+
+/// The types of gradients.
+template <class T>
+concept gradient_element =
+    std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, float16> || std::same_as<T, bfloat16>;
+
+/// Calls `f(std::span<T>)` for every gradient: those of a grad::reducer, of any types, in the order of its buckets; or
+/// those of a range of spans; or one span.
+template <class Gradients, class F>
+void for_each_gradient(Gradients&& gradients, F f) {
+  if constexpr (requires { gradients.layout().buckets; }) {
+    for (const grad::bucket& b : gradients.layout().buckets)
+      grad::visit_gradient(b.type, [&]<class T>() {
+        for (const grad::bucket_slot& s : b.slots)
+          f(gradients.template gradient<T>(static_cast<std::size_t>(s.parameter)));
+      });
+  } else if constexpr (requires { std::span{gradients}[0] * 1.0; }) {
+    f(std::span{gradients});
+  } else {
+    for (const auto& g : gradients) f(std::span{g});
+  }
+}
+
+/// What one pass over gradients tells. Measures of parts are added up; those of shards over the ranks:
+/// `world.all_reduce(measure(shard), std::plus<>{})`.
+struct gradient_measure {
+  double squares = 0;  ///< the sum of the squares; not a finite number if one of them is not
+  std::uint64_t not_finite = 0;
+
+  [[nodiscard]] bool finite() const noexcept { return not_finite == 0; }
+  /// The Euclidean norm of all elements as one vector. Infinite also for doubles whose squares are.
+  [[nodiscard]] double norm() const noexcept { return std::sqrt(squares); }
+
+  friend gradient_measure operator+(gradient_measure a, const gradient_measure& b) noexcept {
+    return {a.squares + b.squares, a.not_finite + b.not_finite};
+  }
+};
+
+/// Measures one gradient, in double and in an order that depends on its length only. One pass.
+template <gradient_element T>
+[[nodiscard]] gradient_measure measure(std::span<const T> g) noexcept {
+  std::array<double, 8> sums{};  // independent of each other, so that they are computed at the same time
+  std::size_t i = 0;
+  for (; i + sums.size() <= g.size(); i += sums.size())
+    for (std::size_t k = 0; k < sums.size(); ++k) {
+      const auto x = static_cast<double>(g[i + k]);
+      sums[k] += x * x;
+    }
+  for (; i < g.size(); ++i) sums[0] += static_cast<double>(g[i]) * static_cast<double>(g[i]);
+  gradient_measure m;
+  for (const double s : sums) m.squares += s;
+  if (!std::isfinite(m.squares))
+    for (const T x : g) m.not_finite += std::isfinite(static_cast<double>(x)) ? 0u : 1u;
+  return m;
+}
+
+/// Measures all of them: a reducer, or a range of spans.
+template <class Gradients>
+[[nodiscard]] gradient_measure measure(const Gradients& gradients) {
+  gradient_measure m;
+  for_each_gradient(gradients, [&]<class T, std::size_t N>(std::span<T, N> g) {
+    m = m + measure<std::remove_const_t<T>>(std::span<const T>{g});
+  });
+  return m;
+}
+
+/// What gradients of this norm are multiplied by so that it is at most `max_norm`: torch's clip_grad_norm_, with its
+/// 1e-6 against a norm of 0. 1 if `max_norm` is infinite.
+[[nodiscard]] inline double clip_factor(double norm, double max_norm) noexcept {
+  const double factor = max_norm / (norm + 1e-6);
+  return factor < 1 ? factor : 1;
+}
+
+/// Multiplies every gradient, rounding each element once.
+template <class Gradients>
+void scale_gradients(Gradients&& gradients, double by) {
+  for_each_gradient(gradients, [&]<class T, std::size_t N>(std::span<T, N> g) { grad::multiply(std::span<T>{g}, by); });
+}
+
+}  // namespace tutti::train
