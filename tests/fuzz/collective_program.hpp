@@ -104,7 +104,9 @@ inline program read(std::span<const std::uint8_t> data) {
     s.offset_in = in.below(19);
     s.offset_out = in.below(19);
     const bool table = s.what == call::all_to_all_v;
-    for (std::size_t i = 0; i < (table ? n * n : n); ++i) s.lengths.push_back(in.below(3) == 0 ? 0 : count_from(in));
+    const std::size_t longest = in.below(n);
+    for (std::size_t i = 0; i < (table ? n * n : n); ++i)
+      s.lengths.push_back(i == longest ? count_from(in) : in.below(3) == 0 ? 0 : in.below(50));
     p.steps.push_back(std::move(s));
   } while (!in.empty() && p.steps.size() < 4);
   return p;
