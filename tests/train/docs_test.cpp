@@ -14,12 +14,21 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/reducer.hpp>
+#include <tutti/train/batch_norm.hpp>
+#include <tutti/train/batch_split.hpp>
+#include <tutti/train/checkpoint.hpp>
 #include <tutti/train/gradient_norm.hpp>
 #include <tutti/train/loss_scaler.hpp>
+#include <tutti/train/metric.hpp>
 #include <tutti/train/random.hpp>
 #include <tutti/train/rank0_stream.hpp>
 #include <tutti/train/sampler.hpp>
+#include <tutti/train/sharded_checkpoint.hpp>
+#include <tutti/train/top_k_accuracy.hpp>
+#include <tutti/train/weighted_mean.hpp>
 #include <vector>
+
+#include "support/temporary_directory.hpp"
 
 // The examples of docs/training, compiled and run. Every block of code there must stand here, but for white space.
 
@@ -92,6 +101,86 @@ void clipping(reducer_t& reducer) {
   tutti::train::scale_gradients(reducer, tutti::train::clip_factor(norm, 1.0));  // as torch's clip_grad_norm_
 }
 
+struct judged {
+  double loss, count;
+  std::vector<float> scores;
+  std::vector<int> labels;
+};
+struct classifier {
+  judged judge(const data_set&, std::span<const std::uint64_t> batch) {
+    judged j{1.5, static_cast<double>(batch.size()), {}, {}};
+    for (const auto i : batch) {
+      j.scores.insert(j.scores.end(), {0, 1, 0});
+      j.labels.push_back(i % 4 == 0 ? 1 : 0);
+    }
+    return j;
+  }
+};
+
+double metrics(world_t& world, const data_set& data, classifier& net) {
+  tutti::train::weighted_mean loss;
+  tutti::train::top_k_accuracy<1, 5> accuracy;
+  auto samples = tutti::train::sampler::exact(data.size(), world);  // every sample once
+  for (std::size_t step = samples.batches(8); step-- > 0;) {
+    const auto batch = net.judge(data, samples.take(8));
+    loss.add(batch.loss, batch.count);  // the mean of so many samples
+    accuracy.add(batch.scores, batch.labels);
+  }
+  tutti::sync_wait(world, tutti::train::combine(world, loss, accuracy));  // or co_await combine(...)
+  const double top1 = accuracy.accuracy<1>();                             // the same bits on every rank
+  return top1 + loss.mean() + loss.weight();
+}
+
+template <class World>
+tutti::task<> batch_normalisation(World& world, int steps) {
+  const std::size_t channels = 2, pixels = 3;
+  const std::vector<float> x(12, 1), dy(12, 1), weight(2, 1), bias(2);
+  std::vector<float> y(12), dx(12), dweight(2), dbias(2);
+  tutti::train::batch_norm norm{world, channels};  // beside the layer's weight and bias, which are yours
+  for (int step = 0; step < steps; ++step) {
+    co_await norm.template forward<float>(x, y, pixels, weight, bias);
+    // ... the rest of the network, which turns y into dy ...
+    co_await norm.template backward<float>(x, dy, dx, pixels, weight, dweight, dbias);
+  }
+  norm.template evaluate<float>(x, y, pixels, weight, bias);  // by the running statistics
+}
+
+void forward(std::vector<float>& rows) {
+  for (float& x : rows) x += 1;
+}
+void splitting(world_t& world, std::vector<float>& rows, std::size_t batch, std::size_t width) {
+  const auto split = tutti::train::batch_split::equal(batch, world.size());
+  const auto blocks = split.elements(width);  // a sample is a row of `width` elements
+  std::vector<float> mine(split.count(world.rank()) * width);
+  world.scatter_v(rows, mine, blocks, /*root=*/0).wait();
+  forward(mine);
+  world.gather_v(mine, rows, blocks, /*root=*/0).wait();
+}
+
+void train(std::vector<float>& weight, std::vector<float>& bias) { weight[3] = bias[3] += 1; }
+int checkpoints(world_t& world, const std::string& path, std::vector<float>& weight, std::vector<float>& bias,
+                int resume) {
+  int epoch = 0;
+  std::vector tensors{tutti::train::tensor("layer.weight", std::span{weight}, {64, 10}),  // name, memory, shape
+                      tutti::train::tensor("layer.bias", std::span{bias})};
+  if (resume) {
+    const auto words = tutti::train::load_checkpoint(world, path, tensors);  // rank 0 reads and tells the others
+    epoch = std::stoi(words.at("epoch"));
+  }
+  train(weight, bias);
+  tutti::train::save_checkpoint(world, path, tensors, {{"epoch", std::to_string(epoch + 1)}});  // rank 0 writes
+  return epoch;
+}
+
+std::string shards_of(world_t& world, const std::string& folder, std::vector<float>& part) {
+  const auto first = part.size() * static_cast<std::size_t>(world.rank());
+  const auto total = part.size() * static_cast<std::size_t>(world.size());
+  std::vector shards{tutti::train::shard("momentum", std::span{part}, first, total)};  // elements first, first + 1, ...
+  tutti::train::save_sharded(world, folder, shards, {{"step", "100"}});
+  const auto words = tutti::train::load_sharded(world, folder, shards);  // cut in another way, if need be
+  return words.at("step");
+}
+
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -148,5 +237,30 @@ TEST_CASE("docs/training: mixed precision") {
     mixed_precision(world, reducer, net, 3);
     clipping(reducer);
     if (std::abs(net.parameter + 3) > 1e-5f) throw std::runtime_error(std::to_string(net.parameter));
+  });
+}
+
+TEST_CASE("docs/training: metrics, batch normalisation, splitting a batch") {
+  tutti::run_threads(3, [](world_t& world) {
+    data_set data;
+    classifier net;
+    if (metrics(world, data, net) != 0.25 + 1.5 + 100) throw std::runtime_error("metrics");
+    tutti::sync_wait(world, batch_normalisation(world, 2));
+    std::vector<float> rows(world.rank() == 0 ? 20 : 0);
+    splitting(world, rows, 10, 2);
+    for (const float x : rows)
+      if (x != 1) throw std::runtime_error("rows");
+  });
+}
+
+TEST_CASE("docs/training: checkpoints") {
+  const tutti_test::temporary_directory folder;
+  tutti::run_threads(3, [&](world_t& world) {
+    std::vector<float> weight(640), bias(10), part(4);
+    const int first = checkpoints(world, folder.file("model.safetensors"), weight, bias, 0);
+    weight[3] = bias[3] = 0;
+    if (first != 0 || checkpoints(world, folder.file("model.safetensors"), weight, bias, 1) != 1 || bias[3] != 2)
+      throw std::runtime_error("checkpoint");
+    if (shards_of(world, folder.file("shards"), part) != "100") throw std::runtime_error("shards");
   });
 }

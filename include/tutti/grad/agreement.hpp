@@ -70,12 +70,13 @@ std::string difference(Comm& world, std::span<const parameter_shape> shapes, int
 /// Throws error{mismatch} on all ranks where plans differ: the first rank that differs from rank 0 and the first
 /// parameter that does. Collective.
 template <class Comm>
-void check_agreement(Comm& world, std::span<const parameter_shape> shapes, std::uint64_t plan_id,
+void check_agreement(Comm& world, const char* who, std::span<const parameter_shape> shapes, std::uint64_t plan_id,
                      const std::source_location& where) {
   const int odd = first_that_differs(world, plan_id, where);
   if (odd < 0) return;
   const std::string what = difference(world, shapes, odd);
-  throw error({errc::mismatch, 0, world.world_rank(odd), 0}, "reducer: " + what, {world.rank(), 0, "reducer", where});
+  throw error({errc::mismatch, 0, world.world_rank(odd), 0}, std::string(who) + ": " + what,
+              {world.rank(), 0, who, where});
 }
 
 }  // namespace detail

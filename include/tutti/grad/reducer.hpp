@@ -53,7 +53,7 @@ class reducer {
     marked_.resize(size());
     arrival_.reserve(size());
     prepare_buckets();
-    detail::check_agreement(world, shapes_, layout().id(), where);
+    detail::check_agreement(world, "reducer", shapes_, layout().id(), where);
   }
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;

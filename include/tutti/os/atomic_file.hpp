@@ -1,0 +1,62 @@
+#pragma once
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <tutti/os/fd.hpp>
+
+namespace tutti::os {
+
+/// A file that replaces another as a whole: after a crash at any moment its path names the old bytes or the new ones.
+/// Written under another name beside it, made durable and renamed by commit(); without that it is removed. A process
+/// that is killed leaves `path.<pid>.<n>.tmp`. Errors: error{system} or {out_of_resources} that names the path.
+class atomic_file {
+ public:
+  explicit atomic_file(std::string path) : path_(std::move(path)) {
+    static std::atomic<unsigned> count{0};
+    temporary_ = path_ + "." + std::to_string(::getpid()) + "." + std::to_string(count++) + ".tmp";
+    ::unlink(temporary_.c_str());  // of a predecessor with this pid
+    file_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!file_) fail("cannot create " + temporary_);
+  }
+  atomic_file(const atomic_file&) = delete;
+  atomic_file& operator=(const atomic_file&) = delete;
+  ~atomic_file() {
+    if (file_) ::unlink(temporary_.c_str());
+  }
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ::ssize_t n = ::write(file_.native(), bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) fail("cannot write " + path_);
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    }
+  }
+
+  void commit() {
+    if (::fsync(file_.native()) != 0) fail("cannot write " + path_);
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write " + path_);
+    file_.reset();
+    // Without this the new name itself may be lost with the power.
+    const std::size_t slash = path_.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+    const fd directory{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    if (!directory || ::fsync(directory.native()) != 0) fail("cannot make durable what " + folder + " holds");
+  }
+
+ private:
+  [[noreturn]] static void fail(const std::string& what) { throw_errno(errno, what); }
+
+  std::string path_, temporary_;
+  fd file_;
+};
+
+}  // namespace tutti::os

@@ -1,0 +1,183 @@
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/async/task.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/reduction.hpp>
+#include <tutti/train/gradient_norm.hpp>
+#include <tutti/train/moments.hpp>
+
+namespace tutti::train {
+
+struct batch_norm_options {
+  double epsilon = 1e-5;
+  double momentum = 0.1;  ///< the weight of the newest batch in the running statistics
+};
+
+/// Batch normalisation over the batches of all ranks together: SyncBatchNorm. Values lie sample by sample, in each
+/// channel by channel, in each `pixels` in a row; where channels are innermost, pixels count as samples and `pixels` is
+/// 1. Computed in double. Every rank may have another number of samples, or none. Ranks end with equal statistics.
+/// All of them call forward() and backward() alike; groups: give it a split of the world, which must outlive it.
+/// One thread at a time; buffers belong to it until the task has ended. Nothing is allocated after the constructor.
+/// Errors: usage_error for spans that do not fit; else as of the collective.
+/// Cost: one all_gather of 2C + 1 doubles forward, one all_reduce of 2C backward, for C channels.
+template <class Comm>
+class batch_norm {
+ public:
+  batch_norm(Comm& world, std::size_t channels, batch_norm_options options = {})
+      : world_(&world),
+        channels_(channels),
+        options_(options),
+        total_(channels),
+        inverse_(channels),
+        mine_(2 * channels + 1),
+        all_(mine_.size() * static_cast<std::size_t>(world.size())),
+        sums_(2 * channels),
+        running_mean_(channels, 0.0),
+        running_variance_(channels, 1.0) {
+    if (channels == 0) throw usage_error("batch_norm: give at least one channel");
+  }
+
+  /// y = (x - mean) / sqrt(variance + epsilon) * weight + bias, by the moments of all ranks' x. y may be x, but
+  /// backward() needs x.
+  template <gradient_element T>
+  task<> forward(std::span<const T> x, std::span<T> y, std::size_t pixels, std::span<const T> weight,
+                 std::span<const T> bias) {
+    check("forward", x.size(), y.size(), pixels, weight.size(), bias.size());
+    describe(x, pixels);
+    co_await world_->all_gather(mine_, all_);
+    learn();
+    apply(
+        x, y, pixels, weight, bias, [this](std::size_t c) { return total_[c].mean; },
+        [this](std::size_t c) { return inverse_[c]; });
+  }
+
+  /// The same by the running statistics, for evaluation; talks to nobody.
+  template <gradient_element T>
+  void evaluate(std::span<const T> x, std::span<T> y, std::size_t pixels, std::span<const T> weight,
+                std::span<const T> bias) const {
+    check("evaluate", x.size(), y.size(), pixels, weight.size(), bias.size());
+    apply(
+        x, y, pixels, weight, bias, [this](std::size_t c) { return running_mean_[c]; },
+        [this](std::size_t c) { return 1 / std::sqrt(running_variance_[c] + options_.epsilon); });
+  }
+
+  /// After forward() of the same x: dx from dy, where the loss is the sum of the ranks' losses. dweight and dbias are
+  /// written with this rank's own sums, to be reduced with the other gradients. dx may be dy.
+  template <gradient_element T>
+  task<> backward(std::span<const T> x, std::span<const T> dy, std::span<T> dx, std::size_t pixels,
+                  std::span<const T> weight, std::span<T> dweight, std::span<T> dbias) {
+    check("backward", x.size(), dy.size(), pixels, weight.size(), dweight.size());
+    check("backward", x.size(), dx.size(), pixels, weight.size(), dbias.size());
+    std::fill(sums_.begin(), sums_.end(), 0.0);
+    each_row(x.size(), pixels, [&](std::size_t c, std::size_t at) {
+      for (std::size_t i = at; i < at + pixels; ++i) {
+        const auto d = static_cast<double>(dy[i]);
+        sums_[c] += d;
+        sums_[channels_ + c] += d * (static_cast<double>(x[i]) - total_[c].mean);
+      }
+    });
+    for (std::size_t c = 0; c < channels_; ++c) {
+      store(dbias[c], sums_[c]);
+      store(dweight[c], sums_[channels_ + c] * inverse_[c]);
+    }
+    co_await world_->all_reduce(sums_, sum);
+    each_row(x.size(), pixels, [&](std::size_t c, std::size_t at) {
+      const double n = total_[c].count, mean_dy = sums_[c] / n;
+      const double slope = sums_[channels_ + c] / n * inverse_[c] * inverse_[c];
+      const double by = static_cast<double>(weight[c]) * inverse_[c];
+      for (std::size_t i = at; i < at + pixels; ++i)
+        store(dx[i],
+              (static_cast<double>(dy[i]) - mean_dy - (static_cast<double>(x[i]) - total_[c].mean) * slope) * by);
+    });
+  }
+
+  [[nodiscard]] std::size_t channels() const noexcept { return channels_; }
+  /// Of all ranks in the last forward().
+  [[nodiscard]] const moments& total(std::size_t channel) const noexcept { return total_[channel]; }
+  /// For evaluation and checkpoints; 0 and 1 at first. The variance is the unbiased one, as torch keeps it. Batches
+  /// with fewer than two values per channel change nothing.
+  [[nodiscard]] std::span<double> running_mean() noexcept { return running_mean_; }
+  [[nodiscard]] std::span<double> running_variance() noexcept { return running_variance_; }
+
+ private:
+  void check(const char* call, std::size_t in, std::size_t out, std::size_t pixels, std::size_t a,
+             std::size_t b) const {
+    if (in != out || pixels == 0 || in % (channels_ * pixels) != 0 || a != channels_ || b != channels_)
+      throw usage_error("batch_norm: " + std::string(call) + " of " + std::to_string(in) + " and " +
+                        std::to_string(out) + " values, " + std::to_string(a) + " and " + std::to_string(b) +
+                        " parameters with " + std::to_string(channels_) + " channels of " + std::to_string(pixels) +
+                        " pixels; give whole samples, and one weight and one bias for each channel");
+  }
+
+  // f(channel, first) for every row of pixels.
+  template <class F>
+  void each_row(std::size_t size, std::size_t pixels, F f) const {
+    for (std::size_t at = 0, c = 0; at < size; at += pixels, c = c + 1 == channels_ ? 0 : c + 1) f(c, at);
+  }
+
+  template <class T>
+  static void store(T& to, double x) noexcept {
+    if constexpr (sizeof(T) == 2)
+      to = T{static_cast<float>(x)};
+    else
+      to = static_cast<T>(x);
+  }
+
+  // In two passes: distances from a mean that is known lose nothing.
+  template <class T>
+  void describe(std::span<const T> x, std::size_t pixels) {
+    std::fill(mine_.begin(), mine_.end(), 0.0);
+    const double count = static_cast<double>(x.size()) / static_cast<double>(channels_);
+    const auto means = std::span{mine_}.first(channels_), squares = std::span{mine_}.subspan(channels_, channels_);
+    mine_.back() = count;
+    each_row(x.size(), pixels, [&](std::size_t c, std::size_t at) {
+      for (const T v : x.subspan(at, pixels)) means[c] += static_cast<double>(v);
+    });
+    if (count != 0)
+      for (double& m : means) m /= count;
+    each_row(x.size(), pixels, [&](std::size_t c, std::size_t at) {
+      for (const T v : x.subspan(at, pixels)) {
+        const double d = static_cast<double>(v) - means[c];
+        squares[c] += d * d;
+      }
+    });
+  }
+
+  void learn() {
+    for (std::size_t c = 0; c < channels_; ++c) {
+      moments m;
+      for (std::size_t at = 0; at < all_.size(); at += mine_.size())  // in rank order: equal bits everywhere
+        m = merged(m, {all_[at + mine_.size() - 1], all_[at + c], all_[at + channels_ + c]});
+      total_[c] = m;
+      inverse_[c] = m.count > 0 ? 1 / std::sqrt(m.variance() + options_.epsilon) : 0;
+      if (m.count <= 1) continue;
+      running_mean_[c] += options_.momentum * (m.mean - running_mean_[c]);
+      running_variance_[c] += options_.momentum * (m.unbiased_variance() - running_variance_[c]);
+    }
+  }
+
+  template <class T, class Mean, class Inverse>
+  void apply(std::span<const T> x, std::span<T> y, std::size_t pixels, std::span<const T> weight,
+             std::span<const T> bias, Mean mean_of, Inverse inverse_of) const {
+    each_row(x.size(), pixels, [&](std::size_t c, std::size_t at) {
+      const double m = mean_of(c), by = inverse_of(c) * static_cast<double>(weight[c]);
+      const auto offset = static_cast<double>(bias[c]);
+      for (std::size_t i = at; i < at + pixels; ++i) store(y[i], (static_cast<double>(x[i]) - m) * by + offset);
+    });
+  }
+
+  Comm* world_;
+  std::size_t channels_;
+  batch_norm_options options_;
+  std::vector<moments> total_;
+  std::vector<double> inverse_, mine_, all_, sums_;  // mine_: means, squares, count
+  std::vector<double> running_mean_, running_variance_;
+};
+
+}  // namespace tutti::train

@@ -1,0 +1,179 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/train/json_text.hpp>
+
+namespace tutti::train {
+
+/// Words beside the tensors of a file.
+using metadata = std::map<std::string, std::string>;
+
+/// Where a tensor lies in a safetensors file.
+struct stored_tensor {
+  std::string name;
+  dtype type = dtype::f32;
+  std::vector<std::uint64_t> shape;    ///< empty for a scalar
+  std::uint64_t begin = 0, bytes = 0;  ///< from the end of the header
+
+  friend bool operator==(const stored_tensor&, const stored_tensor&) = default;
+};
+
+/// The name of a dtype in safetensors files; empty for those that have none.
+[[nodiscard]] constexpr std::string_view safetensors_name(dtype t) noexcept {
+  constexpr std::string_view names[] = {"I8",  "U8",  "I16", "U16",  "I32", "U32",     "I64",     "U64", "F16", "BF16",
+                                        "F32", "F64", "",    "BOOL", "",    "F8_E4M3", "F8_E5M2", "C64", ""};
+  static_assert(std::size(names) == dtype_count);
+  return static_cast<std::size_t>(t) < std::size(names) ? names[static_cast<std::size_t>(t)] : "";
+}
+
+/// What a safetensors file says before its data: little-endian u64 length, that many bytes of JSON, then the data, in
+/// which tensors lie one behind the other without gaps.
+struct safetensors_header {
+  static constexpr std::uint64_t most_bytes = 100'000'000;  ///< as in the reference implementation
+  static constexpr std::string_view reserved = "__metadata__";
+
+  std::vector<stored_tensor> tensors;  ///< in the order of their data
+  metadata words;
+
+  /// The JSON, padded with spaces so that the data begins at a multiple of 8.
+  [[nodiscard]] std::string encode() const {
+    std::string text = "{";
+    if (!words.empty()) {
+      detail::append_json(text, reserved);
+      text += ":{";
+      for (const auto& [key, value] : words) {
+        detail::append_json(text, key);
+        text += ':';
+        detail::append_json(text, value);
+        text += ',';
+      }
+      text.back() = '}';
+      text += ',';
+    }
+    for (const stored_tensor& t : tensors) {
+      detail::append_json(text, t.name);
+      text.append(":{\"dtype\":\"").append(safetensors_name(t.type)).append("\",\"shape\":[");
+      for (std::size_t i = 0; i < t.shape.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(t.shape[i]);
+      text += "],\"data_offsets\":[" + std::to_string(t.begin) + "," + std::to_string(t.begin + t.bytes) + "]},";
+    }
+    if (text.back() == ',') text.pop_back();
+    text += '}';
+    text.append((8 - text.size() % 8) % 8, ' ');
+    return text;
+  }
+
+  /// Understands or refuses the JSON of a file with so many bytes of data: error{protocol} that says what is wrong.
+  /// Every length is checked before memory is reserved for it; duplicates, gaps, overlaps and what the format does not
+  /// know are refused.
+  [[nodiscard]] static safetensors_header parse(std::string_view json, std::uint64_t data_bytes) {
+    detail::json_reader in{json};
+    safetensors_header h;
+    bool has_words = false;
+    if (json.empty() || json.front() != '{') in.fail("'{' is missing");
+    in.expect('{');
+    for (std::size_t n = 0; in.more('}', n); ++n) {
+      std::string name = in.string();
+      in.expect(':');
+      if (name != reserved) {
+        h.tensors.push_back(tensor(in, std::move(name)));
+      } else {
+        if (std::exchange(has_words, true)) in.fail("\"__metadata__\" comes twice");
+        in.expect('{');
+        for (std::size_t k = 0; in.more('}', k); ++k) {
+          std::string key = in.string();
+          in.expect(':');
+          if (!h.words.emplace(std::move(key), in.string()).second) in.fail("a word of the metadata comes twice");
+        }
+      }
+    }
+    if (!in.at_end()) in.fail("something follows the header's object");
+    h.check(data_bytes);
+    return h;
+  }
+
+  [[nodiscard]] const stored_tensor* find(std::string_view name) const noexcept {
+    for (const stored_tensor& t : tensors)
+      if (t.name == name) return &t;
+    return nullptr;
+  }
+
+ private:
+  [[noreturn]] static void refuse(const stored_tensor& t, const std::string& why) {
+    throw error{{errc::protocol}, "tensor \"" + t.name + "\" " + why};
+  }
+
+  static stored_tensor tensor(detail::json_reader& in, std::string name) {
+    stored_tensor t;
+    t.name = std::move(name);
+    std::string type;
+    bool type_seen = false, shape_seen = false, place_seen = false;
+    in.expect('{');
+    for (std::size_t n = 0; in.more('}', n); ++n) {
+      const std::string key = in.string();
+      in.expect(':');
+      if (key == "dtype" && !std::exchange(type_seen, true)) {
+        type = in.string();
+      } else if (key == "shape" && !std::exchange(shape_seen, true)) {
+        in.expect('[');
+        for (std::size_t k = 0; in.more(']', k); ++k) t.shape.push_back(in.number());
+      } else if (key == "data_offsets" && !std::exchange(place_seen, true)) {
+        in.expect('[');
+        t.begin = in.number();
+        in.expect(',');
+        const std::uint64_t end = in.number();
+        in.expect(']');
+        if (end < t.begin) refuse(t, "ends before it begins");
+        t.bytes = end - t.begin;
+      } else {
+        refuse(t, "has \"" + key + "\" twice, or it is not of this format");
+      }
+    }
+    if (!type_seen || !shape_seen || !place_seen) refuse(t, "has no dtype, no shape or no data_offsets");
+    std::size_t i = 0;
+    while (i < dtype_count && (type.empty() || safetensors_name(static_cast<dtype>(i)) != type)) ++i;
+    if (i == dtype_count) refuse(t, "is of type \"" + type + "\", which this version does not know");
+    t.type = static_cast<dtype>(i);
+    std::uint64_t bytes = size_of(t.type);
+    for (const std::uint64_t d : t.shape) {
+      if (d != 0 && bytes > std::numeric_limits<std::uint64_t>::max() / d) refuse(t, "has too large a shape");
+      bytes *= d;
+    }
+    if (bytes != t.bytes)
+      refuse(t, "has " + std::to_string(t.bytes) + " bytes where its shape needs " + std::to_string(bytes));
+    return t;
+  }
+
+  void check(std::uint64_t data_bytes) {
+    // Tensors without elements lie at the place of the next one.
+    std::sort(tensors.begin(), tensors.end(), [](const stored_tensor& a, const stored_tensor& b) {
+      return std::tie(a.begin, a.bytes, a.name) < std::tie(b.begin, b.bytes, b.name);
+    });
+    std::uint64_t end = 0;
+    for (const stored_tensor& t : tensors) {
+      if (t.begin != end) refuse(t, "does not begin where the one before it ends");
+      end += t.bytes;
+    }
+    if (end != data_bytes)
+      throw error{{errc::protocol},
+                  "it has " + std::to_string(data_bytes) + " bytes of data where its header says " +
+                      std::to_string(end) + (data_bytes < end ? ": it is truncated" : "")};
+    std::vector<std::string_view> names;
+    for (const stored_tensor& t : tensors) names.emplace_back(t.name);
+    std::sort(names.begin(), names.end());
+    if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
+      throw error{{errc::protocol}, "tensor \"" + std::string(*twice) + "\" comes twice"};
+  }
+};
+
+}  // namespace tutti::train

@@ -1,0 +1,173 @@
+#pragma once
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tutti/core/options.hpp>
+#include <tutti/train/checkpoint.hpp>
+#include <tutti/train/tensor_file.hpp>
+
+namespace tutti::train {
+
+/// The part of a tensor that a rank holds: elements [first, first + count) of all `total` in a row. `count` may be 0.
+struct tensor_shard {
+  named_tensor part;        ///< its shape is {count}
+  std::uint64_t first = 0;  ///< element
+  std::uint64_t total = 0;  ///< elements of the whole tensor
+};
+
+template <number T>
+[[nodiscard]] tensor_shard shard(std::string name, std::span<T> values, std::uint64_t first, std::uint64_t total) {
+  if (first > total || values.size() > total - first)
+    throw usage_error("shard \"" + name + "\" is elements " + std::to_string(first) + " to " +
+                      std::to_string(first + values.size()) + " of " + std::to_string(total));
+  return {tensor(std::move(name), values), first, total};
+}
+
+namespace detail {
+
+inline constexpr const char *shards_key = "tutti.shards", *id_key = "tutti.id", *place_key = "tutti.place.";
+inline constexpr int most_shards = 1 << 20;
+
+/// The file with the words, which names the shards: written last, so that there is no checkpoint without it.
+inline std::string index_path(const std::string& folder) { return folder + "/index.safetensors"; }
+inline std::string shard_path(const std::string& folder, const std::string& id, int rank) {
+  return folder + "/" + id + "-" + std::to_string(rank) + ".safetensors";
+}
+
+inline std::optional<std::uint64_t> whole_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc{} || end != text.data() + text.size()) return {};
+  return value;
+}
+
+/// Where a stored shard lies in its whole tensor.
+struct stored_place {
+  std::uint64_t first = 0, total = 0;
+};
+inline std::optional<stored_place> place_of(const tensor_file& file, const stored_tensor& t) {
+  const auto found = file.header().words.find(place_key + t.name);
+  if (found == file.header().words.end() || t.shape.size() != 1) return {};
+  const std::string_view text = found->second;
+  const auto slash = text.find('/');
+  if (slash == std::string_view::npos) return {};
+  const auto first = whole_number(text.substr(0, slash)), total = whole_number(text.substr(slash + 1));
+  if (!first || !total || *first > *total || t.shape[0] > *total - *first) return {};
+  return stored_place{*first, *total};
+}
+
+/// Copies into one shard what the files hold of it.
+inline void fill_shard(const tensor_shard& wanted, std::span<const tensor_file> files, const std::string& folder) {
+  struct piece {
+    std::uint64_t begin, end;
+    const tensor_file* file;
+    const stored_tensor* from;
+    std::uint64_t first;
+  };
+  const std::string& name_of = wanted.part.name;
+  const auto refuse = [&](const std::string& why) {
+    throw error{{errc::mismatch}, "cannot use " + folder + ": tensor \"" + name_of + "\" " + why};
+  };
+  std::vector<piece> pieces;
+  const std::uint64_t size = size_of(wanted.part.type), end = wanted.first + wanted.part.shape[0];
+  bool known = false;
+  for (const tensor_file& file : files) {
+    const auto* t = find_any_prefix(name_of, [&](const std::string& n) { return file.header().find(n); });
+    if (t == nullptr) continue;
+    const auto place = place_of(file, *t);
+    if (!place) file.refuse("it does not say where its part of \"" + t->name + "\" lies");
+    if (t->type != wanted.part.type || place->total != wanted.total)
+      refuse("is " + std::to_string(place->total) + " x " + std::string(name(t->type)) + " where " +
+             std::to_string(wanted.total) + " x " + std::string(name(wanted.part.type)) + " is expected");
+    known = true;
+    const std::uint64_t from = std::max(place->first, wanted.first), to = std::min(place->first + t->shape[0], end);
+    if (from < to) pieces.push_back({from, to, &file, t, place->first});
+  }
+  if (!known) refuse("is in none of its files");
+  std::sort(pieces.begin(), pieces.end(), [](const piece& a, const piece& b) { return a.begin < b.begin; });
+  std::uint64_t done = wanted.first;
+  for (const piece& p : pieces) {
+    if (p.begin > done) break;
+    if (p.end <= done) continue;
+    const auto into = wanted.part.bytes.subspan(static_cast<std::size_t>((done - wanted.first) * size),
+                                                static_cast<std::size_t>((p.end - done) * size));
+    p.file->read(*p.from, (done - p.first) * size, into);
+    done = p.end;
+  }
+  if (done != end) refuse("has no element " + std::to_string(done) + " in any of its files");
+}
+
+}  // namespace detail
+
+/// Every rank writes the shards that it holds to a file of its own in `folder`, which is made if need be; then rank 0
+/// writes the index, which makes them the checkpoint, and removes what older ones have left. A crash at any moment
+/// leaves the old checkpoint or the new one. Collective; blocks; all ranks must see the folder. Shards may overlap;
+/// together they should hold every element. Errors, on all ranks alike: as of save_checkpoint.
+template <class Comm>
+void save_sharded(Comm& world, const std::string& folder, std::span<const tensor_shard> shards,
+                  const metadata& words = {}, issue how = {}) {
+  std::string id;
+  detail::all_or_none(world, how, [&] {
+    if (world.rank() != 0) return;
+    std::filesystem::create_directories(folder);
+    std::random_device random;
+    for (int i = 0; i < 4; ++i) id += std::to_string(random());
+  });
+  world.broadcast(id, 0, how).wait();
+  detail::all_or_none(world, how, [&] {
+    std::vector<named_tensor> parts;
+    metadata places;
+    for (const tensor_shard& s : shards) {
+      parts.push_back(s.part);
+      places[detail::place_key + s.part.name] = std::to_string(s.first) + "/" + std::to_string(s.total);
+    }
+    write_tensors(detail::shard_path(folder, id, world.rank()), parts, places);
+  });
+  detail::all_or_none(world, how, [&] {
+    if (world.rank() != 0) return;
+    metadata all = words;
+    all[detail::shards_key] = std::to_string(world.size());
+    all[detail::id_key] = id;
+    write_tensors(detail::index_path(folder), {}, all);
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::string name_of = entry.path().filename().string();
+      if (name_of.ends_with(".safetensors") && !name_of.starts_with(id + "-") && name_of != "index.safetensors" &&
+          name_of.find_first_not_of("0123456789") == name_of.find('-'))
+        std::filesystem::remove(entry.path());
+    }
+  });
+}
+
+/// Every rank gets the shards that it wants, however the tensors were cut when they were saved and by how many ranks.
+/// Returns the words. Collective; blocks; all ranks must see the folder. Names fit with or without "module.".
+/// Errors, on all ranks alike: error{system} when a file cannot be read, error{protocol} for what is no checkpoint or
+/// not all of one, error{mismatch} where it is another model's or lacks elements; then tensors hold anything.
+template <class Comm>
+metadata load_sharded(Comm& world, const std::string& folder, std::span<const tensor_shard> shards, issue how = {}) {
+  metadata words;
+  detail::all_or_none(world, how, [&] {
+    const tensor_file index{detail::index_path(folder)};
+    words = index.header().words;
+    const auto ranks = detail::whole_number(words[detail::shards_key]);
+    const std::string id = words[detail::id_key];
+    if (!ranks || *ranks > detail::most_shards || id.empty() || id.find_first_not_of("0123456789") != std::string::npos)
+      index.refuse("it is not the index of a sharded checkpoint");
+    std::vector<tensor_file> files;
+    for (int r = 0; r < static_cast<int>(*ranks); ++r) files.emplace_back(detail::shard_path(folder, id, r));
+    for (const tensor_shard& s : shards) detail::fill_shard(s, files, folder);
+    words.erase(detail::shards_key);
+    words.erase(detail::id_key);
+  });
+  return words;
+}
+
+}  // namespace tutti::train

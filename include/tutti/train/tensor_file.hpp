@@ -1,0 +1,144 @@
+#pragma once
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/os/atomic_file.hpp>
+#include <tutti/os/readable_file.hpp>
+#include <tutti/train/safetensors.hpp>
+
+namespace tutti::train {
+
+static_assert(std::endian::native == std::endian::little, "safetensors hold numbers as a little-endian machine does");
+
+/// A tensor in the user's memory, with a name. Does not own.
+struct named_tensor {
+  std::string name;
+  dtype type = dtype::f32;
+  std::vector<std::uint64_t> shape;
+  std::span<std::byte> bytes;
+};
+
+/// Names some memory. Without a shape it is a vector. Errors: usage_error for a shape of another number of elements.
+template <number T>
+[[nodiscard]] named_tensor tensor(std::string name, std::span<T> values, std::vector<std::uint64_t> shape = {}) {
+  static_assert(!safetensors_name(dtype_of<T>()).empty(), "safetensors has no name for this type");
+  std::uint64_t count = 1;
+  for (const std::uint64_t d : shape) count *= d;
+  if (shape.empty())
+    shape = {values.size()};
+  else if (count != values.size())
+    throw usage_error("tensor \"" + name + "\" has " + std::to_string(values.size()) +
+                      " elements, which its shape does not");
+  return {std::move(name), dtype_of<T>(), std::move(shape), std::as_writable_bytes(values)};
+}
+
+/// A safetensors file that is open for reading; its header has been understood, and fits the length of the file.
+class tensor_file {
+ public:
+  /// Errors: error{system} when it cannot be read; error{protocol} for what is no such file, or not all of one.
+  explicit tensor_file(const std::string& path) : file_(path) {
+    std::uint64_t length = 0;
+    if (file_.size() < sizeof length) refuse("it is shorter than a header");
+    file_.read(0, std::as_writable_bytes(std::span{&length, 1}));
+    if (length > safetensors_header::most_bytes || length > file_.size() - sizeof length)
+      refuse("its header would have " + std::to_string(length) + " bytes: it is another kind of file, or truncated");
+    std::string text(static_cast<std::size_t>(length), '\0');
+    file_.read(sizeof length, std::as_writable_bytes(std::span{text}));
+    data_ = sizeof length + length;
+    try {
+      header_ = safetensors_header::parse(text, file_.size() - data_);
+    } catch (const error& e) {
+      refuse(e.what());
+    }
+  }
+
+  [[nodiscard]] const safetensors_header& header() const noexcept { return header_; }
+
+  /// Reads a part of a tensor's bytes.
+  void read(const stored_tensor& from, std::uint64_t first_byte, std::span<std::byte> into) const {
+    file_.read(data_ + from.begin + first_byte, into);
+    if (from.type == dtype::boolean)
+      for (std::byte& b : into) b = b == std::byte{0} ? b : std::byte{1};  // a bool has no other values
+  }
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw error{{errc::protocol}, "cannot use " + file_.path() + ": " + why};
+  }
+  /// For a file that is sound but another model's.
+  [[noreturn]] void mismatch(const std::string& why) const {
+    throw error{{errc::mismatch}, "cannot use " + file_.path() + ": " + why};
+  }
+
+ private:
+  os::readable_file file_;
+  std::uint64_t data_ = 0;
+  safetensors_header header_;
+};
+
+/// Writes tensors to a safetensors file, replacing it as a whole. Names must differ. This process alone.
+/// Errors: usage_error for names or types that the format has not; error{system} or {out_of_resources}.
+inline void write_tensors(const std::string& path, std::span<const named_tensor> tensors, const metadata& words = {}) {
+  safetensors_header header;
+  header.words = words;
+  std::uint64_t end = 0;
+  for (const named_tensor& t : tensors) {
+    if (t.name == safetensors_header::reserved || header.find(t.name) != nullptr || safetensors_name(t.type).empty())
+      throw usage_error("write_tensors: tensor \"" + t.name + "\" comes twice, or the format has no such name or type");
+    header.tensors.push_back({t.name, t.type, t.shape, end, t.bytes.size()});
+    end += t.bytes.size();
+  }
+  const std::string text = header.encode();
+  const auto length = static_cast<std::uint64_t>(text.size());
+  os::atomic_file file{path};
+  file.write(std::as_bytes(std::span{&length, 1}));
+  file.write(std::as_bytes(std::span{text}));
+  for (const named_tensor& t : tensors) file.write(t.bytes);
+  file.commit();
+}
+
+namespace detail {
+
+/// The stored tensor of this name, with or without the "module." that DistributedDataParallel puts before names.
+template <class Find>
+auto find_any_prefix(std::string_view name, Find find) {
+  constexpr std::string_view prefix = "module.";
+  if (auto t = find(std::string(name))) return t;
+  if (name.starts_with(prefix)) return find(std::string(name.substr(prefix.size())));
+  return find(std::string(prefix) + std::string(name));
+}
+
+inline std::string shape_text(std::span<const std::uint64_t> shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+}  // namespace detail
+
+/// Fills tensors from a safetensors file by their names, "module." before them or not; others in the file are left
+/// alone. Returns its metadata. This process alone. The tensors are untouched unless the file has all of them, with
+/// their types and shapes. Errors: as of tensor_file; error{mismatch} where the file is another model's.
+inline metadata read_tensors(const std::string& path, std::span<const named_tensor> tensors) {
+  const tensor_file file{path};
+  std::vector<const stored_tensor*> found;
+  for (const named_tensor& t : tensors) {
+    const auto* s = detail::find_any_prefix(t.name, [&](const std::string& name) { return file.header().find(name); });
+    if (s == nullptr) file.mismatch("it has no tensor \"" + t.name + "\"");
+    if (s->type != t.type || s->shape != t.shape)
+      file.mismatch("tensor \"" + t.name + "\" is " + std::string(name(s->type)) + " " + detail::shape_text(s->shape) +
+                    " where " + std::string(name(t.type)) + " " + detail::shape_text(t.shape) + " is expected");
+    found.push_back(s);
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) file.read(*found[i], 0, tensors[i].bytes);
+  return file.header().words;
+}
+
+}  // namespace tutti::train

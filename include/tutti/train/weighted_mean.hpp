@@ -1,0 +1,33 @@
+#pragma once
+#include <array>
+#include <span>
+
+namespace tutti::train {
+
+/// A mean over samples, such as that of a loss: never a mean of means, whatever the sizes of batches. A metric.
+class weighted_mean {
+ public:
+  /// A mean of `weight` samples; or a value of one.
+  void add(double mean, double weight = 1) noexcept {
+    if (weight == 0) return;  // the mean of no samples may be NaN
+    sums_[0] += mean * weight;
+    sums_[1] += weight;
+  }
+  /// A sum over `weight` samples.
+  void add_sum(double sum_of_values, double weight) noexcept {
+    sums_[0] += sum_of_values;
+    sums_[1] += weight;
+  }
+
+  /// NaN if nothing was added.
+  [[nodiscard]] double mean() const noexcept { return sums_[0] / sums_[1]; }
+  [[nodiscard]] double weight() const noexcept { return sums_[1]; }
+  void reset() noexcept { sums_ = {}; }
+
+  [[nodiscard]] std::span<double> sums() noexcept { return sums_; }
+
+ private:
+  std::array<double, 2> sums_{};
+};
+
+}  // namespace tutti::train

@@ -1,0 +1,74 @@
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tutti/core/error.hpp>
+#include <tutti/os/atomic_file.hpp>
+#include <tutti/os/readable_file.hpp>
+
+#include "support/temporary_directory.hpp"
+
+namespace {
+using tutti::os::atomic_file;
+using tutti::os::readable_file;
+
+void write(atomic_file& file, std::string_view text) { file.write(std::as_bytes(std::span{text})); }
+std::string text_of(const std::string& path) {
+  const readable_file file{path};
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span{text}));
+  return text;
+}
+int files_in(const tutti_test::temporary_directory& folder) {
+  return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder.path()), {}));
+}
+}  // namespace
+
+TEST_CASE("atomic_file: the old bytes stay until commit(), and without it") {
+  const tutti_test::temporary_directory folder;
+  const std::string path = folder.file("f");
+  {
+    atomic_file first{path};
+    write(first, "old");
+    first.commit();
+  }
+  CHECK(text_of(path) == "old");
+  {
+    atomic_file second{path}, third{path};  // at the same time
+    write(second, "new ");
+    write(second, "bytes");
+    write(third, "never");
+    CHECK(text_of(path) == "old");
+    second.commit();
+    CHECK(text_of(path) == "new bytes");
+  }
+  CHECK(text_of(path) == "new bytes");
+  CHECK(files_in(folder) == 1);
+}
+
+TEST_CASE("atomic_file: a path that cannot be is an error that names it, and leaves nothing") {
+  const tutti_test::temporary_directory folder;
+  CHECK_THROWS_AS(atomic_file(folder.file("none/f")), tutti::error);
+  atomic_file over{folder.path().string() + "/"};
+  CHECK_THROWS_AS(over.commit(), tutti::error);
+}
+
+TEST_CASE("readable_file: reads at any place; what is not there is an error") {
+  const tutti_test::temporary_directory folder;
+  const std::string path = folder.file("f");
+  atomic_file file{path};
+  write(file, "0123456789");
+  file.commit();
+  const readable_file read{path};
+  std::string some(3, '\0');
+  read.read(4, std::as_writable_bytes(std::span{some}));
+  CHECK(some == "456");
+  CHECK_THROWS_AS(read.read(8, std::as_writable_bytes(std::span{some})), tutti::error);
+  CHECK_THROWS_AS(readable_file(folder.file("none")), tutti::error);
+  CHECK_THROWS_AS(readable_file(folder.path().string()), tutti::error);
+  CHECK_THROWS_AS(readable_file("/dev/null"), tutti::error);
+}

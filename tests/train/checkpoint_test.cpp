@@ -1,0 +1,99 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <tutti/bootstrap/sim.hpp>
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/train/checkpoint.hpp>
+#include <vector>
+
+#include "support/temporary_directory.hpp"
+
+namespace {
+using namespace tutti::train;
+using world_t = tutti::communicator<tutti::threads>;
+using tutti_test::temporary_directory;
+}  // namespace
+
+TEST_CASE("checkpoint: rank 0 writes, rank 0 reads, all have it, on another number of ranks") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  tutti::run_threads(2, [&](world_t& world) {
+    std::vector<float> w{1, 2, 3};
+    std::vector<double> v{4};
+    if (world.rank() == 0)
+      save_checkpoint(world, path, std::vector{tensor("w", std::span{w}), tensor("v", std::span{v})}, {{"epoch", "3"}});
+    else
+      save_checkpoint(world, path, {});
+  });
+  for (const int ranks : {1, 3, 5})
+    tutti::run_threads(ranks, [&](world_t& world) {
+      std::vector<float> w(3);
+      std::vector<double> v(1);
+      const auto words =
+          load_checkpoint(world, path, std::vector{tensor("module.w", std::span{w}), tensor("v", std::span{v})});
+      if (w != std::vector<float>{1, 2, 3} || v[0] != 4 || words != metadata{{"epoch", "3"}})
+        throw std::runtime_error("another checkpoint");
+    });
+}
+
+TEST_CASE("checkpoint: what goes wrong on rank 0 is thrown on all ranks, and the world goes on") {
+  const temporary_directory folder;
+  std::atomic<int> mismatches{0}, systems{0}, usages{0};
+  tutti::run_threads(3, [&](world_t& world) {
+    std::vector<float> w(3);
+    const auto none = folder.file("none/model");
+    try {
+      save_checkpoint(world, none, std::vector{tensor("w", std::span{w})});
+    } catch (const tutti::error& e) {
+      if (e.kind() == tutti::errc::system && std::string(e.what()).find("rank 0: cannot create") == 0) ++systems;
+    }
+    try {
+      load_checkpoint(world, none, std::vector{tensor("w", std::span{w})});
+    } catch (const tutti::error& e) {
+      if (e.kind() == tutti::errc::system) ++systems;
+    }
+    const auto path = folder.file("model");
+    save_checkpoint(world, path, std::vector{tensor("w", std::span{w})});
+    try {
+      load_checkpoint(world, path, std::vector{tensor("v", std::span{w})});
+    } catch (const tutti::error& e) {
+      if (e.kind() == tutti::errc::mismatch) ++mismatches;
+    }
+    try {
+      save_checkpoint(world, path, std::vector{tensor("w", std::span{w}), tensor("w", std::span{w})});
+    } catch (const tutti::usage_error&) {
+      ++usages;
+    }
+    if (world.all_reduce(1).wait() != 3) throw std::runtime_error("sum");
+  });
+  CHECK(systems == 6);
+  CHECK(mismatches == 3);
+  CHECK(usages == 3);
+}
+
+TEST_CASE("checkpoint: a rank that dies meanwhile is an error, not a hang; the file is whole or not there") {
+  int losses = 0;
+  tutti::for_seeds(1, 40, [&](std::uint64_t seed) {
+    const temporary_directory folder;
+    const std::string path = folder.file("model");
+    try {
+      tutti::run_sim(3, {.seed = seed, .lose_rank = static_cast<int>(seed % 3), .lose_at_step = 1 + seed % 8},
+                     [&](tutti::communicator<tutti::sim>& world) {
+                       std::vector<float> w{1, 2};
+                       save_checkpoint(world, path, std::vector{tensor("w", std::span{w})});
+                       load_checkpoint(world, path, std::vector{tensor("w", std::span{w})});
+                     });
+    } catch (const tutti::error& e) {
+      if (e.kind() != tutti::errc::peer_lost) throw;
+      ++losses;
+    }
+    std::vector<float> w(2);
+    if (std::filesystem::exists(path)) read_tensors(path, std::vector{tensor("w", std::span{w})});
+  });
+  CHECK(losses > 10);
+}

@@ -1,0 +1,152 @@
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <string>
+#include <tutti/train/tensor_file.hpp>
+#include <vector>
+
+#include "support/temporary_directory.hpp"
+
+namespace {
+using namespace tutti::train;
+using tutti_test::temporary_directory;
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+void write(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+struct failure {
+  tutti::errc kind = tutti::errc::ok;
+  std::string text;
+  [[nodiscard]] bool says(const std::string& part) const { return text.find(part) != std::string::npos; }
+};
+template <class F>
+failure failure_of(F f) {
+  try {
+    f();
+    return {};
+  } catch (const tutti::error& e) {
+    return {e.kind(), e.what()};
+  }
+}
+}  // namespace
+
+TEST_CASE("tensor_file: reads a file that another program wrote") {
+  std::vector<float> weight(6);
+  std::vector<double> bias(3);
+  std::int64_t number = 0;
+  std::vector<tutti::bfloat16> empty;
+  bool mask[3] = {};
+  const std::vector<named_tensor> tensors{
+      tensor("layer.weight", std::span{weight}, {2, 3}), tensor("layer.bias", std::span{bias}),
+      tensor("empty", std::span{empty}, {0, 4}), tensor("mask", std::span<bool>{mask})};
+  const std::string golden = TUTTI_SOURCE_DIR "/tests/train/golden/model.safetensors";
+  const metadata words = read_tensors(golden, tensors);
+  CHECK(words == metadata{{"format", "pt"}, {"note", "tab\tand \xf0\x9d\x84\x9e"}});
+  CHECK(weight == std::vector<float>{0, 0.5, -1, 1.5, 2, 1e30f});
+  CHECK(bias == std::vector<double>{1, -2, 0.1});
+  CHECK((mask[0] && !mask[1] && mask[2]));
+  const tensor_file file{golden};
+  const auto* scalar = file.header().find(
+      "gr\xc3\xb6\xc3\x9f"
+      "e \"q\"");
+  REQUIRE(scalar != nullptr);
+  CHECK(scalar->shape.empty());
+  file.read(*scalar, 0, std::as_writable_bytes(std::span{&number, 1}));
+  CHECK(number == -7);
+}
+
+TEST_CASE("tensor_file: what is written is read again, and its bytes are those of the format") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  std::vector<float> a{1, 2, 3, 4}, b(4);
+  write_tensors(path, std::vector{tensor("a", std::span{a}, {2, 2})}, {{"epoch", "7"}});
+  const std::string json = R"({"__metadata__":{"epoch":"7"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}})";
+  const std::string bytes = bytes_of(path);
+  REQUIRE(bytes.size() == 8 + 88 + 16);
+  CHECK(bytes.substr(0, 8) == std::string("\x58\0\0\0\0\0\0\0", 8));
+  CHECK(bytes.substr(8, json.size()) == json);
+  CHECK(bytes.substr(8 + json.size(), 88 - json.size()) == std::string(88 - json.size(), ' '));
+  CHECK(read_tensors(path, std::vector{tensor("a", std::span{b}, {2, 2})}) == metadata{{"epoch", "7"}});
+  CHECK(a == b);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+}
+
+TEST_CASE("tensor_file: names fit with and without module.") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  std::vector<float> a{1}, b{2}, c{3};
+  write_tensors(path, std::vector{tensor("module.a", std::span{a}), tensor("b", std::span{b}),
+                                  tensor("c", std::span{c}), tensor("module.c", std::span{a})});
+  std::vector<float> x(1), y(1), z(1);
+  read_tensors(path,
+               std::vector{tensor("a", std::span{x}), tensor("module.b", std::span{y}), tensor("c", std::span{z})});
+  CHECK(x[0] == 1);
+  CHECK(y[0] == 2);
+  CHECK(z[0] == 3);
+}
+
+TEST_CASE("tensor_file: files that are cut short, or are others, are refused; tensors stay as they were") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  std::vector<float> a{1, 2, 3, 4}, b{9, 9, 9, 9};
+  write_tensors(path, std::vector{tensor("a", std::span{a})});
+  const std::string whole = bytes_of(path);
+  const auto read = [&] { return failure_of([&] { read_tensors(path, std::vector{tensor("a", std::span{b})}); }); };
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    write(path, whole.substr(0, n));
+    const auto f = read();
+    REQUIRE(f.kind == tutti::errc::protocol);
+    REQUIRE(f.says(path));
+  }
+  write(path, whole + "x");
+  CHECK(read().says("17 bytes of data"));
+  write(path,
+        "\x7f"
+        "ELF\x02\x01\x01 and more of it");
+  CHECK(read().says("another kind of file"));
+  CHECK(b == std::vector<float>(4, 9));
+  std::filesystem::remove(path);
+  CHECK(read().kind == tutti::errc::system);
+  CHECK(read().says("No such file"));
+  CHECK(failure_of([&] { tensor_file{folder.path().string()}; }).kind == tutti::errc::system);
+}
+
+TEST_CASE("tensor_file: another model's file is refused before anything is read") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  std::vector<float> a{1, 2, 3, 4}, x(4), y(3);
+  std::vector<double> d(4);
+  write_tensors(path, std::vector{tensor("a", std::span{a})});
+  const auto read = [&](named_tensor second) {
+    return failure_of([&] { read_tensors(path, std::vector{tensor("a", std::span{x}), std::move(second)}); });
+  };
+  CHECK(read(tensor("b", std::span{y})).kind == tutti::errc::mismatch);
+  CHECK(read(tensor("b", std::span{y})).says("no tensor \"b\""));
+  CHECK(read(tensor("a", std::span{y})).says("float32 [4] where float32 [3] is expected"));
+  CHECK(read(tensor("a", std::span{d})).says("float64"));
+  CHECK(read(tensor("a", std::span{x}, {2, 2})).says("[2, 2]"));
+  CHECK(x == std::vector<float>(4));
+}
+
+TEST_CASE("tensor_file: a file that cannot be written leaves the old one; wrong names are refused") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  std::vector<float> a{1};
+  write_tensors(path, std::vector{tensor("a", std::span{a})});
+  const std::string whole = bytes_of(path);
+  CHECK_THROWS_AS(write_tensors(path, std::vector{tensor("a", std::span{a}), tensor("a", std::span{a})}),
+                  tutti::usage_error);
+  CHECK_THROWS_AS(write_tensors(path, std::vector{tensor("__metadata__", std::span{a})}), tutti::usage_error);
+  CHECK_THROWS_AS(tensor("a", std::span{a}, {2}), tutti::usage_error);
+  CHECK(failure_of([&] { write_tensors(folder.file("none/model"), {}); }).says("none/model"));
+  CHECK(failure_of([&] { write_tensors(folder.path().string(), {}); }).kind == tutti::errc::system);
+  CHECK(bytes_of(path) == whole);
+}
