@@ -23,7 +23,7 @@ class driver final : public progress_source {
  public:
   driver(std::shared_ptr<engine> home, std::unique_ptr<T> link) : engine_(std::move(home)), link_(std::move(link)) {
     // Where ranks outnumber cores, a spinning rank keeps the core from the one it waits for.
-    engine_->spin_for(link_->ranks_per_core() <= 1 ? 2000 : 4);
+    engine_->wait_by(link_->ranks_per_core() <= 1 ? wait_policy::own_core() : wait_policy::shared_core());
     engine_->attach(*this);
   }
   driver(const driver&) = delete;
@@ -70,6 +70,12 @@ class driver final : public progress_source {
   void deallocate(std::byte* p) noexcept {
     if constexpr (mapped_transport<T>) return link_->deallocate(p);
     ::operator delete(p, std::align_val_t{4096});
+  }
+
+  /// After the start of an operation: what has come to an end with it, besides, is noticed at once by whoever is
+  /// parked.
+  void started() noexcept {
+    if (link_->has_ready()) engine_->notify_locked();
   }
 
   /// The group of this board has ended here; what others still read of it is given back when they have ended, too.

@@ -27,6 +27,8 @@ class condition : public detail::pending {
 class link_core {
  public:
   [[nodiscard]] status failure() const noexcept { return failure_; }
+  /// True if routines wait for a poll to go on or to end.
+  [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
   /// Where operations have their temporary memory from.
   [[nodiscard]] scratch_pool& temporary() noexcept { return temporary_; }
 
