@@ -30,10 +30,14 @@ TEST_CASE("block: the parts of a message follow one another and differ by at mos
 }
 
 TEST_CASE("block: scratch memory suits every element") {
-  const tutti::algo::scratch none(0);
+  struct {
+    tutti::scratch_pool pool;
+    tutti::scratch_pool& temporary() noexcept { return pool; }
+  } link;
+  const tutti::algo::scratch none(link, 0);
   CHECK(none);
   for (const std::size_t bytes : std::vector<std::size_t>{1, 100, 100000}) {
-    const tutti::algo::scratch some(bytes);
+    const tutti::algo::scratch some(link, bytes);
     REQUIRE(some);
     CHECK(reinterpret_cast<std::uintptr_t>(some.data()) % 64 == 0);
     std::memset(some.data(), 1, bytes);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
 #include <tutti/core/args.hpp>
 

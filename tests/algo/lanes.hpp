@@ -52,6 +52,7 @@ class rank final : public tutti::op_owner {
     tutti::routine work = make(tutti::lane<T>{driver_.link(), members_, sequence_});
     driver_.in_flight().push_back(s);
     std::move(work).start(s);
+    driver_.started();
     return tutti::op{s};
   }
   template <class Make>

@@ -1,13 +1,14 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 
+#include <tutti/algo/asked.hpp>
 #include <tutti/algo/ways.hpp>
 
 #include <algo/lanes.hpp>
+#include <algo/partial_order.hpp>
 
 namespace {
 
@@ -15,124 +16,78 @@ using lanes::expect;
 using tutti::algorithm;
 using tutti::layout;
 
-// Within a part of a slot, several slots, several segments.
-const std::vector<std::size_t> counts{0, 1, 1000, 100001};
+/// A world of three, as four sizes of message see it.
+constexpr tutti::algo::situation of(tutti::algo::reach links) { return {links, 3, 0, 1}; }
 
-std::uint32_t parcel(int from, int to, std::size_t i) {
-  return static_cast<std::uint32_t>(from * 1000 + to) * 65537U + static_cast<std::uint32_t>(i);
-}
-
-/// By memory and by each algorithm of messages.
-template <class Args, class Rank>
-void each_way(Rank& me, const Args& args, std::initializer_list<algorithm> others, auto prepare, auto check) {
-  prepare();
-  me.run([&](auto link) { return tutti::algo::by_memory(link, me.board(), args); });
-  check("direct");
-  for (const algorithm via : others) {
-    prepare();
-    me.run([&](auto link) { return tutti::algo::by_messages(link, args, via); });
-    check(tutti::name(via));
-  }
-}
-
-TEST_CASE_TEMPLATE("ways: gather and scatter of equal blocks", T, tutti::threads_transport, lanes::staging_transport) {
-  for (const int size : {2, 3, 5, 8})
-    lanes::run<T>(size, [](auto& me) {
-      const auto n = static_cast<std::size_t>(me.size());
-      for (const std::size_t count : counts)
-        for (int root = 0; root < me.size(); root += 3) {
-          const bool is_root = me.number() == root;
-          std::vector<std::uint32_t> part(count), whole(is_root ? n * count : 0);
-          each_way(
-              me,
-              tutti::gather_args{lanes::in(part), is_root ? lanes::out(whole) : tutti::buffer{},
-                                 layout::of_equal(count), root},
-              {algorithm::tree, algorithm::linear},
-              [&] {
-                for (std::size_t i = 0; i < count; ++i) part[i] = parcel(me.number(), root, i);
-                whole.assign(whole.size(), 0);
-              },
-              [&](const char* way) {
-                for (std::size_t k = 0; k < whole.size(); ++k)
-                  expect(whole[k] == parcel(static_cast<int>(k / count), root, k % count),
-                         std::string("gather ") + way);
-              });
-          each_way(
-              me,
-              tutti::scatter_args{is_root ? lanes::in(whole) : tutti::const_buffer{}, lanes::out(part),
-                                  layout::of_equal(count), root},
-              {algorithm::tree, algorithm::linear},
-              [&] {
-                for (std::size_t k = 0; k < whole.size(); ++k)
-                  whole[k] = parcel(root, static_cast<int>(k / count), k % count);
-                part.assign(count, 0);
-              },
-              [&](const char* way) {
-                for (std::size_t i = 0; i < count; ++i)
-                  expect(part[i] == parcel(root, me.number(), i), std::string("scatter ") + way);
-              });
-        }
-    });
-}
-
-TEST_CASE_TEMPLATE("ways: all_to_all of equal blocks, apart and in place", T, tutti::threads_transport,
-                   lanes::staging_transport) {
-  for (const int size : {2, 3, 5, 8})
-    lanes::run<T>(size, [](auto& me) {
-      const auto n = static_cast<std::size_t>(me.size());
-      for (const std::size_t count : counts)
-        for (const bool in_place : {false, true}) {
-          std::vector<std::uint32_t> in(n * count), apart(n * count);
-          auto& out = in_place ? in : apart;
-          each_way(
-              me,
-              tutti::all_to_all_args{lanes::in(in), lanes::out(out), layout::of_equal(count), layout::of_equal(count)},
-              {algorithm::pairwise},
-              [&] {
-                for (std::size_t k = 0; k < in.size(); ++k)
-                  in[k] = parcel(me.number(), static_cast<int>(k / count), k % count);
-              },
-              [&](const char* way) {
-                for (std::size_t k = 0; k < out.size(); ++k)
-                  expect(out[k] == parcel(static_cast<int>(k / count), me.number(), k % count), way);
-              });
-        }
-    });
-}
-
-// Ring and memory alike: a rank that has nothing, one that has nearly all, and gaps between the blocks.
-TEST_CASE("ways: blocks of any lengths around a ring") {
-  for (const int size : {1, 2, 3, 5})
-    lanes::run(size, [](auto& me) {
-      const auto n = static_cast<std::size_t>(me.size());
-      std::vector<std::size_t> lengths(n), offsets(n);
-      std::size_t total = 0;
-      for (std::size_t r = 0; r < n; ++r) {
-        lengths[r] = r == 1 ? 0 : r == 0 ? 70001 : r;
-        offsets[r] = total + 3;
-        total = offsets[r] + lengths[r];
+// Every way of a collective is a path of its own, and each leads to the same end; which order each folds in is tested
+// with the algorithms.
+TEST_CASE("ways: a collective goes each way that it can be asked for") {
+  lanes::run(3, [](auto& me) {
+    const auto try_all = [&](const auto& args, auto check) {
+      using Args = std::remove_cvref_t<decltype(args)>;
+      for (const algorithm via : tutti::algo::algorithms_of<Args>) {
+        me.run([&](auto link) {
+          return via == algorithm::direct ? tutti::algo::by_memory(link, me.board(), args)
+                                          : tutti::algo::by_messages(link, args, via);
+        });
+        check(std::string(Args::name) + " by " + tutti::name(via));
       }
-      const auto mine = lengths[static_cast<std::size_t>(me.number())];
-      std::vector<lanes::word> in(total, lanes::letter(me.number())), out(mine);
-      me.run([&](auto link) {
-        return tutti::algo::ring_reduce_scatter_v(
-            link, tutti::reduce_scatter_v_args{lanes::in(in), lanes::out(out), layout{lengths, offsets},
-                                               tutti::erase_type<lanes::word>(lanes::append{})});
-      });
-      for (const lanes::word& w : out)
-        expect(w == lanes::spelled(me.number() + 1, me.size()), "block b is folded from rank b + 1 on");
-      std::vector<lanes::word> all(total, lanes::letter(15));
-      std::vector<lanes::word> own(mine, lanes::letter(me.number()));
-      me.run([&](auto link) {
-        return tutti::algo::ring_all_gather_v(
-            link, tutti::all_gather_v_args{lanes::in(own), lanes::out(all), layout{lengths, offsets}});
-      });
-      std::size_t at = 0;
-      for (std::size_t r = 0; r < n; ++r) {
-        for (; at < offsets[r]; ++at) expect(all[at] == lanes::letter(15), "a gap was written");
-        for (; at < offsets[r] + lengths[r]; ++at) expect(all[at] == lanes::letter(static_cast<int>(r)), "a block");
-      }
-    });
+    };
+    std::vector<lanes::word> in(30, lanes::letter(me.number())), out(30);
+    const auto with = partial_order::appending();
+    const bool root = me.number() == 1;
+    const auto length = [](const lanes::word& w, std::uint32_t n) { return w.length == n; };
+    try_all(tutti::reduce_args{lanes::in(in), root ? lanes::out(out) : tutti::buffer{}, with, 1},
+            [&](const std::string& what) { expect(!root || length(out[29], 3), what); });
+    const auto mine = static_cast<std::uint32_t>(me.number());
+    try_all(tutti::scan_args{lanes::in(in), lanes::out(out), with},
+            [&](const std::string& what) { expect(length(out[29], mine + 1), what); });
+    tutti::exclusive_scan_args below{};
+    below.in = lanes::in(in), below.out = lanes::out(out), below.op = with;
+    try_all(below, [&](const std::string& what) { expect(me.number() == 0 || length(out[29], mine), what); });
+    std::vector<lanes::word> part(10, lanes::letter(me.number()));
+    const std::vector<std::size_t> tens(3, 10);
+    try_all(tutti::reduce_scatter_v_args{lanes::in(in), lanes::out(part), tens, with},
+            [&](const std::string& what) { expect(length(part[9], 3), what); });
+    part.assign(10, lanes::letter(me.number()));
+    const auto gathered = [&](const std::string& what) {
+      for (std::size_t i = 0; i < 30; ++i) expect(out[i] == lanes::letter(static_cast<int>(i / 10)), what);
+    };
+    try_all(tutti::all_gather_v_args{lanes::in(part), lanes::out(out), tens}, gathered);
+    try_all(tutti::gather_args{lanes::in(part), root ? lanes::out(out) : tutti::buffer{}, layout::of_equal(10), 1},
+            [&](const std::string& what) { root ? gathered(what) : void(); });
+    try_all(
+        tutti::scatter_args{root ? lanes::in(out) : tutti::const_buffer{}, lanes::out(part), layout::of_equal(10), 1},
+        [&](const std::string& what) { expect(part[9] == lanes::letter(me.number()), what); });
+    try_all(tutti::all_to_all_args{lanes::in(in), lanes::out(out), layout::of_equal(10), layout::of_equal(10)},
+            gathered);
+  });
+}
+
+TEST_CASE("ways: a situation is told the size of a message only where all ranks know it") {
+  std::vector<float> v(1000);
+  const auto here = of(tutti::algo::reach::messages);
+  const std::vector<std::size_t> counts{1, 2, 997};
+  const auto sized = [&](const auto& a) { return tutti::algo::sized(a, here).bytes; };
+  CHECK(sized(tutti::all_reduce_args{lanes::in(v), lanes::out(v), {}}) == 4000);
+  CHECK(sized(tutti::broadcast_args{lanes::out(v), 0}) == 4000);
+  CHECK(sized(tutti::gather_args{lanes::in(v), {}, layout::of_equal(1000), 0}) == 12000);
+  CHECK(sized(tutti::gather_args{lanes::in(v), {}, counts, 0}) == 0);
+  CHECK(sized(tutti::scatter_args{{}, lanes::out(v), counts, 0}) == 0);
+  CHECK(sized(tutti::all_gather_v_args{lanes::in(v), lanes::out(v), counts}) == 0);
+}
+
+TEST_CASE("ways: what automatic means depends on how ranks reach each other") {
+  std::vector<float> v(1000);
+  const tutti::gather_args equal{lanes::in(v), {}, layout::of_equal(1000), 0};
+  const std::vector<std::size_t> counts{1, 2, 997};
+  const tutti::gather_args uneven{lanes::in(v), {}, counts, 0};
+  const auto chosen = [](const auto& a, tutti::algo::reach links) {
+    return tutti::algo::select(a, tutti::algo::sized(a, of(links)));
+  };
+  CHECK(chosen(equal, tutti::algo::reach::memory) == algorithm::direct);
+  CHECK(chosen(equal, tutti::algo::reach::messages) == algorithm::tree);
+  CHECK(chosen(uneven, tutti::algo::reach::messages) == algorithm::linear);
 }
 
 }  // namespace

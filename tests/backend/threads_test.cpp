@@ -16,10 +16,6 @@ TEST_CASE("threads: every collective, every way, in every type") {
   conformance::check_collectives([](int size, auto f) { tutti::run_threads(size, f, std::chrono::seconds(60)); });
 }
 
-TEST_CASE("threads: nine ranks") {
-  tutti::run_threads(9, [](auto& world) { conformance::check_nine(world); }, std::chrono::seconds(60));
-}
-
 TEST_CASE("threads: more elements than an int can count") {
   if (tutti::detail::address_sanitizer || tutti::detail::thread_sanitizer) {
     MESSAGE("skipped: under a sanitizer this takes minutes, and twice the memory");

@@ -30,13 +30,14 @@ constexpr bool counting = true;
 
 /// Between two barriers nobody does anything but what is counted.
 template <class Call>
-void expect_none(world& on, const char* what, std::size_t bytes, Call call) {
+void expect_none(world& on, const char* what, std::size_t bytes, Call call,
+                 const std::atomic<long>& counted = allocations::count) {
   for (int i = 0; i < 100; ++i) call();
   on.barrier().wait();
-  const long before = allocations::count.load();
+  const long before = counted.load();
   for (int i = 0; i < 50; ++i) call();
   on.barrier().wait();
-  const long during = allocations::count.load() - before;
+  const long during = counted.load() - before;
   on.barrier().wait();
   expect(during == 0, std::string(what) + " of " + std::to_string(bytes) + " bytes: " + std::to_string(during) +
                           " allocations in 50 operations of " + std::to_string(on.size()) + " ranks");
@@ -78,6 +79,56 @@ TEST_CASE("allocation: no collective call allocates, of any size, once it is war
   for (const int size : {1, 2, 3})
     for (const std::size_t bytes : {std::size_t{4}, std::size_t{4} << 10, std::size_t{200} << 10})
       CHECK_NOTHROW(tutti::run_threads(size, [bytes](world& on) { expect_none_of_any(on, bytes); }));
+}
+
+/// Every algorithm over messages that a collective can be asked for: its temporary memory. Messages that come before
+/// they are asked for are kept in memory of their own, whenever that happens.
+void expect_none_over_messages(world& on, std::size_t bytes) {
+  using tutti::algorithm;
+  const std::size_t count = bytes / sizeof(float), n = static_cast<std::size_t>(on.size());
+  const int last = on.size() - 1;
+  std::vector<float> data(count), other(count), blocks(n * count), others(n * count);
+  const std::vector<std::size_t> counts(n, count);
+  const std::vector<std::span<float>> list{data, other};
+  const auto none = [&](const char* what, algorithm via, auto call) {
+    expect_none(
+        on, (std::string(what) + " by " + std::string(tutti::name(via))).c_str(), bytes,
+        [&] { call(tutti::issue{.via = via}); }, allocations::aligned);
+  };
+  const auto own = std::span{blocks}.subspan(static_cast<std::size_t>(on.rank()) * count, count);
+  for (const auto via : {algorithm::ring, algorithm::recursive_doubling, algorithm::halving_doubling}) {
+    none("all_reduce", via, [&](auto how) { on.all_reduce(data, tutti::sum, how).wait(); });
+    if (via != algorithm::halving_doubling)
+      none("all_reduce_coalesced", via, [&](auto how) { on.all_reduce_coalesced(list, tutti::sum, how).wait(); });
+  }
+  none("reduce_scatter", algorithm::ring, [&](auto how) { on.reduce_scatter(blocks, data, tutti::sum, how).wait(); });
+  none("reduce_scatter in place", algorithm::ring,
+       [&](auto how) { on.reduce_scatter(blocks, own, tutti::sum, how).wait(); });
+  none("reduce_scatter_v", algorithm::ring,
+       [&](auto how) { on.reduce_scatter_v(blocks, data, counts, tutti::sum, how).wait(); });
+  for (const auto via : {algorithm::ring, algorithm::tree})
+    none("reduce", via, [&](auto how) { on.reduce(data, last, tutti::sum, how).wait(); });
+  for (const auto via : {algorithm::ring, algorithm::recursive_doubling}) {
+    none("scan", via, [&](auto how) { on.scan(data, tutti::sum, how).wait(); });
+    none("exclusive_scan", via, [&](auto how) { on.exclusive_scan(data, other, tutti::sum, how).wait(); });
+  }
+  for (const auto via : {algorithm::tree, algorithm::linear}) {
+    none("gather", via, [&](auto how) { on.gather(data, blocks, last, how).wait(); });
+    none("scatter", via, [&](auto how) { on.scatter(blocks, data, 0, how).wait(); });
+  }
+  for (const auto via : {algorithm::tree, algorithm::chain})
+    none("broadcast", via, [&](auto how) { on.broadcast(data, last, how).wait(); });
+  for (const auto via : {algorithm::ring, algorithm::bruck})
+    none("all_gather", via, [&](auto how) { on.all_gather(data, blocks, how).wait(); });
+  none("all_to_all", algorithm::pairwise, [&](auto how) { on.all_to_all(blocks, others, how).wait(); });
+  none("all_to_all in place", algorithm::pairwise, [&](auto how) { on.all_to_all(blocks, blocks, how).wait(); });
+}
+
+TEST_CASE("allocation: nor does an algorithm over messages, for what it computes in") {
+  if (!counting) return;
+  for (const int size : {2, 3, 5})
+    for (const std::size_t bytes : {std::size_t{4}, std::size_t{4} << 10, std::size_t{200} << 10})
+      CHECK_NOTHROW(tutti::run_threads(size, [bytes](world& on) { expect_none_over_messages(on, bytes); }));
 }
 
 TEST_CASE("allocation: a steady loop of coroutines allocates nothing") {

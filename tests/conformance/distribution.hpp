@@ -194,7 +194,7 @@ template <class World>
 void check_distribution(session<World>& s) {
   using enum tutti::algorithm;
   const ways rooted{automatic, direct, linear, tree}, all{automatic, direct, pairwise};
-  for (const std::size_t count : sizes{0, 1, 7, 1000, 65537}) {
+  for (const std::size_t count : s.counts({0, 1, 7, 1000, 65537})) {
     for (int root = 0; root < s.world.size(); ++root)
       if (count < 65537 || root == s.world.size() - 1) {
         check_gather<std::uint8_t>(s, count, root, rooted);

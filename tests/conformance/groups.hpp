@@ -27,7 +27,7 @@ void check_group(session<World>& s, Group& group, const std::vector<int>& member
   for (const int m : members) sum += m;
   for (const auto via : s.template algorithms<tutti::all_reduce_args>(
            {automatic, direct, ring, recursive_doubling, halving_doubling}, sizeof(int)))
-    for (const std::size_t count : sizes{1, 1000, 40000}) {
+    for (const std::size_t count : s.counts({1, 1000, 40000})) {
       std::vector<int> v(count, s.world.rank());
       group.all_reduce(v, tutti::sum, {.via = via}).wait();
       c = s.name("all_reduce", count, "int32", via);
@@ -81,7 +81,7 @@ void check_groups(session<World>& s) {
   check_group(s, parity, alike, "by parity, after a split of it");
 
   // Several at once: their messages do not mix, and neither do their places in shared memory.
-  for (const std::size_t count : sizes{10, 30000}) {
+  for (const std::size_t count : s.counts({10, 30000})) {
     std::vector<std::vector<int>> data(6, std::vector<int>(count, rank));
     std::vector<tutti::op> ops;
     ops.push_back(s.world.all_reduce(data[0]));

@@ -110,9 +110,9 @@ tutti::task<> check_coroutines(session<World>& s) {
 
 template <class World>
 void check_in_flight(session<World>& s) {
-  for (const std::size_t count : sizes{1, 1000, 20000})
-    for (const std::size_t stride : sizes{31, 1, 5}) check_other_order(s, count, stride);
-  for (const std::size_t count : sizes{1, 50000}) check_dropped(s, count);
+  for (const std::size_t count : s.counts({1, 1000, 20000}))
+    for (const std::size_t stride : s.counts({31, 1, 5})) check_other_order(s, count, stride);
+  for (const std::size_t count : s.counts({1, 50000})) check_dropped(s, count);
   tutti::sync_wait(s.world, check_coroutines(s));
 }
 

@@ -15,12 +15,12 @@
 namespace conformance {
 
 // Messages of up to 256 KiB travel at once, larger ones when their receiver is there.
-inline constexpr std::size_t message_bytes[] = {0, 1, 100, 65537, 100000, 262144, 262145, 1 << 20};
+inline const sizes message_bytes{0, 1, 100, 65537, 100000, 262144, 262145, 1 << 20};
 
 inline std::vector<std::uint8_t> message(std::size_t bytes, int from, int to, std::uint64_t tag, std::uint64_t salt) {
   std::vector<std::uint8_t> m(bytes);
   const std::uint64_t seed =
-      mix(salt + tag * 64 + static_cast<std::uint64_t>(from) * 8 + static_cast<std::uint64_t>(to));
+      mix(salt + tag * 256 + static_cast<std::uint64_t>(from) * 16 + static_cast<std::uint64_t>(to));
   for (std::size_t i = 0; i < bytes; ++i)
     m[i] = static_cast<std::uint8_t>(seed >> (i % 7 * 8)) ^ static_cast<std::uint8_t>(i / 251);
   return m;
@@ -169,13 +169,13 @@ void check_any_source(session<World>& s, std::size_t bytes) {
 template <class World>
 void check_messages(session<World>& s) {
   for_each_dtype([&]<class T>() {
-    for (const std::size_t count : every_count) check_send_recv<T>(s, count);
+    for (const std::size_t count : s.counts(every_count)) check_send_recv<T>(s, count);
   });
   check_messages_beside_collectives(s);
   check_tags_out_of_order(s);
   for (const std::uint32_t tag : {0u, 7u, 0xffffffffu}) check_one_tag(s, tag);
-  for (const std::size_t bytes : message_bytes) check_exchange(s, bytes);
-  for (const std::size_t bytes : sizes{0, 10, 262144, 300000}) check_any_source(s, bytes);
+  for (const std::size_t bytes : s.counts(message_bytes)) check_exchange(s, bytes);
+  for (const std::size_t bytes : s.counts({0, 10, 262144, 300000})) check_any_source(s, bytes);
 }
 
 }  // namespace conformance

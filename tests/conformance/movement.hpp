@@ -87,7 +87,7 @@ void check_movement(session<World>& s) {
   const ways to_all{automatic, direct, tree, chain}, from_all{automatic, direct, ring, bruck};
   check_barrier(s);
   for (int i = 0; i < 20; ++i) s.world.barrier().wait();
-  for (const std::size_t count : every_count) {
+  for (const std::size_t count : s.counts(every_count)) {
     for_each_dtype([&]<class T>() {
       check_broadcast<T>(s, count, static_cast<int>(mix(s.salt()) % s.size()), {automatic});
       check_all_gather<T>(s, count, {automatic});
@@ -100,12 +100,12 @@ void check_movement(session<World>& s) {
   }
   check_broadcast<std::uint64_t>(s, 300000, s.world.size() - 1, to_all);  // several slots, several segments
   check_all_gather<std::uint64_t>(s, 100000, from_all);
-  for (const std::size_t count : sizes{1, 100}) {
+  for (const std::size_t count : s.counts({1, 100})) {
     check_broadcast<page>(s, count, 0, to_all);
     check_all_gather<page>(s, count, from_all);
   }
   for (int root = 0; root < s.world.size(); ++root)
-    for (const std::size_t bytes : sizes{0, 1, 13, 65536, 65537, 1000000})
+    for (const std::size_t bytes : s.counts({0, 1, 13, 65536, 65537, 1000000}))
       if (bytes < 65537 || root == 0) check_string(s, bytes, root);
 }
 

@@ -49,7 +49,7 @@ void for_each_dtype(F f) {
 
 /// Every collective is tried with each of these, in every dtype: empty, fewer elements than ranks, counts that no
 /// number of ranks divides, and more than a slot, a piece of a stream and 16 bits hold.
-inline constexpr std::size_t every_count[] = {0, 1, 2, 3, 7, 64, 1000, 65537};
+inline const sizes every_count{0, 1, 2, 3, 7, 64, 1000, 65537};
 
 /// Operands repeat after a prime number of elements: blocks that change places do not go unnoticed.
 inline constexpr std::size_t period = 251;
@@ -91,7 +91,7 @@ T element_of(std::size_t i, std::uint64_t salt) {
   }
 }
 
-/// Small integers, so that sums and products of eight are exact in every type and in every order; all bits for the
+/// Small integers, so that sums and products of nine are exact in every type and in every order; all bits for the
 /// bitwise reductions.
 template <class T>
 T operand(tutti::reduction_kind kind, int rank, std::size_t i, std::uint64_t salt) {
@@ -101,9 +101,11 @@ T operand(tutti::reduction_kind kind, int rank, std::size_t i, std::uint64_t sal
   if constexpr (std::is_integral_v<T>)
     if (kind == band || kind == bor || kind == bxor) return static_cast<T>(h);
   constexpr bool has_sign = !std::is_unsigned_v<T>;
+  // With 3 significant bits, 8 is as far as one can count, and 2^8 the most that float8_e4m3 holds.
+  constexpr bool narrow = tutti::narrow_float<T> && sizeof(T) == 1;
+  if (narrow && rank >= 8) return from_int<T>(kind == prod ? 1 : 0);
   if (kind == prod) return from_int<T>(h % 3 == 0 ? 1 : h % 3 == 1 || !has_sign ? 2 : -1);
-  if constexpr (tutti::narrow_float<T> && sizeof(T) == 1)  // with 3 significant bits, 8 is as far as one can count
-    return from_int<T>(static_cast<long long>(h % 3) - 1);
+  if (narrow) return from_int<T>(static_cast<long long>(h % 3) - 1);
   return from_int<T>(static_cast<long long>(h % 8) - (has_sign ? 3 : 0));
 }
 

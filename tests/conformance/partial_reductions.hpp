@@ -131,7 +131,7 @@ void check_scanned_values(session<World>& s) {
 template <class World>
 void check_partial_reductions(session<World>& s) {
   check_scanned_values(s);
-  for (const std::size_t count : sizes{0, 1, 7, 1000, 65537}) {
+  for (const std::size_t count : s.counts({0, 1, 7, 1000, 65537})) {
     for (int root = 0; root < s.world.size(); ++root)
       if (count < 65537 || root == 0) check_reduce<int>(s, count, root, tutti::sum);
     for_each(types<float, tutti::bfloat16>{}, [&]<class T>() {

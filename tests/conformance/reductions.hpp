@@ -13,14 +13,6 @@
 
 namespace conformance {
 
-template <class World>
-void expect_same_everywhere(session<World>& s, const which& c, std::uint64_t digest) {
-  std::vector<std::uint64_t> all(s.size());
-  s.world.all_gather(std::span<const std::uint64_t>{&digest, 1}, all).wait();
-  for (std::size_t r = 0; r < all.size(); ++r)
-    if (all[r] != digest) fail(c, "the bits differ from those of rank " + std::to_string(r));
-}
-
 /// One of the reductions, without its type: it is the library's templates that are to be compiled often, not these.
 template <class T, class World>
 struct reducing {
@@ -82,14 +74,14 @@ void check_reduce_scatter(session<World>& s, const reducing<T, World>& how, std:
 
 /// Every algorithm of each of `reductions`.
 template <class T, class World, class... Op>
-void check_reductions_of(session<World>& s, std::span<const std::size_t> counts, Op... reductions) {
+void check_reductions_of(session<World>& s, const sizes& all_counts, Op... reductions) {
   using enum tutti::algorithm;
   std::vector<reducing<T, World>> all;
   const auto add = [&]<class One>(One with) {
     if constexpr (tutti::reduction_for<One, T>) all.push_back(reducing_by<T, World>(with));
   };
   (add(reductions), ...);
-  for (const std::size_t count : counts)
+  for (const std::size_t count : s.counts(all_counts))
     for (const auto& how : all) {
       for (const auto via : s.template algorithms<tutti::all_reduce_args>(
                {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical}, sizeof(T)))
@@ -99,35 +91,12 @@ void check_reductions_of(session<World>& s, std::span<const std::size_t> counts,
     }
 }
 
-/// Inexact sums: every rank must end with the same bits, and two runs must give the same.
-template <class T, class World>
-void check_bits(session<World>& s, std::size_t count) {
-  using enum tutti::algorithm;
-  for (const auto via : s.template algorithms<tutti::all_reduce_args>(
-           {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical}, sizeof(T))) {
-    const which c = s.name("all_reduce", count, type_name<T>(), via);
-    const std::uint64_t salt = s.salt();
-    const auto run = [&] {
-      std::vector<T> v(count);
-      for (std::size_t i = 0; i < count; ++i)
-        v[i] =
-            static_cast<T>(static_cast<wide<T>>(mix(salt + i * 8 + static_cast<std::size_t>(s.world.rank())) % 1001) /
-                           static_cast<wide<T>>(997));
-      s.world.all_reduce(v, tutti::sum, {.via = via}).wait();
-      return hash(std::as_bytes(std::span{v}));
-    };
-    const std::uint64_t digest = run();
-    expect_same_everywhere(s, c, digest);
-    expect(run() == digest, c, "a second run gave other bits");
-  }
-}
-
 template <class World>
 void check_reductions(session<World>& s) {
   const sizes few{3, 64};
   for_each(every_number{}, [&]<class T>() {
     const auto sum = reducing_by<T, World>(tutti::sum);
-    for (const std::size_t count : every_count) {
+    for (const std::size_t count : s.counts(every_count)) {
       check_all_reduce<T>(s, sum, count, tutti::algorithm::automatic);
       check_reduce_scatter<T>(s, sum, count, tutti::algorithm::automatic);
     }
@@ -140,9 +109,6 @@ void check_reductions(session<World>& s) {
   for_each(every_alias{}, [&]<class T>() { check_reductions_of<T>(s, sizes{7}, tutti::sum, tutti::min); });
   for_each(types<float, int, tutti::bfloat16>{},
            [&]<class T>() { check_reductions_of<T>(s, every_count, tutti::sum, tutti::mean); });
-  for_each(types<float, double, tutti::float16, tutti::bfloat16>{}, [&]<class T>() {
-    for (const std::size_t count : sizes{1000, 65537}) check_bits<T>(s, count);
-  });
 }
 
 }  // namespace conformance

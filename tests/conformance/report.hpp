@@ -13,6 +13,8 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/options.hpp>
 
+#include <support/grid.hpp>
+
 namespace conformance {
 
 /// For loops over literals.
@@ -69,11 +71,17 @@ void expect_equal(const which& c, std::span<T> got, const Expected& expected) {
   }
 }
 
+/// How many counts each check is tried with: all, or some of the short, the odd and the long ones.
+enum class grid { full, thin };
+
 /// The suite as one rank goes through it: every rank takes the same steps, so that the salts agree.
 template <class World>
 struct session {
   World& world;
+  grid how = grid::full;
   std::uint64_t steps = 0;
+
+  [[nodiscard]] sizes counts(const sizes& all) const { return how == grid::full ? all : tutti_test::every_third(all); }
 
   [[nodiscard]] std::uint64_t salt() noexcept { return ++steps; }
   [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(world.size()); }

@@ -162,7 +162,7 @@ void check_locations(session<World>& s) {
 
 template <class World>
 void check_special_reductions(session<World>& s) {
-  for (const std::size_t count : sizes{0, 1, 7, 1000, 40000}) {
+  for (const std::size_t count : s.counts({0, 1, 7, 1000, 40000})) {
     for_each(types<float, int, tutti::bfloat16>{}, [&]<class T>() { check_premul_sum<T>(s, count); });
     check_raw_reduction(s, count);
   }

@@ -107,7 +107,7 @@ void check_values(session<World>& s) {
   best wanted{1, 0, 0};
   for (int r = 1; r < size; ++r) wanted = better{}(wanted, best{static_cast<double>((r * 3 + 1) % (size + 2)), r, 0});
   expect(winner == wanted, s.name("all_reduce", 1, "best"), "rank " + std::to_string(winner.rank) + " won");
-  for (const std::size_t count : sizes{0, 1, 7, 1000, 30000}) check_callables(s, count);
+  for (const std::size_t count : s.counts({0, 1, 7, 1000, 30000})) check_callables(s, count);
 }
 
 }  // namespace conformance

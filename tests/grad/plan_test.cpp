@@ -240,7 +240,7 @@ TEST_CASE("plan: the layout does not depend on names; the id depends on everythi
   shapes renamed = list;
   renamed[1].name = "other";
   CHECK(make_plan(renamed).id() == p.id());
-  CHECK(p.id() == 3913260523789043429u);  // worked out by hand from FNV-1a's definition
+  CHECK(p.id() == 3299631728961746661u);  // worked out by hand from FNV-1a's definition
 
   std::set<std::uint64_t> ids{p.id()};
   const auto fresh = [&](const plan& q) { return ids.insert(q.id()).second; };
@@ -253,9 +253,46 @@ TEST_CASE("plan: the layout does not depend on names; the id depends on everythi
   other = list;
   for (auto& q : other) q.type = dtype::i32;
   CHECK(fresh(make_plan(other)));
+  other = list;
+  other[0].rows = 10;
+  CHECK(fresh(make_plan(other)));
+  CHECK(fresh(make_plan(list, {}, std::vector<int>{0, 1, 2})));
+  plan longer = p;
+  longer.buckets[0].tail_lines = 2;
+  CHECK(fresh(longer));
   CHECK(fresh(make_plan(list, {64, 64})));
   CHECK(fresh(make_plan(shapes(list.begin(), list.end() - 1))));
   CHECK(fresh(plan{}));
+}
+
+TEST_CASE("plan: an order of arrival decides what comes together") {
+  const shapes list{{"a", 16, dtype::f32}, {"b", 16, dtype::f32}, {"c", 8, dtype::f64}, {"d", 16, dtype::f32}};
+  const plan p = make_plan(list, {128, 128}, std::vector<int>{1, 2, 3, 0});
+  REQUIRE(p.buckets.size() == 3);
+  CHECK(p.buckets[0].slots == std::vector<tutti::grad::bucket_slot>{{2, 0, 8}});  // below its cap, but complete early
+  CHECK(p.buckets[1].slots == std::vector<tutti::grad::bucket_slot>{{1, 0, 16}, {3, 16, 16}});
+  CHECK(p.buckets[2].slots == std::vector<tutti::grad::bucket_slot>{{0, 0, 16}});
+  std::vector<int> registered{3, 2, 1, 0};
+  CHECK(make_plan(list, {}, registered) == make_plan(list));
+}
+
+TEST_CASE("plan: a list of caps holds for the buckets that close first, one by one") {
+  const shapes list(12, {"a", 16, dtype::f32});
+  const plan p = make_plan(list, {.cap_bytes = 256, .each_bytes = {64, 192, 1 << 20}});
+  std::vector<std::size_t> lengths;
+  for (const bucket& b : p.buckets) lengths.push_back(b.slots.size());
+  CHECK(lengths == std::vector<std::size_t>{1, 3, 4, 4});  // none beyond cap_bytes
+  CHECK(refusal([&] { (void)make_plan(list, {.each_bytes = {64, 0}}); }).find("0 bytes") != std::string::npos);
+}
+
+TEST_CASE("plan: rows divide a matrix") {
+  const shapes matrix{{"w", 12, dtype::f32, 3}};
+  CHECK(make_plan(matrix).buckets[0].slots[0].rows == 3);
+  for (const std::size_t rows : {std::size_t{0}, std::size_t{5}, std::size_t{24}}) {
+    const shapes bad{{"w", 12, dtype::f32, rows}};
+    CHECK(refusal([&] { (void)make_plan(bad); }).find("\"w\") has rows that do not divide its count") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("plan: mistakes are refused with the parameter named") {

@@ -28,7 +28,7 @@ using world_t = tutti::communicator<tutti::threads>;
 using shapes = std::vector<parameter_shape>;
 
 static_assert(!std::is_copy_constructible_v<reducer<world_t>> && !std::is_move_constructible_v<reducer<world_t>>);
-static_assert(std::is_nothrow_move_constructible_v<tutti::grad::pass<world_t, tutti::grad::sum_hook>>);
+static_assert(std::is_nothrow_move_constructible_v<tutti::grad::pass<reducer<world_t>>>);
 
 /// The results of one round on every rank, twice with one reducer, the second time with what the first left behind.
 std::vector<image> results(const rounds::round& r, tutti::issue how = {}) {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include <tutti/algo/select.hpp>
+#include <tutti/algo/situation.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/options.hpp>
 
@@ -19,7 +19,8 @@ inline constexpr std::array algorithms_of<all_reduce_args>{algorithm::direct, al
                                                            algorithm::recursive_doubling, algorithm::halving_doubling,
                                                            algorithm::hierarchical};
 template <>
-inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree, algorithm::chain};
+inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree, algorithm::chain,
+                                                          algorithm::hierarchical};
 template <>
 inline constexpr std::array algorithms_of<broadcast_sized_args>{algorithm::tree};
 template <>
@@ -30,12 +31,13 @@ template <>
 inline constexpr std::array algorithms_of<all_reduce_coalesced_args>{algorithm::direct, algorithm::ring,
                                                                      algorithm::recursive_doubling};
 template <>
-inline constexpr std::array algorithms_of<reduce_args>{algorithm::direct, algorithm::ring, algorithm::tree};
+inline constexpr std::array algorithms_of<reduce_args>{algorithm::direct, algorithm::ring, algorithm::tree,
+                                                       algorithm::hierarchical};
 template <>
-inline constexpr std::array algorithms_of<scan_args>{algorithm::direct, algorithm::ring, algorithm::recursive_doubling};
+inline constexpr std::array algorithms_of<scan_args>{algorithm::direct, algorithm::recursive_doubling, algorithm::ring};
 template <>
-inline constexpr std::array algorithms_of<exclusive_scan_args>{algorithm::direct, algorithm::ring,
-                                                               algorithm::recursive_doubling};
+inline constexpr std::array algorithms_of<exclusive_scan_args>{algorithm::direct, algorithm::recursive_doubling,
+                                                               algorithm::ring};
 template <>
 inline constexpr std::array algorithms_of<reduce_scatter_v_args>{algorithm::direct, algorithm::ring};
 template <>
@@ -63,7 +65,7 @@ constexpr bool has_algorithm(algorithm via) noexcept {
 template <class Args>
 constexpr bool can_ask(algorithm via, const situation& s) noexcept {
   return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s)) &&
-         (via != algorithm::hierarchical || s.links == reach::machines);
+         (via != algorithm::hierarchical || (s.links == reach::machines && s.machines < s.world_size));
 }
 
 /// Why it cannot, and what it can be asked for instead.

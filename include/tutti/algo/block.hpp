@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <new>
 #include <span>
+
+#include <tutti/async/scratch_pool.hpp>
 
 namespace tutti::algo {
 
@@ -30,21 +31,22 @@ constexpr std::size_t whole_elements(std::size_t bytes, std::size_t element) noe
   return std::max<std::size_t>(1, bytes / element);
 }
 
-/// Temporary memory of one operation, aligned for every element; false when there is none to be had.
+/// Temporary memory of one operation, aligned for every element; false when there is none to be had. It comes from what
+/// the operation's link keeps, and goes back there.
 class scratch {
  public:
-  explicit scratch(std::size_t bytes) noexcept
-      : data_(bytes == 0 ? nullptr : static_cast<std::byte*>(::operator new(bytes, alignment, std::nothrow))),
-        bytes_(bytes) {}
+  template <class Link>
+  scratch(Link& link, std::size_t bytes) noexcept
+      : pool_(link.temporary()), data_(bytes == 0 ? nullptr : pool_.take(bytes)), bytes_(bytes) {}
   scratch(const scratch&) = delete;
   scratch& operator=(const scratch&) = delete;
-  ~scratch() { ::operator delete(data_, alignment); }
+  ~scratch() { pool_.give(data_); }
   [[nodiscard]] explicit operator bool() const noexcept { return bytes_ == 0 || data_ != nullptr; }
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
   [[nodiscard]] std::span<std::byte> first(std::size_t n) const noexcept { return {data_, n}; }
 
  private:
-  static constexpr std::align_val_t alignment{64};
+  scratch_pool& pool_;
   std::byte* data_;
   std::size_t bytes_;
 };

@@ -55,6 +55,7 @@ class board {
     alignas(2 * tutti::detail::cache_line)
         std::atomic<std::uint32_t> visiting;  // this rank is at work in buffers that others have noted
     std::atomic<std::uint32_t> retracted;     // this rank's operation failed: its buffers are its user's again
+    std::atomic<std::uint32_t> farewells;     // other ranks that have ended their boards: they touch this part no more
   };
   static constexpr std::size_t part_bytes = 4096 + 2 * slot_bytes;
 
@@ -269,6 +270,21 @@ class board {
       long_parts_[static_cast<std::size_t>(r)] = p;
     }
     return true;
+  }
+
+  /// What is left when this rank's board ends: its memory, which the others may touch until they have said farewell.
+  struct remains {
+    std::byte *part = nullptr, *long_part = nullptr;
+    const std::atomic<std::uint32_t>* farewells = nullptr;
+    std::uint32_t others = 0;
+  };
+  /// Says farewell to the others; the last that this rank does in their memory. All its operations have ended.
+  remains end() noexcept {
+    if (!is_open()) return {};
+    for (int r = 0; r < members_->size; ++r)
+      if (r != rank_) at(r).farewells.fetch_add(1, std::memory_order_release);
+    return {parts_[static_cast<std::size_t>(rank_)], long_, &at(rank_).farewells,
+            static_cast<std::uint32_t>(members_->size - 1)};
   }
 
   /// Allocates this rank's part and exchanges its place by messages, once, in the first turn.

@@ -21,7 +21,7 @@ routine chain_reduce(L link, reduce_args a) {
   const std::size_t element = a.in.element_bytes;
   const std::size_t segment = whole_elements(piece_bytes, element);
   const bool first = r == (a.root + 1) % n, last = r == a.root;
-  scratch incoming(first ? 0 : std::min(segment, a.in.count) * element);
+  scratch incoming(link, first ? 0 : std::min(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
     const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;
@@ -46,7 +46,7 @@ routine chain_scan(L link, scan_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
   const std::size_t segment = whole_elements(piece_bytes, element);
-  scratch incoming(r == 0 ? 0 : std::min(segment, a.in.count) * element);
+  scratch incoming(link, r == 0 ? 0 : std::min(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
     const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;
@@ -70,7 +70,7 @@ routine chain_exclusive_scan(L link, exclusive_scan_args a) {
   const std::size_t element = a.in.element_bytes;
   const std::size_t segment = whole_elements(piece_bytes, element);
   const std::size_t temporary = r != 0 && r + 1 < n ? std::min(segment, a.in.count) * element : 0;
-  scratch incoming(temporary), sum(temporary);
+  scratch incoming(link, temporary), sum(link, temporary);
   if (!incoming || !sum) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
     const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;

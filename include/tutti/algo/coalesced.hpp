@@ -50,7 +50,7 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
 /// The same by messages: the buffers come together in a temporary one, which is reduced.
 template <message_link L>
 routine packed_all_reduce_coalesced(L link, all_reduce_coalesced_args a, algorithm via) {
-  scratch packed(a.data.bytes());
+  scratch packed(link, a.data.bytes());
   if (!packed) co_await link.refuse({errc::out_of_resources});
   list_walk{a.data}.gather(packed.data(), a.data.bytes());
   const buffer all{packed.data(), a.data.count, a.data.element_bytes, a.data.type};

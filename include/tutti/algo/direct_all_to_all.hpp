@@ -19,14 +19,33 @@ inline bool take_blocks(board& b, std::size_t mine, const all_to_all_args& a) {
   return true;
 }
 
-/// Everyone stages a piece of each block, 1/n of a slot, and takes the pieces that are for it.
+/// Blocks of any lengths, of inputs that everyone has noted with `step` as mapped: copies what is left behind the first
+/// pieces. False if some rank failed meanwhile, or has noted what is no memory of its.
 template <mapped_transport T>
-routine all_to_all_slots(lane<T> lane, meeting<T> m, all_to_all_args a) {
+bool take_rests(const meeting<T>& m, board& b, std::uint64_t step, const slot_parts& parts, const all_to_all_args& a) {
+  const std::size_t first = parts.bytes(), element = a.in.element_bytes;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(m.size()); ++r) {
+    const auto rank = static_cast<int>(r);
+    const std::size_t bytes = a.out_blocks.size(r) * element, rest = piece_of(bytes, first, bytes);
+    if (rest == 0) continue;
+    const std::uint64_t begin = parts.told_place(m.slot(rank, step), static_cast<std::size_t>(m.rank()));
+    const std::byte* const from = m.map(rank, b.note_of(rank, step).in + begin + first, rest);
+    std::byte* const to = at(a.out.data, a.out_blocks.begin(r) * element + first);
+    if (!from || !copy_mapped(b, to, from, rest, a.out.bytes())) return false;
+  }
+  return true;
+}
+
+/// Everyone stages a piece of each block, 1/n of a slot, and takes the pieces that are for it. Where lengths are told
+/// with the first pieces, the rest is copied from where it is, if everyone maps all inputs.
+template <mapped_transport T>
+routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.in.element_bytes;
   const bool known = a.in_blocks.equal();
   const slot_parts parts{n, !known};
   std::size_t longest = a.in_blocks.longest() * element;
+  board::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < longest; done += parts.bytes()) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
@@ -34,17 +53,24 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, all_to_all_args a) {
     for (std::size_t r = 0; r < n; ++r) {
       const std::size_t bytes = a.in_blocks.size(r) * element;
       parts.tell(slot, r, bytes);
+      parts.tell_place(slot, r, a.in_blocks.begin(r) * element);
       if (done < bytes)
         copy_bytes(parts.of(slot, r), at(a.in.data, a.in_blocks.begin(r) * element + done),
                    piece_of(bytes, done, parts.bytes()));
     }
     parts.tell(slot, n, longest);
-    m.post();
+    const bool learns = !known && done == 0;
+    if (learns)
+      m.post({a.in.data == a.out.data ? board::nowhere : m.place(a.in.data, a.in.bytes()), board::nowhere});
+    else
+      m.post();
     co_await m.everyone(step);
-    if (!known && done == 0)
+    bool mapped = learns;
+    if (learns)
       for (std::size_t r = 0; r < n; ++r) {
         const auto rank = static_cast<int>(r);
         longest = std::max<std::size_t>(longest, parts.told(m.slot(rank, step), n));
+        mapped = mapped && b.note_of(rank, step).in != board::nowhere;
         if (parts.told(m.slot(rank, step), me) != a.out_blocks.size(r) * element)
           co_await lane.refuse({errc::mismatch, 0, lane.members().world_rank(rank), 0});
       }
@@ -54,14 +80,23 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, all_to_all_args a) {
         copy_bytes(at(a.out.data, a.out_blocks.begin(r) * element + done),
                    parts.of(m.slot(static_cast<int>(r), step), me), piece_of(bytes, done, parts.bytes()));
     }
+    if (mapped && longest > parts.bytes()) {
+      if (!take_rests(m, b, step, parts, a)) co_await m.failure();
+      const std::uint64_t end = m.post();
+      co_await m.everyone(end);
+      break;
+    }
+    if (learns) shown.close();
   }
+  shown.close();
 }
 
 }  // namespace detail
 
-/// All-to-all through memory that ranks share. Equal blocks of inputs that all ranks map, beyond 256 KiB in all: two
-/// meetings, every byte copied once. Otherwise each rank stages 1/n of a slot of 256 KiB for each other: one meeting
-/// per such piece of the longest block, every byte copied twice.
+/// All-to-all through memory that ranks share. Inputs that all ranks map: two meetings, every byte copied once; of
+/// equal blocks beyond 256 KiB in all, of others what is beyond the first piece of each block. Otherwise each rank
+/// stages 1/n of a slot of 256 KiB for each other: one meeting per such piece of the longest block, every byte copied
+/// twice.
 template <mapped_transport T>
 routine direct_all_to_all(lane<T> lane, board& b, all_to_all_args a) {
   board::turn turn{b, lane.link()};
@@ -83,7 +118,7 @@ routine direct_all_to_all(lane<T> lane, board& b, all_to_all_args a) {
     }
     shown.close();
   }
-  co_await detail::all_to_all_slots(lane, m, a);
+  co_await detail::all_to_all_slots(lane, m, b, a);
 }
 
 }  // namespace tutti::algo

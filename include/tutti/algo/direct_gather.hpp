@@ -34,33 +34,6 @@ inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::siz
 
 }  // namespace detail
 
-/// Broadcast through memory that ranks share: the root stages pieces of 128 KiB, the others copy them out. The root is
-/// at most one piece ahead. One meeting with the root per piece.
-template <mapped_transport T>
-routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
-  board::turn turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
-  const std::size_t bytes = a.data.bytes();
-  if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
-  const bool beside = bytes <= board::cell_bytes;
-  for (std::size_t done = 0; done == 0 || done < bytes; done += detail::copy_piece) {
-    const std::size_t piece = std::min(detail::copy_piece, bytes - done);
-    const std::uint64_t step = m.next();
-    std::byte* staged = beside ? m.beside(a.root, step) : m.slot(a.root, step, piece);
-    if (m.rank() == a.root) {
-      co_await m.everyone(step - 1);
-      b.stage(staged, at(a.data.data, done), piece);
-      m.post();
-    } else {
-      m.post();
-      co_await m.only(a.root, step, piece < worth_mapping ? 0 : piece);
-      detail::copy_out(at(a.data.data, done), staged, piece, bytes);
-    }
-  }
-}
-
 /// All-gather through memory that ranks share. Inputs that all ranks map, from 4 KiB on, are copied from where they
 /// are: two meetings. Others are staged in pieces of 128 KiB: one meeting each.
 template <mapped_transport T>

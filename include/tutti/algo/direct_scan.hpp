@@ -9,10 +9,28 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Everyone stages a slot's worth and folds that of the first `terms` ranks.
+/// Folds the inputs of the first `terms` ranks: where they are, if everyone maps all of them and none is overwritten,
+/// else from slots, which everyone stages one by one.
 template <mapped_transport T>
-routine scan_slots(meeting<T> m, scan_args a, int terms) {
+routine scan_over(meeting<T> m, board& b, scan_args a, int terms) {
   const std::size_t element = a.in.element_bytes, most = whole_elements(board::slot_bytes, element);
+  if (a.in.bytes() >= 4 * worth_mapping) {
+    board::exposure shown{b, m.link()};
+    const bool apart = a.in.data != a.out.data;
+    const std::uint64_t step = m.post({apart ? m.place(a.in.data, a.in.bytes()) : board::nowhere, board::nowhere});
+    co_await m.everyone(step);
+    auto& [operands, results, in, out] = b.room();
+    const bool mapped = m.map_all(step, &board::note::in, a.in.bytes(), in);
+    if (mapped) {
+      in.resize(static_cast<std::size_t>(terms));
+      results.assign(1, a.out.data);
+      if (terms != 0 && !fold_mapped(b, 0, a.in.count, element, a.op)) co_await m.failure();
+      const std::uint64_t end = m.post();
+      co_await m.everyone(end);
+    }
+    shown.close();
+    if (mapped) co_return;
+  }
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += most) {
     const std::size_t count = std::min(most, a.in.count - done);
     const std::uint64_t step = m.next();
@@ -28,25 +46,25 @@ routine scan_slots(meeting<T> m, scan_args a, int terms) {
 
 }  // namespace detail
 
-/// Scan through memory that ranks share, in slots of 256 KiB and in rank order: rank r folds the first r + 1 slots. One
-/// meeting per slot.
+/// Scan through memory that ranks share, in rank order: rank r folds the first r + 1 inputs. Inputs that all ranks map,
+/// of 16 KiB or more and not in place: two meetings, nothing staged. Otherwise in slots of 256 KiB, one meeting each.
 template <mapped_transport T>
 routine direct_scan(lane<T> lane, board& b, scan_args a) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
-  co_await detail::scan_slots(m, a, m.rank() + 1);
+  co_await detail::scan_over(m, b, a, m.rank() + 1);
 }
 
-/// The same over the ranks below: rank r folds r slots.
+/// The same over the ranks below: rank r folds r inputs.
 template <mapped_transport T>
 routine direct_exclusive_scan(lane<T> lane, board& b, exclusive_scan_args a) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
-  co_await detail::scan_slots(m, a, m.rank());
+  co_await detail::scan_over(m, b, a, m.rank());
 }
 
 }  // namespace tutti::algo

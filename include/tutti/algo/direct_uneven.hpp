@@ -4,12 +4,13 @@
 #include <cstdint>
 
 #include <tutti/algo/block.hpp>
-#include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_gather.hpp>
 
 namespace tutti::algo {
 
-/// All-gather of blocks of any lengths through memory that ranks share, in slots of 256 KiB: each rank stages its block
-/// and copies the others' out. One meeting per slot of the longest block.
+/// All-gather of blocks of any lengths through memory that ranks share. Inputs that all ranks map, where the longest
+/// block is 4 KiB or more, are copied from where they are: two meetings. Otherwise in slots of 256 KiB: each rank
+/// stages its block and copies the others' out, one meeting per slot of the longest block.
 template <mapped_transport T>
 routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
   board::turn turn{b, lane.link()};
@@ -18,6 +19,27 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
   detail::meeting<T> m{lane, b, a};
   const auto n = static_cast<std::size_t>(m.size());
   const std::size_t element = a.in.element_bytes, mine = a.in.bytes(), longest = a.blocks.longest() * element;
+  if (longest >= worth_mapping) {
+    board::exposure shown{b, lane.link()};
+    const std::uint64_t step = m.post({mine == 0 ? 0 : m.place(a.in.data, mine), board::nowhere});
+    co_await m.everyone(step);
+    bool mapped = true;
+    for (int r = 0; r < m.size(); ++r) mapped = mapped && b.note_of(r, step).in != board::nowhere;
+    if (mapped) {
+      for (std::size_t r = 0; r < n; ++r) {
+        const auto rank = static_cast<int>(r);
+        const std::size_t bytes = a.blocks.size(r) * element;
+        std::byte* const to = at(a.out.data, a.blocks.begin(r) * element);
+        if (bytes == 0 || to == a.in.data) continue;
+        const std::byte* const from = m.map(rank, b.note_of(rank, step).in, bytes);
+        if (!from || !detail::copy_mapped(b, to, from, bytes, a.out.bytes())) co_await m.failure();
+      }
+      const std::uint64_t end = m.post();
+      co_await m.everyone(end);
+    }
+    shown.close();
+    if (mapped) co_return;
+  }
   for (std::size_t done = 0; done == 0 || done < longest; done += board::slot_bytes) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
@@ -33,9 +55,10 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
   }
 }
 
-/// Reduce-scatter of blocks of any lengths through memory that ranks share: each rank stages a piece of every block,
-/// 1/n of a slot of 256 KiB, and folds the pieces of its own in rank order. One meeting per such piece of the longest
-/// block.
+/// Reduce-scatter of blocks of any lengths through memory that ranks share, every element folded in rank order. Inputs
+/// that all ranks map, of 4 KiB or more and without gaps between the blocks: two meetings, nothing staged. Otherwise
+/// each rank stages a piece of every block, 1/n of a slot of 256 KiB, and folds the pieces of its own: one meeting per
+/// such piece of the longest block.
 template <mapped_transport T>
 routine direct_reduce_scatter_v(lane<T> lane, board& b, reduce_scatter_v_args a) {
   board::turn turn{b, lane.link()};
@@ -44,6 +67,25 @@ routine direct_reduce_scatter_v(lane<T> lane, board& b, reduce_scatter_v_args a)
   detail::meeting<T> m{lane, b, a};
   const auto n = static_cast<std::size_t>(m.size()), mine = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
+  std::size_t total = 0;
+  for (std::size_t r = 0; r < n; ++r) total += a.blocks.size(r) * element;
+  if (total >= worth_mapping) {
+    board::exposure shown{b, lane.link()};
+    const bool one_behind_the_other = a.blocks.offsets().empty();  // where each block begins is its rank's own affair
+    const std::uint64_t step =
+        m.post({one_behind_the_other ? m.place(a.in.data, total) : board::nowhere, board::nowhere});
+    co_await m.everyone(step);
+    const bool mapped = m.map_all(step, &board::note::in, total, b.room().in);
+    if (mapped) {
+      // An output inside the own input (in place) is safe: nobody else reads that block.
+      b.room().results.assign(1, a.out.data);
+      if (!detail::fold_mapped(b, a.blocks.begin(mine), a.out.count, element, a.op)) co_await m.failure();
+      const std::uint64_t end = m.post();
+      co_await m.everyone(end);
+    }
+    shown.close();
+    if (mapped) co_return;
+  }
   const std::size_t most = whole_elements(board::slot_bytes, element * n), part = most * element;
   for (std::size_t done = 0; done == 0 || done < longest; done += most) {
     const std::uint64_t step = m.next();

@@ -43,6 +43,10 @@ class meeting {
   [[nodiscard]] std::uint64_t place(const void* p, std::size_t bytes) const noexcept {
     return lane_.link().locate(p, bytes).value_or(board::nowhere);
   }
+  /// So many bytes at the place that rank `r` has noted, here; null when that is no memory of its.
+  [[nodiscard]] std::byte* map(int r, std::uint64_t where, std::size_t bytes) const noexcept {
+    return where == board::nowhere ? nullptr : lane_.link().resolve(lane_.members().world_rank(r), where, bytes);
+  }
   /// One place of every rank, as the operands of a fold.
   template <class Place>
   const void* const* from_all(Place where) const {
@@ -61,9 +65,7 @@ class meeting {
                std::vector<std::byte*>& into) const {
     into.clear();
     for (int r = 0; r < size(); ++r) {
-      const std::uint64_t where = board_.note_of(r, step).*which;
-      std::byte* p =
-          where == board::nowhere ? nullptr : lane_.link().resolve(lane_.members().world_rank(r), where, bytes);
+      std::byte* p = map(r, board_.note_of(r, step).*which, bytes);
       if (!p) return false;
       into.push_back(p);
     }

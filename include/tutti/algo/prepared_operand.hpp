@@ -10,7 +10,7 @@ namespace tutti::algo {
 /// `way(link, args)` is the collective's routine. One pass over the input and a buffer of its size more.
 template <message_link L, class Args, class Way>
 routine over_prepared_operand(L link, Args a, Way way) {
-  scratch operand(a.in.bytes());
+  scratch operand(link, a.in.bytes());
   if (!operand) co_await link.refuse({errc::out_of_resources});
   a.op.prepare(a.in.data, operand.data(), a.in.count, a.op.context.data());
   a.in.data = operand.data();

@@ -21,7 +21,7 @@ routine recursive_doubling_all_reduce(L link, all_reduce_args a) {
   const auto n = static_cast<unsigned>(link.size()), r = static_cast<unsigned>(link.rank());
   const std::size_t bytes = a.out.bytes();
   const auto rank_of = [](unsigned x) { return static_cast<int>(x); };
-  scratch other(bytes);
+  scratch other(link, bytes);
   if (!other) co_await link.refuse({errc::out_of_resources});
   copy_bytes(a.out.data, a.in.data, bytes);
   const std::span<std::byte> mine{static_cast<std::byte*>(a.out.data), bytes};

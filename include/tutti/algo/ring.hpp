@@ -83,7 +83,7 @@ routine ring_blocks(L link, void* buffer, std::size_t element_bytes, blocks cut,
   const auto n = static_cast<std::size_t>(link.size());
   const ring_path path(link.rank(), link.size(), cut, element_bytes);
   const std::size_t slot = (path.longest() + 63) / 64 * 64;
-  scratch incoming(n > 1 ? pieces_ahead * slot : 0);
+  scratch incoming(link, n > 1 ? pieces_ahead * slot : 0);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   auto* data = static_cast<std::byte*>(buffer);
   const bool mine_first = n == 2 && link.rank() == 0;
@@ -136,7 +136,7 @@ routine ring_reduce_scatter(L link, reduce_scatter_args a) {
   auto* out = static_cast<std::byte*>(a.out.data);
   const bool in_place = out == in + r * a.out.bytes();
   // Of more than two ranks, sums on their way to the next one lie in `out`, unless that is needed as input.
-  scratch incoming(n > 1 ? pieces_ahead * slot : 0), partial(in_place && n > 2 ? a.out.bytes() : 0);
+  scratch incoming(link, n > 1 ? pieces_ahead * slot : 0), partial(link, in_place && n > 2 ? a.out.bytes() : 0);
   if (!incoming || !partial) co_await link.refuse({errc::out_of_resources});
   std::byte* const sums = partial.data() ? partial.data() : out;
   const std::size_t own = r * a.out.bytes();

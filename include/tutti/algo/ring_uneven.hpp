@@ -44,7 +44,7 @@ routine ring_reduce_scatter_v(L link, reduce_scatter_v_args a) {
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
   const std::size_t segment = whole_elements(piece_bytes, element);
   const std::size_t temporary = n > 1 ? std::min(segment, longest) * element : 0;
-  scratch one(temporary), other(temporary);
+  scratch one(link, temporary), other(link, temporary);
   if (!one || !other) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < longest; done += segment) {
     const auto count = [&](int b) { return piece_of(a.blocks.size(static_cast<std::size_t>(b)), done, segment); };

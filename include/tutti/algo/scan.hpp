@@ -46,7 +46,7 @@ template <message_link L>
 routine recursive_doubling_scan(L link, scan_args a) {
   const std::size_t element = a.in.element_bytes;
   const std::size_t segment = whole_elements(piece_bytes, element);
-  scratch incoming(link.rank() == 0 ? 0 : std::min(segment, a.in.count) * element);
+  scratch incoming(link, link.rank() == 0 ? 0 : std::min(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   copy_bytes(a.out.data, a.in.data, a.in.bytes());
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
@@ -63,7 +63,7 @@ routine recursive_doubling_exclusive_scan(L link, exclusive_scan_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
   const std::size_t segment = whole_elements(piece_bytes, element);
-  scratch incoming(r == 0 ? 0 : std::min(segment, a.in.count) * element);
+  scratch incoming(link, r == 0 ? 0 : std::min(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
     const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;

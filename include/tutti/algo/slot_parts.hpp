@@ -7,15 +7,17 @@
 
 namespace tutti::algo {
 
-/// A slot of the board cut into a part for each rank, behind a table of the lengths of their blocks, and of the
-/// longest, where those are news to the readers.
+/// A slot of the board cut into a part for each rank, behind a table of the lengths of their blocks, of the longest,
+/// and of where they lie, where those are news to the readers.
 ///
 /// They do not travel as notes: a slot is written when nobody reads it any more, whichever operations follow one
 /// another; a note may be written earlier, by whoever knows that its operation ends with a meeting of all.
 class slot_parts {
  public:
   slot_parts(std::size_t ranks, bool with_table) noexcept
-      : head_(with_table ? (ranks + 1) * sizeof(std::uint64_t) : 0), bytes_((board::slot_bytes - head_) / ranks) {}
+      : head_(with_table ? (2 * ranks + 1) * sizeof(std::uint64_t) : 0),
+        bytes_((board::slot_bytes - head_) / ranks),
+        ranks_(ranks) {}
 
   /// Of one rank's part.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -30,9 +32,16 @@ class slot_parts {
     std::memcpy(&length, slot + rank * sizeof length, sizeof length);
     return length;
   }
+  /// Where `rank`'s block lies.
+  void tell_place(std::byte* slot, std::size_t rank, std::uint64_t where) const noexcept {
+    tell(slot, ranks_ + 1 + rank, where);
+  }
+  [[nodiscard]] std::uint64_t told_place(const std::byte* slot, std::size_t rank) const noexcept {
+    return told(slot, ranks_ + 1 + rank);
+  }
 
  private:
-  std::size_t head_, bytes_;
+  std::size_t head_, bytes_, ranks_;
 };
 
 }  // namespace tutti::algo

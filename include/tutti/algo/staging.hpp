@@ -22,7 +22,7 @@ routine choose_staging(meeting<T> m, board& b) {
   constexpr board::staging choices[ways] = {{board::slot_bytes, stores::ordinary},
                                             {board::slot_bytes, stores::streaming},
                                             {board::long_walk, stores::ordinary}};
-  scratch read(piece);
+  scratch read(m.link(), piece);
   const bool willing = read && m.link().ranks_per_core() <= 1 && b.make_long(m.link());
   const std::uint64_t asked = m.post({willing ? b.long_place(m.link()) : board::nowhere, 0});
   co_await m.everyone(asked);

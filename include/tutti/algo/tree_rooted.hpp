@@ -18,7 +18,7 @@ template <message_link L>
 routine tree_gather(L link, gather_args a) {
   const detail::tree_place tree{link.size(), a.root, link.rank()};
   const std::size_t block = a.in.bytes(), held = tree.below(tree.me, tree.lowest());
-  scratch blocks_below(held * block);
+  scratch blocks_below(link, held * block);
   if (!blocks_below) co_await link.refuse({errc::out_of_resources});
   copy_bytes(blocks_below.data(), a.in.data, block);
   for (int mask = 1; mask < tree.lowest() && tree.me + mask < tree.n; mask *= 2) {
@@ -40,7 +40,7 @@ template <message_link L>
 routine tree_scatter(L link, scatter_args a) {
   const detail::tree_place tree{link.size(), a.root, link.rank()};
   const std::size_t block = a.out.bytes(), held = tree.below(tree.me, tree.lowest());
-  scratch blocks_below(held * block);
+  scratch blocks_below(link, held * block);
   if (!blocks_below) co_await link.refuse({errc::out_of_resources});
   if (tree.me != 0)
     co_await link.recv(tree.parent(), 0, blocks_below.first(held * block));

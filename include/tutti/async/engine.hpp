@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <tutti/async/op_state.hpp>
+#include <tutti/async/wait_policy.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
 
@@ -32,8 +33,8 @@ class progress_source {
 ///
 /// Coroutines resume only inside poll(), run_until() or an operation's wait(): never inside the issuing call.
 /// Any thread may drive; one at a time polls the sources, the others wait to be told or take over.
-/// Waiting spins for a bounded number of polls, then yields the core a few times, then sleeps. Whoever spins keeps the
-/// lock until somebody else asks for it.
+/// Waiting spins for a bounded number of polls, then yields the core a few times, then sleeps; how long, it learns from
+/// the waits before (wait_policy). Whoever spins keeps the lock until somebody else asks for it.
 class engine {
  public:
   engine() = default;
@@ -141,12 +142,16 @@ class engine {
     notify_locked();
   }
 
-  /// Polls before a waiting thread gives its core away; the right number depends on ranks per core.
-  void spin_for(std::uint32_t polls) noexcept { spin_polls_.store(polls, std::memory_order_relaxed); }
+  /// How waiting threads wait; the right way depends on ranks per core. Before the first of them waits.
+  void wait_by(const wait_policy& p) noexcept {
+    policy_ = p;
+    publish();
+  }
+  /// Always the same number of polls.
+  void spin_for(std::uint32_t polls) noexcept { wait_by({{polls, polls}, {20, 20}}); }
 
  private:
-  static constexpr std::uint32_t eager_polls = 100;  // without a pause, which takes as long as a message
-  static constexpr std::uint32_t yields = 20;
+  static constexpr std::uint32_t eager_polls = 100;   // without a pause, which takes as long as a message
   static constexpr std::uint32_t serving_polls = 20;  // of a server that nobody waits for
   static constexpr int patience = 200;                // pauses before a thread that wants the lock sleeps for it
   static constexpr duration longest_park = std::chrono::milliseconds(20);
@@ -201,14 +206,18 @@ class engine {
   template <class Done>
   void spin(Done& done, role who, std::unique_lock<std::mutex>& guard) noexcept {
     std::uint32_t idle = 0;
+    bool slept = false;
     while (!done() && !has_ready() && !detaching()) {
       if (contenders_.load(std::memory_order_relaxed) != 0) give_way(guard);
+      std::uint32_t spins = policy_.polls();
+      const std::uint32_t yields = policy_.yields();
       if (poll_sources()) {
+        if (idle > std::min(eager_polls, spins) && !slept) learn([](wait_policy& p) { p.ended_awake(); });
         idle = 0;
+        slept = false;
         continue;
       }
       const bool at_leisure = who == role::serves && waiting_.load(std::memory_order_relaxed) == 0;
-      std::uint32_t spins = spin_polls_.load(std::memory_order_relaxed);
       if (at_leisure) spins = std::min(spins, serving_polls);
       if (++idle <= spins) {
         if (idle > eager_polls) detail::cpu_pause();
@@ -216,11 +225,22 @@ class engine {
         guard.unlock();
         std::this_thread::yield();
         guard.lock();
-      } else {
+      } else if (at_leisure || slept) {
         sleep(done, guard);
+      } else {
+        slept = true;  // what a wait costs is learned once
+        const auto began = clock::now();
+        sleep(done, guard);
+        learn([took = clock::now() - began](wait_policy& p) { p.slept(took); });
       }
     }
   }
+  template <class Lesson>
+  void learn(Lesson lesson) noexcept {
+    lesson(policy_);
+    publish();
+  }
+  void publish() noexcept { spin_polls_.store(policy_.polls(), std::memory_order_relaxed); }
 
   void give_way(std::unique_lock<std::mutex>& guard) noexcept {
     guard.unlock();
@@ -313,10 +333,11 @@ class engine {
   std::vector<progress_source*> sources_;
   std::uint32_t polls_ = 0;
   deadline last_tick_{};
+  wait_policy policy_{{1000, 1000}, {20, 20}};
 
   std::atomic<bool> driving_{false};
   std::atomic<std::uint32_t> detaching_{0};
-  std::atomic<std::uint32_t> spin_polls_{1000};
+  std::atomic<std::uint32_t> spin_polls_{1000};  // what the policy says, for those who wait behind who drives
   std::mutex park_mutex_;
   std::atomic<progress_source*> parked_{nullptr};
 

@@ -14,8 +14,10 @@
 #include <tutti/algo/bruck.hpp>
 #include <tutti/algo/chain_broadcast.hpp>
 #include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
 #include <tutti/algo/hierarchical.hpp>
+#include <tutti/algo/hierarchical_tree.hpp>
 #include <tutti/algo/machine_map.hpp>
 #include <tutti/algo/message_all_reduce.hpp>
 #include <tutti/algo/prepared_operand.hpp>
@@ -49,6 +51,15 @@ class composed {
     look_around();
   }
 
+  composed(composed&&) noexcept = default;
+  composed& operator=(composed&&) = delete;
+  /// A group's memory is given back; that of a world ends with it.
+  ~composed() {
+    if (!state_ || state_->members.context == 0) return;
+    auto guard = driver_->home().lock();
+    driver_->bury(state_->meeting_place);
+  }
+
   [[nodiscard]] int rank() const noexcept { return state_->members.rank; }
   [[nodiscard]] int size() const noexcept { return state_->members.size; }
   /// This rank's number in the world, by which failures name it.
@@ -63,6 +74,8 @@ class composed {
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (mapped()) return algo::direct_barrier<T>(l, state_->meeting_place);
+      if constexpr (on_machines)
+        if (state_->machines.layered()) return algo::hierarchical_barrier(l, state_->machines);
       return algo::dissemination_barrier(l);
     });
   }
@@ -91,6 +104,8 @@ class composed {
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
+      if constexpr (on_machines)
+        if (via == algorithm::hierarchical) return algo::hierarchical_broadcast(l, state_->machines, a);
       return via == algorithm::chain ? algo::chain_broadcast(l, a) : algo::tree_broadcast(l, a);
     });
   }
@@ -132,9 +147,11 @@ class composed {
   void start(const Args& a, op_state& s) noexcept {
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
       if (a.op.prepare) return start(algo::prepare_in_place(a), s);
-    run_prepared(s, a, [via = chosen(a), place = &state_->meeting_place, n = size()](auto l, const Args& call) {
+    run_prepared(s, a, [via = chosen(a), at = state_.get(), n = size()](auto l, const Args& call) {
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct && n > 1) return algo::by_memory(l, *place, call);
+        if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call);
+      if constexpr (on_machines && std::same_as<Args, reduce_args>)
+        if (via == algorithm::hierarchical) return algo::hierarchical_reduce(l, at->machines, call);
       return algo::by_messages(l, call, via);
     });
   }
@@ -163,13 +180,14 @@ class composed {
     });
   }
 
-  /// The algorithm that a collective's start() takes: what was asked for, else what the table says, else what
-  /// algo/select.hpp does.
+  /// The algorithm that a collective's start() takes: what was asked for, else what the table says, else what costs
+  /// least by algo/select.hpp.
   template <class Args>
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
     if (a.via != algorithm::automatic) return a.via;
     const algo::situation here = algo::sized(a, situation(0, 1));
-    return driver_->tuning().template choose<Args>(here, algo::select(a, here));
+    const algorithm tuned = driver_->tuning().template choose<Args>(here, algorithm::automatic);
+    return tuned != algorithm::automatic ? tuned : algo::select<Args>(here);
   }
 
   /// How the ranks of this group reach each other.
@@ -201,6 +219,7 @@ class composed {
     group members;
     algo::board meeting_place;
     algo::machine_map machines;
+    int crowd = 1;  // ranks to a core
     std::uint64_t sequence = 0;
     std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
   };
@@ -213,6 +232,7 @@ class composed {
       for (int r = 0; r < size(); ++r) machine_of[static_cast<std::size_t>(r)] = driver_->link().machine_of(world(r));
       state_->machines = algo::machine_map::of(machine_of, rank());
     }
+    if constexpr (requires(const T& link) { link.crowd(); }) state_->crowd = driver_->link().crowd();
   }
 
   static routine send_one(T& link, int peer, std::uint64_t tag, std::span<const std::byte> out) {
@@ -240,7 +260,7 @@ class composed {
       return false;
   }
   [[nodiscard]] algo::situation situation(std::size_t bytes, std::size_t element) const noexcept {
-    return {links(), size(), bytes, element};
+    return {links(), size(), bytes, element, state_->machines.machines, state_->crowd};
   }
   [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }
   void finish(op_state& s) noexcept {
@@ -274,6 +294,7 @@ class composed {
       routine work = make();
       driver_->in_flight().push_back(s);
       std::move(work).start(s);
+      driver_->started();
     } catch (const std::bad_alloc&) {
       s.complete({errc::out_of_resources});
     }

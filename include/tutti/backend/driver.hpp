@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include <tutti/algo/board_remains.hpp>
 #include <tutti/algo/tuning.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
@@ -22,7 +23,7 @@ class driver final : public progress_source {
  public:
   driver(std::shared_ptr<engine> home, std::unique_ptr<T> link) : engine_(std::move(home)), link_(std::move(link)) {
     // Where ranks outnumber cores, a spinning rank keeps the core from the one it waits for.
-    engine_->spin_for(link_->ranks_per_core() <= 1 ? 2000 : 4);
+    engine_->wait_by(link_->ranks_per_core() <= 1 ? wait_policy::own_core() : wait_policy::shared_core());
     engine_->attach(*this);
   }
   driver(const driver&) = delete;
@@ -43,7 +44,10 @@ class driver final : public progress_source {
   [[nodiscard]] const algo::tuning& tuning() const noexcept { return tuning_; }
 
   /// Contexts keep the messages of groups apart. To be called under the lock, as is begin_split().
-  void use_context(std::uint32_t c) noexcept { contexts_ = std::max(contexts_, c); }
+  void use_context(std::uint32_t c) noexcept {
+    contexts_ = std::max(contexts_, c);
+    reclaim();
+  }
 
   /// Begins the agreement on a new context and returns the highest one used so far by a group of this rank. Two at a
   /// time could agree on the same one: throws usage_error.
@@ -57,6 +61,7 @@ class driver final : public progress_source {
 
   /// Zeroed memory of this rank; peers map it where the transport can. Under the engine's lock.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
+    reclaim();
     if constexpr (mapped_transport<T>) return link_->allocate(bytes);
     auto* p = static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{4096}));
     std::memset(p, 0, bytes);
@@ -67,9 +72,23 @@ class driver final : public progress_source {
     ::operator delete(p, std::align_val_t{4096});
   }
 
+  /// After the start of an operation: what has come to an end with it, besides, is noticed at once by whoever is
+  /// parked.
+  void started() noexcept {
+    if (link_->has_ready()) engine_->notify_locked();
+  }
+
+  /// The group of this board has ended here; what others still read of it is given back when they have ended, too.
+  /// Under the engine's lock.
+  void bury(algo::board& b) noexcept {
+    remains_.bury(b);
+    reclaim();
+  }
+
   bool poll() noexcept override { return link_->poll(); }
   void tick(deadline now) noexcept override {
     link_->tick(now);
+    reclaim();
     for (op_state* s = in_flight_.front(); s; s = s->next) {
       if (now < s->info.expires) continue;
       s->info.expired = true;
@@ -83,6 +102,9 @@ class driver final : public progress_source {
   void unpark() noexcept override { link_->unpark(); }
 
  private:
+  void reclaim() noexcept {
+    if constexpr (mapped_transport<T>) remains_.reclaim(*link_);
+  }
   /// An operation that waits for its turn waits for whoever the operations before it wait for.
   [[nodiscard]] int waiting_for(const op_state& s) const noexcept {
     const auto ask = [this](const op_state& o) {
@@ -97,6 +119,7 @@ class driver final : public progress_source {
   std::unique_ptr<T> link_;
   op_list in_flight_;
   algo::tuning tuning_;
+  algo::board_remains remains_;
   std::uint32_t contexts_ = 0;
   bool splitting_ = false;
 };

@@ -56,8 +56,7 @@ class arena {
         places_[static_cast<std::size_t>(s.parameter)] = {bytes + s.offset * size, s.count, k.type, b};
       if (bytes > most || k.count > (most - bytes) / size)
         throw usage_error("the gradients have more bytes than memory has addresses");
-      // One more line behind each bucket carries what all ranks must add up with it, such as the weight.
-      bytes += k.count * size + slot_alignment;
+      bytes += k.count * size + k.tail_lines * slot_alignment;
       bytes = (bytes + page - 1) / page * page;
     }
     memory_ = allocate(bytes);
@@ -83,18 +82,24 @@ class arena {
     return {reinterpret_cast<T*>(memory_.data() + p.offset), p.count};
   }
 
-  /// A whole bucket: its gradients, padding of zeros between them, and the line behind them.
+  /// A whole bucket: its gradients, padding of zeros between them, and the tail behind them, in which travels what all
+  /// ranks must add up exactly, such as the weight.
   template <number T>
   [[nodiscard]] std::span<T> bucket_with_tail(std::size_t b) const noexcept {
-    return {reinterpret_cast<T*>(memory_.data() + starts_[b]), plan_.buckets[b].count + slot_alignment / sizeof(T)};
+    return {reinterpret_cast<T*>(memory_.data() + starts_[b]), plan_.buckets[b].count + tail_count<T>(b)};
   }
-  /// The line behind a bucket's gradients.
+  /// The lines behind a bucket's gradients.
   template <number T>
   [[nodiscard]] std::span<T> tail(std::size_t b) const noexcept {
-    return bucket_with_tail<T>(b).last(slot_alignment / sizeof(T));
+    return bucket_with_tail<T>(b).last(tail_count<T>(b));
   }
 
  private:
+  template <class T>
+  [[nodiscard]] std::size_t tail_count(std::size_t b) const noexcept {
+    return plan_.buckets[b].tail_lines * slot_alignment / sizeof(T);
+  }
+
   static constexpr std::size_t page = 4096, most = std::numeric_limits<std::ptrdiff_t>::max();
   struct place {
     std::size_t offset = 0, count = 0;

@@ -1,6 +1,7 @@
 #pragma once
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <source_location>
 #include <span>
 #include <type_traits>
@@ -9,16 +10,28 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/core/reduction.hpp>
+#include <tutti/grad/plan.hpp>
 
 namespace tutti::grad {
 
-/// A bucket on its way: what a hook is given. Its gradients are already multiplied by this rank's weight; those of
-/// float16 by the weight over a power of two that is the same on all ranks.
+/// A bucket on its way: what a hook is given. Its gradients are already multiplied by this rank's weight, unless the
+/// hook asks for them as they are; those of float16 by the weight over a power of two that is the same on all ranks.
 template <number T>
 struct bucket_view {
-  std::size_t index;      ///< in the plan
-  std::span<T> elements;  ///< gradients, padding, and a last line of 64 bytes whose sums must be exact: the weights
+  std::size_t index;                                             ///< in the plan
+  std::span<T> elements;                                         ///< gradients, padding of zeros, and the tail
   std::source_location where = std::source_location::current();  ///< the call of begin(), for messages
+  std::span<const bucket_slot> slots = {};                       ///< which gradient lies where
+  std::size_t tail_count = slot_alignment / sizeof(T);           ///< elements whose sums must be exact: weights, flags
+
+  [[nodiscard]] std::span<T> gradients() const noexcept { return elements.first(elements.size() - tail_count); }
+  [[nodiscard]] std::span<T> tail() const noexcept { return elements.last(tail_count); }
+};
+
+/// What a hook is given and what it leaves.
+enum class scaling : std::uint8_t {
+  weighted,  ///< weight x gradient, and their sum over the ranks; the reducer divides it by the sum of the weights
+  none       ///< gradients (zeros where the weight is 0), and what becomes of them
 };
 
 namespace detail {
@@ -31,12 +44,22 @@ concept reduces = requires(H& hook, Comm& world, bucket_view<T> bucket) {
   { hook(world, bucket) } -> std::same_as<flight_t<H, Comm>>;
 };
 
+template <class H>
+inline constexpr scaling scaling_of = scaling::weighted;
+template <class H>
+  requires requires {
+    { H::scale } -> std::convertible_to<scaling>;
+  }
+inline constexpr scaling scaling_of<H> = H::scale;
+
 }  // namespace detail
 
 /// How a bucket is reduced: a callable that sums its elements over the ranks in place and returns an operation in
 /// flight, of one type for float16, bfloat16, float and double. Called by ready(), for the buckets of the plan in its
 /// order. What it issues before it returns travels at once; a task<> that it returns runs in finish(), one bucket after
 /// the other, so that what it issues then is in the same order on all ranks too. An exception ends the pass.
+/// May have `static constexpr scaling scale`; the tail is summed whatever it is. May have `void reset()`: forget what
+/// is kept for each bucket, as these have changed.
 template <class H, class Comm>
 concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
                          detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&

@@ -10,6 +10,7 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/when_used.hpp>
 
 namespace tutti::grad {
 
@@ -18,12 +19,20 @@ struct parameter_shape {
   std::string name;
   std::size_t count = 0;  ///< elements; 0 is legal
   tutti::dtype type = tutti::dtype::f32;
+  std::size_t rows = 1;  ///< of a matrix in row-major order, for hooks that see one in it; divides the count
 };
 
 /// How many bytes a bucket holds before it closes. The first one is small, so that something travels early.
 struct bucket_limits {
   std::size_t first_bytes = std::size_t{1} << 20;
   std::size_t cap_bytes = std::size_t{25} << 20;
+  std::vector<std::size_t> each_bytes = {};  ///< of the first buckets to close, one by one; instead of first_bytes
+
+  /// Of the bucket that closes as number `i`; at most cap_bytes.
+  [[nodiscard]] std::size_t cap_of(std::size_t i) const noexcept {
+    if (i < each_bytes.size()) return std::min(each_bytes[i], cap_bytes);
+    return i == 0 && each_bytes.empty() ? std::min(first_bytes, cap_bytes) : cap_bytes;
+  }
 };
 
 /// Where a parameter lies in its bucket.
@@ -31,6 +40,7 @@ struct bucket_slot {
   int parameter = 0;       ///< index in the order of registration
   std::size_t offset = 0;  ///< elements from the start of the bucket; starts a line of 64 bytes
   std::size_t count = 0;   ///< elements of the parameter
+  std::size_t rows = 1;    ///< of the matrix that it is
 
   friend bool operator==(const bucket_slot&, const bucket_slot&) = default;
 };
@@ -40,6 +50,7 @@ struct bucket {
   tutti::dtype type = tutti::dtype::f32;
   std::size_t count = 0;           ///< elements, padding included; 0 when all its parameters are empty
   std::vector<bucket_slot> slots;  ///< in the order in which the backward pass finishes them
+  std::size_t tail_lines = 1;      ///< of 64 bytes behind the gradients, for what all ranks add up with them
 
   friend bool operator==(const bucket&, const bucket&) = default;
 };
@@ -67,7 +78,9 @@ struct plan {
         mix(static_cast<std::uint64_t>(s.parameter));
         mix(s.offset);
         mix(s.count);
+        mix(s.rows);
       }
+      mix(b.tail_lines);
     }
     return hash;
   }
@@ -77,12 +90,14 @@ struct plan {
 
 namespace detail {
 
-[[noreturn]] inline void refuse_parameter(std::size_t index, const parameter_shape& p, const char* why) {
+template <class = when_used>
+[[noreturn]] void refuse_parameter(std::size_t index, const parameter_shape& p, const char* why) {
   throw usage_error("plan: parameter " + std::to_string(index) + " (\"" + p.name + "\") " + why);
 }
 
 /// Elements from the start of the slot to the start of the next one.
-inline std::size_t padded_count(std::size_t index, const parameter_shape& p) {
+template <class = when_used>
+std::size_t padded_count(std::size_t index, const parameter_shape& p) {
   if (static_cast<std::size_t>(p.type) >= dtype_count)
     refuse_parameter(index, p, "has an unknown dtype; use one of tutti::dtype");
   const std::size_t size = size_of(p.type);
@@ -91,45 +106,79 @@ inline std::size_t padded_count(std::size_t index, const parameter_shape& p) {
   const std::size_t line = slot_alignment / size;
   if (p.count > std::numeric_limits<std::size_t>::max() / size - line)
     refuse_parameter(index, p, "has more bytes than memory has addresses; check its count");
+  if (p.rows == 0 || p.count % p.rows != 0) refuse_parameter(index, p, "has rows that do not divide its count");
   return (p.count + line - 1) / line * line;
+}
+
+template <class = when_used>
+void check_limits(const bucket_limits& limits) {
+  const auto& each = limits.each_bytes;
+  if (limits.first_bytes == 0 || limits.cap_bytes == 0 || std::find(each.begin(), each.end(), 0u) != each.end())
+    throw usage_error("plan: bucket_limits of 0 bytes; give first_bytes, cap_bytes and each of each_bytes at least 1");
+}
+
+/// The order of arrival, checked; without one, the reverse of the registration.
+template <class = when_used>
+std::vector<int> order_of(std::size_t parameters, std::span<const int> arrival) {
+  if (parameters > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+    throw usage_error("plan: more parameters than an int can number");
+  std::vector<int> order(parameters);
+  if (arrival.empty()) {
+    for (std::size_t n = 0; n < parameters; ++n) order[n] = static_cast<int>(parameters - 1 - n);
+    return order;
+  }
+  std::vector<char> seen(parameters);
+  if (arrival.size() == parameters)
+    for (std::size_t n = 0; n < parameters; ++n) {
+      const auto i = static_cast<std::size_t>(arrival[n]);
+      if (arrival[n] < 0 || i >= parameters || std::exchange(seen[i], char{1})) break;
+      order[n] = arrival[n];
+    }
+  if (std::find(seen.begin(), seen.end(), char{0}) != seen.end() || arrival.size() != parameters)
+    throw usage_error("plan: an order of arrival names each of the " + std::to_string(parameters) +
+                      " parameters once; this one is of another model, or damaged");
+  return order;
 }
 
 }  // namespace detail
 
-/// Lays parameters out in buckets; a pure function, so equal shapes and limits give equal plans on all ranks.
-/// Parameters go in reverse order of registration, as a backward pass finishes them, into their dtype's open bucket.
-/// A bucket closes when its bytes, padding included, reach the cap: `first_bytes` (at most `cap_bytes`) until a bucket
-/// of the plan has closed, `cap_bytes` from then on. A parameter is never split; one larger than `cap_bytes` travels
-/// alone, and the bucket that is open beside it stays open.
-/// Errors: usage_error for a cap of 0, a dtype without a size, and sizes that overflow.
-/// Cost: O(n + b log b) for n parameters in b buckets.
-[[nodiscard]] inline plan make_plan(std::span<const parameter_shape> parameters, bucket_limits limits = {}) {
-  if (limits.first_bytes == 0 || limits.cap_bytes == 0)
-    throw usage_error("plan: bucket_limits of 0 bytes; give first_bytes and cap_bytes at least 1");
-  if (parameters.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw usage_error("plan: more parameters than an int can number");
+/// Lays parameters out in buckets; a pure function, so equal arguments give equal plans on all ranks.
+/// Parameters go in the order in which the backward pass finishes them: `arrival`, which names each once, or, where
+/// that is empty, the reverse of their registration. Each goes into its dtype's open bucket, which closes when its
+/// bytes, padding included, reach the cap of the bucket that closes next. A parameter is never split; one larger than
+/// `cap_bytes` travels alone, and the bucket that is open beside it stays open.
+/// Errors: usage_error for a cap of 0, a dtype without a size, sizes that overflow, rows that do not divide a count,
+/// and an order that is none. Cost: O(n + b log b) for n parameters in b buckets.
+template <class = when_used>
+[[nodiscard]] plan make_plan(std::span<const parameter_shape> parameters, bucket_limits limits = {},
+                             std::span<const int> arrival = {}) {
+  detail::check_limits(limits);
+  const std::vector<int> order = detail::order_of(parameters.size(), arrival);
   // Half of the range, so that an open bucket and one more parameter cannot overflow.
-  const std::size_t cap = std::min(limits.cap_bytes, std::numeric_limits<std::size_t>::max() / 2);
-  const std::size_t first_cap = std::min(limits.first_bytes, cap);
+  limits.cap_bytes = std::min(limits.cap_bytes, std::numeric_limits<std::size_t>::max() / 2);
   std::vector<bucket> open(dtype_count);
+  std::vector<std::size_t> when(parameters.size());  // the place of each parameter in the order
   plan result;
   const auto close = [&result](bucket& b) { result.buckets.push_back(std::exchange(b, bucket{})); };
-  for (std::size_t i = parameters.size(); i-- > 0;) {
+  for (std::size_t n = 0; n < order.size(); ++n) {
+    const auto i = static_cast<std::size_t>(order[n]);
     const parameter_shape& p = parameters[i];
     const std::size_t padded = detail::padded_count(i, p), size = size_of(p.type);
-    const bool alone = padded * size > cap;
+    const bool alone = padded * size > limits.cap_bytes;
     bucket single;
     bucket& b = alone ? single : open[static_cast<std::size_t>(p.type)];
     b.type = p.type;
-    b.slots.push_back({static_cast<int>(i), b.count, p.count});
+    b.slots.push_back({order[n], b.count, p.count, p.rows});
     b.count += padded;
-    if (alone || b.count * size >= (result.buckets.empty() ? first_cap : cap)) close(b);
+    when[i] = n;
+    if (alone || b.count * size >= limits.cap_of(result.buckets.size())) close(b);
   }
   for (bucket& b : open)
     if (!b.slots.empty()) close(b);
   // A bucket is complete with its last slot: one that never reached the cap may be so long before a full one is.
+  const auto complete = [&](const bucket& b) { return when[static_cast<std::size_t>(b.slots.back().parameter)]; };
   std::sort(result.buckets.begin(), result.buckets.end(),
-            [](const bucket& a, const bucket& b) { return a.slots.back().parameter > b.slots.back().parameter; });
+            [&](const bucket& a, const bucket& b) { return complete(a) < complete(b); });
   return result;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -15,62 +14,17 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/grad/agreement.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/hook.hpp>
+#include <tutti/grad/pass.hpp>
 #include <tutti/grad/plan.hpp>
-#include <tutti/grad/weight.hpp>
+#include <tutti/grad/reducer_options.hpp>
+#include <tutti/grad/step.hpp>
+#include <tutti/grad/usage.hpp>
+#include <tutti/grad/weighing.hpp>
 
 namespace tutti::grad {
-
-/// What a rank's gradients are before they are combined.
-enum class contribution : std::uint8_t {
-  mean,  ///< over the rank's own samples; weighted by their number
-  sum    ///< over the rank's own samples
-};
-
-struct reducer_options {
-  bucket_limits limits{};
-};
-
-template <class Comm, class Hook = sum_hook>
-  requires reduction_hook<Hook, Comm>
-class reducer;
-
-/// One backward pass. Tells the reducer which gradients are complete; ends with `co_await pass.finish()`.
-/// Dropped without it (an exception in the backward pass), it aborts the communicator: the peers would wait for ever.
-template <class Comm, class Hook>
-class [[nodiscard]] pass {
- public:
-  pass(pass&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {
-    if (owner_) owner_->current_ = this;
-  }
-  pass& operator=(pass&&) = delete;
-  ~pass() {
-    if (owner_) owner_->give_up();
-  }
-
-  /// This rank's gradient of one parameter, in the order of registration, is complete. In any order, each exactly once.
-  /// Starts the buckets that are complete, in the plan's order, and lets what travels already make progress. The first
-  /// one of float16 waits until all ranks have begun. The gradient belongs to the reducer until finish() has ended.
-  /// Errors: usage_error for a wrong mark, which changes nothing; an exception of the hook, or an error while waiting,
-  /// ends the pass.
-  void ready(std::size_t parameter) { owner().ready(parameter); }
-
-  /// Ends when all gradients hold their weighted mean over the ranks. Consumes the pass; a task that is dropped before
-  /// its end drops the pass. A parameter that was never marked is a usage_error that names it; the communicator is
-  /// then aborted. Also throws the error of a collective.
-  task<> finish() { return owner().finish(std::move(*this)); }
-
- private:
-  friend class reducer<Comm, Hook>;
-  explicit pass(reducer<Comm, Hook>& r) noexcept : owner_(&r) { r.current_ = this; }
-
-  [[nodiscard]] reducer<Comm, Hook>& owner() const {
-    if (!owner_) throw usage_error("pass: it has ended, or was moved from; begin() another one");
-    return *owner_;
-  }
-  reducer<Comm, Hook>* owner_;
-};
 
 /// Averages gradients over ranks while the backward pass still computes: the DistributedDataParallel of C++.
 ///
@@ -81,38 +35,42 @@ class [[nodiscard]] pass {
 /// shapes (checked), one pass at a time. One thread at a time. The communicator must outlive it.
 /// Errors: usage_error for wrong shapes or marks; error as of all_reduce.
 /// Costs one all_reduce per bucket and one multiplication and one division per element.
-template <class Comm, class Hook>
+template <class Comm, class Hook = sum_hook>
   requires reduction_hook<Hook, Comm>
 class reducer {
  public:
+  using pass_type = pass<reducer>;
+
   explicit reducer(Comm& world, std::span<const parameter_shape> shapes, reducer_options options = {}, Hook hook = {},
                    std::source_location where = std::source_location::current())
-      : world_(&world), hook_(std::move(hook)), arena_(shapes, plan_for(shapes, options.limits), [&](std::size_t n) {
-          return world.template allocate<std::byte>(n);
-        }) {
-    for (const parameter_shape& s : shapes) names_.push_back(s.name);
-    marked_.resize(names_.size());
-    const auto& buckets = arena_.layout().buckets;
-    const auto wide = [](const bucket& b) { return size_of(b.type) >= sizeof(float); };
-    const auto narrow = [](const bucket& b) { return b.type == dtype::f16; };
-    weighing_ = std::any_of(buckets.begin(), buckets.end(), narrow)
-                    ? buckets.size()
-                    : static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
-    flights_.resize(buckets.size());
-    missing_.resize(buckets.size());
-    check_agreement(where);
+      : world_(&world),
+        hook_(std::move(hook)),
+        options_(std::move(options)),
+        shapes_(shapes.begin(), shapes.end()),
+        arena_(make_arena(plan_for(options_.arrival))),
+        usage_(shapes.size()),
+        weights_(detail::scaling_of<Hook>, options_.predivide) {
+    marked_.resize(size());
+    arrival_.reserve(size());
+    prepare_buckets();
+    detail::check_agreement(world, "reducer", shapes_, layout().id(), where);
   }
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
   ~reducer() {
-    if (current_) give_up();
+    if (current_) drop();
   }
 
-  [[nodiscard]] std::size_t size() const noexcept { return names_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return shapes_.size(); }
   [[nodiscard]] const plan& layout() const noexcept { return arena_.layout(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return arena_.bytes(); }
-  /// The sum of all ranks' weights in the last pass; 0 before the first.
-  [[nodiscard]] double total_weight() const noexcept { return total_weight_; }
+  [[nodiscard]] Hook& hook() noexcept { return hook_; }
+  /// The sum of all ranks' weights in the last pass; 0 before the first, and when all ranks have run out of samples.
+  [[nodiscard]] double total_weight() const noexcept { return weights_.total(); }
+  /// False where unused parameters are tracked and no rank used this one in the last pass: it is not to be stepped.
+  [[nodiscard]] bool used(std::size_t parameter) const noexcept { return usage_.used_anywhere(parameter); }
+  /// The order in which this rank marked its gradients in the last pass that reduced; empty before.
+  [[nodiscard]] std::span<const int> arrival() const noexcept { return arrival_; }
 
   /// The gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first.
   template <number T>
@@ -129,63 +87,163 @@ class reducer {
 
   /// Begins a pass. `weight` is what this rank's gradients count for: its number of samples or tokens; 0 contributes
   /// nothing, and where all weights are 0 the result is 0. Throws usage_error while another pass is under way.
-  [[nodiscard]] pass<Comm, Hook> begin(double weight = 1, contribution what = contribution::mean,
-                                       std::source_location where = std::source_location::current()) {
-    weight_digits::check(weight);
-    if (current_) throw usage_error("reducer: begin() before the previous pass was finished");
+  [[nodiscard]] pass_type begin(double weight = 1, contribution what = contribution::mean,
+                                std::source_location where = std::source_location::current()) {
+    const double whole = start(weight);
     where_ = where;
-    weight_ = weight;
-    scale_ = what == contribution::mean ? weight : (weight > 0 ? 1 : 0);
+    reduces_ = true;
     next_ = 0;
-    std::fill(marked_.begin(), marked_.end(), char{0});
+    arrival_.clear();
     const auto& buckets = layout().buckets;
     for (std::size_t b = 0; b < buckets.size(); ++b) missing_[b] = buckets[b].slots.size();
-    pass<Comm, Hook> begun{*this};
-    if (weighing_ == buckets.size()) {
-      weight_digits::put(weight_, std::span<double>{digits_});
-      weights_flight_.emplace(world_->all_reduce(digits_, sum, {}, where));
-    }
+    pass_type begun{*this};
+    weights_.begin(*world_, whole, what == contribution::mean ? whole : whole > 0 ? 1 : 0, where);
     return begun;
   }
 
+  /// Begins a pass that sends nothing: the backward pass adds to the gradients, and the next begin() without
+  /// `accumulate` reduces what has come together, with the weights of all these passes added up. Gradients need not
+  /// all be marked. Whoever divides by the number of passes, if anybody, is the caller.
+  [[nodiscard]] pass_type begin(accumulate_t, double weight = 1) {
+    (void)start(weight);
+    reduces_ = false;
+    more_weight_ = weight;
+    return pass_type{*this};
+  }
+
+  /// Lays the buckets out anew in the order in which gradients arrived at rank 0 in the last pass; gradients keep their
+  /// values, but where the result is true they lie elsewhere: fetch the views again. Collective, between passes; cheap
+  /// where nothing changes. Errors: usage_error during a pass.
+  [[nodiscard]] task<bool> rebuild(std::source_location where = std::source_location::current()) {
+    if (current_) throw usage_error("reducer: rebuild() during a pass; finish it first");
+    std::vector<int> order(arrival_);
+    if (order.size() != size()) order = order_of(layout());
+    co_await world_->broadcast(order, 0, {}, where);
+    plan better = plan_for(order);
+    if (better == layout()) co_return false;
+    try {
+      arena moved = make_arena(std::move(better));
+      for (std::size_t i = 0; i < size(); ++i)
+        visit_gradient(shapes_[i].type, [&]<class T>() {
+          const auto old = arena_.gradient<T>(i);
+          std::copy(old.begin(), old.end(), moved.template gradient<T>(i).begin());
+        });
+      arena_ = std::move(moved);
+      prepare_buckets();
+      if constexpr (requires { hook_.reset(); }) hook_.reset();
+    } catch (...) {
+      world_->abort();
+      throw;
+    }
+    co_return true;
+  }
+
  private:
-  friend class pass<Comm, Hook>;
+  friend pass_type;
   using flight = detail::flight_t<Hook, Comm>;
+  static constexpr bool weighted = detail::scaling_of<Hook> == scaling::weighted;
 
-  static plan plan_for(std::span<const parameter_shape> shapes, const bucket_limits& limits) {
-    for (std::size_t i = 0; i < shapes.size(); ++i)
-      if (!has_mean(shapes[i].type))
-        throw usage_error("reducer: " + label(i, shapes[i].name) + " is " + std::string(name(shapes[i].type)) +
+  [[nodiscard]] plan plan_for(std::span<const int> arrival) const {
+    for (std::size_t i = 0; i < size(); ++i)
+      if (!has_mean(shapes_[i].type))
+        throw usage_error("reducer: " + label(i) + " is " + std::string(name(shapes_[i].type)) +
                           ", which cannot be averaged; use float16, bfloat16, float or double");
-    return make_plan(shapes, limits);
+    plan p = make_plan(shapes_, options_.limits, arrival);
+    if (options_.unused == unused_parameters::tracked && !p.buckets.empty()) {
+      bucket& last = p.buckets.back();
+      last.tail_lines += (size() * size_of(last.type) + slot_alignment - 1) / slot_alignment;
+    }
+    return p;
+  }
+  [[nodiscard]] arena make_arena(plan p) const {
+    return arena(shapes_, std::move(p), [&](std::size_t n) { return world_->template allocate<std::byte>(n); });
+  }
+  static std::vector<int> order_of(const plan& p) {
+    std::vector<int> order;
+    for (const bucket& b : p.buckets)
+      for (const bucket_slot& s : b.slots) order.push_back(s.parameter);
+    return order;
+  }
+  void prepare_buckets() {
+    const auto& buckets = layout().buckets;
+    weights_.arrange(layout());
+    flights_.clear();
+    flights_.resize(buckets.size());
+    missing_.resize(buckets.size());
   }
 
-  void check_agreement(const std::source_location& where) const {
-    const std::uint64_t mine = layout().id();
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(world_->size()));
-    world_->all_gather(std::span{&mine, 1}, all, {}, where).wait();
-    const auto odd = std::find_if(all.begin(), all.end(), [&](std::uint64_t id) { return id != all[0]; });
-    if (odd == all.end()) return;
-    const int who = world_->world_rank(static_cast<int>(odd - all.begin()));  // this may be a group
-    throw error({errc::mismatch, 0, who, 0},
-                "reducer: rank " + std::to_string(who) + " has other gradients than rank " +
-                    std::to_string(world_->world_rank(0)) +
-                    " (their number, counts, types or bucket limits differ); all ranks must build the same model",
-                {world_->rank(), 0, "reducer", where});
+  [[nodiscard]] std::string label(std::size_t i) const {
+    return "parameter " + std::to_string(i) + (shapes_[i].name.empty() ? "" : " (" + shapes_[i].name + ")");
+  }
+  /// What both kinds of passes begin with; returns the weight of all that has been accumulated, and of this.
+  double start(double weight) {
+    weight_digits::check(weight);
+    weight_digits::check(carried_weight_ + weight);
+    if (current_) throw usage_error("reducer: begin() before the previous pass was finished");
+    if (!carrying_) {
+      usage_.clear();
+      step_ = step::apply;
+    }
+    std::fill(marked_.begin(), marked_.end(), char{0});
+    return carried_weight_ + weight;
   }
 
-  static std::string label(std::size_t i, const std::string& name) {
-    return "parameter " + std::to_string(i) + (name.empty() ? "" : " (" + name + ")");
+  void mark(std::size_t i, const char* call) {
+    if (i >= size())
+      throw usage_error(std::string(call) + ": there is no parameter " + std::to_string(i) + " among " +
+                        std::to_string(size()));
+    if (marked_[i]) throw usage_error(std::string(call) + ": " + label(i) + " was marked twice in one pass");
+    marked_[i] = 1;
   }
 
   void ready(std::size_t i) {
-    if (i >= size())
-      throw usage_error("ready: there is no parameter " + std::to_string(i) + " among " + std::to_string(size()));
-    if (marked_[i]) throw usage_error("ready: " + label(i, names_[i]) + " was marked twice in one pass");
-    marked_[i] = 1;
+    mark(i, "ready");
+    usage_.use(i);
+    if (reduces_) complete(i);
+  }
+
+  void unused(std::size_t i) {
+    mark(i, "unused");
+    if (!reduces_) return;
+    try {
+      if (!usage_.used_here(i)) set_aside(i);
+    } catch (...) {
+      give_up();
+      throw;
+    }
+    complete(i);
+  }
+  void rest_unused() {
+    for (std::size_t i = 0; i < size(); ++i)
+      if (!marked_[i]) unused(i);
+  }
+
+  void skip(step why) {
+    if (why == step::apply) throw usage_error("skip: say why, by one of the other values of grad::step");
+    step_ = std::max(step_, why);
+    for (std::size_t i = 0; reduces_ && i < size(); ++i) {
+      if (marked_[i]) continue;
+      mark(i, "skip");
+      complete(i);
+    }
+  }
+
+  // A gradient that this pass does not use contributes zero.
+  void set_aside(std::size_t i) {
+    visit_gradient(shapes_[i].type, [&]<class T>() {
+      const auto g = arena_.gradient<T>(i);
+      if (options_.unused == unused_parameters::tracked)
+        usage_.keep(i, g);
+      else
+        std::fill(g.begin(), g.end(), T{});
+    });
+  }
+
+  void complete(std::size_t i) {
+    arrival_.push_back(static_cast<int>(i));
     const std::size_t b = arena_.bucket_of(i);
     visit_gradient(layout().buckets[b].type, [&]<class T>() {
-      if constexpr (!std::same_as<T, float16>) multiply(arena_.gradient<T>(i), scale_);
+      if constexpr (!std::same_as<T, float16>) multiply(arena_.gradient<T>(i), weights_.before<T>());
     });
     --missing_[b];
     try {
@@ -201,83 +259,93 @@ class reducer {
     const bucket& k = layout().buckets[b];
     visit_gradient(k.type, [&]<class T>() {
       const auto elements = arena_.bucket_with_tail<T>(b);
-      if constexpr (std::same_as<T, float16>) {
-        // Waits, and does not leave this bucket to a later mark: its place among the collectives that the user issues
-        // between marks must not depend on when messages arrive.
-        if (weights_flight_) {
-          std::exchange(weights_flight_, std::nullopt)->wait();
-          learn_total(weight_digits::take(std::span<const double>{digits_}));
-        }
-        multiply(elements.first(k.count), scale_ / unit_);
+      const auto tail = arena_.tail<T>(b);
+      constexpr std::size_t line = slot_alignment / sizeof(T);
+      // Waits, and does not leave this bucket to a later mark: its place among the collectives that the user issues
+      // between marks must not depend on when messages arrive.
+      if constexpr (std::same_as<T, float16>) multiply(elements.first(k.count), weights_.before<T>());
+      weights_.put(b, tail);
+      if (b + 1 == missing_.size()) {
+        step_flags::put(step_, tail.first(line));
+        if (tail.size() > line) usage_.put(tail.subspan(line));
       }
-      if constexpr (sizeof(T) >= sizeof(float))
-        if (b == weighing_) weight_digits::put(weight_, arena_.tail<T>(b));
-      flights_[b].emplace(hook_(*world_, bucket_view<T>{b, elements, where_}));
+      flights_[b].emplace(hook_(*world_, bucket_view<T>{b, elements, where_, k.slots, tail.size()}));
     });
   }
 
-  // The unit is a power of two, so that scaling by it rounds nothing, and so large that no sum of float16 exceeds its
-  // largest term.
-  void learn_total(double total) noexcept {
-    total_weight_ = total;
-    unit_ = 1;
-    while (unit_ < total) unit_ *= 2;
-    while (total > 0 && unit_ / 2 >= total) unit_ /= 2;
-  }
-  [[nodiscard]] double sum_behind_bucket() const noexcept {
-    if (layout().buckets[weighing_].type == dtype::f64)
-      return weight_digits::take(std::span<const double>{arena_.tail<double>(weighing_)});
-    return weight_digits::take(std::span<const float>{arena_.tail<float>(weighing_)});
-  }
-
-  task<> finish(pass<Comm, Hook> given) {
+  task<step> finish(pass_type given) {
     auto mine = std::move(given);  // a parameter lives as long as the task, this one as long as the body
+    if (!reduces_) {
+      carried_weight_ += more_weight_;
+      carrying_ = true;
+      let_go();
+      co_return step_;
+    }
     for (std::size_t i = 0; i < size(); ++i)
-      if (!marked_[i]) throw usage_error("finish: " + label(i, names_[i]) + " was never marked ready in this pass");
+      if (!marked_[i]) throw usage_error("finish: " + label(i) + " was never marked ready in this pass");
     for (auto& f : flights_) {
       flight taken = std::move(*f);
       f.reset();
       co_await std::move(taken);
     }
-    if (weights_flight_) {
-      co_await *std::exchange(weights_flight_, std::nullopt);
-      learn_total(weight_digits::take(std::span<const double>{digits_}));
-    } else if (weighing_ < flights_.size()) {
-      learn_total(sum_behind_bucket());
-    }
-    const auto& buckets = layout().buckets;
-    for (std::size_t b = 0; b < buckets.size() && total_weight_ > 0; ++b)
-      visit_gradient(buckets[b].type, [&]<class T>() {
-        divide(arena_.bucket_with_tail<T>(b).first(buckets[b].count),
-               std::same_as<T, float16> ? total_weight_ / unit_ : total_weight_);
-      });
+    if (auto weights = weights_.flight()) co_await *std::move(weights);
+    weights_.learn_from(arena_);
+    conclude();
     let_go();
+    co_return step_;
+  }
+
+  // What all ranks have learned, and the mean.
+  void conclude() {
+    carrying_ = false;
+    carried_weight_ = 0;
+    const auto& buckets = layout().buckets;
+    if (buckets.empty()) return;
+    visit_gradient(buckets.back().type, [&]<class T>() {
+      const std::span<const T> tail = arena_.tail<T>(buckets.size() - 1);
+      constexpr std::size_t line = slot_alignment / sizeof(T);
+      step_ = step_flags::take(tail.first(line));
+      if (tail.size() > line) usage_.take(tail.subspan(line));
+    });
+    if (step_ != step::apply) return;
+    if (weighted && weights_.total() > 0)
+      for (std::size_t b = 0; b < buckets.size(); ++b)
+        visit_gradient(buckets[b].type, [&]<class T>() {
+          divide(arena_.bucket_with_tail<T>(b).first(buckets[b].count), weights_.after<T>());
+        });
+    usage_.restore(arena_);
   }
 
   void let_go() noexcept {
     if (current_) std::exchange(current_, nullptr)->owner_ = nullptr;
   }
+  void drop() noexcept { reduces_ ? give_up() : let_go(); }
   void give_up() noexcept {
     world_->abort();
     for (auto& f : flights_) f.reset();
-    weights_flight_.reset();
+    weights_.forget();
     let_go();
   }
 
   Comm* world_;
   Hook hook_;
+  reducer_options options_;
+  std::vector<parameter_shape> shapes_;
   arena arena_;
-  std::vector<std::string> names_;
+  usage usage_;
+  weighing weights_;
   std::vector<char> marked_;
+  std::vector<int> arrival_;
   std::vector<std::size_t> missing_;  // gradients that a bucket still waits for
   std::vector<std::optional<flight>> flights_;
-  std::size_t next_ = 0;      // the first bucket that has not been launched
-  std::size_t weighing_ = 0;  // the bucket that the weights travel behind; past the last one: they travel by themselves
-  std::array<double, weight_digits::count<double>> digits_{};
-  std::optional<op> weights_flight_;
+  std::size_t next_ = 0;  // the first bucket that has not been launched
   std::source_location where_;
-  double weight_ = 1, scale_ = 1, total_weight_ = 0, unit_ = 1;
-  pass<Comm, Hook>* current_ = nullptr;  // where it was moved to last; null between passes
+  double carried_weight_ = 0;  // of the passes that accumulated
+  double more_weight_ = 0;     // of the one under way, if it does
+  bool carrying_ = false;      // there were some since the last pass that reduced
+  bool reduces_ = true;        // the pass under way does
+  step step_ = step::apply;
+  pass_type* current_ = nullptr;  // where it was moved to last; null between passes
 };
 
 }  // namespace tutti::grad

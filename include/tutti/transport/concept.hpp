@@ -7,6 +7,7 @@
 #include <string>
 
 #include <tutti/async/routine.hpp>
+#include <tutti/async/scratch_pool.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/status.hpp>
 
@@ -30,6 +31,7 @@ concept message_link =
       { l.size() } noexcept -> std::same_as<int>;
       { l.send(peer, tag, out) } -> routine_awaitable;
       { l.recv(peer, tag, in) } -> routine_awaitable;
+      { l.temporary() } noexcept -> std::same_as<scratch_pool&>;  // what algorithms fold in
     };
 
 /// A link that can also be driven, watched, put to sleep and ended.

@@ -47,6 +47,7 @@ class lane {
     return link_->recv(group_->world_rank(peer), tag_of(step), in);
   }
   auto refuse(status why) const noexcept { return link_->refuse(why); }
+  [[nodiscard]] scratch_pool& temporary() const noexcept { return link_->temporary(); }
 
  private:
   [[nodiscard]] std::uint64_t tag_of(std::uint64_t step) const noexcept {

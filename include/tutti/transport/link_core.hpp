@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include <tutti/async/routine.hpp>
+#include <tutti/async/scratch_pool.hpp>
 #include <tutti/core/status.hpp>
 
 namespace tutti {
@@ -26,6 +27,10 @@ class condition : public detail::pending {
 class link_core {
  public:
   [[nodiscard]] status failure() const noexcept { return failure_; }
+  /// True if routines wait for a poll to go on or to end.
+  [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
+  /// Where operations have their temporary memory from.
+  [[nodiscard]] scratch_pool& temporary() noexcept { return temporary_; }
 
   /// Awaiting this ends the operation with `why`, at the next poll.
   auto refuse(status why) noexcept {
@@ -82,6 +87,7 @@ class link_core {
 
  private:
   detail::pending_list conditions_;
+  scratch_pool temporary_;
   status failure_{};
 };
 

@@ -119,9 +119,7 @@ class threads_transport : public mesh<ring_pipe> {
     return "rank " + std::to_string(peer) + " (a thread of this process), last seen at #" +
            std::to_string(area_.block(peer).issued.load());
   }
-  [[nodiscard]] double ranks_per_core() const noexcept {
-    return static_cast<double>(size()) / static_cast<double>(os::usable_cpus());
-  }
+  [[nodiscard]] double ranks_per_core() const noexcept { return ranks_per_core_; }
 
   void prepare_park() noexcept { bell_.prepare(shared_area::sleep::on_futex); }
   void park(duration d) noexcept { bell_.sleep(d); }
@@ -150,6 +148,8 @@ class threads_transport : public mesh<ring_pipe> {
   std::shared_ptr<threads_hub> hub_;
   shared_area area_;
   doorbell bell_;
+  // Read once: it is told by files.
+  double ranks_per_core_ = static_cast<double>(size()) / static_cast<double>(os::usable_cpus());
 };
 
 }  // namespace tutti

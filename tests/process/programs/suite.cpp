@@ -10,7 +10,7 @@
 
 int main(int argc, char** argv) try {
   auto world = tutti::init(tutti_test::options_from(tutti_test::words{argc, argv}));
-  conformance::check_world(world);
+  conformance::check_world(world, conformance::grid_of(world.size()));
   std::printf("all well on rank %d of %d\n", world.rank(), world.size());
   return 0;
 } catch (const std::exception& e) {

@@ -34,7 +34,7 @@ struct one_of_three {
   std::vector<float> six = std::vector<float>(6), two = std::vector<float>(2), none;
 };
 
-TEST_CASE_FIXTURE(one_of_three, "distribution: a root is a rank") {
+TEST_CASE_FIXTURE(one_of_three, "distributing: a root is a rank") {
   const sizes counts{1, 2, 3};
   CHECK(contains(complaint([&] { world.reduce(six, 3).wait(); }), "reduce: root 3 is not a rank"));
   CHECK(contains(complaint([&] { world.gather(two, six, -1).wait(); }), "gather: root -1 is not a rank"));
@@ -43,7 +43,7 @@ TEST_CASE_FIXTURE(one_of_three, "distribution: a root is a rank") {
   CHECK(contains(complaint([&] { world.scatter_v(six, two, counts, 3).wait(); }), "scatter_v: root 3 is not a rank"));
 }
 
-TEST_CASE_FIXTURE(one_of_three, "distribution: counts of equal blocks fit") {
+TEST_CASE_FIXTURE(one_of_three, "distributing: counts of equal blocks fit") {
   CHECK(complaint([&] { world.reduce(six, two, 1).wait(); }) == "reduce: in is 6 elements but out is 2");
   CHECK(complaint([&] { world.gather(six, two, 1).wait(); }) == "gather: in x world size is 18 elements but out is 2");
   CHECK(complaint([&] { world.scatter(two, six, 1).wait(); }) ==
@@ -51,11 +51,9 @@ TEST_CASE_FIXTURE(one_of_three, "distribution: counts of equal blocks fit") {
   CHECK(complaint([&] { world.all_to_all(six, two).wait(); }) == "all_to_all: in is 6 elements but out is 2");
   CHECK(
       contains(complaint([&] { world.all_to_all(two, two).wait(); }), "2 elements cannot be cut into 3 equal blocks"));
-  CHECK(complaint([&] { world.scan(six, two).wait(); }) == "scan: in is 6 elements but out is 2");
-  CHECK(complaint([&] { world.exclusive_scan(two, six).wait(); }) == "exclusive_scan: in is 2 elements but out is 6");
 }
 
-TEST_CASE_FIXTURE(one_of_three, "distribution: a layout has a block for each rank, inside of the buffer") {
+TEST_CASE_FIXTURE(one_of_three, "distributing: a layout has a block for each rank, inside of the buffer") {
   const sizes counts{1, 2, 3}, few{1, 2}, offsets{0, 1, 3}, outside{0, 1, 4}, over{0, 0, 3},
       huge{1, 2, ~std::size_t{0}};
   CHECK(complaint([&] { world.all_gather_v(two, six, few).wait(); }) == "all_gather_v: 2 counts for 3 ranks");
@@ -80,7 +78,7 @@ TEST_CASE_FIXTURE(one_of_three, "distribution: a layout has a block for each ran
                  "what this rank has for itself is 2 elements but what it gets from itself is 1"));
 }
 
-TEST_CASE_FIXTURE(one_of_three, "distribution: buffers that overlap in part are refused") {
+TEST_CASE_FIXTURE(one_of_three, "distributing: buffers that overlap in part are refused") {
   const sizes counts{1, 2, 3};
   std::vector<float> more(9);
   const std::span all{six}, nine{more};
@@ -88,7 +86,6 @@ TEST_CASE_FIXTURE(one_of_three, "distribution: buffers that overlap in part are 
                                   complaint([&] { world.scatter(all, all.subspan(1, 2), 1).wait(); }),
                                   complaint([&] { world.all_gather_v(all.subspan(2, 2), all, counts).wait(); }),
                                   complaint([&] { world.reduce(all.first(4), all.last(4), 1).wait(); }),
-                                  complaint([&] { world.scan(all.first(4), all.last(4)).wait(); }),
                                   complaint([&] { world.all_to_all(nine.first(6), nine.last(6)).wait(); }),
                                   complaint([&] { world.all_to_all_v(six, counts, six, counts).wait(); })})
     CHECK_MESSAGE(contains(text, "overlap"), text);
@@ -96,7 +93,7 @@ TEST_CASE_FIXTURE(one_of_three, "distribution: buffers that overlap in part are 
 
 using action = void (*)(ranks::world&, bool last);
 
-TEST_CASE("distribution: ranks of one machine that call different things are told") {
+TEST_CASE("distributing: ranks of one machine that call different things are told") {
   const action calls[] = {[](auto& w, bool last) {
                             std::vector<float> v(100);
                             w.reduce(v, last ? 0 : 1).wait();
@@ -164,7 +161,7 @@ TEST_CASE("distribution: ranks of one machine that call different things are tol
   }
 }
 
-TEST_CASE("distribution: there is no false alarm, whatever is in flight") {
+TEST_CASE("distributing: there is no false alarm, whatever is in flight") {
   const auto program = [](auto& w) {
     const auto n = static_cast<std::size_t>(w.size());
     struct buffers {
@@ -223,7 +220,7 @@ TEST_CASE("distribution: there is no false alarm, whatever is in flight") {
   });
 }
 
-TEST_CASE("distribution: buffers that are larger than what goes there keep the rest") {
+TEST_CASE("distributing: buffers that are larger than what goes there keep the rest") {
   tutti::run_threads(3, [](auto& w) {
     const sizes counts{2, 0, 1}, offsets{4, 4, 0};
     std::vector<int> in(counts[static_cast<std::size_t>(w.rank())], w.rank() + 1), out(9, -1);
@@ -233,42 +230,6 @@ TEST_CASE("distribution: buffers that are larger than what goes there keep the r
     std::vector<int>& to = w.rank() == 1 ? out : unasked;  // only the root's is looked at
     w.gather(one, std::span{to}.first(w.rank() == 1 ? 3 : 2), 1).wait();
     expect(w.rank() == 1 ? out[2] == 2 && out[4] == 1 : unasked == std::vector<int>{7, 7}, "gather");
-  });
-}
-
-TEST_CASE("distribution: of an exclusive scan rank 0 keeps what it had") {
-  tutti::run_threads(3, [](auto& w) {
-    std::vector<int> v{w.rank() + 5, 1}, out{-1, -2};
-    w.exclusive_scan(v, out).wait();
-    expect(w.rank() != 0 || out == std::vector<int>{-1, -2}, "rank 0's out was written");
-    expect(w.rank() != 2 || out == std::vector<int>{11, 2}, "rank 2's sum");
-    expect(w.exclusive_scan(4).wait() == 4 * w.rank(), "by value");
-    expect(w.scan(2.5, tutti::max).wait() == 2.5, "by value");
-  });
-}
-
-TEST_CASE("prepared: starts as often as wanted, and what was wrong is found when it is prepared") {
-  tutti::run_threads(3, [](auto& world) {
-    std::vector<float> v(50, 1), all(150), part(50);
-    auto sum = world.prepare_all_reduce(v);
-    auto gather = world.prepare_all_gather(v, all, {.via = tutti::algorithm::ring});
-    auto scatter = world.prepare_reduce_scatter(all, part, tutti::max);
-    auto from_two = world.prepare_broadcast(part, 2);
-    auto moved = std::move(world);
-    for (int i = 1; i < 5; ++i) {
-      sum.start().wait();
-      gather.start().wait();
-      scatter.start().wait();
-      from_two.start().wait();
-      const auto wanted = static_cast<float>(std::vector<int>{1, 3, 9, 27, 81}[static_cast<std::size_t>(i)]);
-      expect(v[49] == wanted && all[149] == wanted && part[0] == wanted, "round " + std::to_string(i));
-    }
-    expect(contains(complaint([&] { (void)moved.prepare_broadcast(v, 3); }), "root 3"), "a root");
-    expect(contains(complaint([&] { (void)moved.prepare_all_gather(v, part); }), "all_gather: in x world size"),
-           "counts");
-    expect(contains(complaint([&] { (void)moved.prepare_all_reduce(v, tutti::sum, {.via = tutti::algorithm::tree}); }),
-                    "no algorithm tree"),
-           "an algorithm");
   });
 }
 

@@ -51,7 +51,7 @@ void receive_one(World& world, std::uint32_t tag) {
   expect(in == std::vector<std::uint8_t>(eager, static_cast<std::uint8_t>(tag)), "message " + std::to_string(tag));
 }
 
-TEST_CASE("messages: receiving one while another is half there, in any order") {
+TEST_CASE("messaging: receiving one while another is half there, in any order") {
   with_half_a_message([](auto& world, ranks::gate& go_on, std::uint32_t messages) {
     for (const std::uint32_t tag : {12u, 1u, 8u, 14u, 0u})
       receive_one(world, tag);  // from the middle and from the ends
@@ -64,7 +64,7 @@ TEST_CASE("messages: receiving one while another is half there, in any order") {
   });
 }
 
-TEST_CASE("messages: a receive beside one whose message is half there waits for the next of its tag") {
+TEST_CASE("messaging: a receive beside one whose message is half there waits for the next of its tag") {
   with_half_a_message([](auto& world, ranks::gate& go_on, std::uint32_t messages) {
     std::vector<std::uint8_t> big(eager), small(10);
     auto first = world.recv(big, 1, 15);
@@ -76,6 +76,27 @@ TEST_CASE("messages: a receive beside one whose message is half there waits for 
     for (std::uint32_t tag = 0; tag < messages; ++tag)
       if (tag != 15) receive_one(world, tag);
   });
+}
+
+TEST_CASE("messaging: who receives in a world of one, and from whom it cannot be") {
+  auto alone = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
+  std::vector<int> v(3);
+  const auto complaint = [](auto call) { return ranks::words_of<tutti::usage_error>(call); };
+  CHECK(complaint([&] { alone.send(v, 0).wait(); }) == "send: rank 0 cannot exchange messages with itself");
+  CHECK(complaint([&] { (void)alone.recv_any(v).wait(); }) ==
+        "recv_any: this communicator has no other rank to receive from");
+}
+
+TEST_CASE("messaging: another count than was sent is an error of the receiver") {
+  std::string words;
+  tutti::run_threads(2, [&](auto& world) {
+    std::vector<int> v(world.rank() == 0 ? 3 : 4);
+    if (world.rank() == 0)
+      static_cast<void>(tutti::nothrow(world.send(v, 1, 5)).wait());
+    else
+      words = ranks::words_of<tutti::error>([&] { world.recv(v, 0, 5).wait(); });
+  });
+  CHECK(words.find("recv #1 (messaging_test.cpp") == 0);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ std::string complaint(F f) {
   return ranks::words_of<tutti::usage_error>(f);
 }
 
-TEST_CASE("raw reductions: wrong sizes and functions are refused before anything is sent") {
+TEST_CASE("raw_reducing: wrong sizes and functions are refused before anything is sent") {
   auto world = tutti::join(std::make_shared<tutti::threads_hub>(3), 1);
   std::vector<std::byte> six(6), seven(7), eighteen(18);
   CHECK(complaint([&] { world.all_reduce(seven, raw_reduction{&add_bytes, 2}).wait(); }) ==
@@ -52,31 +52,11 @@ TEST_CASE("raw reductions: wrong sizes and functions are refused before anything
         "reduce_scatter_v: out is 2 elements but the count of this rank is 3");
 }
 
-TEST_CASE("reductions: a world of one scales its own operand, and reduces bytes by copying them") {
+TEST_CASE("raw_reducing: a world of one copies its bytes") {
   auto world = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
-  CHECK(world.all_reduce(21, tutti::premul_sum(2)).wait() == 42);
-  const std::vector<float> in{1, 2, 3};
-  std::vector<float> out(3);
-  world.reduce_scatter(in, out, tutti::premul_sum(0.5)).wait();
-  CHECK(out == std::vector<float>{0.5F, 1, 1.5F});
-  world.scan(in, out, tutti::premul_sum(3)).wait();
-  CHECK(out == std::vector<float>{3, 6, 9});
   std::vector<std::byte> bytes(4, std::byte{7}), copy(4);
   world.all_reduce(bytes, copy, raw_reduction{&add_bytes, 2}).wait();
   CHECK(copy == bytes);
-}
-
-TEST_CASE("reductions: ranks that disagree about which one fail with a mismatch") {
-  tutti::run_threads(2, [](ranks::world& world) {
-    const std::string words = ranks::words_of<tutti::error>([&] {
-      tutti::value_at<float> mine{1, world.rank()};
-      if (world.rank() == 0)
-        (void)world.all_reduce(mine, tutti::minloc, {.via = tutti::algorithm::direct}).wait();
-      else
-        (void)world.all_reduce(mine, tutti::maxloc, {.via = tutti::algorithm::direct}).wait();
-    });
-    ranks::expect(ranks::contains(words, "all_reduce"), words);
-  });
 }
 
 }  // namespace

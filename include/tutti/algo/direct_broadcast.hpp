@@ -1,0 +1,51 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/mapped_move.hpp>
+
+namespace tutti::algo {
+
+/// Broadcast through memory that ranks share. From 4 KiB on the root tells where its buffer is, if the others map it:
+/// they copy it from there, but for 1/n that the root stores into their buffers if it maps those: two meetings.
+/// Otherwise the root stages pieces of 128 KiB, the others copy them out, and the root is at most one piece ahead: one
+/// meeting with the root per piece.
+template <mapped_transport T>
+routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
+  board::turn turn{b, lane.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(lane);
+  detail::meeting<T> m{lane, b, a};
+  const std::size_t bytes = a.data.bytes();
+  if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
+  const bool root = m.rank() == a.root, beside = bytes <= board::cell_bytes;
+  board::exposure shown{b, lane.link()};
+  for (std::size_t done = 0; done == 0 || done < bytes; done += detail::copy_piece) {
+    const std::size_t piece = std::min(detail::copy_piece, bytes - done);
+    const std::uint64_t step = m.next();
+    std::byte* staged = beside ? m.beside(a.root, step) : m.slot(a.root, step, piece);
+    const bool tells = done == 0 && bytes >= worth_mapping;
+    const std::uint64_t here =
+        tells && (!root || detail::root_may_wait(m, bytes)) ? m.place(a.data.data, bytes) : board::nowhere;
+    if (root && here == board::nowhere) {
+      co_await m.everyone(step - 1);
+      b.stage(staged, at(a.data.data, done), piece);
+    }
+    if (tells)
+      m.post({here, board::nowhere});
+    else
+      m.post();
+    if (!root) co_await m.only(a.root, step, piece < worth_mapping ? 0 : piece);
+    if (tells && b.note_of(a.root, step).in != board::nowhere) {
+      co_await detail::move_mapped(lane, m, b, a.root, step, detail::flow::from_root, at(a.data.data, 0),
+                                   [bytes](int) { return detail::stretch{0, bytes}; });
+      break;
+    }
+    if (done == 0) shown.close();
+    if (!root) detail::copy_out(at(a.data.data, done), staged, piece, bytes);
+  }
+  shown.close();
+}
+
+}  // namespace tutti::algo

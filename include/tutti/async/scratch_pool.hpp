@@ -1,0 +1,62 @@
+#pragma once
+#include <cstddef>
+#include <new>
+
+namespace tutti {
+
+/// Temporary memory of operations, kept between them: a steady loop allocates nothing. There are as many blocks as were
+/// in use at a time, each at most as large as the largest of them; all are freed with the pool. Under the engine's
+/// lock.
+class scratch_pool {
+ public:
+  static constexpr std::size_t alignment = 64;
+
+  scratch_pool() = default;
+  scratch_pool(const scratch_pool&) = delete;
+  scratch_pool& operator=(const scratch_pool&) = delete;
+  ~scratch_pool() {
+    while (free_) destroy(unlink(&free_));
+  }
+
+  /// Memory of at least so many bytes, null when there is none. The smallest free block that is large enough; else a
+  /// new one in place of the largest free one.
+  [[nodiscard]] std::byte* take(std::size_t bytes) noexcept {
+    header **fits = nullptr, **largest = nullptr;
+    for (header** at = &free_; *at; at = &(*at)->next) {
+      if ((*at)->bytes >= bytes && (!fits || (*at)->bytes < (*fits)->bytes)) fits = at;
+      if (!largest || (*at)->bytes > (*largest)->bytes) largest = at;
+    }
+    if (fits) return data_of(unlink(fits));
+    if (largest) destroy(unlink(largest));
+    if (bytes > most) return nullptr;
+    const std::size_t whole = (bytes + granule - 1) / granule * granule;
+    void* p = ::operator new(alignment + whole, std::align_val_t{alignment}, std::nothrow);
+    return p ? data_of(::new (p) header{whole, nullptr}) : nullptr;
+  }
+  /// Gives back what take() returned.
+  void give(std::byte* p) noexcept {
+    if (!p) return;
+    auto* h = std::launder(reinterpret_cast<header*>(p - alignment));
+    h->next = free_;
+    free_ = h;
+  }
+
+ private:
+  struct header {
+    std::size_t bytes;
+    header* next;
+  };
+  static constexpr std::size_t granule = 4096, most = ~std::size_t{0} / 2;
+
+  static std::byte* data_of(header* h) noexcept { return reinterpret_cast<std::byte*>(h) + alignment; }
+  static header* unlink(header** at) noexcept {
+    header* h = *at;
+    *at = h->next;
+    return h;
+  }
+  static void destroy(header* h) noexcept { ::operator delete(static_cast<void*>(h), std::align_val_t{alignment}); }
+
+  header* free_ = nullptr;
+};
+
+}  // namespace tutti

@@ -1,0 +1,101 @@
+#pragma once
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/op.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/reduction.hpp>
+#include <tutti/grad/hook.hpp>
+
+namespace tutti::grad {
+
+/// Adasum of two gradients, into `a`: a (1 - a.b / 2|a|^2) + b (1 - a.b / 2|b|^2), which is their sum where they are
+/// orthogonal and their mean where they are equal (Maleki et al., Scaling Distributed Training with Adaptive Summation,
+/// 2020). A gradient of next to no length (norm^2 below 1.5e-154) counts as it is. Products and norms in double.
+template <number T>
+void adasum(std::span<T> a, std::span<const T> b) noexcept {
+  constexpr double least = 1.4916681462400413e-154;  // the root of the smallest normal double, as in Horovod
+  double product = 0, a_norm = 0, b_norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+    product += x * y;
+    a_norm += x * x;
+    b_norm += y * y;
+  }
+  const double of_a = a_norm < least ? 1 : 1 - product / (2 * a_norm);
+  const double of_b = b_norm < least ? 1 : 1 - product / (2 * b_norm);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double both = of_a * static_cast<double>(a[i]) + of_b * static_cast<double>(b[i]);
+    if constexpr (sizeof(T) == 2)
+      a[i] = T(static_cast<float>(both));
+    else
+      a[i] = static_cast<T>(both);
+  }
+}
+
+/// A hook that combines gradients by Adasum, each parameter by itself, in place of the mean: for any number of ranks
+/// and any group. Weights only say who takes part: a rank with weight 0 does not. Pairs of ranks combine, then pairs of
+/// pairs; where the ranks are no power of two the last ones first join one of the others each. All ranks end with the
+/// same bits, on machines of one kind. Travels in finish(), by messages with `tag`. Memory: one more copy of a bucket.
+/// Cost: log2(n) exchanges of the whole bucket per rank, rounded down, and two messages more where n is no power of
+/// two.
+class adasum_hook {
+ public:
+  static constexpr scaling scale = scaling::none;
+  static constexpr std::uint32_t default_tag = 0xada5;
+
+  adasum_hook() = default;
+  explicit adasum_hook(std::uint32_t tag) noexcept : tag_(tag) {}
+
+  template <class Comm, number T>
+  task<> operator()(Comm& world, bucket_view<T> b) {
+    return combine(world, b, world.all_reduce(b.tail(), sum, {}, b.where));
+  }
+
+ private:
+  template <class Comm, class T>
+  task<> combine(Comm& world, bucket_view<T> b, op tail) {
+    op last = std::move(tail);
+    const auto mine = b.gradients();
+    if (room_.size() < mine.size_bytes()) room_.resize(mine.size_bytes());
+    const std::span<T> theirs{reinterpret_cast<T*>(room_.data()), mine.size()};
+    const int n = world.size(), paired = static_cast<int>(std::bit_floor(static_cast<unsigned>(n))), me = world.rank();
+    if (me >= paired) {
+      co_await world.send(mine, me - paired, tag_, {}, b.where);
+      co_await world.recv(mine, me - paired, tag_, {}, b.where);
+    } else {
+      if (me + paired < n) {
+        co_await world.recv(theirs, me + paired, tag_, {}, b.where);
+        each(b, mine, theirs);
+      }
+      for (int apart = 1; apart < paired; apart *= 2) {
+        const int peer = me ^ apart;
+        op out = world.send(mine, peer, tag_, {}, b.where);
+        co_await world.recv(theirs, peer, tag_, {}, b.where);
+        co_await std::move(out);
+        // The same order on both: the lower ranks' gradient first.
+        if (peer < me) std::swap_ranges(mine.begin(), mine.end(), theirs.begin());
+        each(b, mine, theirs);
+      }
+      if (me + paired < n) co_await world.send(mine, me + paired, tag_, {}, b.where);
+    }
+    co_await std::move(last);
+  }
+
+  template <class T>
+  static void each(const bucket_view<T>& b, std::span<T> mine, std::span<T> theirs) noexcept {
+    for (const bucket_slot& s : b.slots)
+      adasum(mine.subspan(s.offset, s.count), std::span<const T>{theirs.subspan(s.offset, s.count)});
+  }
+
+  std::uint32_t tag_ = default_tag;
+  std::vector<std::byte> room_;
+};
+
+}  // namespace tutti::grad

@@ -1,0 +1,136 @@
+#pragma once
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/op.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/backend/mapped_array.hpp>
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/reduction.hpp>
+#include <tutti/grad/hook.hpp>
+
+namespace tutti::grad {
+
+/// A hook that sends gradients of float and double as `Wire`, float16 or bfloat16: half or a quarter of the bytes.
+/// `Inner` is the hook that reduces what has been narrowed, and whatever is narrow already; so hooks chain:
+/// `compress_hook<bfloat16, powersgd_hook>`. Tails travel beside, as they are.
+///
+/// bfloat16 has float's range and travels at once. float16 is scaled so that no sum overflows, by a power of two which
+/// the ranks agree on first (an all_reduce of one float as ready() is called); its bucket travels in finish().
+/// Error of a sum of n ranks, for |x| at most the largest magnitude m in the bucket: each term and, over messages, each
+/// partial sum is rounded once, to 2^-8 (bfloat16) or 2^-11 (float16) of itself, plus n^2 m 2^-39 for float16.
+/// Infinities, NaNs and what float cannot hold arrive as infinities or NaNs. Keeps one copy of the bucket in the wire's
+/// type.
+template <narrow_float Wire, class Inner = sum_hook>
+  requires(sizeof(Wire) == 2)
+class compress_hook {
+ public:
+  compress_hook() = default;
+  explicit compress_hook(Inner inner) : inner_(std::move(inner)) {}
+
+  template <class Comm, number T>
+  task<> operator()(Comm& world, bucket_view<T> b) {
+    if constexpr (sizeof(T) == sizeof(Wire)) {
+      return pass_on(inner_(world, b));
+    } else {
+      const auto wire = wire_of(world, b);
+      op tail = world.all_reduce(b.tail(), sum, {}, b.where);
+      if constexpr (std::same_as<Wire, bfloat16>) {
+        narrow(b, wire, 1);
+        return widen_after(inner_(world, wire), std::move(tail), b, wire);
+      } else {
+        return scaled(world, world.all_reduce(largest(b.gradients()), max, {}, b.where), std::move(tail), b, wire);
+      }
+    }
+  }
+
+  /// Bytes that travel for a bucket of so many elements, instead of count x sizeof(T).
+  [[nodiscard]] static constexpr std::size_t wire_bytes(std::size_t count) noexcept { return count * sizeof(Wire); }
+
+  [[nodiscard]] Inner& inner() noexcept { return inner_; }
+  void reset() {
+    wires_.clear();
+    if constexpr (requires { inner_.reset(); }) inner_.reset();
+  }
+
+ private:
+  template <class Comm, class T>
+  bucket_view<Wire> wire_of(Comm& world, const bucket_view<T>& b) {
+    constexpr std::size_t line = slot_alignment / sizeof(Wire);  // an inner hook expects a tail: of zeros
+    const std::size_t count = b.gradients().size();
+    if (wires_.size() <= b.index) wires_.resize(b.index + 1);
+    auto& memory = wires_[b.index];
+    if (memory.size() != count + line) memory = world.template allocate<Wire>(count + line);
+    return {b.index, memory.span(), b.where, b.slots, line};
+  }
+
+  // Infinite where it is not finite: NaN is no maximum.
+  template <class T>
+  static float largest(std::span<T> g) noexcept {
+    T most{};
+    for (const T x : g) {
+      const T magnitude = x < 0 ? -x : x;
+      if (!(magnitude <= std::numeric_limits<T>::max())) return std::numeric_limits<float>::infinity();
+      most = std::max(most, magnitude);
+    }
+    return static_cast<float>(most);
+  }
+  // The power of two that brings a sum of `ranks` terms, each at most `most`, below the largest float16, 65504.
+  static double scale_for(float most, int ranks) noexcept {
+    double bound = static_cast<double>(most) * ranks, scale = 1;
+    if (!(bound > 0) || bound > std::numeric_limits<float>::max() * 4096.0) return 1;  // zeros, or not finite
+    while (bound * scale > 32768) scale /= 2;
+    while (bound * scale * 2 <= 32768 && scale < 0x1p126) scale *= 2;
+    return scale;
+  }
+
+  template <class T>
+  static void narrow(const bucket_view<T>& b, const bucket_view<Wire>& wire, double scale) noexcept {
+    const auto g = b.gradients();
+    const auto factor = static_cast<T>(scale);
+    for (std::size_t i = 0; i < g.size(); ++i) wire.elements[i] = Wire(static_cast<float>(g[i] * factor));
+    std::fill(wire.tail().begin(), wire.tail().end(), Wire{});
+  }
+  template <class T>
+  static void widen(const bucket_view<Wire>& wire, const bucket_view<T>& b, double scale) noexcept {
+    const auto g = b.gradients();
+    const auto factor = static_cast<T>(1 / scale);
+    for (std::size_t i = 0; i < g.size(); ++i) g[i] = static_cast<T>(static_cast<float>(wire.elements[i])) * factor;
+  }
+
+  template <class Flight>
+  static task<> pass_on(Flight flight) {
+    Flight mine = std::move(flight);
+    co_await std::move(mine);
+  }
+
+  template <class Flight, class T>
+  static task<> widen_after(Flight flight, op tail, bucket_view<T> b, bucket_view<Wire> wire) {
+    Flight first = std::move(flight);
+    op second = std::move(tail);
+    co_await std::move(first);
+    co_await std::move(second);
+    widen(wire, b, 1);
+  }
+
+  template <class Comm, class Flight, class T>
+  task<> scaled(Comm& world, Flight most, op tail, bucket_view<T> b, bucket_view<Wire> wire) {
+    Flight first = std::move(most);
+    op second = std::move(tail);
+    const double scale = scale_for(co_await std::move(first), world.size());
+    narrow(b, wire, scale);
+    co_await inner_(world, wire);
+    co_await std::move(second);
+    widen(wire, b, scale);
+  }
+
+  Inner inner_{};
+  std::vector<mapped_array<Wire>> wires_;  // by bucket
+};
+
+}  // namespace tutti::grad

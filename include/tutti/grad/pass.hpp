@@ -1,0 +1,60 @@
+#pragma once
+#include <cstddef>
+#include <utility>
+
+#include <tutti/async/task.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/grad/step.hpp>
+
+namespace tutti::grad {
+
+/// One backward pass. Tells the reducer which gradients are complete; ends with `co_await pass.finish()`.
+/// Dropped without it (an exception in the backward pass), it aborts the communicator: the peers would wait for ever.
+/// One that accumulates sends nothing, and may be dropped.
+template <class Reducer>
+class [[nodiscard]] pass {
+ public:
+  pass(pass&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {
+    if (owner_) owner_->current_ = this;
+  }
+  pass& operator=(pass&&) = delete;
+  ~pass() {
+    if (owner_) owner_->drop();
+  }
+
+  /// This rank's gradient of one parameter, in the order of registration, is complete. In any order, each exactly once.
+  /// Starts the buckets that are complete, in the plan's order, and lets what travels already make progress. The first
+  /// one of float16 waits until all ranks have begun. The gradient belongs to the reducer until finish() has ended.
+  /// Errors: usage_error for a wrong mark, which changes nothing; an exception of the hook, or an error while waiting,
+  /// ends the pass.
+  void ready(std::size_t parameter) { owner().ready(parameter); }
+
+  /// Instead of ready(): this pass does not use the parameter, and contributes zero to it. Where the reducer tracks
+  /// unused parameters, a gradient that no rank uses keeps what it holds, and used() tells; else it becomes the mean.
+  void unused(std::size_t parameter) { owner().unused(parameter); }
+
+  /// unused() for every parameter that has not been marked. A rank that has run out of samples begins with weight 0 and
+  /// calls this alone.
+  void rest_unused() { owner().rest_unused(); }
+
+  /// This rank cannot use its gradients: no rank will. Marks what has not been marked; the gradients of all ranks are
+  /// worthless after finish(), which tells all of them why.
+  void skip(step why) { owner().skip(why); }
+
+  /// Ends when all gradients hold their weighted mean over the ranks, and says what all ranks do with them. Consumes
+  /// the pass; a task that is dropped before its end drops the pass. A parameter that was never marked is a usage_error
+  /// that names it; the communicator is then aborted. Also throws the error of a collective.
+  task<step> finish() { return owner().finish(std::move(*this)); }
+
+ private:
+  friend Reducer;
+  explicit pass(Reducer& r) noexcept : owner_(&r) { r.current_ = this; }
+
+  [[nodiscard]] Reducer& owner() const {
+    if (!owner_) throw usage_error("pass: it has ended, or was moved from; begin() another one");
+    return *owner_;
+  }
+  Reducer* owner_;
+};
+
+}  // namespace tutti::grad

@@ -1,0 +1,227 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/op.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/backend/mapped_array.hpp>
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/reduction.hpp>
+#include <tutti/grad/hook.hpp>
+#include <tutti/grad/low_rank.hpp>
+#include <tutti/grad/residuals.hpp>
+
+namespace tutti::grad {
+
+/// The same on all ranks; defaults are torch's.
+struct powersgd_options {
+  std::size_t rank = 1;             ///< of the approximation
+  std::uint64_t start_pass = 1000;  ///< passes before are summed whole
+  double least_ratio = 2;           ///< a matrix is sent whole unless it has this many times the elements that travel
+  std::uint64_t seed = 0;           ///< of the first guess
+  bool error_feedback = true;       ///< what the approximation leaves out is added in the next pass
+  bool warm_start = true;           ///< begins with the last pass's approximation
+};
+
+/// PowerSGD (Vogels et al., 2019): a hook that sends a matrix of r x c as its best guess of a low rank k, (r + c) k
+/// elements. Which gradients are matrices, parameter_shape::rows tells. Everything else, and tails, travel whole.
+/// Two all_reduces of a bucket, in float: the first as ready() is called, the second in finish(). All ranks have the
+/// same bits. An infinity or NaN arrives as NaNs in its matrix, and is forgotten. The loss is not bounded in one pass;
+/// what is left out comes with later ones, in units of weight x gradient.
+/// Memory: a float per element of the bucket, and 3 (r + c) k per matrix. Computes 6 r c k products per matrix.
+class powersgd_hook {
+ public:
+  powersgd_hook() = default;
+  explicit powersgd_hook(powersgd_options options) : options_(options) {
+    if (options.rank == 0 || !(options.least_ratio > 0))
+      throw usage_error("powersgd_hook: rank and least_ratio must be above 0");
+  }
+
+  template <class Comm, number T>
+  task<> operator()(Comm& world, bucket_view<T> b) {
+    state& s = state_of(world, b);
+    if (s.passes++ < options_.start_pass || s.list.empty()) {
+      travelling_ += b.elements.size();
+      return pass_on(world.all_reduce(b.elements, sum, {}, b.where));
+    }
+    auto rest = sent_whole(b, s);
+    op whole = world.all_reduce_coalesced(std::span<const std::span<T>>{rest}, sum, {}, b.where);
+    const auto left = residuals_.of(b.index, b.gradients().size());
+    if (!options_.error_feedback) std::fill(left.begin(), left.end(), 0.0f);
+    for (const place& m : s.list) {
+      const auto g = b.gradients().subspan(m.offset, m.rows * m.columns);
+      for (std::size_t i = 0; i < g.size(); ++i) left[m.offset + i] += static_cast<float>(g[i]);
+      guess(b.index, s, m);
+      project(m.in(left), m.q(s.warm.data()), m.p(s.p.data()));
+    }
+    return approximate(world, world.all_reduce(s.p, sum, {}, b.where), std::move(whole), std::move(rest), b, s, left);
+  }
+
+  /// Elements that a rank has reduced so far, and how many of them travelled: their ratio is the compression.
+  [[nodiscard]] std::uint64_t elements() const noexcept { return elements_; }
+  [[nodiscard]] std::uint64_t travelling() const noexcept { return travelling_; }
+
+  void reset() noexcept {
+    states_.clear();
+    residuals_.reset();
+  }
+
+  /// This rank's state for a checkpoint, and back, for a reducer of the same plan.
+  [[nodiscard]] std::vector<std::byte> save() const {
+    state_writer to;
+    residuals_.save(to);
+    to.put(states_.size());
+    for (const state& s : states_) {
+      to.put(s.passes);
+      to.put(std::span<const float>{s.warm});
+    }
+    return to.take();
+  }
+  void load(std::span<const std::byte> saved) {
+    state_reader from{saved};
+    residuals left;
+    left.load(from);
+    std::deque<state> states;
+    for (std::uint64_t n = from.number(); n > 0; --n) {
+      state& s = states.emplace_back();
+      s.passes = from.number();
+      s.warm = from.floats();
+    }
+    from.end();
+    residuals_ = std::move(left);
+    states_ = std::move(states);
+  }
+
+ private:
+  /// A matrix in a bucket, and where its approximation is among those of the bucket.
+  struct place {
+    std::size_t offset, rows, columns, rank, p_at, q_at;
+
+    [[nodiscard]] matrix_view in(std::span<float> bucket) const noexcept {
+      return {bucket.data() + offset, rows, columns};
+    }
+    [[nodiscard]] matrix_view p(float* all) const noexcept { return {all + p_at, rank, rows}; }
+    [[nodiscard]] matrix_view q(float* all) const noexcept { return {all + q_at, rank, columns}; }
+  };
+  struct state {
+    std::uint64_t passes = 0;
+    std::vector<float> warm;  // the last approximation: all q, orthonormal
+    std::vector<place> list;
+    mapped_array<float> p, q;
+    std::size_t count = 0, p_count = 0, q_count = 0;
+  };
+
+  template <class Comm, class T>
+  state& state_of(Comm& world, const bucket_view<T>& b) {
+    if (states_.size() <= b.index) states_.resize(b.index + 1);
+    state& s = states_[b.index];
+    elements_ += b.elements.size();
+    if (s.count == b.elements.size()) return s;
+    s.count = b.elements.size();
+    s.list.clear();
+    s.p_count = s.q_count = 0;
+    for (const bucket_slot& slot : b.slots) {
+      const std::size_t rows = slot.rows, columns = slot.count / slot.rows;
+      const std::size_t rank = std::min({options_.rank, rows, columns});
+      if (!pays(slot)) continue;
+      s.list.push_back({slot.offset, rows, columns, rank, s.p_count, s.q_count});
+      s.p_count += rank * rows;
+      s.q_count += rank * columns;
+    }
+    s.p = world.template allocate<float>(s.p_count);
+    s.q = world.template allocate<float>(s.q_count);
+    if (s.warm.size() != s.q_count) s.warm.assign(s.q_count, 0.0f);
+    return s;
+  }
+  [[nodiscard]] bool pays(const bucket_slot& slot) const noexcept {
+    const std::size_t rows = slot.rows, columns = slot.count / slot.rows;
+    const auto travels = static_cast<double>((rows + columns) * std::min({options_.rank, rows, columns}));
+    return slot.count > 0 && travels * options_.least_ratio < static_cast<double>(slot.count);
+  }
+
+  template <class T>
+  std::vector<std::span<T>> sent_whole(const bucket_view<T>& b, const state& s) {
+    std::vector<std::span<T>> rest{b.tail()};
+    for (const bucket_slot& slot : b.slots)
+      if (!pays(slot)) rest.push_back(b.elements.subspan(slot.offset, slot.count));
+    for (const auto& r : rest) travelling_ += r.size();
+    travelling_ += s.p_count + s.q_count;
+    return rest;
+  }
+
+  // Rows without direction get one, the same on all ranks; all of them where nothing is kept from pass to pass.
+  void guess(std::size_t bucket, state& s, const place& m) const noexcept {
+    const auto q = m.q(s.warm.data());
+    for (std::size_t k = 0; k < q.rows; ++k) {
+      const auto row = q.row(k);
+      const bool known = std::any_of(row.begin(), row.end(), [](float x) { return x != 0; });
+      if (known && options_.warm_start) continue;
+      std::uint64_t seed = options_.seed + 0x9e3779b97f4a7c15u * (1 + bucket + 1000003 * (m.offset + k));
+      if (!options_.warm_start) seed += s.passes * 0xd1342543de82ef95u;
+      for (float& x : row) x = static_cast<float>(static_cast<std::int64_t>(mix(seed++)) >> 40) * 0x1p-23f;
+    }
+  }
+  static std::uint64_t mix(std::uint64_t x) noexcept {  // splitmix64
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+  }
+
+  static task<> pass_on(op flight) {
+    op mine = std::move(flight);
+    co_await std::move(mine);
+  }
+
+  template <class Comm, class T>
+  task<> approximate(Comm& world, op first, op whole, std::vector<std::span<T>> rest, bucket_view<T> b, state& s,
+                     std::span<float> left) {
+    const auto listed = std::move(rest);  // belongs to `whole`
+    op sums = std::move(first), others = std::move(whole);
+    co_await std::move(sums);
+    for (const place& m : s.list) {
+      const auto p = m.p(s.p.data()), q = m.q(s.q.data());
+      orthonormalize(p);
+      const auto mine = m.in(left);
+      project_back(mine, p, q);
+      row_.resize(std::max(row_.size(), m.columns));
+      const std::span<float> row{row_.data(), m.columns};
+      for (std::size_t i = 0; i < m.rows; ++i) {
+        expand_row(p, q, i, row);
+        for (std::size_t j = 0; j < m.columns; ++j) mine.row(i)[j] -= row[j];
+      }
+    }
+    residuals::drop_non_finite(left);
+    co_await world.all_reduce(s.q, sum, {}, b.where);
+    for (const place& m : s.list) {
+      const std::span<float> row{row_.data(), m.columns};
+      for (std::size_t i = 0; i < m.rows; ++i) {
+        expand_row(m.p(s.p.data()), m.q(s.q.data()), i, row);
+        const auto to = b.gradients().subspan(m.offset + i * m.columns, m.columns);
+        for (std::size_t j = 0; j < m.columns; ++j)
+          if constexpr (sizeof(T) == 2)
+            to[j] = T(row[j]);
+          else
+            to[j] = row[j];
+      }
+      orthonormalize(m.q(s.q.data()));
+    }
+    std::copy(s.q.begin(), s.q.end(), s.warm.begin());
+    residuals::drop_non_finite(s.warm);
+    co_await std::move(others);
+  }
+
+  powersgd_options options_;
+  residuals residuals_;
+  std::deque<state> states_;  // by bucket
+  std::vector<float> row_;
+  std::uint64_t elements_ = 0, travelling_ = 0;
+};
+
+}  // namespace tutti::grad

@@ -1,0 +1,52 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <tutti/core/dtype.hpp>
+
+namespace tutti::grad {
+
+/// What all ranks do with the gradients of a pass, together: one rank that cannot use its own keeps all from it.
+enum class step : std::uint8_t {
+  apply,          ///< they are whole
+  skip_overflow,  ///< some rank met an infinity or NaN: a loss scaler goes down
+  skip_failure    ///< some rank could not compute its part, such as for want of memory
+};
+
+constexpr const char* name(step s) noexcept {
+  return s == step::apply ? "apply" : s == step::skip_overflow ? "skip_overflow" : "skip_failure";
+}
+
+/// A step as the last elements of a line that is summed over at most 4095 ranks. Where ranks differ, a failure counts
+/// for more than an overflow. In 16 bits a sum may round, but never to nothing.
+struct step_flags {
+  template <number T>
+  static void put(step s, std::span<T> line) noexcept {
+    if constexpr (sizeof(T) == 2) {
+      line[line.size() - 2] = T{s == step::skip_overflow ? 1.0f : 0.0f};
+      line.back() = T{s == step::skip_failure ? 1.0f : 0.0f};
+    } else {
+      line.back() = static_cast<T>(s == step::skip_failure ? failure : s == step::skip_overflow ? 1 : 0);
+    }
+  }
+
+  template <number T>
+  [[nodiscard]] static step take(std::span<const T> line) noexcept {
+    double overflows = 0, failures = 0;
+    if constexpr (sizeof(T) == 2) {
+      overflows = static_cast<double>(line[line.size() - 2]);
+      failures = static_cast<double>(line.back());
+    } else {
+      const auto both = static_cast<double>(line.back());
+      failures = both >= failure ? 1 : 0;
+      overflows = both;
+    }
+    return failures > 0 ? step::skip_failure : overflows > 0 ? step::skip_overflow : step::apply;
+  }
+
+ private:
+  static constexpr int failure = 4096;
+};
+
+}  // namespace tutti::grad

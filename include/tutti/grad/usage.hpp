@@ -1,0 +1,72 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/when_used.hpp>
+#include <tutti/grad/arena.hpp>
+
+namespace tutti::grad {
+
+/// Which parameters the passes of a rank use, and the gradients of those that they do not: a gradient that no rank uses
+/// gets back what it held. One element for each parameter, in the order of registration, travels in a tail.
+template <class = when_used>
+class basic_usage {
+ public:
+  explicit basic_usage(std::size_t parameters) : mine_(parameters), anyone_(parameters, char{1}) {}
+
+  /// Forgets the last pass.
+  void clear() noexcept {
+    std::fill(mine_.begin(), mine_.end(), char{0});
+    kept_.clear();
+    bytes_.clear();
+  }
+
+  void use(std::size_t i) noexcept { mine_[i] = 1; }
+  [[nodiscard]] bool used_here(std::size_t i) const noexcept { return mine_[i] != 0; }
+
+  /// Sets a gradient to zero, which is what this rank contributes, and keeps what it was.
+  template <class T>
+  void keep(std::size_t i, std::span<T> gradient) {
+    kept_.push_back({i, bytes_.size()});
+    const auto old = std::as_bytes(gradient);
+    bytes_.insert(bytes_.end(), old.begin(), old.end());
+    std::fill(gradient.begin(), gradient.end(), T{});
+  }
+
+  template <class T>
+  void put(std::span<T> map) const noexcept {
+    for (std::size_t i = 0; i < mine_.size(); ++i) map[i] = T(static_cast<float>(mine_[i]));
+  }
+  template <class T>
+  void take(std::span<const T> map) noexcept {
+    for (std::size_t i = 0; i < anyone_.size(); ++i) anyone_[i] = static_cast<double>(map[i]) != 0;
+  }
+
+  /// True unless the last pass was tracked and no rank used it.
+  [[nodiscard]] bool used_anywhere(std::size_t i) const noexcept { return anyone_[i] != 0; }
+
+  /// After take(): puts back the gradients that no rank used.
+  void restore(const arena& memory) const {
+    for (const auto& [i, at] : kept_) {
+      if (anyone_[i]) continue;
+      const dtype type = memory.layout().buckets[memory.bucket_of(i)].type;
+      visit_gradient(type, [&]<class T>() {
+        const auto gradient = std::as_writable_bytes(memory.gradient<T>(i));
+        std::copy_n(bytes_.data() + at, gradient.size(), gradient.data());
+      });
+    }
+  }
+
+ private:
+  std::vector<char> mine_, anyone_;
+  std::vector<std::pair<std::size_t, std::size_t>> kept_;  // parameter, place in bytes_
+  std::vector<std::byte> bytes_;
+};
+/// See basic_usage.
+using usage = basic_usage<>;
+
+}  // namespace tutti::grad

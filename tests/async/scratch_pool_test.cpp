@@ -1,0 +1,69 @@
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include <tutti/async/scratch_pool.hpp>
+
+namespace {
+
+using tutti::scratch_pool;
+
+TEST_CASE("scratch_pool: what is given back is taken again") {
+  scratch_pool pool;
+  std::byte* const first = pool.take(1000);
+  REQUIRE(first);
+  CHECK(reinterpret_cast<std::uintptr_t>(first) % scratch_pool::alignment == 0);
+  std::memset(first, 1, 1000);
+  pool.give(first);
+  CHECK(pool.take(4096) == first);
+  pool.give(first);
+  pool.give(nullptr);
+}
+
+TEST_CASE("scratch_pool: several blocks are in use at a time, and the smallest that is large enough is taken") {
+  scratch_pool pool;
+  std::byte* const large = pool.take(100000);
+  std::byte* const small = pool.take(100);
+  REQUIRE((large && small));
+  CHECK(large != small);
+  std::memset(large, 1, 100000);
+  std::memset(small, 2, 100);
+  CHECK(large[99999] == std::byte{1});
+  for (const bool large_first : {true, false}) {
+    pool.give(large_first ? large : small);
+    pool.give(large_first ? small : large);
+    CHECK(pool.take(100) == small);
+    CHECK(pool.take(100) == large);
+  }
+  pool.give(large);
+  pool.give(small);
+}
+
+TEST_CASE("scratch_pool: there are no more blocks than were in use at a time") {
+  scratch_pool pool;
+  std::byte* p = nullptr;
+  for (std::size_t bytes = 1; bytes < 1'000'000; bytes = bytes * 3 + 1) {
+    p = pool.take(bytes);
+    REQUIRE(p);
+    std::memset(p, 1, bytes);
+    pool.give(p);
+  }
+  CHECK(pool.take(1) == p);  // the only one
+  std::byte* const another = pool.take(1);
+  CHECK(another != p);
+  pool.give(another);
+  pool.give(p);
+}
+
+TEST_CASE("scratch_pool: more memory than there can be is refused") {
+  scratch_pool pool;
+  CHECK(pool.take(std::numeric_limits<std::size_t>::max()) == nullptr);
+  CHECK(pool.take(std::numeric_limits<std::size_t>::max() - 100) == nullptr);
+  CHECK(pool.take(std::numeric_limits<std::size_t>::max() / 4) == nullptr);
+}
+
+}  // namespace

@@ -1,0 +1,169 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <new>
+#include <span>
+#include <string>
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/adasum.hpp>
+#include <tutti/grad/compress.hpp>
+#include <tutti/grad/powersgd.hpp>
+#include <tutti/grad/quantize.hpp>
+#include <tutti/grad/reducer.hpp>
+#include <vector>
+
+// The examples of docs/gradients.md and docs/hooks.md, compiled and run. Every block of code there, but for the first
+// of each reducer's life, must stand here, but for white space.
+
+namespace {
+using world_t = tutti::communicator<tutti::threads>;
+using batch_t = std::vector<float>;
+const std::vector<tutti::grad::parameter_shape> shapes{{"w", 64 * 64, tutti::dtype::f32, 64}, {"b", 8}};
+
+double samples(const batch_t& batch) { return static_cast<double>(batch.size()); }
+
+/// Its gradients are the sum or the mean of the samples.
+struct model {
+  int rank = 0;
+  int batches = 0;
+  int steps = 0;
+  float last = 0;
+
+  batch_t next() {
+    if (batches-- <= 0) return {};
+    return batch_t(2, 3.0f);
+  }
+  template <class Ready>
+  void backward(const batch_t& batch, std::vector<std::span<float>> gradients, Ready ready) {
+    if (rank == 1 && batches == 1) throw std::bad_alloc();
+    for (std::size_t i = gradients.size(); i-- > 0;) {
+      std::fill(gradients[i].begin(), gradients[i].end(), batch[0]);
+      ready(i);
+    }
+  }
+  template <class Ready>
+  void accumulate(const batch_t& batch, std::vector<std::span<float>> gradients, Ready ready) const {
+    for (std::size_t i = gradients.size(); i-- > 0;) {
+      for (float& x : gradients[i])
+        for (const float sample : batch) x += sample;
+      ready(i);
+    }
+  }
+  void step(std::vector<std::span<float>> gradients) {
+    ++steps;
+    last = gradients[0][0];
+  }
+};
+
+tutti::task<> micro_batches(tutti::grad::reducer<world_t>& reducer, model& net, const std::vector<batch_t>& micro) {
+  for (auto g : reducer.gradients()) std::fill(g.begin(), g.end(), 0.0f);
+  for (std::size_t k = 0; k + 1 < micro.size(); ++k) {
+    auto part = reducer.begin(tutti::grad::accumulate, samples(micro[k]));
+    net.accumulate(micro[k], reducer.gradients(), [&](std::size_t i) { part.ready(i); });
+    co_await part.finish();
+  }
+  auto pass = reducer.begin(samples(micro.back()), tutti::grad::contribution::sum);
+  net.accumulate(micro.back(), reducer.gradients(), [&](std::size_t i) { pass.ready(i); });
+  co_await pass.finish();
+}
+
+tutti::task<> until_all_have_run_out(tutti::grad::reducer<world_t>& reducer, model& net) {
+  for (;;) {
+    const auto batch = net.next();  // empty when this rank has no more
+    auto pass = reducer.begin(samples(batch));
+    try {
+      if (!batch.empty()) net.backward(batch, reducer.gradients(), [&](std::size_t i) { pass.ready(i); });
+      pass.rest_unused();
+    } catch (const std::bad_alloc&) {
+      pass.skip(tutti::grad::step::skip_failure);
+    }
+    const auto step = co_await pass.finish();  // the same on all ranks
+    if (reducer.total_weight() == 0) break;
+    if (step == tutti::grad::step::apply) net.step(reducer.gradients());
+  }
+}
+
+struct clipped_sum {
+  float most;
+  template <class Comm, class T>
+  tutti::op operator()(Comm& world, tutti::grad::bucket_view<T> bucket) const {
+    for (T& x : bucket.gradients()) x = std::clamp(x, T(-most), T(most));
+    return world.all_reduce(bucket.elements);
+  }
+};
+
+template <class Reducer>
+float mean_of_ranks(world_t& world, Reducer& r) {
+  auto pass = r.begin();
+  for (std::size_t i = 2; i-- > 0;) {
+    const auto g = r.template gradient<float>(i);
+    std::fill(g.begin(), g.end(), static_cast<float>(world.rank() + 1));
+    pass.ready(i);
+  }
+  tutti::sync_wait(world, pass.finish());
+  return r.template gradient<float>(0)[5];
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+std::string without_space(std::string text) {
+  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+  return text;
+}
+}  // namespace
+
+TEST_CASE("docs of gradients and hooks: the examples stand in this file") {
+  const std::filesystem::path root = TUTTI_SOURCE_DIR;
+  const std::string code = without_space(text_of(root / "tests/grad/docs_test.cpp"));
+  int examples = 0;
+  for (const char* page : {"docs/gradients.md", "docs/hooks.md"}) {
+    const std::string text = text_of(root / page);
+    for (std::size_t at = text.find("```cpp\n"); at != std::string::npos; at = text.find("```cpp\n", at + 1)) {
+      const std::size_t begin = at + 7;
+      const std::string example = text.substr(begin, text.find("```", begin) - begin);
+      if (example.find("train(tutti::communicator<>&") != std::string::npos) continue;  // examples/04_gradients.cpp
+      CHECK_MESSAGE(code.find(without_space(example)) != std::string::npos, page << ":\n" << example);
+      ++examples;
+    }
+  }
+  CHECK(examples >= 4);
+}
+
+TEST_CASE("docs of gradients: micro-batches, uneven inputs and a rank that runs out of memory") {
+  tutti::run_threads(3, [](world_t& world) {
+    tutti::grad::reducer reducer{world, shapes};
+    model net{world.rank(), 3 + world.rank()};
+    const std::vector<batch_t> micro{{1, 2, 3}, {4, 5}};
+    tutti::sync_wait(world, micro_batches(reducer, net, micro));
+    if (reducer.gradient<float>(1)[0] != 3) throw std::logic_error("the mean of all samples");
+    tutti::sync_wait(world, until_all_have_run_out(reducer, net));
+    if (net.steps != 4 || net.last != 3) throw std::logic_error("5 batches, one of which all ranks skip");
+  });
+}
+
+TEST_CASE("docs of hooks: each gives the mean of what two ranks have, or what it promises") {
+  tutti::run_threads(2, [](world_t& world) {
+    tutti::grad::reducer ring{world, shapes, {}, tutti::grad::sum_hook{{.via = tutti::algorithm::ring}}};
+    tutti::grad::reducer half{world, shapes, {}, tutti::grad::compress_hook<tutti::bfloat16>{}};
+    tutti::grad::reducer eighth{world, shapes, {}, tutti::grad::quantize_hook{}};
+    tutti::grad::reducer low{world, shapes, {}, tutti::grad::powersgd_hook{{.rank = 4, .start_pass = 10}}};
+    tutti::grad::reducer both{
+        world, shapes, {}, tutti::grad::compress_hook<tutti::bfloat16, tutti::grad::powersgd_hook>{}};
+    tutti::grad::reducer adaptive{world, shapes, {}, tutti::grad::adasum_hook{}};
+    tutti::grad::reducer own{world, shapes, {}, clipped_sum{1.5f}};
+    const auto near = [](float x, float y) { return x > y - 0.01f && x < y + 0.01f; };
+    const bool all = mean_of_ranks(world, ring) == 1.5f && mean_of_ranks(world, half) == 1.5f &&
+                     near(mean_of_ranks(world, eighth), 1.5f) && near(mean_of_ranks(world, low), 1.5f) &&
+                     near(mean_of_ranks(world, both), 1.5f) && near(mean_of_ranks(world, own), 1.25f);
+    if (!all) throw std::logic_error("a mean");
+    // a (1 - 2/2) + 2a (1 - 2/8) of parallel gradients a and 2a
+    if (!near(mean_of_ranks(world, adaptive), 1.5f)) throw std::logic_error("adasum");
+  });
+}

@@ -1,0 +1,86 @@
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/grad/reducer.hpp>
+#include <vector>
+
+#include "grad/ranks.hpp"
+
+namespace {
+using tutti::dtype;
+using tutti::grad::reducer;
+using world_t = ranks::communicator;
+using shapes = std::vector<tutti::grad::parameter_shape>;
+
+void expect(bool holds, const std::string& what) {
+  if (!holds) throw std::logic_error(what);
+}
+
+/// Counts what it is told to forget.
+struct forgetful_hook {
+  int* forgotten;
+  void reset() const { ++*forgotten; }
+  template <class Comm, class T>
+  auto operator()(Comm& world, tutti::grad::bucket_view<T> b) const {
+    return world.all_reduce(b.elements);
+  }
+};
+
+template <class Reducer>
+void pass_in(world_t& world, Reducer& r, const std::vector<std::size_t>& order) {
+  auto pass = r.begin();
+  for (const std::size_t i : order) {
+    for (float& x : r.template gradient<float>(i)) x = static_cast<float>(i + 1);
+    pass.ready(i);
+  }
+  expect(tutti::sync_wait(world, pass.finish()) == tutti::grad::step::apply, "step");
+}
+
+}  // namespace
+
+TEST_CASE("rebuild: buckets follow the order in which gradients arrived at rank 0; gradients keep their values") {
+  const auto all = ranks::outcomes(3, [](world_t& world) {
+    const shapes list{{"a", 3, dtype::f32}, {"b", 40, dtype::f32}, {"c", 1, dtype::f32}, {"d", 0, dtype::f32}};
+    int forgotten = 0;
+    reducer r{world, list, {.limits = {1, 1}}, forgetful_hook{&forgotten}};
+    expect(!tutti::sync_wait(world, r.rebuild()), "nothing has arrived yet");
+    expect(r.arrival().empty(), "arrival");
+    const std::vector<std::size_t> first{0, 2, 3, 1};
+    std::vector<std::size_t> mine{3, 2, 1, 0};
+    if (world.rank() == 0) mine = first;
+    pass_in(world, r, mine);
+    const auto before = r.layout();
+    expect(tutti::sync_wait(world, r.rebuild()), "the order differs");
+    expect(forgotten == 1, "the hook is told");
+    expect(!(r.layout() == before), "another plan");
+    for (std::size_t b = 0; b < 4; ++b)
+      expect(r.layout().buckets[b].slots[0].parameter == static_cast<int>(first[b]), "in the order of rank 0");
+    for (std::size_t i = 0; i < 4; ++i)
+      for (const float x : r.gradient<float>(i)) expect(x == static_cast<float>(i + 1), "values are kept");
+    expect(!tutti::sync_wait(world, r.rebuild()), "once is enough");
+    pass_in(world, r, first);
+    expect(!tutti::sync_wait(world, r.rebuild()), "no drift, no change");
+    for (std::size_t i = 0; i < 4; ++i)
+      for (const float x : r.gradient<float>(i)) expect(x == static_cast<float>(i + 1), "means in the new places");
+
+    // A saved order gives the same plan from the start.
+    const std::vector<int> saved(r.arrival().begin(), r.arrival().end());
+    reducer again{world, list, {.limits = {1, 1}, .arrival = saved}};
+    expect(again.layout() == r.layout(), "the plan of a saved order");
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
+TEST_CASE("rebuild: an order of another model is refused") {
+  const auto all = ranks::outcomes(2, [](world_t& world) {
+    const shapes list{{"a", 3, dtype::f32}, {"b", 4, dtype::f32}};
+    for (const std::vector<int>& order : {std::vector<int>{0}, {0, 0}, {0, 2}, {-1, 0}, {0, 1, 2}}) {
+      const auto o = ranks::outcome_of([&] { reducer r{world, list, {.arrival = order}}; });
+      expect(o.usage && o.says("names each of the 2 parameters once"), o.text);
+    }
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
