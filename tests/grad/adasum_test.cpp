@@ -8,6 +8,7 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/grad/adasum.hpp>
+#include <tutti/grad/compress.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <vector>
 
@@ -144,6 +145,21 @@ TEST_CASE("adasum: a group of a world, under any order of messages") {
       check_tree(group, dtype::f32, 1e-5);
     });
   });
+}
+
+TEST_CASE("adasum: of narrowed gradients, the same: the result is not divided by the weights") {
+  const auto all = ranks::outcomes(3, [](world_t& world) {
+    const shapes list{{"a", 20, dtype::f32}};
+    reducer r{world, list, {}, tutti::grad::compress_hook<tutti::bfloat16, adasum_hook>{}};
+    auto pass = r.begin(5);
+    const auto g = r.gradient<float>(0);
+    std::fill(g.begin(), g.end(), 3.0f);
+    pass.ready(0);
+    (void)tutti::sync_wait(world, pass.finish());
+    for (const float x : g) expect(x == 3, "of equal gradients their mean");
+    expect(r.total_weight() == 15, "weight");
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }
 
 TEST_CASE("adasum: a rank with weight 0 takes no part") {

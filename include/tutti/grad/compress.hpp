@@ -30,6 +30,8 @@ template <narrow_float Wire, class Inner = sum_hook>
   requires(sizeof(Wire) == 2)
 class compress_hook {
  public:
+  static constexpr scaling scale = detail::scaling_of<Inner>;
+
   compress_hook() = default;
   explicit compress_hook(Inner inner) : inner_(std::move(inner)) {}
 
