@@ -60,7 +60,7 @@ class powersgd_hook {
       guess(b.index, s, m);
       project(m.in(left), m.q(s.warm.data()), m.p(s.p.data()));
     }
-    return approximate(world, world.all_reduce(s.p, sum, {}, b.where), std::move(whole), std::move(rest), b, s, left);
+    return approximate(world, std::move(rest), world.all_reduce(s.p, sum, {}, b.where), std::move(whole), b, s, left);
   }
 
   /// Elements that a rank has reduced so far, and how many of them travelled: their ratio is the compression.
@@ -179,10 +179,12 @@ class powersgd_hook {
     co_await std::move(mine);
   }
 
+  // `rest` belongs to `whole` and outlives it, also in a task that is dropped before it starts: parameters end in
+  // reverse order.
   template <class Comm, class T>
-  task<> approximate(Comm& world, op first, op whole, std::vector<std::span<T>> rest, bucket_view<T> b, state& s,
+  task<> approximate(Comm& world, std::vector<std::span<T>> rest, op first, op whole, bucket_view<T> b, state& s,
                      std::span<float> left) {
-    const auto listed = std::move(rest);  // belongs to `whole`
+    const auto listed = std::move(rest);
     op sums = std::move(first), others = std::move(whole);
     co_await std::move(sums);
     for (const place& m : s.list) {
