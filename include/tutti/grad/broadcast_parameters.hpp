@@ -19,7 +19,7 @@ namespace tutti::grad {
 /// pieces, at most `chunk_bytes` at a time, which bounds the memory taken.
 /// Errors: error{mismatch} on all ranks where the tensors differ, with the first one that does and two ranks;
 /// usage_error for a root that is none, and for chunks of no bytes.
-template <class Comm, std::ranges::input_range R>
+template <class Comm, std::ranges::forward_range R>
   requires number<typename std::ranges::range_value_t<R>::element_type>
 void broadcast_parameters(Comm& world, R&& tensors, int root = 0, std::size_t chunk_bytes = std::size_t{1} << 20,
                           std::source_location where = std::source_location::current()) {
