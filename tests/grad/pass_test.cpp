@@ -166,6 +166,27 @@ TEST_CASE("pass: ranks that run out of samples go on with weight 0 until all hav
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }
 
+TEST_CASE("pass: a skip that comes when the flags have left is refused, not lost") {
+  const auto all = ranks::outcomes(2, [&](world_t& world) {
+    for (const shapes& list : {of_type(dtype::f32), shapes{}}) {
+      reducer r{world, list, {.limits = {1, 1}}};
+      auto pass = r.begin();
+      pass.rest_unused();
+      const auto late = ranks::outcome_of([&] { pass.skip(step::skip_overflow); });
+      expect(late.usage && late.says("before the last mark"), "accepted: " + late.text);
+      expect(finish(world, r, pass) == step::apply, "step");
+      auto part = r.begin(tutti::grad::accumulate);
+      part.rest_unused();
+      if (world.rank() == 0 && !list.empty()) part.skip(step::skip_overflow);  // nothing has left
+      (void)finish(world, r, part);
+      auto next = r.begin();
+      next.rest_unused();
+      expect(finish(world, r, next) == (list.empty() ? step::apply : step::skip_overflow), "step");
+    }
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
 TEST_CASE("pass: micro-batches are reduced once, with the sum of their weights") {
   const auto all = ranks::outcomes(2, [&](world_t& world) {
     const auto list = of_type(dtype::f32);

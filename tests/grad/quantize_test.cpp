@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -130,6 +131,32 @@ TEST_CASE("quantize: infinities and NaNs arrive, and are gone with the next pass
       expect(std::isfinite(r.gradient<float>(0)[300]) == (bad == 0.5f), "as bad as it was");
       expect(std::abs(r.gradient<float>(0)[0] - 0.5f) < 0.01f, "other blocks are not");
     }
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
+TEST_CASE("quantize: nor do they stay in the padding behind gradients that fill no line") {
+  const auto all = ranks::outcomes(2, [&](world_t& world) {
+    const shapes list{{"a", 5, dtype::f32}, {"b", 3, dtype::f32}};
+    reducer r{world, list, {}, quantize_hook{}};
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), 0.5f}) {
+      one_pass(world, r, {std::vector<float>(5, world.rank() == 1 ? bad : 0.5f), std::vector<float>(3, 0.5f)});
+      for (std::size_t i = 0; i < 2; ++i)
+        for (const float x : r.gradient<float>(i)) expect(std::isfinite(x) == (bad == 0.5f), "as bad as it was");
+    }
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
+TEST_CASE("quantize: where all weights are 0 the result is 0, whatever was left out before") {
+  const auto all = ranks::outcomes(2, [&](world_t& world) {
+    const shapes list{{"a", 600, dtype::f32}};
+    reducer r{world, list, {}, quantize_hook{}};
+    one_pass(world, r, {values(world.rank(), 600, 1)});
+    auto pass = r.begin(0);
+    pass.rest_unused();
+    (void)tutti::sync_wait(world, pass.finish());
+    for (const float x : r.gradient<float>(0)) expect(x == 0, "not 0");
   });
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }

@@ -307,7 +307,7 @@ TEST_CASE("reducer: ranks with other gradients are found, and both are named on 
       {{{"a", 5, dtype::f32}, {"b", 7, dtype::bf16}, {"c", 3, dtype::f32}}, {1, 1}, "parameter 1 is "},
       {{{"a", 5, dtype::f32}, {"b", 7, dtype::f32}, {"c", 3, dtype::f32, 3}}, {1, 1}, "parameter 2 is c, 3 x float32"},
       {{{"a", 5, dtype::f32}, {"b", 7, dtype::f32}}, {1, 1}, " parameters and rank 0 has "},
-      {three, {4096, 4096}, " lays its gradients out in other buckets than rank 0"},
+      {three, {4096, 4096}, " has other options than rank 0"},
   }};
   for (const auto& [list, limits, difference] : others)
     for (const int odd : {0, 1, 3}) {
@@ -364,4 +364,37 @@ TEST_CASE("reducer: a type without a mean is refused by name before anything is 
     whole_pass(world, r);
   });
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
+TEST_CASE("reducer: ranks that divide by other factors before the sum are found, not left with other bits") {
+  const auto all =
+      ranks::outcomes(3, [](world_t& world) { reducer r{world, three, {.predivide = world.rank() == 2 ? 4.0 : 2.0}}; });
+  for (const auto& o : all) {
+    CAPTURE(o.text);
+    CHECK(o.failed == errc::mismatch);
+    CHECK(o.says("rank 2 "));
+    CHECK(o.says("predivide"));
+  }
+}
+
+namespace {
+/// Has no memory on rank 1.
+struct poor_world : world_t {
+  explicit poor_world(world_t&& w) : world_t(std::move(w)) {}
+  template <class T>
+  tutti::mapped_array<T> allocate(std::size_t count) {
+    if (rank() == 1) throw std::bad_alloc();
+    return world_t::allocate<T>(count);
+  }
+};
+}  // namespace
+
+TEST_CASE("reducer: where one rank has no memory for the gradients the others do not wait for it") {
+  const auto all = ranks::outcomes(3, [](world_t& world) {
+    poor_world group{world.split(0)};
+    reducer r{group, three};
+  });
+  CHECK(all[0].failed == errc::aborted);
+  CHECK(all[1].says("bad_alloc"));
+  CHECK(all[2].failed == errc::aborted);
 }

@@ -63,16 +63,16 @@ std::string difference(Comm& world, std::span<const parameter_shape> shapes, int
   if (theirs != ours)
     return who(odd) + " has " + theirs + " parameters and " + who(0) + " has " + ours +
            "; all ranks must build the same model";
-  return who(odd) + " lays its gradients out in other buckets than " + who(0) +
-         " (bucket limits, order or tracking of unused parameters differ); give all ranks the same options";
+  return who(odd) + " has other options than " + who(0) +
+         " (bucket limits, order, tracking of unused parameters or predivide); give all ranks the same";
 }
 
-/// Throws error{mismatch} on all ranks where plans differ: the first rank that differs from rank 0 and the first
-/// parameter that does. Collective.
+/// Throws error{mismatch} on all ranks where ids, of a plan and what else must be the same, differ: the first rank that
+/// differs from rank 0 and the first parameter that does. Collective.
 template <class Comm>
-void check_agreement(Comm& world, const char* who, std::span<const parameter_shape> shapes, std::uint64_t plan_id,
+void check_agreement(Comm& world, const char* who, std::span<const parameter_shape> shapes, std::uint64_t id,
                      const std::source_location& where) {
-  const int odd = first_that_differs(world, plan_id, where);
+  const int odd = first_that_differs(world, id, where);
   if (odd < 0) return;
   const std::string what = difference(world, shapes, odd);
   throw error({errc::mismatch, 0, world.world_rank(odd), 0}, std::string(who) + ": " + what,

@@ -38,10 +38,12 @@ class [[nodiscard]] pass {
   void rest_unused() { owner().rest_unused(); }
 
   /// This rank cannot use its gradients: no rank will. Marks what has not been marked; the gradients of all ranks are
-  /// worthless after finish(), which tells all of them why.
+  /// worthless after finish(), which tells all of them why. Before the last mark, with which the last bucket leaves and
+  /// this with it; a usage_error after it, which changes nothing.
   void skip(step why) { owner().skip(why); }
 
-  /// Ends when all gradients hold their weighted mean over the ranks, and says what all ranks do with them. Consumes
+  /// Ends when all gradients hold their weighted mean over the ranks, and says what all ranks do with them; of a pass
+  /// that accumulates it says what this rank has asked for so far, which the others do not know yet. Consumes
   /// the pass; a task that is dropped before its end drops the pass. A parameter that was never marked is a usage_error
   /// that names it; the communicator is then aborted. Also throws the error of a collective.
   task<step> finish() { return owner().finish(std::move(*this)); }

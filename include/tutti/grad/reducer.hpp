@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +54,9 @@ class reducer {
     marked_.resize(size());
     arrival_.reserve(size());
     prepare_buckets();
-    detail::check_agreement(world, "reducer", shapes_, layout().id(), where);
+    // Whose sums are divided by other factors ends with other bits.
+    detail::check_agreement(world, "reducer", shapes_, layout().id() ^ std::bit_cast<std::uint64_t>(options_.predivide),
+                            where);
   }
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
@@ -119,9 +122,9 @@ class reducer {
     std::vector<int> order(arrival_);
     if (order.size() != size()) order = order_of(layout());
     co_await world_->broadcast(order, 0, {}, where);
-    plan better = plan_for(order);
-    if (better == layout()) co_return false;
     try {
+      plan better = plan_for(order);
+      if (better == layout()) co_return false;
       arena moved = make_arena(std::move(better));
       for (std::size_t i = 0; i < size(); ++i)
         visit_gradient(shapes_[i].type, [&]<class T>() {
@@ -156,7 +159,14 @@ class reducer {
     return p;
   }
   [[nodiscard]] arena make_arena(plan p) const {
-    return arena(shapes_, std::move(p), [&](std::size_t n) { return world_->template allocate<std::byte>(n); });
+    return arena(shapes_, std::move(p), [&](std::size_t n) {
+      try {
+        return world_->template allocate<std::byte>(n);
+      } catch (...) {  // the others may have memory, and would wait for this rank
+        world_->abort();
+        throw;
+      }
+    });
   }
   static std::vector<int> order_of(const plan& p) {
     std::vector<int> order;
@@ -220,6 +230,8 @@ class reducer {
 
   void skip(step why) {
     if (why == step::apply) throw usage_error("skip: say why, by one of the other values of grad::step");
+    if (reduces_ && next_ == missing_.size() && why > step_)
+      throw usage_error("skip: all gradients are marked, and the peers have been told so; skip before the last mark");
     step_ = std::max(step_, why);
     for (std::size_t i = 0; reduces_ && i < size(); ++i) {
       if (marked_[i]) continue;
@@ -308,11 +320,12 @@ class reducer {
       if (tail.size() > line) usage_.take(tail.subspan(line));
     });
     if (step_ != step::apply) return;
-    if (weighted && weights_.total() > 0)
-      for (std::size_t b = 0; b < buckets.size(); ++b)
-        visit_gradient(buckets[b].type, [&]<class T>() {
-          divide(arena_.bucket_with_tail<T>(b).first(buckets[b].count), weights_.after<T>());
-        });
+    for (std::size_t b = 0; weighted && b < buckets.size(); ++b)
+      visit_gradient(buckets[b].type, [&]<class T>() {
+        const auto sums = arena_.bucket_with_tail<T>(b).first(buckets[b].count);
+        // Of nothing but weights of 0 the result is 0, even where a hook sends what it left out before.
+        weights_.total() > 0 ? divide(sums, weights_.after<T>()) : multiply(sums, 0);
+      });
     usage_.restore(arena_);
   }
 
