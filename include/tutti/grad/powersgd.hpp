@@ -32,9 +32,9 @@ struct powersgd_options {
 /// PowerSGD (Vogels et al., 2019): a hook that sends a matrix of r x c as its best guess of a low rank k, (r + c) k
 /// elements. Which gradients are matrices, parameter_shape::rows tells. Everything else, and tails, travel whole.
 /// Two all_reduces of a bucket, in float: the first as ready() is called, the second in finish(). All ranks have the
-/// same bits. An infinity or NaN arrives as NaNs in its matrix, and is forgotten. The loss is not bounded in one pass;
-/// what is left out comes with later ones, in units of weight x gradient.
-/// Memory: a float per element of the bucket, and 3 (r + c) k per matrix. Computes 6 r c k products per matrix.
+/// same bits, on machines of one kind. An infinity or NaN arrives as NaNs in its matrix, and is forgotten. The loss is
+/// not bounded in one pass; what is left out comes with later ones, in units of weight x gradient. Memory: a float per
+/// element of the bucket, and 3 (r + c) k per matrix. Computes 6 r c k products per matrix.
 class powersgd_hook {
  public:
   powersgd_hook() = default;
