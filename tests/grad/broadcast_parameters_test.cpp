@@ -1,8 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <istream>
+#include <ranges>
+#include <span>
 #include <string>
 #include <tutti/grad/broadcast_parameters.hpp>
+#include <utility>
 #include <vector>
 
 #include "grad/ranks.hpp"
@@ -24,6 +28,12 @@ template <class T>
 std::vector<std::span<T>> spans(std::vector<std::vector<T>>& all) {
   return {all.begin(), all.end()};
 }
+
+template <class R>
+concept taken = requires(world_t& world, R range) { tutti::grad::broadcast_parameters(world, range); };
+const auto to_span = [](int) { return std::span<float>{}; };
+using once = decltype(std::views::istream<int>(std::declval<std::istream&>()) | std::views::transform(to_span));
+static_assert(taken<std::vector<std::span<float>>> && !taken<once>);  // it is walked twice
 
 }  // namespace
 
