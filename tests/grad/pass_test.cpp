@@ -226,6 +226,14 @@ TEST_CASE("pass: one that accumulates may be dropped, and a skip in it is not fo
       auto dropped = r.begin(tutti::grad::accumulate, 7);
       dropped.ready(1);
     }
+    if (world.rank() == 0) {
+      auto broken = r.begin(tutti::grad::accumulate, 7);
+      broken.skip(step::skip_failure);
+    }
+    auto spoilt = r.begin(4);
+    spoilt.rest_unused();
+    expect(finish(world, r, spoilt) == step::skip_failure, "what a broken pass has added is not used");
+    expect(r.total_weight() == 8, "without what was dropped");
     auto first = r.begin(tutti::grad::accumulate, 4);
     if (world.rank() == 1) first.skip(step::skip_overflow);
     (void)finish(world, r, first);

@@ -233,6 +233,7 @@ class reducer {
     if (reduces_ && next_ == missing_.size() && why > step_)
       throw usage_error("skip: all gradients are marked, and the peers have been told so; skip before the last mark");
     step_ = std::max(step_, why);
+    if (!reduces_) carrying_ = true;  // also where this pass is dropped: what it has added stays
     for (std::size_t i = 0; reduces_ && i < size(); ++i) {
       if (marked_[i]) continue;
       mark(i, "skip");
