@@ -6,6 +6,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -100,6 +101,14 @@ struct many_flights {
       return lazy_hook{}(world, b);
     else
       return world.all_reduce(b.elements);
+  }
+};
+/// Spoils the weights.
+struct infinite {
+  template <class T>
+  std::suspend_never operator()(world_t&, bucket_view<T> b) const {
+    for (T& x : b.elements) x = T(std::numeric_limits<float>::infinity());
+    return {};
   }
 };
 struct never {
@@ -230,5 +239,16 @@ TEST_CASE("hook: any awaitable will do, and a lambda") {
     tutti::sync_wait(world, first.finish());
     tutti::sync_wait(world, second.finish());
     if (alone.gradient<float>(0)[1] != 7 || same.gradient<float>(0)[1] != 7) throw std::runtime_error("not the mean");
+  });
+}
+
+TEST_CASE("hook: one that does not leave the tail alone spoils the pass, but does not hang it") {
+  tutti::run_threads(1, [](world_t& world) {
+    const shapes list{{"a", 2, dtype::f32}};
+    reducer r{world, list, {}, infinite{}};
+    auto pass = r.begin();
+    pass.ready(0);
+    (void)tutti::sync_wait(world, pass.finish());
+    if (r.total_weight() < 2) throw std::runtime_error("not spoilt");
   });
 }

@@ -97,9 +97,10 @@ class basic_weighing {
   void learn(double total) noexcept {
     total_ = total;
     unit_ = 1;
-    if (how_ == scaling::none) return;
+    // A hook that does not leave the tail alone may have made anything of it.
+    if (how_ == scaling::none || !(total > 0 && total < 0x1p1000)) return;
     while (unit_ < total) unit_ *= 2;
-    while (total > 0 && unit_ / 2 >= total) unit_ /= 2;
+    while (unit_ / 2 >= total) unit_ /= 2;
   }
 
   scaling how_;
