@@ -79,7 +79,7 @@ using reducer_t = tutti::grad::reducer<world_t>;
 struct model {
   float parameter = 0;
   [[nodiscard]] double samples() const { return 4; }
-  void backward(float scale, reducer_t& reducer, tutti::grad::pass<world_t, tutti::grad::sum_hook>& pass) {
+  void backward(float scale, reducer_t& reducer, tutti::grad::pass<reducer_t>& pass) {
     reducer.gradient<float>(0)[0] = scale * 2;
     pass.ready(0);
   }
