@@ -78,22 +78,4 @@ TEST_CASE("ways: a situation is told the size of a message only where all ranks 
   CHECK(sized(tutti::all_gather_v_args{lanes::in(v), lanes::out(v), counts}) == 0);
 }
 
-<<<<<<< HEAD
-TEST_CASE("ways: what automatic means depends on how ranks reach each other") {
-  std::vector<float> v(1000);
-  const tutti::gather_args equal{lanes::in(v), {}, layout::of_equal(1000), 0};
-  const std::vector<std::size_t> counts{1, 2, 997};
-  const tutti::gather_v_args uneven{{lanes::in(v), {}, counts, 0}};
-  const auto chosen = []<class Args>(const Args& a, tutti::algo::reach links) {
-    tutti::algo::situation s = of(links);
-    s.world_size = 64;
-    return tutti::algo::select<Args>(tutti::algo::sized(a, s));
-  };
-  CHECK(chosen(equal, tutti::algo::reach::memory) == algorithm::direct);
-  CHECK(chosen(equal, tutti::algo::reach::messages) == algorithm::linear);  // 256000 bytes
-  CHECK(chosen(uneven, tutti::algo::reach::messages) == algorithm::linear);
-}
-
-=======
->>>>>>> from-h1
 }  // namespace
