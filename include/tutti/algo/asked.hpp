@@ -15,21 +15,21 @@ namespace tutti::algo {
 template <class Args>
 inline constexpr std::array<algorithm, 0> algorithms_of{};
 template <>
-inline constexpr std::array algorithms_of<all_reduce_args>{algorithm::direct, algorithm::ring,
-                                                           algorithm::recursive_doubling, algorithm::halving_doubling,
-                                                           algorithm::hierarchical};
+inline constexpr std::array algorithms_of<all_reduce_args>{
+    algorithm::direct,           algorithm::ring,         algorithm::recursive_doubling,
+    algorithm::halving_doubling, algorithm::hierarchical, algorithm::pairwise};
 template <>
 inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree, algorithm::chain,
                                                           algorithm::hierarchical};
 template <>
 inline constexpr std::array algorithms_of<broadcast_sized_args>{algorithm::tree};
 template <>
-inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring};
+inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring, algorithm::pairwise};
 template <>
 inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring, algorithm::bruck};
 template <>
-inline constexpr std::array algorithms_of<all_reduce_coalesced_args>{algorithm::direct, algorithm::ring,
-                                                                     algorithm::recursive_doubling};
+inline constexpr std::array algorithms_of<all_reduce_coalesced_args>{
+    algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::pairwise};
 template <>
 inline constexpr std::array algorithms_of<reduce_args>{algorithm::direct, algorithm::ring, algorithm::tree,
                                                        algorithm::hierarchical};
@@ -54,6 +54,9 @@ template <>
 inline constexpr std::array algorithms_of<all_to_all_args>{algorithm::direct, algorithm::pairwise};
 template <>
 inline constexpr std::array algorithms_of<all_to_all_v_args>{algorithm::direct, algorithm::pairwise};
+
+/// The algorithms that fold every element in rank order with one rounding, and so give the same bits.
+inline constexpr std::array rank_ordered{algorithm::direct, algorithm::pairwise};
 
 template <class Args>
 constexpr bool has_algorithm(algorithm via) noexcept {

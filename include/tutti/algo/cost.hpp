@@ -66,7 +66,7 @@ struct extent {
 constexpr work all_reduce_work(algorithm via, const extent& e) noexcept {
   const std::uint64_t all = e.bytes, rest = all - e.share, log = e.power_log(), odd = e.surplus != 0 ? 1 : 0;
   work w;
-  if (via == algorithm::ring) {
+  if (via == algorithm::ring || via == algorithm::pairwise) {
     w.steps = 2 * (e.n - 1), w.path = 2 * rest, w.moved = 4 * rest, w.folded = rest;
   } else if (via == algorithm::halving_doubling) {
     // Partners wait for each other at the end of each step: of 4 and 8 ranks that cost an eighth more than a ring.

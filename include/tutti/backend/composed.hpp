@@ -124,6 +124,7 @@ class composed {
     run_prepared(s, a, [via = chosen(a), place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, *place, call);
+      if (via == algorithm::pairwise) return algo::pairwise_reduce_scatter(l, call);
       return algo::ring_reduce_scatter(l, call);
     });
   }
