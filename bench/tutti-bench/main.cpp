@@ -2,8 +2,13 @@
 //   tutti-run -n 2 -- tutti-bench all_reduce -b 8 -e 64M -f 4
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <fstream>
 #include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
 #include <tutti/tutti.hpp>
 
 #include "measure.hpp"
@@ -69,18 +74,36 @@ void run(bench::communicator& world, const bench::options& o, bench::table& rows
     sweep<float>(world, o, rows);
 }
 
+void tune(bench::communicator& world, const bench::options& o) {
+  const auto budget = std::chrono::duration<double>(o.tune_seconds);
+  const bool tells = world.rank() == 0;
+  bench::tuner tuner(world, std::chrono::duration_cast<tutti::duration>(budget));
+  const std::string table =
+      tuner.run([&](const std::string& collective, std::size_t bytes, tutti::algorithm a, double t) {
+        if (tells) std::fprintf(stderr, "%s %zu %s %.2f us\n", collective.c_str(), bytes, tutti::name(a), t * 1e6);
+      });
+  if (!tells) return;
+  std::ofstream file(o.tune);
+  file << table;
+  if (!file.flush()) throw std::runtime_error("cannot write " + o.tune);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
-  auto world = tutti::init();
   bench::options o;
-  if (const auto status = bench::parse(argc, argv, o, world.rank() == 0)) return *status;
+  const char* rank = std::getenv("RANK");
+  const bool first = rank == nullptr || std::string_view{rank} == "0";
+  if (const auto status = bench::parse(argc, argv, o, first)) return *status;
+  tutti::init_options how;
+  if (o.machines > 1 && rank != nullptr) how.memory_domain = "machine " + std::to_string(std::atoi(rank) % o.machines);
+  auto world = tutti::init(how);
   world.timeout(std::chrono::duration_cast<tutti::duration>(std::chrono::duration<double>(o.timeout_seconds)));
   if (o.root < 0 || o.root >= world.size())
     throw tutti::usage_error("--root " + std::to_string(o.root) + " is not a rank of this world of " +
                              std::to_string(world.size()));
   if (!o.tune.empty()) {
-    bench::tuner(world, o.tune).run();
+    tune(world, o);
     return 0;
   }
   if (world.rank() != 0) o.json.clear();

@@ -28,9 +28,9 @@ struct options {
   std::string collective = "all_reduce";
   std::size_t min_bytes = 8, max_bytes = std::size_t{64} << 20, step_bytes = std::size_t{1} << 20;
   std::size_t step_factor = 4;
-  int iterations = 20, warmup = 5, aggregate = 1, checks = 1, root = 0;
+  int iterations = 20, warmup = 5, aggregate = 1, checks = 1, root = 0, machines = 1;
   std::string op = "sum", type = "float", algorithm = "automatic", json, tune;
-  double timeout_seconds = 60;
+  double timeout_seconds = 60, tune_seconds = 40;
 
   [[nodiscard]] std::vector<std::size_t> sizes() const {
     std::vector<std::size_t> all;
@@ -86,12 +86,19 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
                  "forces an algorithm; what the collective lacks is an error that lists what it has")
       ->check(CLI::IsMember(algorithms))
       ->capture_default_str();
+  app.add_option("--machines", o.machines,
+                 "under tutti-run, ranks of one machine act as those of so many, in turns: TCP between, memory inside")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("-T,--timeout", o.timeout_seconds, "seconds that one operation may take")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("-J,--output_file", o.json, "JSON lines, one for each row, are written to this file");
   app.add_option("--tune", o.tune,
-                 "measures the algorithms on this world in half a minute and writes a table for TUTTI_TUNING");
+                 "measures the algorithms of every collective on this world and writes a table for TUTTI_TUNING");
+  app.add_option("--tune_seconds", o.tune_seconds, "that --tune takes")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("--minbytes is larger than --maxbytes");

@@ -1,105 +1,130 @@
 #pragma once
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
-#include <fstream>
+#include <cstdio>
 #include <span>
-#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tutti/tutti.hpp>
 
-#include "options.hpp"
+#include "tune_rules.hpp"
 
 namespace bench {
 
-/// Measures every algorithm of every collective that can be tuned on this world, and writes a table for TUTTI_TUNING.
+/// Measures every algorithm of every collective that has several on this world, and makes a table for TUTTI_TUNING.
+/// Goes from small messages to large ones, so that what a short budget leaves out is the largest.
+template <class World>
 class tuner {
  public:
-  tuner(tutti::communicator<>& world, const std::string& file) : world_(world), file_(file) {}
+  tuner(World& world, tutti::duration budget) : world_(world), budget_(seconds(budget)), began_(tutti::clock::now()) {}
 
-  void run() {
-    const auto n = static_cast<std::size_t>(world_.size());
-    std::vector<float> in(largest / sizeof(float)), out(in.size());
-    const auto floats = [](std::size_t bytes) { return bytes / sizeof(float); };
-    sweep<tutti::all_reduce_args>(1, [&](std::size_t bytes, auto how) {
-      return world_.all_reduce(std::span{in}.first(floats(bytes)), tutti::sum, how);
+  /// The table, equal on all ranks. Collective. `progress` gets each measurement as it is made.
+  template <class Progress>
+  std::string run(Progress progress) {
+    in_.assign(largest / sizeof(float), 1), out_.assign(in_.size(), 1);
+    visit(smallest, [&]<class Args>(const Args*, what_counts w, auto) {
+      std::vector<tutti::algorithm> possible;
+      for (const tutti::algorithm a : tutti::algo::algorithms_of<Args>)
+        if (world_.backend().template can<Args>(a, sizeof(float))) possible.push_back(a);
+      series_.push_back({Args::name, w, possible, {}});
     });
-    sweep<tutti::broadcast_args>(
-        1, [&](std::size_t bytes, auto how) { return world_.broadcast(std::span{in}.first(floats(bytes)), 0, how); });
-    sweep<tutti::reduce_scatter_args>(n, [&](std::size_t bytes, auto how) {
-      return world_.reduce_scatter(std::span{in}.first(floats(bytes)), std::span{out}.first(floats(bytes) / n),
-                                   tutti::sum, how);
-    });
-    sweep<tutti::all_gather_args>(n, [&](std::size_t bytes, auto how) {
-      return world_.all_gather(std::span{in}.first(floats(bytes) / n), std::span{out}.first(floats(bytes)), how);
-    });
-    if (world_.rank() != 0) return;
-    std::ofstream table(file_);
-    table << "tutti tuning 1\n# collective links ranks bytes algorithm\n" << rules_;
-    if (!table.flush()) throw std::runtime_error("cannot write " + file_);
+    for (std::size_t bytes = smallest; bytes <= largest; bytes *= 4) {
+      std::size_t i = 0;
+      visit(bytes, [&]<class Args>(const Args*, what_counts, auto start) {
+        series& s = series_[i++];
+        if (s.algorithms.size() < 2) return;
+        sample row{bytes, std::vector<double>(s.algorithms.size())};
+        for (std::size_t a = 0; a < row.seconds.size(); ++a) {
+          if (elapsed_ > budget_ || s.hopeless(a)) continue;
+          row.seconds[a] = time(bytes, [&] { return start(tutti::issue{.via = s.algorithms[a]}); });
+          progress(s.collective, bytes, s.algorithms[a], row.seconds[a]);
+        }
+        if (row.complete(s)) s.samples.push_back(std::move(row));
+      });
+    }
+    return table_of(series_, tutti::algo::name(world_.backend().links()), world_.size());
   }
 
  private:
-  static constexpr std::size_t smallest = 256, largest = std::size_t{32} << 20;
-  static constexpr std::chrono::milliseconds per_cell{60};
-  static constexpr double worth_it = 0.95;  // of the time of the algorithm that the sizes before have
+  static constexpr std::size_t smallest = 256, largest = std::size_t{16} << 20;
 
-  /// The median of the slowest rank's times, in seconds.
+  static double seconds(tutti::duration d) { return std::chrono::duration<double>(d).count(); }
+
+  /// The median of the slowest rank's times, in seconds. What is left of the budget is shared out by the sizes that are
+  /// left.
   template <class Start>
-  double time(Start start) {
+  double time(std::size_t bytes, Start start) {
     const auto once = [&] {
       world_.barrier().wait();
       const auto before = tutti::clock::now();
       start().wait();
-      return world_.all_reduce(std::chrono::duration<double>(tutti::clock::now() - before).count(), tutti::max).wait();
+      const auto after = tutti::clock::now();
+      std::array<double, 2> both{seconds(after - before), seconds(after - began_)};
+      world_.all_reduce(both, tutti::max).wait();
+      elapsed_ = both[1];
+      return both[0];
     };
+    double sizes_left = 0, cells = 0;
+    for (std::size_t b = bytes; b <= largest; b *= 4) ++sizes_left;
+    for (const series& s : series_) cells += static_cast<double>(s.algorithms.size() < 2 ? 0 : s.algorithms.size());
+    once();
+    const double until = elapsed_ + std::max(budget_ - elapsed_, 0.0) / (sizes_left * cells);
     std::vector<double> times;
-    double total = once();
-    for (total = 0; (total < std::chrono::duration<double>(per_cell).count() || times.size() < 3) && times.size() < 300;
-         total += times.back())
-      times.push_back(once());
+    while (times.size() < 2 || (elapsed_ < until && times.size() < 200)) times.push_back(once());
     std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
     return times[times.size() / 2];
   }
 
-  template <class Args, class Start>
-  void sweep(std::size_t multiple, Start start) {
-    tutti::algorithm chosen = tutti::algorithm::automatic;
-    std::size_t previous = 0;
-    for (std::size_t bytes = smallest; bytes <= largest; bytes *= 4) {
-      const std::size_t whole = bytes / (multiple * sizeof(float)) * multiple * sizeof(float);
-      double best = 0, of_chosen = 0;
-      tutti::algorithm fastest = tutti::algorithm::automatic;
-      for (const tutti::algorithm a : tutti::algo::algorithms_of<Args>) {
-        if (!world_.backend().template can<Args>(a, sizeof(float))) continue;
-        const double t = time([&] { return start(whole, tutti::issue{.via = a}); });
-        if (world_.rank() == 0) std::fprintf(stderr, "%s %zu %s %.2f us\n", Args::name, whole, tutti::name(a), t * 1e6);
-        if (a == chosen) of_chosen = t;
-        if (fastest == tutti::algorithm::automatic || t < best) best = t, fastest = a;
-      }
-      if (fastest == chosen || (chosen != tutti::algorithm::automatic && best > worth_it * of_chosen)) {
-        previous = bytes;
-        continue;
-      }
-      // Between two sizes the change lies in the middle, as sizes are powers.
-      if (chosen != tutti::algorithm::automatic) rule<Args>(std::to_string(2 * previous), chosen);
-      chosen = fastest;
-      previous = bytes;
-    }
-    if (chosen != tutti::algorithm::automatic) rule<Args>("*", chosen);
+  /// Calls f(args type, what its choice depends on, start) for each collective that has several algorithms, where
+  /// start(how) begins one with messages of about so many bytes.
+  template <class F>
+  void visit(std::size_t bytes, F f) {
+    using namespace tutti;
+    using enum what_counts;
+    const auto n = static_cast<std::size_t>(world_.size());
+    const std::size_t block = std::max<std::size_t>(bytes / sizeof(float) / n, 1);
+    const std::size_t all = std::min(block * n, in_.size() / n * n);
+    counts_.assign(n, all / n);
+    const std::span in{in_}, out{out_}, whole = in.first(all), result = out.first(all), mine = in.first(all / n),
+                                        part = out.first(all / n);
+    halves_ = {whole.first(all / 2), whole.subspan(all / 2)};
+    const auto as = [&]<class Args>(const Args* a, what_counts w, auto start) { f(a, w, start); };
+    as(args<all_reduce_args>, size, [=, this](issue how) { return world_.all_reduce(whole, sum, how); });
+    as(args<all_reduce_coalesced_args>, size,
+       [=, this](issue how) { return world_.all_reduce_coalesced(halves_, sum, how); });
+    as(args<broadcast_args>, size, [=, this](issue how) { return world_.broadcast(whole, 0, how); });
+    as(args<reduce_args>, size, [=, this](issue how) { return world_.reduce(whole, result, 0, sum, how); });
+    as(args<scan_args>, size, [=, this](issue how) { return world_.scan(whole, result, sum, how); });
+    as(args<exclusive_scan_args>, size,
+       [=, this](issue how) { return world_.exclusive_scan(whole, result, sum, how); });
+    as(args<reduce_scatter_args>, size, [=, this](issue how) { return world_.reduce_scatter(whole, part, sum, how); });
+    as(args<all_gather_args>, size, [=, this](issue how) { return world_.all_gather(mine, result, how); });
+    as(args<gather_args>, size, [=, this](issue how) { return world_.gather(mine, result, 0, how); });
+    as(args<scatter_args>, size, [=, this](issue how) { return world_.scatter(whole, part, 0, how); });
+    as(args<reduce_scatter_v_args>, nothing,
+       [=, this](issue how) { return world_.reduce_scatter_v(whole, part, counts_, sum, how); });
+    as(args<all_gather_v_args>, nothing,
+       [=, this](issue how) { return world_.all_gather_v(mine, result, counts_, how); });
+    as(args<gather_v_args>, nothing, [=, this](issue how) { return world_.gather_v(mine, result, counts_, 0, how); });
+    as(args<scatter_v_args>, nothing, [=, this](issue how) { return world_.scatter_v(whole, part, counts_, 0, how); });
+    as(args<all_to_all_args>, nothing, [=, this](issue how) { return world_.all_to_all(whole, result, how); });
+    as(args<all_to_all_v_args>, nothing,
+       [=, this](issue how) { return world_.all_to_all_v(whole, counts_, result, counts_, how); });
   }
-
   template <class Args>
-  void rule(const std::string& bytes, tutti::algorithm a) {
-    rules_ += std::string(Args::name) + " " + tutti::algo::name(world_.backend().links()) + " " +
-              std::to_string(world_.size()) + " " + bytes + " " + tutti::name(a) + "\n";
-  }
+  static constexpr const Args* args = nullptr;
 
-  tutti::communicator<>& world_;
-  std::string file_, rules_;
+  World& world_;
+  double budget_, elapsed_ = 0;  // in seconds; the time of whoever is latest, equal on all ranks
+  tutti::deadline began_;
+  std::vector<float> in_, out_;
+  std::vector<std::size_t> counts_;
+  std::array<std::span<float>, 2> halves_;
+  std::vector<series> series_;
 };
 
 }  // namespace bench

@@ -15,6 +15,8 @@
 namespace digits {
 
 enum class element_type { float32, float64 };
+/// What gradients travel as.
+enum class compression { none, bf16, int8 };
 enum class action { train, measure_speed, show_help };
 
 /// What the command line asks for.
@@ -24,6 +26,7 @@ struct options {
   std::size_t epochs = 10;
   std::size_t accumulate = 1;
   element_type dtype = element_type::float32;
+  compression compress = compression::none;
   double learning_rate = 0.1;
   std::filesystem::path data;
   std::filesystem::path checkpoint;
@@ -56,6 +59,11 @@ inline std::vector<option> option_table(options& target) {
     if (text != "float32" && text != "float64") throw std::invalid_argument{"is neither float32 nor float64"};
     target.dtype = text == "float32" ? element_type::float32 : element_type::float64;
   };
+  const auto compress = [&target](std::string_view text) {
+    if (text != "none" && text != "bf16" && text != "int8")
+      throw std::invalid_argument{"is neither none, bf16 nor int8"};
+    target.compress = text == "bf16" ? compression::bf16 : text == "int8" ? compression::int8 : compression::none;
+  };
   return {
       {"--seed", "N", "of the initial weights and of the order of the images (1)", number_into(target.seed, {})},
       {"--batch", "N", "images in a step, over all ranks (64)", number_into(target.batch, std::size_t{1})},
@@ -63,6 +71,7 @@ inline std::vector<option> option_table(options& target) {
       {"--accumulate", "N", "parts in which a rank computes its share of a step (1)",
        number_into(target.accumulate, std::size_t{1})},
       {"--dtype", "TYPE", "float32 (the default) or float64", dtype},
+      {"--compress", "HOW", "what gradients travel as: none (the default), bf16 or int8", compress},
       {"--lr", "X", "learning rate at the start; it falls linearly to zero (0.1)",
        number_into(target.learning_rate, 0.0)},
       {"--data", "PATH", "a directory with the four files of MNIST, or a csv file (the bundled digits)",

@@ -17,6 +17,7 @@
 
 #include "digits/batch.hpp"
 #include "digits/checkpoint.hpp"
+#include "digits/compression.hpp"
 #include "digits/dataset.hpp"
 #include "digits/evaluate.hpp"
 #include "digits/hash.hpp"
@@ -39,7 +40,10 @@ class trainer {
         net_{data.train.shape, wanted.seed},
         optimizer_{net_.parameters().size(), static_cast<T>(0.9)},
         // Small buckets for a small model, so that the dense layers travel while the convolutions are computed.
-        reducer_{world, shapes(net_), {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}}},
+        reducer_{world,
+                 shapes(net_),
+                 {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}},
+                 compression_hook{wanted.compress}},
         gradients_{reducer_.template gradients<T>()},
         steps_{(data.train.size() + wanted.batch - 1) / wanted.batch},
         progress_{world.rank(), wanted.epochs} {}
@@ -171,7 +175,7 @@ class trainer {
   tutti::communicator<>& world_;
   model<T> net_;
   sgd<T> optimizer_;
-  tutti::grad::reducer<tutti::communicator<>> reducer_;
+  tutti::grad::reducer<tutti::communicator<>, compression_hook> reducer_;
   std::vector<std::span<T>> gradients_;
   std::size_t steps_;
   progress progress_;

@@ -66,21 +66,6 @@ TEST_CASE("asked: automatic can always be asked for, and a refusal lists what el
   check_consistent<tutti::recv_args>();
 }
 
-TEST_CASE("asked: what is chosen can be asked for") {
-  for (const situation& s : {mapped, apart, crowded, layered}) {
-    CHECK(can_ask<tutti::all_reduce_args>(select_all_reduce(s), s));
-    CHECK(can_ask<tutti::broadcast_args>(select_broadcast(s), s));
-    CHECK(can_ask<tutti::reduce_scatter_args>(select_reduce_scatter(s), s));
-    CHECK(can_ask<tutti::all_gather_args>(select_all_gather(s), s));
-    CHECK(can_ask<tutti::reduce_args>(select_reduce(s), s));
-    CHECK(can_ask<tutti::scan_args>(select_scan(s), s));
-    CHECK(can_ask<tutti::gather_args>(select_rooted(s, true), s));
-    CHECK(can_ask<tutti::gather_v_args>(select_rooted(s, false), s));
-    CHECK(can_ask<tutti::scatter_v_args>(select_rooted(s, false), s));
-    CHECK(can_ask<tutti::all_to_all_args>(select_all_to_all(s), s));
-  }
-}
-
 TEST_CASE("asked: a refusal says what was asked for, by whom, why not, and what there is") {
   CHECK(refusal<tutti::barrier_args>(algorithm::ring, mapped) ==
         "barrier: there is no algorithm ring for it; ask for automatic");

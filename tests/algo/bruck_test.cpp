@@ -8,13 +8,14 @@
 #include <tutti/core/args.hpp>
 
 #include <algo/lanes.hpp>
+#include <support/grid.hpp>
 
 namespace {
 
 using lanes::expect;
 
 TEST_CASE("bruck: an all_gather brings every block to its place, in place and not") {
-  for (const int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13})
+  for (const int size : tutti_test::grid<int>({1, 2, 3, 4, 5, 6, 7, 8, 9, 13}, {2, 5}))
     lanes::run(size, [](auto& me) {
       for (const std::size_t count : std::vector<std::size_t>{0, 1, 3, 1000, 70001}) {
         const auto value = [](std::size_t rank, std::size_t i) { return static_cast<int>(rank * 1000003 + i); };

@@ -9,13 +9,14 @@
 #include <tutti/core/args.hpp>
 
 #include <algo/lanes.hpp>
+#include <support/grid.hpp>
 
 namespace {
 
 using lanes::expect;
 
 TEST_CASE("chain_broadcast: every rank gets the root's data, whoever the root is") {
-  for (const int size : {1, 2, 3, 5, 8, 9})
+  for (const int size : tutti_test::grid<int>({1, 2, 3, 5, 8, 9}, {2, 4}))
     lanes::run(size, [](auto& me) {
       for (int root = 0; root < me.size(); ++root)
         for (const std::size_t count : std::vector<std::size_t>{0, 1, 1000, 300001}) {

@@ -10,6 +10,7 @@
 #include <tutti/core/args.hpp>
 
 #include <algo/lanes.hpp>
+#include <support/grid.hpp>
 
 namespace {
 
@@ -22,7 +23,7 @@ const std::vector<std::size_t> counts{0, 1, 1000, 65536, 65537, 200000};
 
 TEST_CASE_TEMPLATE("direct_gather: every rank gets the root's data, whoever the root is", T, threads_transport,
                    staging_transport) {
-  for (const int size : {2, 3, 5})
+  for (const int size : tutti_test::grid<int>({2, 3, 5}, {3}))
     lanes::run<T>(size, [](auto& me) {
       for (int root = 0; root < me.size(); ++root)
         for (const std::size_t count : counts) {
@@ -40,7 +41,7 @@ TEST_CASE_TEMPLATE("direct_gather: every rank gets the root's data, whoever the 
 }
 
 TEST_CASE_TEMPLATE("direct_gather: every rank gets every block", T, threads_transport, staging_transport) {
-  for (const int size : {2, 3, 5})
+  for (const int size : tutti_test::grid<int>({2, 3, 5}, {3}))
     lanes::run<T>(size, [](auto& me) {
       for (const std::size_t count : counts) {
         std::vector<int> in(count), out(count * static_cast<std::size_t>(me.size()), -1);

@@ -19,6 +19,7 @@
 #include <tutti/core/reduction.hpp>
 
 #include <algo/lanes.hpp>
+#include <support/grid.hpp>
 
 namespace {
 
@@ -44,7 +45,7 @@ const std::vector<std::size_t> counts{0, 1, 3, 1000, 4097, 40000};
 
 TEST_CASE_TEMPLATE("direct: operands are taken in the order of the ranks, wherever they are", T, threads_transport,
                    staging_transport) {
-  for (const int size : {2, 3, 5, 8})
+  for (const int size : tutti_test::grid<int>({2, 3, 5, 8}, {2, 5}))
     lanes::run<T>(size, [](auto& me) {
       for (const std::size_t count : counts) {
         std::vector<word> v(count, lanes::letter(me.number())), apart(count);

@@ -9,6 +9,7 @@
 #include <tutti/core/reduction.hpp>
 
 #include <algo/lanes.hpp>
+#include <support/grid.hpp>
 
 namespace {
 
@@ -20,7 +21,7 @@ using lanes::word;
 const std::vector<std::size_t> counts{0, 1, 3, 1000, 70001};
 
 TEST_CASE("halving_doubling: operands keep the order of the ranks, for every number of them") {
-  for (const int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13})
+  for (const int size : tutti_test::grid<int>({1, 2, 3, 4, 5, 6, 7, 8, 9, 13}, {4, 7}))
     lanes::run(size, [](auto& me) {
       for (const std::size_t count : counts) {
         const std::vector<word> in(count, lanes::letter(me.number()));

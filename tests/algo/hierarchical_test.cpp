@@ -10,15 +10,24 @@
 #include <tutti/core/reduction.hpp>
 
 #include <algo/lanes.hpp>
+#include <support/grid.hpp>
 
 namespace {
 
 using lanes::expect;
 
 // As many ranks on each machine, in blocks and in turns; not as many; one machine, and one rank on each.
-const std::vector<std::vector<int>> placements{
-    {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {0, 1, 1, 0, 2}, {0, 0, 0, 1, 1, 1}, {0, 1, 2, 0, 1, 2, 0, 1, 2},
-    {0, 0, 0},    {0, 1, 2},    {0},          {0, 0, 0, 0, 1}};
+const auto placements = tutti_test::grid<std::vector<int>>({{0, 0, 1, 1},
+                                                            {0, 1, 0, 1},
+                                                            {0, 0, 0, 1},
+                                                            {0, 1, 1, 0, 2},
+                                                            {0, 0, 0, 1, 1, 1},
+                                                            {0, 1, 2, 0, 1, 2, 0, 1, 2},
+                                                            {0, 0, 0},
+                                                            {0, 1, 2},
+                                                            {0},
+                                                            {0, 0, 0, 0, 1}},
+                                                           {{0, 0, 1, 1}, {0, 1, 1, 0, 2}, {0, 1, 2}});
 
 TEST_CASE("hierarchical: an all_reduce over every placement, in place and not") {
   for (const auto& placed : placements)

@@ -21,6 +21,9 @@ TEST_CASE("machine_map: machines with as many ranks, block by block and in turns
   CHECK(turns.here == ranks{0, 2});
   CHECK(turns.elsewhere == ranks{2, 3});
   CHECK(turns.across == 0);
+  CHECK(blocks.lowest == ranks{0, 2, 4});
+  CHECK(blocks.machine == ranks{0, 0, 1, 1, 2, 2});
+  CHECK(turns.machine_of(3) == 1);
 }
 
 TEST_CASE("machine_map: the lowest rank speaks where machines differ") {

@@ -6,6 +6,7 @@
 #include <tutti/core/args.hpp>
 
 #include <algo/lanes.hpp>
+#include <support/grid.hpp>
 
 /// In which order algorithms take their operands: each rank's is a letter, the result a word.
 namespace partial_order {
@@ -21,7 +22,7 @@ inline lanes::word up_to(int terms) { return lanes::spelled(0, terms); }
 /// `make(link, board, args)` reduces to a root; the word begins with rank `first(root)`.
 template <tutti::transport T, class Make, class First>
 void check_reduce(Make make, First first) {
-  for (const int size : {1, 2, 3, 5, 8, 9})
+  for (const int size : tutti_test::grid<int>({1, 2, 3, 5, 8, 9}, {2, 5}))
     lanes::run<T>(size, [&](auto& me) {
       for (int root = 0; root < me.size(); root += 2)
         for (const std::size_t count : counts)
@@ -44,7 +45,7 @@ void check_reduce(Make make, First first) {
 /// The same for scans, which always take ranks in their order.
 template <tutti::transport T, class Args, class Make>
 void check_scan(Make make, int last) {
-  for (const int size : {1, 2, 3, 5, 8, 9})
+  for (const int size : tutti_test::grid<int>({1, 2, 3, 5, 8, 9}, {2, 5}))
     lanes::run<T>(size, [&](auto& me) {
       for (const std::size_t count : counts)
         for (const bool in_place : {true, false}) {

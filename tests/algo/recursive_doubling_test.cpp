@@ -9,6 +9,7 @@
 #include <tutti/core/reduction.hpp>
 
 #include <algo/lanes.hpp>
+#include <support/grid.hpp>
 
 namespace {
 
@@ -17,7 +18,7 @@ using lanes::expect;
 using lanes::word;
 
 TEST_CASE("recursive_doubling: operands keep the order of the ranks, for every number of them") {
-  for (const int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13})
+  for (const int size : tutti_test::grid<int>({1, 2, 3, 4, 5, 6, 7, 8, 9, 13}, {4, 7}))
     lanes::run(size, [](auto& me) {
       for (const std::size_t count : std::vector<std::size_t>{0, 1, 3, 1000, 5000}) {
         const std::vector<word> in(count, lanes::letter(me.number()));

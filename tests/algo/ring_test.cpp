@@ -11,6 +11,7 @@
 #include <tutti/core/reduction.hpp>
 
 #include <algo/lanes.hpp>
+#include <support/grid.hpp>
 
 namespace {
 
@@ -26,7 +27,7 @@ const std::vector<std::size_t> counts{0, 1, 2, 5, 1000, 65537, 150000};
 int first_of(int block, int size) { return size == 2 ? 0 : block + 1; }
 
 TEST_CASE("ring: block b of an all_reduce is folded from rank b + 1 around to rank b") {
-  for (const int size : {1, 2, 3, 4, 7, 9})
+  for (const int size : tutti_test::grid<int>({1, 2, 3, 4, 7, 9}, {2, 4}))
     lanes::run(size, [](auto& me) {
       for (const std::size_t count : counts) {
         std::vector<word> v(count, lanes::letter(me.number()));
@@ -44,7 +45,7 @@ TEST_CASE("ring: block b of an all_reduce is folded from rank b + 1 around to ra
 }
 
 TEST_CASE("ring: a reduce_scatter folds block b in the same order, and leaves its input alone") {
-  for (const int size : {1, 2, 3, 5})
+  for (const int size : tutti_test::grid<int>({1, 2, 3, 5}, {3}))
     lanes::run(size, [](auto& me) {
       for (const std::size_t count : counts) {
         const std::vector<word> in(count * static_cast<std::size_t>(me.size()), lanes::letter(me.number()));
@@ -62,7 +63,7 @@ TEST_CASE("ring: a reduce_scatter folds block b in the same order, and leaves it
 }
 
 TEST_CASE("ring: an all_gather passes every block on") {
-  for (const int size : {1, 2, 3, 5})
+  for (const int size : tutti_test::grid<int>({1, 2, 3, 5}, {3}))
     lanes::run(size, [](auto& me) {
       for (const std::size_t count : counts) {
         std::vector<int> in(count), out(count * static_cast<std::size_t>(me.size()), -1);

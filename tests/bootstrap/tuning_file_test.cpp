@@ -57,7 +57,7 @@ TEST_CASE("tuning_file: what is wrong is said with its line") {
         "table, line 2: all_reduce has no algorithm \"unknown\"" + help);
   std::string many = head;
   for (std::size_t i = 0; i <= tuning::most_rules; ++i) many += "all_reduce memory * * ring\n";
-  CHECK(complaint(many) == "table, line 98: more than 96 rules" + help);
+  CHECK(complaint(many) == "table, line 130: more than 128 rules" + help);
 }
 
 TEST_CASE("tuning_file: options go before the environment, and a file that is not there is an error") {

@@ -20,6 +20,7 @@ TEST_CASE("digits options: defaults") {
   const auto found = parse({});
   CHECK(found.batch == 64);
   CHECK(found.accumulate == 1);
+  CHECK(found.compress == digits::compression::none);
   CHECK(found.dtype == digits::element_type::float32);
   CHECK(found.todo == digits::action::train);
   CHECK(found.checkpoint.empty());
@@ -27,13 +28,14 @@ TEST_CASE("digits options: defaults") {
 }
 
 TEST_CASE("digits options: values after a space and after =") {
-  const auto found =
-      parse({"--seed", "5", "--batch=128", "--epochs", "3", "--accumulate=4", "--dtype", "float64", "--lr", "2.5e-1",
-             "--data", "/tmp/a=b", "--checkpoint=/tmp/c=d", "--loss-log", "log", "--bench"});
+  const auto found = parse({"--seed", "5", "--batch=128", "--epochs", "3", "--accumulate=4", "--compress", "int8",
+                            "--dtype", "float64", "--lr", "2.5e-1", "--data", "/tmp/a=b", "--checkpoint=/tmp/c=d",
+                            "--loss-log", "log", "--bench"});
   CHECK(found.seed == 5);
   CHECK(found.batch == 128);
   CHECK(found.epochs == 3);
   CHECK(found.accumulate == 4);
+  CHECK(found.compress == digits::compression::int8);
   CHECK(found.dtype == digits::element_type::float64);
   CHECK(found.learning_rate == 0.25);
   CHECK(found.data == "/tmp/a=b");

@@ -73,9 +73,9 @@ struct program {
 /// Mostly short, as short messages find as many mistakes in less time; up to several slots and several pieces.
 inline std::size_t count_from(bytes& in) {
   const std::size_t b = in.take();
-  if (b < 200) return b % 20;
-  if (b < 250) return 30 + 41 * (b - 200);
-  return b < 255 ? 5003 * (b - 249) : 70'003;
+  if (b < 220) return b % 20;
+  if (b < 253) return 30 + 41 * (b - 220);
+  return b == 253 ? 5003 : b == 254 ? 20'011 : 70'003;
 }
 
 inline program read(std::span<const std::uint8_t> data) {
@@ -104,9 +104,11 @@ inline program read(std::span<const std::uint8_t> data) {
     s.offset_in = in.below(19);
     s.offset_out = in.below(19);
     const bool table = s.what == call::all_to_all_v;
-    for (std::size_t i = 0; i < (table ? n * n : n); ++i) s.lengths.push_back(in.below(3) == 0 ? 0 : count_from(in));
+    const std::size_t longest = in.below(n);
+    for (std::size_t i = 0; i < (table ? n * n : n); ++i)
+      s.lengths.push_back(i == longest ? count_from(in) : in.below(3) == 0 ? 0 : in.below(50));
     p.steps.push_back(std::move(s));
-  } while (!in.empty() && p.steps.size() < 6);
+  } while (!in.empty() && p.steps.size() < 4);
   return p;
 }
 

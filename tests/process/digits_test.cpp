@@ -79,6 +79,22 @@ TEST_CASE("digits: in float32 the first 10 steps agree to 1e-5, with gradient ac
   }
 }
 
+TEST_CASE("digits: gradients of 16 and of 8 bits train as well, and all ranks stay equal") {
+  const tutti_test::temporary_directory folder;
+  const run whole = train(folder.path(), 4, {"--epochs", "3"});
+  REQUIRE(whole.losses.size() == 69);
+  for (const char* how : {"bf16", "int8"}) {
+    const run narrow = train(folder.path(), 4, {"--epochs", "3", "--compress", how});
+    CAPTURE(narrow.out);
+    REQUIRE(narrow.status == 0);
+    REQUIRE(narrow.losses.size() == 69);
+    CHECK(narrow.losses != whole.losses);
+    CHECK(largest_difference(narrow, whole, 10) < 0.02);
+    CHECK(narrow.losses.back() < 0.5 * narrow.losses.front());
+    CHECK(narrow.out.find("(all equal)") != std::string::npos);
+  }
+}
+
 TEST_CASE("digits: rank 0 writes the checkpoint, all ranks resume from it, on another number of ranks") {
   const tutti_test::temporary_directory folder;
   const std::string checkpoint = (folder.path() / "digits.ckpt").string();

@@ -18,12 +18,14 @@
 #include <tutti/train/batch_split.hpp>
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/gradient_norm.hpp>
+#include <tutti/train/local_sgd.hpp>
 #include <tutti/train/loss_scaler.hpp>
 #include <tutti/train/metric.hpp>
 #include <tutti/train/random.hpp>
 #include <tutti/train/rank0_stream.hpp>
 #include <tutti/train/sampler.hpp>
 #include <tutti/train/sharded_checkpoint.hpp>
+#include <tutti/train/sharded_optimizer.hpp>
 #include <tutti/train/top_k_accuracy.hpp>
 #include <tutti/train/weighted_mean.hpp>
 #include <vector>
@@ -77,7 +79,7 @@ using reducer_t = tutti::grad::reducer<world_t>;
 struct model {
   float parameter = 0;
   [[nodiscard]] double samples() const { return 4; }
-  void backward(float scale, reducer_t& reducer, tutti::grad::pass<world_t, tutti::grad::sum_hook>& pass) {
+  void backward(float scale, reducer_t& reducer, tutti::grad::pass<reducer_t>& pass) {
     reducer.gradient<float>(0)[0] = scale * 2;
     pass.ready(0);
   }
@@ -181,6 +183,51 @@ std::string shards_of(world_t& world, const std::string& folder, std::vector<flo
   return words.at("step");
 }
 
+struct local_model {
+  double train_alone(const std::vector<std::span<float>>& parameters) {
+    parameters[0][0] += 1;
+    return 4;
+  }
+};
+template <class World>
+tutti::task<> local_steps(World& world, local_model& net, const std::vector<std::span<float>>& parameters, int steps) {
+  const std::vector<tutti::grad::parameter_shape> shapes{{"w", 1}};
+  tutti::train::local_sgd averaging{world, shapes, /*every=*/8};  // shapes as for a reducer
+  for (int step = 0; step < steps; ++step) {
+    const double samples = net.train_alone(parameters);  // this rank's own step
+    co_await averaging.step(parameters, samples);        // in every 8th call they become their mean
+  }
+  co_await averaging.average(parameters);  // before an evaluation or a checkpoint
+}
+
+struct halved_model {
+  std::vector<float> upper = std::vector<float>(3), lower = std::vector<float>(2);
+  double samples() { return 2; }
+  std::span<float> backward_upper() { return std::fill(upper.begin(), upper.end(), 1.0f), std::span{upper}; }
+  std::span<float> backward_lower() { return std::fill(lower.begin(), lower.end(), -1.0f), std::span{lower}; }
+};
+template <class World>
+tutti::task<> sharded_steps(World& world, halved_model& net, std::vector<float>& parameters, int steps) {
+  const std::size_t middle = 2;
+  tutti::train::sharded_optimizer optimizer{world, std::span{parameters}, tutti::train::adamw{.rate = 1e-3}};
+  for (int step = 0; step < steps; ++step) {
+    optimizer.begin(net.samples());                               // this rank's weight
+    auto upper = optimizer.reduce(net.backward_upper(), middle);  // travels while the lower half is computed
+    auto lower = optimizer.reduce(net.backward_lower(), 0);
+    co_await std::move(upper);
+    co_await std::move(lower);
+    co_await optimizer.step();  // the weighted mean; all ranks have all parameters again
+  }
+  tutti::train::loss_scaler scaler;
+  optimizer.begin();
+  co_await optimizer.reduce(net.backward_lower(), 0);
+  co_await optimizer.reduce(net.backward_upper(), middle);
+  co_await optimizer.average();
+  const auto u = co_await scaler.agree(world, optimizer.gradient_shard(), 1.0);
+  if (!u.overflow) co_await optimizer.step(u.factor);
+  scaler.update(u);
+}
+
 std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -262,5 +309,18 @@ TEST_CASE("docs/training: checkpoints") {
     if (first != 0 || checkpoints(world, folder.file("model.safetensors"), weight, bias, 1) != 1 || bias[3] != 2)
       throw std::runtime_error("checkpoint");
     if (shards_of(world, folder.file("shards"), part) != "100") throw std::runtime_error("shards");
+  });
+}
+
+TEST_CASE("docs/training: local SGD, the sharded optimizer") {
+  tutti::run_threads(3, [&](world_t& world) {
+    local_model net;
+    std::vector<float> w(1), parameters(5);
+    const std::vector<std::span<float>> views{w};
+    tutti::sync_wait(world, local_steps(world, net, views, 10));
+    if (w[0] != 10) throw std::runtime_error("local");
+    halved_model other;
+    tutti::sync_wait(world, sharded_steps(world, other, parameters, 3));
+    if (!(parameters[4] < -0.003f && parameters[0] > 0.003f)) throw std::runtime_error("sharded");
   });
 }

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include <tutti/algo/select.hpp>
+#include <tutti/algo/situation.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/options.hpp>
 
@@ -15,27 +15,29 @@ namespace tutti::algo {
 template <class Args>
 inline constexpr std::array<algorithm, 0> algorithms_of{};
 template <>
-inline constexpr std::array algorithms_of<all_reduce_args>{algorithm::direct, algorithm::ring,
-                                                           algorithm::recursive_doubling, algorithm::halving_doubling,
-                                                           algorithm::hierarchical};
+inline constexpr std::array algorithms_of<all_reduce_args>{
+    algorithm::direct,           algorithm::ring,         algorithm::recursive_doubling,
+    algorithm::halving_doubling, algorithm::hierarchical, algorithm::pairwise};
 template <>
-inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree, algorithm::chain};
+inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree, algorithm::chain,
+                                                          algorithm::hierarchical};
 template <>
 inline constexpr std::array algorithms_of<broadcast_sized_args>{algorithm::tree};
 template <>
-inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring};
+inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring, algorithm::pairwise};
 template <>
 inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring, algorithm::bruck};
 template <>
-inline constexpr std::array algorithms_of<all_reduce_coalesced_args>{algorithm::direct, algorithm::ring,
-                                                                     algorithm::recursive_doubling};
+inline constexpr std::array algorithms_of<all_reduce_coalesced_args>{
+    algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::pairwise};
 template <>
-inline constexpr std::array algorithms_of<reduce_args>{algorithm::direct, algorithm::ring, algorithm::tree};
+inline constexpr std::array algorithms_of<reduce_args>{algorithm::direct, algorithm::ring, algorithm::tree,
+                                                       algorithm::hierarchical};
 template <>
-inline constexpr std::array algorithms_of<scan_args>{algorithm::direct, algorithm::ring, algorithm::recursive_doubling};
+inline constexpr std::array algorithms_of<scan_args>{algorithm::direct, algorithm::recursive_doubling, algorithm::ring};
 template <>
-inline constexpr std::array algorithms_of<exclusive_scan_args>{algorithm::direct, algorithm::ring,
-                                                               algorithm::recursive_doubling};
+inline constexpr std::array algorithms_of<exclusive_scan_args>{algorithm::direct, algorithm::recursive_doubling,
+                                                               algorithm::ring};
 template <>
 inline constexpr std::array algorithms_of<reduce_scatter_v_args>{algorithm::direct, algorithm::ring};
 template <>
@@ -53,6 +55,9 @@ inline constexpr std::array algorithms_of<all_to_all_args>{algorithm::direct, al
 template <>
 inline constexpr std::array algorithms_of<all_to_all_v_args>{algorithm::direct, algorithm::pairwise};
 
+/// The algorithms that fold every element in rank order with one rounding, and so give the same bits.
+inline constexpr std::array rank_ordered{algorithm::direct, algorithm::pairwise};
+
 template <class Args>
 constexpr bool has_algorithm(algorithm via) noexcept {
   const auto& all = algorithms_of<Args>;
@@ -63,7 +68,7 @@ constexpr bool has_algorithm(algorithm via) noexcept {
 template <class Args>
 constexpr bool can_ask(algorithm via, const situation& s) noexcept {
   return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s)) &&
-         (via != algorithm::hierarchical || s.links == reach::machines);
+         (via != algorithm::hierarchical || (s.links == reach::machines && s.machines < s.world_size));
 }
 
 /// Why it cannot, and what it can be asked for instead.

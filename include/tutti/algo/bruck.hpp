@@ -12,13 +12,16 @@
 namespace tutti::algo {
 
 /// All-gather for small blocks: in step k every rank gives the 2^k blocks that it has to the rank 2^k before and gets
-/// as many from the one 2^k further, and at last turns its buffer round. Any rank count. ceil(log2 n) steps, (n-1)
-/// blocks sent per rank, one more pass over the buffer (Bruck, Ho, Kipnis, Upfal and Weathersby, 1997).
+/// as many from the one 2^k further; at last they are copied to their places. Any rank count. ceil(log2 n) steps, (n-1)
+/// blocks sent per rank, one more copy of the buffer (Bruck, Ho, Kipnis, Upfal and Weathersby, 1997).
 template <message_link L>
 routine bruck_all_gather(L link, all_gather_args a) {
   const auto n = static_cast<std::size_t>(link.size()), r = static_cast<std::size_t>(link.rank());
   const std::size_t block = a.in.bytes();
-  auto* data = static_cast<std::byte*>(a.out.data);
+  const std::size_t turned = r * block, all = n * block;
+  scratch temporary(link, r == 0 ? 0 : all);
+  if (!temporary) co_await link.refuse({errc::out_of_resources});
+  std::byte* const data = r == 0 ? at(a.out.data, 0) : temporary.data();
   copy_bytes(data, a.in.data, block);
   // Place i holds the block of rank r + i.
   std::uint64_t step = 0;
@@ -28,7 +31,9 @@ routine bruck_all_gather(L link, all_gather_args a) {
     co_await link.recv(static_cast<int>((r + have) % n), step, std::span{data + have * block, bytes});
     co_await sending;
   }
-  std::rotate(data, data + (n - r) % n * block, data + n * block);
+  if (r == 0) co_return;
+  copy_bytes(at(a.out.data, turned), data, all - turned);
+  copy_bytes(a.out.data, data + all - turned, turned);
 }
 
 }  // namespace tutti::algo

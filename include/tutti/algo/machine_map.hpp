@@ -10,6 +10,8 @@ struct machine_map {
   std::vector<int> here;       ///< on the machine of this rank
   std::vector<int> elsewhere;  ///< this rank's counterparts, one of each machine: of equal place if all machines have
                                ///< as many ranks, else the lowest
+  std::vector<int> machine;    ///< of each rank; machines are numbered in the order of their lowest ranks
+  std::vector<int> lowest;     ///< rank of each machine
   int place = 0;               ///< of this rank in `here`
   int across = -1;             ///< of this rank in `elsewhere`; -1 when another one speaks for its machine
   bool even = true;            ///< all machines have as many ranks
@@ -19,24 +21,27 @@ struct machine_map {
   /// There is something to gain from knowing it: several machines, and several ranks on one of them.
   [[nodiscard]] bool layered() const noexcept { return machines > 1 && machines < ranks; }
 
-  /// `machine_of[r]` names the machine of rank r by any number.
-  static machine_map of(const std::vector<int>& machine_of, int rank) {
+  [[nodiscard]] int machine_of(int rank) const noexcept { return machine[static_cast<std::size_t>(rank)]; }
+
+  /// `placed[r]` names the machine of rank r by any number.
+  static machine_map of(const std::vector<int>& placed, int rank) {
     machine_map m;
-    m.ranks = static_cast<int>(machine_of.size());
-    const auto machine = [&](int r) { return machine_of[static_cast<std::size_t>(r)]; };
-    std::vector<int> counted(machine_of.size());  // ranks of r's machine below r
-    std::vector<int> total(machine_of.size());    // ranks of the machine, at its lowest rank
-    std::vector<int> lowest;
+    m.ranks = static_cast<int>(placed.size());
+    const auto named = [&](int r) { return placed[static_cast<std::size_t>(r)]; };
+    std::vector<int> counted(placed.size());  // ranks of r's machine below r
+    std::vector<int> total(placed.size());    // ranks of the machine, at its lowest rank
     for (int r = 0; r < m.ranks; ++r) {
-      const auto first = std::find_if(lowest.begin(), lowest.end(), [&](int l) { return machine(l) == machine(r); });
-      const int leader = first == lowest.end() ? r : *first;
-      if (leader == r) lowest.push_back(r);
+      const auto first = std::find_if(m.lowest.begin(), m.lowest.end(), [&](int l) { return named(l) == named(r); });
+      const int leader = first == m.lowest.end() ? r : *first;
+      m.machine.push_back(static_cast<int>(first - m.lowest.begin()));
+      if (leader == r) m.lowest.push_back(r);
       counted[static_cast<std::size_t>(r)] = total[static_cast<std::size_t>(leader)]++;
-      if (machine(r) == machine(rank)) m.here.push_back(r);
+      if (named(r) == named(rank)) m.here.push_back(r);
     }
-    m.machines = static_cast<int>(lowest.size());
+    m.machines = static_cast<int>(m.lowest.size());
     m.place = counted[static_cast<std::size_t>(rank)];
-    for (const int l : lowest) m.even = m.even && total[static_cast<std::size_t>(l)] == static_cast<int>(m.here.size());
+    for (const int l : m.lowest)
+      m.even = m.even && total[static_cast<std::size_t>(l)] == static_cast<int>(m.here.size());
     for (int r = 0; r < m.ranks; ++r)
       if (counted[static_cast<std::size_t>(r)] == (m.even ? m.place : 0)) {
         if (r == rank) m.across = static_cast<int>(m.elsewhere.size());

@@ -1,5 +1,6 @@
 #pragma once
 #include <tutti/algo/halving_doubling.hpp>
+#include <tutti/algo/pairwise_reduce.hpp>
 #include <tutti/algo/recursive_doubling.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/async/routine.hpp>
@@ -13,6 +14,7 @@ namespace tutti::algo {
 template <message_link L>
 routine by_messages(L link, const all_reduce_args& a, algorithm via) {
   if (via == algorithm::halving_doubling) return halving_doubling_all_reduce(link, a);
+  if (via == algorithm::pairwise) return pairwise_all_reduce(link, a);
   return via == algorithm::ring ? ring_all_reduce(link, a) : recursive_doubling_all_reduce(link, a);
 }
 

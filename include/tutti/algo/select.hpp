@@ -1,99 +1,105 @@
 #pragma once
+#include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
+#include <limits>
+#include <utility>
 
-#include <tutti/algo/board.hpp>
+#include <tutti/algo/asked.hpp>
+#include <tutti/algo/cost.hpp>
+#include <tutti/algo/situation.hpp>
+#include <tutti/core/args.hpp>
 #include <tutti/core/options.hpp>
 
+/// What `automatic` means where no table (algo/tuning.hpp) says otherwise: of the algorithms that can run, the one that
+/// costs least by algo/cost.hpp. A function of what all ranks know, in whole numbers, so that all choose the same.
 namespace tutti::algo {
 
-/// How the ranks of a world reach each other.
-enum class reach : std::uint8_t {
-  memory,    ///< all can map each other's memory
-  messages,  ///< by messages, all alike
-  machines   ///< by messages, but some of them share a machine and its memory
-};
-
-constexpr const char* name(reach r) noexcept {
-  constexpr const char* names[] = {"memory", "messages", "machines"};
-  return names[static_cast<std::size_t>(r)];
-}
-constexpr std::optional<reach> reach_of(std::string_view text) noexcept {
-  for (const reach r : {reach::memory, reach::messages, reach::machines})
-    if (text == name(r)) return r;
-  return std::nullopt;
-}
-
-/// What the choice of an algorithm depends on; equal on all ranks, and so is the choice.
-struct situation {
-  reach links = reach::messages;
-  int world_size = 1;
-  std::size_t bytes = 0;  ///< of the whole message
-  std::size_t element = 1;
-};
-
-/// The thresholds between algorithms, all of them, in bytes of the whole message; measured over TCP on loopback. A
-/// machine that differs gets a table of its own (algo/tuning.hpp).
-struct thresholds {
-  /// Up to here latency counts and recursive doubling's fewer steps win; two ranks send the same bytes either way.
-  std::size_t recursive_doubling_bytes = std::size_t{32} << 10, of_two_ranks = std::size_t{128} << 10;
-  /// From there up to here halving and doubling's fewer steps win; beyond it the ring, where every rank has one reader.
-  std::size_t halving_doubling_bytes = std::size_t{512} << 10;
-  /// Up to here blocks are gathered in fewer steps, at the price of turning the buffer.
-  std::size_t bruck_bytes = std::size_t{16} << 10;
-  /// From here on nobody sends a broadcast's bytes more than once.
-  std::size_t chain_bytes = std::size_t{8} << 20;
-  /// Up to here a tree's fewer steps win over passing every byte once.
-  std::size_t tree_bytes = std::size_t{32} << 10;
-};
-
-/// True where the direct algorithms can run at all: a slot holds at least one element for each rank.
-constexpr bool direct_possible(const situation& s) noexcept {
-  return s.links == reach::memory && s.element * static_cast<std::size_t>(s.world_size) <= board::slot_bytes;
+/// What a collective over messages makes ranks do by an algorithm of its own, where all ranks are alike. Nothing for
+/// those that have one way only.
+template <class Args>
+constexpr work work_of(algorithm via, const extent& e) noexcept {
+  constexpr std::uint64_t received = 1, sent = 4;
+  if constexpr (std::same_as<Args, all_reduce_args> || std::same_as<Args, all_reduce_coalesced_args>)
+    return all_reduce_work(via, e);
+  else if constexpr (std::same_as<Args, broadcast_args>)
+    return broadcast_work(via, e);
+  else if constexpr (std::same_as<Args, reduce_args>)
+    return reduce_work(via, e);
+  else if constexpr (std::derived_from<Args, scan_args>)
+    return scan_work(via, e);
+  else if constexpr (std::same_as<Args, all_gather_args>)
+    return all_gather_work(via, e);
+  else if constexpr (std::same_as<Args, gather_args>)
+    return rooted_work(via, e, received);
+  else if constexpr (std::same_as<Args, scatter_args>)
+    return rooted_work(via, e, sent);
+  else
+    return {};
 }
 
-constexpr algorithm select_all_reduce(const situation& s, const thresholds& t = {}) noexcept {
-  if (direct_possible(s)) return algorithm::direct;
-  if (s.bytes <= (s.world_size <= 2 ? t.of_two_ranks : t.recursive_doubling_bytes))
-    return algorithm::recursive_doubling;
-  if (s.links == reach::machines) return algorithm::hierarchical;
-  return s.world_size > 2 && s.bytes <= t.halving_doubling_bytes ? algorithm::halving_doubling : algorithm::ring;
+/// Picoseconds, in a situation where it can run, of which `e` is the extent; 0 for `direct`, which nothing that sends
+/// messages comes up to.
+template <class Args>
+constexpr std::uint64_t estimate(algorithm via, const situation& s, const extent& e) noexcept;
+
+/// What `automatic` means.
+template <class Args>
+constexpr algorithm select(const situation& s) noexcept {
+  if (direct_possible(s) && has_algorithm<Args>(algorithm::direct)) return algorithm::direct;
+  const extent e(s.world_size, s.bytes);
+  algorithm best = algorithm::automatic;
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  const auto consider = [&](algorithm a) {
+    if (!can_ask<Args>(a, s)) return;
+    const std::uint64_t time = estimate<Args>(a, s, e);
+    if (time < least) best = a, least = time;
+  };
+  // Unrolled, so that each formula is computed for an algorithm that the compiler knows: 9 ns instead of 16.
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (consider(algorithms_of<Args>[I]), ...);
+  }(std::make_index_sequence<algorithms_of<Args>.size()>{});
+  return best;
 }
 
-constexpr algorithm select_broadcast(const situation& s, const thresholds& t = {}) noexcept {
-  if (direct_possible(s)) return algorithm::direct;
-  return s.world_size > 2 && s.bytes >= t.chain_bytes ? algorithm::chain : algorithm::tree;
+/// Of several machines with a rank each.
+constexpr situation between(int machines, std::size_t bytes, std::size_t element) noexcept {
+  return {reach::machines, machines, bytes, element, machines};
 }
 
-constexpr algorithm select_reduce_scatter(const situation& s) noexcept {
-  return direct_possible(s) ? algorithm::direct : algorithm::ring;
+namespace detail {
+
+/// The hierarchical ways: what happens inside the machines, of which each has as many ranks, and what between them.
+template <class Args>
+constexpr std::uint64_t estimate_hierarchical(const situation& s) noexcept {
+  const int inside = (s.world_size + s.machines - 1) / s.machines;
+  const auto crowd = static_cast<std::uint64_t>(s.crowd);
+  // All ranks of a machine carry a part of an all_reduce; of the others, one speaks for it.
+  constexpr bool all = std::same_as<Args, all_reduce_args>;
+  const std::size_t part = all ? s.bytes / static_cast<std::size_t>(inside) : s.bytes;
+  const std::uint64_t lines = all ? static_cast<std::uint64_t>(inside) : 1;
+  const algorithm within = all ? algorithm::ring : algorithm::tree;
+  return time_of(work_of<Args>(within, {inside, s.bytes}), through_memory, crowd) +
+         time_of(work_of<Args>(select<Args>(between(s.machines, part, s.element)), {s.machines, part}),
+                 between_machines, crowd, lines);
 }
 
-constexpr algorithm select_reduce(const situation& s, const thresholds& t = {}) noexcept {
-  if (direct_possible(s)) return algorithm::direct;
-  return s.bytes <= t.tree_bytes ? algorithm::tree : algorithm::ring;
+}  // namespace detail
+
+template <class Args>
+constexpr std::uint64_t estimate(algorithm via, const situation& s, const extent& e) noexcept {
+  if (via == algorithm::direct || s.world_size < 2) return 0;
+  if constexpr (has_algorithm<Args>(algorithm::hierarchical))
+    if (via == algorithm::hierarchical) return detail::estimate_hierarchical<Args>(s);
+  const int lines = s.links == reach::machines ? (s.world_size + s.machines - 1) / s.machines : 1;
+  return time_of(work_of<Args>(via, e), cost_of(s.links), static_cast<std::uint64_t>(s.crowd),
+                 static_cast<std::uint64_t>(lines));
 }
 
-constexpr algorithm select_scan(const situation& s, const thresholds& t = {}) noexcept {
-  if (direct_possible(s)) return algorithm::direct;
-  return s.bytes <= t.recursive_doubling_bytes ? algorithm::recursive_doubling : algorithm::ring;
-}
-
-/// For gather and scatter; a tree needs to know the lengths of all blocks on all ranks, so they must be equal.
-constexpr algorithm select_rooted(const situation& s, bool equal_blocks, const thresholds& t = {}) noexcept {
-  if (direct_possible(s)) return algorithm::direct;
-  return equal_blocks && s.bytes <= t.tree_bytes ? algorithm::tree : algorithm::linear;
-}
-
-constexpr algorithm select_all_to_all(const situation& s) noexcept {
-  return direct_possible(s) ? algorithm::direct : algorithm::pairwise;
-}
-
-constexpr algorithm select_all_gather(const situation& s, const thresholds& t = {}) noexcept {
-  if (direct_possible(s)) return algorithm::direct;
-  return s.world_size > 2 && s.bytes <= t.bruck_bytes ? algorithm::bruck : algorithm::ring;
+template <class Args>
+constexpr std::uint64_t estimate(algorithm via, const situation& s) noexcept {
+  return estimate<Args>(via, s, extent(s.world_size, s.bytes));
 }
 
 }  // namespace tutti::algo

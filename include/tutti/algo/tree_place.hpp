@@ -18,6 +18,8 @@ struct tree_place {
     return me == 0 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(n))) : me & -me;
   }
   [[nodiscard]] int parent() const noexcept { return rank_of(me - lowest()); }
+  /// Nobody hangs below it, and it hangs below someone.
+  [[nodiscard]] bool leaf() const noexcept { return me % 2 != 0 || (me != 0 && me + 1 >= n); }
   /// Ranks below the child `v` that hangs on the bit `mask`, itself included.
   [[nodiscard]] std::size_t below(int v, int mask) const noexcept {
     return static_cast<std::size_t>(std::min(mask, n - v));

@@ -13,31 +13,46 @@
 
 namespace tutti::algo {
 
+namespace detail {
+
+/// Folds `count` elements up a binomial tree: what the children send behind the own operand, into `sum`, which may be
+/// the operand; the sum goes to the parent. A leaf sends its operand and needs no sum, unless it is alone.
+template <message_link L>
+routine tree_fold(L link, tree_place tree, const std::byte* operand, std::byte* sum, std::span<std::byte> incoming,
+                  std::size_t count, const reduction& with) {
+  const std::size_t bytes = incoming.size();
+  if (tree.leaf()) {
+    co_await link.send(tree.parent(), 0, {operand, bytes});
+    co_return;
+  }
+  copy_bytes(sum, operand, bytes);
+  for (int mask = 1; mask < tree.lowest() && tree.me + mask < tree.n; mask *= 2) {
+    co_await link.recv(tree.rank_of(tree.me + mask), 0, incoming);
+    with.fold(incoming.data(), sum, count, with.context.data());
+  }
+  if (tree.me != 0) co_await link.send(tree.parent(), 0, {sum, bytes});
+}
+
+}  // namespace detail
+
 /// Reduce up a binomial tree, in segments of 256 KiB: a rank folds what its children send behind its own operand and
 /// passes it on. Operands keep the order of ranks, beginning with the root. ceil(log2 n) steps; every rank but the root
 /// sends the bytes once, the root receives them log2 n times (see Thakur, Rabenseifner and Gropp, 2005).
 template <message_link L>
 routine tree_reduce(L link, reduce_args a) {
   const detail::tree_place tree{link.size(), a.root, link.rank()};
-  const int n = tree.n, me = tree.me;
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(piece_bytes, element);
-  const bool leaf = me % 2 != 0 || me + 1 >= n;
-  const std::size_t most = std::min(segment, a.in.count) * element;
-  scratch incoming(link, leaf ? 0 : most), own(link, leaf || me == 0 ? 0 : most);
+  const std::size_t segment = whole_elements(piece_bytes, element), most = std::min(segment, a.in.count) * element;
+  const bool root = tree.me == 0;
+  scratch incoming(link, tree.leaf() ? 0 : most), own(link, tree.leaf() || root ? 0 : most);
   if (!incoming || !own) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
-    const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;
-    const std::byte* operand = at(a.in.data, done * element);
-    std::byte* const sum = me == 0 ? at(a.out.data, done * element) : own.data();
-    if (me == 0 || !leaf) copy_bytes(sum, operand, bytes);
-    for (int mask = 1; mask < tree.lowest() && me + mask < n; mask *= 2) {
-      co_await link.recv(tree.rank_of(me + mask), 0, incoming.first(bytes));
-      a.op.fold(incoming.data(), sum, count, a.op.context.data());
-    }
-    if (me != 0) co_await link.send(tree.parent(), 0, {leaf ? operand : sum, bytes});
+    const std::size_t count = std::min(segment, a.in.count - done);
+    co_await detail::tree_fold(link, tree, at(a.in.data, done * element),
+                               root ? at(a.out.data, done * element) : own.data(), incoming.first(count * element),
+                               count, a.op);
   }
-  if (me == 0 && a.op.finish) a.op.finish(a.out.data, a.in.count, n);
+  if (root && a.op.finish) a.op.finish(a.out.data, a.in.count, tree.n);
 }
 
 }  // namespace tutti::algo

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include <tutti/algo/asked.hpp>
-#include <tutti/algo/select.hpp>
+#include <tutti/algo/situation.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/options.hpp>
 
@@ -16,7 +16,7 @@ namespace tutti::algo {
 /// Rules are asked in their order, and the first that fits counts. What no rule is for is chosen by algo/select.hpp.
 class tuning {
  public:
-  static constexpr std::size_t most_rules = 96;
+  static constexpr std::size_t most_rules = 128;
   static constexpr int any_ranks = std::numeric_limits<int>::max();
   static constexpr std::size_t any_bytes = std::numeric_limits<std::size_t>::max();
 
@@ -90,8 +90,9 @@ struct collectives {
   }
   static constexpr bool has(std::string_view name) noexcept { return ((name == Args::name) || ...); }
 };
-using tunable = collectives<all_reduce_args, broadcast_args, reduce_scatter_args, all_gather_args,
-                            all_reduce_coalesced_args, reduce_args, scan_args, reduce_scatter_v_args, all_gather_v_args,
-                            gather_args, gather_v_args, scatter_args, scatter_v_args, all_to_all_args>;
+using tunable =
+    collectives<all_reduce_args, broadcast_args, reduce_scatter_args, all_gather_args, all_reduce_coalesced_args,
+                reduce_args, scan_args, exclusive_scan_args, reduce_scatter_v_args, all_gather_v_args, gather_args,
+                gather_v_args, scatter_args, scatter_v_args, all_to_all_args, all_to_all_v_args>;
 
 }  // namespace tutti::algo

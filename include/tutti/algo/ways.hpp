@@ -137,24 +137,4 @@ constexpr situation sized(const scatter_args& a, situation s) noexcept {
 }
 constexpr situation sized(const all_to_all_args&, const situation& s) noexcept { return s; }
 
-/// What `automatic` means for a collective in a situation that is sized(), where no table says otherwise.
-constexpr algorithm select(const all_reduce_args&, const situation& s) noexcept { return select_all_reduce(s); }
-constexpr algorithm select(const broadcast_args&, const situation& s) noexcept { return select_broadcast(s); }
-constexpr algorithm select(const reduce_scatter_args&, const situation& s) noexcept { return select_reduce_scatter(s); }
-constexpr algorithm select(const all_gather_args&, const situation& s) noexcept { return select_all_gather(s); }
-constexpr algorithm select(const reduce_args&, const situation& s) noexcept { return select_reduce(s); }
-constexpr algorithm select(const scan_args&, const situation& s) noexcept { return select_scan(s); }
-constexpr algorithm select(const all_reduce_coalesced_args&, const situation& s) noexcept { return select_scan(s); }
-constexpr algorithm select(const reduce_scatter_v_args&, const situation& s) noexcept {
-  return select_reduce_scatter(s);
-}
-constexpr algorithm select(const all_gather_v_args&, const situation& s) noexcept { return select_reduce_scatter(s); }
-constexpr algorithm select(const gather_args& a, const situation& s) noexcept {
-  return select_rooted(s, a.blocks.equal());
-}
-constexpr algorithm select(const scatter_args& a, const situation& s) noexcept {
-  return select_rooted(s, a.blocks.equal());
-}
-constexpr algorithm select(const all_to_all_args&, const situation& s) noexcept { return select_all_to_all(s); }
-
 }  // namespace tutti::algo

@@ -17,6 +17,7 @@
 #include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
 #include <tutti/algo/hierarchical.hpp>
+#include <tutti/algo/hierarchical_tree.hpp>
 #include <tutti/algo/machine_map.hpp>
 #include <tutti/algo/message_all_reduce.hpp>
 #include <tutti/algo/prepared_operand.hpp>
@@ -73,6 +74,8 @@ class composed {
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (mapped()) return algo::direct_barrier<T>(l, state_->meeting_place);
+      if constexpr (on_machines)
+        if (state_->machines.layered()) return algo::hierarchical_barrier(l, state_->machines);
       return algo::dissemination_barrier(l);
     });
   }
@@ -101,6 +104,8 @@ class composed {
     run(s, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
+      if constexpr (on_machines)
+        if (via == algorithm::hierarchical) return algo::hierarchical_broadcast(l, state_->machines, a);
       return via == algorithm::chain ? algo::chain_broadcast(l, a) : algo::tree_broadcast(l, a);
     });
   }
@@ -119,6 +124,7 @@ class composed {
     run_prepared(s, a, [via = chosen(a), place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, *place, call);
+      if (via == algorithm::pairwise) return algo::pairwise_reduce_scatter(l, call);
       return algo::ring_reduce_scatter(l, call);
     });
   }
@@ -142,9 +148,11 @@ class composed {
   void start(const Args& a, op_state& s) noexcept {
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
       if (a.op.prepare) return start(algo::prepare_in_place(a), s);
-    run_prepared(s, a, [via = chosen(a), place = &state_->meeting_place, n = size()](auto l, const Args& call) {
+    run_prepared(s, a, [via = chosen(a), at = state_.get(), n = size()](auto l, const Args& call) {
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct && n > 1) return algo::by_memory(l, *place, call);
+        if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call);
+      if constexpr (on_machines && std::same_as<Args, reduce_args>)
+        if (via == algorithm::hierarchical) return algo::hierarchical_reduce(l, at->machines, call);
       return algo::by_messages(l, call, via);
     });
   }
@@ -173,13 +181,14 @@ class composed {
     });
   }
 
-  /// The algorithm that a collective's start() takes: what was asked for, else what the table says, else what
-  /// algo/select.hpp does.
+  /// The algorithm that a collective's start() takes: what was asked for, else what the table says, else what costs
+  /// least by algo/select.hpp.
   template <class Args>
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
     if (a.via != algorithm::automatic) return a.via;
     const algo::situation here = algo::sized(a, situation(0, 1));
-    return driver_->tuning().template choose<Args>(here, algo::select(a, here));
+    const algorithm tuned = driver_->tuning().template choose<Args>(here, algorithm::automatic);
+    return tuned != algorithm::automatic ? tuned : algo::select<Args>(here);
   }
 
   /// How the ranks of this group reach each other.
@@ -211,6 +220,7 @@ class composed {
     group members;
     algo::board meeting_place;
     algo::machine_map machines;
+    int crowd = 1;  // ranks to a core
     std::uint64_t sequence = 0;
     std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
   };
@@ -223,6 +233,7 @@ class composed {
       for (int r = 0; r < size(); ++r) machine_of[static_cast<std::size_t>(r)] = driver_->link().machine_of(world(r));
       state_->machines = algo::machine_map::of(machine_of, rank());
     }
+    if constexpr (requires(const T& link) { link.crowd(); }) state_->crowd = driver_->link().crowd();
   }
 
   static routine send_one(T& link, int peer, std::uint64_t tag, std::span<const std::byte> out) {
@@ -250,7 +261,7 @@ class composed {
       return false;
   }
   [[nodiscard]] algo::situation situation(std::size_t bytes, std::size_t element) const noexcept {
-    return {links(), size(), bytes, element};
+    return {links(), size(), bytes, element, state_->machines.machines, state_->crowd};
   }
   [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }
   void finish(op_state& s) noexcept {

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tutti/algo/asked.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/issuer.hpp>
@@ -101,14 +102,20 @@ class communicator_base {
   op_state& launch(const shape& data, const issue& how, const std::source_location& where, Make make) {
     using args = std::invoke_result_t<Make, op_state&>;
     check_issue<args>(how, data.element_bytes);
-    return core_->issue(data.count, data.type, how.timeout, where, make);
+    if (how.order == reduction_order::any) return core_->issue(data.count, data.type, how.timeout, where, make);
+    const algorithm via = in_order<args>(how, data.element_bytes);
+    return core_->issue(data.count, data.type, how.timeout, where, [&](op_state& s) {
+      args a = make(s);
+      if constexpr (reduces<args>) a.via = via;
+      return a;
+    });
   }
 
   /// Checks how it is asked for and chooses its algorithm, for many starts.
   template <class Args>
   prepared<B, Args> prepare(const shape& data, const issue& how, Args args) {
     check_issue<Args>(how, data.element_bytes);
-    args.via = how.via;
+    args.via = how.order == reduction_order::any ? how.via : in_order<Args>(how, data.element_bytes);
     args.via = core_->backend().chosen(args);
     return {*core_, data, how.timeout, args};
   }
@@ -164,6 +171,21 @@ class communicator_base {
     if (!core_->backend().template can<Args>(how.via, element_bytes))
       throw usage_error(core_->backend().template refusal<Args>(how.via, element_bytes));
     if (how.timeout < duration{0}) throw usage_error(std::string(Args::name) + ": a timeout cannot be negative");
+  }
+
+  template <class Args>
+  static constexpr bool reduces = requires(Args a) { a.op; };
+
+  // The algorithm for reduction_order::rank.
+  template <class Args>
+  [[nodiscard]] algorithm in_order(const issue& how, std::size_t element_bytes) const {
+    if (!reduces<Args> || size() == 1) return how.via;
+    for (const algorithm a : algo::rank_ordered)
+      if ((how.via == algorithm::automatic || how.via == a) && core_->backend().template can<Args>(a, element_bytes))
+        return a;
+    throw usage_error(
+        std::string(Args::name) + ": reduction_order::rank needs algorithm direct or pairwise, and " +
+        (how.via == algorithm::automatic ? "neither can run here" : name(how.via) + std::string(" was asked for")));
   }
 
   /// Its size as what counts of buffers are compared with, and its rank as what they are indexed by.

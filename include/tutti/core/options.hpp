@@ -40,11 +40,18 @@ constexpr algorithm algorithm_of(std::string_view text) noexcept {
   return algorithm::automatic;
 }
 
+/// In which order a reduction takes the ranks' elements.
+enum class reduction_order : std::uint8_t {
+  any,  ///< as the algorithm does; all ranks have the same bits, and two runs
+  rank  ///< from rank 0 on, with one rounding at the end: the bits depend on neither size nor algorithm nor transport
+};
+
 /// What can be said about one operation; every field has a good default.
 struct issue {
-  duration timeout = duration{0};        ///< 0: the communicator's
-  algorithm via = algorithm::automatic;  ///< another one is used or refused, never replaced
-  stream_ref stream{};                   ///< device backends only
+  duration timeout = duration{0};                ///< 0: the communicator's
+  algorithm via = algorithm::automatic;          ///< another one is used or refused, never replaced
+  stream_ref stream{};                           ///< device backends only
+  reduction_order order = reduction_order::any;  ///< rank: a usage_error where no algorithm has it
 };
 
 }  // namespace tutti

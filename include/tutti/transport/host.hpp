@@ -155,6 +155,14 @@ class basic_host_transport : public mesh<host_pipe> {
   [[nodiscard]] int machine_of(int p) const noexcept { return who(p).node_rank; }
   [[nodiscard]] double ranks_per_core() const noexcept { return tutti::ranks_per_core(who(rank())); }
 
+  /// The ranks to a core of the machine where they are most, rounded up; equal on all ranks, as what they told is.
+  [[nodiscard]] int crowd() const noexcept {
+    int most = 1;
+    for (const peer& p : all_)
+      if (p.local_cpus > 0) most = std::max(most, (p.local_size + p.local_cpus - 1) / p.local_cpus);
+    return most;
+  }
+
   void prepare_park() noexcept {
     if (shared_) shared_->bell().prepare(network_ ? shared_area::sleep::on_descriptor : shared_area::sleep::on_futex);
   }

@@ -140,8 +140,8 @@ class basic_shm_offer {
   }
 
   // Members that have yet to come learn the cause; without it they would blame the leader.
-  void turn_away(
-      int listener, std::vector<int>& absent, const shm_place& place, status why, deadline until) const noexcept {
+  void turn_away(int listener, std::vector<int>& absent, const shm_place& place, status why,
+                 deadline until) const noexcept {
     for (int visitors = 0; visitors < shm_layout::most_ranks || clock::now() < until;) {
       const os::socket_result visitor = os::accept_connection(listener);
       if (visitor.socket) {

@@ -1,0 +1,101 @@
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <tutti/core/options.hpp>
+
+namespace bench {
+
+/// What the choice of an algorithm may depend on: `nothing` where ranks do not know how much the others move.
+enum class what_counts { size, nothing };
+
+struct series;
+
+/// What each algorithm of a collective took for messages of one size; 0 for what was not measured.
+struct sample {
+  std::size_t bytes;
+  std::vector<double> seconds;
+
+  [[nodiscard]] double best() const {
+    double least = std::numeric_limits<double>::max();
+    for (const double t : seconds)
+      if (t > 0) least = std::min(least, t);
+    return least;
+  }
+  [[nodiscard]] bool complete(const series& s) const;
+};
+
+/// One collective over all sizes.
+struct series {
+  std::string collective;
+  what_counts depends_on;
+  std::vector<tutti::algorithm> algorithms;
+  std::vector<sample> samples;  ///< of ascending sizes
+
+  /// True for an algorithm that took more than twice the time of the best at the last size, and fell back further than
+  /// at the one before. Not among small messages, where those of many steps are far behind and catch up later.
+  [[nodiscard]] bool hopeless(std::size_t a) const {
+    if (samples.size() < 2) return false;
+    const sample& last = samples.back();
+    if (last.seconds[a] <= 0) return true;
+    if (last.bytes < (std::size_t{64} << 10)) return false;
+    const sample& before = samples[samples.size() - 2];
+    const double behind = last.seconds[a] / last.best();
+    return behind > 2 && behind > before.seconds[a] / before.best();
+  }
+};
+
+/// Everything that is not hopeless was measured.
+inline bool sample::complete(const series& s) const {
+  for (std::size_t a = 0; a < seconds.size(); ++a)
+    if (seconds[a] <= 0 && !s.hopeless(a)) return false;
+  return true;
+}
+
+/// The rules for one collective. An algorithm gives way to one that is faster by a twentieth; between two sizes the
+/// change lies in their geometric middle.
+inline std::string rules_of(const series& s, const std::string& links, int ranks) {
+  constexpr double worth_it = 0.95;
+  if (s.samples.empty()) return {};
+  std::string rules;
+  const auto rule = [&](const std::string& bytes, std::size_t a) {
+    rules += s.collective + " " + links + " " + std::to_string(ranks) + " " + bytes + " " +
+             tutti::name(s.algorithms[a]) + "\n";
+  };
+  const auto fastest = [](const std::vector<double>& times) {
+    std::size_t best = times.size();
+    for (std::size_t a = 0; a < times.size(); ++a)
+      if (times[a] > 0 && (best == times.size() || times[a] < times[best])) best = a;
+    return best;
+  };
+  if (s.depends_on == what_counts::nothing) {
+    std::vector<double> product(s.algorithms.size(), 1);  // of how far behind the best each was
+    for (std::size_t a = 0; a < product.size(); ++a)
+      for (const sample& m : s.samples) product[a] *= m.seconds[a] > 0 ? m.seconds[a] / m.best() : 2;
+    rule("*", fastest(product));
+    return rules;
+  }
+  std::size_t chosen = fastest(s.samples[0].seconds), previous = s.samples[0].bytes;
+  for (const sample& m : s.samples) {
+    const std::size_t best = fastest(m.seconds);
+    if (m.seconds[chosen] <= 0 || m.seconds[best] < worth_it * m.seconds[chosen]) {
+      rule(std::to_string(2 * previous), chosen);
+      chosen = best;
+    }
+    previous = m.bytes;
+  }
+  rule("*", chosen);
+  return rules;
+}
+
+inline std::string table_of(const std::vector<series>& all, const std::string& links, int ranks) {
+  std::string text = "tutti tuning 1\n# collective links ranks bytes algorithm\n";
+  for (const series& s : all) text += rules_of(s, links, ranks);
+  return text;
+}
+
+}  // namespace bench

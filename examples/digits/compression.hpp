@@ -1,0 +1,36 @@
+#pragma once
+
+#include <tutti/tutti.hpp>
+#include <utility>
+
+#include <tutti/grad/compress.hpp>
+#include <tutti/grad/quantize.hpp>
+
+#include "digits/options.hpp"
+
+namespace digits {
+
+/// The reducer's hook for it.
+class compression_hook {
+ public:
+  explicit compression_hook(compression how) : how_{how} {}
+
+  template <class Comm, class T>
+  tutti::task<> operator()(Comm& world, tutti::grad::bucket_view<T> bucket) {
+    if (how_ == compression::bf16) return half_(world, bucket);
+    if (how_ == compression::int8) return quarter_(world, bucket);
+    return whole(world.all_reduce(bucket.elements));
+  }
+
+ private:
+  static tutti::task<> whole(tutti::op sum) {
+    tutti::op mine = std::move(sum);
+    co_await std::move(mine);
+  }
+
+  compression how_;
+  tutti::grad::compress_hook<tutti::bfloat16> half_;
+  tutti::grad::quantize_hook quarter_;
+};
+
+}  // namespace digits

@@ -1,0 +1,89 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+
+#include <tutti/async/task.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/grad/reducer.hpp>
+
+namespace tutti::train {
+
+/// Local SGD (Stich, 2019): every rank steps by its own gradients, and every k steps the parameters become their mean
+/// over the ranks. Collective: made by all ranks with equal shapes and k; all of them do equally many steps. Holds one
+/// copy of the parameters, in memory that peers map; nothing is allocated after the constructor. One thread at a time;
+/// `world` must outlive it. Costs the bytes of gradient averaging, divided by k.
+template <class Comm>
+class local_sgd {
+ public:
+  /// `shapes` are those of the parameters. Errors: usage_error for k = 0; else as of grad::reducer.
+  local_sgd(Comm& world, std::span<const grad::parameter_shape> shapes, std::uint64_t every,
+            std::source_location where = std::source_location::current())
+      : copies_(world, shapes, {}, {}, where), every_(every) {
+    if (every == 0) throw usage_error("local_sgd: average every 0 steps; give at least 1");
+  }
+
+  /// After each optimizer step. `parameters` are spans in the order of `shapes`, of their types; they belong to it
+  /// until the task has ended, and so does the list of them. In every k-th call they become the mean, weighted by what
+  /// each rank has learnt from since the last one: its samples. A rank of weight 0 takes over the others' mean; where
+  /// all weights are 0, nothing changes. The result tells whether it was such a call. Errors: usage_error for other
+  /// parameters; as of all_reduce.
+  template <class Parameters>
+  task<bool> step(const Parameters& parameters, double weight = 1) {
+    since_ += weight;
+    if (++steps_ % every_ != 0) co_return false;
+    co_await average(parameters, since_);
+    since_ = 0;
+    co_return true;
+  }
+
+  /// Averages now, whatever the step: before an evaluation or a checkpoint, say. Collective.
+  template <class Parameters>
+  task<> average(const Parameters& parameters, double weight = 1) {
+    if (std::size(parameters) != copies_.size())
+      throw usage_error("local_sgd: " + std::to_string(std::size(parameters)) + " parameters where there are " +
+                        std::to_string(copies_.size()));
+    for (std::size_t i = 0; i < copies_.size(); ++i) check(i, std::span{parameters[i]});
+    auto pass = copies_.begin(weight);
+    for (std::size_t i = copies_.size(); i-- > 0;) {
+      const std::span from{parameters[i]};
+      std::copy(from.begin(), from.end(), copy_of(i, from).begin());
+      pass.ready(i);
+    }
+    co_await pass.finish();
+    if (copies_.total_weight() == 0) co_return;
+    for (std::size_t i = 0; i < copies_.size(); ++i) {
+      const std::span to{parameters[i]};
+      const auto mean = copy_of(i, to);
+      std::copy(mean.begin(), mean.end(), to.begin());
+    }
+  }
+
+  /// Steps so far; to be saved, and to go on from. Save after an average: parameters of ranks differ in between.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+  void resume(std::uint64_t steps) noexcept {
+    steps_ = steps;
+    since_ = 0;
+  }
+
+ private:
+  template <class T, std::size_t N>
+  [[nodiscard]] std::span<T> copy_of(std::size_t i, std::span<T, N>) const {
+    return copies_.template gradient<T>(i);
+  }
+  template <class T, std::size_t N>
+  void check(std::size_t i, std::span<T, N> p) const {
+    if (copy_of(i, p).size() != p.size())
+      throw usage_error("local_sgd: parameter " + std::to_string(i) + " has " + std::to_string(p.size()) +
+                        " elements, not the " + std::to_string(copy_of(i, p).size()) + " of its shape");
+  }
+
+  grad::reducer<Comm> copies_;
+  std::uint64_t every_, steps_ = 0;
+  double since_ = 0;
+};
+
+}  // namespace tutti::train

@@ -1,0 +1,150 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/async/op.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/reduction.hpp>
+#include <tutti/grad/reducer.hpp>
+#include <tutti/grad/weight.hpp>
+#include <tutti/train/sharded_checkpoint.hpp>
+#include <tutti/train/update_rule.hpp>
+
+namespace tutti::train {
+
+/// An optimizer whose memory is divided among the ranks (ZeRO; Rajbhandari et al., 2020): each updates its part of the
+/// parameters and tells the others. Equal to the undivided step, bit for bit where the sums of gradients are.
+///
+/// Stage 1: `co_await step_reduced(gradients)` with gradients that are averaged already, as by a grad::reducer. Stage
+/// 2: `begin(weight)`, `reduce(gradients, first)` for every stretch of the parameters as the backward pass completes
+/// it, and `co_await step()`: no rank ever holds all gradients. Collective: made alike by all ranks, with equal
+/// parameters; all calls in the same order. One thread at a time; `world` and the parameters must outlive it. Memory:
+/// rule slots x N / ranks elements; in stage 2 another N / ranks. Costs of a step: N elements reduced and scattered
+/// (stage 2), N gathered: the bytes of one all_reduce. Any number of ranks and parameters.
+template <class Comm, std::floating_point T, update_rule<T> Rule>
+class sharded_optimizer {
+ public:
+  /// `parameters` are all of them, one behind the other.
+  sharded_optimizer(Comm& world, std::span<T> parameters, Rule rule)
+      : world_(&world), parameters_(parameters), rule_(rule) {
+    const auto ranks = static_cast<std::size_t>(world.size());
+    const std::size_t each = parameters.size() / ranks, more = parameters.size() % ranks;
+    for (std::size_t r = 0; r < ranks; ++r) counts_.push_back(each + (r < more ? 1 : 0));
+    const auto me = static_cast<std::size_t>(world.rank());
+    first_ = me * each + std::min(me, more);
+    memory_.resize(counts_[me] * Rule::slots);
+  }
+  sharded_optimizer(const sharded_optimizer&) = delete;
+  sharded_optimizer& operator=(const sharded_optimizer&) = delete;
+
+  /// Stage 1: a step by the gradients of all parameters, equal on all ranks, of which it reads its part.
+  task<> step_reduced(std::span<const T> gradients) {
+    if (gradients.size() != parameters_.size())
+      throw usage_error("sharded_optimizer: " + std::to_string(gradients.size()) + " gradients for " +
+                        std::to_string(parameters_.size()) + " parameters");
+    co_await update(gradients.subspan(first_, size()));
+  }
+
+  /// Stage 2: begins a pass, as grad::reducer::begin(): this rank's gradients count for `weight`.
+  void begin(double weight = 1, grad::contribution what = grad::contribution::mean) {
+    grad::weight_digits::check(weight);
+    weight_ = weight;
+    scale_ = what == grad::contribution::mean ? weight : (weight > 0 ? 1 : 0);
+    reduced_ = used_ = 0;
+    averaged_ = false;
+    gradients_.resize(size());
+  }
+  /// Starts to add up the gradients of parameters [first, first + count) over the ranks; each keeps its part. Every
+  /// parameter once per pass, in the same stretches and order on all ranks. The buffer is multiplied by the weight, and
+  /// free again when the operation has ended; keep several in flight, and end all before step().
+  op reduce(std::span<T> gradients, std::size_t first = 0,
+            std::source_location where = std::source_location::current()) {
+    if (first > parameters_.size() || gradients.size() > parameters_.size() - first)
+      throw usage_error("sharded_optimizer: reduce() of parameters " + std::to_string(first) + " to " +
+                        std::to_string(first + gradients.size()) + " of " + std::to_string(parameters_.size()));
+    if (gradients_.size() != size()) throw usage_error("sharded_optimizer: reduce() before begin()");
+    grad::multiply(gradients, scale_);
+    if (used_ == slices_.size()) slices_.emplace_back(counts_.size());
+    auto& slice = slices_[used_++];
+    const std::size_t end = first + gradients.size();
+    std::size_t at = 0;
+    for (std::size_t r = 0; r < slice.size(); at += counts_[r++])
+      slice[r] = std::max(std::min(end, at + counts_[r]), std::max(first, at)) - std::max(first, at);
+    const std::size_t begin = std::clamp(first, first_, first_ + size()) - first_;
+    reduced_ += gradients.size();
+    return world_->reduce_scatter_v(
+        gradients, std::span{gradients_}.subspan(begin, slice[static_cast<std::size_t>(world_->rank())]), slice, sum,
+        {}, where);
+  }
+  /// Makes the sums the weighted mean, by an all_reduce of 8 bytes; step() does it where this was not called. Where all
+  /// weights are 0, the mean is 0. Errors: usage_error if not every parameter was reduced; nothing was sent then.
+  task<> average() {
+    if (gradients_.size() != size() || reduced_ != parameters_.size())
+      throw usage_error("sharded_optimizer: reduce() was called for " + std::to_string(reduced_) + " parameters of " +
+                        std::to_string(parameters_.size()));
+    const double total = co_await world_->all_reduce(weight_, sum);
+    if (total > 0) grad::divide(std::span{gradients_}, total);
+    averaged_ = true;
+  }
+  /// This rank's part of the mean, between average() and step(): to measure it, say, for a loss_scaler or clipping.
+  [[nodiscard]] std::span<T> gradient_shard() noexcept { return gradients_; }
+  /// A step by the mean times `factor`, that of a loss_scaler or of clipping. Ends the pass.
+  task<> step(double factor = 1) {
+    if (!averaged_) co_await average();
+    grad::multiply(std::span{gradients_}, factor);
+    reduced_ = 0;
+    averaged_ = false;
+    co_await update(gradients_);
+  }
+
+  /// The parameters that this rank updates: how many, and the first of them.
+  [[nodiscard]] std::size_t size() const noexcept { return counts_[static_cast<std::size_t>(world_->rank())]; }
+  [[nodiscard]] std::size_t first() const noexcept { return first_; }
+  /// Of what the rule remembers here.
+  [[nodiscard]] std::size_t bytes() const noexcept { return memory_.size() * sizeof(T); }
+
+  /// The rule, to change its rate.
+  [[nodiscard]] Rule& rule() noexcept { return rule_; }
+  /// Steps so far; to be saved with what the rule remembers, as shards for save_sharded() and load_sharded().
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+  void resume(std::uint64_t steps) noexcept { steps_ = steps; }
+  [[nodiscard]] std::vector<tensor_shard> shards(const std::string& prefix = "optimizer.") {
+    std::vector<tensor_shard> all;
+    for (std::size_t s = 0; s < Rule::slots; ++s)
+      all.push_back(shard(prefix + std::to_string(s), slots()[s], first_, parameters_.size()));
+    return all;
+  }
+
+ private:
+  [[nodiscard]] std::array<std::span<T>, Rule::slots> slots() noexcept {
+    std::array<std::span<T>, Rule::slots> all;
+    for (std::size_t s = 0; s < Rule::slots; ++s) all[s] = std::span{memory_}.subspan(s * size(), size());
+    return all;
+  }
+  task<> update(std::span<const T> gradients) {
+    const auto mine = parameters_.subspan(first_, size());
+    rule_(mine, gradients, slots(), ++steps_);
+    co_await world_->all_gather_v(mine, parameters_, counts_);
+  }
+
+  Comm* world_;
+  std::span<T> parameters_;
+  Rule rule_;
+  std::vector<std::size_t> counts_;               // parameters of each rank
+  std::size_t first_ = 0;                         // of this one
+  std::vector<T> memory_, gradients_;             // of this rank's parameters
+  std::vector<std::vector<std::size_t>> slices_;  // how the stretches of a pass are divided; belong to operations
+  std::size_t used_ = 0, reduced_ = 0;
+  double weight_ = 1, scale_ = 1;
+  bool averaged_ = false;
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace tutti::train

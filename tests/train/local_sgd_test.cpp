@@ -1,0 +1,92 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/bootstrap/sim.hpp>
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/train/local_sgd.hpp>
+#include <vector>
+
+namespace {
+using tutti::train::local_sgd;
+using world_t = tutti::communicator<tutti::threads>;
+using shapes = std::vector<tutti::grad::parameter_shape>;
+
+/// Every rank adds its own amount in each step; after every third all have the weighted mean.
+template <class World>
+void train(World& world) {
+  const shapes two{{"a", 3}, {"b", 1}};
+  local_sgd averaging{world, two, 3};
+  std::vector<float> a(3), b(1);
+  const std::vector<std::span<float>> parameters{a, b};
+  const double rank = world.rank(), n = world.size();
+  const double total = n * (n + 1) / 2, mean = n * (n - 1) * (n + 1) / 3 / total;  // of r, weighted by r + 1
+  double expected = 0;
+  for (int step = 1; step <= 9; ++step) {
+    for (float& x : a) x += static_cast<float>(rank);
+    b[0] -= static_cast<float>(rank);
+    expected += rank;
+    const bool averaged = tutti::sync_wait(world, averaging.step(parameters, rank + 1));
+    if (averaged != (step % 3 == 0)) throw std::runtime_error("when");
+    if (averaged) expected = step * mean;
+    if (std::abs(static_cast<double>(a[2]) - expected) > 1e-5 || b[0] != -a[0]) throw std::runtime_error("mean");
+  }
+  if (averaging.steps() != 9) throw std::runtime_error("steps");
+}
+}  // namespace
+
+TEST_CASE("local_sgd: every k steps the parameters are their weighted mean") {
+  for (const int ranks : {1, 2, 3, 5}) tutti::run_threads(ranks, [](world_t& world) { train(world); });
+}
+
+TEST_CASE("local_sgd: on many schedules; a lost rank is an error, not a hang") {
+  int losses = 0;
+  tutti::for_seeds(1, 30, [&](std::uint64_t seed) {
+    tutti::run_sim(3, seed, [](auto& world) { train(world); });
+    try {
+      tutti::run_sim(3, {.seed = seed, .lose_rank = static_cast<int>(seed % 3), .lose_at_step = 1 + seed},
+                     [](auto& world) { train(world); });
+    } catch (const tutti::error& e) {
+      if (e.kind() != tutti::errc::peer_lost) throw;
+      ++losses;
+    }
+  });
+  CHECK(losses > 5);
+}
+
+TEST_CASE("local_sgd: weights count since the last average; 0 everywhere changes nothing") {
+  tutti::run_threads(2, [](world_t& world) {
+    const shapes one{{"a", 1}};
+    local_sgd averaging{world, one, 2};
+    std::vector<float> a{world.rank() == 0 ? 4.0f : 8.0f};
+    const std::vector<std::span<float>> parameters{a};
+    const bool first = world.rank() == 0;
+    tutti::sync_wait(world, averaging.step(parameters, first ? 2 : 0));
+    tutti::sync_wait(world, averaging.step(parameters, first ? 1 : 1));
+    if (a[0] != 5) throw std::runtime_error("weights");
+    a[0] = first ? 1.0f : std::numeric_limits<float>::quiet_NaN();
+    tutti::sync_wait(world, averaging.average(parameters, first ? 1 : 0));
+    if (a[0] != 1) throw std::runtime_error("weight 0");
+    a[0] = first ? 1.0f : 2.0f;
+    tutti::sync_wait(world, averaging.average(parameters, 0));
+    if (a[0] != (first ? 1 : 2)) throw std::runtime_error("all weights 0");
+  });
+}
+
+TEST_CASE("local_sgd: other parameters are refused before anything is sent") {
+  tutti::run_threads(2, [](world_t& world) {
+    const shapes one{{"a", 2}};
+    CHECK_THROWS_AS((local_sgd{world, one, 0}), tutti::usage_error);
+    local_sgd averaging{world, one, 1};
+    std::vector<float> a(2), b(3);
+    std::vector<double> d(2);
+    CHECK_THROWS_AS(tutti::sync_wait(world, averaging.step(std::vector<std::span<float>>{a, b})), tutti::usage_error);
+    CHECK_THROWS_AS(tutti::sync_wait(world, averaging.step(std::vector<std::span<float>>{b})), tutti::usage_error);
+    CHECK_THROWS_AS(tutti::sync_wait(world, averaging.step(std::vector<std::span<double>>{d})), tutti::usage_error);
+    tutti::sync_wait(world, averaging.step(std::vector<std::span<float>>{a}));
+  });
+}

@@ -1,0 +1,184 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/bootstrap/sim.hpp>
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/train/loss_scaler.hpp>
+#include <tutti/train/sharded_optimizer.hpp>
+#include <utility>
+#include <vector>
+
+#include "support/temporary_directory.hpp"
+
+namespace {
+using namespace tutti::train;
+using world_t = tutti::communicator<tutti::threads>;
+
+/// Small whole numbers, whose weighted sums are exact whatever their order.
+template <class T>
+std::vector<T> gradients(std::size_t n, int rank, int step) {
+  std::vector<T> g(n);
+  for (std::size_t i = 0; i < n; ++i) g[i] = static_cast<T>((static_cast<int>(i) * 3 + rank * 5 + step * 7) % 13 - 6);
+  return g;
+}
+double weight(int rank, int step) { return (rank + step) % 4; }
+
+/// The step that is not divided: one process with the weighted mean of all ranks' gradients.
+template <class T, class Rule>
+std::vector<T> undivided(std::size_t n, int ranks, int steps, const Rule& rule) {
+  std::vector<T> p(n), memory(n * Rule::slots);
+  std::iota(p.begin(), p.end(), T(-3));
+  std::array<std::span<T>, Rule::slots> slots;
+  for (std::size_t s = 0; s < Rule::slots; ++s) slots[s] = std::span{memory}.subspan(n * s, n);
+  for (int step = 1; step <= steps; ++step) {
+    std::vector<T> mean(n);
+    double total = 0;
+    for (int r = 0; r < ranks; ++r) {
+      const auto g = gradients<T>(n, r, step);
+      for (std::size_t i = 0; i < n; ++i) mean[i] += static_cast<T>(weight(r, step)) * g[i];
+      total += weight(r, step);
+    }
+    if (total > 0) tutti::grad::divide(std::span{mean}, total);
+    rule(std::span{p}, std::span<const T>{mean}, slots, static_cast<std::uint64_t>(step));
+  }
+  return p;
+}
+
+/// A pass of stage 2: stretches of `each` parameters from the last to the first, all in flight at the same time.
+template <class World, class Optimizer, class T>
+void reduce_all(World& world, Optimizer& optimizer, std::vector<T>& g, std::size_t each, int step) {
+  optimizer.begin(weight(world.rank(), step));
+  std::vector<tutti::op> flights;
+  for (std::size_t end = g.size(); end > 0;) {
+    const std::size_t first = end > each ? end - each : 0;
+    flights.push_back(optimizer.reduce(std::span{g}.subspan(first, end - first), first));
+    end = first;
+  }
+  for (auto& f : flights) std::move(f).wait();
+}
+
+template <class T, class World, class Rule>
+void check_stages(World& world, std::size_t n, const Rule& rule) {
+  const int steps = 5;
+  const auto expected = undivided<T>(n, world.size(), steps, rule);
+  std::vector<T> first(n);
+  std::iota(first.begin(), first.end(), T(-3));
+  auto second = first;
+  sharded_optimizer one{world, std::span{first}, rule}, two{world, std::span{second}, rule};
+  for (int step = 1; step <= steps; ++step) {
+    auto g = gradients<T>(n, world.rank(), step);
+    reduce_all(world, two, g, 1 + n / 3, step);
+    tutti::sync_wait(world, two.step());
+    g = gradients<T>(n, world.rank(), step);
+    for (T& x : g) x *= static_cast<T>(weight(world.rank(), step));
+    world.all_reduce(g).wait();
+    if (const double total = world.all_reduce(weight(world.rank(), step)).wait(); total > 0)
+      tutti::grad::divide(std::span{g}, total);
+    tutti::sync_wait(world, one.step_reduced(g));
+  }
+  if (first != expected) throw std::runtime_error("stage 1");
+  if (second != expected) throw std::runtime_error("stage 2");
+  const std::size_t most = (n + static_cast<std::size_t>(world.size()) - 1) / static_cast<std::size_t>(world.size());
+  if (one.bytes() > most * Rule::slots * sizeof(T)) throw std::runtime_error("memory");
+}
+}  // namespace
+
+TEST_CASE("sharded_optimizer: stages 1 and 2 are the undivided step, bit for bit, on any number of ranks") {
+  for (const int ranks : {1, 2, 3, 5, 8})
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{4}, std::size_t{17}, std::size_t{20000}})
+      tutti::run_threads(ranks, [&](world_t& world) {
+        check_stages<float>(world, n, sgd{.rate = 0.1, .momentum = 0.9, .weight_decay = 0.01});
+        check_stages<double>(world, n, adamw{.rate = 0.01});
+      });
+}
+
+TEST_CASE("sharded_optimizer: on many schedules; a lost rank is an error, not a hang") {
+  int losses = 0;
+  tutti::for_seeds(1, 30, [&](std::uint64_t seed) {
+    const auto run = [](auto& world) { check_stages<float>(world, 11, adamw{}); };
+    tutti::run_sim(4, seed, run);
+    try {
+      tutti::run_sim(4, {.seed = seed, .lose_rank = static_cast<int>(seed % 4), .lose_at_step = 1 + seed}, run);
+    } catch (const tutti::error& e) {
+      if (e.kind() != tutti::errc::peer_lost) throw;
+      ++losses;
+    }
+  });
+  CHECK(losses > 10);
+}
+
+TEST_CASE("sharded_optimizer: gradients of a scaled loss are unscaled and clipped by the norm of the whole") {
+  tutti::run_threads(3, [](world_t& world) {
+    std::vector<double> p(4, 1), g{3 * 64, 0, 4 * 64, 0};
+    sharded_optimizer optimizer{world, std::span{p}, sgd{.rate = 1}};
+    loss_scaler scaler{{.initial = 64}};
+    optimizer.begin();
+    optimizer.reduce(g).wait();
+    tutti::sync_wait(world, optimizer.average());
+    const auto u = tutti::sync_wait(world, scaler.agree(world, optimizer.gradient_shard(), 1.0));
+    if (u.norm != 5 || u.overflow) throw std::runtime_error("norm");
+    tutti::sync_wait(world, optimizer.step(u.factor));
+    if (std::abs(p[0] - 0.4) > 1e-6 || std::abs(p[2] - 0.2) > 1e-6 || p[1] != 1) throw std::runtime_error("clipped");
+  });
+}
+
+TEST_CASE("sharded_optimizer: its memory is saved, and resumed by another number of ranks") {
+  const tutti_test::temporary_directory folder;
+  const std::size_t n = 19;
+  const adamw rule{.rate = 0.05};
+  const auto step_of = [&](auto& world, auto& optimizer, int step) {
+    auto g = gradients<float>(n, 0, step);
+    if (world.rank() != 0) std::fill(g.begin(), g.end(), 0.0f);
+    optimizer.begin(world.rank() == 0 ? 1 : 0);
+    optimizer.reduce(g).wait();
+    tutti::sync_wait(world, optimizer.step());
+  };
+  std::vector<float> expected(n);
+  tutti::run_threads(1, [&](world_t& world) {
+    sharded_optimizer optimizer{world, std::span{expected}, rule};
+    for (int step = 1; step <= 8; ++step) step_of(world, optimizer, step);
+  });
+  std::vector<float> half;
+  tutti::run_threads(4, [&](world_t& world) {
+    std::vector<float> p(n);
+    sharded_optimizer optimizer{world, std::span{p}, rule};
+    for (int step = 1; step <= 4; ++step) step_of(world, optimizer, step);
+    save_sharded(world, folder.path().string(), optimizer.shards(), {{"steps", std::to_string(optimizer.steps())}});
+    if (world.rank() == 0) half = p;
+  });
+  tutti::run_threads(3, [&](world_t& world) {
+    auto p = half;
+    sharded_optimizer optimizer{world, std::span{p}, rule};
+    const auto words = load_sharded(world, folder.path().string(), optimizer.shards());
+    optimizer.resume(std::stoull(words.at("steps")));
+    for (int step = 5; step <= 8; ++step) step_of(world, optimizer, step);
+    if (p != expected) throw std::runtime_error("resumed otherwise");
+  });
+}
+
+TEST_CASE("sharded_optimizer: what does not fit is refused before anything is sent") {
+  tutti::run_threads(2, [](world_t& world) {
+    std::vector<float> p(5), g(5);
+    sharded_optimizer optimizer{world, std::span{p}, sgd{}};
+    CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step_reduced(std::span{g}.first(4))), tutti::usage_error);
+    CHECK_THROWS_AS(optimizer.reduce(g), tutti::usage_error);
+    CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step()), tutti::usage_error);
+    CHECK_THROWS_AS(optimizer.begin(-1), tutti::usage_error);
+    optimizer.begin();
+    CHECK_THROWS_AS(optimizer.reduce(g, 1), tutti::usage_error);
+    CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step()), tutti::usage_error);
+    optimizer.reduce(std::span{g}.first(2)).wait();
+    CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step()), tutti::usage_error);
+    optimizer.reduce(std::span{g}.subspan(2), 2).wait();
+    tutti::sync_wait(world, optimizer.step());
+  });
+}
