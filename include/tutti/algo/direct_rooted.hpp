@@ -82,9 +82,9 @@ routine gather_slots(lane<T> lane, meeting<T> m, board& b, gather_args a) {
 
 /// Gather through memory that ranks share: each rank stages its block in slots of 256 KiB, the root copies them out.
 /// One meeting per slot of the longest block, for which only the root waits. Where the others map the root's output,
-/// what their blocks have beyond the first slot they store there themselves, but for 1/n that the root takes from their
-/// inputs if it maps those: one meeting for that. Where the root alone knows how long the blocks are, slots begin with
-/// the length of their rank's, and all wait for the first slot of all.
+/// what their blocks have beyond the first slot they store there themselves, but for 1/n that a root whose own block is
+/// in place takes from their inputs if it maps those: one meeting for that. Where the root alone knows how long the
+/// blocks are, slots begin with the length of their rank's, and all wait for the first slot of all.
 template <mapped_transport T>
 routine direct_gather(lane<T> lane, board& b, gather_args a) {
   board::turn turn{b, lane.link()};
@@ -95,9 +95,10 @@ routine direct_gather(lane<T> lane, board& b, gather_args a) {
 }
 
 /// Scatter through memory that ranks share. Where the others map the root's input, from 4 KiB on, they copy their
-/// blocks from there, but for 1/n that the root stores into their outputs if it maps those: two meetings. Otherwise the
-/// root stages a piece for each rank in its slot, 1/n of 256 KiB each: one meeting with the root per piece of the
-/// longest block. Where the root alone knows how long the blocks are, its slot begins with a table of their lengths.
+/// blocks from there, but for 1/n that a root whose own block is in place stores into their outputs if it maps those:
+/// two meetings. Otherwise the root stages a piece for each rank in its slot, 1/n of 256 KiB each: one meeting with the
+/// root per piece of the longest block. Where the root alone knows how long the blocks are, its slot begins with a
+/// table of their lengths.
 template <mapped_transport T>
 routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
   board::turn turn{b, lane.link()};
