@@ -105,8 +105,8 @@ void check_refused(Call call, const std::vector<algorithm>& asked, const std::st
 TEST_CASE_FIXTURE(one_of_three, "usage: an algorithm that a collective does not have is refused, with those it has") {
   using enum algorithm;
   constexpr auto foreign = static_cast<algorithm>(77);
-  const std::string reducing = "automatic, direct, ring, recursive_doubling or halving_doubling",
-                    gathering = "automatic, direct or ring", one_way = "automatic";
+  const std::string reducing = "automatic, direct, ring, recursive_doubling, halving_doubling or pairwise",
+                    scattering = "automatic, direct, ring or pairwise", one_way = "automatic";
   std::string text;
   check_refused([&](auto how) { return world.all_reduce(six, tutti::sum, how); }, {tree, foreign}, "all_reduce",
                 reducing);
@@ -120,7 +120,7 @@ TEST_CASE_FIXTURE(one_of_three, "usage: an algorithm that a collective does not 
   check_refused([&](auto how) { return world.broadcast(text, 0, how); }, {direct, ring, recursive_doubling},
                 "broadcast", "automatic or tree");
   check_refused([&](auto how) { return world.reduce_scatter(six, two, tutti::sum, how); }, {recursive_doubling, tree},
-                "reduce_scatter", gathering);
+                "reduce_scatter", scattering);
   check_refused([&](auto how) { return world.all_gather(two, six, how); }, {recursive_doubling, tree}, "all_gather",
                 "automatic, direct, ring or bruck");
   const std::vector<algorithm> any{direct, ring, recursive_doubling, tree, foreign};
@@ -146,14 +146,14 @@ TEST_CASE("usage: an algorithm is refused where there is nothing to do, too") {
   std::vector<float> none, four(4);
   for (ranks::world* w : {&alone, &some.world}) {
     check_refused([&](auto how) { return w->all_reduce(none, tutti::sum, how); }, {algorithm::tree}, "all_reduce",
-                  "automatic, direct, ring, recursive_doubling or halving_doubling");
+                  "automatic, direct, ring, recursive_doubling, halving_doubling or pairwise");
     check_refused([&](auto how) { return w->broadcast(none, 0, how); }, {algorithm::ring}, "broadcast",
                   "automatic, direct, tree or chain");
     check_refused([&](auto how) { return w->all_gather(none, none, how); }, {algorithm::tree}, "all_gather",
                   "automatic, direct, ring or bruck");
   }
   check_refused([&](auto how) { return alone.all_reduce(four, tutti::sum, how); }, {algorithm::tree}, "all_reduce",
-                "automatic, direct, ring, recursive_doubling or halving_doubling");
+                "automatic, direct, ring, recursive_doubling, halving_doubling or pairwise");
 }
 
 TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason") {
@@ -166,7 +166,8 @@ TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason"
   const auto first = [](page a, page) { return a; };
   auto crowd = tutti::join(std::make_shared<tutti::threads_hub>(65), 0);
   CHECK(complaint([&] { crowd.all_reduce(pages, first, {.via = algorithm::direct}).wait(); }) ==
-        "all_reduce: algorithm direct" + needs + "; ask for automatic, ring, recursive_doubling or halving_doubling");
+        "all_reduce: algorithm direct" + needs +
+            "; ask for automatic, ring, recursive_doubling, halving_doubling or pairwise");
   const auto how = ranks::within(std::chrono::milliseconds(20));
   CHECK(tutti::nothrow(crowd.all_reduce(pages, first, how)).wait().code == tutti::errc::timed_out);  // automatic can
 
@@ -184,9 +185,9 @@ TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason"
       world.all_reduce(v).wait();
     });
     CHECK(said == std::vector{"all_reduce: algorithm direct" + needs +
-                                  "; ask for automatic, ring, recursive_doubling or halving_doubling",
+                                  "; ask for automatic, ring, recursive_doubling, halving_doubling or pairwise",
                               "broadcast: algorithm direct" + needs + "; ask for automatic, tree or chain",
-                              "reduce_scatter: algorithm direct" + needs + "; ask for automatic or ring",
+                              "reduce_scatter: algorithm direct" + needs + "; ask for automatic, ring or pairwise",
                               "all_gather: algorithm direct" + needs + "; ask for automatic, ring or bruck"});
   }
 }

@@ -40,11 +40,11 @@ void check_agreement(session<World>& s, std::size_t count) {
     expect(hash(std::as_bytes(std::span{v})) == digest, c, "a second run gave other bits");
   };
   for (const auto via : s.template algorithms<tutti::all_reduce_args>(
-           {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical}, sizeof(T)))
+           {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical, pairwise}, sizeof(T)))
     agree("all_reduce", via,
           [&](std::vector<T>& v, auto how) { s.world.all_reduce(v, tutti::sum, {.via = how}).wait(); });
   for (const auto via : s.template algorithms<tutti::all_reduce_coalesced_args>(
-           {automatic, direct, ring, recursive_doubling}, sizeof(T)))
+           {automatic, direct, ring, recursive_doubling, pairwise}, sizeof(T)))
     agree("all_reduce_coalesced", via, [&](std::vector<T>& v, auto how) {
       const std::vector<std::span<T>> two{std::span{v}.first(count / 3), std::span{v}.subspan(count / 3)};
       s.world.all_reduce_coalesced(two, tutti::sum, {.via = how}).wait();

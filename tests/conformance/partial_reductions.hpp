@@ -19,7 +19,8 @@ template <class T, class World, class Op>
 void check_reduce(session<World>& s, std::size_t count, int root, Op with) {
   using enum tutti::algorithm;
   const int rank = s.world.rank(), size = s.world.size();
-  for (const auto via : s.template algorithms<tutti::reduce_args>({automatic, direct, ring, tree}, sizeof(T)))
+  for (const auto via :
+       s.template algorithms<tutti::reduce_args>({automatic, direct, ring, tree, hierarchical}, sizeof(T)))
     for (const bool in_place : {true, false}) {
       which c = s.name("reduce", count, type_name<T>(), via);
       c.note = std::string(tutti::name(Op::kind)) + ", root " + std::to_string(root) + (in_place ? ", in place" : "");

@@ -84,9 +84,10 @@ void check_reductions_of(session<World>& s, const sizes& all_counts, Op... reduc
   for (const std::size_t count : s.counts(all_counts))
     for (const auto& how : all) {
       for (const auto via : s.template algorithms<tutti::all_reduce_args>(
-               {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical}, sizeof(T)))
+               {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical, pairwise}, sizeof(T)))
         check_all_reduce<T>(s, how, count, via);
-      for (const auto via : s.template algorithms<tutti::reduce_scatter_args>({automatic, direct, ring}, sizeof(T)))
+      for (const auto via :
+           s.template algorithms<tutti::reduce_scatter_args>({automatic, direct, ring, pairwise}, sizeof(T)))
         check_reduce_scatter<T>(s, how, count, via);
     }
 }

@@ -33,7 +33,7 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
       b.stage(staged, at(a.data.data, done), piece);
     }
     if (tells)
-      m.post({here, board::nowhere});
+      m.post({here, detail::takes_share});
     else
       m.post();
     if (!root) co_await m.only(a.root, step, piece < worth_mapping ? 0 : piece);

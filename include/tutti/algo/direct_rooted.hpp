@@ -21,6 +21,8 @@ routine gather_slots(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   const slot_parts part{1, !known}, table{static_cast<std::size_t>(m.size()), true};
   const std::size_t most = part.bytes(), rest = piece_of(mine, most, mine);
   std::size_t longest = known ? mine : 0;
+  const std::size_t own_at = root ? a.blocks.begin(static_cast<std::size_t>(a.root)) * element : 0;
+  const bool in_place = root && at(a.out.data, own_at) == a.in.data;
   board::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < longest; done += most) {
     const std::uint64_t step = m.next();
@@ -40,7 +42,8 @@ routine gather_slots(lane<T> lane, meeting<T> m, board& b, gather_args a) {
       m.post({root        ? m.place(a.out.data, a.out.bytes())
               : rest == 0 ? board::nowhere
                           : m.place(at(a.in.data, most), rest),
-              board::nowhere});
+              in_place ? takes_share : board::nowhere});
+    if (root && done == 0) copy_bytes(at(a.out.data, own_at), a.in.data, mine);
     if (root || notes) co_await m.everyone(step);
     for (int r = 0; r < m.size(); ++r) {
       if (r == a.root || (!root && !learns)) continue;
@@ -79,25 +82,23 @@ routine gather_slots(lane<T> lane, meeting<T> m, board& b, gather_args a) {
 
 /// Gather through memory that ranks share: each rank stages its block in slots of 256 KiB, the root copies them out.
 /// One meeting per slot of the longest block, for which only the root waits. Where the others map the root's output,
-/// what their blocks have beyond the first slot they store there themselves, but for 1/n that the root takes from their
-/// inputs if it maps those: one meeting for that. Where the root alone knows how long the blocks are, slots begin with
-/// the length of their rank's, and all wait for the first slot of all.
+/// what their blocks have beyond the first slot they store there themselves, but for 1/n that a root whose own block is
+/// in place takes from their inputs if it maps those: one meeting for that. Where the root alone knows how long the
+/// blocks are, slots begin with the length of their rank's, and all wait for the first slot of all.
 template <mapped_transport T>
 routine direct_gather(lane<T> lane, board& b, gather_args a) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
-  const bool root = m.rank() == a.root;
-  const std::size_t element = a.in.element_bytes, block = a.in.bytes();
-  if (root) copy_bytes(at(a.out.data, a.blocks.begin(static_cast<std::size_t>(a.root)) * element), a.in.data, block);
   co_await detail::gather_slots(lane, m, b, a);
 }
 
 /// Scatter through memory that ranks share. Where the others map the root's input, from 4 KiB on, they copy their
-/// blocks from there, but for 1/n that the root stores into their outputs if it maps those: two meetings. Otherwise the
-/// root stages a piece for each rank in its slot, 1/n of 256 KiB each: one meeting with the root per piece of the
-/// longest block. Where the root alone knows how long the blocks are, its slot begins with a table of their lengths.
+/// blocks from there, but for 1/n that a root whose own block is in place stores into their outputs if it maps those:
+/// two meetings. Otherwise the root stages a piece for each rank in its slot, 1/n of 256 KiB each: one meeting with the
+/// root per piece of the longest block. Where the root alone knows how long the blocks are, its slot begins with a
+/// table of their lengths.
 template <mapped_transport T>
 routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
   board::turn turn{b, lane.link()};
@@ -109,13 +110,13 @@ routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
   const bool known = a.blocks.equal(), root = m.rank() == a.root;
   const slot_parts parts{n, !known};
   std::size_t longest = root ? a.blocks.longest() * element : mine;
-  if (root) copy_bytes(a.out.data, at(a.in.data, a.blocks.begin(me) * element), mine);
+  const std::byte* const own = root ? at(a.in.data, a.blocks.begin(me) * element) : nullptr;
   board::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < longest; done += parts.bytes()) {
     const std::uint64_t step = m.next();
     std::byte* const slot = m.slot(a.root, step);
     const bool tells = done == 0 && (!known || longest >= worth_mapping);
-    board::note here{board::nowhere, board::nowhere};
+    board::note here{board::nowhere, own == a.out.data ? detail::takes_share : board::nowhere};
     if (tells && longest >= worth_mapping)
       here.in = !root                               ? m.place(a.out.data, mine)
                 : detail::root_may_wait(m, longest) ? m.place(a.in.data, a.in.bytes())
@@ -136,6 +137,7 @@ routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
       m.post(here);
     else
       m.post();
+    if (root && done == 0) copy_bytes(a.out.data, own, mine);
     if (!root) co_await m.only(a.root, step);
     if (!root && !known && done == 0) {
       longest = parts.told(slot, n);

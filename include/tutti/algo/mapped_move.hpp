@@ -21,6 +21,9 @@ struct stretch {
   std::size_t offset, bytes;
 };
 
+/// What the root says beside its note when it has nothing to copy for itself, and so takes a share of the others' work.
+inline constexpr std::uint64_t takes_share = 0;
+
 /// What the root copies of a rank's block, at its end: so much that all are busy alike. Whole lines of the cache.
 inline std::size_t share_of_root(std::size_t bytes, int ranks) noexcept {
   return bytes / static_cast<std::size_t>(ranks) / tutti::detail::cache_line * tutti::detail::cache_line;
@@ -38,11 +41,12 @@ routine move_mapped(lane<T> lane, meeting<T> m, board& b, int root, std::uint64_
                                   : copy_mapped(b, of_root, of_rank, bytes, message);
   };
   bool welcome = true;
+  const bool shares = b.note_of(root, step).out == takes_share;
   if (m.rank() == root) {
     co_await m.everyone(step);
     for (int r = 0; r < m.size() && welcome; ++r) {
       const std::uint64_t where = b.note_of(r, step).in;
-      if (r == root || where == board::nowhere) continue;
+      if (r == root || !shares || where == board::nowhere) continue;
       const stretch block = block_of(r);
       if (block.bytes == 0) continue;
       std::byte* const theirs = m.map(r, where, block.bytes);
@@ -55,7 +59,7 @@ routine move_mapped(lane<T> lane, meeting<T> m, board& b, int root, std::uint64_
     if (block.bytes != 0) {
       std::byte* const theirs = m.map(root, b.note_of(root, step).in + block.offset, block.bytes);
       if (!theirs) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(root), 0});
-      const bool shared = b.note_of(m.rank(), step).in != board::nowhere;
+      const bool shared = shares && b.note_of(m.rank(), step).in != board::nowhere;
       const std::size_t share = shared ? share_of_root(block.bytes, m.size()) : 0;
       welcome = move(theirs, own, block.bytes - share, block.bytes);
     }
