@@ -84,24 +84,24 @@ class compress_hook {
   }
   // The power of two that brings a sum of `ranks` terms, each at most `most`, below the largest float16, 65504.
   static double scale_for(float most, int ranks) noexcept {
-    double bound = static_cast<double>(most) * ranks, scale = 1;
+    double bound = static_cast<double>(most) * ranks, unit = 1;
     if (!(bound > 0) || bound > std::numeric_limits<float>::max() * 4096.0) return 1;  // zeros, or not finite
-    while (bound * scale > 32768) scale /= 2;
-    while (bound * scale * 2 <= 32768 && scale < 0x1p126) scale *= 2;
-    return scale;
+    while (bound * unit > 32768) unit /= 2;
+    while (bound * unit * 2 <= 32768 && unit < 0x1p126) unit *= 2;
+    return unit;
   }
 
   template <class T>
-  static void narrow(const bucket_view<T>& b, const bucket_view<Wire>& wire, double scale) noexcept {
+  static void narrow(const bucket_view<T>& b, const bucket_view<Wire>& wire, double unit) noexcept {
     const auto g = b.gradients();
-    const auto factor = static_cast<T>(scale);
+    const auto factor = static_cast<T>(unit);
     for (std::size_t i = 0; i < g.size(); ++i) wire.elements[i] = Wire(static_cast<float>(g[i] * factor));
     std::fill(wire.tail().begin(), wire.tail().end(), Wire{});
   }
   template <class T>
-  static void widen(const bucket_view<Wire>& wire, const bucket_view<T>& b, double scale) noexcept {
+  static void widen(const bucket_view<Wire>& wire, const bucket_view<T>& b, double unit) noexcept {
     const auto g = b.gradients();
-    const auto factor = static_cast<T>(1 / scale);
+    const auto factor = static_cast<T>(1 / unit);
     for (std::size_t i = 0; i < g.size(); ++i) g[i] = static_cast<T>(static_cast<float>(wire.elements[i])) * factor;
   }
 
@@ -124,11 +124,11 @@ class compress_hook {
   task<> scaled(Comm& world, Flight most, op tail, bucket_view<T> b, bucket_view<Wire> wire) {
     Flight first = std::move(most);
     op second = std::move(tail);
-    const double scale = scale_for(co_await std::move(first), world.size());
-    narrow(b, wire, scale);
+    const double unit = scale_for(co_await std::move(first), world.size());
+    narrow(b, wire, unit);
     co_await inner_(world, wire);
     co_await std::move(second);
-    widen(wire, b, scale);
+    widen(wire, b, unit);
   }
 
   Inner inner_{};
