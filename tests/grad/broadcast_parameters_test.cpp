@@ -31,10 +31,8 @@ std::vector<std::span<T>> spans(std::vector<std::vector<T>>& all) {
 
 template <class R>
 concept taken = requires(world_t& world, R range) { tutti::grad::broadcast_parameters(world, range); };
-struct to_span {
-  std::span<float> operator()(int) const;
-};
-using once = decltype(std::views::istream<int>(std::declval<std::istream&>()) | std::views::transform(to_span{}));
+using make_span = std::span<float> (*)(int);
+using once = std::ranges::transform_view<std::ranges::istream_view<int>, make_span>;
 static_assert(taken<std::vector<std::span<float>>> && !taken<once>);  // it is walked twice
 
 }  // namespace
