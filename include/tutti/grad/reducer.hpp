@@ -100,7 +100,7 @@ class reducer {
     marks_.forget_arrival();
     buckets_.begin();
     pass_type begun{*this};
-    weights_.begin(*world_, whole, what == contribution::mean ? whole : whole > 0 ? 1 : 0, where);
+    weights_.begin(*world_, whole, what, where);
     for (std::size_t i = 0; i < size(); ++i)
       if (usage_.never(i)) leave_out(i, "begin");
     return begun;
@@ -274,7 +274,7 @@ class reducer {
   template <class T>
   flight depart(std::size_t b, Comm& lane) {
     const bucket& k = layout().buckets[b];
-    constexpr std::size_t line = slot_alignment / sizeof(T);
+    constexpr std::size_t line = line_elements<T>;
     const bool last = b + 1 == layout().buckets.size();
     const auto tail = arena_.tail<T>(b).first(last && usage_.map_count() == 0 ? line : arena_.tail<T>(b).size());
     const auto elements = arena_.bucket_with_tail<T>(b).first(k.count + tail.size());
@@ -320,7 +320,7 @@ class reducer {
     if (buckets.empty()) return;
     visit_gradient(buckets.back().type, [&]<class T>() {
       const std::span<const T> tail = arena_.tail<T>(buckets.size() - 1);
-      constexpr std::size_t line = slot_alignment / sizeof(T);
+      constexpr std::size_t line = line_elements<T>;
       step_ = step_flags::take(tail.first(line));
       if (usage_.map_count() != 0) usage_.take(tail.subspan(line));
     });
