@@ -61,7 +61,7 @@ inline constexpr scaling scaling_of<H> = H::scale;
 /// order. What it issues before it returns travels at once; a task<> that it returns runs in finish(), one bucket after
 /// the other, so that what it issues then is in the same order on all ranks too. An exception ends the pass.
 /// May have `static constexpr scaling scale`; the tail is summed whatever it is. May have `void reset()`: forget what
-/// is kept for each bucket, as these have changed.
+/// is kept for each bucket, as these have changed; and `void forget_pass()`: all ranks skip the step.
 template <class H, class Comm>
 concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
                          detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&
