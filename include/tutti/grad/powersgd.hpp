@@ -124,7 +124,8 @@ class powersgd_hook {
     std::vector<float> warm;  // the last approximation: all q, orthonormal
     std::vector<place> list;
     mapped_array<float> p, q;
-    std::size_t count = unseen, p_count = 0, q_count = 0;
+    std::size_t count = 0, p_count = 0, q_count = 0;
+    bool known = false;
   };
 
   template <class Comm, class T>
@@ -132,8 +133,8 @@ class powersgd_hook {
     if (states_.size() <= b.index) states_.resize(b.index + 1);
     state& s = states_[b.index];
     elements_ += b.elements.size();
-    if (s.count == b.gradients().size()) return s;
-    if (s.count == unseen) agree(world, b, s);
+    if (s.known && s.count == b.gradients().size()) return s;
+    if (!std::exchange(s.known, true)) agree(world, b, s);
     s.count = b.gradients().size();
     s.list.clear();
     s.p_count = s.q_count = 0;
@@ -156,11 +157,13 @@ class powersgd_hook {
     s.passes = std::max(s.passes, passes_);
     std::uint64_t id = s.passes;
     for (const float x : s.warm) id = tutti::detail::splitmix(id ^ std::bit_cast<std::uint32_t>(x));
-    if (const auto v = detail::compare(world, id, b.where); v.odd >= 0)
-      detail::blame(world, "powersgd_hook", errc::mismatch, v.odd,
-                    "rank " + std::to_string(world.world_rank(v.odd)) + " has another state than rank " +
-                        std::to_string(world.world_rank(0)) + "; all ranks load() that of one pass, or none does",
-                    b.where);
+    const auto v = detail::compare(world, id, b.where);
+    if (v.odd < 0) return;
+    (void)nothrow(world.barrier({}, b.where)).wait();  // all have compared; what is thrown ends the communicator
+    detail::blame(world, "powersgd_hook", errc::mismatch, v.odd,
+                  "rank " + std::to_string(world.world_rank(v.odd)) + " has another state than rank " +
+                      std::to_string(world.world_rank(0)) + "; all ranks load() that of one pass, or none does",
+                  b.where);
   }
   [[nodiscard]] bool pays(const bucket_slot& slot) const noexcept {
     const std::size_t rows = slot.rows, columns = slot.count / slot.rows;
