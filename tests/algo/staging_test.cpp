@@ -17,10 +17,10 @@ namespace {
 using lanes::expect;
 using tutti::algo::board;
 
-/// As if every rank had a core of its own, however few there are.
-class roomy_transport : public tutti::threads_transport {
+/// As if every rank had a core of its own, however few there are. Buffers are staged: what is mapped needs no choice.
+class roomy_transport : public lanes::staging_transport {
  public:
-  using threads_transport::threads_transport;
+  using staging_transport::staging_transport;
   [[nodiscard]] double ranks_per_core() const noexcept { return 1; }
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <new>
 #include <span>
 #include <string>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include <support/docs_examples.hpp>
+#include <support/temporary_directory.hpp>
 
 // The examples of docs/gradients.md and docs/hooks.md, compiled and run. Every block of code there, but for the first
 // of each reducer's life, must stand here, but for white space.
@@ -134,6 +137,30 @@ TEST_CASE("docs of gradients: micro-batches, uneven inputs and a rank that runs 
     if (reducer.gradient<float>(1)[0] != 3) throw std::logic_error("the mean of all samples");
     tutti::sync_wait(world, until_all_have_run_out(reducer, net));
     if (net.steps != 4 || net.last != 3) throw std::logic_error("5 batches, one of which all ranks skip");
+  });
+}
+
+TEST_CASE("docs of gradients: an order of arrival is kept for the next run") {
+  const tutti_test::temporary_directory folder;
+  const auto profile = folder.file("arrival.txt");
+  tutti::run_threads(2, [&](world_t& world) {
+    tutti::grad::plan seen;
+    for (int run = 0; run < 2; ++run) {
+      std::ifstream in(profile);
+      const std::vector<int> order{std::istream_iterator<int>(in), {}};  // empty where there is none
+      tutti::grad::reducer reducer{world, shapes, {.arrival = order}};
+      if (run == 1 && !(reducer.layout() == seen)) throw std::logic_error("another plan");
+      auto pass = reducer.begin();
+      for (std::size_t i = 0; i < 2; ++i) pass.ready(i);  // not the reverse of registration
+      tutti::sync_wait(world, pass.finish());
+      if (tutti::sync_wait(world, reducer.rebuild()) != (run == 0)) throw std::logic_error("rebuilt");
+      seen = reducer.layout();
+      if (world.rank() == 0) {
+        std::ofstream out(profile);  // on one rank
+        for (const int parameter : reducer.arrival()) out << parameter << '\n';
+      }
+      world.barrier().wait();
+    }
   });
 }
 
