@@ -12,6 +12,7 @@
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/adasum.hpp>
 #include <tutti/grad/compress.hpp>
+#include <tutti/grad/mean.hpp>
 #include <tutti/grad/powersgd.hpp>
 #include <tutti/grad/quantize.hpp>
 #include <tutti/grad/reducer.hpp>
@@ -167,6 +168,7 @@ TEST_CASE("docs of gradients: an order of arrival is kept for the next run") {
 TEST_CASE("docs of hooks: each gives the mean of what two ranks have, or what it promises") {
   tutti::run_threads(2, [](world_t& world) {
     tutti::grad::reducer ring{world, shapes, {}, tutti::grad::sum_hook{{.via = tutti::algorithm::ring}}};
+    tutti::grad::reducer plain{world, shapes, {}, tutti::grad::mean_hook{}};
     tutti::grad::reducer half{world, shapes, {}, tutti::grad::compress_hook<tutti::bfloat16>{}};
     tutti::grad::reducer eighth{world, shapes, {}, tutti::grad::quantize_hook{}};
     tutti::grad::reducer low{world, shapes, {}, tutti::grad::powersgd_hook{{.rank = 4, .start_pass = 10}}};
@@ -175,9 +177,10 @@ TEST_CASE("docs of hooks: each gives the mean of what two ranks have, or what it
     tutti::grad::reducer adaptive{world, shapes, {}, tutti::grad::adasum_hook{}};
     tutti::grad::reducer own{world, shapes, {}, clipped_sum{1.5f}};
     const auto near = [](float x, float y) { return x > y - 0.01f && x < y + 0.01f; };
-    const bool all = mean_of_ranks(world, ring) == 1.5f && mean_of_ranks(world, half) == 1.5f &&
-                     near(mean_of_ranks(world, eighth), 1.5f) && near(mean_of_ranks(world, low), 1.5f) &&
-                     near(mean_of_ranks(world, both), 1.5f) && near(mean_of_ranks(world, own), 1.25f);
+    const bool all = mean_of_ranks(world, ring) == 1.5f && mean_of_ranks(world, plain) == 1.5f &&
+                     mean_of_ranks(world, half) == 1.5f && near(mean_of_ranks(world, eighth), 1.5f) &&
+                     near(mean_of_ranks(world, low), 1.5f) && near(mean_of_ranks(world, both), 1.5f) &&
+                     near(mean_of_ranks(world, own), 1.25f);
     if (!all) throw std::logic_error("a mean");
     // a (1 - 2/2) + 2a (1 - 2/8) of parallel gradients a and 2a
     if (!near(mean_of_ranks(world, adaptive), 1.5f)) throw std::logic_error("adasum");
