@@ -54,7 +54,10 @@ void check_stages(World& world, std::size_t n, const Rule& rule) {
     world.all_reduce(g).wait();
     if (const double total = world.all_reduce(weight(world.rank(), step)).wait(); total > 0)
       tutti::grad::divide(std::span{g}, total);
-    tutti::sync_wait(world, one.step_reduced(g));
+    const std::size_t cut = n / 3, last = n - n / 4;
+    const std::vector<std::span<T>> pieces{
+        std::span{g}.first(cut), {}, std::span{g}.subspan(cut, last - cut), std::span{g}.subspan(last)};
+    tutti::sync_wait(world, step % 2 == 0 ? one.step_reduced(g) : one.step_reduced(pieces));
   }
   if (first != expected) throw std::runtime_error("stage 1");
   if (second != expected) throw std::runtime_error("stage 2");
@@ -141,6 +144,8 @@ TEST_CASE("sharded_optimizer: what does not fit is refused before anything is se
     std::vector<float> p(5), g(5);
     sharded_optimizer optimizer{world, std::span{p}, sgd{}};
     CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step_reduced(std::span{g}.first(4))), tutti::usage_error);
+    const std::vector<std::span<float>> pieces{std::span{g}.first(4)};
+    CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step_reduced(pieces)), tutti::usage_error);
     CHECK_THROWS_AS((void)optimizer.reduce(g), tutti::usage_error);
     CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step()), tutti::usage_error);
     CHECK_THROWS_AS(optimizer.begin(-1), tutti::usage_error);

@@ -53,7 +53,15 @@ class shard_state {
     step_by(parameters, gradients_);
   }
   void step_by(std::span<T> parameters, std::span<const T> gradients) {
-    rule_(parameters, gradients, slots(), ++steps_);
+    count_step();
+    apply(0, parameters, gradients);
+  }
+  /// The same piece by piece: count_step() once, then the rule for this rank's elements from `first` on.
+  void count_step() noexcept { ++steps_; }
+  void apply(std::size_t first, std::span<T> parameters, std::span<const T> gradients) {
+    auto memory = slots();
+    for (auto& slot : memory) slot = slot.subspan(first, parameters.size());
+    rule_(parameters, gradients, memory, steps_);
   }
 
   [[nodiscard]] Rule& rule() noexcept { return rule_; }

@@ -51,6 +51,25 @@ class sharded_optimizer {
     co_await tell();
   }
 
+  /// The same by gradients that lie in pieces anywhere, in the order of the parameters, as those of a grad::reducer of
+  /// one type do: `step_reduced(reducer.gradients())`. The list of them belongs to it until the task has ended.
+  task<> step_reduced(std::span<const std::span<T>> gradients) {
+    std::size_t at = 0;
+    for (const auto& g : gradients) at += g.size();
+    if (at != parameters_.size())
+      throw usage_error("sharded_optimizer: " + std::to_string(at) + " gradients for " +
+                        std::to_string(parameters_.size()) + " parameters");
+    mine_.count_step();
+    at = 0;
+    for (const auto& g : gradients) {
+      const std::size_t begin = std::clamp(first(), at, at + g.size());
+      const std::size_t count = std::clamp(first() + size(), at, at + g.size()) - begin;
+      if (count > 0) mine_.apply(begin - first(), parameters_.subspan(begin, count), g.subspan(begin - at, count));
+      at += g.size();
+    }
+    co_await tell();
+  }
+
   /// Stage 2: begins a pass, as grad::reducer::begin(): this rank's gradients count for `weight`.
   void begin(double weight = 1, grad::contribution what = grad::contribution::mean) {
     mine_.begin(weight, what);
