@@ -26,7 +26,7 @@ class shard_state {
   void begin(double weight, grad::contribution what) {
     grad::weight_digits::check(weight);
     weight_ = weight;
-    scale_ = what == grad::contribution::mean ? weight : (weight > 0 ? 1 : 0);
+    scale_ = grad::factor_of(what, weight);
     averaged_ = false;
     gradients_.resize(size_);
     begun_ = true;
