@@ -6,6 +6,7 @@
 
 #include <tutti/grad/adasum.hpp>
 #include <tutti/grad/compress.hpp>
+#include <tutti/grad/reproducible.hpp>
 
 #include "digits/compression.hpp"
 #include "digits/model.hpp"
@@ -24,6 +25,7 @@ std::unique_ptr<step_policy<T>> make_step(const options& wanted, model<T>& net, 
   };
   using tutti::grad::adasum_hook;
   if (wanted.zero == 2) return std::make_unique<zero2_step<T>>(wanted, net, world);
+  if (wanted.shards != 0) return reduced(tutti::grad::reproducible_hook{world, wanted.shards});
   if (!wanted.adasum) return reduced(compression_hook{wanted.compress});
   if (wanted.compress == compression::bf16) return reduced(tutti::grad::compress_hook<tutti::bfloat16, adasum_hook>{});
   return reduced(adasum_hook{});

@@ -27,6 +27,7 @@ struct options {
   std::size_t accumulate = 1;
   element_type dtype = element_type::float32;
   compression compress = compression::none;
+  std::size_t shards = 0;   // of a batch, whose gradients are added in a fixed order; 0: any order
   std::size_t zero = 0;     // which stage of ZeRO divides the optimizer; 0: none
   bool adasum = false;      // in place of the mean
   bool scale_loss = false;  // dynamically
@@ -79,6 +80,8 @@ inline std::vector<option> option_table(options& target) {
        number_into(target.accumulate, std::size_t{1})},
       {"--dtype", "TYPE", "float32 (the default) or float64", dtype},
       {"--compress", "HOW", "what gradients travel as: none (the default), bf16 or int8", compress},
+      {"--shards", "N", "cut a batch into N parts and add in a fixed order: equal bits on any number of ranks",
+       number_into(target.shards, std::size_t{1})},
       {"--zero", "STAGE", "divide among the ranks the momentum (1), and the sums of gradients (2)", zero},
       {"--adasum", "", "combine gradients by Adasum instead of their mean",
        [&](std::string_view) { target.adasum = true; }},
@@ -101,6 +104,10 @@ inline void check_combination(const options& o) {
   if (o.zero == 2 && o.compress != compression::none)
     refuse("--compress needs a reducer, which --zero 2 does without; use --zero 1");
   if (o.zero == 2 && o.adasum) refuse("--adasum needs whole gradients, which --zero 2 divides; use --zero 1");
+  if (o.shards != 0 && (o.zero == 2 || o.adasum || o.compress != compression::none))
+    refuse("--shards adds gradients in its own way: without --zero 2, --adasum and --compress");
+  if (o.shards != 0 && o.accumulate != 1)
+    refuse("--shards says already in which parts a rank computes: without --accumulate");
   if (o.adasum && o.compress == compression::int8)
     refuse("--adasum cannot combine the sums of --compress int8; use --compress bf16");
 }

@@ -5,9 +5,11 @@
 #include <span>
 #include <string>
 #include <tutti/tutti.hpp>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <tutti/grad/reproducible.hpp>
 #include <tutti/train/loss_scaler.hpp>
 
 #include "digits/divided_velocity.hpp"
@@ -28,7 +30,9 @@ class reduced_step : public step_policy<T> {
         net_{net},
         // Small buckets for a small model, so that the dense layers travel while the convolutions are computed.
         reducer_{world, shapes(net), {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}}, std::move(hook)},
-        gradients_{reducer_.template gradients<T>()} {
+        gradients_{reducer_.template gradients<T>()},
+        share_{parts_of<T>(wanted, world)} {
+    if constexpr (reproducible) share_ = {reducer_.hook().shards().first, reducer_.hook().shards().end, wanted.shards};
     if (wanted.zero == 1)
       divided_.emplace(world, net.parameters(), momentum_rule);
     else
@@ -39,19 +43,28 @@ class reduced_step : public step_policy<T> {
   std::span<const std::span<T>> gradients() override { return gradients_; }
   double loss_scale() const override { return scaler_ ? static_cast<double>(scaler_->scale()) : 1; }
 
+  typename step_policy<T>::share parts() const override { return share_; }
+  gradient_mode later_parts() const override {
+    return reproducible ? gradient_mode::overwrite : gradient_mode::accumulate;
+  }
+  void next_part() override {
+    if constexpr (reproducible) reducer_.hook().keep(reducer_);
+  }
+
   void begin(std::size_t images) override {
     images_ = static_cast<double>(images);
     pass_.emplace(reducer_.begin(images_, tutti::grad::contribution::sum));
   }
   void ready(std::size_t i) override {
     // Adasum takes each rank's gradient as it is, so that it should be a mean.
-    if constexpr (tutti::grad::detail::scaling_of<Hook> == tutti::grad::scaling::none)
+    if constexpr (requires { requires Hook::scale == tutti::grad::scaling::none; })
       if (images_ > 0) tutti::grad::divide(gradients_[i], images_);
     pass_->ready(i);
   }
   tutti::task<> finish(double rate) override {
     auto pass = std::move(*pass_);
     pass_.reset();
+    pass.rest_unused();  // of a rank without parts
     co_await pass.finish();
     if (scaler_) {
       const auto u = scaler_->unscale(reducer_);
@@ -79,6 +92,8 @@ class reduced_step : public step_policy<T> {
   }
 
  private:
+  static constexpr bool reproducible = std::is_same_v<Hook, tutti::grad::reproducible_hook>;
+
   static std::vector<tutti::grad::parameter_shape> shapes(const model<T>& net) {
     std::vector<tutti::grad::parameter_shape> all;
     for (const auto& tensor : net.tensors())
@@ -92,6 +107,7 @@ class reduced_step : public step_policy<T> {
   model<T>& net_;
   reducer_type reducer_;
   std::vector<std::span<T>> gradients_;
+  typename step_policy<T>::share share_;
   std::optional<typename reducer_type::pass_type> pass_;
   std::optional<sgd<T>> whole_;
   std::optional<divided_sgd<T>> divided_;

@@ -89,17 +89,21 @@ class trainer {
 
   /// One update, from the images of all ranks; returns their mean loss before it.
   tutti::task<double> train_step(std::span<const std::uint32_t> images, std::size_t step) {
-    const auto mine = slice(images, rank(), ranks());
-    step_->begin(mine.size());
+    const auto parts = step_->parts();
+    const auto part = [&](std::size_t i) { return slice(images, i, parts.parts); };
+    std::size_t mine = 0;
+    for (std::size_t i = parts.first; i < parts.end; ++i) mine += part(i).size();
+    step_->begin(mine);
     double mine_loss = 0;
-    for (std::size_t part = 0; part < options_.accumulate; ++part) {
-      const bool last = part + 1 == options_.accumulate;
+    for (std::size_t i = parts.first; i < parts.end; ++i) {
+      const bool last = i + 1 == parts.end;
       mine_loss += net_.backward(
-          gather<T>(data_.train, slice(mine, part, options_.accumulate)), step_->gradients(),
-          [&](std::size_t i) {
-            if (last) step_->ready(i);
+          gather<T>(data_.train, part(i)), step_->gradients(),
+          [&](std::size_t tensor) {
+            if (last) step_->ready(tensor);
           },
-          part == 0 ? gradient_mode::overwrite : gradient_mode::accumulate, static_cast<T>(step_->loss_scale()));
+          i == parts.first ? gradient_mode::overwrite : step_->later_parts(), static_cast<T>(step_->loss_scale()));
+      if (!last) step_->next_part();
     }
     const double loss = co_await world_.all_reduce(mine_loss) / static_cast<double>(images.size());
     if (!std::isfinite(loss))

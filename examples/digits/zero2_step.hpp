@@ -22,7 +22,11 @@ template <class T>
 class zero2_step : public step_policy<T> {
  public:
   zero2_step(const options& wanted, model<T>& net, tutti::communicator<>& world)
-      : world_{world}, net_{net}, optimizer_{world, net.parameters(), momentum_rule}, memory_(net.parameters().size()) {
+      : world_{world},
+        net_{net},
+        optimizer_{world, net.parameters(), momentum_rule},
+        memory_(net.parameters().size()),
+        share_{parts_of<T>(wanted, world)} {
     for (const auto& tensor : net.tensors())
       gradients_.push_back(std::span{memory_}.subspan(tensor.first, tensor.count));
     if (wanted.scale_loss) scaler_.emplace();
@@ -30,6 +34,8 @@ class zero2_step : public step_policy<T> {
 
   std::span<const std::span<T>> gradients() override { return gradients_; }
   double loss_scale() const override { return scaler_ ? static_cast<double>(scaler_->scale()) : 1; }
+
+  typename step_policy<T>::share parts() const override { return share_; }
 
   void begin(std::size_t images) override {
     optimizer_.begin(static_cast<double>(images), tutti::grad::contribution::sum);
@@ -64,6 +70,7 @@ class zero2_step : public step_policy<T> {
   divided_sgd<T> optimizer_;
   std::vector<T> memory_;  // the example computes all gradients here; a large model would free each stretch
   std::vector<std::span<T>> gradients_;
+  typename step_policy<T>::share share_;
   std::vector<tutti::op> flights_;
   std::optional<tutti::train::loss_scaler> scaler_;
 };

@@ -62,8 +62,8 @@ TEST_CASE("digits options: what is wrong is named") {
 TEST_CASE("digits options: the help names every option") {
   const auto text = digits::usage();
   for (const char* name :
-       {"--seed N", "--batch N", "--epochs N", "--accumulate N", "--dtype TYPE", "--zero STAGE", "--adasum", "--scaler",
-        "--lr X", "--data PATH", "--checkpoint FILE", "--loss-log FILE", "--bench", "--help"})
+       {"--seed N", "--batch N", "--epochs N", "--accumulate N", "--dtype TYPE", "--zero STAGE", "--shards N",
+        "--adasum", "--scaler", "--lr X", "--data PATH", "--checkpoint FILE", "--loss-log FILE", "--bench", "--help"})
     CHECK(contains(text, name));
 }
 
@@ -73,5 +73,8 @@ TEST_CASE("digits options: what goes together, and what does not") {
   CHECK(parse({"--zero=2", "--scaler", "--accumulate=2"}).zero == 2);
   CHECK(contains(error_in({"--zero", "2", "--compress", "bf16"}), "--compress needs a reducer"));
   CHECK(contains(error_in({"--adasum", "--zero", "2"}), "--adasum needs whole gradients"));
+  CHECK(parse({"--shards=8", "--zero=1", "--scaler"}).shards == 8);
+  CHECK(contains(error_in({"--shards=8", "--adasum"}), "--shards adds gradients in its own way"));
+  CHECK(contains(error_in({"--shards=8", "--accumulate=2"}), "without --accumulate"));
   CHECK(contains(error_in({"--adasum", "--compress", "int8"}), "use --compress bf16"));
 }
