@@ -121,6 +121,20 @@ TEST_CASE("digits: a divided optimizer and a scaled loss change no bit; Adasum t
   CHECK(refused.out.find("--adasum needs whole gradients") != std::string::npos);
 }
 
+TEST_CASE("digits: with --shards any number of ranks ends with the same parameters") {
+  const tutti_test::temporary_directory folder;
+  std::vector<std::string> hashes;
+  for (const int ranks : {1, 2, 3}) {
+    const run r = train(folder.path(), ranks, {"--epochs", "1", "--shards", "4", "--zero=1"});
+    CAPTURE(r.out);
+    REQUIRE(r.status == 0);
+    REQUIRE(r.out.find("(all equal)") != std::string::npos);
+    hashes.push_back(r.out.substr(r.out.find("rank 0 "), 23));
+  }
+  CHECK(hashes[0] == hashes[1]);
+  CHECK(hashes[0] == hashes[2]);
+}
+
 TEST_CASE("digits: momentum goes on from a checkpoint, whether it was divided or is") {
   const tutti_test::temporary_directory folder;
   const auto file = folder.path() / "1.ckpt", copy = folder.path() / "2.ckpt";

@@ -29,8 +29,9 @@ namespace tutti::grad {
 ///
 /// |error| <= ceil(log2 s) u sum |g| for s shards; u = 2^-24 for float, 2^-53 for double, 2^-8 for bfloat16. Infinities
 /// and denormals as IEEE adds them; a NaN is a NaN everywhere, whose other bits may differ. float16 is refused.
-/// Bytes: (p + 1) / 2 times those of an all_reduce for p nodes of the tree per rank: 1 where s / n is a power of two,
-/// at most 2 log2(s). Half of it travels in ready(). Memory: up to log2(s / n) + p + 1 copies of the gradients.
+/// Bytes: (p + 1) / 2 times those of an all_reduce, where a rank holds p nodes of the tree: 1 where s / n is a power of
+/// two, else up to 2 log2(s / n + 1). Half of it travels in ready(). Memory: up to as many copies of the gradients as
+/// p, or log2(s / n) while shards are kept, and p copies of what arrives.
 class reproducible_hook {
  public:
   /// `shards`: the same in all runs whose bits are to be equal; best a power of two times the ranks of each.
@@ -48,6 +49,9 @@ class reproducible_hook {
     begins_.push_back(all_.size());
     mine_ = part_of(shards, rank_, ranks_);
   }
+
+  reproducible_hook(reproducible_hook&&) = default;
+  reproducible_hook& operator=(reproducible_hook&&) = default;
 
   /// Those that this rank computes, in this order; none where there are more ranks than shards.
   [[nodiscard]] number_range shards() const noexcept { return mine_; }

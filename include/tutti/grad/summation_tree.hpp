@@ -45,7 +45,7 @@ void append(std::vector<tree_node>& nodes, tree_node last, Join join) {
   nodes.push_back(last);
 }
 
-/// The nodes of which a range of numbers consists, in order: as few as possible, at most 2 log2(n).
+/// The nodes of which a range of numbers consists, in order: as few as possible, at most 2 log2(n + 1) of n numbers.
 [[nodiscard]] inline std::vector<tree_node> nodes_of(number_range numbers) {
   std::vector<tree_node> nodes;
   for (std::size_t i = numbers.first; i < numbers.end; ++i) append(nodes, {0, i}, [](std::size_t, std::size_t) {});
