@@ -12,10 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/grad/adasum.hpp>
 #include <tutti/grad/compress.hpp>
-#include <tutti/grad/powersgd.hpp>
-#include <tutti/grad/quantize.hpp>
 #include <tutti/grad/reproducible.hpp>
 #include <tutti/tutti.hpp>
 
@@ -64,9 +61,6 @@ void measure(world_t& world, std::size_t mib) {
   all.push_back(with("reproducible_hook, 4 shards for each rank", world, mib, reproducible_hook{world, 4 * n}, 3));
   all.push_back(with("reproducible_hook, 3 shards for each rank", world, mib, reproducible_hook{world, 3 * n}, 2));
   all.push_back(with("compress_hook<bfloat16>", world, mib, compress_hook<tutti::bfloat16>{}));
-  all.push_back(with("quantize_hook", world, mib, quantize_hook{}));
-  all.push_back(with("powersgd_hook, rank 2", world, mib, powersgd_hook{{.rank = 2, .start_pass = 0}}));
-  all.push_back(with("adasum_hook", world, mib, adasum_hook{}));
   for (auto& c : all) c.pass();
   for (std::size_t i = 0; i < rounds; ++i)
     for (auto& c : all) {
