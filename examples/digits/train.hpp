@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <ios>
@@ -15,12 +14,12 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "common/equal_bits.hpp"
 #include "digits/batch.hpp"
 #include "digits/checkpoint.hpp"
 #include "digits/compression.hpp"
 #include "digits/dataset.hpp"
 #include "digits/evaluate.hpp"
-#include "digits/hash.hpp"
 #include "digits/model.hpp"
 #include "digits/optimizer.hpp"
 #include "digits/options.hpp"
@@ -62,7 +61,8 @@ class trainer {
       if (world_.rank() == 0 && !options_.checkpoint.empty())
         save_checkpoint<T>(options_.checkpoint, epoch + 1, state());
     }
-    co_await show_parameters();
+    const std::string bits = co_await common::equal_bits(world_, std::as_bytes(net_.parameters()));
+    progress_.line("parameters: " + bits);
   }
 
   /// Trains without evaluating or writing anything, after one epoch to warm up, and tells the speed.
@@ -136,22 +136,6 @@ class trainer {
     const auto done = static_cast<std::size_t>(load_checkpoint<T>(options_.checkpoint, state()));
     progress_.line("resumed from " + options_.checkpoint.string() + " after epoch " + std::to_string(done));
     co_return done;
-  }
-
-  /// Shows that all ranks hold the same bits.
-  tutti::task<> show_parameters() {
-    const std::uint64_t mine = fnv1a(std::as_bytes(net_.parameters()));
-    std::vector<std::uint64_t> all(ranks());
-    co_await world_.all_gather(std::span{&mine, 1}, all);
-    std::string text = "parameters:";
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      char hash[48];
-      std::snprintf(hash, sizeof hash, " rank %zu %016llx", r, static_cast<unsigned long long>(all[r]));
-      text += hash;
-    }
-    const bool equal = std::count(all.begin(), all.end(), mine) == static_cast<std::ptrdiff_t>(all.size());
-    progress_.line(text + (equal ? "  (all equal)" : "  (NOT equal)"));
-    if (!equal) throw std::runtime_error{"the ranks' parameters differ"};
   }
 
   void open_loss_log(std::size_t first_epoch) {

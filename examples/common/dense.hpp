@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "digits/matrix.hpp"
+#include "common/matrix.hpp"
 
-namespace digits {
+namespace common {
 
 /// A fully connected layer: y = x * weight + bias, each row of x one sample.
 ///
@@ -50,4 +50,4 @@ class dense {
   std::vector<T> transposed_;
 };
 
-}  // namespace digits
+}  // namespace common
