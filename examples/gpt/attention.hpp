@@ -1,0 +1,127 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "common/matrix.hpp"
+
+namespace gpt {
+
+/// Causal attention with several heads (Vaswani et al., 2017): each token takes a mean of the values of its sequence up
+/// to itself, weighted by the softmax of its query times their keys.
+///
+/// A row of `qkv` is one token's queries, keys and values, `width` of each, in each head by head. A head's share of a
+/// sequence is copied out, so that all work is products of small contiguous matrices.
+template <class T>
+class attention {
+ public:
+  attention(std::size_t width, std::size_t heads)
+      : width_{width}, heads_{heads}, size_{width / heads}, scale_{T{1} / std::sqrt(static_cast<T>(size_))} {}
+
+  void forward(std::span<const T> qkv, std::size_t length, std::span<T> y) {
+    resize(qkv.size(), length);
+    for (std::size_t part = 0; part < parts_; ++part) {
+      copy_out(qkv, part, queries, query_);
+      copy_out(qkv, part, keys, key_);
+      copy_out(qkv, part, values, value_);
+      common::transpose<T>(key_, length_, size_, turned_);
+      const auto weights = weights_of(part);
+      product(query_, length_, size_, turned_, weights);
+      for (std::size_t t = 0; t < length_; ++t) softmax(weights.subspan(t * length_, length_), t + 1);
+      product(weights, length_, length_, value_, out_);
+      for (std::size_t t = 0; t < length_; ++t)
+        std::copy_n(out_.data() + t * size_, size_, y.data() + place(part, t, width_));
+    }
+  }
+
+  /// Overwrites `dqkv`; `qkv` is that of the last `forward`.
+  void backward(std::span<const T> qkv, std::span<const T> dy, std::span<T> dqkv) {
+    for (std::size_t part = 0; part < parts_; ++part) {
+      copy_out(qkv, part, queries, query_);
+      copy_out(qkv, part, keys, key_);
+      copy_out(qkv, part, values, value_);
+      for (std::size_t t = 0; t < length_; ++t)
+        std::copy_n(dy.data() + place(part, t, width_), size_, out_.data() + t * size_);
+      const auto weights = weights_of(part);
+      common::transpose<T>(value_, length_, size_, turned_);
+      product(out_, length_, size_, turned_, scores_);
+      transposed_product(weights, out_, value_);  // from here on a gradient, as scores_ is
+      for (std::size_t t = 0; t < length_; ++t)
+        softmax_gradient(weights.subspan(t * length_, length_), std::span{scores_}.subspan(t * length_, length_));
+      product(scores_, length_, length_, key_, out_);  // that of the queries
+      transposed_product(scores_, query_, key_);
+      copy_in(out_, part, queries, dqkv);
+      copy_in(key_, part, keys, dqkv);
+      copy_in(value_, part, values, dqkv);
+    }
+  }
+
+ private:
+  enum which : std::size_t { queries, keys, values };
+
+  void resize(std::size_t elements, std::size_t length) {
+    length_ = length;
+    parts_ = elements / (3 * width_ * length) * heads_;
+    weights_.resize(parts_ * length * length);
+    scores_.resize(length * length);
+    for (auto* matrix : {&query_, &key_, &value_, &turned_, &out_}) matrix->resize(length * size_);
+  }
+
+  // A part is one head of one sequence.
+  std::size_t place(std::size_t part, std::size_t t, std::size_t stride) const {
+    return (part / heads_ * length_ + t) * stride + part % heads_ * size_;
+  }
+  std::span<T> weights_of(std::size_t part) {
+    return std::span{weights_}.subspan(part * length_ * length_, length_ * length_);
+  }
+  void copy_out(std::span<const T> qkv, std::size_t part, which what, std::span<T> matrix) const {
+    for (std::size_t t = 0; t < length_; ++t)
+      std::copy_n(qkv.data() + place(part, t, 3 * width_) + what * width_, size_, matrix.data() + t * size_);
+  }
+  void copy_in(std::span<const T> matrix, std::size_t part, which what, std::span<T> qkv) const {
+    for (std::size_t t = 0; t < length_; ++t)
+      std::copy_n(matrix.data() + t * size_, size_, qkv.data() + place(part, t, 3 * width_) + what * width_);
+  }
+
+  static void product(std::span<const T> a, std::size_t rows, std::size_t columns, std::span<const T> b,
+                      std::span<T> c) {
+    std::ranges::fill(c, T{0});
+    common::multiply_add(common::row_major(a, rows, columns), b, c);
+  }
+  // The transpose of a square matrix times b.
+  void transposed_product(std::span<const T> a, std::span<const T> b, std::span<T> c) const {
+    std::ranges::fill(c, T{0});
+    common::multiply_add(common::row_major(a, length_, length_).transposed(), b, c);
+  }
+
+  // Of the first `visible` scores; the others are of tokens to come.
+  void softmax(std::span<T> row, std::size_t visible) const {
+    const auto seen = row.first(visible);
+    const T largest = *std::ranges::max_element(seen);
+    T sum{0};
+    for (T& value : seen) sum += value = std::exp((value - largest) * scale_);
+    for (T& value : seen) value /= sum;
+    std::ranges::fill(row.subspan(visible), T{0});
+  }
+  // A weight of zero makes a gradient of zero: what is to come needs no case of its own.
+  void softmax_gradient(std::span<const T> weights, std::span<T> gradient) const {
+    T mean{0};
+    for (std::size_t i = 0; i < weights.size(); ++i) mean += weights[i] * gradient[i];
+    for (std::size_t i = 0; i < weights.size(); ++i) gradient[i] = weights[i] * (gradient[i] - mean) * scale_;
+  }
+
+  std::size_t width_;
+  std::size_t heads_;
+  std::size_t size_;  // of a head
+  T scale_;
+  std::size_t length_ = 0;
+  std::size_t parts_ = 0;
+  std::vector<T> weights_;  // kept for the backward pass
+  std::vector<T> scores_;   // of one head of one sequence, as all that follow
+  std::vector<T> query_, key_, value_, turned_, out_;
+};
+
+}  // namespace gpt

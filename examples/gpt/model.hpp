@@ -1,0 +1,154 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/matrix.hpp"
+#include "common/random.hpp"
+#include "common/softmax_cross_entropy.hpp"
+#include "gpt/batch.hpp"
+#include "gpt/block.hpp"
+#include "gpt/layer_norm.hpp"
+#include "gpt/shape.hpp"
+
+namespace gpt {
+
+/// One parameter tensor: its name and its place in `model::parameters`.
+struct tensor_info {
+  std::string name;
+  std::size_t first;
+  std::size_t count;
+  bool decays;  // under AdamW: what multiplies does, biases and the weights of norms do not
+};
+
+/// GPT-2 with a hand-written backward pass: embeddings of tokens and positions, blocks, a norm, and the embeddings of
+/// tokens again as the head (tied weights).
+template <class T>
+class model {
+ public:
+  /// Draws the weights with the deviations of GPT-2, from a uniform distribution: the same for the same seed.
+  model(model_shape shape, std::uint64_t seed)
+      : shape_{shape}, blocks_(shape.layers, block<T>{shape.width, shape.heads}), last_norm_{shape.width} {
+    using b = block<T>;
+    static constexpr std::array<std::string_view, b::tensor_count> names{
+        "norm1.weight", "norm1.bias", "qkv.weight", "qkv.bias", "attention_out.weight", "attention_out.bias",
+        "norm2.weight", "norm2.bias", "up.weight",  "up.bias",  "down.weight",          "down.bias"};
+    add("tokens", shape.vocabulary * shape.width, true);
+    add("positions", shape.context * shape.width, true);
+    for (std::size_t layer = 0; layer < shape.layers; ++layer)
+      for (std::size_t i = 0; i < b::tensor_count; ++i)
+        add(std::to_string(layer) + "." + std::string{names[i]}, b::counts(shape.width)[i],
+            names[i].ends_with("weight") && !names[i].starts_with("norm"));
+    add("norm.weight", shape.width, false);
+    add("norm.bias", shape.width, false);
+
+    parameters_.resize(tensors_.back().first + tensors_.back().count);
+    for (const auto& tensor : tensors_) views_.push_back(parameters().subspan(tensor.first, tensor.count));
+    common::random_source random{seed};
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const std::string_view name = tensors_[i].name;
+      // What is added to the residual stream in every block starts smaller, so that their sum does not.
+      const bool adds = name.ends_with("attention_out.weight") || name.ends_with("down.weight");
+      const double deviation = adds ? 0.02 / std::sqrt(2.0 * static_cast<double>(shape.layers)) : 0.02;
+      if (tensors_[i].decays)
+        for (T& weight : views_[i]) weight = static_cast<T>(random.symmetric(deviation * std::sqrt(3.0)));
+      else
+        std::ranges::fill(views_[i], name.ends_with("weight") ? T{1} : T{0});
+    }
+  }
+  model(const model&) = delete;
+  model& operator=(const model&) = delete;
+
+  /// All parameters, contiguous; `tensors` says where each one lies.
+  std::span<T> parameters() { return parameters_; }
+  std::span<const tensor_info> tensors() const { return tensors_; }
+  const model_shape& shape() const { return shape_; }
+
+  /// Computes the logits of every token, tokens x vocabulary; they are the caller's to change until the next call.
+  std::span<T> forward(const batch& text) {
+    const std::size_t width = shape_.width;
+    const auto x = sized(stream_, text.inputs.size() * width);
+    for (std::size_t row = 0; row < text.inputs.size(); ++row)
+      for (std::size_t i = 0; i < width; ++i)
+        x[row * width + i] =
+            views_[tokens][text.inputs[row] * width + i] + views_[positions][row % text.length * width + i];
+    for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
+      blocks_[layer].forward(of_block(views_, layer), text.length, x);
+    last_norm_.forward(views_[last_norm()], views_[last_norm() + 1], x, sized(normal_, x.size()));
+
+    const auto logits = sized(logits_, text.inputs.size() * shape_.vocabulary);
+    common::transpose<T>(views_[tokens], shape_.vocabulary, width, sized(head_, views_[tokens].size()));
+    std::ranges::fill(logits, T{0});
+    common::multiply_add<T>(common::row_major<T>(normal_, text.inputs.size(), width), head_, logits);
+    return logits;
+  }
+
+  /// Computes the gradients of a batch's loss and returns the loss, both as sums over the tokens, not means.
+  ///
+  /// gradients[i] has the size of tensors()[i]; `ready(i)` is called once for each, last layer first, as soon as it
+  /// is complete. A batch without sequences gives zeros.
+  template <class Ready>
+  double backward(const batch& text, std::span<const std::span<T>> gradients, Ready&& ready) {
+    forward(text);
+    for (const auto gradient : gradients) std::ranges::fill(gradient, T{0});
+    const double loss = common::softmax_cross_entropy<T>(logits_, text.targets);
+
+    const std::size_t rows = text.inputs.size(), width = shape_.width;
+    const auto dlogits = common::row_major<T>(logits_, rows, shape_.vocabulary);
+    const auto dnormal = sized(dnormal_, rows * width), dx = sized(dstream_, rows * width);
+    std::ranges::fill(dnormal, T{0});
+    std::ranges::fill(dx, T{0});
+    common::multiply_add<T>(dlogits.transposed(), normal_, gradients[tokens]);
+    common::multiply_add<T>(dlogits, views_[tokens], dnormal);
+    last_norm_.backward(views_[last_norm()], dnormal, dx, gradients[last_norm()], gradients[last_norm() + 1]);
+    ready(last_norm() + 1);
+    ready(last_norm());
+    for (std::size_t layer = blocks_.size(); layer-- > 0;)
+      blocks_[layer].backward(of_block(views_, layer), of_block(gradients, layer), dx,
+                              [&](std::size_t i) { ready(first_of(layer) + i); });
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t i = 0; i < width; ++i) {
+        gradients[tokens][text.inputs[row] * width + i] += dx[row * width + i];
+        gradients[positions][row % text.length * width + i] += dx[row * width + i];
+      }
+    ready(positions);
+    ready(tokens);
+    return loss;
+  }
+
+ private:
+  enum : std::size_t { tokens, positions, blocks };
+  using spans = std::span<const std::span<T>>;
+
+  std::size_t first_of(std::size_t layer) const { return blocks + layer * block<T>::tensor_count; }
+  std::size_t last_norm() const { return first_of(shape_.layers); }
+  typename block<T>::spans of_block(spans all, std::size_t layer) const {
+    return all.subspan(first_of(layer)).template first<block<T>::tensor_count>();
+  }
+  void add(std::string name, std::size_t count, bool decays) {
+    const std::size_t first = tensors_.empty() ? 0 : tensors_.back().first + tensors_.back().count;
+    tensors_.push_back({std::move(name), first, count, decays});
+  }
+  static std::span<T> sized(std::vector<T>& values, std::size_t count) {
+    values.resize(count);
+    return values;
+  }
+
+  model_shape shape_;
+  std::vector<tensor_info> tensors_;
+  std::vector<T> parameters_;
+  std::vector<std::span<T>> views_;  // of the parameters
+  std::vector<block<T>> blocks_;
+  layer_norm<T> last_norm_;
+  std::vector<T> stream_, normal_, head_, logits_;
+  std::vector<T> dnormal_, dstream_;
+};
+
+}  // namespace gpt
