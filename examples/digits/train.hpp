@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <ios>
 #include <span>
 #include <stdexcept>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "common/equal_bits.hpp"
+#include "common/loss_log.hpp"
 #include "digits/batch.hpp"
 #include "digits/checkpoint.hpp"
 #include "digits/compression.hpp"
@@ -50,7 +50,7 @@ class trainer {
   tutti::task<> run() {
     co_await world_.broadcast(net_.parameters(), /*root=*/0);
     const std::size_t first = co_await resume();
-    if (world_.rank() == 0) open_loss_log(first);
+    if (world_.rank() == 0) loss_log_.open(options_.loss_log, first == 0 ? std::ios::trunc : std::ios::app);
     for (std::size_t epoch = first; epoch < options_.epochs; ++epoch) {
       const auto start = std::chrono::steady_clock::now();
       const double loss = co_await train_epoch(epoch);
@@ -113,8 +113,7 @@ class trainer {
     if (!std::isfinite(loss))
       throw std::runtime_error{"the loss is no longer finite at step " + std::to_string(step) +
                                ": try a smaller --lr than " + std::to_string(options_.learning_rate)};
-    if (loss_log_.is_open() && !(loss_log_ << step << ' ' << loss << std::endl))
-      throw std::runtime_error{"cannot write " + options_.loss_log.string()};
+    loss_log_.write(step, loss);
     const double done = static_cast<double>(step) / static_cast<double>(options_.epochs * steps_);
     const double rate = options_.learning_rate * std::max(0.0, 1.0 - done);
     optimizer_.step(net_.parameters(), gradients_, T{1}, static_cast<T>(rate));
@@ -138,13 +137,6 @@ class trainer {
     co_return done;
   }
 
-  void open_loss_log(std::size_t first_epoch) {
-    if (options_.loss_log.empty()) return;
-    loss_log_.open(options_.loss_log, first_epoch == 0 ? std::ios::trunc : std::ios::app);
-    loss_log_.precision(17);
-    if (!loss_log_) throw std::runtime_error{"cannot write " + options_.loss_log.string()};
-  }
-
   static std::vector<tutti::grad::parameter_shape> shapes(const model<T>& net) {
     std::vector<tutti::grad::parameter_shape> all;
     for (const auto& tensor : net.tensors())
@@ -163,7 +155,7 @@ class trainer {
   std::vector<std::span<T>> gradients_;
   std::size_t steps_;
   progress progress_;
-  std::ofstream loss_log_;
+  common::loss_log loss_log_;
 };
 
 }  // namespace digits

@@ -24,50 +24,44 @@ class attention {
   void forward(std::span<const T> qkv, std::size_t length, std::span<T> y) {
     resize(qkv.size(), length);
     for (std::size_t part = 0; part < parts_; ++part) {
-      copy_out(qkv, part, queries, query_);
-      copy_out(qkv, part, keys, key_);
-      copy_out(qkv, part, values, value_);
-      common::transpose<T>(key_, length_, size_, turned_);
+      copy_out(qkv, part);
       const auto weights = weights_of(part);
-      product(query_, length_, size_, turned_, weights);
+      common::transpose<T>(k_, length_, size_, turned_);
+      product(common::row_major<T>(q_, length_, size_), turned_, weights);
       for (std::size_t t = 0; t < length_; ++t) softmax(weights.subspan(t * length_, length_), t + 1);
-      product(weights, length_, length_, value_, out_);
+      product(common::row_major<T>(weights, length_, length_), v_, y_);
       for (std::size_t t = 0; t < length_; ++t)
-        std::copy_n(out_.data() + t * size_, size_, y.data() + place(part, t, width_));
+        std::copy_n(y_.data() + t * size_, size_, y.data() + place(part, t, width_));
     }
   }
 
   /// Overwrites `dqkv`; `qkv` is that of the last `forward`.
   void backward(std::span<const T> qkv, std::span<const T> dy, std::span<T> dqkv) {
     for (std::size_t part = 0; part < parts_; ++part) {
-      copy_out(qkv, part, queries, query_);
-      copy_out(qkv, part, keys, key_);
-      copy_out(qkv, part, values, value_);
+      copy_out(qkv, part);
       for (std::size_t t = 0; t < length_; ++t)
-        std::copy_n(dy.data() + place(part, t, width_), size_, out_.data() + t * size_);
+        std::copy_n(dy.data() + place(part, t, width_), size_, y_.data() + t * size_);
       const auto weights = weights_of(part);
-      common::transpose<T>(value_, length_, size_, turned_);
-      product(out_, length_, size_, turned_, scores_);
-      transposed_product(weights, out_, value_);  // from here on a gradient, as scores_ is
+      const auto by_token = common::row_major<T>(weights, length_, length_);
+      product(by_token.transposed(), y_, dv_);
+      common::transpose<T>(v_, length_, size_, turned_);
+      product(common::row_major<T>(y_, length_, size_), turned_, dscores_);
       for (std::size_t t = 0; t < length_; ++t)
-        softmax_gradient(weights.subspan(t * length_, length_), std::span{scores_}.subspan(t * length_, length_));
-      product(scores_, length_, length_, key_, out_);  // that of the queries
-      transposed_product(scores_, query_, key_);
-      copy_in(out_, part, queries, dqkv);
-      copy_in(key_, part, keys, dqkv);
-      copy_in(value_, part, values, dqkv);
+        softmax_gradient(weights.subspan(t * length_, length_), std::span{dscores_}.subspan(t * length_, length_));
+      const auto dscores = common::row_major<T>(dscores_, length_, length_);
+      product(dscores, k_, dq_);
+      product(dscores.transposed(), q_, dk_);
+      copy_in(part, dqkv);
     }
   }
 
  private:
-  enum which : std::size_t { queries, keys, values };
-
   void resize(std::size_t elements, std::size_t length) {
     length_ = length;
     parts_ = elements / (3 * width_ * length) * heads_;
     weights_.resize(parts_ * length * length);
-    scores_.resize(length * length);
-    for (auto* matrix : {&query_, &key_, &value_, &turned_, &out_}) matrix->resize(length * size_);
+    dscores_.resize(length * length);
+    for (auto* matrix : {&q_, &k_, &v_, &turned_, &y_, &dq_, &dk_, &dv_}) matrix->resize(length * size_);
   }
 
   // A part is one head of one sequence.
@@ -77,24 +71,26 @@ class attention {
   std::span<T> weights_of(std::size_t part) {
     return std::span{weights_}.subspan(part * length_ * length_, length_ * length_);
   }
-  void copy_out(std::span<const T> qkv, std::size_t part, which what, std::span<T> matrix) const {
-    for (std::size_t t = 0; t < length_; ++t)
-      std::copy_n(qkv.data() + place(part, t, 3 * width_) + what * width_, size_, matrix.data() + t * size_);
+  void copy_out(std::span<const T> qkv, std::size_t part) {
+    for (std::size_t t = 0; t < length_; ++t) {
+      const T* const from = qkv.data() + place(part, t, 3 * width_);
+      std::copy_n(from, size_, q_.data() + t * size_);
+      std::copy_n(from + width_, size_, k_.data() + t * size_);
+      std::copy_n(from + 2 * width_, size_, v_.data() + t * size_);
+    }
   }
-  void copy_in(std::span<const T> matrix, std::size_t part, which what, std::span<T> qkv) const {
-    for (std::size_t t = 0; t < length_; ++t)
-      std::copy_n(matrix.data() + t * size_, size_, qkv.data() + place(part, t, 3 * width_) + what * width_);
+  void copy_in(std::size_t part, std::span<T> dqkv) const {
+    for (std::size_t t = 0; t < length_; ++t) {
+      T* const to = dqkv.data() + place(part, t, 3 * width_);
+      std::copy_n(dq_.data() + t * size_, size_, to);
+      std::copy_n(dk_.data() + t * size_, size_, to + width_);
+      std::copy_n(dv_.data() + t * size_, size_, to + 2 * width_);
+    }
   }
 
-  static void product(std::span<const T> a, std::size_t rows, std::size_t columns, std::span<const T> b,
-                      std::span<T> c) {
+  static void product(common::matrix_view<T> a, std::span<const T> b, std::span<T> c) {
     std::ranges::fill(c, T{0});
-    common::multiply_add(common::row_major(a, rows, columns), b, c);
-  }
-  // The transpose of a square matrix times b.
-  void transposed_product(std::span<const T> a, std::span<const T> b, std::span<T> c) const {
-    std::ranges::fill(c, T{0});
-    common::multiply_add(common::row_major(a, length_, length_).transposed(), b, c);
+    common::multiply_add(a, b, c);
   }
 
   // Of the first `visible` scores; the others are of tokens to come.
@@ -119,9 +115,9 @@ class attention {
   T scale_;
   std::size_t length_ = 0;
   std::size_t parts_ = 0;
-  std::vector<T> weights_;  // kept for the backward pass
-  std::vector<T> scores_;   // of one head of one sequence, as all that follow
-  std::vector<T> query_, key_, value_, turned_, out_;
+  std::vector<T> weights_;                 // of all parts, kept for the backward pass
+  std::vector<T> q_, k_, v_, turned_, y_;  // of one part, as what follows
+  std::vector<T> dq_, dk_, dv_, dscores_;
 };
 
 }  // namespace gpt

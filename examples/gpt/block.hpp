@@ -9,12 +9,13 @@
 #include "gpt/attention.hpp"
 #include "gpt/gelu.hpp"
 #include "gpt/layer_norm.hpp"
+#include "gpt/shape.hpp"
 
 namespace gpt {
 
 /// A transformer block of GPT-2: x += attention(norm(x)), then x += mlp(norm(x)), in place.
 ///
-/// Parameters and gradients are lists of spans in the order of `tensor`.
+/// Parameters and gradients are lists of spans in the order of `tensor`, where a bias follows its weight.
 template <class T>
 class block {
  public:
@@ -44,9 +45,20 @@ class block {
         up_{width, 4 * width},
         down_{4 * width, width} {}
 
-  static constexpr std::array<std::size_t, tensor_count> counts(std::size_t width) {
-    const std::size_t w = width;
-    return {w, w, w * 3 * w, 3 * w, w * w, w, w, w, w * 4 * w, 4 * w, 4 * w * w, w};
+  static std::array<tensor_shape, tensor_count> shapes(std::size_t w) {
+    using enum start;
+    return {{{"norm1.weight", w, ones},
+             {"norm1.bias", w, zeros},
+             {"qkv.weight", w * 3 * w, drawn},
+             {"qkv.bias", 3 * w, zeros},
+             {"attention_out.weight", w * w, drawn_small},
+             {"attention_out.bias", w, zeros},
+             {"norm2.weight", w, ones},
+             {"norm2.bias", w, zeros},
+             {"up.weight", w * 4 * w, drawn},
+             {"up.bias", 4 * w, zeros},
+             {"down.weight", 4 * w * w, drawn_small},
+             {"down.bias", w, zeros}}};
   }
 
   void forward(spans p, std::size_t length, std::span<T> x) {

@@ -1,13 +1,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/matrix.hpp"
@@ -20,14 +19,6 @@
 
 namespace gpt {
 
-/// One parameter tensor: its name and its place in `model::parameters`.
-struct tensor_info {
-  std::string name;
-  std::size_t first;
-  std::size_t count;
-  bool decays;  // under AdamW: what multiplies does, biases and the weights of norms do not
-};
-
 /// GPT-2 with a hand-written backward pass: embeddings of tokens and positions, blocks, a norm, and the embeddings of
 /// tokens again as the head (tied weights).
 template <class T>
@@ -36,39 +27,34 @@ class model {
   /// Draws the weights with the deviations of GPT-2, from a uniform distribution: the same for the same seed.
   model(model_shape shape, std::uint64_t seed)
       : shape_{shape}, blocks_(shape.layers, block<T>{shape.width, shape.heads}), last_norm_{shape.width} {
-    using b = block<T>;
-    static constexpr std::array<std::string_view, b::tensor_count> names{
-        "norm1.weight", "norm1.bias", "qkv.weight", "qkv.bias", "attention_out.weight", "attention_out.bias",
-        "norm2.weight", "norm2.bias", "up.weight",  "up.bias",  "down.weight",          "down.bias"};
-    add("tokens", shape.vocabulary * shape.width, true);
-    add("positions", shape.context * shape.width, true);
+    tensors_.push_back({"tokens", shape.vocabulary * shape.width, start::drawn});
+    tensors_.push_back({"positions", shape.context * shape.width, start::drawn});
     for (std::size_t layer = 0; layer < shape.layers; ++layer)
-      for (std::size_t i = 0; i < b::tensor_count; ++i)
-        add(std::to_string(layer) + "." + std::string{names[i]}, b::counts(shape.width)[i],
-            names[i].ends_with("weight") && !names[i].starts_with("norm"));
-    add("norm.weight", shape.width, false);
-    add("norm.bias", shape.width, false);
+      for (auto& tensor : block<T>::shapes(shape.width)) {
+        tensor.name = std::to_string(layer) + "." + tensor.name;
+        tensors_.push_back(std::move(tensor));
+      }
+    tensors_.push_back({"norm.weight", shape.width, start::ones});
+    tensors_.push_back({"norm.bias", shape.width, start::zeros});
 
-    parameters_.resize(tensors_.back().first + tensors_.back().count);
-    for (const auto& tensor : tensors_) views_.push_back(parameters().subspan(tensor.first, tensor.count));
+    std::size_t total = 0;
+    for (const auto& tensor : tensors_) total += tensor.count;
+    parameters_.resize(total);
+    std::size_t first = 0;
     common::random_source random{seed};
-    for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      const std::string_view name = tensors_[i].name;
-      // What is added to the residual stream in every block starts smaller, so that their sum does not.
-      const bool adds = name.ends_with("attention_out.weight") || name.ends_with("down.weight");
-      const double deviation = adds ? 0.02 / std::sqrt(2.0 * static_cast<double>(shape.layers)) : 0.02;
-      if (tensors_[i].decays)
-        for (T& weight : views_[i]) weight = static_cast<T>(random.symmetric(deviation * std::sqrt(3.0)));
-      else
-        std::ranges::fill(views_[i], name.ends_with("weight") ? T{1} : T{0});
+    for (const auto& [name, count, begins] : tensors_) {
+      views_.push_back(parameters().subspan(first, count));
+      first += count;
+      fill(views_.back(), begins, random);
     }
   }
   model(const model&) = delete;
   model& operator=(const model&) = delete;
 
-  /// All parameters, contiguous; `tensors` says where each one lies.
+  /// All parameters, contiguous, in the order of `tensors`.
   std::span<T> parameters() { return parameters_; }
-  std::span<const tensor_info> tensors() const { return tensors_; }
+  std::span<const tensor_shape> tensors() const { return tensors_; }
+  std::span<T> tensor(std::size_t i) { return views_[i]; }
   const model_shape& shape() const { return shape_; }
 
   /// Computes the logits of every token, tokens x vocabulary; they are the caller's to change until the next call.
@@ -132,9 +118,15 @@ class model {
   typename block<T>::spans of_block(spans all, std::size_t layer) const {
     return all.subspan(first_of(layer)).template first<block<T>::tensor_count>();
   }
-  void add(std::string name, std::size_t count, bool decays) {
-    const std::size_t first = tensors_.empty() ? 0 : tensors_.back().first + tensors_.back().count;
-    tensors_.push_back({std::move(name), first, count, decays});
+  void fill(std::span<T> values, start begins, common::random_source& random) const {
+    if (begins == start::zeros || begins == start::ones) {
+      std::ranges::fill(values, begins == start::ones ? T{1} : T{0});
+      return;
+    }
+    double deviation = 0.02;
+    // Every block adds two of these to the residual stream: small enough that their sum is not large.
+    if (begins == start::drawn_small) deviation /= std::sqrt(2.0 * static_cast<double>(shape_.layers));
+    for (T& value : values) value = static_cast<T>(random.symmetric(deviation * std::sqrt(3.0)));
   }
   static std::span<T> sized(std::vector<T>& values, std::size_t count) {
     values.resize(count);
@@ -142,7 +134,7 @@ class model {
   }
 
   model_shape shape_;
-  std::vector<tensor_info> tensors_;
+  std::vector<tensor_shape> tensors_;
   std::vector<T> parameters_;
   std::vector<std::span<T>> views_;  // of the parameters
   std::vector<block<T>> blocks_;

@@ -27,15 +27,15 @@ token draw(std::span<const T> logits, common::random_source& random) {
 
 /// Goes on from a token for so many characters, each drawn by what the model makes of as many before it as it can read.
 template <class T>
-std::string sample(model<T>& net, const vocabulary& characters, token first, std::size_t count,
+std::string sample(model<T>& net, const tokenizer& alphabet, token first, std::size_t count,
                    common::random_source random) {
   std::vector<token> written{first};
   std::string text;
   while (text.size() < count) {
     batch last{std::min(written.size(), net.shape().context)};
     last.inputs.assign(written.end() - static_cast<std::ptrdiff_t>(last.length), written.end());
-    written.push_back(draw<T>(net.forward(last).last(characters.size()), random));
-    text += characters.character(written.back());
+    written.push_back(draw<T>(net.forward(last).last(alphabet.size()), random));
+    text += alphabet.character(written.back());
   }
   return text;
 }

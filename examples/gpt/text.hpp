@@ -18,10 +18,10 @@ namespace gpt {
 /// The number of a character in the vocabulary: what the model reads and foretells.
 using token = std::uint8_t;
 
-/// The bytes that occur in a text, in ascending order: the simplest tokenizer there is.
-class vocabulary {
+/// Numbers the bytes that occur in a text, in ascending order.
+class tokenizer {
  public:
-  explicit vocabulary(std::string_view text) {
+  explicit tokenizer(std::string_view text) {
     std::array<bool, 256> seen{};
     for (const char c : text) seen[static_cast<unsigned char>(c)] = true;
     for (std::size_t byte = 0; byte < seen.size(); ++byte) {
@@ -34,7 +34,7 @@ class vocabulary {
   std::size_t size() const { return characters_.size(); }
   char character(token t) const { return characters_[t]; }
 
-  /// Every character must occur in the text that the vocabulary was made of.
+  /// Every character must occur in the text that this was made of.
   std::vector<token> encode(std::string_view text) const {
     std::vector<token> tokens(text.size());
     std::ranges::transform(text, tokens.begin(), [&](char c) { return tokens_[static_cast<unsigned char>(c)]; });
@@ -72,7 +72,7 @@ inline std::string read_text(std::span<const std::filesystem::path> paths) {
 /// A text as tokens: what is learned from, and its last tenth, which is only ever judged.
 struct corpus {
   /// Errors: std::runtime_error where a part is too short for one sequence of `context` tokens and what follows it.
-  corpus(std::string_view text, std::size_t context) : characters{text}, tokens{characters.encode(text)} {
+  corpus(std::string_view text, std::size_t context) : alphabet{text}, tokens{alphabet.encode(text)} {
     if (tokens.size() / 10 <= context)
       throw std::runtime_error{"the text has " + std::to_string(tokens.size()) +
                                " characters; its last tenth is held " + "out, and too short for --context " +
@@ -82,7 +82,7 @@ struct corpus {
   std::span<const token> train() const { return std::span{tokens}.first(tokens.size() - tokens.size() / 10); }
   std::span<const token> validation() const { return std::span{tokens}.last(tokens.size() / 10); }
 
-  vocabulary characters;
+  tokenizer alphabet;
   std::vector<token> tokens;
 };
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -23,6 +22,7 @@
 
 #include "common/equal_bits.hpp"
 #include "common/hash.hpp"
+#include "common/loss_log.hpp"
 #include "common/random.hpp"
 #include "gpt/batch.hpp"
 #include "gpt/model.hpp"
@@ -41,20 +41,21 @@ class trainer {
       : options_{wanted},
         text_{text},
         world_{world},
-        net_{{text.characters.size(), wanted.context, wanted.layers, wanted.heads, wanted.width},
+        net_{{text.alphabet.size(), wanted.context, wanted.layers, wanted.heads, wanted.width},
              root_.named("weights").value()},
         // Some buckets for each block, so that one travels while the next is computed.
         reducer_{world, shapes(net_), {.limits = {.first_bytes = 64 << 10, .cap_bytes = 128 << 10}}},
         gradients_{reducer_.template gradients<T>()},
-        adam_memory_(2 * net_.parameters().size()) {}
+        adam_mean_(net_.parameters().size()),
+        adam_square_(net_.parameters().size()) {}
 
   tutti::task<> run() {
     co_await check_text();
     co_await world_.broadcast(net_.parameters(), /*root=*/0);
-    if (first() && !options_.loss_log.empty()) open_loss_log();
+    if (first()) loss_log_.open(options_.loss_log);
     if (first())
       std::printf("%zu characters of %zu kinds; %zu parameters; %zu sequences of %zu in a step, on %d ranks\n",
-                  text_.tokens.size(), text_.characters.size(), net_.parameters().size(), options_.batch,
+                  text_.tokens.size(), text_.alphabet.size(), net_.parameters().size(), options_.batch,
                   options_.context, world_.size());
     tutti::train::weighted_mean loss;  // since the last report
     auto since = std::chrono::steady_clock::now();
@@ -74,7 +75,7 @@ class trainer {
     const std::string bits = co_await common::equal_bits(world_, std::as_bytes(net_.parameters()));
     if (!first()) co_return;
     common::random_source random{root_.named("sample").value()};
-    const auto written = sample(net_, text_.characters, text_.tokens.front(), options_.sample, random);
+    const auto written = sample(net_, text_.alphabet, text_.tokens.front(), options_.sample, random);
     std::printf("parameters: %s\n%s\n", bits.c_str(), written.c_str());
   }
 
@@ -92,7 +93,7 @@ class trainer {
                                ": try a smaller --lr than " + std::to_string(options_.learning_rate)};
     tutti::train::scale_gradients(reducer_, tutti::train::clip_factor(tutti::train::measure(reducer_).norm(), 1.0));
     update(number);
-    write_loss(number, loss.mean());
+    loss_log_.write(number, loss.mean());
     co_return loss.mean();
   }
 
@@ -131,13 +132,14 @@ class trainer {
     // The first steps are small: Adam does not know yet how large gradients are.
     const double warm = std::min(1.0, (step + 1) / 20);
     tutti::train::adamw rule{.rate = options_.learning_rate * warm * (1 - step / steps), .beta2 = 0.99};
-    const std::size_t all = net_.parameters().size();
+    std::span<T> mean{adam_mean_}, square{adam_square_};
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
-      const auto& [name, first, count, decays] = net_.tensors()[i];
-      rule.weight_decay = decays ? 0.1 : 0;
-      const std::span memory{adam_memory_};
-      rule(net_.parameters().subspan(first, count), std::span<const T>{gradients_[i]},
-           std::array{memory.subspan(first, count), memory.subspan(all + first, count)}, number + 1);
+      const std::size_t count = gradients_[i].size();
+      rule.weight_decay = net_.tensors()[i].decays() ? 0.1 : 0;
+      rule(net_.tensor(i), std::span<const T>{gradients_[i]}, std::array{mean.first(count), square.first(count)},
+           number + 1);
+      mean = mean.subspan(count);
+      square = square.subspan(count);
     }
   }
 
@@ -152,15 +154,6 @@ class trainer {
     if (loss.weight() > 0) std::printf("  loss %.4f  %.0f characters/s", loss.mean(), speed);
     std::printf("\n");
     std::fflush(stdout);
-  }
-  void open_loss_log() {
-    loss_log_.open(options_.loss_log);
-    loss_log_.precision(17);
-    if (!loss_log_) throw std::runtime_error{"cannot write " + options_.loss_log.string()};
-  }
-  void write_loss(std::size_t step, double loss) {
-    if (loss_log_.is_open() && !(loss_log_ << step << ' ' << loss << std::endl))
-      throw std::runtime_error{"cannot write " + options_.loss_log.string()};
   }
 
   static std::vector<tutti::grad::parameter_shape> shapes(const model<T>& net) {
@@ -177,8 +170,8 @@ class trainer {
   model<T> net_;
   tutti::grad::reducer<Comm> reducer_;
   std::vector<std::span<T>> gradients_;
-  std::vector<T> adam_memory_;
-  std::ofstream loss_log_;
+  std::vector<T> adam_mean_, adam_square_;
+  common::loss_log loss_log_;
 };
 
 }  // namespace gpt

@@ -19,12 +19,12 @@ std::string error_in(const std::vector<const char*>& arguments) {
 
 TEST_CASE("gpt text: tokens are the bytes that occur, and come back as they were") {
   const std::string text = "to be\n\xff";
-  const gpt::vocabulary characters{text};
-  CHECK(characters.size() == 7);
-  const auto tokens = characters.encode(text);
+  const gpt::tokenizer alphabet{text};
+  CHECK(alphabet.size() == 7);
+  const auto tokens = alphabet.encode(text);
   CHECK(tokens.front() == 5);  // \n, space, b, e, o, t
   std::string again;
-  for (const auto t : tokens) again += characters.character(t);
+  for (const auto t : tokens) again += alphabet.character(t);
   CHECK(again == text);
 }
 
