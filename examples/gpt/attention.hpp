@@ -93,7 +93,7 @@ class attention {
     common::multiply_add(a, b, c);
   }
 
-  // Of the first `visible` scores; the others are of tokens to come.
+  // Of the first `visible` scores; the others, of tokens to come, were computed for nothing.
   void softmax(std::span<T> row, std::size_t visible) const {
     const auto seen = row.first(visible);
     const T largest = *std::ranges::max_element(seen);

@@ -24,7 +24,7 @@ namespace gpt {
 template <class T>
 class model {
  public:
-  /// Draws the weights with the deviations of GPT-2, from a uniform distribution: the same for the same seed.
+  /// Draws the weights as GPT-2 does, but from a uniform distribution: the same for the same seed.
   model(model_shape shape, std::uint64_t seed)
       : shape_{shape}, blocks_(shape.layers, block<T>{shape.width, shape.heads}), last_norm_{shape.width} {
     tensors_.push_back({"tokens", shape.vocabulary * shape.width, start::drawn});
@@ -61,14 +61,16 @@ class model {
   std::span<T> forward(const batch& text) {
     const std::size_t width = shape_.width;
     const auto x = sized(stream_, text.inputs.size() * width);
-    for (std::size_t row = 0; row < text.inputs.size(); ++row)
-      for (std::size_t i = 0; i < width; ++i)
-        x[row * width + i] =
-            views_[tokens][text.inputs[row] * width + i] + views_[positions][row % text.length * width + i];
+    for (std::size_t row = 0; row < text.inputs.size(); ++row) {
+      const T* const what = views_[tokens].data() + text.inputs[row] * width;
+      const T* const where = views_[positions].data() + row % text.length * width;
+      for (std::size_t i = 0; i < width; ++i) x[row * width + i] = what[i] + where[i];
+    }
     for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
       blocks_[layer].forward(of_block(views_, layer), text.length, x);
     last_norm_.forward(views_[last_norm()], views_[last_norm() + 1], x, sized(normal_, x.size()));
 
+    // The head: a product with the transpose of what embeds tokens.
     const auto logits = sized(logits_, text.inputs.size() * shape_.vocabulary);
     common::transpose<T>(views_[tokens], shape_.vocabulary, width, sized(head_, views_[tokens].size()));
     std::ranges::fill(logits, T{0});
@@ -99,11 +101,12 @@ class model {
     for (std::size_t layer = blocks_.size(); layer-- > 0;)
       blocks_[layer].backward(of_block(views_, layer), of_block(gradients, layer), dx,
                               [&](std::size_t i) { ready(first_of(layer) + i); });
-    for (std::size_t row = 0; row < rows; ++row)
-      for (std::size_t i = 0; i < width; ++i) {
-        gradients[tokens][text.inputs[row] * width + i] += dx[row * width + i];
-        gradients[positions][row % text.length * width + i] += dx[row * width + i];
-      }
+    for (std::size_t row = 0; row < rows; ++row) {
+      T* const dwhat = gradients[tokens].data() + text.inputs[row] * width;
+      T* const dwhere = gradients[positions].data() + row % text.length * width;
+      for (std::size_t i = 0; i < width; ++i) dwhat[i] += dx[row * width + i];
+      for (std::size_t i = 0; i < width; ++i) dwhere[i] += dx[row * width + i];
+    }
     ready(positions);
     ready(tokens);
     return loss;
@@ -123,7 +126,8 @@ class model {
       std::ranges::fill(values, begins == start::ones ? T{1} : T{0});
       return;
     }
-    double deviation = 0.02;
+    // 0.02 at the width of GPT-2; a narrower product of as small numbers would be so small that it learns late.
+    double deviation = 0.02 * std::sqrt(768 / static_cast<double>(shape_.width));
     // Every block adds two of these to the residual stream: small enough that their sum is not large.
     if (begins == start::drawn_small) deviation /= std::sqrt(2.0 * static_cast<double>(shape_.layers));
     for (T& value : values) value = static_cast<T>(random.symmetric(deviation * std::sqrt(3.0)));

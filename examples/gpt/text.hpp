@@ -75,7 +75,7 @@ struct corpus {
   corpus(std::string_view text, std::size_t context) : alphabet{text}, tokens{alphabet.encode(text)} {
     if (tokens.size() / 10 <= context)
       throw std::runtime_error{"the text has " + std::to_string(tokens.size()) +
-                               " characters; its last tenth is held " + "out, and too short for --context " +
+                               " characters; its last tenth is held out, and too short for --context " +
                                std::to_string(context)};
   }
 
