@@ -15,6 +15,7 @@
 #include "grad/ranks.hpp"
 
 namespace {
+using ranks::expect;
 using tutti::dtype;
 using tutti::grad::adasum_hook;
 using tutti::grad::reducer;
@@ -23,10 +24,6 @@ using shapes = std::vector<tutti::grad::parameter_shape>;
 using vector = std::vector<double>;
 
 static_assert(tutti::grad::reduction_hook<adasum_hook, world_t>);
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
 
 double dot(const vector& a, const vector& b) {
   double d = 0;

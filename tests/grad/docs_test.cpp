@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <new>
 #include <span>
 #include <string>
@@ -16,6 +14,8 @@
 #include <tutti/grad/quantize.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <vector>
+
+#include <support/docs_examples.hpp>
 
 // The examples of docs/gradients.md and docs/hooks.md, compiled and run. Every block of code there, but for the first
 // of each reducer's life, must stand here, but for white space.
@@ -109,27 +109,16 @@ float mean_of_ranks(world_t& world, Reducer& r) {
   return r.template gradient<float>(0)[5];
 }
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-std::string without_space(std::string text) {
-  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
-  return text;
-}
 }  // namespace
 
 TEST_CASE("docs of gradients and hooks: the examples stand in this file") {
   const std::filesystem::path root = TUTTI_SOURCE_DIR;
-  const std::string code = without_space(text_of(root / "tests/grad/docs_test.cpp"));
+  const std::string code = docs_examples::without_space(docs_examples::text_of(root / "tests/grad/docs_test.cpp"));
   int examples = 0;
   for (const char* page : {"docs/gradients.md", "docs/hooks.md"}) {
-    const std::string text = text_of(root / page);
-    for (std::size_t at = text.find("```cpp\n"); at != std::string::npos; at = text.find("```cpp\n", at + 1)) {
-      const std::size_t begin = at + 7;
-      const std::string example = text.substr(begin, text.find("```", begin) - begin);
+    for (const std::string& example : docs_examples::of(root / page)) {
       if (example.find("train(tutti::communicator<>&") != std::string::npos) continue;  // examples/04_gradients.cpp
-      CHECK_MESSAGE(code.find(without_space(example)) != std::string::npos, page << ":\n" << example);
+      CHECK_MESSAGE(code.find(docs_examples::without_space(example)) != std::string::npos, page << ":\n" << example);
       ++examples;
     }
   }

@@ -15,6 +15,7 @@
 // What a pass may leave out, put off or give up.
 
 namespace {
+using ranks::expect;
 using tutti::dtype;
 using tutti::grad::contribution;
 using tutti::grad::reducer;
@@ -25,10 +26,6 @@ using world_t = ranks::communicator;
 using shapes = std::vector<tutti::grad::parameter_shape>;
 
 shapes of_type(dtype type) { return {{"a", 3, type}, {"b", 40, type}, {"c", 1, type}}; }
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
 
 template <class Reducer, class Pass>
 step finish(world_t& world, Reducer&, Pass& pass) {

@@ -15,6 +15,8 @@
 #include "grad/ranks.hpp"
 
 namespace {
+using ranks::expect;
+using ranks::one_pass;
 using tutti::dtype;
 using tutti::grad::powersgd_hook;
 using tutti::grad::powersgd_options;
@@ -25,10 +27,6 @@ using matrix = std::vector<float>;
 
 static_assert(tutti::grad::reduction_hook<powersgd_hook, world_t>);
 static_assert(tutti::grad::reduction_hook<tutti::grad::compress_hook<tutti::bfloat16, powersgd_hook>, world_t>);
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
 
 matrix random_matrix(std::size_t count, unsigned seed) {
   std::mt19937 random{seed};
@@ -46,18 +44,6 @@ matrix of_rank(std::size_t rank, std::size_t rows, std::size_t columns, unsigned
       for (std::size_t j = 0; j < columns; ++j) m[i * columns + j] += u[i] * v[j];
   }
   return m;
-}
-
-template <class Reducer>
-void one_pass(world_t& world, Reducer& r, const std::vector<matrix>& gradients) {
-  auto pass = r.begin();
-  for (std::size_t i = gradients.size(); i-- > 0;)
-    tutti::grad::visit_gradient(r.layout().buckets[0].type, [&]<class T>() {
-      const auto g = r.template gradient<T>(i);
-      for (std::size_t e = 0; e < g.size(); ++e) g[e] = T(gradients[i][e]);
-      pass.ready(i);
-    });
-  (void)tutti::sync_wait(world, pass.finish());
 }
 
 template <class Reducer>

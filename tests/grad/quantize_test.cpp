@@ -15,6 +15,8 @@
 #include "grad/ranks.hpp"
 
 namespace {
+using ranks::expect;
+using ranks::one_pass;
 using tutti::dtype;
 using tutti::grad::quantize_hook;
 using tutti::grad::quantized_block;
@@ -24,27 +26,11 @@ using shapes = std::vector<tutti::grad::parameter_shape>;
 
 static_assert(tutti::grad::reduction_hook<quantize_hook, world_t>);
 
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
-
 std::vector<float> values(int rank, std::size_t count, unsigned seed) {
   std::mt19937 random{seed + 100 * static_cast<unsigned>(rank)};
   std::vector<float> v(count);
   for (float& x : v) x = static_cast<float>(random() % 20001) / 10000 - 1;
   return v;
-}
-
-template <class Reducer>
-void one_pass(world_t& world, Reducer& r, const std::vector<std::vector<float>>& gradients) {
-  auto pass = r.begin();
-  for (std::size_t i = gradients.size(); i-- > 0;)
-    tutti::grad::visit_gradient(r.layout().buckets[0].type, [&]<class T>() {
-      const auto g = r.template gradient<T>(i);
-      for (std::size_t e = 0; e < g.size(); ++e) g[e] = T(gradients[i][e]);
-      pass.ready(i);
-    });
-  (void)tutti::sync_wait(world, pass.finish());
 }
 
 }  // namespace

@@ -10,14 +10,11 @@
 #include "grad/ranks.hpp"
 
 namespace {
+using ranks::expect;
 using tutti::dtype;
 using tutti::grad::reducer;
 using world_t = ranks::communicator;
 using shapes = std::vector<tutti::grad::parameter_shape>;
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
 
 /// Counts what it is told to forget.
 struct forgetful_hook {

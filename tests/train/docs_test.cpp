@@ -5,9 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <random>
 #include <span>
 #include <string>
@@ -31,6 +29,8 @@
 #include <vector>
 
 #include "support/temporary_directory.hpp"
+
+#include <support/docs_examples.hpp>
 
 // The examples of docs/training, compiled and run. Every block of code there must stand here, but for white space.
 
@@ -228,26 +228,17 @@ tutti::task<> sharded_steps(World& world, halved_model& net, std::vector<float>&
   scaler.update(u);
 }
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-std::string without_space(std::string text) {
-  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
-  return text;
-}
 }  // namespace
 
 TEST_CASE("docs/training: every example stands in this file") {
   const std::filesystem::path root = TUTTI_SOURCE_DIR;
-  const std::string code = without_space(text_of(root / "tests/train/docs_test.cpp"));
+  const std::string code = docs_examples::without_space(docs_examples::text_of(root / "tests/train/docs_test.cpp"));
   int examples = 0;
   for (const auto& page : std::filesystem::directory_iterator(root / "docs/training")) {
-    const std::string text = text_of(page.path());
-    for (std::size_t at = text.find("```cpp\n"); at != std::string::npos; at = text.find("```cpp\n", at + 1)) {
-      const std::size_t begin = at + 7;
-      const std::string example = text.substr(begin, text.find("```", begin) - begin);
-      CHECK_MESSAGE(code.find(without_space(example)) != std::string::npos, page.path().string() << ":\n" << example);
+    for (const std::string& example : docs_examples::of(page.path())) {
+      CHECK_MESSAGE(code.find(docs_examples::without_space(example)) != std::string::npos, page.path().string()
+                                                                                               << ":\n"
+                                                                                               << example);
       ++examples;
     }
   }

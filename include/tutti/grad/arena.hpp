@@ -97,7 +97,7 @@ class arena {
  private:
   template <class T>
   [[nodiscard]] std::size_t tail_count(std::size_t b) const noexcept {
-    return plan_.buckets[b].tail_lines * slot_alignment / sizeof(T);
+    return plan_.buckets[b].tail_lines * line_elements<T>;
   }
 
   static constexpr std::size_t page = 4096, most = std::numeric_limits<std::ptrdiff_t>::max();

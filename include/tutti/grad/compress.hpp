@@ -38,7 +38,7 @@ class compress_hook {
   template <class Comm, number T>
   task<> operator()(Comm& world, bucket_view<T> b) {
     if constexpr (sizeof(T) == sizeof(Wire)) {
-      return pass_on(inner_(world, b));
+      return in_a_task(inner_(world, b));
     } else {
       const auto wire = wire_of(world, b);
       op tail = world.all_reduce(b.tail(), sum, {}, b.where);
@@ -63,7 +63,7 @@ class compress_hook {
  private:
   template <class Comm, class T>
   bucket_view<Wire> wire_of(Comm& world, const bucket_view<T>& b) {
-    constexpr std::size_t line = slot_alignment / sizeof(Wire);  // an inner hook expects a tail: of zeros
+    constexpr std::size_t line = line_elements<Wire>;  // an inner hook expects a tail: of zeros
     const std::size_t count = b.gradients().size();
     if (wires_.size() <= b.index) wires_.resize(b.index + 1);
     auto& memory = wires_[b.index];
@@ -103,12 +103,6 @@ class compress_hook {
     const auto g = b.gradients();
     const auto factor = static_cast<T>(1 / unit);
     for (std::size_t i = 0; i < g.size(); ++i) g[i] = static_cast<T>(static_cast<float>(wire.elements[i])) * factor;
-  }
-
-  template <class Flight>
-  static task<> pass_on(Flight flight) {
-    Flight mine = std::move(flight);
-    co_await std::move(mine);
   }
 
   template <class Flight, class T>

@@ -5,8 +5,10 @@
 #include <source_location>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include <tutti/async/concepts.hpp>
+#include <tutti/async/task.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/core/reduction.hpp>
@@ -22,7 +24,7 @@ struct bucket_view {
   std::span<T> elements;                                         ///< gradients, padding of zeros, and the tail
   std::source_location where = std::source_location::current();  ///< the call of begin(), for messages
   std::span<const bucket_slot> slots = {};                       ///< which gradient lies where
-  std::size_t tail_count = slot_alignment / sizeof(T);           ///< elements whose sums must be exact: weights, flags
+  std::size_t tail_count = line_elements<T>;                     ///< elements whose sums must be exact: weights, flags
 
   [[nodiscard]] std::span<T> gradients() const noexcept { return elements.first(elements.size() - tail_count); }
   [[nodiscard]] std::span<T> tail() const noexcept { return elements.last(tail_count); }
@@ -64,6 +66,13 @@ template <class H, class Comm>
 concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
                          detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&
                          awaitable<detail::flight_t<H, Comm>> && std::move_constructible<detail::flight_t<H, Comm>>;
+
+/// An operation in flight, or any other awaitable, as a task: for hooks that return one type whatever they do.
+template <awaitable Flight>
+task<> in_a_task(Flight flight) {
+  Flight mine = std::move(flight);  // a parameter lives as long as the task, this one as long as the body
+  co_await std::move(mine);
+}
 
 /// The default: one all_reduce.
 struct sum_hook {

@@ -58,6 +58,9 @@ struct bucket {
 /// Every slot occupies a whole number of these lines; the elements that fill up its last line are padding and hold
 /// zero.
 inline constexpr std::size_t slot_alignment = 64;
+/// Elements of a line.
+template <class T>
+inline constexpr std::size_t line_elements = slot_alignment / sizeof(T);
 
 /// Buckets in the order in which a backward pass from the last parameter to the first completes them.
 struct plan {

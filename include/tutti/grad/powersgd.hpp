@@ -13,6 +13,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
+#include <tutti/core/splitmix.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/low_rank.hpp>
 #include <tutti/grad/residuals.hpp>
@@ -48,7 +49,7 @@ class powersgd_hook {
     state& s = state_of(world, b);
     if (s.passes++ < options_.start_pass || s.list.empty()) {
       travelling_ += b.elements.size();
-      return pass_on(world.all_reduce(b.elements, sum, {}, b.where));
+      return in_a_task(world.all_reduce(b.elements, sum, {}, b.where));
     }
     auto rest = sent_whole(b, s);
     op whole = world.all_reduce_coalesced(std::span<const std::span<T>>{rest}, sum, {}, b.where);
@@ -162,23 +163,14 @@ class powersgd_hook {
       const auto row = q.row(k);
       const bool known = std::any_of(row.begin(), row.end(), [](float x) { return x != 0; });
       if (known && options_.warm_start) continue;
-      std::uint64_t seed = options_.seed + 0x9e3779b97f4a7c15u * (1 + bucket + 1000003 * (m.offset + k));
+      std::uint64_t seed = options_.seed + tutti::detail::splitmix_step * (1 + bucket + 1000003 * (m.offset + k));
       if (!options_.warm_start) seed += s.passes * 0xd1342543de82ef95u;
-      for (float& x : row) x = static_cast<float>(static_cast<std::int64_t>(mix(seed++)) >> 40) * 0x1p-23f;
+      for (float& x : row) {
+        const std::uint64_t bits = tutti::detail::splitmix(seed++ + tutti::detail::splitmix_step);
+        x = static_cast<float>(static_cast<std::int64_t>(bits) >> 40) * 0x1p-23f;
+      }
     }
   }
-  static std::uint64_t mix(std::uint64_t x) noexcept {  // splitmix64
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-  }
-
-  static task<> pass_on(op flight) {
-    op mine = std::move(flight);
-    co_await std::move(mine);
-  }
-
   // `rest` belongs to `whole` and outlives it, also in a task that is dropped before it starts: parameters end in
   // reverse order.
   template <class Comm, class T>
@@ -206,11 +198,7 @@ class powersgd_hook {
       for (std::size_t i = 0; i < m.rows; ++i) {
         expand_row(m.p(s.p.data()), m.q(s.q.data()), i, row);
         const auto to = b.gradients().subspan(m.offset + i * m.columns, m.columns);
-        for (std::size_t j = 0; j < m.columns; ++j)
-          if constexpr (sizeof(T) == 2)
-            to[j] = T(row[j]);
-          else
-            to[j] = row[j];
+        for (std::size_t j = 0; j < m.columns; ++j) to[j] = static_cast<T>(row[j]);
       }
       orthonormalize(m.q(s.q.data()));
     }

@@ -100,7 +100,7 @@ class reducer {
     const auto& buckets = layout().buckets;
     for (std::size_t b = 0; b < buckets.size(); ++b) missing_[b] = buckets[b].slots.size();
     pass_type begun{*this};
-    weights_.begin(*world_, whole, what == contribution::mean ? whole : whole > 0 ? 1 : 0, where);
+    weights_.begin(*world_, whole, what, where);
     return begun;
   }
 
@@ -273,7 +273,7 @@ class reducer {
     visit_gradient(k.type, [&]<class T>() {
       const auto elements = arena_.bucket_with_tail<T>(b);
       const auto tail = arena_.tail<T>(b);
-      constexpr std::size_t line = slot_alignment / sizeof(T);
+      constexpr std::size_t line = line_elements<T>;
       // Waits, and does not leave this bucket to a later mark: its place among the collectives that the user issues
       // between marks must not depend on when messages arrive.
       if constexpr (std::same_as<T, float16>) multiply(elements.first(k.count), weights_.before<T>());
@@ -316,7 +316,7 @@ class reducer {
     if (buckets.empty()) return;
     visit_gradient(buckets.back().type, [&]<class T>() {
       const std::span<const T> tail = arena_.tail<T>(buckets.size() - 1);
-      constexpr std::size_t line = slot_alignment / sizeof(T);
+      constexpr std::size_t line = line_elements<T>;
       step_ = step_flags::take(tail.first(line));
       if (tail.size() > line) usage_.take(tail.subspan(line));
     });

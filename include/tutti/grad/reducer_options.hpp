@@ -12,6 +12,11 @@ enum class contribution : std::uint8_t {
   sum    ///< over the rank's own samples
 };
 
+/// What a rank's gradients are multiplied by before the sum, whose divisor is the sum of the weights.
+constexpr double factor_of(contribution what, double weight) noexcept {
+  return what == contribution::mean ? weight : weight > 0 ? 1 : 0;
+}
+
 /// Parameters that a pass may leave out.
 enum class unused_parameters : std::uint8_t {
   zero,    ///< count as zeros, and become the mean as all others do

@@ -56,7 +56,7 @@ class sharded_optimizer {
   void begin(double weight = 1, grad::contribution what = grad::contribution::mean) {
     grad::weight_digits::check(weight);
     weight_ = weight;
-    scale_ = what == grad::contribution::mean ? weight : (weight > 0 ? 1 : 0);
+    scale_ = grad::factor_of(what, weight);
     reduced_ = used_ = 0;
     averaged_ = false;
     gradients_.resize(size());
