@@ -47,7 +47,7 @@ void check_sums(Rank& me) {
       return tutti::algo::direct_all_reduce(l, me.board(), a);
     });
     for (std::size_t i = 0; i < count; ++i)
-      if (data[i] != i * n * (n + 1) / 2) return expect(false, "element " + std::to_string(i));
+      if (data[i] != i * n * (n + 1) / 2) return expect(false, "element", i);
   }
 }
 

@@ -125,7 +125,7 @@ TEST_CASE("powersgd: what one pass leaves out comes with later ones; without fee
         size += std::pow(static_cast<double>(mean[e]), 2);
       }
       const double relative = std::sqrt(off / size);
-      expect(feedback ? relative < 0.1 : relative > 0.5, "relative error " + std::to_string(relative));
+      expect(feedback ? relative < 0.1 : relative > 0.5, "relative error", relative);
     });
     for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
   }
