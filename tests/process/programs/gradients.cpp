@@ -1,0 +1,37 @@
+// One rank of a world that init() made, with every hook of a reducer: a line for each, with a hash of what it left.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <vector>
+
+#include <grad/all_hooks.hpp>
+#include <tutti/bootstrap/init.hpp>
+#include <tutti/bootstrap/openssl.hpp>
+
+#include "process/programs/options.hpp"
+
+namespace {
+
+void tell(int hook, const std::vector<float>& values) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const float x : values) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    hash = (hash ^ bits) * 1099511628211u;
+  }
+  std::printf("hook %d hash %016llx.\n", hook, static_cast<unsigned long long>(hash));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  auto world = tutti::init(tutti_test::options_from(tutti_test::words{argc, argv}));
+  for (const auto which : all_hooks::kinds) tell(static_cast<int>(which), all_hooks::mean(world, which));
+  tell(static_cast<int>(all_hooks::kinds.size()), all_hooks::adaptive(world));
+  return 0;
+} catch (const std::exception& e) {
+  std::printf("failed: %s\n", e.what());
+  return 1;
+}
