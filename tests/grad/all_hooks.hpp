@@ -10,6 +10,7 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/grad/adasum.hpp>
 #include <tutti/grad/compress.hpp>
+#include <tutti/grad/mean.hpp>
 #include <tutti/grad/powersgd.hpp>
 #include <tutti/grad/quantize.hpp>
 #include <tutti/grad/reducer.hpp>
@@ -127,10 +128,25 @@ std::vector<float> mean(World& world, kind which) {
   return got;
 }
 
-/// What Adasum makes of the ranks' gradients.
+/// Hooks that take gradients as they are.
+enum class unscaled { adasum, mean };
+struct unscaled_hook {
+  static constexpr scaling scale = scaling::none;
+
+  template <class Comm, class T>
+  tutti::task<> operator()(Comm& world, bucket_view<T> b) {
+    return which == unscaled::adasum ? adasum(world, b) : mean(world, b);
+  }
+
+  unscaled which;
+  adasum_hook adasum{};
+  mean_hook mean{};
+};
+
+/// What one of them makes of the ranks' gradients.
 template <class World>
-std::vector<float> adaptive(World& world) {
-  reducer r{world, shapes(), {{2048, 2048}}, adasum_hook{}};
+std::vector<float> as_they_are(World& world, unscaled which) {
+  reducer r{world, shapes(), {{2048, 2048}}, unscaled_hook{which}};
   return passes(world, r, false);
 }
 

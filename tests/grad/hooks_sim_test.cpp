@@ -56,5 +56,6 @@ TEST_CASE("hooks: all of them, on many schedules; a rank that dies in a pass is 
     CAPTURE(static_cast<int>(which));
     CHECK(on_many_schedules([&](world_t& world) { return all_hooks::mean(world, which); }) > 4);
   }
-  CHECK(on_many_schedules([](world_t& world) { return all_hooks::adaptive(world); }) > 4);
+  for (const auto which : {all_hooks::unscaled::adasum, all_hooks::unscaled::mean})
+    CHECK(on_many_schedules([&](world_t& world) { return all_hooks::as_they_are(world, which); }) > 4);
 }

@@ -4,11 +4,14 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <span>
+#include <stdexcept>
 #include <vector>
 
 #include <grad/all_hooks.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/openssl.hpp>
+#include <tutti/grad/broadcast_parameters.hpp>
 
 #include "process/programs/options.hpp"
 
@@ -29,7 +32,11 @@ void tell(int hook, const std::vector<float>& values) {
 int main(int argc, char** argv) try {
   auto world = tutti::init(tutti_test::options_from(tutti_test::words{argc, argv}));
   for (const auto which : all_hooks::kinds) tell(static_cast<int>(which), all_hooks::mean(world, which));
-  tell(static_cast<int>(all_hooks::kinds.size()), all_hooks::adaptive(world));
+  tell(8, all_hooks::as_they_are(world, all_hooks::unscaled::adasum));
+  tell(9, all_hooks::as_they_are(world, all_hooks::unscaled::mean));
+  std::vector<float> start(1000, static_cast<float>(world.rank() + 1));
+  tutti::grad::broadcast_parameters(world, std::vector<std::span<float>>{start, std::span{start}.first(0)});
+  if (start[999] != 1) throw std::runtime_error("broadcast_parameters");
   return 0;
 } catch (const std::exception& e) {
   std::printf("failed: %s\n", e.what());
