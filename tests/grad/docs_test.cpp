@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <new>
 #include <span>
 #include <string>
@@ -10,12 +12,14 @@
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/adasum.hpp>
 #include <tutti/grad/compress.hpp>
+#include <tutti/grad/mean.hpp>
 #include <tutti/grad/powersgd.hpp>
 #include <tutti/grad/quantize.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <vector>
 
 #include <support/docs_examples.hpp>
+#include <support/temporary_directory.hpp>
 
 // The examples of docs/gradients.md and docs/hooks.md, compiled and run. Every block of code there, but for the first
 // of each reducer's life, must stand here, but for white space.
@@ -137,9 +141,34 @@ TEST_CASE("docs of gradients: micro-batches, uneven inputs and a rank that runs 
   });
 }
 
+TEST_CASE("docs of gradients: an order of arrival is kept for the next run") {
+  const tutti_test::temporary_directory folder;
+  const auto profile = folder.file("arrival.txt");
+  tutti::run_threads(2, [&](world_t& world) {
+    tutti::grad::plan seen;
+    for (int run = 0; run < 2; ++run) {
+      std::ifstream in(profile);
+      const std::vector<int> order{std::istream_iterator<int>(in), {}};  // empty where there is none
+      tutti::grad::reducer reducer{world, shapes, {.arrival = order}};
+      if (run == 1 && !(reducer.layout() == seen)) throw std::logic_error("another plan");
+      auto pass = reducer.begin();
+      for (std::size_t i = 0; i < 2; ++i) pass.ready(i);  // not the reverse of registration
+      tutti::sync_wait(world, pass.finish());
+      if (tutti::sync_wait(world, reducer.rebuild()) != (run == 0)) throw std::logic_error("rebuilt");
+      seen = reducer.layout();
+      if (world.rank() == 0) {
+        std::ofstream out(profile);  // on one rank
+        for (const int parameter : reducer.arrival()) out << parameter << '\n';
+      }
+      world.barrier().wait();
+    }
+  });
+}
+
 TEST_CASE("docs of hooks: each gives the mean of what two ranks have, or what it promises") {
   tutti::run_threads(2, [](world_t& world) {
     tutti::grad::reducer ring{world, shapes, {}, tutti::grad::sum_hook{{.via = tutti::algorithm::ring}}};
+    tutti::grad::reducer plain{world, shapes, {}, tutti::grad::mean_hook{}};
     tutti::grad::reducer half{world, shapes, {}, tutti::grad::compress_hook<tutti::bfloat16>{}};
     tutti::grad::reducer eighth{world, shapes, {}, tutti::grad::quantize_hook{}};
     tutti::grad::reducer low{world, shapes, {}, tutti::grad::powersgd_hook{{.rank = 4, .start_pass = 10}}};
@@ -148,9 +177,10 @@ TEST_CASE("docs of hooks: each gives the mean of what two ranks have, or what it
     tutti::grad::reducer adaptive{world, shapes, {}, tutti::grad::adasum_hook{}};
     tutti::grad::reducer own{world, shapes, {}, clipped_sum{1.5f}};
     const auto near = [](float x, float y) { return x > y - 0.01f && x < y + 0.01f; };
-    const bool all = mean_of_ranks(world, ring) == 1.5f && mean_of_ranks(world, half) == 1.5f &&
-                     near(mean_of_ranks(world, eighth), 1.5f) && near(mean_of_ranks(world, low), 1.5f) &&
-                     near(mean_of_ranks(world, both), 1.5f) && near(mean_of_ranks(world, own), 1.25f);
+    const bool all = mean_of_ranks(world, ring) == 1.5f && mean_of_ranks(world, plain) == 1.5f &&
+                     mean_of_ranks(world, half) == 1.5f && near(mean_of_ranks(world, eighth), 1.5f) &&
+                     near(mean_of_ranks(world, low), 1.5f) && near(mean_of_ranks(world, both), 1.5f) &&
+                     near(mean_of_ranks(world, own), 1.25f);
     if (!all) throw std::logic_error("a mean");
     // a (1 - 2/2) + 2a (1 - 2/8) of parallel gradients a and 2a
     if (!near(mean_of_ranks(world, adaptive), 1.5f)) throw std::logic_error("adasum");
