@@ -109,8 +109,9 @@ TEST_CASE("gpt model: the backward pass agrees with finite differences, in every
   model<double> net{small, 1};
   draw_all(net, 2);
   const auto text = random_batch(2, 5, 4);  // shorter than the context: the last position is not used
-  gradients_of<double> analytic{net}, unused{net};
+  gradients_of<double> analytic{net};
   net.backward(text, analytic.views, ignore);
+  const auto loss = [&] { return common::softmax_cross_entropy<double>(net.forward(text), text.targets); };
 
   constexpr double step = 1e-5;
   common::random_source random{5};
@@ -118,14 +119,14 @@ TEST_CASE("gpt model: the backward pass agrees with finite differences, in every
     const auto& tensor = net.tensors()[i];
     INFO("tensor ", tensor.name);
     std::size_t nonzero = 0;
-    for (int draw = 0; draw < 12; ++draw) {
+    for (int draw = 0; draw < 8; ++draw) {
       const std::size_t at = random.below(tensor.count);
       double& parameter = net.tensor(i)[at];
       const double before = parameter;
       parameter = before + step;
-      const double above = net.backward(text, unused.views, ignore);
+      const double above = loss();
       parameter = before - step;
-      const double below = net.backward(text, unused.views, ignore);
+      const double below = loss();
       parameter = before;
       const double numeric = (above - below) / (2 * step);
       CHECK(analytic.arenas[i][at] == doctest::Approx(numeric).epsilon(1e-6).scale(1e-2));
