@@ -91,14 +91,17 @@ class model {
   /// Computes the gradients of a batch's loss and returns the loss, both as sums over the samples, not means.
   ///
   /// gradients[i] has the size of tensors()[i]; `ready(i)` is called once for each, last layer first, as soon as it
-  /// is complete. A batch without samples gives zeros.
+  /// is complete. A batch without samples gives zeros. The gradients, not the result, are those of the loss times
+  /// `loss_scale`.
   template <class Ready>
   double backward(const batch<T>& samples, std::span<const std::span<T>> gradients, Ready&& ready,
-                  gradient_mode mode = gradient_mode::overwrite) {
+                  gradient_mode mode = gradient_mode::overwrite, T loss_scale = 1) {
     forward(samples);
     if (mode == gradient_mode::overwrite)
       for (const auto gradient : gradients) std::ranges::fill(gradient, T{0});
     const double loss = softmax_cross_entropy(std::span{logits_}, std::span{samples.labels});
+    if (loss_scale != 1)
+      for (T& value : logits_) value *= loss_scale;
     const auto complete = [&](std::size_t weight) {
       ready(weight + 1);
       ready(weight);

@@ -27,6 +27,10 @@ struct options {
   std::size_t accumulate = 1;
   element_type dtype = element_type::float32;
   compression compress = compression::none;
+  std::size_t shards = 0;   // of a batch, whose gradients are added in a fixed order; 0: any order
+  std::size_t zero = 0;     // which stage of ZeRO divides the optimizer; 0: none
+  bool adasum = false;      // in place of the mean
+  bool scale_loss = false;  // dynamically
   double learning_rate = 0.1;
   std::filesystem::path data;
   std::filesystem::path checkpoint;
@@ -64,6 +68,10 @@ inline std::vector<option> option_table(options& target) {
       throw std::invalid_argument{"is neither none, bf16 nor int8"};
     target.compress = text == "bf16" ? compression::bf16 : text == "int8" ? compression::int8 : compression::none;
   };
+  const auto zero = [&target](std::string_view text) {
+    if (text != "1" && text != "2") throw std::invalid_argument{"is neither 1 nor 2"};
+    target.zero = text == "1" ? 1 : 2;
+  };
   return {
       {"--seed", "N", "of the initial weights and of the order of the images (1)", number_into(target.seed, {})},
       {"--batch", "N", "images in a step, over all ranks (64)", number_into(target.batch, std::size_t{1})},
@@ -72,6 +80,12 @@ inline std::vector<option> option_table(options& target) {
        number_into(target.accumulate, std::size_t{1})},
       {"--dtype", "TYPE", "float32 (the default) or float64", dtype},
       {"--compress", "HOW", "what gradients travel as: none (the default), bf16 or int8", compress},
+      {"--shards", "N", "cut a batch into N parts and add in a fixed order: equal bits on any number of ranks",
+       number_into(target.shards, std::size_t{1})},
+      {"--zero", "STAGE", "divide among the ranks the momentum (1), and the sums of gradients (2)", zero},
+      {"--adasum", "", "combine gradients by Adasum instead of their mean",
+       [&](std::string_view) { target.adasum = true; }},
+      {"--scaler", "", "scale the loss, dynamically", [&](std::string_view) { target.scale_loss = true; }},
       {"--lr", "X", "learning rate at the start; it falls linearly to zero (0.1)",
        number_into(target.learning_rate, 0.0)},
       {"--data", "PATH", "a directory with the four files of MNIST, or a csv file (the bundled digits)",
@@ -83,6 +97,19 @@ inline std::vector<option> option_table(options& target) {
       {"--bench", "", "measure the speed only", [&](std::string_view) { target.todo = action::measure_speed; }},
       {"--help", "", "print this", [&](std::string_view) { target.todo = action::show_help; }},
   };
+}
+
+inline void check_combination(const options& o) {
+  const auto refuse = [](const char* why) { throw std::invalid_argument{why}; };
+  if (o.zero == 2 && o.compress != compression::none)
+    refuse("--compress needs a reducer, which --zero 2 does without; use --zero 1");
+  if (o.zero == 2 && o.adasum) refuse("--adasum needs whole gradients, which --zero 2 divides; use --zero 1");
+  if (o.shards != 0 && (o.zero == 2 || o.adasum || o.compress != compression::none))
+    refuse("--shards adds gradients in its own way: without --zero 2, --adasum and --compress");
+  if (o.shards != 0 && o.accumulate != 1)
+    refuse("--shards says already in which parts a rank computes: without --accumulate");
+  if (o.adasum && o.compress == compression::int8)
+    refuse("--adasum cannot combine the sums of --compress int8; use --compress bf16");
 }
 
 }  // namespace detail
@@ -99,7 +126,8 @@ inline std::string usage() {
   return text;
 }
 
-/// Reads `--name value` and `--name=value`; errors: std::invalid_argument that names the argument.
+/// Reads `--name value` and `--name=value`; errors: std::invalid_argument that names the argument, or
+/// those that do not go together.
 inline options parse_options(std::span<const char* const> arguments) {
   options result;
   const auto table = detail::option_table(result);
@@ -123,6 +151,7 @@ inline options parse_options(std::span<const char* const> arguments) {
       throw std::invalid_argument{std::string{name} + ": " + std::string{value} + " " + failure.what()};
     }
   }
+  detail::check_combination(result);
   return result;
 }
 

@@ -34,7 +34,7 @@ TEST_CASE("prepared: starts as often as wanted, and what was wrong is found when
       scatter.start().wait();
       from_two.start().wait();
       const auto wanted = static_cast<float>(std::vector<int>{1, 3, 9, 27, 81}[static_cast<std::size_t>(i)]);
-      expect(v[49] == wanted && all[149] == wanted && part[0] == wanted, "round " + std::to_string(i));
+      expect(v[49] == wanted && all[149] == wanted && part[0] == wanted, "round", i);
     }
     expect(contains(complaint([&] { (void)moved.prepare_broadcast(v, 3); }), "root 3"), "a root");
     expect(contains(complaint([&] { (void)moved.prepare_all_gather(v, part); }), "all_gather: in x world size"),

@@ -63,7 +63,7 @@ double largest_difference(std::span<const double> a, std::span<const double> b) 
 template <class T>
 std::vector<double> train(model<T>& net, const digits::dataset& data, std::size_t ranks, std::size_t epochs,
                           std::size_t most_steps) {
-  digits::sgd<T> optimizer{net.parameters().size(), static_cast<T>(0.9)};
+  digits::sgd<T> optimizer{net.parameters().size()};
   const std::size_t steps = (data.size() + 63) / 64;
   gradients_of<T> total{net};
   gradients_of<T> own{net};
@@ -82,7 +82,8 @@ std::vector<double> train(model<T>& net, const digits::dataset& data, std::size_
     }
     losses.push_back(loss / count);
     const double left = 1.0 - static_cast<double>(step) / static_cast<double>(epochs * steps);
-    optimizer.step(net.parameters(), total.views, static_cast<T>(1.0 / count), static_cast<T>(0.1 * left));
+    for (T& x : total.arena) x /= static_cast<T>(count);
+    optimizer.step(net.parameters(), total.views, 0.1 * left);
   }
   return losses;
 }

@@ -89,7 +89,7 @@ void check_tree(World& world, dtype type, double tolerance) {
       tutti::grad::visit_gradient(type, [&]<class T>() {
         const auto g = r.template gradient<T>(i);
         for (std::size_t e = 0; e < g.size(); ++e)
-          expect(std::abs(static_cast<double>(g[e]) - expected[e]) <= tolerance, "element " + std::to_string(e));
+          expect(std::abs(static_cast<double>(g[e]) - expected[e]) <= tolerance, "element", e);
         // Equal bits on all ranks.
         std::vector<T> roots(g.begin(), g.end());
         world.broadcast(roots, 0).wait();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <new>
 #include <span>
 #include <string>
@@ -14,9 +16,11 @@
 #include <tutti/grad/powersgd.hpp>
 #include <tutti/grad/quantize.hpp>
 #include <tutti/grad/reducer.hpp>
+#include <tutti/grad/reproducible.hpp>
 #include <vector>
 
 #include <support/docs_examples.hpp>
+#include <support/temporary_directory.hpp>
 
 // The examples of docs/gradients.md and docs/hooks.md, compiled and run. Every block of code there, but for the first
 // of each reducer's life, must stand here, but for white space.
@@ -89,6 +93,41 @@ tutti::task<> until_all_have_run_out(tutti::grad::reducer<world_t>& reducer, mod
   }
 }
 
+struct sharded_batch {
+  [[nodiscard]] double samples(tutti::grad::number_range shards) const {
+    return 2 * static_cast<double>(shards.size());
+  }
+  [[nodiscard]] batch_t shard(std::size_t s) const { return batch_t(2, static_cast<float>(s)); }
+};
+/// Its gradients are sums, as accumulate() from zero.
+struct sharded_model {
+  float last = 0;
+  template <class Ready>
+  void backward(const batch_t& batch, std::vector<std::span<float>> gradients, Ready ready) const {
+    for (auto g : gradients) std::fill(g.begin(), g.end(), 0.0f);
+    model{}.accumulate(batch, gradients, ready);
+  }
+  void step(std::vector<std::span<float>> gradients) { last = gradients[0][0]; }
+};
+tutti::task<> same_bits_on_any_number_of_ranks(world_t& world, sharded_model& net,
+                                               const std::vector<sharded_batch>& batches) {
+  tutti::grad::reducer reducer{world, shapes, {}, tutti::grad::reproducible_hook{world, 16}};  // shards of a batch
+  const auto mine = reducer.hook().shards();  // of this rank: [first, end)
+  for (const auto& batch : batches) {
+    auto pass = reducer.begin(batch.samples(mine), tutti::grad::contribution::sum);
+    for (std::size_t s = mine.first; s < mine.end; ++s) {
+      const bool last = s + 1 == mine.end;
+      net.backward(batch.shard(s), reducer.gradients(), [&](std::size_t i) {  // overwrites them
+        if (last) pass.ready(i);
+      });
+      if (!last) reducer.hook().keep(reducer);
+    }
+    pass.rest_unused();  // of a rank without shards
+    co_await pass.finish();
+    net.step(reducer.gradients());
+  }
+}
+
 struct clipped_sum {
   float most;
   template <class Comm, class T>
@@ -116,7 +155,7 @@ TEST_CASE("docs of gradients and hooks: the examples stand in this file") {
   const std::filesystem::path root = TUTTI_SOURCE_DIR;
   const std::string code = docs_examples::without_space(docs_examples::text_of(root / "tests/grad/docs_test.cpp"));
   int examples = 0;
-  for (const char* page : {"docs/gradients.md", "docs/hooks.md"}) {
+  for (const char* page : {"docs/gradients.md", "docs/hooks.md", "docs/reproducible.md"}) {
     for (const std::string& example : docs_examples::of(root / page)) {
       if (example.find("train(tutti::communicator<>&") != std::string::npos) continue;  // examples/04_gradients.cpp
       CHECK_MESSAGE(code.find(docs_examples::without_space(example)) != std::string::npos, page << ":\n" << example);
@@ -136,6 +175,39 @@ TEST_CASE("docs of gradients: micro-batches, uneven inputs and a rank that runs 
     tutti::sync_wait(world, until_all_have_run_out(reducer, net));
     if (net.steps != 4 || net.last != 3) throw std::logic_error("5 batches, one of which all ranks skip");
   });
+}
+
+TEST_CASE("docs of gradients: an order of arrival is kept for the next run") {
+  const tutti_test::temporary_directory folder;
+  const auto profile = folder.file("arrival.txt");
+  tutti::run_threads(2, [&](world_t& world) {
+    tutti::grad::plan seen;
+    for (int run = 0; run < 2; ++run) {
+      std::ifstream in(profile);
+      const std::vector<int> order{std::istream_iterator<int>(in), {}};  // empty where there is none
+      tutti::grad::reducer reducer{world, shapes, {.arrival = order}};
+      if (run == 1 && !(reducer.layout() == seen)) throw std::logic_error("another plan");
+      auto pass = reducer.begin();
+      for (std::size_t i = 0; i < 2; ++i) pass.ready(i);  // not the reverse of registration
+      tutti::sync_wait(world, pass.finish());
+      if (tutti::sync_wait(world, reducer.rebuild()) != (run == 0)) throw std::logic_error("rebuilt");
+      seen = reducer.layout();
+      if (world.rank() == 0) {
+        std::ofstream out(profile);  // on one rank
+        for (const int parameter : reducer.arrival()) out << parameter << '\n';
+      }
+      world.barrier().wait();
+    }
+  });
+}
+
+TEST_CASE("docs of reproducible sums: 3 ranks and 18") {
+  for (const int ranks : {3, 18})
+    tutti::run_threads(ranks, [](world_t& world) {
+      sharded_model net;
+      tutti::sync_wait(world, same_bits_on_any_number_of_ranks(world, net, std::vector<sharded_batch>(2)));
+      if (net.last != 7.5f) throw std::logic_error("mean");
+    });
 }
 
 TEST_CASE("docs of hooks: each gives the mean of what two ranks have, or what it promises") {

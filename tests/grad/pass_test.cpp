@@ -246,6 +246,36 @@ TEST_CASE("pass: one that accumulates may be dropped, and a skip in it is not fo
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }
 
+TEST_CASE("pass: what a dropped pass has added is used by no rank, unless its rank discards it") {
+  const auto all = ranks::outcomes(2, [&](world_t& world) {
+    const auto list = of_type(dtype::f32);
+    reducer r{world, list};
+    for (const bool discards : {false, true}) {
+      if (world.rank() == 1) {
+        auto whole = r.begin(tutti::grad::accumulate, 5);
+        set(r, 0, 100);
+        (void)finish(world, r, whole);
+        auto dropped = r.begin(tutti::grad::accumulate, 7);
+        set(r, 0, 200);
+        if (discards) {
+          const auto during = ranks::outcome_of([&] { r.discard(); });
+          expect(during.usage && during.says("discard() during a pass"), during.text);
+        }
+      }
+      if (discards) {
+        r.discard();
+        expect(get(r, 0) == 0, "zeros");
+      }
+      auto pass = r.begin(4);
+      set(r, 0, get(r, 0) + 8);
+      for (std::size_t i = 0; i < 3; ++i) pass.ready(i);
+      expect(finish(world, r, pass) == (discards ? step::apply : step::skip_failure), "step");
+      expect(!discards || (get(r, 0) == 8 && r.total_weight() == 8), "as if nothing had been added");
+    }
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
 TEST_CASE("pass: wrong calls are refused by name and change nothing") {
   const auto all = ranks::outcomes(2, [&](world_t& world) {
     const auto list = of_type(dtype::f32);
@@ -289,6 +319,13 @@ TEST_CASE("pass: a factor that divides before the sum and not after it keeps sum
     for (std::size_t i = 0; i < 3; ++i) set(r, i, 0x1p127), pass.ready(i);
     (void)finish(world, r, pass);
     expect(get(r, 0) == 0x1p127, "the mean of what is large");
+    // In a group, too: the divisor is that of the group.
+    auto group = world.split(world.rank() % 2);
+    reducer half{group, list, {.predivide = 2}};
+    auto part = half.begin(1);
+    for (std::size_t i = 0; i < 3; ++i) set(half, i, 4 * (world.rank() + 1)), part.ready(i);
+    (void)finish(group, half, part);
+    expect(get(half, 0) == (world.rank() % 2 == 0 ? 8 : 12), "the mean of the group");
   });
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }

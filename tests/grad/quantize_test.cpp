@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 #include <tutti/async/sync_wait.hpp>
+#include <tutti/grad/compress.hpp>
 #include <tutti/grad/quantize.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <vector>
@@ -175,4 +176,29 @@ TEST_CASE("quantize: a hook that is saved and loaded goes on with the same bits"
 
 TEST_CASE("quantize: a quarter of the bytes") {
   CHECK(quantize_hook::wire_bytes(1 << 20, 2) == 4096 * 260);  // float: 2 x 1/2 x 4 MiB
+}
+
+TEST_CASE("quantize: what a skipped pass left out does not come with the next one, also from within another hook") {
+  const auto all = ranks::outcomes(2, [](world_t& world) {
+    const shapes list{{"w", 300, dtype::f32}};
+    const auto check = [&](auto hook) {
+      reducer r{world, list, {}, std::move(hook)};
+      auto pass = r.begin();
+      float at = 1;
+      for (float& x : r.template gradient<float>(0)) x = at *= 1.02f;
+      if (world.rank() == 0) pass.skip(tutti::grad::step::skip_overflow);
+      pass.rest_unused();
+      (void)tutti::sync_wait(world, pass.finish());
+      auto next = r.begin();
+      for (float& x : r.template gradient<float>(0)) x = 0;
+      next.ready(0);
+      (void)tutti::sync_wait(world, next.finish());
+      bool nothing = true;
+      for (const float x : r.template gradient<float>(0)) nothing = nothing && x == 0;
+      expect(nothing, "something is left");
+    };
+    check(quantize_hook{});
+    check(tutti::grad::compress_hook<tutti::bfloat16, quantize_hook>{});
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }

@@ -12,16 +12,15 @@
 #include <tutti/grad/arena.hpp>
 #include <vector>
 
+#include <support/expect.hpp>
+
 // Worlds of threads whose ranks fail one by one: what did each of them see?
 
 namespace ranks {
 
 using communicator = tutti::communicator<tutti::threads>;
 
-/// In a rank: what does not hold becomes its outcome.
-inline void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
+using tutti_test::expect;
 
 /// How a rank ended: nothing, a usage_error, or an error with its kind.
 struct outcome {

@@ -58,10 +58,11 @@ inline constexpr scaling scaling_of<H> = H::scale;
 
 /// How a bucket is reduced: a callable that sums its elements over the ranks in place and returns an operation in
 /// flight, of one type for float16, bfloat16, float and double. Called by ready(), for the buckets of the plan in its
-/// order. What it issues before it returns travels at once; a task<> that it returns runs in finish(), one bucket after
-/// the other, so that what it issues then is in the same order on all ranks too. An exception ends the pass.
+/// order; in launch_order::ready in any, each with a group of its own. What it issues before it returns travels at
+/// once; a task<> that it returns runs in finish(), or earlier where in_flight is bounded, one bucket after the other,
+/// so that what it issues then is in the same order on all ranks too. An exception ends the pass.
 /// May have `static constexpr scaling scale`; the tail is summed whatever it is. May have `void reset()`: forget what
-/// is kept for each bucket, as these have changed.
+/// is kept for each bucket, as these have changed; and `void forget_pass()`: all ranks skip the step.
 template <class H, class Comm>
 concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
                          detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&

@@ -1,9 +1,11 @@
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/core/splitmix.hpp>
+#include <tutti/grad/agreement.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/low_rank.hpp>
 #include <tutti/grad/residuals.hpp>
@@ -68,12 +71,17 @@ class powersgd_hook {
   [[nodiscard]] std::uint64_t elements() const noexcept { return elements_; }
   [[nodiscard]] std::uint64_t travelling() const noexcept { return travelling_; }
 
+  /// Forgets what has been left out and the approximations, not how many passes there have been.
   void reset() noexcept {
+    for (const state& s : states_) passes_ = std::max(passes_, s.passes);
     states_.clear();
     residuals_.reset();
   }
+  /// After a pass that all ranks skip: what its gradients left out is worth no more than they are.
+  void forget_pass() noexcept { residuals_.reset(); }
 
-  /// This rank's state for a checkpoint, and back, for a reducer of the same plan.
+  /// This rank's state for a checkpoint, and back, for a reducer of the same plan: on all ranks or on none, before the
+  /// first pass, which throws error{mismatch} where ranks have states of different passes.
   [[nodiscard]] std::vector<std::byte> save() const {
     state_writer to;
     residuals_.save(to);
@@ -95,6 +103,7 @@ class powersgd_hook {
       s.warm = from.floats();
     }
     from.end();
+    if (elements_ != 0) throw usage_error("powersgd_hook: load() before the first pass, or make a new reducer");
     residuals_ = std::move(left);
     states_ = std::move(states);
   }
@@ -116,6 +125,7 @@ class powersgd_hook {
     std::vector<place> list;
     mapped_array<float> p, q;
     std::size_t count = 0, p_count = 0, q_count = 0;
+    bool known = false;
   };
 
   template <class Comm, class T>
@@ -123,8 +133,9 @@ class powersgd_hook {
     if (states_.size() <= b.index) states_.resize(b.index + 1);
     state& s = states_[b.index];
     elements_ += b.elements.size();
-    if (s.count == b.elements.size()) return s;
-    s.count = b.elements.size();
+    if (s.known && s.count == b.gradients().size()) return s;
+    if (!std::exchange(s.known, true)) agree(world, b, s);
+    s.count = b.gradients().size();
     s.list.clear();
     s.p_count = s.q_count = 0;
     for (const bucket_slot& slot : b.slots) {
@@ -139,6 +150,20 @@ class powersgd_hook {
     s.q = world.template allocate<float>(s.q_count);
     if (s.warm.size() != s.q_count) s.warm.assign(s.q_count, 0.0f);
     return s;
+  }
+  // Ranks with other states would call other collectives, or guess otherwise.
+  template <class Comm, class T>
+  void agree(Comm& world, const bucket_view<T>& b, state& s) {
+    s.passes = std::max(s.passes, passes_);
+    std::uint64_t id = s.passes;
+    for (const float x : s.warm) id = tutti::detail::splitmix(id ^ std::bit_cast<std::uint32_t>(x));
+    const auto v = detail::compare(world, id, b.where);
+    if (v.odd < 0) return;
+    (void)nothrow(world.barrier({}, b.where)).wait();  // all have compared; what is thrown ends the communicator
+    detail::blame(world, "powersgd_hook", errc::mismatch, v.odd,
+                  "rank " + std::to_string(world.world_rank(v.odd)) + " has another state than rank " +
+                      std::to_string(world.world_rank(0)) + "; all ranks load() that of one pass, or none does",
+                  b.where);
   }
   [[nodiscard]] bool pays(const bucket_slot& slot) const noexcept {
     const std::size_t rows = slot.rows, columns = slot.count / slot.rows;
@@ -211,6 +236,7 @@ class powersgd_hook {
   residuals residuals_;
   std::deque<state> states_;  // by bucket
   std::vector<float> row_;
+  std::uint64_t passes_ = 0;  // before the last reset
   std::uint64_t elements_ = 0, travelling_ = 0;
 };
 

@@ -76,9 +76,13 @@ class quantize_hook {
 
   /// Forgets what has been left out.
   void reset() noexcept {
+    forget_pass();
+    rooms_.clear();
+  }
+  /// The same after a pass that all ranks skip: what its gradients left out is worth no more than they are.
+  void forget_pass() noexcept {
     sent_.reset();
     summed_.reset();
-    rooms_.clear();
   }
 
   /// This rank's state for a checkpoint, and back.

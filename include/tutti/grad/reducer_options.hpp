@@ -1,4 +1,6 @@
 #pragma once
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -23,12 +25,37 @@ enum class unused_parameters : std::uint8_t {
   tracked  ///< a map of what is used travels with the last bucket: what no rank uses keeps its gradient
 };
 
+/// Whether passes differ in the parameters that they use.
+enum class graph : std::uint8_t {
+  dynamic,  ///< each may use others
+  fixed     ///< a rank uses those of its first pass with samples in all passes: the others need no mark from then on
+};
+
+/// Which bucket leaves next.
+enum class launch_order : std::uint8_t {
+  planned,  ///< that of the plan: one that is late holds up those behind it
+  ready     ///< whichever is complete; each travels in a group of its own, which takes 516 KiB in shared memory
+};
+
 /// The same on all ranks.
 struct reducer_options {
   bucket_limits limits{};
   unused_parameters unused = unused_parameters::zero;
   double predivide = 1;           ///< gradients are divided by it before the sum, which is divided by as much less
   std::vector<int> arrival = {};  ///< the order in which gradients become ready, as reducer::arrival() tells it
+  launch_order order = launch_order::planned;
+  std::size_t in_flight = 0;      ///< buckets that are under way at a time; 0: any number
+  std::vector<int> delayed = {};  ///< parameters that need no mark: finish() reduces them, in buckets of their own
+  tutti::grad::graph graph = tutti::grad::graph::dynamic;
+
+  /// A hash of what ranks must have in common beside the plan.
+  [[nodiscard]] std::uint64_t id() const noexcept {
+    std::uint64_t hash = 0;
+    for (const std::uint64_t value : {std::bit_cast<std::uint64_t>(predivide), static_cast<std::uint64_t>(in_flight),
+                                      static_cast<std::uint64_t>(order) * 2 + static_cast<std::uint64_t>(graph)})
+      hash = (hash ^ value) * 1099511628211u;
+    return hash;
+  }
 };
 
 /// Tells begin() that more of this rank's samples follow before anything is reduced.
