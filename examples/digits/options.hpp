@@ -1,16 +1,15 @@
 #pragma once
 
-#include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "common/command_line.hpp"
 
 namespace digits {
 
@@ -40,25 +39,8 @@ struct options {
 
 namespace detail {
 
-struct option {
-  std::string_view name;
-  std::string_view value;  // empty: a flag
-  std::string_view help;
-  std::function<void(std::string_view)> apply;
-};
-
-template <class Number>
-auto number_into(Number& target, Number least) {
-  return [&target, least](std::string_view text) {
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), target);
-    // The negation refuses a NaN too.
-    if (failure != std::errc{} || end != text.data() + text.size() || !(target >= least))
-      throw std::invalid_argument{"is not a number that is possible here"};
-  };
-}
-
-inline std::vector<option> option_table(options& target) {
-  const auto path_into = [](std::filesystem::path& path) { return [&path](std::string_view text) { path = text; }; };
+inline std::vector<common::option> option_table(options& target) {
+  using common::number_into, common::path_into;
   const auto dtype = [&target](std::string_view text) {
     if (text != "float32" && text != "float64") throw std::invalid_argument{"is neither float32 nor float64"};
     target.dtype = text == "float32" ? element_type::float32 : element_type::float64;
@@ -117,40 +99,14 @@ inline void check_combination(const options& o) {
 /// The text of `--help`.
 inline std::string usage() {
   options unused;
-  std::string text = "usage: digits [options]\nTrains a small network to recognise handwritten digits.\n\n";
-  for (const auto& option : detail::option_table(unused)) {
-    std::string left = "  " + std::string{option.name} + " " + std::string{option.value};
-    left.resize(22, ' ');
-    text += left + std::string{option.help} + "\n";
-  }
-  return text;
+  return "usage: digits [options]\nTrains a small network to recognise handwritten digits.\n\n" +
+         common::usage(detail::option_table(unused));
 }
 
-/// Reads `--name value` and `--name=value`; errors: std::invalid_argument that names the argument, or
-/// those that do not go together.
+/// Reads the command line; errors: std::invalid_argument that names the argument, or those that do not go together.
 inline options parse_options(std::span<const char* const> arguments) {
   options result;
-  const auto table = detail::option_table(result);
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view argument{arguments[i]};
-    const std::string_view name = argument.substr(0, argument.find('='));
-    const auto found = std::ranges::find(table, name, &detail::option::name);
-    if (found == table.end()) throw std::invalid_argument{std::string{argument} + " is not an option; see --help"};
-    std::string_view value;
-    if (name.size() < argument.size()) {
-      value = argument.substr(name.size() + 1);
-    } else if (!found->value.empty()) {
-      if (++i == arguments.size()) throw std::invalid_argument{std::string{name} + " needs a value"};
-      value = arguments[i];
-    }
-    if (value.empty() != found->value.empty())
-      throw std::invalid_argument{std::string{name} + (value.empty() ? " needs a value" : " takes no value")};
-    try {
-      found->apply(value);
-    } catch (const std::invalid_argument& failure) {
-      throw std::invalid_argument{std::string{name} + ": " + std::string{value} + " " + failure.what()};
-    }
-  }
+  common::parse(detail::option_table(result), arguments);
   detail::check_combination(result);
   return result;
 }

@@ -5,9 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <ios>
 #include <memory>
 #include <span>
@@ -16,11 +14,12 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "common/equal_bits.hpp"
+#include "common/loss_log.hpp"
 #include "digits/batch.hpp"
 #include "digits/checkpoint.hpp"
 #include "digits/dataset.hpp"
 #include "digits/evaluate.hpp"
-#include "digits/hash.hpp"
 #include "digits/make_step.hpp"
 #include "digits/model.hpp"
 #include "digits/options.hpp"
@@ -46,7 +45,7 @@ class trainer {
   tutti::task<> run() {
     co_await world_.broadcast(net_.parameters(), /*root=*/0);
     const std::size_t first = co_await resume();
-    if (world_.rank() == 0) open_loss_log(first);
+    if (world_.rank() == 0) loss_log_.open(options_.loss_log, first == 0 ? std::ios::trunc : std::ios::app);
     for (std::size_t epoch = first; epoch < options_.epochs; ++epoch) {
       const auto start = std::chrono::steady_clock::now();
       const double loss = co_await train_epoch(epoch);
@@ -58,7 +57,8 @@ class trainer {
       auto velocity = co_await step_->velocity();
       if (world_.rank() == 0) save_checkpoint<T>(options_.checkpoint, epoch + 1, state(velocity));
     }
-    co_await show_parameters();
+    const std::string bits = co_await common::equal_bits(world_, std::as_bytes(net_.parameters()));
+    progress_.line("parameters: " + bits);
   }
 
   /// Trains without evaluating or writing anything, after one epoch to warm up, and tells the speed.
@@ -109,8 +109,7 @@ class trainer {
     if (!std::isfinite(loss))
       throw std::runtime_error{"the loss is no longer finite at step " + std::to_string(step) +
                                ": try a smaller --lr than " + std::to_string(options_.learning_rate)};
-    if (loss_log_.is_open() && !(loss_log_ << step << ' ' << loss << std::endl))
-      throw std::runtime_error{"cannot write " + options_.loss_log.string()};
+    loss_log_.write(step, loss);
     const double done = static_cast<double>(step) / static_cast<double>(options_.epochs * steps_);
     const double rate = options_.learning_rate * std::max(0.0, 1.0 - done);
     co_await step_->finish(rate);
@@ -136,29 +135,6 @@ class trainer {
     co_return done;
   }
 
-  /// Shows that all ranks hold the same bits.
-  tutti::task<> show_parameters() {
-    const std::uint64_t mine = fnv1a(std::as_bytes(net_.parameters()));
-    std::vector<std::uint64_t> all(ranks());
-    co_await world_.all_gather(std::span{&mine, 1}, all);
-    std::string text = "parameters:";
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      char hash[48];
-      std::snprintf(hash, sizeof hash, " rank %zu %016llx", r, static_cast<unsigned long long>(all[r]));
-      text += hash;
-    }
-    const bool equal = std::count(all.begin(), all.end(), mine) == static_cast<std::ptrdiff_t>(all.size());
-    progress_.line(text + (equal ? "  (all equal)" : "  (NOT equal)"));
-    if (!equal) throw std::runtime_error{"the ranks' parameters differ"};
-  }
-
-  void open_loss_log(std::size_t first_epoch) {
-    if (options_.loss_log.empty()) return;
-    loss_log_.open(options_.loss_log, first_epoch == 0 ? std::ios::trunc : std::ios::app);
-    loss_log_.precision(17);
-    if (!loss_log_) throw std::runtime_error{"cannot write " + options_.loss_log.string()};
-  }
-
   std::size_t rank() const { return static_cast<std::size_t>(world_.rank()); }
   std::size_t ranks() const { return static_cast<std::size_t>(world_.size()); }
 
@@ -169,7 +145,7 @@ class trainer {
   std::unique_ptr<step_policy<T>> step_;
   std::size_t steps_;
   progress progress_;
-  std::ofstream loss_log_;
+  common::loss_log loss_log_;
 };
 
 }  // namespace digits

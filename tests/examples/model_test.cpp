@@ -33,7 +33,7 @@ struct gradients_of {
 };
 
 batch<double> random_batch(digits::image_shape shape, std::size_t count, std::uint64_t seed) {
-  digits::random_source random{seed};
+  common::random_source random{seed};
   batch<double> result;
   for (std::size_t i = 0; i < count * shape.size(); ++i) result.pixels.push_back(random.symmetric(1.0));
   for (std::size_t i = 0; i < count; ++i) result.labels.push_back(static_cast<std::uint8_t>(random.below(10)));
@@ -42,7 +42,7 @@ batch<double> random_batch(digits::image_shape shape, std::size_t count, std::ui
 
 // Biases as the model draws them, zero, would put activations exactly on the kink of the rectifier.
 void draw_all(model<double>& net, std::uint64_t seed) {
-  digits::random_source random{seed};
+  common::random_source random{seed};
   for (double& parameter : net.parameters()) parameter = random.symmetric(0.2);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("digits model: the backward pass agrees with finite differences") {
   net.backward(samples, analytic.views, ignore);
 
   constexpr double step = 1e-5;
-  digits::random_source random{5};
+  common::random_source random{5};
   for (const auto& tensor : net.tensors()) {
     INFO("tensor ", std::string{tensor.name});
     std::size_t nonzero = 0;

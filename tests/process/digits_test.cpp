@@ -1,54 +1,20 @@
-#include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "support/processes.hpp"
+#include "process/trainer.hpp"
 #include "support/temporary_directory.hpp"
 
 /// The digits trainer as a user runs it: data-parallel training must be the training of one process.
 namespace {
 
-#ifdef TUTTI_EXAMPLE_DIR
-constexpr const char* digits = TUTTI_EXAMPLE_DIR "/digits";
-#else
-constexpr const char* digits = "./digits";
-#endif
-
-struct run {
-  int status;
-  std::string out;
-  std::vector<double> losses;
-};
+using tutti_test::largest_difference;
+using run = tutti_test::trainer_run;
 
 run train(const std::filesystem::path& folder, int ranks, const std::vector<std::string>& options) {
-  const auto log = folder / ("losses-" + std::to_string(ranks));
-  tutti_test::processes started;
-  tutti_test::command what{
-      tutti_test::tutti_run(), {"-n", std::to_string(ranks), "--output", "plain", "--", digits}, {}};
-  what.arguments.insert(what.arguments.end(), options.begin(), options.end());
-  what.arguments.insert(what.arguments.end(), {"--loss-log", log.string()});
-  started.start(what);
-  const auto report = started.wait(std::chrono::seconds{150}).front();
-  run result{report.status, report.out, {}};
-  std::ifstream file(log);
-  for (std::size_t step = 0; file >> step;) file >> result.losses.emplace_back();
-  return result;
-}
-
-double largest_difference(const run& a, const run& b, std::size_t steps) {
-  double largest = 0;
-  for (std::size_t i = 0; i < steps; ++i)
-    largest = std::max(largest, std::abs(a.losses[i] - b.losses[i]) / std::abs(b.losses[i]));
-  return largest;
+  return tutti_test::train("digits", folder, ranks, options);
 }
 
 }  // namespace
