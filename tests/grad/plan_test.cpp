@@ -285,6 +285,27 @@ TEST_CASE("plan: a list of caps holds for the buckets that close first, one by o
   CHECK(refusal([&] { (void)make_plan(list, {.each_bytes = {64, 0}}); }).find("0 bytes") != std::string::npos);
 }
 
+TEST_CASE("plan: what is delayed comes last, in buckets of its own, and the others are as without it") {
+  const std::vector<parameter_shape> list{{"a", 16, dtype::f32},
+                                          {"b", 16, dtype::f32},
+                                          {"c", 16, dtype::f64},
+                                          {"d", 16, dtype::f32},
+                                          {"e", 16, dtype::f32}};
+  const std::vector<int> late{3, 1, 3};
+  const plan p = make_plan(list, {1000, 1000}, {}, late);
+  CHECK(p.order() == std::vector<int>{2, 4, 0, 3, 1});
+  REQUIRE(p.buckets.size() == 3);
+  CHECK(p.delayed == 1);
+  CHECK(p.buckets[2].slots.size() == 2);  // closed though the one of float before it had room
+  const std::vector<int> arrival{1, 0, 4, 3, 2}, all{0, 1, 2, 3, 4};
+  CHECK(make_plan(list, {1000, 1000}, arrival, late).order() == std::vector<int>{0, 4, 2, 1, 3});
+  CHECK(make_plan(list, {1, 1}, {}, all).delayed == 5);
+  CHECK(make_plan(list, {1, 1}, {}, all).id() != make_plan(list, {1, 1}).id());
+  CHECK(make_plan({}, {}, {}, {}).delayed == 0);
+  for (const int wrong : {-1, 5})
+    CHECK_THROWS_AS((void)make_plan(list, {}, {}, std::span{&wrong, 1}), tutti::usage_error);
+}
+
 TEST_CASE("plan: rows divide a matrix") {
   const shapes matrix{{"w", 12, dtype::f32, 3}};
   CHECK(make_plan(matrix).buckets[0].slots[0].rows == 3);

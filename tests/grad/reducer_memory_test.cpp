@@ -7,6 +7,7 @@
 #include <new>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/compress.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <utility>
 #include <vector>
@@ -78,17 +79,25 @@ TEST_CASE("reducer: passes allocate nothing once the first has run") {
   for (const dtype type : {dtype::f32, dtype::f16, dtype::bf16}) {
     shapes list(30, {"a name that is too long to be stored without an allocation", 50, type});
     list.push_back({"other", 3, dtype::f64});
-    reducer r{world, list, {{500, 1000}}};
-    CHECK(r.layout().buckets.size() > 2);
-    CHECK(allocations_of_passes(world, r) == 0);
+    for (const auto order : {tutti::grad::launch_order::planned, tutti::grad::launch_order::ready})
+      for (const std::size_t bound : {std::size_t{0}, std::size_t{2}}) {
+        reducer r{world, list, {.limits = {500, 1000}, .order = order, .in_flight = bound}};
+        CHECK(r.layout().buckets.size() > 2);
+        CHECK(allocations_of_passes(world, r) == 0);
+      }
   }
 }
 
 TEST_CASE("reducer: nor do they where a hook travels in its own way") {
   auto world = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
   const shapes list(30, {"", 50, dtype::f32});
-  reducer r{world, list, {{500, 1000}}, idle_hook{}};
-  CHECK(allocations_of_passes(world, r) == 0);
+  for (const std::size_t bound : {std::size_t{0}, std::size_t{2}}) {
+    reducer r{world, list, {.limits = {500, 1000}, .in_flight = bound}, idle_hook{}};
+    CHECK(allocations_of_passes(world, r) == 0);
+    reducer narrow{
+        world, list, {.limits = {500, 1000}, .in_flight = bound}, tutti::grad::compress_hook<tutti::bfloat16>{}};
+    CHECK(allocations_of_passes(world, narrow) == 0);
+  }
 }
 
 TEST_CASE("reducer: holds the gradients once, with a line and a rounded page per bucket") {

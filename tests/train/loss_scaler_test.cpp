@@ -191,3 +191,24 @@ TEST_CASE("loss_scaler: shards agree on the norm of the whole and on overflows, 
     });
   });
 }
+
+TEST_CASE("loss_scaler: a rank that dies while shards agree is an error on all others") {
+  tutti::for_seeds(1, 10, [](std::uint64_t seed) {
+    int failed = 0;
+    try {
+      tutti::run_sim(3, {.seed = seed, .lose_rank = static_cast<int>(seed % 3), .lose_at_step = 3 + seed},
+                     [&](tutti::communicator<tutti::sim>& world) {
+                       const std::vector<float> shard(2, 2.0f);
+                       try {
+                         for (int i = 0; i < 50; ++i) (void)tutti::sync_wait(world, loss_scaler{}.agree(world, shard));
+                       } catch (const tutti::error&) {
+                         ++failed;
+                         throw;
+                       }
+                     });
+    } catch (const tutti::error& e) {
+      if (e.kind() != tutti::errc::peer_lost) throw;
+    }
+    if (failed < 2) throw std::runtime_error("a rank has not noticed");
+  });
+}

@@ -17,6 +17,9 @@ namespace tutti::grad::detail {
 class started {
  public:
   struct promise_type : tutti::detail::cached_frame {
+    template <class... Rest>
+    explicit promise_type(engine& e, Rest&...) noexcept : home(&e) {}
+    engine* home;
     std::atomic<void*> next{nullptr};  // who awaits it; its own frame when it has ended
     std::exception_ptr failure;
 
@@ -26,7 +29,9 @@ class started {
       struct pass_on {
         [[nodiscard]] bool await_ready() const noexcept { return false; }
         std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
+          engine* const driver = h.promise().home;
           void* const who = h.promise().next.exchange(h.address(), std::memory_order_acq_rel);
+          driver->notify();  // whoever waits for the end may sleep, if this is another thread; the frame may be gone
           return who ? std::coroutine_handle<>::from_address(who) : std::noop_coroutine();
         }
         void await_resume() const noexcept {}
@@ -90,9 +95,9 @@ class bucket_flight {
  public:
   void launch(F f) { waits_.emplace(std::move(f)); }
   /// A task runs from here on, and not only when it is awaited: else it would never end by itself.
-  void run() {
+  void run(engine& driver) {
     if constexpr (!tells)
-      if (waits_ && !runs_) runs_.emplace(run_to_end(*std::exchange(waits_, std::nullopt)));
+      if (waits_ && !runs_) runs_.emplace(run_to_end(driver, *std::exchange(waits_, std::nullopt)));
   }
   /// True when end() would not wait; of a task only after run().
   [[nodiscard]] bool ended() const noexcept {
@@ -120,7 +125,7 @@ class bucket_flight {
   }
 
  private:
-  static started run_to_end(F f) {
+  static started run_to_end(engine&, F f) {
     F mine = std::move(f);
     co_await std::move(mine);
   }

@@ -120,7 +120,7 @@ class launcher {
     for (; bounded() && settled_ < legs_.size() && legs_[settled_].is != place::here; ++settled_) {
       leg& l = legs_[settled_];
       if (l.is == place::arrived) continue;
-      if (order_ == launch_order::ready || first_ - settled_ == most_ || all_left()) l.flight.run();
+      if (order_ == launch_order::ready || first_ - settled_ == most_ || all_left()) l.flight.run(world_->engine());
       if (!l.flight.ended()) return;
     }
   }

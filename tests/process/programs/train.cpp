@@ -1,12 +1,16 @@
 // One rank of a training with all that tutti::train has, in a world that init() made. The words: rounds of training,
 // and a folder where it saves what it has and goes on from what another world has saved.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <numeric>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -14,11 +18,14 @@
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/openssl.hpp>
 #include <tutti/train/batch_norm.hpp>
+#include <tutti/train/batch_split.hpp>
+#include <tutti/train/checkpoint.hpp>
 #include <tutti/train/local_sgd.hpp>
 #include <tutti/train/loss_scaler.hpp>
 #include <tutti/train/metric.hpp>
 #include <tutti/train/sampler.hpp>
 #include <tutti/train/sharded_optimizer.hpp>
+#include <tutti/train/sharded_parameters.hpp>
 #include <tutti/train/weighted_mean.hpp>
 
 #include "process/programs/options.hpp"
@@ -59,6 +66,60 @@ double epoch(World& world, train::sampler& order, auto& optimizer, train::loss_s
   tutti::sync_wait(world, train::combine(world, loss));
   return loss.weight() == static_cast<double>(samples) ? loss.mean() : 1e9;
 }
+
+/// Sharded parameters take the steps of one process with all samples.
+template <class World>
+void check_sharded_parameters(World& world) {
+  const std::vector<std::size_t> units{2, 0, 3};
+  auto p = train::shard_parameters<double>(world, units, train::sgd{.rate = 0.05, .momentum = 0.5});
+  std::vector<double> expected(inputs), velocity(inputs), w(inputs);
+  const auto mine = train::batch_split::equal(samples, world.size());
+  for (std::uint64_t step = 1; step <= 10; ++step) {
+    const auto gradient = [&](std::span<const double> at, std::uint64_t first, std::uint64_t count) {
+      std::vector<double> g(inputs);
+      for (std::uint64_t i = first; i < first + count; ++i)
+        for (std::size_t k = 0; k < inputs; ++k) g[k] += 2 * error_of(at, i) * input(i, k);
+      return g;
+    };
+    p.begin(static_cast<double>(mine.count(world.rank())), tutti::grad::contribution::sum);
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      const auto part = tutti::sync_wait(world, p.gather(u));
+      std::copy(part.begin(), part.end(), w.begin() + (u == 0 ? 0 : 2));
+      p.release(u);
+    }
+    const auto g = gradient(w, mine.first(world.rank()), mine.count(world.rank()));
+    for (std::size_t u = units.size(); u-- > 0;) {
+      std::copy_n(g.begin() + (u == 0 ? 0 : 2), units[u], p.gradients(u).begin());
+      tutti::sync_wait(world, p.scatter(u));
+    }
+    tutti::sync_wait(world, p.step());
+    if (step > 1)
+      for (std::size_t k = 0; k < inputs; ++k)
+        if (std::abs(w[k] - expected[k]) > 1e-9) throw std::runtime_error("sharded parameters");
+    auto all = gradient(expected, 0, samples);
+    for (double& x : all) x /= samples;
+    p.rule()(std::span{expected}, std::span<const double>{all}, std::array{std::span{velocity}}, step);
+  }
+}
+
+/// What rank 0 has reaches all of them, cut into rows or as a file.
+template <class World>
+void check_rank0(World& world, const std::string& path) {
+  std::vector<double> values(2 * samples);
+  if (world.rank() == 0) std::iota(values.begin(), values.end(), 1.0);
+  const auto split = train::batch_split::equal(samples, world.size());
+  const auto blocks = split.elements(2);
+  std::vector<double> mine(2 * split.count(world.rank()));
+  world.scatter_v(values, mine, blocks, 0).wait();
+  std::vector<double> back(values.size());
+  world.all_gather_v(mine, back, blocks).wait();
+  std::vector tensors{train::tensor("values", std::span{world.rank() == 0 ? back : values})};
+  train::save_checkpoint(world, path, tensors, {{"of", "rank 0"}});
+  std::fill(values.begin(), values.end(), 0.0);
+  tensors[0] = train::tensor("values", std::span{values});
+  if (train::load_checkpoint(world, path, tensors).at("of") != "rank 0" || values != back || back[1] != 2)
+    throw std::runtime_error("checkpoint");
+}
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -90,6 +151,8 @@ int main(int argc, char** argv) try {
   }
   train::save_sharded(world, folder, shards,
                       {{"epoch", std::to_string(last)}, {"steps", std::to_string(optimizer.steps())}});
+  check_sharded_parameters(world);
+  check_rank0(world, folder + "/values.safetensors.of-rank-0");
   train::batch_norm norm{world, 1};
   const std::vector<double> x(static_cast<std::size_t>(world.rank() + 1), world.rank()), one{1};
   std::vector<double> y(x.size());

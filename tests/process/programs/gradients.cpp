@@ -1,0 +1,44 @@
+// One rank of a world that init() made, with every hook of a reducer: a line for each, with a hash of what it left.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include <grad/all_hooks.hpp>
+#include <tutti/bootstrap/init.hpp>
+#include <tutti/bootstrap/openssl.hpp>
+#include <tutti/grad/broadcast_parameters.hpp>
+
+#include "process/programs/options.hpp"
+
+namespace {
+
+void tell(int hook, const std::vector<float>& values) {
+  std::uint64_t hash = 14695981039346656037u;
+  for (const float x : values) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    hash = (hash ^ bits) * 1099511628211u;
+  }
+  std::printf("hook %d hash %016llx.\n", hook, static_cast<unsigned long long>(hash));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  auto world = tutti::init(tutti_test::options_from(tutti_test::words{argc, argv}));
+  for (const auto which : all_hooks::kinds) tell(static_cast<int>(which), all_hooks::mean(world, which));
+  tell(8, all_hooks::as_they_are(world, all_hooks::unscaled::adasum));
+  tell(9, all_hooks::as_they_are(world, all_hooks::unscaled::mean));
+  std::vector<float> start(1000, static_cast<float>(world.rank() + 1));
+  tutti::grad::broadcast_parameters(world, std::vector<std::span<float>>{start, std::span{start}.first(0)});
+  if (start[999] != 1) throw std::runtime_error("broadcast_parameters");
+  return 0;
+} catch (const std::exception& e) {
+  std::printf("failed: %s\n", e.what());
+  return 1;
+}
