@@ -362,6 +362,15 @@ inline int env_int(const char* k, int dflt) {
   return v ? std::atoi(v) : dflt;
 }
 
+// Never inlined, so that what is calibrated is what runs; in cache.
+[[gnu::noinline]] inline void work(size_t rounds) {
+  static float values[1024];
+  for (size_t r = 0; r < rounds; r++) {
+    for (float& x : values) x = x * 0.999f + 0.001f;
+    asm volatile("" ::: "memory");
+  }
+}
+
 // What a backward pass computes for `elements` gradients beside writing them, the same code for every peer.
 // $PEER_COMPUTE: none (default), busy (a core is at work in its cache), idle (elsewhere, as on an accelerator);
 // $PEER_COMPUTE_PS: picoseconds for each element. Shorter sleeps than 100 us are saved up.
@@ -377,25 +386,19 @@ inline void compute(size_t elements) {
     owed = 0;
     return;
   }
-  // Rounds over 4 KiB, counted and not timed, so that whoever takes the core away prolongs them.
-  static float work[1024];
-  const auto rounds = [](size_t n) {
-    for (size_t r = 0; r < n; r++)
-      for (float& x : work) x = x * 0.999f + 0.001f;
-    asm volatile("" ::: "memory");
-  };
+  // Rounds are counted and not timed, so that whoever takes the core away prolongs them.
   static const double us_per_round = [&] {
     double best = 1e9;
     for (int i = 0; i < 50; i++) {
       const double t = now_us();
-      rounds(1000);
+      work(1000);
       best = std::min(best, (now_us() - t) / 1000);
     }
     return best;
   }();
   static double owed = 0;
   owed += static_cast<double>(elements) * us_each / us_per_round;
-  rounds(static_cast<size_t>(owed));
+  work(static_cast<size_t>(owed));
   owed -= std::floor(owed);
 }
 

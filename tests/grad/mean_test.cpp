@@ -5,6 +5,7 @@
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/mean.hpp>
 #include <tutti/grad/reducer.hpp>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -42,9 +43,8 @@ TEST_CASE("mean_hook: the mean over all ranks, in all types, whatever the weight
       if (round < 2)
         all([&](auto gradient, auto zero) {
           using T = decltype(zero);
-          for (const auto x : gradient)
-            bad +=
-                static_cast<double>(x) != static_cast<double>(sizeof(T) == 8 ? T(mean) : T(static_cast<float>(mean)));
+          const T expected{static_cast<std::conditional_t<sizeof(T) == 8, double, float>>(mean)};
+          for (const auto x : gradient) bad += static_cast<double>(x) != static_cast<double>(expected);
         });
     }
   });
