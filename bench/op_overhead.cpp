@@ -1,7 +1,9 @@
-// What an operation costs beside its data: issuing, waiting, awaiting; in a world of one and between two threads.
+// What an operation costs beside its data: issuing, waiting, awaiting; in a world of one and between two threads. And
+// what a reducer costs for each parameter of one element, the all_reduces of its buckets included.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -10,6 +12,7 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/reducer.hpp>
 
 namespace {
 
@@ -126,6 +129,48 @@ void between_two_threads(benchmark::State& state) {
   rounds(on, [&] { return state.KeepRunningBatch(round) ? 1 : 0; }, [&](double s) { state.SetIterationTime(s); });
 }
 
+/// Passes over 1000 parameters of one element, so many of them in a bucket; an iteration is one parameter.
+struct reducing {
+  static constexpr std::size_t parameters = 1000;
+  world& on;
+  tutti::grad::reducer<world> reducer;
+
+  reducing(world& with, std::size_t each)
+      : on(with),
+        reducer(with, std::vector<tutti::grad::parameter_shape>(parameters, {"", 1}),
+                {{.first_bytes = each * 64, .cap_bytes = each * 64}}) {}  // every parameter occupies a line
+  void pass() {
+    auto begun = reducer.begin();
+    for (std::size_t i = parameters; i-- > 0;) begun.ready(i);
+    tutti::sync_wait(on, begun.finish());
+  }
+};
+void reducer_parameter(benchmark::State& state) {
+  world on = world_of_one();
+  reducing all(on, static_cast<std::size_t>(state.range(0)));
+  while (state.KeepRunningBatch(reducing::parameters)) all.pass();
+}
+void reducer_parameter_between_two_threads(benchmark::State& state) {
+  const auto hub = std::make_shared<tutti::threads_hub>(2);
+  const auto rounds = [&](int rank, auto more, auto timed) {
+    world on = tutti::join(hub, rank);
+    reducing all(on, static_cast<std::size_t>(state.range(0)));
+    std::vector<int> again{0};
+    for (;;) {
+      again[0] = more();
+      on.broadcast(again, 0).wait();
+      if (again[0] == 0) break;
+      const auto start = clock_type::now();
+      all.pass();
+      timed(seconds_since(start));
+    }
+  };
+  std::jthread other([&] { rounds(1, [] { return 0; }, [](double) {}); });
+  rounds(
+      0, [&] { return state.KeepRunningBatch(reducing::parameters) ? 1 : 0; },
+      [&](double s) { state.SetIterationTime(s); });
+}
+
 }  // namespace
 
 BENCHMARK(issue_and_wait<all_reduce>);
@@ -137,4 +182,6 @@ BENCHMARK(issue_alone<prepared_all_reduce>)->UseManualTime();
 BENCHMARK(co_await_of_a_ready_op)->UseManualTime();
 BENCHMARK(wait_for_a_ready_op)->UseManualTime();
 BENCHMARK(between_two_threads)->UseManualTime();
+BENCHMARK(reducer_parameter)->ArgName("per_bucket")->Arg(1000)->Arg(20);
+BENCHMARK(reducer_parameter_between_two_threads)->ArgName("per_bucket")->Arg(1000)->UseManualTime();
 BENCHMARK_MAIN();

@@ -110,6 +110,36 @@ def plot_all(rows, folder):
         plot(os.path.join(folder, f"{op}-{n}-{k}.svg"), f"{op}, {n} ranks, {k}: one call", series)
 
 
+def print_ddp(rows):
+    """Exposed: the median over the rounds of each round's, and the fastest step of all less the fastest one alone."""
+    kinds = dict.fromkeys((r["model"], r["compute"]) for r in rows)
+    for model, compute in kinds:
+        here = [r for r in rows if (r["model"], r["compute"]) == (model, compute)]
+        best = {w: min(r["min_ms"] for r in here if r["what"] == w) for w in dict.fromkeys(r["what"] for r in here)}
+        alone = {who: best.get(f"{who}: backward, alone", 0) for who in ("tutti", "torch")}
+        torch = {}
+        table = []
+        for w in best:
+            mine = [r for r in here if r["what"] == w]
+            exposed = fastest = None
+            if "exposed_ms" in mine[0]:
+                exposed = statistics.median(r["exposed_ms"] for r in mine)
+                fastest = best[w] - alone[w.split(":")[0]]
+                if w.startswith("torch"):
+                    torch[w] = (exposed, fastest)
+            table.append((w, statistics.median(r["ms"] for r in mine), exposed, best[w], fastest))
+        print(f"\n{model}, 2 ranks, the backward pass computes: {compute}")
+        print("| | step, ms | exposed | DDP / it | bucket views / it | fastest step | exposed | bucket views / it |")
+        print("|---|---|---|---|---|---|---|---|")
+        default, views = torch.get("torch: DDP"), torch.get("torch: DDP, gradients as bucket views")
+        for w, ms, exposed, least, fastest in table:
+            cells = [""] * 5
+            if exposed is not None:
+                over = lambda t, x: f"{t / x:.1f}" if x > 0 else "hidden"
+                cells = [f"{exposed:.1f}", over(default[0], exposed), over(views[0], exposed), f"{fastest:.1f}", over(views[1], fastest)]
+            print(f"| {w} | {ms:.1f} | {' | '.join(cells[:3])} | {least:.1f} | {' | '.join(cells[3:])} |")
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("results")

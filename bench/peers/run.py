@@ -52,6 +52,7 @@ def build(out):
         f"g++ {flags} -o {out}/floor floor.cpp",
         f"g++ {flags} -o {out}/limits limits.cpp",
         f"g++ -std=c++20 -O3 -I ../../include -pthread -o {out}/tutti peer_tutti.cpp",
+        f"g++ -std=c++20 -O3 -I ../../include -pthread -o {out}/ddp_tutti peer_ddp_tutti.cpp",
         f"g++ {flags} -shared -fPIC -o {out}/libharness.so harness_c.cpp",
     ):
         sh(cmd, cwd=HERE, check=True)
@@ -232,15 +233,18 @@ def run_limits(a, out, results):
 
 
 def run_ddp(a, out, results):
-    p = Peer("ddp", "fork", [PYTHON, f"{HERE}/peer_ddp.py"], pin=False, spin=False)
+    ours = Peer("tutti-ddp", "fork", f"{out}/ddp_tutti", pin=False, spin=False)
+    torch = Peer("torch-ddp", "fork", [PYTHON, f"{HERE}/peer_ddp.py"], pin=False, spin=False)
     rows = results.setdefault("ddp", [])
     for rnd in range(a.rounds):
-        wait_quiet()
-        rows += [dict(r, round=rnd) for r in launch(p, 2, out, [])[0]]
-    print("\n| model | what | ms, median of rounds | range |\n|---|---|---|---|")
-    for m, w in dict.fromkeys((r["model"], r["what"]) for r in rows):
-        v = [r["ms"] for r in rows if (r["model"], r["what"]) == (m, w)]
-        print(f"| {m} | {w} | {statistics.median(v):.1f} | {min(v):.1f} - {max(v):.1f} |")
+        for compute in a.compute:
+            for p in (ours, torch):
+                wait_quiet()
+                env = {"PEER_COMPUTE": compute, "PEER_STEPS": str(a.steps)}
+                got, _ = launch(p, 2, out, [], timeout=900, rank_env=lambda r: env)
+                rows += [dict(r, round=rnd, compute=compute) for r in got]
+                save(a, results)
+    report.print_ddp(rows)
 
 
 def run_startup(a, out, results):
@@ -306,6 +310,8 @@ def main():
     ap.add_argument("--add", action="append", default=[], metavar="NAME=COMMAND", help="our own adaptor, or any other")
     ap.add_argument("--rounds", type=int, default=3)
     ap.add_argument("--budget", type=float, default=0.15, help="seconds for each of the two phases of a cell")
+    ap.add_argument("--compute", type=words, default=["none"], help="ddp: what the backward pass computes; none, busy, idle")
+    ap.add_argument("--steps", type=int, default=9, help="ddp: steps of each round")
     ap.add_argument("--rest", type=float, default=0, help="seconds of sleep before each cell")
     ap.add_argument("--rate", default="10gbit", help="hosts: link rate, '' for unlimited")
     ap.add_argument("--json", default="results.json")

@@ -16,7 +16,8 @@
 namespace bench {
 
 /// Measures every algorithm of every collective that has several on this world, and makes a table for TUTTI_TUNING.
-/// Goes from small messages to large ones, so that what a short budget leaves out is the largest.
+/// Goes from small messages to large ones, so that what a short budget leaves out is the largest; the smallest is
+/// always measured.
 template <class World>
 class tuner {
  public:
@@ -39,7 +40,7 @@ class tuner {
         if (s.algorithms.size() < 2) return;
         sample row{bytes, std::vector<double>(s.algorithms.size())};
         for (std::size_t a = 0; a < row.seconds.size(); ++a) {
-          if (elapsed_ > budget_ || s.hopeless(a)) continue;
+          if ((bytes > smallest && elapsed_ > budget_) || s.hopeless(a)) continue;
           row.seconds[a] = time(bytes, [&] { return start(tutti::issue{.via = s.algorithms[a]}); });
           progress(s.collective, bytes, s.algorithms[a], row.seconds[a]);
         }

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "common/random.hpp"
 #include "digits/dataset.hpp"
-#include "digits/random.hpp"
 
 namespace digits {
 
@@ -41,8 +41,8 @@ inline std::vector<std::uint32_t> epoch_order(std::size_t count, std::uint64_t s
   std::vector<std::uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0u);
   // A seed drawn from the seed: seeds 1 and 2 must not share their epochs, shifted by one.
-  random_source random{random_source{seed}.next() + epoch};
-  shuffle(std::span{order}, random);
+  common::random_source random{common::random_source{seed}.next() + epoch};
+  common::shuffle(std::span{order}, random);
   return order;
 }
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "digits/file.hpp"
-#include "digits/hash.hpp"
+#include "common/file.hpp"
+#include "common/hash.hpp"
 
 // The file, little-endian: magic (8 bytes), version (u32), bytes of an element (u32), epochs done (u64), tensors (u64),
 // then per tensor the length of its name (u64), the name, the number of its elements (u64) and the elements; last the
@@ -104,8 +104,8 @@ void save_checkpoint(const std::filesystem::path& path, std::uint64_t epochs_don
     detail::append_number(bytes, std::uint64_t{tensor.values.size()});
     detail::append(bytes, std::as_bytes(tensor.values));
   }
-  detail::append_number(bytes, fnv1a(bytes));
-  write_file_atomically(path, bytes);
+  detail::append_number(bytes, common::fnv1a(bytes));
+  common::write_file_atomically(path, bytes);
 }
 
 /// Reads what `save_checkpoint` wrote for tensors of the same names and sizes and returns the number of epochs done.
@@ -113,7 +113,7 @@ void save_checkpoint(const std::filesystem::path& path, std::uint64_t epochs_don
 /// The tensors are untouched unless the whole file is sound; else std::runtime_error says what is wrong with it.
 template <class T>
 std::uint64_t load_checkpoint(const std::filesystem::path& path, std::span<const named_span<T>> tensors) {
-  const std::vector<std::byte> bytes = read_file(path, detail::largest_checkpoint);
+  const std::vector<std::byte> bytes = common::read_file(path, detail::largest_checkpoint);
   constexpr std::size_t hash_bytes = sizeof(std::uint64_t);
   const std::size_t hashed_bytes = bytes.size() < hash_bytes ? 0 : bytes.size() - hash_bytes;
   detail::checkpoint_reader file{path, std::span{bytes}.first(hashed_bytes)};
@@ -122,7 +122,7 @@ std::uint64_t load_checkpoint(const std::filesystem::path& path, std::span<const
   file.expect("format version", detail::checkpoint_version);
   std::uint64_t hash = 0;
   std::memcpy(&hash, bytes.data() + hashed_bytes, hash_bytes);
-  if (hash != fnv1a(std::span{bytes}.first(hashed_bytes)))
+  if (hash != common::fnv1a(std::span{bytes}.first(hashed_bytes)))
     file.fail("it is incomplete or damaged, as its checksum does not match");
 
   file.expect("number of bytes of an element", std::uint32_t{sizeof(T)});

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <tutti/tutti.hpp>
-#include <utility>
 
 #include <tutti/grad/compress.hpp>
 #include <tutti/grad/quantize.hpp>
@@ -19,15 +18,10 @@ class compression_hook {
   tutti::task<> operator()(Comm& world, tutti::grad::bucket_view<T> bucket) {
     if (how_ == compression::bf16) return half_(world, bucket);
     if (how_ == compression::int8) return quarter_(world, bucket);
-    return whole(world.all_reduce(bucket.elements));
+    return tutti::grad::in_a_task(world.all_reduce(bucket.elements));
   }
 
  private:
-  static tutti::task<> whole(tutti::op sum) {
-    tutti::op mine = std::move(sum);
-    co_await std::move(mine);
-  }
-
   compression how_;
   tutti::grad::compress_hook<tutti::bfloat16> half_;
   tutti::grad::quantize_hook quarter_;

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "digits/dense.hpp"
+#include "common/dense.hpp"
 #include "digits/image_shape.hpp"
 
 namespace digits {
@@ -88,7 +88,7 @@ class convolution {
   image_shape input_;
   image_shape output_;
   std::size_t stride_;
-  dense<T> dense_;
+  common::dense<T> dense_;
   std::vector<T> patches_;
   std::vector<T> patches_gradient_;
 };

@@ -8,10 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "common/random.hpp"
 #include "digits/image_shape.hpp"
-#include "digits/random.hpp"
 
 namespace digits {
+
+/// Ten digits, or ten kinds of clothes.
+inline constexpr std::size_t class_count = 10;
 
 /// Labelled grey images, one after another, each row by row.
 struct dataset {
@@ -47,8 +50,8 @@ inline split_dataset hold_out_fifth(const dataset& all) {
   if (all.size() < 2) throw std::runtime_error{"a data set of " + std::to_string(all.size()) + " cannot be split"};
   std::vector<std::uint32_t> order(all.size());
   std::iota(order.begin(), order.end(), 0u);
-  random_source random{1998};
-  shuffle(std::span{order}, random);
+  common::random_source random{1998};
+  common::shuffle(std::span{order}, random);
   const std::span<const std::uint32_t> shuffled{order};
   const std::size_t held_out = (all.size() + 4) / 5;
   return {.train = subset(all, shuffled.subspan(held_out)), .test = subset(all, shuffled.first(held_out))};

@@ -8,9 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/file.hpp"
 #include "digits/dataset.hpp"
-#include "digits/file.hpp"
-#include "digits/loss.hpp"
 
 namespace digits {
 
@@ -55,7 +54,7 @@ inline void append_csv_line(const std::filesystem::path& path, std::size_t line,
 ///
 /// Errors: std::runtime_error that names file, line, column and what was expected there.
 inline dataset load_digits_csv(const std::filesystem::path& path) {
-  const auto bytes = read_file(path, detail::largest_csv);
+  const auto bytes = common::read_file(path, detail::largest_csv);
   std::string_view rest{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   dataset data{.shape = {8, 8, 1}, .largest_pixel = 16, .pixels = {}, .labels = {}};
   for (std::size_t line = 1; !rest.empty(); ++line) {

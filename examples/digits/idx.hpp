@@ -10,9 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "common/file.hpp"
 #include "digits/dataset.hpp"
-#include "digits/file.hpp"
-#include "digits/loss.hpp"
 
 // IDX, the format of MNIST: a magic number that says "bytes" and how many dimensions, the dimensions as 32-bit
 // big-endian numbers, and the values.
@@ -29,7 +28,8 @@ inline constexpr std::size_t largest_side = 1024;
 
 class idx_file {
  public:
-  idx_file(const std::filesystem::path& path, std::uint32_t magic) : path_{path}, bytes_{read_file(path, largest_idx)} {
+  idx_file(const std::filesystem::path& path, std::uint32_t magic)
+      : path_{path}, bytes_{common::read_file(path, largest_idx)} {
     if (number(0) != magic) fail("it does not start with the bytes 0 0 8 " + std::to_string(magic & 0xff));
   }
 

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "digits/loss.hpp"
+#include "common/softmax_cross_entropy.hpp"
+#include "digits/dataset.hpp"
 
 namespace digits {
 
@@ -53,7 +54,7 @@ metrics judge(std::span<T> logits, std::span<const std::uint8_t> labels) {
     if (place < 5) ++result.top5_count;
     ++result.image_count;
   }
-  result.loss_sum = softmax_cross_entropy(logits, labels);
+  result.loss_sum = common::softmax_cross_entropy(logits, labels);
   return result;
 }
 

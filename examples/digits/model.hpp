@@ -9,12 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "common/dense.hpp"
+#include "common/random.hpp"
+#include "common/softmax_cross_entropy.hpp"
 #include "digits/batch.hpp"
 #include "digits/convolution.hpp"
-#include "digits/dense.hpp"
-#include "digits/loss.hpp"
+#include "digits/dataset.hpp"
 #include "digits/max_pool.hpp"
-#include "digits/random.hpp"
 
 namespace digits {
 
@@ -55,7 +56,7 @@ class model {
       total += counts[i];
     }
     parameters_.resize(total);
-    random_source random{seed};
+    common::random_source random{seed};
     for (std::size_t i = 0; i < tensor_count; i += 2) {  // biases start at zero
       const std::size_t fan_in = counts[i] / counts[i + 1];
       const double limit = std::sqrt(6.0 / static_cast<double>(fan_in));
@@ -91,14 +92,17 @@ class model {
   /// Computes the gradients of a batch's loss and returns the loss, both as sums over the samples, not means.
   ///
   /// gradients[i] has the size of tensors()[i]; `ready(i)` is called once for each, last layer first, as soon as it
-  /// is complete. A batch without samples gives zeros.
+  /// is complete. A batch without samples gives zeros. The gradients, not the result, are those of the loss times
+  /// `loss_scale`.
   template <class Ready>
   double backward(const batch<T>& samples, std::span<const std::span<T>> gradients, Ready&& ready,
-                  gradient_mode mode = gradient_mode::overwrite) {
+                  gradient_mode mode = gradient_mode::overwrite, T loss_scale = 1) {
     forward(samples);
     if (mode == gradient_mode::overwrite)
       for (const auto gradient : gradients) std::ranges::fill(gradient, T{0});
-    const double loss = softmax_cross_entropy(std::span{logits_}, std::span{samples.labels});
+    const double loss = common::softmax_cross_entropy(std::span{logits_}, std::span{samples.labels});
+    if (loss_scale != 1)
+      for (T& value : logits_) value *= loss_scale;
     const auto complete = [&](std::size_t weight) {
       ready(weight + 1);
       ready(weight);
@@ -156,8 +160,8 @@ class model {
   convolution<T> conv1_;
   convolution<T> conv2_;
   max_pool<T> pool_;
-  dense<T> dense1_;
-  dense<T> dense2_;
+  common::dense<T> dense1_;
+  common::dense<T> dense2_;
   std::array<tensor_info, tensor_count> tensors_{};
   std::vector<T> parameters_;
   std::vector<T> activation1_, before_pool_, activation2_, activation3_, logits_;

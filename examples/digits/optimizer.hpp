@@ -1,28 +1,34 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include <tutti/train/update_rule.hpp>
+
 namespace digits {
 
-/// Stochastic gradient descent with momentum: v = momentum * v + g, then p -= rate * v.
+/// How parameters move. The rate changes with every step.
+inline constexpr tutti::train::sgd momentum_rule{.rate = 0.1, .momentum = 0.9};
+
+/// The rule for all parameters on one rank.
 template <class T>
 class sgd {
  public:
-  sgd(std::size_t parameter_count, T momentum) : momentum_{momentum}, velocity_(parameter_count, T{0}) {}
+  explicit sgd(std::size_t parameter_count, tutti::train::sgd rule = momentum_rule)
+      : rule_{rule}, velocity_(parameter_count, T{0}) {}
 
-  /// Takes one step. The gradients lie tensor by tensor anywhere in memory, in the order of the parameters; each
-  /// element is multiplied by `scale` first, which turns a sum over samples into their mean.
-  void step(std::span<T> parameters, std::span<const std::span<T>> gradients, T scale, T rate) {
+  /// Takes one step. The gradients lie tensor by tensor anywhere in memory, in the order of the parameters.
+  void step(std::span<T> parameters, std::span<const std::span<T>> gradients, double rate) {
+    rule_.rate = rate;
+    ++steps_;
     std::size_t first = 0;
-    for (const auto gradient : gradients) {
-      for (std::size_t i = 0; i < gradient.size(); ++i) {
-        T& velocity = velocity_[first + i];
-        velocity = momentum_ * velocity + scale * gradient[i];
-        parameters[first + i] -= rate * velocity;
-      }
-      first += gradient.size();
+    for (const std::span<const T> gradient : gradients) {
+      const std::size_t count = gradient.size();
+      rule_(parameters.subspan(first, count), gradient, std::array{velocity().subspan(first, count)}, steps_);
+      first += count;
     }
   }
 
@@ -30,7 +36,8 @@ class sgd {
   std::span<T> velocity() { return velocity_; }
 
  private:
-  T momentum_;
+  tutti::train::sgd rule_;
+  std::uint64_t steps_ = 0;
   std::vector<T> velocity_;
 };
 

@@ -1,16 +1,15 @@
 #pragma once
 
-#include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "common/command_line.hpp"
 
 namespace digits {
 
@@ -27,6 +26,10 @@ struct options {
   std::size_t accumulate = 1;
   element_type dtype = element_type::float32;
   compression compress = compression::none;
+  std::size_t shards = 0;   // of a batch, whose gradients are added in a fixed order; 0: any order
+  std::size_t zero = 0;     // which stage of ZeRO divides the optimizer; 0: none
+  bool adasum = false;      // in place of the mean
+  bool scale_loss = false;  // dynamically
   double learning_rate = 0.1;
   std::filesystem::path data;
   std::filesystem::path checkpoint;
@@ -36,25 +39,8 @@ struct options {
 
 namespace detail {
 
-struct option {
-  std::string_view name;
-  std::string_view value;  // empty: a flag
-  std::string_view help;
-  std::function<void(std::string_view)> apply;
-};
-
-template <class Number>
-auto number_into(Number& target, Number least) {
-  return [&target, least](std::string_view text) {
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), target);
-    // The negation refuses a NaN too.
-    if (failure != std::errc{} || end != text.data() + text.size() || !(target >= least))
-      throw std::invalid_argument{"is not a number that is possible here"};
-  };
-}
-
-inline std::vector<option> option_table(options& target) {
-  const auto path_into = [](std::filesystem::path& path) { return [&path](std::string_view text) { path = text; }; };
+inline std::vector<common::option> option_table(options& target) {
+  using common::number_into, common::path_into;
   const auto dtype = [&target](std::string_view text) {
     if (text != "float32" && text != "float64") throw std::invalid_argument{"is neither float32 nor float64"};
     target.dtype = text == "float32" ? element_type::float32 : element_type::float64;
@@ -64,6 +50,10 @@ inline std::vector<option> option_table(options& target) {
       throw std::invalid_argument{"is neither none, bf16 nor int8"};
     target.compress = text == "bf16" ? compression::bf16 : text == "int8" ? compression::int8 : compression::none;
   };
+  const auto zero = [&target](std::string_view text) {
+    if (text != "1" && text != "2") throw std::invalid_argument{"is neither 1 nor 2"};
+    target.zero = text == "1" ? 1 : 2;
+  };
   return {
       {"--seed", "N", "of the initial weights and of the order of the images (1)", number_into(target.seed, {})},
       {"--batch", "N", "images in a step, over all ranks (64)", number_into(target.batch, std::size_t{1})},
@@ -72,6 +62,12 @@ inline std::vector<option> option_table(options& target) {
        number_into(target.accumulate, std::size_t{1})},
       {"--dtype", "TYPE", "float32 (the default) or float64", dtype},
       {"--compress", "HOW", "what gradients travel as: none (the default), bf16 or int8", compress},
+      {"--shards", "N", "cut a batch into N parts and add in a fixed order: equal bits on any number of ranks",
+       number_into(target.shards, std::size_t{1})},
+      {"--zero", "STAGE", "divide among the ranks the momentum (1), and the sums of gradients (2)", zero},
+      {"--adasum", "", "combine gradients by Adasum instead of their mean",
+       [&](std::string_view) { target.adasum = true; }},
+      {"--scaler", "", "scale the loss, dynamically", [&](std::string_view) { target.scale_loss = true; }},
       {"--lr", "X", "learning rate at the start; it falls linearly to zero (0.1)",
        number_into(target.learning_rate, 0.0)},
       {"--data", "PATH", "a directory with the four files of MNIST, or a csv file (the bundled digits)",
@@ -85,44 +81,33 @@ inline std::vector<option> option_table(options& target) {
   };
 }
 
+inline void check_combination(const options& o) {
+  const auto refuse = [](const char* why) { throw std::invalid_argument{why}; };
+  if (o.zero == 2 && o.compress != compression::none)
+    refuse("--compress needs a reducer, which --zero 2 does without; use --zero 1");
+  if (o.zero == 2 && o.adasum) refuse("--adasum needs whole gradients, which --zero 2 divides; use --zero 1");
+  if (o.shards != 0 && (o.zero == 2 || o.adasum || o.compress != compression::none))
+    refuse("--shards adds gradients in its own way: without --zero 2, --adasum and --compress");
+  if (o.shards != 0 && o.accumulate != 1)
+    refuse("--shards says already in which parts a rank computes: without --accumulate");
+  if (o.adasum && o.compress == compression::int8)
+    refuse("--adasum cannot combine the sums of --compress int8; use --compress bf16");
+}
+
 }  // namespace detail
 
 /// The text of `--help`.
 inline std::string usage() {
   options unused;
-  std::string text = "usage: digits [options]\nTrains a small network to recognise handwritten digits.\n\n";
-  for (const auto& option : detail::option_table(unused)) {
-    std::string left = "  " + std::string{option.name} + " " + std::string{option.value};
-    left.resize(22, ' ');
-    text += left + std::string{option.help} + "\n";
-  }
-  return text;
+  return "usage: digits [options]\nTrains a small network to recognise handwritten digits.\n\n" +
+         common::usage(detail::option_table(unused));
 }
 
-/// Reads `--name value` and `--name=value`; errors: std::invalid_argument that names the argument.
+/// Reads the command line; errors: std::invalid_argument that names the argument, or those that do not go together.
 inline options parse_options(std::span<const char* const> arguments) {
   options result;
-  const auto table = detail::option_table(result);
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view argument{arguments[i]};
-    const std::string_view name = argument.substr(0, argument.find('='));
-    const auto found = std::ranges::find(table, name, &detail::option::name);
-    if (found == table.end()) throw std::invalid_argument{std::string{argument} + " is not an option; see --help"};
-    std::string_view value;
-    if (name.size() < argument.size()) {
-      value = argument.substr(name.size() + 1);
-    } else if (!found->value.empty()) {
-      if (++i == arguments.size()) throw std::invalid_argument{std::string{name} + " needs a value"};
-      value = arguments[i];
-    }
-    if (value.empty() != found->value.empty())
-      throw std::invalid_argument{std::string{name} + (value.empty() ? " needs a value" : " takes no value")};
-    try {
-      found->apply(value);
-    } catch (const std::invalid_argument& failure) {
-      throw std::invalid_argument{std::string{name} + ": " + std::string{value} + " " + failure.what()};
-    }
-  }
+  common::parse(detail::option_table(result), arguments);
+  detail::check_combination(result);
   return result;
 }
 

@@ -5,31 +5,31 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <ios>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "common/equal_bits.hpp"
+#include "common/loss_log.hpp"
 #include "digits/batch.hpp"
 #include "digits/checkpoint.hpp"
-#include "digits/compression.hpp"
 #include "digits/dataset.hpp"
 #include "digits/evaluate.hpp"
-#include "digits/hash.hpp"
+#include "digits/make_step.hpp"
 #include "digits/model.hpp"
-#include "digits/optimizer.hpp"
 #include "digits/options.hpp"
 #include "digits/progress.hpp"
+#include "digits/step.hpp"
 
 namespace digits {
 
 /// Trains a network as the options say, data-parallel over the ranks of a world: each step's images are divided among
-/// them, and the reducer averages their gradients while the backward pass runs.
+/// them, and their gradients travel while the backward pass runs; the step policy says how.
 template <class T>
 class trainer {
  public:
@@ -38,20 +38,14 @@ class trainer {
         data_{data},
         world_{world},
         net_{data.train.shape, wanted.seed},
-        optimizer_{net_.parameters().size(), static_cast<T>(0.9)},
-        // Small buckets for a small model, so that the dense layers travel while the convolutions are computed.
-        reducer_{world,
-                 shapes(net_),
-                 {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}},
-                 compression_hook{wanted.compress}},
-        gradients_{reducer_.template gradients<T>()},
+        step_{make_step<T>(wanted, net_, world)},
         steps_{(data.train.size() + wanted.batch - 1) / wanted.batch},
         progress_{world.rank(), wanted.epochs} {}
 
   tutti::task<> run() {
     co_await world_.broadcast(net_.parameters(), /*root=*/0);
     const std::size_t first = co_await resume();
-    if (world_.rank() == 0) open_loss_log(first);
+    if (world_.rank() == 0) loss_log_.open(options_.loss_log, first == 0 ? std::ios::trunc : std::ios::app);
     for (std::size_t epoch = first; epoch < options_.epochs; ++epoch) {
       const auto start = std::chrono::steady_clock::now();
       const double loss = co_await train_epoch(epoch);
@@ -59,10 +53,12 @@ class trainer {
       const metrics mine = evaluate(net_, data_.test, rank(), ranks());
       const metrics test = co_await world_.all_reduce(mine, [](metrics a, const metrics& b) { return a += b; });
       progress_.epoch(epoch + 1, loss, test, static_cast<double>(data_.train.size()) / spent.count());
-      if (world_.rank() == 0 && !options_.checkpoint.empty())
-        save_checkpoint<T>(options_.checkpoint, epoch + 1, state());
+      if (options_.checkpoint.empty()) continue;
+      auto velocity = co_await step_->velocity();
+      if (world_.rank() == 0) save_checkpoint<T>(options_.checkpoint, epoch + 1, state(velocity));
     }
-    co_await show_parameters();
+    const std::string bits = co_await common::equal_bits(world_, std::as_bytes(net_.parameters()));
+    progress_.line("parameters: " + bits);
   }
 
   /// Trains without evaluating or writing anything, after one epoch to warm up, and tells the speed.
@@ -93,39 +89,38 @@ class trainer {
 
   /// One update, from the images of all ranks; returns their mean loss before it.
   tutti::task<double> train_step(std::span<const std::uint32_t> images, std::size_t step) {
-    const auto mine = slice(images, rank(), ranks());
-    auto pass = reducer_.begin(static_cast<double>(mine.size()), tutti::grad::contribution::sum);
+    const auto parts = step_->parts();
+    const auto part = [&](std::size_t i) { return slice(images, i, parts.parts); };
+    std::size_t mine = 0;
+    for (std::size_t i = parts.first; i < parts.end; ++i) mine += part(i).size();
+    step_->begin(mine);
     double mine_loss = 0;
-    for (std::size_t part = 0; part < options_.accumulate; ++part) {
-      const bool last = part + 1 == options_.accumulate;
+    for (std::size_t i = parts.first; i < parts.end; ++i) {
+      const bool last = i + 1 == parts.end;
       mine_loss += net_.backward(
-          gather<T>(data_.train, slice(mine, part, options_.accumulate)), gradients_,
-          [&](std::size_t i) {
-            if (last) pass.ready(i);
+          gather<T>(data_.train, part(i)), step_->gradients(),
+          [&](std::size_t tensor) {
+            if (last) step_->ready(tensor);
           },
-          part == 0 ? gradient_mode::overwrite : gradient_mode::accumulate);
+          i == parts.first ? gradient_mode::overwrite : step_->later_parts(), static_cast<T>(step_->loss_scale()));
+      if (!last) step_->next_part();
     }
-    auto sum_of_losses = world_.all_reduce(mine_loss);
-    co_await pass.finish();
-    double loss = co_await std::move(sum_of_losses);
-    const auto count = static_cast<double>(images.size());
-    loss /= count;
+    const double loss = co_await world_.all_reduce(mine_loss) / static_cast<double>(images.size());
     if (!std::isfinite(loss))
       throw std::runtime_error{"the loss is no longer finite at step " + std::to_string(step) +
                                ": try a smaller --lr than " + std::to_string(options_.learning_rate)};
-    if (loss_log_.is_open() && !(loss_log_ << step << ' ' << loss << std::endl))
-      throw std::runtime_error{"cannot write " + options_.loss_log.string()};
+    loss_log_.write(step, loss);
     const double done = static_cast<double>(step) / static_cast<double>(options_.epochs * steps_);
     const double rate = options_.learning_rate * std::max(0.0, 1.0 - done);
-    optimizer_.step(net_.parameters(), gradients_, T{1}, static_cast<T>(rate));
+    co_await step_->finish(rate);
     co_return loss;
   }
 
-  std::vector<named_span<T>> state() {
+  std::vector<named_span<T>> state(std::span<T> velocity) {
     std::vector<named_span<T>> tensors;
     for (const auto& tensor : net_.tensors())
       tensors.push_back({tensor.name, net_.parameters().subspan(tensor.first, tensor.count)});
-    tensors.push_back({"velocity", optimizer_.velocity()});
+    tensors.push_back({"velocity", velocity});
     return tensors;
   }
 
@@ -133,40 +128,13 @@ class trainer {
   tutti::task<std::size_t> resume() {
     const bool here = !options_.checkpoint.empty() && std::filesystem::exists(options_.checkpoint);
     if (!co_await world_.broadcast(here, /*root=*/0)) co_return 0;
-    const auto done = static_cast<std::size_t>(load_checkpoint<T>(options_.checkpoint, state()));
+    std::vector<T> velocity(net_.parameters().size());
+    const auto done = static_cast<std::size_t>(load_checkpoint<T>(options_.checkpoint, state(velocity)));
+    step_->set_velocity(velocity);
     progress_.line("resumed from " + options_.checkpoint.string() + " after epoch " + std::to_string(done));
     co_return done;
   }
 
-  /// Shows that all ranks hold the same bits.
-  tutti::task<> show_parameters() {
-    const std::uint64_t mine = fnv1a(std::as_bytes(net_.parameters()));
-    std::vector<std::uint64_t> all(ranks());
-    co_await world_.all_gather(std::span{&mine, 1}, all);
-    std::string text = "parameters:";
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      char hash[48];
-      std::snprintf(hash, sizeof hash, " rank %zu %016llx", r, static_cast<unsigned long long>(all[r]));
-      text += hash;
-    }
-    const bool equal = std::count(all.begin(), all.end(), mine) == static_cast<std::ptrdiff_t>(all.size());
-    progress_.line(text + (equal ? "  (all equal)" : "  (NOT equal)"));
-    if (!equal) throw std::runtime_error{"the ranks' parameters differ"};
-  }
-
-  void open_loss_log(std::size_t first_epoch) {
-    if (options_.loss_log.empty()) return;
-    loss_log_.open(options_.loss_log, first_epoch == 0 ? std::ios::trunc : std::ios::app);
-    loss_log_.precision(17);
-    if (!loss_log_) throw std::runtime_error{"cannot write " + options_.loss_log.string()};
-  }
-
-  static std::vector<tutti::grad::parameter_shape> shapes(const model<T>& net) {
-    std::vector<tutti::grad::parameter_shape> all;
-    for (const auto& tensor : net.tensors())
-      all.push_back({std::string{tensor.name}, tensor.count, tutti::dtype_of<T>()});
-    return all;
-  }
   std::size_t rank() const { return static_cast<std::size_t>(world_.rank()); }
   std::size_t ranks() const { return static_cast<std::size_t>(world_.size()); }
 
@@ -174,12 +142,10 @@ class trainer {
   const split_dataset& data_;
   tutti::communicator<>& world_;
   model<T> net_;
-  sgd<T> optimizer_;
-  tutti::grad::reducer<tutti::communicator<>, compression_hook> reducer_;
-  std::vector<std::span<T>> gradients_;
+  std::unique_ptr<step_policy<T>> step_;
   std::size_t steps_;
   progress progress_;
-  std::ofstream loss_log_;
+  common::loss_log loss_log_;
 };
 
 }  // namespace digits

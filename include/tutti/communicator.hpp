@@ -72,7 +72,8 @@ class communicator : public detail::communicator_calls<B> {
   /// Cuts this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.
   /// The new one shares this one's links, engine and fate: a failure of either ends both. One split of a world at a
   /// time: two threads that try get a usage_error. In shared memory a group takes 516 KiB per rank from its first
-  /// operation on, 4.5 MiB after a message of 64 KiB, until all its ranks have destroyed it.
+  /// operation on, 4.5 MiB after a message of 64 KiB (of an all_reduce, when it is staged), until all its ranks have
+  /// destroyed it.
   [[nodiscard]] communicator split(int color, int key = 0,
                                    std::source_location where = std::source_location::current()) {
     if (color < 0)

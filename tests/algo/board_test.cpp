@@ -75,7 +75,7 @@ TEST_CASE("board: slots and notes of neighbouring steps are apart") {
         }
       }(l, b);
     });
-    expect(b.is_open() && b.step() == 100, "it is at step " + std::to_string(b.step()));
+    expect(b.is_open() && b.step() == 100, "it is at step", b.step());
   });
 }
 

@@ -29,8 +29,7 @@ TEST_CASE("bruck: an all_gather brings every block to its place, in place and no
           me.run([&](auto link) {
             return tutti::algo::bruck_all_gather(link, tutti::all_gather_args{from, lanes::out(out)});
           });
-          for (std::size_t i = 0; i < out.size(); ++i)
-            expect(out[i] == value(i / count, i % count), "element " + std::to_string(i));
+          for (std::size_t i = 0; i < out.size(); ++i) expect(out[i] == value(i / count, i % count), "element", i);
         }
       }
     });

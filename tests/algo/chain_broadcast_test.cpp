@@ -27,8 +27,7 @@ TEST_CASE("chain_broadcast: every rank gets the root's data, whoever the root is
           me.run([&](auto link) {
             return tutti::algo::chain_broadcast(link, tutti::broadcast_args{lanes::out(v), root});
           });
-          for (std::size_t i = 0; i < count; ++i)
-            expect(v[i] == i * 3 + static_cast<unsigned>(root), "element " + std::to_string(i));
+          for (std::size_t i = 0; i < count; ++i) expect(v[i] == i * 3 + static_cast<unsigned>(root), "element", i);
         }
     });
 }

@@ -44,8 +44,7 @@ void check_order(Make make) {
         }
         const tutti::all_reduce_coalesced_args a{list_of(pieces, count), tutti::erase_type<word>(lanes::append{})};
         me.run([&](auto link) { return make(link, me.board(), a); });
-        for (std::size_t i = 0; i < count; ++i)
-          lanes::expect(all[i] == lanes::spelled(0, me.size()), "element " + std::to_string(i));
+        for (std::size_t i = 0; i < count; ++i) lanes::expect(all[i] == lanes::spelled(0, me.size()), "element", i);
       }
     });
 }

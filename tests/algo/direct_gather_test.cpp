@@ -35,7 +35,7 @@ TEST_CASE_TEMPLATE("direct_gather: every rank gets the root's data, whoever the 
             return tutti::algo::direct_broadcast(link, me.board(), tutti::broadcast_args{lanes::out(v), root});
           });
           for (std::size_t i = 0; i < count; ++i)
-            expect(v[i] == i * 3 + static_cast<std::uint32_t>(root), "element " + std::to_string(i));
+            expect(v[i] == i * 3 + static_cast<std::uint32_t>(root), "element", i);
         }
     });
 }

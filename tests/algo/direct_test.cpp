@@ -53,7 +53,7 @@ TEST_CASE_TEMPLATE("direct: operands are taken in the order of the ranks, wherev
         all_reduce(me, v, v, append{});
         all_reduce(me, in, apart, append{});
         for (std::size_t i = 0; i < count; ++i)
-          expect(v[i] == lanes::spelled(0, me.size()) && apart[i] == v[i], "element " + std::to_string(i));
+          expect(v[i] == lanes::spelled(0, me.size()) && apart[i] == v[i], "element", i);
         expect(in == std::vector<word>(count, lanes::letter(me.number())), "the input was changed");
 
         std::vector<word> all(count * static_cast<std::size_t>(me.size()), lanes::letter(me.number()));
@@ -110,8 +110,7 @@ TEST_CASE_TEMPLATE("direct: the bits depend on neither size nor placement", T, f
         std::vector<T> piece(begin, begin + static_cast<std::ptrdiff_t>(s.count));
         reduce(piece, piece);
         for (std::size_t i = 0; i < s.count; ++i)
-          expect(same_bits(piece[i], out[s.from + i]), "element " + std::to_string(i) + " of the slice of " +
-                                                           std::to_string(s.count) + " from " + std::to_string(s.from));
+          expect(same_bits(piece[i], out[s.from + i]), "of the slice, element", i);
       }
       if (me.number() == 1 && kind == 0) whole = out;
     }

@@ -31,8 +31,7 @@ TEST_CASE("halving_doubling: operands keep the order of the ranks, for every num
           return tutti::algo::halving_doubling_all_reduce(link,
                                                           tutti::all_reduce_args{lanes::in(in), lanes::out(out), with});
         });
-        for (const word& w : out)
-          expect(w == lanes::spelled(0, me.size()), "the order on rank " + std::to_string(me.number()));
+        for (const word& w : out) expect(w == lanes::spelled(0, me.size()), "the order on rank", me.number());
         for (const word& w : in) expect(w == lanes::letter(me.number()), "the input was changed");
       }
     });
@@ -49,7 +48,7 @@ TEST_CASE("halving_doubling: in place, elements in their places, and a mean that
                                                         tutti::all_reduce_args{lanes::in(v), lanes::out(v), with});
       });
       for (std::size_t i = 0; i < v.size(); ++i)
-        expect(v[i] == static_cast<double>(i) + (me.size() - 1) / 2.0, "element " + std::to_string(i));
+        expect(v[i] == static_cast<double>(i) + (me.size() - 1) / 2.0, "element", i);
     });
 }
 

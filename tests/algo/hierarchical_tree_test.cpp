@@ -42,8 +42,7 @@ TEST_CASE("hierarchical: a broadcast from every root, over every placement") {
           me.run([&](auto link) {
             return tutti::algo::hierarchical_broadcast(link, map, tutti::broadcast_args{lanes::out(v), root});
           });
-          for (std::size_t i = 0; i < count; ++i)
-            expect(v[i] == static_cast<int>(i) + root, "element " + std::to_string(i) + " of " + std::to_string(count));
+          for (std::size_t i = 0; i < count; ++i) expect(v[i] == static_cast<int>(i) + root, "element", i);
         }
     });
 }
@@ -78,8 +77,7 @@ TEST_CASE("hierarchical: a reduce to every root, in place and not, over every pl
               return tutti::algo::hierarchical_reduce(link, map, tutti::reduce_args{from, lanes::out(out), with, root});
             });
             for (std::size_t i = 0; i < count; ++i) {
-              if (me.number() == root)
-                expect(out[i] == static_cast<double>(i) + (me.size() - 1) / 2.0, "element " + std::to_string(i));
+              if (me.number() == root) expect(out[i] == static_cast<double>(i) + (me.size() - 1) / 2.0, "element", i);
               if (!in_place) expect(in[i] == static_cast<double>(i) + me.number(), "an operand was changed");
             }
           }

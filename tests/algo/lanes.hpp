@@ -24,6 +24,8 @@
 #include <tutti/transport/lane.hpp>
 #include <tutti/transport/threads.hpp>
 
+#include <support/expect.hpp>
+
 namespace lanes {
 
 /// One rank that runs algorithms directly, with neither a backend nor a communicator.
@@ -107,9 +109,7 @@ void run(int size, F f) {
     if (e) std::rethrow_exception(e);
 }
 
-inline void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
-}
+using tutti_test::expect;
 
 /// Ranks map only what the transport has allocated, as between processes.
 class staging_transport : public tutti::threads_transport {

@@ -28,8 +28,7 @@ TEST_CASE("pairwise_reduce: an all_reduce takes the ranks in their order, for ev
           auto& result = in_place ? in : out;
           const tutti::all_reduce_args a{lanes::in(in), lanes::out(result), tutti::erase_type<word>(append{})};
           me.run([&](auto link) { return tutti::algo::pairwise_all_reduce(link, a); });
-          for (const word& w : result)
-            expect(w == lanes::spelled(0, me.size()), "the order on rank " + std::to_string(me.number()));
+          for (const word& w : result) expect(w == lanes::spelled(0, me.size()), "the order on rank", me.number());
           if (in_place) continue;
           for (const word& w : in) expect(w == lanes::letter(me.number()), "the input was changed");
         }
@@ -52,7 +51,7 @@ TEST_CASE("pairwise_reduce: a reduce_scatter, into a buffer of its own or its bl
           me.run([&](auto link) { return tutti::algo::pairwise_reduce_scatter(link, a); });
           const auto n = static_cast<std::uint64_t>(me.size());
           for (std::size_t i = 0; i < count; ++i)
-            expect(result[i] == n * (begin + i) * 10 + n * (n - 1) / 2, "element " + std::to_string(i));
+            expect(result[i] == n * (begin + i) * 10 + n * (n - 1) / 2, "element", i);
         }
     });
 }
@@ -63,12 +62,12 @@ TEST_CASE("pairwise_reduce: narrow sums are rounded once, a mean is divided once
     std::vector<tutti::bfloat16> v(5, tutti::bfloat16{me.number() == 0 ? 256.0f : 1.0f});
     const tutti::all_reduce_args a{lanes::in(v), lanes::out(v), tutti::erase_type<tutti::bfloat16>(tutti::sum)};
     me.run([&](auto link) { return tutti::algo::pairwise_all_reduce(link, a); });
-    for (const float x : v) expect(x == 260, "rounded to even once, not " + std::to_string(x));
+    for (const float x : v) expect(x == 260, "rounded to even once, not", x);
     std::vector<double> d(100001);
     for (std::size_t i = 0; i < d.size(); ++i) d[i] = static_cast<double>(i) + me.number();
     const tutti::all_reduce_args b{lanes::in(d), lanes::out(d), tutti::erase_type<double>(tutti::mean)};
     me.run([&](auto link) { return tutti::algo::pairwise_all_reduce(link, b); });
-    for (std::size_t i = 0; i < d.size(); ++i) expect(d[i] == static_cast<double>(i) + 1.5, std::to_string(i));
+    for (std::size_t i = 0; i < d.size(); ++i) expect(d[i] == static_cast<double>(i) + 1.5, "element", i);
   });
 }
 

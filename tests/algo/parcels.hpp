@@ -76,8 +76,7 @@ void check_scatter(Make make) {
           const tutti::scatter_args a{is_root ? lanes::in(whole) : tutti::const_buffer{}, lanes::out(part),
                                       tutti::layout::of_equal(count), root};
           me.run([&](auto link) { return make(link, me.board(), a); });
-          for (std::size_t i = 0; i < count; ++i)
-            lanes::expect(part[i] == element(root, me.number(), i), "element " + std::to_string(i));
+          for (std::size_t i = 0; i < count; ++i) lanes::expect(part[i] == element(root, me.number(), i), "element", i);
         }
     });
 }
@@ -163,7 +162,7 @@ void check_uneven(Reduce reduce_scatter, Gather all_gather, First first) {
       const tutti::all_gather_v_args up{lanes::in(own), lanes::out(all), cut.layout()};
       me.run([&](auto link) { return all_gather(link, me.board(), up); });
       for (std::size_t i = 0; i < all.size(); ++i)
-        lanes::expect(all[i] == lanes::letter(cut.owner(i) < 0 ? 15 : cut.owner(i)), "element " + std::to_string(i));
+        lanes::expect(all[i] == lanes::letter(cut.owner(i) < 0 ? 15 : cut.owner(i)), "element", i);
     });
 }
 

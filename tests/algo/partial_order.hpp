@@ -59,7 +59,7 @@ void check_scan(Make make, int last) {
           me.run([&](auto link) { return make(link, me.board(), a); });
           const int terms = me.number() + last;
           for (std::size_t i = 0; i < count; ++i)
-            lanes::expect(result[i] == (terms == 0 ? before : up_to(terms)), "another word at " + std::to_string(i));
+            lanes::expect(result[i] == (terms == 0 ? before : up_to(terms)), "another word at", i);
         }
     });
 }

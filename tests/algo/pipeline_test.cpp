@@ -60,7 +60,7 @@ TEST_CASE("pipeline: a piece is sent when the one of the step before has landed,
         me.run([&](auto link) { return go_round(link, v, order, per_step); });
         expect(v == began, "another number came back");
         expect(order.size() == per_step * static_cast<std::size_t>(me.size()), "another number of pieces");
-        for (std::size_t i = 0; i < order.size(); ++i) expect(order[i] == i, "piece " + std::to_string(i));
+        for (std::size_t i = 0; i < order.size(); ++i) expect(order[i] == i, "piece", i);
       });
 }
 

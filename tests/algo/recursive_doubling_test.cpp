@@ -28,8 +28,7 @@ TEST_CASE("recursive_doubling: operands keep the order of the ranks, for every n
           return tutti::algo::recursive_doubling_all_reduce(
               link, tutti::all_reduce_args{lanes::in(in), lanes::out(out), with});
         });
-        for (const word& w : out)
-          expect(w == lanes::spelled(0, me.size()), "the order on rank " + std::to_string(me.number()));
+        for (const word& w : out) expect(w == lanes::spelled(0, me.size()), "the order on rank", me.number());
         for (const word& w : in) expect(w == lanes::letter(me.number()), "the input was changed");
       }
     });
@@ -44,7 +43,7 @@ TEST_CASE("recursive_doubling: in place, and a mean that is divided once") {
         return tutti::algo::recursive_doubling_all_reduce(link,
                                                           tutti::all_reduce_args{lanes::in(v), lanes::out(v), with});
       });
-      for (const double x : v) expect(x == (me.size() + 1) / 2.0, "the mean became " + std::to_string(x));
+      for (const double x : v) expect(x == (me.size() + 1) / 2.0, "the mean became", x);
     });
 }
 

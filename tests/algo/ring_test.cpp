@@ -85,7 +85,7 @@ TEST_CASE("ring: a mean is divided once, after the sum") {
     me.run([&](auto link) {
       return tutti::algo::ring_all_reduce(link, tutti::all_reduce_args{lanes::in(v), lanes::out(v), with});
     });
-    for (const int x : v) expect(x == 2, "the mean of 7, 0 and 0 became " + std::to_string(x));
+    for (const int x : v) expect(x == 2, "the mean of 7, 0 and 0 became", x);
   });
 }
 

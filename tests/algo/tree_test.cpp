@@ -26,8 +26,7 @@ TEST_CASE("tree: every rank gets the root's data, whoever the root is") {
               v[i] = static_cast<std::uint32_t>(i * 3) + static_cast<unsigned>(root);
           me.run(
               [&](auto link) { return tutti::algo::tree_broadcast(link, tutti::broadcast_args{lanes::out(v), root}); });
-          for (std::size_t i = 0; i < count; ++i)
-            expect(v[i] == i * 3 + static_cast<unsigned>(root), "element " + std::to_string(i));
+          for (std::size_t i = 0; i < count; ++i) expect(v[i] == i * 3 + static_cast<unsigned>(root), "element", i);
         }
     });
 }
@@ -47,7 +46,7 @@ TEST_CASE("tree: where only the root knows the size") {
           return tutti::algo::tree_broadcast_sized(link,
                                                    tutti::broadcast_sized_args{&v, resize, v.data(), v.size(), root});
         });
-        expect(v == std::vector<std::byte>(bytes, std::byte{9}), "another text of " + std::to_string(v.size()));
+        expect(v == std::vector<std::byte>(bytes, std::byte{9}), "another text of", v.size());
       }
     });
 }

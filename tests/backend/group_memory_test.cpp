@@ -19,6 +19,8 @@
 #include <tutti/communicator.hpp>
 #include <tutti/transport/threads.hpp>
 
+#include <support/expect.hpp>
+
 namespace {
 
 using tutti::algo::board;
@@ -48,9 +50,7 @@ class counting_transport : public tutti::threads_transport {
 using backend = tutti::composed<counting_transport>;
 using world = tutti::communicator<backend>;
 
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
-}
+using tutti_test::expect;
 
 std::size_t held(world& w) {
   auto guard = w.engine().lock();
@@ -126,7 +126,7 @@ TEST_CASE("group memory: stays as long as another rank reads it") {
           kept[i % 3].emplace(std::move(group));
         }
         for (std::size_t k = 0; k < data.size(); ++k)
-          expect(data[k] == i * 100000 + static_cast<std::uint32_t>(k), "element " + std::to_string(k));
+          expect(data[k] == i * 100000 + static_cast<std::uint32_t>(k), "element", k);
       }
       kept.clear();
       w.barrier().wait();

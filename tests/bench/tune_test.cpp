@@ -18,14 +18,14 @@ TEST_CASE("tune: a short run of every collective gives a table that loads, equal
   std::vector<std::string> tables(2);
   std::vector<int> measured(2);
   tutti::run_threads(2, [&](auto& world) {
-    bench::tuner tuner(world, std::chrono::milliseconds{300});
+    bench::tuner tuner(world, std::chrono::milliseconds{1});
     const auto me = static_cast<std::size_t>(world.rank());
     tables[me] = tuner.run([&](const std::string&, std::size_t, algorithm, double seconds) {
       if (seconds > 0) ++measured[me];
     });
   });
   CHECK(tables[0] == tables[1]);
-  CHECK(measured[0] > 40);  // at least the smallest size
+  CHECK(measured[0] > 40);  // the smallest size, whatever the budget
   CHECK(measured[0] == measured[1]);
   const tutti::algo::tuning table = tutti::detail::parse_tuning(tables[0], "what was measured");
   for (const char* collective : {"all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "scan", "exclusive_scan",

@@ -42,7 +42,7 @@ void check_collected(World& world, std::size_t count, std::uint32_t tag, std::ui
   for (std::uint32_t i = 0; i < rounds * static_cast<std::uint32_t>(world.size() - 1); ++i) {
     message in(count);
     const int from = world.recv_any(in, tag).wait();
-    expect(from > 0 && from < world.size(), "from rank " + std::to_string(from));
+    expect(from > 0 && from < world.size(), "from rank", from);
     expect(in.front() == static_cast<std::uint32_t>(from), "another rank's message");
     expect(in.back() == next[static_cast<std::size_t>(from)]++, "not in order");
   }
@@ -90,7 +90,7 @@ void check_mixed(World& world) {
         world.recv(in, 1, tag).wait();
       else
         expect(world.recv_any(in, tag).wait() == 1, "from another rank");
-      expect(in == message(lengths[i], i), "message " + std::to_string(i));
+      expect(in == message(lengths[i], i), "message", i);
     }
   }
 }

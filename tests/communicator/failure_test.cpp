@@ -65,7 +65,7 @@ TEST_CASE("failure: a timeout says everything: what, where, how much, how long, 
       if (world.rank() == 0) over.open();
       text[world.rank()] = e->what();
       expect(e->kind() == errc::timed_out, "the kind is " + e->code().message());
-      expect(e->peer() == 2, "blamed rank " + std::to_string(e->peer()));
+      expect(e->peer() == 2, "blamed rank", e->peer());
     });
     // The rank whose deadline it was.
     CAPTURE(text[0]);
@@ -141,7 +141,7 @@ TEST_CASE("failure: in a group, the world's rank is named") {
     if (world.rank() % 2 == 0) {
       const auto e = error_of(group.barrier(within(world.rank() == 4 ? 50ms : 60000ms)));
       if (world.rank() == 4) over.open();
-      expect(e->peer() == 2, "blamed rank " + std::to_string(e->peer()));
+      expect(e->peer() == 2, "blamed rank", e->peer());
       if (world.rank() == 4) {
         expect(e->rank() == 0, "this is rank 0 of the group");
         text = e->what();
@@ -165,7 +165,7 @@ TEST_CASE("failure: in a group, who is missing there is named, not who is behind
     if (world.rank() == 2) return over.pass();  // missing in the group
     const auto e = error_of(group.barrier(within(world.rank() == 0 ? 50ms : 60000ms)));
     if (world.rank() == 0) over.open();
-    expect(e->peer() == 2, "blamed rank " + std::to_string(e->peer()));
+    expect(e->peer() == 2, "blamed rank", e->peer());
   });
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("failure: a message names the rank that does not send it, whoever is b
     float v = 0;
     const auto e = error_of(world.recv(std::span{&v, 1}, 2, 0, within(50ms)));
     over.open();
-    expect(e->kind() == errc::timed_out && e->peer() == 2, "blamed rank " + std::to_string(e->peer()));
+    expect(e->kind() == errc::timed_out && e->peer() == 2, "blamed rank", e->peer());
   });
 }
 
@@ -192,7 +192,7 @@ TEST_CASE("failure: an operation that waits for its turn names whom the one befo
     auto first = group.all_reduce(v, tutti::sum, within(60000ms));
     const auto e = error_of(group.all_reduce(w, tutti::sum, within(50ms)));
     over.open();
-    expect(e->kind() == errc::timed_out && e->peer() == 1, "blamed rank " + std::to_string(e->peer()));
+    expect(e->kind() == errc::timed_out && e->peer() == 1, "blamed rank", e->peer());
   });
 }
 
@@ -295,7 +295,7 @@ TEST_CASE("failure: an abort names the rank that called it, by its number in the
     issued.arrive_and_wait();
     if (world.rank() == 3) group.abort();  // rank 0 of its group
     const auto e = error_of(std::move(pending));
-    expect(e->kind() == errc::aborted && e->peer() == 3, "blamed rank " + std::to_string(e->peer()));
+    expect(e->kind() == errc::aborted && e->peer() == 3, "blamed rank", e->peer());
     text[world.rank()] = e->what();
     expect(nothrow(world.barrier()).wait().peer == 3, "the cause has changed");
   });
@@ -314,7 +314,7 @@ TEST_CASE("failure: a communicator that is destroyed too early names its rank") 
     auto never = world->recv(v, 1 - world->rank(), 5);
     if (world->rank() == 1) world.reset();
     const auto s = nothrow(std::move(never)).wait();
-    expect(s == tutti::status{errc::aborted, 0, 1, 0}, "blamed rank " + std::to_string(s.peer));
+    expect(s == tutti::status{errc::aborted, 0, 1, 0}, "blamed rank", s.peer);
   });
 }
 

@@ -9,6 +9,8 @@
 #include <tutti/backend/composed.hpp>
 #include <tutti/bootstrap/sim.hpp>
 
+#include <support/expect.hpp>
+
 namespace {
 
 using tutti::algorithm;
@@ -23,9 +25,7 @@ class placed_transport : public tutti::sim_transport {
 };
 using placed = tutti::composed<placed_transport>;
 
-void expect(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error(what);
-}
+using tutti_test::expect;
 
 /// Every collective that has a hierarchical way, by it and by what is chosen.
 void use(tutti::communicator<placed>& world, algorithm via) {

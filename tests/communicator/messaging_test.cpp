@@ -48,7 +48,7 @@ template <class World>
 void receive_one(World& world, std::uint32_t tag) {
   std::vector<std::uint8_t> in(eager);
   world.recv(in, 1, tag).wait();
-  expect(in == std::vector<std::uint8_t>(eager, static_cast<std::uint8_t>(tag)), "message " + std::to_string(tag));
+  expect(in == std::vector<std::uint8_t>(eager, static_cast<std::uint8_t>(tag)), "message", tag);
 }
 
 TEST_CASE("messaging: receiving one while another is half there, in any order") {

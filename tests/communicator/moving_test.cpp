@@ -18,7 +18,7 @@ TEST_CASE("moving: a text takes the length of the root's, longer and shorter") {
     for (const std::size_t length : {0U, 5U, 100000U, 3U}) {
       std::string text(world.rank() == 2 ? length : 20, world.rank() == 2 ? 'y' : 'n');
       world.broadcast(text, 2).wait();
-      expect(text == std::string(length, 'y'), "a text of " + std::to_string(length));
+      expect(text == std::string(length, 'y'), "a text of", length);
     }
   });
 }

@@ -13,14 +13,13 @@
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/communicator.hpp>
 
+#include <support/expect.hpp>
+
 namespace ranks {
 
 using world = tutti::communicator<tutti::threads>;
 
-/// For threads that are ranks: doctest's macros are for the main thread only.
-inline void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
-}
+using tutti_test::expect;
 
 /// The words of the exception that `f` throws.
 template <class Exception, class F>

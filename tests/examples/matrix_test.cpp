@@ -1,4 +1,4 @@
-#include "digits/matrix.hpp"
+#include "common/matrix.hpp"
 
 #include <doctest/doctest.h>
 
@@ -30,29 +30,29 @@ void check_product(std::size_t rows, std::size_t depth, std::size_t width) {
     for (std::size_t j = 0; j < width; ++j)
       for (std::size_t p = 0; p < depth; ++p) expected[i * width + j] += a[i * depth + p] * b[p * width + j];
 
-  digits::multiply_add(digits::row_major(std::span{a}, rows, depth), std::span{b}, std::span{direct});
+  common::multiply_add(common::row_major(std::span{a}, rows, depth), std::span{b}, std::span{direct});
   CHECK(direct == expected);
 
   std::vector<T> turned(a.size());
-  digits::transpose(std::span{a}, rows, depth, std::span{turned});
-  digits::multiply_add(digits::row_major(std::span<const T>{turned}, depth, rows).transposed(), std::span{b},
+  common::transpose(std::span{a}, rows, depth, std::span{turned});
+  common::multiply_add(common::row_major(std::span<const T>{turned}, depth, rows).transposed(), std::span{b},
                        std::span{through_transpose});
   CHECK(through_transpose == expected);
 }
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("digits matrix: products of every shape around the tile's", T, float, double) {
+TEST_CASE_TEMPLATE("matrix: products of every shape around the tile's", T, float, double) {
   for (const std::size_t rows : {1u, 3u, 4u, 5u, 9u})
     for (const std::size_t depth : {1u, 2u, 13u})
       for (const std::size_t width : {1u, 3u, 4u, 7u, 8u, 10u, 17u}) check_product<T>(rows, depth, width);
 }
 
-TEST_CASE("digits matrix: nothing times something changes nothing") {
+TEST_CASE("matrix: nothing times something changes nothing") {
   std::vector<double> c{1, 2};
   const std::vector<double> none;
-  digits::multiply_add(digits::row_major(std::span{none}, 2, 0), std::span{none}, std::span{c});
+  common::multiply_add(common::row_major(std::span{none}, 2, 0), std::span{none}, std::span{c});
   CHECK(c == std::vector<double>{1, 2});
-  digits::multiply_add(digits::row_major(std::span{none}, 0, 3), std::span<const double>{c}, std::span<double>{});
+  common::multiply_add(common::row_major(std::span{none}, 0, 3), std::span<const double>{c}, std::span<double>{});
   CHECK(c == std::vector<double>{1, 2});
 }

@@ -54,11 +54,11 @@ TEST_CASE("digits metrics: no images give zeros, not a division by zero") {
   CHECK(none.mean_loss() == 0.0);
 }
 
-TEST_CASE("digits loss: large logits do not overflow, and the gradients of a row sum to zero") {
+TEST_CASE("softmax and cross entropy: large logits do not overflow, and the gradients of a row sum to zero") {
   std::vector<float> logits(10, 0.0f);
   logits[3] = 1e4f;
   const std::vector<std::uint8_t> labels{2};
-  CHECK(digits::softmax_cross_entropy<float>(logits, labels) == doctest::Approx(1e4));
+  CHECK(common::softmax_cross_entropy<float>(logits, labels) == doctest::Approx(1e4));
   CHECK(logits[3] == 1.0f);
   CHECK(logits[2] == -1.0f);
   CHECK(logits[0] == 0.0f);

@@ -33,7 +33,7 @@ struct gradients_of {
 };
 
 batch<double> random_batch(digits::image_shape shape, std::size_t count, std::uint64_t seed) {
-  digits::random_source random{seed};
+  common::random_source random{seed};
   batch<double> result;
   for (std::size_t i = 0; i < count * shape.size(); ++i) result.pixels.push_back(random.symmetric(1.0));
   for (std::size_t i = 0; i < count; ++i) result.labels.push_back(static_cast<std::uint8_t>(random.below(10)));
@@ -42,7 +42,7 @@ batch<double> random_batch(digits::image_shape shape, std::size_t count, std::ui
 
 // Biases as the model draws them, zero, would put activations exactly on the kink of the rectifier.
 void draw_all(model<double>& net, std::uint64_t seed) {
-  digits::random_source random{seed};
+  common::random_source random{seed};
   for (double& parameter : net.parameters()) parameter = random.symmetric(0.2);
 }
 
@@ -63,7 +63,7 @@ double largest_difference(std::span<const double> a, std::span<const double> b) 
 template <class T>
 std::vector<double> train(model<T>& net, const digits::dataset& data, std::size_t ranks, std::size_t epochs,
                           std::size_t most_steps) {
-  digits::sgd<T> optimizer{net.parameters().size(), static_cast<T>(0.9)};
+  digits::sgd<T> optimizer{net.parameters().size()};
   const std::size_t steps = (data.size() + 63) / 64;
   gradients_of<T> total{net};
   gradients_of<T> own{net};
@@ -82,7 +82,8 @@ std::vector<double> train(model<T>& net, const digits::dataset& data, std::size_
     }
     losses.push_back(loss / count);
     const double left = 1.0 - static_cast<double>(step) / static_cast<double>(epochs * steps);
-    optimizer.step(net.parameters(), total.views, static_cast<T>(1.0 / count), static_cast<T>(0.1 * left));
+    for (T& x : total.arena) x /= static_cast<T>(count);
+    optimizer.step(net.parameters(), total.views, 0.1 * left);
   }
   return losses;
 }
@@ -117,7 +118,7 @@ TEST_CASE("digits model: the backward pass agrees with finite differences") {
   net.backward(samples, analytic.views, ignore);
 
   constexpr double step = 1e-5;
-  digits::random_source random{5};
+  common::random_source random{5};
   for (const auto& tensor : net.tensors()) {
     INFO("tensor ", std::string{tensor.name});
     std::size_t nonzero = 0;

@@ -1,4 +1,4 @@
-#include "digits/random.hpp"
+#include "common/random.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,15 +7,15 @@
 #include <set>
 #include <span>
 
-TEST_CASE("digits random: the published numbers of SplitMix64") {
-  digits::random_source random{1234567};
+TEST_CASE("random: the published numbers of SplitMix64") {
+  common::random_source random{1234567};
   CHECK(random.next() == 6457827717110365317u);
   CHECK(random.next() == 3203168211198807973u);
   CHECK(random.next() == 9817491932198370423u);
 }
 
-TEST_CASE("digits random: symmetric numbers stay within their limit and use all of it") {
-  digits::random_source random{1};
+TEST_CASE("random: symmetric numbers stay within their limit and use all of it") {
+  common::random_source random{1};
   double least = 0;
   double most = 0;
   for (int i = 0; i < 1000; ++i) {
@@ -29,12 +29,12 @@ TEST_CASE("digits random: symmetric numbers stay within their limit and use all 
   CHECK(most > 0.48);
 }
 
-TEST_CASE("digits random: a shuffle reaches every order") {
+TEST_CASE("random: a shuffle reaches every order") {
   std::set<std::array<int, 3>> seen;
-  digits::random_source random{1};
+  common::random_source random{1};
   for (int i = 0; i < 100; ++i) {
     std::array values{1, 2, 3};
-    digits::shuffle(std::span<int>{values}, random);
+    common::shuffle(std::span<int>{values}, random);
     seen.insert(values);
   }
   CHECK(seen.size() == 6);

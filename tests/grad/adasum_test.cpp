@@ -15,6 +15,7 @@
 #include "grad/ranks.hpp"
 
 namespace {
+using ranks::expect;
 using tutti::dtype;
 using tutti::grad::adasum_hook;
 using tutti::grad::reducer;
@@ -23,10 +24,6 @@ using shapes = std::vector<tutti::grad::parameter_shape>;
 using vector = std::vector<double>;
 
 static_assert(tutti::grad::reduction_hook<adasum_hook, world_t>);
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
 
 double dot(const vector& a, const vector& b) {
   double d = 0;
@@ -92,7 +89,7 @@ void check_tree(World& world, dtype type, double tolerance) {
       tutti::grad::visit_gradient(type, [&]<class T>() {
         const auto g = r.template gradient<T>(i);
         for (std::size_t e = 0; e < g.size(); ++e)
-          expect(std::abs(static_cast<double>(g[e]) - expected[e]) <= tolerance, "element " + std::to_string(e));
+          expect(std::abs(static_cast<double>(g[e]) - expected[e]) <= tolerance, "element", e);
         // Equal bits on all ranks.
         std::vector<T> roots(g.begin(), g.end());
         world.broadcast(roots, 0).wait();

@@ -13,6 +13,7 @@
 #include "grad/ranks.hpp"
 
 namespace {
+using ranks::expect;
 using tutti::bfloat16;
 using tutti::dtype;
 using tutti::float16;
@@ -24,10 +25,6 @@ using shapes = std::vector<tutti::grad::parameter_shape>;
 
 static_assert(tutti::grad::reduction_hook<compress_hook<bfloat16>, world_t>);
 static_assert(tutti::grad::reduction_hook<compress_hook<float16, compress_hook<bfloat16>>, world_t>);
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
 
 /// Gradient of a rank; magnitudes over many powers of two, the largest `top`.
 template <class T>

@@ -12,10 +12,15 @@
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/adasum.hpp>
 #include <tutti/grad/compress.hpp>
+#include <tutti/grad/mean.hpp>
 #include <tutti/grad/powersgd.hpp>
 #include <tutti/grad/quantize.hpp>
 #include <tutti/grad/reducer.hpp>
+#include <tutti/grad/reproducible.hpp>
 #include <vector>
+
+#include <support/docs_examples.hpp>
+#include <support/temporary_directory.hpp>
 
 // The examples of docs/gradients.md and docs/hooks.md, compiled and run. Every block of code there, but for the first
 // of each reducer's life, must stand here, but for white space.
@@ -88,6 +93,41 @@ tutti::task<> until_all_have_run_out(tutti::grad::reducer<world_t>& reducer, mod
   }
 }
 
+struct sharded_batch {
+  [[nodiscard]] double samples(tutti::grad::number_range shards) const {
+    return 2 * static_cast<double>(shards.size());
+  }
+  [[nodiscard]] batch_t shard(std::size_t s) const { return batch_t(2, static_cast<float>(s)); }
+};
+/// Its gradients are sums, as accumulate() from zero.
+struct sharded_model {
+  float last = 0;
+  template <class Ready>
+  void backward(const batch_t& batch, std::vector<std::span<float>> gradients, Ready ready) const {
+    for (auto g : gradients) std::fill(g.begin(), g.end(), 0.0f);
+    model{}.accumulate(batch, gradients, ready);
+  }
+  void step(std::vector<std::span<float>> gradients) { last = gradients[0][0]; }
+};
+tutti::task<> same_bits_on_any_number_of_ranks(world_t& world, sharded_model& net,
+                                               const std::vector<sharded_batch>& batches) {
+  tutti::grad::reducer reducer{world, shapes, {}, tutti::grad::reproducible_hook{world, 16}};  // shards of a batch
+  const auto mine = reducer.hook().shards();  // of this rank: [first, end)
+  for (const auto& batch : batches) {
+    auto pass = reducer.begin(batch.samples(mine), tutti::grad::contribution::sum);
+    for (std::size_t s = mine.first; s < mine.end; ++s) {
+      const bool last = s + 1 == mine.end;
+      net.backward(batch.shard(s), reducer.gradients(), [&](std::size_t i) {  // overwrites them
+        if (last) pass.ready(i);
+      });
+      if (!last) reducer.hook().keep(reducer);
+    }
+    pass.rest_unused();  // of a rank without shards
+    co_await pass.finish();
+    net.step(reducer.gradients());
+  }
+}
+
 struct clipped_sum {
   float most;
   template <class Comm, class T>
@@ -109,27 +149,16 @@ float mean_of_ranks(world_t& world, Reducer& r) {
   return r.template gradient<float>(0)[5];
 }
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-std::string without_space(std::string text) {
-  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
-  return text;
-}
 }  // namespace
 
 TEST_CASE("docs of gradients and hooks: the examples stand in this file") {
   const std::filesystem::path root = TUTTI_SOURCE_DIR;
-  const std::string code = without_space(text_of(root / "tests/grad/docs_test.cpp"));
+  const std::string code = docs_examples::without_space(docs_examples::text_of(root / "tests/grad/docs_test.cpp"));
   int examples = 0;
-  for (const char* page : {"docs/gradients.md", "docs/hooks.md"}) {
-    const std::string text = text_of(root / page);
-    for (std::size_t at = text.find("```cpp\n"); at != std::string::npos; at = text.find("```cpp\n", at + 1)) {
-      const std::size_t begin = at + 7;
-      const std::string example = text.substr(begin, text.find("```", begin) - begin);
+  for (const char* page : {"docs/gradients.md", "docs/hooks.md", "docs/reproducible.md"}) {
+    for (const std::string& example : docs_examples::of(root / page)) {
       if (example.find("train(tutti::communicator<>&") != std::string::npos) continue;  // examples/04_gradients.cpp
-      CHECK_MESSAGE(code.find(without_space(example)) != std::string::npos, page << ":\n" << example);
+      CHECK_MESSAGE(code.find(docs_examples::without_space(example)) != std::string::npos, page << ":\n" << example);
       ++examples;
     }
   }
@@ -148,9 +177,43 @@ TEST_CASE("docs of gradients: micro-batches, uneven inputs and a rank that runs 
   });
 }
 
+TEST_CASE("docs of gradients: an order of arrival is kept for the next run") {
+  const tutti_test::temporary_directory folder;
+  const auto profile = folder.file("arrival.txt");
+  tutti::run_threads(2, [&](world_t& world) {
+    tutti::grad::plan seen;
+    for (int run = 0; run < 2; ++run) {
+      std::ifstream in(profile);
+      const std::vector<int> order{std::istream_iterator<int>(in), {}};  // empty where there is none
+      tutti::grad::reducer reducer{world, shapes, {.arrival = order}};
+      if (run == 1 && !(reducer.layout() == seen)) throw std::logic_error("another plan");
+      auto pass = reducer.begin();
+      for (std::size_t i = 0; i < 2; ++i) pass.ready(i);  // not the reverse of registration
+      tutti::sync_wait(world, pass.finish());
+      if (tutti::sync_wait(world, reducer.rebuild()) != (run == 0)) throw std::logic_error("rebuilt");
+      seen = reducer.layout();
+      if (world.rank() == 0) {
+        std::ofstream out(profile);  // on one rank
+        for (const int parameter : reducer.arrival()) out << parameter << '\n';
+      }
+      world.barrier().wait();
+    }
+  });
+}
+
+TEST_CASE("docs of reproducible sums: 3 ranks and 18") {
+  for (const int ranks : {3, 18})
+    tutti::run_threads(ranks, [](world_t& world) {
+      sharded_model net;
+      tutti::sync_wait(world, same_bits_on_any_number_of_ranks(world, net, std::vector<sharded_batch>(2)));
+      if (net.last != 7.5f) throw std::logic_error("mean");
+    });
+}
+
 TEST_CASE("docs of hooks: each gives the mean of what two ranks have, or what it promises") {
   tutti::run_threads(2, [](world_t& world) {
     tutti::grad::reducer ring{world, shapes, {}, tutti::grad::sum_hook{{.via = tutti::algorithm::ring}}};
+    tutti::grad::reducer plain{world, shapes, {}, tutti::grad::mean_hook{}};
     tutti::grad::reducer half{world, shapes, {}, tutti::grad::compress_hook<tutti::bfloat16>{}};
     tutti::grad::reducer eighth{world, shapes, {}, tutti::grad::quantize_hook{}};
     tutti::grad::reducer low{world, shapes, {}, tutti::grad::powersgd_hook{{.rank = 4, .start_pass = 10}}};
@@ -159,9 +222,10 @@ TEST_CASE("docs of hooks: each gives the mean of what two ranks have, or what it
     tutti::grad::reducer adaptive{world, shapes, {}, tutti::grad::adasum_hook{}};
     tutti::grad::reducer own{world, shapes, {}, clipped_sum{1.5f}};
     const auto near = [](float x, float y) { return x > y - 0.01f && x < y + 0.01f; };
-    const bool all = mean_of_ranks(world, ring) == 1.5f && mean_of_ranks(world, half) == 1.5f &&
-                     near(mean_of_ranks(world, eighth), 1.5f) && near(mean_of_ranks(world, low), 1.5f) &&
-                     near(mean_of_ranks(world, both), 1.5f) && near(mean_of_ranks(world, own), 1.25f);
+    const bool all = mean_of_ranks(world, ring) == 1.5f && mean_of_ranks(world, plain) == 1.5f &&
+                     mean_of_ranks(world, half) == 1.5f && near(mean_of_ranks(world, eighth), 1.5f) &&
+                     near(mean_of_ranks(world, low), 1.5f) && near(mean_of_ranks(world, both), 1.5f) &&
+                     near(mean_of_ranks(world, own), 1.25f);
     if (!all) throw std::logic_error("a mean");
     // a (1 - 2/2) + 2a (1 - 2/8) of parallel gradients a and 2a
     if (!near(mean_of_ranks(world, adaptive), 1.5f)) throw std::logic_error("adasum");

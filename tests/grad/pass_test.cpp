@@ -15,6 +15,7 @@
 // What a pass may leave out, put off or give up.
 
 namespace {
+using ranks::expect;
 using tutti::dtype;
 using tutti::grad::contribution;
 using tutti::grad::reducer;
@@ -25,10 +26,6 @@ using world_t = ranks::communicator;
 using shapes = std::vector<tutti::grad::parameter_shape>;
 
 shapes of_type(dtype type) { return {{"a", 3, type}, {"b", 40, type}, {"c", 1, type}}; }
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
 
 template <class Reducer, class Pass>
 step finish(world_t& world, Reducer&, Pass& pass) {
@@ -249,6 +246,36 @@ TEST_CASE("pass: one that accumulates may be dropped, and a skip in it is not fo
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }
 
+TEST_CASE("pass: what a dropped pass has added is used by no rank, unless its rank discards it") {
+  const auto all = ranks::outcomes(2, [&](world_t& world) {
+    const auto list = of_type(dtype::f32);
+    reducer r{world, list};
+    for (const bool discards : {false, true}) {
+      if (world.rank() == 1) {
+        auto whole = r.begin(tutti::grad::accumulate, 5);
+        set(r, 0, 100);
+        (void)finish(world, r, whole);
+        auto dropped = r.begin(tutti::grad::accumulate, 7);
+        set(r, 0, 200);
+        if (discards) {
+          const auto during = ranks::outcome_of([&] { r.discard(); });
+          expect(during.usage && during.says("discard() during a pass"), during.text);
+        }
+      }
+      if (discards) {
+        r.discard();
+        expect(get(r, 0) == 0, "zeros");
+      }
+      auto pass = r.begin(4);
+      set(r, 0, get(r, 0) + 8);
+      for (std::size_t i = 0; i < 3; ++i) pass.ready(i);
+      expect(finish(world, r, pass) == (discards ? step::apply : step::skip_failure), "step");
+      expect(!discards || (get(r, 0) == 8 && r.total_weight() == 8), "as if nothing had been added");
+    }
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
 TEST_CASE("pass: wrong calls are refused by name and change nothing") {
   const auto all = ranks::outcomes(2, [&](world_t& world) {
     const auto list = of_type(dtype::f32);
@@ -292,6 +319,13 @@ TEST_CASE("pass: a factor that divides before the sum and not after it keeps sum
     for (std::size_t i = 0; i < 3; ++i) set(r, i, 0x1p127), pass.ready(i);
     (void)finish(world, r, pass);
     expect(get(r, 0) == 0x1p127, "the mean of what is large");
+    // In a group, too: the divisor is that of the group.
+    auto group = world.split(world.rank() % 2);
+    reducer half{group, list, {.predivide = 2}};
+    auto part = half.begin(1);
+    for (std::size_t i = 0; i < 3; ++i) set(half, i, 4 * (world.rank() + 1)), part.ready(i);
+    (void)finish(group, half, part);
+    expect(get(half, 0) == (world.rank() % 2 == 0 ? 8 : 12), "the mean of the group");
   });
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }

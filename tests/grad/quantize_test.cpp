@@ -8,6 +8,7 @@
 #include <random>
 #include <string>
 #include <tutti/async/sync_wait.hpp>
+#include <tutti/grad/compress.hpp>
 #include <tutti/grad/quantize.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "grad/ranks.hpp"
 
 namespace {
+using ranks::expect;
+using ranks::one_pass;
 using tutti::dtype;
 using tutti::grad::quantize_hook;
 using tutti::grad::quantized_block;
@@ -24,27 +27,11 @@ using shapes = std::vector<tutti::grad::parameter_shape>;
 
 static_assert(tutti::grad::reduction_hook<quantize_hook, world_t>);
 
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
-
 std::vector<float> values(int rank, std::size_t count, unsigned seed) {
   std::mt19937 random{seed + 100 * static_cast<unsigned>(rank)};
   std::vector<float> v(count);
   for (float& x : v) x = static_cast<float>(random() % 20001) / 10000 - 1;
   return v;
-}
-
-template <class Reducer>
-void one_pass(world_t& world, Reducer& r, const std::vector<std::vector<float>>& gradients) {
-  auto pass = r.begin();
-  for (std::size_t i = gradients.size(); i-- > 0;)
-    tutti::grad::visit_gradient(r.layout().buckets[0].type, [&]<class T>() {
-      const auto g = r.template gradient<T>(i);
-      for (std::size_t e = 0; e < g.size(); ++e) g[e] = T(gradients[i][e]);
-      pass.ready(i);
-    });
-  (void)tutti::sync_wait(world, pass.finish());
 }
 
 }  // namespace
@@ -189,4 +176,29 @@ TEST_CASE("quantize: a hook that is saved and loaded goes on with the same bits"
 
 TEST_CASE("quantize: a quarter of the bytes") {
   CHECK(quantize_hook::wire_bytes(1 << 20, 2) == 4096 * 260);  // float: 2 x 1/2 x 4 MiB
+}
+
+TEST_CASE("quantize: what a skipped pass left out does not come with the next one, also from within another hook") {
+  const auto all = ranks::outcomes(2, [](world_t& world) {
+    const shapes list{{"w", 300, dtype::f32}};
+    const auto check = [&](auto hook) {
+      reducer r{world, list, {}, std::move(hook)};
+      auto pass = r.begin();
+      float at = 1;
+      for (float& x : r.template gradient<float>(0)) x = at *= 1.02f;
+      if (world.rank() == 0) pass.skip(tutti::grad::step::skip_overflow);
+      pass.rest_unused();
+      (void)tutti::sync_wait(world, pass.finish());
+      auto next = r.begin();
+      for (float& x : r.template gradient<float>(0)) x = 0;
+      next.ready(0);
+      (void)tutti::sync_wait(world, next.finish());
+      bool nothing = true;
+      for (const float x : r.template gradient<float>(0)) nothing = nothing && x == 0;
+      expect(nothing, "something is left");
+    };
+    check(quantize_hook{});
+    check(tutti::grad::compress_hook<tutti::bfloat16, quantize_hook>{});
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }

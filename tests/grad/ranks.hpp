@@ -4,16 +4,23 @@
 #include <exception>
 #include <latch>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/grad/arena.hpp>
 #include <vector>
+
+#include <support/expect.hpp>
 
 // Worlds of threads whose ranks fail one by one: what did each of them see?
 
 namespace ranks {
 
 using communicator = tutti::communicator<tutti::threads>;
+
+using tutti_test::expect;
 
 /// How a rank ended: nothing, a usage_error, or an error with its kind.
 struct outcome {
@@ -53,6 +60,19 @@ std::vector<outcome> outcomes(int size, F f) {
       },
       std::chrono::seconds(60));
   return all;
+}
+
+/// A pass in which this rank's gradients, of one type, are `gradients`.
+template <class Reducer>
+void one_pass(communicator& world, Reducer& r, const std::vector<std::vector<float>>& gradients) {
+  auto pass = r.begin();
+  for (std::size_t i = gradients.size(); i-- > 0;)
+    tutti::grad::visit_gradient(r.layout().buckets[0].type, [&]<class T>() {
+      const auto g = r.template gradient<T>(i);
+      for (std::size_t e = 0; e < g.size(); ++e) g[e] = T(gradients[i][e]);
+      pass.ready(i);
+    });
+  (void)tutti::sync_wait(world, pass.finish());
 }
 
 }  // namespace ranks

@@ -1,23 +1,23 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <latch>
 #include <numeric>
 #include <string>
 #include <tutti/async/sync_wait.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/async/when_all.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <vector>
 
 #include "grad/ranks.hpp"
 
 namespace {
+using ranks::expect;
 using tutti::dtype;
 using tutti::grad::reducer;
 using world_t = ranks::communicator;
 using shapes = std::vector<tutti::grad::parameter_shape>;
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
 
 /// Counts what it is told to forget.
 struct forgetful_hook {
@@ -81,6 +81,31 @@ TEST_CASE("rebuild: an order of another model is refused") {
       const auto o = ranks::outcome_of([&] { reducer r{world, list, {.arrival = order}}; });
       expect(o.usage && o.says("names each of the 2 parameters once"), o.text);
     }
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
+TEST_CASE("rebuild: no pass begins until it has ended, also while it is suspended") {
+  std::latch tried(1);
+  const auto all = ranks::outcomes(2, [&](world_t& world) {
+    const shapes list{{"a", 3, dtype::f32}, {"b", 4, dtype::f32}};
+    reducer r{world, list, {.limits = {1, 1}}};
+    pass_in(world, r, {0, 1});
+    if (world.rank() == 0) {
+      tried.wait();
+      expect(tutti::sync_wait(world, r.rebuild()), "the order differs");
+    } else {
+      const auto meanwhile = [&]() -> tutti::task<> {
+        const auto o = ranks::outcome_of([&] { auto pass = r.begin(); });
+        const auto again = ranks::outcome_of([&] { tutti::sync_wait(world, r.rebuild()); });
+        tried.count_down();
+        expect(o.usage && o.says("begin() during rebuild()"), o.text);
+        expect(again.usage && again.says("rebuild() during rebuild()"), again.text);
+        co_return;
+      };
+      tutti::sync_wait(world, tutti::when_all(r.rebuild(), meanwhile()));
+    }
+    pass_in(world, r, {0, 1});
   });
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }

@@ -1,6 +1,5 @@
 #include <doctest/doctest.h>
 
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -21,7 +20,6 @@ using ranks::outcome;
 using ranks::outcome_of;
 using tutti::dtype;
 using tutti::errc;
-using tutti::grad::bucket_limits;
 using tutti::grad::parameter_shape;
 using tutti::grad::reducer;
 using world_t = ranks::communicator;
@@ -294,107 +292,4 @@ TEST_CASE("reducer: on an aborted communicator a pass ends with the cause") {
     CHECK(o.failed == errc::aborted);
     CHECK(o.says("reducer_failure_test.cpp"));  // the call of begin(), not a line of the library
   }
-}
-
-TEST_CASE("reducer: ranks with other gradients are found, and both are named on every rank") {
-  struct other {
-    shapes list;
-    bucket_limits limits;
-    std::string difference;  // of a rank that is odd, with the names of ranks left out
-  };
-  const std::array<other, 5> others{{
-      {{{"a", 5, dtype::f32}, {"b", 7, dtype::f32}, {"c", 4, dtype::f32}}, {1, 1}, "parameter 2 is c, "},
-      {{{"a", 5, dtype::f32}, {"b", 7, dtype::bf16}, {"c", 3, dtype::f32}}, {1, 1}, "parameter 1 is "},
-      {{{"a", 5, dtype::f32}, {"b", 7, dtype::f32}, {"c", 3, dtype::f32, 3}}, {1, 1}, "parameter 2 is c, 3 x float32"},
-      {{{"a", 5, dtype::f32}, {"b", 7, dtype::f32}}, {1, 1}, " parameters and rank 0 has "},
-      {three, {4096, 4096}, " has other options than rank 0"},
-  }};
-  for (const auto& [list, limits, difference] : others)
-    for (const int odd : {0, 1, 3}) {
-      const auto all = ranks::outcomes(4, [&](world_t& world) {
-        const bool other = world.rank() == odd;
-        const outcome o = outcome_of(
-            [&] { reducer r{world, other ? list : three, other ? tutti::grad::reducer_options{limits} : apart}; });
-        reducer agreed{world, three};  // the communicator is as good as before
-        whole_pass(world, agreed);
-        if (o.failed != errc::mismatch) throw std::logic_error("not found");
-        throw std::runtime_error(o.text);
-      });
-      for (const auto& o : all) {
-        CAPTURE(o.text);
-        CHECK(o.says("rank " + std::to_string(odd == 0 ? 1 : odd) + " "));
-        CHECK(o.says("rank 0"));
-        CHECK(o.says(difference));
-      }
-    }
-}
-
-TEST_CASE("reducer: in a group, ranks with other gradients are named by their ranks in the world") {
-  const shapes other{{"a", 6, dtype::f32}};
-  const auto all = ranks::outcomes(5, [&](world_t& world) {
-    auto group = world.split(world.rank() % 2, -world.rank());  // {4, 2, 0} and {3, 1}
-    try {
-      reducer r{group, world.rank() == 2 ? other : three};
-      if (world.rank() % 2 == 0) throw std::logic_error("not found");
-    } catch (const tutti::error& e) {
-      if (e.peer() != 2) throw std::logic_error("blamed rank " + std::to_string(e.peer()));
-      throw;
-    }
-  });
-  for (const std::size_t r : {std::size_t{1}, std::size_t{3}}) CHECK_MESSAGE(all[r].fine(), all[r].text);
-  for (const std::size_t r : {std::size_t{0}, std::size_t{2}, std::size_t{4}}) {
-    CAPTURE(all[r].text);
-    CHECK(all[r].failed == errc::mismatch);
-    CHECK(all[r].says("parameter 0 is a, 6 x float32 on rank 2 and a, 5 x float32 on rank 4;"));
-  }
-}
-
-TEST_CASE("reducer: a type without a mean is refused by name before anything is sent") {
-  const auto all = ranks::outcomes(2, [](world_t& world) {
-    if (world.rank() == 0) {
-      const shapes wrong{{"a", 1, dtype::f32}, {"mask", 1, dtype::i32}};
-      const outcome o = outcome_of([&] { reducer r{world, wrong}; });
-      if (!o.usage || !o.says("parameter 1 (mask) is int32")) throw std::runtime_error(o.text);
-      const outcome none = outcome_of([&] { reducer r{world, three, {{0, 0}}}; });
-      if (!none.usage || !none.says("bucket_limits")) throw std::runtime_error(none.text);
-    }
-    reducer r{world, three};
-    const outcome o = outcome_of([&] { (void)r.gradients<double>(); });
-    if (!o.usage || !o.says("float32")) throw std::runtime_error(o.text);
-    whole_pass(world, r);
-  });
-  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
-}
-
-TEST_CASE("reducer: ranks that divide by other factors before the sum are found, not left with other bits") {
-  const auto all =
-      ranks::outcomes(3, [](world_t& world) { reducer r{world, three, {.predivide = world.rank() == 2 ? 4.0 : 2.0}}; });
-  for (const auto& o : all) {
-    CAPTURE(o.text);
-    CHECK(o.failed == errc::mismatch);
-    CHECK(o.says("rank 2 "));
-    CHECK(o.says("predivide"));
-  }
-}
-
-namespace {
-/// Has no memory on rank 1.
-struct poor_world : world_t {
-  explicit poor_world(world_t&& w) : world_t(std::move(w)) {}
-  template <class T>
-  tutti::mapped_array<T> allocate(std::size_t count) {
-    if (rank() == 1) throw std::bad_alloc();
-    return world_t::allocate<T>(count);
-  }
-};
-}  // namespace
-
-TEST_CASE("reducer: where one rank has no memory for the gradients the others do not wait for it") {
-  const auto all = ranks::outcomes(3, [](world_t& world) {
-    poor_world group{world.split(0)};
-    reducer r{group, three};
-  });
-  CHECK(all[0].failed == errc::aborted);
-  CHECK(all[1].says("bad_alloc"));
-  CHECK(all[2].failed == errc::aborted);
 }

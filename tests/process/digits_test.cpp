@@ -1,54 +1,20 @@
-#include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "support/processes.hpp"
+#include "process/trainer.hpp"
 #include "support/temporary_directory.hpp"
 
 /// The digits trainer as a user runs it: data-parallel training must be the training of one process.
 namespace {
 
-#ifdef TUTTI_EXAMPLE_DIR
-constexpr const char* digits = TUTTI_EXAMPLE_DIR "/digits";
-#else
-constexpr const char* digits = "./digits";
-#endif
-
-struct run {
-  int status;
-  std::string out;
-  std::vector<double> losses;
-};
+using tutti_test::largest_difference;
+using run = tutti_test::trainer_run;
 
 run train(const std::filesystem::path& folder, int ranks, const std::vector<std::string>& options) {
-  const auto log = folder / ("losses-" + std::to_string(ranks));
-  tutti_test::processes started;
-  tutti_test::command what{
-      tutti_test::tutti_run(), {"-n", std::to_string(ranks), "--output", "plain", "--", digits}, {}};
-  what.arguments.insert(what.arguments.end(), options.begin(), options.end());
-  what.arguments.insert(what.arguments.end(), {"--loss-log", log.string()});
-  started.start(what);
-  const auto report = started.wait(std::chrono::seconds{150}).front();
-  run result{report.status, report.out, {}};
-  std::ifstream file(log);
-  for (std::size_t step = 0; file >> step;) file >> result.losses.emplace_back();
-  return result;
-}
-
-double largest_difference(const run& a, const run& b, std::size_t steps) {
-  double largest = 0;
-  for (std::size_t i = 0; i < steps; ++i)
-    largest = std::max(largest, std::abs(a.losses[i] - b.losses[i]) / std::abs(b.losses[i]));
-  return largest;
+  return tutti_test::train("digits", folder, ranks, options);
 }
 
 }  // namespace
@@ -93,6 +59,63 @@ TEST_CASE("digits: gradients of 16 and of 8 bits train as well, and all ranks st
     CHECK(narrow.losses.back() < 0.5 * narrow.losses.front());
     CHECK(narrow.out.find("(all equal)") != std::string::npos);
   }
+}
+
+TEST_CASE("digits: a divided optimizer and a scaled loss change no bit; Adasum trains") {
+  const tutti_test::temporary_directory folder;
+  const auto parameters = [](const run& r) {
+    CAPTURE(r.out);
+    REQUIRE(r.status == 0);
+    REQUIRE(r.out.find("(all equal)") != std::string::npos);
+    return r.out.substr(r.out.find("parameters:"));
+  };
+  const std::vector<std::string> plain{"--epochs", "1", "--accumulate", "2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), plain.begin(), plain.end());
+    return train(folder.path(), 3, more);
+  };
+  const std::string expected = parameters(with({}));
+  CHECK(parameters(with({"--zero", "1"})) == expected);
+  CHECK(parameters(with({"--zero", "2", "--scaler"})) == expected);
+  CHECK(parameters(with({"--scaler", "--compress=bf16", "--zero=1"})) == parameters(with({"--compress", "bf16"})));
+  const run adasum = with({"--adasum"}), narrow = with({"--adasum", "--compress", "bf16", "--zero=1", "--scaler"});
+  CHECK(parameters(adasum) != expected);
+  CHECK(parameters(narrow) != expected);
+  for (const run& r : {adasum, narrow}) CHECK(r.losses.back() < 0.5 * r.losses.front());
+  const run refused = with({"--zero", "2", "--adasum"});
+  CHECK(refused.status == 2);
+  CHECK(refused.out.find("--adasum needs whole gradients") != std::string::npos);
+}
+
+TEST_CASE("digits: with --shards any number of ranks ends with the same parameters") {
+  const tutti_test::temporary_directory folder;
+  std::vector<std::string> hashes;
+  for (const int ranks : {1, 2, 3}) {
+    const run r = train(folder.path(), ranks, {"--epochs", "1", "--shards", "4", "--zero=1"});
+    CAPTURE(r.out);
+    REQUIRE(r.status == 0);
+    REQUIRE(r.out.find("(all equal)") != std::string::npos);
+    hashes.push_back(r.out.substr(r.out.find("rank 0 "), 23));
+  }
+  CHECK(hashes[0] == hashes[1]);
+  CHECK(hashes[0] == hashes[2]);
+}
+
+TEST_CASE("digits: momentum goes on from a checkpoint, whether it was divided or is") {
+  const tutti_test::temporary_directory folder;
+  const auto file = folder.path() / "1.ckpt", copy = folder.path() / "2.ckpt";
+  const auto until = [&](const char* epochs, const std::filesystem::path& from, const char* zero) {
+    std::vector<std::string> options{"--epochs", epochs, "--checkpoint", from.string()};
+    if (*zero != '0') options.insert(options.end(), {"--zero", zero});
+    const run r = train(folder.path(), 3, options);
+    CAPTURE(r.out);
+    REQUIRE(r.status == 0);
+    REQUIRE(r.losses.size() >= 23);
+    return std::vector<double>(r.losses.end() - 23, r.losses.end());  // a run that goes on appends to its log
+  };
+  (void)until("1", file, "2");
+  std::filesystem::copy_file(file, copy);
+  CHECK(until("2", file, "0") == until("2", copy, "1"));
 }
 
 TEST_CASE("digits: rank 0 writes the checkpoint, all ranks resume from it, on another number of ranks") {

@@ -5,9 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <random>
 #include <span>
 #include <string>
@@ -26,11 +24,14 @@
 #include <tutti/train/sampler.hpp>
 #include <tutti/train/sharded_checkpoint.hpp>
 #include <tutti/train/sharded_optimizer.hpp>
+#include <tutti/train/sharded_parameters.hpp>
 #include <tutti/train/top_k_accuracy.hpp>
 #include <tutti/train/weighted_mean.hpp>
 #include <vector>
 
 #include "support/temporary_directory.hpp"
+
+#include <support/docs_examples.hpp>
 
 // The examples of docs/training, compiled and run. Every block of code there must stand here, but for white space.
 
@@ -228,26 +229,49 @@ tutti::task<> sharded_steps(World& world, halved_model& net, std::vector<float>&
   scaler.update(u);
 }
 
-std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+/// Its gradients are 1.
+struct layers {
+  std::vector<float> some = std::vector<float>(784 * 64);
+  float last = 0;
+  double samples() { return 2; }
+  std::span<const float> initial(std::size_t u) { return std::span{some}.first(u == 0 ? 784 * 64 : 64 * 10); }
+  void forward(std::size_t, std::span<const float> w) { last = w.back(); }
+  void backward(std::size_t, std::span<const float>, std::span<float> g) {
+    for (float& x : g) x += 1;
+  }
+};
+template <class World>
+tutti::task<> sharded_layers(World& world, layers& net, int steps) {
+  const std::vector<std::size_t> units{784 * 64, 64 * 10};  // elements of each layer
+  auto p = tutti::train::shard_parameters<float>(world, units, tutti::train::adamw{.rate = 1e-3});
+  for (std::size_t u = 0; u < units.size(); ++u)
+    p.assign(u, net.initial(u));  // equal on all ranks; each keeps its part
+  for (int step = 0; step < steps; ++step) {
+    p.begin(net.samples());  // this rank's weight
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      net.forward(u, co_await p.gather(u));  // the next layer comes while this one computes
+      p.release(u);
+    }
+    for (std::size_t u = units.size(); u-- > 0;) {
+      net.backward(u, co_await p.gather(u), p.gradients(u));  // adds to zeros
+      p.release(u);
+      co_await p.scatter(u);  // travels while the next layer computes
+    }
+    co_await p.step();  // by the weighted mean, each rank its part
+  }
 }
-std::string without_space(std::string text) {
-  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
-  return text;
-}
+
 }  // namespace
 
 TEST_CASE("docs/training: every example stands in this file") {
   const std::filesystem::path root = TUTTI_SOURCE_DIR;
-  const std::string code = without_space(text_of(root / "tests/train/docs_test.cpp"));
+  const std::string code = docs_examples::without_space(docs_examples::text_of(root / "tests/train/docs_test.cpp"));
   int examples = 0;
   for (const auto& page : std::filesystem::directory_iterator(root / "docs/training")) {
-    const std::string text = text_of(page.path());
-    for (std::size_t at = text.find("```cpp\n"); at != std::string::npos; at = text.find("```cpp\n", at + 1)) {
-      const std::size_t begin = at + 7;
-      const std::string example = text.substr(begin, text.find("```", begin) - begin);
-      CHECK_MESSAGE(code.find(without_space(example)) != std::string::npos, page.path().string() << ":\n" << example);
+    for (const std::string& example : docs_examples::of(page.path())) {
+      CHECK_MESSAGE(code.find(docs_examples::without_space(example)) != std::string::npos, page.path().string()
+                                                                                               << ":\n"
+                                                                                               << example);
       ++examples;
     }
   }
@@ -312,7 +336,7 @@ TEST_CASE("docs/training: checkpoints") {
   });
 }
 
-TEST_CASE("docs/training: local SGD, the sharded optimizer") {
+TEST_CASE("docs/training: local SGD, the sharded optimizer and parameters") {
   tutti::run_threads(3, [&](world_t& world) {
     local_model net;
     std::vector<float> w(1), parameters(5);
@@ -322,5 +346,8 @@ TEST_CASE("docs/training: local SGD, the sharded optimizer") {
     halved_model other;
     tutti::sync_wait(world, sharded_steps(world, other, parameters, 3));
     if (!(parameters[4] < -0.003f && parameters[0] > 0.003f)) throw std::runtime_error("sharded");
+    layers deep;
+    tutti::sync_wait(world, sharded_layers(world, deep, 3));
+    if (!(deep.last < -0.0019f && deep.last > -0.0021f)) throw std::runtime_error("sharded layers");
   });
 }

@@ -1,11 +1,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -18,40 +16,14 @@
 #include <vector>
 
 #include "support/temporary_directory.hpp"
+#include "train/undivided.hpp"
 
 namespace {
 using namespace tutti::train;
 using world_t = tutti::communicator<tutti::threads>;
 
-/// Small whole numbers, whose weighted sums are exact whatever their order.
-template <class T>
-std::vector<T> gradients(std::size_t n, int rank, int step) {
-  std::vector<T> g(n);
-  for (std::size_t i = 0; i < n; ++i) g[i] = static_cast<T>((static_cast<int>(i) * 3 + rank * 5 + step * 7) % 13 - 6);
-  return g;
-}
-double weight(int rank, int step) { return (rank + step) % 4; }
-
-/// The step that is not divided: one process with the weighted mean of all ranks' gradients.
-template <class T, class Rule>
-std::vector<T> undivided(std::size_t n, int ranks, int steps, const Rule& rule) {
-  std::vector<T> p(n), memory(n * Rule::slots);
-  std::iota(p.begin(), p.end(), T(-3));
-  std::array<std::span<T>, Rule::slots> slots;
-  for (std::size_t s = 0; s < Rule::slots; ++s) slots[s] = std::span{memory}.subspan(n * s, n);
-  for (int step = 1; step <= steps; ++step) {
-    std::vector<T> mean(n);
-    double total = 0;
-    for (int r = 0; r < ranks; ++r) {
-      const auto g = gradients<T>(n, r, step);
-      for (std::size_t i = 0; i < n; ++i) mean[i] += static_cast<T>(weight(r, step)) * g[i];
-      total += weight(r, step);
-    }
-    if (total > 0) tutti::grad::divide(std::span{mean}, total);
-    rule(std::span{p}, std::span<const T>{mean}, slots, static_cast<std::uint64_t>(step));
-  }
-  return p;
-}
+using undivided::gradients;
+using undivided::weight;
 
 /// A pass of stage 2: stretches of `each` parameters from the last to the first, all in flight at the same time.
 template <class World, class Optimizer, class T>
@@ -69,9 +41,8 @@ void reduce_all(World& world, Optimizer& optimizer, std::vector<T>& g, std::size
 template <class T, class World, class Rule>
 void check_stages(World& world, std::size_t n, const Rule& rule) {
   const int steps = 5;
-  const auto expected = undivided<T>(n, world.size(), steps, rule);
-  std::vector<T> first(n);
-  std::iota(first.begin(), first.end(), T(-3));
+  const auto expected = undivided::steps<T>(n, world.size(), steps, rule);
+  auto first = undivided::start<T>(n);
   auto second = first;
   sharded_optimizer one{world, std::span{first}, rule}, two{world, std::span{second}, rule};
   for (int step = 1; step <= steps; ++step) {
@@ -83,7 +54,10 @@ void check_stages(World& world, std::size_t n, const Rule& rule) {
     world.all_reduce(g).wait();
     if (const double total = world.all_reduce(weight(world.rank(), step)).wait(); total > 0)
       tutti::grad::divide(std::span{g}, total);
-    tutti::sync_wait(world, one.step_reduced(g));
+    const std::size_t cut = n / 3, last = n - n / 4;
+    const std::vector<std::span<T>> pieces{
+        std::span{g}.first(cut), {}, std::span{g}.subspan(cut, last - cut), std::span{g}.subspan(last)};
+    tutti::sync_wait(world, step % 2 == 0 ? one.step_reduced(g) : one.step_reduced(pieces));
   }
   if (first != expected) throw std::runtime_error("stage 1");
   if (second != expected) throw std::runtime_error("stage 2");
@@ -170,6 +144,8 @@ TEST_CASE("sharded_optimizer: what does not fit is refused before anything is se
     std::vector<float> p(5), g(5);
     sharded_optimizer optimizer{world, std::span{p}, sgd{}};
     CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step_reduced(std::span{g}.first(4))), tutti::usage_error);
+    const std::vector<std::span<float>> pieces{std::span{g}.first(4)};
+    CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step_reduced(pieces)), tutti::usage_error);
     CHECK_THROWS_AS((void)optimizer.reduce(g), tutti::usage_error);
     CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step()), tutti::usage_error);
     CHECK_THROWS_AS(optimizer.begin(-1), tutti::usage_error);

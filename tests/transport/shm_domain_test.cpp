@@ -7,6 +7,8 @@
 
 #include "transport/shm_world.hpp"
 
+#include <support/expect.hpp>
+
 namespace {
 
 using drive::shm_world;
@@ -14,9 +16,7 @@ using tutti::shm_domain;
 using tutti::os::liveness;
 using namespace std::chrono_literals;
 
-void expect(bool good, const std::string& what) {
-  if (!good) throw std::runtime_error(what);
-}
+using tutti_test::expect;
 
 std::map<int, liveness> gone(shm_domain& d) {
   std::map<int, liveness> who;

@@ -12,6 +12,8 @@
 #include "transport/drive.hpp"
 #include "transport/shm_world.hpp"
 
+#include <support/expect.hpp>
+
 namespace {
 
 using drive::rank_driver;
@@ -23,10 +25,7 @@ using namespace std::chrono_literals;
 
 static_assert(tutti::mapped_transport<shm_transport>);
 
-/// A failed expectation of a rank becomes its outcome.
-void expect(bool good, const std::string& what) {
-  if (!good) throw std::runtime_error(what);
-}
+using tutti_test::expect;
 
 constexpr int peer_lost = static_cast<int>(errc::peer_lost);
 

@@ -136,7 +136,6 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
   const std::size_t element = a.out.element_bytes, bytes = a.out.bytes();
   const bool all_at_once = detail::one_shot_pays(bytes, m.size());
   std::uint64_t staged = board::nowhere;
-  if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
   if (bytes >= worth_mapping) {
     const board::note mine{m.place(a.in.data, bytes), m.place(a.out.data, bytes)};
     const bool mapped = mine.in != board::nowhere && mine.out != board::nowhere;
@@ -170,6 +169,8 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
     co_await detail::one_shot(m, b, a, staged);
   else
     co_await detail::two_phase(m, b, a);
+  // For those that follow: the first piece has been staged before anybody knew that this one would be.
+  if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
 }
 
 /// Barrier on the board: each rank stores its step and reads the others'. One meeting.

@@ -12,6 +12,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/grad/hook.hpp>
+#include <tutti/grad/weight.hpp>
 
 namespace tutti::grad {
 
@@ -30,13 +31,8 @@ void adasum(std::span<T> a, std::span<const T> b) noexcept {
   }
   const double of_a = a_norm < least ? 1 : 1 - product / (2 * a_norm);
   const double of_b = b_norm < least ? 1 : 1 - product / (2 * b_norm);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double both = of_a * static_cast<double>(a[i]) + of_b * static_cast<double>(b[i]);
-    if constexpr (sizeof(T) == 2)
-      a[i] = T(static_cast<float>(both));
-    else
-      a[i] = static_cast<T>(both);
-  }
+  for (std::size_t i = 0; i < a.size(); ++i)
+    a[i] = rounded<T>(of_a * static_cast<double>(a[i]) + of_b * static_cast<double>(b[i]));
 }
 
 /// A hook that combines gradients by Adasum, each parameter by itself, in place of the mean: for any number of ranks

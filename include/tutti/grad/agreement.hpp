@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -25,13 +27,26 @@ template <class = when_used>
 
 namespace detail {
 
-/// Compares `mine` of all ranks; the first rank that differs from rank 0, or -1.
+/// In place of an id, by a rank that has failed.
+enum refusal : std::uint64_t { refused = 1, without_memory = 2 };
+
+struct verdict {
+  int odd = -1;          ///< the first rank that differs from rank 0, or that has failed
+  std::uint64_t id = 0;  ///< what it has
+  bool failed() const noexcept { return id == refused || id == without_memory; }
+};
+
+/// Compares `mine` of all ranks.
 template <class Comm>
-int first_that_differs(Comm& world, std::uint64_t mine, const std::source_location& where) {
+verdict compare(Comm& world, std::uint64_t mine, const std::source_location& where) {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
   world.all_gather(std::span{&mine, 1}, all, {}, where).wait();
-  const auto odd = std::find_if(all.begin(), all.end(), [&](std::uint64_t id) { return id != all[0]; });
-  return odd == all.end() ? -1 : static_cast<int>(odd - all.begin());
+  const auto find = [&](auto what) {
+    const auto at = std::find_if(all.begin(), all.end(), what);
+    return at == all.end() ? verdict{} : verdict{static_cast<int>(at - all.begin()), *at};
+  };
+  const verdict bad = find([](std::uint64_t id) { return id == refused || id == without_memory; });
+  return bad.failed() ? bad : find([&](std::uint64_t id) { return id != all[0]; });
 }
 
 /// What the ranks' models differ in, when their plans do: in rank `odd` and rank 0 of the communicator.
@@ -64,7 +79,13 @@ std::string difference(Comm& world, std::span<const parameter_shape> shapes, int
     return who(odd) + " has " + theirs + " parameters and " + who(0) + " has " + ours +
            "; all ranks must build the same model";
   return who(odd) + " has other options than " + who(0) +
-         " (bucket limits, order, tracking of unused parameters or predivide); give all ranks the same";
+         " (bucket limits, arrival, order, in_flight, delayed, unused, graph or predivide); give all ranks the same";
+}
+
+template <class Comm>
+[[noreturn]] void blame(Comm& world, const char* who, errc kind, int rank, const std::string& what,
+                        const std::source_location& where) {
+  throw error({kind, 0, world.world_rank(rank), 0}, std::string(who) + ": " + what, {world.rank(), 0, who, where});
 }
 
 /// Throws error{mismatch} on all ranks where ids, of a plan and what else must be the same, differ: the first rank that
@@ -72,11 +93,39 @@ std::string difference(Comm& world, std::span<const parameter_shape> shapes, int
 template <class Comm>
 void check_agreement(Comm& world, const char* who, std::span<const parameter_shape> shapes, std::uint64_t id,
                      const std::source_location& where) {
-  const int odd = first_that_differs(world, id, where);
-  if (odd < 0) return;
-  const std::string what = difference(world, shapes, odd);
-  throw error({errc::mismatch, 0, world.world_rank(odd), 0}, std::string(who) + ": " + what,
-              {world.rank(), 0, who, where});
+  if (const verdict v = compare(world, id, where); v.odd >= 0)
+    blame(world, who, errc::mismatch, v.odd, difference(world, shapes, v.odd), where);
+}
+
+/// What `make()` returns, on all ranks or on none: throws as check_agreement() does where what they made has another
+/// `id`, and where one has failed, which throws its own exception; the others learn which, and why. Collective.
+template <class Comm, class Make, class Id>
+auto make_alike(Comm& world, const char* who, std::span<const parameter_shape> shapes, Make make, Id id_of,
+                const std::source_location& where) {
+  std::optional<decltype(make())> made;
+  std::exception_ptr failure;
+  std::string why;
+  std::uint64_t id = refused;
+  try {
+    made.emplace(make());
+    id = id_of(*made);
+  } catch (const usage_error& e) {
+    failure = std::current_exception();
+    why = e.what();
+  } catch (const std::exception& e) {
+    failure = std::current_exception();
+    why = e.what();
+    id = without_memory;
+  }
+  if (const verdict v = compare(world, id, where); v.failed()) {
+    world.broadcast(why, v.odd, {}, where).wait();
+    if (failure) std::rethrow_exception(failure);
+    blame(world, who, v.id == refused ? errc::mismatch : errc::out_of_resources, v.odd,
+          "rank " + std::to_string(world.world_rank(v.odd)) + " could not begin: " + why, where);
+  } else if (v.odd >= 0) {
+    blame(world, who, errc::mismatch, v.odd, difference(world, shapes, v.odd), where);
+  }
+  return *std::move(made);
 }
 
 }  // namespace detail

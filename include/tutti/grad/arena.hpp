@@ -1,6 +1,7 @@
 #pragma once
 #include <concepts>
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <string>
@@ -68,6 +69,21 @@ class arena {
   [[nodiscard]] std::size_t size() const noexcept { return places_.size(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return memory_.size(); }
   [[nodiscard]] std::size_t bucket_of(std::size_t parameter) const noexcept { return places_[parameter].bucket; }
+  /// True for a parameter whose bucket waits for the end of the pass.
+  [[nodiscard]] bool is_delayed(std::size_t parameter) const noexcept {
+    return bucket_of(parameter) + plan_.delayed >= plan_.buckets.size();
+  }
+
+  /// All gradients become zero.
+  void clear() noexcept { std::memset(memory_.data(), 0, memory_.size()); }
+  /// Takes the values of all gradients from an arena of the same parameters.
+  void copy_from(const arena& other) noexcept {
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const place &from = other.places_[i], &to = places_[i];
+      if (to.count != 0)
+        std::memcpy(memory_.data() + to.offset, other.memory_.data() + from.offset, to.count * size_of(to.type));
+    }
+  }
 
   /// The gradient of a parameter, in the order of registration.
   template <number T>
@@ -97,7 +113,7 @@ class arena {
  private:
   template <class T>
   [[nodiscard]] std::size_t tail_count(std::size_t b) const noexcept {
-    return plan_.buckets[b].tail_lines * slot_alignment / sizeof(T);
+    return plan_.buckets[b].tail_lines * line_elements<T>;
   }
 
   static constexpr std::size_t page = 4096, most = std::numeric_limits<std::ptrdiff_t>::max();

@@ -1,11 +1,13 @@
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <concepts>
 #include <cstddef>
+#include <deque>
 #include <limits>
+#include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include <tutti/async/op.hpp>
 #include <tutti/async/task.hpp>
@@ -24,8 +26,8 @@ namespace tutti::grad {
 /// the ranks agree on first (an all_reduce of one float as ready() is called); its bucket travels in finish().
 /// Error of a sum of n ranks, for |x| at most the largest magnitude m in the bucket: each term and, over messages, each
 /// partial sum is rounded once, to 2^-8 (bfloat16) or 2^-11 (float16) of itself, plus n^2 m 2^-39 for float16.
-/// Infinities, NaNs and what float cannot hold arrive as infinities or NaNs. Keeps one copy of the bucket in the wire's
-/// type.
+/// Infinities, NaNs and what float cannot hold arrive as infinities or NaNs. Memory: a copy in the wire's type of as
+/// many buckets as are under way at a time; reducer_options::in_flight bounds that.
 template <narrow_float Wire, class Inner = sum_hook>
   requires(sizeof(Wire) == 2)
 class compress_hook {
@@ -38,15 +40,17 @@ class compress_hook {
   template <class Comm, number T>
   task<> operator()(Comm& world, bucket_view<T> b) {
     if constexpr (sizeof(T) == sizeof(Wire)) {
-      return pass_on(inner_(world, b));
+      return in_a_task(inner_(world, b));
     } else {
-      const auto wire = wire_of(world, b);
+      wire_copy copy = copy_for(world, b);
+      const auto wire = copy.view;
       op tail = world.all_reduce(b.tail(), sum, {}, b.where);
       if constexpr (std::same_as<Wire, bfloat16>) {
         narrow(b, wire, 1);
-        return widen_after(inner_(world, wire), std::move(tail), b, wire);
+        return widen_after(std::move(copy), inner_(world, wire), std::move(tail), b);
       } else {
-        return scaled(world, world.all_reduce(largest(b.gradients()), max, {}, b.where), std::move(tail), b, wire);
+        return scaled(world, std::move(copy), world.all_reduce(largest(b.gradients()), max, {}, b.where),
+                      std::move(tail), b);
       }
     }
   }
@@ -56,19 +60,46 @@ class compress_hook {
 
   [[nodiscard]] Inner& inner() noexcept { return inner_; }
   void reset() {
-    wires_.clear();
+    pool_.clear();
     if constexpr (requires { inner_.reset(); }) inner_.reset();
+  }
+  void forget_pass() {
+    if constexpr (requires { inner_.forget_pass(); }) inner_.forget_pass();
   }
 
  private:
+  /// Memory for one bucket at a time. Given back where a task ends, maybe by another thread than takes it.
+  struct room {
+    mapped_array<Wire> memory;
+    std::atomic<bool> taken = false;
+  };
+  struct give_back {
+    void operator()(std::atomic<bool>* taken) const noexcept { taken->store(false); }
+  };
+  struct wire_copy {
+    bucket_view<Wire> view;
+    std::unique_ptr<std::atomic<bool>, give_back> taken;
+  };
+
   template <class Comm, class T>
-  bucket_view<Wire> wire_of(Comm& world, const bucket_view<T>& b) {
-    constexpr std::size_t line = slot_alignment / sizeof(Wire);  // an inner hook expects a tail: of zeros
-    const std::size_t count = b.gradients().size();
-    if (wires_.size() <= b.index) wires_.resize(b.index + 1);
-    auto& memory = wires_[b.index];
-    if (memory.size() != count + line) memory = world.template allocate<Wire>(count + line);
-    return {b.index, memory.span(), b.where, b.slots, line};
+  wire_copy copy_for(Comm& world, const bucket_view<T>& b) {
+    constexpr std::size_t line = line_elements<Wire>;  // an inner hook expects a tail: of zeros
+    const std::size_t count = b.gradients().size() + line;
+    // The smallest that is large enough, or else one that grows: there are never more than are in use at a time.
+    room* best = nullptr;
+    for (room& r : pool_) {
+      if (r.taken.load()) continue;
+      const bool fits = r.memory.size() >= count, had = best && best->memory.size() >= count;
+      if (!best || (fits && !had) || (fits && r.memory.size() < best->memory.size())) best = &r;
+    }
+    if (!best) best = &pool_.emplace_back();
+    if (best->memory.size() < count) {
+      best->memory = {};
+      best->memory = world.template allocate<Wire>(count);
+    }
+    best->taken.store(true);
+    return {{b.index, best->memory.span().first(count), b.where, b.slots, line},
+            std::unique_ptr<std::atomic<bool>, give_back>{&best->taken}};
   }
 
   // Infinite where it is not finite: NaN is no maximum.
@@ -105,23 +136,22 @@ class compress_hook {
     for (std::size_t i = 0; i < g.size(); ++i) g[i] = static_cast<T>(static_cast<float>(wire.elements[i])) * factor;
   }
 
-  template <class Flight>
-  static task<> pass_on(Flight flight) {
-    Flight mine = std::move(flight);
-    co_await std::move(mine);
-  }
-
+  // The copy outlives what is under way in it, also in a task that is dropped before it starts: parameters end in
+  // reverse order.
   template <class Flight, class T>
-  static task<> widen_after(Flight flight, op tail, bucket_view<T> b, bucket_view<Wire> wire) {
+  static task<> widen_after(wire_copy copy, Flight flight, op tail, bucket_view<T> b) {
+    const wire_copy mine = std::move(copy);
     Flight first = std::move(flight);
     op second = std::move(tail);
     co_await std::move(first);
     co_await std::move(second);
-    widen(wire, b, 1);
+    widen(mine.view, b, 1);
   }
 
   template <class Comm, class Flight, class T>
-  task<> scaled(Comm& world, Flight most, op tail, bucket_view<T> b, bucket_view<Wire> wire) {
+  task<> scaled(Comm& world, wire_copy copy, Flight most, op tail, bucket_view<T> b) {
+    const wire_copy mine = std::move(copy);
+    const auto& wire = mine.view;
     Flight first = std::move(most);
     op second = std::move(tail);
     const double unit = scale_for(co_await std::move(first), world.size());
@@ -132,7 +162,7 @@ class compress_hook {
   }
 
   Inner inner_{};
-  std::vector<mapped_array<Wire>> wires_;  // by bucket
+  std::deque<room> pool_;
 };
 
 }  // namespace tutti::grad

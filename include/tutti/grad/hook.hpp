@@ -5,8 +5,10 @@
 #include <source_location>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include <tutti/async/concepts.hpp>
+#include <tutti/async/task.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/core/reduction.hpp>
@@ -22,7 +24,7 @@ struct bucket_view {
   std::span<T> elements;                                         ///< gradients, padding of zeros, and the tail
   std::source_location where = std::source_location::current();  ///< the call of begin(), for messages
   std::span<const bucket_slot> slots = {};                       ///< which gradient lies where
-  std::size_t tail_count = slot_alignment / sizeof(T);           ///< elements whose sums must be exact: weights, flags
+  std::size_t tail_count = line_elements<T>;                     ///< elements whose sums must be exact: weights, flags
 
   [[nodiscard]] std::span<T> gradients() const noexcept { return elements.first(elements.size() - tail_count); }
   [[nodiscard]] std::span<T> tail() const noexcept { return elements.last(tail_count); }
@@ -56,14 +58,22 @@ inline constexpr scaling scaling_of<H> = H::scale;
 
 /// How a bucket is reduced: a callable that sums its elements over the ranks in place and returns an operation in
 /// flight, of one type for float16, bfloat16, float and double. Called by ready(), for the buckets of the plan in its
-/// order. What it issues before it returns travels at once; a task<> that it returns runs in finish(), one bucket after
-/// the other, so that what it issues then is in the same order on all ranks too. An exception ends the pass.
+/// order; in launch_order::ready in any, each with a group of its own. What it issues before it returns travels at
+/// once; a task<> that it returns runs in finish(), or earlier where in_flight is bounded, one bucket after the other,
+/// so that what it issues then is in the same order on all ranks too. An exception ends the pass.
 /// May have `static constexpr scaling scale`; the tail is summed whatever it is. May have `void reset()`: forget what
-/// is kept for each bucket, as these have changed.
+/// is kept for each bucket, as these have changed; and `void forget_pass()`: all ranks skip the step.
 template <class H, class Comm>
 concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
                          detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&
                          awaitable<detail::flight_t<H, Comm>> && std::move_constructible<detail::flight_t<H, Comm>>;
+
+/// An operation in flight, or any other awaitable, as a task: for hooks that return one type whatever they do.
+template <awaitable Flight>
+task<> in_a_task(Flight flight) {
+  Flight mine = std::move(flight);  // a parameter lives as long as the task, this one as long as the body
+  co_await std::move(mine);
+}
 
 /// The default: one all_reduce.
 struct sum_hook {

@@ -10,7 +10,7 @@ namespace tutti::grad {
 
 /// One backward pass. Tells the reducer which gradients are complete; ends with `co_await pass.finish()`.
 /// Dropped without it (an exception in the backward pass), it aborts the communicator: the peers would wait for ever.
-/// One that accumulates sends nothing, and may be dropped.
+/// One that accumulates sends nothing; when it is dropped all ranks skip the next step, as what it has added stays.
 template <class Reducer>
 class [[nodiscard]] pass {
  public:
@@ -23,18 +23,18 @@ class [[nodiscard]] pass {
   }
 
   /// This rank's gradient of one parameter, in the order of registration, is complete. In any order, each exactly once.
-  /// Starts the buckets that are complete, in the plan's order, and lets what travels already make progress. The first
-  /// one of float16 waits until all ranks have begun. The gradient belongs to the reducer until finish() has ended.
-  /// Errors: usage_error for a wrong mark, which changes nothing; an exception of the hook, or an error while waiting,
-  /// ends the pass.
+  /// Starts the buckets that may leave, and lets what travels already make progress. The first one of float16 waits
+  /// until all ranks have begun. The gradient belongs to the reducer until finish() has ended. One that is delayed
+  /// needs no mark. Errors: usage_error for a wrong mark, which changes nothing; an exception of the hook, or an error
+  /// while waiting, ends the pass.
   void ready(std::size_t parameter) { owner().ready(parameter); }
 
   /// Instead of ready(): this pass does not use the parameter, and contributes zero to it. Where the reducer tracks
   /// unused parameters, a gradient that no rank uses keeps what it holds, and used() tells; else it becomes the mean.
   void unused(std::size_t parameter) { owner().unused(parameter); }
 
-  /// unused() for every parameter that has not been marked. A rank that has run out of samples begins with weight 0 and
-  /// calls this alone.
+  /// unused() for every parameter that has not been marked and is not delayed. A rank that has run out of samples
+  /// begins with weight 0 and calls this alone.
   void rest_unused() { owner().rest_unused(); }
 
   /// This rank cannot use its gradients: no rank will. Marks what has not been marked; the gradients of all ranks are

@@ -58,10 +58,22 @@ struct bucket {
 /// Every slot occupies a whole number of these lines; the elements that fill up its last line are padding and hold
 /// zero.
 inline constexpr std::size_t slot_alignment = 64;
+/// Elements of a line.
+template <class T>
+inline constexpr std::size_t line_elements = slot_alignment / sizeof(T);
 
 /// Buckets in the order in which a backward pass from the last parameter to the first completes them.
 struct plan {
   std::vector<bucket> buckets;
+  std::size_t delayed = 0;  ///< so many at the end wait for the end of the pass
+
+  /// The parameters, bucket by bucket.
+  [[nodiscard]] std::vector<int> order() const {
+    std::vector<int> parameters;
+    for (const bucket& b : buckets)
+      for (const bucket_slot& s : b.slots) parameters.push_back(s.parameter);
+    return parameters;
+  }
 
   /// A hash of the layout (FNV-1a over fixed-width fields), equal on all machines: ranks compare it before they reduce.
   [[nodiscard]] std::uint64_t id() const noexcept {
@@ -82,6 +94,7 @@ struct plan {
       }
       mix(b.tail_lines);
     }
+    if (delayed != 0) mix(delayed);
     return hash;
   }
 
@@ -140,27 +153,57 @@ std::vector<int> order_of(std::size_t parameters, std::span<const int> arrival) 
   return order;
 }
 
+/// Moves `delayed` parameters to the end of an order, which otherwise stays; returns how many precede them.
+template <class = when_used>
+std::size_t put_last(std::vector<int>& order, std::span<const int> delayed) {
+  std::vector<char> late(order.size());
+  for (const int i : delayed) {
+    if (i < 0 || static_cast<std::size_t>(i) >= late.size())
+      throw usage_error("plan: there is no parameter " + std::to_string(i) + " to be delayed among " +
+                        std::to_string(late.size()));
+    late[static_cast<std::size_t>(i)] = 1;
+  }
+  std::vector<int> rest;
+  for (const int i : order)
+    if (late[static_cast<std::size_t>(i)]) rest.push_back(i);
+  std::erase_if(order, [&](int i) { return late[static_cast<std::size_t>(i)] != 0; });
+  const std::size_t early = order.size();
+  order.insert(order.end(), rest.begin(), rest.end());
+  return early;
+}
+
 }  // namespace detail
 
 /// Lays parameters out in buckets; a pure function, so equal arguments give equal plans on all ranks.
 /// Parameters go in the order in which the backward pass finishes them: `arrival`, which names each once, or, where
 /// that is empty, the reverse of their registration. Each goes into its dtype's open bucket, which closes when its
 /// bytes, padding included, reach the cap of the bucket that closes next. A parameter is never split; one larger than
-/// `cap_bytes` travels alone, and the bucket that is open beside it stays open.
+/// `cap_bytes` travels alone, and the bucket that is open beside it stays open. `delayed` ones have buckets of their
+/// own, at the end.
 /// Errors: usage_error for a cap of 0, a dtype without a size, sizes that overflow, rows that do not divide a count,
 /// and an order that is none. Cost: O(n + b log b) for n parameters in b buckets.
 template <class = when_used>
 [[nodiscard]] plan make_plan(std::span<const parameter_shape> parameters, bucket_limits limits = {},
-                             std::span<const int> arrival = {}) {
+                             std::span<const int> arrival = {}, std::span<const int> delayed = {}) {
   detail::check_limits(limits);
-  const std::vector<int> order = detail::order_of(parameters.size(), arrival);
+  std::vector<int> order = detail::order_of(parameters.size(), arrival);
+  const std::size_t early = detail::put_last(order, delayed);
   // Half of the range, so that an open bucket and one more parameter cannot overflow.
   limits.cap_bytes = std::min(limits.cap_bytes, std::numeric_limits<std::size_t>::max() / 2);
   std::vector<bucket> open(dtype_count);
   std::vector<std::size_t> when(parameters.size());  // the place of each parameter in the order
   plan result;
   const auto close = [&result](bucket& b) { result.buckets.push_back(std::exchange(b, bucket{})); };
+  const auto close_all = [&] {
+    for (bucket& b : open)
+      if (!b.slots.empty()) close(b);
+  };
+  std::size_t before = 0;  // buckets of what is not delayed
   for (std::size_t n = 0; n < order.size(); ++n) {
+    if (n == early) {
+      close_all();
+      before = result.buckets.size();
+    }
     const auto i = static_cast<std::size_t>(order[n]);
     const parameter_shape& p = parameters[i];
     const std::size_t padded = detail::padded_count(i, p), size = size_of(p.type);
@@ -173,8 +216,8 @@ template <class = when_used>
     when[i] = n;
     if (alone || b.count * size >= limits.cap_of(result.buckets.size())) close(b);
   }
-  for (bucket& b : open)
-    if (!b.slots.empty()) close(b);
+  close_all();
+  if (early < order.size()) result.delayed = result.buckets.size() - before;
   // A bucket is complete with its last slot: one that never reached the cap may be so long before a full one is.
   const auto complete = [&](const bucket& b) { return when[static_cast<std::size_t>(b.slots.back().parameter)]; };
   std::sort(result.buckets.begin(), result.buckets.end(),

@@ -1,9 +1,11 @@
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,8 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
+#include <tutti/core/splitmix.hpp>
+#include <tutti/grad/agreement.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/low_rank.hpp>
 #include <tutti/grad/residuals.hpp>
@@ -48,7 +52,7 @@ class powersgd_hook {
     state& s = state_of(world, b);
     if (s.passes++ < options_.start_pass || s.list.empty()) {
       travelling_ += b.elements.size();
-      return pass_on(world.all_reduce(b.elements, sum, {}, b.where));
+      return in_a_task(world.all_reduce(b.elements, sum, {}, b.where));
     }
     auto rest = sent_whole(b, s);
     op whole = world.all_reduce_coalesced(std::span<const std::span<T>>{rest}, sum, {}, b.where);
@@ -67,12 +71,17 @@ class powersgd_hook {
   [[nodiscard]] std::uint64_t elements() const noexcept { return elements_; }
   [[nodiscard]] std::uint64_t travelling() const noexcept { return travelling_; }
 
+  /// Forgets what has been left out and the approximations, not how many passes there have been.
   void reset() noexcept {
+    for (const state& s : states_) passes_ = std::max(passes_, s.passes);
     states_.clear();
     residuals_.reset();
   }
+  /// After a pass that all ranks skip: what its gradients left out is worth no more than they are.
+  void forget_pass() noexcept { residuals_.reset(); }
 
-  /// This rank's state for a checkpoint, and back, for a reducer of the same plan.
+  /// This rank's state for a checkpoint, and back, for a reducer of the same plan: on all ranks or on none, before the
+  /// first pass, which throws error{mismatch} where ranks have states of different passes.
   [[nodiscard]] std::vector<std::byte> save() const {
     state_writer to;
     residuals_.save(to);
@@ -94,6 +103,7 @@ class powersgd_hook {
       s.warm = from.floats();
     }
     from.end();
+    if (elements_ != 0) throw usage_error("powersgd_hook: load() before the first pass, or make a new reducer");
     residuals_ = std::move(left);
     states_ = std::move(states);
   }
@@ -115,6 +125,7 @@ class powersgd_hook {
     std::vector<place> list;
     mapped_array<float> p, q;
     std::size_t count = 0, p_count = 0, q_count = 0;
+    bool known = false;
   };
 
   template <class Comm, class T>
@@ -122,8 +133,9 @@ class powersgd_hook {
     if (states_.size() <= b.index) states_.resize(b.index + 1);
     state& s = states_[b.index];
     elements_ += b.elements.size();
-    if (s.count == b.elements.size()) return s;
-    s.count = b.elements.size();
+    if (s.known && s.count == b.gradients().size()) return s;
+    if (!std::exchange(s.known, true)) agree(world, b, s);
+    s.count = b.gradients().size();
     s.list.clear();
     s.p_count = s.q_count = 0;
     for (const bucket_slot& slot : b.slots) {
@@ -138,6 +150,20 @@ class powersgd_hook {
     s.q = world.template allocate<float>(s.q_count);
     if (s.warm.size() != s.q_count) s.warm.assign(s.q_count, 0.0f);
     return s;
+  }
+  // Ranks with other states would call other collectives, or guess otherwise.
+  template <class Comm, class T>
+  void agree(Comm& world, const bucket_view<T>& b, state& s) {
+    s.passes = std::max(s.passes, passes_);
+    std::uint64_t id = s.passes;
+    for (const float x : s.warm) id = tutti::detail::splitmix(id ^ std::bit_cast<std::uint32_t>(x));
+    const auto v = detail::compare(world, id, b.where);
+    if (v.odd < 0) return;
+    (void)nothrow(world.barrier({}, b.where)).wait();  // all have compared; what is thrown ends the communicator
+    detail::blame(world, "powersgd_hook", errc::mismatch, v.odd,
+                  "rank " + std::to_string(world.world_rank(v.odd)) + " has another state than rank " +
+                      std::to_string(world.world_rank(0)) + "; all ranks load() that of one pass, or none does",
+                  b.where);
   }
   [[nodiscard]] bool pays(const bucket_slot& slot) const noexcept {
     const std::size_t rows = slot.rows, columns = slot.count / slot.rows;
@@ -162,23 +188,14 @@ class powersgd_hook {
       const auto row = q.row(k);
       const bool known = std::any_of(row.begin(), row.end(), [](float x) { return x != 0; });
       if (known && options_.warm_start) continue;
-      std::uint64_t seed = options_.seed + 0x9e3779b97f4a7c15u * (1 + bucket + 1000003 * (m.offset + k));
+      std::uint64_t seed = options_.seed + tutti::detail::splitmix_step * (1 + bucket + 1000003 * (m.offset + k));
       if (!options_.warm_start) seed += s.passes * 0xd1342543de82ef95u;
-      for (float& x : row) x = static_cast<float>(static_cast<std::int64_t>(mix(seed++)) >> 40) * 0x1p-23f;
+      for (float& x : row) {
+        const std::uint64_t bits = tutti::detail::splitmix(seed++ + tutti::detail::splitmix_step);
+        x = static_cast<float>(static_cast<std::int64_t>(bits) >> 40) * 0x1p-23f;
+      }
     }
   }
-  static std::uint64_t mix(std::uint64_t x) noexcept {  // splitmix64
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-  }
-
-  static task<> pass_on(op flight) {
-    op mine = std::move(flight);
-    co_await std::move(mine);
-  }
-
   // `rest` belongs to `whole` and outlives it, also in a task that is dropped before it starts: parameters end in
   // reverse order.
   template <class Comm, class T>
@@ -206,11 +223,7 @@ class powersgd_hook {
       for (std::size_t i = 0; i < m.rows; ++i) {
         expand_row(m.p(s.p.data()), m.q(s.q.data()), i, row);
         const auto to = b.gradients().subspan(m.offset + i * m.columns, m.columns);
-        for (std::size_t j = 0; j < m.columns; ++j)
-          if constexpr (sizeof(T) == 2)
-            to[j] = T(row[j]);
-          else
-            to[j] = row[j];
+        for (std::size_t j = 0; j < m.columns; ++j) to[j] = static_cast<T>(row[j]);
       }
       orthonormalize(m.q(s.q.data()));
     }
@@ -223,6 +236,7 @@ class powersgd_hook {
   residuals residuals_;
   std::deque<state> states_;  // by bucket
   std::vector<float> row_;
+  std::uint64_t passes_ = 0;  // before the last reset
   std::uint64_t elements_ = 0, travelling_ = 0;
 };
 

@@ -76,9 +76,13 @@ class quantize_hook {
 
   /// Forgets what has been left out.
   void reset() noexcept {
+    forget_pass();
+    rooms_.clear();
+  }
+  /// The same after a pass that all ranks skip: what its gradients left out is worth no more than they are.
+  void forget_pass() noexcept {
     sent_.reset();
     summed_.reset();
-    rooms_.clear();
   }
 
   /// This rank's state for a checkpoint, and back.
@@ -144,13 +148,8 @@ class quantize_hook {
     co_await world.all_gather(own, r.out, {}, b.where);
     const auto g = b.gradients();
     for (const bucket_slot& slot : b.slots)  // padding stays zero, also where its block became NaNs
-      for (std::size_t i = slot.offset; i < slot.offset + slot.count; ++i) {
-        const float x = r.out[i / quantized_block::size][i % quantized_block::size];
-        if constexpr (sizeof(T) == 2)
-          g[i] = T(x);
-        else
-          g[i] = x;
-      }
+      for (std::size_t i = slot.offset; i < slot.offset + slot.count; ++i)
+        g[i] = static_cast<T>(r.out[i / quantized_block::size][i % quantized_block::size]);
     co_await std::move(last);
   }
 

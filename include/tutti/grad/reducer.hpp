@@ -1,9 +1,7 @@
 #pragma once
 #include <algorithm>
-#include <bit>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -11,13 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/async/op.hpp>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/grad/agreement.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/hook.hpp>
+#include <tutti/grad/launcher.hpp>
+#include <tutti/grad/layout.hpp>
+#include <tutti/grad/marks.hpp>
 #include <tutti/grad/pass.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
@@ -30,11 +30,12 @@ namespace tutti::grad {
 /// Averages gradients over ranks while the backward pass still computes: the DistributedDataParallel of C++.
 ///
 /// Gradients are views into the reducer's arena. In a pass every bucket is summed over the ranks as soon as its last
-/// gradient is ready, in the same order on all ranks, and the result is the weighted mean for any batch sizes. The
-/// weights travel behind a bucket of float or double; where there is none, or float16 needs their sum first so that its
-/// own sums do not overflow, in a small collective that begin() starts. Collective: constructed by all ranks with equal
-/// shapes (checked), one pass at a time. One thread at a time. The communicator must outlive it.
-/// Errors: usage_error for wrong shapes or marks; error as of all_reduce.
+/// gradient is ready, by default in the same order on all ranks, and the result is the weighted mean for any batch
+/// sizes. The weights travel behind a bucket of float or double; where there is none, or float16 needs their sum first
+/// so that its own sums do not overflow, in a small collective that begin() starts. Collective: constructed by all
+/// ranks, at most 4095, with equal shapes and options (checked), one pass at a time. One thread at a time. The
+/// communicator must outlive it.
+/// Errors: usage_error for wrong shapes or marks; error on all ranks where one cannot begin; error as of all_reduce.
 /// Costs one all_reduce per bucket and one multiplication and one division per element.
 template <class Comm, class Hook = sum_hook>
   requires reduction_hook<Hook, Comm>
@@ -44,19 +45,17 @@ class reducer {
 
   explicit reducer(Comm& world, std::span<const parameter_shape> shapes, reducer_options options = {}, Hook hook = {},
                    std::source_location where = std::source_location::current())
-      : world_(&world),
+      : world_(&countable(world)),
         hook_(std::move(hook)),
         options_(std::move(options)),
-        shapes_(shapes.begin(), shapes.end()),
-        arena_(make_arena(plan_for(options_.arrival))),
-        usage_(shapes.size()),
-        weights_(detail::scaling_of<Hook>, options_.predivide) {
-    marked_.resize(size());
-    arrival_.reserve(size());
+        marks_(shapes),
+        arena_(detail::make_alike(
+            world, "reducer", shapes, [&] { return make_arena(detail::layout_of(marks_, options_, options_.arrival)); },
+            [&](const arena& a) { return a.layout().id() ^ options_.id(); }, where)),
+        usage_(shapes.size(), options_.unused, options_.graph),
+        weights_(detail::scaling_of<Hook>, options_.predivide),
+        buckets_(world, options_.order, options_.in_flight) {
     prepare_buckets();
-    // Whose sums are divided by other factors ends with other bits.
-    detail::check_agreement(world, "reducer", shapes_, layout().id() ^ std::bit_cast<std::uint64_t>(options_.predivide),
-                            where);
   }
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
@@ -64,16 +63,19 @@ class reducer {
     if (current_) drop();
   }
 
-  [[nodiscard]] std::size_t size() const noexcept { return shapes_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return marks_.size(); }
   [[nodiscard]] const plan& layout() const noexcept { return arena_.layout(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return arena_.bytes(); }
   [[nodiscard]] Hook& hook() noexcept { return hook_; }
   /// The sum of all ranks' weights in the last pass; 0 before the first, and when all ranks have run out of samples.
   [[nodiscard]] double total_weight() const noexcept { return weights_.total(); }
   /// False where unused parameters are tracked and no rank used this one in the last pass: it is not to be stepped.
-  [[nodiscard]] bool used(std::size_t parameter) const noexcept { return usage_.used_anywhere(parameter); }
+  [[nodiscard]] bool used(std::size_t parameter) const {
+    marks_.check(parameter, "used");
+    return usage_.used_anywhere(parameter);
+  }
   /// The order in which this rank marked its gradients in the last pass that reduced; empty before.
-  [[nodiscard]] std::span<const int> arrival() const noexcept { return arrival_; }
+  [[nodiscard]] std::span<const int> arrival() const noexcept { return marks_.arrival(); }
 
   /// The gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first.
   template <number T>
@@ -95,12 +97,12 @@ class reducer {
     const double whole = start(weight);
     where_ = where;
     reduces_ = true;
-    next_ = 0;
-    arrival_.clear();
-    const auto& buckets = layout().buckets;
-    for (std::size_t b = 0; b < buckets.size(); ++b) missing_[b] = buckets[b].slots.size();
+    marks_.forget_arrival();
+    buckets_.begin();
     pass_type begun{*this};
-    weights_.begin(*world_, whole, what == contribution::mean ? whole : whole > 0 ? 1 : 0, where);
+    weights_.begin(*world_, whole, what, where);
+    for (std::size_t i = 0; i < size(); ++i)
+      if (usage_.never(i)) leave_out(i, "begin");
     return begun;
   }
 
@@ -114,23 +116,29 @@ class reducer {
     return pass_type{*this};
   }
 
+  /// Forgets what passes that accumulate have left: their weights, their marks, and that one of them was dropped or
+  /// skipped. All gradients become zero. Each rank by itself, between passes. Throws usage_error during a pass.
+  void discard() {
+    require_idle("discard()");
+    carrying_ = false;
+    carried_weight_ = 0;
+    arena_.clear();
+  }
+
   /// Lays the buckets out anew in the order in which gradients arrived at rank 0 in the last pass; gradients keep their
   /// values, but where the result is true they lie elsewhere: fetch the views again. Collective, between passes; cheap
-  /// where nothing changes. Errors: usage_error during a pass.
+  /// where nothing changes. Errors: usage_error during a pass, and from begin() until it has ended.
   [[nodiscard]] task<bool> rebuild(std::source_location where = std::source_location::current()) {
-    if (current_) throw usage_error("reducer: rebuild() during a pass; finish it first");
-    std::vector<int> order(arrival_);
-    if (order.size() != size()) order = order_of(layout());
+    require_idle("rebuild()");
+    const moving_on at_work{rebuilding_};
+    std::vector<int> order(arrival().begin(), arrival().end());
+    if (order.size() != size()) order = layout().order();
     co_await world_->broadcast(order, 0, {}, where);
     try {
-      plan better = plan_for(order);
+      plan better = detail::layout_of(marks_, options_, order);
       if (better == layout()) co_return false;
       arena moved = make_arena(std::move(better));
-      for (std::size_t i = 0; i < size(); ++i)
-        visit_gradient(shapes_[i].type, [&]<class T>() {
-          const auto old = arena_.gradient<T>(i);
-          std::copy(old.begin(), old.end(), moved.template gradient<T>(i).begin());
-        });
+      moved.copy_from(arena_);
       arena_ = std::move(moved);
       prepare_buckets();
       if constexpr (requires { hook_.reset(); }) hook_.reset();
@@ -146,144 +154,139 @@ class reducer {
   using flight = detail::flight_t<Hook, Comm>;
   static constexpr bool weighted = detail::scaling_of<Hook> == scaling::weighted;
 
-  [[nodiscard]] plan plan_for(std::span<const int> arrival) const {
-    for (std::size_t i = 0; i < size(); ++i)
-      if (!has_mean(shapes_[i].type))
-        throw usage_error("reducer: " + label(i) + " is " + std::string(name(shapes_[i].type)) +
-                          ", which cannot be averaged; use float16, bfloat16, float or double");
-    plan p = make_plan(shapes_, options_.limits, arrival);
-    if (options_.unused == unused_parameters::tracked && !p.buckets.empty()) {
-      bucket& last = p.buckets.back();
-      last.tail_lines += (size() * size_of(last.type) + slot_alignment - 1) / slot_alignment;
-    }
-    return p;
+  struct moving_on {
+    explicit moving_on(bool& flag) noexcept : on(&flag) { *on = true; }
+    moving_on(const moving_on&) = delete;
+    moving_on& operator=(const moving_on&) = delete;
+    ~moving_on() { *on = false; }
+    bool* on;
+  };
+
+  static Comm& countable(Comm& world) {
+    if (world.size() > step_flags::most_ranks)
+      throw usage_error("reducer: weights and flags of more than " + std::to_string(step_flags::most_ranks) +
+                        " ranks do not add up exactly; reduce in groups");
+    return world;
   }
   [[nodiscard]] arena make_arena(plan p) const {
-    return arena(shapes_, std::move(p), [&](std::size_t n) {
-      try {
-        return world_->template allocate<std::byte>(n);
-      } catch (...) {  // the others may have memory, and would wait for this rank
-        world_->abort();
-        throw;
-      }
-    });
-  }
-  static std::vector<int> order_of(const plan& p) {
-    std::vector<int> order;
-    for (const bucket& b : p.buckets)
-      for (const bucket_slot& s : b.slots) order.push_back(s.parameter);
-    return order;
+    return arena(marks_.shapes(), std::move(p), [&](std::size_t n) { return world_->template allocate<std::byte>(n); });
   }
   void prepare_buckets() {
-    const auto& buckets = layout().buckets;
     weights_.arrange(layout());
-    flights_.clear();
-    flights_.resize(buckets.size());
-    missing_.resize(buckets.size());
+    buckets_.arrange(layout());
   }
 
-  [[nodiscard]] std::string label(std::size_t i) const {
-    return "parameter " + std::to_string(i) + (shapes_[i].name.empty() ? "" : " (" + shapes_[i].name + ")");
+  void require_idle(const char* call) const {
+    if (current_) throw usage_error("reducer: " + std::string(call) + " during a pass; finish it first");
+    if (rebuilding_) throw usage_error("reducer: " + std::string(call) + " during rebuild(); await it first");
   }
   /// What both kinds of passes begin with; returns the weight of all that has been accumulated, and of this.
   double start(double weight) {
     weight_digits::check(weight);
     weight_digits::check(carried_weight_ + weight);
     if (current_) throw usage_error("reducer: begin() before the previous pass was finished");
+    require_idle("begin()");
     if (!carrying_) {
       usage_.clear();
       step_ = step::apply;
     }
-    std::fill(marked_.begin(), marked_.end(), char{0});
+    marks_.clear();
     return carried_weight_ + weight;
   }
 
-  void mark(std::size_t i, const char* call) {
-    if (i >= size())
-      throw usage_error(std::string(call) + ": there is no parameter " + std::to_string(i) + " among " +
-                        std::to_string(size()));
-    if (marked_[i]) throw usage_error(std::string(call) + ": " + label(i) + " was marked twice in one pass");
-    marked_[i] = 1;
-  }
-
   void ready(std::size_t i) {
-    mark(i, "ready");
+    marks_.check(i, "ready");
+    if (usage_.never(i))
+      throw usage_error("ready: " + marks_.label(i) +
+                        " was not used in the first pass, and the graph is fixed; where passes differ it is dynamic");
+    marks_.mark(i, "ready");
     usage_.use(i);
     if (reduces_) complete(i);
   }
-
   void unused(std::size_t i) {
-    mark(i, "unused");
-    if (!reduces_) return;
+    marks_.check(i, "unused");
+    if (usage_.never(i)) return;  // as is known
+    if (reduces_ && weights_.mine() > 0 && usage_.always(i) && !usage_.used_here(i))
+      throw usage_error("unused: " + marks_.label(i) +
+                        " was used in the first pass, and the graph is fixed; where passes differ it is dynamic");
+    if (reduces_)
+      leave_out(i, "unused");
+    else
+      marks_.mark(i, "unused");
+  }
+  void rest_unused() {
+    for (std::size_t i = 0; i < size(); ++i)
+      if (!marks_.has(i) && !arena_.is_delayed(i)) unused(i);
+  }
+  void skip(step why) {
+    if (why == step::apply) throw usage_error("skip: say why, by one of the other values of grad::step");
+    if (reduces_ && buckets_.all_left() && why > step_)
+      throw usage_error("skip: all gradients are marked, and the peers have been told so; skip before the last mark");
+    step_ = std::max(step_, why);
+    if (!reduces_) carrying_ = true;  // also where this pass is dropped: what it has added stays
+    for (std::size_t i = 0; reduces_ && i < size(); ++i) {
+      if (marks_.has(i) || arena_.is_delayed(i)) continue;
+      marks_.mark(i, "skip");
+      complete(i);
+    }
+  }
+
+  // A gradient that this pass does not use contributes zero.
+  void leave_out(std::size_t i, const char* call) {
+    marks_.mark(i, call);
     try {
-      if (!usage_.used_here(i)) set_aside(i);
+      if (!usage_.used_here(i))
+        visit_gradient(marks_.shapes()[i].type, [&]<class T>() { usage_.leave_out(i, arena_.gradient<T>(i)); });
     } catch (...) {
       give_up();
       throw;
     }
     complete(i);
   }
-  void rest_unused() {
-    for (std::size_t i = 0; i < size(); ++i)
-      if (!marked_[i]) unused(i);
-  }
-
-  void skip(step why) {
-    if (why == step::apply) throw usage_error("skip: say why, by one of the other values of grad::step");
-    if (reduces_ && next_ == missing_.size() && why > step_)
-      throw usage_error("skip: all gradients are marked, and the peers have been told so; skip before the last mark");
-    step_ = std::max(step_, why);
-    if (!reduces_) carrying_ = true;  // also where this pass is dropped: what it has added stays
-    for (std::size_t i = 0; reduces_ && i < size(); ++i) {
-      if (marked_[i]) continue;
-      mark(i, "skip");
-      complete(i);
-    }
-  }
-
-  // A gradient that this pass does not use contributes zero.
-  void set_aside(std::size_t i) {
-    visit_gradient(shapes_[i].type, [&]<class T>() {
-      const auto g = arena_.gradient<T>(i);
-      if (options_.unused == unused_parameters::tracked)
-        usage_.keep(i, g);
-      else
-        std::fill(g.begin(), g.end(), T{});
-    });
-  }
 
   void complete(std::size_t i) {
-    arrival_.push_back(static_cast<int>(i));
+    weigh(i);
+    advance();
+    world_->engine().poll();
+    if (buckets_.bounded()) advance();
+  }
+  void weigh(std::size_t i) {
+    marks_.arrive(i);
     const std::size_t b = arena_.bucket_of(i);
     visit_gradient(layout().buckets[b].type, [&]<class T>() {
       if constexpr (!std::same_as<T, float16>) multiply(arena_.gradient<T>(i), weights_.before<T>());
     });
-    --missing_[b];
+    buckets_.complete(b);
+  }
+  void advance() {
     try {
-      while (next_ < missing_.size() && missing_[next_] == 0) launch(next_++);
+      buckets_.advance(departure());
     } catch (...) {
       give_up();
       throw;
     }
-    world_->engine().poll();
   }
-
-  void launch(std::size_t b) {
+  auto departure() {
+    return [this](std::size_t b, Comm& lane) {
+      return visit_gradient(layout().buckets[b].type, [&]<class T>() { return depart<T>(b, lane); });
+    };
+  }
+  template <class T>
+  flight depart(std::size_t b, Comm& lane) {
     const bucket& k = layout().buckets[b];
-    visit_gradient(k.type, [&]<class T>() {
-      const auto elements = arena_.bucket_with_tail<T>(b);
-      const auto tail = arena_.tail<T>(b);
-      constexpr std::size_t line = slot_alignment / sizeof(T);
-      // Waits, and does not leave this bucket to a later mark: its place among the collectives that the user issues
-      // between marks must not depend on when messages arrive.
-      if constexpr (std::same_as<T, float16>) multiply(elements.first(k.count), weights_.before<T>());
-      weights_.put(b, tail);
-      if (b + 1 == missing_.size()) {
-        step_flags::put(step_, tail.first(line));
-        if (tail.size() > line) usage_.put(tail.subspan(line));
-      }
-      flights_[b].emplace(hook_(*world_, bucket_view<T>{b, elements, where_, k.slots, tail.size()}));
-    });
+    constexpr std::size_t line = line_elements<T>;
+    const bool last = b + 1 == layout().buckets.size();
+    const auto tail = arena_.tail<T>(b).first(last && usage_.map_count() == 0 ? line : arena_.tail<T>(b).size());
+    const auto elements = arena_.bucket_with_tail<T>(b).first(k.count + tail.size());
+    // Waits, and does not leave this bucket to a later mark: its place among the collectives that the user issues
+    // between marks must not depend on when messages arrive.
+    if constexpr (std::same_as<T, float16>) multiply(elements.first(k.count), weights_.before<T>());
+    weights_.put(b, tail);
+    if (last) {
+      step_flags::put(step_, tail.first(line));
+      if (tail.size() > line) usage_.put(weights_.mine(), tail.subspan(line));
+    }
+    return hook_(lane, bucket_view<T>{b, elements, where_, k.slots, tail.size()});
   }
 
   task<step> finish(pass_type given) {
@@ -294,13 +297,14 @@ class reducer {
       let_go();
       co_return step_;
     }
-    for (std::size_t i = 0; i < size(); ++i)
-      if (!marked_[i]) throw usage_error("finish: " + label(i) + " was never marked ready in this pass");
-    for (auto& f : flights_) {
-      flight taken = std::move(*f);
-      f.reset();
-      co_await std::move(taken);
+    for (std::size_t i = 0; i < size(); ++i) {
+      if (marks_.has(i) || !arena_.is_delayed(i)) continue;
+      marks_.mark(i, "finish");
+      if (weights_.mine() > 0) usage_.use(i);
+      weigh(i);
     }
+    marks_.require_all();
+    co_await buckets_.finish(departure());
     if (auto weights = weights_.flight()) co_await *std::move(weights);
     weights_.learn_from(arena_);
     conclude();
@@ -316,11 +320,14 @@ class reducer {
     if (buckets.empty()) return;
     visit_gradient(buckets.back().type, [&]<class T>() {
       const std::span<const T> tail = arena_.tail<T>(buckets.size() - 1);
-      constexpr std::size_t line = slot_alignment / sizeof(T);
+      constexpr std::size_t line = line_elements<T>;
       step_ = step_flags::take(tail.first(line));
-      if (tail.size() > line) usage_.take(tail.subspan(line));
+      if (usage_.map_count() != 0) usage_.take(tail.subspan(line));
     });
-    if (step_ != step::apply) return;
+    if (step_ != step::apply) {
+      if constexpr (requires { hook_.forget_pass(); }) hook_.forget_pass();
+      return;
+    }
     for (std::size_t b = 0; weighted && b < buckets.size(); ++b)
       visit_gradient(buckets[b].type, [&]<class T>() {
         const auto sums = arena_.bucket_with_tail<T>(b).first(buckets[b].count);
@@ -328,15 +335,21 @@ class reducer {
         weights_.total() > 0 ? divide(sums, weights_.after<T>()) : multiply(sums, 0);
       });
     usage_.restore(arena_);
+    usage_.learn(weights_.mine());
   }
 
   void let_go() noexcept {
     if (current_) std::exchange(current_, nullptr)->owner_ = nullptr;
   }
-  void drop() noexcept { reduces_ ? give_up() : let_go(); }
+  void drop() noexcept {
+    if (reduces_) return give_up();
+    step_ = std::max(step_, step::skip_failure);  // what it has added is there, and not whole
+    carrying_ = true;
+    let_go();
+  }
   void give_up() noexcept {
     world_->abort();
-    for (auto& f : flights_) f.reset();
+    buckets_.drop();
     weights_.forget();
     let_go();
   }
@@ -344,20 +357,17 @@ class reducer {
   Comm* world_;
   Hook hook_;
   reducer_options options_;
-  std::vector<parameter_shape> shapes_;
+  marks marks_;
   arena arena_;
   usage usage_;
   weighing weights_;
-  std::vector<char> marked_;
-  std::vector<int> arrival_;
-  std::vector<std::size_t> missing_;  // gradients that a bucket still waits for
-  std::vector<std::optional<flight>> flights_;
-  std::size_t next_ = 0;  // the first bucket that has not been launched
+  detail::launcher<Comm, Hook> buckets_;
   std::source_location where_;
   double carried_weight_ = 0;  // of the passes that accumulated
   double more_weight_ = 0;     // of the one under way, if it does
   bool carrying_ = false;      // there were some since the last pass that reduced
   bool reduces_ = true;        // the pass under way does
+  bool rebuilding_ = false;
   step step_ = step::apply;
   pass_type* current_ = nullptr;  // where it was moved to last; null between passes
 };

@@ -21,6 +21,8 @@ constexpr const char* name(step s) noexcept {
 /// A step as the last elements of a line that is summed over at most 4095 ranks. Where ranks differ, a failure counts
 /// for more than an overflow. In 16 bits a sum may round, but never to nothing.
 struct step_flags {
+  static constexpr int most_ranks = 4095;
+
   template <number T>
   static void put(step s, std::span<T> line) noexcept {
     if constexpr (sizeof(T) == 2) {
@@ -46,7 +48,7 @@ struct step_flags {
   }
 
  private:
-  static constexpr int failure = 4096;
+  static constexpr int failure = most_ranks + 1;
 };
 
 }  // namespace tutti::grad

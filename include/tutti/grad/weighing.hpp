@@ -15,6 +15,7 @@
 #include <tutti/core/when_used.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/hook.hpp>
+#include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/weight.hpp>
 
 namespace tutti::grad {
@@ -41,12 +42,12 @@ class basic_weighing {
     behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
   }
 
-  /// Gradients are multiplied by `factor`, or by 0 or 1 where they are taken as they are; the weights travel at once
-  /// where they do by themselves.
+  /// With the weight of this rank, whose gradients are `what`; it travels at once where the weights do by themselves.
   template <class Comm>
-  void begin(Comm& world, double weight, double factor, const std::source_location& where) {
+  void begin(Comm& world, double weight, contribution what, const std::source_location& where) {
     weight_ = weight;
-    scale_ = (how_ == scaling::weighted ? factor : weight > 0 ? 1 : 0) / predivide_;
+    // Where gradients are taken as they are, a weight only says whether they count.
+    scale_ = factor_of(how_ == scaling::weighted ? what : contribution::sum, weight) / predivide_;
     if (!alone_) return;
     weight_digits::put(weight_, std::span<double>{digits_});
     flight_.emplace(world.all_reduce(digits_, sum, {}, where));

@@ -56,6 +56,13 @@ struct weight_digits {
   }
 };
 
+/// A result that was computed in double as a gradient.
+template <class T>
+[[nodiscard]] constexpr T rounded(double x) noexcept {
+  using C = std::conditional_t<sizeof(T) == 2, float, T>;
+  return static_cast<T>(static_cast<C>(x));
+}
+
 namespace detail {
 
 template <class T, class F>
@@ -64,7 +71,7 @@ void map_gradient(std::span<T> g, double by, F f) noexcept {
   if (const auto factor = static_cast<C>(by); static_cast<double>(factor) == by)
     for (T& x : g) x = static_cast<T>(f(static_cast<C>(x), factor));
   else  // a factor that float would round
-    for (T& x : g) x = static_cast<T>(static_cast<C>(f(static_cast<double>(x), by)));
+    for (T& x : g) x = rounded<T>(f(static_cast<double>(x), by));
 }
 
 }  // namespace detail

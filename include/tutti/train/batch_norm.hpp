@@ -83,8 +83,8 @@ class batch_norm {
       }
     });
     for (std::size_t c = 0; c < channels_; ++c) {
-      store(dbias[c], sums_[c]);
-      store(dweight[c], sums_[channels_ + c] * inverse_[c]);
+      dbias[c] = grad::rounded<T>(sums_[c]);
+      dweight[c] = grad::rounded<T>(sums_[channels_ + c] * inverse_[c]);
     }
     co_await world_->all_reduce(sums_, sum);
     each_row(x.size(), pixels, [&](std::size_t c, std::size_t at) {
@@ -92,8 +92,8 @@ class batch_norm {
       const double slope = sums_[channels_ + c] / n * inverse_[c] * inverse_[c];
       const double by = static_cast<double>(weight[c]) * inverse_[c];
       for (std::size_t i = at; i < at + pixels; ++i)
-        store(dx[i],
-              (static_cast<double>(dy[i]) - mean_dy - (static_cast<double>(x[i]) - total_[c].mean) * slope) * by);
+        dx[i] = grad::rounded<T>(
+            (static_cast<double>(dy[i]) - mean_dy - (static_cast<double>(x[i]) - total_[c].mean) * slope) * by);
     });
   }
 
@@ -119,14 +119,6 @@ class batch_norm {
   template <class F>
   void each_row(std::size_t size, std::size_t pixels, F f) const {
     for (std::size_t at = 0, c = 0; at < size; at += pixels, c = c + 1 == channels_ ? 0 : c + 1) f(c, at);
-  }
-
-  template <class T>
-  static void store(T& to, double x) noexcept {
-    if constexpr (sizeof(T) == 2)
-      to = T{static_cast<float>(x)};
-    else
-      to = static_cast<T>(x);
   }
 
   // In two passes: distances from a mean that is known lose nothing.
@@ -168,7 +160,8 @@ class batch_norm {
     each_row(x.size(), pixels, [&](std::size_t c, std::size_t at) {
       const double m = mean_of(c), by = inverse_of(c) * static_cast<double>(weight[c]);
       const auto offset = static_cast<double>(bias[c]);
-      for (std::size_t i = at; i < at + pixels; ++i) store(y[i], (static_cast<double>(x[i]) - m) * by + offset);
+      for (std::size_t i = at; i < at + pixels; ++i)
+        y[i] = grad::rounded<T>((static_cast<double>(x[i]) - m) * by + offset);
     });
   }
 

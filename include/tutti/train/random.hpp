@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <tutti/core/splitmix.hpp>
+
 namespace tutti::train {
 
 /// Seeds that have nothing to do with each other, from one: `seed{42}.rank(world).epoch(3).named("dropout").value()`.
@@ -34,12 +36,8 @@ class seed {
   friend constexpr bool operator==(seed, seed) = default;
 
  private:
-  // The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): a permutation in which every bit changes half of all.
   static constexpr std::uint64_t mixed(std::uint64_t z) noexcept {
-    z += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    return tutti::detail::splitmix(z + tutti::detail::splitmix_step);
   }
   [[nodiscard]] constexpr seed with(std::uint64_t kind, std::uint64_t number) const noexcept {
     seed s = *this;

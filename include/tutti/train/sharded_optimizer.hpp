@@ -1,6 +1,6 @@
 #pragma once
 #include <algorithm>
-#include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
@@ -12,9 +12,11 @@
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
-#include <tutti/grad/reducer.hpp>
+#include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/weight.hpp>
+#include <tutti/train/shard_state.hpp>
 #include <tutti/train/sharded_checkpoint.hpp>
+#include <tutti/train/shares.hpp>
 #include <tutti/train/update_rule.hpp>
 
 namespace tutti::train {
@@ -33,14 +35,10 @@ class sharded_optimizer {
  public:
   /// `parameters` are all of them, one behind the other.
   sharded_optimizer(Comm& world, std::span<T> parameters, Rule rule)
-      : world_(&world), parameters_(parameters), rule_(rule) {
-    const auto ranks = static_cast<std::size_t>(world.size());
-    const std::size_t each = parameters.size() / ranks, more = parameters.size() % ranks;
-    for (std::size_t r = 0; r < ranks; ++r) counts_.push_back(each + (r < more ? 1 : 0));
-    const auto me = static_cast<std::size_t>(world.rank());
-    first_ = me * each + std::min(me, more);
-    memory_.resize(counts_[me] * Rule::slots);
-  }
+      : world_(&world),
+        parameters_(parameters),
+        cut_(parameters.size(), world.size(), world.rank()),
+        mine_(cut_.size(), rule) {}
   sharded_optimizer(const sharded_optimizer&) = delete;
   sharded_optimizer& operator=(const sharded_optimizer&) = delete;
 
@@ -49,17 +47,33 @@ class sharded_optimizer {
     if (gradients.size() != parameters_.size())
       throw usage_error("sharded_optimizer: " + std::to_string(gradients.size()) + " gradients for " +
                         std::to_string(parameters_.size()) + " parameters");
-    co_await update(gradients.subspan(first_, size()));
+    mine_.step_by(parameters_.subspan(first(), size()), gradients.subspan(first(), size()));
+    co_await tell();
+  }
+
+  /// The same by gradients that lie in pieces anywhere, in the order of the parameters, as those of a grad::reducer of
+  /// one type do: `step_reduced(reducer.gradients())`. The list of them belongs to it until the task has ended.
+  task<> step_reduced(std::span<const std::span<T>> gradients) {
+    std::size_t at = 0;
+    for (const auto& g : gradients) at += g.size();
+    if (at != parameters_.size())
+      throw usage_error("sharded_optimizer: " + std::to_string(at) + " gradients for " +
+                        std::to_string(parameters_.size()) + " parameters");
+    mine_.count_step();
+    at = 0;
+    for (const auto& g : gradients) {
+      const std::size_t begin = std::clamp(first(), at, at + g.size());
+      const std::size_t count = std::clamp(first() + size(), at, at + g.size()) - begin;
+      if (count > 0) mine_.apply(begin - first(), parameters_.subspan(begin, count), g.subspan(begin - at, count));
+      at += g.size();
+    }
+    co_await tell();
   }
 
   /// Stage 2: begins a pass, as grad::reducer::begin(): this rank's gradients count for `weight`.
   void begin(double weight = 1, grad::contribution what = grad::contribution::mean) {
-    grad::weight_digits::check(weight);
-    weight_ = weight;
-    scale_ = what == grad::contribution::mean ? weight : (weight > 0 ? 1 : 0);
+    mine_.begin(weight, what);
     reduced_ = used_ = 0;
-    averaged_ = false;
-    gradients_.resize(size());
   }
   /// Starts to add up the gradients of parameters [first, first + count) over the ranks; each keeps its part. Every
   /// parameter once per pass, in the same stretches and order on all ranks. The buffer is multiplied by the weight, and
@@ -69,82 +83,66 @@ class sharded_optimizer {
     if (first > parameters_.size() || gradients.size() > parameters_.size() - first)
       throw usage_error("sharded_optimizer: reduce() of parameters " + std::to_string(first) + " to " +
                         std::to_string(first + gradients.size()) + " of " + std::to_string(parameters_.size()));
-    if (gradients_.size() != size()) throw usage_error("sharded_optimizer: reduce() before begin()");
-    grad::multiply(gradients, scale_);
-    if (used_ == slices_.size()) slices_.emplace_back(counts_.size());
+    if (!mine_.begun()) throw usage_error("sharded_optimizer: reduce() before begin()");
+    grad::multiply(gradients, mine_.scale());
+    const auto counts = cut_.counts();
+    if (used_ == slices_.size()) slices_.emplace_back(counts.size());
     auto& slice = slices_[used_++];
     const std::size_t end = first + gradients.size();
     std::size_t at = 0;
-    for (std::size_t r = 0; r < slice.size(); at += counts_[r++])
-      slice[r] = std::max(std::min(end, at + counts_[r]), std::max(first, at)) - std::max(first, at);
-    const std::size_t begin = std::clamp(first, first_, first_ + size()) - first_;
+    for (std::size_t r = 0; r < slice.size(); at += counts[r++])
+      slice[r] = std::max(std::min(end, at + counts[r]), std::max(first, at)) - std::max(first, at);
+    const std::size_t begin = std::clamp(first, cut_.first(), cut_.first() + size()) - cut_.first();
     reduced_ += gradients.size();
-    return world_->reduce_scatter_v(
-        gradients, std::span{gradients_}.subspan(begin, slice[static_cast<std::size_t>(world_->rank())]), slice, sum,
-        {}, where);
+    return world_->reduce_scatter_v(gradients,
+                                    mine_.gradients().subspan(begin, slice[static_cast<std::size_t>(world_->rank())]),
+                                    slice, sum, {}, where);
   }
   /// Makes the sums the weighted mean, by an all_reduce of 8 bytes; step() does it where this was not called. Where all
   /// weights are 0, the mean is 0. Errors: usage_error if not every parameter was reduced; nothing was sent then.
   task<> average() {
-    if (gradients_.size() != size() || reduced_ != parameters_.size())
+    if (!mine_.begun() || reduced_ != parameters_.size())
       throw usage_error("sharded_optimizer: reduce() was called for " + std::to_string(reduced_) + " parameters of " +
                         std::to_string(parameters_.size()));
-    const double total = co_await world_->all_reduce(weight_, sum);
-    if (total > 0) grad::divide(std::span{gradients_}, total);
-    averaged_ = true;
+    co_await mine_.average(*world_);
   }
   /// This rank's part of the mean, between average() and step(): to measure it, say, for a loss_scaler or clipping.
-  [[nodiscard]] std::span<T> gradient_shard() noexcept { return gradients_; }
+  [[nodiscard]] std::span<T> gradient_shard() noexcept { return mine_.gradients(); }
   /// A step by the mean times `factor`, that of a loss_scaler or of clipping. Ends the pass.
   task<> step(double factor = 1) {
-    if (!averaged_) co_await average();
-    grad::multiply(std::span{gradients_}, factor);
+    if (!mine_.averaged()) co_await average();
     reduced_ = 0;
-    averaged_ = false;
-    co_await update(gradients_);
+    mine_.step(parameters_.subspan(first(), size()), factor);
+    co_await tell();
   }
 
   /// The parameters that this rank updates: how many, and the first of them.
-  [[nodiscard]] std::size_t size() const noexcept { return counts_[static_cast<std::size_t>(world_->rank())]; }
-  [[nodiscard]] std::size_t first() const noexcept { return first_; }
+  [[nodiscard]] std::size_t size() const noexcept { return cut_.size(); }
+  [[nodiscard]] std::size_t first() const noexcept { return cut_.first(); }
   /// Of what the rule remembers here.
-  [[nodiscard]] std::size_t bytes() const noexcept { return memory_.size() * sizeof(T); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return mine_.bytes(); }
 
   /// The rule, to change its rate.
-  [[nodiscard]] Rule& rule() noexcept { return rule_; }
+  [[nodiscard]] Rule& rule() noexcept { return mine_.rule(); }
   /// Steps so far; to be saved with what the rule remembers, as shards for save_sharded() and load_sharded().
-  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-  void resume(std::uint64_t steps) noexcept { steps_ = steps; }
+  [[nodiscard]] std::uint64_t steps() const noexcept { return mine_.steps(); }
+  void resume(std::uint64_t steps) noexcept { mine_.resume(steps); }
   [[nodiscard]] std::vector<tensor_shard> shards(const std::string& prefix = "optimizer.") {
     std::vector<tensor_shard> all;
     for (std::size_t s = 0; s < Rule::slots; ++s)
-      all.push_back(shard(prefix + std::to_string(s), slots()[s], first_, parameters_.size()));
+      all.push_back(shard(prefix + std::to_string(s), mine_.slots()[s], first(), parameters_.size()));
     return all;
   }
 
  private:
-  [[nodiscard]] std::array<std::span<T>, Rule::slots> slots() noexcept {
-    std::array<std::span<T>, Rule::slots> all;
-    for (std::size_t s = 0; s < Rule::slots; ++s) all[s] = std::span{memory_}.subspan(s * size(), size());
-    return all;
-  }
-  task<> update(std::span<const T> gradients) {
-    const auto mine = parameters_.subspan(first_, size());
-    rule_(mine, gradients, slots(), ++steps_);
-    co_await world_->all_gather_v(mine, parameters_, counts_);
-  }
+  task<> tell() { co_await world_->all_gather_v(parameters_.subspan(first(), size()), parameters_, cut_.counts()); }
 
   Comm* world_;
   std::span<T> parameters_;
-  Rule rule_;
-  std::vector<std::size_t> counts_;               // parameters of each rank
-  std::size_t first_ = 0;                         // of this one
-  std::vector<T> memory_, gradients_;             // of this rank's parameters
+  shares cut_;
+  shard_state<T, Rule> mine_;
   std::vector<std::vector<std::size_t>> slices_;  // how the stretches of a pass are divided; belong to operations
   std::size_t used_ = 0, reduced_ = 0;
-  double weight_ = 1, scale_ = 1;
-  bool averaged_ = false;
-  std::uint64_t steps_ = 0;
 };
 
 }  // namespace tutti::train

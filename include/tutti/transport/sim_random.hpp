@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include <tutti/core/splitmix.hpp>
+
 namespace tutti {
 
 /// The random numbers of a simulated world: the same on every platform, for ever, so that a seed replays.
@@ -11,7 +13,7 @@ class sim_random {
   explicit sim_random(std::uint64_t seed) noexcept : state_(seed) {}
 
   std::uint64_t next() noexcept {
-    state_ += 0x9e3779b97f4a7c15u;
+    state_ += detail::splitmix_step;
     return mix(state_);
   }
   /// In [0, n); the bias is of no interest here. n is at least 1.
@@ -22,11 +24,7 @@ class sim_random {
   }
 
   /// Spreads every bit over all bits.
-  static constexpr std::uint64_t mix(std::uint64_t x) noexcept {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-  }
+  static constexpr std::uint64_t mix(std::uint64_t x) noexcept { return detail::splitmix(x); }
 
  private:
   std::uint64_t state_;

@@ -6,17 +6,18 @@
 #include <cstdint>
 #include <span>
 
-namespace digits {
-
-/// The number of classes: ten digits, or ten kinds of clothes.
-inline constexpr std::size_t class_count = 10;
+namespace common {
 
 /// Softmax and cross entropy: replaces each row of logits by the loss's gradient and returns the sum of the losses.
+///
+/// There is one row for each label.
 template <class T>
 double softmax_cross_entropy(std::span<T> logits, std::span<const std::uint8_t> labels) {
+  if (labels.empty()) return 0;
+  const std::size_t classes = logits.size() / labels.size();
   double total = 0;
   for (std::size_t row = 0; row < labels.size(); ++row) {
-    const auto values = logits.subspan(row * class_count, class_count);
+    const auto values = logits.subspan(row * classes, classes);
     // Without this shift a large logit would overflow exp().
     const T largest = *std::ranges::max_element(values);
     const T of_label = values[labels[row]] - largest;
@@ -29,4 +30,4 @@ double softmax_cross_entropy(std::span<T> logits, std::span<const std::uint8_t> 
   return total;
 }
 
-}  // namespace digits
+}  // namespace common

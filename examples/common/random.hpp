@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-namespace digits {
+namespace common {
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): the same numbers from the same seed with every standard library.
 class random_source {
@@ -35,4 +35,4 @@ void shuffle(std::span<T> values, random_source& random) {
   for (std::size_t left = values.size(); left > 1; --left) std::swap(values[left - 1], values[random.below(left)]);
 }
 
-}  // namespace digits
+}  // namespace common

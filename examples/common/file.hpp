@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-namespace digits {
+namespace common {
 
 /// Reads a whole file, refusing one that is larger than any sensible one before memory is reserved for it.
 inline std::vector<std::byte> read_file(const std::filesystem::path& path, std::uintmax_t largest) {
@@ -84,4 +84,4 @@ inline void write_file_atomically(const std::filesystem::path& path, std::span<c
   directory.sync();
 }
 
-}  // namespace digits
+}  // namespace common

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-namespace digits {
+namespace common {
 
 /// A matrix in someone else's memory; a transpose is the same memory with the two strides swapped.
 template <class T>
@@ -66,4 +66,4 @@ void transpose(std::span<const T> from, std::size_t rows, std::size_t columns, s
     for (std::size_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
 }
 
-}  // namespace digits
+}  // namespace common

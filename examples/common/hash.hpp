@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace digits {
+namespace common {
 
 /// The 64-bit FNV-1a hash of some bytes: finds accidents, not forgeries.
 inline std::uint64_t fnv1a(std::span<const std::byte> bytes) {
@@ -16,4 +16,4 @@ inline std::uint64_t fnv1a(std::span<const std::byte> bytes) {
   return hash;
 }
 
-}  // namespace digits
+}  // namespace common

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <tutti/tutti.hpp>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tutti/grad/reproducible.hpp>
+#include <tutti/train/loss_scaler.hpp>
+
+#include "digits/divided_velocity.hpp"
+#include "digits/model.hpp"
+#include "digits/optimizer.hpp"
+#include "digits/options.hpp"
+#include "digits/step.hpp"
+
+namespace digits {
+
+/// Every rank gets all gradients from a reducer with some hook, and then updates all parameters, or with --zero 1 its
+/// share of them.
+template <class T, class Hook>
+class reduced_step : public step_policy<T> {
+ public:
+  reduced_step(const options& wanted, model<T>& net, tutti::communicator<>& world, Hook hook)
+      : world_{world},
+        net_{net},
+        // Small buckets for a small model, so that the dense layers travel while the convolutions are computed.
+        reducer_{world, shapes(net), {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}}, std::move(hook)},
+        gradients_{reducer_.template gradients<T>()},
+        share_{parts_of<T>(wanted, world)} {
+    if constexpr (reproducible) share_ = {reducer_.hook().shards().first, reducer_.hook().shards().end, wanted.shards};
+    if (wanted.zero == 1)
+      divided_.emplace(world, net.parameters(), momentum_rule);
+    else
+      whole_.emplace(net.parameters().size());
+    if (wanted.scale_loss) scaler_.emplace();
+  }
+
+  std::span<const std::span<T>> gradients() override { return gradients_; }
+  double loss_scale() const override { return scaler_ ? static_cast<double>(scaler_->scale()) : 1; }
+
+  typename step_policy<T>::share parts() const override { return share_; }
+  gradient_mode later_parts() const override {
+    return reproducible ? gradient_mode::overwrite : gradient_mode::accumulate;
+  }
+  void next_part() override {
+    if constexpr (reproducible) reducer_.hook().keep(reducer_);
+  }
+
+  void begin(std::size_t images) override {
+    images_ = static_cast<double>(images);
+    pass_.emplace(reducer_.begin(images_, tutti::grad::contribution::sum));
+  }
+  void ready(std::size_t i) override {
+    // Adasum takes each rank's gradient as it is, so that it should be a mean.
+    if constexpr (requires { requires Hook::scale == tutti::grad::scaling::none; })
+      if (images_ > 0) tutti::grad::divide(gradients_[i], images_);
+    pass_->ready(i);
+  }
+  tutti::task<> finish(double rate) override {
+    auto pass = std::move(*pass_);
+    pass_.reset();
+    pass.rest_unused();  // of a rank without parts
+    co_await pass.finish();
+    if (scaler_) {
+      const auto u = scaler_->unscale(reducer_);
+      scaler_->update(u);
+      if (u.overflow) co_return;  // on all ranks, as their gradients are equal
+    }
+    if (divided_) {
+      divided_->rule().rate = rate;
+      co_await divided_->step_reduced(gradients_);
+    } else {
+      whole_->step(net_.parameters(), gradients_, rate);
+    }
+  }
+
+  tutti::task<std::vector<T>> velocity() override {
+    if (divided_) co_return co_await gather_velocity(world_, *divided_, net_.parameters().size());
+    const auto all = whole_->velocity();
+    co_return std::vector<T>(all.begin(), all.end());
+  }
+  void set_velocity(std::span<const T> all) override {
+    if (divided_)
+      keep_velocity(*divided_, all);
+    else
+      std::ranges::copy(all, whole_->velocity().begin());
+  }
+
+ private:
+  static constexpr bool reproducible = std::is_same_v<Hook, tutti::grad::reproducible_hook>;
+
+  static std::vector<tutti::grad::parameter_shape> shapes(const model<T>& net) {
+    std::vector<tutti::grad::parameter_shape> all;
+    for (const auto& tensor : net.tensors())
+      all.push_back({std::string{tensor.name}, tensor.count, tutti::dtype_of<T>()});
+    return all;
+  }
+
+  using reducer_type = tutti::grad::reducer<tutti::communicator<>, Hook>;
+
+  tutti::communicator<>& world_;
+  model<T>& net_;
+  reducer_type reducer_;
+  std::vector<std::span<T>> gradients_;
+  typename step_policy<T>::share share_;
+  std::optional<typename reducer_type::pass_type> pass_;
+  std::optional<sgd<T>> whole_;
+  std::optional<divided_sgd<T>> divided_;
+  std::optional<tutti::train::loss_scaler> scaler_;
+  double images_ = 0;
+};
+
+}  // namespace digits

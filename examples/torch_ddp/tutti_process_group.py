@@ -1,0 +1,140 @@
+"""tutti as a backend of torch.distributed, enough for DistributedDataParallel: all_reduce, broadcast, all_gather, barrier.
+
+    import tutti_process_group
+    tutti_process_group.register("build/release/examples/libtutti_torch.so")
+    torch.distributed.init_process_group("tutti", ...)       # as with "gloo"
+
+Tensors of the CPU. Operations run on one thread of the group in the order in which they were issued, so that the backward
+pass goes on meanwhile. The ranks of a group meet at a file of this machine.
+Written for torch 1.13 (Debian 12), by what its own test of process groups in Python does (test_c10d_pypg.py).
+"""
+import ctypes
+import queue
+import shutil
+import tempfile
+import threading
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import _create_work_from_future
+
+TYPES = {torch.float32: b"float32", torch.float64: b"float64", torch.float16: b"float16", torch.bfloat16: b"bfloat16",
+         torch.int64: b"int64", torch.int32: b"int32"}
+
+
+REDUCTIONS = {"SUM": 0, "PRODUCT": 1, "MIN": 2, "MAX": 3}  # as in tutti_torch.cpp
+
+
+def load(path):
+    lib = ctypes.CDLL(path)
+    p, n, i = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    for name, result, args in (("error", ctypes.c_char_p, []), ("open", p, [ctypes.c_char_p, ctypes.c_double, i]), ("close", None, [p]),
+                               ("all_reduce", i, [p, p, n, ctypes.c_char_p, i]), ("broadcast", i, [p, p, n, i]),
+                               ("all_gather", i, [p, p, p, n]), ("barrier", i, [p])):
+        f = getattr(lib, "tutti_torch_" + name)
+        f.restype, f.argtypes = result, args
+    return lib
+
+
+class ProcessGroupTutti(dist.ProcessGroup):
+    def __init__(self, lib, rendezvous, rank, size, timeout, order):
+        super().__init__(rank, size)
+        self._lib = lib
+        self._size = size
+        self._group = lib.tutti_torch_open(rendezvous.encode(), timeout.total_seconds(), order == "rank")
+        if not self._group:
+            raise RuntimeError("tutti: " + lib.tutti_torch_error().decode())
+        self._queue = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self):
+        while (next_one := self._queue.get()) is not None:
+            run, result, future = next_one
+            try:
+                run()
+                future.set_result(result)
+            except Exception as e:  # as a Gloo group would: whoever waits gets it
+                future.set_exception(e)
+        self._lib.tutti_torch_close(self._group)
+
+    def close(self):
+        """Ends the group, on all ranks, when what it was asked for is done."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _start(self, result, run):
+        future = torch.futures.Future()
+        self._queue.put((run, result, future))
+        return _create_work_from_future(future)
+
+    def _call(self, name, *args):  # without Python's lock: ctypes lets it go
+        if getattr(self._lib, "tutti_torch_" + name)(self._group, *args) != 0:
+            raise RuntimeError(f"tutti: {self._lib.tutti_torch_error().decode()}")
+
+    def getBackendName(self):
+        return "tutti"
+
+    def allreduce(self, tensors, opts):
+        if any(t.dtype not in TYPES for t in tensors):
+            raise TypeError(f"tutti: no all_reduce of {[t.dtype for t in tensors]}")
+        how = next((number for name, number in REDUCTIONS.items() if opts.reduceOp == getattr(dist.ReduceOp, name)), None)
+        if how is None:
+            raise TypeError("tutti: all_reduce adds, multiplies, or takes the least or the most")
+
+        def run():
+            for t in tensors:
+                c = t.contiguous()
+                self._call("all_reduce", c.data_ptr(), c.numel(), TYPES[c.dtype], how)
+                if c.data_ptr() != t.data_ptr():
+                    t.copy_(c)
+
+        return self._start(tensors, run)
+
+    def broadcast(self, tensors, opts):
+        root = opts.rootRank
+
+        def run():
+            for t in tensors:
+                c = t.contiguous()
+                self._call("broadcast", c.data_ptr(), c.numel() * c.element_size(), root)
+                if c.data_ptr() != t.data_ptr():
+                    t.copy_(c)
+
+        return self._start(tensors, run)
+
+    def allgather(self, outputs, inputs, opts=None):
+        def run():
+            for lists, t in zip(outputs, inputs):
+                c = t.contiguous()
+                all_of_them = torch.empty((self._size, c.numel()), dtype=c.dtype)
+                self._call("all_gather", c.data_ptr(), all_of_them.data_ptr(), c.numel() * c.element_size())
+                for out, one in zip(lists, all_of_them):
+                    out.copy_(one.view_as(out))
+
+        return self._start(outputs, run)
+
+    def barrier(self, opts=None):
+        return self._start([], lambda: self._call("barrier"))
+
+
+def register(library, order="any", rendezvous=None):
+    """Makes "tutti" a backend. `order="rank"`: sums from rank 0 on, whose bits do not depend on bucket_cap_mb.
+    `rendezvous`: a URL (docs/rendezvous.md) instead of a file of this machine."""
+    lib = load(library)
+
+    def create(store, rank, size, timeout):
+        folder = None
+        where = rendezvous
+        if where is None:
+            if rank == 0:
+                folder = tempfile.mkdtemp(prefix="tutti-")
+                store.set("tutti", f"file://{folder}/meet")
+            where = store.get("tutti").decode()
+        try:
+            return ProcessGroupTutti(lib, f"{where}?rank={rank}&world_size={size}", rank, size, timeout, order)
+        finally:
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    dist.Backend.register_backend("tutti", create)

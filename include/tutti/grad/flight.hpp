@@ -1,0 +1,132 @@
+#pragma once
+#include <atomic>
+#include <concepts>
+#include <coroutine>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <tutti/async/engine.hpp>
+#include <tutti/async/frame_cache.hpp>
+#include <tutti/async/task.hpp>
+
+namespace tutti::grad::detail {
+
+/// A coroutine that runs at once, to where it first waits, and is awaited later or never. Whoever drives the engine
+/// that it waits for resumes it.
+class started {
+ public:
+  struct promise_type : tutti::detail::cached_frame {
+    std::atomic<void*> next{nullptr};  // who awaits it; its own frame when it has ended
+    std::exception_ptr failure;
+
+    started get_return_object() noexcept { return started{handle::from_promise(*this)}; }
+    std::suspend_never initial_suspend() const noexcept { return {}; }
+    auto final_suspend() const noexcept {
+      struct pass_on {
+        [[nodiscard]] bool await_ready() const noexcept { return false; }
+        std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
+          void* const who = h.promise().next.exchange(h.address(), std::memory_order_acq_rel);
+          return who ? std::coroutine_handle<>::from_address(who) : std::noop_coroutine();
+        }
+        void await_resume() const noexcept {}
+      };
+      return pass_on{};
+    }
+    void return_void() const noexcept {}
+    void unhandled_exception() noexcept { failure = std::current_exception(); }
+  };
+
+  started(started&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  started& operator=(started&&) = delete;
+  ~started() {
+    if (handle_) handle_.destroy();
+  }
+
+  [[nodiscard]] bool ended() const noexcept {
+    return handle_.promise().next.load(std::memory_order_acquire) == handle_.address();
+  }
+
+  auto operator co_await() const noexcept {
+    struct awaiter {
+      explicit awaiter(std::coroutine_handle<promise_type> of) noexcept : run(of) {}
+      awaiter(const awaiter&) = delete;
+      awaiter& operator=(const awaiter&) = delete;
+      ~awaiter() {  // of one that is dropped while it waits
+        void* expected = self;
+        if (self) run.promise().next.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel);
+      }
+      [[nodiscard]] bool await_ready() const noexcept { return false; }
+      bool await_suspend(std::coroutine_handle<> h) noexcept {
+        void* expected = nullptr;
+        self = h.address();
+        if (run.promise().next.compare_exchange_strong(expected, self, std::memory_order_acq_rel)) return true;
+        self = nullptr;
+        return false;
+      }
+      void await_resume() {
+        self = nullptr;
+        if (run.promise().failure) std::rethrow_exception(run.promise().failure);
+      }
+      std::coroutine_handle<promise_type> run;
+      void* self = nullptr;
+    };
+    return awaiter{handle_};
+  }
+
+ private:
+  using handle = std::coroutine_handle<promise_type>;
+  explicit started(handle h) noexcept : handle_(h) {}
+  handle handle_;
+};
+
+/// What a hook returned for one bucket, from the launch of the bucket to the end of the flight.
+template <class F>
+class bucket_flight {
+  static constexpr bool tells = requires(const F& f) {
+    { f.done() } -> std::convertible_to<bool>;
+  };
+
+ public:
+  void launch(F f) { waits_.emplace(std::move(f)); }
+  /// A task runs from here on, and not only when it is awaited: else it would never end by itself.
+  void run() {
+    if constexpr (!tells)
+      if (waits_ && !runs_) runs_.emplace(run_to_end(*std::exchange(waits_, std::nullopt)));
+  }
+  /// True when end() would not wait; of a task only after run().
+  [[nodiscard]] bool ended() const noexcept {
+    if constexpr (tells) return waits_ && waits_->done();
+    return runs_ && runs_->ended();
+  }
+  /// To be awaited once; throws what the flight throws.
+  task<> end() {
+    if (runs_) {
+      co_await *runs_;
+    } else {
+      F mine = std::move(*waits_);
+      waits_.reset();
+      co_await std::move(mine);
+    }
+  }
+  /// After an abort, which ends what it waits for: another thread may be at work in it.
+  void drop(engine& driver) noexcept {
+    if (runs_) driver.run_until([this] { return runs_->ended(); });
+    clear();
+  }
+  void clear() noexcept {
+    runs_.reset();
+    waits_.reset();
+  }
+
+ private:
+  static started run_to_end(F f) {
+    F mine = std::move(f);
+    co_await std::move(mine);
+  }
+
+  std::optional<F> waits_;
+  std::optional<started> runs_;
+};
+
+}  // namespace tutti::grad::detail

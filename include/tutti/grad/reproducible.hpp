@@ -1,0 +1,246 @@
+#pragma once
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <deque>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/op.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/backend/mapped_array.hpp>
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/layout.hpp>
+#include <tutti/core/reduction.hpp>
+#include <tutti/grad/arena.hpp>
+#include <tutti/grad/hook.hpp>
+#include <tutti/grad/plan.hpp>
+#include <tutti/grad/summation_tree.hpp>
+
+namespace tutti::grad {
+
+/// A hook whose sums have the same bits for any number of ranks: a batch is cut into a fixed number of shards, whose
+/// gradients are added pair by pair in one binary tree. A rank computes its shards() one after another, keep()s the
+/// gradients of each but the last, and marks those of the last ready, in a pass of contribution::sum without predivide.
+/// Gradients hold the sums of one shard at a time: overwrite them, and zero those that a shard does not use.
+///
+/// |error| <= ceil(log2 s) u sum |g| for s shards; u = 2^-24 for float, 2^-53 for double, 2^-8 for bfloat16. Infinities
+/// and denormals as IEEE adds them; a NaN is a NaN everywhere, whose other bits may differ. float16 is refused.
+/// Bytes: (p + 1) / 2 times those of an all_reduce, where a rank holds p nodes of the tree: 1 where s / n is a power of
+/// two, else up to 2 log2(s / n + 1). Half of it travels in ready(). Memory: up to as many copies of the gradients as
+/// p, or log2(s / n) while shards are kept, and p copies of what arrives.
+class reproducible_hook {
+ public:
+  /// `shards`: the same in all runs whose bits are to be equal; best a power of two times the ranks of each.
+  /// Errors: usage_error for none.
+  template <class Comm>
+  reproducible_hook(const Comm& world, std::size_t shards)
+      : rank_(static_cast<std::size_t>(world.rank())), ranks_(static_cast<std::size_t>(world.size())), none_(ranks_) {
+    if (shards == 0) throw usage_error("reproducible_hook: a batch of 0 shards; give at least 1");
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      const auto nodes = nodes_of(part_of(shards, r, ranks_));
+      begins_.push_back(all_.size());
+      all_.insert(all_.end(), nodes.begin(), nodes.end());
+      rounds_ = std::max(rounds_, nodes.size());
+    }
+    begins_.push_back(all_.size());
+    mine_ = part_of(shards, rank_, ranks_);
+  }
+
+  reproducible_hook(reproducible_hook&&) = default;
+  reproducible_hook& operator=(reproducible_hook&&) = default;
+
+  /// Those that this rank computes, in this order; none where there are more ranks than shards.
+  [[nodiscard]] number_range shards() const noexcept { return mine_; }
+
+  /// Takes over the gradients of one shard from the reducer that this is the hook of: of each but the last. Errors:
+  /// usage_error for one too many.
+  template <class Reducer>
+  void keep(const Reducer& from) {
+    const auto& buckets = from.layout().buckets;
+    for (std::size_t b = 0; b < buckets.size(); ++b)
+      visit_gradient(buckets[b].type, [&]<class T>() { keep_bucket<T>(state_of(b), buckets[b], from); });
+  }
+  /// keep() for all shards but the last, whatever the gradients are: before pass.skip().
+  template <class Reducer>
+  void keep_rest(const Reducer& from) {
+    while (!from.layout().buckets.empty() && state_of(0).taken + 1 < mine_.size()) keep(from);
+  }
+
+  /// Errors: usage_error, before anything is sent, where a shard was not kept, for float16, and for another world.
+  template <class Comm, number T>
+  task<> operator()(Comm& world, bucket_view<T> b) {
+    if (std::same_as<T, float16>) refuse("gradients of float16; use bfloat16, float or double");
+    if (static_cast<std::size_t>(world.rank()) != rank_ || static_cast<std::size_t>(world.size()) != ranks_)
+      refuse("it was made for another world than the reducer");
+    state& s = state_of(b.index);
+    if (s.taken + 1 != std::max(mine_.size(), std::size_t{1}))
+      refuse(std::to_string(s.taken) + " shards were kept and one marked ready, of " + std::to_string(mine_.size()));
+    const auto g = b.gradients();
+    if (!mine_.empty())
+      append(s.nodes, {0, mine_.end - 1},
+             [&](std::size_t left, std::size_t) { add<T>(s.template sum<T>(left), g, g); });
+    op tail = world.all_reduce(b.tail(), sum, {}, b.where);
+    if (ranks_ == 1) return alone(std::move(tail), b, s);
+    send(world, b, s);
+    return gather(world, std::move(tail), b, s);
+  }
+
+  /// Forgets what has been kept.
+  void reset() noexcept { states_.clear(); }
+
+ private:
+  // Of one bucket.
+  struct state {
+    std::vector<tree_node> nodes;              // of the shards that were kept
+    std::size_t taken = 0;                     // how many these are
+    std::vector<std::vector<std::byte>> sums;  // of each node
+    mapped_array<std::byte> arrived;           // of all ranks' nodes, this rank's part
+    std::vector<std::size_t> parts;            // of the bucket, for each rank: elements
+    std::vector<std::size_t> counts, offsets;  // what arrives from each rank, round by round
+    std::vector<op> flights;                   // ends before the memory does
+
+    template <class T>
+    [[nodiscard]] std::span<T> sum(std::size_t node) noexcept {
+      return {reinterpret_cast<T*>(sums[node].data()), sums[node].size() / sizeof(T)};
+    }
+  };
+
+  [[noreturn]] static void refuse(const std::string& why) { throw usage_error("reproducible_hook: " + why); }
+
+  state& state_of(std::size_t bucket) {
+    while (states_.size() <= bucket) states_.emplace_back();
+    return states_[bucket];
+  }
+
+  // out = left + right, each element rounded once; out may be either.
+  template <class T>
+  static void add(std::span<const T> left, std::span<const T> right, std::span<T> out) {
+    const auto with = erase_type<T>(tutti::sum);
+    const void* const both[] = {left.data(), right.data()};
+    with.fold_all(both, 2, out.data(), out.size(), with.context.data());
+  }
+
+  template <class T, class Reducer>
+  void keep_bucket(state& s, const bucket& k, const Reducer& from) {
+    if (s.taken + 1 >= mine_.size()) refuse("one shard too many was kept: mark the last one ready");
+    bool joined = false;
+    const std::size_t fresh = s.nodes.size();
+    append(s.nodes, {0, mine_.first + s.taken++}, [&](std::size_t left, std::size_t right) {
+      const auto to = s.template sum<T>(left);
+      if (right != fresh)
+        add<T>(to, s.template sum<T>(right), to);
+      else
+        for (const bucket_slot& slot : k.slots) {
+          const auto half = to.subspan(slot.offset, slot.count);
+          add<T>(half, gradient_of<T>(from, slot), half);
+        }
+      joined = true;
+    });
+    if (joined) return;
+    if (s.sums.size() == fresh) s.sums.emplace_back();
+    s.sums[fresh].resize(k.count * sizeof(T));  // padding is zero, and stays so
+    for (const bucket_slot& slot : k.slots) {
+      const auto g = gradient_of<T>(from, slot);
+      std::copy(g.begin(), g.end(), s.template sum<T>(fresh).begin() + static_cast<std::ptrdiff_t>(slot.offset));
+    }
+  }
+  template <class T, class Reducer>
+  static std::span<const T> gradient_of(const Reducer& from, const bucket_slot& slot) {
+    return from.template gradient<T>(static_cast<std::size_t>(slot.parameter));
+  }
+
+  // What is left without a partner, where the shards are no power of two, from the last one on.
+  template <class T>
+  task<> alone(op given, bucket_view<T> b, state& s) {
+    op tail = std::move(given);
+    const auto g = b.gradients();
+    for (std::size_t i = s.nodes.size() - 1; i-- > 0;) add<T>(s.template sum<T>(i), g, g);
+    end(s);
+    co_await std::move(tail);
+  }
+
+  // Each rank gets its part of the bucket from every node: one round for the first node of all ranks, one for the
+  // second, ...
+  template <class Comm, class T>
+  void send(Comm& world, const bucket_view<T>& b, state& s) {
+    const auto g = b.gradients();
+    if (s.parts.empty() || s.arrived.size() != all_.size() * s.parts[rank_] * sizeof(T)) prepare<T>(world, g.size(), s);
+    const std::span to{reinterpret_cast<T*>(s.arrived.data()), s.arrived.size() / sizeof(T)};
+    for (std::size_t round = 0; round < rounds_; ++round) {
+      const bool mine = round < s.nodes.size();
+      const std::span<const T> from = !mine                         ? std::span<const T>{}
+                                      : round + 1 == s.nodes.size() ? g
+                                                                    : s.template sum<T>(round);
+      const auto at = round * ranks_;
+      s.flights.push_back(world.all_to_all_v(
+          from, layout{mine ? s.parts : none_}, to,
+          layout{std::span{s.counts}.subspan(at, ranks_), std::span{s.offsets}.subspan(at, ranks_)}, {}, b.where));
+    }
+  }
+  template <class T, class Comm>
+  void prepare(Comm& world, std::size_t count, state& s) {
+    s.parts.clear();
+    s.counts.clear();
+    s.offsets.clear();
+    for (std::size_t r = 0; r < ranks_; ++r)
+      s.parts.push_back(part_of(count / line_elements<T>, r, ranks_).size() * line_elements<T>);
+    const std::size_t part = s.parts[rank_];
+    for (std::size_t round = 0; round < rounds_; ++round)
+      for (std::size_t r = 0; r < ranks_; ++r) {
+        const bool there = begins_[r] + round < begins_[r + 1];
+        s.counts.push_back(there ? part : 0);
+        s.offsets.push_back(there ? (begins_[r] + round) * part : 0);
+      }
+    s.arrived = world.template allocate<std::byte>(all_.size() * part * sizeof(T));
+    s.flights.reserve(rounds_);
+  }
+
+  template <class Comm, class T>
+  task<> gather(Comm& world, op given, bucket_view<T> b, state& s) {
+    op tail = std::move(given);
+    for (op& f : s.flights) co_await std::move(f);
+    s.flights.clear();
+    const auto g = b.gradients();
+    const layout blocks{s.parts};
+    const auto own = g.subspan(blocks.begin(rank_), s.parts[rank_]);
+    fold(s, own);
+    end(s);
+    co_await world.all_gather_v(own, g, blocks, {}, b.where);
+    co_await std::move(tail);
+  }
+  template <class T>
+  void fold(state& s, std::span<T> into) {
+    const auto sums = [&](std::size_t node) {
+      return std::span{reinterpret_cast<T*>(s.arrived.data()) + places_[node] * into.size(), into.size()};
+    };
+    folded_.clear();
+    places_.resize(all_.size());
+    for (std::size_t k = 0; k < all_.size(); ++k) {
+      places_[folded_.size()] = k;
+      append(folded_, all_[k],
+             [&](std::size_t left, std::size_t right) { add<T>(sums(left), sums(right), sums(left)); });
+    }
+    for (std::size_t i = folded_.size() - 1; i-- > 0;) add<T>(sums(i), sums(i + 1), sums(i));
+    std::copy(sums(0).begin(), sums(0).end(), into.begin());
+  }
+  static void end(state& s) noexcept {
+    s.nodes.clear();
+    s.taken = 0;
+  }
+
+  std::size_t rank_, ranks_;
+  number_range mine_;
+  std::vector<tree_node> all_;       // of all ranks, in order
+  std::vector<std::size_t> begins_;  // of each rank's in all_
+  std::vector<std::size_t> none_;    // elements for each rank
+  std::size_t rounds_ = 0;           // nodes of the rank that has most
+  std::vector<tree_node> folded_;    // while a fold runs
+  std::vector<std::size_t> places_;
+  std::deque<state> states_;
+};
+
+}  // namespace tutti::grad

@@ -1,0 +1,265 @@
+#pragma once
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/op.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/backend/mapped_array.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/reduction.hpp>
+#include <tutti/grad/reducer_options.hpp>
+#include <tutti/grad/weight.hpp>
+#include <tutti/train/array_pool.hpp>
+#include <tutti/train/shard_state.hpp>
+#include <tutti/train/sharded_checkpoint.hpp>
+#include <tutti/train/shares.hpp>
+#include <tutti/train/update_rule.hpp>
+
+namespace tutti::train {
+
+/// Parameters that are divided among the ranks, and so are their gradients and what an update rule remembers (ZeRO-3,
+/// FSDP; Rajbhandari et al., 2020). A unit of them, such as a layer, is whole only while it is used: gather() it before
+/// and release() it after, scatter() its gradients, step(). Equal to the undivided step, bit for bit where the sums of
+/// gradients are. Made by shard_parameters<T>(world, units, rule).
+///
+/// Collective: made by all ranks with equal units; gather(), scatter(), average() and step() are called in one order
+/// everywhere, each awaited before the next call. One thread at a time; `world` must outlive it. Any number of ranks
+/// and elements. Memory, for N elements on n ranks: (2 + slots) N / n, and up to four units. Costs of a step: N
+/// elements gathered for each gather() of them, N reduced and scattered.
+template <std::floating_point T, class Comm, update_rule<T> Rule>
+class sharded_parameters {
+ public:
+  /// `units` are numbers of elements. Parameters are 0 at first: assign() them, or load what shards() names.
+  sharded_parameters(Comm& world, std::span<const std::size_t> units, Rule rule)
+      : world_(&world), own_(own_elements(world, units)), mine_(own_.size(), rule) {
+    std::size_t at = 0;
+    for (const std::size_t elements : units) {
+      auto& k = units_.emplace_back(shares{elements, world.size(), world.rank()}, at);
+      at += k.cut.size();
+    }
+    // Until a pass has been seen: a forward pass, then the backward pass.
+    for (std::size_t u = 0; u < size(); ++u) order_.push_back(u);
+    for (std::size_t u = size(); u-- > 0;) order_.push_back(u);
+  }
+  sharded_parameters(const sharded_parameters&) = delete;
+  sharded_parameters& operator=(const sharded_parameters&) = delete;
+  /// In the midst of a pass it aborts the communicator: the others would wait.
+  ~sharded_parameters() {
+    if (mine_.begun() && !mine_.averaged()) world_->abort();
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return units_.size(); }
+  /// Whether a unit is whole here, or on its way.
+  [[nodiscard]] bool held(std::size_t unit) const noexcept { return unit < size() && units_[unit].held; }
+  /// Of all memory that it has here.
+  [[nodiscard]] std::size_t bytes() const noexcept {
+    return own_.size() * sizeof(T) + mine_.gradients().size_bytes() + mine_.bytes() + pool_.bytes();
+  }
+
+  /// Takes over this rank's part of a unit; `whole` is equal on all ranks. Between passes; sends nothing. A unit that
+  /// is held is released.
+  void assign(std::size_t unit, std::span<const T> whole) {
+    auto& k = at(unit, "assign");
+    if (whole.size() != k.cut.elements())
+      refuse("assign", unit, std::to_string(whole.size()) + " elements of " + std::to_string(k.cut.elements()));
+    if (k.coming) std::exchange(k.coming, std::nullopt)->wait();
+    let_go(k);
+    const auto from = whole.subspan(k.cut.first(), k.cut.size());
+    std::copy(from.begin(), from.end(), part_of(k).begin());
+  }
+
+  /// Begins a pass, as grad::reducer::begin(): this rank's gradients count for `weight`. Starts to gather what the last
+  /// pass gathered first. Errors: usage_error for a bad weight; nothing was sent then.
+  void begin(double weight = 1, grad::contribution what = grad::contribution::mean) {
+    if (last_)
+      throw usage_error("sharded_parameters: begin() in a pass whose gradients travel; average() or step() it");
+    mine_.begin(weight, what);
+    std::fill(mine_.gradients().begin(), mine_.gradients().end(), T{});
+    for (auto& k : units_) k.scattered = false;
+    seen_.clear();
+    place_ = 0;
+    if (!order_.empty()) fetch(order_[0]);
+  }
+
+  /// All parameters of a unit, valid until release() or step(). What the last pass gathered next starts to travel, so
+  /// that it moves while this one computes: while somebody polls, or a progress_thread does. Also outside a pass, to
+  /// evaluate. A unit that is held costs nothing.
+  [[nodiscard]] task<std::span<const T>> gather(std::size_t unit) {
+    auto& k = at(unit, "gather");
+    fetch(unit);
+    fetch(follower(unit));
+    if (mine_.begun()) seen_.push_back(unit);
+    if (k.coming) {
+      op flight = *std::exchange(k.coming, std::nullopt);
+      co_await std::move(flight);
+    }
+    co_return k.whole.span().first(k.cut.elements());
+  }
+  /// Gives the memory of a unit's parameters back; they must not be read any more. Sends nothing.
+  void release(std::size_t unit) {
+    auto& k = at(unit, "release");
+    if (!k.coming) let_go(k);
+  }
+
+  /// This rank's gradients of a unit, to add to: zeros at first, and after each scatter() of them.
+  [[nodiscard]] std::span<T> gradients(std::size_t unit) {
+    auto& k = at(unit, "gradients");
+    if (!mine_.begun() || mine_.averaged()) refuse("gradients", unit, "no pass has begun");
+    if (!k.computes) {
+      k.gradient = pool_.take(*world_, k.cut.elements());
+      k.computes = true;
+      std::fill(k.gradient.begin(), k.gradient.end(), T{});
+    }
+    return k.gradient.span().first(k.cut.elements());
+  }
+  /// Starts to add up the ranks' gradients of a unit, of which each keeps the sums of its part, and ends when those
+  /// of the scatter() before have arrived. Their memory belongs to it from the call on. Every unit at least once in a
+  /// pass; again, for micro-batches, adds to the sums.
+  [[nodiscard]] task<> scatter(std::size_t unit) {
+    auto& k = at(unit, "scatter");
+    if (!k.computes) refuse("scatter", unit, "it has no gradients; fetch gradients() first, also where they are zeros");
+    const auto all = k.gradient.span().first(k.cut.elements());
+    grad::multiply(all, mine_.scale());
+    auto flight = world_->reduce_scatter_v(all, all.subspan(k.cut.first(), k.cut.size()), k.cut.counts(), sum);
+    sending now{unit, std::move(k.gradient), std::move(flight)};
+    k.computes = false;
+    k.scattered = true;
+    co_await settle();
+    last_.emplace(std::move(now));
+  }
+
+  /// Makes the sums the weighted mean; step() does it where this was not called. Where all weights are 0, it is 0.
+  /// Errors: usage_error if not every unit was scattered; nothing was sent then.
+  [[nodiscard]] task<> average() {
+    for (std::size_t u = 0; u < size(); ++u)
+      if (!mine_.begun() || !units_[u].scattered) refuse("average", u, "its gradients were not scattered in this pass");
+    co_await settle();
+    co_await mine_.average(*world_);
+  }
+  /// This rank's part of the mean, between average() and step(): for a loss_scaler, or clipping.
+  [[nodiscard]] std::span<T> gradient_shard() noexcept { return mine_.gradients(); }
+  /// A step by the mean times `factor`. Ends the pass, and releases all units. To skip it, begin() another one.
+  [[nodiscard]] task<> step(double factor = 1) {
+    if (!mine_.averaged()) co_await average();
+    for (auto& k : units_) {
+      if (k.coming) {
+        op flight = *std::exchange(k.coming, std::nullopt);
+        co_await std::move(flight);
+      }
+      let_go(k);
+    }
+    mine_.step(own_.span(), factor);
+    if (!seen_.empty()) std::swap(order_, seen_);
+  }
+
+  /// The rule, to change its rate; steps so far, to be saved and resumed.
+  [[nodiscard]] Rule& rule() noexcept { return mine_.rule(); }
+  [[nodiscard]] std::uint64_t steps() const noexcept { return mine_.steps(); }
+  void resume(std::uint64_t steps) noexcept { mine_.resume(steps); }
+  /// This rank's parts of each unit and of what the rule remembers for it, for save_sharded() and load_sharded(),
+  /// between passes.
+  [[nodiscard]] std::vector<tensor_shard> shards(const std::string& prefix = "unit.") {
+    std::vector<tensor_shard> all;
+    for (std::size_t u = 0; u < size(); ++u) {
+      const auto& k = units_[u];
+      const std::string text = prefix + std::to_string(u) + ".";
+      all.push_back(shard(text + "parameters", part_of(k), k.cut.first(), k.cut.elements()));
+      for (std::size_t s = 0; s < Rule::slots; ++s)
+        all.push_back(shard(text + std::to_string(s), mine_.slots()[s].subspan(k.first, k.cut.size()), k.cut.first(),
+                            k.cut.elements()));
+    }
+    return all;
+  }
+
+ private:
+  struct divided_unit {
+    divided_unit(shares how, std::size_t at) : cut(std::move(how)), first(at) {}
+    shares cut;
+    std::size_t first;                // of this rank's part in its own_
+    mapped_array<T> whole, gradient;  // outlive what travels into them
+    std::optional<op> coming;         // into `whole`
+    bool held = false, computes = false, scattered = false;
+  };
+  struct sending {
+    std::size_t unit;
+    mapped_array<T> gradient;
+    op flight;
+  };
+
+  static mapped_array<T> own_elements(Comm& world, std::span<const std::size_t> units) {
+    std::size_t count = 0;
+    for (const std::size_t elements : units) count += shares{elements, world.size(), world.rank()}.size();
+    try {
+      return world.template allocate<T>(count);
+    } catch (...) {  // the others may have memory, and would wait for this rank
+      world.abort();
+      throw;
+    }
+  }
+
+  [[noreturn]] static void refuse(const char* call, std::size_t unit, const std::string& why) {
+    throw usage_error("sharded_parameters: " + std::string(call) + "() of unit " + std::to_string(unit) + ": " + why);
+  }
+  [[nodiscard]] divided_unit& at(std::size_t u, const char* call) {
+    if (u >= size()) refuse(call, u, "there are " + std::to_string(size()));
+    return units_[u];
+  }
+  [[nodiscard]] std::span<T> part_of(const divided_unit& k) const { return own_.span().subspan(k.first, k.cut.size()); }
+
+  void fetch(std::size_t u) {
+    auto& k = units_[u];
+    if (k.held) return;
+    k.whole = pool_.take(*world_, k.cut.elements());
+    k.held = true;
+    k.coming.emplace(world_->all_gather_v(part_of(k), k.whole.span().first(k.cut.elements()), k.cut.counts()));
+  }
+  void let_go(divided_unit& k) noexcept {
+    if (k.held) pool_.give(std::move(k.whole));
+    k.held = false;
+  }
+  // What was gathered after this unit in the last pass; the unit itself where there was nothing.
+  [[nodiscard]] std::size_t follower(std::size_t u) noexcept {
+    if (place_ >= order_.size() || order_[place_] != u)
+      place_ = static_cast<std::size_t>(std::find(order_.begin(), order_.end(), u) - order_.begin());
+    if (place_ < order_.size()) ++place_;
+    return place_ < order_.size() ? order_[place_] : u;
+  }
+
+  // Adds what the last scatter() has brought to this rank's sums.
+  task<> settle() {
+    if (!last_) co_return;
+    sending s = *std::exchange(last_, std::nullopt);
+    co_await std::move(s.flight);
+    const auto& k = units_[s.unit];
+    const auto from = s.gradient.span().subspan(k.cut.first(), k.cut.size());
+    const auto to = mine_.gradients().subspan(k.first, k.cut.size());
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+    pool_.give(std::move(s.gradient));
+  }
+
+  Comm* world_;
+  mapped_array<T> own_;  // this rank's parameters, unit by unit
+  shard_state<T, Rule> mine_;
+  array_pool<T> pool_;
+  std::vector<divided_unit> units_;
+  std::optional<sending> last_;     // the scatter() whose sums are not added yet
+  std::vector<std::size_t> order_;  // units as the last pass gathered them
+  std::vector<std::size_t> seen_;   // and as this one does
+  std::size_t place_ = 0;           // in order_
+};
+
+/// `auto p = shard_parameters<float>(world, units, adamw{.rate = 1e-3})`: see sharded_parameters.
+template <std::floating_point T, class Comm, update_rule<T> Rule>
+[[nodiscard]] sharded_parameters<T, Comm, Rule> shard_parameters(Comm& world, std::span<const std::size_t> units,
+                                                                 Rule rule) {
+  return {world, units, rule};
+}
+
+}  // namespace tutti::train

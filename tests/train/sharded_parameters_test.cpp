@@ -1,0 +1,281 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/bootstrap/sim.hpp>
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/train/loss_scaler.hpp>
+#include <tutti/train/sharded_parameters.hpp>
+#include <vector>
+
+#include "support/temporary_directory.hpp"
+#include "train/undivided.hpp"
+
+namespace {
+using namespace tutti::train;
+using world_t = tutti::communicator<tutti::threads>;
+using counts = std::vector<std::size_t>;
+
+std::size_t total(const counts& units) {
+  std::size_t n = 0;
+  for (const std::size_t u : units) n += u;
+  return n;
+}
+
+/// Element e of unit u is element place + e of the undivided model.
+template <class F>
+void each_unit(const counts& units, F f) {
+  std::size_t place = 0;
+  for (std::size_t u = 0; u < units.size(); place += units[u++]) f(u, place);
+}
+
+void expect(bool holds, const std::string& what) {
+  if (!holds) throw std::logic_error(what);
+}
+
+template <class T, class Parameters>
+void assign_all(Parameters& p, const counts& units) {
+  const auto whole = undivided::start<T>(total(units));
+  each_unit(units, [&](std::size_t u, std::size_t place) { p.assign(u, std::span{whole}.subspan(place, units[u])); });
+}
+
+/// Reads a whole unit; returns what does not depend on its place.
+template <class Parameters, class T>
+tutti::task<> read(Parameters& p, std::size_t u, std::size_t place, std::vector<T>& into) {
+  const auto w = co_await p.gather(u);
+  std::copy(w.begin(), w.end(), into.begin() + static_cast<std::ptrdiff_t>(place));
+  p.release(u);
+}
+
+/// A step of a network: forward, then backward; in two micro-batches where `halves` is 2.
+template <class T, class Parameters>
+tutti::task<> pass(Parameters& p, const counts& units, int rank, int step, int halves) {
+  const auto g = undivided::gradients<T>(total(units), rank, step);
+  p.begin(undivided::weight(rank, step));
+  for (int half = 0; half < halves; ++half) {
+    std::vector<T> seen(g.size());
+    std::size_t place = 0;
+    for (std::size_t u = 0; u < units.size(); place += units[u++]) co_await read(p, u, place, seen);
+    for (std::size_t u = units.size(); u-- > 0;) {
+      place -= units[u];
+      const auto w = co_await p.gather(u);
+      expect(std::equal(w.begin(), w.end(), seen.begin() + static_cast<std::ptrdiff_t>(place)), "other parameters");
+      const auto mine = p.gradients(u);
+      for (std::size_t e = 0; e < units[u]; ++e)
+        mine[e] += halves == 1 ? g[place + e] : half == 0 ? g[place + e] - 1 : T(1);
+      p.release(u);
+      co_await p.scatter(u);
+    }
+  }
+  co_await p.step();
+}
+
+template <class T, class World, class Rule>
+void check_steps(World& world, const counts& units, const Rule& rule) {
+  const int steps = 4;
+  auto p = shard_parameters<T>(world, units, rule);
+  assign_all<T>(p, units);
+  for (int step = 1; step <= steps; ++step)
+    tutti::sync_wait(world, pass<T>(p, units, world.rank(), step, 1 + step % 2));
+  std::vector<T> result(total(units));
+  each_unit(units, [&](std::size_t u, std::size_t place) { tutti::sync_wait(world, read(p, u, place, result)); });
+  expect(result == undivided::steps<T>(result.size(), world.size(), steps, rule), "not the undivided step");
+}
+}  // namespace
+
+TEST_CASE("sharded_parameters: steps are the undivided ones, bit for bit, on any number of ranks") {
+  for (const int ranks : {1, 2, 3, 5, 8})
+    for (const counts& units : {counts{}, counts{1}, counts{0, 7}, counts{5, 5, 5}, counts{3, 20000, 0, 17, 4}})
+      tutti::run_threads(ranks, [&](world_t& world) {
+        check_steps<float>(world, units, sgd{.rate = 0.1, .momentum = 0.9, .weight_decay = 0.01});
+        check_steps<double>(world, units, adamw{.rate = 0.01});
+      });
+}
+
+TEST_CASE("sharded_parameters: on many schedules; a lost rank is an error on all others, not a hang") {
+  int losses = 0;
+  tutti::for_seeds(1, 40, [&](std::uint64_t seed) {
+    const auto run = [](auto& world) { check_steps<float>(world, {4, 9, 1}, adamw{}); };
+    const auto memory = seed % 2 ? tutti::sim_memory::shared : tutti::sim_memory::separate;
+    tutti::run_sim(3, {.seed = seed, .memory = memory}, run);
+    int failed = 0;
+    try {
+      tutti::run_sim(
+          3, {.seed = seed, .memory = memory, .lose_rank = static_cast<int>(seed % 3), .lose_at_step = 5 + 3 * seed},
+          [&](auto& world) {
+            try {
+              run(world);
+            } catch (...) {
+              ++failed;
+              throw;
+            }
+          });
+    } catch (const tutti::error& e) {
+      if (e.kind() != tutti::errc::peer_lost) throw;
+      expect(failed >= 2, "a rank has not noticed");
+      ++losses;
+    }
+  });
+  CHECK(losses > 20);
+}
+
+TEST_CASE("sharded_parameters: memory is a share of the model and four units at most; nothing more after a pass") {
+  const counts units(12, 6000);
+  for (const int ranks : {1, 2, 4})
+    tutti::run_threads(ranks, [&](world_t& world) {
+      auto p = shard_parameters<float>(world, units, adamw{});
+      tutti::sync_wait(world, pass<float>(p, units, world.rank(), 1, 1));
+      const std::size_t once = p.bytes();
+      for (int step = 2; step < 5; ++step) tutti::sync_wait(world, pass<float>(p, units, world.rank(), step, 2));
+      const auto n = static_cast<std::size_t>(world.size());
+      expect(p.bytes() == once, "more memory with every pass");
+      expect(once <= (2 + adamw::slots) * 12 * (6000 / n) * sizeof(float) + 4 * 6000 * sizeof(float), "too much");
+    });
+}
+
+TEST_CASE("sharded_parameters: the next unit travels while one computes, in whatever order the last pass had") {
+  tutti::run_threads(2, [](world_t& world) {
+    const counts units{3, 3, 3, 3};
+    auto p = shard_parameters<float>(world, units, sgd{});
+    const std::vector<std::size_t> order{2, 0, 3, 1, 0};
+    std::vector<std::size_t> early;  // what was on its way when the unit before it had come
+    const auto use = [&](std::vector<std::size_t> units_in_order, bool learns) -> tutti::task<> {
+      if (learns) p.begin();
+      early.clear();
+      for (const std::size_t u : units_in_order) {
+        (void)co_await p.gather(u);
+        for (std::size_t other = 0; other < units.size(); ++other)
+          if (other != u && p.held(other)) early.push_back(other);
+        p.release(u);
+        if (!learns) continue;
+        (void)p.gradients(u);
+        co_await p.scatter(u);
+      }
+      if (learns) co_await p.step();
+    };
+    using list = std::vector<std::size_t>;
+    tutti::sync_wait(world, use({0, 1, 2, 3, 3, 2, 1, 0}, true));
+    expect(early == list{1, 2, 3, 2, 1, 0}, "forward and backward");
+    tutti::sync_wait(world, use(order, true));
+    tutti::sync_wait(world, use(order, true));
+    expect(early == list{0, 3, 1, 0}, "as the last pass");
+    tutti::sync_wait(world, use({2, 0, 3}, false));
+    expect(early == list{0, 3, 1}, "an evaluation");
+  });
+}
+
+TEST_CASE("sharded_parameters: an exception in one backward pass ends the others' with the abort") {
+  std::vector<tutti::errc> seen(3);
+  CHECK_THROWS_WITH(tutti::run_threads(3,
+                                       [&](world_t& world) {
+                                         const counts units{4, 4};
+                                         auto p = shard_parameters<float>(world, units, sgd{});
+                                         try {
+                                           p.begin();
+                                           (void)tutti::sync_wait(world, p.gather(0));
+                                           if (world.rank() == 1) throw std::runtime_error("backward");
+                                           tutti::sync_wait(world, pass<float>(p, units, world.rank(), 1, 1));
+                                         } catch (const tutti::error& e) {
+                                           seen[static_cast<std::size_t>(world.rank())] = e.kind();
+                                           throw;
+                                         }
+                                       }),
+                    "backward");
+  CHECK((seen[0] == tutti::errc::aborted && seen[2] == tutti::errc::aborted));
+}
+
+TEST_CASE("sharded_parameters: scaled gradients are unscaled and clipped by the norm of the whole, or skipped") {
+  tutti::run_threads(3, [](world_t& world) {
+    auto p = shard_parameters<double>(world, counts{1, 3}, sgd{.rate = 1});
+    p.assign(0, std::vector<double>{1});
+    p.assign(1, std::vector<double>{1, 1, 1});
+    loss_scaler scaler{{.initial = 64}};
+    const auto step = [&](double second) {
+      p.begin();
+      p.gradients(0)[0] = 3 * 64;
+      p.gradients(1)[1] = second * 64;
+      tutti::sync_wait(world, p.scatter(0));
+      tutti::sync_wait(world, p.scatter(1));
+      tutti::sync_wait(world, p.average());
+      const auto u = tutti::sync_wait(world, scaler.agree(world, p.gradient_shard(), 1.0));
+      if (!u.overflow) tutti::sync_wait(world, p.step(u.factor));
+      return u;
+    };
+    expect(step(1e308 * 1e10).overflow, "overflow");
+    expect(step(4).norm == 5, "norm");
+    std::vector<double> all(4);
+    tutti::sync_wait(world, read(p, 0, 0, all));
+    tutti::sync_wait(world, read(p, 1, 1, all));
+    expect(std::abs(all[0] - 0.4) < 1e-6 && std::abs(all[2] - 0.2) < 1e-6 && all[1] == 1, "clipped");
+  });
+}
+
+TEST_CASE("sharded_parameters: saved, and resumed by another number of ranks") {
+  const tutti_test::temporary_directory folder;
+  const counts units{5, 14};
+  const adamw rule{.rate = 0.05};
+  const auto train = [&](auto& world, auto& p, int from, int to) {
+    for (int step = from; step < to; ++step) {
+      p.begin(world.rank() == 0 ? 1 : 0);
+      each_unit(units, [&](std::size_t u, std::size_t place) {
+        const auto g = undivided::gradients<float>(units[u], static_cast<int>(place), step);
+        std::copy(g.begin(), g.end(), p.gradients(u).begin());
+        tutti::sync_wait(world, p.scatter(u));
+      });
+      tutti::sync_wait(world, p.step());
+    }
+  };
+  const auto all_of = [&](auto& world, auto& p) {
+    std::vector<float> all(total(units));
+    each_unit(units, [&](std::size_t u, std::size_t place) { tutti::sync_wait(world, read(p, u, place, all)); });
+    return all;
+  };
+  std::vector<float> expected;
+  tutti::run_threads(1, [&](world_t& world) {
+    auto p = shard_parameters<float>(world, units, rule);
+    train(world, p, 1, 8);
+    expected = all_of(world, p);
+  });
+  tutti::run_threads(4, [&](world_t& world) {
+    auto p = shard_parameters<float>(world, units, rule);
+    train(world, p, 1, 4);
+    save_sharded(world, folder.path().string(), p.shards(), {{"steps", std::to_string(p.steps())}});
+  });
+  tutti::run_threads(3, [&](world_t& world) {
+    auto p = shard_parameters<float>(world, units, rule);
+    p.resume(std::stoull(load_sharded(world, folder.path().string(), p.shards()).at("steps")));
+    train(world, p, 4, 8);
+    expect(all_of(world, p) == expected, "resumed otherwise");
+  });
+}
+
+TEST_CASE("sharded_parameters: what does not fit is refused before anything is sent") {
+  tutti::run_threads(2, [](world_t& world) {
+    auto p = shard_parameters<float>(world, counts{2, 3}, sgd{});
+    const std::vector<float> four(4);
+    const auto wait = [&](auto task) { (void)tutti::sync_wait(world, std::move(task)); };
+    CHECK_THROWS_AS(p.assign(0, four), tutti::usage_error);
+    CHECK_THROWS_AS(p.assign(2, four), tutti::usage_error);
+    CHECK_THROWS_AS(wait(p.gather(2)), tutti::usage_error);
+    CHECK_THROWS_AS((void)p.gradients(0), tutti::usage_error);
+    CHECK_THROWS_AS(wait(p.scatter(0)), tutti::usage_error);
+    CHECK_THROWS_AS(wait(p.step()), tutti::usage_error);
+    CHECK_THROWS_AS(p.begin(-1), tutti::usage_error);
+    p.begin();
+    CHECK_THROWS_AS(wait(p.scatter(1)), tutti::usage_error);
+    (void)p.gradients(1);
+    wait(p.scatter(1));
+    CHECK_THROWS_AS(p.begin(), tutti::usage_error);
+    CHECK_THROWS_WITH_AS(wait(p.step()),
+                         "sharded_parameters: average() of unit 0: its gradients were not scattered in this pass",
+                         tutti::usage_error);
+    (void)p.gradients(0);
+    wait(p.scatter(0));
+    wait(p.step());
+  });
+}
