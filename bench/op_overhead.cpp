@@ -37,8 +37,8 @@ struct barrier {
 };
 struct prepared_all_reduce {
   std::vector<float> data{1};
-  decltype(std::declval<world&>().prepare_all_reduce(std::declval<std::vector<float>&>())) ready;
-  explicit prepared_all_reduce(world& on) : ready(on.prepare_all_reduce(data)) {}
+  decltype(std::declval<world&>().prepare().all_reduce(std::declval<std::vector<float>&>())) ready;
+  explicit prepared_all_reduce(world& on) : ready(on.prepare().all_reduce(data)) {}
   tutti::op operator()(world&) { return ready.start(); }
 };
 

@@ -20,7 +20,6 @@
 #include <tutti/communicator/messaging.hpp>
 #include <tutti/communicator/moving.hpp>
 #include <tutti/communicator/prepared.hpp>
-#include <tutti/communicator/raw_reducing.hpp>
 #include <tutti/communicator/reducing.hpp>
 #include <tutti/communicator/scanning.hpp>
 #include <tutti/core/args.hpp>
@@ -29,9 +28,12 @@ namespace tutti {
 
 namespace detail {
 
+/// What can be started at once, and what can be prepared.
+template <class Base>
+using collective_calls = moving_calls<distributing_calls<scanning_calls<reducing_calls<Base>>>>;
+
 template <backend B>
-using communicator_calls = preparing_calls<messaging_calls<
-    moving_calls<distributing_calls<scanning_calls<raw_reducing_calls<reducing_calls<communicator_base<B>>>>>>>>;
+using communicator_calls = messaging_calls<collective_calls<communicator_base<B>>>;
 
 }  // namespace detail
 
@@ -43,8 +45,8 @@ using communicator_calls = preparing_calls<messaging_calls<
 /// abort() may come from any thread. Wrong arguments throw usage_error before anything is sent. Failures at run time
 /// throw error from the handle; the first one is sticky. Communicators split from one world share its links and its
 /// fate. Destroying one with operations in flight aborts them.
-/// Its calls by family: communicator/reducing.hpp, raw_reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp,
-/// messaging.hpp, prepared.hpp; who is in it: communicator/base.hpp.
+/// Its calls by family: communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp, messaging.hpp;
+/// prepared ones: prepared.hpp; who is in it: base.hpp.
 template <backend B = host>
 class communicator : public detail::communicator_calls<B> {
   using calls = detail::communicator_calls<B>;
@@ -60,11 +62,11 @@ class communicator : public detail::communicator_calls<B> {
     return *this;
   }
 
-  /// Returns when every rank has called it. Costs one meeting in shared memory, else ceil(log2 n) empty messages.
-  op barrier(issue how = {}, std::source_location where = std::source_location::current())
-    requires supports<B, barrier_args>
-  {
-    return this->start({}, how, where, [](op_state&) { return barrier_args{}; });
+  /// The collectives as calls that start nothing: each checks its arguments, chooses its algorithm, and returns what
+  /// starts it, often (see prepared): `auto average = world.prepare().all_reduce(gradients, mean)`. Not those by value,
+  /// and of strings. Sends nothing.
+  [[nodiscard]] detail::collective_calls<detail::preparing_base<B>> prepare() noexcept {
+    return detail::collective_calls<detail::preparing_base<B>>{this->core_};
   }
 
   /// Cuts this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.

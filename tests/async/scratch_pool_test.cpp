@@ -59,6 +59,28 @@ TEST_CASE("scratch_pool: there are no more blocks than were in use at a time") {
   pool.give(p);
 }
 
+TEST_CASE("scratch_pool: what is kept is bounded, whatever was in use") {
+  constexpr std::size_t most = scratch_pool::most_kept;
+  scratch_pool pool;
+  pool.give(pool.take(most + 1));  // too large to keep; a page of it is never touched
+  CHECK(pool.kept() == 0);
+  std::byte* const half = pool.take(most / 2);
+  std::byte* const other = pool.take(most / 2);
+  std::byte* const page = pool.take(4096);
+  REQUIRE((half && other && page));
+  pool.give(half);
+  pool.give(other);
+  pool.give(page);
+  CHECK(pool.kept() == most);
+  CHECK(pool.take(most / 2) == other);
+  CHECK(pool.kept() == most / 2);
+  std::byte* const whole = pool.take(most);  // in place of the largest free one
+  CHECK(pool.kept() == 0);
+  pool.give(whole);
+  pool.give(other);
+  CHECK(pool.kept() == most);
+}
+
 TEST_CASE("scratch_pool: more memory than there can be is refused") {
   scratch_pool pool;
   CHECK(pool.take(std::numeric_limits<std::size_t>::max()) == nullptr);

@@ -49,6 +49,8 @@ TEST_CASE("tuning_file: what is wrong is said with its line") {
         "table, line 2: \"wires\" is not memory, messages or machines" + help);
   CHECK(complaint(head + "all_reduce messages -2 3 ring") ==
         "table, line 2: \"-2\" is not a number of ranks, nor *" + help);
+  CHECK(complaint(head + "all_reduce messages 0 3 ring") ==
+        "table, line 2: a rule for worlds of up to 0 ranks fits none" + help);
   CHECK(complaint(head + "all_reduce messages 2 99999999999999999999 ring") ==
         "table, line 2: \"99999999999999999999\" is not a number of bytes, nor *" + help);
   CHECK(complaint(head + "all_reduce messages 2 3 tree") ==

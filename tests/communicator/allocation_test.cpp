@@ -148,7 +148,7 @@ TEST_CASE("allocation: a steady loop of coroutines allocates nothing") {
       const std::vector<std::size_t> counts{50, 0, 250};
       const std::vector<std::span<float>> list{small, large, blocks};
       const auto mine = std::span{large}.first(counts[static_cast<std::size_t>(on.rank())]);
-      auto prepared = on.prepare_all_reduce(small);
+      auto prepared = on.prepare().all_reduce(small);
       for (int i = 0; i < 300; ++i) {
         co_await prepared.start();
         co_await on.all_reduce_coalesced(list);

@@ -105,7 +105,7 @@ TEST_CASE("order: both algorithms that have it can be asked for, others and othe
         throw std::logic_error(e.what());
     }
     world.broadcast(v, 0, {.order = reduction_order::rank}).wait();  // has none
-    auto prepared = world.prepare_all_reduce(v, tutti::sum, {.order = reduction_order::rank});
+    auto prepared = world.prepare().all_reduce(v, tutti::sum, {.order = reduction_order::rank});
     prepared.start().wait();
   });
   tutti::run_sim(2, {.seed = 1, .memory = tutti::sim_memory::separate}, [](tutti::communicator<tutti::sim>& world) {

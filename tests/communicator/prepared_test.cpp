@@ -1,8 +1,11 @@
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,29 +23,95 @@ std::string complaint(F f) {
   return ranks::words_of<tutti::usage_error>(f);
 }
 
-TEST_CASE("prepared: starts as often as wanted, and what was wrong is found when it is prepared") {
-  tutti::run_threads(3, [](auto& world) {
-    std::vector<float> v(50, 1), all(150), part(50);
-    auto sum = world.prepare_all_reduce(v);
-    auto gather = world.prepare_all_gather(v, all, {.via = tutti::algorithm::ring});
-    auto scatter = world.prepare_reduce_scatter(all, part, tutti::max);
-    auto from_two = world.prepare_broadcast(part, 2);
-    auto moved = std::move(world);
-    for (int i = 1; i < 5; ++i) {
-      sum.start().wait();
-      gather.start().wait();
-      scatter.start().wait();
-      from_two.start().wait();
-      const auto wanted = static_cast<float>(std::vector<int>{1, 3, 9, 27, 81}[static_cast<std::size_t>(i)]);
-      expect(v[49] == wanted && all[149] == wanted && part[0] == wanted, "round", i);
-    }
-    expect(contains(complaint([&] { (void)moved.prepare_broadcast(v, 3); }), "root 3"), "a root");
-    expect(contains(complaint([&] { (void)moved.prepare_all_gather(v, part); }), "all_gather: in x world size"),
-           "counts");
-    expect(contains(complaint([&] { (void)moved.prepare_all_reduce(v, tutti::sum, {.via = tutti::algorithm::tree}); }),
-                    "no algorithm tree"),
-           "an algorithm");
-  });
+void add_words(const void* in, void* inout, std::size_t, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes / sizeof(int); ++i) static_cast<int*>(inout)[i] += static_cast<const int*>(in)[i];
+}
+
+/// Every collective, prepared, does what it does when it is called; three ranks.
+struct every_collective {
+  static constexpr std::size_t n = 3, count = 5;
+
+  void operator()(ranks::world& world) const {
+    const auto me = static_cast<std::size_t>(world.rank());
+    std::vector<int> in(n * count), out(n * count);
+    const std::array<std::size_t, n> counts{2, 0, 4}, mine{counts[me], counts[me], counts[me]}, offsets{8, 3, 0};
+    const std::vector<std::span<int>> pieces{std::span{out}.first(4), std::span{out}.subspan(6, 3)};
+    const auto reset = [&] {
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        in[i] = static_cast<int>(i * i + 7 * me);
+        out[i] = static_cast<int>(i + me);
+      }
+    };
+    const auto check = [&](const std::string& call, auto make) {
+      reset();
+      make(world).wait();
+      const auto wanted = out;
+      auto prepared = make(world.prepare());
+      for (int round = 0; round < 3; ++round) {
+        reset();
+        prepared.start().wait();
+        expect(out == wanted, call + ", prepared");
+      }
+      auto running = prepared.start();
+      const auto said = complaint([&] { prepared.start().wait(); });
+      expect(contains(said, call + ": this prepared operation was started before, at line "), said);
+      running.wait();
+      auto moved = std::move(prepared);
+      nothrow(moved.start()).wait();
+    };
+    const auto part = std::span{in}.first(count), small = std::span{out}.first(count);
+    const auto own = std::span{in}.first(counts[me]), result = std::span{out}.first(counts[me]);
+    const auto bytes = std::as_writable_bytes(std::span{out});
+    const tutti::raw_reduction raw{&add_words, sizeof(int)};
+    check("barrier", [&](auto&& w) { return w.barrier(); });
+    check("all_reduce", [&](auto&& w) { return w.all_reduce(in, out, tutti::max); });
+    check("all_reduce", [&](auto&& w) { return w.all_reduce(bytes, raw); });
+    check("all_reduce_coalesced", [&](auto&& w) { return w.all_reduce_coalesced(pieces); });
+    check("reduce", [&](auto&& w) { return w.reduce(in, out, 1); });
+    check("reduce_scatter", [&](auto&& w) { return w.reduce_scatter(in, small); });
+    check("reduce_scatter_v", [&](auto&& w) { return w.reduce_scatter_v(in, result, counts); });
+    check("scan", [&](auto&& w) { return w.scan(in, out, tutti::bxor); });
+    check("exclusive_scan", [&](auto&& w) { return w.exclusive_scan(in, out); });
+    check("broadcast", [&](auto&& w) { return w.broadcast(out, 2); });
+    check("all_gather", [&](auto&& w) { return w.all_gather(part, out, {.via = tutti::algorithm::ring}); });
+    check("all_gather_v", [&](auto&& w) { return w.all_gather_v(own, out, {counts, offsets}); });
+    check("gather", [&](auto&& w) { return w.gather(part, out, 0); });
+    check("gather_v", [&](auto&& w) { return w.gather_v(own, out, counts, 1); });
+    check("scatter", [&](auto&& w) { return w.scatter(in, small, 0); });
+    check("scatter_v", [&](auto&& w) { return w.scatter_v(in, result, counts, 2); });
+    check("all_to_all", [&](auto&& w) { return w.all_to_all(in, out); });
+    check("all_to_all_v", [&](auto&& w) { return w.all_to_all_v(in, counts, out, mine); });
+  }
+};
+
+TEST_CASE("prepared: every collective is what it is when it is called, and is not started twice at a time") {
+  tutti::run_threads(3, every_collective{});
+  auto alone = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
+  int x = 3;
+  auto sum = alone.prepare().all_reduce(std::span{&x, 1});
+  for (int i = 0; i < 2; ++i) {
+    auto running = sum.start();  // it has ended, its handle has not
+    CHECK(contains(complaint([&] { sum.start().wait(); }), "was started before"));
+  }
+  CHECK(x == 3);
+}
+
+TEST_CASE("prepared: what was wrong is found when it is prepared; it outlives the move of its communicator") {
+  auto first = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
+  std::vector<float> v(4, 2), out(4), six(6);
+  auto gather = first.prepare().all_gather(v, out);
+  auto world = std::move(first);
+  gather.start().wait();
+  CHECK(out == v);
+  CHECK(complaint([&] { (void)world.prepare().broadcast(v, 3); }) ==
+        "broadcast: root 3 is not a rank of this communicator of 1");
+  CHECK(complaint([&] { (void)world.prepare().all_gather(six, v); }) ==
+        "all_gather: in x world size is 6 elements but out is 4");
+  CHECK(contains(complaint([&] { (void)world.prepare().scan(v, tutti::sum, {.via = tutti::algorithm::tree}); }),
+                 "scan: there is no algorithm tree"));
+  CHECK(complaint([&] { (void)world.prepare().barrier({.timeout = tutti::duration{-1}}); }) ==
+        "barrier: a timeout cannot be negative");
+  static_assert(!std::is_copy_constructible_v<decltype(gather)>);
 }
 
 }  // namespace

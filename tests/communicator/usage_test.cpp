@@ -1,9 +1,11 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -59,10 +61,64 @@ TEST_CASE_FIXTURE(one_of_three, "usage: counts fit one another") {
         "all_gather: in x world size is 18 elements but out is 2");
   CHECK(complaint([&] { world.all_gather(six, six).wait(); }) ==
         "all_gather: in x world size is 18 elements but out is 6");
-  CHECK(complaint([&] { world.reduce_scatter(six, six).wait(); }) ==
-        "reduce_scatter: in is 6 elements but out x world size is 18");
+  CHECK(complaint([&] { world.reduce_scatter(six, std::span{two}.first(1)).wait(); }) ==
+        "reduce_scatter: a block of in is 2 elements but out is 1");
   CHECK(complaint([&] { world.reduce_scatter(two, six).wait(); }) ==
-        "reduce_scatter: in is 2 elements but out x world size is 18");
+        "reduce_scatter: 2 elements cannot be cut into 3 equal blocks; reduce_scatter_v takes blocks of any lengths");
+  CHECK(complaint([&] { world.scatter(six, six, 1).wait(); }) ==
+        "scatter: in is 6 elements but out x world size is 18");
+}
+
+TEST_CASE("usage: out may be larger than the result, of which it holds this rank's part in place, too") {
+  tutti::run_threads(3, [](ranks::world& world) {
+    constexpr std::size_t n = 3, room = 12;
+    const auto me = static_cast<std::size_t>(world.rank());
+    std::vector<int> in(6), out(room);
+    const auto all = std::span{in};
+    const auto two = all.first(2);
+    // `make` writes `count` elements to `out`; again with an `in` that lies in `out`, from `at` on.
+    const auto check = [&](const std::string& call, std::size_t count, std::span<int> from, std::size_t at, auto make) {
+      std::iota(in.begin(), in.end(), 10 * world.rank());
+      std::vector<int> exact(count, -1);
+      make(from, std::span{exact}).wait();
+      for (const bool in_place : {false, true}) {
+        std::fill(out.begin(), out.end(), -1);
+        if (in_place) std::copy(from.begin(), from.end(), out.begin() + static_cast<std::ptrdiff_t>(at));
+        make(in_place ? std::span{out}.subspan(at, from.size()) : from, std::span{out}).wait();
+        for (std::size_t i = 0; i < room; ++i) {
+          const bool given = in_place && i >= at && i < at + from.size();
+          if (i < count ? call != "exclusive_scan" || me != 0 : !given)
+            ranks::expect(out[i] == (i < count ? exact[i] : -1), call + (in_place ? ", in place" : ""));
+        }
+      }
+    };
+    check("all_reduce", 6, all, 0, [&](auto a, auto b) { return world.all_reduce(a, b); });
+    check("scan", 6, all, 0, [&](auto a, auto b) { return world.scan(a, b); });
+    check("exclusive_scan", 6, all, 0, [&](auto a, auto b) { return world.exclusive_scan(a, b); });
+    check("all_to_all", 6, all, 0, [&](auto a, auto b) { return world.all_to_all(a, b); });
+    check("all_gather", 6, two, 2 * me, [&](auto a, auto b) { return world.all_gather(a, b); });
+    if (me == 1) {
+      check("reduce", 6, all, 0, [&](auto a, auto b) { return world.reduce(a, b, 1); });
+      check("gather", 6, two, 2, [&](auto a, auto b) { return world.gather(a, b, 1); });
+    } else {
+      for (int i = 0; i < 3; ++i) world.reduce(all, std::span<int>{}, 1).wait();
+      for (int i = 0; i < 3; ++i) world.gather(two, std::span<int>{}, 1).wait();
+    }
+    const std::vector<std::size_t> counts(n, 2);
+    std::iota(in.begin(), in.end(), 10 * world.rank());
+    std::vector<int> expected(2), larger(5, -1);
+    world.reduce_scatter(in, expected).wait();
+    world.reduce_scatter(in, larger).wait();
+    expected.resize(5, -1);
+    ranks::expect(larger == expected, "reduce_scatter");
+    world.reduce_scatter_v(in, larger, counts).wait();
+    ranks::expect(larger == expected, "reduce_scatter_v");
+    ranks::expect(
+        contains(complaint([&] { world.reduce_scatter(in, all.subspan(2 * me)).wait(); }), "overlap") == false,
+        "reduce_scatter, the rest of in");
+    ranks::expect(std::equal(expected.begin(), expected.begin() + 2, in.begin() + static_cast<std::ptrdiff_t>(2 * me)),
+                  "reduce_scatter, in place");
+  });
 }
 
 TEST_CASE_FIXTURE(one_of_three, "usage: buffers are the same or apart") {

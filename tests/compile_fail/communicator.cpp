@@ -22,7 +22,7 @@
 // SECTION_container_of_the_moment: borrowed_range
 // SECTION_counts_of_the_moment: layout
 // SECTION_signed_counts: layout
-// SECTION_sum_of_structs: (satisfy|satisfaction of|because) .?reduction_for<.*point
+// SECTION_sum_of_structs: (satisfy|satisfaction of|because) .?reducer_of<.*point
 // SECTION_timeout_without_unit: no matching (member )?function for call to .*timeout
 // SECTION_allocate_strings: is_trivially_copyable_v.*string|constraints not satisfied .*string
 // SECTION_not_a_backend: 'int' does not satisfy 'backend'|satisfaction of 'backend<B>' .*int

@@ -97,7 +97,7 @@ void check_order_of_part(session<World>& s, std::span<T> in, std::span<T> out, c
     });
     const std::vector<std::span<T>> pieces{from.first(p.count / 7), from.subspan(p.count / 7)};
     try_one("all_reduce_coalesced", from, p.count, [&] { w.all_reduce_coalesced(pieces, tutti::sum, how).wait(); });
-    auto prepared = w.prepare_all_reduce(from, tutti::sum, how);
+    auto prepared = w.prepare().all_reduce(from, tutti::sum, how);
     for (const char* call : {"a prepared all_reduce", "the same again"})
       try_one(call, from, p.count, [&] { prepared.start().wait(); });
     try_one("the scan of the last rank", to, p.count, [&] {

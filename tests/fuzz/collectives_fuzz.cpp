@@ -172,7 +172,7 @@ class player {
       case call::prepared_all_reduce:
         op = ask<tutti::all_reduce_args>(s, sizeof(T), [&](auto how) {
           auto p = std::make_shared<tutti::prepared<tutti::sim, tutti::all_reduce_args>>(
-              w_.prepare_all_reduce(from, with, how));
+              w_.prepare().all_reduce(from, with, how));
           kept = p;
           return p->start();
         });

@@ -31,6 +31,7 @@ class op_pool {
 
   /// Takes a slot back; true if the pool is closed and this was the last one out.
   bool release(op_state& s) noexcept {
+    s.uses.store(s.uses.load(std::memory_order_relaxed) + 1, std::memory_order_release);
     op_state* head = returned_.load(std::memory_order_acquire);
     do {
       if (head == &closed_) return out_.fetch_sub(1, std::memory_order_acq_rel) == 1;

@@ -77,6 +77,7 @@ struct op_state {
   op_info info{};
   op_state* next = nullptr;  // free list, or `list`
   op_state* previous = nullptr;
+  std::atomic<std::uint64_t> uses{0};                       // how often the slot has been given back
   op_list* list = nullptr;                                  // the operations in flight that it is among
   void* work = nullptr;                                     // the backend's: what runs this operation
   alignas(value_alignment) std::byte value[value_bytes]{};  ///< operands that travel by value

@@ -5,11 +5,13 @@
 namespace tutti {
 
 /// Temporary memory of operations, kept between them: a steady loop allocates nothing. There are as many blocks as were
-/// in use at a time, each at most as large as the largest of them; all are freed with the pool. Under the engine's
-/// lock.
+/// in use at a time, each at most as large as the largest of them; what would make the free ones larger than
+/// `most_kept` in all goes back to the system at once, the others with the pool. Under the engine's lock.
 class scratch_pool {
  public:
   static constexpr std::size_t alignment = 64;
+  /// Beyond it, page faults cost little beside the operation that needs so much.
+  static constexpr std::size_t most_kept = std::size_t{64} << 20;
 
   scratch_pool() = default;
   scratch_pool(const scratch_pool&) = delete;
@@ -26,8 +28,8 @@ class scratch_pool {
       if ((*at)->bytes >= bytes && (!fits || (*at)->bytes < (*fits)->bytes)) fits = at;
       if (!largest || (*at)->bytes > (*largest)->bytes) largest = at;
     }
-    if (fits) return data_of(unlink(fits));
-    if (largest) destroy(unlink(largest));
+    if (fits) return data_of(reuse(fits));
+    if (largest) destroy(reuse(largest));
     if (bytes > most) return nullptr;
     const std::size_t whole = (bytes + granule - 1) / granule * granule;
     void* p = ::operator new(alignment + whole, std::align_val_t{alignment}, std::nothrow);
@@ -37,9 +39,13 @@ class scratch_pool {
   void give(std::byte* p) noexcept {
     if (!p) return;
     auto* h = std::launder(reinterpret_cast<header*>(p - alignment));
+    if (h->bytes > most_kept - kept_) return destroy(h);
+    kept_ += h->bytes;
     h->next = free_;
     free_ = h;
   }
+  /// Bytes that are free and kept.
+  [[nodiscard]] std::size_t kept() const noexcept { return kept_; }
 
  private:
   struct header {
@@ -54,9 +60,14 @@ class scratch_pool {
     *at = h->next;
     return h;
   }
+  header* reuse(header** at) noexcept {
+    kept_ -= (*at)->bytes;
+    return unlink(at);
+  }
   static void destroy(header* h) noexcept { ::operator delete(static_cast<void*>(h), std::align_val_t{alignment}); }
 
   header* free_ = nullptr;
+  std::size_t kept_ = 0;
 };
 
 }  // namespace tutti

@@ -65,6 +65,7 @@ algo::tuning::rule parse_rule(std::string_view line, std::string_view source, st
   if (!kind) refuse_tuning(source, number, quoted(links) + " is not memory, messages or machines");
   r.links = *kind;
   r.ranks = parse_limit(ranks, algo::tuning::any_ranks, source, number, "ranks");
+  if (r.ranks < 1) refuse_tuning(source, number, "a rule for worlds of up to 0 ranks fits none");
   r.bytes = parse_limit(bytes, algo::tuning::any_bytes, source, number, "bytes");
   r.via = algorithm_of(via);
   if (!Known::has(collective, r.via))

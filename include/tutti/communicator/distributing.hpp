@@ -7,7 +7,7 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
-#include <tutti/communicator/base.hpp>
+#include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
@@ -22,6 +22,8 @@ class distributing_calls : public Base {
  public:
   using Base::Base;
   using typename Base::backend_type;
+  template <class Args>
+  using started = typename Base::template started<Args>;
 
   /// Block r of everyone's `out` becomes rank r's `in`, which has blocks.size(r) elements. `blocks` cuts `out`, which
   /// may be larger; its counts are equal on all ranks, its offsets are each rank's own, and it belongs to the operation
@@ -29,8 +31,8 @@ class distributing_calls : public Base {
   /// algo/ring_uneven.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_gather_v_args> && alike<In, Out>
-  op all_gather_v(In&& in, Out&& out, layout blocks, issue how = {},
-                  std::source_location where = std::source_location::current()) {
+  started<all_gather_v_args> all_gather_v(In&& in, Out&& out, layout blocks, issue how = {},
+                                          std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
     const auto to = span_of(out);
     this->check_blocks("all_gather_v", blocks, to.size(), access::write);
@@ -39,19 +41,20 @@ class distributing_calls : public Base {
     return move<all_gather_v_args>(from, to, how, where, [&](auto& a) { a.blocks = blocks; });
   }
 
-  /// Block r of the root's `out` becomes rank r's `in`; its count is n times that of `in`, which on the root may be its
-  /// block of `out`. Elsewhere `out` is not looked at and may be empty. Collective; count and root equal on all ranks.
+  /// Block r of the root's `out` becomes rank r's `in`, which on the root may be its block of `out`. The n blocks are
+  /// the front of `out`, which may be larger; elsewhere it is not looked at. Collective; count and root equal.
   /// Costs: see algo/direct_rooted.hpp, algo/tree_rooted.hpp and algo/linear.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, gather_args> && alike<In, Out>
-  op gather(In&& in, Out&& out, int root, issue how = {},
-            std::source_location where = std::source_location::current()) {
+  started<gather_args> gather(In&& in, Out&& out, int root, issue how = {},
+                              std::source_location where = std::source_location::current()) {
     this->check_rank("gather", "root", root);
     const auto from = read_only(in);
-    const auto to = span_of(out);
+    auto to = span_of(out);
     const auto blocks = layout::of_equal(from.size());
     if (this->rank() == root) {
-      this->check_equal("gather", "in x world size", from.size() * this->ranks(), "out", to.size());
+      this->check_room("gather", "in x world size", from.size() * this->ranks(), "out", to.size());
+      to = to.first(from.size() * this->ranks());
       check_own_block("gather", from, to, from.data(), to.data(), blocks);
     }
     return move<gather_args>(from, this->rank() == root ? to : to.first(0), how, where, [&](auto& a) {
@@ -63,8 +66,8 @@ class distributing_calls : public Base {
   /// larger; elsewhere it is not looked at. An `in` of another length than the root's count for it is errc::mismatch.
   template <elements In, writable_elements Out>
     requires supports<backend_type, gather_v_args> && alike<In, Out>
-  op gather_v(In&& in, Out&& out, layout blocks, int root, issue how = {},
-              std::source_location where = std::source_location::current()) {
+  started<gather_v_args> gather_v(In&& in, Out&& out, layout blocks, int root, issue how = {},
+                                  std::source_location where = std::source_location::current()) {
     this->check_rank("gather_v", "root", root);
     const auto from = read_only(in);
     const auto to = span_of(out);
@@ -79,13 +82,14 @@ class distributing_calls : public Base {
     });
   }
 
-  /// Rank r's `out` becomes block r of the root's `in`, whose count is n times that of `out`; on the root `out` may be
-  /// its block of `in`. Elsewhere `in` is not looked at and may be empty. Collective; count and root equal on all
-  /// ranks. Costs: see algo/direct_rooted.hpp, algo/tree_rooted.hpp and algo/linear.hpp.
+  /// Rank r's `out` becomes block r of the root's `in`, whose count is n times that of `out` (which cannot be larger:
+  /// its count is all that others than the root know of the blocks); on the root `out` may be its block of `in`.
+  /// Elsewhere `in` is not looked at and may be empty. Collective; count and root equal on all ranks. Costs: see
+  /// algo/direct_rooted.hpp, algo/tree_rooted.hpp and algo/linear.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, scatter_args> && alike<In, Out>
-  op scatter(In&& in, Out&& out, int root, issue how = {},
-             std::source_location where = std::source_location::current()) {
+  started<scatter_args> scatter(In&& in, Out&& out, int root, issue how = {},
+                                std::source_location where = std::source_location::current()) {
     this->check_rank("scatter", "root", root);
     const auto from = read_only(in);
     const auto to = span_of(out);
@@ -103,8 +107,8 @@ class distributing_calls : public Base {
   /// larger; elsewhere it is not looked at. An `out` of another length than the root's count for it is errc::mismatch.
   template <elements In, writable_elements Out>
     requires supports<backend_type, scatter_v_args> && alike<In, Out>
-  op scatter_v(In&& in, Out&& out, layout blocks, int root, issue how = {},
-               std::source_location where = std::source_location::current()) {
+  started<scatter_v_args> scatter_v(In&& in, Out&& out, layout blocks, int root, issue how = {},
+                                    std::source_location where = std::source_location::current()) {
     this->check_rank("scatter_v", "root", root);
     const auto from = read_only(in);
     const auto to = span_of(out);
@@ -119,17 +123,17 @@ class distributing_calls : public Base {
     });
   }
 
-  /// Block r of rank q's `out` becomes block q of rank r's `in`; both have n equal blocks, and may be the same buffer.
-  /// Collective; count equal on all ranks. Costs: see algo/direct_all_to_all.hpp and algo/pairwise.hpp.
+  /// Block r of rank q's `out` becomes block q of rank r's `in`, which is n equal blocks. `out` may be `in`, or larger:
+  /// the front is written. Collective; count equal on all ranks. Costs: see algo/direct_all_to_all.hpp and
+  /// algo/pairwise.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_to_all_args> && alike<In, Out>
-  op all_to_all(In&& in, Out&& out, issue how = {}, std::source_location where = std::source_location::current()) {
+  started<all_to_all_args> all_to_all(In&& in, Out&& out, issue how = {},
+                                      std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
-    const auto to = span_of(out);
-    this->check_equal("all_to_all", "in", from.size(), "out", to.size());
-    if (from.size() % this->ranks() != 0)
-      throw usage_error("all_to_all: " + std::to_string(from.size()) + " elements cannot be cut into " +
-                        std::to_string(this->ranks()) + " equal blocks; all_to_all_v takes blocks of any lengths");
+    this->check_room("all_to_all", "in", from.size(), "out", std::ranges::size(out));
+    this->check_equal_blocks("all_to_all", from.size());
+    const auto to = span_of(out).first(from.size());
     if (from.data() != to.data()) this->check_apart("all_to_all", from, to);
     return move<all_to_all_args>(from, to, how, where, [&](auto& a) {
       a.in_blocks = a.out_blocks = layout::of_equal(from.size() / this->ranks());
@@ -139,8 +143,8 @@ class distributing_calls : public Base {
   /// each. The buffers may be larger and must not overlap. Where two ranks count differently, errc::mismatch.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_to_all_v_args> && alike<In, Out>
-  op all_to_all_v(In&& in, layout in_blocks, Out&& out, layout out_blocks, issue how = {},
-                  std::source_location where = std::source_location::current()) {
+  started<all_to_all_v_args> all_to_all_v(In&& in, layout in_blocks, Out&& out, layout out_blocks, issue how = {},
+                                          std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
     const auto to = span_of(out);
     this->check_blocks("all_to_all_v", in_blocks, from.size(), access::read);
@@ -156,15 +160,13 @@ class distributing_calls : public Base {
 
  private:
   template <class Args, class T, class Rest>
-  op move(std::span<const T> in, std::span<T> out, const issue& how, const std::source_location& where, Rest rest) {
-    return this->start(shape_of<T>(std::max(in.size(), out.size())), how, where, [&](op_state&) {
-      Args a{};
-      a.in = erase_type(in);
-      a.out = erase_type(out);
-      a.via = how.via;
-      rest(a);
-      return a;
-    });
+  started<Args> move(std::span<const T> in, std::span<T> out, const issue& how, const std::source_location& where,
+                     Rest rest) {
+    Args a{};
+    a.in = erase_type(in);
+    a.out = erase_type(out);
+    rest(a);
+    return this->start(shape_of<T>(std::max(in.size(), out.size())), how, where, a);
   }
 
   // `part` may be this rank's block of `whole`, one of the two buffers each; else they must not touch.

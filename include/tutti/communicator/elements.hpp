@@ -1,10 +1,17 @@
 #pragma once
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <type_traits>
 
 #include <tutti/async/op_state.hpp>
+#include <tutti/core/buffer.hpp>
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/raw_reduction.hpp>
+#include <tutti/core/reduction.hpp>
 
 namespace tutti::detail {
 
@@ -31,6 +38,47 @@ concept alike = std::same_as<std::ranges::range_value_t<In>, std::ranges::range_
 template <class R>
 concept list_of_spans = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
                         std::ranges::borrowed_range<R> && writable_elements<std::ranges::range_value_t<R>>;
+
+/// Reduces the elements of `R`: those of its type, or, of bytes, elements that only a function knows.
+template <class Op, class R>
+concept reducer_of = reduction_for<Op, std::ranges::range_value_t<R>> ||
+                     (std::same_as<Op, raw_reduction> && std::same_as<std::ranges::range_value_t<R>, std::byte>);
+
+/// How many elements of a buffer are one to its reduction. Refuses a raw_reduction that cannot be, and `n` elements of
+/// the buffer where that does not take them whole.
+template <class Op>
+std::size_t grain_of(const char* call, const Op& with, std::size_t n) {
+  if constexpr (!std::same_as<Op, raw_reduction>) {
+    return 1;
+  } else {
+    if (!with.valid())
+      throw usage_error(std::string(call) + ": a raw_reduction needs a function and an element of 1 to " +
+                        std::to_string(raw_reduction::most_bytes) + " bytes; this one is of " +
+                        std::to_string(with.element_bytes));
+    if (n % with.element_bytes != 0)
+      throw usage_error(std::string(call) + ": " + std::to_string(n) + " bytes are not whole elements of " +
+                        std::to_string(with.element_bytes) + " bytes");
+    return with.element_bytes;
+  }
+}
+/// A buffer as its reduction sees it.
+template <class Op, class T>
+auto erase_for(const Op& with, std::span<T> data) noexcept {
+  auto erased = erase_type(data);
+  if constexpr (std::same_as<Op, raw_reduction>) {
+    erased.count = data.size() / with.element_bytes;
+    erased.element_bytes = static_cast<std::uint32_t>(with.element_bytes);
+    erased.type = dtype::opaque;
+  }
+  return erased;
+}
+template <class T, class Op>
+reduction erase_reduction(const Op& with) noexcept {
+  if constexpr (std::same_as<Op, raw_reduction>)
+    return erase_type(with);
+  else
+    return erase_type<T>(with);
+}
 
 template <class R>
 auto span_of(R&& r) noexcept {

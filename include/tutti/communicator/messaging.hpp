@@ -6,7 +6,7 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
-#include <tutti/communicator/base.hpp>
+#include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
@@ -29,7 +29,7 @@ class messaging_calls : public Base {
     check_peer("send", peer);
     const auto s = read_only(data);
     return this->start(shape_of<std::ranges::range_value_t<R>>(s.size()), how, where,
-                       [&](op_state&) { return send_args{erase_type(s), peer, tag}; });
+                       send_args{erase_type(s), peer, tag});
   }
 
   /// Receives what `peer` sends with this tag. A different count is an error on this rank.
@@ -40,8 +40,7 @@ class messaging_calls : public Base {
     using T = std::ranges::range_value_t<R>;
     check_peer("recv", peer);
     const auto s = span_of(data);
-    return this->start(shape_of<T>(s.size()), how, where,
-                       [&](op_state&) { return recv_args{erase_type(std::span<T>{s}), peer, tag}; });
+    return this->start(shape_of<T>(s.size()), how, where, recv_args{erase_type(std::span<T>{s}), peer, tag});
   }
 
   /// Receives the first message with this tag that any rank sends or has sent; the handle's result is that rank.

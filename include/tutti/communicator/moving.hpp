@@ -8,7 +8,7 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
-#include <tutti/communicator/base.hpp>
+#include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
 #include <tutti/core/args.hpp>
 
@@ -20,35 +20,44 @@ class moving_calls : public Base {
  public:
   using Base::Base;
   using typename Base::backend_type;
+  template <class Args>
+  using started = typename Base::template started<Args>;
+
+  /// Ends when every rank has called it. Costs one meeting in shared memory, else ceil(log2 n) empty messages.
+  started<barrier_args> barrier(issue how = {}, std::source_location where = std::source_location::current())
+    requires supports<backend_type, barrier_args>
+  {
+    return this->start({}, how, where, barrier_args{});
+  }
 
   /// Gives every rank the root's `data`. Collective; count and root equal on all ranks.
-  /// Costs: see algo/direct_gather.hpp and algo/tree.hpp.
+  /// Costs: see algo/direct_broadcast.hpp, algo/tree.hpp, algo/chain_broadcast.hpp and algo/hierarchical_tree.hpp.
   template <writable_elements R>
     requires supports<backend_type, broadcast_args>
-  op broadcast(R&& data, int root, issue how = {}, std::source_location where = std::source_location::current()) {
+  started<broadcast_args> broadcast(R&& data, int root, issue how = {},
+                                    std::source_location where = std::source_location::current()) {
     using T = std::ranges::range_value_t<R>;
     this->check_rank("broadcast", "root", root);
     const auto s = span_of(data);
-    return this->start(shape_of<T>(s.size()), how, where,
-                       [&](op_state&) { return broadcast_args{erase_type(std::span<T>{s}), root, how.via}; });
+    return this->start(shape_of<T>(s.size()), how, where, broadcast_args{erase_type(std::span<T>{s}), root});
   }
 
   /// The same for one number or small struct; the handle's result is the root's value.
   template <value T>
-    requires supports<backend_type, broadcast_args>
+    requires supports<backend_type, broadcast_args> && Base::at_once
   basic_op<T> broadcast(T value, int root, issue how = {},
                         std::source_location where = std::source_location::current()) {
     this->check_rank("broadcast", "root", root);
     return basic_op<T>{this->launch(shape_of<T>(1), how, where, [&](op_state& s) {
       std::memcpy(s.value, &value, sizeof(T));
-      return broadcast_args{erase_type(std::span<T>{reinterpret_cast<T*>(s.value), 1}), root, how.via};
+      return broadcast_args{erase_type(std::span<T>{reinterpret_cast<T*>(s.value), 1}), root};
     })};
   }
 
   /// Gives every rank the root's string, whatever its length; only the root's needs to be set.
   op broadcast(std::string& text, int root, issue how = {},
                std::source_location where = std::source_location::current())
-    requires supports<backend_type, broadcast_sized_args>
+    requires supports<backend_type, broadcast_sized_args> && Base::at_once
   {
     this->check_rank("broadcast", "root", root);
     constexpr auto resize = [](void* container, std::uint64_t bytes) noexcept -> std::byte* {
@@ -60,28 +69,24 @@ class moving_calls : public Base {
       }
       return reinterpret_cast<std::byte*>(s.data());
     };
-    return this->start({text.size()}, how, where, [&](op_state&) {
-      return broadcast_sized_args{&text, resize, reinterpret_cast<std::byte*>(text.data()), text.size(), root};
-    });
+    return this->start(
+        {text.size()}, how, where,
+        broadcast_sized_args{&text, resize, reinterpret_cast<std::byte*>(text.data()), text.size(), root});
   }
 
-  /// Block r of everyone's `out` becomes rank r's `in`; the count of `out` is n times that of `in`, which may be the
-  /// own block of `out`. Collective. Costs: see algo/direct_gather.hpp and algo/ring.hpp.
+  /// Block r of everyone's `out` becomes rank r's `in`, which may be the own block of `out`. The n blocks are the front
+  /// of `out`, which may be larger. Collective; the count of `in` equal on all ranks.
+  /// Costs: see algo/direct_gather.hpp, algo/ring.hpp and algo/bruck.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_gather_args> && alike<In, Out>
-  op all_gather(In&& in, Out&& out, issue how = {}, std::source_location where = std::source_location::current()) {
-    using T = std::ranges::range_value_t<Out>;
-    const auto args = checked_all_gather(read_only(in), span_of(out), how.via);
-    return this->start(shape_of<T>(args.out.count), how, where, [&](op_state&) { return args; });
-  }
-
- protected:
-  template <class T>
-  all_gather_args checked_all_gather(std::span<const T> in, std::span<T> out,
-                                     algorithm via = algorithm::automatic) const {
-    this->check_equal("all_gather", "in x world size", in.size() * this->ranks(), "out", out.size());
-    if (in.data() != out.data() + in.size() * this->me()) this->check_apart("all_gather", in, out);
-    return {erase_type(in), erase_type(out), via};
+  started<all_gather_args> all_gather(In&& in, Out&& out, issue how = {},
+                                      std::source_location where = std::source_location::current()) {
+    const auto from = read_only(in);
+    this->check_room("all_gather", "in x world size", from.size() * this->ranks(), "out", std::ranges::size(out));
+    const auto to = span_of(out).first(from.size() * this->ranks());
+    if (from.data() != to.data() + from.size() * this->me()) this->check_apart("all_gather", from, to);
+    const all_gather_args a{erase_type(from), erase_type(to)};
+    return this->start(shape_of(a.out), how, where, a);
   }
 };
 

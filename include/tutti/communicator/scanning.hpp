@@ -7,7 +7,7 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
-#include <tutti/communicator/base.hpp>
+#include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
 #include <tutti/core/args.hpp>
 
@@ -19,47 +19,49 @@ class scanning_calls : public Base {
  public:
   using Base::Base;
   using typename Base::backend_type;
+  template <class Args>
+  using started = typename Base::template started<Args>;
 
   /// Rank r's `out` becomes the reduction of the `in` of ranks 0 to r, element by element and in rank order; the mean
-  /// is that of these ranks. Collective; count and reduction equal on all ranks. `out` may be `in`. Costs: see
-  /// algo/direct_scan.hpp, algo/scan.hpp and algo/chain.hpp.
-  template <elements In, writable_elements Out, reduction_for<std::ranges::range_value_t<Out>> Op = sum_op>
+  /// is that of these ranks. Collective; count and reduction equal on all ranks. `out` may be `in`, or larger: the
+  /// front is written. Costs: see algo/direct_scan.hpp, algo/scan.hpp and algo/chain.hpp.
+  template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, scan_args> && alike<In, Out>
-  tutti::op scan(In&& in, Out&& out, Op with = {}, issue how = {},
-                 std::source_location where = std::source_location::current()) {
-    return scan_into<scan_args>(read_only(in), span_of(out), with, how, where);
+  started<scan_args> scan(In&& in, Out&& out, Op with = {}, issue how = {},
+                          std::source_location where = std::source_location::current()) {
+    return this->template reduce_into<scan_args>(read_only(in), span_of(out), with, how, where);
   }
   /// The same in place.
-  template <writable_elements R, reduction_for<std::ranges::range_value_t<R>> Op = sum_op>
+  template <writable_elements R, reducer_of<R> Op = sum_op>
     requires supports<backend_type, scan_args>
-  tutti::op scan(R&& inout, Op with = {}, issue how = {},
-                 std::source_location where = std::source_location::current()) {
-    return scan_into<scan_args>(read_only(inout), span_of(inout), with, how, where);
+  started<scan_args> scan(R&& inout, Op with = {}, issue how = {},
+                          std::source_location where = std::source_location::current()) {
+    return this->template reduce_into<scan_args>(read_only(inout), span_of(inout), with, how, where);
   }
   /// The same for one number or small struct; the handle's result is this rank's value.
   template <value T, reduction_for<T> Op = sum_op>
-    requires supports<backend_type, scan_args>
+    requires supports<backend_type, scan_args> && Base::at_once
   basic_op<T> scan(T value, Op with = {}, issue how = {},
                    std::source_location where = std::source_location::current()) {
     return basic_op<T>{this->launch(shape_of<T>(1), how, where, [&](op_state& s) {
       std::memcpy(s.value, &value, sizeof(T));
       const auto box = std::span<T>{reinterpret_cast<T*>(s.value), 1};
-      return scan_args{erase_type(std::span<const T>{box}), erase_type(box), erase_type<T>(with), how.via};
+      return scan_args{erase_type(std::span<const T>{box}), erase_type(box), erase_type<T>(with)};
     })};
   }
 
   /// Rank r's `out` becomes the reduction of the `in` of ranks 0 to r - 1. Rank 0's `out` is left as it is: what it
   /// held before, zero say, is its result. Otherwise as scan.
-  template <elements In, writable_elements Out, reduction_for<std::ranges::range_value_t<Out>> Op = sum_op>
+  template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, exclusive_scan_args> && alike<In, Out>
-  tutti::op exclusive_scan(In&& in, Out&& out, Op with = {}, issue how = {},
-                           std::source_location where = std::source_location::current()) {
-    return scan_into<exclusive_scan_args>(read_only(in), span_of(out), with, how, where);
+  started<exclusive_scan_args> exclusive_scan(In&& in, Out&& out, Op with = {}, issue how = {},
+                                              std::source_location where = std::source_location::current()) {
+    return this->template reduce_into<exclusive_scan_args>(read_only(in), span_of(out), with, how, where);
   }
   /// The same for one number or small struct of at most 32 bytes; rank 0's result is T{}. Where a rank's part begins,
   /// of parts one behind the other: `std::size_t begin = world.exclusive_scan(mine.size()).wait()`.
   template <value T, reduction_for<T> Op = sum_op>
-    requires supports<backend_type, exclusive_scan_args> &&
+    requires supports<backend_type, exclusive_scan_args> && Base::at_once &&
              (sizeof(T) <= op_state::value_bytes / 2) && std::default_initializable<T>
   basic_op<T> exclusive_scan(T value, Op with = {}, issue how = {},
                              std::source_location where = std::source_location::current()) {
@@ -69,24 +71,8 @@ class scanning_calls : public Base {
       std::memcpy(s.value, &first, sizeof(T));
       std::memcpy(operand, &value, sizeof(T));
       return exclusive_scan_args{{erase_type(std::span<const T>{reinterpret_cast<const T*>(operand), 1}),
-                                  erase_type(std::span<T>{reinterpret_cast<T*>(s.value), 1}), erase_type<T>(with),
-                                  how.via}};
+                                  erase_type(std::span<T>{reinterpret_cast<T*>(s.value), 1}), erase_type<T>(with)}};
     })};
-  }
-
- private:
-  template <class Args, class T, class Op>
-  op scan_into(std::span<const T> in, std::span<T> out, Op with, const issue& how, const std::source_location& where) {
-    this->check_equal(Args::name, "in", in.size(), "out", out.size());
-    if (in.data() != out.data()) this->check_apart(Args::name, in, out);
-    return this->start(shape_of<T>(out.size()), how, where, [&](op_state&) {
-      Args a{};
-      a.in = erase_type(in);
-      a.out = erase_type(out);
-      a.op = erase_type<T>(with);
-      a.via = how.via;
-      return a;
-    });
   }
 };
 

@@ -1,0 +1,141 @@
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include <tutti/algo/asked.hpp>
+#include <tutti/backend/concept.hpp>
+#include <tutti/backend/issuer.hpp>
+#include <tutti/core/buffer.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/layout.hpp>
+#include <tutti/core/options.hpp>
+
+namespace tutti::detail {
+
+/// What an operation is about: for its description in errors, and for the choice of its algorithm.
+struct shape {
+  std::size_t count = 0;
+  dtype type = dtype::u8;
+  std::size_t element_bytes = 1;
+};
+template <element T>
+constexpr shape shape_of(std::size_t count) noexcept {
+  return {count, dtype_of<T>(), sizeof(T)};
+}
+template <class Void>
+constexpr shape shape_of(const basic_buffer<Void>& data) noexcept {
+  return {data.count, data.type, data.element_bytes};
+}
+
+/// What an operation does with a buffer.
+enum class access { read, write };
+
+/// Under the calls of a communicator: who makes them, and the checks of their arguments. What starts them adds
+/// `start(shape, issue, where, arguments)`, whose result is `started<arguments>`: an operation in flight, or one that
+/// is prepared.
+template <backend B>
+class call_base {
+ public:
+  using backend_type = B;
+
+  [[nodiscard]] int rank() const noexcept { return core_->backend().rank(); }
+  [[nodiscard]] int size() const noexcept { return core_->backend().size(); }
+
+ protected:
+  explicit call_base(issuer<B>* core) noexcept : core_(core) {}
+
+  void check_rank(const char* call, const char* what, int r) const {
+    if (r < 0 || r >= size())
+      throw usage_error(std::string(call) + ": " + what + " " + std::to_string(r) +
+                        " is not a rank of this communicator of " + std::to_string(size()));
+  }
+  /// `b` is at least as long as `a`: only its front is written.
+  static void check_room(const char* call, const char* a, std::size_t x, const char* b, std::size_t y) {
+    if (y < x) check_equal(call, a, x, b, y);
+  }
+  static void check_equal(const char* call, const char* a, std::size_t x, const char* b, std::size_t y) {
+    if (x != y)
+      throw usage_error(std::string(call) + ": " + a + " is " + std::to_string(x) + " elements but " + b + " is " +
+                        std::to_string(y));
+  }
+  template <class T>
+  static void check_apart(const char* call, std::span<const T> in, std::span<T> out) {
+    if (overlap(in.data(), in.size_bytes(), out.data(), out.size_bytes()))
+      throw usage_error(std::string(call) +
+                        ": in and out overlap in part; pass the same block for in place, or separate buffers");
+  }
+  /// One count for each rank, an offset for each or none, every block inside a buffer of `size` elements, and, where
+  /// blocks are written to, none over another.
+  void check_blocks(const char* call, const layout& blocks, std::size_t size, access how) const {
+    const auto counts = blocks.counts(), offsets = blocks.offsets();
+    check_one_each(call, "counts", counts.size());
+    if (!offsets.empty()) check_one_each(call, "offsets", offsets.size());
+    std::size_t end = 0;  // of the block before
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      const std::size_t begin = offsets.empty() ? end : offsets[r];
+      if (begin > size || counts[r] > size - begin)
+        throw usage_error(std::string(call) + ": block " + std::to_string(r) + " is elements " + std::to_string(begin) +
+                          " to " + std::to_string(begin) + " + " + std::to_string(counts[r]) + " of a buffer of " +
+                          std::to_string(size));
+      end = begin + counts[r];
+    }
+    if (how == access::read || offsets.empty()) return;
+    for (std::size_t a = 1; a < counts.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b)
+        if (counts[a] != 0 && counts[b] != 0 && offsets[a] < offsets[b] + counts[b] &&
+            offsets[b] < offsets[a] + counts[a])
+          throw usage_error(std::string(call) + ": blocks " + std::to_string(b) + " and " + std::to_string(a) +
+                            " of out overlap");
+  }
+  void check_one_each(const char* call, const char* what, std::size_t n) const {
+    if (n != ranks())
+      throw usage_error(std::string(call) + ": " + std::to_string(n) + " " + what + " for " + std::to_string(ranks()) +
+                        " ranks");
+  }
+  void check_equal_blocks(const char* call, std::size_t elements) const {
+    if (elements % ranks() != 0)
+      throw usage_error(std::string(call) + ": " + std::to_string(elements) + " elements cannot be cut into " +
+                        std::to_string(ranks()) + " equal blocks; " + call + "_v takes blocks of any lengths");
+  }
+
+  /// The algorithm that a call is asked for, or automatic; what cannot be done is refused.
+  template <class Args>
+  [[nodiscard]] algorithm resolved(const issue& how, std::size_t element_bytes) const {
+    check_issue<Args>(how, element_bytes);
+    return how.order == reduction_order::any ? how.via : in_order<Args>(how, element_bytes);
+  }
+
+  /// Its size as what counts of buffers are compared with, and its rank as what they are indexed by.
+  [[nodiscard]] std::size_t ranks() const noexcept { return static_cast<std::size_t>(size()); }
+  [[nodiscard]] std::size_t me() const noexcept { return static_cast<std::size_t>(rank()); }
+
+  issuer<B>* core_;
+
+ private:
+  // Of elements, direct algorithms that reduce need at least one per rank at a time; those that move bytes do not.
+  template <class Args>
+  void check_issue(const issue& how, std::size_t element_bytes) const {
+    if constexpr (!requires(Args a) { a.op; }) element_bytes = 1;
+    if (!core_->backend().template can<Args>(how.via, element_bytes))
+      throw usage_error(core_->backend().template refusal<Args>(how.via, element_bytes));
+    if (how.timeout < duration{0}) throw usage_error(std::string(Args::name) + ": a timeout cannot be negative");
+  }
+
+  template <class Args>
+  static constexpr bool reduces = requires(Args a) { a.op; };
+
+  // The algorithm for reduction_order::rank.
+  template <class Args>
+  [[nodiscard]] algorithm in_order(const issue& how, std::size_t element_bytes) const {
+    if (!reduces<Args> || size() == 1) return how.via;
+    for (const algorithm a : algo::rank_ordered)
+      if ((how.via == algorithm::automatic || how.via == a) && core_->backend().template can<Args>(a, element_bytes))
+        return a;
+    throw usage_error(
+        std::string(Args::name) + ": reduction_order::rank needs algorithm direct or pairwise, and " +
+        (how.via == algorithm::automatic ? "neither can run here" : name(how.via) + std::string(" was asked for")));
+  }
+};
+
+}  // namespace tutti::detail
