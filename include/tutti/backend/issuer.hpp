@@ -117,7 +117,7 @@ class issuer final : public op_owner {
         if (r.peer == backend_.world_rank()) return "aborted by this rank";
         return r.peer >= 0 ? "aborted by " + who : std::string("aborted");
       case errc::mismatch:
-        return "failed: " + (r.peer == backend_.world_rank() ? "this rank" : who) +
+        return "failed: " + (r.peer == backend_.world_rank() ? "this rank" : who + ": it") +
                " called another collective here, or with another size or type; all ranks must issue the same "
                "operations in the same order";
       case errc::protocol:
