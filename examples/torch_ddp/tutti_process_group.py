@@ -20,8 +20,6 @@ from torch._C._distributed_c10d import _create_work_from_future
 
 TYPES = {torch.float32: b"float32", torch.float64: b"float64", torch.float16: b"float16", torch.bfloat16: b"bfloat16",
          torch.int64: b"int64", torch.int32: b"int32"}
-
-
 REDUCTIONS = {"SUM": 0, "PRODUCT": 1, "MIN": 2, "MAX": 3}  # as in tutti_torch.cpp
 
 
