@@ -6,9 +6,9 @@
 
 namespace tutti_test {
 
-/// Under the thread sanitizer a test takes twenty times as long, and a race shows in any case of the path it is on:
-/// there each path is taken once, not with every count and number of ranks.
-inline constexpr bool slow = tutti::detail::thread_sanitizer;
+/// Under a sanitizer a test takes ten to twenty times as long, and what is wrong shows in any case of the path it is
+/// on: there each path is taken once, not with every count and number of ranks.
+inline constexpr bool slow = tutti::detail::thread_sanitizer || tutti::detail::address_sanitizer;
 
 /// Every third of `all`, in order, with the last: from a list that ends with the most, the most stays.
 template <class T>
