@@ -13,9 +13,10 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/async/when_all.hpp>
-#include <tutti/config.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/transport/sim_random.hpp>
+
+#include <support/grid.hpp>
 
 // Random programs whose results are known in closed form.
 
@@ -24,9 +25,8 @@ namespace sim_program {
 using tutti::sim_random;
 using value = std::int64_t;
 
-/// How many schedules a test tries. A simulation is one thread, so the thread sanitizer, which is slow, has little to
-/// say.
-inline constexpr std::uint64_t seeds = tutti::detail::thread_sanitizer ? 150 : 1000;
+/// How many schedules a test tries. A simulation is one thread, and sanitizers are slow.
+inline constexpr std::uint64_t seeds = tutti_test::slow ? 150 : 1000;
 
 /// What rank `r` puts into element `i` of operation `k`.
 inline value operand(std::uint64_t k, int r, std::size_t i) {
