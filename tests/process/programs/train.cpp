@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <numeric>
@@ -125,7 +126,10 @@ void check_rank0(World& world, const std::string& path) {
 
 int main(int argc, char** argv) try {
   const tutti_test::words w{argc, argv};
-  auto world = tutti::init(tutti_test::options_from(w));
+  auto how = tutti_test::options_from(w);
+  if (const char* rank = std::getenv("TUTTI_RANK"); rank && w.has("machine"))  // of so many ranks
+    how.memory_domain = std::to_string(std::atoi(rank) / w.number("machine"));
+  auto world = tutti::init(how);
   const std::string folder = w.text("folder");
   std::vector<double> parameters(inputs);
   train::sampler order{samples, world, {.rest = train::leftover::keep, .seed = 7}};
