@@ -29,11 +29,10 @@ enum class collective : std::uint8_t {
 };
 
 constexpr const char* name(collective c) noexcept {
-  constexpr const char* names[] = {
-      "message",        "barrier",        "all_reduce",           "broadcast",
-      "reduce_scatter", "all_gather",     "all_reduce_coalesced", "reduce",
-      "scan",           "exclusive_scan", "reduce_scatter_v",     "all_gather_v",
-      "gather",         "scatter",        "all_to_all",           "broadcast of a container"};
+  constexpr const char* names[] = {"message",        "barrier",        "all_reduce",           "broadcast",
+                                   "reduce_scatter", "all_gather",     "all_reduce_coalesced", "reduce",
+                                   "scan",           "exclusive_scan", "reduce_scatter_v",     "all_gather_v",
+                                   "gather",         "scatter",        "all_to_all",           "broadcast of a string"};
   return names[static_cast<std::size_t>(c) % std::size(names)];
 }
 
