@@ -53,8 +53,10 @@ class board {
   static constexpr std::size_t remembered = 8;  // more calls than a rank can be ahead of another
   struct line {
     std::array<cell, 4> cells;
-    alignas(2 * tutti::detail::cache_line)
-        std::array<std::atomic<std::uint64_t>, remembered * std::tuple_size_v<called::packed>> calls;  // read on errors
+    struct remembered_call {
+      std::atomic<std::uint64_t> words[4];
+    };
+    alignas(2 * tutti::detail::cache_line) remembered_call calls[remembered];  // read on errors only
     alignas(2 * tutti::detail::cache_line)
         std::atomic<std::uint32_t> visiting;  // this rank is at work in buffers that others have noted
     std::atomic<std::uint32_t> retracted;     // this rank's operation failed: its buffers are its user's again
@@ -189,13 +191,6 @@ class board {
     std::vector<std::byte*> in, out;
   };
   [[nodiscard]] lists& room() noexcept { return lists_; }
-  /// Where one stands in the list of buffers that a rank has told of.
-  struct list_cursor {
-    const std::byte *next, *end;  ///< what is told of the buffers behind this one
-    std::byte* at;
-    std::size_t left;  ///< bytes of this one
-  };
-  [[nodiscard]] std::vector<list_cursor>& room_for_cursors() noexcept { return cursors_; }
 
   [[nodiscard]] bool is_open() const noexcept { return !lines_.empty(); }
   [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
@@ -224,15 +219,15 @@ class board {
   /// differ from then on.
   void begin(const called& c) noexcept {
     call_ = detail::mix(call_, c.fingerprint());
-    auto* to = remembered_at(rank_, begun_++);
-    for (const std::uint64_t word : c.pack()) (to++)->store(word, std::memory_order_relaxed);
+    auto* to = at(rank_).calls[begun_++ % remembered].words;
+    for (const std::uint64_t word : c.pack().words) (to++)->store(word, std::memory_order_relaxed);
   }
   /// One of the calls that `rank` began last, all of which stay for as long as anybody may wait for their steps;
   /// nothing when there were fewer.
   [[nodiscard]] called recent(int rank, std::size_t i) const noexcept {
-    const auto* from = remembered_at(rank, i);
+    const auto* from = at(rank).calls[i % remembered].words;
     called::packed p;
-    for (std::uint64_t& word : p) word = (from++)->load(std::memory_order_relaxed);
+    for (std::uint64_t& word : p.words) word = (from++)->load(std::memory_order_relaxed);
     return called::unpack(p);
   }
 
@@ -347,10 +342,6 @@ class board {
   [[nodiscard]] line& at(int rank) const noexcept { return *lines_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] cell& at(int rank, std::uint64_t step) const noexcept { return at(rank).cells[step % 4]; }
 
-  [[nodiscard]] std::atomic<std::uint64_t>* remembered_at(int rank, std::size_t i) const noexcept {
-    return at(rank).calls.data() + i % remembered * std::tuple_size_v<called::packed>;
-  }
-
   template <class Link>
   void retract(Link& link) noexcept {
     at(rank_).retracted.store(1);  // sequentially consistent, as visiting: one side sees the other
@@ -368,7 +359,6 @@ class board {
   std::uint64_t moved_ = 0, chosen_until_ = 0;  // bytes of the messages for which the choice matters
   std::vector<std::uint64_t> seen_;             // the highest step of each rank that was found posted, in this call
   lists lists_;
-  std::vector<list_cursor> cursors_;
   const group* members_ = nullptr;
   int rank_ = 0;
   std::uint64_t step_ = 0, turns_ = 0, serving_ = 0;

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -51,7 +50,9 @@ constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
 struct called {
   static constexpr std::uint64_t any_count = ~std::uint64_t{0};  ///< each rank has its own
   static constexpr std::uint8_t no_reduction = 15;
-  using packed = std::array<std::uint64_t, 4>;
+  struct packed {
+    std::uint64_t words[4];
+  };
 
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;
@@ -64,23 +65,24 @@ struct called {
   friend constexpr bool operator==(const called&, const called&) = default;
 
   [[nodiscard]] constexpr packed pack() const noexcept {
-    return {sequence, count, rest,
-            static_cast<std::uint64_t>(what) | static_cast<std::uint64_t>(type) << 8 | std::uint64_t{with} << 16 |
-                std::uint64_t{element_bytes} << 32};
+    const std::uint64_t kinds = static_cast<std::uint64_t>(what) | static_cast<std::uint64_t>(type) << 8 |
+                                std::uint64_t{with} << 16 | std::uint64_t{element_bytes} << 32;
+    return {{sequence, count, rest, kinds}};
   }
   static constexpr called unpack(const packed& p) noexcept {
-    return {p[0],
-            p[1],
-            p[2],
-            static_cast<std::uint32_t>(p[3] >> 32),
-            static_cast<collective>(p[3] & 0xff),
-            static_cast<dtype>(p[3] >> 8 & 0xff),
-            static_cast<std::uint8_t>(p[3] >> 16 & 0xff)};
+    const std::uint64_t kinds = p.words[3];
+    return {p.words[0],
+            p.words[1],
+            p.words[2],
+            static_cast<std::uint32_t>(kinds >> 32),
+            static_cast<collective>(kinds & 0xff),
+            static_cast<dtype>(kinds >> 8 & 0xff),
+            static_cast<std::uint8_t>(kinds >> 16 & 0xff)};
   }
   /// All of it as one word. Calls that differ in one thing never look alike.
   [[nodiscard]] constexpr std::uint64_t fingerprint() const noexcept {
     std::uint64_t hash = 1;
-    for (const std::uint64_t word : pack()) hash = detail::mix(hash, word);
+    for (const std::uint64_t word : pack().words) hash = detail::mix(hash, word);
     return hash;
   }
 

@@ -37,8 +37,11 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
     if (mapped == m.size()) {
       const blocks cut{a.data.count, static_cast<std::size_t>(m.size())};
       const auto mine = static_cast<std::size_t>(m.rank());
+      scratch cursors(lane, cut.parts * sizeof(detail::list_cursor));
+      if (!cursors) co_await lane.refuse({errc::out_of_resources});
       int rank = 0;
-      const auto end = detail::fold_mapped_lists(m, b, step, cut.begin(mine), cut.size(mine), element, a.op, rank);
+      const auto end = detail::fold_mapped_lists(m, b, step, cut.begin(mine), cut.size(mine), element, a.op,
+                                                 reinterpret_cast<detail::list_cursor*>(cursors.data()), rank);
       if (end == detail::list_fold::foreign)
         co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(rank), 0});
       if (end == detail::list_fold::unwelcome) co_await m.failure();

@@ -31,9 +31,16 @@ std::uint64_t tell_places(const meeting<T>& m, const buffer_list& list, std::byt
   return told;
 }
 
+/// Where one stands in the list that a rank has told of.
+struct list_cursor {
+  const std::byte *next, *end;  ///< what is told of the buffers behind this one
+  std::byte* at;
+  std::size_t left;  ///< bytes of this one
+};
+
 /// Makes sure that the cursor stands in front of some bytes; false where there are none.
 template <mapped_transport T>
-bool find_bytes(board::list_cursor& c, const meeting<T>& m, int rank) noexcept {
+bool find_bytes(list_cursor& c, const meeting<T>& m, int rank) noexcept {
   if (c.left != 0) return true;
   if (c.next == c.end) return false;
   list_place p;
@@ -47,18 +54,17 @@ bool find_bytes(board::list_cursor& c, const meeting<T>& m, int rank) noexcept {
 enum class list_fold { done, unwelcome, foreign };
 
 /// Folds `count` elements, from `begin` on, of the lists that everyone has told of with `step`, and stores them to all
-/// of them. Nothing is staged. `foreign`: places that are not those of such lists; `rank` says whose.
+/// of them. Nothing is staged. `cursors` is room for one per rank. `foreign`: places that are not those of such lists;
+/// `rank` says whose.
 template <mapped_transport T>
 list_fold fold_mapped_lists(const meeting<T>& m, board& b, std::uint64_t step, std::size_t begin, std::size_t count,
-                            std::size_t element, const reduction& with, int& rank) {
+                            std::size_t element, const reduction& with, list_cursor* cursors, int& rank) {
   auto& room = b.room();
-  auto& cursors = b.room_for_cursors();
-  cursors.clear();
   for (rank = 0; rank < m.size(); ++rank) {
     const std::byte* slot = m.slot(rank, step);
     const std::uint64_t told = b.note_of(rank, step).in;
     if (told > board::slot_bytes / sizeof(list_place)) return list_fold::foreign;
-    board::list_cursor c{slot, slot + told * sizeof(list_place), nullptr, 0};
+    list_cursor c{slot, slot + told * sizeof(list_place), nullptr, 0};
     for (std::size_t skip = begin * element; skip != 0;) {
       if (!find_bytes(c, m, rank)) return list_fold::foreign;
       const std::size_t n = std::min(skip, c.left);
@@ -66,7 +72,7 @@ list_fold fold_mapped_lists(const meeting<T>& m, board& b, std::uint64_t step, s
       c.left -= n;
       skip -= n;
     }
-    cursors.push_back(c);
+    cursors[rank] = c;
   }
   const board::visit visit{b};
   const std::size_t most = whole_elements(board::visit_bytes, element) * element;
@@ -75,7 +81,7 @@ list_fold fold_mapped_lists(const meeting<T>& m, board& b, std::uint64_t step, s
     room.operands.clear();
     room.results.clear();
     for (rank = 0; rank < m.size(); ++rank) {
-      board::list_cursor& c = cursors[static_cast<std::size_t>(rank)];
+      list_cursor& c = cursors[rank];
       if (!find_bytes(c, m, rank)) return list_fold::foreign;
       piece = std::min(piece, c.left);
       room.operands.push_back(c.at);
@@ -84,9 +90,9 @@ list_fold fold_mapped_lists(const meeting<T>& m, board& b, std::uint64_t step, s
     if (!visit.welcome()) return list_fold::unwelcome;
     with.fold_all_to(room.operands.data(), m.size(), room.results.data(), m.size(), piece / element, stores::ordinary,
                      with.context.data());
-    for (board::list_cursor& c : cursors) {
-      c.at += piece;
-      c.left -= piece;
+    for (int r = 0; r < m.size(); ++r) {
+      cursors[r].at += piece;
+      cursors[r].left -= piece;
     }
     left -= piece;
   }

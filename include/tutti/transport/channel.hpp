@@ -271,7 +271,7 @@ class channel : public channel_base {
     }
     if (status s = suspect(f); !s.ok()) return s;
     if (readies_.size() >= most_readies) return {errc::protocol};
-    readies_.push_back(f);
+    readies_.push_back({f.tag, 0, f.call});
     return {};
   }
 

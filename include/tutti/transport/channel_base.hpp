@@ -115,6 +115,7 @@ class channel_base {
   struct announcement {
     std::uint64_t tag;
     std::uint64_t bytes;
+    std::uint16_t call = 0;
   };
 
   /// What a message that nobody has asked for yet takes, its bookkeeping included.
@@ -166,7 +167,7 @@ class channel_base {
     return {};
   }
   [[nodiscard]] status suspect_ready(const transfer& t) const noexcept {
-    for (const frame& r : readies_)
+    for (const announcement& r : readies_)
       if (status s = suspect(t, r.tag, r.call, 0); !s.ok()) return s;
     return {};
   }
@@ -209,8 +210,8 @@ class channel_base {
   pending_list queue_;      // sends in order
   pending_list not_ready_;  // large sends whose receiver has not spoken yet, and what follows them with their tags
   std::deque<frame> control_;
-  std::list<unexpected> unexpected_;  // nodes stay where they are: one of them may be half filled
-  std::vector<frame> readies_;
+  std::list<unexpected> unexpected_;   // nodes stay where they are: one of them may be half filled
+  std::vector<announcement> readies_;  // for what this rank has not sent yet
   std::vector<announcement> announced_;
   pending_list* from_any_ = nullptr;
   int peer_ = -1;
