@@ -117,6 +117,9 @@ class issuer final : public op_owner {
         return "failed: " + who +
                " destroyed its communicator before this operation was complete; do all ranks make the same calls?";
       case errc::aborted:
+        if (r.detail == status::reduction_threw)
+          return "failed: a reduction threw an exception on " +
+                 (r.peer < 0 || r.peer == backend_.world_rank() ? "this rank" : who);
         if (r.peer == backend_.world_rank()) return "aborted by this rank";
         return r.peer >= 0 ? "aborted by " + who : std::string("aborted");
       case errc::mismatch:
