@@ -112,7 +112,7 @@ class issuer final : public op_owner {
                ": waiting for " + who +
                "; is that rank stuck, slow, or past this call? The communicator is unusable now";
       case errc::peer_lost:
-        return "failed: " + who + " died or its connection broke; see that rank's own output for the cause";
+        return "failed: " + who + " died, left, or lost its connection; see that rank's own output for the cause";
       case errc::peer_left:
         return "failed: " + who +
                " destroyed its communicator before this operation was complete; do all ranks make the same calls?";
