@@ -12,6 +12,7 @@
 
 #include <tutti/grad/reproducible.hpp>
 
+#include "common/gradient_shapes.hpp"
 #include "digits/divided_velocity.hpp"
 #include "digits/model.hpp"
 #include "digits/optimizer.hpp"
@@ -30,7 +31,10 @@ class reduced_step : public step_policy<T> {
         world_{world},
         net_{net},
         // Small buckets for a small model, so that the dense layers travel while the convolutions are computed.
-        reducer_{world, shapes(net), {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}}, std::move(hook)},
+        reducer_{world,
+                 common::gradient_shapes<T>(net),
+                 {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}},
+                 std::move(hook)},
         gradients_{reducer_.template gradients<T>()},
         share_{parts_of<T>(wanted, world)} {
     if constexpr (reproducible) share_ = {reducer_.hook().shards().first, reducer_.hook().shards().end, wanted.shards};
@@ -91,13 +95,6 @@ class reduced_step : public step_policy<T> {
 
  private:
   static constexpr bool reproducible = std::is_same_v<Hook, tutti::grad::reproducible_hook>;
-
-  static std::vector<tutti::grad::parameter_shape> shapes(const model<T>& net) {
-    std::vector<tutti::grad::parameter_shape> all;
-    for (const auto& tensor : net.tensors())
-      all.push_back({std::string{tensor.name}, tensor.count, tutti::dtype_of<T>()});
-    return all;
-  }
 
   using step_policy<T>::scaler_;
   using reducer_type = tutti::grad::reducer<tutti::communicator<>, Hook>;

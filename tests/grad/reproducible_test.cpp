@@ -20,6 +20,7 @@
 #include "grad/ranks.hpp"
 
 namespace {
+using ranks::expect;
 using tutti::dtype;
 using tutti::grad::contribution;
 using tutti::grad::reducer;
@@ -29,10 +30,6 @@ using shapes = std::vector<tutti::grad::parameter_shape>;
 using numbers = std::vector<double>;
 
 static_assert(tutti::grad::reduction_hook<reproducible_hook, world_t>);
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
 
 /// A batch: for each shard its samples and the sums of their gradients, which differ wildly in size.
 struct batch {

@@ -14,11 +14,13 @@
 #include <tutti/train/sharded_parameters.hpp>
 #include <vector>
 
+#include "support/expect.hpp"
 #include "support/temporary_directory.hpp"
 #include "train/undivided.hpp"
 
 namespace {
 using namespace tutti::train;
+using tutti_test::expect;
 using world_t = tutti::communicator<tutti::threads>;
 using counts = std::vector<std::size_t>;
 
@@ -33,10 +35,6 @@ template <class F>
 void each_unit(const counts& units, F f) {
   std::size_t place = 0;
   for (std::size_t u = 0; u < units.size(); place += units[u++]) f(u, place);
-}
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
 }
 
 template <class T, class Parameters>

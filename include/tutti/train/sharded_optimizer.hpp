@@ -47,9 +47,7 @@ class sharded_optimizer {
 
   /// Stage 1: a step by the gradients of all parameters, equal on all ranks, of which it reads its part.
   task<> step_reduced(std::span<const master_t<T>> gradients) {
-    if (gradients.size() != parameters_.size())
-      throw usage_error("sharded_optimizer: " + std::to_string(gradients.size()) + " gradients for " +
-                        std::to_string(parameters_.size()) + " parameters");
+    check_count(gradients.size());
     mine_.step_by(stepped(), gradients.subspan(first(), size()));
     co_await tell();
   }
@@ -59,9 +57,7 @@ class sharded_optimizer {
   task<> step_reduced(std::span<const std::span<master_t<T>>> gradients) {
     std::size_t at = 0;
     for (const auto& g : gradients) at += g.size();
-    if (at != parameters_.size())
-      throw usage_error("sharded_optimizer: " + std::to_string(at) + " gradients for " +
-                        std::to_string(parameters_.size()) + " parameters");
+    check_count(at);
     mine_.count_step();
     at = 0;
     for (const auto& g : gradients) {
@@ -140,6 +136,11 @@ class sharded_optimizer {
   }
 
  private:
+  void check_count(std::size_t gradients) const {
+    if (gradients != parameters_.size())
+      throw usage_error("sharded_optimizer: " + std::to_string(gradients) + " gradients for " +
+                        std::to_string(parameters_.size()) + " parameters");
+  }
   /// This rank's parameters as steps change them.
   std::span<wide> stepped() {
     const auto mine = parameters_.subspan(first(), size());
