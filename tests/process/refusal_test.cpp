@@ -45,7 +45,7 @@ TEST_CASE("four processes in a world of two: all four fail") {
     check_refused(beyond, rendezvous, {"one too many"});
     check_names_two(beyond);
   }
-  check_nothing_left("test-");
+  check_nothing_left(our_names());
 }
 
 TEST_CASE("RANK beyond WORLD_SIZE in the environment: all fail") {
