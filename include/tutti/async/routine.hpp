@@ -104,7 +104,7 @@ struct routine_promise : cached_frame {
     } catch (const std::bad_alloc&) {
       return {errc::out_of_resources};
     } catch (...) {
-      return {errc::aborted};
+      return {errc::aborted, 0, -1, status::reduction_threw};
     }
   }
 

@@ -8,6 +8,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
+#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 
 namespace tutti::detail {
@@ -138,6 +139,14 @@ class reducing_calls : public Base {
     const auto data = span_of(inout);
     return reduce(data, data, root, with, how, where);
   }
+
+  // Calls that do not compile, with the reason: see slip.
+  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
+    requires(Why != slip::none)
+  void all_reduce(Given&&...) = delete;
+  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
+    requires(Why != slip::none)
+  void reduce_scatter(Given&&...) = delete;
 
  protected:
   /// In place, or apart, into the front of `out`.

@@ -29,6 +29,9 @@ struct status {
   std::int32_t peer = -1;    ///< world rank at fault, -1 when unknown
   std::uint64_t detail = 0;  ///< errno for errc::system, otherwise a sequence number or 0
 
+  /// The detail of errc::aborted where a user's reduction threw.
+  static constexpr std::uint64_t reduction_threw = 1;
+
   [[nodiscard]] constexpr bool ok() const noexcept { return code == errc::ok; }
   friend constexpr bool operator==(const status&, const status&) = default;
 };
