@@ -103,7 +103,7 @@ TEST_CASE("one rank that cannot read what it was given: all fail, with its words
         }
       }
     }
-  check_nothing_left("test-");
+  check_nothing_left(our_names());
 }
 
 TEST_CASE("versions that differ: all fail") {
