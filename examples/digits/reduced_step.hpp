@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <tutti/grad/reproducible.hpp>
-#include <tutti/train/loss_scaler.hpp>
 
 #include "digits/divided_velocity.hpp"
 #include "digits/model.hpp"
@@ -27,7 +26,8 @@ template <class T, class Hook>
 class reduced_step : public step_policy<T> {
  public:
   reduced_step(const options& wanted, model<T>& net, tutti::communicator<>& world, Hook hook)
-      : world_{world},
+      : step_policy<T>{wanted},
+        world_{world},
         net_{net},
         // Small buckets for a small model, so that the dense layers travel while the convolutions are computed.
         reducer_{world, shapes(net), {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}}, std::move(hook)},
@@ -38,12 +38,9 @@ class reduced_step : public step_policy<T> {
       divided_.emplace(world, net.parameters(), momentum_rule);
     else
       whole_.emplace(net.parameters().size());
-    if (wanted.scale_loss) scaler_.emplace();
   }
 
   std::span<const std::span<T>> gradients() override { return gradients_; }
-  double loss_scale() const override { return scaler_ ? static_cast<double>(scaler_->scale()) : 1; }
-
   typename step_policy<T>::share parts() const override { return share_; }
   gradient_mode later_parts() const override {
     return reproducible ? gradient_mode::overwrite : gradient_mode::accumulate;
@@ -102,6 +99,7 @@ class reduced_step : public step_policy<T> {
     return all;
   }
 
+  using step_policy<T>::scaler_;
   using reducer_type = tutti::grad::reducer<tutti::communicator<>, Hook>;
 
   tutti::communicator<>& world_;
@@ -112,7 +110,6 @@ class reduced_step : public step_policy<T> {
   std::optional<typename reducer_type::pass_type> pass_;
   std::optional<sgd<T>> whole_;
   std::optional<divided_sgd<T>> divided_;
-  std::optional<tutti::train::loss_scaler> scaler_;
   double images_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -35,7 +36,8 @@ void check_all(int size, Steps steps) {
         std::vector<std::uint8_t> wanted(memory.size(), 0xee);
         for (std::size_t i = 0; i < bytes; ++i)
           wanted[1 + static_cast<std::size_t>(root) + i] = static_cast<std::uint8_t>(i * 7 + salt);
-        memory = me.number() == root ? wanted : std::vector<std::uint8_t>(memory.size(), 0xee);
+        std::fill(memory.begin(), memory.end(), std::uint8_t{0xee});
+        if (me.number() == root) std::copy(wanted.begin(), wanted.end(), memory.begin());
         const std::uint64_t before = me.board().step();
         me.run([&](auto lane) {
           return tutti::algo::direct_broadcast(lane, me.board(), tutti::broadcast_args{tutti::erase_type(data), root});

@@ -70,7 +70,7 @@ TEST_CASE_FIXTURE(one_of_three, "call: blocks lie inside, also where sums of the
   CHECK(contains(tell({1, 1, 1}, {0, huge, 0}), "block 1 is"));
   CHECK(tell({0, 0, 0}, {10, 10, 10}) == nothing);
   CHECK(tell({4, 3, 3}, {6, 0, 3}) == nothing);
-  CHECK(tell({4, 4, 3}, {6, 0, 3}) == "x: blocks 1 and 2 of out overlap");
+  CHECK(tell({4, 4, 3}, {6, 0, 3}) == "x: blocks 1 and 2 overlap, but are written to");
   CHECK(tell({4, 4, 3}, {6, 0, 3}, access::read) == nothing);  // one element may go to several ranks
   CHECK(tell({4, 0, 4}, {0, 2, 4}) == nothing);                // nothing overlaps nothing
   CHECK(tell({1, 2}, {}) == "x: 2 counts for 3 ranks");

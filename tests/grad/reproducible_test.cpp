@@ -12,6 +12,7 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/compress.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <tutti/grad/reproducible.hpp>
 #include <vector>
@@ -260,7 +261,29 @@ TEST_CASE("reproducible: what cannot be reproducible is refused") {
           auto half = w.split(w.rank());
           const shapes list{{"w", 8}};
           reducer r{half, list, {}, reproducible_hook{w, 2}};
-          auto pass = r.begin();
+          auto pass = r.begin(1, contribution::sum);
           pass.ready(0);
         }) == "reproducible_hook: it was made for another world than the reducer");
+  using narrow = tutti::grad::compress_hook<tutti::bfloat16, reproducible_hook>;
+  const shapes list{{"w", 8}};
+  const std::string divided =
+      "reproducible_hook: predivide is 2.000000, and bits would depend on the number of ranks; leave it at 1";
+  CHECK(said([&](world_t& w) { reducer r{w, list, {.predivide = 2}, reproducible_hook{w, 2}}; }) == divided);
+  CHECK(said([&](world_t& w) { reducer r{w, list, {.predivide = 2}, narrow{reproducible_hook{w, 2}}}; }) == divided);
+  CHECK(said([&](world_t& w) {
+          reducer r{w, list, {}, narrow{reproducible_hook{w, 4}}};
+          auto pass = r.begin(1, contribution::sum);
+          r.hook().inner().keep(r);
+          pass.ready(0);
+        }).find("kept in another type") != std::string::npos);
+  // Nothing was sent: the next pass is whole.
+  const auto again = ranks::outcomes(2, [&](world_t& w) {
+    reducer r{w, list, {}, reproducible_hook{w, 2}};
+    const auto o = ranks::outcome_of([&] { auto pass = r.begin(1); });
+    expect(o.usage && o.says("contribution::sum"), o.text);
+    auto pass = r.begin(1, contribution::sum);
+    pass.ready(0);
+    (void)tutti::sync_wait(w, pass.finish());
+  });
+  for (const auto& o : again) CHECK_MESSAGE(o.fine(), o.text);
 }

@@ -10,14 +10,17 @@ namespace tutti::grad {
 
 /// A hook for ranks whose batches are equally large: the mean over all ranks, as DistributedDataParallel's, divided
 /// while it is summed. Weights are not looked at, but for 0: that rank counts as zeros, and still as one of n. Unlike
-/// the default, it lets no bucket wait for ranks that have not begun. `how` is that of each all_reduce. Cost: one all_reduce per bucket, and one of its tail of a line or more.
+/// the default, it lets no bucket wait for ranks that have not begun. `how` is that of each all_reduce. Cost: one
+/// all_reduce per bucket, and one of its tail of a line or more.
 struct mean_hook {
   static constexpr scaling scale = scaling::none;
   issue how{};
 
   template <class Comm, number T>
   task<> operator()(Comm& world, bucket_view<T> b) const {
-    return both(world.all_reduce(b.gradients(), mean, how, b.where), world.all_reduce(b.tail(), sum, how, b.where));
+    op tail =
+        world.all_reduce(b.tail(), sum, how, b.where);  // first: what arguments are evaluated in is anyone's choice
+    return both(world.all_reduce(b.gradients(), mean, how, b.where), std::move(tail));
   }
 
  private:

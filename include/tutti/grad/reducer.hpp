@@ -32,9 +32,8 @@ namespace tutti::grad {
 /// Gradients are views into the reducer's arena. In a pass every bucket is summed over the ranks as soon as its last
 /// gradient is ready, by default in the same order on all ranks, and the result is the weighted mean for any batch
 /// sizes. The weights travel in a small collective that begin() starts, and the first bucket waits for it; with hooks
-/// that do not divide, behind a bucket of float or double if there is one. Collective: constructed by all ranks, at
-/// most 4095, with equal shapes and options (checked), one pass at a time. One thread at a time. The communicator must
-/// outlive it.
+/// that do not divide, behind a bucket of float or double if there is one. Collective: made by all ranks, at most 4095,
+/// with equal shapes and options (checked), one pass at a time. One thread at a time. The communicator outlives it.
 /// Errors: usage_error for wrong shapes or marks; error on all ranks where one cannot begin; error as of all_reduce.
 /// Costs one all_reduce per bucket, which divides, and where weights differ one multiplication per element.
 template <class Comm, class Hook = sum_hook>
@@ -50,7 +49,11 @@ class reducer {
         options_(std::move(options)),
         marks_(shapes),
         arena_(detail::make_alike(
-            world, "reducer", shapes, [&] { return make_arena(detail::layout_of(marks_, options_, options_.arrival)); },
+            world, "reducer", shapes,
+            [&] {
+              hook_checks(options_);
+              return make_arena(detail::layout_of(marks_, options_, options_.arrival));
+            },
             [&](const arena& a) { return a.layout().id() ^ options_.id(); }, where)),
         scaled_(shapes.size()),
         usage_(shapes.size(), options_.unused, options_.graph),
@@ -95,6 +98,7 @@ class reducer {
   /// nothing, and where all weights are 0 the result is 0. Throws usage_error while another pass is under way.
   [[nodiscard]] pass_type begin(double weight = 1, contribution what = contribution::mean,
                                 std::source_location where = std::source_location::current()) {
+    hook_checks(what);
     const double whole = start(weight);
     where_ = where;
     reduces_ = true;
@@ -128,13 +132,25 @@ class reducer {
 
   /// Lays the buckets out anew in the order in which gradients arrived at rank 0 in the last pass; gradients keep their
   /// values, but where the result is true they lie elsewhere: fetch the views again. Collective, between passes; cheap
-  /// where nothing changes. Errors: usage_error during a pass, and from begin() until it has ended.
+  /// where nothing changes. Errors: usage_error during a pass, and from begin() until it has ended; error{mismatch} on
+  /// all ranks where another one begins a pass instead.
   [[nodiscard]] task<bool> rebuild(std::source_location where = std::source_location::current()) {
     require_idle("rebuild()");
+    return lay_out_anew(where);
+  }
+
+ private:
+  friend pass_type;
+  using flight = detail::flight_t<Hook, Comm>;
+  static constexpr bool averages = detail::scaling_of<Hook> != scaling::none;
+
+  task<bool> lay_out_anew(std::source_location where) {
+    require_idle("rebuild()");  // also when it is awaited
     const moving_on at_work{rebuilding_};
     std::vector<int> order(arrival().begin(), arrival().end());
     if (order.size() != size()) order = layout().order();
-    co_await world_->broadcast(order, 0, {}, where);
+    Comm& meeting = weights_.travel_alone() ? *world_ : buckets_.lane(0);  // where a pass begins
+    co_await detail::agree_on_order(*world_, meeting, order, where);
     try {
       plan better = detail::layout_of(marks_, options_, order);
       if (better == layout()) co_return false;
@@ -150,11 +166,6 @@ class reducer {
     co_return true;
   }
 
- private:
-  friend pass_type;
-  using flight = detail::flight_t<Hook, Comm>;
-  static constexpr bool averages = detail::scaling_of<Hook> != scaling::none;
-
   struct moving_on {
     explicit moving_on(bool& flag) noexcept : on(&flag) { *on = true; }
     moving_on(const moving_on&) = delete;
@@ -168,6 +179,10 @@ class reducer {
       throw usage_error("reducer: weights and flags of more than " + std::to_string(step_flags::most_ranks) +
                         " ranks do not add up exactly; reduce in groups");
     return world;
+  }
+  template <class What>
+  void hook_checks(const What& what) const {
+    if constexpr (requires { hook_.check(what); }) hook_.check(what);
   }
   [[nodiscard]] arena make_arena(plan p) const {
     return arena(marks_.shapes(), std::move(p), [&](std::size_t n) { return world_->template allocate<std::byte>(n); });
@@ -265,7 +280,7 @@ class reducer {
       buckets_.advance(departure());
     } catch (...) {
       give_up();
-      throw;
+      detail::tell_apart("begin() on this rank, and rebuild()");
     }
   }
   auto departure() {
@@ -309,11 +324,12 @@ class reducer {
       weigh(i);
     }
     marks_.require_all();
-    if (auto weights = weights_.flight()) {
-      co_await *std::move(weights);
-      weights_.hear();
+    try {
+      co_await weights_.all_heard();
+      co_await buckets_.finish(departure());
+    } catch (...) {
+      detail::tell_apart("begin() on this rank, and rebuild()");
     }
-    co_await buckets_.finish(departure());
     weights_.learn_from(arena_);
     conclude();
     let_go();

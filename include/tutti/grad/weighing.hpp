@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <tutti/async/op.hpp>
+#include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/core/when_used.hpp>
@@ -58,6 +59,9 @@ class basic_weighing {
     behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
   }
 
+  /// In a collective of their own, which begin() starts.
+  [[nodiscard]] bool travel_alone() const noexcept { return alone_; }
+
   /// With the weight of this rank, whose gradients are `what`; it travels at once where the weights do by themselves.
   template <class Comm>
   void begin(Comm& world, double weight, contribution what, const std::source_location& where) {
@@ -92,9 +96,13 @@ class basic_weighing {
     std::exchange(flight_, std::nullopt)->wait();
     hear();
   }
-  /// The weights' own flight, where there is one; to be awaited before hear().
-  [[nodiscard]] std::optional<op> flight() noexcept { return std::exchange(flight_, std::nullopt); }
-  void hear() noexcept { learn(weight_digits::take(std::span<const double>{pledge_.digits})); }
+  /// Ends when all have begun, where the weights travel by themselves.
+  task<> all_heard() {
+    if (!flight_) co_return;
+    op weights = *std::exchange(flight_, std::nullopt);
+    co_await std::move(weights);
+    hear();
+  }
   /// After the last bucket.
   void learn_from(const arena& memory) noexcept {
     if (alone_) return;
@@ -144,6 +152,7 @@ class basic_weighing {
     return by >= 1 / most && by <= most && detail::holds<T>(by);
   }
 
+  void hear() noexcept { learn(weight_digits::take(std::span<const double>{pledge_.digits})); }
   // The unit is a power of two, so that scaling by it rounds nothing, and so large that no sum of float16 exceeds its
   // largest term.
   void learn(double total) noexcept {
