@@ -31,12 +31,11 @@ namespace tutti::grad {
 ///
 /// Gradients are views into the reducer's arena. In a pass every bucket is summed over the ranks as soon as its last
 /// gradient is ready, by default in the same order on all ranks, and the result is the weighted mean for any batch
-/// sizes. The weights travel behind a bucket of float or double; where there is none, or float16 needs their sum first
-/// so that its own sums do not overflow, in a small collective that begin() starts. Collective: constructed by all
-/// ranks, at most 4095, with equal shapes and options (checked), one pass at a time. One thread at a time. The
-/// communicator must outlive it.
+/// sizes. The weights travel in a small collective that begin() starts, and the first bucket waits for it; with hooks
+/// that do not divide, behind a bucket of float or double if there is one. Collective: made by all ranks, at most 4095,
+/// with equal shapes and options (checked), one pass at a time. One thread at a time. The communicator outlives it.
 /// Errors: usage_error for wrong shapes or marks; error on all ranks where one cannot begin; error as of all_reduce.
-/// Costs one all_reduce per bucket and one multiplication and one division per element.
+/// Costs one all_reduce per bucket, which divides, and where weights differ one multiplication per element.
 template <class Comm, class Hook = sum_hook>
   requires reduction_hook<Hook, Comm>
 class reducer {
@@ -56,6 +55,7 @@ class reducer {
               return make_arena(detail::layout_of(marks_, options_, options_.arrival));
             },
             [&](const arena& a) { return a.layout().id() ^ options_.id(); }, where)),
+        scaled_(shapes.size()),
         usage_(shapes.size(), options_.unused, options_.graph),
         weights_(detail::scaling_of<Hook>, options_.predivide),
         buckets_(world, options_.order, options_.in_flight) {
@@ -142,7 +142,7 @@ class reducer {
  private:
   friend pass_type;
   using flight = detail::flight_t<Hook, Comm>;
-  static constexpr bool weighted = detail::scaling_of<Hook> == scaling::weighted;
+  static constexpr bool averages = detail::scaling_of<Hook> != scaling::none;
 
   task<bool> lay_out_anew(std::source_location where) {
     require_idle("rebuild()");  // also when it is awaited
@@ -269,8 +269,9 @@ class reducer {
   void weigh(std::size_t i) {
     marks_.arrive(i);
     const std::size_t b = arena_.bucket_of(i);
-    visit_gradient(layout().buckets[b].type, [&]<class T>() {
-      if constexpr (!std::same_as<T, float16>) multiply(arena_.gradient<T>(i), weights_.before<T>());
+    visit_gradient(layout().buckets[b].type, [&]<class T>() {  // at once, while caches hold it, if that is possible
+      scaled_[i] = weights_.settled<T>();
+      if (scaled_[i]) multiply(arena_.gradient<T>(i), weights_.before<T>());
     });
     buckets_.complete(b);
   }
@@ -296,13 +297,16 @@ class reducer {
     const auto elements = arena_.bucket_with_tail<T>(b).first(k.count + tail.size());
     // Waits, and does not leave this bucket to a later mark: its place among the collectives that the user issues
     // between marks must not depend on when messages arrive.
-    if constexpr (std::same_as<T, float16>) multiply(elements.first(k.count), weights_.before<T>());
+    weights_.settle<T>();
+    for (const bucket_slot& s : k.slots)
+      if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i])
+        multiply(arena_.gradient<T>(i), weights_.before<T>());
     weights_.put(b, tail);
     if (last) {
       step_flags::put(step_, tail.first(line));
       if (tail.size() > line) usage_.put(weights_.mine(), tail.subspan(line));
     }
-    return hook_(lane, bucket_view<T>{b, elements, where_, k.slots, tail.size()});
+    return hook_(lane, bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.divisor<T>()});
   }
 
   task<step> finish(pass_type given) {
@@ -321,8 +325,8 @@ class reducer {
     }
     marks_.require_all();
     try {
+      co_await weights_.all_heard();
       co_await buckets_.finish(departure());
-      if (auto weights = weights_.flight()) co_await *std::move(weights);
     } catch (...) {
       detail::tell_apart("begin() on this rank, and rebuild()");
     }
@@ -341,14 +345,14 @@ class reducer {
     visit_gradient(buckets.back().type, [&]<class T>() {
       const std::span<const T> tail = arena_.tail<T>(buckets.size() - 1);
       constexpr std::size_t line = line_elements<T>;
-      step_ = step_flags::take(tail.first(line));
+      step_ = step_flags::take(tail.first(line), weights_.divisor<T>());
       if (usage_.map_count() != 0) usage_.take(tail.subspan(line));
     });
     if (step_ != step::apply) {
       if constexpr (requires { hook_.forget_pass(); }) hook_.forget_pass();
       return;
     }
-    for (std::size_t b = 0; weighted && b < buckets.size(); ++b)
+    for (std::size_t b = 0; averages && b < buckets.size(); ++b)
       visit_gradient(buckets[b].type, [&]<class T>() {
         const auto sums = arena_.bucket_with_tail<T>(b).first(buckets[b].count);
         // Of nothing but weights of 0 the result is 0, even where a hook sends what it left out before.
@@ -379,6 +383,7 @@ class reducer {
   reducer_options options_;
   marks marks_;
   arena arena_;
+  std::vector<char> scaled_;  // gradients of the pass under way that have been multiplied
   usage usage_;
   weighing weights_;
   detail::launcher<Comm, Hook> buckets_;
