@@ -261,7 +261,7 @@ class sharded_parameters {
   }
 
   Comm* world_;
-  mapped_array<T> own_;         // this rank's parameters, unit by unit
+  mapped_array<T> own_;       // this rank's parameters, unit by unit
   std::vector<wide> master_;  // the same, where T has 16 bits
   shard_state<wide, Rule> mine_;
   array_pool<T> pool_;
