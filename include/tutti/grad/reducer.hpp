@@ -302,7 +302,7 @@ class reducer {
       step_flags::put(step_, tail.first(line));
       if (tail.size() > line) usage_.put(weights_.mine(), tail.subspan(line));
     }
-    return hook_(lane, bucket_view<T>{b, elements, where_, k.slots, tail.size()});
+    return hook_(lane, bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.unit<T>()});
   }
 
   task<step> finish(pass_type given) {
