@@ -50,7 +50,7 @@ void folding(benchmark::State& state, fold_kernel kernel, std::size_t element, s
   void* const one[] = {out.data()};
   void* const two[] = {a.data(), b.data()};
   for (auto _ : state) {
-    kernel(in, 2, outputs == 1 ? one : two, outputs, bytes / element, how);
+    kernel(in, 2, outputs == 1 ? one : two, outputs, bytes / element, how, 2);
     benchmark::ClobberMemory();
   }
   count_bytes(state, (2 + static_cast<std::size_t>(outputs)) * bytes);

@@ -25,6 +25,17 @@ function(tutti_add_program target)
   endif()
 endfunction()
 
+# tutti_runs_briefly(<target>...): compiled without optimisation where TUTTI_COMPILE_QUICKLY is on, as in the preset dev:
+# it would take longer than it saves.
+option(TUTTI_COMPILE_QUICKLY "Programs of ours that run for a moment only are not optimised" OFF)
+function(tutti_runs_briefly)
+  if(TUTTI_COMPILE_QUICKLY)
+    foreach(target IN LISTS ARGN)
+      target_compile_options(${target} PRIVATE -O0)
+    endforeach()
+  endif()
+endfunction()
+
 # tutti_folders(<variable> <glob>): the names of the folders below the current one that hold a file matching <glob>.
 function(tutti_folders variable glob)
   file(GLOB files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS */${glob})

@@ -91,6 +91,7 @@ class bench {
                      }});
     tutti::engine* const engine = &world_.engine();
     in_arena("tutti: in the arena, weighted", weighted);
+    in_arena("tutti: in the arena, weights that differ", weighted, nullptr, 32 + world_.rank());
     in_arena("tutti: in the arena", plain);
     in_arena("tutti: in the arena, progress_thread", plain, engine);
     in_arena("tutti: in the arena, buckets of 1 MiB", small);
@@ -109,10 +110,10 @@ class bench {
   enum class copies { in, in_and_out };
 
   template <class Reducer>
-  void in_arena(const char* what, Reducer& reducer, tutti::engine* driven = nullptr) {
+  void in_arena(const char* what, Reducer& reducer, tutti::engine* driven = nullptr, double weight = 1) {
     const gradients g = reducer.gradients();
-    const auto step = [this, g, &reducer] {
-      auto pass = reducer.begin();
+    const auto step = [this, g, &reducer, weight] {
+      auto pass = reducer.begin(weight);
       for (std::size_t i = shapes_.size(); i-- > 0;) {
         differentiate(g[i]);
         pass.ready(i);

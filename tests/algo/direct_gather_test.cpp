@@ -51,8 +51,7 @@ TEST_CASE_TEMPLATE("direct_gather: every rank gets every block", T, threads_tran
                                                 tutti::all_gather_args{lanes::in(in), lanes::out(out)});
         });
         for (std::size_t i = 0; i < out.size(); ++i)
-          expect(out[i] == static_cast<int>(i / count) * 1000003 + static_cast<int>(i % count),
-                 "element " + std::to_string(i));
+          expect(out[i] == static_cast<int>(i / count) * 1000003 + static_cast<int>(i % count), "element", i);
       }
     });
 }

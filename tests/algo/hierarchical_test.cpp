@@ -43,8 +43,7 @@ TEST_CASE("hierarchical: an all_reduce over every placement, in place and not") 
             return tutti::algo::hierarchical_all_reduce(link, map, tutti::all_reduce_args{from, lanes::out(out), with});
           });
           for (std::size_t i = 0; i < count; ++i)
-            expect(out[i] == static_cast<double>(i) + (me.size() - 1) / 2.0,
-                   "element " + std::to_string(i) + " of " + std::to_string(count));
+            expect(out[i] == static_cast<double>(i) + (me.size() - 1) / 2.0, "element", i);
         }
     });
 }

@@ -89,12 +89,11 @@ void any_collectives(Rank& me, unsigned seed) {
       for (std::size_t& c : row) c = lengths[below(8)];
     const bool is_root = r == root;
     const int root_rank = static_cast<int>(root);
-    const auto told = [&](const char* what) { return std::string(what) + " in round " + std::to_string(round); };
     const auto fill = [&](std::span<std::uint32_t> s, std::size_t from, std::size_t to) {
       for (std::size_t i = 0; i < s.size(); ++i) s[i] = parcel(round, from, to, i);
     };
     const auto check = [&](std::span<const std::uint32_t> s, std::size_t from, std::size_t to, const char* what) {
-      for (std::size_t i = 0; i < s.size(); ++i) expect(s[i] == parcel(round, from, to, i), told(what));
+      for (std::size_t i = 0; i < s.size(); ++i) expect(s[i] == parcel(round, from, to, i), what, round);
     };
     const auto run = [&](const auto& args) {
       me.run([&](auto link) { return tutti::algo::by_memory(link, me.board(), args); });
@@ -106,12 +105,12 @@ void any_collectives(Rank& me, unsigned seed) {
       me.run([&](auto link) {
         return tutti::algo::direct_broadcast(link, me.board(), tutti::broadcast_args{out(data), root_rank});
       });
-      check(data, root, root, "broadcast");
+      check(data, root, root, "broadcast in round");
     } else if (kind == 1) {
       const auto part = ins.of(count, in_mapped[r]), whole = outs.of(is_root ? n * count : 0, out_mapped[r]);
       fill(part, r, root);
       run(tutti::gather_args{in(part), out(whole), layout::of_equal(count), root_rank});
-      for (std::size_t q = 0; is_root && q < n; ++q) check(whole.subspan(q * count, count), q, root, "gather");
+      for (std::size_t q = 0; is_root && q < n; ++q) check(whole.subspan(q * count, count), q, root, "gather in round");
     } else if (kind == 2) {
       for (std::size_t q = 0; q < n; ++q) mine.counts.push_back(table[q][root]);
       mine.arrange(backwards[r]);
@@ -119,12 +118,12 @@ void any_collectives(Rank& me, unsigned seed) {
       fill(part, r, root);
       run(tutti::gather_v_args{{in(part), out(whole), mine.blocks(), root_rank}});
       for (std::size_t q = 0; is_root && q < n; ++q)
-        check(whole.subspan(mine.blocks().begin(q), mine.counts[q]), q, root, "gather_v");
+        check(whole.subspan(mine.blocks().begin(q), mine.counts[q]), q, root, "gather_v in round");
     } else if (kind == 3) {
       const auto part = outs.of(count, out_mapped[r]), whole = ins.of(is_root ? n * count : 0, in_mapped[r]);
       for (std::size_t q = 0; is_root && q < n; ++q) fill(whole.subspan(q * count, count), root, q);
       run(tutti::scatter_args{in(whole), out(part), layout::of_equal(count), root_rank});
-      check(part, root, r, "scatter");
+      check(part, root, r, "scatter in round");
     } else if (kind == 4) {
       mine.counts = table[root];
       mine.arrange(backwards[r]);
@@ -132,7 +131,7 @@ void any_collectives(Rank& me, unsigned seed) {
       for (std::size_t q = 0; is_root && q < n; ++q)
         fill(whole.subspan(mine.blocks().begin(q), mine.counts[q]), root, q);
       run(tutti::scatter_v_args{{in(whole), out(part), mine.blocks(), root_rank}});
-      check(part, root, r, "scatter_v");
+      check(part, root, r, "scatter_v in round");
     } else if (kind == 5) {
       cut theirs;
       mine.counts = table[r];
@@ -143,7 +142,7 @@ void any_collectives(Rank& me, unsigned seed) {
       for (std::size_t q = 0; q < n; ++q) fill(from.subspan(mine.blocks().begin(q), mine.counts[q]), r, q);
       run(tutti::all_to_all_v_args{{in(from), out(to), mine.blocks(), theirs.blocks()}});
       for (std::size_t q = 0; q < n; ++q)
-        check(to.subspan(theirs.blocks().begin(q), theirs.counts[q]), q, r, "all_to_all_v");
+        check(to.subspan(theirs.blocks().begin(q), theirs.counts[q]), q, r, "all_to_all_v in round");
     } else if (kind == 6) {
       mine.counts = table[0];
       mine.arrange(backwards[r]);
@@ -151,7 +150,7 @@ void any_collectives(Rank& me, unsigned seed) {
       fill(part, r, 0);
       run(tutti::all_gather_v_args{in(part), out(whole), mine.blocks()});
       for (std::size_t q = 0; q < n; ++q)
-        check(whole.subspan(mine.blocks().begin(q), mine.counts[q]), q, 0, "all_gather_v");
+        check(whole.subspan(mine.blocks().begin(q), mine.counts[q]), q, 0, "all_gather_v in round");
     } else {
       mine.counts = table[0];
       mine.arrange(backwards[r] && likely != 2);
@@ -162,7 +161,7 @@ void any_collectives(Rank& me, unsigned seed) {
       for (std::size_t i = 0; i < part.size(); ++i) {
         std::uint32_t sum_of_all = 0;
         for (std::size_t q = 0; q < n; ++q) sum_of_all += parcel(round, q, r, i);
-        expect(part[i] == sum_of_all, told("reduce_scatter_v"));
+        expect(part[i] == sum_of_all, "reduce_scatter_v in round", round);
       }
       const auto data = outs.of(count, out_mapped[r]), operand = ins.of(count, in_mapped[r]);
       fill(operand, r, 0);
@@ -170,7 +169,7 @@ void any_collectives(Rank& me, unsigned seed) {
       for (std::size_t i = 0; i < count; ++i) {
         std::uint32_t sum_to_me = 0;
         for (std::size_t q = 0; q <= r; ++q) sum_to_me += parcel(round, q, 0, i);
-        expect(data[i] == sum_to_me, told("scan"));
+        expect(data[i] == sum_to_me, "scan in round", round);
       }
     }
   }

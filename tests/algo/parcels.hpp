@@ -56,8 +56,7 @@ void check_gather(Make make) {
                                      tutti::layout::of_equal(count), root};
           me.run([&](auto link) { return make(link, me.board(), a); });
           for (std::size_t k = 0; k < whole.size(); ++k)
-            lanes::expect(whole[k] == element(static_cast<int>(k / count), root, k % count),
-                          "element " + std::to_string(k));
+            lanes::expect(whole[k] == element(static_cast<int>(k / count), root, k % count), "element", k);
         }
     });
 }
@@ -97,7 +96,7 @@ void check_uneven_rooted(Gather gather, Scatter scatter) {
         for (std::size_t i = 0; i < whole.size(); ++i) {
           const int r = cut.owner(i);
           lanes::expect(whole[i] == (r < 0 ? 7 : element(r, root, i - cut.offsets[static_cast<std::size_t>(r)])),
-                        "element " + std::to_string(i));
+                        "element", i);
         }
       };
       const tutti::gather_args up{lanes::in(mine), is_root ? lanes::out(whole) : tutti::buffer{}, known, root};
@@ -126,8 +125,7 @@ void check_all_to_all(Make make) {
                                          tutti::layout::of_equal(count)};
           me.run([&](auto link) { return make(link, me.board(), a); });
           for (std::size_t k = 0; k < out.size(); ++k)
-            lanes::expect(out[k] == element(static_cast<int>(k / count), me.number(), k % count),
-                          "element " + std::to_string(k));
+            lanes::expect(out[k] == element(static_cast<int>(k / count), me.number(), k % count), "element", k);
         }
       // Rank r has (r + to) % n * 5000 elements for each.
       std::vector<std::size_t> lengths(n);
@@ -137,10 +135,9 @@ void check_all_to_all(Make make) {
         for (std::size_t i = 0; i < lengths[r]; ++i) in.push_back(element(me.number(), static_cast<int>(r), i));
       const tutti::all_to_all_args a{lanes::in(in), lanes::out(out), lengths, lengths};
       me.run([&](auto link) { return make(link, me.board(), a); });
-      for (std::size_t r = 0; r < n; ++r)
+      for (std::size_t r = 0, at = 0; r < n; at += lengths[r++])
         for (std::size_t i = 0; i < lengths[r]; ++i)
-          lanes::expect(out[tutti::layout{lengths}.begin(r) + i] == element(static_cast<int>(r), me.number(), i),
-                        "uneven, from " + std::to_string(r));
+          lanes::expect(out[at + i] == element(static_cast<int>(r), me.number(), i), "uneven, from rank", r);
     });
 }
 

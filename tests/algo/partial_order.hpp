@@ -32,11 +32,11 @@ void check_reduce(Make make, First first) {
             tutti::reduce_args a{lanes::in(in), me.number() == root ? lanes::out(result) : tutti::buffer{}, appending(),
                                  root};
             me.run([&](auto link) { return make(link, me.board(), a); });
+            const bool changed = me.number() == root && in_place;
+            const auto own = lanes::letter(me.number()), spelled = lanes::spelled(first(root, me.size()), me.size());
             for (std::size_t i = 0; i < count; ++i) {
-              const bool changed = me.number() == root && in_place;
-              lanes::expect(changed || in[i] == lanes::letter(me.number()), "an operand was changed");
-              lanes::expect(me.number() != root || result[i] == lanes::spelled(first(root, me.size()), me.size()),
-                            "another order at " + std::to_string(i));
+              lanes::expect(changed || in[i] == own, "an operand was changed: element", i);
+              lanes::expect(me.number() != root || result[i] == spelled, "another order: element", i);
             }
           }
     });

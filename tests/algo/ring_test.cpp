@@ -36,10 +36,11 @@ TEST_CASE("ring: block b of an all_reduce is folded from rank b + 1 around to ra
           return tutti::algo::ring_all_reduce(link, tutti::all_reduce_args{lanes::in(v), lanes::out(v), with});
         });
         const tutti::algo::blocks cut{count, static_cast<std::size_t>(me.size())};
-        for (std::size_t b = 0; b < cut.parts; ++b)
+        for (std::size_t b = 0; b < cut.parts; ++b) {
+          const auto spelled = lanes::spelled(first_of(static_cast<int>(b), me.size()), me.size());
           for (std::size_t i = cut.begin(b); i < cut.begin(b) + cut.size(b); ++i)
-            expect(v[i] == lanes::spelled(first_of(static_cast<int>(b), me.size()), me.size()),
-                   "element " + std::to_string(i) + " of " + std::to_string(count) + " was folded in another order");
+            expect(v[i] == spelled, "folded in another order: element", i);
+        }
       }
     });
 }
@@ -72,8 +73,7 @@ TEST_CASE("ring: an all_gather passes every block on") {
           return tutti::algo::ring_all_gather(link, tutti::all_gather_args{lanes::in(in), lanes::out(out)});
         });
         for (std::size_t i = 0; i < out.size(); ++i)
-          expect(out[i] == static_cast<int>(i / count) * 1000003 + static_cast<int>(i % count),
-                 "element " + std::to_string(i));
+          expect(out[i] == static_cast<int>(i / count) * 1000003 + static_cast<int>(i % count), "element", i);
       }
     });
 }

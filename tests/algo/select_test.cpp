@@ -80,23 +80,24 @@ void check_grid(std::initializer_list<algorithm> order) {
     for (const int crowd : {1, 2, 64}) {
       std::size_t reached = 0;
       for (std::size_t bytes = 0; bytes < std::size_t{1} << 62; bytes = bytes == 0 ? 4 * KiB : 2 * bytes) {
+        bool cheapest = true;  // millions of CHECKs would take longer than what they look at
         for (const int machines : {1, (ranks + 1) / 2, ranks}) {
           const situation s{machines > 1 ? reach::machines : reach::messages, ranks, bytes, 4, machines, crowd};
           const algorithm best = select<Args>(s);
-          CAPTURE(ranks);
-          CAPTURE(bytes);
-          CHECK(can_ask<Args>(best, s));
-          CHECK(best != algorithm::automatic);
+          cheapest = cheapest && can_ask<Args>(best, s) && best != algorithm::automatic;
           for (const algorithm a : algorithms_of<Args>)
-            if (can_ask<Args>(a, s)) CHECK(estimate<Args>(best, s) <= estimate<Args>(a, s));
+            cheapest = cheapest && (!can_ask<Args>(a, s) || estimate<Args>(best, s) <= estimate<Args>(a, s));
         }
         // From the algorithm of few steps to the one of few bytes, and not back.
-        CAPTURE(std::string_view{Args::name});
-        CAPTURE(crowd);
-        CAPTURE(bytes);
         const algorithm flat = by_messages<Args>(ranks, bytes, crowd);
         while (reached < order.size() && order.begin()[reached] != flat) ++reached;
-        CHECK(reached < order.size());
+        if (cheapest && reached < order.size()) continue;
+        CAPTURE(std::string_view{Args::name});
+        CAPTURE(ranks);
+        CAPTURE(crowd);
+        CAPTURE(bytes);
+        CHECK(cheapest);
+        REQUIRE(reached < order.size());
       }
     }
 }

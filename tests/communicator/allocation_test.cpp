@@ -15,6 +15,7 @@
 
 #include <async/allocations.hpp>
 #include <communicator/ranks.hpp>
+#include <support/grid.hpp>
 
 namespace {
 
@@ -76,7 +77,7 @@ void expect_none_of_any(world& on, std::size_t bytes) {
 
 TEST_CASE("allocation: no collective call allocates, of any size, once it is warm") {
   if (!counting) return;
-  for (const int size : {1, 2, 3})
+  for (const int size : tutti_test::grid<int>({1, 2, 3}, {3}))
     for (const std::size_t bytes : {std::size_t{4}, std::size_t{4} << 10, std::size_t{200} << 10})
       CHECK_NOTHROW(tutti::run_threads(size, [bytes](world& on) { expect_none_of_any(on, bytes); }));
 }
@@ -126,7 +127,7 @@ void expect_none_over_messages(world& on, std::size_t bytes) {
 
 TEST_CASE("allocation: nor does an algorithm over messages, for what it computes in") {
   if (!counting) return;
-  for (const int size : {2, 3, 5})
+  for (const int size : tutti_test::grid<int>({2, 3, 5}, {3}))
     for (const std::size_t bytes : {std::size_t{4}, std::size_t{4} << 10, std::size_t{200} << 10})
       CHECK_NOTHROW(tutti::run_threads(size, [bytes](world& on) { expect_none_over_messages(on, bytes); }));
 }

@@ -12,6 +12,7 @@
 #include <tutti/bootstrap/threads.hpp>
 
 #include <communicator/ranks.hpp>
+#include <support/grid.hpp>
 
 namespace {
 
@@ -216,8 +217,8 @@ TEST_CASE("distributing: there is no false alarm, whatever is in flight") {
     w.all_reduce(ones).wait();
     expect(ones[999] == w.size(), "a sum");
   };
-  for (const int size : {2, 3, 4, 7}) tutti::run_threads(size, program);
-  tutti::for_seeds(1, 6, [&](std::uint64_t seed) {
+  for (const int size : tutti_test::grid<int>({2, 3, 4, 7}, {4})) tutti::run_threads(size, program);
+  tutti::for_seeds(1, tutti_test::slow ? 2 : 6, [&](std::uint64_t seed) {
     tutti::run_sim(3, {.seed = seed, .memory = tutti::sim_memory::shared}, program);
     tutti::run_sim(3, {.seed = seed, .memory = tutti::sim_memory::separate}, program);
   });

@@ -12,6 +12,7 @@
 #include <tutti/bootstrap/threads.hpp>
 
 #include <communicator/ranks.hpp>
+#include <support/grid.hpp>
 
 // Ranks that map each other's memory and call different things. All of it is noticed before anything is copied.
 
@@ -190,7 +191,7 @@ TEST_CASE("mismatch: nobody's other memory is touched") {
 
 // Whoever needs nothing more of a broadcast goes on while others are still steps behind.
 TEST_CASE("mismatch: there is no false alarm, whatever is in flight") {
-  for (const int size : {2, 3, 4, 7})
+  for (const int size : tutti_test::grid<int>({2, 3, 4, 7}, {4}))
     tutti::run_threads(size, [](world& w) {
       const std::vector<std::size_t> counts{0, 1, 100, 20000, 70000};
       const auto n = static_cast<std::size_t>(w.size());

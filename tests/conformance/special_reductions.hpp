@@ -14,19 +14,18 @@
 
 namespace conformance {
 
-/// Each rank's own factor is one more than its number.
+/// A sum in which the operand of rank r counts `factor(r)` times.
 template <class T, class World>
-void check_premul_sum(session<World>& s, std::size_t count) {
+void check_factors(session<World>& s, std::size_t count, const char* title, auto with, auto factor) {
   using enum tutti::algorithm;
   const int rank = s.world.rank(), size = s.world.size();
-  const auto with = tutti::premul_sum(rank + 1);
   const std::uint64_t salt = s.salt();
   const auto plain = [salt](int r, std::size_t i) {
     return static_cast<int>(mix(salt + i % period + static_cast<std::uint64_t>(r) * 4096) % 4);
   };
   const auto sum = [&](std::size_t i, int ranks) {
     int total = 0;
-    for (int r = 0; r < ranks; ++r) total += (r + 1) * plain(r, i);
+    for (int r = 0; r < ranks; ++r) total += factor(r) * plain(r, i);
     return from_int<T>(total);
   };
   const std::size_t wide_count = count * s.size();
@@ -36,7 +35,7 @@ void check_premul_sum(session<World>& s, std::size_t count) {
                                        ways candidates, auto run) {
     for (const auto via : s.template algorithms<Args>(std::move(candidates), sizeof(T))) {
       which c = s.name(call, count, type_name<T>(), via);
-      c.note = "premul_sum";
+      c.note = title;
       const guarded<T> in(in_count, mine), out(count);
       run(in.span(), out.span(), tutti::issue{.via = via});
       expect_equal(c, out.span(), wanted);
@@ -163,7 +162,11 @@ void check_locations(session<World>& s) {
 template <class World>
 void check_special_reductions(session<World>& s) {
   for (const std::size_t count : s.counts({0, 1, 7, 1000, 40000})) {
-    for_each(types<float, int, tutti::bfloat16>{}, [&]<class T>() { check_premul_sum<T>(s, count); });
+    for_each(types<float, int, tutti::bfloat16>{}, [&]<class T>() {
+      check_factors<T>(s, count, "premul_sum", tutti::premul_sum(s.world.rank() + 1), [](int r) { return r + 1; });
+    });
+    for_each(types<float, tutti::bfloat16>{},
+             [&]<class T>() { check_factors<T>(s, count, "mean_over", tutti::mean_over(0.5), [](int) { return 2; }); });
     check_raw_reduction(s, count);
   }
   const int number = s.world.all_reduce(2, tutti::premul_sum(s.world.rank())).wait();

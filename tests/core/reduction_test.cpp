@@ -194,7 +194,7 @@ TEST_CASE_TEMPLATE("reduction: the mean of integers is cut towards zero, whateve
   for (const int world : {1, 2, 3, 127, 128, 200, 255, 256, 32768, 65536, 1 << 20})
     for (const T value : values) {
       T out[] = {value, value, value};
-      r.finish(out, 2, world);
+      r.finish(out, 2, world, r.context.data());
       using wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
       CAPTURE(world);
       CHECK(static_cast<wide>(out[0]) == static_cast<wide>(value) / static_cast<wide>(world));
@@ -219,7 +219,7 @@ TEST_CASE_TEMPLATE("reduction: the mean of floats divides once", T, TUTTI_TEST_F
   for (const int world : {1, 2, 3, 7, 1000}) {
     const T value = draw<T>(g);
     T out = value;
-    r.finish(&out, 1, world);
+    r.finish(&out, 1, world, r.context.data());
     CHECK(same<T>(out, static_cast<T>(static_cast<wide>(value) / static_cast<wide>(world))));
   }
 }
@@ -329,7 +329,7 @@ TEST_CASE_TEMPLATE("reduction: a callable for a 16-bit type is called with that 
 
 TEST_CASE("reduction: every kind has a name, and so has a value from elsewhere") {
   const std::string_view names[] = {"sum",  "prod",   "min",        "max",    "mean",   "band", "bor",
-                                    "bxor", "custom", "premul_sum", "minloc", "maxloc", "raw"};
+                                    "bxor", "custom", "premul_sum", "minloc", "maxloc", "raw",  "mean_over"};
   for (std::size_t i = 0; i < std::size(names); ++i) CHECK(name(static_cast<reduction_kind>(i)) == names[i]);
   CHECK(std::string_view{name(static_cast<reduction_kind>(std::size(names)))} == "unknown");
   CHECK(std::string_view{name(static_cast<reduction_kind>(255))} == "unknown");

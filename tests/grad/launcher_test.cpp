@@ -19,6 +19,7 @@
 
 #include "grad/ranks.hpp"
 #include "grad/rounds.hpp"
+#include "support/grid.hpp"
 
 // When buckets leave: how many at a time, in which order, and what waits for the end.
 
@@ -132,7 +133,7 @@ TEST_CASE("launcher: no more buckets are under way than the bound, of operations
 }
 
 TEST_CASE("launcher: under any order of marks, bound and schedule the bits are those of the plan's order") {
-  tutti::for_seeds(1, 300, [](std::uint64_t seed) {
+  tutti::for_seeds(1, tutti_test::slow ? 60 : 300, [](std::uint64_t seed) {
     std::mt19937_64 random(seed);
     rounds::round r = rounds::random_round(random, 1 + static_cast<int>(seed % 5));
     for (std::size_t i = 0; i < r.shapes.size(); ++i)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "grad/rounds.hpp"
+#include "support/grid.hpp"
 
 namespace {
 using tutti::errc;
@@ -31,8 +32,8 @@ setting random_setting(std::uint64_t seed) {
 }
 }  // namespace
 
-TEST_CASE("reducer: on 400 schedules every pass is the exact mean, with equal bits on all ranks") {
-  tutti::for_seeds(1, 400, [](std::uint64_t seed) {
+TEST_CASE("reducer: on hundreds of schedules every pass is the exact mean, with equal bits on all ranks") {
+  tutti::for_seeds(1, tutti_test::slow ? 80 : 400, [](std::uint64_t seed) {
     const setting s = random_setting(seed);
     std::vector<rounds::image> all(static_cast<std::size_t>(s.round.size));
     tutti::run_sim(s.round.size, s.how, [&](world_t& world) {
@@ -46,8 +47,8 @@ TEST_CASE("reducer: on 400 schedules every pass is the exact mean, with equal bi
   });
 }
 
-TEST_CASE("reducer: on 100 schedules an exception in one backward pass ends all of them with the abort") {
-  tutti::for_seeds(1, 100, [](std::uint64_t seed) {
+TEST_CASE("reducer: on many schedules an exception in one backward pass ends all of them with the abort") {
+  tutti::for_seeds(1, tutti_test::slow ? 40 : 100, [](std::uint64_t seed) {
     setting s = random_setting(seed * 5 + 1 + seed % 4);  // 2 to 5 ranks
     std::mt19937_64 random(seed);
     const int culprit = static_cast<int>(random() % static_cast<std::uint64_t>(s.round.size));

@@ -78,8 +78,10 @@ inline round random_round(std::mt19937_64& random, int size) {
   for (auto& p : r.shapes) p = {"", random() % 6 == 0 ? 0 : random() % 200, types[(first + random() % kinds) % 4]};
   r.options.limits = {1 + random() % 1500, 1 + random() % 3000};
   r.what = random() % 4 == 0 ? contribution::sum : contribution::mean;
+  const double common = random() % 3 == 0 ? random_weight(random, r.what) : 0;  // of all that have samples
   for (int rank = 0; rank < size; ++rank) {
-    r.weights.push_back(random_weight(random, r.what));
+    const double own = random_weight(random, r.what);
+    r.weights.push_back(common > 0 && own > 0 ? common : own);
     auto& order = r.order.emplace_back(r.shapes.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::shuffle(order.begin(), order.end(), random);

@@ -94,7 +94,7 @@ TEST_CASE("a rank that is killed is named by every survivor: shared memory") {
   const auto before = shared_memory_names();
   kill_one_of_four("transport=shm", 100);
   CHECK(shared_memory_names() == before);
-  check_nothing_left("test-");
+  check_nothing_left(our_names());
 }
 
 TEST_CASE("a rank that dies at work in the memory of others is not waited for") {
@@ -119,10 +119,10 @@ TEST_CASE("a rank that dies at work in the memory of others is not waited for") 
 
 TEST_CASE("a rank that is killed is named by every survivor: TCP") {
   kill_one_of_four("transport=tcp", 100);
-  check_nothing_left("test-");
+  check_nothing_left(our_names());
 }
 
 TEST_CASE("a rank that is killed is named by every survivor: two machines") {
   kill_one_of_four("mixed", 30);
-  check_nothing_left("test-");
+  check_nothing_left(our_names());
 }

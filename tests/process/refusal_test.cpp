@@ -48,7 +48,7 @@ TEST_CASE("four processes in a world of two: all four fail") {
     check_refused(beyond, rendezvous, {"one too many"});
     check_names_two(beyond);
   }
-  check_nothing_left("test-");
+  check_nothing_left(our_names());
 }
 
 TEST_CASE("RANK beyond WORLD_SIZE in the environment: all fail") {
@@ -103,7 +103,7 @@ TEST_CASE("one rank that cannot read what it was given: all fail, with its words
         }
       }
     }
-  check_nothing_left("test-");
+  check_nothing_left(our_names());
 }
 
 TEST_CASE("versions that differ: all fail") {

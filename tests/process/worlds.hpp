@@ -24,10 +24,13 @@ using reports = std::vector<processes::report>;
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
+/// How all names of this program begin, and none of another that runs beside it.
+inline std::string our_names() { return "world-of-" + std::to_string(::getpid()) + "-"; }
+
 /// A name that no other test has.
 inline std::string unique_name() {
   static int count = 0;
-  return "test-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+  return our_names() + std::to_string(++count);
 }
 
 /// A port that was free a moment ago, below those that the kernel gives to outgoing connections.

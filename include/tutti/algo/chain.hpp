@@ -36,7 +36,7 @@ routine chain_reduce(L link, reduce_args a) {
     else
       co_await link.send((r + 1) % n, 0, {folded, bytes});
   }
-  if (last && a.op.finish) a.op.finish(a.out.data, a.in.count, n);
+  if (last && a.op.finish) a.op.finish(a.out.data, a.in.count, n, a.op.context.data());
 }
 
 /// Scan along the chain of ranks, in segments of 256 KiB and in rank order. n-1 steps and one more for each further
@@ -60,7 +60,7 @@ routine chain_scan(L link, scan_args a) {
     copy_bytes(out, folded, bytes);
     if (r + 1 < n) co_await link.send(r + 1, 0, {out, bytes});
   }
-  if (a.op.finish) a.op.finish(a.out.data, a.in.count, r + 1);
+  if (a.op.finish) a.op.finish(a.out.data, a.in.count, r + 1, a.op.context.data());
 }
 
 /// Exclusive scan along the chain of ranks: what a rank gets is its result, and the left operand of what it sends.
@@ -88,7 +88,7 @@ routine chain_exclusive_scan(L link, exclusive_scan_args a) {
       co_await link.send(r + 1, 0, sum.first(bytes));
     }
   }
-  if (r != 0 && a.op.finish) a.op.finish(a.out.data, a.in.count, r);
+  if (r != 0 && a.op.finish) a.op.finish(a.out.data, a.in.count, r, a.op.context.data());
 }
 
 }  // namespace tutti::algo

@@ -115,7 +115,7 @@ routine halving_doubling_all_reduce(L link, all_reduce_args a) {
   }
   if (a.op.finish) {
     const part mine = part_of(halved_range::before(me, power, power));
-    a.op.finish(data + mine.begin * size, mine.count, link.size());
+    a.op.finish(data + mine.begin * size, mine.count, link.size(), a.op.context.data());
   }
   for (unsigned distance = power / 2; distance > 0; distance /= 2) {
     const auto range = halved_range::before(me, power, distance);

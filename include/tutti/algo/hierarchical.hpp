@@ -55,7 +55,7 @@ routine hierarchical_all_reduce(L link, const machine_map& map, all_reduce_args 
     sum.out = mine;
     co_await detail::all_reduce_among(sublink(link, map.elsewhere, map.across, between_steps), sum,
                                       between(map.machines, mine.bytes(), size));
-    if (a.op.finish) a.op.finish(mine.data, mine.count, link.size());
+    if (a.op.finish) a.op.finish(mine.data, mine.count, link.size(), a.op.context.data());
   }
   const sublink after(link, map.here, map.place, last_steps);
   if (map.even)

@@ -98,7 +98,7 @@ routine hierarchical_reduce(L link, const machine_map& map, reduce_args a) {
     co_await detail::tree_fold(trees.here, trees.inside, at(a.in.data, done * element), sum, arriving, count, a.op);
     if (trees.speaks) co_await detail::tree_fold(trees.between, trees.across, sum, sum, arriving, count, a.op);
   }
-  if (root && a.op.finish) a.op.finish(a.out.data, a.in.count, link.size());
+  if (root && a.op.finish) a.op.finish(a.out.data, a.in.count, link.size(), a.op.context.data());
 }
 
 /// Barrier over several machines: the lowest rank of each hears from all of its machine, meets those of the others

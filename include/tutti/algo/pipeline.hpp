@@ -92,7 +92,8 @@ routine pipeline(L link, course c, Out out, Into into, Landed landed) {
 inline void fold_left(const reduction& with, void* left, void* into, std::size_t count, std::size_t bytes) {
   const reduction_kind k = with.kind;
   const bool either_way = k == reduction_kind::sum || k == reduction_kind::prod || k == reduction_kind::mean ||
-                          k == reduction_kind::band || k == reduction_kind::bor || k == reduction_kind::bxor;
+                          k == reduction_kind::mean_over || k == reduction_kind::band || k == reduction_kind::bor ||
+                          k == reduction_kind::bxor;
   if (!either_way) {  // the smaller of two zeros, or one of two equal maxima
     with.fold(into, left, count, with.context.data());
     copy_bytes(into, left, bytes);

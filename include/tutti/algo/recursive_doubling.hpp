@@ -57,7 +57,7 @@ routine recursive_doubling_all_reduce(L link, all_reduce_args a) {
     co_await sending;
     fold(me & distance);
   }
-  if (a.op.finish) a.op.finish(a.out.data, a.out.count, link.size());
+  if (a.op.finish) a.op.finish(a.out.data, a.out.count, link.size(), a.op.context.data());
   if (paired) co_await link.send(rank_of(r - 1), after, mine);
 }
 

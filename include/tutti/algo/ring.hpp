@@ -107,7 +107,7 @@ routine ring_blocks(L link, void* buffer, std::size_t element_bytes, blocks cut,
           with.fold(from, into, count, with.context.data());
         else
           fold_left(with, from, into, count, count * element_bytes);
-        if (with.finish && i + path.per_step() >= reducing) with.finish(into, count, link.size());
+        if (with.finish && i + path.per_step() >= reducing) with.finish(into, count, link.size(), with.context.data());
       });
 }
 
@@ -121,7 +121,7 @@ routine ring_all_reduce(L link, all_reduce_args a) {
   const auto n = static_cast<std::size_t>(link.size());
   copy_bytes(a.out.data, a.in.data, a.out.bytes());
   co_await detail::ring_blocks(link, a.out.data, a.out.element_bytes, blocks{a.out.count, n}, a.op, n - 1);
-  if (n == 1 && a.op.finish) a.op.finish(a.out.data, a.out.count, 1);
+  if (n == 1 && a.op.finish) a.op.finish(a.out.data, a.out.count, 1, a.op.context.data());
 }
 
 /// Reduce-scatter around a ring; `out` may be this rank's block of `in`. n-1 steps, (n-1)/n of the input's bytes sent
@@ -162,11 +162,11 @@ routine ring_reduce_scatter(L link, reduce_scatter_args a) {
           a.op.fold(in + path.begin(b, i), from, count, a.op.context.data());
           copy_bytes(into, from, count * size);
         }
-        if (last && a.op.finish) a.op.finish(into, count, link.size());
+        if (last && a.op.finish) a.op.finish(into, count, link.size(), a.op.context.data());
       });
   if (n > 1) co_return;
   copy_bytes(out, in + own, a.out.bytes());
-  if (a.op.finish) a.op.finish(out, a.out.count, 1);
+  if (a.op.finish) a.op.finish(out, a.out.count, 1, a.op.context.data());
 }
 
 /// All-gather around a ring. n-1 steps, (n-1) blocks sent per rank.

@@ -66,7 +66,7 @@ routine ring_reduce_scatter_v(L link, reduce_scatter_v_args a) {
     }
     if (count(r) != 0) copy_bytes(at(a.out.data, done * element), sum, count(r) * element);
   }
-  if (a.op.finish) a.op.finish(a.out.data, a.out.count, n);
+  if (a.op.finish) a.op.finish(a.out.data, a.out.count, n, a.op.context.data());
 }
 
 }  // namespace tutti::algo

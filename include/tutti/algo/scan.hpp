@@ -53,7 +53,7 @@ routine recursive_doubling_scan(L link, scan_args a) {
     const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;
     co_await detail::scan_rounds(link, 0, {at(a.out.data, done * element), bytes}, count, a.op, incoming.first(bytes));
   }
-  if (a.op.finish) a.op.finish(a.out.data, a.in.count, link.rank() + 1);
+  if (a.op.finish) a.op.finish(a.out.data, a.in.count, link.rank() + 1, a.op.context.data());
 }
 
 /// Exclusive scan: everyone hands its operand to the next rank, and all but the first scan what they got. One step
@@ -83,7 +83,7 @@ routine recursive_doubling_exclusive_scan(L link, exclusive_scan_args a) {
     }
     co_await detail::scan_rounds(link, 1, out, count, a.op, incoming.first(bytes));
   }
-  if (r != 0 && a.op.finish) a.op.finish(a.out.data, a.in.count, r);
+  if (r != 0 && a.op.finish) a.op.finish(a.out.data, a.in.count, r, a.op.context.data());
 }
 
 }  // namespace tutti::algo

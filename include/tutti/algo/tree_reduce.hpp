@@ -52,7 +52,7 @@ routine tree_reduce(L link, reduce_args a) {
                                root ? at(a.out.data, done * element) : own.data(), incoming.first(count * element),
                                count, a.op);
   }
-  if (root && a.op.finish) a.op.finish(a.out.data, a.in.count, tree.n);
+  if (root && a.op.finish) a.op.finish(a.out.data, a.in.count, tree.n, a.op.context.data());
 }
 
 }  // namespace tutti::algo

@@ -84,10 +84,7 @@ class composed {
 
   void start(const all_reduce_args& a, op_state& s) noexcept {
     if (a.op.prepare) return start(algo::prepare_into_output(a), s);
-    if (alone(s)) {
-      algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
-      return finish(s);
-    }
+    if (alone(s)) return take_own(a, s);
     const algorithm via = chosen(a);
     run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
@@ -120,8 +117,7 @@ class composed {
   void start(const reduce_scatter_args& a, op_state& s) noexcept {
     if (alone(s)) {
       if (a.op.prepare) return start(algo::prepare_into_output(a), s);
-      algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
-      return finish(s);
+      return take_own(a, s);
     }
     run_prepared(s, a, [via = chosen(a), place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
       if constexpr (mapped_transport<T>)
@@ -273,6 +269,13 @@ class composed {
     return {links(), size(), bytes, element, state_->machines.machines, state_->crowd};
   }
   [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }
+  /// What a reduction makes of one operand.
+  template <class Args>
+  void take_own(const Args& a, op_state& s) noexcept {
+    algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
+    if (a.op.kind == reduction_kind::mean_over) a.op.finish(a.out.data, a.out.count, 1, a.op.context.data());
+    finish(s);
+  }
   void finish(op_state& s) noexcept {
     s.info.sequence = ++state_->sequence;
     s.complete(status{});

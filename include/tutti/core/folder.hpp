@@ -27,18 +27,18 @@ struct folder {
   static const Op& op_of(const void* context) noexcept { return *static_cast<const Op*>(context); }
 
   template <class O>
-  static void run_kernel(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
-                         stores how) noexcept {
+  static void run_kernel(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores how,
+                         double divisor) noexcept {
     using kernel = kernel_of<T, O>;
     using lane = typename kernel::lane;
     const auto run = fold_kernel_for<lane, typename kernel::op>(best_instruction_set());
-    run(inputs, n, outputs, m, count * (sizeof(T) / sizeof(lane)), how);
+    run(inputs, n, outputs, m, count * (sizeof(T) / sizeof(lane)), how, divisor);
   }
 
   static void fold(const void* right, void* inout, std::size_t count, const void* context) {
     if constexpr (kernel_of<T, partial>::exists) {
       const void* const inputs[] = {inout, right};
-      run_kernel<partial>(inputs, 2, &inout, 1, count, stores::ordinary);
+      run_kernel<partial>(inputs, 2, &inout, 1, count, stores::ordinary, 1);
     } else {
       const auto* b = static_cast<const T*>(right);
       auto* a = static_cast<T*>(inout);
@@ -51,7 +51,7 @@ struct folder {
   static void fold_all_to(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
                           [[maybe_unused]] stores how, const void* context) {
     if constexpr (kernel_of<T, Op>::exists) {
-      run_kernel<Op>(inputs, n, outputs, m, count, how);
+      run_kernel<Op>(inputs, n, outputs, m, count, how, divisor_for(n, context));
     } else if constexpr (!number<T>) {
       for (std::size_t i = 0; i < count; ++i) {
         T value = static_cast<const T*>(inputs[0])[i];
@@ -89,9 +89,20 @@ struct folder {
     }
   }
 
-  static void divide(void* inout, std::size_t count, int world_size) {
-    auto* a = static_cast<T*>(inout);
-    for (std::size_t i = 0; i < count; ++i) a[i] = static_cast<T>(quotient(static_cast<C>(a[i]), world_size));
+  // A mean divides by what its context says; by the number of operands where that says nothing.
+  static double divisor_for(int n, [[maybe_unused]] const void* context) noexcept {
+    double given = 0;
+    if constexpr (std::same_as<Op, mean_op>) std::memcpy(&given, context, sizeof given);
+    return given != 0 ? given : n;
+  }
+  static void divide(void* inout, std::size_t count, int world_size, [[maybe_unused]] const void* context) {
+    if constexpr (kernel_of<T, Op>::exists) {
+      const void* const input = inout;
+      run_kernel<Op>(&input, 1, &inout, 1, count, stores::ordinary, divisor_for(world_size, context));
+    } else {
+      auto* a = static_cast<T*>(inout);
+      for (std::size_t i = 0; i < count; ++i) a[i] = static_cast<T>(quotient(static_cast<C>(a[i]), world_size));
+    }
   }
 };
 

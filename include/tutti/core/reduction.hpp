@@ -8,6 +8,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/folder.hpp>
 #include <tutti/core/location.hpp>
+#include <tutti/core/mean_over.hpp>
 #include <tutti/core/premul_sum.hpp>
 #include <tutti/core/reduction_ops.hpp>
 
@@ -25,7 +26,7 @@ struct reduction {
   using fold_all_to_fn = void (*)(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
                                   stores how, const void* context);
   /// For algorithms that fold pair by pair: applied once to the complete result. The division of a mean, else null.
-  using finish_fn = void (*)(void* inout, std::size_t count, int world_size);
+  using finish_fn = void (*)(void* inout, std::size_t count, int world_size, const void* context);
   /// out[i] = what of in[i] enters the reduction; out may be in. Backends apply it once to a rank's own operand, before
   /// anyone else sees that. Null where operands enter as they are.
   using prepare_fn = void (*)(const void* in, void* out, std::size_t count, const void* context);
@@ -74,12 +75,17 @@ constexpr detail::premul_sum_op<F> premul_sum(F factor) noexcept {
   return {factor};
 }
 
+/// The sum of all operands over `divisor`, which is not 0 and the same on all ranks: a mean of weighted operands, say.
+/// Divides where `mean` does, in the type that elements are computed in, to which `divisor` is rounded; in scans it
+/// divides what has come together. Floats, and complex numbers of them; costs what `mean` does.
+constexpr detail::mean_over_op mean_over(double divisor) noexcept { return {divisor}; }
+
 /// Can reduce elements of type `T`: one of the named reductions where they make sense, or a callable (T, T) -> T.
 /// An exception that a callable throws is lost and ends the world, as if its rank had called abort().
 template <class Op, class T>
 concept reduction_for =
     element<T> && (detail::named_reduction_of<Op, T> || (!detail::named_reduction<Op> && custom_reduction<Op, T>) ||
-                   detail::scaling_of<Op, T>);
+                   detail::scaling_of<Op, T> || detail::mean_over_of<Op, T>);
 
 /// Erases the element type: only the kernels of this one (type, reduction) pair are compiled.
 template <element T, reduction_for<T> Op>
@@ -95,7 +101,7 @@ reduction erase_type(const Op& with) noexcept {
   r.fold = &folded::fold;
   r.fold_all_to = &folded::fold_all_to;
   if constexpr (requires { &Op::template prepare<T>; }) r.prepare = &Op::template prepare<T>;
-  if constexpr (std::same_as<Op, detail::mean_op>) r.finish = &detail::folder<T, Op>::divide;
+  if constexpr (std::same_as<detail::folded_by<Op>, detail::mean_op>) r.finish = &folded::divide;
   if constexpr (!std::is_empty_v<Op>) std::memcpy(r.context.data(), &with, sizeof(Op));
   return r;
 }

@@ -23,12 +23,13 @@ enum class reduction_kind : std::uint8_t {
   premul_sum,
   minloc,
   maxloc,
-  raw
+  raw,
+  mean_over
 };
 
 constexpr const char* name(reduction_kind k) noexcept {
   constexpr const char* names[] = {"sum",  "prod",   "min",        "max",    "mean",   "band", "bor",
-                                   "bxor", "custom", "premul_sum", "minloc", "maxloc", "raw"};
+                                   "bxor", "custom", "premul_sum", "minloc", "maxloc", "raw",  "mean_over"};
   const auto i = static_cast<std::size_t>(k);  // may come from a peer
   return i < std::size(names) ? names[i] : "unknown";
 }

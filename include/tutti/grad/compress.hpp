@@ -42,7 +42,7 @@ class compress_hook {
     } else {
       wire_copy copy = copy_for(world, b);
       const auto wire = copy.view;
-      op tail = world.all_reduce(b.tail(), sum, {}, b.where);
+      op tail = world.all_reduce(b.tail(), mean_over(b.divisor), {}, b.where);
       if constexpr (std::same_as<Wire, bfloat16>) {
         narrow(b, wire, 1);
         return widen_after(std::move(copy), inner_(world, wire), std::move(tail), b);
@@ -115,8 +115,9 @@ class compress_hook {
   template <class T>
   static void widen(const bucket_view<Wire>& wire, const bucket_view<T>& b, double unit) noexcept {
     const auto g = b.gradients();
-    const auto factor = static_cast<T>(1 / unit);
-    for (std::size_t i = 0; i < g.size(); ++i) g[i] = static_cast<T>(static_cast<float>(wire.elements[i])) * factor;
+    const auto factor = static_cast<T>(1 / unit), divisor = static_cast<T>(b.divisor);
+    for (std::size_t i = 0; i < g.size(); ++i)
+      g[i] = static_cast<T>(static_cast<float>(wire.elements[i])) * factor / divisor;
   }
 
   // The copy outlives what is under way in it, also in a task that is dropped before it starts: parameters end in

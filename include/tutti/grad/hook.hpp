@@ -16,8 +16,8 @@
 
 namespace tutti::grad {
 
-/// A bucket on its way: what a hook is given. Its gradients are already multiplied by this rank's weight, unless the
-/// hook asks for them as they are; those of float16 by the weight over a power of two that is the same on all ranks.
+/// A bucket on its way: what a hook is given. Its gradients are multiplied by what the hook's `scaling` says; those of
+/// float16 by as much over a power of two that is the same on all ranks.
 template <number T>
 struct bucket_view {
   std::size_t index;                                             ///< in the plan
@@ -25,6 +25,7 @@ struct bucket_view {
   std::source_location where = std::source_location::current();  ///< the call of begin(), for messages
   std::span<const bucket_slot> slots = {};                       ///< which gradient lies where
   std::size_t tail_count = line_elements<T>;                     ///< elements whose sums must be exact: weights, flags
+  double divisor = 1;                                            ///< of all sums, the tail's too: see scaling::divided
   double unit = 1;  ///< gradients are in units of so much weight x gradient: a power of two, the same on all ranks
 
   [[nodiscard]] std::span<T> gradients() const noexcept { return elements.first(elements.size() - tail_count); }
@@ -37,7 +38,9 @@ struct bucket_view {
 /// What a hook is given and what it leaves.
 enum class scaling : std::uint8_t {
   weighted,  ///< weight x gradient, and their sum over the ranks; the reducer divides it by the sum of the weights
-  none       ///< gradients (zeros where the weight is 0), and what becomes of them
+  none,      ///< gradients (zeros where the weight is 0), and what becomes of them
+  divided    ///< gradients times the weight, or as they are where all weights are equal (zeros where the weight is 0);
+             ///< their sum, and the tail's, over bucket_view::divisor. ready() waits for all ranks to have begun
 };
 
 namespace detail {
@@ -81,13 +84,15 @@ task<> in_a_task(Flight flight) {
   co_await std::move(mine);
 }
 
-/// The default: one all_reduce.
+/// The default: one all_reduce, which divides what it has summed before it stores that.
 struct sum_hook {
+  static constexpr scaling scale = scaling::divided;
   issue how{};
 
   template <class Comm, number T>
   auto operator()(Comm& world, bucket_view<T> b) const {
-    return world.all_reduce(b.elements, sum, how, b.where);
+    if (b.divisor == 1) return world.all_reduce(b.elements, sum, how, b.where);
+    return world.all_reduce(b.elements, mean_over(b.divisor), how, b.where);
   }
 };
 

@@ -9,9 +9,9 @@
 namespace tutti::grad {
 
 /// A hook for ranks whose batches are equally large: the mean over all ranks, as DistributedDataParallel's, divided
-/// while it is summed. Saves the default's passes over the gradients, which outlast the all_reduce between ranks of one
-/// machine. Weights are not looked at, but for 0: that rank counts as zeros, and still as one of n. `how` is that of
-/// each all_reduce. Cost: one all_reduce per bucket, and one of its tail of a line or more.
+/// while it is summed. Weights are not looked at, but for 0: that rank counts as zeros, and still as one of n. Unlike
+/// the default, it lets no bucket wait for ranks that have not begun. `how` is that of each all_reduce. Cost: one
+/// all_reduce per bucket, and one of its tail of a line or more.
 struct mean_hook {
   static constexpr scaling scale = scaling::none;
   issue how{};

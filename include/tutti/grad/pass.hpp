@@ -23,10 +23,10 @@ class [[nodiscard]] pass {
   }
 
   /// This rank's gradient of one parameter, in the order of registration, is complete. In any order, each exactly once.
-  /// Starts the buckets that may leave, and lets what travels already make progress. The first one of float16 waits
-  /// until all ranks have begun. The gradient belongs to the reducer until finish() has ended. One that is delayed
-  /// needs no mark. Errors: usage_error for a wrong mark, which changes nothing; an exception of the hook, or an error
-  /// while waiting, ends the pass.
+  /// Starts the buckets that may leave, and lets what travels already make progress. The first one waits until all
+  /// ranks have begun, unless the hook leaves the division to the reducer and it is not of float16. The gradient
+  /// belongs to the reducer until finish() has ended. One that is delayed needs no mark. Errors: usage_error for a
+  /// wrong mark, which changes nothing; an exception of the hook, or an error while waiting, ends the pass.
   void ready(std::size_t parameter) { owner().ready(parameter); }
 
   /// Instead of ready(): this pass does not use the parameter, and contributes zero to it. Where the reducer tracks

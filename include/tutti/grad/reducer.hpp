@@ -31,12 +31,11 @@ namespace tutti::grad {
 ///
 /// Gradients are views into the reducer's arena. In a pass every bucket is summed over the ranks as soon as its last
 /// gradient is ready, by default in the same order on all ranks, and the result is the weighted mean for any batch
-/// sizes. The weights travel behind a bucket of float or double; where there is none, or float16 needs their sum first
-/// so that its own sums do not overflow, in a small collective that begin() starts. Collective: constructed by all
-/// ranks, at most 4095, with equal shapes and options (checked), one pass at a time. One thread at a time. The
-/// communicator must outlive it.
+/// sizes. The weights travel in a small collective that begin() starts, and the first bucket waits for it; with hooks
+/// that do not divide, behind a bucket of float or double if there is one. Collective: made by all ranks, at most 4095,
+/// with equal shapes and options (checked), one pass at a time. One thread at a time. The communicator outlives it.
 /// Errors: usage_error for wrong shapes or marks; error on all ranks where one cannot begin; error as of all_reduce.
-/// Costs one all_reduce per bucket and one multiplication and one division per element.
+/// Costs one all_reduce per bucket, which divides, and where weights differ one multiplication per element.
 template <class Comm, class Hook = sum_hook>
   requires reduction_hook<Hook, Comm>
 class reducer {
@@ -56,6 +55,7 @@ class reducer {
               return make_arena(detail::layout_of(marks_, options_, options_.arrival));
             },
             [&](const arena& a) { return a.layout().id() ^ options_.id(); }, where)),
+        scaled_(shapes.size()),
         usage_(shapes.size(), options_.unused, options_.graph),
         weights_(detail::scaling_of<Hook>, options_.predivide),
         buckets_(world, options_.order, options_.in_flight) {
@@ -113,8 +113,8 @@ class reducer {
 
   /// Begins a pass that sends nothing: the backward pass adds to the gradients, and the next begin() without
   /// `accumulate` reduces what has come together, with the weights of all these passes added up. Gradients need no
-  /// mark: what is not told unused() counts as added to, and no later pass sets it to zero. Whoever divides by the
-  /// number of passes, if anybody, is the caller.
+  /// mark: what is not told unused() counts as added to, and no later pass sets it to zero. Nothing divides by
+  /// the number of passes but the caller.
   [[nodiscard]] pass_type begin(accumulate_t, double weight = 1) {
     (void)start(weight);
     reduces_ = false;
@@ -143,7 +143,7 @@ class reducer {
  private:
   friend pass_type;
   using flight = detail::flight_t<Hook, Comm>;
-  static constexpr bool weighted = detail::scaling_of<Hook> == scaling::weighted;
+  static constexpr bool averages = detail::scaling_of<Hook> != scaling::none;
 
   task<bool> lay_out_anew(std::source_location where) {
     require_idle("rebuild()");  // also when it is awaited
@@ -167,10 +167,9 @@ class reducer {
   }
 
   struct moving_on {
-    bool& on;
     ~moving_on() { on = false; }
+    bool& on;
   };
-
   static Comm& countable(Comm& world) {
     if (world.size() > step_flags::most_ranks)
       throw usage_error("reducer: weights and flags of more than " + std::to_string(step_flags::most_ranks) +
@@ -215,9 +214,7 @@ class reducer {
                         " was not used in the first pass, and the graph is fixed; where passes differ it is dynamic");
     marks_.mark(i, "ready");
     usage_.use(i);
-    if (!reduces_) return;
-    marks_.arrive(i);
-    complete(i);
+    if (reduces_) marks_.arrive(i), complete(i);
   }
   void unused(std::size_t i) {
     marks_.check(i, "unused");
@@ -268,8 +265,9 @@ class reducer {
   }
   void weigh(std::size_t i) {
     const std::size_t b = arena_.bucket_of(i);
-    visit_gradient(layout().buckets[b].type, [&]<class T>() {
-      if constexpr (!std::same_as<T, float16>) multiply(arena_.gradient<T>(i), weights_.before<T>());
+    visit_gradient(layout().buckets[b].type, [&]<class T>() {  // at once, while caches hold it, if that is possible
+      scaled_[i] = weights_.settled<T>();
+      if (scaled_[i]) multiply(arena_.gradient<T>(i), weights_.before<T>());
     });
     buckets_.complete(b);
   }
@@ -295,13 +293,17 @@ class reducer {
     const auto elements = arena_.bucket_with_tail<T>(b).first(k.count + tail.size());
     // Waits, and does not leave this bucket to a later mark: its place among the collectives that the user issues
     // between marks must not depend on when messages arrive.
-    if constexpr (std::same_as<T, float16>) multiply(elements.first(k.count), weights_.before<T>());
+    weights_.settle<T>();
+    for (const bucket_slot& s : k.slots)
+      if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i])
+        multiply(arena_.gradient<T>(i), weights_.before<T>());
     weights_.put(b, tail);
     if (last) {
       step_flags::put(step_, tail.first(line));
       if (tail.size() > line) usage_.put(weights_.mine(), tail.subspan(line));
     }
-    return hook_(lane, bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.unit<T>()});
+    return hook_(lane,
+                 bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.divisor<T>(), weights_.unit<T>()});
   }
 
   task<step> finish(pass_type given) {
@@ -322,8 +324,8 @@ class reducer {
     }
     marks_.require_all();
     try {
+      co_await weights_.all_heard();
       co_await buckets_.finish(departure());
-      if (auto weights = weights_.flight()) co_await *std::move(weights);
     } catch (...) {
       detail::tell_apart(detail::calls_of_pass(weights_.mine()));
     }
@@ -343,14 +345,14 @@ class reducer {
     visit_gradient(buckets.back().type, [&]<class T>() {
       const std::span<const T> tail = arena_.tail<T>(buckets.size() - 1);
       constexpr std::size_t line = line_elements<T>;
-      step_ = step_flags::take(tail.first(line));
+      step_ = step_flags::take(tail.first(line), weights_.divisor<T>());
       if (usage_.map_count() != 0) usage_.take(tail.subspan(line));
     });
     if (step_ != step::apply) {
       if constexpr (requires { hook_.forget_pass(); }) hook_.forget_pass();
       return;
     }
-    for (std::size_t b = 0; weighted && b < buckets.size(); ++b)
+    for (std::size_t b = 0; averages && b < buckets.size(); ++b)
       visit_gradient(buckets[b].type, [&]<class T>() {
         const auto sums = arena_.bucket_with_tail<T>(b).first(buckets[b].count);
         // Of nothing but weights of 0 the result is 0, even where a hook sends what it left out before.
@@ -381,6 +383,7 @@ class reducer {
   reducer_options options_;
   marks marks_;
   arena arena_;
+  std::vector<char> scaled_;  // gradients of the pass under way that have been multiplied
   usage usage_;
   weighing weights_;
   detail::launcher<Comm, Hook> buckets_;

@@ -33,15 +33,16 @@ struct step_flags {
     }
   }
 
+  /// Where sums have been divided, by `divisor`.
   template <number T>
-  [[nodiscard]] static step take(std::span<const T> line) noexcept {
+  [[nodiscard]] static step take(std::span<const T> line, double divisor = 1) noexcept {
     double overflows = 0, failures = 0;
     if constexpr (sizeof(T) == 2) {
       overflows = static_cast<double>(line[line.size() - 2]);
       failures = static_cast<double>(line.back());
     } else {
-      const auto both = static_cast<double>(line.back());
-      failures = both >= failure ? 1 : 0;
+      const double both = static_cast<double>(line.back()) * divisor;
+      failures = both > failure - 0.5 ? 1 : 0;
       overflows = both;
     }
     return failures > 0 ? step::skip_failure : overflows > 0 ? step::skip_overflow : step::apply;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <source_location>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include <tutti/async/op.hpp>
+#include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/core/when_used.hpp>
@@ -21,9 +23,23 @@
 
 namespace tutti::grad {
 
-/// How the weights of a pass travel, and what gradients are multiplied and divided by because of them. They travel
-/// behind the first bucket of float or double; where there is none, or float16 needs their sum before its own so that
-/// this does not overflow, by themselves.
+/// What a rank says as it begins: its weight, and what its gradients would be multiplied by because of it. Of all ranks
+/// together: the sum, and the least and the greatest factor above 0.
+struct pledge {
+  std::array<double, weight_digits::count<double>> digits{};
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+};
+struct add_pledges {
+  pledge operator()(const pledge& a, const pledge& b) const noexcept {
+    pledge both{{}, std::min(a.least, b.least), std::max(a.most, b.most)};
+    for (std::size_t i = 0; i < both.digits.size(); ++i) both.digits[i] = a.digits[i] + b.digits[i];
+    return both;
+  }
+};
+
+/// How the weights of a pass travel, and what gradients are multiplied and divided by because of them. Where sums are
+/// to be divided as they are made, and for float16, whose sums would overflow, they travel by themselves, and no bucket
+/// leaves before they are known; else behind the first bucket of float or double, if there is one.
 template <class = when_used>
 class basic_weighing {
  public:
@@ -41,7 +57,8 @@ class basic_weighing {
     const auto wide = [](const bucket& b) { return size_of(b.type) >= sizeof(float); };
     const auto narrow = [](const bucket& b) { return b.type == dtype::f16; };
     const auto& buckets = p.buckets;
-    alone_ = std::any_of(buckets.begin(), buckets.end(), narrow) || std::none_of(buckets.begin(), buckets.end(), wide);
+    alone_ = how_ == scaling::divided || std::any_of(buckets.begin(), buckets.end(), narrow) ||
+             std::none_of(buckets.begin(), buckets.end(), wide);
     behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
   }
 
@@ -53,10 +70,13 @@ class basic_weighing {
   void begin(Comm& world, double weight, contribution what, const std::source_location& where) {
     weight_ = weight;
     // Where gradients are taken as they are, a weight only says whether they count.
-    scale_ = factor_of(how_ == scaling::weighted ? what : contribution::sum, weight) / predivide_;
+    factor_ = factor_of(how_ == scaling::none ? contribution::sum : what, weight);
+    common_ = 1;
     if (!alone_) return;
-    weight_digits::put(weight_, std::span<double>{digits_});
-    flight_.emplace(world.all_reduce(digits_, sum, {}, where));
+    pledge_ = {};
+    weight_digits::put(weight_, std::span<double>{pledge_.digits});
+    if (factor_ > 0) pledge_.least = pledge_.most = factor_;
+    flight_.emplace(world.all_reduce(std::span{&pledge_, 1}, add_pledges{}, {}, where));
   }
   void forget() noexcept { flight_.reset(); }
 
@@ -67,31 +87,48 @@ class basic_weighing {
       if (!alone_ && b == behind_) weight_digits::put(weight_, tail);
   }
 
-  /// What gradients of T are multiplied by before the sum. For float16 it waits until all ranks have begun.
+  /// True when before() of T will not change any more in this pass.
   template <class T>
-  [[nodiscard]] double before() {
-    if constexpr (!std::is_same_v<T, float16>) return scale_;
-    if (flight_) {
-      std::exchange(flight_, std::nullopt)->wait();
-      learn(weight_digits::take(std::span<const double>{digits_}));
-    }
-    return scale_ / unit_;
+  [[nodiscard]] bool settled() const noexcept {
+    return !flight_ || factor_ == 0 || !waits<T>();
   }
-  /// What sums of T are divided by; after learn_from().
+  /// Before a bucket of T leaves: waits until all ranks have begun, where that matters to it.
   template <class T>
-  [[nodiscard]] double after() const noexcept {
-    return std::is_same_v<T, float16> ? total_ / unit_ / predivide_ : total_ / predivide_;
+  void settle() {
+    if (!flight_ || !waits<T>()) return;
+    std::exchange(flight_, std::nullopt)->wait();
+    hear();
   }
-
-  /// The weights' own flight, where there is one; to be awaited before learn_from().
-  [[nodiscard]] std::optional<op> flight() noexcept { return std::exchange(flight_, std::nullopt); }
+  /// Ends when all have begun, where the weights travel by themselves.
+  task<> all_heard() {
+    if (!flight_) co_return;
+    op weights = *std::exchange(flight_, std::nullopt);
+    co_await std::move(weights);
+    hear();
+  }
+  /// After the last bucket.
   void learn_from(const arena& memory) noexcept {
-    if (alone_)
-      learn(weight_digits::take(std::span<const double>{digits_}));
-    else if (memory.layout().buckets[behind_].type == dtype::f64)
+    if (alone_) return;
+    if (memory.layout().buckets[behind_].type == dtype::f64)
       learn(weight_digits::take(std::span<const double>{memory.tail<double>(behind_)}));
     else
       learn(weight_digits::take(std::span<const float>{memory.tail<float>(behind_)}));
+  }
+
+  /// What gradients of T are multiplied by before the sum; after settle().
+  template <class T>
+  [[nodiscard]] double before() const noexcept {
+    return factor_ / common_ / predivide_ / unit<T>();
+  }
+  /// What a hook divides sums of T by; after settle().
+  template <class T>
+  [[nodiscard]] double divisor() const noexcept {
+    return how_ == scaling::divided && divides<T>(whole<T>()) ? whole<T>() : 1;
+  }
+  /// What is left to divide by; once the sum of the weights is known.
+  template <class T>
+  [[nodiscard]] double after() const noexcept {
+    return divisor<T>() == 1 ? whole<T>() : 1;
   }
 
   /// This rank's weight in the pass under way, and that of all ranks in the last one; 0 before the first.
@@ -104,23 +141,45 @@ class basic_weighing {
   }
 
  private:
+  template <class T>
+  [[nodiscard]] bool waits() const noexcept {
+    return how_ == scaling::divided || std::is_same_v<T, float16>;
+  }
+  template <class T>
+  [[nodiscard]] double whole() const noexcept {
+    return shares_ / unit<T>() / predivide_;
+  }
+  // A kernel divides by what the type computed in holds, and leaves something of a flag in the tail.
+  template <class T>
+  [[nodiscard]] static bool divides(double by) noexcept {
+    constexpr double most = std::is_same_v<T, float16> ? 0x1p12 : 0x1p90;
+    return by >= 1 / most && by <= most && detail::holds<T>(by);
+  }
+
+  void hear() noexcept { learn(weight_digits::take(std::span<const double>{pledge_.digits})); }
   // The unit is a power of two, so that scaling by it rounds nothing, and so large that no sum of float16 exceeds its
   // largest term.
   void learn(double total) noexcept {
-    total_ = total;
+    total_ = shares_ = total;
     unit_ = 1;
     // A hook that does not leave the tail alone may have made anything of it.
     if (how_ == scaling::none || !(total > 0 && total < 0x1p1000)) return;
-    while (unit_ < total) unit_ *= 2;
-    while (unit_ / 2 >= total) unit_ /= 2;
+    // Of equal factors nothing is left but the number of ranks that have one; what is near a whole number is it.
+    if (how_ == scaling::divided && pledge_.least == pledge_.most && pledge_.most != 1) {
+      common_ = pledge_.most;
+      shares_ = static_cast<double>(static_cast<std::int64_t>(total / common_ + 0.5));
+    }
+    while (unit_ < shares_) unit_ *= 2;
+    while (unit_ / 2 >= shares_) unit_ /= 2;
   }
 
   scaling how_;
   double predivide_;
   bool alone_ = true;
   std::size_t behind_ = 0;
-  double weight_ = 1, scale_ = 1, total_ = 0, unit_ = 1;
-  std::array<double, weight_digits::count<double>> digits_{};
+  double weight_ = 1, factor_ = 1, common_ = 1;  // this rank's, and what all factors above 0 are if they are equal
+  double total_ = 0, shares_ = 0, unit_ = 1;     // the sum of the weights, over the common factor, a power of two above
+  pledge pledge_;
   std::optional<op> flight_;
 };
 /// See basic_weighing.

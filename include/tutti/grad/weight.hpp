@@ -10,6 +10,7 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/kernels/fold.hpp>
 
 namespace tutti::grad {
 
@@ -65,13 +66,10 @@ template <class T>
 
 namespace detail {
 
-template <class T, class F>
-void map_gradient(std::span<T> g, double by, F f) noexcept {
-  using C = std::conditional_t<sizeof(T) == 2, float, T>;
-  if (const auto factor = static_cast<C>(by); static_cast<double>(factor) == by)
-    for (T& x : g) x = static_cast<T>(f(static_cast<C>(x), factor));
-  else  // a factor that float would round
-    for (T& x : g) x = rounded<T>(f(static_cast<double>(x), by));
+// Where gradients are computed in float, it must hold the factor.
+template <class T>
+[[nodiscard]] bool holds(double factor) noexcept {
+  return std::is_same_v<T, double> || static_cast<double>(static_cast<float>(factor)) == factor;
 }
 
 }  // namespace detail
@@ -81,14 +79,25 @@ template <class T>
 void multiply(std::span<T> g, double by) noexcept {
   if (by == 0)
     std::fill(g.begin(), g.end(), T{});
+  else if (by != 1 && detail::holds<T>(by))
+    tutti::detail::scale<T>(g.data(), g.data(), g.size(), static_cast<tutti::detail::compute_t<T>>(by),
+                            best_instruction_set());
   else if (by != 1)
-    detail::map_gradient(g, by, [](auto a, auto b) { return a * b; });
+    for (T& x : g) x = rounded<T>(static_cast<double>(x) * by);
 }
 
 /// Divides, rounding once.
 template <class T>
 void divide(std::span<T> g, double by) noexcept {
-  if (by != 1) detail::map_gradient(g, by, [](auto a, auto b) { return a / b; });
+  if (by == 1 || g.empty()) return;
+  if (!detail::holds<T>(by)) {
+    for (T& x : g) x = rounded<T>(static_cast<double>(x) / by);
+    return;
+  }
+  const void* const in = g.data();
+  void* const out = g.data();
+  tutti::detail::fold_kernel_for<T, tutti::detail::mean_op>(best_instruction_set())(&in, 1, &out, 1, g.size(),
+                                                                                    stores::ordinary, by);
 }
 
 }  // namespace tutti::grad

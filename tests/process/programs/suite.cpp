@@ -10,7 +10,8 @@
 
 int main(int argc, char** argv) try {
   auto world = tutti::init(tutti_test::options_from(tutti_test::words{argc, argv}));
-  conformance::check_world(world, conformance::grid_of(world.size()));
+  // Types and counts are looked at by threads and simulated ranks too: all of them in one world is enough here.
+  conformance::check_world(world, world.size() == 3 ? conformance::grid::full : conformance::grid::thin);
   std::printf("all well on rank %d of %d\n", world.rank(), world.size());
   return 0;
 } catch (const std::exception& e) {

@@ -32,8 +32,9 @@ TUTTI_TARGET_END
 
 namespace tutti::detail {
 
+/// `divisor` is that of a mean; others do not look at it.
 using fold_kernel = void (*)(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
-                             stores how) noexcept;
+                             stores how, double divisor) noexcept;
 
 /// The kernel of one type and operation for an instruction set that this process has.
 template <class T, class Op>

@@ -160,8 +160,7 @@ template <class C>
 /// memory under -O1.
 template <class T, class Op>
 [[gnu::always_inline]] inline void fold_four(const std::byte* const* in, int n, std::byte* const* out, int m,
-                                             std::size_t at, stores how) noexcept {
-  using C = compute_t<T>;
+                                             std::size_t at, stores how, compute_t<T> divisor) noexcept {
   constexpr std::size_t next = lanes<T> * sizeof(T);
   const std::byte* p = in[0] + at;
   auto a = load<T>(p), b = load<T>(p + next), c = load<T>(p + 2 * next), d = load<T>(p + 3 * next);
@@ -172,10 +171,8 @@ template <class T, class Op>
     c = apply<Op>(c, load<T>(p + 2 * next));
     d = apply<Op>(d, load<T>(p + 3 * next));
   }
-  if constexpr (std::same_as<Op, mean_op>) {
-    const auto divisor = static_cast<C>(n);
+  if constexpr (std::same_as<Op, mean_op>)
     a = divide(a, divisor), b = divide(b, divisor), c = divide(c, divisor), d = divide(d, divisor);
-  }
   const auto w = narrow<T>(a), x = narrow<T>(b), y = narrow<T>(c), z = narrow<T>(d);
   for (int o = 0; o < m; ++o) {
     std::byte* to = out[o] + at;
@@ -190,34 +187,35 @@ template <class T, class Op>
 
 template <class T, class Op>
 [[gnu::always_inline]] inline void fold_one(const std::byte* const* in, int n, std::byte* const* out, int m,
-                                            std::size_t at) noexcept {
-  using C = compute_t<T>;
+                                            std::size_t at, compute_t<T> divisor) noexcept {
   auto a = load<T>(in[0] + at);
   for (int r = 1; r < n; ++r) a = apply<Op>(a, load<T>(in[r] + at));
-  if constexpr (std::same_as<Op, mean_op>) a = divide(a, static_cast<C>(n));
+  if constexpr (std::same_as<Op, mean_op>) a = divide(a, divisor);
   for (int o = 0; o < m; ++o) put(out[o] + at, narrow<T>(a));
 }
 
 /// Element i of all outputs becomes in[0][i] op in[1][i] op …; an output may be one of the inputs. Each place is read
 /// once, and before it is written.
 template <class T, class Op>
-void fold(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores how) noexcept {
+void fold(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores how,
+          double by) noexcept {
+  const auto divisor = static_cast<compute_t<T>>(by);
   const auto* const* in = reinterpret_cast<const std::byte* const*>(inputs);
   auto* const* out = reinterpret_cast<std::byte* const*>(outputs);
   std::size_t i = 0;
   if (how == stores::streaming) {
     i = elements_before_line<T>(outputs[0], count);
-    fold_scalars<T, Op>(inputs, n, outputs, m, 0, i);
+    fold_scalars<T, Op>(inputs, n, outputs, m, 0, i, by);
   }
   if (n == 2 && m == 1 && how == stores::ordinary) {  // what rings and pairs do
     const std::byte* const pair[] = {in[0], in[1]};
     std::byte* const to[] = {out[0]};
     for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>)
-      fold_four<T, Op>(pair, 2, to, 1, i * sizeof(T), stores::ordinary);
+      fold_four<T, Op>(pair, 2, to, 1, i * sizeof(T), stores::ordinary, divisor);
   }
-  for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) fold_four<T, Op>(in, n, out, m, i * sizeof(T), how);
-  for (; count - i >= lanes<T>; i += lanes<T>) fold_one<T, Op>(in, n, out, m, i * sizeof(T));
-  fold_scalars<T, Op>(inputs, n, outputs, m, i, count);
+  for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) fold_four<T, Op>(in, n, out, m, i * sizeof(T), how, divisor);
+  for (; count - i >= lanes<T>; i += lanes<T>) fold_one<T, Op>(in, n, out, m, i * sizeof(T), divisor);
+  fold_scalars<T, Op>(inputs, n, outputs, m, i, count, by);
   if (how == stores::streaming) stream_fence();
 }
 

@@ -85,8 +85,8 @@ constexpr C quotient(C total, int n) noexcept {
 
 /// Elements [from, to) of a fold, one by one: the ends that fill no register, and types that no register holds.
 template <class T, class Op>
-void fold_scalars(const void* const* inputs, int n, void* const* outputs, int m, std::size_t from,
-                  std::size_t to) noexcept {
+void fold_scalars(const void* const* inputs, int n, void* const* outputs, int m, std::size_t from, std::size_t to,
+                  double divisor) noexcept {
   using C = compute_t<T>;
   const auto get = [&](int r, std::size_t i) {
     T value;
@@ -96,7 +96,7 @@ void fold_scalars(const void* const* inputs, int n, void* const* outputs, int m,
   for (std::size_t i = from; i < to; ++i) {
     C value = get(0, i);
     for (int r = 1; r < n; ++r) value = Op::apply(value, get(r, i));
-    if constexpr (std::same_as<Op, mean_op>) value = quotient(value, n);
+    if constexpr (std::same_as<Op, mean_op>) value /= static_cast<C>(divisor);
     const T result = static_cast<T>(value);
     for (int o = 0; o < m; ++o) std::memcpy(static_cast<std::byte*>(outputs[o]) + i * sizeof(T), &result, sizeof(T));
   }

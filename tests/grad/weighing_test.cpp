@@ -1,0 +1,129 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/reducer.hpp>
+#include <vector>
+
+namespace {
+using tutti::dtype;
+using tutti::grad::contribution;
+using tutti::grad::step;
+using world_t = tutti::communicator<tutti::threads>;
+
+/// What a bucket was given.
+struct given {
+  double first, divisor;
+  bool operator==(const given&) const = default;
+};
+struct looking_hook {
+  static constexpr auto scale = tutti::grad::scaling::divided;
+  std::optional<given>* seen = nullptr;
+
+  template <class Comm, class T>
+  tutti::op operator()(Comm& world, tutti::grad::bucket_view<T> b) const {
+    if (seen) *seen = given{static_cast<double>(b.elements[0]), b.divisor};
+    return tutti::grad::sum_hook{}(world, b);
+  }
+};
+
+struct setting {
+  std::vector<double> weights;
+  contribution what = contribution::mean;
+  double predivide = 1;
+};
+
+/// What each rank's hook saw of a gradient of 6, of type T; checks that the mean is 6.
+template <class T>
+std::vector<given> seen(const setting& s) {
+  std::vector<given> all(s.weights.size());
+  tutti::run_threads(static_cast<int>(s.weights.size()), [&](world_t& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    const std::vector<tutti::grad::parameter_shape> one{{"w", 3, tutti::dtype_of<T>()}};
+    std::optional<given> mine;
+    tutti::grad::reducer_options options;
+    options.predivide = s.predivide;
+    tutti::grad::reducer reducer{world, one, options, looking_hook{&mine}};
+    for (int pass = 0; pass < 2; ++pass) {
+      auto begun = reducer.begin(s.weights[rank], s.what);
+      for (T& x : reducer.template gradient<T>(0)) x = T(6.0F);
+      begun.ready(0);
+      (void)tutti::sync_wait(world, begun.finish());
+    }
+    all[rank] = mine.value();
+    double expected = 6;
+    if (s.what == contribution::sum) {
+      double total = 0, ranks = 0;
+      for (const double w : s.weights) total += w, ranks += w > 0;
+      expected = 6 * ranks / total;
+    }
+    for (const T x : reducer.template gradient<T>(0))
+      if (static_cast<double>(x) != expected) throw std::runtime_error(std::to_string(static_cast<double>(x)));
+  });
+  return all;
+}
+
+TEST_CASE("weighing: equal weights multiply nothing, and what sums are divided by is the number of ranks") {
+  for (const double w : {1.0, 32.0, 0.1, 0x1p-60, 0x1p53 - 1, 1e9 / 7}) {
+    CAPTURE(w);
+    CHECK(seen<float>({{w, w, w}}) == std::vector<given>(3, {6, 3}));
+    CHECK(seen<tutti::bfloat16>({{w, w, w}}) == std::vector<given>(3, {6, 3}));
+    CHECK(seen<float>({{w, 0, w}}) == std::vector<given>{{6, 2}, {0, 2}, {6, 2}});
+    CHECK(seen<double>({{w}}) == std::vector<given>{{6, 1}});
+    CHECK(seen<tutti::float16>({{w, w, w}}) == std::vector<given>(3, {1.5, 0.75}));  // both over 4
+  }
+}
+
+TEST_CASE("weighing: weights that differ are factors, and their sum is the divisor") {
+  CHECK(seen<float>({{3, 1}}) == std::vector<given>{{18, 4}, {6, 4}});
+  CHECK(seen<float>({{3, 0, 5}}) == std::vector<given>{{18, 8}, {0, 8}, {30, 8}});
+  CHECK(seen<float>({{3, 1}, contribution::mean, 2}) == std::vector<given>{{9, 2}, {3, 2}});
+  CHECK(seen<float>({{7, 7}, contribution::mean, 2}) == std::vector<given>{{3, 1}, {3, 1}});
+  CHECK(seen<float>({{3, 0, 5}, contribution::sum}) == std::vector<given>{{6, 8}, {0, 8}, {6, 8}});
+  CHECK(seen<float>({{0, 4}, contribution::sum}) == std::vector<given>{{0, 4}, {6, 4}});
+}
+
+TEST_CASE("weighing: what float does not hold is divided by afterwards") {
+  CHECK(seen<float>({{0x1p24, 1}}) == std::vector<given>{{6 * 0x1p24, 1}, {6, 1}});
+  CHECK(seen<double>({{0x1p24, 1}}) == std::vector<given>{{6 * 0x1p24, 0x1p24 + 1}, {6, 0x1p24 + 1}});
+}
+
+// The tail behind the last bucket is divided as gradients are.
+TEST_CASE("weighing: flags and the map of what is used survive any divisor") {
+  for (const dtype type : {dtype::f32, dtype::f64, dtype::f16, dtype::bf16})
+    for (const auto& weights : std::vector<std::vector<double>>{
+             {1, 1, 1}, {0x1p59, 0x1p59, 0}, {0x1p59, 1, 3}, {0x1p-60, 0x1p-60, 0x1p-59}, {0x1p-60, 0, 0}, {0, 0, 0}})
+      for (const double predivide : {1.0, 1e-6, 1e6})
+        for (const step wanted : {step::apply, step::skip_overflow, step::skip_failure}) {
+          std::mutex mutex;
+          std::vector<std::string> wrong;
+          tutti::run_threads(3, [&](world_t& world) {
+            const auto rank = static_cast<std::size_t>(world.rank());
+            const std::vector<tutti::grad::parameter_shape> list{{"used", 3, type}, {"by nobody", 3, type}};
+            tutti::grad::reducer reducer{
+                world, list, {.unused = tutti::grad::unused_parameters::tracked, .predivide = predivide}};
+            auto pass = reducer.begin(weights[rank]);
+            if (wanted == step::apply && rank != 2)
+              pass.unused(0);
+            else if (wanted != step::apply && rank == 1)
+              pass.skip(wanted);
+            else if (wanted == step::apply || rank == 2)
+              pass.ready(0);
+            if (wanted == step::apply || rank != 1) pass.rest_unused();
+            const step done = tutti::sync_wait(world, pass.finish());
+            const bool right = done == wanted && (wanted != step::apply || (reducer.used(0) && !reducer.used(1)));
+            const std::scoped_lock guard(mutex);
+            if (!right) wrong.push_back(std::string(name(done)) + " of " + std::string(tutti::name(type)));
+          });
+          CAPTURE(weights);
+          CAPTURE(predivide);
+          CHECK(wrong == std::vector<std::string>{});
+        }
+}
+
+}  // namespace
