@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
@@ -113,6 +114,25 @@ TEST_CASE("adasum: orthogonal gradients add up, equal ones are averaged, nothing
   tutti::grad::adasum(std::span{x}, std::span<const float>{y});
   CHECK(x[0] == doctest::Approx(0.9 * 1 + 0.95 * 3));
   CHECK(x[1] == doctest::Approx(0.9 * 2 - 0.95 * 1));
+}
+
+TEST_CASE("adasum: doubles whose squares exceed the range of double are combined as others are") {
+  for (const double unit : {1.0, 0x1p520, 0x1p1000}) {
+    vector equal{3 * unit, 4 * unit}, across{4 * unit, -3 * unit}, parallel{6 * unit, 8 * unit}, small{3, 4};
+    vector a = equal, b = equal, c = equal, d = small;
+    tutti::grad::adasum(std::span{a}, std::span<const double>{equal});
+    tutti::grad::adasum(std::span{b}, std::span<const double>{across});
+    tutti::grad::adasum(std::span{c}, std::span<const double>{parallel});
+    tutti::grad::adasum(std::span{d}, std::span<const double>{equal});
+    CHECK(a == equal);
+    CHECK(b == vector{7 * unit, unit});
+    CHECK(c == vector{4.5 * unit, 6 * unit});
+    CHECK(d[0] == doctest::Approx((3 + 3 * unit) / 2));
+  }
+  vector infinite{std::numeric_limits<double>::infinity(), 1};
+  const vector one{1, 1};
+  tutti::grad::adasum(std::span{infinite}, std::span<const double>{one});
+  CHECK(!std::isfinite(infinite[0]));
 }
 
 TEST_CASE("adasum: any number of ranks gives the tree worked out by hand, with equal bits everywhere") {

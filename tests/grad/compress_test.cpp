@@ -8,6 +8,7 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/grad/compress.hpp>
 #include <tutti/grad/reducer.hpp>
+#include <type_traits>
 #include <vector>
 
 #include "grad/ranks.hpp"
@@ -25,6 +26,8 @@ using shapes = std::vector<tutti::grad::parameter_shape>;
 
 static_assert(tutti::grad::reduction_hook<compress_hook<bfloat16>, world_t>);
 static_assert(tutti::grad::reduction_hook<compress_hook<float16, compress_hook<bfloat16>>, world_t>);
+static_assert(!std::is_copy_constructible_v<compress_hook<bfloat16>>);
+static_assert(std::is_move_constructible_v<compress_hook<bfloat16>>);
 
 /// Gradient of a rank; magnitudes over many powers of two, the largest `top`.
 template <class T>

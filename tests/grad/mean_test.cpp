@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <string>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/mean.hpp>
@@ -49,6 +50,21 @@ TEST_CASE("mean_hook: the mean over all ranks, in all types, whatever the weight
     }
   });
   CHECK(wrong == std::vector<int>(3, 0));
+}
+
+TEST_CASE("mean_hook: a factor that it would not look at is refused") {
+  std::vector<int> refused(2);
+  tutti::run_threads(2, [&](tutti::communicator<tutti::threads>& world) {
+    const std::vector<tutti::grad::parameter_shape> one{{"a", 3}};
+    try {
+      tutti::grad::reducer bad{world, one, {.predivide = 4}, tutti::grad::mean_hook{}};
+    } catch (const tutti::usage_error& e) {
+      const std::string text = e.what();
+      refused[static_cast<std::size_t>(world.rank())] = text.find("predivide = 4") != text.npos;
+    }
+    world.barrier().wait();  // which goes on
+  });
+  CHECK(refused == std::vector<int>(2, 1));
 }
 
 }  // namespace

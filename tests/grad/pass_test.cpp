@@ -197,6 +197,7 @@ TEST_CASE("pass: micro-batches are reduced once, with the sum of their weights")
           set(r, i, get(r, i) + 8);
           pass.ready(i);
         }
+        pass.unused(2);
         expect(finish(world, r, pass) == step::apply, "step");
         expect(get(r, 0) == 8 * (k + 1), "nothing was reduced");
       }
@@ -213,6 +214,31 @@ TEST_CASE("pass: micro-batches are reduced once, with the sum of their weights")
     }
   });
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
+TEST_CASE("pass: what micro-batches have added without a mark is not lost when the last pass leaves it out") {
+  for (const unused_parameters how : {unused_parameters::zero, unused_parameters::tracked}) {
+    const auto all = ranks::outcomes(2, [&](world_t& world) {
+      const auto list = of_type(dtype::f32);
+      reducer r{world, list, {.unused = how}};
+      for (std::size_t i = 0; i < 3; ++i) set(r, i, 1);
+      for (int k = 0; k < 2; ++k) {
+        auto part = r.begin(tutti::grad::accumulate, k == 0 ? 2 : 0);
+        if (k == 0) set(r, 0, 6), part.unused(2);
+        (void)finish(world, r, part);
+      }
+      auto pass = r.begin(0, contribution::sum);
+      pass.rest_unused();
+      expect(finish(world, r, pass) == step::apply && r.total_weight() == 4, "weight");
+      expect(get(r, 0) == 3 && get(r, 1) == 0.5, "the sum over all samples by their number");
+      expect(get(r, 2) == (how == unused_parameters::zero ? 0 : 1) && r.used(1), "said to be unused");
+      auto next = r.begin();
+      next.rest_unused();
+      (void)finish(world, r, next);
+      expect(get(r, 0) == (how == unused_parameters::zero ? 0 : 3), "only what was carried over is kept");
+    });
+    for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+  }
 }
 
 TEST_CASE("pass: one that accumulates may be dropped, and a skip in it is not forgotten") {

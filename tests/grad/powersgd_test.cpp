@@ -232,6 +232,10 @@ TEST_CASE("powersgd: when buckets change it forgets what it left out, not that i
     }
     (void)tutti::sync_wait(world, other.finish());
     expect(tutti::sync_wait(world, r.rebuild()), "the order differs");
+    reducer loaded{world, list, {.limits = {1, 1}}, powersgd_hook{{.start_pass = 2}}};
+    loaded.hook().load(r.hook().save());
+    one_pass(world, loaded, mine);
+    expect(loaded.hook().travelling() < 200, "and in a run that goes on from here");
     expect(sent([&] { one_pass(world, r, mine); }) < 200, "approximated still");
     // Zeros are zeros again: nothing of the pass before is left.
     auto skipped = r.begin();

@@ -174,6 +174,33 @@ TEST_CASE("quantize: a hook that is saved and loaded goes on with the same bits"
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }
 
+TEST_CASE("quantize: what is left out comes with the next pass as much as it was, also where float16 is scaled") {
+  const auto all = ranks::outcomes(2, [](world_t& world) {
+    const auto check = [&](auto hook, dtype type, double unit) {
+      const shapes list{{"a", 256, type}};
+      reducer r{world, list, {}, std::move(hook)};
+      double sum = 0;
+      for (const double weight : {32.0, 33.0}) {  // together 64 and 66: float16's unit doubles
+        auto pass = r.begin(weight);
+        tutti::grad::visit_gradient(type, [&]<class T>() {
+          const auto g = r.template gradient<T>(0);
+          std::fill(g.begin(), g.end(), T(static_cast<float>(0.0036 * unit)));
+          g[0] = T(static_cast<float>(unit * (weight == 32 ? 1 : 0.3)));  // its level is above the others, then below
+          pass.ready(0);
+          (void)tutti::sync_wait(world, pass.finish());
+          sum += static_cast<double>(g[9]) / unit;
+        });
+      }
+      expect(std::abs(sum - 0.0072) < 0.0015, "not what was left out", sum);
+    };
+    check(quantize_hook{}, dtype::f32, 1);
+    check(quantize_hook{}, dtype::f16, 1);
+    check(tutti::grad::compress_hook<tutti::float16, quantize_hook>{}, dtype::f32, 1);
+    check(tutti::grad::compress_hook<tutti::float16, quantize_hook>{}, dtype::f32, 0x1p70);
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
 TEST_CASE("quantize: a quarter of the bytes") {
   CHECK(quantize_hook::wire_bytes(1 << 20, 2) == 4096 * 260);  // float: 2 x 1/2 x 4 MiB
 }

@@ -77,6 +77,32 @@ TEST_CASE("rebuild: buckets follow the order in which gradients arrived at rank 
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }
 
+TEST_CASE("rebuild: what a rank leaves out, when it has run out or skips, tells nothing of the order") {
+  const auto all = ranks::outcomes(2, [](world_t& world) {
+    const shapes list{{"a", 3}, {"b", 4}, {"c", 5}, {"never", 2}, {"tied", 6}};
+    reducer r{world, list, {.limits = {1, 1}, .delayed = {4}}};
+    for (int batches = 2 + world.rank(); r.arrival().empty() || r.total_weight() > 0; --batches) {
+      auto pass = r.begin(batches > 0 ? 1 : 0);
+      for (const std::size_t i : {1u, 2u, 0u})
+        if (batches > 0) pass.ready(i);
+      pass.rest_unused();
+      (void)tutti::sync_wait(world, pass.finish());
+    }
+    auto skipped = r.begin();
+    if (world.rank() == 0) skipped.ready(0);
+    skipped.skip(tutti::grad::step::skip_failure);
+    (void)tutti::sync_wait(world, skipped.finish());
+    const std::vector<int> order(r.arrival().begin(), r.arrival().end()), seen{1, 2, 0, 3, 4};
+    expect(order == seen, "what was not ready comes last");
+    expect(tutti::sync_wait(world, r.rebuild()), "the order differs from that of registration");
+    expect(r.layout().order() == seen, "the plan's order");
+    expect(!tutti::sync_wait(world, r.rebuild()), "once is enough");
+    reducer again{world, list, {.limits = {1, 1}, .arrival = order, .delayed = {4}}};
+    expect(again.layout() == r.layout(), "the plan of a saved order");
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
 TEST_CASE("rebuild: an order of another model is refused") {
   const auto all = ranks::outcomes(2, [](world_t& world) {
     const shapes list{{"a", 3, dtype::f32}, {"b", 4, dtype::f32}};

@@ -120,6 +120,25 @@ TEST_CASE("reducer: the same inside a coroutine, while others are suspended in f
   CHECK(all[2].failed == errc::aborted);
 }
 
+TEST_CASE("reducer: a rank that has run out is named where the others call something else meanwhile") {
+  const auto all = ranks::outcomes(3, [](world_t& world) {
+    reducer r{world, three};
+    for (int k = 0; k < 2; ++k) {
+      auto pass = r.begin(world.rank() == 1 ? 0 : 1);
+      pass.rest_unused();
+      std::vector<float> v(10);
+      if (world.rank() != 1) world.broadcast(v, 0).wait();
+      (void)tutti::sync_wait(world, pass.finish());
+    }
+  });
+  for (const outcome& o : all) {
+    CAPTURE(o.text);
+    CHECK(o.failed == errc::mismatch);
+    CHECK(o.says(&o == &all[1] ? "weight 0 on this rank, which has run out of samples" : "rank 1 called"));
+    CHECK(o.says(&o == &all[1] ? "broadcast" : "all_reduce"));
+  }
+}
+
 TEST_CASE("reducer: a parameter that was never marked is named where it was forgotten") {
   for (const shapes* list : {&three, &half}) {
     const outcome o = culprit(*list, [](world_t& world, auto& r) {

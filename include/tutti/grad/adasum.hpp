@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,15 +23,25 @@ namespace tutti::grad {
 template <number T>
 void adasum(std::span<T> a, std::span<const T> b) noexcept {
   constexpr double least = 1.4916681462400413e-154;  // the root of the smallest normal double, as in Horovod
-  double product = 0, a_norm = 0, b_norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
-    product += x * y;
-    a_norm += x * x;
-    b_norm += y * y;
+  constexpr double most = std::numeric_limits<double>::max(), down = 0x1p-600;
+  double product = 0, a_norm = 0, b_norm = 0, a_unit = 1, b_unit = 1;
+  const auto add_up = [&](double a_by, double b_by) {
+    product = a_norm = b_norm = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const auto x = static_cast<double>(a[i]) * a_by, y = static_cast<double>(b[i]) * b_by;
+      product += x * y;
+      a_norm += x * x;
+      b_norm += y * y;
+    }
+  };
+  add_up(1, 1);
+  if (!(a_norm <= most && b_norm <= most)) {  // the squares of large doubles exceed their range
+    if (!(a_norm <= most)) a_unit = down;
+    if (!(b_norm <= most)) b_unit = down;
+    add_up(a_unit, b_unit);
   }
-  const double of_a = a_norm < least ? 1 : 1 - product / (2 * a_norm);
-  const double of_b = b_norm < least ? 1 : 1 - product / (2 * b_norm);
+  const double of_a = a_norm < least ? 1 : 1 - product / (2 * a_norm) * (a_unit / b_unit);
+  const double of_b = b_norm < least ? 1 : 1 - product / (2 * b_norm) * (b_unit / a_unit);
   for (std::size_t i = 0; i < a.size(); ++i)
     a[i] = rounded<T>(of_a * static_cast<double>(a[i]) + of_b * static_cast<double>(b[i]));
 }

@@ -103,6 +103,12 @@ template <class = when_used>
   }
 }
 
+/// What tell_apart() says of a pass with this weight.
+constexpr const char* calls_of_pass(double weight) noexcept {
+  return weight > 0 ? "begin() on this rank, and rebuild()"
+                    : "begin() with weight 0 on this rank, which has run out of samples, and rebuild()";
+}
+
 /// Gives all ranks rank 0's order. Begins on `meeting`, where a pass would, with as little as a pass begins with and of
 /// another size, so that ranks that begin one instead are found, over messages too.
 template <class Comm>

@@ -24,7 +24,8 @@ namespace tutti::grad {
 /// Error of a sum of n ranks, for |x| at most the largest magnitude m in the bucket: each term and, over messages, each
 /// partial sum is rounded once, to 2^-8 (bfloat16) or 2^-11 (float16) of itself, plus n^2 m 2^-39 for float16.
 /// Infinities, NaNs and what float cannot hold arrive as infinities or NaNs. Memory: a copy in the wire's type of as
-/// many buckets as are under way at a time; reducer_options::in_flight bounds that.
+/// many buckets as are under way at a time; reducer_options::in_flight bounds that. Move-only, as are
+/// all hooks that keep something: std::move() it into the reducer, and find it as reducer::hook().
 template <narrow_float Wire, class Inner = sum_hook>
   requires(sizeof(Wire) == 2)
 class compress_hook {
@@ -134,10 +135,11 @@ class compress_hook {
   template <class Comm, class Flight, class T>
   task<> scaled(Comm& world, wire_copy copy, Flight most, op tail, bucket_view<T> b) {
     const wire_copy mine = std::move(copy);
-    const auto& wire = mine.view;
+    auto wire = mine.view;
     Flight first = std::move(most);
     op second = std::move(tail);
     const double unit = scale_for(co_await std::move(first), world.size());
+    wire.unit = b.unit / unit;
     narrow(b, wire, unit);
     co_await inner_(world, wire);
     co_await std::move(second);

@@ -26,9 +26,13 @@ struct bucket_view {
   std::span<const bucket_slot> slots = {};                       ///< which gradient lies where
   std::size_t tail_count = line_elements<T>;                     ///< elements whose sums must be exact: weights, flags
   double divisor = 1;                                            ///< of all sums, the tail's too: see scaling::divided
+  double unit = 1;  ///< gradients are in units of so much weight x gradient: a power of two, the same on all ranks
 
   [[nodiscard]] std::span<T> gradients() const noexcept { return elements.first(elements.size() - tail_count); }
   [[nodiscard]] std::span<T> tail() const noexcept { return elements.last(tail_count); }
+  /// An element of the gradients as weight x gradient, which hooks keep from pass to pass, and back.
+  [[nodiscard]] float whole(T x) const noexcept { return static_cast<float>(x) * static_cast<float>(unit); }
+  [[nodiscard]] T scaled(float x) const noexcept { return static_cast<T>(x * static_cast<float>(1 / unit)); }
 };
 
 /// What a hook is given and what it leaves.

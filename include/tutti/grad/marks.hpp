@@ -12,13 +12,15 @@
 
 namespace tutti::grad {
 
-/// The gradients of a model as a pass marks them: each once, in any order, which is kept.
+/// The gradients of a model as a pass marks them: each once, in any order. Of the passes that have ended, the order of
+/// the last that saw as many become ready as any did is kept: one that leaves out most, as a rank does that has run out
+/// of samples or skips, tells nothing of when they become ready.
 template <class = when_used>
 class basic_marks {
  public:
   explicit basic_marks(std::span<const parameter_shape> shapes)
       : shapes_(shapes.begin(), shapes.end()), marked_(shapes.size()) {
-    arrival_.reserve(shapes.size());
+    arriving_.reserve(shapes.size());
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return shapes_.size(); }
@@ -28,7 +30,10 @@ class basic_marks {
     return "parameter " + std::to_string(i) + (shapes_[i].name.empty() ? "" : " (" + shapes_[i].name + ")");
   }
 
-  void clear() noexcept { std::fill(marked_.begin(), marked_.end(), char{0}); }
+  void clear() noexcept {
+    std::fill(marked_.begin(), marked_.end(), char{0});
+    arriving_.clear();
+  }
   [[nodiscard]] bool has(std::size_t i) const noexcept { return marked_[i] != 0; }
 
   /// Errors name the call.
@@ -47,15 +52,37 @@ class basic_marks {
       if (!marked_[i]) throw usage_error("finish: " + label(i) + " was never marked ready in this pass");
   }
 
-  /// The order in which gradients were complete in the last pass that reduced.
-  [[nodiscard]] const std::vector<int>& arrival() const noexcept { return arrival_; }
-  void forget_arrival() noexcept { arrival_.clear(); }
-  void arrive(std::size_t i) { arrival_.push_back(static_cast<int>(i)); }
+  /// The order of all gradients until one has been seen: that of the plan.
+  void expect(std::vector<int> order) {
+    if (seen_ == 0) order_ = std::move(order);
+  }
+  /// One that is marked became ready, and was not left out.
+  void arrive(std::size_t i) {
+    marked_[i] = arrived;
+    arriving_.push_back(static_cast<int>(i));
+  }
+  /// Ends a pass. What did not become ready comes last, in the order that was known before.
+  void learn_order() {
+    if (arriving_.empty() || arriving_.size() < seen_) return;
+    seen_ = arriving_.size();
+    for (const int i : order_)
+      if (marked_[static_cast<std::size_t>(i)] != arrived) arriving_.push_back(i);
+    std::swap(order_, arriving_);
+  }
+  /// Of all gradients, as last seen or expected.
+  [[nodiscard]] const std::vector<int>& order() const noexcept { return order_; }
+  /// The same, but empty until an order has been seen.
+  [[nodiscard]] std::span<const int> arrival() const noexcept {
+    return std::span<const int>{order_}.first(seen_ == 0 ? 0 : order_.size());
+  }
 
  private:
+  static constexpr char arrived = 2;
+
   std::vector<parameter_shape> shapes_;
   std::vector<char> marked_;
-  std::vector<int> arrival_;
+  std::vector<int> order_, arriving_;
+  std::size_t seen_ = 0;  // became ready in the pass whose order is kept
 };
 /// See basic_marks.
 using marks = basic_marks<>;

@@ -62,7 +62,7 @@ class powersgd_hook {
 
   /// Forgets what has been left out and the approximations, not how many passes there have been.
   void reset() noexcept {
-    for (const state& s : states_) passes_ = std::max(passes_, s.passes);
+    passes_ = passes();
     states_.clear();
     copies_.clear();
     residuals_.reset();
@@ -75,6 +75,7 @@ class powersgd_hook {
   [[nodiscard]] std::vector<std::byte> save() const {
     state_writer to;
     residuals_.save(to);
+    to.put(passes());
     to.put(states_.size());
     for (const state& s : states_) {
       to.put(s.passes);
@@ -86,6 +87,7 @@ class powersgd_hook {
     state_reader from{saved};
     residuals left;
     left.load(from);
+    const std::uint64_t before = from.number();
     std::deque<state> states;
     for (std::uint64_t n = from.number(); n > 0; --n) {
       state& s = states.emplace_back();
@@ -95,10 +97,17 @@ class powersgd_hook {
     from.end();
     if (elements_ != 0) throw usage_error("powersgd_hook: load() before the first pass, or make a new reducer");
     residuals_ = std::move(left);
+    passes_ = before;
     states_ = std::move(states);
   }
 
  private:
+  // So many there have been, whatever has been forgotten since.
+  [[nodiscard]] std::uint64_t passes() const noexcept {
+    std::uint64_t most = passes_;
+    for (const state& s : states_) most = std::max(most, s.passes);
+    return most;
+  }
   /// A matrix in a bucket, and where its approximation is among those of the bucket.
   struct place {
     std::size_t offset, rows, columns, rank, p_at, q_at;
@@ -138,7 +147,7 @@ class powersgd_hook {
     if (!options_.error_feedback) std::fill(left.begin(), left.end(), 0.0f);
     for (const place& m : s.list) {
       const auto g = b.gradients().subspan(m.offset, m.rows * m.columns);
-      for (std::size_t i = 0; i < g.size(); ++i) left[m.offset + i] += static_cast<float>(g[i]);
+      for (std::size_t i = 0; i < g.size(); ++i) left[m.offset + i] += b.whole(g[i]);
       guess(b.index, s, m);
       project(m.in(left), m.q(s.warm.data()), m.p(p.data()));
     }
@@ -252,7 +261,7 @@ class powersgd_hook {
       for (std::size_t i = 0; i < m.rows; ++i) {
         expand_row(m.p(all_p.data()), m.q(all_q.data()), i, row);
         const auto to = b.gradients().subspan(m.offset + i * m.columns, m.columns);
-        for (std::size_t j = 0; j < m.columns; ++j) to[j] = static_cast<T>(row[j]);
+        for (std::size_t j = 0; j < m.columns; ++j) to[j] = b.scaled(row[j]);
       }
       orthonormalize(m.q(all_q.data()));
     }

@@ -65,7 +65,7 @@ class quantize_hook {
     auto out = copies_.take(world, n * part(g.size(), n)), in = copies_.take(world, n * part(g.size(), n));
     op tail = world.all_reduce(b.tail(), sum, {}, b.where);
     const auto left = sent_.of(b.index, g.size());
-    for (std::size_t i = 0; i < g.size(); ++i) left[i] += static_cast<float>(g[i]);
+    for (std::size_t i = 0; i < g.size(); ++i) left[i] += b.whole(g[i]);
     encode_all(left, out.span());
     op parts = world.all_to_all(out.span(), in.span(), {}, b.where);
     return exchange(world, std::move(out), std::move(in), std::move(parts), std::move(tail), b);
@@ -141,7 +141,7 @@ class quantize_hook {
     const auto g = b.gradients();
     for (const bucket_slot& slot : b.slots)  // padding stays zero, also where its block became NaNs
       for (std::size_t i = slot.offset; i < slot.offset + slot.count; ++i)
-        g[i] = static_cast<T>(out[i / quantized_block::size][i % quantized_block::size]);
+        g[i] = b.scaled(out[i / quantized_block::size][i % quantized_block::size]);
     co_await std::move(last);
   }
 

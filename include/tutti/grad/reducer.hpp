@@ -78,7 +78,8 @@ class reducer {
     marks_.check(parameter, "used");
     return usage_.used_anywhere(parameter);
   }
-  /// The order in which this rank marked its gradients in the last pass that reduced; empty before.
+  /// The order in which gradients became ready on this rank, in the last pass that reduced and in which as many did as
+  /// ever; those that did not come last. Empty before the first.
   [[nodiscard]] std::span<const int> arrival() const noexcept { return marks_.arrival(); }
 
   /// The gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first.
@@ -102,7 +103,6 @@ class reducer {
     const double whole = start(weight);
     where_ = where;
     reduces_ = true;
-    marks_.forget_arrival();
     buckets_.begin();
     pass_type begun{*this};
     weights_.begin(*world_, whole, what, where);
@@ -112,8 +112,9 @@ class reducer {
   }
 
   /// Begins a pass that sends nothing: the backward pass adds to the gradients, and the next begin() without
-  /// `accumulate` reduces what has come together, with the weights of all these passes added up. Gradients need not
-  /// all be marked. Whoever divides by the number of passes, if anybody, is the caller.
+  /// `accumulate` reduces what has come together, with the weights of all these passes added up. Gradients need no
+  /// mark: what is not told unused() counts as added to, and no later pass sets it to zero. Nothing divides by
+  /// the number of passes but the caller.
   [[nodiscard]] pass_type begin(accumulate_t, double weight = 1) {
     (void)start(weight);
     reduces_ = false;
@@ -130,10 +131,10 @@ class reducer {
     arena_.clear();
   }
 
-  /// Lays the buckets out anew in the order in which gradients arrived at rank 0 in the last pass; gradients keep their
-  /// values, but where the result is true they lie elsewhere: fetch the views again. Collective, between passes; cheap
-  /// where nothing changes. Errors: usage_error during a pass, and from begin() until it has ended; error{mismatch} on
-  /// all ranks where another one begins a pass instead.
+  /// Lays the buckets out anew in the order of rank 0's arrival(); gradients keep their values, but where the result is
+  /// true they lie elsewhere: fetch the views again. Collective, between passes; cheap where nothing changes. Errors:
+  /// usage_error during a pass, and from begin() until it has ended; error{mismatch} on all ranks where another one
+  /// begins a pass instead.
   [[nodiscard]] task<bool> rebuild(std::source_location where = std::source_location::current()) {
     require_idle("rebuild()");
     return lay_out_anew(where);
@@ -146,9 +147,8 @@ class reducer {
 
   task<bool> lay_out_anew(std::source_location where) {
     require_idle("rebuild()");  // also when it is awaited
-    const moving_on at_work{rebuilding_};
-    std::vector<int> order(arrival().begin(), arrival().end());
-    if (order.size() != size()) order = layout().order();
+    const moving_on at_work{rebuilding_ = true};
+    std::vector<int> order = marks_.order();
     Comm& meeting = weights_.travel_alone() ? *world_ : buckets_.lane(0);  // where a pass begins
     co_await detail::agree_on_order(*world_, meeting, order, where);
     try {
@@ -167,13 +167,9 @@ class reducer {
   }
 
   struct moving_on {
-    explicit moving_on(bool& flag) noexcept : on(&flag) { *on = true; }
-    moving_on(const moving_on&) = delete;
-    moving_on& operator=(const moving_on&) = delete;
-    ~moving_on() { *on = false; }
-    bool* on;
+    ~moving_on() { on = false; }
+    bool& on;
   };
-
   static Comm& countable(Comm& world) {
     if (world.size() > step_flags::most_ranks)
       throw usage_error("reducer: weights and flags of more than " + std::to_string(step_flags::most_ranks) +
@@ -188,6 +184,7 @@ class reducer {
     return arena(marks_.shapes(), std::move(p), [&](std::size_t n) { return world_->template allocate<std::byte>(n); });
   }
   void prepare_buckets() {
+    marks_.expect(layout().order());
     weights_.arrange(layout());
     buckets_.arrange(layout());
   }
@@ -217,7 +214,7 @@ class reducer {
                         " was not used in the first pass, and the graph is fixed; where passes differ it is dynamic");
     marks_.mark(i, "ready");
     usage_.use(i);
-    if (reduces_) complete(i);
+    if (reduces_) marks_.arrive(i), complete(i);
   }
   void unused(std::size_t i) {
     marks_.check(i, "unused");
@@ -267,7 +264,6 @@ class reducer {
     if (buckets_.bounded()) advance();
   }
   void weigh(std::size_t i) {
-    marks_.arrive(i);
     const std::size_t b = arena_.bucket_of(i);
     visit_gradient(layout().buckets[b].type, [&]<class T>() {  // at once, while caches hold it, if that is possible
       scaled_[i] = weights_.settled<T>();
@@ -280,7 +276,7 @@ class reducer {
       buckets_.advance(departure());
     } catch (...) {
       give_up();
-      detail::tell_apart("begin() on this rank, and rebuild()");
+      detail::tell_apart(detail::calls_of_pass(weights_.mine()));
     }
   }
   auto departure() {
@@ -306,7 +302,8 @@ class reducer {
       step_flags::put(step_, tail.first(line));
       if (tail.size() > line) usage_.put(weights_.mine(), tail.subspan(line));
     }
-    return hook_(lane, bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.divisor<T>()});
+    return hook_(lane,
+                 bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.divisor<T>(), weights_.unit<T>()});
   }
 
   task<step> finish(pass_type given) {
@@ -314,6 +311,8 @@ class reducer {
     if (!reduces_) {
       carried_weight_ += more_weight_;
       carrying_ = true;
+      for (std::size_t i = 0; more_weight_ > 0 && i < size(); ++i)
+        if (!marks_.has(i) && !usage_.never(i)) usage_.use(i);
       let_go();
       co_return step_;
     }
@@ -328,7 +327,7 @@ class reducer {
       co_await weights_.all_heard();
       co_await buckets_.finish(departure());
     } catch (...) {
-      detail::tell_apart("begin() on this rank, and rebuild()");
+      detail::tell_apart(detail::calls_of_pass(weights_.mine()));
     }
     weights_.learn_from(arena_);
     conclude();
@@ -340,6 +339,7 @@ class reducer {
   void conclude() {
     carrying_ = false;
     carried_weight_ = 0;
+    marks_.learn_order();
     const auto& buckets = layout().buckets;
     if (buckets.empty()) return;
     visit_gradient(buckets.back().type, [&]<class T>() {

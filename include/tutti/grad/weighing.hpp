@@ -7,6 +7,7 @@
 #include <optional>
 #include <source_location>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -42,11 +43,13 @@ struct add_pledges {
 template <class = when_used>
 class basic_weighing {
  public:
-  /// Gradients are divided by `predivide` before the sum, and by as much less after it; neither where a hook takes them
-  /// as they are.
-  basic_weighing(scaling how, double predivide) : how_(how), predivide_(how == scaling::none ? 1 : predivide) {
+  /// Gradients are divided by `predivide` before the sum, and by as much less after it.
+  basic_weighing(scaling how, double predivide) : how_(how), predivide_(predivide) {
     if (!(predivide > 0) || predivide > std::numeric_limits<double>::max())
       throw usage_error("reducer: predivide is a finite number above 0");
+    if (how == scaling::none && predivide != 1)
+      throw usage_error("reducer: predivide = " + std::to_string(predivide) +
+                        " with a hook that takes gradients as they are (scaling::none); leave it 1, or use sum_hook");
   }
 
   /// For the buckets of this plan.
@@ -131,15 +134,16 @@ class basic_weighing {
   /// This rank's weight in the pass under way, and that of all ranks in the last one; 0 before the first.
   [[nodiscard]] double mine() const noexcept { return weight_; }
   [[nodiscard]] double total() const noexcept { return total_; }
+  /// Gradients of T travel divided by this; of float16, after before().
+  template <class T>
+  [[nodiscard]] double unit() const noexcept {
+    return std::is_same_v<T, float16> ? unit_ : 1;
+  }
 
  private:
   template <class T>
   [[nodiscard]] bool waits() const noexcept {
     return how_ == scaling::divided || std::is_same_v<T, float16>;
-  }
-  template <class T>
-  [[nodiscard]] double unit() const noexcept {
-    return std::is_same_v<T, float16> ? unit_ : 1;
   }
   template <class T>
   [[nodiscard]] double whole() const noexcept {

@@ -12,7 +12,8 @@ namespace tutti::grad {
 
 /// Memory for what a hook makes of a bucket while it travels: of as many buckets as are under way at a time, which
 /// reducer_options::in_flight bounds. Taken as a bucket leaves, by one thread, and given back where its task ends,
-/// maybe by another; what has been given back is used again. Outlives what has been taken of it.
+/// maybe by another; what has been given back is used again. Outlives what has been taken of it. Move-only, and so is a
+/// hook that has it.
 template <element T>
 class working_copies {
   struct room {
@@ -24,6 +25,10 @@ class working_copies {
   };
 
  public:
+  working_copies() = default;
+  working_copies(working_copies&&) = default;
+  working_copies& operator=(working_copies&&) = default;
+
   /// Some of it, with anything in it, until this ends. Move-only.
   class copy {
    public:
