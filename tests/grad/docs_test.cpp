@@ -93,6 +93,20 @@ tutti::task<> until_all_have_run_out(tutti::grad::reducer<world_t>& reducer, mod
   }
 }
 
+tutti::task<> follow_the_arrival(tutti::grad::reducer<world_t>& reducer, int steps) {
+  auto views = reducer.gradients();
+  for (int step = 1; step <= steps; ++step) {
+    auto pass = reducer.begin();
+    for (std::size_t i = 0; i < 2; ++i) {  // not the reverse of registration
+      std::fill(views[i].begin(), views[i].end(), 1.0f);
+      pass.ready(i);
+    }
+    co_await pass.finish();
+    if (step == 1 || step % 1000 == 0)
+      if (co_await reducer.rebuild()) views = reducer.gradients();
+  }
+}
+
 struct sharded_batch {
   [[nodiscard]] double samples(tutti::grad::number_range shards) const {
     return 2 * static_cast<double>(shards.size());
@@ -174,6 +188,16 @@ TEST_CASE("docs of gradients: micro-batches, uneven inputs and a rank that runs 
     if (reducer.gradient<float>(1)[0] != 3) throw std::logic_error("the mean of all samples");
     tutti::sync_wait(world, until_all_have_run_out(reducer, net));
     if (net.steps != 4 || net.last != 3) throw std::logic_error("5 batches, one of which all ranks skip");
+  });
+}
+
+TEST_CASE("docs of gradients: a loop follows the order of arrival") {
+  tutti::run_threads(2, [](world_t& world) {
+    tutti::grad::reducer reducer{world, shapes};
+    const auto before = reducer.layout();
+    tutti::sync_wait(world, follow_the_arrival(reducer, 2));
+    if (reducer.layout() == before) throw std::logic_error("the plan of registration");
+    if (reducer.gradient<float>(1)[0] != 1) throw std::logic_error("the mean");
   });
 }
 

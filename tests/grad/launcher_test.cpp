@@ -117,12 +117,13 @@ void check_bound(Hook (*make)(census*)) {
     }
 }
 
-/// Two collectives for each bucket, the second of them when the first has ended.
+/// Two collectives for each bucket, the second of them, the default's, when the first has ended.
 struct two_step_hook {
+  static constexpr auto scale = tutti::grad::scaling::divided;
   template <class Comm, class T>
   tutti::task<> operator()(Comm& world, bucket_view<T> b) const {
     (void)co_await world.all_reduce(static_cast<int>(b.index), tutti::max);
-    co_await world.all_reduce(b.elements);
+    co_await world.all_reduce(b.elements, tutti::mean_over(b.divisor));
   }
 };
 }  // namespace

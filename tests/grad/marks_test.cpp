@@ -33,9 +33,25 @@ TEST_CASE("marks: each once per pass; complaints name the call and the parameter
     CHECK(complaint([&] { m.require_all(); }) == "");
     m.clear();
   }
-  m.arrive(1), m.arrive(0);
-  m.clear();
-  CHECK(m.arrival() == std::vector<int>{1, 0});
-  m.forget_arrival();
+}
+
+TEST_CASE("marks: the order of the last pass in which as many became ready as ever is kept") {
+  const std::vector<tutti::grad::parameter_shape> shapes(3, {"w", 3, tutti::dtype::f32});
+  tutti::grad::marks m{shapes};
+  m.expect({0, 1, 2});
+  CHECK(m.order() == std::vector<int>{0, 1, 2});
   CHECK(m.arrival().empty());
+  const auto pass = [&](const std::vector<std::size_t>& ready) {
+    for (const std::size_t i : ready) m.mark(i, "ready"), m.arrive(i);
+    m.learn_order();
+    m.clear();
+    return m.order();
+  };
+  CHECK(pass({2, 0}) == std::vector<int>{2, 0, 1});
+  CHECK(m.arrival().size() == 3);
+  CHECK(pass({1}) == std::vector<int>{2, 0, 1});
+  CHECK(pass({}) == std::vector<int>{2, 0, 1});
+  CHECK(pass({1, 2, 0}) == std::vector<int>{1, 2, 0});
+  m.expect({0, 1, 2});
+  CHECK(m.order() == std::vector<int>{1, 2, 0});
 }

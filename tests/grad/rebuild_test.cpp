@@ -204,5 +204,6 @@ TEST_CASE("rebuild: during a pass it is a usage_error at once, also before it is
     (void)r.rebuild();
   });
   CHECK_MESSAGE((all[0].usage && all[0].says("during a pass")), all[0].text);
-  CHECK_MESSAGE(all[1].failed == tutti::errc::aborted, all[1].text);
+  // Its rebuild() meets the other's begin(), or hears first how that has ended.
+  CHECK_MESSAGE((all[1].failed == tutti::errc::aborted || all[1].failed == tutti::errc::mismatch), all[1].text);
 }
