@@ -74,6 +74,26 @@ TEST_CASE("local_sgd: weights count since the last average; 0 everywhere changes
     a[0] = first ? 1.0f : 2.0f;
     tutti::sync_wait(world, averaging.average(parameters, 0));
     if (a[0] != (first ? 1 : 2)) throw std::runtime_error("all weights 0");
+    tutti::sync_wait(world, averaging.average(parameters));
+    if (a[0] != 1.5f) throw std::runtime_error("no step since: plain");
+    a[0] = first ? 0.0f : 1.0f;
+    tutti::sync_wait(world, averaging.step(parameters, first ? 9 : 3));  // the third
+    tutti::sync_wait(world, averaging.average(parameters));
+    if (a[0] != 0.25f) throw std::runtime_error("weights of the steps");
+    a[0] = first ? 0.0f : 1.0f;
+    tutti::sync_wait(world, averaging.step(parameters, 1));  // the fourth
+    if (a[0] != 0.5f) throw std::runtime_error("weights of steps before the average");
+  });
+}
+
+TEST_CASE("local_sgd: every step of the warm-up averages, and then every k-th") {
+  tutti::run_threads(2, [](world_t& world) {
+    const shapes one{{"a", 1}};
+    local_sgd averaging{world, one, 3, 2};
+    std::vector<float> a(1);
+    for (const bool expected : {true, true, false, false, true, false, false, true})
+      if (tutti::sync_wait(world, averaging.step(std::vector<std::span<float>>{a})) != expected)
+        throw std::runtime_error("when");
   });
 }
 

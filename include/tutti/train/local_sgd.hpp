@@ -13,16 +13,18 @@
 namespace tutti::train {
 
 /// Local SGD (Stich, 2019): every rank steps by its own gradients, and every k steps the parameters become their mean
-/// over the ranks. Collective: made by all ranks with equal shapes and k; all of them do equally many steps. Holds one
-/// copy of the parameters, in memory that peers map; nothing is allocated after the constructor. One thread at a time;
-/// `world` must outlive it. Costs the bytes of gradient averaging, divided by k.
+/// over the ranks; post-local SGD (Lin et al., 2020), where the first steps do it every time. Collective: made by all
+/// ranks with equal shapes and counts of steps; all of them do equally many steps. Holds one copy of the parameters, in
+/// memory that peers map; nothing is allocated after the constructor. One thread at a time; `world` must outlive it.
+/// Costs the bytes of gradient averaging, divided by k.
 template <class Comm>
 class local_sgd {
  public:
-  /// `shapes` are those of the parameters. Errors: usage_error for k = 0; else as of grad::reducer.
-  local_sgd(Comm& world, std::span<const grad::parameter_shape> shapes, std::uint64_t every,
+  /// `shapes` are those of the parameters. Each of the first `warm_up` steps averages, and then every k-th from there.
+  /// Errors: usage_error for k = 0; else as of grad::reducer.
+  local_sgd(Comm& world, std::span<const grad::parameter_shape> shapes, std::uint64_t every, std::uint64_t warm_up = 0,
             std::source_location where = std::source_location::current())
-      : copies_(world, shapes, {}, {}, where), every_(every) {
+      : copies_(world, shapes, {}, {}, where), every_(every), warm_up_(warm_up) {
     if (every == 0) throw usage_error("local_sgd: average every 0 steps; give at least 1");
   }
 
@@ -34,15 +36,21 @@ class local_sgd {
   template <class Parameters>
   task<bool> step(const Parameters& parameters, double weight = 1) {
     since_ += weight;
-    if (++steps_ % every_ != 0) co_return false;
-    co_await average(parameters, since_);
-    since_ = 0;
+    counts_ = true;
+    if (++steps_ > warm_up_ && (steps_ - warm_up_) % every_ != 0) co_return false;
+    co_await average(parameters);
     co_return true;
   }
 
-  /// Averages now, whatever the step: before an evaluation or a checkpoint, say. Collective.
+  /// Averages now, whatever the step: before an evaluation or a checkpoint, say. The mean is weighted as that of step()
+  /// is, or plain where there was no step since the last one. Collective.
   template <class Parameters>
-  task<> average(const Parameters& parameters, double weight = 1) {
+  task<> average(const Parameters& parameters) {
+    return average(parameters, counts_ ? since_ : 1);
+  }
+  /// The same with a weight of your own in place of those that step() was given.
+  template <class Parameters>
+  task<> average(const Parameters& parameters, double weight) {
     if (std::size(parameters) != copies_.size())
       throw usage_error("local_sgd: " + std::to_string(std::size(parameters)) + " parameters where there are " +
                         std::to_string(copies_.size()));
@@ -54,6 +62,8 @@ class local_sgd {
       pass.ready(i);
     }
     co_await pass.finish();
+    since_ = 0;
+    counts_ = false;
     if (copies_.total_weight() == 0) co_return;
     for (std::size_t i = 0; i < copies_.size(); ++i) {
       const std::span to{parameters[i]};
@@ -67,6 +77,7 @@ class local_sgd {
   void resume(std::uint64_t steps) noexcept {
     steps_ = steps;
     since_ = 0;
+    counts_ = false;
   }
 
  private:
@@ -82,8 +93,9 @@ class local_sgd {
   }
 
   grad::reducer<Comm> copies_;
-  std::uint64_t every_, steps_ = 0;
-  double since_ = 0;
+  std::uint64_t every_, warm_up_, steps_ = 0;
+  double since_ = 0;     // the weights of the steps since the last average
+  bool counts_ = false;  // there were some
 };
 
 }  // namespace tutti::train
