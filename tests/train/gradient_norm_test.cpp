@@ -52,6 +52,9 @@ TEST_CASE("gradient_norm: clips as torch's clip_grad_norm_ does") {
   CHECK(clip_factor(0, 1) == 1);
   CHECK(clip_factor(0.5, 1) == 1);
   CHECK(clip_factor(5, std::numeric_limits<double>::infinity()) == 1);
+  CHECK(clip_factor(5, 0) == 0);
+  CHECK_THROWS_AS((void)clip_factor(5, -1), tutti::usage_error);
+  CHECK_THROWS_AS((void)clip_factor(5, std::numeric_limits<double>::quiet_NaN()), tutti::usage_error);
   std::vector<double> a{3, 0}, b{4};
   const std::vector<std::span<double>> all{a, b};
   const double norm = measure(all).norm();

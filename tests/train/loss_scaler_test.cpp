@@ -104,6 +104,27 @@ TEST_CASE("loss_scaler: stays within its bounds") {
   CHECK(loss_scaler{{.initial = 0x1p30f}}.scale() == 0x1p24f);
 }
 
+TEST_CASE("loss_scaler: never reaches 0, whatever overflows") {
+  for (const auto& options : {loss_scaler_options::torch(), loss_scaler_options::apex()}) {
+    loss_scaler s{options};
+    for (int i = 0; i < 142; ++i) s.update(overflown);
+    CHECK(s.scale() == 0x1p-126f);  // as torch's so far
+    for (int i = 0; i < 60; ++i) s.update(overflown);
+    CHECK(s.scale() == 0x1p-126f);
+    std::vector<double> g{1, 0};
+    const auto u = s.unscale(std::span{g}, 1.0);
+    CHECK(!u.overflow);
+    CHECK(std::abs(g[0] - 1) < 1e-6);
+    CHECK(g[1] == 0);
+    CHECK_THROWS_AS((void)s.inspect(std::span{g}, -1.0), tutti::usage_error);
+  }
+  CHECK_THROWS_AS(loss_scaler({.least = 0, .most = 0}), tutti::usage_error);
+  loss_scaler tiny;
+  tiny.resume({std::numeric_limits<float>::denorm_min(), 0});
+  tiny.update(overflown);
+  CHECK(tiny.scale() == 1);
+}
+
 TEST_CASE("loss_scaler: its state is saved and resumed") {
   loss_scaler a, b;
   for (int i = 0; i < 1500; ++i) a.update(i == 10 ? overflown : clean);

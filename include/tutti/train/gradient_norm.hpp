@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/weight.hpp>
 
@@ -80,8 +81,9 @@ template <class Gradients>
 }
 
 /// What gradients of this norm are multiplied by so that it is at most `max_norm`: torch's clip_grad_norm_, with its
-/// 1e-6 against a norm of 0. 1 if `max_norm` is infinite.
-[[nodiscard]] inline double clip_factor(double norm, double max_norm) noexcept {
+/// 1e-6 against a norm of 0. 1 if `max_norm` is infinite. Errors: usage_error for a `max_norm` that is negative or NaN.
+[[nodiscard]] inline double clip_factor(double norm, double max_norm) {
+  if (!(max_norm >= 0)) throw usage_error("clipping: a largest norm that is negative or NaN; give one of 0 or more");
   const double factor = max_norm / (norm + 1e-6);
   return factor < 1 ? factor : 1;
 }

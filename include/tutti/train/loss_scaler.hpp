@@ -14,7 +14,8 @@
 
 namespace tutti::train {
 
-/// How a loss scale moves. The defaults are torch's, within Apex's upper bound and a lower bound of 1.
+/// How a loss scale moves. The defaults are torch's, within Apex's upper bound and a lower bound of 1. Whatever the
+/// bounds, the scale stays a normal number, at least 2^-126: torch's goes on to 0, after which gradients are NaN.
 struct loss_scaler_options {
   float initial = 0x1p16f;
   float growth = 2;               ///< multiplies the scale after `interval` clean steps in a row
@@ -22,11 +23,11 @@ struct loss_scaler_options {
   std::uint32_t interval = 2000;  ///< clean steps
   float least = 1, most = 0x1p24f;
 
-  /// torch.amp.GradScaler: no bounds but the range of float32.
+  /// torch.amp.GradScaler: no bounds but the normal numbers of float32.
   static constexpr loss_scaler_options torch() noexcept {
     return {.least = 0, .most = std::numeric_limits<float>::max()};
   }
-  /// apex.amp's LossScaler: at most 2^24, no lower bound.
+  /// apex.amp's LossScaler: at most 2^24, no lower bound but that.
   static constexpr loss_scaler_options apex() noexcept { return {.least = 0}; }
 };
 
@@ -42,7 +43,7 @@ struct loss_scaler_state {
 struct unscaling {
   double norm = 0;        ///< of the gradients without the scale, before they are clipped
   double factor = 1;      ///< takes the scale off and clips
-  bool overflow = false;  ///< some element is infinite or NaN: skip the step
+  bool overflow = false;  ///< some element, or the factor, is infinite or NaN: skip the step
 };
 
 /// Dynamic loss scaling: multiply the loss by scale(), reduce the gradients, unscale() them, step unless they
@@ -54,17 +55,19 @@ class loss_scaler {
   explicit loss_scaler(loss_scaler_options options = {}) : options_(options) {
     if (!(options.growth > 1) || !(options.backoff > 0 && options.backoff < 1) || options.interval == 0 ||
         !(options.least >= 0 && options.least <= options.most) || !std::isfinite(options.most) ||
-        !(options.initial > 0))
+        !(options.most >= smallest) || !(options.initial > 0))
       throw usage_error(
-          "loss_scaler: give growth > 1, 0 < backoff < 1, interval > 0, initial > 0 and 0 <= least <= most");
-    state_.scale = std::clamp(options.initial, options.least, options.most);
+          "loss_scaler: give growth > 1, 0 < backoff < 1, interval > 0, initial > 0, 0 <= least <= most, most >= "
+          "2^-126");
+    options_.least = std::max(options.least, smallest);
+    state_.scale = std::clamp(options.initial, options_.least, options.most);
   }
 
   [[nodiscard]] float scale() const noexcept { return state_.scale; }
 
   /// Looks at reduced gradients (a grad::reducer, or a range of spans) in one pass and leaves them as they are: an
   /// optimizer that multiplies by `factor` itself needs no other. `max_norm` is that of the gradients without the
-  /// scale.
+  /// scale. Errors: usage_error for one that is negative or NaN.
   template <class Gradients>
   [[nodiscard]] unscaling inspect(const Gradients& gradients,
                                   double max_norm = std::numeric_limits<double>::infinity()) const {
@@ -76,6 +79,7 @@ class loss_scaler {
   template <class Comm, class Gradients>
   task<unscaling> agree(Comm& world, const Gradients& shard,
                         double max_norm = std::numeric_limits<double>::infinity()) const {
+    (void)clip_factor(0, max_norm);  // refuses it before anything is sent
     co_return judge(co_await world.all_reduce(measure(shard), std::plus<>{}), max_norm);
   }
 
@@ -112,10 +116,13 @@ class loss_scaler {
   }
 
  private:
-  [[nodiscard]] unscaling judge(const gradient_measure& scaled, double max_norm) const noexcept {
+  static constexpr float smallest = std::numeric_limits<float>::min();
+
+  [[nodiscard]] unscaling judge(const gradient_measure& scaled, double max_norm) const {
     const double inverse = 1.0 / static_cast<double>(state_.scale);
     const double norm = scaled.norm() * inverse;
-    return {norm, inverse * clip_factor(norm, max_norm), !scaled.finite()};
+    const double factor = inverse * clip_factor(norm, max_norm);
+    return {norm, factor, !scaled.finite() || !std::isfinite(factor)};
   }
 
   loss_scaler_options options_;
