@@ -76,6 +76,35 @@ TEST_CASE("checkpoint: what goes wrong on rank 0 is thrown on all ranks, and the
   CHECK(usages == 3);
 }
 
+TEST_CASE("checkpoint: lists that differ between ranks are refused on all of them, and nothing is loaded") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model");
+  std::atomic<int> refused{0};
+  tutti::run_threads(3, [&](world_t& world) {
+    std::vector<float> a(2, 1), b(2, 2), c(3);
+    const auto a_of = tensor("a", std::span{a}), b_of = tensor("b", std::span{b});
+    save_checkpoint(world, path, std::vector{a_of, b_of});
+    a = b = {0, 0};
+    const auto load = [&](std::vector<named_tensor> list, const std::string& says) {
+      try {
+        load_checkpoint(world, path, list);
+      } catch (const tutti::error& e) {
+        if (e.kind() == tutti::errc::mismatch && std::string(e.what()).find(says) != std::string::npos) ++refused;
+      }
+      if (a != std::vector<float>(2) || b != a || c[0] != 0) throw std::runtime_error("loaded");
+    };
+    const bool odd = world.rank() == 1;
+    load(odd ? std::vector{b_of, a_of} : std::vector{a_of, b_of},
+         R"(tensor 0 is "b", float32 [2] on rank 1 and "a", float32 [2] on rank 0)");
+    load(odd ? std::vector{a_of, b_of} : std::vector{a_of},
+         R"(tensor 1 is "b", float32 [2] on rank 1 and missing on rank 0)");
+    load(std::vector{odd ? tensor("a", std::span{c}) : a_of}, "tensor 0 is \"a\", float32 [3] on rank 1");
+    load_checkpoint(world, path, std::vector{a_of, b_of});
+    if (a[0] != 1 || b[1] != 2) throw std::runtime_error("not loaded");
+  });
+  CHECK(refused == 9);
+}
+
 TEST_CASE("checkpoint: a rank that dies meanwhile is an error, not a hang; the file is whole or not there") {
   int losses = 0;
   tutti::for_seeds(1, 40, [&](std::uint64_t seed) {

@@ -79,13 +79,19 @@ TEST_CASE("sharded_checkpoint: saved by any number of ranks, loaded by any other
 
 TEST_CASE("sharded_checkpoint: a newer one replaces the older, whose shards are removed; other files stay") {
   const temporary_directory folder;
-  std::ofstream(folder.file("model-00001-of-00002.safetensors")) << "other";
+  const std::string digits(40, '1');
+  const std::vector<std::string> mine{
+      "model-00001-of-00002.safetensors", "2026-11-22.safetensors",   "2026-11.safetensors",  "-.safetensors",
+      digits + "-.safetensors",           digits + "-0x.safetensors", digits + ".safetensors"};
+  for (const auto& file : mine) std::ofstream(folder.file(file)) << "other";
+  std::ofstream(folder.file(digits + "-7.safetensors")) << "left by a crash";
   tutti::run_threads(4, [&](world_t& world) { save(world, folder.path().string(), 5); });
   tutti::run_threads(2, [&](world_t& world) {
     save(world, folder.path().string(), 6);
     check(world, folder.path().string(), 6);
   });
-  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 4);
+  for (const auto& file : mine) CHECK(std::filesystem::exists(folder.file(file)));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 3 + std::ssize(mine));
 }
 
 TEST_CASE("sharded_checkpoint: what is missing, foreign or cut short is refused on all ranks") {
@@ -130,6 +136,9 @@ TEST_CASE("sharded_checkpoint: elements that nobody saved, and tensors of other 
     load(1, 7, "w");
     load(4, 8, "w");
     load(4, 7, "v");
+    const std::span<const float> fixed{v};
+    CHECK_THROWS_AS(load_sharded(world, folder.path().string(), std::vector{shard("w", fixed, 4, 7)}),
+                    tutti::usage_error);
   });
   CHECK(mismatches == 6);
   std::vector<float> v(3);

@@ -79,6 +79,19 @@ TEST_CASE("tensor_file: what is written is read again, and its bytes are those o
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }
 
+TEST_CASE("tensor_file: const tensors are saved beside others, and are not loaded") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  const std::vector<float> a{1, 2};
+  std::vector<double> b{3};
+  std::vector<float> x(2);
+  const std::vector both{tensor("a", std::span{a}), tensor("b", std::span{b})};
+  write_tensors(path, both);
+  read_tensors(path, std::vector{tensor("a", std::span{x}), both[1]});
+  CHECK(x == a);
+  CHECK_THROWS_AS(read_tensors(path, both), tutti::usage_error);
+}
+
 TEST_CASE("tensor_file: names fit with and without module.") {
   const temporary_directory folder;
   const std::string path = folder.file("model.safetensors");

@@ -46,6 +46,51 @@ void all_or_none(Comm& world, const issue& how, F f) {
   throw error{bad->cause, text, {world.rank(), 0, "checkpoint", {}}};
 }
 
+/// "\"weight\", float32 [64, 10]", a line for each.
+inline std::vector<std::string> lines_of(std::span<const named_tensor> tensors) {
+  std::vector<std::string> lines;
+  for (const named_tensor& t : tensors)
+    lines.push_back("\"" + t.name + "\", " + std::string(name(t.type)) + " " + shape_text(t.shape) +
+                    (t.constant ? ", const" : ""));
+  return lines;
+}
+
+/// Throws error{mismatch} on all ranks where their lists of tensors differ: the first rank that differs from rank 0,
+/// and what it has. Collective. 8 bytes of each rank, where they are equal.
+template <class Comm>
+void require_equal_lists(Comm& world, const issue& how, std::span<const named_tensor> tensors) {
+  const std::vector<std::string> lines = lines_of(tensors);
+  std::uint64_t mine = 14695981039346656037U;  // FNV-1a, with the length of each line before it
+  const auto add = [&](std::uint64_t value) { mine = (mine ^ value) * 1099511628211U; };
+  for (const std::string& line : lines) {
+    add(line.size());
+    for (const char c : line) add(static_cast<unsigned char>(c));
+  }
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(std::span{&mine, 1}, all, how).wait();
+  const auto other = std::find_if(all.begin(), all.end(), [&](std::uint64_t id) { return id != all[0]; });
+  if (other == all.end()) return;
+  const auto odd = static_cast<int>(other - all.begin());
+  // Line by line, from the two ranks that are compared; the others take part.
+  const auto line_of = [&](int rank, std::size_t i) {
+    std::string text = i < lines.size() ? lines[i] : "missing";
+    world.broadcast(text, rank, how).wait();
+    return text;
+  };
+  std::string ours, theirs;
+  std::size_t i = 0;
+  for (;; ++i) {
+    ours = line_of(0, i);
+    theirs = line_of(odd, i);
+    if (ours != theirs || ours == "missing") break;
+  }
+  throw error{{errc::mismatch, 0, world.world_rank(odd), 0},
+              "load_checkpoint: tensor " + std::to_string(i) + " is " + theirs + " on rank " +
+                  std::to_string(world.world_rank(odd)) + " and " + ours + " on rank " +
+                  std::to_string(world.world_rank(0)) + "; give the same list on all ranks",
+              {world.rank(), 0, "checkpoint", {}}};
+}
+
 }  // namespace detail
 
 /// Rank 0 writes tensors and words to a safetensors file, replacing it as a whole; returns when it is durable.
@@ -60,10 +105,12 @@ void save_checkpoint(Comm& world, const std::string& path, std::span<const named
 }
 
 /// Rank 0 reads the file and tells the others, who need not see it: all have equal tensors then, and get the words.
-/// Collective; blocks. Tensors must be equal in name, type and shape on all ranks. Names fit with or without "module.".
-/// Errors, on all ranks alike: as of read_tensors; tensors are untouched then.
+/// Collective; blocks. The list must be the same on all ranks, in names, types, shapes and order, which is compared
+/// first. Names fit with or without "module.". Errors, on all ranks alike: as of read_tensors, and error{mismatch} for
+/// lists that differ; tensors are untouched then, unless reading itself fails half-way on rank 0.
 template <class Comm>
 metadata load_checkpoint(Comm& world, const std::string& path, std::span<const named_tensor> tensors, issue how = {}) {
+  detail::require_equal_lists(world, how, tensors);
   safetensors_header words;
   detail::all_or_none(world, how, [&] {
     if (world.rank() == 0) words.words = read_tensors(path, tensors);

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <tutti/core/options.hpp>
@@ -24,7 +25,9 @@ struct tensor_shard {
   std::uint64_t total = 0;  ///< elements of the whole tensor
 };
 
-template <number T>
+/// Of const elements only to be saved. Errors: usage_error where they would lie beyond the tensor.
+template <class T>
+  requires number<std::remove_const_t<T>>
 [[nodiscard]] tensor_shard shard(std::string name, std::span<T> values, std::uint64_t first, std::uint64_t total) {
   if (first > total || values.size() > total - first)
     throw usage_error("shard \"" + name + "\" is elements " + std::to_string(first) + " to " +
@@ -43,11 +46,27 @@ inline std::string shard_path(const std::string& folder, const std::string& id, 
   return folder + "/" + id + "-" + std::to_string(rank) + ".safetensors";
 }
 
+/// Of the checkpoint that an index names.
+inline constexpr std::size_t id_digits = 40;
+inline bool is_id(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 inline std::optional<std::uint64_t> whole_number(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failed != std::errc{} || end != text.data() + text.size()) return {};
   return value;
+}
+
+/// Whether save_sharded() gave a file this name, for a checkpoint with another id than `id`.
+inline bool is_old_shard(std::string_view file, std::string_view id) {
+  constexpr std::string_view end = ".safetensors";
+  if (file.size() < id_digits + end.size() + 2 || file[id_digits] != '-' || !file.ends_with(end)) return false;
+  const std::string_view theirs = file.substr(0, id_digits);
+  file.remove_prefix(id_digits + 1);
+  file.remove_suffix(end.size());
+  return is_id(theirs) && theirs != id && is_id(file) && file.size() <= 7;
 }
 
 /// Where a stored shard lies in its whole tensor.
@@ -120,7 +139,7 @@ void save_sharded(Comm& world, const std::string& folder, std::span<const tensor
     if (world.rank() != 0) return;
     std::filesystem::create_directories(folder);
     std::random_device random;
-    for (int i = 0; i < 4; ++i) id += std::to_string(random());
+    while (id.size() < detail::id_digits) id += static_cast<char>('0' + random() % 10);
   });
   world.broadcast(id, 0, how).wait();
   detail::all_or_none(world, how, [&] {
@@ -138,12 +157,10 @@ void save_sharded(Comm& world, const std::string& folder, std::span<const tensor
     all[detail::shards_key] = std::to_string(world.size());
     all[detail::id_key] = id;
     write_tensors(detail::index_path(folder), {}, all);
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      const std::string name_of = entry.path().filename().string();
-      if (name_of.ends_with(".safetensors") && !name_of.starts_with(id + "-") && name_of != "index.safetensors" &&
-          name_of.find_first_not_of("0123456789") == name_of.find('-'))
-        std::filesystem::remove(entry.path());
-    }
+    std::vector<std::filesystem::path> old;
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      if (detail::is_old_shard(entry.path().filename().string(), id)) old.push_back(entry.path());
+    for (const auto& path : old) std::filesystem::remove(path);
   });
 }
 
@@ -155,11 +172,12 @@ template <class Comm>
 metadata load_sharded(Comm& world, const std::string& folder, std::span<const tensor_shard> shards, issue how = {}) {
   metadata words;
   detail::all_or_none(world, how, [&] {
+    for (const tensor_shard& s : shards) detail::refuse_constant(s.part);
     const tensor_file index{detail::index_path(folder)};
     words = index.header().words;
     const auto ranks = detail::whole_number(words[detail::shards_key]);
     const std::string id = words[detail::id_key];
-    if (!ranks || *ranks > detail::most_shards || id.empty() || id.find_first_not_of("0123456789") != std::string::npos)
+    if (!ranks || *ranks > detail::most_shards || !detail::is_id(id))
       index.refuse("it is not the index of a sharded checkpoint");
     std::vector<tensor_file> files;
     for (int r = 0; r < static_cast<int>(*ranks); ++r) files.emplace_back(detail::shard_path(folder, id, r));

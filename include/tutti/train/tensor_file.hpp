@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -24,12 +25,17 @@ struct named_tensor {
   dtype type = dtype::f32;
   std::vector<std::uint64_t> shape;
   std::span<std::byte> bytes;
+  bool constant = false;  ///< to be saved only: loading refuses it
 };
 
-/// Names some memory. Without a shape it is a vector. Errors: usage_error for a shape of another number of elements.
-template <number T>
+/// Names some memory, that of const elements only to be saved. Without a shape it is a vector. Errors: usage_error for
+/// a shape of another number of elements.
+template <class T>
+  requires number<std::remove_const_t<T>>
 [[nodiscard]] named_tensor tensor(std::string name, std::span<T> values, std::vector<std::uint64_t> shape = {}) {
-  static_assert(!safetensors_name(dtype_of<T>()).empty(), "safetensors has no name for this type");
+  using element_type = std::remove_const_t<T>;
+  constexpr dtype type = dtype_of<element_type>();
+  static_assert(!safetensors_name(type).empty(), "safetensors has no name for this type");
   std::uint64_t count = 1;
   for (const std::uint64_t d : shape) count *= d;
   if (shape.empty())
@@ -37,7 +43,8 @@ template <number T>
   else if (count != values.size())
     throw usage_error("tensor \"" + name + "\" has " + std::to_string(values.size()) +
                       " elements, which its shape does not");
-  return {std::move(name), dtype_of<T>(), std::move(shape), std::as_writable_bytes(values)};
+  const std::span<element_type> memory{const_cast<element_type*>(values.data()), values.size()};
+  return {std::move(name), type, std::move(shape), std::as_writable_bytes(memory), std::is_const_v<T>};
 }
 
 /// A safetensors file that is open for reading; its header has been understood, and fits the length of the file.
@@ -121,12 +128,18 @@ inline std::string shape_text(std::span<const std::uint64_t> shape) {
   return text + "]";
 }
 
+inline void refuse_constant(const named_tensor& t) {
+  if (t.constant) throw usage_error("tensor \"" + t.name + "\" is const: it can be saved, not loaded");
+}
+
 }  // namespace detail
 
 /// Fills tensors from a safetensors file by their names, "module." before them or not; others in the file are left
 /// alone. Returns its metadata. This process alone. The tensors are untouched unless the file has all of them, with
-/// their types and shapes. Errors: as of tensor_file; error{mismatch} where the file is another model's.
+/// their types and shapes. Errors: as of tensor_file; error{mismatch} where the file is another model's; usage_error
+/// for const ones.
 inline metadata read_tensors(const std::string& path, std::span<const named_tensor> tensors) {
+  for (const named_tensor& t : tensors) detail::refuse_constant(t);
   const tensor_file file{path};
   std::vector<const stored_tensor*> found;
   for (const named_tensor& t : tensors) {
