@@ -48,7 +48,8 @@ TEST_CASE("shard_state: sums become the mean by the weights of all ranks, and a 
         expect(s.scale() == (world.rank() == 0 ? 0 : 1), "scale of a sum");
         expect(parameters == std::vector<double>{8, 18}, "velocity 2 / 2 + 4 / 4");
         expect(pass(0, contribution::mean, 0, 1) == 0, "nobody's samples");
-        expect(s.steps() == 3 && s.slots()[0][0] == 1, "what is remembered");
+        expect(s.total_weight() == 0 && parameters == std::vector<double>{8, 18}, "no step");
+        expect(s.steps() == 2 && s.slots()[0][0] == 2, "what is remembered");
       },
       std::chrono::seconds(60));
 }

@@ -55,8 +55,10 @@ void check_stages(World& world, std::size_t n, const Rule& rule) {
     g = gradients<wide>(n, world.rank(), step);
     for (wide& x : g) x *= static_cast<wide>(weight(world.rank(), step));
     world.all_reduce(g).wait();
-    if (const double total = world.all_reduce(weight(world.rank(), step)).wait(); total > 0)
-      tutti::grad::divide(std::span{g}, total);
+    const double all = world.all_reduce(weight(world.rank(), step)).wait();
+    if (two.total_weight() != all) throw std::runtime_error("weight");
+    if (all == 0) continue;
+    tutti::grad::divide(std::span{g}, all);
     const std::size_t cut = n / 3, last = n - n / 4;
     const std::vector<std::span<wide>> pieces{
         std::span{g}.first(cut), {}, std::span{g}.subspan(cut, last - cut), std::span{g}.subspan(last)};
@@ -118,6 +120,58 @@ TEST_CASE("sharded_optimizer: gradients of a scaled loss are unscaled and clippe
     tutti::sync_wait(world, optimizer.step(u.factor));
     if (std::abs(p[0] - 0.4) > 1e-6 || std::abs(p[2] - 0.2) > 1e-6 || p[1] != 1) throw std::runtime_error("clipped");
   });
+}
+
+TEST_CASE("sharded_optimizer: where one rank skips, or all weights are 0, no rank steps, and all know") {
+  using tutti::grad::step;
+  tutti::run_threads(3, [](world_t& world) {
+    std::vector<float> p(4, 1), g(4);
+    sharded_optimizer optimizer{world, std::span{p}, adamw{}};
+    const auto pass = [&](double weight, step why) {
+      std::fill(g.begin(), g.end(), 1.0f);
+      optimizer.begin(weight);
+      if (why != step::apply) optimizer.skip(why);
+      optimizer.reduce(g).wait();
+      return tutti::sync_wait(world, optimizer.step());
+    };
+    const auto expect = [&](bool holds) {
+      if (!holds) throw std::runtime_error("skipping");
+    };
+    expect(pass(1, step::apply) == step::apply);
+    expect(optimizer.total_weight() == 3 && optimizer.steps() == 1);
+    const auto before = p;
+    const bool second = world.rank() == 1, third = world.rank() == 2;
+    expect(pass(1, second ? step::skip_overflow : step::apply) == step::skip_overflow);
+    expect(pass(1, second ? step::skip_overflow : third ? step::skip_failure : step::apply) == step::skip_failure);
+    expect(pass(0, step::apply) == step::apply && optimizer.total_weight() == 0);
+    expect(p == before && optimizer.steps() == 1);
+    expect(pass(third ? 2 : 0, step::apply) == step::apply);
+    expect(p != before && optimizer.steps() == 2 && optimizer.total_weight() == 2);
+    CHECK_THROWS_AS(optimizer.skip(step::skip_failure), tutti::usage_error);
+    optimizer.begin();
+    CHECK_THROWS_AS(optimizer.skip(step::apply), tutti::usage_error);
+    optimizer.reduce(g).wait();
+    expect(tutti::sync_wait(world, optimizer.average()) == step::apply);
+    CHECK_THROWS_AS(optimizer.skip(step::skip_failure), tutti::usage_error);
+  });
+}
+
+TEST_CASE("sharded_optimizer: an exception in one backward pass ends the others' with the abort") {
+  std::vector<tutti::errc> seen(3);
+  CHECK_THROWS_AS(tutti::run_threads(3,
+                                     [&](world_t& world) {
+                                       std::vector<float> p(4), g(4);
+                                       try {
+                                         sharded_optimizer optimizer{world, std::span{p}, sgd{}};
+                                         optimizer.begin();
+                                         if (world.rank() != 1) optimizer.reduce(g).wait();
+                                       } catch (const tutti::error& e) {
+                                         seen[static_cast<std::size_t>(world.rank())] = e.kind();
+                                       }
+                                       world.barrier().wait();  // rank 1 lives on
+                                     }),
+                  tutti::error);
+  CHECK((seen[0] == tutti::errc::aborted && seen[2] == tutti::errc::aborted));
 }
 
 TEST_CASE_TEMPLATE("sharded_optimizer: its memory is saved, and resumed by another number of ranks", T, float,

@@ -157,6 +157,16 @@ TEST_CASE("sharded_parameters: memory is a share of the model and four units at 
     });
 }
 
+TEST_CASE("sharded_parameters: units that grow take no more memory") {
+  counts units;
+  for (std::size_t u = 1; u <= 16; ++u) units.push_back(1000 * u);
+  tutti::run_threads(2, [&](world_t& world) {
+    auto p = shard_parameters<float>(world, units, sgd{});
+    for (int step = 1; step < 3; ++step) tutti::sync_wait(world, pass<float>(p, units, world.rank(), step, 1));
+    expect(p.bytes() <= (3 * total(units) / 2 + 4 * units.back()) * sizeof(float), "too much");
+  });
+}
+
 TEST_CASE("sharded_parameters: the next unit travels while one computes, in whatever order the last pass had") {
   tutti::run_threads(2, [](world_t& world) {
     const counts units{3, 3, 3, 3};
@@ -234,6 +244,31 @@ TEST_CASE("sharded_parameters: scaled gradients are unscaled and clipped by the 
   });
 }
 
+TEST_CASE("sharded_parameters: where one rank skips, or all weights are 0, no rank steps, and all know") {
+  using tutti::grad::step;
+  tutti::run_threads(2, [](world_t& world) {
+    auto p = shard_parameters<float>(world, counts{3}, adamw{});
+    const auto one_pass = [&](double weight, step why) {
+      p.begin(weight);
+      if (why != step::apply) p.skip(why);
+      p.gradients(0)[0] = 1;
+      tutti::sync_wait(world, p.scatter(0));
+      return tutti::sync_wait(world, p.step());
+    };
+    const auto first = [&] {
+      std::vector<float> all(3);
+      tutti::sync_wait(world, read(p, 0, 0, all));
+      return all[0];
+    };
+    expect(one_pass(2, step::apply) == step::apply && p.total_weight() == 4 && first() < 0, "a step");
+    const float before = first();
+    const auto mine = world.rank() == 0 ? step::skip_failure : step::apply;
+    expect(one_pass(1, mine) == step::skip_failure && first() == before && p.steps() == 1, "skipped");
+    expect(one_pass(0, step::apply) == step::apply && p.total_weight() == 0 && first() == before, "no samples");
+    expect(one_pass(world.rank(), step::apply) == step::apply && first() < before && p.steps() == 2, "one has samples");
+  });
+}
+
 TEST_CASE_TEMPLATE("sharded_parameters: saved, and resumed by another number of ranks", T, float, tutti::bfloat16) {
   const tutti_test::temporary_directory folder;
   const counts units{5, 14};
@@ -275,6 +310,30 @@ TEST_CASE_TEMPLATE("sharded_parameters: saved, and resumed by another number of 
   });
 }
 
+TEST_CASE("sharded_parameters: what was fetched ahead, or is on its way, is not what is loaded") {
+  const tutti_test::temporary_directory folder;
+  tutti::for_seeds(1, 8, [&](std::uint64_t seed) {
+    tutti::run_sim(2, seed, [&](auto& world) {
+      const counts units{3, 3, 3};
+      auto p = shard_parameters<float>(world, units, sgd{});
+      const auto assign = [&](float x) {
+        for (std::size_t u = 0; u < 3; ++u) p.assign(u, std::vector<float>(3, x));
+      };
+      assign(7);
+      save_sharded(world, folder.path().string(), p.shards());
+      assign(1);
+      (void)tutti::sync_wait(world, p.gather(0));  // fetches unit 1, too
+      p.release(0);
+      if (seed % 2) (void)tutti::sync_wait(world, p.gather(2));
+      load_sharded(world, folder.path().string(), p.shards());
+      for (std::size_t u = 0; u < 3; ++u) {
+        const auto w = tutti::sync_wait(world, p.gather(u));
+        expect(w[0] == 7 && w[2] == 7, "the old values");
+      }
+    });
+  });
+}
+
 TEST_CASE("sharded_parameters: what does not fit is refused before anything is sent") {
   tutti::run_threads(2, [](world_t& world) {
     auto p = shard_parameters<float>(world, counts{2, 3}, sgd{});
@@ -288,6 +347,7 @@ TEST_CASE("sharded_parameters: what does not fit is refused before anything is s
     CHECK_THROWS_AS(wait(p.step()), tutti::usage_error);
     CHECK_THROWS_AS(p.begin(-1), tutti::usage_error);
     p.begin();
+    CHECK_THROWS_AS((void)p.shards(), tutti::usage_error);
     CHECK_THROWS_AS(wait(p.scatter(1)), tutti::usage_error);
     (void)p.gradients(1);
     wait(p.scatter(1));

@@ -27,12 +27,13 @@ std::vector<T> start(std::size_t n) {
   return p;
 }
 
-/// One process with the weighted mean of all ranks' gradients.
+/// One process with the weighted mean of all ranks' gradients; no step where all weights are 0.
 template <class T, class Rule>
 std::vector<T> steps(std::size_t n, int ranks, int count, const Rule& rule) {
   std::vector<T> p = start<T>(n), memory(n * Rule::slots);
   std::array<std::span<T>, Rule::slots> slots;
   for (std::size_t s = 0; s < Rule::slots; ++s) slots[s] = std::span{memory}.subspan(n * s, n);
+  std::uint64_t taken = 0;
   for (int step = 1; step <= count; ++step) {
     std::vector<T> mean(n);
     double total = 0;
@@ -41,8 +42,9 @@ std::vector<T> steps(std::size_t n, int ranks, int count, const Rule& rule) {
       for (std::size_t i = 0; i < n; ++i) mean[i] += static_cast<T>(weight(r, step)) * g[i];
       total += weight(r, step);
     }
-    if (total > 0) tutti::grad::divide(std::span{mean}, total);
-    rule(std::span{p}, std::span<const T>{mean}, slots, static_cast<std::uint64_t>(step));
+    if (total == 0) continue;
+    tutti::grad::divide(std::span{mean}, total);
+    rule(std::span{p}, std::span<const T>{mean}, slots, ++taken);
   }
   return p;
 }

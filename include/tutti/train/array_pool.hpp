@@ -8,24 +8,31 @@
 
 namespace tutti::train {
 
-/// Arrays in memory that peers map, which are used again and again: the smallest that is large enough, or a new one.
+/// Arrays in memory that peers map, which are used again and again: the smallest that is large enough, or a new one in
+/// place of the largest that is too small. So there are never more than were in use at the same time, none larger than
+/// was asked for.
 template <element T>
 class array_pool {
  public:
   /// Holds anything. Errors: as of communicator::allocate.
   template <class Comm>
   [[nodiscard]] mapped_array<T> take(Comm& world, std::size_t count) {
-    auto best = free_.end();
-    for (auto a = free_.begin(); a != free_.end(); ++a)
-      if (a->size() >= count && (best == free_.end() || a->size() < best->size())) best = a;
-    if (best != free_.end()) {
+    const auto better = [&](const mapped_array<T>& a, const mapped_array<T>& b) {
+      const bool fits = a.size() >= count;
+      if (fits != (b.size() >= count)) return fits;
+      return fits ? a.size() < b.size() : a.size() > b.size();
+    };
+    if (const auto best = std::min_element(free_.begin(), free_.end(), better); best != free_.end()) {
       std::swap(*best, free_.back());
       auto taken = std::move(free_.back());
       free_.pop_back();
-      return taken;
-    }
-    free_.reserve(++arrays_);  // so that give() allocates nothing
+      if (taken.size() >= count) return taken;
+      elements_ -= taken.size();
+      --arrays_;
+    }  // one that is too small goes before the new one comes
+    free_.reserve(arrays_ + 1);  // so that give() allocates nothing
     auto made = world.template allocate<T>(count);
+    ++arrays_;
     elements_ += count;
     return made;
   }

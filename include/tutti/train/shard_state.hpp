@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <tutti/async/task.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/grad/reducer_options.hpp>
+#include <tutti/grad/step.hpp>
 #include <tutti/grad/weight.hpp>
 #include <tutti/train/update_rule.hpp>
 
@@ -28,6 +31,7 @@ class shard_state {
     weight_ = weight;
     scale_ = grad::factor_of(what, weight);
     averaged_ = false;
+    verdict_ = grad::step::apply;
     gradients_.resize(size_);
     begun_ = true;
   }
@@ -39,18 +43,36 @@ class shard_state {
   [[nodiscard]] std::span<T> gradients() noexcept { return gradients_; }
   [[nodiscard]] std::span<const T> gradients() const noexcept { return gradients_; }
 
-  /// Collective: an all_reduce of 8 bytes. Where all weights are 0, the sums stay: they are 0.
-  template <class Comm>
-  task<> average(Comm& world) {
-    const double total = co_await world.all_reduce(weight_, sum);
-    if (total > 0) grad::divide(std::span{gradients_}, total);
-    averaged_ = true;
+  /// No rank is to step by this pass. Errors: usage_error outside a pass, after average(), and for grad::step::apply.
+  void skip(grad::step why, const char* who) {
+    if (why == grad::step::apply || !begun_ || averaged_)
+      throw usage_error(std::string(who) + ": skip() says why, between begin() and average()");
+    verdict_ = why > verdict_ ? why : verdict_;
   }
-  /// The rule, by the mean times `factor`; ends the pass.
-  void step(std::span<T> parameters, double factor) {
-    grad::multiply(std::span{gradients_}, factor);
+  /// Collective: an all_reduce of 16 bytes, with which all ranks learn the weight of all, and whether one skips; then
+  /// the sums stay as they are. Where all weights are 0, the mean is 0.
+  template <class Comm>
+  task<grad::step> average(Comm& world) {
+    std::array<double, 2> tail{weight_, 0};
+    grad::step_flags::put(verdict_, std::span<double>{tail});
+    co_await world.all_reduce(tail, sum);
+    total_ = tail[0];
+    verdict_ = grad::step_flags::take(std::span<const double>{tail});
+    if (verdict_ == grad::step::apply && total_ > 0) grad::divide(std::span{gradients_}, total_);
+    averaged_ = true;
+    co_return verdict_;
+  }
+  /// What average() found, and the weight of all ranks then.
+  [[nodiscard]] grad::step verdict() const noexcept { return verdict_; }
+  [[nodiscard]] double total_weight() const noexcept { return total_; }
+  /// The rule, by the mean times `factor`, unless a rank skips or all weights are 0: then nothing changes, and the
+  /// result is false. Ends the pass.
+  bool step(std::span<T> parameters, double factor) {
     begun_ = averaged_ = false;
+    if (verdict_ != grad::step::apply || !(total_ > 0)) return false;
+    grad::multiply(std::span{gradients_}, factor);
     step_by(parameters, gradients_);
+    return true;
   }
   void step_by(std::span<T> parameters, std::span<const T> gradients) {
     count_step();
@@ -79,7 +101,8 @@ class shard_state {
   Rule rule_;
   std::size_t size_;
   std::vector<T> memory_, gradients_;
-  double weight_ = 1, scale_ = 1;
+  double weight_ = 1, scale_ = 1, total_ = 0;
+  grad::step verdict_ = grad::step::apply;
   bool begun_ = false, averaged_ = false;
   std::uint64_t steps_ = 0;
 };

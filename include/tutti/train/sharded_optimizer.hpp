@@ -12,6 +12,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/grad/reducer_options.hpp>
+#include <tutti/grad/step.hpp>
 #include <tutti/grad/weight.hpp>
 #include <tutti/train/master.hpp>
 #include <tutti/train/shard_state.hpp>
@@ -44,6 +45,10 @@ class sharded_optimizer {
         mine_(cut_.size(), rule) {}
   sharded_optimizer(const sharded_optimizer&) = delete;
   sharded_optimizer& operator=(const sharded_optimizer&) = delete;
+  /// In the midst of a pass it aborts the communicator: the others would wait.
+  ~sharded_optimizer() {
+    if (mine_.begun() && !mine_.averaged()) world_->abort();
+  }
 
   /// Stage 1: a step by the gradients of all parameters, equal on all ranks, of which it reads its part.
   task<> step_reduced(std::span<const master_t<T>> gradients) {
@@ -98,22 +103,31 @@ class sharded_optimizer {
                                     mine_.gradients().subspan(begin, slice[static_cast<std::size_t>(world_->rank())]),
                                     slice, sum, {}, where);
   }
-  /// Makes the sums the weighted mean, by an all_reduce of 8 bytes; step() does it where this was not called. Where all
-  /// weights are 0, the mean is 0. Errors: usage_error if not every parameter was reduced; nothing was sent then.
-  task<> average() {
+  /// This rank cannot use its gradients: an infinity, or no memory to compute them. No rank steps then, and step() and
+  /// average() say so everywhere. Between begin() and average(); sends nothing, and the rank goes on with the pass: its
+  /// other calls are as ever, on any values.
+  void skip(grad::step why) { mine_.skip(why, "sharded_optimizer"); }
+  /// The sum of all ranks' weights in the last pass that was averaged; 0 before the first, and when all ranks have run
+  /// out of samples.
+  [[nodiscard]] double total_weight() const noexcept { return mine_.total_weight(); }
+  /// Makes the sums the weighted mean, by an all_reduce of 16 bytes; step() does it where this was not called. Where
+  /// all weights are 0, the mean is 0. The result is equal on all ranks: whether one of them skips, and the sums are
+  /// not divided. Errors: usage_error if not every parameter was reduced; nothing was sent then.
+  task<grad::step> average() {
     if (!mine_.begun() || reduced_ != parameters_.size())
       throw usage_error("sharded_optimizer: reduce() was called for " + std::to_string(reduced_) + " parameters of " +
                         std::to_string(parameters_.size()));
-    co_await mine_.average(*world_);
+    co_return co_await mine_.average(*world_);
   }
   /// This rank's part of the mean, between average() and step(): to measure it, say, for a loss_scaler or clipping.
   [[nodiscard]] std::span<master_t<T>> gradient_shard() noexcept { return mine_.gradients(); }
-  /// A step by the mean times `factor`, that of a loss_scaler or of clipping. Ends the pass.
-  task<> step(double factor = 1) {
+  /// A step by the mean times `factor`, that of a loss_scaler or of clipping; none, whose bytes are saved, where a rank
+  /// skips or all weights are 0. Ends the pass. The result is that of average().
+  task<grad::step> step(double factor = 1) {
     if (!mine_.averaged()) co_await average();
     reduced_ = 0;
-    mine_.step(stepped(), factor);
-    co_await tell();
+    if (mine_.step(stepped(), factor)) co_await tell();
+    co_return mine_.verdict();
   }
 
   /// The parameters that this rank updates: how many, and the first of them.

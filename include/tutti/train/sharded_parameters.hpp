@@ -14,6 +14,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/grad/reducer_options.hpp>
+#include <tutti/grad/step.hpp>
 #include <tutti/grad/weight.hpp>
 #include <tutti/train/array_pool.hpp>
 #include <tutti/train/master.hpp>
@@ -76,8 +77,7 @@ class sharded_parameters {
     auto& k = at(unit, "assign");
     if (whole.size() != k.cut.elements())
       refuse("assign", unit, std::to_string(whole.size()) + " elements of " + std::to_string(k.cut.elements()));
-    if (k.coming) std::exchange(k.coming, std::nullopt)->wait();
-    let_go(k);
+    drop(k);
     widen<T>(whole.subspan(k.cut.first(), k.cut.size()), stepped().subspan(k.first, k.cut.size()));
   }
 
@@ -141,18 +141,27 @@ class sharded_parameters {
     last_.emplace(std::move(now));
   }
 
-  /// Makes the sums the weighted mean; step() does it where this was not called. Where all weights are 0, it is 0.
+  /// This rank cannot use its gradients: an infinity, or no memory to compute them. No rank steps then, and step() and
+  /// average() say so everywhere. Between begin() and average(); sends nothing, and the rank goes on with the pass: its
+  /// other calls are as ever, on any values.
+  void skip(grad::step why) { mine_.skip(why, "sharded_parameters"); }
+  /// The sum of all ranks' weights in the last pass that was averaged; 0 before the first, and when all ranks have run
+  /// out of samples.
+  [[nodiscard]] double total_weight() const noexcept { return mine_.total_weight(); }
+  /// Makes the sums the weighted mean; step() does it where this was not called. Where all weights are 0, it is 0. The
+  /// result is equal on all ranks: whether one of them skips, and the sums are not divided.
   /// Errors: usage_error if not every unit was scattered; nothing was sent then.
-  [[nodiscard]] task<> average() {
+  [[nodiscard]] task<grad::step> average() {
     for (std::size_t u = 0; u < size(); ++u)
       if (!mine_.begun() || !units_[u].scattered) refuse("average", u, "its gradients were not scattered in this pass");
     co_await settle();
-    co_await mine_.average(*world_);
+    co_return co_await mine_.average(*world_);
   }
   /// This rank's part of the mean, between average() and step(): for a loss_scaler, or clipping.
   [[nodiscard]] std::span<master_t<T>> gradient_shard() noexcept { return mine_.gradients(); }
-  /// A step by the mean times `factor`. Ends the pass, and releases all units. To skip it, begin() another one.
-  [[nodiscard]] task<> step(double factor = 1) {
+  /// A step by the mean times `factor`; none where a rank skips or all weights are 0. Ends the pass, and releases all
+  /// units. The result is that of average(). To skip it by what all ranks know, begin() another pass.
+  [[nodiscard]] task<grad::step> step(double factor = 1) {
     if (!mine_.averaged()) co_await average();
     for (auto& k : units_) {
       if (k.coming) {
@@ -163,15 +172,21 @@ class sharded_parameters {
     }
     mine_.step(stepped(), factor);
     if (!seen_.empty()) std::swap(order_, seen_);
+    co_return mine_.verdict();
   }
 
   /// The rule, to change its rate; steps so far, to be saved and resumed.
   [[nodiscard]] Rule& rule() noexcept { return mine_.rule(); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return mine_.steps(); }
   void resume(std::uint64_t steps) noexcept { mine_.resume(steps); }
-  /// This rank's parts of each unit and of what the rule remembers for it, for save_sharded() and load_sharded(),
-  /// between passes. Parameters of 16 bits are saved as float.
+  /// This rank's parts of each unit and of what the rule remembers for it, for save_sharded() and load_sharded(). Ends
+  /// what is on its way and releases all units, as their values are old once their parts are loaded: call it alike on
+  /// all ranks, between passes, and anew for each load. Sends nothing. Parameters of 16 bits are saved as float.
+  /// Errors: usage_error in a pass.
   [[nodiscard]] std::vector<tensor_shard> shards(const std::string& prefix = "unit.") {
+    if (mine_.begun() && !mine_.averaged())
+      throw usage_error("sharded_parameters: shards() in a pass; step() it first");
+    for (auto& k : units_) drop(k);
     std::vector<tensor_shard> all;
     for (std::size_t u = 0; u < size(); ++u) {
       const auto& k = units_[u];
@@ -235,6 +250,10 @@ class sharded_parameters {
     const auto part = own_.span().subspan(k.first, k.cut.size());
     if constexpr (has_master<T>) narrow<T>(stepped().subspan(k.first, k.cut.size()), part);
     k.coming.emplace(world_->all_gather_v(part, k.whole.span().first(k.cut.elements()), k.cut.counts()));
+  }
+  void drop(divided_unit& k) {
+    if (k.coming) std::exchange(k.coming, std::nullopt)->wait();
+    let_go(k);
   }
   void let_go(divided_unit& k) noexcept {
     if (k.held) pool_.give(std::move(k.whole));
