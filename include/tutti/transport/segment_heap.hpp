@@ -118,9 +118,8 @@ class segment_heap {
     std::uint64_t in_use = 0;
     for (const block& b : blocks_) in_use += b.used ? b.bytes : 0;
     throw error{{errc::out_of_resources},
-                "no room for " + os::format_bytes(bytes) +
-                    " in this rank's shared memory: " + os::format_bytes(in_use) + " of " + os::format_bytes(bytes_) +
-                    " are in use; free some"};
+                "no room for " + os::format_bytes(bytes) + " in this rank's shared memory: " +
+                    os::format_bytes(in_use) + " of " + os::format_bytes(bytes_) + " are in use; free some"};
   }
 
   os::shm_segment* segment_;
