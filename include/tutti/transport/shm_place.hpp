@@ -150,8 +150,7 @@ class basic_shm_place {
       shared_area{front.data(), layout.ranks}.fail({e.kind(), 0, me.rank, 0});
     } catch (const error&) {
     }
-    throw error{e.cause(), std::string{e.what()} +
-                               "; it is mostly address space: raise the limit (ulimit -v)"};
+    throw error{e.cause(), std::string{e.what()} + "; it is mostly address space: raise the limit (ulimit -v)"};
   }
 
   [[noreturn]] void echo(status first) const {
