@@ -135,8 +135,13 @@ TEST_CASE("reducer: a rank that has run out is named where the others call somet
   for (const outcome& o : all) {
     CAPTURE(o.text);
     CHECK(o.failed == errc::mismatch);
-    CHECK(o.says(&o == &all[1] ? "weight 0 on this rank, which has run out of samples" : "rank 1 called"));
-    CHECK(o.says(&o == &all[1] ? "broadcast" : "all_reduce"));
+    if (&o == &all[1]) {
+      CHECK(o.says("weight 0 on this rank, which has run out of samples"));
+      CHECK(o.says("broadcast"));
+    } else if (!o.says("called another collective here")) {  // as who hears of it before his own call has begun
+      CHECK(o.says("rank 1 called"));
+      CHECK(o.says("all_reduce"));
+    }
   }
 }
 
