@@ -21,6 +21,18 @@ task<> after(op first, int& steps, bool fails) {
   ++steps;
   if (fails) throw std::domain_error("late");
 }
+
+/// A task on its way, and what it takes to let it wait.
+struct task_under_way {
+  tutti::engine e;
+  stage::owner o{e};
+  stage::source s{e};
+  bucket_flight<task<>> flight;
+  int steps = 0;
+  tutti::op_state& slot = o.start();
+
+  explicit task_under_way(bool fails) { flight.launch(after(op{slot}, steps, fails)); }
+};
 }  // namespace
 
 TEST_CASE("flight: an operation says itself whether it has ended") {
@@ -45,13 +57,8 @@ TEST_CASE("flight: a task begins when it is awaited, or at run(), and then ends 
   for (const bool early : {false, true})
     for (const bool fails : {false, true}) {
       CAPTURE(early);
-      tutti::engine e;
-      stage::owner o{e};
-      stage::source s{e};
-      bucket_flight<task<>> flight;
-      int steps = 0;
-      tutti::op_state& slot = o.start();
-      flight.launch(after(op{slot}, steps, fails));
+      task_under_way way{fails};
+      auto& [e, o, s, flight, steps, slot] = way;
       CHECK(steps == 0);
       if (early) {
         flight.run(e);
@@ -78,13 +85,8 @@ TEST_CASE("flight: a task begins when it is awaited, or at run(), and then ends 
 }
 
 TEST_CASE("flight: one that runs is awaited while it waits, and an end that is dropped forgets it") {
-  tutti::engine e;
-  stage::owner o{e};
-  stage::source s{e};
-  bucket_flight<task<>> flight;
-  int steps = 0;
-  tutti::op_state& slot = o.start();
-  flight.launch(after(op{slot}, steps, false));
+  task_under_way way{false};
+  auto& [e, o, s, flight, steps, slot] = way;
   flight.run(e);
   {
     const auto dropped = [](bucket_flight<task<>>& f) -> stage::started { co_await f.end(); }(flight);

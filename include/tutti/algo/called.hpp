@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/hash.hpp>
 #include <tutti/core/reduction_ops.hpp>
 
 namespace tutti::algo {
@@ -37,11 +38,7 @@ constexpr const char* name(collective c) noexcept {
 
 namespace detail {
 
-/// One word after another. Each step is a bijection, so that calls that differ in one word never look alike.
-constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
-  hash = (hash ^ word) * 0x9e3779b97f4a7c15;
-  return hash ^ hash >> 32;
-}
+using tutti::detail::mix;
 
 }  // namespace detail
 

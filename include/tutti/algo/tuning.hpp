@@ -8,6 +8,7 @@
 #include <tutti/algo/asked.hpp>
 #include <tutti/algo/situation.hpp>
 #include <tutti/core/args.hpp>
+#include <tutti/core/hash.hpp>
 #include <tutti/core/options.hpp>
 
 namespace tutti::algo {
@@ -61,10 +62,7 @@ class tuning {
   /// Equal for equal tables only, but for chance; 0 for an empty one.
   [[nodiscard]] constexpr std::uint64_t hash() const noexcept {
     std::uint64_t h = 0;
-    const auto mix = [&h](std::uint64_t word) {
-      h = (h ^ word) * 0x9e3779b97f4a7c15;
-      h ^= h >> 32;
-    };
+    const auto mix = [&h](std::uint64_t word) { h = tutti::detail::mix(h, word); };
     for (std::size_t i = 0; i < count_; ++i) {
       const rule& r = rules_[i];
       mix(i + 1);

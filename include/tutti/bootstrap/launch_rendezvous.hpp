@@ -8,6 +8,7 @@
 #include <tutti/bootstrap/hostlist.hpp>
 #include <tutti/bootstrap/launch_selection.hpp>
 #include <tutti/bootstrap/variable_lookup.hpp>
+#include <tutti/core/hash.hpp>
 
 namespace tutti::detail {
 
@@ -58,14 +59,14 @@ std::string job_name(const variable_lookup auto& get, launcher by) {
 inline std::string local_rendezvous(std::uint32_t user, std::string_view job) {
   constexpr std::size_t longest_job = 64;
   std::string name = "unix:@tutti-" + std::to_string(user) + "-";
-  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+  std::uint64_t hash = tutti::detail::fnv_start;
   bool changed = job.size() > longest_job;
   for (std::size_t i = 0; i < job.size(); ++i) {
     const char c = job[i];
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                        std::string_view("-._@:+").find(c) != std::string_view::npos;
     changed = changed || !plain;
-    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    hash = tutti::detail::fnv(hash, static_cast<unsigned char>(c));
     if (i < longest_job) name += plain ? c : '_';
   }
   return changed ? name + "-" + std::to_string(hash) : name;

@@ -10,6 +10,7 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/hash.hpp>
 #include <tutti/core/when_used.hpp>
 
 namespace tutti::grad {
@@ -77,9 +78,9 @@ struct plan {
 
   /// A hash of the layout (FNV-1a over fixed-width fields), equal on all machines: ranks compare it before they reduce.
   [[nodiscard]] std::uint64_t id() const noexcept {
-    std::uint64_t hash = 14695981039346656037u;
+    std::uint64_t hash = tutti::detail::fnv_start;
     const auto mix = [&hash](std::uint64_t value) {
-      for (int shift = 0; shift < 64; shift += 8) hash = (hash ^ ((value >> shift) & 0xff)) * 1099511628211u;
+      for (int shift = 0; shift < 64; shift += 8) hash = tutti::detail::fnv(hash, (value >> shift) & 0xff);
     };
     mix(buckets.size());
     for (const bucket& b : buckets) {

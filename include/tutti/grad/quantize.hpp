@@ -61,8 +61,8 @@ class quantize_hook {
   template <class Comm, number T>
   task<> operator()(Comm& world, bucket_view<T> b) {
     const auto g = b.gradients();
-    const auto n = static_cast<std::size_t>(world.size());
-    auto out = copies_.take(world, n * part(g.size(), n)), in = copies_.take(world, n * part(g.size(), n));
+    const auto n = static_cast<std::size_t>(world.size()), blocks = n * part(g.size(), n);
+    auto out = copies_.take(world, blocks), in = copies_.take(world, blocks);
     op tail = world.all_reduce(b.tail(), sum, {}, b.where);
     const auto left = sent_.of(b.index, g.size());
     for (std::size_t i = 0; i < g.size(); ++i) left[i] += b.whole(g[i]);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tutti/core/hash.hpp>
 #include <tutti/grad/plan.hpp>
 
 namespace tutti::grad {
@@ -53,7 +54,7 @@ struct reducer_options {
     std::uint64_t hash = 0;
     for (const std::uint64_t value : {std::bit_cast<std::uint64_t>(predivide), static_cast<std::uint64_t>(in_flight),
                                       static_cast<std::uint64_t>(order) * 2 + static_cast<std::uint64_t>(graph)})
-      hash = (hash ^ value) * 1099511628211u;
+      hash = tutti::detail::fnv(hash, value);
     return hash;
   }
 };

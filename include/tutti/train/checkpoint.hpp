@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tutti/core/error.hpp>
+#include <tutti/core/hash.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/train/tensor_file.hpp>
 
@@ -60,11 +61,10 @@ inline std::vector<std::string> lines_of(std::span<const named_tensor> tensors) 
 template <class Comm>
 void require_equal_lists(Comm& world, const issue& how, std::span<const named_tensor> tensors) {
   const std::vector<std::string> lines = lines_of(tensors);
-  std::uint64_t mine = 14695981039346656037U;  // FNV-1a, with the length of each line before it
-  const auto add = [&](std::uint64_t value) { mine = (mine ^ value) * 1099511628211U; };
+  std::uint64_t mine = tutti::detail::fnv_start;
   for (const std::string& line : lines) {
-    add(line.size());
-    for (const char c : line) add(static_cast<unsigned char>(c));
+    mine = tutti::detail::fnv(mine, line.size());
+    for (const char c : line) mine = tutti::detail::fnv(mine, static_cast<unsigned char>(c));
   }
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
   world.all_gather(std::span{&mine, 1}, all, how).wait();

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include <tutti/core/hash.hpp>
 #include <tutti/core/splitmix.hpp>
 
 namespace tutti::train {
@@ -26,8 +27,8 @@ class seed {
   [[nodiscard]] constexpr seed step(std::uint64_t s) const noexcept { return with(3, s); }
   /// For one purpose.
   [[nodiscard]] constexpr seed named(std::string_view purpose) const noexcept {
-    std::uint64_t hash = 14695981039346656037u;  // FNV-1a
-    for (const char c : purpose) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    std::uint64_t hash = tutti::detail::fnv_start;
+    for (const char c : purpose) hash = tutti::detail::fnv(hash, static_cast<unsigned char>(c));
     return with(4, hash);
   }
 

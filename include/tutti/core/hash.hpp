@@ -1,0 +1,19 @@
+#pragma once
+#include <cstdint>
+
+/// Hashes that are equal on all machines, so that ranks can compare them.
+namespace tutti::detail {
+
+/// FNV-1a of 64 bits: where it begins, and one value (a byte, if its published values are wanted) after another.
+inline constexpr std::uint64_t fnv_start = 14695981039346656037u;
+constexpr std::uint64_t fnv(std::uint64_t hash, std::uint64_t value) noexcept {
+  return (hash ^ value) * 1099511628211u;
+}
+
+/// One word after another. Each step is a bijection, so that what differs in one word never looks alike.
+constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+  return hash ^ hash >> 32;
+}
+
+}  // namespace tutti::detail

@@ -1,0 +1,32 @@
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include <tutti/core/hash.hpp>
+
+namespace {
+using tutti::detail::fnv;
+using tutti::detail::fnv_start;
+using tutti::detail::mix;
+
+constexpr std::uint64_t fnv_of(std::string_view text) {
+  std::uint64_t hash = fnv_start;
+  for (const char c : text) hash = fnv(hash, static_cast<unsigned char>(c));
+  return hash;
+}
+}  // namespace
+
+TEST_CASE("hash: FNV-1a's published values") {
+  CHECK(fnv_of("") == 0xcbf29ce484222325);
+  CHECK(fnv_of("a") == 0xaf63dc4c8601ec8c);
+  CHECK(fnv_of("foobar") == 0x85944171f73967e8);
+}
+
+TEST_CASE("hash: words that differ, or come in another order, are mixed to another one") {
+  CHECK(mix(1, 2) != mix(1, 3));
+  CHECK(mix(1, 2) != mix(2, 2));
+  CHECK(mix(mix(1, 2), 3) != mix(mix(1, 3), 2));
+  CHECK(mix(0, 0) == 0);
+  CHECK(mix(0, 1) == (0x9e3779b97f4a7c15 ^ 0x9e3779b9));
+}
