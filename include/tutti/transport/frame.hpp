@@ -60,7 +60,7 @@ struct frame {
   /// The cause in an abort frame; an unknown code reads as errc::aborted.
   [[nodiscard]] status cause() const noexcept {
     const auto code = static_cast<std::uint16_t>(tag >> 32);
-    const bool known = code > 0 && code <= static_cast<std::uint16_t>(errc::unsupported);
+    const bool known = code > 0 && code <= static_cast<std::uint16_t>(last_errc);
     return {known ? static_cast<errc>(code) : errc::aborted, 0, static_cast<std::int32_t>(tag & 0xffffffffu), 0};
   }
 };
