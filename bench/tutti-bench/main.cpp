@@ -77,13 +77,18 @@ void run(bench::communicator& world, const bench::options& o, bench::table& rows
 void tune(bench::communicator& world, const bench::options& o) {
   const auto budget = std::chrono::duration<double>(o.tune_seconds);
   const bool tells = world.rank() == 0;
+  if (world.size() == 1) throw std::runtime_error("--tune compares algorithms between ranks: start two or more");
+  std::ofstream file;
+  if (tells) {  // before the ranks work for a minute
+    file.open(o.tune);
+    if (!file) throw std::runtime_error("cannot write " + o.tune);
+  }
   bench::tuner tuner(world, std::chrono::duration_cast<tutti::duration>(budget));
   const std::string table =
       tuner.run([&](const std::string& collective, std::size_t bytes, tutti::algorithm a, double t) {
         if (tells) std::fprintf(stderr, "%s %zu %s %.2f us\n", collective.c_str(), bytes, tutti::name(a), t * 1e6);
       });
   if (!tells) return;
-  std::ofstream file(o.tune);
   file << table;
   if (!file.flush()) throw std::runtime_error("cannot write " + o.tune);
 }

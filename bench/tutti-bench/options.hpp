@@ -36,7 +36,7 @@ struct options {
     std::vector<std::size_t> all;
     for (std::size_t s = min_bytes; s <= max_bytes; s = step_factor > 1 ? s * step_factor : s + step_bytes) {
       all.push_back(s);
-      if (s == 0) break;
+      if (s == 0 || (step_factor == 1 && step_bytes == 0)) break;
     }
     return all;
   }

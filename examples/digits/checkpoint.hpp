@@ -32,7 +32,7 @@ struct named_span {
 namespace detail {
 
 inline constexpr std::string_view checkpoint_magic{"tuttidig"};
-inline constexpr std::uint32_t checkpoint_version = 1;
+inline constexpr std::uint32_t checkpoint_version = 2;
 inline constexpr std::uintmax_t largest_checkpoint = std::uintmax_t{1} << 32;
 
 inline void append(std::vector<std::byte>& bytes, std::span<const std::byte> more) {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include <tutti/grad/reproducible.hpp>
-#include <tutti/train/loss_scaler.hpp>
 
+#include "common/gradient_shapes.hpp"
 #include "digits/divided_velocity.hpp"
 #include "digits/model.hpp"
 #include "digits/optimizer.hpp"
@@ -27,10 +27,14 @@ template <class T, class Hook>
 class reduced_step : public step_policy<T> {
  public:
   reduced_step(const options& wanted, model<T>& net, tutti::communicator<>& world, Hook hook)
-      : world_{world},
+      : step_policy<T>{wanted},
+        world_{world},
         net_{net},
         // Small buckets for a small model, so that the dense layers travel while the convolutions are computed.
-        reducer_{world, shapes(net), {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}}, std::move(hook)},
+        reducer_{world,
+                 common::gradient_shapes<T>(net),
+                 {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}},
+                 std::move(hook)},
         gradients_{reducer_.template gradients<T>()},
         share_{parts_of<T>(wanted, world)} {
     if constexpr (reproducible) share_ = {reducer_.hook().shards().first, reducer_.hook().shards().end, wanted.shards};
@@ -38,12 +42,9 @@ class reduced_step : public step_policy<T> {
       divided_.emplace(world, net.parameters(), momentum_rule);
     else
       whole_.emplace(net.parameters().size());
-    if (wanted.scale_loss) scaler_.emplace();
   }
 
   std::span<const std::span<T>> gradients() override { return gradients_; }
-  double loss_scale() const override { return scaler_ ? static_cast<double>(scaler_->scale()) : 1; }
-
   typename step_policy<T>::share parts() const override { return share_; }
   gradient_mode later_parts() const override {
     return reproducible ? gradient_mode::overwrite : gradient_mode::accumulate;
@@ -95,13 +96,7 @@ class reduced_step : public step_policy<T> {
  private:
   static constexpr bool reproducible = std::is_same_v<Hook, tutti::grad::reproducible_hook>;
 
-  static std::vector<tutti::grad::parameter_shape> shapes(const model<T>& net) {
-    std::vector<tutti::grad::parameter_shape> all;
-    for (const auto& tensor : net.tensors())
-      all.push_back({std::string{tensor.name}, tensor.count, tutti::dtype_of<T>()});
-    return all;
-  }
-
+  using step_policy<T>::scaler_;
   using reducer_type = tutti::grad::reducer<tutti::communicator<>, Hook>;
 
   tutti::communicator<>& world_;
@@ -112,7 +107,6 @@ class reduced_step : public step_policy<T> {
   std::optional<typename reducer_type::pass_type> pass_;
   std::optional<sgd<T>> whole_;
   std::optional<divided_sgd<T>> divided_;
-  std::optional<tutti::train::loss_scaler> scaler_;
   double images_ = 0;
 };
 

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <tutti/tutti.hpp>
 #include <vector>
+
+#include <tutti/train/loss_scaler.hpp>
 
 #include "digits/model.hpp"
 #include "digits/options.hpp"
@@ -15,7 +20,9 @@ namespace digits {
 template <class T>
 class step_policy {
  public:
-  step_policy() = default;
+  explicit step_policy(const options& wanted) {
+    if (wanted.scale_loss) scaler_.emplace();
+  }
   step_policy(const step_policy&) = delete;
   step_policy& operator=(const step_policy&) = delete;
   virtual ~step_policy() = default;
@@ -23,7 +30,7 @@ class step_policy {
   /// Where the backward pass leaves this rank's gradients: sums over its images, one for each tensor.
   virtual std::span<const std::span<T>> gradients() = 0;
   /// What it multiplies the loss by.
-  virtual double loss_scale() const { return 1; }
+  double loss_scale() const { return scaler_ ? static_cast<double>(scaler_->scale()) : 1; }
 
   /// A step's images are cut into so many parts, of which this rank computes some, one after another.
   struct share {
@@ -45,6 +52,17 @@ class step_policy {
   /// The momentum of all parameters, wherever it lies, for a checkpoint, and back.
   virtual tutti::task<std::vector<T>> velocity() = 0;
   virtual void set_velocity(std::span<const T> all) = 0;
+  /// The loss scale and the clean steps since it moved, and back; zeros where the loss is not scaled, or was not.
+  std::array<T, 2> scaler() const {
+    if (!scaler_) return {};
+    return {static_cast<T>(scaler_->state().scale), static_cast<T>(scaler_->state().clean_steps)};
+  }
+  void set_scaler(const std::array<T, 2>& from) {
+    if (scaler_ && from[0] != 0) scaler_->resume({static_cast<float>(from[0]), static_cast<std::uint32_t>(from[1])});
+  }
+
+ protected:
+  std::optional<tutti::train::loss_scaler> scaler_;  // of --scaler
 };
 
 /// --accumulate: so many parts on each rank.

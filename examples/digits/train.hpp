@@ -17,7 +17,6 @@
 #include "common/equal_bits.hpp"
 #include "common/loss_log.hpp"
 #include "digits/batch.hpp"
-#include "digits/checkpoint.hpp"
 #include "digits/dataset.hpp"
 #include "digits/evaluate.hpp"
 #include "digits/make_step.hpp"
@@ -25,6 +24,7 @@
 #include "digits/options.hpp"
 #include "digits/progress.hpp"
 #include "digits/step.hpp"
+#include "digits/training_state.hpp"
 
 namespace digits {
 
@@ -54,8 +54,7 @@ class trainer {
       const metrics test = co_await world_.all_reduce(mine, [](metrics a, const metrics& b) { return a += b; });
       progress_.epoch(epoch + 1, loss, test, static_cast<double>(data_.train.size()) / spent.count());
       if (options_.checkpoint.empty()) continue;
-      auto velocity = co_await step_->velocity();
-      if (world_.rank() == 0) save_checkpoint<T>(options_.checkpoint, epoch + 1, state(velocity));
+      co_await save_training(options_.checkpoint, epoch + 1, world_.rank(), net_, *step_);
     }
     const std::string bits = co_await common::equal_bits(world_, std::as_bytes(net_.parameters()));
     progress_.line("parameters: " + bits);
@@ -116,21 +115,11 @@ class trainer {
     co_return loss;
   }
 
-  std::vector<named_span<T>> state(std::span<T> velocity) {
-    std::vector<named_span<T>> tensors;
-    for (const auto& tensor : net_.tensors())
-      tensors.push_back({tensor.name, net_.parameters().subspan(tensor.first, tensor.count)});
-    tensors.push_back({"velocity", velocity});
-    return tensors;
-  }
-
   /// Returns the epoch to begin with. Rank 0 decides whether there is a checkpoint; all ranks load it.
   tutti::task<std::size_t> resume() {
     const bool here = !options_.checkpoint.empty() && std::filesystem::exists(options_.checkpoint);
     if (!co_await world_.broadcast(here, /*root=*/0)) co_return 0;
-    std::vector<T> velocity(net_.parameters().size());
-    const auto done = static_cast<std::size_t>(load_checkpoint<T>(options_.checkpoint, state(velocity)));
-    step_->set_velocity(velocity);
+    const auto done = load_training(options_.checkpoint, net_, *step_);
     progress_.line("resumed from " + options_.checkpoint.string() + " after epoch " + std::to_string(done));
     co_return done;
   }

@@ -1,13 +1,10 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <tutti/tutti.hpp>
 #include <utility>
 #include <vector>
-
-#include <tutti/train/loss_scaler.hpp>
 
 #include "digits/divided_velocity.hpp"
 #include "digits/model.hpp"
@@ -22,19 +19,17 @@ template <class T>
 class zero2_step : public step_policy<T> {
  public:
   zero2_step(const options& wanted, model<T>& net, tutti::communicator<>& world)
-      : world_{world},
+      : step_policy<T>{wanted},
+        world_{world},
         net_{net},
         optimizer_{world, net.parameters(), momentum_rule},
         memory_(net.parameters().size()),
         share_{parts_of<T>(wanted, world)} {
     for (const auto& tensor : net.tensors())
       gradients_.push_back(std::span{memory_}.subspan(tensor.first, tensor.count));
-    if (wanted.scale_loss) scaler_.emplace();
   }
 
   std::span<const std::span<T>> gradients() override { return gradients_; }
-  double loss_scale() const override { return scaler_ ? static_cast<double>(scaler_->scale()) : 1; }
-
   typename step_policy<T>::share parts() const override { return share_; }
 
   void begin(std::size_t images) override {
@@ -65,6 +60,8 @@ class zero2_step : public step_policy<T> {
   void set_velocity(std::span<const T> all) override { keep_velocity(optimizer_, all); }
 
  private:
+  using step_policy<T>::scaler_;
+
   tutti::communicator<>& world_;
   model<T>& net_;
   divided_sgd<T> optimizer_;
@@ -72,7 +69,6 @@ class zero2_step : public step_policy<T> {
   std::vector<std::span<T>> gradients_;
   typename step_policy<T>::share share_;
   std::vector<tutti::op> flights_;
-  std::optional<tutti::train::loss_scaler> scaler_;
 };
 
 }  // namespace digits

@@ -21,6 +21,7 @@
 #include <tutti/train/weighted_mean.hpp>
 
 #include "common/equal_bits.hpp"
+#include "common/gradient_shapes.hpp"
 #include "common/hash.hpp"
 #include "common/loss_log.hpp"
 #include "common/random.hpp"
@@ -44,7 +45,8 @@ class trainer {
         net_{{text.alphabet.size(), wanted.context, wanted.layers, wanted.heads, wanted.width},
              root_.named("weights").value()},
         // Some buckets for each block, so that one travels while the next is computed.
-        reducer_{world, shapes(net_), {.limits = {.first_bytes = 64 << 10, .cap_bytes = 128 << 10}}},
+        reducer_{
+            world, common::gradient_shapes<T>(net_), {.limits = {.first_bytes = 64 << 10, .cap_bytes = 128 << 10}}},
         gradients_{reducer_.template gradients<T>()},
         adam_mean_(net_.parameters().size()),
         adam_square_(net_.parameters().size()) {}
@@ -156,11 +158,6 @@ class trainer {
     std::fflush(stdout);
   }
 
-  static std::vector<tutti::grad::parameter_shape> shapes(const model<T>& net) {
-    std::vector<tutti::grad::parameter_shape> all;
-    for (const auto& tensor : net.tensors()) all.push_back({tensor.name, tensor.count, tutti::dtype_of<T>()});
-    return all;
-  }
   bool first() const { return world_.rank() == 0; }
 
   const options& options_;

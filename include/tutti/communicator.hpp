@@ -112,7 +112,8 @@ class communicator : public detail::communicator_calls<B> {
   [[nodiscard]] mapped_array<T> allocate(std::size_t count)
     requires(B::where == space::host)
   {
-    if (count > std::numeric_limits<std::size_t>::max() / sizeof(T))
+    constexpr std::size_t address_space = std::numeric_limits<std::ptrdiff_t>::max();
+    if (count > address_space / sizeof(T))
       throw usage_error("allocate: " + std::to_string(count) + " elements are more than there is address space");
     try {
       return mapped_array<T>::make(this->core_->backend().shared_driver(), count);

@@ -3,7 +3,7 @@
 /// The only home of compiler and operating-system conditionals.
 
 #if !defined(__linux__)
-#error "tutti: this version needs Linux; see the table of platforms in README.md"
+#error "tutti: this version needs Linux"
 #endif
 
 #if !defined(__cpp_impl_coroutine) || !defined(__cpp_concepts)

@@ -116,9 +116,6 @@ TEST_CASE("select: what costs least, and as messages grow, fewer bytes instead o
 }
 
 TEST_CASE("select: direct algorithms need a slot that holds an element of every rank") {
-  CHECK(direct_possible({reach::memory, 64, 0, board::slot_bytes / 64}));
-  CHECK_FALSE(direct_possible({reach::memory, 65, 0, board::slot_bytes / 64}));
-  CHECK_FALSE(direct_possible({reach::messages, 2, 0, 1}));
   const situation crowded{reach::memory, 1000, 8, 4096};
   CHECK(select<all_reduce_args>(crowded) == algorithm::recursive_doubling);
   CHECK(select<reduce_scatter_args>(crowded) == algorithm::ring);
@@ -133,9 +130,7 @@ TEST_CASE("select: a table goes before the costs, where its algorithm can run") 
   CHECK(table.choose<all_reduce_args>(s, select<all_reduce_args>(s)) == algorithm::ring);
 }
 
-TEST_CASE("select: how ranks reach each other, and every algorithm, has a name") {
-  for (const reach r : {reach::memory, reach::messages, reach::machines}) CHECK(reach_of(name(r)) == r);
-  CHECK_FALSE(reach_of("pigeons"));
+TEST_CASE("select: every algorithm has a name") {
   CHECK(std::string_view{tutti::name(algorithm::automatic)} == "automatic");
   CHECK(std::string_view{tutti::name(algorithm::recursive_doubling)} == "recursive_doubling");
   CHECK(std::string_view{tutti::name(static_cast<algorithm>(200))} == "unknown");

@@ -1,16 +1,22 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
 #include <tutti/algo/staging.hpp>
+#include <tutti/algo/ways.hpp>
 
 #include <algo/lanes.hpp>
+#include <support/grid.hpp>
+#include <support/ordered_sum.hpp>
 
 namespace {
 
@@ -51,19 +57,92 @@ void check_sums(Rank& me) {
   }
 }
 
+template <class T>
+struct ordered {
+  std::vector<T> operands, sums;
+  ordered(int rank, int size, std::size_t count)
+      : operands(tutti_test::ordered_operands<T>(rank, count)), sums(tutti_test::ordered_sums<T>(size, count)) {}
+};
+
+/// The sums of `count` elements from element `begin` on by whatever goes through slots, at places that no register and
+/// no line of the cache is aligned to: those of a fold in rank order by hand, bit for bit.
+template <class T, class Rank>
+void check_bits(Rank& me, const ordered<T>& values, std::size_t begin, std::size_t count) {
+  using namespace tutti;
+  const auto n = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.number());
+  const std::size_t block = count / n, even = block * n;
+  std::vector<T> in_memory(begin + count), out_memory(begin + count);
+  const std::span<T> in = std::span{in_memory}.subspan(begin), out = std::span{out_memory}.subspan(begin);
+  const reduction with = erase_type<T>(sum);
+  const auto go = [&](const auto& make) { me.run([&](auto l) { return make(l); }); };
+  const auto by_memory = [&](const auto& a) { go([&](auto l) { return algo::by_memory(l, me.board(), a); }); };
+  const auto from = [](std::span<T> s) { return erase_type(std::span<const T>{s}); };
+  const auto check = [&](const char* what, std::span<T> result, auto run) {
+    std::copy_n(&values.operands[begin], count, in.begin());
+    std::fill(out.begin(), out.end(), T{});
+    run();
+    const std::span<const T> wanted = std::span{values.sums}.subspan(begin, result.size());
+    expect(tutti_test::first_difference<T>(result, wanted) == result.size(), what, count);
+  };
+  const int last = me.size() - 1;
+  const auto share = [&] {
+    go([&](auto l) { return algo::direct_broadcast(l, me.board(), broadcast_args{erase_type(out), last}); });
+  };
+  check("all_reduce", out, [&] {
+    go([&](auto l) {
+      return algo::direct_all_reduce(l, me.board(), all_reduce_args{from(in), erase_type(out), with});
+    });
+  });
+  check("reduce_scatter and all_gather", out.first(even), [&] {
+    const auto mine = out.subspan(r * block, block);
+    go([&](auto l) {
+      return algo::direct_reduce_scatter(l, me.board(),
+                                         reduce_scatter_args{from(in.first(even)), erase_type(mine), with});
+    });
+    go([&](auto l) {
+      return algo::direct_all_gather(l, me.board(), all_gather_args{from(mine), erase_type(out.first(even))});
+    });
+  });
+  check("reduce and broadcast", out, [&] {
+    by_memory(reduce_args{from(in), erase_type(out), with, last});
+    share();
+  });
+  check("scan and broadcast", out, [&] {
+    by_memory(scan_args{from(in), erase_type(out), with});
+    share();
+  });
+  check("all_reduce_coalesced", in, [&] {
+    const std::vector<std::span<T>> pieces{in.first(count / 3), in.subspan(count / 3)};
+    constexpr auto item = [](const void* items, std::size_t i) noexcept {
+      return std::as_writable_bytes(static_cast<const std::span<T>*>(items)[i]);
+    };
+    by_memory(all_reduce_coalesced_args{{pieces.data(), 2, count, sizeof(T), dtype_of<T>(), item}, with});
+  });
+}
+
 TEST_CASE("staging: every way of it carries messages of every length, also after another way") {
   constexpr board::staging ways[] = {{board::slot_bytes, tutti::stores::ordinary},
                                      {board::slot_bytes, tutti::stores::streaming},
                                      {board::long_walk, tutti::stores::ordinary},
                                      {board::long_walk, tutti::stores::streaming}};
-  for (const int n : {2, 3}) {
+  constexpr std::size_t most = 140'020;
+  struct part {
+    std::size_t begin, count;
+  };
+  for (const int n : tutti_test::grid<int>({2, 3}, {3})) {
     lanes::run<roomy_transport>(n, [&](auto& me) {
+      const ordered<float> floats(me.number(), n, most);
+      const ordered<tutti::bfloat16> halves(me.number(), n, most);
       check_sums(me);  // chooses, and so has room for long walks
       expect(!me.board().choice_due(std::size_t{1} << 20), "the choice is due again at once");
       for (const auto& way : ways) {
         me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
         me.board().use(way);
         check_sums(me);
+        for (const part p : {part{3, 1}, part{5, 1023}, part{77, 2049}, part{1, 33'333}, part{11, most - 11}}) {
+          check_bits<float>(me, floats, p.begin, p.count);
+          check_bits<tutti::bfloat16>(me, halves, p.begin, p.count);
+        }
       }
     });
   }

@@ -148,6 +148,15 @@ TEST_CASE("communicator: memory that all ranks map") {
     expect(data.size() == 0 && data.data() == nullptr && moved[5] == 3, "moved");  // NOLINT: what is left behind
     const auto none = w.template allocate<double>(0);
     expect(none.size() == 0, "nothing");
+    const auto refused = [&](std::size_t count) {
+      try {
+        (void)w.template allocate<char>(count);
+      } catch (const tutti::usage_error&) {
+        return true;
+      }
+      return false;
+    };
+    expect(refused(~std::size_t{0}) && refused(~std::size_t{0} / 2 + 1), "more than there is address space");
   });
 }
 

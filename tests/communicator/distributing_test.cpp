@@ -64,9 +64,12 @@ TEST_CASE_FIXTURE(one_of_three, "distributing: a layout has a block for each ran
                  "block 2 is elements 4 to 4 + 3 of a buffer of 6"));
   CHECK(contains(complaint([&] { world.all_gather_v(two, six, huge).wait(); }), "of a buffer of 6"));
   CHECK(complaint([&] { world.all_gather_v(two, six, {counts, over}).wait(); }) ==
-        "all_gather_v: blocks 0 and 1 of out overlap");
+        "all_gather_v: blocks 0 and 1 overlap, but are written to");
   CHECK(complaint([&] { world.all_gather_v(six, six, counts).wait(); }) ==
         "all_gather_v: in is 6 elements but the count of this rank is 2");
+  const sizes twos{2, 2, 2}, same{0, 0, 0};
+  CHECK(complaint([&] { world.reduce_scatter_v(six, std::span{six}.first(2), {twos, same}).wait(); }) ==
+        "reduce_scatter_v in place: blocks 0 and 1 overlap, but are written to");
   CHECK(complaint([&] { world.reduce_scatter_v(six, std::span{two}.first(1), counts).wait(); }) ==
         "reduce_scatter_v: the count of this rank is 2 elements but out is 1");
   CHECK(contains(complaint([&] { world.gather_v(two, six, few, 1).wait(); }), "2 counts for 3 ranks"));

@@ -90,7 +90,7 @@ void check_differ(const action& usual, const action& other) {
       CAPTURE(size);
       CAPTURE(r);
       CHECK_MESSAGE(e.code == errc::mismatch, e.text);
-      named += e.peer >= 0 && e.peer != r && contains(e.text, "called another collective here");
+      named += e.peer >= 0 && e.peer != r && contains(e.text, " called");
     }
     CHECK(named >= 1);
   }
@@ -117,6 +117,56 @@ TEST_CASE("mismatch: ranks that call different things in mapped memory are told"
   SUBCASE("all_gather") { check_differ(all_gather(100), all_gather(101)); }
   SUBCASE("reduce_scatter") { check_differ(reduce_scatter(100000), reduce_scatter(100001)); }
   SUBCASE("reduce_scatter and all_gather") { check_differ(reduce_scatter(100), all_gather(100)); }
+}
+
+TEST_CASE("mismatch: the message says what the other rank called") {
+  const std::string advice = "; all ranks must issue the same operations in the same order";
+  const auto ends = differ(3, all_reduce(4096), broadcast(1024, 0));
+  for (const std::size_t r : {0U, 1U}) {
+    CHECK(contains(ends[r].text, "all_reduce #10 (mismatch_test.cpp:"));
+    CHECK(contains(ends[r].text,
+                   ", 4096 x float32, sum) does not match what rank 2 called: broadcast #10 (1024 x float32, "
+                   "root 0)" +
+                       advice));
+  }
+  CHECK(contains(ends[2].text, ", 1024 x float32, root 0) does not match what rank "));
+  CHECK(contains(ends[2].text, " called: all_reduce #10 (4096 x float32, sum)" + advice));
+  // Both take themselves for the root, and are done at once.
+  const auto late = differ(2, broadcast(100, 0), broadcast(100, 1));
+  CHECK(contains(late[0].text, "barrier #11 ("));
+  CHECK(contains(late[0].text,
+                 "rank 1 called broadcast #10 (100 x float32, root 1) where this rank called broadcast #10 "
+                 "(100 x float32, root 0)"));
+}
+
+TEST_CASE("mismatch: messages of other calls are noticed, also of one length") {
+  const auto via = [](auto call) { return [=](world& w) { call(w, tutti::issue{.via = tutti::algorithm::ring}); }; };
+  const auto sums = [](auto zero, auto with) {
+    return [=](world& w, tutti::issue how) {
+      std::vector<decltype(zero)> v(100);
+      w.all_reduce(v, with, how).wait();
+    };
+  };
+  const action floats = via(sums(0.0f, tutti::sum));
+  const auto check = [&](const action& other, const std::string& name) {
+    for (const int size : {2, 4}) {
+      const auto ends = differ(size, floats, other);
+      const auto& [code, peer, text] = ends[0];
+      CAPTURE(text);
+      CHECK(code == errc::mismatch);
+      CHECK(contains(text, "all_reduce (float32, sum)"));
+      CHECK(contains(text, name));
+      CHECK(contains(text, " where another rank called "));
+    }
+  };
+  check(via(sums(std::int32_t{0}, tutti::sum)), "all_reduce (int32, sum)");
+  check(via(sums(0.0f, tutti::max)), "all_reduce (float32, max)");
+  check(
+      [](world& w) {
+        std::vector<float> v(1000000);
+        w.broadcast(v, w.rank(), {.via = tutti::algorithm::tree}).wait();
+      },
+      "broadcast (float32, root ");
 }
 
 TEST_CASE("mismatch: nobody's other memory is touched") {

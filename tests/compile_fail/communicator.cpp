@@ -10,19 +10,22 @@
 //
 // SECTION_copy: deleted
 // SECTION_copy_assignment: deleted
-// SECTION_strings: is_trivially_copyable_v.*string
-// SECTION_string_by_value: string.*does not satisfy 'value'|satisfaction of 'value<T>' .*string
+// SECTION_strings: these_elements_cannot_travel
+// SECTION_string_by_value: this_buffer_is_a_temporary
 // SECTION_too_large_by_value: value_bytes
-// SECTION_large_elements: sizeof.*<= 4096
-// SECTION_constant_buffer: is_const_v
-// SECTION_constant_out: is_const_v
-// SECTION_in_and_out_differ: (same_as|is_same_v).*float.*double
-// SECTION_gather_types_differ: (same_as|is_same_v).*int.*unsigned int
-// SECTION_vector_of_bool: contiguous_range
-// SECTION_container_of_the_moment: borrowed_range
+// SECTION_large_elements: these_elements_cannot_travel
+// SECTION_constant_buffer: this_buffer_is_written_and_must_not_be_const
+// SECTION_constant_out: this_buffer_is_written_and_must_not_be_const
+// SECTION_in_and_out_differ: in_and_out_must_have_the_same_type
+// SECTION_gather_types_differ: in_and_out_must_have_the_same_type
+// SECTION_vector_of_bool: for_vector_of_bool_use_vector_of_char
+// SECTION_container_of_the_moment: this_buffer_is_a_temporary.*pass_a_named_container
 // SECTION_counts_of_the_moment: layout
 // SECTION_signed_counts: layout
-// SECTION_sum_of_structs: (satisfy|satisfaction of|because) .?reducer_of<.*point
+// SECTION_sum_of_structs: the_library_cannot_reduce_these_elements_so__pass_a_function
+// SECTION_sum_of_struct_by_value: the_library_cannot_reduce_these_elements_so__pass_a_function
+// SECTION_temporary_to_send: this_buffer_is_a_temporary
+// SECTION_constant_to_receive: this_buffer_is_written_and_must_not_be_const
 // SECTION_timeout_without_unit: no matching (member )?function for call to .*timeout
 // SECTION_allocate_strings: is_trivially_copyable_v.*string|constraints not satisfied .*string
 // SECTION_not_a_backend: 'int' does not satisfy 'backend'|satisfaction of 'backend<B>' .*int
@@ -115,6 +118,18 @@ auto f(world_t& world, std::vector<float>& in, std::vector<float>& out, std::vec
 
 #if defined(SECTION_sum_of_structs)
 auto f(world_t& world, std::vector<point>& v) { return world.all_reduce(v); }
+#endif
+
+#if defined(SECTION_sum_of_struct_by_value)
+auto f(world_t& world) { return world.all_reduce(point{1, 2}); }
+#endif
+
+#if defined(SECTION_temporary_to_send)
+auto f(world_t& world) { return world.send(std::vector<float>(10), 1); }
+#endif
+
+#if defined(SECTION_constant_to_receive)
+auto f(world_t& world, const std::vector<float>& v) { return world.recv(v, 1); }
 #endif
 
 #if defined(SECTION_timeout_without_unit)

@@ -13,7 +13,7 @@ namespace {
   auto moved = std::move(running);
   co_await std::move(moved);
 #if defined(SECTION_lvalue_await)
-  // SECTION_lvalue_await: co_await|await_ready|operator
+  // SECTION_lvalue_await: an operation ends once: co_await std::move
   auto other = world.barrier();
   co_await other;
 #endif
@@ -23,25 +23,25 @@ namespace {
   auto second = first;
 #endif
 #if defined(SECTION_discard)
-  // SECTION_discard: nodiscard
+  // SECTION_discard: co_await it, or call wait
 #pragma GCC diagnostic error "-Wunused-result"
   world.barrier();
 #endif
 #if defined(SECTION_constant_result)
-  // SECTION_constant_result: writable_elements|no matching|constraints
+  // SECTION_constant_result: this_buffer_is_written_and_must_not_be_const
   co_await world.all_reduce(constant);
 #endif
 #if defined(SECTION_strings)
-  // SECTION_strings: no matching|constraints
+  // SECTION_strings: these_elements_cannot_travel
   co_await world.all_reduce(text);
 #endif
 #if defined(SECTION_types_differ)
-  // SECTION_types_differ: no matching|constraints
+  // SECTION_types_differ: in_and_out_must_have_the_same_type
   std::vector<double> wide(data.size());
   co_await world.all_reduce(constant, wide);
 #endif
 #if defined(SECTION_bitwise_float)
-  // SECTION_bitwise_float: no matching|constraints
+  // SECTION_bitwise_float: the_library_cannot_reduce_these_elements_so
   co_await world.all_reduce(data, tutti::band);
 #endif
   static_cast<void>(constant);

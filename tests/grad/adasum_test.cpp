@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <random>
 #include <string>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
@@ -12,6 +11,7 @@
 #include <tutti/grad/reducer.hpp>
 #include <vector>
 
+#include "grad/random_numbers.hpp"
 #include "grad/ranks.hpp"
 
 namespace {
@@ -51,13 +51,6 @@ vector tree(std::vector<vector> all) {
   return all[0];
 }
 
-vector random_vector(unsigned seed, std::size_t count) {
-  std::mt19937 random{seed};
-  vector v(count);
-  for (double& x : v) x = static_cast<double>(random() % 2001) / 1000 - 1;
-  return v;
-}
-
 template <class T>
 std::vector<T> as(const vector& v) {
   std::vector<T> out;
@@ -69,7 +62,7 @@ template <class World>
 void check_tree(World& world, dtype type, double tolerance) {
   const shapes list{{"a", 50, type}, {"b", 7, type}, {"c", 33, type}};
   const auto gradient = [&](int rank, std::size_t i) {
-    return random_vector(static_cast<unsigned>(rank) * 10 + static_cast<unsigned>(i), list[i].count);
+    return random_numbers<double>(list[i].count, static_cast<unsigned>(rank) * 10 + static_cast<unsigned>(i));
   };
   reducer r{world, list, {.limits = {256, 256}}, adasum_hook{}};
   for (int round = 0; round < 2; ++round) {

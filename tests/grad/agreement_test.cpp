@@ -16,6 +16,7 @@
 namespace {
 using ranks::outcome;
 using ranks::outcome_of;
+using ranks::whole_pass;
 using tutti::dtype;
 using tutti::errc;
 using tutti::grad::bucket_limits;
@@ -26,12 +27,6 @@ using shapes = std::vector<tutti::grad::parameter_shape>;
 const shapes three{{"a", 5, dtype::f32}, {"layer.b", 7, dtype::f32}, {"c", 3, dtype::f32}};
 const tutti::grad::reducer_options apart{{1, 1}};
 
-template <class Reducer>
-void whole_pass(world_t& world, Reducer& r) {
-  auto pass = r.begin();
-  for (std::size_t i = r.size(); i-- > 0;) pass.ready(i);
-  tutti::sync_wait(world, pass.finish());
-}
 }  // namespace
 
 TEST_CASE("reducer: ranks with other gradients are found, and both are named on every rank") {

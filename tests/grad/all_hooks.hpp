@@ -93,13 +93,16 @@ void fill(const World& world, Reducer& r, bool apart) {
       if (apart && s + 1 < mine.end) r.hook().tree.keep(r);
   }
 }
+/// The passes mark gradients in another order on each rank where `shuffled`.
+enum class marks { backwards, shuffled };
 template <class World, class Reducer>
-std::vector<float> passes(World& world, Reducer& r, bool apart, int count = 3) {
+std::vector<float> passes(World& world, Reducer& r, bool apart, marks how = marks::backwards, int count = 3) {
   const auto mine = part_of(shards, static_cast<std::size_t>(world.rank()), static_cast<std::size_t>(world.size()));
   for (int n = 0; n < count; ++n) {
     auto pass = r.begin(static_cast<double>(mine.size()), contribution::sum);
     fill(world, r, apart);
-    for (std::size_t i = r.size(); i-- > 0;) pass.ready(i);
+    const std::size_t turn = how == marks::shuffled ? static_cast<std::size_t>(world.rank() + n) : 0;
+    for (std::size_t i = r.size(); i-- > 0;) pass.ready((i + turn) % r.size());
     tutti::sync_wait(world, pass.finish());
   }
   std::vector<float> all;
@@ -112,9 +115,10 @@ std::vector<float> passes(World& world, Reducer& r, bool apart, int count = 3) {
 
 /// The mean of all shards by one of the hooks, in a world of at most `shards` ranks. Throws where it is far off.
 template <class World>
-std::vector<float> mean(World& world, kind which) {
-  reducer r{world, shapes(), {{2048, 2048}}, any_hook{world, which, shards}};
-  const auto got = passes(world, r, which == kind::tree);
+std::vector<float> mean(World& world, kind which, reducer_options how = {}, marks order = marks::backwards) {
+  how.limits = {256, 256};  // three buckets
+  reducer r{world, shapes(), how, any_hook{world, which, shards}};
+  const auto got = passes(world, r, which == kind::tree, order);
   const double allowed = which <= kind::in_rank_order || which == kind::tree ? 1e-6 : 0.03;
   std::size_t at = 0;
   for (std::size_t i = 0; i < r.size(); ++i)
@@ -145,9 +149,21 @@ struct unscaled_hook {
 
 /// What one of them makes of the ranks' gradients.
 template <class World>
-std::vector<float> as_they_are(World& world, unscaled which) {
-  reducer r{world, shapes(), {{2048, 2048}}, unscaled_hook{which}};
-  return passes(world, r, false);
+std::vector<float> as_they_are(World& world, unscaled which, reducer_options how = {}, marks order = marks::backwards) {
+  how.limits = {256, 256};  // three buckets
+  reducer r{world, shapes(), how, unscaled_hook{which}};
+  return passes(world, r, false, order);
+}
+
+/// The result of a hook, launched in the plan's order; and the same bits, or it throws, where buckets leave as they are
+/// complete, which is in another order on each rank, under a bound and without one.
+template <class Mean>
+std::vector<float> in_any_order(Mean mean) {
+  const std::vector<float> expected = mean(reducer_options{}, marks::backwards);
+  for (const std::size_t bound : {std::size_t{0}, std::size_t{2}})
+    if (mean(reducer_options{.order = launch_order::ready, .in_flight = bound}, marks::shuffled) != expected)
+      throw std::runtime_error("other bits out of order");
+  return expected;
 }
 
 }  // namespace all_hooks

@@ -1,10 +1,14 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <istream>
 #include <ranges>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <tutti/bootstrap/sim.hpp>
 #include <tutti/grad/broadcast_parameters.hpp>
 #include <utility>
 #include <vector>
@@ -68,4 +72,39 @@ TEST_CASE("broadcast_parameters: other tensors are found before anything is writ
     if (same[0][1] != 1) throw std::runtime_error("the communicator is as good as before");
   });
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
+TEST_CASE("broadcast_parameters: on many schedules; a rank that dies or falls silent is an error, not a hang") {
+  const std::vector<std::size_t> counts{0, 3, 1000, 1, 64, 129};
+  int losses = 0;
+  tutti::for_seeds(1, 60, [&](std::uint64_t seed) {
+    const int n = 2 + static_cast<int>(seed % 4), root = static_cast<int>(seed / 4) % n;
+    tutti::sim_record record;
+    tutti::sim_options how{.seed = seed, .memory = seed % 3 ? tutti::sim_memory::shared : tutti::sim_memory::separate};
+    how.record = &record;
+    std::vector<int> whole(static_cast<std::size_t>(n));
+    const auto broadcast = [&](tutti::communicator<tutti::sim>& world) {
+      auto mine = model<float>(world.rank(), counts);
+      tutti::grad::broadcast_parameters(world, spans(mine), root, 1024);
+      if (mine != model<float>(root, counts)) throw std::logic_error("not the root's");
+      world.barrier().wait();
+      ++whole[static_cast<std::size_t>(world.rank())];
+    };
+    tutti::run_sim(n, how, broadcast);
+    if (std::count(whole.begin(), whole.end(), 1) != n) throw std::logic_error("a rank is missing");
+    how.lose_rank = static_cast<int>(seed) % n;
+    how.lose_at_step = 1 + seed % 23;
+    how.how = seed % 2 ? tutti::sim_loss::killed : tutti::sim_loss::silent;
+    const errc expected = seed % 2 ? errc::peer_lost : errc::timed_out;
+    try {
+      tutti::run_sim(n, how, broadcast);
+    } catch (const tutti::error& e) {
+      if (e.kind() != expected) throw;
+      if (std::count(whole.begin(), whole.end(), 2) != 0) throw std::logic_error("a rank has not noticed");
+      ++losses;
+      return;
+    }
+    if (record.lost_at != 0) throw std::logic_error("nobody has noticed");
+  });
+  CHECK(losses > 30);
 }

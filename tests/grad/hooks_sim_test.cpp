@@ -11,7 +11,8 @@
 namespace {
 using world_t = tutti::communicator<tutti::sim>;
 
-/// Runs a hook on schedules of all kinds, and then with a rank that dies; how often the others heard of it.
+/// Runs a hook on schedules of all kinds, in orders of launch of all kinds, and then with a rank that dies; how often
+/// the others heard of it.
 template <class Hook>
 int on_many_schedules(Hook hook) {
   int losses = 0;
@@ -19,8 +20,14 @@ int on_many_schedules(Hook hook) {
     const int n = 2 + static_cast<int>(seed % 4);
     tutti::sim_options how{.seed = seed,
                            .memory = seed % 3 == 0 ? tutti::sim_memory::separate : tutti::sim_memory::shared};
+    const bool out_of_order = seed % 2 == 0;
+    tutti::grad::reducer_options launch{.in_flight = seed % 3};
+    if (out_of_order) launch.order = tutti::grad::launch_order::ready;
+    const auto pass = [&](world_t& world) {
+      return hook(world, launch, out_of_order ? all_hooks::marks::shuffled : all_hooks::marks::backwards);
+    };
     std::vector<std::vector<float>> all(static_cast<std::size_t>(n));
-    tutti::run_sim(n, how, [&](world_t& world) { all[static_cast<std::size_t>(world.rank())] = hook(world); });
+    tutti::run_sim(n, how, [&](world_t& world) { all[static_cast<std::size_t>(world.rank())] = pass(world); });
     for (const auto& other : all)
       if (other != all[0]) throw std::logic_error("ranks disagree");
 
@@ -32,7 +39,7 @@ int on_many_schedules(Hook hook) {
     try {
       tutti::run_sim(n, how, [&](world_t& world) {
         try {
-          (void)hook(world);
+          (void)pass(world);
           world.barrier().wait();
           ++whole;
         } catch (...) {
@@ -54,8 +61,12 @@ int on_many_schedules(Hook hook) {
 TEST_CASE("hooks: all of them, on many schedules; a rank that dies in a pass is an error on all others, not a hang") {
   for (const auto which : all_hooks::kinds) {
     CAPTURE(static_cast<int>(which));
-    CHECK(on_many_schedules([&](world_t& world) { return all_hooks::mean(world, which); }) > 4);
+    CHECK(on_many_schedules([&](world_t& world, auto launch, auto marks) {
+            return all_hooks::mean(world, which, launch, marks);
+          }) > 4);
   }
   for (const auto which : {all_hooks::unscaled::adasum, all_hooks::unscaled::mean})
-    CHECK(on_many_schedules([&](world_t& world) { return all_hooks::as_they_are(world, which); }) > 4);
+    CHECK(on_many_schedules([&](world_t& world, auto launch, auto marks) {
+            return all_hooks::as_they_are(world, which, launch, marks);
+          }) > 4);
 }

@@ -13,7 +13,6 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
-#include <tutti/grad/compress.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <utility>
 #include <vector>
@@ -232,42 +231,6 @@ TEST_CASE("launcher: out of order, buckets end while one is late; in the plan's 
       });
       for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
     }
-}
-
-namespace {
-/// Counts the bytes that are allocated from it.
-struct counting_world : world_t {
-  explicit counting_world(world_t&& w) : world_t(std::move(w)) {}
-  std::size_t bytes = 0;
-  template <class T>
-  tutti::mapped_array<T> allocate(std::size_t count) {
-    bytes += count * sizeof(T);
-    return world_t::allocate<T>(count);
-  }
-};
-}  // namespace
-
-TEST_CASE("launcher: memory is that of the gradients, and a copy of as many buckets as are under way") {
-  const auto all = ranks::outcomes(2, [](world_t& world) {
-    constexpr std::size_t cap = std::size_t{64} << 10, buckets = 16;
-    const shapes list(buckets, {"w", cap / sizeof(float), dtype::f32});
-    for (const std::size_t bound : {std::size_t{0}, std::size_t{1}, std::size_t{3}}) {
-      counting_world group{world.split(0)};
-      reducer r{group, list, {.limits = {cap, cap}, .in_flight = bound}, tutti::grad::compress_hook<tutti::bfloat16>{}};
-      expect(r.layout().buckets.size() == buckets, "buckets");
-      expect(r.bytes() <= buckets * (cap + 4096), "the gradients, once");
-      for (int p = 0; p < 3; ++p) {
-        auto pass = r.begin();
-        for (std::size_t i = buckets; i-- > 0;) pass.ready(i);
-        (void)tutti::sync_wait(world, pass.finish());
-      }
-      const std::size_t copies = bound == 0 ? buckets : bound;
-      const std::size_t more = group.bytes - r.bytes();
-      expect(more <= copies * (cap / 2 + 64) && more >= copies * cap / 2,
-             std::to_string(more) + " bytes for " + std::to_string(copies) + " copies");
-    }
-  });
-  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
 }
 
 TEST_CASE("launcher: what is delayed needs no mark, and leaves with finish() in a bucket of its own") {

@@ -3,18 +3,16 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <random>
 #include <tutti/grad/low_rank.hpp>
 #include <vector>
+
+#include "grad/random_numbers.hpp"
 
 namespace {
 using tutti::grad::matrix_view;
 
 std::vector<float> random_matrix(std::size_t rows, std::size_t columns, unsigned seed) {
-  std::mt19937 random{seed};
-  std::vector<float> m(rows * columns);
-  for (float& x : m) x = static_cast<float>(random() % 2001) / 1000 - 1;
-  return m;
+  return random_numbers<float>(rows * columns, seed);
 }
 double exact_dot(std::span<const float> a, std::span<const float> b) {
   double d = 0;

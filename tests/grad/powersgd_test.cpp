@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <string>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/grad/compress.hpp>
@@ -12,6 +11,7 @@
 #include <tutti/grad/reducer.hpp>
 #include <vector>
 
+#include "grad/random_numbers.hpp"
 #include "grad/ranks.hpp"
 
 namespace {
@@ -28,12 +28,7 @@ using matrix = std::vector<float>;
 static_assert(tutti::grad::reduction_hook<powersgd_hook, world_t>);
 static_assert(tutti::grad::reduction_hook<tutti::grad::compress_hook<tutti::bfloat16, powersgd_hook>, world_t>);
 
-matrix random_matrix(std::size_t count, unsigned seed) {
-  std::mt19937 random{seed};
-  matrix v(count);
-  for (float& x : v) x = static_cast<float>(random() % 2001) / 1000 - 1;
-  return v;
-}
+matrix random_matrix(std::size_t count, unsigned seed) { return random_numbers<float>(count, seed); }
 /// The sum of `rank` outer products.
 matrix of_rank(std::size_t rank, std::size_t rows, std::size_t columns, unsigned seed) {
   matrix m(rows * columns);

@@ -62,6 +62,14 @@ std::vector<outcome> outcomes(int size, F f) {
   return all;
 }
 
+/// A pass that marks everything, the last gradient first.
+template <class Reducer>
+void whole_pass(communicator& world, Reducer& r, double weight = 1) {
+  auto pass = r.begin(weight);
+  for (std::size_t i = r.size(); i-- > 0;) pass.ready(i);
+  tutti::sync_wait(world, pass.finish());
+}
+
 /// A pass in which this rank's gradients, of one type, are `gradients`.
 template <class Reducer>
 void one_pass(communicator& world, Reducer& r, const std::vector<std::vector<float>>& gradients) {

@@ -1,13 +1,16 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <latch>
 #include <numeric>
 #include <string>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/async/when_all.hpp>
+#include <tutti/bootstrap/sim.hpp>
 #include <tutti/grad/reducer.hpp>
+#include <utility>
 #include <vector>
 
 #include "grad/ranks.hpp"
@@ -108,4 +111,72 @@ TEST_CASE("rebuild: no pass begins until it has ended, also while it is suspende
     pass_in(world, r, {0, 1});
   });
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
+namespace {
+/// One rank does one thing and the others the other; then all go on.
+template <class World>
+void disagree(World& world, const shapes& list, const tutti::grad::reducer_options& how, bool rebuilds) {
+  reducer r{world, list, how};
+  const auto pass = [&] {
+    auto p = r.begin();
+    for (std::size_t i = 0; i < r.size(); ++i) p.ready(i);
+    (void)tutti::sync_wait(world, p.finish());
+  };
+  pass();
+  if (rebuilds) (void)tutti::sync_wait(world, r.rebuild());
+  pass();
+  pass();
+}
+}  // namespace
+
+TEST_CASE("rebuild: where one rank rebuilds and another begins a pass, all are told of both at once") {
+  using tutti::grad::launch_order;
+  for (const dtype type : {dtype::f32, dtype::f16, dtype::bf16})
+    for (const auto order : {launch_order::planned, launch_order::ready})
+      for (const std::size_t bound : {std::size_t{0}, std::size_t{2}})
+        for (int odd = 0; odd < 6; ++odd) {
+          const shapes list{{"a", 3, type}, {"b", 400, type}, {"c", 70, type}, {"d", 5, type}};
+          const tutti::grad::reducer_options how{.limits = {1, 1}, .order = order, .in_flight = bound};
+          const auto rebuilds = [odd](int rank) { return (odd < 3) == (rank == odd % 3); };
+          const auto check = [&](const ranks::outcome& o) {
+            CAPTURE(odd);
+            CHECK_MESSAGE(o.failed == tutti::errc::mismatch, o.text);
+            CHECK_MESSAGE((o.says("rebuild()") && o.says("begin()") && o.says("rebuild_test.cpp")), o.text);
+          };
+          if (type == dtype::f32)
+            for (const auto& o : ranks::outcomes(3, [&](world_t& w) { disagree(w, list, how, rebuilds(w.rank())); }))
+              check(o);
+          std::vector<ranks::outcome> all(3);
+          const tutti::sim_options schedule{
+              .seed = static_cast<std::uint64_t>(odd + 1),
+              .memory = odd % 2 ? tutti::sim_memory::shared : tutti::sim_memory::separate};
+          tutti::run_sim(3, schedule, [&](tutti::communicator<tutti::sim>& w) {
+            all[static_cast<std::size_t>(w.rank())] =
+                ranks::outcome_of([&] { disagree(w, list, how, rebuilds(w.rank())); });
+          });
+          for (const auto& o : all) check(o);
+        }
+}
+
+TEST_CASE("rebuild: during a pass it is a usage_error at once, also before it is awaited, and the pass goes on") {
+  const auto all = ranks::outcomes(2, [](world_t& world) {
+    const shapes list{{"a", 3, dtype::f32}, {"b", 40, dtype::f32}};
+    reducer r{world, list, {.limits = {1, 1}}};
+    auto early = r.rebuild();
+    auto pass = r.begin();
+    if (world.rank() == 1) {
+      const auto called = ranks::outcome_of([&] { (void)r.rebuild(); });
+      const auto awaited = ranks::outcome_of([&] { (void)tutti::sync_wait(world, std::move(early)); });
+      for (const auto& o : {called, awaited}) expect(o.usage && o.says("rebuild() during a pass"), o.text);
+    }
+    pass.ready(0);
+    pass.ready(1);
+    (void)tutti::sync_wait(world, pass.finish());
+    if (world.rank() == 1) return (void)tutti::sync_wait(world, r.rebuild());
+    auto dropped = r.begin();
+    (void)r.rebuild();
+  });
+  CHECK_MESSAGE((all[0].usage && all[0].says("during a pass")), all[0].text);
+  CHECK_MESSAGE(all[1].failed == tutti::errc::aborted, all[1].text);
 }

@@ -18,6 +18,7 @@
 namespace {
 using ranks::outcome;
 using ranks::outcome_of;
+using ranks::whole_pass;
 using tutti::dtype;
 using tutti::errc;
 using tutti::grad::parameter_shape;
@@ -29,13 +30,6 @@ using shapes = std::vector<parameter_shape>;
 const shapes three{{"a", 5, dtype::f32}, {"layer.b", 7, dtype::f32}, {"c", 3, dtype::f32}};
 const shapes half{{"a", 5, dtype::f16}, {"layer.b", 7, dtype::f16}, {"c", 3, dtype::f16}};
 const tutti::grad::reducer_options apart{{1, 1}};
-
-template <class Reducer>
-void whole_pass(world_t& world, Reducer& r, double weight = 1) {
-  auto pass = r.begin(weight);
-  for (std::size_t i = r.size(); i-- > 0;) pass.ready(i);
-  tutti::sync_wait(world, pass.finish());
-}
 
 /// Rank 1 of three does `wrong(world, reducer)`, the others a whole pass; all of them are told.
 template <class Wrong>
@@ -290,6 +284,6 @@ TEST_CASE("reducer: on an aborted communicator a pass ends with the cause") {
   });
   for (const auto& o : all) {
     CHECK(o.failed == errc::aborted);
-    CHECK(o.says("reducer_failure_test.cpp"));  // the call of begin(), not a line of the library
+    CHECK(o.says("grad/ranks.hpp"));  // the call of begin(), not a line of the library
   }
 }

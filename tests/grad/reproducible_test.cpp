@@ -12,6 +12,7 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/compress.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <tutti/grad/reproducible.hpp>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "grad/ranks.hpp"
 
 namespace {
+using ranks::expect;
 using tutti::dtype;
 using tutti::grad::contribution;
 using tutti::grad::reducer;
@@ -28,10 +30,6 @@ using shapes = std::vector<tutti::grad::parameter_shape>;
 using numbers = std::vector<double>;
 
 static_assert(tutti::grad::reduction_hook<reproducible_hook, world_t>);
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
 
 /// A batch: for each shard its samples and the sums of their gradients, which differ wildly in size.
 struct batch {
@@ -260,7 +258,29 @@ TEST_CASE("reproducible: what cannot be reproducible is refused") {
           auto half = w.split(w.rank());
           const shapes list{{"w", 8}};
           reducer r{half, list, {}, reproducible_hook{w, 2}};
-          auto pass = r.begin();
+          auto pass = r.begin(1, contribution::sum);
           pass.ready(0);
         }) == "reproducible_hook: it was made for another world than the reducer");
+  using narrow = tutti::grad::compress_hook<tutti::bfloat16, reproducible_hook>;
+  const shapes list{{"w", 8}};
+  const std::string divided =
+      "reproducible_hook: predivide is 2.000000, and bits would depend on the number of ranks; leave it at 1";
+  CHECK(said([&](world_t& w) { reducer r{w, list, {.predivide = 2}, reproducible_hook{w, 2}}; }) == divided);
+  CHECK(said([&](world_t& w) { reducer r{w, list, {.predivide = 2}, narrow{reproducible_hook{w, 2}}}; }) == divided);
+  CHECK(said([&](world_t& w) {
+          reducer r{w, list, {}, narrow{reproducible_hook{w, 4}}};
+          auto pass = r.begin(1, contribution::sum);
+          r.hook().inner().keep(r);
+          pass.ready(0);
+        }).find("kept in another type") != std::string::npos);
+  // Nothing was sent: the next pass is whole.
+  const auto again = ranks::outcomes(2, [&](world_t& w) {
+    reducer r{w, list, {}, reproducible_hook{w, 2}};
+    const auto o = ranks::outcome_of([&] { auto pass = r.begin(1); });
+    expect(o.usage && o.says("contribution::sum"), o.text);
+    auto pass = r.begin(1, contribution::sum);
+    pass.ready(0);
+    (void)tutti::sync_wait(w, pass.finish());
+  });
+  for (const auto& o : again) CHECK_MESSAGE(o.fine(), o.text);
 }

@@ -56,19 +56,3 @@ TEST_CASE("atomic_file: a path that cannot be is an error that names it, and lea
   atomic_file over{folder.path().string() + "/"};
   CHECK_THROWS_AS(over.commit(), tutti::error);
 }
-
-TEST_CASE("readable_file: reads at any place; what is not there is an error") {
-  const tutti_test::temporary_directory folder;
-  const std::string path = folder.file("f");
-  atomic_file file{path};
-  write(file, "0123456789");
-  file.commit();
-  const readable_file read{path};
-  std::string some(3, '\0');
-  read.read(4, std::as_writable_bytes(std::span{some}));
-  CHECK(some == "456");
-  CHECK_THROWS_AS(read.read(8, std::as_writable_bytes(std::span{some})), tutti::error);
-  CHECK_THROWS_AS(readable_file(folder.file("none")), tutti::error);
-  CHECK_THROWS_AS(readable_file(folder.path().string()), tutti::error);
-  CHECK_THROWS_AS(readable_file("/dev/null"), tutti::error);
-}

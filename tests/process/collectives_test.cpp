@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <tutti/core/status.hpp>
 
 #include <string>
 #include <vector>
@@ -36,6 +37,30 @@ TEST_CASE("collectives are right between processes") {
     const std::string text = all_text(all);
     CAPTURE(text);
     CHECK(occurrences(text, "all well on rank ") == n);
+    check_nothing_left(name);
+  }
+}
+
+TEST_CASE("processes that call different things are told what the others called") {
+  using namespace tutti_test;
+  for (const bool mapped : {true, false}) {
+    const std::string name = unique_name();
+    const auto all = run_ranks("stream", 2, [&](int r) {
+      return rank_words{{at("unix:@" + name, r, 2), mapped ? "transport=shm" : "transport=tcp", "odd=1"}, {}};
+    });
+    const std::string text = all_text(all);
+    CAPTURE(text);
+    for (const auto& rank : all)
+      CHECK(contains(rank.out, "kind " + std::to_string(static_cast<int>(tutti::errc::mismatch))));
+    CHECK(contains(all[0].out, "all_reduce #2 (stream.cpp:"));
+    CHECK(contains(all[1].out, ", 1024 x float32, root 0) "));
+    if (mapped) {
+      CHECK(contains(all[0].out, " does not match what rank 1 called: broadcast #2 (1024 x float32, root 0)"));
+      CHECK(contains(all[1].out, " does not match what rank 0 called: all_reduce #2 (4096 x float32, sum)"));
+    } else {
+      CHECK(occurrences(text, "broadcast (float32, root 0)") == 2);
+      CHECK(occurrences(text, "all_reduce (float32, sum)") == 2);
+    }
     check_nothing_left(name);
   }
 }

@@ -35,7 +35,8 @@ std::vector<std::string> hashes(int ranks, const std::string& how) {
 
 }  // namespace
 
-TEST_CASE("gradients: every hook on real processes; a tree gives the same bits on any of them") {
+TEST_CASE(
+    "gradients: every hook on real processes, in any order of buckets; a tree gives the same bits on any of them") {
   const auto one = hashes(1, "shm");
-  for (const auto& found : {hashes(2, "tcp"), hashes(3, "shm"), hashes(4, "mixed")}) CHECK(found[tree] == one[tree]);
+  for (const auto& found : {hashes(3, "tcp"), hashes(3, "shm"), hashes(4, "mixed")}) CHECK(found[tree] == one[tree]);
 }

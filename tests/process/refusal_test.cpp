@@ -2,6 +2,9 @@
 #include <tutti/core/status.hpp>
 #include <tutti/store/tcp_store.hpp>
 
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -67,6 +70,40 @@ TEST_CASE("world sizes that differ: all fail") {
     check_refused(all, rendezvous, {"disagree about the number of ranks", "of 4 (", "of 8 ("});
     check_names_two(all);
   }
+}
+
+TEST_CASE("one rank that cannot read what it was given: all fail, with its words") {
+  temporary_directory folder;
+  std::ofstream{folder.file("table")} << "tutti tuning 1\nall_reduce messages * * sing\n";
+  std::ofstream{folder.file("secret")} << std::string(32, 'x');
+  std::filesystem::permissions(folder.file("secret"), std::filesystem::perms{0644});
+  struct wrong {
+    std::string variable, words;
+  };
+  for (const wrong& w : {wrong{"TUTTI_TUNING=" + folder.file("table"), "line 2: all_reduce has no algorithm \"sing\""},
+                         wrong{"TUTTI_TUNING=" + folder.file("none"), "none\" cannot be read"},
+                         wrong{"TUTTI_TRANSPORT=pigeon", "\"pigeon\" is not shm, tcp or automatic"},
+                         wrong{"TUTTI_SECRET_FILE=" + folder.file("secret"), "others may read it"}})
+    for (const std::string& url : places(folder)) {
+      if (url.starts_with("tcp") && w.variable.starts_with("TUTTI_SECRET")) continue;
+      for (const int who : {0, 2}) {
+        CAPTURE(w.variable);
+        CAPTURE(url);
+        const auto all = run_ranks("join", 3, [&](int r) {
+          return rank_words{{at(url, r, 3), "join=200000"}, {r == who ? w.variable : "TUTTI_ODD=1"}};
+        });
+        const std::string text = all_text(all), own = "rank " + std::to_string(who) + " of 3 (";
+        CAPTURE(text);
+        for (int r = 0; r < 3; ++r) {
+          const auto& one = all[static_cast<std::size_t>(r)];
+          CHECK(one.status != 0);
+          CHECK(contains(one.out, w.words));
+          if (r != who) CHECK(contains(one.out, own));
+          if (r != who) CHECK(contains(one.out, ") cannot join: "));
+        }
+      }
+    }
+  check_nothing_left("test-");
 }
 
 TEST_CASE("versions that differ: all fail") {

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <stdexcept>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/train/batch_split.hpp>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -65,9 +67,37 @@ TEST_CASE("batch_split: rows are scattered and gathered, with ranks that get non
           scatter_and_gather(world, batch_split::equal(batch, world.size()), 3);
           scatter_and_gather(world, batch_split::with_first(batch, first, world.size()), 700);
         });
-  tutti::for_seeds(1, 20, [](std::uint64_t seed) {
-    tutti::run_sim(4, seed, [](auto& world) { scatter_and_gather(world, batch_split::equal(9, 4), 5); });
+}
+
+TEST_CASE("batch_split: on many schedules; a rank that dies or falls silent is an error, not a hang") {
+  int losses = 0;
+  tutti::for_seeds(1, 60, [&](std::uint64_t seed) {
+    tutti::sim_record record;
+    tutti::sim_options how{.seed = seed, .memory = seed % 3 ? tutti::sim_memory::shared : tutti::sim_memory::separate};
+    how.record = &record;
+    int whole = 0;
+    const auto both = [&](auto& world) {
+      scatter_and_gather(world, batch_split::equal(9, 4), 5);
+      scatter_and_gather(world, batch_split::with_first(9, 1, 4), 300);
+      world.barrier().wait();
+      ++whole;
+    };
+    tutti::run_sim(4, how, both);
+    if (std::exchange(whole, 0) != 4) throw std::logic_error("a rank is missing");
+    how.lose_rank = static_cast<int>(seed % 4);
+    how.lose_at_step = 1 + seed % 19;
+    how.how = seed % 2 ? tutti::sim_loss::killed : tutti::sim_loss::silent;
+    try {
+      tutti::run_sim(4, how, both);
+    } catch (const tutti::error& e) {
+      if (e.kind() != (seed % 2 ? tutti::errc::peer_lost : tutti::errc::timed_out)) throw;
+      if (whole != 0) throw std::logic_error("a rank has not noticed");
+      ++losses;
+      return;
+    }
+    if (record.lost_at != 0) throw std::logic_error("nobody has noticed");
   });
+  CHECK(losses > 30);
 }
 
 TEST_CASE("batch_split: no ranks are refused") {

@@ -1,8 +1,6 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <random>
-#include <span>
 #include <stdexcept>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
@@ -10,67 +8,23 @@
 #include <tutti/train/confusion_matrix.hpp>
 #include <tutti/train/histogram.hpp>
 #include <tutti/train/metric.hpp>
-#include <tutti/train/sampler.hpp>
 #include <tutti/train/top_k_accuracy.hpp>
 #include <tutti/train/weighted_mean.hpp>
 #include <vector>
+
+#include "train/evaluation.hpp"
 
 namespace {
 using namespace tutti::train;
 static_assert(metric<weighted_mean> && metric<top_k_accuracy<1, 5>> && metric<histogram> && metric<confusion_matrix>);
 
-constexpr std::size_t samples = 103, classes = 7;
-
-/// All metrics of an evaluation.
-struct evaluation {
-  weighted_mean loss;
-  top_k_accuracy<1, 3> accuracy;
-  histogram losses{0, 10, 20};
-  confusion_matrix confusion{classes};
-
-  void judge(std::span<const std::uint64_t> batch) {
-    double sum = 0;
-    for (const auto i : batch) {
-      std::mt19937 random(static_cast<unsigned>(i));
-      std::vector<float> scores(classes);
-      for (float& s : scores) s = static_cast<float>(random() % 5);
-      const std::vector<std::size_t> label{random() % classes};
-      accuracy.add(std::span<const float>{scores}, std::span<const std::size_t>{label});
-      const double l = static_cast<double>(random() % 1024) / 64;  // sums of these are exact
-      losses.add(l);
-      sum += l;
-      confusion.add(label[0], random() % classes);
-    }
-    loss.add_sum(sum, static_cast<double>(batch.size()));
-  }
-  [[nodiscard]] std::vector<double> all() {
-    std::vector<double> v;
-    for (const auto s : {loss.sums(), accuracy.sums(), losses.sums(), confusion.sums()})
-      v.insert(v.end(), s.begin(), s.end());
-    return v;
-  }
-};
-
-std::vector<double> by_one_process() {
-  evaluation e;
-  auto s = sampler::exact(samples, 0, 1);
-  e.judge(s.take(samples));
-  return e.all();
-}
-
-template <class World>
-std::vector<double> by(World& world) {
-  evaluation e;
-  auto s = sampler::exact(samples, world);
-  for (std::size_t i = s.batches(4); i-- > 0;) e.judge(s.take(4));
-  tutti::sync_wait(world, combine(world, e.loss, e.accuracy, e.losses, e.confusion));
-  return e.all();
-}
+using evaluation::by;
+using evaluation::by_one_process;
 }  // namespace
 
 TEST_CASE("metric: an evaluation by any number of ranks is that of one process, bit for bit") {
   const auto expected = by_one_process();
-  CHECK(expected[1] == samples);
+  CHECK(expected[1] == evaluation::samples);
   for (const int ranks : {1, 2, 3, 5, 8})
     tutti::run_threads(ranks, [&](auto& world) {
       if (by(world) != expected) throw std::runtime_error("another result");

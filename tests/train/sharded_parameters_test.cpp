@@ -14,11 +14,13 @@
 #include <tutti/train/sharded_parameters.hpp>
 #include <vector>
 
+#include "support/expect.hpp"
 #include "support/temporary_directory.hpp"
 #include "train/undivided.hpp"
 
 namespace {
 using namespace tutti::train;
+using tutti_test::expect;
 using world_t = tutti::communicator<tutti::threads>;
 using counts = std::vector<std::size_t>;
 
@@ -35,13 +37,11 @@ void each_unit(const counts& units, F f) {
   for (std::size_t u = 0; u < units.size(); place += units[u++]) f(u, place);
 }
 
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error(what);
-}
-
 template <class T, class Parameters>
 void assign_all(Parameters& p, const counts& units) {
-  const auto whole = undivided::start<T>(total(units));
+  const auto wide = undivided::start<master_t<T>>(total(units));
+  std::vector<T> whole(wide.size());
+  narrow<T>(wide, whole);
   each_unit(units, [&](std::size_t u, std::size_t place) { p.assign(u, std::span{whole}.subspan(place, units[u])); });
 }
 
@@ -56,7 +56,8 @@ tutti::task<> read(Parameters& p, std::size_t u, std::size_t place, std::vector<
 /// A step of a network: forward, then backward; in two micro-batches where `halves` is 2.
 template <class T, class Parameters>
 tutti::task<> pass(Parameters& p, const counts& units, int rank, int step, int halves) {
-  const auto g = undivided::gradients<T>(total(units), rank, step);
+  using wide = master_t<T>;
+  const auto g = undivided::gradients<wide>(total(units), rank, step);
   p.begin(undivided::weight(rank, step));
   for (int half = 0; half < halves; ++half) {
     std::vector<T> seen(g.size());
@@ -68,7 +69,7 @@ tutti::task<> pass(Parameters& p, const counts& units, int rank, int step, int h
       expect(std::equal(w.begin(), w.end(), seen.begin() + static_cast<std::ptrdiff_t>(place)), "other parameters");
       const auto mine = p.gradients(u);
       for (std::size_t e = 0; e < units[u]; ++e)
-        mine[e] += halves == 1 ? g[place + e] : half == 0 ? g[place + e] - 1 : T(1);
+        mine[e] += halves == 1 ? g[place + e] : half == 0 ? g[place + e] - 1 : wide(1);
       p.release(u);
       co_await p.scatter(u);
     }
@@ -85,16 +86,33 @@ void check_steps(World& world, const counts& units, const Rule& rule) {
     tutti::sync_wait(world, pass<T>(p, units, world.rank(), step, 1 + step % 2));
   std::vector<T> result(total(units));
   each_unit(units, [&](std::size_t u, std::size_t place) { tutti::sync_wait(world, read(p, u, place, result)); });
-  expect(result == undivided::steps<T>(result.size(), world.size(), steps, rule), "not the undivided step");
+  const auto wide = undivided::steps<master_t<T>>(result.size(), world.size(), steps, rule);
+  std::vector<T> expected(wide.size());
+  narrow<T>(wide, expected);
+  const auto equal = [](std::span<const T> a, std::span<const T> b) {
+    return std::ranges::equal(std::as_bytes(a), std::as_bytes(b));
+  };
+  expect(equal(result, expected), "not the undivided step");
+  const auto own = p.shards();
+  each_unit(units, [&](std::size_t u, std::size_t place) {
+    const auto& mine = own[u * (1 + Rule::slots)];
+    const auto all = std::as_bytes(std::span{wide}.subspan(place, units[u]));
+    expect(std::ranges::equal(mine.part.bytes, all.subspan(mine.first * sizeof(wide[0]), mine.part.bytes.size())),
+           "the master is not that of the undivided step");
+  });
 }
 }  // namespace
 
 TEST_CASE("sharded_parameters: steps are the undivided ones, bit for bit, on any number of ranks") {
   for (const int ranks : {1, 2, 3, 5, 8})
-    for (const counts& units : {counts{}, counts{1}, counts{0, 7}, counts{5, 5, 5}, counts{3, 20000, 0, 17, 4}})
+    for (const counts& units :
+         {counts{}, counts{1}, counts{0, 7}, counts{5, 5, 5}, counts{3, 120, 0, 17, 4}, counts{3, 20000, 0, 17, 4}})
       tutti::run_threads(ranks, [&](world_t& world) {
         check_steps<float>(world, units, sgd{.rate = 0.1, .momentum = 0.9, .weight_decay = 0.01});
         check_steps<double>(world, units, adamw{.rate = 0.01});
+        if (total(units) > 200) return;
+        check_steps<tutti::bfloat16>(world, units, adamw{.rate = 0.01});  // steps that 8 bits of 100 would lose
+        check_steps<tutti::float16>(world, units, sgd{.rate = 0.001, .momentum = 0.9});
       });
 }
 
@@ -216,7 +234,7 @@ TEST_CASE("sharded_parameters: scaled gradients are unscaled and clipped by the 
   });
 }
 
-TEST_CASE("sharded_parameters: saved, and resumed by another number of ranks") {
+TEST_CASE_TEMPLATE("sharded_parameters: saved, and resumed by another number of ranks", T, float, tutti::bfloat16) {
   const tutti_test::temporary_directory folder;
   const counts units{5, 14};
   const adamw rule{.rate = 0.05};
@@ -232,23 +250,25 @@ TEST_CASE("sharded_parameters: saved, and resumed by another number of ranks") {
     }
   };
   const auto all_of = [&](auto& world, auto& p) {
-    std::vector<float> all(total(units));
+    std::vector<T> all(total(units));
     each_unit(units, [&](std::size_t u, std::size_t place) { tutti::sync_wait(world, read(p, u, place, all)); });
-    return all;
+    std::vector<float> wide(all.size());
+    widen<T>(all, std::span<master_t<T>>{wide});
+    return wide;
   };
   std::vector<float> expected;
   tutti::run_threads(1, [&](world_t& world) {
-    auto p = shard_parameters<float>(world, units, rule);
+    auto p = shard_parameters<T>(world, units, rule);
     train(world, p, 1, 8);
     expected = all_of(world, p);
   });
   tutti::run_threads(4, [&](world_t& world) {
-    auto p = shard_parameters<float>(world, units, rule);
+    auto p = shard_parameters<T>(world, units, rule);
     train(world, p, 1, 4);
     save_sharded(world, folder.path().string(), p.shards(), {{"steps", std::to_string(p.steps())}});
   });
   tutti::run_threads(3, [&](world_t& world) {
-    auto p = shard_parameters<float>(world, units, rule);
+    auto p = shard_parameters<T>(world, units, rule);
     p.resume(std::stoull(load_sharded(world, folder.path().string(), p.shards()).at("steps")));
     train(world, p, 4, 8);
     expect(all_of(world, p) == expected, "resumed otherwise");

@@ -15,19 +15,21 @@ constexpr std::array kinds{frame::kind::eager, frame::kind::ready, frame::kind::
 TEST_CASE("a frame survives encoding") {
   for (const frame::kind kind : kinds)
     for (const std::uint64_t tag : {std::uint64_t{0}, std::uint64_t{0x0123456789abcdef}, ~std::uint64_t{0}})
-      for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1}, frame::most_bytes}) {
-        const bool carries = kind == frame::kind::eager || kind == frame::kind::data;
-        const auto f = frame::decode(frame{kind, tag, bytes}.encode());
-        CHECK(f.has_value() == (carries || bytes == 0));
-        if (!f) continue;
-        CHECK(f->what == kind);
-        CHECK(f->tag == tag);
-        CHECK(f->bytes == bytes);
-      }
+      for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1}, frame::most_bytes})
+        for (const std::uint16_t call : {std::uint16_t{0}, std::uint16_t{0xfedc}}) {
+          const bool carries = kind != frame::kind::ready && kind != frame::kind::bye;
+          const auto f = frame::decode(frame{kind, tag, bytes, call}.encode());
+          CHECK(f.has_value() == ((carries || bytes == 0) && (kind != frame::kind::bye || call == 0)));
+          if (!f) continue;
+          CHECK(f->what == kind);
+          CHECK(f->tag == tag);
+          CHECK(f->bytes == bytes);
+          CHECK(f->call == call);
+        }
 }
 
-TEST_CASE("a frame is little-endian: tag, length, kind") {
-  const auto raw = frame{frame::kind::data, 0x0102030405060708, 0x11121314151617}.encode();
+TEST_CASE("a frame is little-endian: tag, length, call, kind") {
+  const auto raw = frame{frame::kind::data, 0x0102030405060708, 0x1314151617, 0x1112}.encode();
   const std::array<unsigned char, 16> expected{8, 7, 6, 5, 4, 3, 2, 1, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 3};
   for (std::size_t i = 0; i < raw.size(); ++i) CHECK(std::to_integer<unsigned>(raw[i]) == expected[i]);
 }
@@ -60,6 +62,8 @@ TEST_CASE("an abort frame carries its cause") {
   CHECK(f->cause().code == tutti::errc::peer_lost);
   CHECK(f->cause().peer == 3);
   CHECK(frame::abort_with({tutti::errc::aborted}).cause().peer == -1);
+  const tutti::status odd{tutti::errc::mismatch, 0, 3, 0x12345678abcdef};
+  CHECK(frame::decode(frame::abort_with(odd).encode())->cause() == odd);
 }
 
 TEST_CASE("an abort without a known cause is an abort all the same") {

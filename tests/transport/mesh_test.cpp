@@ -182,9 +182,10 @@ TEST_CASE("a failure met while a transfer begins fails everything in the next po
   w.poll(2);
   const auto r = w.start(1, drive::recv(w.at(1), 0, 7, eleven));
   w.poll(2);
-  CHECK(r->result() == status{errc::mismatch, 0, 0, 0});
-  CHECK(waiting->result() == status{errc::mismatch, 0, 0, 0});
-  CHECK(w.at(1).failure() == status{errc::mismatch, 0, 0, 0});
+  const status why{errc::mismatch, 0, 0, 10};
+  CHECK(r->result() == why);
+  CHECK(waiting->result() == why);
+  CHECK(w.at(1).failure() == why);
 }
 
 TEST_CASE("nothing is sent from the memory of a routine that is gone") {
@@ -260,7 +261,42 @@ TEST_CASE("a failure found while asking whether a peer is still needed is not fo
   (void)w.at(0).still_needs(1);
   w.at(0).poll();
   w.at(0).poll();
-  CHECK(r->result() == status{errc::mismatch, 0, 1, 0});
+  CHECK(r->result() == status{errc::mismatch, 0, 1, 11});
+}
+
+tutti::routine send_of(rank_of_mesh& m, int to, std::uint64_t tag, std::span<const std::byte> out, std::uint16_t call) {
+  co_await m.send(to, tag, out, call);
+}
+tutti::routine recv_of(rank_of_mesh& m, int from, std::uint64_t tag, std::span<std::byte> in, std::uint16_t call) {
+  co_await m.recv(from, tag, in, call);
+}
+
+TEST_CASE("ranks that call different things in one place are told where their messages meet") {
+  for (const std::size_t size : {std::size_t{10}, eager + 1})
+    for (const std::uint32_t step : {1U, 2U})
+      for (const bool sends_first : {true, false})
+        for (const std::uint16_t theirs : {std::uint16_t{2}, std::uint16_t{1}, std::uint16_t{0}}) {
+          world w{2};
+          std::vector<std::byte> out(size), in(size);
+          std::unique_ptr<flight> s, r;
+          const auto send = [&] { s = w.start(0, send_of(w.at(0), 1, tutti::tag::make(0, 5, 1), out, 1)); };
+          const auto recv = [&] { r = w.start(1, recv_of(w.at(1), 0, tutti::tag::make(0, 5, step), in, theirs)); };
+          sends_first ? send() : recv();
+          w.poll(2);
+          sends_first ? recv() : send();
+          w.poll(4);
+          const bool large = size > eager;  // then the sender hears of the receiver first
+          const status found = w.at(large ? 0 : 1).failure();
+          CAPTURE(size);
+          CAPTURE(step);
+          CAPTURE(theirs);
+          CHECK((found.code == errc::mismatch) == (theirs == 2));
+          w.at(0).abort({errc::aborted});  // what waits for another step
+          w.poll(2);
+          if (theirs != 2) continue;
+          CHECK(tutti::odd_message::of(found).sent == (large ? 2 : 1));
+          CHECK(tutti::odd_message::of(found).expected == (large ? 1 : 2));
+        }
 }
 
 TEST_CASE("a mesh tells for which peer an operation waits") {

@@ -28,6 +28,13 @@ action all_reduce(std::size_t count, algorithm via = algorithm::automatic) {
     return all_equal(v, w.size() * (w.size() + 1) / 2);
   };
 }
+action largest(std::size_t count) {
+  return [=](world_type& w) {
+    std::vector<long> v(count, w.rank() + 1);
+    w.all_reduce(v, max).wait();
+    return all_equal(v, w.size());
+  };
+}
 action broadcast(std::size_t count) {
   return [=](world_type& w) {
     std::vector<long> v(count, w.rank() + 1);
@@ -52,6 +59,7 @@ const std::vector<mistake>& mistakes() {
       {"two sizes swapped", {all_reduce(100), all_reduce(200)}, {all_reduce(200), all_reduce(100)}},
       {"a large and a small one swapped", {all_reduce(20'000), all_reduce(10)}, {all_reduce(10), all_reduce(20'000)}},
       {"two collectives swapped", {all_reduce(100), broadcast(100)}, {broadcast(100), all_reduce(100)}},
+      {"another reduction", {all_reduce(100)}, {largest(100)}},
       {"swapped with a barrier", {all_reduce(100), barrier()}, {barrier(), all_reduce(100)}},
       {"two broadcasts swapped", {broadcast(100), broadcast(20)}, {broadcast(20), broadcast(100)}},
       {"one skipped", {barrier(), all_reduce(100), barrier()}, {barrier(), barrier()}},

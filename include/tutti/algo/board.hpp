@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include <tutti/algo/fingerprint.hpp>
+#include <tutti/algo/called.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
@@ -50,13 +50,19 @@ class board {
     std::atomic<std::uint64_t> call;
     std::byte data[cell_bytes];
   };
+  static constexpr std::size_t remembered = 8;  // more calls than a rank can be ahead of another
   struct line {
     std::array<cell, 4> cells;
+    struct remembered_call {
+      std::atomic<std::uint64_t> words[4];
+    };
+    alignas(2 * tutti::detail::cache_line) remembered_call calls[remembered];  // read on errors only
     alignas(2 * tutti::detail::cache_line)
         std::atomic<std::uint32_t> visiting;  // this rank is at work in buffers that others have noted
     std::atomic<std::uint32_t> retracted;     // this rank's operation failed: its buffers are its user's again
     std::atomic<std::uint32_t> farewells;     // other ranks that have ended their boards: they touch this part no more
   };
+  static_assert(sizeof(line) <= 4096);
   static constexpr std::size_t part_bytes = 4096 + 2 * slot_bytes;
 
   /// How data is staged: how many bytes short messages walk through before they come back, of each of the two slots (a
@@ -209,9 +215,21 @@ class board {
     return n;
   }
 
-  /// The call, as a fingerprint, that the next steps are posted in. Calls are chained: ranks that differed once, where
-  /// nobody had to look, differ from then on.
-  void begin(std::uint64_t fingerprint) noexcept { call_ = detail::mix(call_, fingerprint); }
+  /// The call that the next steps are posted in. Calls are chained: ranks that differed once, where nobody had to look,
+  /// differ from then on.
+  void begin(const called& c) noexcept {
+    call_ = detail::mix(call_, c.fingerprint());
+    auto* to = at(rank_).calls[begun_++ % remembered].words;
+    for (const std::uint64_t word : c.pack().words) (to++)->store(word, std::memory_order_relaxed);
+  }
+  /// One of the calls that `rank` began last, all of which stay for as long as anybody may wait for their steps;
+  /// nothing when there were fewer.
+  [[nodiscard]] called recent(int rank, std::size_t i) const noexcept {
+    const auto* from = at(rank).calls[i % remembered].words;
+    called::packed p;
+    for (std::uint64_t& word : p.words) word = (from++)->load(std::memory_order_relaxed);
+    return called::unpack(p);
+  }
 
   /// Publishes this rank's slot of the next step; returns its number.
   template <class Link>
@@ -345,6 +363,7 @@ class board {
   int rank_ = 0;
   std::uint64_t step_ = 0, turns_ = 0, serving_ = 0;
   std::uint64_t call_ = 0, posted_ = 0;  // the call that has its turn, and the one that posted last
+  std::size_t begun_ = 0;
 };
 
 }  // namespace tutti::algo

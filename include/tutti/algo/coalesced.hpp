@@ -5,13 +5,15 @@
 
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/list_walk.hpp>
+#include <tutti/algo/mapped_list.hpp>
 #include <tutti/algo/message_all_reduce.hpp>
 
 namespace tutti::algo {
 
 /// All-reduce of many buffers as if they were one, through memory that ranks share: the slots are where they come
 /// together, so that nothing is copied more often than for one buffer. Meetings and folds as in direct_all_reduce,
-/// staged.
+/// staged. Lists that all ranks map, from 4 KiB on, are not staged: 1/n of the elements folded and stored n times per
+/// rank, two meetings.
 template <mapped_transport T>
 routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced_args a) {
   board::turn turn{b, lane.link()};
@@ -21,13 +23,49 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
   const std::size_t element = a.data.element_bytes, total = a.data.bytes();
   const std::size_t most = whole_elements(board::slot_bytes, element) * element;
   list_walk from{a.data}, to{a.data};
-  for (std::size_t done = 0; done == 0 || done < total; done += most) {
-    const std::size_t bytes = std::min(most, total - done);
+  std::uint64_t staged = board::nowhere;  // the step with which the first slot went
+  if (total >= worth_mapping) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
-    from.gather(m.slot(m.rank(), step), bytes);
-    m.post();
+    const std::uint64_t told = detail::tell_places(m, a.data, m.slot(m.rank(), step));
+    if (told == board::nowhere) from.gather(m.slot(m.rank(), step), std::min(most, total));
+    board::exposure shown{b, lane.link()};
+    m.post({told, 0});
     co_await m.everyone(step);
+    int mapped = 0;
+    for (int r = 0; r < m.size(); ++r) mapped += b.note_of(r, step).in != board::nowhere;
+    if (mapped == m.size()) {
+      const blocks cut{a.data.count, static_cast<std::size_t>(m.size())};
+      const auto mine = static_cast<std::size_t>(m.rank());
+      scratch cursors(lane, cut.parts * sizeof(detail::list_cursor));
+      if (!cursors) co_await lane.refuse({errc::out_of_resources});
+      int rank = 0;
+      const auto end = detail::fold_mapped_lists(m, b, step, cut.begin(mine), cut.size(mine), element, a.op,
+                                                 reinterpret_cast<detail::list_cursor*>(cursors.data()), rank);
+      if (end == detail::list_fold::foreign)
+        co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(rank), 0});
+      if (end == detail::list_fold::unwelcome) co_await m.failure();
+      const std::uint64_t last = m.post();
+      co_await m.everyone(last);
+      shown.close();
+      co_return;
+    }
+    shown.close();
+    if (mapped == 0)
+      staged = step;
+    else
+      from = list_walk{a.data};
+  }
+  for (std::size_t done = 0; done == 0 || done < total; done += most) {
+    const std::size_t bytes = std::min(most, total - done);
+    std::uint64_t step = staged;
+    if (done != 0 || staged == board::nowhere) {
+      step = m.next();
+      co_await m.everyone(step - 1);
+      from.gather(m.slot(m.rank(), step), bytes);
+      m.post();
+      co_await m.everyone(step);
+    }
     if (total <= detail::one_meeting) {
       to.next(bytes, [&](auto piece, std::size_t offset) {
         a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step) + offset; }), m.size(), piece.data(),

@@ -16,7 +16,7 @@ class meeting {
  public:
   template <class Args>
   meeting(lane<T> l, board& b, const Args& call) noexcept : lane_(l), board_(b) {
-    b.begin(fingerprint(l.sequence(), call));
+    b.begin(call_of(l.sequence(), call));
   }
 
   [[nodiscard]] T& link() const noexcept { return lane_.link(); }

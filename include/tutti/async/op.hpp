@@ -123,7 +123,7 @@ class op_awaiter_base {
 /// One owner; it may be moved to and awaited on any thread. Coroutines resume inside poll(), run_until() or wait() of
 /// the communicator's engine. Errors: tutti::error with the communicator's first failure.
 template <class T = void>
-class [[nodiscard]] basic_op {
+class [[nodiscard("co_await it, or call wait(): dropped, it is waited for at once")]] basic_op {
  public:
   explicit basic_op(op_state& s) noexcept : slot_(s) {}
 
@@ -137,6 +137,7 @@ class [[nodiscard]] basic_op {
     return take(slot_);
   }
 
+  void operator co_await() & = delete;  // an operation ends once: co_await std::move(this_operation)
   auto operator co_await() && noexcept {
     struct awaiter : detail::op_awaiter_base {
       using op_awaiter_base::op_awaiter_base;

@@ -39,6 +39,8 @@ struct op_info {
   deadline issued{};
   deadline expires{};
   bool expired = false;             ///< its own deadline passed, not that of another operation
+  const char* reduction = nullptr;  ///< its name, where there is one
+  int root = -1;
   std::uint32_t context = outside;  ///< of the group whose collectives it is one of; 0: the world's
   stream_ref stream{};              ///< whose work so far it comes after; device backends only
 };

@@ -16,10 +16,12 @@
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/fingerprint.hpp>
 #include <tutti/algo/hierarchical.hpp>
 #include <tutti/algo/hierarchical_tree.hpp>
 #include <tutti/algo/machine_map.hpp>
 #include <tutti/algo/message_all_reduce.hpp>
+#include <tutti/algo/odd_call.hpp>
 #include <tutti/algo/prepared_operand.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/select.hpp>
@@ -70,8 +72,8 @@ class composed {
   [[nodiscard]] std::string describe(int world_rank) const { return driver_->link().describe(world_rank); }
   void abort(status why) noexcept { driver_->link().abort(why); }
 
-  void start(const barrier_args&, op_state& s) noexcept {
-    run(s, [&](auto l) {
+  void start(const barrier_args& a, op_state& s) noexcept {
+    run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (mapped()) return algo::direct_barrier<T>(l, state_->meeting_place);
       if constexpr (on_machines)
@@ -87,7 +89,7 @@ class composed {
       return finish(s);
     }
     const algorithm via = chosen(a);
-    run(s, [&](auto l) {
+    run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct)
           return algo::is_small(a, size()) ? algo::direct_all_reduce_small<T>(l, state_->meeting_place, a)
@@ -101,7 +103,7 @@ class composed {
   void start(const broadcast_args& a, op_state& s) noexcept {
     if (alone(s)) return finish(s);
     const algorithm via = chosen(a);
-    run(s, [&](auto l) {
+    run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
       if constexpr (on_machines)
@@ -112,7 +114,7 @@ class composed {
 
   void start(const broadcast_sized_args& a, op_state& s) noexcept {
     if (alone(s)) return finish(s);
-    run(s, [&](auto l) { return algo::tree_broadcast_sized(l, a); });
+    run(s, a, [&](auto l) { return algo::tree_broadcast_sized(l, a); });
   }
 
   void start(const reduce_scatter_args& a, op_state& s) noexcept {
@@ -135,7 +137,7 @@ class composed {
       return finish(s);
     }
     const algorithm via = chosen(a);
-    run(s, [&](auto l) {
+    run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_gather<T>(l, state_->meeting_place, a);
       return via == algorithm::bruck ? algo::bruck_all_gather(l, a) : algo::ring_all_gather(l, a);
@@ -208,6 +210,13 @@ class composed {
     return algo::refusal<Args>(via, situation(0, element_bytes));
   }
 
+  /// What ranks called that does not match, after errc::mismatch; empty where that is not known.
+  [[nodiscard]] std::string explain_mismatch(const op_state& s) const {
+    const int peer = s.result.peer;
+    return algo::explain_mismatch(s, state_->meeting_place, state_->members,
+                                  peer == world_rank() ? "this rank" : describe(peer) + ": it");
+  }
+
   /// True while an operation that `owner` issued is in flight.
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept {
     for (const op_state* s = driver_->in_flight().front(); s; s = s->next)
@@ -269,19 +278,20 @@ class composed {
     s.complete(status{});
   }
 
-  template <class Make>
-  void run(op_state& s, Make make) noexcept {
+  template <class Args, class Make>
+  void run(op_state& s, const Args& a, Make make) noexcept {
     T& link = driver_->link();
     s.info.sequence = ++state_->sequence;
     s.info.context = state_->members.context;
     if (s.info.context == 0) link.note_issue(s.info.sequence);
-    launch(s, [&] { return make(lane<T>{link, state_->members, s.info.sequence}); });
+    const std::uint16_t call = algo::call_of(s.info.sequence, a).brief();
+    launch(s, [&] { return make(lane<T>{link, state_->members, s.info.sequence, call}); });
   }
 
   /// way(lane, args), over a prepared copy of the input where the reduction asks for that.
   template <class Args, class Way>
   void run_prepared(op_state& s, const Args& a, Way way) noexcept {
-    run(s, [&](auto l) {
+    run(s, a, [&](auto l) {
       if constexpr (requires { a.op, a.in; })
         if (a.op.prepare) return algo::over_prepared_operand(l, a, way);
       return way(l, a);

@@ -45,7 +45,10 @@ class issuer final : public op_owner {
     const duration limit = timeout > duration{0} ? timeout : timeout_.load(std::memory_order_relaxed);
     s.owner = this;
     const deadline expires = limit >= deadline::max() - now ? deadline::max() : now + limit;
-    s.info = {args.name, count, type, 0, where, now, expires, false, op_info::outside, stream};
+    s.info = {args.name, count, type, 0, where, now, expires};
+    s.info.stream = stream;
+    if constexpr (requires { args.op.kind; }) s.info.reduction = name(args.op.kind);
+    if constexpr (requires { args.root; }) s.info.root = args.root;
     backend_.start(args, s);
     return s;
   }
@@ -86,6 +89,8 @@ class issuer final : public op_owner {
     std::string text =
         std::string(s.info.collective) + " #" + std::to_string(s.info.sequence) + " (" + place(s.info.where);
     if (s.info.count != 0) text += ", " + std::to_string(s.info.count) + " x " + std::string(name(s.info.type));
+    if (s.info.reduction) text += std::string(", ") + s.info.reduction;
+    if (s.info.root >= 0) text += ", root " + std::to_string(s.info.root);
     text += ") " + explain(s);
     return error{r, text, {backend_.rank(), s.info.sequence, s.info.collective, s.info.where}};
   }
@@ -102,8 +107,7 @@ class issuer final : public op_owner {
   }
   [[nodiscard]] std::string explain(const op_state& s) const {
     const status& r = s.result;
-    const std::string who =
-        r.peer >= 0 ? backend_.describe(r.peer) : std::string("a rank that could not be determined");
+    const std::string who = blamed(r.peer);
     switch (r.code) {
       case errc::timed_out:
         return (s.info.expired ? "timed out after " + detail::in_seconds(s.info.expires - s.info.issued)
@@ -119,9 +123,7 @@ class issuer final : public op_owner {
         if (r.peer == backend_.world_rank()) return "aborted by this rank";
         return r.peer >= 0 ? "aborted by " + who : std::string("aborted");
       case errc::mismatch:
-        return "failed: " + (r.peer == backend_.world_rank() ? "this rank" : who + ": it") +
-               " called another collective here, or with another size or type; all ranks must issue the same "
-               "operations in the same order";
+        return explain_mismatch(s) + "; all ranks must issue the same operations in the same order";
       case errc::protocol:
         return "failed: " + who + " sent bytes that are not of this protocol; do all ranks run the same version?";
       case errc::out_of_resources:
@@ -136,6 +138,17 @@ class issuer final : public op_owner {
         return "failed: " + category().message(static_cast<int>(r.code)) +
                (r.peer >= 0 ? " (" + who + ")" : std::string());
     }
+  }
+
+  [[nodiscard]] std::string blamed(int peer) const {
+    return peer >= 0 ? backend_.describe(peer) : std::string("a rank that could not be determined");
+  }
+  [[nodiscard]] std::string explain_mismatch(const op_state& s) const {
+    if constexpr (requires { backend_.explain_mismatch(s); })
+      if (std::string text = backend_.explain_mismatch(s); !text.empty()) return text;
+    const bool own = s.result.peer == backend_.world_rank();
+    return "failed: " + (own ? "this rank" : blamed(s.result.peer) + ": it") +
+           " called another collective here, or with another size or type";
   }
 
   std::shared_ptr<tutti::engine> home_;

@@ -16,6 +16,7 @@
 #include <tutti/bootstrap/init_meeting.hpp>
 #include <tutti/bootstrap/init_plan.hpp>
 #include <tutti/bootstrap/options.hpp>
+#include <tutti/bootstrap/own_trouble.hpp>
 #include <tutti/bootstrap/roll_call.hpp>
 #include <tutti/bootstrap/tuning_file.hpp>
 #include <tutti/bootstrap/variable_lookup.hpp>
@@ -49,12 +50,13 @@ class joining {
   joining(S& meeting, const init_options& options, const init_plan& plan, roll_call_claim me, roll_call_options how)
       : options_(options), plan_(plan), me_(std::move(me)), until_(how.until), call_(meeting, me_, std::move(how)) {}
 
-  [[nodiscard]] std::unique_ptr<Link> run(bool host, const std::optional<wire::secret>& secret,
+  [[nodiscard]] std::unique_ptr<Link> run(const own_trouble& own, bool host, const std::optional<wire::secret>& secret,
                                           std::uint64_t generation) {
     links<Link> found;
     found.all = call_.call();
     called_ = true;
     try {
+      own.raise();
       connect(found, host, secret);
       found.job = {wire::job_id::of(plan_.job + "/" + std::to_string(call_.nonce())), generation, secret};
       auto link = std::move(found).make();
@@ -124,42 +126,55 @@ std::unique_ptr<Link> join_alone(const init_options& options, deadline until) {
 
 template <class Link>
 std::unique_ptr<Link> join_others(const init_options& options, const init_plan& plan, const variable_lookup auto& get,
-                                  std::uint64_t tuning, deadline until) {
+                                  std::uint64_t tuning, own_trouble own, deadline until) {
   const std::string place = plan.job + " at " + to_string(plan.where);
-  visitor who{plan.rank, plan.world_size, next_generation(place), {}, options.secret.load(get), options.network,
-              until,     options.stop};
+  visitor who{plan.rank, plan.world_size, next_generation(place), {}, {}, options.network, until, options.stop};
+  who.secret = own.noting([&] { return options.secret.load(get); });
   if (!plan.job.empty()) who.job = wire::job_id::of(plan.job);
   auto me = roll_call_claim::of_this_process(plan.rank, plan.world_size, options.memory_domain);
   me.job = who.job;
   me.job_name = plan.job.substr(0, roll_call_claim::longest_text);
-  me.links = static_cast<std::uint32_t>(plan.transport);
-  me.tuning = tuning;
+  me.links = own ? roll_call_claim::unknown : static_cast<std::uint32_t>(plan.transport);
+  me.tuning = own ? roll_call_claim::unknown : tuning;
+  const auto meet = [&] {
+    try {
+      return meeting{plan.where, who, get};
+    } catch (...) {
+      own.raise();
+      throw;
+    }
+  };
 
-  meeting where{plan.where, who, get};
+  auto where = meet();
   roll_call_options how;
   how.until = until;
   how.stop = options.stop;
   if (plan.vouched) how.settle = duration{0};
   joining<Link, decltype(where)> join{where, options, plan, std::move(me), std::move(how)};
   try {
-    auto link = join.run(where.is_host(), who.secret, who.generation);
+    auto link = join.run(own, where.is_host(), who.secret, who.generation);
     where.leave(until);
     return link;
   } catch (...) {
     where.leave_failed(std::chrono::milliseconds{join.called() ? 100 : 500});
+    own.raise();
     throw;
   }
 }
 
 /// Finds the other ranks and makes the links to them. `tuning` stands for the table that all must have.
 template <class Link>
-std::unique_ptr<Link> join_world(const init_options& options, std::uint64_t tuning) {
+std::unique_ptr<Link> join_world(const init_options& options, std::uint64_t tuning, own_trouble own) {
   if (options.timeout <= duration{0} || options.join_timeout <= duration{0})
     throw usage_error("init_options: timeout and join_timeout must be positive; nothing waits without a deadline");
   const deadline until = after(options.join_timeout);
-  const init_plan plan = plan_init(options, process_variable, ::getuid());
-  return plan.world_size > 1 ? join_others<Link>(options, plan, process_variable, tuning, until)
-                             : join_alone<Link>(options, until);
+  changed_environment get{process_variable};
+  own.noting([&] { return chosen_transport(options, process_variable); });
+  if (own) get.set("TUTTI_TRANSPORT", std::nullopt);
+  const init_plan plan = plan_init(options, get, ::getuid());
+  if (plan.world_size > 1) return join_others<Link>(options, plan, process_variable, tuning, std::move(own), until);
+  own.raise();
+  return join_alone<Link>(options, until);
 }
 
 }  // namespace detail
@@ -178,8 +193,9 @@ std::unique_ptr<Link> join_world(const init_options& options, std::uint64_t tuni
 template <class Backend = host>
 [[nodiscard]] communicator<Backend> init(const init_options& options = {}) {
   using link = typename Backend::transport_type;
-  const algo::tuning table = detail::load_tuning(options, process_variable);
-  auto joined = detail::join_world<link>(options, table.hash());
+  detail::own_trouble own;
+  const algo::tuning table = own.noting([&] { return detail::load_tuning(options, process_variable); });
+  auto joined = detail::join_world<link>(options, table.hash(), std::move(own));
   auto home = std::make_shared<engine>();
   auto d = std::make_shared<driver<link>>(home, std::move(joined));
   d->tune(table);

@@ -29,13 +29,13 @@ struct roll_call_claim {
   int rank = 0;
   int world_size = 1;
   wire::job_id job{};
-  std::uint32_t links = 0;  ///< which links between ranks it was told to use
+  std::uint32_t links = 0;  ///< which links between ranks it was told to use, or `unknown`
   std::array<std::uint16_t, 3> version{version_major, version_minor, version_patch};
   std::uint32_t protocols = current_protocols;
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;  ///< of the process, so that a recycled pid is not taken for it
   std::uint64_t token = 0;       ///< random: tells this claim from an equal one of another attempt
-  std::uint64_t tuning = 0;      ///< which table of algorithms it was given; 0: none
+  std::uint64_t tuning = 0;      ///< which table of algorithms it was given; 0: none, or `unknown`
   std::string host;
   std::string memory_domain;
   std::string job_name;         ///< for messages
@@ -44,6 +44,8 @@ struct roll_call_claim {
 
   /// The protocols that ranks speak with each other, one byte each.
   static constexpr std::uint32_t current_protocols = wire::handshake_version | shm_layout::version << 8U;
+  /// Of a process that could not read what it was told: it fits all others, to tell them so.
+  static constexpr std::uint32_t unknown = ~std::uint32_t{0};
   static constexpr std::size_t longest_text = 255;
   static constexpr std::size_t most_encoded_bytes = 144 + 4 * longest_text;
 
@@ -142,9 +144,12 @@ inline std::string printable(std::string_view text) {
     return both +
            " disagree about the number of ranks; start as many processes as the world has, and tell all of them "
            "the same world size";
-  if (a.links != b.links)
+  const auto differ = [](std::uint64_t x, std::uint64_t y) {
+    return x != y && x != roll_call_claim::unknown && y != roll_call_claim::unknown;
+  };
+  if (differ(a.links, b.links))
     return both + " were told to use different transports; set TUTTI_TRANSPORT or init_options::transport alike";
-  if (a.tuning != b.tuning)
+  if (differ(a.tuning, b.tuning))
     return both +
            " were given different tables of algorithms, or only one of them was; set TUTTI_TUNING or "
            "init_options::tuning alike";

@@ -98,7 +98,7 @@ class call_base {
         if (counts[a] != 0 && counts[b] != 0 && offsets[a] < offsets[b] + counts[b] &&
             offsets[b] < offsets[a] + counts[a])
           throw usage_error(std::string(call) + ": blocks " + std::to_string(b) + " and " + std::to_string(a) +
-                            " of out overlap");
+                            " overlap, but are written to");
   }
   void check_one_each(const char* call, const char* what, std::size_t n) const {
     if (n != ranks())

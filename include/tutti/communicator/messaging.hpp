@@ -8,6 +8,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
+#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
 
@@ -58,6 +59,14 @@ class messaging_calls : public Base {
     return basic_op<int>{this->launch(shape_of<T>(s.size()), how, where,
                                       [&](op_state&) { return recv_any_args{erase_type(std::span<T>{s}), tag}; })};
   }
+
+  // Calls that do not compile, with the reason: see slip.
+  template <class... Given, slip Why = slip_of_call<use::read, Given...>()>
+    requires(Why != slip::none)
+  void send(Given&&...) = delete;
+  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
+    requires(Why != slip::none)
+  void recv(Given&&...) = delete;
 
  private:
   void check_peer(const char* call, int r) const {

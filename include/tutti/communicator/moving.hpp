@@ -10,6 +10,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
+#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 
 namespace tutti::detail {
@@ -88,6 +89,14 @@ class moving_calls : public Base {
     const all_gather_args a{erase_type(from), erase_type(to)};
     return this->start(shape_of(a.out), how, where, a);
   }
+
+  // Calls that do not compile, with the reason: see slip.
+  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
+    requires(Why != slip::none)
+  void broadcast(Given&&...) = delete;
+  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
+    requires(Why != slip::none)
+  void all_gather(Given&&...) = delete;
 };
 
 }  // namespace tutti::detail

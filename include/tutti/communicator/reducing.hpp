@@ -8,6 +8,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
+#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 
 namespace tutti::detail {
@@ -73,7 +74,7 @@ class reducing_calls : public Base {
   }
   /// The same with blocks of any lengths: rank r gets blocks.size(r) elements. `blocks` cuts `in`; its counts are equal
   /// on all ranks, its offsets are each rank's own, and it belongs to the operation as the buffers do. `in` may be
-  /// larger than its blocks, `out` than its block; `out` may be block r of `in`. Collective.
+  /// larger than its blocks, `out` than its block; `out` may be block r of `in` if no blocks overlap. Collective.
   /// Costs: see algo/direct_uneven.hpp and algo/ring_uneven.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, reduce_scatter_v_args> && alike<In, Out>
@@ -84,7 +85,10 @@ class reducing_calls : public Base {
     this->check_blocks("reduce_scatter_v", blocks, from.size() / grain, access::read);
     const auto to =
         front<reduce_scatter_v_args>(span_of(out), blocks.size(this->me()) * grain, "the count of this rank");
-    if (to.data() != from.data() + blocks.begin(this->me()) * grain) this->check_apart("reduce_scatter_v", from, to);
+    if (to.data() != from.data() + blocks.begin(this->me()) * grain)
+      this->check_apart("reduce_scatter_v", from, to);
+    else  // the others read what it writes
+      this->check_blocks("reduce_scatter_v in place", blocks, from.size() / grain, access::write);
     return compute<reduce_scatter_v_args>(from, to, with, how, where, [&](auto& a) { a.blocks = blocks; });
   }
 
@@ -135,6 +139,14 @@ class reducing_calls : public Base {
     const auto data = span_of(inout);
     return reduce(data, data, root, with, how, where);
   }
+
+  // Calls that do not compile, with the reason: see slip.
+  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
+    requires(Why != slip::none)
+  void all_reduce(Given&&...) = delete;
+  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
+    requires(Why != slip::none)
+  void reduce_scatter(Given&&...) = delete;
 
  protected:
   /// In place, or apart, into the front of `out`.

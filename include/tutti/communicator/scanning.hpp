@@ -51,7 +51,7 @@ class scanning_calls : public Base {
   }
 
   /// Rank r's `out` becomes the reduction of the `in` of ranks 0 to r - 1. Rank 0's `out` is left as it is: what it
-  /// held before, zero say, is its result. Otherwise as scan.
+  /// held before, zero say, is its result. Otherwise as scan of two buffers, which may be the same.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, exclusive_scan_args> && alike<In, Out>
   started<exclusive_scan_args> exclusive_scan(In&& in, Out&& out, Op with = {}, issue how = {},

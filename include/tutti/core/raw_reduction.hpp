@@ -15,7 +15,8 @@ struct raw_reduction {
   static constexpr std::size_t most_bytes = 4096;
 
   /// inout[i] = inout[i] op in[i] for the bytes / element elements of both, which do not overlap. `element` is the size
-  /// of one; memory is aligned as the caller's buffers are, at most to 64.
+  /// of one. Buffers are cut between any two elements: where they are aligned to 64, memory here is to the largest
+  /// power of two that divides `element`, at most 64.
   void (*fold)(const void* in, void* inout, std::size_t element, std::size_t bytes) = nullptr;
   std::size_t element_bytes = 0;
 

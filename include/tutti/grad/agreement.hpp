@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/core/when_used.hpp>
@@ -86,6 +88,32 @@ template <class Comm>
 [[noreturn]] void blame(Comm& world, const char* who, errc kind, int rank, const std::string& what,
                         const std::source_location& where) {
   throw error({kind, 0, world.world_rank(rank), 0}, std::string(who) + ": " + what, {world.rank(), 0, who, where});
+}
+
+/// Throws the exception that is being handled; where ranks have met in different calls, with two that these may be.
+template <class = when_used>
+[[noreturn]] void tell_apart(const char* calls) {
+  try {
+    throw;
+  } catch (const error& e) {
+    if (e.kind() != errc::mismatch) throw;
+    throw error(e.cause(),
+                "reducer: " + std::string(calls) + " or another call elsewhere; all ranks make the same: " + e.what(),
+                {e.rank(), e.sequence(), e.collective(), e.where()});
+  }
+}
+
+/// Gives all ranks rank 0's order. Begins on `meeting`, where a pass would, with as little as a pass begins with and of
+/// another size, so that ranks that begin one instead are found, over messages too.
+template <class Comm>
+task<> agree_on_order(Comm& world, Comm& meeting, std::vector<int>& order, std::source_location where) {
+  try {
+    std::array<double, 3> here{};
+    co_await meeting.all_reduce(here, sum, {}, where);
+    co_await world.broadcast(order, 0, {}, where);
+  } catch (...) {
+    tell_apart("rebuild() on this rank, and begin()");
+  }
 }
 
 /// Throws error{mismatch} on all ranks where ids, of a plan and what else must be the same, differ: the first rank that

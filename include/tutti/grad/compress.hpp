@@ -1,20 +1,17 @@
 #pragma once
 #include <algorithm>
-#include <atomic>
 #include <concepts>
 #include <cstddef>
-#include <deque>
 #include <limits>
-#include <memory>
 #include <span>
 #include <utility>
 
 #include <tutti/async/op.hpp>
 #include <tutti/async/task.hpp>
-#include <tutti/backend/mapped_array.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/grad/hook.hpp>
+#include <tutti/grad/working_copies.hpp>
 
 namespace tutti::grad {
 
@@ -60,46 +57,31 @@ class compress_hook {
 
   [[nodiscard]] Inner& inner() noexcept { return inner_; }
   void reset() {
-    pool_.clear();
+    copies_.clear();
     if constexpr (requires { inner_.reset(); }) inner_.reset();
   }
   void forget_pass() {
     if constexpr (requires { inner_.forget_pass(); }) inner_.forget_pass();
   }
+  /// What the inner hook cannot do, this cannot.
+  template <class What>
+    requires requires(const Inner& i, const What& w) { i.check(w); }
+  void check(const What& what) const {
+    inner_.check(what);
+  }
 
  private:
-  /// Memory for one bucket at a time. Given back where a task ends, maybe by another thread than takes it.
-  struct room {
-    mapped_array<Wire> memory;
-    std::atomic<bool> taken = false;
-  };
-  struct give_back {
-    void operator()(std::atomic<bool>* taken) const noexcept { taken->store(false); }
-  };
   struct wire_copy {
     bucket_view<Wire> view;
-    std::unique_ptr<std::atomic<bool>, give_back> taken;
+    typename working_copies<Wire>::copy memory;
   };
 
   template <class Comm, class T>
   wire_copy copy_for(Comm& world, const bucket_view<T>& b) {
     constexpr std::size_t line = line_elements<Wire>;  // an inner hook expects a tail: of zeros
-    const std::size_t count = b.gradients().size() + line;
-    // The smallest that is large enough, or else one that grows: there are never more than are in use at a time.
-    room* best = nullptr;
-    for (room& r : pool_) {
-      if (r.taken.load()) continue;
-      const bool fits = r.memory.size() >= count, had = best && best->memory.size() >= count;
-      if (!best || (fits && !had) || (fits && r.memory.size() < best->memory.size())) best = &r;
-    }
-    if (!best) best = &pool_.emplace_back();
-    if (best->memory.size() < count) {
-      best->memory = {};
-      best->memory = world.template allocate<Wire>(count);
-    }
-    best->taken.store(true);
-    return {{b.index, best->memory.span().first(count), b.where, b.slots, line},
-            std::unique_ptr<std::atomic<bool>, give_back>{&best->taken}};
+    auto memory = copies_.take(world, b.gradients().size() + line);
+    const std::span<Wire> elements = memory.span();
+    return {{b.index, elements, b.where, b.slots, line}, std::move(memory)};
   }
 
   // Infinite where it is not finite: NaN is no maximum.
@@ -162,7 +144,7 @@ class compress_hook {
   }
 
   Inner inner_{};
-  std::deque<room> pool_;
+  working_copies<Wire> copies_;
 };
 
 }  // namespace tutti::grad

@@ -62,7 +62,9 @@ inline constexpr scaling scaling_of<H> = H::scale;
 /// once; a task<> that it returns runs in finish(), or earlier where in_flight is bounded, one bucket after the other,
 /// so that what it issues then is in the same order on all ranks too. An exception ends the pass.
 /// May have `static constexpr scaling scale`; the tail is summed whatever it is. May have `void reset()`: forget what
-/// is kept for each bucket, as these have changed; and `void forget_pass()`: all ranks skip the step.
+/// is kept for each bucket, as these have changed; `void forget_pass()`: all ranks skip the step; and
+/// `void check(const reducer_options&)` and `void check(contribution)`, which throw usage_error for what the hook
+/// cannot be true to: the reducer's constructor and begin() call them before anything is sent.
 template <class H, class Comm>
 concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
                          detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&

@@ -53,6 +53,9 @@ class launcher {
     end_ = legs_.size() - plan_->delayed;
   }
 
+  /// Where this bucket travels.
+  [[nodiscard]] Comm& lane(std::size_t b) noexcept { return lanes_.empty() ? *world_ : lanes_[b]; }
+
   /// One more gradient of this bucket is complete.
   void complete(std::size_t b) noexcept { --legs_[b].missing; }
   [[nodiscard]] bool all_left() const noexcept { return first_ == legs_.size(); }
@@ -96,8 +99,6 @@ class launcher {
     bucket_flight<flight_t<Hook, Comm>> flight;
   };
   static constexpr std::size_t none = std::size_t(-1);
-
-  Comm& lane(std::size_t b) noexcept { return lanes_.empty() ? *world_ : lanes_[b]; }
 
   /// The bucket that leaves now, if any.
   [[nodiscard]] std::size_t next() const noexcept {

@@ -18,7 +18,9 @@ struct mean_hook {
 
   template <class Comm, number T>
   task<> operator()(Comm& world, bucket_view<T> b) const {
-    return both(world.all_reduce(b.gradients(), mean, how, b.where), world.all_reduce(b.tail(), sum, how, b.where));
+    op tail =
+        world.all_reduce(b.tail(), sum, how, b.where);  // first: what arguments are evaluated in is anyone's choice
+    return both(world.all_reduce(b.gradients(), mean, how, b.where), std::move(tail));
   }
 
  private:

@@ -11,7 +11,6 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/async/task.hpp>
-#include <tutti/backend/mapped_array.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
@@ -20,6 +19,7 @@
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/low_rank.hpp>
 #include <tutti/grad/residuals.hpp>
+#include <tutti/grad/working_copies.hpp>
 
 namespace tutti::grad {
 
@@ -38,7 +38,8 @@ struct powersgd_options {
 /// Two all_reduces of a bucket, in float: the first as ready() is called, the second in finish(). All ranks have the
 /// same bits, on machines of one kind. An infinity or NaN arrives as NaNs in its matrix, and is forgotten. The loss is
 /// not bounded in one pass; what is left out comes with later ones, in units of weight x gradient. Memory: a float per
-/// element of the bucket, and 3 (r + c) k per matrix. Computes 6 r c k products per matrix.
+/// element, c k per matrix, and (r + c) k per matrix of as many buckets as are under way at a time. Computes 6 r c k
+/// products per matrix.
 class powersgd_hook {
  public:
   powersgd_hook() = default;
@@ -49,22 +50,10 @@ class powersgd_hook {
 
   template <class Comm, number T>
   task<> operator()(Comm& world, bucket_view<T> b) {
-    state& s = state_of(world, b);
-    if (s.passes++ < options_.start_pass || s.list.empty()) {
-      travelling_ += b.elements.size();
-      return in_a_task(world.all_reduce(b.elements, sum, {}, b.where));
-    }
-    auto rest = sent_whole(b, s);
-    op whole = world.all_reduce_coalesced(std::span<const std::span<T>>{rest}, sum, {}, b.where);
-    const auto left = residuals_.of(b.index, b.gradients().size());
-    if (!options_.error_feedback) std::fill(left.begin(), left.end(), 0.0f);
-    for (const place& m : s.list) {
-      const auto g = b.gradients().subspan(m.offset, m.rows * m.columns);
-      for (std::size_t i = 0; i < g.size(); ++i) left[m.offset + i] += static_cast<float>(g[i]);
-      guess(b.index, s, m);
-      project(m.in(left), m.q(s.warm.data()), m.p(s.p.data()));
-    }
-    return approximate(world, std::move(rest), world.all_reduce(s.p, sum, {}, b.where), std::move(whole), b, s, left);
+    if (states_.size() <= b.index) states_.resize(b.index + 1);
+    state& s = states_[b.index];
+    elements_ += b.elements.size();
+    return std::exchange(s.known, true) ? reduce(world, b, s) : agree(world, b, s);
   }
 
   /// Elements that a rank has reduced so far, and how many of them travelled: their ratio is the compression.
@@ -75,6 +64,7 @@ class powersgd_hook {
   void reset() noexcept {
     for (const state& s : states_) passes_ = std::max(passes_, s.passes);
     states_.clear();
+    copies_.clear();
     residuals_.reset();
   }
   /// After a pass that all ranks skip: what its gradients left out is worth no more than they are.
@@ -123,18 +113,41 @@ class powersgd_hook {
     std::uint64_t passes = 0;
     std::vector<float> warm;  // the last approximation: all q, orthonormal
     std::vector<place> list;
-    mapped_array<float> p, q;
+    std::vector<std::uint64_t> ids;  // of all ranks' states, as they are compared
     std::size_t count = 0, p_count = 0, q_count = 0;
     bool known = false;
+
+    /// All q lie behind all p, on a line of their own.
+    [[nodiscard]] std::size_t p_room() const noexcept {
+      return (p_count + line_elements<float> - 1) / line_elements<float> * line_elements<float>;
+    }
   };
 
   template <class Comm, class T>
-  state& state_of(Comm& world, const bucket_view<T>& b) {
-    if (states_.size() <= b.index) states_.resize(b.index + 1);
-    state& s = states_[b.index];
-    elements_ += b.elements.size();
-    if (s.known && s.count == b.gradients().size()) return s;
-    if (!std::exchange(s.known, true)) agree(world, b, s);
+  task<> reduce(Comm& world, bucket_view<T> b, state& s) {
+    if (s.count != b.gradients().size()) arrange(b, s);
+    if (s.passes++ < options_.start_pass || s.list.empty()) {
+      travelling_ += b.elements.size();
+      return in_a_task(world.all_reduce(b.elements, sum, {}, b.where));
+    }
+    auto rest = sent_whole(b, s);
+    op whole = world.all_reduce_coalesced(std::span<const std::span<T>>{rest}, sum, {}, b.where);
+    auto memory = copies_.take(world, s.p_room() + s.q_count);
+    const auto p = memory.span().first(s.p_count);
+    const auto left = residuals_.of(b.index, b.gradients().size());
+    if (!options_.error_feedback) std::fill(left.begin(), left.end(), 0.0f);
+    for (const place& m : s.list) {
+      const auto g = b.gradients().subspan(m.offset, m.rows * m.columns);
+      for (std::size_t i = 0; i < g.size(); ++i) left[m.offset + i] += static_cast<float>(g[i]);
+      guess(b.index, s, m);
+      project(m.in(left), m.q(s.warm.data()), m.p(p.data()));
+    }
+    op first = world.all_reduce(p, sum, {}, b.where);
+    return approximate(world, std::move(rest), std::move(memory), std::move(first), std::move(whole), b, s, left);
+  }
+  // Which matrices are approximated, and where.
+  template <class T>
+  void arrange(const bucket_view<T>& b, state& s) {
     s.count = b.gradients().size();
     s.list.clear();
     s.p_count = s.q_count = 0;
@@ -146,22 +159,36 @@ class powersgd_hook {
       s.p_count += rank * rows;
       s.q_count += rank * columns;
     }
-    s.p = world.template allocate<float>(s.p_count);
-    s.q = world.template allocate<float>(s.q_count);
     if (s.warm.size() != s.q_count) s.warm.assign(s.q_count, 0.0f);
-    return s;
   }
-  // Ranks with other states would call other collectives, or guess otherwise.
+  // Before the first pass of a bucket: ranks with other states would call other collectives, or guess otherwise. It
+  // waits in the task, as ranks may come to buckets in any order.
   template <class Comm, class T>
-  void agree(Comm& world, const bucket_view<T>& b, state& s) {
+  task<> agree(Comm& world, bucket_view<T> b, state& s) {
     s.passes = std::max(s.passes, passes_);
     std::uint64_t id = s.passes;
     for (const float x : s.warm) id = tutti::detail::splitmix(id ^ std::bit_cast<std::uint32_t>(x));
-    const auto v = detail::compare(world, id, b.where);
-    if (v.odd < 0) return;
-    (void)nothrow(world.barrier({}, b.where)).wait();  // all have compared; what is thrown ends the communicator
-    detail::blame(world, "powersgd_hook", errc::mismatch, v.odd,
-                  "rank " + std::to_string(world.world_rank(v.odd)) + " has another state than rank " +
+    const auto ranks = static_cast<std::size_t>(world.size());
+    s.ids.assign(ranks + 1, id);  // the last is this rank's
+    return compared(world, b, s,
+                    world.all_gather(std::span{s.ids}.last(1), std::span{s.ids}.first(ranks), {}, b.where));
+  }
+  template <class Comm, class T>
+  task<> compared(Comm& world, bucket_view<T> b, state& s, op ids) {
+    op flight = std::move(ids);
+    co_await std::move(flight);
+    const auto odd = std::find_if(s.ids.begin(), s.ids.end() - 1, [&](std::uint64_t id) { return id != s.ids[0]; });
+    if (odd == s.ids.end() - 1) {
+      co_await reduce(world, b, s);
+      co_return;
+    }
+    try {
+      co_await world.barrier({}, b.where);  // all have compared; what is thrown ends the communicator
+    } catch (const error&) {
+    }
+    const auto who = static_cast<int>(odd - s.ids.begin());
+    detail::blame(world, "powersgd_hook", errc::mismatch, who,
+                  "rank " + std::to_string(world.world_rank(who)) + " has another state than rank " +
                       std::to_string(world.world_rank(0)) + "; all ranks load() that of one pass, or none does",
                   b.where);
   }
@@ -196,16 +223,18 @@ class powersgd_hook {
       }
     }
   }
-  // `rest` belongs to `whole` and outlives it, also in a task that is dropped before it starts: parameters end in
-  // reverse order.
+  // `rest` belongs to `whole` and `memory` to `first`, and they outlive these, also in a task that is dropped before it
+  // starts: parameters end in reverse order.
   template <class Comm, class T>
-  task<> approximate(Comm& world, std::vector<std::span<T>> rest, op first, op whole, bucket_view<T> b, state& s,
-                     std::span<float> left) {
+  task<> approximate(Comm& world, std::vector<std::span<T>> rest, working_copies<float>::copy memory, op first,
+                     op whole, bucket_view<T> b, state& s, std::span<float> left) {
     const auto listed = std::move(rest);
+    const auto mine_of = std::move(memory);
+    const auto all_p = mine_of.span().first(s.p_count), all_q = mine_of.span().last(s.q_count);
     op sums = std::move(first), others = std::move(whole);
     co_await std::move(sums);
     for (const place& m : s.list) {
-      const auto p = m.p(s.p.data()), q = m.q(s.q.data());
+      const auto p = m.p(all_p.data()), q = m.q(all_q.data());
       orthonormalize(p);
       const auto mine = m.in(left);
       project_back(mine, p, q);
@@ -217,17 +246,17 @@ class powersgd_hook {
       }
     }
     residuals::drop_non_finite(left);
-    co_await world.all_reduce(s.q, sum, {}, b.where);
+    co_await world.all_reduce(all_q, sum, {}, b.where);
     for (const place& m : s.list) {
       const std::span<float> row{row_.data(), m.columns};
       for (std::size_t i = 0; i < m.rows; ++i) {
-        expand_row(m.p(s.p.data()), m.q(s.q.data()), i, row);
+        expand_row(m.p(all_p.data()), m.q(all_q.data()), i, row);
         const auto to = b.gradients().subspan(m.offset + i * m.columns, m.columns);
         for (std::size_t j = 0; j < m.columns; ++j) to[j] = static_cast<T>(row[j]);
       }
-      orthonormalize(m.q(s.q.data()));
+      orthonormalize(m.q(all_q.data()));
     }
-    std::copy(s.q.begin(), s.q.end(), s.warm.begin());
+    std::copy(all_q.begin(), all_q.end(), s.warm.begin());
     residuals::drop_non_finite(s.warm);
     co_await std::move(others);
   }
@@ -236,7 +265,8 @@ class powersgd_hook {
   residuals residuals_;
   std::deque<state> states_;  // by bucket
   std::vector<float> row_;
-  std::uint64_t passes_ = 0;  // before the last reset
+  working_copies<float> copies_;  // of all p and q of a bucket
+  std::uint64_t passes_ = 0;      // before the last reset
   std::uint64_t elements_ = 0, travelling_ = 0;
 };
 

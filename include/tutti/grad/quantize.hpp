@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <span>
 #include <utility>
@@ -11,11 +10,11 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/async/task.hpp>
-#include <tutti/backend/mapped_array.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/residuals.hpp>
+#include <tutti/grad/working_copies.hpp>
 
 namespace tutti::grad {
 
@@ -55,18 +54,21 @@ struct quantized_block {
 /// rounds again and passes on by an all_gather: 2 (n-1)/n x 1.016 bytes per element, a quarter of float's. The first
 /// travels at once, the second in finish(). Error of a sum, in one pass: the sum over the ranks of 1/254 of their
 /// block's largest magnitude, and 1/254 of that of the sums; over many passes the errors cancel. A block with an
-/// infinity or NaN arrives as NaNs. Memory: a float per element and a rank's part of it, and two copies in 8 bits.
+/// infinity or NaN arrives as NaNs. Memory: a float per element and a rank's part of it, and two copies in 8 bits of as
+/// many buckets as are under way at a time; reducer_options::in_flight bounds these.
 class quantize_hook {
  public:
   template <class Comm, number T>
   task<> operator()(Comm& world, bucket_view<T> b) {
-    op tail = world.all_reduce(b.tail(), sum, {}, b.where);
-    room& r = room_of(world, b.index, b.gradients().size());
     const auto g = b.gradients();
+    const auto n = static_cast<std::size_t>(world.size());
+    auto out = copies_.take(world, n * part(g.size(), n)), in = copies_.take(world, n * part(g.size(), n));
+    op tail = world.all_reduce(b.tail(), sum, {}, b.where);
     const auto left = sent_.of(b.index, g.size());
     for (std::size_t i = 0; i < g.size(); ++i) left[i] += static_cast<float>(g[i]);
-    encode_all(left, r.out.span());
-    return exchange(world, world.all_to_all(r.out, r.in, {}, b.where), std::move(tail), b, r);
+    encode_all(left, out.span());
+    op parts = world.all_to_all(out.span(), in.span(), {}, b.where);
+    return exchange(world, std::move(out), std::move(in), std::move(parts), std::move(tail), b);
   }
 
   /// Bytes that a rank sends for a bucket of so many elements among n ranks.
@@ -77,7 +79,7 @@ class quantize_hook {
   /// Forgets what has been left out.
   void reset() noexcept {
     forget_pass();
-    rooms_.clear();
+    copies_.clear();
   }
   /// The same after a pass that all ranks skip: what its gradients left out is worth no more than they are.
   void forget_pass() noexcept {
@@ -103,26 +105,12 @@ class quantize_hook {
   }
 
  private:
-  struct room {
-    mapped_array<quantized_block> out, in;
-  };
+  using copy = working_copies<quantized_block>::copy;
 
   // Blocks of each rank's part.
   static constexpr std::size_t part(std::size_t count, std::size_t n) noexcept {
     const std::size_t blocks = (count + quantized_block::size - 1) / quantized_block::size;
     return (blocks + n - 1) / n;
-  }
-
-  template <class Comm>
-  room& room_of(Comm& world, std::size_t bucket, std::size_t count) {
-    const auto n = static_cast<std::size_t>(world.size());
-    if (rooms_.size() <= bucket) rooms_.resize(bucket + 1);
-    room& r = rooms_[bucket];
-    if (r.out.size() != n * part(count, n)) {
-      r.out = world.template allocate<quantized_block>(n * part(count, n));
-      r.in = world.template allocate<quantized_block>(n * part(count, n));
-    }
-    return r;
   }
 
   static void encode_all(std::span<float> values, std::span<quantized_block> out) noexcept {
@@ -132,29 +120,33 @@ class quantize_hook {
     }
   }
 
+  // Copies outlive what is under way in them, also in a task that is dropped before it starts: parameters end in
+  // reverse order.
   template <class Comm, class T>
-  task<> exchange(Comm& world, op first, op tail, bucket_view<T> b, room& r) {
+  task<> exchange(Comm& world, copy sent, copy received, op first, op tail, bucket_view<T> b) {
+    const copy mine_out = std::move(sent), mine_in = std::move(received);
+    const auto out = mine_out.span(), in = mine_in.span();
     op parts = std::move(first), last = std::move(tail);
     co_await std::move(parts);
-    const auto n = static_cast<std::size_t>(world.size()), mine = r.in.size() / n;
+    const auto n = static_cast<std::size_t>(world.size()), mine = in.size() / n;
     const auto left = summed_.of(b.index, mine * quantized_block::size);
     for (std::size_t rank = 0; rank < n; ++rank)
       for (std::size_t k = 0; k < mine; ++k) {
-        const quantized_block& q = r.in[rank * mine + k];
+        const quantized_block& q = in[rank * mine + k];
         for (std::size_t i = 0; i < quantized_block::size; ++i) left[k * quantized_block::size + i] += q[i];
       }
-    const auto own = r.out.span().subspan(static_cast<std::size_t>(world.rank()) * mine, mine);
+    const auto own = out.subspan(static_cast<std::size_t>(world.rank()) * mine, mine);
     encode_all(left, own);
-    co_await world.all_gather(own, r.out, {}, b.where);
+    co_await world.all_gather(own, out, {}, b.where);
     const auto g = b.gradients();
     for (const bucket_slot& slot : b.slots)  // padding stays zero, also where its block became NaNs
       for (std::size_t i = slot.offset; i < slot.offset + slot.count; ++i)
-        g[i] = static_cast<T>(r.out[i / quantized_block::size][i % quantized_block::size]);
+        g[i] = static_cast<T>(out[i / quantized_block::size][i % quantized_block::size]);
     co_await std::move(last);
   }
 
   residuals sent_, summed_;
-  std::deque<room> rooms_;  // by bucket
+  working_copies<quantized_block> copies_;
 };
 
 }  // namespace tutti::grad

@@ -50,7 +50,11 @@ class reducer {
         options_(std::move(options)),
         marks_(shapes),
         arena_(detail::make_alike(
-            world, "reducer", shapes, [&] { return make_arena(detail::layout_of(marks_, options_, options_.arrival)); },
+            world, "reducer", shapes,
+            [&] {
+              hook_checks(options_);
+              return make_arena(detail::layout_of(marks_, options_, options_.arrival));
+            },
             [&](const arena& a) { return a.layout().id() ^ options_.id(); }, where)),
         usage_(shapes.size(), options_.unused, options_.graph),
         weights_(detail::scaling_of<Hook>, options_.predivide),
@@ -94,6 +98,7 @@ class reducer {
   /// nothing, and where all weights are 0 the result is 0. Throws usage_error while another pass is under way.
   [[nodiscard]] pass_type begin(double weight = 1, contribution what = contribution::mean,
                                 std::source_location where = std::source_location::current()) {
+    hook_checks(what);
     const double whole = start(weight);
     where_ = where;
     reduces_ = true;
@@ -127,13 +132,25 @@ class reducer {
 
   /// Lays the buckets out anew in the order in which gradients arrived at rank 0 in the last pass; gradients keep their
   /// values, but where the result is true they lie elsewhere: fetch the views again. Collective, between passes; cheap
-  /// where nothing changes. Errors: usage_error during a pass, and from begin() until it has ended.
+  /// where nothing changes. Errors: usage_error during a pass, and from begin() until it has ended; error{mismatch} on
+  /// all ranks where another one begins a pass instead.
   [[nodiscard]] task<bool> rebuild(std::source_location where = std::source_location::current()) {
     require_idle("rebuild()");
+    return lay_out_anew(where);
+  }
+
+ private:
+  friend pass_type;
+  using flight = detail::flight_t<Hook, Comm>;
+  static constexpr bool weighted = detail::scaling_of<Hook> == scaling::weighted;
+
+  task<bool> lay_out_anew(std::source_location where) {
+    require_idle("rebuild()");  // also when it is awaited
     const moving_on at_work{rebuilding_};
     std::vector<int> order(arrival().begin(), arrival().end());
     if (order.size() != size()) order = layout().order();
-    co_await world_->broadcast(order, 0, {}, where);
+    Comm& meeting = weights_.travel_alone() ? *world_ : buckets_.lane(0);  // where a pass begins
+    co_await detail::agree_on_order(*world_, meeting, order, where);
     try {
       plan better = detail::layout_of(marks_, options_, order);
       if (better == layout()) co_return false;
@@ -149,11 +166,6 @@ class reducer {
     co_return true;
   }
 
- private:
-  friend pass_type;
-  using flight = detail::flight_t<Hook, Comm>;
-  static constexpr bool weighted = detail::scaling_of<Hook> == scaling::weighted;
-
   struct moving_on {
     explicit moving_on(bool& flag) noexcept : on(&flag) { *on = true; }
     moving_on(const moving_on&) = delete;
@@ -167,6 +179,10 @@ class reducer {
       throw usage_error("reducer: weights and flags of more than " + std::to_string(step_flags::most_ranks) +
                         " ranks do not add up exactly; reduce in groups");
     return world;
+  }
+  template <class What>
+  void hook_checks(const What& what) const {
+    if constexpr (requires { hook_.check(what); }) hook_.check(what);
   }
   [[nodiscard]] arena make_arena(plan p) const {
     return arena(marks_.shapes(), std::move(p), [&](std::size_t n) { return world_->template allocate<std::byte>(n); });
@@ -263,7 +279,7 @@ class reducer {
       buckets_.advance(departure());
     } catch (...) {
       give_up();
-      throw;
+      detail::tell_apart("begin() on this rank, and rebuild()");
     }
   }
   auto departure() {
@@ -304,8 +320,12 @@ class reducer {
       weigh(i);
     }
     marks_.require_all();
-    co_await buckets_.finish(departure());
-    if (auto weights = weights_.flight()) co_await *std::move(weights);
+    try {
+      co_await buckets_.finish(departure());
+      if (auto weights = weights_.flight()) co_await *std::move(weights);
+    } catch (...) {
+      detail::tell_apart("begin() on this rank, and rebuild()");
+    }
     weights_.learn_from(arena_);
     conclude();
     let_go();

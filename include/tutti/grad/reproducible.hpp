@@ -10,7 +10,6 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/async/task.hpp>
-#include <tutti/backend/mapped_array.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/layout.hpp>
@@ -18,7 +17,9 @@
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/plan.hpp>
+#include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/summation_tree.hpp>
+#include <tutti/grad/working_copies.hpp>
 
 namespace tutti::grad {
 
@@ -80,6 +81,8 @@ class reproducible_hook {
     if (s.taken + 1 != std::max(mine_.size(), std::size_t{1}))
       refuse(std::to_string(s.taken) + " shards were kept and one marked ready, of " + std::to_string(mine_.size()));
     const auto g = b.gradients();
+    if (s.taken > 0 && s.sums[0].size() != g.size_bytes())
+      refuse("gradients were kept in another type than travels; no hook may narrow them before this one");
     if (!mine_.empty())
       append(s.nodes, {0, mine_.end - 1},
              [&](std::size_t left, std::size_t) { add<T>(s.template sum<T>(left), g, g); });
@@ -90,7 +93,23 @@ class reproducible_hook {
   }
 
   /// Forgets what has been kept.
-  void reset() noexcept { states_.clear(); }
+  void reset() noexcept {
+    states_.clear();
+    copies_.clear();
+  }
+
+  /// What its promise needs of a reducer's options, and of a pass. Errors: usage_error.
+  void check(const reducer_options& options) const {
+    if (options.predivide != 1)
+      refuse("predivide is " + std::to_string(options.predivide) +
+             ", and bits would depend on the number of ranks; leave it at 1");
+  }
+  void check(contribution what) const {
+    if (what != contribution::sum)
+      refuse(
+          "a mean is multiplied by its weight, and bits would depend on the number of ranks; begin(weight, "
+          "contribution::sum), with gradients that are sums over samples");
+  }
 
  private:
   // Of one bucket.
@@ -98,7 +117,7 @@ class reproducible_hook {
     std::vector<tree_node> nodes;              // of the shards that were kept
     std::size_t taken = 0;                     // how many these are
     std::vector<std::vector<std::byte>> sums;  // of each node
-    mapped_array<std::byte> arrived;           // of all ranks' nodes, this rank's part
+    working_copies<std::byte>::copy arrived;   // of all ranks' nodes, this rank's part; while the bucket travels
     std::vector<std::size_t> parts;            // of the bucket, for each rank: elements
     std::vector<std::size_t> counts, offsets;  // what arrives from each rank, round by round
     std::vector<op> flights;                   // ends before the memory does
@@ -168,8 +187,9 @@ class reproducible_hook {
   template <class Comm, class T>
   void send(Comm& world, const bucket_view<T>& b, state& s) {
     const auto g = b.gradients();
-    if (s.parts.empty() || s.arrived.size() != all_.size() * s.parts[rank_] * sizeof(T)) prepare<T>(world, g.size(), s);
-    const std::span to{reinterpret_cast<T*>(s.arrived.data()), s.arrived.size() / sizeof(T)};
+    prepare<T>(g.size(), s);
+    s.arrived = copies_.take(world, all_.size() * s.parts[rank_] * sizeof(T));
+    const auto to = arrived<T>(s);
     for (std::size_t round = 0; round < rounds_; ++round) {
       const bool mine = round < s.nodes.size();
       const std::span<const T> from = !mine                         ? std::span<const T>{}
@@ -181,9 +201,13 @@ class reproducible_hook {
           layout{std::span{s.counts}.subspan(at, ranks_), std::span{s.offsets}.subspan(at, ranks_)}, {}, b.where));
     }
   }
-  template <class T, class Comm>
-  void prepare(Comm& world, std::size_t count, state& s) {
-    s.parts.clear();
+  template <class T>
+  static std::span<T> arrived(const state& s) noexcept {
+    return {reinterpret_cast<T*>(s.arrived.span().data()), s.arrived.span().size() / sizeof(T)};
+  }
+  template <class T>
+  void prepare(std::size_t count, state& s) {
+    if (!s.parts.empty()) return;
     s.counts.clear();
     s.offsets.clear();
     for (std::size_t r = 0; r < ranks_; ++r)
@@ -195,7 +219,6 @@ class reproducible_hook {
         s.counts.push_back(there ? part : 0);
         s.offsets.push_back(there ? (begins_[r] + round) * part : 0);
       }
-    s.arrived = world.template allocate<std::byte>(all_.size() * part * sizeof(T));
     s.flights.reserve(rounds_);
   }
 
@@ -214,9 +237,7 @@ class reproducible_hook {
   }
   template <class T>
   void fold(state& s, std::span<T> into) {
-    const auto sums = [&](std::size_t node) {
-      return std::span{reinterpret_cast<T*>(s.arrived.data()) + places_[node] * into.size(), into.size()};
-    };
+    const auto sums = [&](std::size_t node) { return arrived<T>(s).subspan(places_[node] * into.size(), into.size()); };
     folded_.clear();
     places_.resize(all_.size());
     for (std::size_t k = 0; k < all_.size(); ++k) {
@@ -230,6 +251,7 @@ class reproducible_hook {
   static void end(state& s) noexcept {
     s.nodes.clear();
     s.taken = 0;
+    s.arrived = {};
   }
 
   std::size_t rank_, ranks_;
@@ -240,7 +262,8 @@ class reproducible_hook {
   std::size_t rounds_ = 0;           // nodes of the rank that has most
   std::vector<tree_node> folded_;    // while a fold runs
   std::vector<std::size_t> places_;
-  std::deque<state> states_;
+  working_copies<std::byte> copies_;
+  std::deque<state> states_;  // ends before the copies do
 };
 
 }  // namespace tutti::grad

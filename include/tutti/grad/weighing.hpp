@@ -42,6 +42,9 @@ class basic_weighing {
     behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
   }
 
+  /// In a collective of their own, which begin() starts.
+  [[nodiscard]] bool travel_alone() const noexcept { return alone_; }
+
   /// With the weight of this rank, whose gradients are `what`; it travels at once where the weights do by themselves.
   template <class Comm>
   void begin(Comm& world, double weight, contribution what, const std::source_location& where) {

@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
@@ -14,6 +13,7 @@
 #include <tutti/core/reduction.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/weight.hpp>
+#include <tutti/train/master.hpp>
 #include <tutti/train/shard_state.hpp>
 #include <tutti/train/sharded_checkpoint.hpp>
 #include <tutti/train/shares.hpp>
@@ -29,9 +29,12 @@ namespace tutti::train {
 /// it, and `co_await step()`: no rank ever holds all gradients. Collective: made alike by all ranks, with equal
 /// parameters; all calls in the same order. One thread at a time; `world` and the parameters must outlive it. Memory:
 /// rule slots x N / ranks elements; in stage 2 another N / ranks. Costs of a step: N elements reduced and scattered
-/// (stage 2), N gathered: the bytes of one all_reduce. Any number of ranks and parameters.
-template <class Comm, std::floating_point T, update_rule<T> Rule>
+/// (stage 2), N gathered: the bytes of one all_reduce. Any number of ranks and parameters. Gradients of parameters of
+/// 16 bits are float, and so is a copy of this rank's part, which steps: of what the parameters are in the first step.
+template <class Comm, parameter_number T, update_rule<master_t<T>> Rule>
 class sharded_optimizer {
+  using wide = master_t<T>;
+
  public:
   /// `parameters` are all of them, one behind the other.
   sharded_optimizer(Comm& world, std::span<T> parameters, Rule rule)
@@ -43,28 +46,25 @@ class sharded_optimizer {
   sharded_optimizer& operator=(const sharded_optimizer&) = delete;
 
   /// Stage 1: a step by the gradients of all parameters, equal on all ranks, of which it reads its part.
-  task<> step_reduced(std::span<const T> gradients) {
-    if (gradients.size() != parameters_.size())
-      throw usage_error("sharded_optimizer: " + std::to_string(gradients.size()) + " gradients for " +
-                        std::to_string(parameters_.size()) + " parameters");
-    mine_.step_by(parameters_.subspan(first(), size()), gradients.subspan(first(), size()));
+  task<> step_reduced(std::span<const master_t<T>> gradients) {
+    check_count(gradients.size());
+    mine_.step_by(stepped(), gradients.subspan(first(), size()));
     co_await tell();
   }
 
   /// The same by gradients that lie in pieces anywhere, in the order of the parameters, as those of a grad::reducer of
   /// one type do: `step_reduced(reducer.gradients())`. The list of them belongs to it until the task has ended.
-  task<> step_reduced(std::span<const std::span<T>> gradients) {
+  task<> step_reduced(std::span<const std::span<master_t<T>>> gradients) {
     std::size_t at = 0;
     for (const auto& g : gradients) at += g.size();
-    if (at != parameters_.size())
-      throw usage_error("sharded_optimizer: " + std::to_string(at) + " gradients for " +
-                        std::to_string(parameters_.size()) + " parameters");
+    check_count(at);
     mine_.count_step();
     at = 0;
     for (const auto& g : gradients) {
       const std::size_t begin = std::clamp(first(), at, at + g.size());
       const std::size_t count = std::clamp(first() + size(), at, at + g.size()) - begin;
-      if (count > 0) mine_.apply(begin - first(), parameters_.subspan(begin, count), g.subspan(begin - at, count));
+      if (count > 0)
+        mine_.apply(begin - first(), stepped().subspan(begin - first(), count), g.subspan(begin - at, count));
       at += g.size();
     }
     co_await tell();
@@ -78,7 +78,7 @@ class sharded_optimizer {
   /// Starts to add up the gradients of parameters [first, first + count) over the ranks; each keeps its part. Every
   /// parameter once per pass, in the same stretches and order on all ranks. The buffer is multiplied by the weight, and
   /// free again when the operation has ended; keep several in flight, and end all before step().
-  op reduce(std::span<T> gradients, std::size_t first = 0,
+  op reduce(std::span<master_t<T>> gradients, std::size_t first = 0,
             std::source_location where = std::source_location::current()) {
     if (first > parameters_.size() || gradients.size() > parameters_.size() - first)
       throw usage_error("sharded_optimizer: reduce() of parameters " + std::to_string(first) + " to " +
@@ -107,20 +107,20 @@ class sharded_optimizer {
     co_await mine_.average(*world_);
   }
   /// This rank's part of the mean, between average() and step(): to measure it, say, for a loss_scaler or clipping.
-  [[nodiscard]] std::span<T> gradient_shard() noexcept { return mine_.gradients(); }
+  [[nodiscard]] std::span<master_t<T>> gradient_shard() noexcept { return mine_.gradients(); }
   /// A step by the mean times `factor`, that of a loss_scaler or of clipping. Ends the pass.
   task<> step(double factor = 1) {
     if (!mine_.averaged()) co_await average();
     reduced_ = 0;
-    mine_.step(parameters_.subspan(first(), size()), factor);
+    mine_.step(stepped(), factor);
     co_await tell();
   }
 
   /// The parameters that this rank updates: how many, and the first of them.
   [[nodiscard]] std::size_t size() const noexcept { return cut_.size(); }
   [[nodiscard]] std::size_t first() const noexcept { return cut_.first(); }
-  /// Of what the rule remembers here.
-  [[nodiscard]] std::size_t bytes() const noexcept { return mine_.bytes(); }
+  /// Of what the rule remembers here, and of the copy in float.
+  [[nodiscard]] std::size_t bytes() const noexcept { return mine_.bytes() + master_.size() * sizeof(wide); }
 
   /// The rule, to change its rate.
   [[nodiscard]] Rule& rule() noexcept { return mine_.rule(); }
@@ -129,18 +129,41 @@ class sharded_optimizer {
   void resume(std::uint64_t steps) noexcept { mine_.resume(steps); }
   [[nodiscard]] std::vector<tensor_shard> shards(const std::string& prefix = "optimizer.") {
     std::vector<tensor_shard> all;
+    if constexpr (has_master<T>) all.push_back(shard(prefix + "parameters", stepped(), first(), parameters_.size()));
     for (std::size_t s = 0; s < Rule::slots; ++s)
       all.push_back(shard(prefix + std::to_string(s), mine_.slots()[s], first(), parameters_.size()));
     return all;
   }
 
  private:
-  task<> tell() { co_await world_->all_gather_v(parameters_.subspan(first(), size()), parameters_, cut_.counts()); }
+  void check_count(std::size_t gradients) const {
+    if (gradients != parameters_.size())
+      throw usage_error("sharded_optimizer: " + std::to_string(gradients) + " gradients for " +
+                        std::to_string(parameters_.size()) + " parameters");
+  }
+  /// This rank's parameters as steps change them.
+  std::span<wide> stepped() {
+    const auto mine = parameters_.subspan(first(), size());
+    if constexpr (has_master<T>) {
+      if (master_.size() == mine.size()) return master_;
+      master_.resize(mine.size());
+      widen<T>(mine, master_);
+      return master_;
+    } else {
+      return mine;
+    }
+  }
+  task<> tell() {
+    const auto mine = parameters_.subspan(first(), size());
+    if constexpr (has_master<T>) narrow<T>(master_, mine);
+    co_await world_->all_gather_v(mine, parameters_, cut_.counts());
+  }
 
   Comm* world_;
   std::span<T> parameters_;
   shares cut_;
-  shard_state<T, Rule> mine_;
+  std::vector<wide> master_;  // where T has 16 bits, from the first step on
+  shard_state<wide, Rule> mine_;
   std::vector<std::vector<std::size_t>> slices_;  // how the stretches of a pass are divided; belong to operations
   std::size_t used_ = 0, reduced_ = 0;
 };

@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,6 +16,7 @@
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/weight.hpp>
 #include <tutti/train/array_pool.hpp>
+#include <tutti/train/master.hpp>
 #include <tutti/train/shard_state.hpp>
 #include <tutti/train/sharded_checkpoint.hpp>
 #include <tutti/train/shares.hpp>
@@ -32,13 +32,19 @@ namespace tutti::train {
 /// Collective: made by all ranks with equal units; gather(), scatter(), average() and step() are called in one order
 /// everywhere, each awaited before the next call. One thread at a time; `world` must outlive it. Any number of ranks
 /// and elements. Memory, for N elements on n ranks: (2 + slots) N / n, and up to four units. Costs of a step: N
-/// elements gathered for each gather() of them, N reduced and scattered.
-template <std::floating_point T, class Comm, update_rule<T> Rule>
+/// elements gathered for each gather() of them, N reduced and scattered. T of 16 bits is what is gathered; gradients
+/// are float then, and so is a copy of this rank's part, which steps.
+template <parameter_number T, class Comm, update_rule<master_t<T>> Rule>
 class sharded_parameters {
+  using wide = master_t<T>;
+
  public:
   /// `units` are numbers of elements. Parameters are 0 at first: assign() them, or load what shards() names.
   sharded_parameters(Comm& world, std::span<const std::size_t> units, Rule rule)
-      : world_(&world), own_(own_elements(world, units)), mine_(own_.size(), rule) {
+      : world_(&world),
+        own_(own_elements(world, units)),
+        master_(has_master<T> ? own_.size() : 0),
+        mine_(own_.size(), rule) {
     std::size_t at = 0;
     for (const std::size_t elements : units) {
       auto& k = units_.emplace_back(shares{elements, world.size(), world.rank()}, at);
@@ -60,7 +66,8 @@ class sharded_parameters {
   [[nodiscard]] bool held(std::size_t unit) const noexcept { return unit < size() && units_[unit].held; }
   /// Of all memory that it has here.
   [[nodiscard]] std::size_t bytes() const noexcept {
-    return own_.size() * sizeof(T) + mine_.gradients().size_bytes() + mine_.bytes() + pool_.bytes();
+    return own_.size() * sizeof(T) + master_.size() * sizeof(wide) + mine_.gradients().size_bytes() + mine_.bytes() +
+           pool_.bytes() + gradient_pool_.bytes();
   }
 
   /// Takes over this rank's part of a unit; `whole` is equal on all ranks. Between passes; sends nothing. A unit that
@@ -71,8 +78,7 @@ class sharded_parameters {
       refuse("assign", unit, std::to_string(whole.size()) + " elements of " + std::to_string(k.cut.elements()));
     if (k.coming) std::exchange(k.coming, std::nullopt)->wait();
     let_go(k);
-    const auto from = whole.subspan(k.cut.first(), k.cut.size());
-    std::copy(from.begin(), from.end(), part_of(k).begin());
+    widen<T>(whole.subspan(k.cut.first(), k.cut.size()), stepped().subspan(k.first, k.cut.size()));
   }
 
   /// Begins a pass, as grad::reducer::begin(): this rank's gradients count for `weight`. Starts to gather what the last
@@ -81,7 +87,7 @@ class sharded_parameters {
     if (last_)
       throw usage_error("sharded_parameters: begin() in a pass whose gradients travel; average() or step() it");
     mine_.begin(weight, what);
-    std::fill(mine_.gradients().begin(), mine_.gradients().end(), T{});
+    std::fill(mine_.gradients().begin(), mine_.gradients().end(), wide{});
     for (auto& k : units_) k.scattered = false;
     seen_.clear();
     place_ = 0;
@@ -109,13 +115,13 @@ class sharded_parameters {
   }
 
   /// This rank's gradients of a unit, to add to: zeros at first, and after each scatter() of them.
-  [[nodiscard]] std::span<T> gradients(std::size_t unit) {
+  [[nodiscard]] std::span<master_t<T>> gradients(std::size_t unit) {
     auto& k = at(unit, "gradients");
     if (!mine_.begun() || mine_.averaged()) refuse("gradients", unit, "no pass has begun");
     if (!k.computes) {
-      k.gradient = pool_.take(*world_, k.cut.elements());
+      k.gradient = gradient_pool_.take(*world_, k.cut.elements());
       k.computes = true;
-      std::fill(k.gradient.begin(), k.gradient.end(), T{});
+      std::fill(k.gradient.begin(), k.gradient.end(), wide{});
     }
     return k.gradient.span().first(k.cut.elements());
   }
@@ -144,7 +150,7 @@ class sharded_parameters {
     co_await mine_.average(*world_);
   }
   /// This rank's part of the mean, between average() and step(): for a loss_scaler, or clipping.
-  [[nodiscard]] std::span<T> gradient_shard() noexcept { return mine_.gradients(); }
+  [[nodiscard]] std::span<master_t<T>> gradient_shard() noexcept { return mine_.gradients(); }
   /// A step by the mean times `factor`. Ends the pass, and releases all units. To skip it, begin() another one.
   [[nodiscard]] task<> step(double factor = 1) {
     if (!mine_.averaged()) co_await average();
@@ -155,7 +161,7 @@ class sharded_parameters {
       }
       let_go(k);
     }
-    mine_.step(own_.span(), factor);
+    mine_.step(stepped(), factor);
     if (!seen_.empty()) std::swap(order_, seen_);
   }
 
@@ -164,13 +170,14 @@ class sharded_parameters {
   [[nodiscard]] std::uint64_t steps() const noexcept { return mine_.steps(); }
   void resume(std::uint64_t steps) noexcept { mine_.resume(steps); }
   /// This rank's parts of each unit and of what the rule remembers for it, for save_sharded() and load_sharded(),
-  /// between passes.
+  /// between passes. Parameters of 16 bits are saved as float.
   [[nodiscard]] std::vector<tensor_shard> shards(const std::string& prefix = "unit.") {
     std::vector<tensor_shard> all;
     for (std::size_t u = 0; u < size(); ++u) {
       const auto& k = units_[u];
       const std::string text = prefix + std::to_string(u) + ".";
-      all.push_back(shard(text + "parameters", part_of(k), k.cut.first(), k.cut.elements()));
+      all.push_back(
+          shard(text + "parameters", stepped().subspan(k.first, k.cut.size()), k.cut.first(), k.cut.elements()));
       for (std::size_t s = 0; s < Rule::slots; ++s)
         all.push_back(shard(text + std::to_string(s), mine_.slots()[s].subspan(k.first, k.cut.size()), k.cut.first(),
                             k.cut.elements()));
@@ -182,14 +189,15 @@ class sharded_parameters {
   struct divided_unit {
     divided_unit(shares how, std::size_t at) : cut(std::move(how)), first(at) {}
     shares cut;
-    std::size_t first;                // of this rank's part in its own_
-    mapped_array<T> whole, gradient;  // outlive what travels into them
-    std::optional<op> coming;         // into `whole`
+    std::size_t first;      // of this rank's part in its own_
+    mapped_array<T> whole;  // outlives what travels into it
+    mapped_array<wide> gradient;
+    std::optional<op> coming;  // into `whole`
     bool held = false, computes = false, scattered = false;
   };
   struct sending {
     std::size_t unit;
-    mapped_array<T> gradient;
+    mapped_array<wide> gradient;
     op flight;
   };
 
@@ -211,14 +219,22 @@ class sharded_parameters {
     if (u >= size()) refuse(call, u, "there are " + std::to_string(size()));
     return units_[u];
   }
-  [[nodiscard]] std::span<T> part_of(const divided_unit& k) const { return own_.span().subspan(k.first, k.cut.size()); }
+  /// This rank's parameters as steps change them.
+  [[nodiscard]] std::span<wide> stepped() noexcept {
+    if constexpr (has_master<T>)
+      return master_;
+    else
+      return own_.span();
+  }
 
   void fetch(std::size_t u) {
     auto& k = units_[u];
     if (k.held) return;
     k.whole = pool_.take(*world_, k.cut.elements());
     k.held = true;
-    k.coming.emplace(world_->all_gather_v(part_of(k), k.whole.span().first(k.cut.elements()), k.cut.counts()));
+    const auto part = own_.span().subspan(k.first, k.cut.size());
+    if constexpr (has_master<T>) narrow<T>(stepped().subspan(k.first, k.cut.size()), part);
+    k.coming.emplace(world_->all_gather_v(part, k.whole.span().first(k.cut.elements()), k.cut.counts()));
   }
   void let_go(divided_unit& k) noexcept {
     if (k.held) pool_.give(std::move(k.whole));
@@ -241,13 +257,15 @@ class sharded_parameters {
     const auto from = s.gradient.span().subspan(k.cut.first(), k.cut.size());
     const auto to = mine_.gradients().subspan(k.first, k.cut.size());
     for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
-    pool_.give(std::move(s.gradient));
+    gradient_pool_.give(std::move(s.gradient));
   }
 
   Comm* world_;
-  mapped_array<T> own_;  // this rank's parameters, unit by unit
-  shard_state<T, Rule> mine_;
+  mapped_array<T> own_;         // this rank's parameters, unit by unit
+  std::vector<wide> master_;  // the same, where T has 16 bits
+  shard_state<wide, Rule> mine_;
   array_pool<T> pool_;
+  array_pool<wide> gradient_pool_;
   std::vector<divided_unit> units_;
   std::optional<sending> last_;     // the scatter() whose sums are not added yet
   std::vector<std::size_t> order_;  // units as the last pass gathered them
@@ -256,7 +274,7 @@ class sharded_parameters {
 };
 
 /// `auto p = shard_parameters<float>(world, units, adamw{.rate = 1e-3})`: see sharded_parameters.
-template <std::floating_point T, class Comm, update_rule<T> Rule>
+template <parameter_number T, class Comm, update_rule<master_t<T>> Rule>
 [[nodiscard]] sharded_parameters<T, Comm, Rule> shard_parameters(Comm& world, std::span<const std::size_t> units,
                                                                  Rule rule) {
   return {world, units, rule};

@@ -31,6 +31,8 @@ class channel : public channel_base {
 
   status send(transfer& t) noexcept try {
     if (bye_) return {errc::peer_left};
+    if (t.bytes_ > eager_limit)
+      if (status s = suspect_earlier(t); !s.ok()) return s;
     pipe_.open();
     // Not past an earlier message of its tag.
     if (find(not_ready_, t.tag_) || (t.bytes_ > eager_limit && !to_announce(t) && !take_ready(t.tag_))) {
@@ -53,8 +55,10 @@ class channel : public channel_base {
       return {};
     }
     if (bye_) return {errc::peer_left};
+    if (status s = suspect_ready(t); !s.ok()) return s;
     const announcement* its = nth_announced(t.tag_, number_of(posted_, t.tag_));
-    if (its && its->bytes != t.bytes_) return {errc::mismatch};
+    if (its)
+      if (status s = compare(t, 0, its->bytes); !s.ok()) return s;
     pipe_.open();
     post(t);
     bool moved = false;
@@ -94,15 +98,17 @@ class channel : public channel_base {
     return t.bytes_ > eager_limit && !t.announced_ && tag::is_point_to_point(t.tag_);
   }
   bool take_ready(std::uint64_t tag) noexcept {
-    const auto ready = std::find(readies_.begin(), readies_.end(), tag);
-    if (ready == readies_.end()) return false;
-    readies_.erase(ready);
-    return true;
+    for (auto ready = readies_.begin(); ready != readies_.end(); ++ready) {
+      if (ready->tag != tag) continue;
+      readies_.erase(ready);
+      return true;
+    }
+    return false;
   }
   void post(transfer& t) {
     t.from_ = peer_;
     posted_.push_back(t);
-    if (t.bytes_ > eager_limit) control_.push_back({frame::kind::ready, t.tag_, 0});
+    if (t.bytes_ > eager_limit) control_.push_back({frame::kind::ready, t.tag_, 0, t.call_});
   }
 
   /// What follows with its tag waits with it.
@@ -131,11 +137,11 @@ class channel : public channel_base {
       queue_.remove(t);
       if (to_announce(t)) {
         announce(t);
-        return put(frame{frame::kind::announce, t.tag_, t.bytes_});
+        return put({frame::kind::announce, t.tag_, t.bytes_});
       }
       out_ = &t;
       t.busy_ = this;
-      f = {t.bytes_ > eager_limit ? frame::kind::data : frame::kind::eager, t.tag_, t.bytes_};
+      f = {t.bytes_ > eager_limit ? frame::kind::data : frame::kind::eager, t.tag_, t.bytes_, t.call_};
     } else {
       return false;
     }
@@ -217,7 +223,7 @@ class channel : public channel_base {
         bye_ = true;
         return posted_.empty() && not_ready_.empty() ? status{} : status{errc::peer_left};
       case frame::kind::ready:
-        return heard_ready(f->tag);
+        return heard_ready(*f);
       case frame::kind::announce:
         return heard_announcement(f->tag, f->bytes);
       case frame::kind::eager:
@@ -238,31 +244,34 @@ class channel : public channel_base {
     transfer* t = find(posted_, f.tag);
     if (!t && f.what == frame::kind::eager) t = from_any(f.tag);
     if (t) {
-      if (t->bytes_ != f.bytes) return {errc::mismatch};
+      if (status s = compare(*t, f.call, f.bytes); !s.ok()) return s;
       t->unlink();
       t->from_ = peer_;
       in_ = t;
       t->busy_ = this;
       return {};
     }
+    if (status s = suspect(f); !s.ok()) return s;
     if (f.what == frame::kind::data || f.bytes > eager_limit) return {errc::protocol};
     if (unexpected_bytes_ + cost(f.bytes) > most_unexpected) {
       held_ = f;
       return {};
     }
-    unexpected_.push_back({f.tag, std::vector<std::byte>(f.bytes)});
+    unexpected_.push_back({f.tag, f.call, std::vector<std::byte>(f.bytes)});
     unexpected_bytes_ += cost(f.bytes);
     filling_ = &unexpected_.back();
     return {};
   }
 
-  status heard_ready(std::uint64_t tag) {
-    if (find(not_ready_, tag)) {
-      release(tag);
+  status heard_ready(const frame& f) {
+    if (const transfer* t = find(not_ready_, f.tag)) {
+      if (differ(t->call_, f.call)) return odd_message{f.call, t->call_, 0}.failure();
+      release(f.tag);
       return {};
     }
+    if (status s = suspect(f); !s.ok()) return s;
     if (readies_.size() >= most_readies) return {errc::protocol};
-    readies_.push_back(tag);
+    readies_.push_back({f.tag, 0, f.call});
     return {};
   }
 
@@ -273,7 +282,8 @@ class channel : public channel_base {
     announced_.push_back({tag, bytes});
     transfer* t = find(posted_, tag, before);
     transfer* any = t ? nullptr : from_any(tag);
-    if (const transfer* its = t ? t : any; its && its->bytes_ != bytes) return {errc::mismatch};
+    if (const transfer* its = t ? t : any)
+      if (status s = compare(*its, 0, bytes); !s.ok()) return s;
     if (any) post(*any);
     return {};
   }

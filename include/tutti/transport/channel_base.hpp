@@ -11,7 +11,9 @@
 #include <tutti/async/routine.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/transport/frame.hpp>
+#include <tutti/transport/odd_message.hpp>
 #include <tutti/transport/pipe.hpp>
+#include <tutti/transport/tag.hpp>
 
 namespace tutti::detail {
 
@@ -20,7 +22,8 @@ class channel_base;
 /// One message on its way: the awaitable that send and recv return. Lives in the routine's frame.
 class transfer : public pending {
  public:
-  transfer(std::uint64_t tag, std::byte* data, std::size_t bytes) noexcept : tag_(tag), data_(data), bytes_(bytes) {}
+  transfer(std::uint64_t tag, std::byte* data, std::size_t bytes, std::uint16_t call = 0) noexcept
+      : tag_(tag), data_(data), bytes_(bytes), call_(call) {}
   inline ~transfer();
 
   /// The peer that a message is received from; -1 while that may be any.
@@ -34,6 +37,7 @@ class transfer : public pending {
   std::byte* data_;
   std::size_t bytes_;
   int from_ = -1;                 // where what is received comes from
+  std::uint16_t call_;            // of which collective, in brief; 0 where nobody compares
   bool announced_ = false;        // the receiver was told of what is sent
   channel_base* busy_ = nullptr;  // the channel that holds a pointer to this while its bytes move
 };
@@ -101,6 +105,7 @@ class channel_base {
  protected:
   struct unexpected {
     std::uint64_t tag;
+    std::uint16_t call;
     std::vector<std::byte> bytes;
     bool complete = false;
   };
@@ -110,6 +115,7 @@ class channel_base {
   struct announcement {
     std::uint64_t tag;
     std::uint64_t bytes;
+    std::uint16_t call = 0;
   };
 
   /// What a message that nobody has asked for yet takes, its bookkeeping included.
@@ -139,13 +145,49 @@ class channel_base {
     return from_any_ ? find(*from_any_, tag) : nullptr;
   }
 
+  static bool differ(std::uint16_t a, std::uint16_t b) noexcept { return a != b && a != 0 && b != 0; }
+  /// A message of this length for this transfer.
+  static status compare(const transfer& mine, std::uint16_t call, std::uint64_t bytes) noexcept {
+    if (mine.bytes_ == bytes && !differ(mine.call_, call)) return {};
+    return odd_message{call, mine.call_, bytes}.failure();
+  }
+  /// A message or a ready that this transfer does not match: of the same operation, which is another one at the peer.
+  [[nodiscard]] static status suspect(const transfer& t, std::uint64_t tag, std::uint16_t call,
+                                      std::uint64_t bytes) noexcept {
+    if (!differ(t.call_, call) || !tag::of_one_operation(t.tag_, tag)) return {};
+    return odd_message{call, t.call_, bytes}.failure();
+  }
+  /// The same for a frame that nothing waits for.
+  [[nodiscard]] status suspect(const frame& f) const noexcept {
+    if (f.call == 0) return {};
+    for (const pending_list* list : {&posted_, &not_ready_})
+      for (const pending* p = list->front(); p; p = pending_list::after(*p)) {
+        if (status s = suspect(static_cast<const transfer&>(*p), f.tag, f.call, f.bytes); !s.ok()) return s;
+      }
+    return {};
+  }
+  [[nodiscard]] status suspect_ready(const transfer& t) const noexcept {
+    for (const announcement& r : readies_)
+      if (status s = suspect(t, r.tag, r.call, 0); !s.ok()) return s;
+    return {};
+  }
+
+  [[nodiscard]] status suspect_earlier(const transfer& t) const noexcept {
+    for (const unexpected& u : unexpected_)
+      if (status s = suspect(t, u.tag, u.call, u.bytes.size()); !s.ok()) return s;
+    return suspect_ready(t);
+  }
+
   /// An earlier arrival that this receive matches; errc::mismatch when the lengths differ.
   status match_unexpected(transfer& t, bool& matched) noexcept {
     matched = false;
     for (auto it = unexpected_.begin(); it != unexpected_.end(); ++it) {
-      if (it->tag != t.tag_) continue;
+      if (it->tag != t.tag_) {
+        if (status s = suspect(t, it->tag, it->call, it->bytes.size()); !s.ok()) return s;
+        continue;
+      }
       if (!it->complete && find(posted_, t.tag_)) return {};  // it belongs to the first receive that was posted
-      if (it->bytes.size() != t.bytes_) return {errc::mismatch};
+      if (status s = compare(t, it->call, it->bytes.size()); !s.ok()) return s;
       if (!it->complete) return {};  // its last bytes are still coming: arrive() looks among the posted ones
       if (t.bytes_ != 0) std::memcpy(t.data_, it->bytes.data(), t.bytes_);
       unexpected_bytes_ -= cost(it->bytes.size());
@@ -168,8 +210,8 @@ class channel_base {
   pending_list queue_;      // sends in order
   pending_list not_ready_;  // large sends whose receiver has not spoken yet, and what follows them with their tags
   std::deque<frame> control_;
-  std::list<unexpected> unexpected_;  // nodes stay where they are: one of them may be half filled
-  std::vector<std::uint64_t> readies_;
+  std::list<unexpected> unexpected_;   // nodes stay where they are: one of them may be half filled
+  std::vector<announcement> readies_;  // for what this rank has not sent yet
   std::vector<announcement> announced_;
   pending_list* from_any_ = nullptr;
   int peer_ = -1;

@@ -20,16 +20,18 @@ struct frame {
     announce = 6  ///< a large message of a user's waits for its ready; nothing follows
   };
   static constexpr std::size_t encoded_bytes = 16;
-  static constexpr std::uint64_t most_bytes = (std::uint64_t{1} << 56) - 1;
+  static constexpr unsigned length_bits = 40;
+  static constexpr std::uint64_t most_bytes = (std::uint64_t{1} << length_bits) - 1;
   using encoded = std::array<std::byte, encoded_bytes>;
 
   kind what = kind::eager;
   std::uint64_t tag = 0;
   std::uint64_t bytes = 0;
+  std::uint16_t call = 0;  ///< what its sender called, in brief; 0 where nobody compares
 
   [[nodiscard]] encoded encode() const noexcept {
     encoded out{};
-    const std::uint64_t second = static_cast<std::uint64_t>(what) << 56 | bytes;
+    const std::uint64_t second = static_cast<std::uint64_t>(what) << 56 | std::uint64_t{call} << length_bits | bytes;
     for (unsigned i = 0; i < 8; ++i) {
       out[i] = static_cast<std::byte>(tag >> (8 * i));
       out[8 + i] = static_cast<std::byte>(second >> (8 * i));
@@ -49,19 +51,25 @@ struct frame {
     if (raw < 1 || raw > 6) return std::nullopt;
     f.what = static_cast<frame::kind>(raw);
     f.bytes = second & most_bytes;
-    const bool has_length = f.what != kind::ready && f.what != kind::abort && f.what != kind::bye;
+    f.call = static_cast<std::uint16_t>(second >> length_bits);
+    const bool has_length = f.what != kind::ready && f.what != kind::bye;
     if (!has_length && f.bytes != 0) return std::nullopt;
+    if (f.what == kind::bye && f.call != 0) return std::nullopt;
     return f;
   }
 
   static frame abort_with(status s) noexcept {
-    return {kind::abort, static_cast<std::uint64_t>(s.code) << 32 | static_cast<std::uint32_t>(s.peer), 0};
+    const std::uint64_t detail = s.code == errc::mismatch ? s.detail : 0;
+    return {kind::abort, static_cast<std::uint64_t>(s.code) << 32 | static_cast<std::uint32_t>(s.peer),
+            detail & most_bytes, static_cast<std::uint16_t>(detail >> length_bits)};
   }
   /// The cause in an abort frame; an unknown code reads as errc::aborted.
   [[nodiscard]] status cause() const noexcept {
     const auto code = static_cast<std::uint16_t>(tag >> 32);
     const bool known = code > 0 && code <= static_cast<std::uint16_t>(last_errc);
-    return {known ? static_cast<errc>(code) : errc::aborted, 0, static_cast<std::int32_t>(tag & 0xffffffffu), 0};
+    const errc why = known ? static_cast<errc>(code) : errc::aborted;
+    const std::uint64_t detail = why == errc::mismatch ? std::uint64_t{call} << length_bits | bytes : 0;
+    return {why, 0, static_cast<std::int32_t>(tag & 0xffffffffu), detail};
   }
 };
 

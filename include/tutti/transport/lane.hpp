@@ -31,7 +31,9 @@ struct group {
 template <transport T>
 class lane {
  public:
-  lane(T& link, const group& g, std::uint64_t sequence) noexcept : link_(&link), group_(&g), sequence_(sequence) {}
+  /// `call` is what goes beside its messages, to be compared; 0: nothing.
+  lane(T& link, const group& g, std::uint64_t sequence, std::uint16_t call = 0) noexcept
+      : link_(&link), group_(&g), sequence_(sequence), call_(call) {}
 
   [[nodiscard]] int rank() const noexcept { return group_->rank; }
   [[nodiscard]] int size() const noexcept { return group_->size; }
@@ -41,10 +43,10 @@ class lane {
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
 
   auto send(int peer, std::uint64_t step, std::span<const std::byte> out) const noexcept {
-    return link_->send(group_->world_rank(peer), tag_of(step), out);
+    return link_->send(group_->world_rank(peer), tag_of(step), out, call_);
   }
   auto recv(int peer, std::uint64_t step, std::span<std::byte> in) const noexcept {
-    return link_->recv(group_->world_rank(peer), tag_of(step), in);
+    return link_->recv(group_->world_rank(peer), tag_of(step), in, call_);
   }
   auto refuse(status why) const noexcept { return link_->refuse(why); }
   [[nodiscard]] scratch_pool& temporary() const noexcept { return link_->temporary(); }
@@ -57,6 +59,7 @@ class lane {
   T* link_;
   const group* group_;
   std::uint64_t sequence_;
+  std::uint16_t call_;
 };
 
 }  // namespace tutti

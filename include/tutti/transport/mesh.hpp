@@ -22,24 +22,26 @@ class mesh : public link_core {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(channels_.size()); }
 
   /// Starts a message; it is the receiver's to take when the transfer has finished locally. `out` stays valid until
-  /// then.
-  auto send(int peer, std::uint64_t tag, std::span<const std::byte> out) noexcept {
+  /// then. Messages of one operation in which the two ranks differ by `call` are errc::mismatch; 0 is not compared.
+  auto send(int peer, std::uint64_t tag, std::span<const std::byte> out, std::uint16_t call = 0) noexcept {
     struct sending : detail::transfer {
-      sending(mesh& m, int to, std::uint64_t t, std::span<const std::byte> s) noexcept
-          : transfer(t, const_cast<std::byte*>(s.data()), s.size()) {  // NOLINT: a transfer only reads what it sends
+      sending(mesh& m, int to, std::uint64_t t, std::span<const std::byte> s, std::uint16_t brief) noexcept
+          // NOLINTNEXTLINE: a transfer only reads what it sends
+          : transfer(t, const_cast<std::byte*>(s.data()), s.size(), brief) {
         m.begin(*this, to, [&](detail::channel<P>& c) { return c.send(*this); });
       }
     };
-    return sending{*this, peer, tag, out};
+    return sending{*this, peer, tag, out, call};
   }
 
-  auto recv(int peer, std::uint64_t tag, std::span<std::byte> in) noexcept {
+  auto recv(int peer, std::uint64_t tag, std::span<std::byte> in, std::uint16_t call = 0) noexcept {
     struct receiving : detail::transfer {
-      receiving(mesh& m, int from, std::uint64_t t, std::span<std::byte> s) noexcept : transfer(t, s.data(), s.size()) {
+      receiving(mesh& m, int from, std::uint64_t t, std::span<std::byte> s, std::uint16_t brief) noexcept
+          : transfer(t, s.data(), s.size(), brief) {
         m.begin(*this, from, [&](detail::channel<P>& c) { return c.recv(*this); });
       }
     };
-    return receiving{*this, peer, tag, in};
+    return receiving{*this, peer, tag, in, call};
   }
 
   /// Receives the first message of this tag that one of `among` sends or has sent; all other ranks if that is empty.

@@ -120,7 +120,7 @@ class segment_heap {
     throw error{{errc::out_of_resources},
                 "no room for " + os::format_bytes(bytes) +
                     " in this rank's shared memory: " + os::format_bytes(in_use) + " of " + os::format_bytes(bytes_) +
-                    " are in use; free some, or raise shm_options::heap_bytes"};
+                    " are in use; free some"};
   }
 
   os::shm_segment* segment_;

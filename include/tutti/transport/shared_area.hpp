@@ -63,10 +63,15 @@ class shared_area {
   [[nodiscard]] status failure() const noexcept {
     const std::uint64_t c = cause().load(std::memory_order_acquire);
     if (c == 0) return {};
-    return {static_cast<errc>(c >> 32), 0, static_cast<std::int32_t>(c & 0xffffffffu), 0};
+    status first{static_cast<errc>(c >> 32), 0, static_cast<std::int32_t>(c & 0xffffffffu), 0};
+    const std::uint64_t d = detail_of_cause().load(std::memory_order_relaxed);
+    if (first.code == errc::mismatch && d >> 56 == sign_of(first)) first.detail = d & ~(std::uint64_t{0xff} << 56);
+    return first;
   }
   void fail(status s) const noexcept {
     std::uint64_t none = 0;
+    if (s.code == errc::mismatch) detail_of_cause().compare_exchange_strong(none, s.detail | sign_of(s) << 56);
+    none = 0;
     cause().compare_exchange_strong(none,
                                     static_cast<std::uint64_t>(s.code) << 32 | static_cast<std::uint32_t>(s.peer));
   }
@@ -89,6 +94,11 @@ class shared_area {
   [[nodiscard]] std::atomic<std::uint64_t>& cause() const noexcept {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_);
   }
+  /// Of the first mismatch, which may not be the first cause: it carries a byte of whom it is about.
+  [[nodiscard]] std::atomic<std::uint64_t>& detail_of_cause() const noexcept {
+    return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + 8);
+  }
+  static std::uint64_t sign_of(const status& s) noexcept { return static_cast<std::uint64_t>(s.peer) & 0xff; }
   [[nodiscard]] std::byte* ring_at(int from, int to) const noexcept {
     const auto n = static_cast<std::size_t>(ranks_);
     const auto i = static_cast<std::size_t>(to) * n + static_cast<std::size_t>(from);

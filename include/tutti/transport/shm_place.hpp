@@ -151,8 +151,7 @@ class basic_shm_place {
     } catch (const error&) {
     }
     throw error{e.cause(), std::string{e.what()} +
-                               "; it is mostly address space: raise the limit (ulimit -v) or lower "
-                               "shm_options::heap_bytes"};
+                               "; it is mostly address space: raise the limit (ulimit -v)"};
   }
 
   [[noreturn]] void echo(status first) const {

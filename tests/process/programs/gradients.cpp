@@ -1,4 +1,5 @@
-// One rank of a world that init() made, with every hook of a reducer: a line for each, with a hash of what it left.
+// One rank of a world that init() made, with every hook of a reducer, whose buckets leave in the plan's order and in
+// any: a line for each, with a hash of what it left.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -31,9 +32,13 @@ void tell(int hook, const std::vector<float>& values) {
 
 int main(int argc, char** argv) try {
   auto world = tutti::init(tutti_test::options_from(tutti_test::words{argc, argv}));
-  for (const auto which : all_hooks::kinds) tell(static_cast<int>(which), all_hooks::mean(world, which));
-  tell(8, all_hooks::as_they_are(world, all_hooks::unscaled::adasum));
-  tell(9, all_hooks::as_they_are(world, all_hooks::unscaled::mean));
+  using all_hooks::in_any_order;
+  for (const auto which : all_hooks::kinds)
+    tell(static_cast<int>(which),
+         in_any_order([&](auto how, auto marks) { return all_hooks::mean(world, which, how, marks); }));
+  for (const auto which : {all_hooks::unscaled::adasum, all_hooks::unscaled::mean})
+    tell(8 + static_cast<int>(which),
+         in_any_order([&](auto how, auto marks) { return all_hooks::as_they_are(world, which, how, marks); }));
   std::vector<float> start(1000, static_cast<float>(world.rank() + 1));
   tutti::grad::broadcast_parameters(world, std::vector<std::span<float>>{start, std::span{start}.first(0)});
   if (start[999] != 1) throw std::runtime_error("broadcast_parameters");

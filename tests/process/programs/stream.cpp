@@ -49,6 +49,17 @@ void run(World& world) {
   }
 }
 
+/// Rank 1 calls something else than the others.
+template <class World>
+void call_otherwise(World& world) {
+  std::vector<float> data(4096);
+  world.barrier().wait();
+  if (world.rank() == 1)
+    world.broadcast(std::span{data}.first(1024), 0).wait();
+  else
+    world.all_reduce(data).wait();
+}
+
 /// Rank 1 kills itself in the middle of a fold of everybody's memory.
 template <class World>
 void die_at_work(World& world) {
@@ -76,6 +87,8 @@ int main(int argc, char** argv) {
     try {
       if (w.has("at_work"))
         die_at_work(world);
+      else if (w.has("odd"))
+        call_otherwise(world);
       else
         run(world);
     } catch (const tutti::error& e) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <numeric>
@@ -17,10 +18,8 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/openssl.hpp>
-#include <tutti/train/batch_norm.hpp>
 #include <tutti/train/batch_split.hpp>
 #include <tutti/train/checkpoint.hpp>
-#include <tutti/train/local_sgd.hpp>
 #include <tutti/train/loss_scaler.hpp>
 #include <tutti/train/metric.hpp>
 #include <tutti/train/sampler.hpp>
@@ -29,6 +28,9 @@
 #include <tutti/train/weighted_mean.hpp>
 
 #include "process/programs/options.hpp"
+#include "train/drift.hpp"
+#include "train/evaluation.hpp"
+#include "train/whole_batch.hpp"
 
 namespace {
 namespace train = tutti::train;
@@ -124,7 +126,10 @@ void check_rank0(World& world, const std::string& path) {
 
 int main(int argc, char** argv) try {
   const tutti_test::words w{argc, argv};
-  auto world = tutti::init(tutti_test::options_from(w));
+  auto how = tutti_test::options_from(w);
+  if (const char* rank = std::getenv("TUTTI_RANK"); rank && w.has("machine"))  // of so many ranks
+    how.memory_domain = std::to_string(std::atoi(rank) / w.number("machine"));
+  auto world = tutti::init(how);
   const std::string folder = w.text("folder");
   std::vector<double> parameters(inputs);
   train::sampler order{samples, world, {.rest = train::leftover::keep, .seed = 7}};
@@ -153,16 +158,16 @@ int main(int argc, char** argv) try {
                       {{"epoch", std::to_string(last)}, {"steps", std::to_string(optimizer.steps())}});
   check_sharded_parameters(world);
   check_rank0(world, folder + "/values.safetensors.of-rank-0");
-  train::batch_norm norm{world, 1};
-  const std::vector<double> x(static_cast<std::size_t>(world.rank() + 1), world.rank()), one{1};
-  std::vector<double> y(x.size());
-  tutti::sync_wait(world, norm.forward<double>(x, y, 1, one, one));
-  const std::vector<tutti::grad::parameter_shape> shapes{{"w", inputs, tutti::dtype::f64}};
-  train::local_sgd averaging{world, shapes, 1};
-  const std::vector<std::span<double>> views{parameters};
-  tutti::sync_wait(world, averaging.step(views));
-  std::printf("epoch %d loss %.12f count %.0f of %d\n", static_cast<int>(last), loss, norm.total(0).count,
-              world.size());
+  drift::train(world);
+  if (evaluation::by(world) != evaluation::by_one_process()) throw std::runtime_error("metrics");
+  // The last rank has what the others leave, the first nothing.
+  const auto x = whole_batch::random_values(7 * whole_batch::sample, 1),
+             dy = whole_batch::random_values(7 * whole_batch::sample, 2);
+  std::vector<std::size_t> cuts(static_cast<std::size_t>(world.size()));
+  std::iota(cuts.begin(), cuts.end(), std::size_t{0});
+  cuts.push_back(7);
+  whole_batch::check_rank(world, cuts, x, dy);
+  std::printf("epoch %d loss %.12f of %d\n", static_cast<int>(last), loss, world.size());
   return 0;
 } catch (const std::exception& e) {
   std::printf("failed: %s\n", e.what());

@@ -1,0 +1,19 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/grad/plan.hpp>
+
+namespace common {
+
+/// A model's tensors as a reducer wants them: their gradients are of T.
+template <class T, class Model>
+std::vector<tutti::grad::parameter_shape> gradient_shapes(const Model& net) {
+  std::vector<tutti::grad::parameter_shape> all;
+  for (const auto& tensor : net.tensors())
+    all.push_back({std::string{tensor.name}, tensor.count, tutti::dtype_of<T>()});
+  return all;
+}
+
+}  // namespace common

@@ -1,0 +1,101 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/reduction_ops.hpp>
+
+namespace tutti::algo {
+
+enum class collective : std::uint8_t {
+  none,
+  barrier,
+  all_reduce,
+  broadcast,
+  reduce_scatter,
+  all_gather,
+  all_reduce_coalesced,
+  reduce,
+  scan,
+  exclusive_scan,
+  reduce_scatter_v,
+  all_gather_v,
+  gather,
+  scatter,
+  all_to_all,
+  broadcast_sized
+};
+
+constexpr const char* name(collective c) noexcept {
+  constexpr const char* names[] = {"message",        "barrier",        "all_reduce",           "broadcast",
+                                   "reduce_scatter", "all_gather",     "all_reduce_coalesced", "reduce",
+                                   "scan",           "exclusive_scan", "reduce_scatter_v",     "all_gather_v",
+                                   "gather",         "scatter",        "all_to_all",           "broadcast of a string"};
+  return names[static_cast<std::size_t>(c) % std::size(names)];
+}
+
+namespace detail {
+
+/// One word after another. Each step is a bijection, so that calls that differ in one word never look alike.
+constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+  return hash ^ hash >> 32;
+}
+
+}  // namespace detail
+
+/// What all ranks must call alike: the collective, its place among those of the group, the number, size and type of the
+/// elements, the reduction or the root. Captures of a custom reduction are each rank's own.
+struct called {
+  static constexpr std::uint64_t any_count = ~std::uint64_t{0};  ///< each rank has its own
+  static constexpr std::uint8_t no_reduction = 15;
+  struct packed {
+    std::uint64_t words[4];
+  };
+
+  std::uint64_t sequence = 0;
+  std::uint64_t count = 0;
+  std::uint64_t rest = 0;  ///< the root, or a hash of the lengths of all blocks, where all ranks know them
+  std::uint32_t element_bytes = 1;
+  collective what = collective::none;
+  dtype type = dtype::u8;
+  std::uint8_t with = no_reduction;  ///< a reduction_kind
+
+  friend constexpr bool operator==(const called&, const called&) = default;
+
+  [[nodiscard]] constexpr packed pack() const noexcept {
+    const std::uint64_t kinds = static_cast<std::uint64_t>(what) | static_cast<std::uint64_t>(type) << 8 |
+                                std::uint64_t{with} << 16 | std::uint64_t{element_bytes} << 32;
+    return {{sequence, count, rest, kinds}};
+  }
+  static constexpr called unpack(const packed& p) noexcept {
+    const std::uint64_t kinds = p.words[3];
+    return {p.words[0],
+            p.words[1],
+            p.words[2],
+            static_cast<std::uint32_t>(kinds >> 32),
+            static_cast<collective>(kinds & 0xff),
+            static_cast<dtype>(kinds >> 8 & 0xff),
+            static_cast<std::uint8_t>(kinds >> 16 & 0xff)};
+  }
+  /// All of it as one word. Calls that differ in one thing never look alike.
+  [[nodiscard]] constexpr std::uint64_t fingerprint() const noexcept {
+    std::uint64_t hash = 1;
+    for (const std::uint64_t word : pack().words) hash = detail::mix(hash, word);
+    return hash;
+  }
+
+  [[nodiscard]] constexpr bool has_root() const noexcept {
+    return what == collective::broadcast || what == collective::reduce || what == collective::gather ||
+           what == collective::scatter || what == collective::broadcast_sized;
+  }
+  /// What fits beside the length of a message, never 0: collective 4 bits, type 5, reduction 4, root 3.
+  [[nodiscard]] constexpr std::uint16_t brief() const noexcept {
+    const unsigned root = has_root() ? static_cast<unsigned>(rest & 7) : 0;
+    return static_cast<std::uint16_t>(static_cast<unsigned>(what) << 12 | (static_cast<unsigned>(type) & 31U) << 7 |
+                                      (with & 15U) << 3 | root);
+  }
+};
+
+}  // namespace tutti::algo

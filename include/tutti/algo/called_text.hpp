@@ -1,0 +1,44 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include <tutti/algo/called.hpp>
+
+namespace tutti::algo {
+
+namespace detail {
+
+inline std::string type_and_rest(const called& c) {
+  std::string text(name(c.type));
+  if (c.type == dtype::opaque && c.element_bytes != 0) text += " of " + std::to_string(c.element_bytes) + " bytes";
+  if (c.with != called::no_reduction) text += std::string(", ") + name(static_cast<reduction_kind>(c.with));
+  return text;
+}
+
+}  // namespace detail
+
+/// "broadcast #41 (1024 x float32, root 0)"
+inline std::string describe(const called& c) {
+  const std::string text = std::string(name(c.what)) + " #" + std::to_string(c.sequence);
+  if (c.what == collective::barrier) return text;
+  std::string of = detail::type_and_rest(c);
+  if (c.count != called::any_count) of = std::to_string(c.count) + " x " + of;
+  if (c.has_root()) of += ", root " + std::to_string(c.rest);
+  return text + " (" + of + ")";
+}
+
+/// What called::brief() has kept of a call among so many ranks: "broadcast (float32, root 0)"
+inline std::string describe_brief(std::uint16_t brief, int ranks) {
+  called c;
+  c.what = static_cast<collective>(brief >> 12);
+  c.type = static_cast<dtype>(brief >> 7 & 31U);
+  c.element_bytes = 0;
+  c.with = static_cast<std::uint8_t>(brief >> 3 & 15U);
+  std::string text = name(c.what);
+  if (c.what == collective::none || c.what == collective::barrier) return text;
+  text += " (" + detail::type_and_rest(c);
+  if (c.has_root() && ranks <= 8) text += ", root " + std::to_string(brief & 7U);
+  return text + ")";
+}
+
+}  // namespace tutti::algo

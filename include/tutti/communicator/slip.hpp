@@ -1,0 +1,79 @@
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include <tutti/communicator/elements.hpp>
+#include <tutti/core/options.hpp>
+#include <tutti/core/raw_reduction.hpp>
+#include <tutti/core/reduction.hpp>
+
+namespace tutti::detail {
+
+/// What is wrong with the arguments of a call, in words that compilers print: each call has a deleted overload that
+/// takes them. It is a template's argument and no static_assert, so that concepts can still ask what compiles.
+enum class slip : std::uint8_t {
+  none,
+  this_buffer_is_a_temporary_and_gone_before_the_operation_ends__pass_a_named_container_or_a_span,
+  these_elements_do_not_lie_one_after_another__for_vector_of_bool_use_vector_of_char,
+  these_elements_cannot_travel__they_must_be_trivially_copyable_and_of_at_most_4096_bytes,
+  this_buffer_is_written_and_must_not_be_const,
+  in_and_out_must_have_the_same_type_of_elements,
+  the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one
+};
+
+/// What a call does with its buffer. Of two, the second is written.
+enum class use : std::uint8_t { read, write, reduce };
+
+template <class R>
+consteval slip slip_of_buffer(use how) {
+  using enum slip;
+  if constexpr (!std::ranges::borrowed_range<R>)
+    return this_buffer_is_a_temporary_and_gone_before_the_operation_ends__pass_a_named_container_or_a_span;
+  else if constexpr (!std::ranges::contiguous_range<R> || !std::ranges::sized_range<R>)
+    return these_elements_do_not_lie_one_after_another__for_vector_of_bool_use_vector_of_char;
+  else if constexpr (!travels<std::ranges::range_value_t<R>>)
+    return these_elements_cannot_travel__they_must_be_trivially_copyable_and_of_at_most_4096_bytes;
+  else
+    return how == use::read || writable_elements<R> ? none : this_buffer_is_written_and_must_not_be_const;
+}
+
+/// Elements of type T with the reduction given first, if that is one; a call without it sums.
+template <class T, class Op = sum_op, class... Rest>
+inline constexpr slip slip_of_reduction =
+    reduction_for<std::remove_cvref_t<Op>, T> || std::same_as<std::remove_cvref_t<Op>, raw_reduction> ||
+            std::convertible_to<Op, int> || std::same_as<std::remove_cvref_t<Op>, issue>
+        ? slip::none
+        : slip::the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one;
+
+template <use How, class A, class... Rest>
+consteval slip slip_of_one() {
+  if constexpr (!std::ranges::range<A>) {
+    if constexpr (How == use::reduce && value<std::remove_cvref_t<A>>)
+      return slip_of_reduction<std::remove_cvref_t<A>, Rest...>;
+    return slip::none;
+  } else {
+    constexpr slip found = slip_of_buffer<A>(How);
+    if constexpr (found == slip::none && How == use::reduce)
+      return slip_of_reduction<std::ranges::range_value_t<A>, Rest...>;
+    return found;
+  }
+}
+
+template <use How, class A, class B = void, class... Rest>
+consteval slip slip_of_call() {
+  if constexpr (std::ranges::range<A> && std::ranges::range<B>) {
+    constexpr slip first = slip_of_buffer<A>(use::read), second = slip_of_one<How, B, Rest...>();
+    if constexpr (first != slip::none || second != slip::none)
+      return first != slip::none ? first : second;
+    else
+      return alike<A, B> ? slip::none : slip::in_and_out_must_have_the_same_type_of_elements;
+  } else if constexpr (std::is_void_v<B>) {
+    return slip_of_one<How, A>();
+  } else {
+    return slip_of_one<How, A, B, Rest...>();
+  }
+}
+
+}  // namespace tutti::detail
