@@ -90,7 +90,7 @@ class nccl_driver final : public progress_source {
   } catch (const error& e) {
     fail(e.cause(), e.what());
   }
-  [[nodiscard]] bool connected() const noexcept { return comm_ && !connecting_ && !suspecting(); }
+  [[nodiscard]] bool connected() const noexcept { return comm_ && !connecting_ && !suspected_; }
   /// connected(), or failed. Any thread, without the lock.
   [[nodiscard]] bool settled() const noexcept { return settled_.load(std::memory_order_acquire); }
 
@@ -102,7 +102,7 @@ class nccl_driver final : public progress_source {
     if (!failure_.ok()) return s.complete(failure_);
     try {
       auto ready = events_.acquire(), done = events_.acquire();
-      mark(ready, s.info.stream);
+      on_stream(s.info.stream, [&](cuda::stream_handle h) { ready.record(h); });
       flight& f = flights_.push();
       aloft_.fetch_add(1, std::memory_order_relaxed);
       f.op = &s;
@@ -136,11 +136,7 @@ class nccl_driver final : public progress_source {
   /// Ends the handle's part: what is given to the stream from now on comes after the operation. Not under the lock, as
   /// this waits until NCCL has put it into its own stream. Returns the failure if there is one.
   status join(op_state& s, stream_ref to) {
-    const flight* at = nullptr;
-    {
-      const auto guard = engine_->lock();
-      at = static_cast<const flight*>(s.work);
-    }
+    const flight* const at = flight_of(s);
     if (at) engine_->run_until([&] { return s.done() || at->launched.load(std::memory_order_acquire); });
     const auto guard = engine_->lock();
     if (s.done()) return s.result;
@@ -184,27 +180,24 @@ class nccl_driver final : public progress_source {
   bool poll() noexcept override {
     if (!failure_.ok()) return drain();
     bool moved = false;
-    if (comm_ && (connecting_ || launching_) && !suspecting()) moved = proceed();
+    if (comm_ && (connecting_ || launching_) && !suspected_) moved = proceed();
     while (flight* f = landed()) {
       retire(*f, {});
       moved = true;
     }
-    if (!failure_.ok()) return drain() || moved;
-    return moved;
+    return (!failure_.ok() && drain()) || moved;
   }
 
   void tick(deadline now) noexcept override {
     if (!failure_.ok()) return;
     if (control_)
       if (const status lost = control_->failure(); !lost.ok()) return fail(lost);
-    if (suspecting()) {
+    if (suspected_) {
       if (now >= judged_at_) condemn();
       return;
     }
     if (comm_ && !connecting_ && !launching_) {
-      nccl_result r = nccl_result::success;
-      const nccl_result asked = Api::async_error(comm_, r);
-      if (asked != nccl_result::success) r = asked;
+      const nccl_result r = asked();
       if (r != nccl_result::success && r != nccl_result::in_progress) return blame(r, "a running collective");
     }
     for (flight* f = flights_.front(); f; f = f->next) {
@@ -239,34 +232,38 @@ class nccl_driver final : public progress_source {
     const cuda::basic_device_guard<runtime> guard{place_.device};  // the default stream is that of the current device
     f(cuda::default_stream());
   }
-  void mark(cuda::basic_event<runtime>& e, stream_ref s) {
-    on_stream(s, [&](cuda::stream_handle h) { e.record(h); });
+
+  const flight* flight_of(const op_state& s) {
+    const auto guard = engine_->lock();
+    return static_cast<const flight*>(s.work);
   }
 
   /// Gives NCCL what is queued, as far as it takes it.
   void advance() noexcept {
-    while (failure_.ok() && comm_ && !connecting_ && !launching_ && !suspecting() && queued_ &&
+    while (failure_.ok() && comm_ && !connecting_ && !launching_ && !suspected_ && queued_ &&
            (queued_->group == 0 || queued_->group != group_))
       launch();
   }
 
   void launch() noexcept {
     const bool together = queued_->group != 0;
-    batch_ = queued_;
-    queued_ = queued_->next;
-    while (together && queued_ && queued_->group == batch_->group) queued_ = queued_->next;
-    batch_end_ = queued_;
-    for (flight* f = batch_; f != batch_end_; f = f->next)
-      if (const auto r = runtime::wait(stream(), f->ready.native()); r != cuda::result::success)
-        return fail_by(r, "cudaStreamWaitEvent");
-    nccl_result r = together ? Api::group_start() : nccl_result::success;
+    batch_ = batch_last_ = queued_;
+    while (together && batch_last_->next && batch_last_->next->group == batch_->group) batch_last_ = batch_last_->next;
+    queued_ = batch_last_->next;
+    nccl_result r = nccl_result::success;
+    for_batch([&](flight& f) {
+      const auto waits = runtime::wait(stream(), f.ready.native());
+      if (waits != cuda::result::success) fail_by(waits, "cudaStreamWaitEvent");
+    });
+    if (!failure_.ok()) return;
+    if (together) r = Api::group_start();
     if (r == nccl_result::success) {
-      for (flight* f = batch_; f != batch_end_; f = f->next) r = worse(r, f->enqueue(*this, f->args.data()));
+      for_batch([&](flight& f) { r = worse(r, f.enqueue(*this, f.args.data())); });
       if (together) r = worse(r, Api::group_end());
     }
     if (r == nccl_result::in_progress) {
       launching_ = true;
-      for (flight* f = batch_; f != batch_end_; f = f->next) f->now = phase::launching;
+      for_batch([](flight& f) { f.now = phase::launching; });
     } else if (r != nccl_result::success) {
       blame(r, batch_->op ? batch_->op->info.collective : "a launch");
     } else {
@@ -274,21 +271,32 @@ class nccl_driver final : public progress_source {
     }
   }
 
+  /// What NCCL was called for last; others may have queued behind it since.
+  template <class F>
+  void for_batch(F f) noexcept {
+    f(*batch_);
+    for (flight* at = batch_; at != batch_last_;) f(*(at = at->next));
+  }
+
   /// The batch is in the stream.
   void in_stream() noexcept {
-    for (flight* f = batch_; f != batch_end_; f = f->next) {
-      if (const auto r = runtime::record(f->done.native(), stream()); r != cuda::result::success)
+    for_batch([this](flight& f) {
+      if (const auto r = runtime::record(f.done.native(), stream()); r != cuda::result::success)
         return fail_by(r, "cudaEventRecord");
-      f->now = phase::running;
-      f->launched.store(true, std::memory_order_release);
-    }
+      f.now = phase::running;
+      f.launched.store(true, std::memory_order_release);
+    });
+  }
+
+  [[nodiscard]] nccl_result asked() const noexcept {
+    nccl_result state = nccl_result::success;
+    const nccl_result r = Api::async_error(comm_, state);
+    return r == nccl_result::success ? state : r;
   }
 
   /// Asks how far NCCL has come with what it said was in progress.
   bool proceed() noexcept {
-    nccl_result r = nccl_result::success;
-    const nccl_result asked = Api::async_error(comm_, r);
-    if (asked != nccl_result::success) r = asked;
+    const nccl_result r = asked();
     if (r == nccl_result::in_progress) return false;
     if (r != nccl_result::success) {
       blame(r, connecting_ ? "ncclCommInitRankConfig" : "a launch");
@@ -338,7 +346,6 @@ class nccl_driver final : public progress_source {
     return b;
   }
 
-  [[nodiscard]] bool suspecting() const noexcept { return suspected_ != nullptr; }
   /// NCCL tells of a dead peer as an error of some kind, often of its own. The host's world knows better, soon.
   void blame(nccl_result r, const char* during) noexcept {
     suspected_ = during;
@@ -379,8 +386,8 @@ class nccl_driver final : public progress_source {
   flight* queued_ = nullptr;           // the first that NCCL was not called for
   std::atomic<std::size_t> aloft_{0};  // flights; looked at without the lock
   std::atomic<bool> settled_{false};
-  flight *batch_ = nullptr, *batch_end_ = nullptr;  // what NCCL was called for last
-  const char* suspected_ = nullptr;                 // during what NCCL met an error; null: nothing
+  flight *batch_ = nullptr, *batch_last_ = nullptr;  // what NCCL was called for last
+  const char* suspected_ = nullptr;                  // during what NCCL met an error; null: nothing
   nccl_result suspicion_ = nccl_result::success;
   deadline judged_at_{};
   status failure_{};
