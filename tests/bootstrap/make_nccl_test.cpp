@@ -22,7 +22,7 @@ std::vector<std::string> refusals(fake::machine& machine, int n, errc wanted, tu
     fake::current_device = 0;
     errc kind{};
     words[static_cast<std::size_t>(world.rank())] =
-        words_of([&] { (void)tutti::make_nccl<fake::nccl>(world, how); }, kind);
+        words_of([&] { tutti::make_nccl<fake::nccl>(world, how).barrier().wait(); }, kind);
     CHECK(kind == wanted);
   });
   CHECK(machine.left() == 0);
