@@ -8,8 +8,11 @@ function(tutti_add_component name)
 
   list(GET arg_LINK 0 first_target)
   if(NOT TARGET ${first_target})
+    list(PREPEND CMAKE_MODULE_PATH "${PROJECT_SOURCE_DIR}/cmake")  # for packages without files of their own
     find_package(${arg_PACKAGE} QUIET)
   endif()
+  list(GET arg_PACKAGE 0 package)
+  set(${package}_REASON "${${package}_REASON}" PARENT_SCOPE)
   set(available FALSE)
   if(TARGET ${first_target})
     set(available TRUE)

@@ -40,4 +40,5 @@ configure_package_config_file(cmake/tutti-config.cmake.in tutti-config.cmake INS
 write_basic_package_version_file(tutti-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/tutti-config-version.cmake
   DESTINATION ${package_dir})
+install(FILES cmake/FindNCCL.cmake DESTINATION ${package_dir})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

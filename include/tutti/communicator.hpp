@@ -74,8 +74,9 @@ class communicator : public detail::communicator_calls<B> {
   /// time: two threads that try get a usage_error. In shared memory a group takes 516 KiB per rank from its first
   /// operation on, 4.5 MiB after a message of 64 KiB (of an all_reduce, when it is staged), until all its ranks have
   /// destroyed it.
-  [[nodiscard]] communicator split(int color, int key = 0,
-                                   std::source_location where = std::source_location::current()) {
+  [[nodiscard]] communicator split(int color, int key = 0, std::source_location where = std::source_location::current())
+    requires(B::where == space::host)
+  {
     if (color < 0)
       throw usage_error("split(): a color is not negative; a rank that wants no group takes a color of its own");
     struct entry {
@@ -108,7 +109,9 @@ class communicator : public detail::communicator_calls<B> {
   /// Zeroed memory for `count` elements that collectives move without staging: peers on this machine map it. Not
   /// collective. Freed with the array, which must not outlive operations on it. Throws error{out_of_resources}.
   template <detail::travels T>
-  [[nodiscard]] mapped_array<T> allocate(std::size_t count) {
+  [[nodiscard]] mapped_array<T> allocate(std::size_t count)
+    requires(B::where == space::host)
+  {
     constexpr std::size_t address_space = std::numeric_limits<std::ptrdiff_t>::max();
     if (count > address_space / sizeof(T))
       throw usage_error("allocate: " + std::to_string(count) + " elements are more than there is address space");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -249,6 +250,9 @@ TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason"
 }
 
 TEST_CASE_FIXTURE(one_of_three, "usage: the rest") {
+  const tutti::issue streamed{.stream = reinterpret_cast<CUstream_st*>(std::uintptr_t{16})};
+  CHECK(complaint([&] { world.barrier(streamed).wait(); }) ==
+        "barrier: streams order operations on devices; this is host memory");
   CHECK(complaint([&] { (void)world.split(-1); }) ==
         "split(): a color is not negative; a rank that wants no group takes a color of its own");
   CHECK(contains(complaint([&] { (void)world.allocate<double>(std::numeric_limits<std::size_t>::max() / 4); }),

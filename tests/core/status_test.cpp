@@ -16,7 +16,8 @@ using tutti::status;
 
 constexpr errc every_errc[] = {errc::ok,         errc::aborted,          errc::timed_out, errc::peer_lost,
                                errc::peer_left,  errc::mismatch,         errc::protocol,  errc::auth_failed,
-                               errc::rendezvous, errc::out_of_resources, errc::system,    errc::unsupported};
+                               errc::rendezvous, errc::out_of_resources, errc::system,    errc::unsupported,
+                               errc::device};
 
 static_assert(sizeof(status) == 16);
 static_assert(std::is_trivially_copyable_v<status> && std::is_aggregate_v<status>);

@@ -138,6 +138,7 @@ def find_package(args, work):
     for options, message in (
         (["-DTUTTI_WANTED_COMPONENTS=bogus"], "has no component 'bogus'"),
         (["-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON"], "'openssl' needs OpenSSL::Crypto"),
+        (["-DTUTTI_WANTED_COMPONENTS=nccl", "-DCMAKE_DISABLE_FIND_PACKAGE_NCCL=ON"], "'nccl' needs NCCL::nccl"),
         ([f"-DTUTTI_WANTED_VERSION={major}.{int(minor) + 1}"], "compatible with requested version"),
     ):
         out = consume(args, fresh(work / "refused"), prefix, *options, expect=None)

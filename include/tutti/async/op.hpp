@@ -11,6 +11,9 @@
 
 namespace tutti {
 
+template <class B>
+class basic_stream_op;
+
 namespace detail {
 
 template <class P>
@@ -145,6 +148,8 @@ class [[nodiscard("co_await it, or call wait(): dropped, it is waited for at onc
 
  private:
   friend class nothrow_op;
+  template <class B>
+  friend class basic_stream_op;
 
   static T take(detail::op_slot& slot) {
     detail::op_slot mine = std::move(slot);

@@ -9,6 +9,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/status.hpp>
+#include <tutti/core/stream_ref.hpp>
 
 namespace tutti {
 
@@ -41,6 +42,7 @@ struct op_info {
   const char* reduction = nullptr;  ///< its name, where there is one
   int root = -1;
   std::uint32_t context = outside;  ///< of the group whose collectives it is one of; 0: the world's
+  stream_ref stream{};              ///< whose work so far it comes after; device backends only
 };
 
 /// Whoever issued operations: gives slots back and turns a status into an error with names.

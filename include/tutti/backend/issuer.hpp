@@ -12,6 +12,7 @@
 #include <tutti/async/op_state.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/stream_ref.hpp>
 #include <tutti/core/text.hpp>
 #include <tutti/os/coarse_clock.hpp>
 
@@ -35,7 +36,8 @@ class issuer final : public op_owner {
 
   /// Starts a collective. `make(op_state&)` returns its arguments; they may point into the slot.
   template <class Make>
-  op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make) {
+  op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make,
+                  stream_ref stream = {}) {
     auto guard = home_->lock();
     op_state& s = pool_.acquire();
     const auto args = make(s);
@@ -44,6 +46,7 @@ class issuer final : public op_owner {
     s.owner = this;
     const deadline expires = limit >= deadline::max() - now ? deadline::max() : now + limit;
     s.info = {args.name, count, type, 0, where, now, expires};
+    s.info.stream = stream;
     if constexpr (requires { args.op.kind; }) s.info.reduction = name(args.op.kind);
     if constexpr (requires { args.root; }) s.info.root = args.root;
     backend_.start(args, s);
@@ -131,6 +134,9 @@ class issuer final : public op_owner {
       case errc::system:
         return "failed: " + std::generic_category().message(static_cast<int>(r.detail)) +
                (r.peer >= 0 ? " on " + who : std::string());
+      case errc::device:
+        if constexpr (requires { backend_.words(r); }) return "failed: " + backend_.words(r);
+        [[fallthrough]];
       default:
         return "failed: " + category().message(static_cast<int>(r.code)) +
                (r.peer >= 0 ? " (" + who + ")" : std::string());

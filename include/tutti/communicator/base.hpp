@@ -23,8 +23,8 @@ class communicator_base : public call_base<B> {
   using call_base<B>::size;
   /// What a call with these arguments returns: the operation, which is in flight.
   template <class Args>
-  using started = op;
-  static constexpr bool at_once = true;
+  using started = typename handle_of<B>::type;
+  static constexpr bool at_once = B::where == space::host;  // values and strings are in host memory
 
   communicator_base(communicator_base&& other) noexcept : call_base<B>(std::exchange(other.core_, nullptr)) {}
   communicator_base& operator=(communicator_base&& other) noexcept {
@@ -78,19 +78,23 @@ class communicator_base : public call_base<B> {
 
   /// Checks how it is asked for, then starts it.
   template <class Args>
-  op start(const shape& data, const issue& how, const std::source_location& where, const Args& args) {
-    return op{launch(data, how, where, [&](op_state&) { return args; })};
+  started<Args> start(const shape& data, const issue& how, const std::source_location& where, const Args& args) {
+    this->check_supported(args);
+    return started<Args>{launch(data, how, where, [&](op_state&) { return args; })};
   }
   /// For arguments that point into the operation: `make(op_state&)` returns them.
   template <class Make>
   op_state& launch(const shape& data, const issue& how, const std::source_location& where, Make make) {
     using args = std::invoke_result_t<Make, op_state&>;
     const algorithm via = this->template resolved<args>(how, data.element_bytes);
-    return core_->issue(data.count, data.type, how.timeout, where, [&](op_state& s) {
-      args a = make(s);
-      if constexpr (requires { a.via; }) a.via = via;
-      return a;
-    });
+    return core_->issue(
+        data.count, data.type, how.timeout, where,
+        [&](op_state& s) {
+          args a = make(s);
+          if constexpr (requires { a.via; }) a.via = via;
+          return a;
+        },
+        how.stream);
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <tutti/algo/asked.hpp>
+#include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/issuer.hpp>
 #include <tutti/core/buffer.hpp>
@@ -27,6 +28,17 @@ template <class Void>
 constexpr shape shape_of(const basic_buffer<Void>& data) noexcept {
   return {data.count, data.type, data.element_bytes};
 }
+
+/// The handle that a backend's operations have: op, or the backend's own with more ways to end.
+template <class B>
+struct handle_of {
+  using type = op;
+};
+template <class B>
+  requires requires { typename B::op_type; }
+struct handle_of<B> {
+  using type = typename B::op_type;
+};
 
 /// What an operation does with a buffer.
 enum class access { read, write };
@@ -106,6 +118,12 @@ class call_base {
     return how.order == reduction_order::any ? how.via : in_order<Args>(how, element_bytes);
   }
 
+  /// Throws error{unsupported} before anything is started where the backend cannot do this and says so.
+  template <class Args>
+  void check_supported(const Args& args) const {
+    if constexpr (requires { core_->backend().check(args); }) core_->backend().check(args);
+  }
+
   /// Its size as what counts of buffers are compared with, and its rank as what they are indexed by.
   [[nodiscard]] std::size_t ranks() const noexcept { return static_cast<std::size_t>(size()); }
   [[nodiscard]] std::size_t me() const noexcept { return static_cast<std::size_t>(rank()); }
@@ -119,6 +137,9 @@ class call_base {
     if constexpr (!requires(Args a) { a.op; }) element_bytes = 1;
     if (!core_->backend().template can<Args>(how.via, element_bytes))
       throw usage_error(core_->backend().template refusal<Args>(how.via, element_bytes));
+    if constexpr (B::where == space::host)
+      if (how.stream)
+        throw usage_error(std::string(Args::name) + ": streams order operations on devices; this is host memory");
     if (how.timeout < duration{0}) throw usage_error(std::string(Args::name) + ": a timeout cannot be negative");
   }
 

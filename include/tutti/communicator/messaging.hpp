@@ -20,13 +20,15 @@ class messaging_calls : public Base {
  public:
   using Base::Base;
   using typename Base::backend_type;
+  template <class Args>
+  using started = typename Base::template started<Args>;
 
   /// Sends to one rank, which receives with the same tag and count. Messages of one tag arrive in order. Ends when
   /// `data` may be changed again; beyond 256 KiB that is not before the receiver has called recv.
   template <elements R>
     requires supports<backend_type, send_args>
-  op send(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
-          std::source_location where = std::source_location::current()) {
+  started<send_args> send(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
+                          std::source_location where = std::source_location::current()) {
     check_peer("send", peer);
     const auto s = read_only(data);
     return this->start(shape_of<std::ranges::range_value_t<R>>(s.size()), how, where,
@@ -36,8 +38,8 @@ class messaging_calls : public Base {
   /// Receives what `peer` sends with this tag. A different count is an error on this rank.
   template <writable_elements R>
     requires supports<backend_type, recv_args>
-  op recv(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
-          std::source_location where = std::source_location::current()) {
+  started<recv_args> recv(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
+                          std::source_location where = std::source_location::current()) {
     using T = std::ranges::range_value_t<R>;
     check_peer("recv", peer);
     const auto s = span_of(data);

@@ -30,25 +30,26 @@ class prepared {
   prepared(prepared&&) noexcept = default;
   prepared& operator=(prepared&&) noexcept = default;
 
-  op start(std::source_location where = std::source_location::current()) {
+  typename detail::handle_of<B>::type start(std::source_location where = std::source_location::current()) {
     if (last_ && last_->uses.load(std::memory_order_acquire) == use_)
       throw usage_error(
           std::string(Args::name) + ": this prepared operation was started before, at line " + std::to_string(line_) +
           ", and its handle has not ended; wait for it first, or prepare another with buffers of its own");
-    last_ = &issuer_->issue(data_.count, data_.type, timeout_, where, [this](op_state&) { return args_; });
+    last_ = &issuer_->issue(data_.count, data_.type, timeout_, where, [this](op_state&) { return args_; }, stream_);
     use_ = last_->uses.load(std::memory_order_relaxed);
     line_ = where.line();
-    return op{*last_};
+    return typename detail::handle_of<B>::type{*last_};
   }
 
  private:
   friend class detail::preparing_base<B>;
-  prepared(issuer<B>& by, const detail::shape& data, duration timeout, const Args& args)
-      : issuer_(&by), data_(data), timeout_(timeout), args_(args) {}
+  prepared(issuer<B>& by, const detail::shape& data, const issue& how, const Args& args)
+      : issuer_(&by), data_(data), timeout_(how.timeout), stream_(how.stream), args_(args) {}
 
   issuer<B>* issuer_;
   detail::shape data_;
   duration timeout_;
+  stream_ref stream_;
   Args args_;
   op_state* last_ = nullptr;  // the slot of the last start; its owner may have given it back
   std::uint64_t use_ = 0;
@@ -70,12 +71,13 @@ class preparing_base : public call_base<B> {
  protected:
   template <class Args>
   prepared<B, Args> start(const shape& data, const issue& how, const std::source_location&, Args args) {
+    this->check_supported(args);
     const algorithm via = this->template resolved<Args>(how, data.element_bytes);
     if constexpr (requires { args.via; }) {
       args.via = via;
       args.via = this->core_->backend().chosen(args);
     }
-    return {*this->core_, data, how.timeout, args};
+    return {*this->core_, data, how, args};
   }
 };
 

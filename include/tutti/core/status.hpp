@@ -19,8 +19,11 @@ enum class errc : std::uint16_t {
   rendezvous,        ///< the ranks of a world did not find together
   out_of_resources,  ///< memory, descriptors or shared memory ran out
   system,            ///< a system call failed; status::detail is its errno
-  unsupported        ///< this backend cannot do that
+  unsupported,       ///< this backend cannot do that
+  device             ///< a device, or a library for it, failed; status::detail is its code
 };
+/// The last of them; peers send them as numbers.
+inline constexpr errc last_errc = errc::device;
 
 /// The outcome of an operation below the typed face: 16 bytes, never throws.
 struct status {
@@ -67,6 +70,8 @@ class tutti_category final : public std::error_category {
         return "system call failed";
       case errc::unsupported:
         return "not supported";
+      case errc::device:
+        return "device failed";
     }
     return "unknown";
   }

@@ -66,7 +66,7 @@ struct frame {
   /// The cause in an abort frame; an unknown code reads as errc::aborted.
   [[nodiscard]] status cause() const noexcept {
     const auto code = static_cast<std::uint16_t>(tag >> 32);
-    const bool known = code > 0 && code <= static_cast<std::uint16_t>(errc::unsupported);
+    const bool known = code > 0 && code <= static_cast<std::uint16_t>(last_errc);
     const errc why = known ? static_cast<errc>(code) : errc::aborted;
     const std::uint64_t detail = why == errc::mismatch ? std::uint64_t{call} << length_bits | bytes : 0;
     return {why, 0, static_cast<std::int32_t>(tag & 0xffffffffu), detail};

@@ -42,7 +42,7 @@ struct tcp_notice {
     const std::uint16_t code = r.u16();
     const auto peer = static_cast<std::int32_t>(r.u32());
     const std::uint64_t detail = r.u64();
-    if (what < 1 || what > 3 || zero != 0 || code > static_cast<std::uint16_t>(errc::unsupported)) return std::nullopt;
+    if (what < 1 || what > 3 || zero != 0 || code > static_cast<std::uint16_t>(last_errc)) return std::nullopt;
     tcp_notice n{static_cast<kind>(what), {static_cast<errc>(code), 0, peer, detail}};
     if (n.what == kind::abort && n.why.ok()) return std::nullopt;
     return n;

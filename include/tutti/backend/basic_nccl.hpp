@@ -1,0 +1,136 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <tutti/backend/concept.hpp>
+#include <tutti/backend/nccl_driver.hpp>
+#include <tutti/backend/nccl_enqueue.hpp>
+#include <tutti/backend/nccl_operand.hpp>
+#include <tutti/backend/stream_op.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/transport/lane.hpp>
+
+namespace tutti {
+
+/// The backend of NVIDIA's GPUs. Made by make_nccl(); communicator<nccl> is its face. Buffers are device memory.
+///
+/// An operation comes after what `issue::stream` held when it was issued; without one, after the default stream's work.
+/// Issuing does not wait for the device. The handle ends by wait() or co_await, which poll, or by join(stream), which
+/// orders that stream's later work after the operation without the host. Buffers belong to the operation until then,
+/// and after join() until that stream has passed this point. Ranks call the same collectives in the same order; NCCL
+/// does not notice when they do not, the deadline does. Called under the engine's lock.
+template <nccl_functions Api>
+class basic_nccl {
+ public:
+  using functions = Api;
+  using driver_type = nccl_driver<Api>;
+  using op_type = basic_stream_op<basic_nccl>;
+  static constexpr space where = space::cuda;
+
+  basic_nccl(std::shared_ptr<driver_type> d, group members) : driver_(std::move(d)), members_(std::move(members)) {}
+
+  [[nodiscard]] int rank() const noexcept { return driver_->place().rank; }
+  [[nodiscard]] int size() const noexcept { return driver_->place().size; }
+  [[nodiscard]] int world_rank() const noexcept { return driver_->place().world_rank; }
+  [[nodiscard]] int device() const noexcept { return driver_->place().device; }
+  [[nodiscard]] const group& members() const noexcept { return members_; }
+  [[nodiscard]] driver_type& driver() noexcept { return *driver_; }
+  [[nodiscard]] status failure() const noexcept { return driver_->failure(); }
+  void abort(status why) noexcept { driver_->fail(why); }
+  [[nodiscard]] bool busy(const op_owner& owner) const noexcept { return driver_->busy(owner); }
+
+  [[nodiscard]] std::string describe(int world_rank) const {
+    return driver_->control() ? driver_->control()->describe(world_rank) : "rank " + std::to_string(world_rank);
+  }
+  /// What CUDA or NCCL said when it failed, here or on the rank that did.
+  [[nodiscard]] std::string words(const status& s) const {
+    if (s.peer >= 0 && s.peer != world_rank())
+      return "the device or NCCL on " + describe(s.peer) + "; see that rank's own output";
+    return driver_->words();
+  }
+
+  /// NCCL chooses its algorithms itself.
+  template <class Args>
+  [[nodiscard]] bool can(algorithm via, std::size_t) const noexcept {
+    return via == algorithm::automatic;
+  }
+  template <class Args>
+  [[nodiscard]] std::string refusal(algorithm via, std::size_t) const {
+    return std::string(Args::name) + ": NCCL chooses its algorithms itself, " + name(via) +
+           " cannot be asked for; ask for automatic, and see NCCL_ALGO";
+  }
+  template <class Args>
+  [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
+    return a.via;
+  }
+
+  /// Throws error{unsupported}, before anything is started, where NCCL cannot do this.
+  template <class Args>
+  void check(const Args& a) const {
+    if (const char* why = refused(a))
+      throw error{{errc::unsupported}, std::string(Args::name) + ": " + why, {rank(), 0, Args::name}};
+  }
+
+  template <class Args>
+    requires requires(const detail::nccl_enqueue<Api>& e, const Args& a) { e(a); }
+  void start(const Args& a, op_state& s) noexcept {
+    if (refused(a)) return s.complete({errc::unsupported});
+    driver_->start(a, s, [](driver_type& d, const void* args) noexcept {
+      return detail::nccl_enqueue<Api>{d}(*static_cast<const Args*>(args));
+    });
+  }
+
+  /// Ends a handle's part for the host: work given to the stream from now on comes after the operation.
+  status join(op_state& s, stream_ref to) { return driver_->join(s, to); }
+
+ private:
+  /// Why NCCL cannot do this; null where it can.
+  template <class Args>
+  [[nodiscard]] const char* refused(const Args& a) const noexcept {
+    if constexpr (requires { a.op; }) {
+      if constexpr (requires { a.in; })
+        return nccl_operand_of(a.in.type, a.op.kind, size(), driver_->place().version).why;
+      else
+        return nccl_operand_of(a.data.type, a.op.kind, size(), driver_->place().version).why;
+    } else if constexpr (requires { a.tag; }) {
+      if (a.tag != 0) return "NCCL's messages have no tags: those between two ranks match in their order; use tag 0";
+    } else if constexpr (requires { a.in_blocks; }) {
+      if (a.in.data == a.out.data && a.in.count != 0 && size() > 1)
+        return "NCCL cannot exchange blocks in place; use another buffer for the output";
+    }
+    return nullptr;
+  }
+
+  std::shared_ptr<driver_type> driver_;
+  group members_;
+};
+
+/// While it lives, operations issued on this communicator only queue; at its end all are one launch, in which they run
+/// at the same time: what sends and receives between two ranks need that cross, and what makes many small ones cheap.
+/// On every rank alike, but for messages. Do not wait for an operation of the group inside it.
+template <nccl_functions Api>
+class nccl_group {
+ public:
+  template <class Communicator>
+  explicit nccl_group(Communicator& c) : driver_(c.backend().driver()) {
+    const auto guard = driver_.home().lock();
+    driver_.begin_group();
+  }
+  nccl_group(const nccl_group&) = delete;
+  nccl_group& operator=(const nccl_group&) = delete;
+  ~nccl_group() {
+    const auto guard = driver_.home().lock();
+    driver_.end_group();
+  }
+
+ private:
+  nccl_driver<Api>& driver_;
+};
+template <class Communicator>
+nccl_group(Communicator&) -> nccl_group<typename Communicator::backend_type::functions>;
+
+}  // namespace tutti

@@ -1,0 +1,68 @@
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/when_used.hpp>
+
+namespace tutti {
+
+/// A call into a library that may never return, on a thread of its own: it can be waited for with a limit, and is left
+/// behind when that is over. What it uses must outlive it then.
+template <class = when_used>
+class basic_bounded_call {
+ public:
+  basic_bounded_call() = default;
+  basic_bounded_call(const basic_bounded_call&) = delete;
+  basic_bounded_call& operator=(const basic_bounded_call&) = delete;
+
+  /// Begins `f()`, which must not throw. Once. Without a thread to be had, it runs here. Throws bad_alloc.
+  template <class F>
+  void start(F f) {
+    state_ = std::make_shared<state>();
+    try {
+      std::thread{[s = state_, f] {
+        f();
+        s->end();
+      }}.detach();
+    } catch (const std::system_error&) {
+      f();
+      state_->end();
+    }
+  }
+
+  [[nodiscard]] bool started() const noexcept { return state_ != nullptr; }
+  /// Also before start().
+  [[nodiscard]] bool ended() const noexcept { return !state_ || state_->ended.load(std::memory_order_acquire); }
+  /// Waits for it, no longer than until `limit`; true if it has ended.
+  bool wait(deadline limit) const {
+    if (!state_) return true;
+    std::unique_lock guard{state_->mutex};
+    return state_->changed.wait_until(guard, limit, [this] { return ended(); });
+  }
+
+ private:
+  struct state {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::atomic<bool> ended{false};
+
+    void end() {
+      {
+        const std::scoped_lock guard{mutex};
+        ended.store(true, std::memory_order_release);
+      }
+      changed.notify_all();
+    }
+  };
+  std::shared_ptr<state> state_;
+};
+/// See basic_bounded_call.
+using bounded_call = basic_bounded_call<>;
+
+}  // namespace tutti

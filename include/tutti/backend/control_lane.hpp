@@ -1,0 +1,38 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <tutti/core/status.hpp>
+
+namespace tutti {
+
+/// What a world of devices asks the host's world beside it, from which it was made: whether a rank was lost, and under
+/// which names ranks are known. Called under the lock of their common engine.
+class control_lane {
+ public:
+  control_lane() = default;
+  control_lane(const control_lane&) = delete;
+  control_lane& operator=(const control_lane&) = delete;
+  virtual ~control_lane() = default;
+
+  [[nodiscard]] virtual status failure() const noexcept = 0;
+  virtual void abort(status why) noexcept = 0;  ///< ends the host's world, too; peers are told
+  [[nodiscard]] virtual std::string describe(int world_rank) const = 0;
+};
+
+/// That of a world whose driver is shared by its communicators.
+template <class Driver>
+class driver_control_lane final : public control_lane {
+ public:
+  explicit driver_control_lane(std::shared_ptr<Driver> d) : driver_(std::move(d)) {}
+
+  [[nodiscard]] status failure() const noexcept override { return driver_->link().failure(); }
+  void abort(status why) noexcept override { driver_->link().abort(why); }
+  [[nodiscard]] std::string describe(int world_rank) const override { return driver_->link().describe(world_rank); }
+
+ private:
+  std::shared_ptr<Driver> driver_;
+};
+
+}  // namespace tutti

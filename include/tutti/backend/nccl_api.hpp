@@ -1,0 +1,104 @@
+#pragma once
+#include <nccl.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include <tutti/backend/nccl_types.hpp>
+#include <tutti/cuda/runtime.hpp>
+
+namespace tutti {
+
+/// NCCL, linked: the CMake target tutti::nccl brings it.
+struct nccl_api {
+  using cuda = tutti::cuda::runtime;
+
+  static nccl_result version(int& v) noexcept { return code(::ncclGetVersion(&v)); }
+  static nccl_result unique_id(nccl_unique_id& id) noexcept {
+    ::ncclUniqueId theirs;
+    const nccl_result r = code(::ncclGetUniqueId(&theirs));
+    std::memcpy(id.bytes.data(), &theirs, sizeof(theirs));
+    return r;
+  }
+  static nccl_result init(nccl_comm& comm, int n, const nccl_unique_id& id, int rank, nccl_calls how) noexcept {
+    ::ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = how == nccl_calls::blocking ? 1 : 0;
+    ::ncclUniqueId theirs;
+    std::memcpy(&theirs, id.bytes.data(), sizeof(theirs));
+    return code(::ncclCommInitRankConfig(&comm, n, theirs, rank, &config));
+  }
+  static nccl_result async_error(nccl_comm comm, nccl_result& r) noexcept {
+    ::ncclResult_t theirs = ::ncclSuccess;
+    const nccl_result asked = code(::ncclCommGetAsyncError(comm, &theirs));
+    r = code(theirs);
+    return asked;
+  }
+  static nccl_result finalize(nccl_comm comm) noexcept { return code(::ncclCommFinalize(comm)); }
+  static nccl_result destroy(nccl_comm comm) noexcept { return code(::ncclCommDestroy(comm)); }
+  static nccl_result abort(nccl_comm comm) noexcept { return code(::ncclCommAbort(comm)); }
+  static const char* words(nccl_result r) noexcept { return ::ncclGetErrorString(static_cast<::ncclResult_t>(r)); }
+  static const char* last_error(nccl_comm comm) noexcept { return ::ncclGetLastError(comm); }
+
+  static nccl_result group_start() noexcept { return code(::ncclGroupStart()); }
+  static nccl_result group_end() noexcept { return code(::ncclGroupEnd()); }
+  static nccl_result create_scaled_sum(nccl_reduction& made, void* factor, nccl_dtype t, nccl_comm comm) noexcept {
+    ::ncclRedOp_t theirs = ::ncclSum;
+    const nccl_result r = code(::ncclRedOpCreatePreMulSum(&theirs, factor, type(t), ::ncclScalarHostImmediate, comm));
+    made = static_cast<nccl_reduction>(theirs);
+    return r;
+  }
+  static nccl_result destroy_reduction(nccl_reduction with, nccl_comm comm) noexcept {
+    return code(::ncclRedOpDestroy(op(with), comm));
+  }
+
+  static nccl_result all_reduce(const void* in, void* out, std::size_t count, nccl_dtype t, nccl_reduction with,
+                                nccl_comm comm, tutti::cuda::stream_handle s) noexcept {
+    return code(::ncclAllReduce(in, out, count, type(t), op(with), comm, s));
+  }
+  static nccl_result reduce(const void* in, void* out, std::size_t count, nccl_dtype t, nccl_reduction with, int root,
+                            nccl_comm comm, tutti::cuda::stream_handle s) noexcept {
+    return code(::ncclReduce(in, out, count, type(t), op(with), root, comm, s));
+  }
+  static nccl_result reduce_scatter(const void* in, void* out, std::size_t count, nccl_dtype t, nccl_reduction with,
+                                    nccl_comm comm, tutti::cuda::stream_handle s) noexcept {
+    return code(::ncclReduceScatter(in, out, count, type(t), op(with), comm, s));
+  }
+  static nccl_result broadcast(const void* in, void* out, std::size_t count, nccl_dtype t, int root, nccl_comm comm,
+                               tutti::cuda::stream_handle s) noexcept {
+    return code(::ncclBroadcast(in, out, count, type(t), root, comm, s));
+  }
+  static nccl_result all_gather(const void* in, void* out, std::size_t count, nccl_dtype t, nccl_comm comm,
+                                tutti::cuda::stream_handle s) noexcept {
+    return code(::ncclAllGather(in, out, count, type(t), comm, s));
+  }
+  static nccl_result send(const void* in, std::size_t count, nccl_dtype t, int peer, nccl_comm comm,
+                          tutti::cuda::stream_handle s) noexcept {
+    return code(::ncclSend(in, count, type(t), peer, comm, s));
+  }
+  static nccl_result recv(void* out, std::size_t count, nccl_dtype t, int peer, nccl_comm comm,
+                          tutti::cuda::stream_handle s) noexcept {
+    return code(::ncclRecv(out, count, type(t), peer, comm, s));
+  }
+
+ private:
+  static nccl_result code(::ncclResult_t r) noexcept { return static_cast<nccl_result>(r); }
+  static ::ncclDataType_t type(nccl_dtype t) noexcept { return static_cast<::ncclDataType_t>(t); }
+  static ::ncclRedOp_t op(nccl_reduction r) noexcept { return static_cast<::ncclRedOp_t>(r); }
+};
+static_assert(nccl_functions<nccl_api>);
+static_assert(sizeof(::ncclUniqueId) == sizeof(nccl_unique_id));
+static_assert(static_cast<int>(nccl_result::remote) == ::ncclRemoteError &&
+              static_cast<int>(nccl_result::in_progress) == ::ncclInProgress);
+static_assert(static_cast<int>(nccl_dtype::i8) == ::ncclInt8 && static_cast<int>(nccl_dtype::u8) == ::ncclUint8 &&
+              static_cast<int>(nccl_dtype::i32) == ::ncclInt32 && static_cast<int>(nccl_dtype::u32) == ::ncclUint32 &&
+              static_cast<int>(nccl_dtype::i64) == ::ncclInt64 && static_cast<int>(nccl_dtype::u64) == ::ncclUint64 &&
+              static_cast<int>(nccl_dtype::f16) == ::ncclFloat16 &&
+              static_cast<int>(nccl_dtype::f32) == ::ncclFloat32 &&
+              static_cast<int>(nccl_dtype::f64) == ::ncclFloat64 &&
+              static_cast<int>(nccl_dtype::bf16) == ::ncclBfloat16);
+static_assert(static_cast<int>(nccl_reduction::sum) == ::ncclSum &&
+              static_cast<int>(nccl_reduction::prod) == ::ncclProd &&
+              static_cast<int>(nccl_reduction::max) == ::ncclMax &&
+              static_cast<int>(nccl_reduction::min) == ::ncclMin && static_cast<int>(nccl_reduction::avg) == ::ncclAvg);
+
+}  // namespace tutti

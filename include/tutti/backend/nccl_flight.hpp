@@ -1,0 +1,78 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <forward_list>
+#include <utility>
+
+#include <tutti/async/op_state.hpp>
+#include <tutti/backend/nccl_types.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/cuda/event.hpp>
+
+namespace tutti::detail {
+
+/// One operation from its issue to the end of its work on the device, which may come after that of its handle.
+template <class Driver, cuda::runtime_api R>
+struct nccl_flight {
+  enum class phase : std::uint8_t {
+    queued,     ///< NCCL has not been called: an earlier launch is not over, or its group is open
+    launching,  ///< NCCL is putting it into the stream
+    running     ///< in the stream
+  };
+  static constexpr std::size_t most_bytes =
+      std::max({sizeof(all_reduce_args), sizeof(reduce_args), sizeof(scatter_args), sizeof(reduce_scatter_v_args),
+                sizeof(all_to_all_args), sizeof(all_reduce_coalesced_args)});
+
+  nccl_flight* next = nullptr;
+  op_state* op = nullptr;  ///< null: the handle ended by join(), and only the device is waited for
+  phase now = phase::queued;
+  std::atomic<bool> launched{false};  ///< running, or has been; looked at without the lock
+  std::uint64_t group = 0;            ///< 0: none
+  std::uint64_t sequence = 0;
+  deadline expires{};
+  cuda::basic_event<R> ready, done;  ///< what it comes after, and its end
+  nccl_result (*enqueue)(Driver&, const void* args) noexcept = nullptr;
+  alignas(std::max_align_t) std::array<std::byte, most_bytes> args;
+};
+
+/// Flights in the order of their issue, and those to be used again. Under the engine's lock.
+template <class Flight>
+class nccl_flights {
+ public:
+  nccl_flights() = default;
+  nccl_flights(const nccl_flights&) = delete;
+  nccl_flights& operator=(const nccl_flights&) = delete;
+
+  [[nodiscard]] Flight* front() const noexcept { return first_; }
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+
+  /// A new last one. Throws bad_alloc.
+  Flight& push() {
+    if (!free_) {
+      free_ = &all_.emplace_front();
+      free_->next = nullptr;
+    }
+    Flight& f = *std::exchange(free_, free_->next);
+    f.next = nullptr;
+    (last_ ? last_->next : first_) = &f;
+    last_ = &f;
+    return f;
+  }
+  void pop_front() noexcept {
+    Flight& f = *first_;
+    first_ = f.next;
+    if (!first_) last_ = nullptr;
+    f.next = free_;
+    free_ = &f;
+  }
+
+ private:
+  std::forward_list<Flight> all_;
+  Flight *first_ = nullptr, *last_ = nullptr, *free_ = nullptr;
+};
+
+}  // namespace tutti::detail

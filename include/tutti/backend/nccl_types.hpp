@@ -1,0 +1,75 @@
+#pragma once
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/cuda/types.hpp>
+
+struct ncclComm;
+
+namespace tutti {
+
+using nccl_comm = ncclComm*;
+
+/// ncclResult_t; others may come.
+enum class nccl_result : int {
+  success = 0,
+  unhandled_cuda = 1,
+  system = 2,
+  internal = 3,
+  invalid_argument = 4,
+  invalid_usage = 5,
+  remote = 6,
+  in_progress = 7,
+  timeout = 8  ///< from NCCL 2.30.3 on
+};
+
+/// ncclDataType_t.
+enum class nccl_dtype : int { i8, u8, i32, u32, i64, u64, f16, f32, f64, bf16, f8_e4m3, f8_e5m2 };
+
+/// ncclRedOp_t; those that are made at run time come after `avg`.
+enum class nccl_reduction : int { sum, prod, max, min, avg };
+
+/// What the ranks of a communicator have in common before they know each other.
+struct nccl_unique_id {
+  std::array<std::byte, 128> bytes{};
+};
+
+/// How a communicator's calls behave.
+enum class nccl_calls : std::uint8_t {
+  nonblocking,  ///< none waits for another rank, so that every wait has a deadline; NCCL makes a thread for each launch
+  blocking      ///< launches cost less; the first of a kind connects to its peers, and nothing can end that wait
+};
+
+/// The functions of NCCL that are used, as static members, with the CUDA that they go with: backend/nccl_api.hpp has
+/// the real ones, tests bring their own. None throws; each returns what NCCL returned.
+template <class A>
+concept nccl_functions =
+    cuda::runtime_api<typename A::cuda> &&
+    requires(int n, int& version, nccl_unique_id& id, nccl_comm comm, nccl_comm& made, nccl_calls how, nccl_result& r,
+             const void* in, void* out, std::size_t count, nccl_dtype type, nccl_reduction with,
+             nccl_reduction& with_out, cuda::stream_handle s) {
+      { A::version(version) } noexcept -> std::same_as<nccl_result>;
+      { A::unique_id(id) } noexcept -> std::same_as<nccl_result>;
+      { A::init(made, n, id, n, how) } noexcept -> std::same_as<nccl_result>;
+      { A::async_error(comm, r) } noexcept -> std::same_as<nccl_result>;
+      { A::finalize(comm) } noexcept -> std::same_as<nccl_result>;
+      { A::destroy(comm) } noexcept -> std::same_as<nccl_result>;
+      { A::abort(comm) } noexcept -> std::same_as<nccl_result>;
+      { A::words(nccl_result{}) } noexcept -> std::same_as<const char*>;
+      { A::last_error(comm) } noexcept -> std::same_as<const char*>;
+      { A::group_start() } noexcept -> std::same_as<nccl_result>;
+      { A::group_end() } noexcept -> std::same_as<nccl_result>;
+      { A::create_scaled_sum(with_out, out, type, comm) } noexcept -> std::same_as<nccl_result>;
+      { A::destroy_reduction(with, comm) } noexcept -> std::same_as<nccl_result>;
+      { A::all_reduce(in, out, count, type, with, comm, s) } noexcept -> std::same_as<nccl_result>;
+      { A::reduce(in, out, count, type, with, n, comm, s) } noexcept -> std::same_as<nccl_result>;
+      { A::reduce_scatter(in, out, count, type, with, comm, s) } noexcept -> std::same_as<nccl_result>;
+      { A::broadcast(in, out, count, type, n, comm, s) } noexcept -> std::same_as<nccl_result>;
+      { A::all_gather(in, out, count, type, comm, s) } noexcept -> std::same_as<nccl_result>;
+      { A::send(in, count, type, n, comm, s) } noexcept -> std::same_as<nccl_result>;
+      { A::recv(out, count, type, n, comm, s) } noexcept -> std::same_as<nccl_result>;
+    };
+
+}  // namespace tutti

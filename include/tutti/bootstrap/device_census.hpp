@@ -1,0 +1,109 @@
+#pragma once
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/status.hpp>
+#include <tutti/cuda/types.hpp>
+
+namespace tutti {
+
+/// Whether several ranks may use one GPU.
+enum class device_sharing : std::uint8_t {
+  refused,  ///< it is nearly always a mistake, which NCCL would notice late or not at all
+  allowed   ///< on purpose: NCCL 2.30.3 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1, or an NCCL_HOSTID of its own per
+            ///< rank
+};
+
+/// What each rank tells of its device before any of them calls NCCL. Travels as bytes between ranks of one version.
+struct device_claim {
+  std::array<char, 64> host{};
+  std::int32_t pid = 0;
+  std::int32_t device = 0;        ///< as this process counts
+  std::int32_t devices = 0;       ///< that this process sees
+  std::int32_t nccl_version = 0;  ///< 22809 is 2.28.9; 0: the library could not be asked
+  std::int32_t calls = 0;         ///< nccl_calls
+  std::int32_t cuda = 0;          ///< what CUDA said; 0: the device can be used
+  cuda::device_identity who;
+  std::array<char, 256> trouble{};  ///< why this rank cannot take part, with what to do; empty: it can
+};
+
+namespace detail {
+
+template <std::size_t N>
+void put_text(std::array<char, N>& to, std::string_view text) noexcept {
+  to = {};
+  text.copy(to.data(), N - 1);
+}
+template <std::size_t N>
+std::string text_of(const std::array<char, N>& from) {
+  const std::string_view all{from.data(), N};
+  std::string text{all.substr(0, all.find('\0'))};
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
+inline std::string nccl_version_text(int v) {
+  // Up to 2.8 the minor version had one digit: 2708 is 2.7.8.
+  const int base = v < 10000 ? 1000 : 10000;
+  return std::to_string(v / base) + "." + std::to_string(v % base / 100) + "." + std::to_string(v % 100);
+}
+
+/// "rank 3 (host b, pid 712)"
+inline std::string describe(const device_claim& c, int rank) {
+  return "rank " + std::to_string(rank) + " (host " + text_of(c.host) + ", pid " + std::to_string(c.pid) + ")";
+}
+
+}  // namespace detail
+
+/// The oldest NCCL whose calls can all be given a deadline.
+inline constexpr int oldest_nccl = 21800;
+
+/// Why these ranks, in rank order, cannot form a world of GPUs; a message that names all concerned and what to do, the
+/// same on every rank, and who is at fault. An empty message where they can.
+[[nodiscard]] inline std::pair<status, std::string> why_no_device_world(std::span<const device_claim> all,
+                                                                        device_sharing sharing) {
+  using detail::describe;
+  const auto version = [&](std::size_t r) { return detail::nccl_version_text(all[r].nccl_version); };
+  const auto at_fault = [](errc code, std::size_t r) { return status{code, 0, static_cast<int>(r), 0}; };
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (const std::string why = detail::text_of(all[r].trouble); !why.empty())
+      return {at_fault(errc::device, r),
+              describe(all[r], static_cast<int>(r)) + " has no GPU to take part with: " + why};
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const std::string both = describe(all[0], 0) + " and " + describe(all[r], static_cast<int>(r));
+    if (all[r].nccl_version != all[0].nccl_version)
+      return {at_fault(errc::protocol, r),
+              both + " use different versions of NCCL, " + version(0) + " and " + version(r) +
+                  "; give all ranks the same libnccl.so (LD_LIBRARY_PATH, container image)"};
+    if (all[r].nccl_version < oldest_nccl)
+      return {at_fault(errc::unsupported, r), describe(all[r], static_cast<int>(r)) + " uses NCCL " + version(r) +
+                                                  "; 2.18 or newer is needed, for calls that can be given up"};
+    if (all[r].calls != all[0].calls)
+      return {at_fault(errc::rendezvous, r),
+              both + " were told to make NCCL's calls in different ways; set nccl_options::calls alike"};
+  }
+  if (sharing == device_sharing::allowed) return {};
+  for (std::size_t a = 0; a < all.size(); ++a)
+    for (std::size_t b = a + 1; b < all.size(); ++b) {
+      if (all[a].who.uuid != all[b].who.uuid) continue;
+      const std::string gpu = detail::text_of(all[a].who.model);
+      return {at_fault(errc::rendezvous, b),
+              describe(all[a], static_cast<int>(a)) + " and " + describe(all[b], static_cast<int>(b)) +
+                  " use the same GPU (" + gpu + ", device " + std::to_string(all[a].device) + " and " +
+                  std::to_string(all[b].device) +
+                  " of theirs); give each rank its own: nccl_options{.device = world.local_rank()}, or a "
+                  "CUDA_VISIBLE_DEVICES per process. To share it on purpose: device_sharing::allowed"};
+    }
+  return {};
+}
+
+}  // namespace tutti

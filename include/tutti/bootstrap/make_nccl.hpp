@@ -1,0 +1,152 @@
+#pragma once
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tutti/backend/basic_nccl.hpp>
+#include <tutti/backend/control_lane.hpp>
+#include <tutti/bootstrap/device_census.hpp>
+#include <tutti/communicator.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/cuda/error.hpp>
+#include <tutti/os/host.hpp>
+
+namespace tutti {
+
+struct nccl_options {
+  std::optional<int> device;                         ///< as this process counts them; else its rank on the machine
+  device_sharing sharing = device_sharing::refused;  ///< the same on all ranks
+  nccl_calls calls = nccl_calls::nonblocking;        ///< the same on all ranks
+  duration timeout = std::chrono::minutes{5};        ///< of each operation
+  duration join_timeout = std::chrono::seconds{60};  ///< within which NCCL must have connected all ranks
+  duration patience = std::chrono::seconds{10};      ///< how long NCCL and the device may take to stop when all ends
+};
+
+namespace detail {
+
+/// This rank's device, or why there is none.
+template <nccl_functions Api>
+device_claim claim_device(int device, nccl_calls calls) {
+  using runtime = typename Api::cuda;
+  device_claim c;
+  put_text(c.host, os::hostname());
+  c.pid = ::getpid();
+  c.device = device;
+  c.calls = static_cast<int>(calls);
+  const auto trouble = [&](cuda::result r, const char* call) {
+    c.cuda = static_cast<int>(r);
+    put_text(c.trouble, cuda::describe<runtime>(r, call, device));
+  };
+  if (const auto r = runtime::device_count(c.devices); r != cuda::result::success) {
+    trouble(r, "cudaGetDeviceCount");
+  } else if (device < 0 || device >= c.devices) {
+    put_text(c.trouble, "device " + std::to_string(device) + " of " + std::to_string(c.devices) +
+                            " that it sees; start fewer ranks on this machine, set nccl_options::device, or look at "
+                            "CUDA_VISIBLE_DEVICES");
+  } else if (const auto who = runtime::identify(device, c.who); who != cuda::result::success) {
+    trouble(who, "cudaGetDeviceProperties");
+  }
+  int version = 0;
+  if (Api::version(version) == nccl_result::success)
+    c.nccl_version = version;
+  else if (text_of(c.trouble).empty())
+    put_text(c.trouble, "NCCL could not be asked for its version; is libnccl.so.2 there?");
+  return c;
+}
+
+/// What rank 0 has made for all.
+struct nccl_invitation {
+  nccl_unique_id id;
+  std::int32_t result = 0;
+  std::array<char, 256> words{};
+};
+
+}  // namespace detail
+
+/// A world of GPUs beside a host's world, with the same ranks: its communicator. Collective over `world`; blocks for at
+/// most options.join_timeout plus the world's own deadlines. First all ranks tell each other which GPU and which NCCL
+/// they have: two ranks on one GPU, a rank without one, and different versions fail at once on all ranks, with both
+/// named. Then NCCL connects them, over an id that travels in `world`. The two worlds share an engine and their fate: a
+/// rank that dies is noticed by the host's, and named by both; abort() of one ends both. `world` may be destroyed
+/// before. For a part of the ranks, split `world` first. Errors: error{device}, {rendezvous}, {protocol},
+/// {unsupported}, {timed_out}, and those of the host's world. After one of NCCL itself, the host's world has ended,
+/// too.
+template <nccl_functions Api, backend Host>
+  requires(Host::where == space::host)
+[[nodiscard]] communicator<basic_nccl<Api>> make_nccl(communicator<Host>& world, const nccl_options& options = {}) {
+  const auto driver_of_host = world.backend().shared_driver();
+  const std::size_t n = static_cast<std::size_t>(world.size());
+  const device_claim mine = detail::claim_device<Api>(options.device.value_or(world.local_rank()), options.calls);
+  std::vector<device_claim> all(n);
+  world.all_gather(std::span{&mine, 1}, all).wait();
+  if (const auto [why, text] = why_no_device_world(all, options.sharing); !why.ok())
+    throw error{{why.code, 0, world.world_rank(why.peer), 0}, text, {world.rank()}};
+
+  detail::nccl_invitation invitation;
+  if (world.rank() == 0) {
+    const nccl_result r = Api::unique_id(invitation.id);
+    invitation.result = static_cast<int>(r);
+    if (r != nccl_result::success) detail::put_text(invitation.words, Api::words(r));
+  }
+  world.broadcast(std::span{&invitation, 1}, 0).wait();
+  if (invitation.result != 0)
+    throw error{{errc::device, 0, world.world_rank(0), static_cast<std::uint64_t>(invitation.result)},
+                "NCCL on " + detail::describe(all[0], 0) + " could not begin: \"" + detail::text_of(invitation.words) +
+                    "\"; does it find a network interface (NCCL_SOCKET_IFNAME)? NCCL_DEBUG=WARN tells more",
+                {world.rank()}};
+
+  const nccl_place place{mine.device,       world.rank(),    world.size(), world.backend().world_rank(),
+                         mine.nccl_version, options.patience};
+  using lane = driver_control_lane<std::remove_reference_t<decltype(*driver_of_host)>>;
+  std::shared_ptr<nccl_driver<Api>> made;
+  std::optional<error> failed;
+  try {
+    made = std::make_shared<nccl_driver<Api>>(driver_of_host->shared_home(), place,
+                                              std::make_unique<lane>(driver_of_host));
+  } catch (const error& e) {
+    failed = e;
+  }
+  // Before NCCL makes them wait for each other: does everybody have what it takes?
+  const int ready = failed ? 0 : 1;
+  const int all_ready = world.all_reduce(ready, min).wait();
+  if (failed) throw *failed;
+  if (all_ready == 0)
+    throw error{{errc::device}, "another rank could not prepare its device; its own output says why", {world.rank()}};
+
+  engine& home = world.engine();
+  const deadline until = after(options.join_timeout);
+  {
+    const auto guard = home.lock();
+    made->connect(invitation.id, options.calls);
+  }
+  home.run_until([&] { return made->settled() || clock::now() >= until; });
+  const status f = [&] {
+    const auto guard = home.lock();
+    if (!made->settled())
+      made->fail({errc::timed_out},
+                 "not all ranks were connected in time; a firewall between hosts, or a network "
+                 "interface that others cannot reach (NCCL_SOCKET_IFNAME), is the usual cause");
+    return made->failure();
+  }();
+  if (!f.ok()) {
+    const std::string who = f.peer >= 0 ? driver_of_host->link().describe(f.peer) : std::string("a rank");
+    throw error{f,
+                "NCCL did not come up: " +
+                    (made->words().empty() ? who + ": " + category().message(static_cast<int>(f.code)) : made->words()),
+                {world.rank()}};
+  }
+  return {basic_nccl<Api>{std::move(made), world.backend().members()}, driver_of_host->shared_home(), options.timeout};
+}
+
+}  // namespace tutti

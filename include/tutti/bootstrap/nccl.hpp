@@ -1,0 +1,19 @@
+#pragma once
+#include <tutti/backend/nccl_api.hpp>
+#include <tutti/bootstrap/make_nccl.hpp>
+#include <tutti/communicator.hpp>
+#include <tutti/cuda/cuda.hpp>
+
+namespace tutti {
+
+/// The backend of NVIDIA's GPUs over the NCCL that is linked: `communicator<nccl>`.
+using nccl = basic_nccl<nccl_api>;
+
+/// The GPUs of a world's ranks, as a communicator over device memory; see make_nccl(). Collective over `world`.
+/// `auto world = tutti::init(); auto gpus = tutti::gpu_world(world);`
+template <backend Host>
+[[nodiscard]] communicator<nccl> gpu_world(communicator<Host>& world, const nccl_options& options = {}) {
+  return make_nccl<nccl_api>(world, options);
+}
+
+}  // namespace tutti

@@ -1,0 +1,51 @@
+#pragma once
+#include <utility>
+
+#include <tutti/cuda/device_guard.hpp>
+#include <tutti/cuda/error.hpp>
+#include <tutti/cuda/types.hpp>
+
+namespace tutti::cuda {
+
+/// A point in a stream's work, without a time: what other streams wait for and the host asks about. Owns it; move-only.
+/// Lives on one device, and is recorded in streams of that device. Any thread, one at a time.
+template <runtime_api R>
+class basic_event {
+ public:
+  basic_event() = default;
+  /// Throws error{device}.
+  explicit basic_event(int device) : device_(device) {
+    const basic_device_guard<R> guard{device};
+    check<R>(R::create_event(event_), "cudaEventCreateWithFlags", device);
+  }
+  basic_event(basic_event&& other) noexcept : event_(std::exchange(other.event_, nullptr)), device_(other.device_) {}
+  basic_event& operator=(basic_event&& other) noexcept {
+    std::swap(event_, other.event_);
+    std::swap(device_, other.device_);
+    return *this;
+  }
+  ~basic_event() {
+    if (event_) static_cast<void>(R::destroy_event(event_));
+  }
+
+  [[nodiscard]] event_handle native() const noexcept { return event_; }
+  [[nodiscard]] int device() const noexcept { return device_; }
+  [[nodiscard]] explicit operator bool() const noexcept { return event_ != nullptr; }
+
+  /// Marks the end of what has been given to the stream so far; forgets the mark before.
+  void record(stream_handle s) { check<R>(R::record(event_, s), "cudaEventRecord", device_); }
+  /// Work given to the stream from now on comes after the mark; the host does not wait.
+  void join(stream_handle s) const { check<R>(R::wait(s, event_), "cudaStreamWaitEvent", device_); }
+  /// True when the marked work has ended, or nothing was marked. Throws what that work failed with.
+  [[nodiscard]] bool done() const {
+    const result r = R::query_event(event_);
+    if (r != result::not_ready) check<R>(r, "cudaEventQuery", device_);
+    return r == result::success;
+  }
+
+ private:
+  event_handle event_ = nullptr;
+  int device_ = 0;
+};
+
+}  // namespace tutti::cuda

@@ -1,0 +1,66 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include <tutti/cuda/types.hpp>
+
+namespace tutti::cuda {
+
+/// CUDA's runtime, linked: the CMake target tutti::nccl brings it.
+struct runtime {
+  static result device_count(int& n) noexcept { return code(::cudaGetDeviceCount(&n)); }
+  static result identify(int device, device_identity& who) noexcept {
+    ::cudaDeviceProp about{};
+    const result r = code(::cudaGetDeviceProperties(&about, device));
+    if (r != result::success) return r;
+    std::memcpy(who.uuid.data(), &about.uuid, who.uuid.size());
+    who.model = {};
+    std::copy_n(about.name, std::min(std::strlen(about.name), who.model.size() - 1), who.model.data());
+    return r;
+  }
+  static result get_device(int& device) noexcept { return code(::cudaGetDevice(&device)); }
+  static result set_device(int device) noexcept { return code(::cudaSetDevice(device)); }
+
+  static result create_event(event_handle& e) noexcept {
+    return code(::cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+  }
+  static result destroy_event(event_handle e) noexcept { return code(::cudaEventDestroy(e)); }
+  static result record(event_handle e, stream_handle s) noexcept { return code(::cudaEventRecord(e, s)); }
+  static result query_event(event_handle e) noexcept { return code(::cudaEventQuery(e)); }
+
+  static result create_stream(stream_handle& s) noexcept {
+    int least = 0, greatest = 0;
+    const result r = code(::cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    if (r != result::success) return r;
+    return code(::cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, greatest));
+  }
+  static result destroy_stream(stream_handle s) noexcept { return code(::cudaStreamDestroy(s)); }
+  static result query_stream(stream_handle s) noexcept { return code(::cudaStreamQuery(s)); }
+  static result wait(stream_handle s, event_handle e) noexcept { return code(::cudaStreamWaitEvent(s, e, 0)); }
+
+  static result allocate(void*& p, std::size_t bytes) noexcept { return code(::cudaMalloc(&p, bytes)); }
+  static result deallocate(void* p) noexcept { return code(::cudaFree(p)); }
+
+  static const char* name(result r) noexcept { return ::cudaGetErrorName(static_cast<::cudaError_t>(r)); }
+  static const char* words(result r) noexcept { return ::cudaGetErrorString(static_cast<::cudaError_t>(r)); }
+
+ private:
+  // An error is told once, by what met it: not again by the user's next launch of a kernel.
+  static result code(::cudaError_t e) noexcept {
+    if (e != ::cudaSuccess) static_cast<void>(::cudaGetLastError());
+    return static_cast<result>(e);
+  }
+};
+static_assert(runtime_api<runtime>);
+static_assert(static_cast<int>(result::out_of_memory) == ::cudaErrorMemoryAllocation &&
+              static_cast<int>(result::insufficient_driver) == ::cudaErrorInsufficientDriver &&
+              static_cast<int>(result::no_device) == ::cudaErrorNoDevice &&
+              static_cast<int>(result::invalid_device) == ::cudaErrorInvalidDevice &&
+              static_cast<int>(result::not_ready) == ::cudaErrorNotReady &&
+              static_cast<int>(result::capture_first) == ::cudaErrorStreamCaptureUnsupported &&
+              static_cast<int>(result::capture_last) == ::cudaErrorStreamCaptureWrongThread);
+
+}  // namespace tutti::cuda

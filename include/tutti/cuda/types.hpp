@@ -1,0 +1,60 @@
+#pragma once
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/core/stream_ref.hpp>
+
+struct CUevent_st;
+
+/// CUDA's runtime as the library uses it. Nothing here needs CUDA's headers but cuda/runtime.hpp, so that all logic
+/// over it compiles, and is tested, without them.
+namespace tutti::cuda {
+
+using stream_handle = CUstream_st*;
+using event_handle = CUevent_st*;
+
+/// The codes of cudaError_t that are told apart; others may come. CUDA promises that numbers do not change.
+enum class result : int {
+  success = 0,
+  out_of_memory = 2,
+  insufficient_driver = 35,
+  no_device = 100,
+  invalid_device = 101,
+  not_ready = 600,
+  capture_first = 900,  ///< from here to capture_last: a call that a stream capture does not permit
+  capture_last = 908
+};
+
+/// What tells one device from another.
+struct device_identity {
+  std::array<std::uint8_t, 16> uuid{};
+  std::array<char, 64> model{};  ///< "NVIDIA H200", ends with a zero
+};
+
+/// The functions of CUDA's runtime that are used, as static members: cuda/runtime.hpp has the real ones, tests bring
+/// their own. None throws; each returns what CUDA returned. Streams are made with the highest priority and without ties
+/// to the default stream, events without times.
+template <class R>
+concept runtime_api = requires(int& n, int device, device_identity& who, event_handle& e, stream_handle& s, void*& p,
+                               std::size_t bytes, result r) {
+  { R::device_count(n) } noexcept -> std::same_as<result>;
+  { R::identify(device, who) } noexcept -> std::same_as<result>;
+  { R::get_device(n) } noexcept -> std::same_as<result>;
+  { R::set_device(device) } noexcept -> std::same_as<result>;
+  { R::create_event(e) } noexcept -> std::same_as<result>;
+  { R::destroy_event(e) } noexcept -> std::same_as<result>;
+  { R::record(e, s) } noexcept -> std::same_as<result>;
+  { R::query_event(e) } noexcept -> std::same_as<result>;
+  { R::create_stream(s) } noexcept -> std::same_as<result>;
+  { R::destroy_stream(s) } noexcept -> std::same_as<result>;
+  { R::query_stream(s) } noexcept -> std::same_as<result>;
+  { R::wait(s, e) } noexcept -> std::same_as<result>;
+  { R::allocate(p, bytes) } noexcept -> std::same_as<result>;
+  { R::deallocate(p) } noexcept -> std::same_as<result>;
+  { R::name(r) } noexcept -> std::same_as<const char*>;
+  { R::words(r) } noexcept -> std::same_as<const char*>;
+};
+
+}  // namespace tutti::cuda

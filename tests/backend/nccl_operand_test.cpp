@@ -1,0 +1,57 @@
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+
+#include <tutti/backend/nccl_operand.hpp>
+
+namespace {
+
+using tutti::dtype;
+using tutti::nccl_dtype;
+using tutti::nccl_operand;
+using tutti::nccl_operand_of;
+using tutti::nccl_reduction;
+using kind = tutti::reduction_kind;
+
+constexpr int now = 22809;
+constexpr bool can(dtype t, kind k, int ranks = 4, int version = now) {
+  return nccl_operand_of(t, k, ranks, version).why == nullptr;
+}
+constexpr bool is(dtype t, kind k, nccl_dtype type, nccl_reduction with, std::size_t per_element = 1) {
+  const nccl_operand o = nccl_operand_of(t, k, 4, now);
+  return o.why == nullptr && o.type == type && o.with == with && o.per_element == per_element && !o.scaled;
+}
+
+static_assert(is(dtype::f32, kind::sum, nccl_dtype::f32, nccl_reduction::sum));
+static_assert(is(dtype::i64, kind::prod, nccl_dtype::i64, nccl_reduction::prod));
+static_assert(is(dtype::u8, kind::min, nccl_dtype::u8, nccl_reduction::min));
+static_assert(is(dtype::bf16, kind::max, nccl_dtype::bf16, nccl_reduction::max));
+static_assert(is(dtype::f64, kind::mean, nccl_dtype::f64, nccl_reduction::avg));
+static_assert(is(dtype::c64, kind::sum, nccl_dtype::f32, nccl_reduction::sum, 2));
+static_assert(is(dtype::c128, kind::mean, nccl_dtype::f64, nccl_reduction::avg, 2));
+static_assert(is(dtype::boolean, kind::sum, nccl_dtype::u8, nccl_reduction::max));
+static_assert(is(dtype::boolean, kind::band, nccl_dtype::u8, nccl_reduction::min));
+static_assert(nccl_operand_of(dtype::f16, kind::premul_sum, 4, now).scaled);
+
+static_assert(!can(dtype::i16, kind::sum) && !can(dtype::u16, kind::sum) && !can(dtype::extended, kind::sum));
+static_assert(!can(dtype::opaque, kind::custom) && !can(dtype::f32, kind::custom) && !can(dtype::u8, kind::raw));
+static_assert(!can(dtype::i32, kind::band) && !can(dtype::boolean, kind::bxor) && !can(dtype::opaque, kind::minloc));
+static_assert(!can(dtype::c64, kind::prod) && !can(dtype::c64, kind::premul_sum));
+static_assert(can(dtype::f8_e4m3, kind::sum) && !can(dtype::f8_e4m3, kind::sum, 4, 22305));
+
+// A mean whose factor is not a number of the type would be wrong in every element.
+static_assert(can(dtype::f32, kind::mean, 6) && can(dtype::f64, kind::mean, 6) && can(dtype::i32, kind::mean, 6));
+static_assert(!can(dtype::f16, kind::mean, 6) && !can(dtype::bf16, kind::mean, 3) &&
+              !can(dtype::f8_e5m2, kind::mean, 12));
+static_assert(can(dtype::f16, kind::mean, 1) && can(dtype::bf16, kind::mean, 1024) &&
+              can(dtype::f8_e4m3, kind::mean, 512));
+static_assert(!can(dtype::f8_e4m3, kind::mean, 1024) && can(dtype::f8_e5m2, kind::mean, 1024));
+
+TEST_CASE("nccl_operand: what NCCL cannot do has a reason that says what to do instead") {
+  for (const kind k : {kind::mean, kind::custom})
+    CHECK(std::string(nccl_operand_of(dtype::bf16, k, 6, now).why)
+              .find(k == kind::mean ? "use sum and divide" : "host") != std::string::npos);
+}
+
+}  // namespace

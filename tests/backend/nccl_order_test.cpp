@@ -1,0 +1,125 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <support/gpus.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST_CASE("nccl: an operation comes after its stream's work, and what joins comes after the operation") {
+  for (const int polls : {0, 2}) {
+    fake::machine machine;
+    machine.polls_per_launch = polls;
+    std::atomic<bool> open{false};
+    run_gpus(2, [&](gpus& g, auto& world) {
+      fake_stream compute{g.rank()}, after{g.rank()};
+      std::vector<float> v(4, 0);
+      float seen = -1;
+      machine.launch(compute.native(), [&] {  // a kernel that makes the gradients
+        if (!open) return false;
+        v.assign(4, 1);
+        return true;
+      });
+      auto first = g.all_reduce(on_device(v), tutti::sum, {.stream = compute});
+      auto second = g.all_reduce(on_device(v), tutti::sum, {.stream = compute});
+      std::move(second).join(after);  // the host is back, though the kernel has not ended
+      machine.launch(after.native(), [&] {
+        seen = v[3];
+        return true;
+      });
+      CHECK(!first.done());
+      CHECK(seen == -1);
+      world.barrier().wait();  // both ranks have looked
+      open = true;
+      first.wait();
+      g.barrier({.stream = after}).wait();  // what was given to that stream comes before it, too
+      CHECK(v[0] == 4);
+      CHECK(seen == 4);
+    });
+    CHECK(machine.misuses == 0);
+    CHECK(machine.left() == 0);
+  }
+}
+
+TEST_CASE("nccl: without a stream, an operation comes after the default stream of its own device") {
+  fake::machine machine;
+  std::atomic<bool> open{false};
+  run_gpus(2, [&](gpus& g, auto& world) {
+    std::vector<float> v(1, 0);
+    fake::current_device = g.rank();
+    machine.launch(tutti::cuda::default_stream(), [&] {
+      if (open) v[0] = 3;
+      return open.load();
+    });
+    fake::current_device = 3;  // whatever this thread does elsewhere
+    auto running = g.all_reduce(on_device(v));
+    CHECK(fake::current_device == 3);
+    CHECK(!running.done());
+    world.barrier().wait();
+    open = true;
+    running.wait();
+    CHECK(v[0] == 6);
+    auto again = g.all_reduce(on_device(v));
+    std::move(again).join({});
+    fake::current_device = g.rank();
+    machine.launch(tutti::cuda::default_stream(), [&] { return v[0] = -v[0], true; });
+    g.barrier().wait();
+    CHECK(v[0] == -12);
+  });
+}
+
+TEST_CASE("nccl: events are used again, and a joined operation needs no handle") {
+  fake::machine machine;
+  run_gpus(2, [&](gpus& g, auto& world) {
+    fake_stream compute{g.rank()};
+    std::vector<float> v(1, 1);
+    const auto rounds = [&](int n) {
+      for (int i = 0; i < n; ++i) {
+        g.all_reduce(on_device(v), tutti::max, {.stream = compute}).wait();
+        g.all_reduce(on_device(v), tutti::max, {.stream = compute}).join(compute);
+      }
+      g.barrier({.stream = compute}).wait();
+      world.barrier().wait();
+    };
+    rounds(20);
+    const std::size_t before = machine.left();
+    rounds(100);
+    CHECK(machine.left() <= before + 8);
+    world.barrier().wait();
+  });
+  CHECK(machine.left() == 0);
+}
+
+TEST_CASE("nccl: the communicator's end waits for work that streams were joined to") {
+  fake::machine machine;
+  std::atomic<bool> open{false};
+  std::atomic<int> destroying{0};
+  std::vector<float> results(2, 0);
+  std::jthread opener;
+  run_gpus(2, [&](gpus& g, auto&) {
+    fake_stream compute{g.rank()};
+    float& mine = results[static_cast<std::size_t>(g.rank())];
+    machine.launch(compute.native(), [&] {
+      if (open) mine = 2;
+      return open.load();
+    });
+    {
+      gpus last = std::move(g);
+      last.all_reduce(tutti::cuda::device_span<float>{&mine, 1}, tutti::sum, {.stream = compute}).join(compute);
+      if (++destroying == 2) opener = std::jthread{[&] { open = true; }};
+    }
+    CHECK(mine == 4);
+  });
+  CHECK(machine.left() == 0);
+}
+
+}  // namespace

@@ -1,0 +1,110 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <support/gpus.hpp>
+#include <tutti/bootstrap/device_census.hpp>
+#include <tutti/bootstrap/make_nccl.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+using tutti::device_sharing;
+using tutti::errc;
+
+/// What each rank is told.
+std::vector<std::string> refusals(fake::machine& machine, int n, errc wanted, tutti::nccl_options how = {}) {
+  std::vector<std::string> words(static_cast<std::size_t>(n));
+  tutti::run_threads(n, [&](tutti::communicator<tutti::threads>& world) {
+    fake::rank = world.rank();
+    fake::current_device = 0;
+    errc kind{};
+    words[static_cast<std::size_t>(world.rank())] =
+        words_of([&] { tutti::make_nccl<fake::nccl>(world, how).barrier().wait(); }, kind);
+    CHECK(kind == wanted);
+  });
+  CHECK(machine.left() == 0);
+  return words;
+}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_CASE("make_nccl: two ranks on one GPU, unless on purpose") {
+  fake::machine machine;
+  machine.uuid_of = {{2, 1}};  // device 2 is device 0
+  const auto told = refusals(machine, 3, errc::rendezvous);
+  CHECK(told[0] == told[2]);
+  CHECK(told[0] == told[1]);
+  CHECK(has(told[0], "rank 0 (host "));
+  CHECK(has(told[0], "rank 2 (host "));
+  CHECK(has(told[0], "use the same GPU (a fake, device 0 and 2 of theirs)"));
+  CHECK(has(told[0], "world.local_rank()"));
+  CHECK(machine.calls().empty());  // before NCCL was asked to do anything
+  run_gpus(3, [](gpus& g, auto&) { g.barrier().wait(); }, {.sharing = device_sharing::allowed});
+  run_gpus(2, [](gpus& g, auto&) { g.barrier().wait(); }, {.device = 1, .sharing = device_sharing::allowed});
+}
+
+TEST_CASE("make_nccl: different or old versions of NCCL") {
+  fake::machine machine;
+  machine.version_of = {{1, 23004}};
+  auto told = refusals(machine, 2, errc::protocol);
+  CHECK(told[0] == told[1]);
+  CHECK(has(told[0], "rank 1 (host "));
+  CHECK(has(told[0], "2.28.9 and 2.30.4"));
+  machine.version_of.clear();
+  machine.version = 2708;
+  told = refusals(machine, 2, errc::unsupported);
+  CHECK(has(told[1], "rank 0 (host "));
+  CHECK(has(told[1], "uses NCCL 2.7.8; 2.18 or newer"));
+}
+
+TEST_CASE("make_nccl: a rank without a GPU") {
+  fake::machine machine{2};
+  auto told = refusals(machine, 3, errc::device);
+  CHECK(told[0] == told[2]);
+  CHECK(has(told[0], "rank 2 (host "));
+  CHECK(has(told[0], "device 2 of 2 that it sees; start fewer ranks"));
+  machine.fail("cudaGetDeviceCount", {100, 0, 1});
+  told = refusals(machine, 2, errc::device);
+  CHECK(has(told[0], "rank 1 (host "));
+  CHECK(has(told[0], "cudaErrorNoDevice"));
+  CHECK(has(told[0], "CUDA_VISIBLE_DEVICES"));
+  machine.fail("cudaGetDeviceProperties", {700, 0, 0});
+  CHECK(has(refusals(machine, 2, errc::device)[1], "rank 0"));
+}
+
+TEST_CASE("make_nccl: an error in any call on the way ends it everywhere, and leaves nothing behind") {
+  for (const std::string call : {"ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRankConfig", "cudaMalloc",
+                                 "cudaStreamCreateWithPriority", "cudaGetDevice", "ncclCommGetAsyncError"}) {
+    CAPTURE(call);
+    fake::machine machine;
+    machine.fail(call, {call.starts_with("cuda") ? 700 : 3, 0, 0});
+    const auto told = refusals(machine, 2, errc::device, {.patience = 200ms});
+    CHECK(!told[0].empty());
+    CHECK(!told[1].empty());
+  }
+}
+
+TEST_CASE("make_nccl: NCCL that does not connect in time") {
+  fake::machine machine;
+  machine.fail("ncclCommInitRankConfig", {7, 0, 1, true});  // says "in progress" and makes nothing
+  for (const std::string& told : refusals(machine, 2, errc::timed_out, {.join_timeout = 40ms, .patience = 1s}))
+    CHECK(has(told, "NCCL did not come up: "));
+}
+
+TEST_CASE("make_nccl: halves of a world have NCCL communicators of their own") {
+  fake::machine machine;
+  tutti::run_threads(4, [&](tutti::communicator<tutti::threads>& world) {
+    fake::rank = world.rank();
+    auto half = world.split(world.rank() / 2);
+    gpus g = tutti::make_nccl<fake::nccl>(half, {.device = world.rank()});
+    CHECK(g.world_rank(1) == world.rank() / 2 * 2 + 1);
+    std::vector<float> v(1, static_cast<float>(world.rank()));
+    g.all_reduce(on_device(v)).wait();
+    CHECK(v[0] == (world.rank() < 2 ? 1 : 5));
+  });
+  CHECK(machine.left() == 0);
+}
+
+}  // namespace

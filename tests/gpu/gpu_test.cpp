@@ -1,0 +1,78 @@
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <tutti/bootstrap/nccl.hpp>
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/tutti.hpp>
+
+#include <support/docs_examples.hpp>
+
+// With the real libraries. Most machines that build this have no GPU: then that is what must be said.
+
+namespace {
+
+using tutti::cuda::device_memory;
+using tutti::cuda::result;
+
+TEST_CASE("gpu: one rank on the first GPU, or a refusal that says what is missing") {
+  int devices = 0;
+  const result found = tutti::cuda::runtime::device_count(devices);
+  int version = 0;
+  REQUIRE(tutti::nccl_api::version(version) == tutti::nccl_result::success);
+  CHECK(version >= tutti::oldest_nccl);
+  tutti::run_threads(1, [&](tutti::communicator<tutti::threads>& world) {
+    if (found != result::success) {
+      try {
+        (void)tutti::gpu_world(world);
+        FAIL("a world of GPUs on a machine without one");
+      } catch (const tutti::error& e) {
+        const std::string words = e.what();
+        MESSAGE(words);
+        CHECK(e.kind() == tutti::errc::device);
+        CHECK(words.find("rank 0 (host ") == 0);
+        CHECK(words.find("cudaGetDeviceCount failed on device 0: cudaError") != std::string::npos);
+      }
+      return;
+    }
+    auto gpus = tutti::gpu_world(world);
+    const device_memory<float> data{0, 1000};
+    gpus.all_reduce(data.span(), tutti::mean).wait();
+    gpus.broadcast(data.span(), 0).join({});
+    gpus.barrier().wait();
+    CHECK(gpus.backend().failure().ok());
+  });
+}
+
+// The examples of docs/gpu.md.
+[[maybe_unused]] void one_operation(float* pointer, std::size_t count, CUstream_st* compute, CUstream_st* update) {
+  auto world = tutti::init();
+  auto gpus = tutti::gpu_world(world);
+  tutti::cuda::device_span<float> gradient{pointer, count};
+
+  auto running = gpus.all_reduce(gradient, tutti::mean, {.stream = compute});
+  std::move(running).join(update);
+}
+[[maybe_unused]] auto a_group(tutti::communicator<tutti::nccl>& gpus, tutti::cuda::device_span<float> mine,
+                              tutti::cuda::device_span<float> theirs, int next, int before) {
+  auto exchange = [&] {
+    tutti::nccl_group together{gpus};
+    return std::pair{gpus.send(mine, next), gpus.recv(theirs, before)};
+  }();
+  return exchange;
+}
+
+TEST_CASE("gpu: the examples of the docs are compiled here") {
+  const auto bare = [](std::string text) {  // without comments
+    for (std::size_t at; (at = text.find("//")) != std::string::npos;) text.erase(at, text.find('\n', at) - at);
+    return docs_examples::without_space(text);
+  };
+  const std::string here = bare(docs_examples::text_of(TUTTI_SOURCE_DIR "/tests/gpu/gpu_test.cpp"));
+  const auto blocks = docs_examples::of(TUTTI_SOURCE_DIR "/docs/gpu.md");
+  CHECK(blocks.size() == 2);
+  for (const std::string& block : blocks) CHECK_MESSAGE(here.find(bare(block)) != std::string::npos, block);
+}
+
+}  // namespace

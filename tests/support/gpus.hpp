@@ -1,0 +1,45 @@
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <support/fake_nccl.hpp>
+#include <tutti/bootstrap/make_nccl.hpp>
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/cuda/device_span.hpp>
+#include <tutti/cuda/stream.hpp>
+
+using gpus = tutti::communicator<tutti::basic_nccl<fake::nccl>>;
+using fake_stream = tutti::cuda::basic_stream<fake::cuda>;
+
+/// Runs f(devices, world) as each of n ranks, threads whose devices are those of the fake machine.
+template <class F>
+void run_gpus(int n, F f, tutti::nccl_options how = {}) {
+  tutti::run_threads(n, [&](tutti::communicator<tutti::threads>& world) {
+    fake::rank = world.rank();
+    fake::current_device = 0;
+    gpus devices = tutti::make_nccl<fake::nccl>(world, how);
+    f(devices, world);
+  });
+}
+
+/// What the fake's devices have for memory.
+template <class T>
+tutti::cuda::device_span<T> on_device(std::vector<T>& v) {
+  return {v.data(), v.size()};
+}
+
+/// The words of the error that `f` throws; its code goes to `kind`.
+template <class F>
+std::string words_of(F f, tutti::errc& kind) {
+  try {
+    f();
+  } catch (const tutti::error& e) {
+    kind = e.kind();
+    return e.what();
+  }
+  kind = tutti::errc::ok;
+  return {};
+}
