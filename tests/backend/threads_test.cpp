@@ -2,18 +2,31 @@
 
 #include <chrono>
 #include <cstdint>
+#include <type_traits>
 
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/config.hpp>
 #include <tutti/os/memory.hpp>
 
 #include <conformance/collectives.hpp>
+#include <conformance/every_reduction.hpp>
 #include <conformance/large.hpp>
 
 namespace {
 
 TEST_CASE("threads: every collective, every way, in every type") {
   conformance::check_collectives([](int size, auto f) { tutti::run_threads(size, f, std::chrono::seconds(60)); });
+}
+
+TEST_CASE("threads: every reduction of every type, by every collective and algorithm, in worlds of every size") {
+  for (int size = 1; size <= conformance::most_ranks; ++size)
+    tutti::run_threads(
+        size,
+        [](auto& world) {
+          conformance::session<std::remove_reference_t<decltype(world)>> s{world};
+          conformance::check_every_reduction(s, tutti_test::slow ? 9 : 1);
+        },
+        std::chrono::seconds(60));
 }
 
 TEST_CASE("threads: more elements than an int can count") {

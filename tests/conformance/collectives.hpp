@@ -3,6 +3,7 @@
 
 #include <conformance/bits.hpp>
 #include <conformance/distribution.hpp>
+#include <conformance/every_reduction.hpp>
 #include <conformance/groups.hpp>
 #include <conformance/in_flight.hpp>
 #include <conformance/messages.hpp>
@@ -21,6 +22,7 @@ void check_world(World& world, grid how = grid::full) {
   session<World> s{world, how};
   check_movement(s);
   check_reductions(s);
+  check_every_reduction(s, how == grid::full ? 3 : 9);
   check_bits(s);
   check_distribution(s);
   check_partial_reductions(s);

@@ -55,6 +55,7 @@ struct step {
   call what = call::barrier;
   std::size_t type = 0, reduction = 0;  // of the player's lists
   tutti::algorithm via = tutti::algorithm::automatic;
+  tutti::reduction_order order = tutti::reduction_order::any;
   int root = 0;
   bool in_place = false, in_world_memory = false, backwards = false;
   std::size_t count = 0, offset_in = 0, offset_out = 0;
@@ -99,6 +100,7 @@ inline program read(std::span<const std::uint8_t> data) {
     s.in_place = flags % 2 != 0;
     s.in_world_memory = flags / 2 % 2 != 0;
     s.backwards = flags / 4 % 2 != 0;
+    if (flags / 16 % 2 != 0) s.order = tutti::reduction_order::rank;
     s.gaps = flags / 8 % 2 != 0 ? 0 : in.take() * 0x01010101 + 1;
     s.count = count_from(in);
     s.offset_in = in.below(19);

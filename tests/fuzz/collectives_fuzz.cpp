@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/algo/asked.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/core/args.hpp>
@@ -47,13 +48,21 @@ class player {
   [[nodiscard]] std::size_t n() const { return static_cast<std::size_t>(w_.size()); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(w_.rank()); }
 
-  /// Asks for the algorithm of the step; what cannot be is refused, and automatic instead.
+  /// Asks for the algorithm and the order of the step; what cannot be is refused, and automatic instead.
   template <class Args, class Issue>
   std::shared_ptr<tutti::op> ask(const step& s, std::size_t element, Issue go) {
-    if constexpr (!requires(Args a) { a.op; }) element = 1;
-    if (w_.backend().can<Args>(s.via, element)) return std::make_shared<tutti::op>(go(tutti::issue{.via = s.via}));
+    constexpr bool reduces = requires(Args a) { a.op; };
+    if (!reduces) element = 1;
+    const tutti::issue how{.via = s.via, .order = s.order};
+    const auto can = [&](tutti::algorithm a) { return w_.backend().can<Args>(a, element); };
+    const auto& ordered = tutti::algo::rank_ordered;
+    const bool in_order = std::any_of(ordered.begin(), ordered.end(), [&](tutti::algorithm a) {
+      return (s.via == tutti::algorithm::automatic || s.via == a) && can(a);
+    });
+    const bool any_order = !reduces || n() == 1 || s.order == tutti::reduction_order::any;
+    if (can(s.via) && (any_order || in_order)) return std::make_shared<tutti::op>(go(how));
     try {
-      auto wrong = go(tutti::issue{.via = s.via});
+      auto wrong = go(how);
     } catch (const tutti::usage_error&) {
       return std::make_shared<tutti::op>(go(tutti::issue{}));
     }
