@@ -23,15 +23,15 @@ constexpr bool is(dtype t, kind k, nccl_dtype type, nccl_reduction with, std::si
   return o.why == nullptr && o.type == type && o.with == with && o.per_element == per_element && !o.scaled;
 }
 
-static_assert(is(dtype::f32, kind::sum, nccl_dtype::f32, nccl_reduction::sum));
-static_assert(is(dtype::i64, kind::prod, nccl_dtype::i64, nccl_reduction::prod));
-static_assert(is(dtype::u8, kind::min, nccl_dtype::u8, nccl_reduction::min));
-static_assert(is(dtype::bf16, kind::max, nccl_dtype::bf16, nccl_reduction::max));
-static_assert(is(dtype::f64, kind::mean, nccl_dtype::f64, nccl_reduction::avg));
-static_assert(is(dtype::c64, kind::sum, nccl_dtype::f32, nccl_reduction::sum, 2));
-static_assert(is(dtype::c128, kind::mean, nccl_dtype::f64, nccl_reduction::avg, 2));
-static_assert(is(dtype::boolean, kind::sum, nccl_dtype::u8, nccl_reduction::max));
-static_assert(is(dtype::boolean, kind::band, nccl_dtype::u8, nccl_reduction::min));
+static_assert(is(dtype::f32, kind::sum, nccl_dtype::f32, nccl_reduction::op_sum));
+static_assert(is(dtype::i64, kind::prod, nccl_dtype::i64, nccl_reduction::op_prod));
+static_assert(is(dtype::u8, kind::min, nccl_dtype::u8, nccl_reduction::op_min));
+static_assert(is(dtype::bf16, kind::max, nccl_dtype::bf16, nccl_reduction::op_max));
+static_assert(is(dtype::f64, kind::mean, nccl_dtype::f64, nccl_reduction::op_avg));
+static_assert(is(dtype::c64, kind::sum, nccl_dtype::f32, nccl_reduction::op_sum, 2));
+static_assert(is(dtype::c128, kind::mean, nccl_dtype::f64, nccl_reduction::op_avg, 2));
+static_assert(is(dtype::boolean, kind::sum, nccl_dtype::u8, nccl_reduction::op_max));
+static_assert(is(dtype::boolean, kind::band, nccl_dtype::u8, nccl_reduction::op_min));
 static_assert(nccl_operand_of(dtype::f16, kind::premul_sum, 4, now).scaled);
 
 static_assert(!can(dtype::i16, kind::sum) && !can(dtype::u16, kind::sum) && !can(dtype::extended, kind::sum));

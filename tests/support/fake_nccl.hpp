@@ -65,20 +65,20 @@ inline double folded(const parts& all, std::size_t i) {
   double sum = 0;
   for (std::size_t r = 0; r < all.size(); ++r) {
     double x = load(t, all[r]->in, i);
-    if (kind == tutti::nccl_reduction::avg && !is_integer(t)) x = rounded(t, x * rounded(t, 1 / n));
-    if (all[r]->reduction > static_cast<int>(tutti::nccl_reduction::avg)) x = rounded(t, x * all[r]->factor);
+    if (kind == tutti::nccl_reduction::op_avg && !is_integer(t)) x = rounded(t, x * rounded(t, 1 / n));
+    if (all[r]->reduction > static_cast<int>(tutti::nccl_reduction::op_avg)) x = rounded(t, x * all[r]->factor);
     if (r == 0)
       sum = x;
-    else if (kind == tutti::nccl_reduction::prod)
+    else if (kind == tutti::nccl_reduction::op_prod)
       sum = rounded(t, sum * x);
-    else if (kind == tutti::nccl_reduction::max)
+    else if (kind == tutti::nccl_reduction::op_max)
       sum = std::max(sum, x);
-    else if (kind == tutti::nccl_reduction::min)
+    else if (kind == tutti::nccl_reduction::op_min)
       sum = std::min(sum, x);
     else
       sum = rounded(t, sum + x);
   }
-  return kind == tutti::nccl_reduction::avg && is_integer(t) ? sum / n : sum;
+  return kind == tutti::nccl_reduction::op_avg && is_integer(t) ? sum / n : sum;
 }
 
 inline void execute(const parts& all) {
@@ -246,7 +246,7 @@ struct nccl {
                                   comm_handle comm) noexcept {
     return on("ncclRedOpCreatePreMulSum", [&](machine& m) {
       comm->factors.push_back(load(t, factor, 0));
-      made = static_cast<tutti::nccl_reduction>(static_cast<int>(tutti::nccl_reduction::avg) + comm->factors.size());
+      made = static_cast<tutti::nccl_reduction>(static_cast<int>(tutti::nccl_reduction::op_avg) + comm->factors.size());
       ++m.reductions;
     });
   }
@@ -311,9 +311,9 @@ struct nccl {
       if (comm->freed || comm->holding) ++m.misuses;  // NCCL is busy, or has gone
       p.rank = comm->rank;
       if (p.what != part::kind::send && p.what != part::kind::recv) p.sequence = ++comm->sequence;
-      if (p.reduction > static_cast<int>(tutti::nccl_reduction::avg))
+      if (p.reduction > static_cast<int>(tutti::nccl_reduction::op_avg))
         p.factor = comm->factors[static_cast<std::size_t>(p.reduction) -
-                                 static_cast<std::size_t>(tutti::nccl_reduction::avg) - 1];
+                                 static_cast<std::size_t>(tutti::nccl_reduction::op_avg) - 1];
       m.log.push_back({name, comm->rank, p.count, static_cast<int>(p.type), p.reduction, p.root, p.in, p.out});
       auto shared = std::make_shared<part>(p);
       if (depth > 0) {

@@ -96,9 +96,10 @@ static_assert(static_cast<int>(nccl_dtype::i8) == ::ncclInt8 && static_cast<int>
               static_cast<int>(nccl_dtype::f32) == ::ncclFloat32 &&
               static_cast<int>(nccl_dtype::f64) == ::ncclFloat64 &&
               static_cast<int>(nccl_dtype::bf16) == ::ncclBfloat16);
-static_assert(static_cast<int>(nccl_reduction::sum) == ::ncclSum &&
-              static_cast<int>(nccl_reduction::prod) == ::ncclProd &&
-              static_cast<int>(nccl_reduction::max) == ::ncclMax &&
-              static_cast<int>(nccl_reduction::min) == ::ncclMin && static_cast<int>(nccl_reduction::avg) == ::ncclAvg);
+static_assert(static_cast<int>(nccl_reduction::op_sum) == ::ncclSum &&
+              static_cast<int>(nccl_reduction::op_prod) == ::ncclProd &&
+              static_cast<int>(nccl_reduction::op_max) == ::ncclMax &&
+              static_cast<int>(nccl_reduction::op_min) == ::ncclMin &&
+              static_cast<int>(nccl_reduction::op_avg) == ::ncclAvg);
 
 }  // namespace tutti

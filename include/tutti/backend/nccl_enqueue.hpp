@@ -21,7 +21,8 @@ class nccl_enqueue {
   explicit nccl_enqueue(driver& d) noexcept : d_(d) {}
 
   nccl_result operator()(const barrier_args&) const noexcept {
-    return Api::all_reduce(d_.scratch(), d_.scratch(), 1, nccl_dtype::u8, nccl_reduction::max, d_.comm(), d_.stream());
+    return Api::all_reduce(d_.scratch(), d_.scratch(), 1, nccl_dtype::u8, nccl_reduction::op_max, d_.comm(),
+                           d_.stream());
   }
 
   nccl_result operator()(const all_reduce_args& a) const noexcept {

@@ -11,7 +11,7 @@ namespace tutti {
 struct nccl_operand {
   nccl_dtype type = nccl_dtype::u8;
   std::size_t per_element = 1;  ///< of NCCL's elements
-  nccl_reduction with = nccl_reduction::sum;
+  nccl_reduction with = nccl_reduction::op_sum;
   bool scaled = false;        ///< a sum of products with a factor, which is made for the call
   const char* why = nullptr;  ///< not null: NCCL cannot, and this is why and what to do
 };
@@ -52,7 +52,7 @@ constexpr bool nccl_type_of(dtype t, nccl_operand& to) noexcept {
 constexpr bool nccl_logic_of(reduction_kind k, nccl_reduction& to) noexcept {
   const bool any = k == reduction_kind::sum || k == reduction_kind::max || k == reduction_kind::bor;
   const bool all = k == reduction_kind::prod || k == reduction_kind::min || k == reduction_kind::band;
-  to = any ? nccl_reduction::max : nccl_reduction::min;
+  to = any ? nccl_reduction::op_max : nccl_reduction::op_min;
   return any || all;
 }
 
@@ -80,16 +80,16 @@ constexpr nccl_operand nccl_operand_of(dtype t, reduction_kind k, int ranks, int
       case reduction_kind::sum:
         break;
       case reduction_kind::prod:
-        o.with = nccl_reduction::prod;
+        o.with = nccl_reduction::op_prod;
         break;
       case reduction_kind::min:
-        o.with = nccl_reduction::min;
+        o.with = nccl_reduction::op_min;
         break;
       case reduction_kind::max:
-        o.with = nccl_reduction::max;
+        o.with = nccl_reduction::op_max;
         break;
       case reduction_kind::mean:
-        o.with = nccl_reduction::avg;
+        o.with = nccl_reduction::op_avg;
         if (narrow && !detail::exact_reciprocal(t, ranks))
           o.why =
               "NCCL would multiply by 1/ranks rounded to this type, a wrong mean for a number of ranks that is not a "

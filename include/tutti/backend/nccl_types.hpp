@@ -29,7 +29,7 @@ enum class nccl_result : int {
 enum class nccl_dtype : int { i8, u8, i32, u32, i64, u64, f16, f32, f64, bf16, f8_e4m3, f8_e5m2 };
 
 /// ncclRedOp_t; those that are made at run time come after `avg`.
-enum class nccl_reduction : int { sum, prod, max, min, avg };
+enum class nccl_reduction : int { op_sum, op_prod, op_max, op_min, op_avg };
 
 /// What the ranks of a communicator have in common before they know each other.
 struct nccl_unique_id {
