@@ -26,6 +26,7 @@ constexpr std::array identity{names{"RANK"},
                               names{"TUTTI_JOB"},
                               names{"TUTTI_LISTEN_FD"},
                               names{"TUTTI_SECRET_FD"},
+                              names{"TUTTI_REPORT_FD"},
                               names{"TUTTI_RENDEZVOUS"}};
 
 // A rank started inside another launcher's rank must not mistake that one's place for its own.
@@ -80,11 +81,12 @@ std::vector<std::string> shared_environment(const options& given, const rendezvo
   return result;
 }
 
-std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, int secret, int listener) {
+std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, const rank_descriptors& open) {
   shared.push_back(text("RANK=", rank));
   shared.push_back(text("LOCAL_RANK=", rank));
-  shared.push_back(text("TUTTI_SECRET_FD=", secret));
-  if (listener >= 0) shared.push_back(text("TUTTI_LISTEN_FD=", listener));
+  shared.push_back(text("TUTTI_SECRET_FD=", open.secret));
+  shared.push_back(text("TUTTI_REPORT_FD=", open.report));
+  if (open.listener >= 0) shared.push_back(text("TUTTI_LISTEN_FD=", open.listener));
   return shared;
 }
 

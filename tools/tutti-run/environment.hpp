@@ -15,7 +15,13 @@ bool is_identity(std::string_view name) noexcept;
 /// What all ranks share: the launcher's environment without any other launcher's rank variables, then `--env`.
 std::vector<std::string> shared_environment(const options& given, const rendezvous& meeting);
 
-/// The shared part followed by what is this rank's alone; `listener` is -1 for ranks without one.
-std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, int secret, int listener);
+struct rank_descriptors {
+  int secret;
+  int report;    ///< where it says whom its world failed by
+  int listener;  ///< -1: none
+};
+
+/// The shared part followed by what is this rank's alone.
+std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, const rank_descriptors& open);
 
 }  // namespace tutti::launch
