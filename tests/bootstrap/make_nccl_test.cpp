@@ -74,6 +74,19 @@ TEST_CASE("make_nccl: a rank without a GPU") {
   CHECK(has(refusals(machine, 2, errc::device)[1], "rank 0"));
 }
 
+TEST_CASE("make_nccl: the GPU that a rank takes when it is not told which") {
+  const auto taken = [](int devices, tutti::nccl_options how) {
+    fake::machine machine{devices};
+    std::vector<int> each(3);
+    how.sharing = device_sharing::allowed;
+    run_gpus(3, [&](gpus& g, auto& w) { each[static_cast<std::size_t>(w.rank())] = g.backend().device(); }, how);
+    return each;
+  };
+  CHECK(taken(4, {}) == std::vector{0, 1, 2});
+  CHECK(taken(1, {}) == std::vector{0, 0, 0});  // as with tutti-run --devices, where each sees another one
+  CHECK(taken(4, {.device = 3}) == std::vector{3, 3, 3});
+}
+
 TEST_CASE("make_nccl: an error in any call on the way ends it everywhere, and leaves nothing behind") {
   for (const std::string call : {"ncclGetVersion", "ncclGetUniqueId", "ncclCommInitRankConfig", "cudaMalloc",
                                  "cudaStreamCreateWithPriority", "cudaGetDevice", "ncclCommGetAsyncError"}) {
