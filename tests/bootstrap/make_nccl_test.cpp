@@ -38,11 +38,33 @@ TEST_CASE("make_nccl: two ranks on one GPU, unless on purpose") {
   CHECK(told[0] == told[1]);
   CHECK(has(told[0], "rank 0 (host "));
   CHECK(has(told[0], "rank 2 (host "));
-  CHECK(has(told[0], "use the same GPU (a fake, device 0 and 2 of theirs)"));
+  CHECK(has(told[0], "use the same GPU (a fake at 0000:00:00.0, device 0 and 2 of theirs)"));
   CHECK(has(told[0], "world.local_rank()"));
   CHECK(machine.calls().empty());  // before NCCL was asked to do anything
   run_gpus(3, [](gpus& g, auto&) { g.barrier().wait(); }, {.sharing = device_sharing::allowed});
   run_gpus(2, [](gpus& g, auto&) { g.barrier().wait(); }, {.device = 1, .sharing = device_sharing::allowed});
+}
+
+TEST_CASE("make_nccl: GPUs without a UUID are told apart by where they are") {
+  fake::machine machine;
+  machine.uuid_of = {{0, 0}, {1, 0}, {2, 0}};
+  run_gpus(3, [](gpus& g, auto&) { g.barrier().wait(); });
+  machine.bus_of = {{2, 1}};  // rank 2 counts its devices in another order
+  CHECK(has(refusals(machine, 3, errc::rendezvous)[0], "use the same GPU (a fake at 0000:01:00.0, device 1 and 2"));
+}
+
+TEST_CASE("make_nccl: a network interface that is not there is named, on all ranks") {
+  fake::machine machine;
+  ::setenv("NCCL_SOCKET_IFNAME", "tutti_none,=lo", 1);
+  const auto told = refusals(machine, 2, errc::rendezvous);
+  ::unsetenv("NCCL_SOCKET_IFNAME");
+  CHECK(told[0] == told[1]);
+  CHECK(has(told[0], "rank 0 (host "));
+  CHECK(has(told[0], "cannot be reached by NCCL: NCCL_SOCKET_IFNAME=tutti_none,=lo names no network interface"));
+  CHECK(machine.calls().empty());
+  ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+  run_gpus(2, [](gpus& g, auto&) { g.barrier().wait(); });
+  ::unsetenv("NCCL_SOCKET_IFNAME");
 }
 
 TEST_CASE("make_nccl: different or old versions of NCCL") {

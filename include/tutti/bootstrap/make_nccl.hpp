@@ -16,6 +16,7 @@
 #include <tutti/backend/basic_nccl.hpp>
 #include <tutti/backend/control_lane.hpp>
 #include <tutti/bootstrap/device_census.hpp>
+#include <tutti/bootstrap/nccl_surroundings.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
@@ -42,6 +43,11 @@ device_claim claim_device(std::optional<int> asked, int local_rank, nccl_calls c
   using runtime = typename Api::cuda;
   device_claim c;
   put_text(c.host, os::hostname());
+  const nccl_surroundings around = surroundings_of_nccl();
+  c.machine = around.machine;
+  c.shm_device = around.shm_device;
+  c.shm_free = around.shm_free;
+  put_text(c.unreachable, around.no_interface);
   c.pid = ::getpid();
   c.calls = static_cast<int>(calls);
   const auto counted = runtime::device_count(c.devices);
@@ -143,10 +149,12 @@ template <nccl_functions Api, backend Host>
   }();
   if (!f.ok()) {
     const std::string who = f.peer >= 0 ? driver_of_host->link().describe(f.peer) : std::string("a rank");
-    throw error{f,
-                "NCCL did not come up: " +
-                    (made->words().empty() ? who + ": " + category().message(static_cast<int>(f.code)) : made->words()),
-                {world.rank()}};
+    throw error{
+        f,
+        "NCCL did not come up: " +
+            (made->words().empty() ? who + ": " + category().message(static_cast<int>(f.code)) : made->words()) +
+            scarce_shm(all),
+        {world.rank()}};
   }
   return {basic_nccl<Api>{std::move(made), world.backend().members()}, driver_of_host->shared_home(), options.timeout};
 }
