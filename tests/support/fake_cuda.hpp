@@ -55,6 +55,7 @@ class machine {
     gate_open = true;
     changed.notify_all();
     changed.wait(guard, [this] { return inside == 0; });
+    for (void* p : memory) ::operator delete(p);  // what was left behind on purpose
     here_ = nullptr;
   }
   static machine& here() { return *here_; }
