@@ -223,6 +223,7 @@ class machine {
   std::size_t communicators = 0, reductions = 0, windows = 0;
   std::vector<std::shared_ptr<graph>> captures;  ///< that have begun and not ended
   std::set<tutti::nccl_feature> lacking;         ///< of NCCL
+  std::map<int, int> bus_of;                     ///< by rank, as if CUDA_VISIBLE_DEVICES gave devices other numbers
   int version = 22809;
   std::map<int, int> version_of;  ///< by rank, where ranks differ
   int polls_per_launch = 0;       ///< how often NCCL says "in progress" before a launch is in its stream
@@ -254,6 +255,8 @@ struct cuda {
     return on("cudaGetDeviceProperties", [&](machine& m) {
       const auto alike = m.uuid_of.find(device);
       who.uuid.fill(alike == m.uuid_of.end() ? static_cast<std::uint8_t>(device + 1) : alike->second);
+      const std::string bus = "0000:0" + std::to_string(m.bus_of.contains(rank) ? m.bus_of[rank] : device) + ":00.0";
+      bus.copy(who.pci.data(), who.pci.size() - 1);
       std::string_view{"a fake"}.copy(who.model.data(), who.model.size() - 1);
     });
   }
