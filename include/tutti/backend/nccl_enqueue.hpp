@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <tutti/backend/nccl_driver.hpp>
+#include <tutti/backend/nccl_feature.hpp>
 #include <tutti/backend/nccl_operand.hpp>
 #include <tutti/backend/nccl_types.hpp>
 #include <tutti/core/args.hpp>
@@ -81,34 +82,30 @@ class nccl_enqueue {
   nccl_result operator()(const recv_args& a) const noexcept { return recv(a.data.data, a.data.bytes(), a.peer); }
 
   nccl_result operator()(const gather_args& a) const noexcept {
-    if (rank() != a.root) return send(a.in.data, a.in.bytes(), a.root);
-    const bool in_place = a.in.data == at(a.out, a.blocks.begin(me()));
-    return both([&] { return in_place ? nccl_result::success : send(a.in.data, a.in.bytes(), a.root); },
-                [&](int from, std::size_t r) {
-                  if (from == rank() && in_place) return nccl_result::success;
-                  return recv(at(a.out, a.blocks.begin(r)), a.blocks.size(r) * a.out.element_bytes, from);
-                });
+    if (natively())
+      return Api::gather(a.in.data, a.out.data, a.in.bytes(), nccl_dtype::u8, a.root, d_.comm(), d_.stream());
+    return by_messages(a);
   }
+  nccl_result operator()(const gather_v_args& a) const noexcept { return by_messages(a); }
   nccl_result operator()(const scatter_args& a) const noexcept {
-    if (rank() != a.root) return recv(a.out.data, a.out.bytes(), a.root);
-    const bool in_place = a.out.data == at(a.in, a.blocks.begin(me()));
-    return both([&] { return in_place ? nccl_result::success : recv(a.out.data, a.out.bytes(), a.root); },
-                [&](int to, std::size_t r) {
-                  if (to == rank() && in_place) return nccl_result::success;
-                  return send(at(a.in, a.blocks.begin(r)), a.blocks.size(r) * a.in.element_bytes, to);
-                });
+    if (natively())
+      return Api::scatter(a.in.data, a.out.data, a.out.bytes(), nccl_dtype::u8, a.root, d_.comm(), d_.stream());
+    return by_messages(a);
   }
+  nccl_result operator()(const scatter_v_args& a) const noexcept { return by_messages(a); }
   nccl_result operator()(const all_to_all_args& a) const noexcept {
-    return for_ranks([&](int peer, std::size_t r) {
-      const nccl_result sent = send(at(a.in, a.in_blocks.begin(r)), a.in_blocks.size(r) * a.in.element_bytes, peer);
-      if (!fine(sent)) return sent;
-      return recv(at(a.out, a.out_blocks.begin(r)), a.out_blocks.size(r) * a.out.element_bytes, peer);
-    });
+    if (natively())
+      return Api::all_to_all(a.in.data, a.out.data, a.in_blocks.size(0) * a.in.element_bytes, nccl_dtype::u8, d_.comm(),
+                             d_.stream());
+    return by_messages(a);
   }
+  nccl_result operator()(const all_to_all_v_args& a) const noexcept { return by_messages(a); }
 
  private:
   [[nodiscard]] int rank() const noexcept { return d_.place().rank; }
   [[nodiscard]] std::size_t me() const noexcept { return static_cast<std::size_t>(rank()); }
+  /// NCCL has these by itself; that and the calls are the same on all ranks.
+  [[nodiscard]] bool natively() const noexcept { return nccl_has<Api>(nccl_feature::exchange, d_.place().version); }
   static bool fine(nccl_result r) noexcept { return r == nccl_result::success || r == nccl_result::in_progress; }
 
   static const void* at(const const_buffer& b, std::size_t element) noexcept {
@@ -123,6 +120,32 @@ class nccl_enqueue {
   }
   nccl_result recv(void* to, std::size_t bytes, int peer) const noexcept {
     return bytes == 0 ? nccl_result::success : Api::recv(to, bytes, nccl_dtype::u8, peer, d_.comm(), d_.stream());
+  }
+
+  nccl_result by_messages(const gather_args& a) const noexcept {
+    if (rank() != a.root) return send(a.in.data, a.in.bytes(), a.root);
+    const bool in_place = a.in.data == at(a.out, a.blocks.begin(me()));
+    return both([&] { return in_place ? nccl_result::success : send(a.in.data, a.in.bytes(), a.root); },
+                [&](int from, std::size_t r) {
+                  if (from == rank() && in_place) return nccl_result::success;
+                  return recv(at(a.out, a.blocks.begin(r)), a.blocks.size(r) * a.out.element_bytes, from);
+                });
+  }
+  nccl_result by_messages(const scatter_args& a) const noexcept {
+    if (rank() != a.root) return recv(a.out.data, a.out.bytes(), a.root);
+    const bool in_place = a.out.data == at(a.in, a.blocks.begin(me()));
+    return both([&] { return in_place ? nccl_result::success : recv(a.out.data, a.out.bytes(), a.root); },
+                [&](int to, std::size_t r) {
+                  if (to == rank() && in_place) return nccl_result::success;
+                  return send(at(a.in, a.blocks.begin(r)), a.blocks.size(r) * a.in.element_bytes, to);
+                });
+  }
+  nccl_result by_messages(const all_to_all_args& a) const noexcept {
+    return for_ranks([&](int peer, std::size_t r) {
+      const nccl_result sent = send(at(a.in, a.in_blocks.begin(r)), a.in_blocks.size(r) * a.in.element_bytes, peer);
+      if (!fine(sent)) return sent;
+      return recv(at(a.out, a.out_blocks.begin(r)), a.out_blocks.size(r) * a.out.element_bytes, peer);
+    });
   }
 
   // Every group that was begun is ended; the first error is the result.
