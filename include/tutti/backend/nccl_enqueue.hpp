@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <cstring>
 
+#include <tutti/backend/nccl_dividing.hpp>
 #include <tutti/backend/nccl_driver.hpp>
 #include <tutti/backend/nccl_feature.hpp>
 #include <tutti/backend/nccl_operand.hpp>
 #include <tutti/backend/nccl_types.hpp>
 #include <tutti/core/args.hpp>
+#include <tutti/core/status.hpp>
 
 /// Collectives as calls of NCCL, in a driver's stream. What only moves travels as bytes. What NCCL lacks is made of
 /// messages, or of rooted collectives, in one group, which is one launch.
@@ -101,6 +103,18 @@ class nccl_enqueue {
   }
   nccl_result operator()(const all_to_all_v_args& a) const noexcept { return by_messages(a); }
 
+  /// Makes a mean of the sum that NCCL was given, behind it in the stream.
+  status finish(const all_reduce_args& a) const noexcept { return divide(a.out, a.op); }
+  status finish(const reduce_args& a) const noexcept { return rank() == a.root ? divide(a.out, a.op) : status{}; }
+  status finish(const reduce_scatter_args& a) const noexcept { return divide(a.out, a.op); }
+  status finish(const reduce_scatter_v_args& a) const noexcept { return divide(a.out, a.op); }
+  status finish(const all_reduce_coalesced_args& a) const noexcept {
+    status s;
+    for (std::size_t i = 0; s.ok() && i < a.data.size; ++i)
+      s = divide(a.data[i].data(), a.data[i].size() / a.data.element_bytes, a.data.type, operand(a.op, a.data.type));
+    return s;
+  }
+
  private:
   [[nodiscard]] int rank() const noexcept { return d_.place().rank; }
   [[nodiscard]] std::size_t me() const noexcept { return static_cast<std::size_t>(rank()); }
@@ -172,7 +186,7 @@ class nccl_enqueue {
   /// it, as the host's kernel computes that: rounded to the element type.
   template <class Call>
   nccl_result reduced(const reduction& with, dtype t, Call call) const noexcept {
-    nccl_operand o = nccl_operand_of(t, with.kind, d_.place().size, d_.place().version);
+    nccl_operand o = operand(with, t);
     if (!o.scaled) return call(o);
     alignas(8) std::array<std::byte, 8> factor = one(t);
     with.prepare(factor.data(), factor.data(), 1, with.context.data());
@@ -181,6 +195,18 @@ class nccl_enqueue {
     r = call(o);
     const nccl_result destroyed = Api::destroy_reduction(o.with, d_.comm());
     return fine(r) && destroyed != nccl_result::success ? destroyed : r;
+  }
+
+  [[nodiscard]] nccl_operand operand(const reduction& with, dtype t) const noexcept {
+    return nccl_operand_of(t, with.kind, d_.place().size, d_.place().version, division_of<Api>);
+  }
+  status divide(const buffer& out, const reduction& with) const noexcept {
+    return divide(out.data, out.count, out.type, operand(with, out.type));
+  }
+  status divide(void* data, std::size_t count, dtype t, const nccl_operand& o) const noexcept {
+    if constexpr (dividing_kernels<Api>)
+      if (count != 0) return Api::divide(data, count, t, o.divisor, d_.stream());
+    return {};
   }
 
   template <class T>
