@@ -220,10 +220,10 @@ class machine {
   std::set<void*> memory;
   std::vector<call> log;
   std::map<int, std::uint8_t> uuid_of;  ///< where devices are to look alike
+  std::map<int, int> bus_of;            ///< by rank, as if CUDA_VISIBLE_DEVICES gave devices other numbers
   std::size_t communicators = 0, reductions = 0, windows = 0;
   std::vector<std::shared_ptr<graph>> captures;  ///< that have begun and not ended
   std::set<tutti::nccl_feature> lacking;         ///< of NCCL
-  std::map<int, int> bus_of;                     ///< by rank, as if CUDA_VISIBLE_DEVICES gave devices other numbers
   int version = 22809;
   std::map<int, int> version_of;  ///< by rank, where ranks differ
   int polls_per_launch = 0;       ///< how often NCCL says "in progress" before a launch is in its stream
