@@ -32,7 +32,7 @@ std::string example(const std::string& file) { return TUTTI_EXAMPLE_DIR "/" + fi
 bool can_run(const result& done, int n) {
   if (devices() > 0) return true;
   CHECK(done.status != 0);
-  CHECK(static_cast<int>(job::occurrences(done.out + done.err, "cudaError")) == n);
+  CHECK(static_cast<int>(job::occurrences(done.out + done.err, "cudaError")) >= n);
   MESSAGE("skipped, for want of a GPU");
   return false;
 }
@@ -64,12 +64,12 @@ TEST_CASE("gpu/ranks: one of four is killed, and all others hear which one, with
 }
 
 TEST_CASE("gpu/ranks: the examples say what is missing, or end well") {
-  for (const char* name : {"nccl_hello", "graph", "digits_cuda"}) {
+  for (const std::string name : {"nccl_hello", "graph", "digits_cuda"}) {
     CAPTURE(name);
     if (::access(example(name).c_str(), X_OK) != 0) continue;  // built only where cuBLAS and nvcc were found
     const auto done = run({"-n", "1", "--", example(name)});
     if (!can_run(done, 1)) {
-      CHECK(contains(done.err, std::string(name) + ": rank 0 (host "));
+      CHECK(contains(done.err, name + ": rank 0 (host "));
       continue;
     }
     CHECK_MESSAGE(done.status == 0, done.err);
