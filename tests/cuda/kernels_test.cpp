@@ -38,9 +38,14 @@ double value(T x) {
 template <class T>
 class array {
  public:
-  array(std::size_t count, std::size_t skip) : memory_(count + skip + 64), count_(count) {
+  array(std::size_t count, std::size_t skip) : memory_(count + skip + 64, T(7.0f)), count_(count) {
     const auto to_line = (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64 / sizeof(T);
     data_ = memory_.data() + to_line % (64 / sizeof(T)) + skip;
+    std::fill_n(data_, count_, T{});
+  }
+  ~array() {
+    std::fill_n(data_, count_, T(7.0f));
+    CHECK(std::all_of(memory_.begin(), memory_.end(), [](T x) { return x == T(7.0f); }));
   }
   array(const array&) = delete;
   array& operator=(const array&) = delete;

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 
 #include <tutti/config.hpp>
 
@@ -47,7 +48,7 @@ TUTTI_HOST_DEVICE vector<T, W> load(const T* from) noexcept {
   return std::bit_cast<vector<T, W>>(__ldcs(reinterpret_cast<const raw*>(from)));
 #else
   vector<T, W> v;
-  std::memcpy(static_cast<void*>(&v), from, sizeof v);
+  std::memcpy(static_cast<void*>(&v), std::assume_aligned<sizeof v>(from), sizeof v);
   return v;
 #endif
 }
@@ -57,7 +58,7 @@ TUTTI_HOST_DEVICE void store(T* to, const vector<T, W>& v) noexcept {
   using raw = typename word<sizeof(T) * W>::type;
   __stcs(reinterpret_cast<raw*>(to), std::bit_cast<raw>(v));
 #else
-  std::memcpy(static_cast<void*>(to), &v, sizeof v);
+  std::memcpy(static_cast<void*>(std::assume_aligned<sizeof v>(to)), &v, sizeof v);
 #endif
 }
 
