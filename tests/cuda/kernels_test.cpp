@@ -126,30 +126,32 @@ TEST_CASE("kernels: a tile finds its array, in as many tables as it takes") {
 
 TEST_CASE("kernels: tensors of any length at any address are packed and unpacked") {
   on_host::numbers random{1};
-  std::vector<std::vector<unsigned char>> tensors;
-  detail::slot_table table;
-  std::size_t offset = 0;
-  for (const std::size_t bytes : {1u, 16u, 17u, 1000u, 40u, 65536u, 32768u, 100003u, 2u}) {
-    auto& t = tensors.emplace_back(bytes + 16);
-    for (auto& x : t) x = static_cast<unsigned char>(random.bits());
-    const tutti::cuda::tensor_slot slot{t.data() + tensors.size() % 5, bytes, offset + tensors.size() % 7};
-    offset = slot.offset + bytes + 1;
-    table.add(slot, detail::tiles_of(slot));
+  for (std::size_t apart = 0; apart < 8; ++apart) {
+    std::vector<std::vector<unsigned char>> tensors;
+    detail::slot_table table;
+    std::size_t end = 0;
+    for (const std::size_t bytes : {1u, 16u, 17u, 1000u, 40u, 32768u, 32768u + 3, 2u}) {
+      auto& t = tensors.emplace_back(bytes + 16);
+      for (auto& x : t) x = static_cast<unsigned char>(random.bits());
+      const std::size_t shift = tensors.size() % 5, slot = (end + 15) / 16 * 16 + apart + shift;
+      table.add({t.data() + shift, bytes, slot}, detail::tiles_of({nullptr, bytes, 0}));
+      end = slot + bytes;
+    }
+    std::vector<std::byte> packed(end, std::byte{0xee}), expected = packed;
+    const auto copy = [&]<detail::packing way>() {
+      for (std::uint64_t tile = 0; tile < table.tiles(); ++tile)
+        for (std::size_t me = 0; me < 32; ++me) detail::copy_tile<way>(table, packed.data(), tile, me, 32);
+    };
+    copy.operator()<detail::packing::pack>();
+    for (std::size_t i = 0; i < table.size; ++i)
+      std::memcpy(expected.data() + table.entries[i].offset, table.entries[i].data, table.entries[i].bytes);
+    CHECK(packed == expected);
+    const auto before = tensors;
+    for (std::size_t i = 0; i < table.size; ++i) std::memset(table.entries[i].data, 0xdd, table.entries[i].bytes);
+    CHECK(tensors != before);
+    copy.operator()<detail::packing::unpack>();
+    CHECK(tensors == before);
   }
-  std::vector<std::byte> packed(offset, std::byte{0xee}), expected = packed;
-  const auto copy = [&]<detail::packing way>() {
-    for (std::uint64_t tile = 0; tile < table.tiles(); ++tile)
-      for (std::size_t me = 0; me < 32; ++me) detail::copy_tile<way>(table, packed.data(), tile, me, 32);
-  };
-  copy.operator()<detail::packing::pack>();
-  for (std::size_t i = 0; i < table.size; ++i)
-    std::memcpy(expected.data() + table.entries[i].offset, table.entries[i].data, table.entries[i].bytes);
-  CHECK(packed == expected);
-  const auto before = tensors;
-  for (std::size_t i = 0; i < table.size; ++i) std::memset(table.entries[i].data, 0xdd, table.entries[i].bytes);
-  CHECK(tensors != before);
-  copy.operator()<detail::packing::unpack>();
-  CHECK(tensors == before);
 }
 
 TEST_CASE_TEMPLATE("kernels: a quotient is rounded once", T, float, double, float16, bfloat16, float8_e4m3,
