@@ -133,6 +133,7 @@ class machine {
   std::set<void*> memory;
   std::vector<call> log;
   std::map<int, std::uint8_t> uuid_of;  ///< where devices are to look alike
+  std::map<int, int> bus_of;            ///< by rank, as if CUDA_VISIBLE_DEVICES gave devices other numbers
   std::size_t communicators = 0, reductions = 0;
   int version = 22809;
   std::map<int, int> version_of;  ///< by rank, where ranks differ
@@ -165,6 +166,8 @@ struct cuda {
     return on("cudaGetDeviceProperties", [&](machine& m) {
       const auto alike = m.uuid_of.find(device);
       who.uuid.fill(alike == m.uuid_of.end() ? static_cast<std::uint8_t>(device + 1) : alike->second);
+      const std::string bus = "0000:0" + std::to_string(m.bus_of.contains(rank) ? m.bus_of[rank] : device) + ":00.0";
+      bus.copy(who.pci.data(), who.pci.size() - 1);
       std::string_view{"a fake"}.copy(who.model.data(), who.model.size() - 1);
     });
   }

@@ -190,3 +190,26 @@ TEST_CASE("run/environment: --bind numa gives each rank CPUs that are allowed he
   if (!std::filesystem::exists("/sys/devices/system/node/node1"))
     CHECK(sorted_lines(done.out) == std::multiset<std::string>{"[0] " + own, "[1] " + own});
 }
+
+TEST_CASE("run/environment: --devices gives each rank its own GPU, out of those that the launcher was given") {
+  const auto seen = [](std::vector<std::string> how, const char* inherited) {
+    for (const char* more : {"--", "sh", "-c", "echo CUDA=${CUDA_VISIBLE_DEVICES-unset}"}) how.emplace_back(more);
+    const auto done = run(how, [inherited] {
+      if (inherited)
+        ::setenv("CUDA_VISIBLE_DEVICES", inherited, 1);
+      else
+        ::unsetenv("CUDA_VISIBLE_DEVICES");
+    });
+    CHECK(done.err.empty());
+    return value_of(done.out, 0, "CUDA") + " " + value_of(done.out, 1, "CUDA");
+  };
+  CHECK(seen({"-n", "2"}, nullptr) == "unset unset");
+  CHECK(seen({"-n", "2"}, "3,4") == "3,4 3,4");
+  CHECK(seen({"-n", "2", "--devices", "4,6"}, nullptr) == "4 6");
+  CHECK(seen({"-n", "2", "--devices", "3, 1,0"}, nullptr) == "3 1");
+  CHECK(seen({"-n", "2", "--devices", "GPU-8d4f,MIG-1a"}, nullptr) == "GPU-8d4f MIG-1a");
+  CHECK(seen({"-n", "2", "--devices", "1,0"}, "4,7") == "7 4");
+  CHECK(seen({"-n", "2", "--devices", "2,0"}, "GPU-a, GPU-b,GPU-c") == "GPU-c GPU-a");
+  CHECK(seen({"-n", "2", "--devices", "GPU-c,GPU-a"}, "GPU-a1,GPU-b1,GPU-c1") == "GPU-c GPU-a");
+  CHECK(seen({"-n", "2", "--devices", "0,1", "--env", "CUDA_VISIBLE_DEVICES=5,6"}, "8,9") == "5 6");
+}

@@ -22,6 +22,7 @@ struct inheritance {
   rlimit files;
   std::vector<std::string> environment;
   std::vector<std::vector<int>> cpus;  ///< rank r is bound to those of cpus[r % size]; empty: to none
+  std::vector<std::string> devices;    ///< CUDA_VISIBLE_DEVICES of each rank; empty: as in `environment`
   int lifeline;                        ///< readable as soon as the start is to be given up
 };
 

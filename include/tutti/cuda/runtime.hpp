@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 
 #include <tutti/cuda/types.hpp>
@@ -18,6 +19,9 @@ struct runtime {
     if (r != result::success) return r;
     std::memcpy(who.uuid.data(), &about.uuid, who.uuid.size());
     who.model = {};
+    who.pci = {};
+    std::snprintf(who.pci.data(), who.pci.size(), "%04x:%02x:%02x.0", about.pciDomainID, about.pciBusID,
+                  about.pciDeviceID);
     std::copy_n(about.name, std::min(std::strlen(about.name), who.model.size() - 1), who.model.data());
     return r;
   }

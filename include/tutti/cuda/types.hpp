@@ -31,6 +31,7 @@ enum class result : int {
 struct device_identity {
   std::array<std::uint8_t, 16> uuid{};
   std::array<char, 64> model{};  ///< "NVIDIA H200", ends with a zero
+  std::array<char, 20> pci{};    ///< "0000:1b:00.0", its place on the machine, likewise
 };
 
 /// The functions of CUDA's runtime that are used, as static members: cuda/runtime.hpp has the real ones, tests bring
