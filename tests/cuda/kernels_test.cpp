@@ -8,8 +8,10 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
+#include <support/docs_examples.hpp>
 #include <support/kernels_on_host.hpp>
 #include <tutti/cuda/kernels/adamw_elements.hpp>
 #include <tutti/cuda/kernels/compressed_elements.hpp>
@@ -305,6 +307,17 @@ TEST_CASE("kernels: AdamW has the bits of train::adamw") {
     }
     CHECK(wrong == 0);
   }
+}
+
+TEST_CASE("kernels: the example of the docs is compiled where there is a CUDA compiler") {
+  const auto bare = [](std::string text) {  // without comments
+    for (std::size_t at; (at = text.find("//")) != std::string::npos;) text.erase(at, text.find('\n', at) - at);
+    return docs_examples::without_space(text);
+  };
+  const std::string there = bare(docs_examples::text_of(TUTTI_SOURCE_DIR "/tests/gpu/kernels_test.cu"));
+  const auto blocks = docs_examples::of(TUTTI_SOURCE_DIR "/docs/kernels.md");
+  CHECK(blocks.size() == 1);
+  for (const std::string& block : blocks) CHECK_MESSAGE(there.find(bare(block)) != std::string::npos, block);
 }
 
 }  // namespace

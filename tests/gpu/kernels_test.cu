@@ -287,13 +287,16 @@ void adamw(::cudaStream_t s) {
 }
 
 // The example of docs/kernels.md.
-void step_of(std::span<const cuda::device_span<float>> buckets, cuda::device_span<cuda::gradient_measure> workspace,
-             cuda::gradient_measure* measured, const cuda::adamw_shard<bfloat16>& shard, std::uint64_t step,
-             ::cudaStream_t stream) {
-  const float scale = 1024;
-  cuda::unscale(buckets, 1 / scale, workspace, measured, stream);      // one pass: unscaled, checked, measured
-  cuda::adamw(tutti::train::adamw{.rate = 1e-3}, step, shard, stream,  // skipped if one was not finite
-              {.measured = measured, .max_norm = 1.0});                // clipped to a norm of 1
+void one_step(std::span<const cuda::tensor_slot> tensors, cuda::device_span<float> bucket, std::uint64_t step,
+              cuda::device_span<cuda::gradient_measure> workspace, cuda::gradient_measure* measured,
+              const cuda::adamw_shard<bfloat16>& shard, ::cudaStream_t stream) {
+  const double scale = 1024;
+
+  cuda::pack(tensors, {reinterpret_cast<std::byte*>(bucket.data()), bucket.size_bytes()}, stream);
+  // the bucket is reduced over the ranks here
+  cuda::unscale(std::span<const cuda::device_span<float>>{&bucket, 1}, 1 / scale, workspace, measured, stream);
+  const cuda::gradient_gate gate{.measured = measured, .max_norm = 1.0};
+  cuda::adamw(tutti::train::adamw{.rate = 1e-3}, step, shard, stream, gate);
 }
 
 // A captured step does what an eager one does.
@@ -307,7 +310,9 @@ void graphs(::cudaStream_t s) {
     const std::array buckets{g.span()};
     const array<cuda::gradient_measure> workspace{cuda::unscale_workspace<float>(buckets), 0}, measured{1, 0};
     const cuda::adamw_shard<bfloat16> shard{p.span(), m.span(), v.span(), g.view(), narrow.span()};
-    const auto work = [&] { step_of(buckets, workspace.span(), measured.data(), shard, 1, s); };
+    const array<float> tensor{random<float>(1000, 3), 0};
+    const cuda::tensor_slot slot{tensor.data(), 4000, 16000};
+    const auto work = [&] { one_step({&slot, 1}, g.span(), 1, workspace.span(), measured.data(), shard, s); };
     if (captured) {
       ::cudaGraph_t graph = nullptr;
       ::cudaGraphExec_t ready = nullptr;

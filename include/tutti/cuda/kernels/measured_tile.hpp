@@ -75,6 +75,7 @@ TUTTI_HOST_DEVICE gradient_measure measure_share(T* tile, std::size_t count, com
   constexpr std::size_t unroll = 4;
   const bool aligned = reinterpret_cast<std::uintptr_t>(tile) % 16 == 0;
   gradient_measure m;
+  std::uint32_t not_finite = 0;  // a tile has few
   for (std::size_t at = me * w; at < count; at += unroll * stride) {
     vector<T, w> v[unroll];
     for (std::size_t u = 0; u < unroll; ++u) {
@@ -88,7 +89,7 @@ TUTTI_HOST_DEVICE gradient_measure measure_share(T* tile, std::size_t count, com
     for (std::size_t u = 0; u < unroll; ++u) {
       for (T& x : v[u].lane) {
         const computed_in<T> before = widen(x);
-        m.not_finite += finite(before) ? 0u : 1u;
+        not_finite += finite(before) ? 0u : 1u;
         if (factor != 1) x = narrow<T>(times(before, factor));
         m.squares = plus_square(m.squares, widen(x));
       }
@@ -101,6 +102,7 @@ TUTTI_HOST_DEVICE gradient_measure measure_share(T* tile, std::size_t count, com
       }
     }
   }
+  m.not_finite = not_finite;
   return m;
 }
 
