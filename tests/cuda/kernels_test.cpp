@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <support/docs_examples.hpp>
 #include <support/kernels_on_host.hpp>
 #include <tutti/cuda/kernels/adamw_elements.hpp>
+#include <tutti/cuda/kernels/cast_elements.hpp>
 #include <tutti/cuda/kernels/compressed_elements.hpp>
 #include <tutti/cuda/kernels/copy_tile.hpp>
 #include <tutti/cuda/kernels/divided_elements.hpp>
@@ -28,6 +30,7 @@ namespace {
 using tutti::bfloat16, tutti::float16, tutti::float8_e4m3, tutti::float8_e5m2;
 using tutti::cuda::gradient_measure;
 namespace detail = tutti::cuda::detail;
+using detail::computed_in;
 
 // A value of T, to be compared; all NaNs are one.
 template <class T>
@@ -166,13 +169,45 @@ TEST_CASE_TEMPLATE("kernels: a quotient is rounded once", T, float, double, floa
       std::vector<T> before;
       for (std::size_t i = 0; i < 100; ++i)
         before.push_back(a[i] = T(i % 3 ? random.ordinary() : i % 2 ? random.any() : 1e3f));
-      using C = detail::computed_in<T>;
+      using C = computed_in<T>;
       on_host::sweep_all(detail::divided_elements<T>{a.data(), static_cast<C>(divisor)}, 100, 3);
       for (std::size_t i = 0; i < 100; ++i) {
         const double exact = static_cast<double>(before[i]) / static_cast<double>(static_cast<C>(divisor));
         wrong += value(a[i]) != value(T(static_cast<C>(exact)));
       }
     }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE_TEMPLATE("kernels: casts are rounded once, also in place", T, float, double, float16, bfloat16, float8_e4m3,
+                   float8_e5m2) {
+  on_host::numbers random{8};
+  int wrong = 0;
+  const auto try_to = [&]<class To>() {
+    for (const std::size_t skip : {0u, 1u}) {
+      array<T> from{50, skip};
+      array<To> to{50, 1};
+      for (T& x : from.span()) x = T(random.any());
+      using elements = detail::cast_elements<T, To>;
+      using number = typename elements::number;
+      for (const double factor : {1.0, 1.0 / 3}) {
+        on_host::sweep_all(elements{from.data(), to.data(), static_cast<number>(factor)}, 50, 3);
+        for (std::size_t i = 0; i < 50; ++i) {
+          const number x = static_cast<number>(static_cast<computed_in<T>>(from[i])) * static_cast<number>(factor);
+          wrong += value(to[i]) != value(To(static_cast<computed_in<To>>(x)));
+        }
+      }
+      if constexpr (std::same_as<T, To>) {
+        on_host::sweep_all(elements{from.data(), from.data(), static_cast<number>(1.0 / 3)}, 50, 3);
+        for (std::size_t i = 0; i < 50; ++i) wrong += value(from[i]) != value(to[i]);
+      }
+    }
+  };
+  try_to.template operator()<float>();
+  try_to.template operator()<double>();
+  try_to.template operator()<float16>();
+  try_to.template operator()<bfloat16>();
+  try_to.template operator()<float8_e4m3>();
   CHECK(wrong == 0);
 }
 
@@ -189,11 +224,11 @@ TEST_CASE_TEMPLATE("kernels: buffers are added in order and rounded once", T, fl
       f.from[f.terms++] = t->data();
     }
     std::vector<double> exact(77);
-    std::vector<detail::computed_in<T>> ordered(77);
+    std::vector<computed_in<T>> ordered(77);
     for (std::size_t i = 0; i < 77; ++i)
       for (std::size_t r = 0; r < f.terms; ++r) {
         exact[i] += static_cast<double>(f.from[r][i]);
-        ordered[i] += static_cast<detail::computed_in<T>>(f.from[r][i]);
+        ordered[i] += static_cast<computed_in<T>>(f.from[r][i]);
       }
     on_host::sweep_all(f, 77, 5);
     for (std::size_t i = 0; i < 77; ++i) {
@@ -258,7 +293,7 @@ TEST_CASE_TEMPLATE("kernels: a measure is that of the host, whatever the address
     const T last = a[n - 1];
     found[skip] = on_host::unscale<T>(parts, 0.3);
     CHECK(found[skip].squares == doctest::Approx(exact.squares * 0.09).epsilon(sizeof(T) == 2 ? 1e-3 : 1e-6));
-    CHECK(a[n - 1] == T(static_cast<detail::computed_in<T>>(last) * static_cast<detail::computed_in<T>>(0.3)));
+    CHECK(a[n - 1] == T(static_cast<computed_in<T>>(last) * static_cast<computed_in<T>>(0.3)));
     a[7] = T(std::numeric_limits<float>::infinity());
     b[2] = T(std::numeric_limits<float>::quiet_NaN());
     CHECK(on_host::unscale<T>(parts, 1).not_finite == 2);

@@ -11,13 +11,9 @@
 #include <span>
 #include <vector>
 
+#include <support/gpu_array.cuh>
 #include <support/kernels_on_host.hpp>
-#include <tutti/cuda/kernels/adamw.cuh>
-#include <tutti/cuda/kernels/compress.cuh>
-#include <tutti/cuda/kernels/divide.cuh>
-#include <tutti/cuda/kernels/pack.cuh>
-#include <tutti/cuda/kernels/sum_buffers.cuh>
-#include <tutti/cuda/kernels/unscale.cuh>
+#include <tutti/cuda/kernels/kernels.cuh>
 #include <tutti/train/update_rule.hpp>
 
 // The kernels on a GPU: random numbers of any kind, any alignment, outputs poisoned first. Results must have the bits
@@ -28,79 +24,7 @@ namespace {
 namespace cuda = tutti::cuda;
 namespace detail = tutti::cuda::detail;
 using tutti::bfloat16, tutti::float16, tutti::float8_e4m3, tutti::float8_e5m2, tutti::dtype;
-
-int failures = 0, checks = 0;
-
-void expect(bool good, const char* what, const char* type, std::size_t count, std::size_t skip) {
-  ++checks;
-  if (good) return;
-  if (++failures <= 20) std::printf("FAILED: %s of %s, %zu elements, %zu beyond alignment\n", what, type, count, skip);
-}
-void must(::cudaError_t e) { cuda::check<cuda::runtime>(static_cast<cuda::result>(e), "a call of the test", 0); }
-
-template <class T>
-const char* type_name() {
-  return tutti::name(tutti::dtype_of<T>()).data();
-}
-
-// Equal bits, or both NaN.
-template <class T>
-bool same(const std::vector<T>& a, const std::vector<T>& b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (std::memcmp(&a[i], &b[i], sizeof(T)) != 0) {
-      const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
-      if (x == x || y == y) return false;
-    }
-  return true;
-}
-
-// Memory of the device, `skip` elements beyond alignment; poisoned, also around, where it must stay so.
-template <class T>
-class array {
- public:
-  array(std::size_t count, std::size_t skip) : count_(count), skip_(skip) {
-    must(::cudaMalloc(&memory_, bytes()));
-    must(::cudaMemset(memory_, 0xab, bytes()));
-    must(::cudaDeviceSynchronize());  // the stream of the kernels does not wait for the default one
-  }
-  array(const std::vector<T>& v, std::size_t skip) : array(v.size(), skip) {
-    must(::cudaMemcpy(data(), v.data(), count_ * sizeof(T), ::cudaMemcpyHostToDevice));
-    must(::cudaDeviceSynchronize());
-  }
-  array(const array&) = delete;
-  array& operator=(const array&) = delete;
-  ~array() { static_cast<void>(::cudaFree(memory_)); }
-
-  T* data() const { return static_cast<T*>(memory_) + 16 + skip_; }
-  cuda::device_span<T> span() const { return {data(), count_}; }
-  cuda::device_span<const T> view() const { return {data(), count_}; }
-  std::vector<T> get() const {
-    must(::cudaDeviceSynchronize());
-    std::vector<T> v(count_);
-    must(::cudaMemcpy(v.data(), data(), count_ * sizeof(T), ::cudaMemcpyDeviceToHost));
-    std::vector<unsigned char> all(bytes());
-    must(::cudaMemcpy(all.data(), memory_, bytes(), ::cudaMemcpyDeviceToHost));
-    std::fill_n(all.begin() + static_cast<std::ptrdiff_t>((16 + skip_) * sizeof(T)), count_ * sizeof(T),
-                static_cast<unsigned char>(0xab));
-    expect(std::all_of(all.begin(), all.end(), [](unsigned char c) { return c == 0xab; }), "memory around a result",
-           type_name<T>(), count_, skip_);
-    return v;
-  }
-
- private:
-  std::size_t bytes() const { return (count_ + skip_ + 32) * sizeof(T); }
-  std::size_t count_, skip_;
-  void* memory_ = nullptr;
-};
-
-template <class T>
-std::vector<T> random(std::size_t count, std::uint64_t seed, bool any = false) {
-  on_host::numbers n{seed};
-  std::vector<T> v;
-  for (std::size_t i = 0; i < count; ++i) v.push_back(T(any ? n.any() : n.ordinary()));
-  return v;
-}
+using namespace on_gpu;
 
 // The last is more than one round of a large device.
 std::vector<std::size_t> lengths{0, 1, 7, 33, 4096, 100003, 6000001};
@@ -119,6 +43,24 @@ void divides(::cudaStream_t s) {
           x = T(static_cast<detail::computed_in<T>>(x) / static_cast<detail::computed_in<T>>(divisor));
         expect(done.ok() && same(data.get(), wanted), "divide", type_name<T>(), n, skip);
       }
+}
+
+template <class From, class To>
+void casts(::cudaStream_t s) {
+  using number = typename detail::cast_elements<From, To>::number;
+  const std::size_t n = 100003;
+  for (const std::size_t skip : {0u, 1u}) {
+    const auto values = random<From>(n, skip + 1, true);
+    const array<From> from{values, skip};
+    const array<To> to{n, 1};
+    const tutti::status done =
+        cuda::kernels::cast(from.data(), tutti::dtype_of<From>(), to.data(), tutti::dtype_of<To>(), n, 1.0 / 3, s);
+    std::vector<To> wanted;
+    for (const From x : values)
+      wanted.push_back(To(static_cast<detail::computed_in<To>>(
+          static_cast<number>(static_cast<detail::computed_in<From>>(x)) * static_cast<number>(1.0 / 3))));
+    expect(done.ok() && same(to.get(), wanted), "cast", type_name<To>(), n, skip);
+  }
 }
 
 template <class T>
@@ -377,6 +319,9 @@ int main(int argc, char** argv) try {
   ::cudaStream_t s = nullptr;
   must(::cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
   for_types<float, double, float16, bfloat16, float8_e4m3, float8_e5m2>([&]<class T>() { divides<T>(s); });
+  for_types<float, double, float16, bfloat16, float8_e4m3, float8_e5m2>([&]<class From>() {
+    for_types<float, double, float16, bfloat16, float8_e4m3, float8_e5m2>([&]<class To>() { casts<From, To>(s); });
+  });
   for_types<float, double, float16, bfloat16>([&]<class T>() {
     sums<T>(s);
     measures<T>(s);
