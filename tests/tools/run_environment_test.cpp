@@ -50,6 +50,7 @@ TEST_CASE("run/environment: every rank finds its place and all find the same job
     CHECK(job.find_first_not_of("0123456789abcdef") == std::string::npos);
     CHECK(job == value_of(done.out, 0, "TUTTI_JOB"));
     CHECK(value_of(done.out, rank, "TUTTI_RENDEZVOUS") == "unix:@tutti-" + job);
+    CHECK(value_of(done.out, rank, "TUTTI_REPORT_FD") != "(unset)");
     CHECK((value_of(done.out, rank, "TUTTI_LISTEN_FD") != "(unset)") == (rank == 0));
   }
   CHECK(std::stoi(value_of(done.out, 0, "MASTER_PORT")) > 0);
@@ -59,10 +60,10 @@ TEST_CASE("run/environment: every rank finds its place and all find the same job
 
 TEST_CASE("run/environment: another launcher's variables do not reach the ranks, the user's own do") {
   const auto done = run({"-n", "2", "--env", "MINE=a=b", "--env", "MASTER_PORT=4242", "--env", "EMPTY=", "env"}, [] {
-    for (const char* name :
-         {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS",
-          "HOROVOD_RANK", "TORCHELASTIC_RUN_ID", "ROLE_RANK", "RANK", "WORLD_SIZE", "TUTTI_JOB", "TUTTI_LISTEN_FD",
-          "TUTTI_SECRET_FD", "TUTTI_RANK", "TUTTI_WORLD_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"})
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "SLURM_LOCALID",
+                             "SLURM_NTASKS", "HOROVOD_RANK", "TORCHELASTIC_RUN_ID", "ROLE_RANK", "RANK", "WORLD_SIZE",
+                             "TUTTI_JOB", "TUTTI_LISTEN_FD", "TUTTI_SECRET_FD", "TUTTI_REPORT_FD", "TUTTI_RANK",
+                             "TUTTI_WORLD_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"})
       ::setenv(name, "77", 1);
     ::setenv("SLURM_JOB_ID", "12", 1);
   });

@@ -29,6 +29,7 @@ constexpr std::array identity{names{"RANK"},
                               names{"TUTTI_JOB"},
                               names{"TUTTI_LISTEN_FD"},
                               names{"TUTTI_SECRET_FD"},
+                              names{"TUTTI_REPORT_FD"},
                               names{"TUTTI_RENDEZVOUS"}};
 
 // A rank started inside another launcher's rank must not mistake that one's place for its own.
@@ -92,13 +93,14 @@ std::vector<std::string> devices_of_ranks(const options& given) {
   return visible_devices(given.devices, given.ranks, inherited ? &*inherited : nullptr);
 }
 
-std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, int secret, int listener,
+std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, const rank_descriptors& open,
                                           const std::vector<std::string>& devices) {
   shared.push_back(text("RANK=", rank));
   shared.push_back(text("LOCAL_RANK=", rank));
-  shared.push_back(text("TUTTI_SECRET_FD=", secret));
+  shared.push_back(text("TUTTI_SECRET_FD=", open.secret));
+  shared.push_back(text("TUTTI_REPORT_FD=", open.report));
+  if (open.listener >= 0) shared.push_back(text("TUTTI_LISTEN_FD=", open.listener));
   if (!devices.empty()) set(shared, text("CUDA_VISIBLE_DEVICES=", devices[static_cast<std::size_t>(rank)]));
-  if (listener >= 0) shared.push_back(text("TUTTI_LISTEN_FD=", listener));
   return shared;
 }
 

@@ -18,9 +18,14 @@ std::vector<std::string> shared_environment(const options& given, const rendezvo
 /// CUDA_VISIBLE_DEVICES of each rank, from `--devices`; empty without that. Throws `failure`.
 std::vector<std::string> devices_of_ranks(const options& given);
 
-/// The shared part followed by what is this rank's alone; `listener` is -1 for ranks without one, `devices` is from
-/// devices_of_ranks().
-std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, int secret, int listener,
+struct rank_descriptors {
+  int secret;
+  int report;    ///< where it says whom its world failed by
+  int listener;  ///< -1: none
+};
+
+/// The shared part followed by what is this rank's alone; `devices` is from devices_of_ranks().
+std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, const rank_descriptors& open,
                                           const std::vector<std::string>& devices);
 
 }  // namespace tutti::launch

@@ -29,7 +29,7 @@ struct inheritance {
 struct rank_process {
   pid_t pid = 0;
   unique_fd handle;  ///< pidfd: readable once the rank is dead
-  unique_fd breath;  ///< pipe that nobody writes to: hangs up as soon as the rank begins to die
+  unique_fd breath;  ///< hangs up as soon as the rank begins to die; may bring the rank that its world failed by
   unique_fd gate;    ///< holds the rank back; closed when its program runs
 };
 
