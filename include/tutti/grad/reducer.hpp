@@ -152,8 +152,8 @@ class reducer {
   static constexpr bool averages = !detail::takes_as_is(detail::scaling_of<Hook>);
 
   task<bool> lay_out_anew(std::source_location where) {
-    require_idle("rebuild()");       // also when it is awaited
-    pass_type at_work{*this};  // dropped or failed, it ends the world: plans might differ
+    require_idle("rebuild()");  // also when it is awaited
+    pass_type at_work{*this};   // dropped or failed, it ends the world: plans might differ
     reduces_ = rebuilding_ = true;
     std::vector<int> order = marks_.order();
     Comm& meeting = weights_.travel_alone() ? *world_ : buckets_.lane(0);  // where a pass begins
