@@ -17,12 +17,11 @@
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/launcher.hpp>
 #include <tutti/grad/layout.hpp>
-#include <tutti/grad/marks.hpp>
+#include <tutti/grad/ledger.hpp>
 #include <tutti/grad/pass.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
-#include <tutti/grad/usage.hpp>
 #include <tutti/grad/weighing.hpp>
 
 namespace tutti::grad {
@@ -38,16 +37,18 @@ namespace tutti::grad {
 /// Costs one all_reduce per bucket, which divides, and where weights differ one multiplication per element.
 template <class Comm, class Hook = sum_hook>
   requires reduction_hook<Hook, Comm>
-class reducer {
+class reducer : public detail::ledger<reducer<Comm, Hook>> {
+  using base = detail::ledger<reducer>;
+
  public:
   using pass_type = pass<reducer>;
+  using base::size, base::layout;
 
   explicit reducer(Comm& world, std::span<const parameter_shape> shapes, reducer_options options = {}, Hook hook = {},
                    std::source_location where = std::source_location::current())
-      : world_(&countable(world)),
+      : base(shapes, std::move(options)),
+        world_(&base::countable(world)),
         hook_(std::move(hook)),
-        options_(std::move(options)),
-        marks_(shapes),
         arena_(detail::make_alike(
             world, "reducer", shapes,
             [&] {
@@ -56,7 +57,6 @@ class reducer {
             },
             [&](const arena& a) { return a.layout().id() ^ options_.id(); }, where)),
         scaled_(shapes.size()),
-        usage_(shapes.size(), options_.unused, options_.graph),
         weights_(detail::scaling_of<Hook>, options_.predivide),
         buckets_(world, options_.order, options_.in_flight) {
     prepare_buckets();
@@ -64,24 +64,10 @@ class reducer {
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
   ~reducer() {
-    if (current_) drop();
+    if (current_) this->drop();
   }
 
-  [[nodiscard]] std::size_t size() const noexcept { return marks_.size(); }
-  [[nodiscard]] const plan& layout() const noexcept { return arena_.layout(); }
-  [[nodiscard]] std::size_t bytes() const noexcept { return arena_.bytes(); }
   [[nodiscard]] Hook& hook() noexcept { return hook_; }
-  /// The sum of all ranks' weights in the last pass; 0 before the first, and when all ranks have run out of samples.
-  [[nodiscard]] double total_weight() const noexcept { return weights_.total(); }
-  /// False where unused parameters are tracked and no rank used this one in the last pass: it is not to be stepped.
-  [[nodiscard]] bool used(std::size_t parameter) const {
-    marks_.check(parameter, "used");
-    return usage_.used_anywhere(parameter);
-  }
-  /// The order in which gradients became ready on this rank, in the last pass that reduced and in which as many did as
-  /// ever; those that did not come last. Empty before the first.
-  [[nodiscard]] std::span<const int> arrival() const noexcept { return marks_.arrival(); }
-
   /// The gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first.
   template <number T>
   [[nodiscard]] std::span<T> gradient(std::size_t parameter) const {
@@ -106,8 +92,7 @@ class reducer {
     buckets_.begin();
     pass_type begun{*this};
     weights_.begin(*world_, whole, what, where);
-    for (std::size_t i = 0; i < size(); ++i)
-      if (usage_.never(i)) leave_out(i, "begin");
+    this->leave_out_never_used();
     return begun;
   }
 
@@ -116,9 +101,7 @@ class reducer {
   /// mark: what is not told unused() counts as added to, and no later pass sets it to zero. Nothing divides by
   /// the number of passes but the caller.
   [[nodiscard]] pass_type begin(accumulate_t, double weight = 1) {
-    (void)start(weight);
-    reduces_ = false;
-    more_weight_ = weight;
+    this->start_accumulating(weight);
     return pass_type{*this};
   }
 
@@ -126,8 +109,7 @@ class reducer {
   /// skipped. All gradients become zero. Each rank by itself, between passes. Throws usage_error during a pass.
   void discard() {
     require_idle("discard()");
-    carrying_ = false;
-    carried_weight_ = 0;
+    this->forget_carried();
     arena_.clear();
   }
 
@@ -141,13 +123,17 @@ class reducer {
   }
 
  private:
+  friend base;
   friend pass_type;
+  friend detail::pass_base<reducer>;
+  using base::current_, base::marks_, base::options_, base::rebuilding_;
+  using base::reduces_, base::require_idle, base::start, base::step_, base::usage_;
   using flight = detail::flight_t<Hook, Comm>;
   static constexpr bool averages = detail::scaling_of<Hook> != scaling::none;
 
   task<bool> lay_out_anew(std::source_location where) {
     require_idle("rebuild()");  // also when it is awaited
-    const moving_on at_work{rebuilding_ = true};
+    const typename base::moving_on at_work{rebuilding_ = true};
     std::vector<int> order = marks_.order();
     Comm& meeting = weights_.travel_alone() ? *world_ : buckets_.lane(0);  // where a pass begins
     co_await detail::agree_on_order(*world_, meeting, order, where);
@@ -166,16 +152,6 @@ class reducer {
     co_return true;
   }
 
-  struct moving_on {
-    ~moving_on() { on = false; }
-    bool& on;
-  };
-  static Comm& countable(Comm& world) {
-    if (world.size() > step_flags::most_ranks)
-      throw usage_error("reducer: weights and flags of more than " + std::to_string(step_flags::most_ranks) +
-                        " ranks do not add up exactly; reduce in groups");
-    return world;
-  }
   template <class What>
   void hook_checks(const What& what) const {
     if constexpr (requires { hook_.check(what); }) hook_.check(what);
@@ -189,81 +165,16 @@ class reducer {
     buckets_.arrange(layout());
   }
 
-  void require_idle(const char* call) const {
-    if (current_) throw usage_error("reducer: " + std::string(call) + " during a pass; finish it first");
-    if (rebuilding_) throw usage_error("reducer: " + std::string(call) + " during rebuild(); await it first");
+  void zero(std::size_t i) {
+    visit_gradient(marks_.shapes()[i].type, [&]<class T>() { usage_.leave_out(i, arena_.gradient<T>(i)); });
   }
-  /// What both kinds of passes begin with; returns the weight of all that has been accumulated, and of this.
-  double start(double weight) {
-    weight_digits::check(weight);
-    weight_digits::check(carried_weight_ + weight);
-    if (current_) throw usage_error("reducer: begin() before the previous pass was finished");
-    require_idle("begin()");
-    if (!carrying_) {
-      usage_.clear();
-      step_ = step::apply;
-    }
-    marks_.clear();
-    return carried_weight_ + weight;
-  }
-
-  void ready(std::size_t i) {
-    marks_.check(i, "ready");
-    if (usage_.never(i))
-      throw usage_error("ready: " + marks_.label(i) +
-                        " was not used in the first pass, and the graph is fixed; where passes differ it is dynamic");
-    marks_.mark(i, "ready");
-    usage_.use(i);
-    if (reduces_) marks_.arrive(i), complete(i);
-  }
-  void unused(std::size_t i) {
-    marks_.check(i, "unused");
-    if (usage_.never(i)) return;  // as is known
-    if (reduces_ && weights_.mine() > 0 && usage_.always(i) && !usage_.used_here(i))
-      throw usage_error("unused: " + marks_.label(i) +
-                        " was used in the first pass, and the graph is fixed; where passes differ it is dynamic");
-    if (reduces_)
-      leave_out(i, "unused");
-    else
-      marks_.mark(i, "unused");
-  }
-  void rest_unused() {
-    for (std::size_t i = 0; i < size(); ++i)
-      if (!marks_.has(i) && !arena_.is_delayed(i)) unused(i);
-  }
-  void skip(step why) {
-    if (why == step::apply) throw usage_error("skip: say why, by one of the other values of grad::step");
-    if (reduces_ && buckets_.all_left() && why > step_)
-      throw usage_error("skip: all gradients are marked, and the peers have been told so; skip before the last mark");
-    step_ = std::max(step_, why);
-    if (!reduces_) carrying_ = true;  // also where this pass is dropped: what it has added stays
-    for (std::size_t i = 0; reduces_ && i < size(); ++i) {
-      if (marks_.has(i) || arena_.is_delayed(i)) continue;
-      marks_.mark(i, "skip");
-      complete(i);
-    }
-  }
-
-  // A gradient that this pass does not use contributes zero.
-  void leave_out(std::size_t i, const char* call) {
-    marks_.mark(i, call);
-    try {
-      if (!usage_.used_here(i))
-        visit_gradient(marks_.shapes()[i].type, [&]<class T>() { usage_.leave_out(i, arena_.gradient<T>(i)); });
-    } catch (...) {
-      give_up();
-      throw;
-    }
-    complete(i);
-  }
-
   void complete(std::size_t i) {
-    weigh(i);
+    count_in(i);
     advance();
     world_->engine().poll();
     if (buckets_.bounded()) advance();
   }
-  void weigh(std::size_t i) {
+  void count_in(std::size_t i) {
     const std::size_t b = arena_.bucket_of(i);
     visit_gradient(layout().buckets[b].type, [&]<class T>() {  // at once, while caches hold it, if that is possible
       scaled_[i] = weights_.settled<T>();
@@ -308,21 +219,8 @@ class reducer {
 
   task<step> finish(pass_type given) {
     auto mine = std::move(given);  // a parameter lives as long as the task, this one as long as the body
-    if (!reduces_) {
-      carried_weight_ += more_weight_;
-      carrying_ = true;
-      for (std::size_t i = 0; more_weight_ > 0 && i < size(); ++i)
-        if (!marks_.has(i) && !usage_.never(i)) usage_.use(i);
-      let_go();
-      co_return step_;
-    }
-    for (std::size_t i = 0; i < size(); ++i) {
-      if (marks_.has(i) || !arena_.is_delayed(i)) continue;
-      marks_.mark(i, "finish");
-      if (weights_.mine() > 0) usage_.use(i);
-      weigh(i);
-    }
-    marks_.require_all();
+    if (!reduces_) co_return this->stop_accumulating();
+    this->mark_the_rest();
     try {
       co_await weights_.all_heard();
       co_await buckets_.finish(departure());
@@ -331,15 +229,13 @@ class reducer {
     }
     weights_.learn_from(arena_);
     conclude();
-    let_go();
+    this->let_go();
     co_return step_;
   }
 
   // What all ranks have learned, and the mean.
   void conclude() {
-    carrying_ = false;
-    carried_weight_ = 0;
-    marks_.learn_order();
+    this->settle_accounts();
     const auto& buckets = layout().buckets;
     if (buckets.empty()) return;
     visit_gradient(buckets.back().type, [&]<class T>() {
@@ -362,39 +258,20 @@ class reducer {
     usage_.learn(weights_.mine());
   }
 
-  void let_go() noexcept {
-    if (current_) std::exchange(current_, nullptr)->owner_ = nullptr;
-  }
-  void drop() noexcept {
-    if (reduces_) return give_up();
-    step_ = std::max(step_, step::skip_failure);  // what it has added is there, and not whole
-    carrying_ = true;
-    let_go();
-  }
   void give_up() noexcept {
     world_->abort();
     buckets_.drop();
     weights_.forget();
-    let_go();
+    this->let_go();
   }
 
   Comm* world_;
   Hook hook_;
-  reducer_options options_;
-  marks marks_;
   arena arena_;
   std::vector<char> scaled_;  // gradients of the pass under way that have been multiplied
-  usage usage_;
   weighing weights_;
   detail::launcher<Comm, Hook> buckets_;
   std::source_location where_;
-  double carried_weight_ = 0;  // of the passes that accumulated
-  double more_weight_ = 0;     // of the one under way, if it does
-  bool carrying_ = false;      // there were some since the last pass that reduced
-  bool reduces_ = true;        // the pass under way does
-  bool rebuilding_ = false;
-  step step_ = step::apply;
-  pass_type* current_ = nullptr;  // where it was moved to last; null between passes
 };
 
 }  // namespace tutti::grad
