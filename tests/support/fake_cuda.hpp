@@ -2,6 +2,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
@@ -224,6 +225,16 @@ struct cuda {
         ++m.misuses;
     });
   }
+  static result fill_zero(void* p, std::size_t bytes, stream_handle s) noexcept {
+    return on("cudaMemsetAsync", [&](machine& m) {
+      m.resolve(s)->work.push_back([p, bytes] { return std::memset(p, 0, bytes), true; });
+    });
+  }
+  static result copy(void* to, const void* from, std::size_t bytes, stream_handle s) noexcept {
+    return on("cudaMemcpyAsync", [&](machine& m) {
+      m.resolve(s)->work.push_back([to, from, bytes] { return std::memcpy(to, from, bytes), true; });
+    });
+  }
   static const char* name(result r) noexcept {
     return r == result::no_device ? "cudaErrorNoDevice" : "cudaErrorIllegalAddress";
   }
@@ -243,6 +254,6 @@ struct cuda {
     return result::success;
   }
 };
-static_assert(tutti::cuda::runtime_api<cuda>);
+static_assert(tutti::cuda::moving_api<cuda>);
 
 }  // namespace fake

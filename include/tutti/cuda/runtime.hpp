@@ -43,6 +43,12 @@ struct runtime {
 
   static result allocate(void*& p, std::size_t bytes) noexcept { return code(::cudaMalloc(&p, bytes)); }
   static result deallocate(void* p) noexcept { return code(::cudaFree(p)); }
+  static result fill_zero(void* p, std::size_t bytes, stream_handle s) noexcept {
+    return code(::cudaMemsetAsync(p, 0, bytes, s));
+  }
+  static result copy(void* to, const void* from, std::size_t bytes, stream_handle s) noexcept {
+    return code(::cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s));
+  }
 
   static const char* name(result r) noexcept { return ::cudaGetErrorName(static_cast<::cudaError_t>(r)); }
   static const char* words(result r) noexcept { return ::cudaGetErrorString(static_cast<::cudaError_t>(r)); }
@@ -54,7 +60,7 @@ struct runtime {
     return static_cast<result>(e);
   }
 };
-static_assert(runtime_api<runtime>);
+static_assert(runtime_api<runtime> && moving_api<runtime>);
 static_assert(static_cast<int>(result::out_of_memory) == ::cudaErrorMemoryAllocation &&
               static_cast<int>(result::insufficient_driver) == ::cudaErrorInsufficientDriver &&
               static_cast<int>(result::no_device) == ::cudaErrorNoDevice &&

@@ -143,6 +143,7 @@ class ledger {
     forget_carried();
     marks_.learn_order();
   }
+  [[nodiscard]] bool carrying() const noexcept { return carrying_; }
   void forget_carried() noexcept {
     carrying_ = false;
     carried_weight_ = 0;

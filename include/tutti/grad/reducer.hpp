@@ -270,7 +270,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   arena arena_;
   std::vector<char> scaled_;  // gradients of the pass under way that have been multiplied
   weighing weights_;
-  detail::launcher<Comm, Hook> buckets_;
+  detail::launcher<Comm, flight> buckets_;
   std::source_location where_;
 };
 
