@@ -20,7 +20,8 @@
 /// somebody looks, all of it under one mutex, so that what happens depends on nothing but the order of calls.
 struct CUevent_st {
   int device = 0;
-  std::uint64_t recorded = 0, reached = 0;
+  std::uint64_t recorded = 0;
+  std::set<std::uint64_t> ahead;  ///< marks that are still to come, each in the stream where it was recorded
   bool alive = true;
 };
 struct CUstream_st {
@@ -187,15 +188,13 @@ struct cuda {
       CUstream_st* const to = m.resolve(s);
       if (to->device != e->device || !e->alive) ++m.misuses;
       const std::uint64_t mark = ++e->recorded;
-      to->work.push_back([e, mark] {
-        e->reached = mark;
-        return true;
-      });
+      e->ahead.insert(mark);
+      to->work.push_back([e, mark] { return e->ahead.erase(mark), true; });
     });
   }
   static result query_event(event_handle e) noexcept {
     bool done = false;
-    const result r = on("cudaEventQuery", [&](machine&) { done = e->reached == e->recorded; });
+    const result r = on("cudaEventQuery", [&](machine&) { done = !e->ahead.contains(e->recorded); });
     return r == result::success && !done ? result::not_ready : r;
   }
   static result create_stream(stream_handle& s) noexcept {
@@ -211,7 +210,7 @@ struct cuda {
   }
   static result wait(stream_handle s, event_handle e) noexcept {
     return on("cudaStreamWaitEvent", [&](machine& m) {
-      m.resolve(s)->work.push_back([e, mark = e->recorded] { return e->reached >= mark; });
+      m.resolve(s)->work.push_back([e, mark = e->recorded] { return !e->ahead.contains(mark); });
     });
   }
   static result allocate(void*& p, std::size_t bytes) noexcept {
