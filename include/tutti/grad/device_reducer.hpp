@@ -224,7 +224,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
       buckets_.advance(departure());
     } catch (...) {
       give_up();
-      detail::tell_apart(detail::calls_of_pass(weights_.mine()));
+      explain();
     }
     gpus_->engine().poll();
   }
@@ -275,9 +275,19 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
       if (usage_.map_count() != 0) usage_.put(weights_.mine(), std::span{said_}.subspan(line_elements<float>));
       heard_.emplace(world_->all_reduce(said_, sum, {}, where_));
     } catch (...) {
-      detail::tell_apart(detail::calls_of_pass(weights_.mine()));
+      explain();
     }
     return landing_type{std::move(given)};
+  }
+  /// Throws the exception that is being handled. A host's collective does not know what this rank's device has met.
+  [[noreturn]] void explain() const {
+    try {
+      detail::tell_apart(detail::calls_of_pass(weights_.mine()));
+    } catch (const error& e) {
+      if (e.kind() != errc::device || e.cause().peer != gpus_->backend().world_rank()) throw;
+      const auto guard = gpus_->engine().lock();
+      throw error(e.cause(), gpus_->backend().words(e.cause()), {e.rank(), e.sequence(), e.collective(), e.where()});
+    }
   }
 
   // What the hosts of all ranks have said.
@@ -305,31 +315,39 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
 
   step join(landing_type given, stream_ref s) {
     const landing_type mine = std::move(given);  // gives up where this throws
-    std::exchange(heard_, std::nullopt)->wait();
-    learn();
-    for (std::size_t b = 0; b < layout().buckets.size(); ++b) {
-      buckets_.take(b).join(s);
-      land(b, s);
+    try {
+      std::exchange(heard_, std::nullopt)->wait();
+      learn();
+      for (std::size_t b = 0; b < layout().buckets.size(); ++b) {
+        buckets_.take(b).join(s);
+        land(b, s);
+      }
+      std::move(*std::exchange(flag_, std::nullopt)).join(s);
+    } catch (...) {
+      explain();
     }
-    std::move(*std::exchange(flag_, std::nullopt)).join(s);
     return end();
   }
   task<step> arrive(landing_type given) {
     const landing_type mine = std::move(given);
-    op said = *std::exchange(heard_, std::nullopt);
-    co_await std::move(said);
-    learn();
-    for (std::size_t b = 0; b < layout().buckets.size(); ++b) {
-      flight travels = buckets_.take(b);
-      co_await std::move(travels);
-      land(b, arena_.stream());
+    try {
+      op said = *std::exchange(heard_, std::nullopt);
+      co_await std::move(said);
+      learn();
+      for (std::size_t b = 0; b < layout().buckets.size(); ++b) {
+        flight travels = buckets_.take(b);
+        co_await std::move(travels);
+        land(b, arena_.stream());
+      }
+      flight flag = *std::exchange(flag_, std::nullopt);
+      co_await std::move(flag);
+      // Kernels that land are short, and nobody tells when they end.
+      auto landed = arena_.mark();
+      while (!landed.done()) co_await resume_on(gpus_->engine());
+      arena_.unmark(std::move(landed));
+    } catch (...) {
+      explain();
     }
-    flight flag = *std::exchange(flag_, std::nullopt);
-    co_await std::move(flag);
-    // Kernels that land are short, and nobody tells when they end.
-    auto landed = arena_.mark();
-    while (!landed.done()) co_await resume_on(gpus_->engine());
-    arena_.unmark(std::move(landed));
     co_return end();
   }
   step wait(landing_type given) { return sync_wait(*gpus_, arrive(std::move(given))); }
