@@ -1,6 +1,6 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <functional>
 #include <span>
 #include <string>
@@ -47,13 +47,13 @@ inline void in_stream(tutti::stream_ref s, std::function<void()> f) {
 }
 template <class T>
 void write(tutti::stream_ref s, tutti::cuda::device_span<T> to, std::vector<T> values) {
-  in_stream(s, [to, v = std::move(values)] { std::memcpy(to.data(), v.data(), to.size_bytes()); });
+  in_stream(s, [to, v = std::move(values)] { std::copy(v.begin(), v.end(), to.data()); });
 }
 /// What lies there when the stream is done with what it holds.
 template <class T>
 std::vector<T> read(gpus& g, fake_stream& s, tutti::cuda::device_span<T> from) {
   std::vector<T> to(from.size());
-  in_stream(s, [&] { std::memcpy(to.data(), from.data(), from.size_bytes()); });
+  in_stream(s, [&] { std::copy(from.begin(), from.end(), to.data()); });
   while (!s.done()) g.engine().poll();
   return to;
 }
