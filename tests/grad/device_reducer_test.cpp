@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <random>
@@ -270,6 +271,28 @@ TEST_CASE("device_reducer: accumulated passes, delayed parameters, and buckets t
   CHECK(machine.misuses == 0);
 }
 
+TEST_CASE("device_reducer: the plan follows the order of arrival, by itself") {
+  fake::machine machine;
+  run_gpus(3, [&](gpus& g, host& world) {
+    fake_stream s{g.rank()};
+    const reducer_options options{.limits = {64, 64}, .replan = tutti::grad::replan::on_drift, .drift_passes = 2};
+    device_reducer reducer{g, world, shapes{{"a", 20}, {"b", 20}, {"c", 20}}, options};
+    for (int n = 0; n < 6; ++n) {
+      auto pass = reducer.begin(1, s);
+      for (std::size_t i = 0; i < 3; ++i) {
+        write(s, reducer.gradient<float>(i), std::vector<float>(20, static_cast<float>(g.rank()) * 3));
+        pass.ready(i);
+      }
+      g.rank() == 1 ? pass.finish().join(s) : pass.finish().wait();
+      for (std::size_t i = 0; i < 3; ++i)
+        expect(std::abs(read(g, s, reducer.gradient<float>(i))[19] - 3) < 1e-5F, "moved along");
+    }
+    expect(reducer.replans() == 1 && reducer.layout().buckets[0].slots[0].parameter == 0, "one other plan");
+  });
+  CHECK(machine.left() == 0);
+  CHECK(machine.misuses == 0);
+}
+
 TEST_CASE("device_reducer: what cannot be is refused on all ranks, before anything is sent to a device") {
   fake::machine machine;
   run_gpus(2, [&](gpus& g, host& world) {
@@ -287,16 +310,19 @@ TEST_CASE("device_reducer: what cannot be is refused on all ranks, before anythi
     fake_stream s{g.rank()};
     device_reducer reducer{g, world, two};
     const auto says = [&](const char* part, auto f) { expect(ranks::outcome_of(f).says(part), part); };
+    machine.begin_capture(s.native());
+    says("cannot be captured", [&] { (void)reducer.begin(1, s); });
+    (void)machine.end_capture(s.native());
     says("asked for as", [&] { (void)reducer.gradient<double>(0); });
     auto pass = reducer.begin(1, s);
-    says("before the previous pass", [&] { (void)reducer.begin(1, s); });
+    says("during a pass", [&] { (void)reducer.begin(1, s); });
     says("during a pass", [&] { reducer.discard(s); });
     pass.ready(1);
     says("marked twice", [&] { pass.ready(1, s); });
     says("no parameter 2", [&] { pass.ready(2); });
     pass.ready(0);
     auto landing = pass.finish();
-    says("before the previous pass", [&] { (void)reducer.begin(1, s); });
+    says("during a pass", [&] { (void)reducer.begin(1, s); });
     says("it has ended", [&] { pass.ready(0); });
     (void)std::move(landing).join(s);
     expect(pass_of(reducer, s, 2) == step::apply, "the reducer goes on");

@@ -16,6 +16,7 @@
 #include <tutti/backend/basic_nccl.hpp>
 #include <tutti/backend/control_lane.hpp>
 #include <tutti/bootstrap/device_census.hpp>
+#include <tutti/bootstrap/nccl_surroundings.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
@@ -25,7 +26,7 @@
 namespace tutti {
 
 struct nccl_options {
-  std::optional<int> device;                         ///< as this process counts them; else its rank on the machine
+  std::optional<int> device;                         ///< as this process counts; else the only one, or its local rank's
   device_sharing sharing = device_sharing::refused;  ///< the same on all ranks
   nccl_calls calls = nccl_calls::nonblocking;        ///< the same on all ranks
   duration timeout = std::chrono::minutes{5};        ///< of each operation
@@ -35,21 +36,28 @@ struct nccl_options {
 
 namespace detail {
 
-/// This rank's device, or why there is none.
+/// This rank's device, or why there is none. Not told which, a process that sees one GPU takes that (a launcher gave it
+/// one of its own), and one that sees several takes that with its number on the machine.
 template <nccl_functions Api>
-device_claim claim_device(int device, nccl_calls calls) {
+device_claim claim_device(std::optional<int> asked, int local_rank, nccl_calls calls) {
   using runtime = typename Api::cuda;
   device_claim c;
   put_text(c.host, os::hostname());
+  const nccl_surroundings around = surroundings_of_nccl();
+  c.machine = around.machine;
+  c.shm_device = around.shm_device;
+  c.shm_free = around.shm_free;
+  put_text(c.unreachable, around.no_interface);
   c.pid = ::getpid();
-  c.device = device;
   c.calls = static_cast<int>(calls);
+  const auto counted = runtime::device_count(c.devices);
+  const int device = c.device = asked.value_or(c.devices == 1 ? 0 : local_rank);
   const auto trouble = [&](cuda::result r, const char* call) {
     c.cuda = static_cast<int>(r);
     put_text(c.trouble, cuda::describe<runtime>(r, call, device));
   };
-  if (const auto r = runtime::device_count(c.devices); r != cuda::result::success) {
-    trouble(r, "cudaGetDeviceCount");
+  if (counted != cuda::result::success) {
+    trouble(counted, "cudaGetDeviceCount");
   } else if (device < 0 || device >= c.devices) {
     put_text(c.trouble, "device " + std::to_string(device) + " of " + std::to_string(c.devices) +
                             " that it sees; start fewer ranks on this machine, set nccl_options::device, or look at "
@@ -87,7 +95,7 @@ template <nccl_functions Api, backend Host>
 [[nodiscard]] communicator<basic_nccl<Api>> make_nccl(communicator<Host>& world, const nccl_options& options = {}) {
   const auto driver_of_host = world.backend().shared_driver();
   const std::size_t n = static_cast<std::size_t>(world.size());
-  const device_claim mine = detail::claim_device<Api>(options.device.value_or(world.local_rank()), options.calls);
+  const device_claim mine = detail::claim_device<Api>(options.device, world.local_rank(), options.calls);
   std::vector<device_claim> all(n);
   world.all_gather(std::span{&mine, 1}, all).wait();
   if (const auto [why, text] = why_no_device_world(all, options.sharing); !why.ok())
@@ -141,10 +149,12 @@ template <nccl_functions Api, backend Host>
   }();
   if (!f.ok()) {
     const std::string who = f.peer >= 0 ? driver_of_host->link().describe(f.peer) : std::string("a rank");
-    throw error{f,
-                "NCCL did not come up: " +
-                    (made->words().empty() ? who + ": " + category().message(static_cast<int>(f.code)) : made->words()),
-                {world.rank()}};
+    throw error{
+        f,
+        "NCCL did not come up: " +
+            (made->words().empty() ? who + ": " + category().message(static_cast<int>(f.code)) : made->words()) +
+            scarce_shm(all),
+        {world.rank()}};
   }
   return {basic_nccl<Api>{std::move(made), world.backend().members()}, driver_of_host->shared_home(), options.timeout};
 }

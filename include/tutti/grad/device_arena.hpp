@@ -40,7 +40,7 @@ class device_arena : public placement {
         events_(device),
         memory_(device, size_with(scratch)) {
     clear(stream_);
-    wait_for_stream();
+    wait_for_stream(patience_);
   }
   device_arena(device_arena&&) = default;
   device_arena& operator=(device_arena&&) = default;  // members swap
@@ -76,6 +76,16 @@ class device_arena : public placement {
     e.record(handle_of(s));
     e.join(stream_.native());
     events_.release(std::move(e));
+  }
+  /// usage_error where this stream is being captured into a graph.
+  void refuse_capture(stream_ref s) const {
+    const cuda::basic_device_guard<R> guard{device_};
+    cuda::capture_state is;
+    cuda::check<R>(R::capture_of(handle_of(s), is), "cudaStreamGetCaptureInfo", device_);
+    if (is.now != cuda::capture_status::none)
+      throw usage_error(
+          "begin: a pass cannot be captured into a graph, as its weights and its end travel among hosts; "
+          "capture an all_reduce of the communicator instead");
   }
   /// A mark behind all that its own stream has been given.
   [[nodiscard]] cuda::basic_event<R> mark() {
@@ -115,8 +125,8 @@ class device_arena : public placement {
       copy(at(of(i).offset), other.at(other.of(i).offset), of(i).bytes(), stream_);
   }
   /// Waits until its own stream has nothing more to do.
-  void wait_for_stream() const {
-    for (const deadline limit = after(patience_); !stream_.done(); std::this_thread::yield())
+  void wait_for_stream(duration at_most) const {
+    for (const deadline limit = after(at_most); !stream_.done(); std::this_thread::yield())
       if (clock::now() > limit)
         throw error{{errc::timed_out},
                     "the device has not filled the gradients' memory in time; what else runs on it?"};

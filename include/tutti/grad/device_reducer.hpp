@@ -61,9 +61,9 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
 
   device_reducer(Comm& devices, Host& world, std::span<const parameter_shape> shapes, reducer_options options = {},
                  Hook hook = {}, std::source_location where = std::source_location::current())
-      : base(shapes, std::move(options)),
+      : base(shapes, std::move(options), world.rank()),
         gpus_(&devices),
-        world_(&base::countable(world)),
+        world_(&detail::countable(world)),
         hook_(std::move(hook)),
         arena_(detail::make_alike(
             world, "reducer", shapes,
@@ -72,9 +72,9 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
               return make_arena(detail::layout_of(marks_, options_, options_.arrival));
             },
             [&](const arena_type& a) { return a.layout().id() ^ options_.id(); }, where)),
-        weights_(scaling::divided, options_.predivide),
+        weights_(scaling::divided, options_.predivide, world.size()),
         buckets_(devices, launch_order::planned, 0) {
-    prepare_buckets();
+    make_room();
   }
   device_reducer(const device_reducer&) = delete;
   device_reducer& operator=(const device_reducer&) = delete;
@@ -105,6 +105,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   /// reads the gradients of the last pass.
   [[nodiscard]] pass_type begin(double weight = 1, stream_ref stream = {}, contribution what = contribution::mean,
                                 std::source_location where = std::source_location::current()) {
+    refuse_capture(stream);
     const bool fresh = !this->carrying();
     const double whole = this->start(weight);
     where_ = where;
@@ -120,6 +121,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   }
   /// Begins a pass that sends nothing, as reducer::begin(accumulate).
   [[nodiscard]] pass_type begin(accumulate_t, double weight = 1, stream_ref stream = {}) {
+    refuse_capture(stream);
     const bool fresh = !this->carrying();
     this->start_accumulating(weight);
     pass_type begun{*this};
@@ -149,6 +151,14 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   using arena_type = device_arena<runtime>;
   using base::current_, base::marks_, base::options_, base::rebuilding_, base::reduces_, base::step_, base::usage_;
 
+  void refuse_capture(stream_ref stream) {
+    try {
+      arena_.refuse_capture(stream);
+    } catch (const error&) {  // the device is lost, and the others will wait
+      gpus_->abort();
+      throw;
+    }
+  }
   [[nodiscard]] int device() const noexcept { return gpus_->backend().device(); }
   void check_worlds() const {
     if (gpus_->size() != world_->size() || gpus_->rank() != world_->rank())
@@ -168,33 +178,38 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
       for (std::size_t b = 0; b < scratch.size(); ++b) scratch[b] = Hook::scratch_bytes(p.buckets[b]);
     return arena_type(device(), marks_.shapes(), std::move(p), scratch, gpus_->backend().driver().place().patience);
   }
-  void prepare_buckets() {
-    marks_.expect(layout().order());
-    weights_.arrange(layout());
-    buckets_.arrange(layout());
+  void make_room() {
+    this->prepare_buckets();
     from_.resize(layout().buckets.size());
     said_.reserve(line_elements<float> + size() + 1);
   }
 
   task<bool> lay_out_anew(stream_ref stream, std::source_location where) {
     this->require_idle("rebuild()");  // also when it is awaited
-    const typename base::moving_on at_work{rebuilding_ = true};
+    pass_type at_work{*this};         // dropped or failed, it ends the world: plans might differ
+    reduces_ = rebuilding_ = true;
     std::vector<int> order = marks_.order();
-    co_await detail::agree_on_order(*world_, *world_, order, where);
-    try {
-      plan better = detail::layout_of(marks_, options_, order);
-      if (better == layout()) co_return false;
-      arena_type moved = make_arena(std::move(better));
-      moved.follow(stream);
-      moved.copy_from(arena_);
-      moved.wait_for_stream();
-      arena_ = std::move(moved);
-      prepare_buckets();
-    } catch (...) {
-      gpus_->abort();
-      throw;
-    }
-    co_return true;
+    co_await detail::agree_on_order(*world_, *world_, order, where);  // on the host, where a pass begins
+    const bool changed = follow(order, stream);
+    this->let_go();
+    co_return changed;
+  }
+  task<> replan_now(stream_ref stream) {
+    std::vector<int> order = marks_.order();
+    co_await world_->broadcast(std::span{order}, 0, {}, where_);
+    follow(order, stream);
+  }
+  /// Gradients move when the stream has done its work, for which this waits.
+  bool follow(const std::vector<int>& order, stream_ref stream) {
+    plan better = detail::layout_of(marks_, options_, order);
+    if (better == layout()) return false;
+    arena_type moved = make_arena(std::move(better));
+    moved.follow(stream);
+    moved.copy_from(arena_);
+    moved.wait_for_stream(gpus_->timeout());
+    arena_ = std::move(moved);
+    make_room();
+    return true;
   }
 
   using base::ready;
@@ -271,7 +286,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
       buckets_.launch_rest(departure());
       if (!flag_) send_flag();
       said_.assign(line_elements<float> + usage_.map_count(), 0);
-      step_flags::put(step_, std::span{said_}.first(line_elements<float>));
+      step_flags::put(step_, std::span{said_}.first(line_elements<float>), this->watch_.wants());
       if (usage_.map_count() != 0) usage_.put(weights_.mine(), std::span{said_}.subspan(line_elements<float>));
       heard_.emplace(world_->all_reduce(said_, sum, {}, where_));
     } catch (...) {
@@ -293,7 +308,9 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   // What the hosts of all ranks have said.
   void learn() {
     this->settle_accounts();
-    step_ = step_flags::take(std::span<const float>{said_}.first(line_elements<float>));
+    const auto line = std::span<const float>{said_}.first(line_elements<float>);
+    step_ = step_flags::take(line);
+    wish_ = step_ == step::apply ? step_flags::take_wish(line) : wish::none;
     if (usage_.map_count() != 0) usage_.take(std::span<const float>{said_}.subspan(line_elements<float>));
   }
   step end() {
@@ -323,6 +340,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
         land(b, s);
       }
       std::move(*std::exchange(flag_, std::nullopt)).join(s);
+      if (wish_ == wish::replan) sync_wait(*gpus_, replan_now(s));
     } catch (...) {
       explain();
     }
@@ -345,6 +363,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
       auto landed = arena_.mark();
       while (!landed.done()) co_await resume_on(gpus_->engine());
       arena_.unmark(std::move(landed));
+      if (wish_ == wish::replan) co_await replan_now(arena_.stream());
     } catch (...) {
       explain();
     }
@@ -370,6 +389,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   stream_ref stream_;             // that marks are about
   std::vector<stream_ref> from_;  // of the last mark in each bucket
   std::vector<float> said_;       // among the hosts: the step and the map
+  wish wish_ = wish::none;
   std::optional<op> heard_;
   std::optional<flight> flag_;
   std::source_location where_;

@@ -1,12 +1,15 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
 
 #include <tutti/core/error.hpp>
+#include <tutti/grad/layout.hpp>
 #include <tutti/grad/marks.hpp>
+#include <tutti/grad/order_watch.hpp>
 #include <tutti/grad/pass.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
@@ -39,30 +42,27 @@ class ledger {
   /// The order in which gradients became ready on this rank, in the last pass that reduced and in which as many did as
   /// ever; those that did not come last. Empty before the first.
   [[nodiscard]] std::span<const int> arrival() const noexcept { return marks_.arrival(); }
+  /// How often the plan has changed, by rebuild() or by itself: equal on all ranks. Gradients moved with it.
+  [[nodiscard]] std::uint64_t replans() const noexcept { return plans_ - 1; }
 
  protected:
-  ledger(std::span<const parameter_shape> shapes, reducer_options options)
-      : options_(std::move(options)), marks_(shapes), usage_(shapes.size(), options_.unused, options_.graph) {}
+  ledger(std::span<const parameter_shape> shapes, reducer_options options, int rank)
+      : options_(std::move(options)),
+        marks_(shapes),
+        usage_(shapes.size(), options_.unused, options_.graph),
+        watch_(rank == 0 && options_.replan == replan::on_drift ? options_.drift_passes : 0) {}
   ledger(const ledger&) = delete;
   ledger& operator=(const ledger&) = delete;
   ~ledger() = default;
 
-  template <class Comm>
-  static Comm& countable(Comm& world) {
-    if (world.size() > step_flags::most_ranks)
-      throw usage_error("reducer: weights and flags of more than " + std::to_string(step_flags::most_ranks) +
-                        " ranks do not add up exactly; reduce in groups");
-    return world;
-  }
   void require_idle(const char* call) const {
-    if (current_) throw usage_error("reducer: " + std::string(call) + " during a pass; finish it first");
     if (rebuilding_) throw usage_error("reducer: " + std::string(call) + " during rebuild(); await it first");
+    if (current_) throw usage_error("reducer: " + std::string(call) + " during a pass; finish it first");
   }
   /// What both kinds of passes begin with; returns the weight of all that has been accumulated, and of this.
   double start(double weight) {
     weight_digits::check(weight);
     weight_digits::check(carried_weight_ + weight);
-    if (current_) throw usage_error("reducer: begin() before the previous pass was finished");
     require_idle("begin()");
     if (!carrying_) {
       usage_.clear();
@@ -84,9 +84,7 @@ class ledger {
 
   void ready(std::size_t i) {
     marks_.check(i, "ready");
-    if (usage_.never(i))
-      throw usage_error("ready: " + marks_.label(i) +
-                        " was not used in the first pass, and the graph is fixed; where passes differ it is dynamic");
+    if (usage_.never(i)) marks_.refuse_change(i, "ready", "not used");
     marks_.mark(i, "ready");
     usage_.use(i);
     if (reduces_) marks_.arrive(i), self().complete(i);
@@ -95,8 +93,7 @@ class ledger {
     marks_.check(i, "unused");
     if (usage_.never(i)) return;  // as is known
     if (reduces_ && self().weights_.mine() > 0 && usage_.always(i) && !usage_.used_here(i))
-      throw usage_error("unused: " + marks_.label(i) +
-                        " was used in the first pass, and the graph is fixed; where passes differ it is dynamic");
+      marks_.refuse_change(i, "unused", "used");
     if (reduces_)
       leave_out(i, "unused");
     else
@@ -141,7 +138,8 @@ class ledger {
   /// When all have been reduced.
   void settle_accounts() {
     forget_carried();
-    marks_.learn_order();
+    if (marks_.learn_order())
+      watch_.see(marks_.order(), [&](const auto& order) { return layout_of(marks_, options_, order); });
   }
   [[nodiscard]] bool carrying() const noexcept { return carrying_; }
   void forget_carried() noexcept {
@@ -150,6 +148,7 @@ class ledger {
   }
 
   void let_go() noexcept {
+    rebuilding_ = false;
     if (current_) std::exchange(current_, nullptr)->owner_ = nullptr;
   }
   void drop() noexcept {
@@ -159,14 +158,19 @@ class ledger {
     let_go();
   }
 
-  struct moving_on {
-    ~moving_on() { on = false; }
-    bool& on;
-  };
+  /// For a new plan, and for the first.
+  void prepare_buckets() {
+    marks_.expect(layout().order());
+    self().weights_.arrange(layout());
+    watch_.follow(layout());
+    self().buckets_.arrange(layout());
+    ++plans_;
+  }
 
   reducer_options options_;
   marks marks_;
   usage usage_;
+  order_watch watch_;
   bool reduces_ = true;  // the pass under way does
   bool rebuilding_ = false;
   step step_ = step::apply;
@@ -175,6 +179,7 @@ class ledger {
  private:
   friend pass_base<Reducer>;
 
+  std::uint64_t plans_ = 0;    // so far
   double carried_weight_ = 0;  // of the passes that accumulated
   double more_weight_ = 0;     // of the one under way, if it does
   bool carrying_ = false;      // there were some since the last pass that reduced

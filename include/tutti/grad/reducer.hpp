@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -46,20 +45,20 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
 
   explicit reducer(Comm& world, std::span<const parameter_shape> shapes, reducer_options options = {}, Hook hook = {},
                    std::source_location where = std::source_location::current())
-      : base(shapes, std::move(options)),
-        world_(&base::countable(world)),
+      : base(shapes, std::move(options), world.rank()),
+        world_(&detail::countable(world)),
         hook_(std::move(hook)),
         arena_(detail::make_alike(
             world, "reducer", shapes,
             [&] {
-              hook_checks(options_);
-              return make_arena(detail::layout_of(marks_, options_, options_.arrival));
+              detail::let_check(hook_, options_);
+              return detail::make_arena(world, marks_, detail::layout_of(marks_, options_, options_.arrival));
             },
             [&](const arena& a) { return a.layout().id() ^ options_.id(); }, where)),
         scaled_(shapes.size()),
-        weights_(detail::scaling_of<Hook>, options_.predivide),
+        weights_(detail::scaling_of<Hook>, options_.predivide, world.size()),
         buckets_(world, options_.order, options_.in_flight) {
-    prepare_buckets();
+    this->prepare_buckets();
   }
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
@@ -68,7 +67,8 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   }
 
   [[nodiscard]] Hook& hook() noexcept { return hook_; }
-  /// The gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first.
+  /// The gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first. Valid
+  /// until the plan changes: in rebuild(), and with replan::on_drift in finish().
   template <number T>
   [[nodiscard]] std::span<T> gradient(std::size_t parameter) const {
     return arena_.gradient<T>(parameter);
@@ -85,7 +85,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   /// nothing, and where all weights are 0 the result is 0. Throws usage_error while another pass is under way.
   [[nodiscard]] pass_type begin(double weight = 1, contribution what = contribution::mean,
                                 std::source_location where = std::source_location::current()) {
-    hook_checks(what);
+    detail::let_check(hook_, what);
     const double whole = start(weight);
     where_ = where;
     reduces_ = true;
@@ -126,43 +126,37 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   friend base;
   friend pass_type;
   friend detail::pass_base<reducer>;
-  using base::current_, base::marks_, base::options_, base::rebuilding_;
-  using base::reduces_, base::require_idle, base::start, base::step_, base::usage_;
+  using base::current_, base::marks_, base::options_, base::rebuilding_, base::reduces_, base::step_, base::usage_;
+  using base::require_idle, base::start, base::watch_;
   using flight = detail::flight_t<Hook, Comm>;
-  static constexpr bool averages = detail::scaling_of<Hook> != scaling::none;
+  static constexpr bool averages = !detail::takes_as_is(detail::scaling_of<Hook>);
 
   task<bool> lay_out_anew(std::source_location where) {
     require_idle("rebuild()");  // also when it is awaited
-    const typename base::moving_on at_work{rebuilding_ = true};
+    pass_type at_work{*this};   // dropped or failed, it ends the world: plans might differ
+    reduces_ = rebuilding_ = true;
     std::vector<int> order = marks_.order();
     Comm& meeting = weights_.travel_alone() ? *world_ : buckets_.lane(0);  // where a pass begins
     co_await detail::agree_on_order(*world_, meeting, order, where);
-    try {
-      plan better = detail::layout_of(marks_, options_, order);
-      if (better == layout()) co_return false;
-      arena moved = make_arena(std::move(better));
-      moved.copy_from(arena_);
-      arena_ = std::move(moved);
-      prepare_buckets();
-      if constexpr (requires { hook_.reset(); }) hook_.reset();
-    } catch (...) {
-      world_->abort();
-      throw;
-    }
-    co_return true;
+    const bool changed = follow(order);
+    this->let_go();
+    co_return changed;
   }
-
-  template <class What>
-  void hook_checks(const What& what) const {
-    if constexpr (requires { hook_.check(what); }) hook_.check(what);
+  // In finish(), where all ranks have heard rank 0's wish.
+  task<> replan_now() {
+    std::vector<int> order = marks_.order();
+    co_await buckets_.lane(0).broadcast(std::span{order}, 0, {}, where_);
+    follow(order);
   }
-  [[nodiscard]] arena make_arena(plan p) const {
-    return arena(marks_.shapes(), std::move(p), [&](std::size_t n) { return world_->template allocate<std::byte>(n); });
-  }
-  void prepare_buckets() {
-    marks_.expect(layout().order());
-    weights_.arrange(layout());
-    buckets_.arrange(layout());
+  bool follow(const std::vector<int>& order) {
+    plan better = detail::layout_of(marks_, options_, order);
+    if (better == layout()) return false;
+    arena moved = detail::make_arena(*world_, marks_, std::move(better));
+    moved.copy_from(arena_);
+    arena_ = std::move(moved);
+    this->prepare_buckets();
+    if constexpr (requires { hook_.reset(); }) hook_.reset();
+    return true;
   }
 
   void zero(std::size_t i) {
@@ -210,7 +204,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
         multiply(arena_.gradient<T>(i), weights_.before<T>());
     weights_.put(b, tail);
     if (last) {
-      step_flags::put(step_, tail.first(line));
+      step_flags::put(step_, tail.first(line), watch_.wants());
       if (tail.size() > line) usage_.put(weights_.mine(), tail.subspan(line));
     }
     return hook_(lane,
@@ -228,25 +222,27 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
       detail::tell_apart(detail::calls_of_pass(weights_.mine()));
     }
     weights_.learn_from(arena_);
-    conclude();
+    if (conclude() == wish::replan) co_await replan_now();
     this->let_go();
     co_return step_;
   }
 
   // What all ranks have learned, and the mean.
-  void conclude() {
+  wish conclude() {
     this->settle_accounts();
     const auto& buckets = layout().buckets;
-    if (buckets.empty()) return;
+    wish heard = wish::none;
+    if (buckets.empty()) return heard;
     visit_gradient(buckets.back().type, [&]<class T>() {
       const std::span<const T> tail = arena_.tail<T>(buckets.size() - 1);
       constexpr std::size_t line = line_elements<T>;
       step_ = step_flags::take(tail.first(line), weights_.divisor<T>());
+      heard = step_flags::take_wish(tail.first(line), weights_.divisor<T>());
       if (usage_.map_count() != 0) usage_.take(tail.subspan(line));
     });
     if (step_ != step::apply) {
       if constexpr (requires { hook_.forget_pass(); }) hook_.forget_pass();
-      return;
+      return wish::none;
     }
     for (std::size_t b = 0; averages && b < buckets.size(); ++b)
       visit_gradient(buckets[b].type, [&]<class T>() {
@@ -256,6 +252,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
       });
     usage_.restore(arena_);
     usage_.learn(weights_.mine());
+    return heard;
   }
 
   void give_up() noexcept {
