@@ -133,6 +133,14 @@ TEST_CASE("transports that differ: all fail") {
   check_refused(all, rendezvous, {"different transports"});
 }
 
+TEST_CASE("numbers of connections that differ: all fail") {
+  const std::string name = unique_name();
+  const auto all = run_ranks("join", 3, [&](int r) {
+    return rank_words{{at("unix:@" + name, r, 3), "join=200000"}, {r == 1 ? "TUTTI_CONNECTIONS=2" : "TUTTI_ODD=1"}};
+  });
+  check_refused(all, rendezvous, {"connections to each peer"});
+}
+
 TEST_CASE("two jobs at one place: all fail, and both are named") {
   temporary_directory folder;
   for (const std::string& url : places(folder)) {

@@ -1,5 +1,6 @@
 #include <dirent.h>
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
@@ -42,6 +43,7 @@ TEST_CASE("messages of all sizes, in threads") {
   const int before = open_descriptors();
   for (const int ranks : {2, 3, 6}) {
     plan p{ranks};
+    p.options.connections = 6 / ranks;
     const auto said =
         in_threads(p, [](driver& d) { return drive::all_to_all(d, drive::sizes_around_the_eager_limit()); });
     for (const std::string& s : said) CHECK(s == "");
@@ -53,6 +55,8 @@ TEST_CASE("messages of all sizes, between processes on two hosts, with a secret"
   const tutti_test::pretended_hmac_scope hmac;
   plan p{4};
   for (auto& j : p.jobs) j.secret = secret_of(1);
+  SUBCASE("one connection") {}
+  SUBCASE("four") { p.options.connections = 4; }
   auto ranks = in_processes(p, [](driver& d) {
     return drive::all_to_all(d, drive::sizes_around_the_eager_limit()).empty() ? code_of(work(d, 50)) : 99;
   });
@@ -103,6 +107,28 @@ TEST_CASE("a rank that is killed at any moment is named by every survivor") {
       CAPTURE(r);
       const int end = ranks[static_cast<std::size_t>(r)].wait();
       if (r != victim) CHECK(to_string(end) == to_string(code_of(errc::peer_lost, victim)));
+    }
+  }
+}
+
+TEST_CASE("one of several connections that breaks under way ends the world, on both sides") {
+  for (int victim = 0; victim < 8; ++victim) {
+    plan p{2};
+    p.options.connections = 4;
+    auto ranks = in_processes(p, [victim](driver& d) {
+      if (const status s = work(d, 20); !s.ok()) return code_of(s);
+      for (int fd = 3, n = 0; d.transport().rank() == 0 && fd < 1000; ++fd) {
+        sockaddr_storage other{};
+        socklen_t bytes = sizeof other;
+        if (::getpeername(fd, reinterpret_cast<sockaddr*>(&other), &bytes) != 0 || other.ss_family != AF_INET) continue;
+        if (n++ == victim) ::shutdown(fd, SHUT_RDWR);
+      }
+      return code_of(work(d, 1 << 30));
+    });
+    for (auto& r : ranks) {
+      const std::string end = to_string(r.wait());
+      CAPTURE(victim);
+      CHECK((end == to_string(code_of(errc::peer_lost, 0)) || end == to_string(code_of(errc::peer_lost, 1))));
     }
   }
 }
@@ -237,6 +263,14 @@ TEST_CASE("ranks of two jobs, or of two starts of one, do not meet") {
     p.jobs[1].generation = 2;
     for (const std::string& s : refusals(p, errc::rendezvous, "generation")) CHECK(s == "");
   }
+}
+
+TEST_CASE("ranks that open different numbers of connections are refused, and both numbers are named") {
+  plan p{2};
+  p.connections = {2, 4};
+  const auto said = refusals(p, errc::rendezvous, "other words");
+  CHECK(said[0].find("connections that two ranks open to each other differs: 2 here, 4 there") != std::string::npos);
+  CHECK(said[1].find("connections that two ranks open to each other differs: 4 here, 2 there") != std::string::npos);
 }
 
 TEST_CASE("strangers at every door change nothing") {

@@ -1,0 +1,131 @@
+#pragma once
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/transport/tcp_link.hpp>
+#include <tutti/transport/tcp_options.hpp>
+#include <tutti/transport/tcp_poller.hpp>
+#include <tutti/transport/tcp_sockets.hpp>
+
+namespace tutti {
+
+/// Opens the connections of a rank to its peers, and again where that failed in passing. Never waits.
+class tcp_dialer {
+ public:
+  /// `terms` are this rank's for any peer.
+  tcp_dialer(tcp_poller& poller, const tcp_options& options, const wire::handshake_terms& terms)
+      : poller_(poller), options_(options), terms_(terms) {}
+  tcp_dialer(const tcp_dialer&) = delete;
+  tcp_dialer& operator=(const tcp_dialer&) = delete;
+
+  /// Some connection is under way.
+  [[nodiscard]] bool busy() const noexcept { return under_way_ != 0; }
+  [[nodiscard]] wire::handshake_terms terms(int p, int track = 0) const noexcept {
+    wire::handshake_terms t = terms_;
+    t.target = static_cast<std::uint32_t>(p);
+    t.connection = static_cast<std::uint16_t>(track);
+    return t;
+  }
+
+  /// All that are not open yet.
+  void open(tcp_link& l, int p) noexcept {
+    for (int k = 0; l.pipe && k < l.pipe->tracks(); ++k)
+      if (!l.call(k).dial && !l.pipe->track(k).out) dial(l, p, k);
+  }
+  void advance(tcp_link& l, int p, int track) noexcept {
+    tcp_call& c = l.call(track);
+    if (!c.dial) return;
+    const auto before = c.dial->where();
+    switch (c.dial->progress()) {
+      case tcp_dial::state::connecting:
+        return;
+      case tcp_dial::state::greeting:
+        if (before == tcp_dial::state::connecting)
+          poller_.watch(c.dial->socket(), tcp_poller::source::dial, index(l, p, track));
+        return;
+      case tcp_dial::state::ready:
+        connected(l, p, track);
+        break;
+      case tcp_dial::state::refused:
+        l.refused = c.dial->handshake().why();
+        l.theirs = c.dial->handshake().counterpart();
+        l.pipe->fail({wire::error_of(l.refused), 0, p, 0});
+        break;
+      case tcp_dial::state::hung_up:
+        // It was full of strangers, or tired of waiting while this rank was busy; or it has just died.
+        if (c.dials >= most_dials)
+          l.suspect(ECONNRESET, track);
+        else
+          c.redial = after(std::chrono::milliseconds{5} * (1 << (2 * c.dials)));
+        break;
+      case tcp_dial::state::failed:
+        l.suspect(c.dial->error(), track);
+        break;
+    }
+    hang_up(c);
+  }
+  /// `may_dial`: connections are still wanted.
+  template <class MayDial>
+  void tick(tcp_link& l, int p, deadline now, MayDial may_dial) noexcept {
+    for (int k = 0; k < l.pipe->tracks(); ++k) {
+      tcp_call& c = l.call(k);
+      if (c.dial) {
+        c.dial->expire(now);
+        advance(l, p, k);
+      } else if (now >= c.redial) {
+        c.redial = deadline::max();
+        if (may_dial()) dial(l, p, k);
+      }
+    }
+  }
+  void hang_up(tcp_link& l) noexcept {
+    for (tcp_call& c : l.calls) hang_up(c);
+  }
+
+  /// How the poller names a connection.
+  static int index(const tcp_link& l, int p, int track) noexcept { return p * l.pipe->tracks() + track; }
+
+ private:
+  void dial(tcp_link& l, int p, int track) noexcept {
+    tcp_call& c = l.call(track);
+    c.redial = deadline::max();
+    try {
+      c.dial.emplace(l.address, terms(p, track), after(options_.connect));
+      ++under_way_;
+      ++c.dials;
+      if (c.dial->socket() >= 0)
+        poller_.add(c.dial->socket(), tcp_poller::source::dial, index(l, p, track), os::interest::write);
+      advance(l, p, track);
+    } catch (const std::bad_alloc&) {
+      l.suspect(ENOMEM, track);
+    } catch (const error&) {
+      l.suspect(ENOMEM, track);
+      hang_up(c);
+    }
+  }
+  void hang_up(tcp_call& c) noexcept {
+    if (!c.dial) return;
+    c.dial.reset();
+    --under_way_;
+  }
+  void connected(tcp_link& l, int p, int track) noexcept {
+    os::fd s = l.call(track).dial->release();
+    detail::tune_outgoing(s.native(), options_);
+    poller_.watch(s.native(), tcp_poller::source::out, index(l, p, track));
+    l.pipe->write_to(std::move(s), track);
+  }
+
+  static constexpr int most_dials = 6;
+
+  tcp_poller& poller_;
+  const tcp_options& options_;
+  wire::handshake_terms terms_;
+  int under_way_ = 0;
+};
+
+}  // namespace tutti
