@@ -51,8 +51,9 @@ struct plan {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers.size()); }
   std::unique_ptr<tutti::tcp_transport> transport(int r) {
     const auto i = static_cast<std::size_t>(r);
-    if (!connections.empty()) options.connections = connections[i];
-    return std::make_unique<tutti::tcp_transport>(std::move(listeners[i]), peers, r, jobs[i], options);
+    auto own = options;
+    if (!connections.empty()) own.connections = connections[i];
+    return std::make_unique<tutti::tcp_transport>(std::move(listeners[i]), peers, r, jobs[i], own);
   }
 };
 

@@ -32,9 +32,9 @@ class tcp_dialer {
     return t;
   }
 
-  /// All that are not open yet.
-  void open(tcp_link& l, int p) noexcept {
-    for (int k = 0; l.pipe && k < l.pipe->tracks(); ++k)
+  /// Those of the first `tracks` that are not open yet.
+  void open(tcp_link& l, int p, int tracks) noexcept {
+    for (int k = 0; k < tracks; ++k)
       if (!l.call(k).dial && !l.pipe->track(k).out) dial(l, p, k);
   }
   void advance(tcp_link& l, int p, int track) noexcept {

@@ -135,13 +135,19 @@ class tcp_domain final : private socket_pipe::keeper {
     for (tcp_link& l : links_) dialer_.hang_up(l);
   }
 
-  /// Handles what happens until `done()`, or until the time for a goodbye that `began` is over.
-  template <class Done>
-  void linger(deadline began, Done done) noexcept {
-    waker_.notify();
-    const std::scoped_lock parked(parking_);
-    while (!done() && clock::now() - began < options_.goodbye)
-      for (const os::ready_event& e : poller_.wait(std::chrono::milliseconds{2})) handle(e);
+  /// Handles what happens until `sent()`, or until the time for a goodbye that `began` is over. Connects to peers that
+  /// this rank has never met, as they would take its closed door for that of a dead one: of many, to those that follow.
+  template <class Sent>
+  void prepare_to_leave(deadline began, Sent sent) noexcept {
+    constexpr int most = 32;
+    for (int i = 1, n = 0; i < size() && n < most; ++i) {
+      const int p = (rank_ + i) % size();
+      tcp_link& l = link(p);
+      if (!l.pipe || l.bye || l.error != 0 || l.pipe->standing() != 0) continue;
+      dialer_.open(l, p, 1);
+      ++n;
+    }
+    linger(began, [&] { return sent() && !dialer_.busy(); });
   }
   /// Ends every connection, after what was written has reached the peers.
   void close(deadline began) noexcept {
@@ -151,6 +157,10 @@ class tcp_domain final : private socket_pipe::keeper {
       dialer_.hang_up(l);
       if (l.pipe) l.pipe->finish_writing();
     }
+    // Also those that were held back: their end tells that nobody is there to take the last notice.
+    for (int p = 0; p < size(); ++p)
+      for (int k = 0; link(p).pipe && k < connections(); ++k)
+        if (link(p).pipe->track(k).can_read()) dry(p, k);
     linger(began, [this] { return everything_delivered(); });
     listener_.close();
     hall_.clear();
@@ -172,6 +182,14 @@ class tcp_domain final : private socket_pipe::keeper {
 
  private:
   using source = tcp_poller::source;
+
+  template <class Done>
+  void linger(deadline began, Done done) noexcept {
+    waker_.notify();
+    const std::scoped_lock parked(parking_);
+    while (!done() && clock::now() - began < options_.goodbye)
+      for (const os::ready_event& e : poller_.wait(std::chrono::milliseconds{2})) handle(e);
+  }
 
   [[nodiscard]] tcp_link& link(int p) noexcept { return links_[static_cast<std::size_t>(p)]; }
   [[nodiscard]] const tcp_link& link(int p) const noexcept { return links_[static_cast<std::size_t>(p)]; }
@@ -266,7 +284,7 @@ class tcp_domain final : private socket_pipe::keeper {
   }
 
   void open(int p) noexcept override {
-    if (cause_.ok() && !closing_) dialer_.open(link(p), p);
+    if (link(p).pipe && cause_.ok() && !closing_) dialer_.open(link(p), p, connections());
   }
   void full(int p, int track) noexcept override {
     if (!link(p).call(track).write_watched) watch_writing(p, track, os::interest::read_write);

@@ -74,6 +74,7 @@ struct tcp_link {
     if (refused != wire::refusal::none) return ", no connection" + to + wire::explain(refused, terms, theirs);
     std::string why;
     if (error != 0) why = ", connection" + number() + to + std::generic_category().message(error);
+    if (error == ECONNREFUSED && !bye) why += " (it has died, or left while this rank was busy)";
     if (heard == deadline{}) return why + ", not heard from yet" + count();
     const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - heard).count();
     return why + ", last seen at #" + std::to_string(std::max(sequence, issued)) + " " +

@@ -41,7 +41,8 @@ struct tcp_options {
   duration silence = std::chrono::seconds{3};         ///< a machine that acknowledges nothing for so long is lost
   duration stranger = std::chrono::seconds{5};        ///< who has not proven himself by then is sent away
   duration grace = std::chrono::milliseconds{40};     ///< a broken connection may still turn out to be another's fault
-  duration goodbye = std::chrono::milliseconds{250};  ///< leaving takes no longer
+  duration goodbye = std::chrono::milliseconds{250};  ///< leaving takes no longer; who is busy for longer may take a
+                                                      ///< rank that left for a dead one, if they had never met
   int buffer_bytes = 4 << 20;  ///< of a socket where the system allows as much; 0: the kernel tunes it
 };
 
