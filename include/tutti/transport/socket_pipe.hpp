@@ -166,10 +166,14 @@ class socket_pipe {
     for (socket_track& t : tracks_) t.finish_writing();
   }
   [[nodiscard]] bool messages_delivered() const noexcept {
-    return std::all_of(tracks_.begin(), tracks_.end(), [](const socket_track& t) { return t.messages_delivered(); });
+    for (const socket_track& t : tracks_)
+      if (!t.messages_delivered()) return false;
+    return true;
   }
   [[nodiscard]] bool notices_delivered() const noexcept {
-    return std::all_of(tracks_.begin(), tracks_.end(), [](const socket_track& t) { return t.notices_delivered(); });
+    for (const socket_track& t : tracks_)
+      if (!t.notices_delivered()) return false;
+    return true;
   }
   void close() noexcept {
     for (socket_track& t : tracks_) t.close();

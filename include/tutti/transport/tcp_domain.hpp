@@ -14,6 +14,7 @@
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/event_fd.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/transport/peer.hpp>
@@ -30,9 +31,10 @@ namespace tutti {
 
 /// The TCP connections of one rank: opens them when a pipe asks, lets in peers and nobody else, watches all of them,
 /// and fails the pipe of a peer that is gone. Part of a transport, which calls it under the engine's lock.
-class tcp_domain final : private socket_pipe::keeper {
+template <class = when_used>
+class basic_tcp_domain final : private socket_pipe::keeper {
  public:
-  tcp_domain(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
+  basic_tcp_domain(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
       : peers_(std::move(peers)),
         rank_(rank),
         job_(std::move(job)),
@@ -52,8 +54,8 @@ class tcp_domain final : private socket_pipe::keeper {
     poller_.add(listener_.native(), source::door);
     poller_.add(waker_.native(), source::waker);
   }
-  tcp_domain(const tcp_domain&) = delete;
-  tcp_domain& operator=(const tcp_domain&) = delete;
+  basic_tcp_domain(const basic_tcp_domain&) = delete;
+  basic_tcp_domain& operator=(const basic_tcp_domain&) = delete;
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
   [[nodiscard]] const peer& who(int p) const noexcept { return peers_[static_cast<std::size_t>(p)]; }
@@ -68,7 +70,6 @@ class tcp_domain final : private socket_pipe::keeper {
     if (where.empty()) throw usage_error(tutti::describe(who(p)) + " does not listen on TCP, but has to be reached so");
     const auto [host, port] = os::split_host_port(where);
     link(p).address = os::resolve(host, port).front();
-    link(p).calls = std::vector<tcp_call>(static_cast<std::size_t>(pipe.tracks()));
     link(p).pipe = &pipe;
   }
   /// Also ends a park when the eventfd `bell` is readable.
@@ -132,7 +133,7 @@ class tcp_domain final : private socket_pipe::keeper {
     if (!cause_.ok()) return;
     cause_ = why;
     tell(last_word());
-    for (tcp_link& l : links_) dialer_.hang_up(l);
+    dialer_.hang_up();
   }
 
   /// Handles what happens until `sent()`, or until the time for a goodbye that `began` is over. Connects to peers that
@@ -153,10 +154,9 @@ class tcp_domain final : private socket_pipe::keeper {
   void close(deadline began) noexcept {
     if (std::exchange(closing_, true)) return;
     if (cause_.ok()) tell(last_word());
-    for (tcp_link& l : links_) {
-      dialer_.hang_up(l);
+    dialer_.hang_up();
+    for (tcp_link& l : links_)
       if (l.pipe) l.pipe->finish_writing();
-    }
     // Also those that were held back: their end tells that nobody is there to take the last notice.
     for (int p = 0; p < size(); ++p)
       for (int k = 0; link(p).pipe && k < connections(); ++k)
@@ -279,7 +279,7 @@ class tcp_domain final : private socket_pipe::keeper {
     }
     // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
     if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.loss(p));
-    if (e.writable && l.call(track).write_watched && !l.pipe->track(track).full)
+    if (e.writable && dialer_.call(p, track).write_watched && !l.pipe->track(track).full)
       watch_writing(p, track, os::interest::read);
   }
 
@@ -287,10 +287,10 @@ class tcp_domain final : private socket_pipe::keeper {
     if (link(p).pipe && cause_.ok() && !closing_) dialer_.open(link(p), p, connections());
   }
   void full(int p, int track) noexcept override {
-    if (!link(p).call(track).write_watched) watch_writing(p, track, os::interest::read_write);
+    if (!dialer_.call(p, track).write_watched) watch_writing(p, track, os::interest::read_write);
   }
   void dry(int p, int track) noexcept override {
-    poller_.watch(link(p).pipe->track(track).in.native(), source::in, tcp_dialer::index(link(p), p, track));
+    poller_.watch(link(p).pipe->track(track).in.native(), source::in, dialer_.index(p, track));
   }
   void broken(int p, int track, int error) noexcept override {
     tcp_link& l = link(p);
@@ -305,7 +305,7 @@ class tcp_domain final : private socket_pipe::keeper {
     if (g.rank < 0 || g.rank >= size() || !link(g.rank).pipe || link(g.rank).pipe->track(g.track).in) return;
     socket_pipe& pipe = *link(g.rank).pipe;
     detail::tune_incoming(g.connection.native(), options_);
-    poller_.watch(g.connection.native(), source::in, tcp_dialer::index(link(g.rank), g.rank, g.track));
+    poller_.watch(g.connection.native(), source::in, dialer_.index(g.rank, g.track));
     try {
       pipe.read_from(std::move(g.connection), g.track);
     } catch (const std::bad_alloc&) {
@@ -340,8 +340,8 @@ class tcp_domain final : private socket_pipe::keeper {
   }
 
   void watch_writing(int p, int track, os::interest what) noexcept {
-    if (poller_.watch(link(p).pipe->track(track).out.native(), source::out, tcp_dialer::index(link(p), p, track), what))
-      link(p).call(track).write_watched = what == os::interest::read_write;
+    if (poller_.watch(link(p).pipe->track(track).out.native(), source::out, dialer_.index(p, track), what))
+      dialer_.call(p, track).write_watched = what == os::interest::read_write;
   }
 
   roster peers_;
@@ -362,5 +362,7 @@ class tcp_domain final : private socket_pipe::keeper {
   std::uint64_t issued_ = 0;
   status cause_{};
 };
+/// See basic_tcp_domain.
+using tcp_domain = basic_tcp_domain<>;
 
 }  // namespace tutti

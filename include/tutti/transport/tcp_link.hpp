@@ -1,36 +1,24 @@
 #pragma once
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/os/endpoint.hpp>
 #include <tutti/transport/socket_pipe.hpp>
 #include <tutti/transport/tcp_blame.hpp>
-#include <tutti/transport/tcp_dial.hpp>
+#include <tutti/wire/handshake.hpp>
 
 namespace tutti {
-
-/// One connection that this rank opens.
-struct tcp_call {
-  std::optional<tcp_dial> dial;
-  deadline redial = deadline::max();
-  int dials = 0;
-  bool write_watched = false;
-};
 
 /// What a rank knows of its connections with one peer.
 struct tcp_link {
   socket_pipe* pipe = nullptr;  ///< null for a peer that is reached otherwise
   os::endpoint address;
-  std::vector<tcp_call> calls;  ///< one for each track of the pipe
-  bool bye = false;             ///< it leaves in order
+  bool bye = false;  ///< it leaves in order
   bool awaited = false;
   deadline suspected = deadline::max();  ///< since when something is broken
   deadline since{};                      ///< awaited, and no byte of a message came
@@ -39,8 +27,6 @@ struct tcp_link {
   int error = 0, broken = 0;  ///< the first error, and on which track
   wire::refusal refused = wire::refusal::none;
   wire::handshake_counterpart theirs{};
-
-  [[nodiscard]] tcp_call& call(int track) noexcept { return calls[static_cast<std::size_t>(track)]; }
 
   void suspect(int why, int track) noexcept {
     if (error == 0) {
