@@ -98,7 +98,7 @@ def peers(out, added):
         Peer("gloo-hd", "fork", gloo, env={"PEER_VARIANT": "hd"}, ops=["all_reduce", "reduce_scatter"], **threads),
         Peer("torch", "fork", [PYTHON, f"{HERE}/peer_torch.py"], **threads),
         Peer("floor-plain", "fork", floor, env={"PEER_VARIANT": "plain"}, ops=["all_reduce", "broadcast"], ranks=two),
-        Peer("floor-cma", "fork", floor, env={"PEER_VARIANT": "cma"}, ops=["all_reduce"], ranks=two),
+        Peer("floor-cma", "fork", floor, env={"PEER_VARIANT": "cma"}, ops=["all_reduce", "all_gather"], ranks=two),
         Peer("floor-shm", "fork", floor, env={"PEER_VARIANT": "shm"}),
         Peer("floor-zc", "fork", floor, env={"PEER_VARIANT": "zc"}, ops=["all_reduce"]),
     ] + [Peer(n, "fork", c.split()) for n, c in (a.split("=", 1) for a in added)]
@@ -272,7 +272,8 @@ def run_startup(a, out, results):
 
 
 def run_hosts(a, out, results):
-    """Two emulated hosts: network namespaces joined by a veth pair, at a limited rate."""
+    """Two emulated hosts: network namespaces joined by a veth pair, at a limited rate, or by a link with a delay."""
+    link = None
     rows = results.setdefault("hosts", [])
     ns = [f"peers{os.getpid()}-{i}" for i in range(2)]
     names = a.peers or ["tutti", "gloo-ring", "gloo-bcube", "gloo-hd", "torch"]
@@ -285,9 +286,16 @@ def run_hosts(a, out, results):
     try:
         for x in ns:
             net(["ip", "netns", "add", x])
-        net(f"ip link add peersv0 netns {ns[0]} type veth peer name peersv1 netns {ns[1]}")
+        if a.delay:
+            link = subprocess.Popen([sys.executable, f"{HERE}/delay.py", *ns, str(a.delay)], stdout=subprocess.PIPE, text=True)
+            assert link.stdout.readline() == "ready\n", "no link with a delay"
+        else:
+            net(f"ip link add peersv0 netns {ns[0]} type veth peer name peersv1 netns {ns[1]}")
         for i, x in enumerate(ns):
-            net(f"ip -n {x} addr add 10.77.0.{i + 1}/24 dev peersv{i} && ip -n {x} link set peersv{i} up && ip -n {x} link set lo up")
+            net(f"ip -n {x} link set lo up")
+            if a.delay:
+                continue
+            net(f"ip -n {x} addr add 10.77.0.{i + 1}/24 dev peersv{i} && ip -n {x} link set peersv{i} up")
             if a.rate:
                 net(f"tc -n {x} qdisc add dev peersv{i} root tbf rate {a.rate} burst 512kb latency 50ms")
         for rnd in range(a.rounds):
@@ -298,9 +306,12 @@ def run_hosts(a, out, results):
                                 rank_env=lambda r: {"PEER_ADDR": f"10.77.0.{r % 2 + 1}", "GLOO_SOCKET_IFNAME": f"peersv{r % 2}", **pace})
                 rows += [dict(r, peer=p.name, round=rnd, rate=a.rate) for r in got]
     finally:
+        if link:
+            link.terminate()
+            link.wait()
         for x in ns:
             sh(["ip", "netns", "del", x])
-    print(f"\ntwo emulated hosts, {a.rate or 'unlimited'}" + (f", each connection {a.pace:g} Gbit/s" if a.pace else ""))
+    print(f"\ntwo emulated hosts, {f'{a.delay:g} ms each way' if a.delay else a.rate or 'unlimited'}" + (f", each connection {a.pace:g} Gbit/s" if a.pace else ""))
     table([dict(r, hop_ns=0, hop2_ns=0) for r in rows], "us per call, median", a.busy)
     table([dict(r, hop_ns=0, hop2_ns=0) for r in rows], "GB/s (bytes / call time)", a.busy)
 
@@ -322,6 +333,7 @@ def main():
     ap.add_argument("--rest", type=float, default=0, help="seconds of sleep before each cell")
     ap.add_argument("--connections", type=ints, default=[], help="hosts, peers: also tutti over TCP with so many to each peer")
     ap.add_argument("--pace", type=float, default=0, help="hosts: Gbit/s that each connection sends at most, 0 for no limit")
+    ap.add_argument("--delay", type=float, default=0, help="hosts: milliseconds each way instead of a rate")
     ap.add_argument("--busy", type=float, default=25, help="per cent of the machine that others may use during a cell that counts")
     ap.add_argument("--quiet", type=float, default=60, help="seconds to wait for others to leave the machine alone")
     ap.add_argument("--no-build", action="store_true", help="what is in --build already")

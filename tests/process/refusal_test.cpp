@@ -83,6 +83,7 @@ TEST_CASE("one rank that cannot read what it was given: all fail, with its words
   for (const wrong& w : {wrong{"TUTTI_TUNING=" + folder.file("table"), "line 2: all_reduce has no algorithm \"sing\""},
                          wrong{"TUTTI_TUNING=" + folder.file("none"), "none\" cannot be read"},
                          wrong{"TUTTI_TRANSPORT=pigeon", "\"pigeon\" is not shm, tcp or automatic"},
+                         wrong{"TUTTI_CONNECTIONS=17", "\"17\" is not a number from 1 to 16"},
                          wrong{"TUTTI_SECRET_FILE=" + folder.file("secret"), "others may read it"}})
     for (const std::string& url : places(folder)) {
       if (url.starts_with("tcp") && w.variable.starts_with("TUTTI_SECRET")) continue;
