@@ -362,44 +362,4 @@ inline int env_int(const char* k, int dflt) {
   return v ? std::atoi(v) : dflt;
 }
 
-// Never inlined, so that what is calibrated is what runs; in cache.
-[[gnu::noinline]] inline void work(size_t rounds) {
-  static float values[1024];
-  for (size_t r = 0; r < rounds; r++) {
-    for (float& x : values) x = x * 0.999f + 0.001f;
-    asm volatile("" ::: "memory");
-  }
-}
-
-// What a backward pass computes for `elements` gradients beside writing them, the same code for every peer.
-// $PEER_COMPUTE: none (default), busy (a core is at work in its cache), idle (elsewhere, as on an accelerator);
-// $PEER_COMPUTE_PS: picoseconds for each element. Shorter sleeps than 100 us are saved up.
-inline void compute(size_t elements) {
-  static const char* const how = std::getenv("PEER_COMPUTE");
-  static const double us_each = env_int("PEER_COMPUTE_PS", 4000) * 1e-6;
-  if (!how || !std::strcmp(how, "none")) return;
-  if (!std::strcmp(how, "idle")) {
-    static double owed = 0;
-    owed += static_cast<double>(elements) * us_each;
-    if (owed < 100) return;
-    usleep(static_cast<useconds_t>(owed));
-    owed = 0;
-    return;
-  }
-  // Rounds are counted and not timed, so that whoever takes the core away prolongs them.
-  static const double us_per_round = [&] {
-    double best = 1e9;
-    for (int i = 0; i < 50; i++) {
-      const double t = now_us();
-      work(1000);
-      best = std::min(best, (now_us() - t) / 1000);
-    }
-    return best;
-  }();
-  static double owed = 0;
-  owed += static_cast<double>(elements) * us_each / us_per_round;
-  work(static_cast<size_t>(owed));
-  owed -= std::floor(owed);
-}
-
 }  // namespace peers

@@ -17,6 +17,7 @@
 #include <tutti/grad/mean.hpp>
 #include <tutti/tutti.hpp>
 
+#include "compute.h"
 #include "harness.h"
 
 namespace {

@@ -38,11 +38,33 @@ TEST_CASE("make_nccl: two ranks on one GPU, unless on purpose") {
   CHECK(told[0] == told[1]);
   CHECK(has(told[0], "rank 0 (host "));
   CHECK(has(told[0], "rank 2 (host "));
-  CHECK(has(told[0], "use the same GPU (a fake, device 0 and 2 of theirs)"));
+  CHECK(has(told[0], "use the same GPU (a fake at 0000:00:00.0, device 0 and 2 of theirs)"));
   CHECK(has(told[0], "world.local_rank()"));
   CHECK(machine.calls().empty());  // before NCCL was asked to do anything
   run_gpus(3, [](gpus& g, auto&) { g.barrier().wait(); }, {.sharing = device_sharing::allowed});
   run_gpus(2, [](gpus& g, auto&) { g.barrier().wait(); }, {.device = 1, .sharing = device_sharing::allowed});
+}
+
+TEST_CASE("make_nccl: GPUs without a UUID are told apart by where they are") {
+  fake::machine machine;
+  machine.uuid_of = {{0, 0}, {1, 0}, {2, 0}};
+  run_gpus(3, [](gpus& g, auto&) { g.barrier().wait(); });
+  machine.bus_of = {{2, 1}};  // rank 2 counts its devices in another order
+  CHECK(has(refusals(machine, 3, errc::rendezvous)[0], "use the same GPU (a fake at 0000:01:00.0, device 1 and 2"));
+}
+
+TEST_CASE("make_nccl: a network interface that is not there is named, on all ranks") {
+  fake::machine machine;
+  ::setenv("NCCL_SOCKET_IFNAME", "tutti_none,=lo", 1);
+  const auto told = refusals(machine, 2, errc::rendezvous);
+  ::unsetenv("NCCL_SOCKET_IFNAME");
+  CHECK(told[0] == told[1]);
+  CHECK(has(told[0], "rank 0 (host "));
+  CHECK(has(told[0], "cannot be reached by NCCL: NCCL_SOCKET_IFNAME=tutti_none,=lo names no network interface"));
+  CHECK(machine.calls().empty());
+  ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+  run_gpus(2, [](gpus& g, auto&) { g.barrier().wait(); });
+  ::unsetenv("NCCL_SOCKET_IFNAME");
 }
 
 TEST_CASE("make_nccl: different or old versions of NCCL") {
@@ -72,6 +94,19 @@ TEST_CASE("make_nccl: a rank without a GPU") {
   CHECK(has(told[0], "CUDA_VISIBLE_DEVICES"));
   machine.fail("cudaGetDeviceProperties", {700, 0, 0});
   CHECK(has(refusals(machine, 2, errc::device)[1], "rank 0"));
+}
+
+TEST_CASE("make_nccl: the GPU that a rank takes when it is not told which") {
+  const auto taken = [](int devices, tutti::nccl_options how) {
+    fake::machine machine{devices};
+    std::vector<int> each(3);
+    how.sharing = device_sharing::allowed;
+    run_gpus(3, [&](gpus& g, auto& w) { each[static_cast<std::size_t>(w.rank())] = g.backend().device(); }, how);
+    return each;
+  };
+  CHECK(taken(4, {}) == std::vector{0, 1, 2});
+  CHECK(taken(1, {}) == std::vector{0, 0, 0});  // as with tutti-run --devices, where each sees another one
+  CHECK(taken(4, {.device = 3}) == std::vector{3, 3, 3});
 }
 
 TEST_CASE("make_nccl: an error in any call on the way ends it everywhere, and leaves nothing behind") {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -60,6 +61,17 @@ class gate {
 inline tutti::issue within(std::chrono::milliseconds limit,
                            tutti::algorithm via = tutti::algorithm::automatic) noexcept {
   return {.timeout = limit, .via = via};
+}
+
+/// The error that an operation ends with.
+template <class Op>
+std::unique_ptr<tutti::error> error_of(Op pending) {
+  try {
+    pending.wait();
+  } catch (const tutti::error& e) {
+    return std::make_unique<tutti::error>(e);
+  }
+  throw std::runtime_error("the operation did not fail");
 }
 
 }  // namespace ranks

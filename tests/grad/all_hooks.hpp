@@ -134,25 +134,16 @@ std::vector<float> mean(World& world, kind which, reducer_options how = {}, mark
 
 /// Hooks that take gradients as they are.
 enum class unscaled { adasum, mean };
-struct unscaled_hook {
-  static constexpr scaling scale = scaling::none;
-
-  template <class Comm, class T>
-  tutti::task<> operator()(Comm& world, bucket_view<T> b) {
-    return which == unscaled::adasum ? adasum(world, b) : mean(world, b);
-  }
-
-  unscaled which;
-  adasum_hook adasum{};
-  mean_hook mean{};
-};
 
 /// What one of them makes of the ranks' gradients.
 template <class World>
 std::vector<float> as_they_are(World& world, unscaled which, reducer_options how = {}, marks order = marks::backwards) {
   how.limits = {256, 256};  // three buckets
-  reducer r{world, shapes(), how, unscaled_hook{which}};
-  return passes(world, r, false, order);
+  const auto with = [&](auto hook) {
+    reducer r{world, shapes(), how, std::move(hook)};
+    return passes(world, r, false, order);
+  };
+  return which == unscaled::adasum ? with(adasum_hook{}) : with(mean_hook{});
 }
 
 /// The result of a hook, launched in the plan's order; and the same bits, or it throws, where buckets leave as they are

@@ -207,7 +207,7 @@ TEST_CASE("reducer: begin() again before finish() is refused, and the pass goes 
     auto pass = r.begin(1 + world.rank());
     for (std::size_t i = 0; i < 3; ++i) {
       const outcome o = outcome_of([&] { auto second = r.begin(); });
-      if (!o.says("before the previous pass was finished")) throw std::runtime_error(o.text);
+      if (!o.says("during a pass; finish it first")) throw std::runtime_error(o.text);
       r.gradient<float>(i)[0] = static_cast<float>(3 * world.rank());
       pass.ready(i);
     }

@@ -13,6 +13,8 @@ TEST_CASE("reducer_options: what the plan does not show and ranks must have in c
                                             {.in_flight = 1},
                                             {.in_flight = 2},
                                             {.graph = graph::fixed},
+                                            {.replan = replan::on_drift},
+                                            {.replan = replan::on_drift, .drift_passes = 4},
                                             {.order = launch_order::ready, .graph = graph::fixed},
                                             {.order = launch_order::ready, .in_flight = 1}};
   std::set<std::uint64_t> seen;

@@ -6,7 +6,8 @@
 
 #include "process/worlds.hpp"
 
-// Every hook of a reducer in worlds of processes: shared memory, TCP, and two machines.
+// Every hook of a reducer, and plans that follow the order of arrival, in worlds of processes: shared memory, TCP, and
+// two machines.
 namespace {
 
 constexpr int hooks = 10, tree = 7;

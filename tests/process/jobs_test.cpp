@@ -28,6 +28,21 @@ TEST_CASE("64 jobs at the same time on one machine do not meet each other") {
   CHECK(shared_memory_names() == before);
 }
 
+TEST_CASE("tutti-run names the rank that failed by itself, not those that it told, which end before it") {
+  for (const char* transport : {"transport=shm", "transport=tcp"}) {
+    processes job;
+    job.start({tutti_run(), {"-n", "3", "--settle", "50", "--", program("stream"), transport, "late=1"}, {}});
+    const auto all = job.wait(std::chrono::seconds{60});
+    const std::string text = all_text(all);
+    CAPTURE(text);
+    CHECK(all[0].status == 42);
+    CHECK(contains(text, "tutti-run: rank 2 (pid "));
+    CHECK(contains(text, "s after the start: exit code 42\n"));
+    CHECK(contains(text, " ended before it, but had been told of its failure\n"));
+    CHECK(occurrences(text, " earlier)") == 2);
+  }
+}
+
 TEST_CASE("what killed jobs leave at a meeting place does not disturb the next one") {
   temporary_directory folder;
   std::string url;

@@ -13,19 +13,42 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/backend/nccl_feature.hpp>
 #include <tutti/cuda/types.hpp>
 
 /// A machine with GPUs that is none: streams are queues of functions, device memory is memory. It runs whenever
 /// somebody looks, all of it under one mutex, so that what happens depends on nothing but the order of calls.
+namespace fake {
+
+using work = std::function<bool()>;  ///< says whether it has ended
+
+/// What a stream's capture has written down so far.
+struct graph {
+  struct node {
+    std::function<work()> make;  ///< for each launch anew
+    std::vector<std::size_t> after;
+  };
+  std::uint64_t id = 0;
+  std::vector<node> nodes;
+  CUstream_st* origin = nullptr;
+  bool spoilt = false, ended = false;
+};
+
+}  // namespace fake
+
 struct CUevent_st {
   int device = 0;
   std::uint64_t recorded = 0, reached = 0;
   bool alive = true;
+  std::shared_ptr<fake::graph> in;  ///< was recorded in a capture, behind these nodes
+  std::vector<std::size_t> tips;
 };
 struct CUstream_st {
   int device = 0;
-  std::deque<std::function<bool()>> work;  ///< each says whether it has ended
+  std::deque<fake::work> work;
   bool alive = true;
+  std::shared_ptr<fake::graph> in;  ///< is being captured; what it is given next comes behind these nodes
+  std::vector<std::size_t> tips;
 };
 
 namespace fake {
@@ -33,6 +56,7 @@ namespace fake {
 /// Of the calling thread: which rank it is, for injected errors and the log.
 inline thread_local int rank = -1;
 inline thread_local int current_device = 0;
+inline thread_local tutti::cuda::capture_mode capture_mode{};
 
 struct call {
   std::string what;
@@ -55,6 +79,7 @@ class machine {
     gate_open = true;
     changed.notify_all();
     changed.wait(guard, [this] { return inside == 0; });
+    for (void* p : memory) ::operator delete(p);  // what was left behind on purpose
     here_ = nullptr;
   }
   static machine& here() { return *here_; }
@@ -86,9 +111,71 @@ class machine {
   /// Work of a user's in a stream: ends when `f` says so.
   void launch(tutti::cuda::stream_handle s, std::function<bool()> f) {
     const std::scoped_lock guard{mutex};
-    resolve(s)->work.push_back(std::move(f));
+    give(resolve(s), [f] { return f; });
     advance();
   }
+  /// Under the mutex: runs when its turn comes, or is written down.
+  void give(CUstream_st* s, const std::function<work()>& make) {
+    if (!s->in) return s->work.push_back(make());
+    s->in->nodes.push_back({make, std::exchange(s->tips, {s->in->nodes.size()})});
+  }
+
+  /// cudaStreamBeginCapture, in the mode that is asked for most.
+  void begin_capture(tutti::cuda::stream_handle s) {
+    const std::scoped_lock guard{mutex};
+    static std::uint64_t last = 0;
+    s->in = captures.emplace_back(std::make_shared<graph>());
+    s->in->id = ++last;
+    s->in->origin = s;
+  }
+  /// cudaStreamEndCapture; null where that fails: the capture was spoilt, or a stream that took part was not joined.
+  std::shared_ptr<graph> end_capture(tutti::cuda::stream_handle s) {
+    const std::scoped_lock guard{mutex};
+    const auto g = s->in;
+    std::set<std::size_t> before{s->tips.begin(), s->tips.end()};
+    for (std::size_t i = g->nodes.size(); i-- > 0;)
+      if (before.contains(i)) before.insert(g->nodes[i].after.begin(), g->nodes[i].after.end());
+    bool joined = true;
+    for (const auto& other : streams_)
+      if (other->in == g) {
+        for (const std::size_t tip : other->tips) joined &= before.contains(tip);
+        other->in = nullptr;
+        other->tips.clear();
+      }
+    g->ended = true;
+    std::erase(captures, g);
+    return joined && !g->spoilt ? g : nullptr;
+  }
+  /// cudaGraphLaunch.
+  void replay(const std::shared_ptr<graph>& g, tutti::cuda::stream_handle s) {
+    const std::scoped_lock guard{mutex};
+    std::vector<work> todo;
+    for (const auto& n : g->nodes) todo.push_back(n.make());
+    resolve(s)->work.push_back([g, todo]() mutable {
+      bool all = true;
+      for (std::size_t i = 0; i < todo.size(); ++i) {
+        bool ready = static_cast<bool>(todo[i]);
+        for (const std::size_t a : g->nodes[i].after) ready &= !todo[a];
+        if (ready && todo[i]()) todo[i] = nullptr;
+        all &= !todo[i];
+      }
+      return all;
+    });
+    advance();
+  }
+  [[nodiscard]] bool captures_on(int device) const {
+    for (const auto& g : captures)
+      if (g->origin->device == device) return true;
+    return false;
+  }
+  /// Under the mutex: a call that captures forbid threads that have not said otherwise.
+  int unsafe() {
+    if (captures.empty() || capture_mode == tutti::cuda::capture_mode::relaxed) return 0;
+    for (const auto& g : captures) g->spoilt = true;
+    ++misuses;
+    return 900;
+  }
+
   /// Under the mutex: everything that can run does.
   void advance() {
     for (bool moved = true; moved;) {
@@ -117,7 +204,7 @@ class machine {
   /// What was made and not destroyed, of each kind.
   [[nodiscard]] std::size_t left() {
     const std::scoped_lock guard{mutex};
-    std::size_t n = memory.size() + communicators + reductions;
+    std::size_t n = memory.size() + communicators + reductions + windows;
     for (const auto& e : events_) n += e->alive;
     for (const auto& s : streams_) n += s->alive;
     for (const auto& [device, s] : defaults_) n -= s->alive;
@@ -133,7 +220,10 @@ class machine {
   std::set<void*> memory;
   std::vector<call> log;
   std::map<int, std::uint8_t> uuid_of;  ///< where devices are to look alike
-  std::size_t communicators = 0, reductions = 0;
+  std::map<int, int> bus_of;            ///< by rank, as if CUDA_VISIBLE_DEVICES gave devices other numbers
+  std::size_t communicators = 0, reductions = 0, windows = 0;
+  std::vector<std::shared_ptr<graph>> captures;  ///< that have begun and not ended
+  std::set<tutti::nccl_feature> lacking;         ///< of NCCL
   int version = 22809;
   std::map<int, int> version_of;  ///< by rank, where ranks differ
   int polls_per_launch = 0;       ///< how often NCCL says "in progress" before a launch is in its stream
@@ -165,6 +255,8 @@ struct cuda {
     return on("cudaGetDeviceProperties", [&](machine& m) {
       const auto alike = m.uuid_of.find(device);
       who.uuid.fill(alike == m.uuid_of.end() ? static_cast<std::uint8_t>(device + 1) : alike->second);
+      const std::string bus = "0000:0" + std::to_string(m.bus_of.contains(rank) ? m.bus_of[rank] : device) + ":00.0";
+      bus.copy(who.pci.data(), who.pci.size() - 1);
       std::string_view{"a fake"}.copy(who.model.data(), who.model.size() - 1);
     });
   }
@@ -185,17 +277,24 @@ struct cuda {
     return on("cudaEventRecord", [&](machine& m) {
       CUstream_st* const to = m.resolve(s);
       if (to->device != e->device || !e->alive) ++m.misuses;
+      if (to != s && m.captures_on(to->device)) return spoil(m, 906);
+      e->in = to->in;
+      e->tips = to->tips;
+      if (to->in) return to->in->spoilt ? 901 : 0;
       const std::uint64_t mark = ++e->recorded;
       to->work.push_back([e, mark] {
         e->reached = mark;
         return true;
       });
+      return 0;
     });
   }
   static result query_event(event_handle e) noexcept {
-    bool done = false;
-    const result r = on("cudaEventQuery", [&](machine&) { done = e->reached == e->recorded; });
-    return r == result::success && !done ? result::not_ready : r;
+    return on("cudaEventQuery", [&](machine& m) {
+      if (e->in) return spoil(m, 907);
+      if (const int no = m.unsafe()) return no;
+      return e->reached == e->recorded ? 0 : 600;
+    });
   }
   static result create_stream(stream_handle& s) noexcept {
     return on("cudaStreamCreateWithPriority", [&](machine& m) { s = m.make_stream(current_device); });
@@ -204,26 +303,48 @@ struct cuda {
     return on("cudaStreamDestroy", [&](machine&) { s->alive = false; });
   }
   static result query_stream(stream_handle s) noexcept {
-    bool done = false;
-    const result r = on("cudaStreamQuery", [&](machine& m) { done = m.resolve(s)->work.empty(); });
-    return r == result::success && !done ? result::not_ready : r;
+    return on("cudaStreamQuery", [&](machine& m) {
+      if (m.resolve(s)->in) return spoil(m, 900);
+      if (const int no = m.unsafe()) return no;
+      return m.resolve(s)->work.empty() ? 0 : 600;
+    });
   }
   static result wait(stream_handle s, event_handle e) noexcept {
     return on("cudaStreamWaitEvent", [&](machine& m) {
-      m.resolve(s)->work.push_back([e, mark = e->recorded] { return e->reached >= mark; });
+      CUstream_st* const to = m.resolve(s);
+      if (to != s && m.captures_on(to->device)) return spoil(m, 906);
+      if (e->in && e->in->ended) return 907;
+      if (to->in && to->in != e->in) return spoil(m, e->in ? 903 : 905);
+      if (e->in) {
+        if (e->in->spoilt) return 901;
+        to->in = e->in;
+        to->tips.insert(to->tips.end(), e->tips.begin(), e->tips.end());
+      } else {
+        to->work.push_back([e, mark = e->recorded] { return e->reached >= mark; });
+      }
+      return 0;
     });
   }
-  static result allocate(void*& p, std::size_t bytes) noexcept {
-    return on("cudaMalloc", [&](machine& m) { m.memory.insert(p = ::operator new(bytes)); });
-  }
-  static result deallocate(void* p) noexcept {
-    return on("cudaFree", [&](machine& m) {
-      if (m.memory.erase(p) != 0)
-        ::operator delete(p);
-      else
-        ++m.misuses;
+  static result capture_of(stream_handle s, tutti::cuda::capture_state& c) noexcept {
+    return on("cudaStreamGetCaptureInfo", [&](machine& m) {
+      using enum tutti::cuda::capture_status;
+      CUstream_st* const at = m.resolve(s);
+      if (at != s && m.captures_on(at->device)) return 906;
+      c = at->in ? tutti::cuda::capture_state{at->in->spoilt ? invalidated : active, at->in->id}
+                 : tutti::cuda::capture_state{};
+      return 0;
     });
   }
+  static result exchange_capture_mode(tutti::cuda::capture_mode& mode) noexcept {
+    std::swap(mode, capture_mode);
+    return result::success;
+  }
+
+  static result allocate(void*& p, std::size_t bytes) noexcept { return take("cudaMalloc", p, bytes); }
+  static result deallocate(void* p) noexcept { return give_back("cudaFree", p); }
+  static result allocate_host(void*& p, std::size_t bytes) noexcept { return take("cudaMallocHost", p, bytes); }
+  static result deallocate_host(void* p) noexcept { return give_back("cudaFreeHost", p); }
+
   static const char* name(result r) noexcept {
     return r == result::no_device ? "cudaErrorNoDevice" : "cudaErrorIllegalAddress";
   }
@@ -232,15 +353,41 @@ struct cuda {
   }
 
  private:
+  static int spoil(machine& m, int code) {
+    for (const auto& g : m.captures) g->spoilt = true;
+    ++m.misuses;
+    return code;
+  }
+  static result take(const char* name, void*& p, std::size_t bytes) noexcept {
+    return on(name, [&](machine& m) {
+      if (const int no = m.unsafe()) return no;
+      m.memory.insert(p = ::operator new(bytes));
+      return 0;
+    });
+  }
+  static result give_back(const char* name, void* p) noexcept {
+    return on(name, [&](machine& m) {
+      if (const int no = m.unsafe()) return no;
+      if (m.memory.erase(p) != 0)
+        ::operator delete(p);
+      else
+        ++m.misuses;
+      return 0;
+    });
+  }
   template <class F>
   static result on(const char* name, F f) noexcept {
     machine& m = machine::here();
     const std::scoped_lock guard{m.mutex};
     m.advance();
     if (const int code = m.verdict(name)) return static_cast<result>(code);
-    f(m);
+    int code = 0;
+    if constexpr (requires { static_cast<int>(f(m)); })
+      code = f(m);
+    else
+      f(m);
     m.advance();
-    return result::success;
+    return static_cast<result>(code);
   }
 };
 static_assert(tutti::cuda::runtime_api<cuda>);

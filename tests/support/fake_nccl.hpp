@@ -3,144 +3,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <support/fake_collectives.hpp>
 #include <support/fake_cuda.hpp>
-#include <support/fake_numbers.hpp>
 #include <tutti/backend/nccl_types.hpp>
 
 namespace fake {
-
-/// One call of NCCL on one rank: a part of a kernel.
-struct part {
-  enum class kind { all_reduce, reduce, reduce_scatter, broadcast, all_gather, send, recv } what;
-  const void* in;
-  void* out;
-  std::size_t count;
-  tutti::nccl_dtype type;
-  int reduction = 0, root = 0;
-  double factor = 1;
-  int rank = 0;
-  std::uint64_t sequence = 0;
-  bool arrived = false, done = false;
-};
-using parts = std::vector<std::shared_ptr<part>>;
-
-/// The ranks of a communicator, and who of them has arrived where.
-struct clique {
-  std::size_t size = 0;
-  bool broken = false;  ///< a rank has aborted, whose buffers may be gone
-  std::vector<ncclComm*> joined;
-  std::map<std::uint64_t, parts> meetings;
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<part>>> sent, received;
-};
-
-}  // namespace fake
-
-struct ncclComm {
-  std::shared_ptr<fake::clique> all;
-  int rank = 0, device = 0;
-  bool blocking = false, aborted = false, freed = false;
-  tutti::nccl_result async = tutti::nccl_result::success;
-  int polls = 0;
-  bool holding = false;  ///< a launch that is still in progress
-  fake::parts held;
-  tutti::cuda::stream_handle held_for = nullptr;
-  std::uint64_t sequence = 0;
-  std::vector<double> factors;
-};
-
-namespace fake {
-
-/// What NCCL computes of element i, in rank order; its means multiply first.
-inline double folded(const parts& all, std::size_t i) {
-  const auto t = all[0]->type;
-  const auto kind = static_cast<tutti::nccl_reduction>(all[0]->reduction);
-  const double n = static_cast<double>(all.size());
-  double sum = 0;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    double x = load(t, all[r]->in, i);
-    if (kind == tutti::nccl_reduction::op_avg && !is_integer(t)) x = rounded(t, x * rounded(t, 1 / n));
-    if (all[r]->reduction > static_cast<int>(tutti::nccl_reduction::op_avg)) x = rounded(t, x * all[r]->factor);
-    if (r == 0)
-      sum = x;
-    else if (kind == tutti::nccl_reduction::op_prod)
-      sum = rounded(t, sum * x);
-    else if (kind == tutti::nccl_reduction::op_max)
-      sum = std::max(sum, x);
-    else if (kind == tutti::nccl_reduction::op_min)
-      sum = std::min(sum, x);
-    else
-      sum = rounded(t, sum + x);
-  }
-  return kind == tutti::nccl_reduction::op_avg && is_integer(t) ? sum / n : sum;
-}
-
-inline void execute(const parts& all) {
-  const part& any = *all[0];
-  const std::size_t width = bytes_of(any.type), n = all.size();
-  const auto at = [](auto* p, std::size_t bytes) { return static_cast<std::byte*>(p) + bytes; };
-  if (any.what == part::kind::broadcast) {
-    const void* from = all[static_cast<std::size_t>(any.root)]->in;
-    for (const auto& p : all) std::memmove(p->out, from, p->count * width);
-  } else if (any.what == part::kind::all_gather) {
-    for (const auto& to : all)
-      for (std::size_t r = 0; r < n; ++r)
-        std::memmove(at(to->out, r * any.count * width), all[r]->in, any.count * width);
-  } else {
-    std::vector<double> result(any.count * (any.what == part::kind::reduce_scatter ? n : 1));
-    for (std::size_t i = 0; i < result.size(); ++i) result[i] = folded(all, i);
-    for (std::size_t r = 0; r < n; ++r) {
-      if (any.what == part::kind::reduce && static_cast<int>(r) != any.root) continue;
-      const std::size_t first = any.what == part::kind::reduce_scatter ? r * any.count : 0;
-      for (std::size_t i = 0; i < any.count; ++i) store(any.type, all[r]->out, i, result[first + i]);
-    }
-  }
-}
-
-/// A part has come to the head of its rank's stream.
-inline void arrive(clique& c, const std::shared_ptr<part>& p) {
-  p->arrived = true;
-  if (c.broken) return;
-  const bool dry = machine::here().dry;
-  if (p->what == part::kind::send || p->what == part::kind::recv) {
-    const bool sends = p->what == part::kind::send;
-    const std::pair way = sends ? std::pair{p->rank, p->root} : std::pair{p->root, p->rank};
-    (sends ? c.sent : c.received)[way].push_back(p);
-    auto &from = c.sent[way], &to = c.received[way];
-    for (; !from.empty() && !to.empty(); from.pop_front(), to.pop_front()) {
-      if (from.front()->count != to.front()->count) ++machine::here().misuses;
-      if (!dry && from.front()->count == to.front()->count)
-        std::memmove(to.front()->out, from.front()->in, to.front()->count * bytes_of(p->type));
-      from.front()->done = to.front()->done = true;
-    }
-    return;
-  }
-  parts& all = c.meetings[p->sequence];
-  all.push_back(p);
-  if (all.size() != c.size) return;
-  std::ranges::sort(all, {}, [](const auto& q) { return q->rank; });
-  const bool alike = std::ranges::all_of(all, [&](const auto& q) {
-    return q->what == all[0]->what && q->count == all[0]->count && q->type == all[0]->type && q->root == all[0]->root;
-  });
-  if (!alike) ++machine::here().misuses;
-  if (alike && !dry) execute(all);
-  for (const auto& q : all) q->done = true;
-}
-
-inline void enqueue(ncclComm* comm, const parts& together, tutti::cuda::stream_handle s) {
-  machine::here().resolve(s)->work.push_back([comm, together] {
-    if (comm->aborted) return true;
-    for (const auto& p : together)
-      if (!p->arrived) arrive(*comm->all, p);
-    return std::ranges::all_of(together, [](const auto& p) { return p->done; });
-  });
-}
 
 /// NCCL on that machine.
 struct nccl {
@@ -166,26 +40,25 @@ struct nccl {
                      tutti::nccl_calls how) noexcept {
     const result r = on("ncclCommInitRankConfig", [&](machine& m) {
       static std::map<std::uint64_t, std::weak_ptr<clique>> cliques;
-      static std::vector<std::unique_ptr<ncclComm>> all;  // never freed: a use after the end is seen, not a crash
       std::uint64_t key = 0;
       std::memcpy(&key, id.bytes.data(), sizeof key);
       auto c = cliques[key].lock();
       if (!c) cliques[key] = c = std::make_shared<clique>();
-      c->size = static_cast<std::size_t>(n);
-      made = all.emplace_back(std::make_unique<ncclComm>()).get();
-      made->all = c;
-      made->rank = me;
-      made->device = current_device;
-      made->blocking = how == tutti::nccl_calls::blocking;
-      c->joined.push_back(made);
-      ++m.communicators;
+      made = member(m, c, n, me, how);
     });
     return r == result::success && how == tutti::nccl_calls::nonblocking ? result::in_progress : r;
   }
   static result async_error(comm_handle comm, result& r) noexcept {
     return on("ncclCommGetAsyncError", [&](machine& m) {
       if (comm->freed) ++m.misuses;
-      if (comm->async != result::success) {
+      if (comm->revoking > 0) {
+        --comm->revoking;
+        r = result::in_progress;
+      } else if (comm->child_slot) {
+        const clique& c = *comm->child->all;
+        r = c.joined.size() < c.size ? result::in_progress : result::success;
+        if (r == result::success) *std::exchange(comm->child_slot, nullptr) = comm->child;
+      } else if (comm->async != result::success) {
         r = comm->async;
       } else if (comm->all->joined.size() < comm->all->size || (comm->holding && --comm->polls > 0)) {
         r = result::in_progress;
@@ -194,6 +67,32 @@ struct nccl {
         r = result::success;
       }
     });
+  }
+  static bool has(tutti::nccl_feature f) noexcept { return !machine::here().lacking.contains(f); }
+  static result revoke(comm_handle comm) noexcept {
+    const result r = on("ncclCommRevoke", [&](machine& m) {
+      if (comm->freed || comm->stopped) ++m.misuses;
+      comm->stopped = comm->all->broken = true;
+      comm->holding = false;
+      comm->revoking = comm->blocking ? 0 : 2;
+      m.log.push_back({.what = "ncclCommRevoke", .rank = comm->rank});
+    });
+    return r == result::success && !comm->blocking ? result::in_progress : r;
+  }
+  static result shrink(comm_handle comm, int* dead, int n, comm_handle& made, tutti::nccl_calls how) noexcept {
+    const result r = on("ncclCommShrink", [&](machine& m) {
+      if (comm->freed || n == 0 || std::find(dead, dead + n, comm->rank) != dead + n) ++m.misuses;
+      comm->stopped = comm->all->broken = true;
+      made = nullptr;
+      std::vector<int> gone(dead, dead + n);
+      auto c = comm->all->without[gone].lock();
+      if (!c) comm->all->without[gone] = c = std::make_shared<clique>();
+      const auto before = std::ranges::count_if(gone, [&](int d) { return d < comm->rank; });
+      comm->child = member(m, c, static_cast<int>(comm->all->size) - n, comm->rank - static_cast<int>(before), how);
+      comm->child_slot = &made;
+      m.log.push_back({.what = "ncclCommShrink", .rank = comm->rank, .count = static_cast<std::size_t>(n)});
+    });
+    return r == result::success ? result::in_progress : r;
   }
   static result finalize(comm_handle comm) noexcept {
     bool hangs = false;
@@ -278,6 +177,54 @@ struct nccl {
                      stream_handle s) noexcept {
     return give("ncclSend", {part::kind::send, in, nullptr, count, t, 0, peer}, comm, s);
   }
+  static result all_to_all(const void* in, void* out, std::size_t count, tutti::nccl_dtype t, comm_handle comm,
+                           stream_handle s) noexcept {
+    parts p;
+    for (int r = 0; r < static_cast<int>(comm->all->size); ++r) {
+      const std::size_t first = static_cast<std::size_t>(r) * count * bytes_of(t);
+      p.push_back(message(part::kind::send, in, first, count, t, r));
+      p.push_back(message(part::kind::recv, out, first, count, t, r));
+    }
+    return give_all("ncclAlltoAll", p, comm, s);
+  }
+  static result gather(const void* in, void* out, std::size_t count, tutti::nccl_dtype t, int root, comm_handle comm,
+                       stream_handle s) noexcept {
+    parts p{message(part::kind::send, in, 0, count, t, root)};
+    for (int r = 0; comm->rank == root && r < static_cast<int>(comm->all->size); ++r)
+      p.push_back(message(part::kind::recv, out, static_cast<std::size_t>(r) * count * bytes_of(t), count, t, r));
+    return give_all("ncclGather", p, comm, s);
+  }
+  static result scatter(const void* in, void* out, std::size_t count, tutti::nccl_dtype t, int root, comm_handle comm,
+                        stream_handle s) noexcept {
+    parts p{message(part::kind::recv, out, 0, count, t, root)};
+    for (int r = 0; comm->rank == root && r < static_cast<int>(comm->all->size); ++r)
+      p.push_back(message(part::kind::send, in, static_cast<std::size_t>(r) * count * bytes_of(t), count, t, r));
+    return give_all("ncclScatter", p, comm, s);
+  }
+  static result allocate(void*& p, std::size_t bytes) noexcept {
+    return on("ncclMemAlloc", [&](machine& m) { m.memory.insert(p = ::operator new(bytes)); });
+  }
+  static result deallocate(void* p) noexcept {
+    return on("ncclMemFree", [&](machine& m) {
+      if (m.memory.erase(p) != 0)
+        ::operator delete(p);
+      else
+        ++m.misuses;
+    });
+  }
+  static result register_window(comm_handle comm, void* p, std::size_t, tutti::nccl_window& w) noexcept {
+    return on("ncclCommWindowRegister", [&](machine& m) {
+      if (comm->freed || comm->holding) ++m.misuses;
+      ++m.windows;
+      w = p;
+    });
+  }
+  static result deregister_window(comm_handle comm, tutti::nccl_window) noexcept {
+    return on("ncclCommWindowDeregister", [&](machine& m) {
+      if (comm->freed) ++m.misuses;
+      --m.windows;
+    });
+  }
   static result recv(void* out, std::size_t count, tutti::nccl_dtype t, int peer, comm_handle comm,
                      stream_handle s) noexcept {
     return give("ncclRecv", {part::kind::recv, nullptr, out, count, t, 0, peer}, comm, s);
@@ -305,25 +252,56 @@ struct nccl {
     comm->held_for = s;
     return true;
   }
-  static result give(const char* name, part p, comm_handle comm, stream_handle s) {
-    bool held = false;
+  static comm_handle member(machine& m, const std::shared_ptr<clique>& c, int n, int me, tutti::nccl_calls how) {
+    static std::vector<std::unique_ptr<ncclComm>> all;  // never freed: a use after the end is seen, not a crash
+    c->size = static_cast<std::size_t>(n);
+    ncclComm* const made = all.emplace_back(std::make_unique<ncclComm>()).get();
+    made->all = c;
+    made->rank = me;
+    made->device = current_device;
+    made->blocking = how == tutti::nccl_calls::blocking;
+    c->joined.push_back(made);
+    ++m.communicators;
+    return made;
+  }
+  template <class Void>
+  static std::shared_ptr<part> message(part::kind what, Void* data, std::size_t first, std::size_t count,
+                                       tutti::nccl_dtype t, int peer) {
+    part p{what, nullptr, nullptr, count, t, 0, peer};
+    if constexpr (std::is_const_v<Void>)
+      p.in = static_cast<const std::byte*>(data) + first;
+    else
+      p.out = static_cast<std::byte*>(data) + first;
+    return std::make_shared<part>(p);
+  }
+  static result give(const char* name, const part& p, comm_handle comm, stream_handle s) {
+    return give_all(name, {std::make_shared<part>(p)}, comm, s);
+  }
+  static result give_all(const char* name, const parts& all, comm_handle comm, stream_handle s) {
+    bool held = false, spoilt = false;
     const result r = on(name, [&](machine& m) {
       if (comm->freed || comm->holding) ++m.misuses;  // NCCL is busy, or has gone
-      p.rank = comm->rank;
-      if (p.what != part::kind::send && p.what != part::kind::recv) p.sequence = ++comm->sequence;
-      if (p.reduction > static_cast<int>(tutti::nccl_reduction::op_avg))
-        p.factor = comm->factors[static_cast<std::size_t>(p.reduction) -
-                                 static_cast<std::size_t>(tutti::nccl_reduction::op_avg) - 1];
+      const CUstream_st* const to = m.resolve(s);
+      spoilt = to->in && to->in->spoilt;
+      if (!pending.empty() && m.resolve(pending_stream)->in != to->in) ++m.misuses;  // half of a launch captured
+      for (const auto& p : all) {
+        p->rank = comm->rank;
+        if (!is_message(*p)) p->sequence = ++comm->sequence;
+        if (p->reduction > static_cast<int>(tutti::nccl_reduction::op_avg))
+          p->factor = comm->factors[static_cast<std::size_t>(p->reduction) -
+                                    static_cast<std::size_t>(tutti::nccl_reduction::op_avg) - 1];
+      }
+      const part& p = *all.front();
       m.log.push_back({name, comm->rank, p.count, static_cast<int>(p.type), p.reduction, p.root, p.in, p.out});
-      auto shared = std::make_shared<part>(p);
       if (depth > 0) {
-        pending.push_back(std::move(shared));
+        pending.insert(pending.end(), all.begin(), all.end());
         pending_comm = comm;
         pending_stream = s;
       } else {
-        held = launch(m, comm, {std::move(shared)}, s);
+        held = launch(m, comm, all, s);
       }
     });
+    if (spoilt) return result::unhandled_cuda;
     return held ? result::in_progress : r;
   }
   template <class F>

@@ -50,6 +50,7 @@ TEST_CASE("run/environment: every rank finds its place and all find the same job
     CHECK(job.find_first_not_of("0123456789abcdef") == std::string::npos);
     CHECK(job == value_of(done.out, 0, "TUTTI_JOB"));
     CHECK(value_of(done.out, rank, "TUTTI_RENDEZVOUS") == "unix:@tutti-" + job);
+    CHECK(value_of(done.out, rank, "TUTTI_REPORT_FD") != "(unset)");
     CHECK((value_of(done.out, rank, "TUTTI_LISTEN_FD") != "(unset)") == (rank == 0));
   }
   CHECK(std::stoi(value_of(done.out, 0, "MASTER_PORT")) > 0);
@@ -59,10 +60,10 @@ TEST_CASE("run/environment: every rank finds its place and all find the same job
 
 TEST_CASE("run/environment: another launcher's variables do not reach the ranks, the user's own do") {
   const auto done = run({"-n", "2", "--env", "MINE=a=b", "--env", "MASTER_PORT=4242", "--env", "EMPTY=", "env"}, [] {
-    for (const char* name :
-         {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS",
-          "HOROVOD_RANK", "TORCHELASTIC_RUN_ID", "ROLE_RANK", "RANK", "WORLD_SIZE", "TUTTI_JOB", "TUTTI_LISTEN_FD",
-          "TUTTI_SECRET_FD", "TUTTI_RANK", "TUTTI_WORLD_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"})
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "SLURM_LOCALID",
+                             "SLURM_NTASKS", "HOROVOD_RANK", "TORCHELASTIC_RUN_ID", "ROLE_RANK", "RANK", "WORLD_SIZE",
+                             "TUTTI_JOB", "TUTTI_LISTEN_FD", "TUTTI_SECRET_FD", "TUTTI_REPORT_FD", "TUTTI_RANK",
+                             "TUTTI_WORLD_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"})
       ::setenv(name, "77", 1);
     ::setenv("SLURM_JOB_ID", "12", 1);
   });
@@ -189,4 +190,27 @@ TEST_CASE("run/environment: --bind numa gives each rank CPUs that are allowed he
   REQUIRE(lines_of(done.out).size() == 2);
   if (!std::filesystem::exists("/sys/devices/system/node/node1"))
     CHECK(sorted_lines(done.out) == std::multiset<std::string>{"[0] " + own, "[1] " + own});
+}
+
+TEST_CASE("run/environment: --devices gives each rank its own GPU, out of those that the launcher was given") {
+  const auto seen = [](std::vector<std::string> how, const char* inherited) {
+    for (const char* more : {"--", "sh", "-c", "echo CUDA=${CUDA_VISIBLE_DEVICES-unset}"}) how.emplace_back(more);
+    const auto done = run(how, [inherited] {
+      if (inherited)
+        ::setenv("CUDA_VISIBLE_DEVICES", inherited, 1);
+      else
+        ::unsetenv("CUDA_VISIBLE_DEVICES");
+    });
+    CHECK(done.err.empty());
+    return value_of(done.out, 0, "CUDA") + " " + value_of(done.out, 1, "CUDA");
+  };
+  CHECK(seen({"-n", "2"}, nullptr) == "unset unset");
+  CHECK(seen({"-n", "2"}, "3,4") == "3,4 3,4");
+  CHECK(seen({"-n", "2", "--devices", "4,6"}, nullptr) == "4 6");
+  CHECK(seen({"-n", "2", "--devices", "3, 1,0"}, nullptr) == "3 1");
+  CHECK(seen({"-n", "2", "--devices", "GPU-8d4f,MIG-1a"}, nullptr) == "GPU-8d4f MIG-1a");
+  CHECK(seen({"-n", "2", "--devices", "1,0"}, "4,7") == "7 4");
+  CHECK(seen({"-n", "2", "--devices", "2,0"}, "GPU-a, GPU-b,GPU-c") == "GPU-c GPU-a");
+  CHECK(seen({"-n", "2", "--devices", "GPU-c,GPU-a"}, "GPU-a1,GPU-b1,GPU-c1") == "GPU-c GPU-a");
+  CHECK(seen({"-n", "2", "--devices", "0,1", "--env", "CUDA_VISIBLE_DEVICES=5,6"}, "8,9") == "5 6");
 }

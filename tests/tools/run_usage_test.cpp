@@ -50,6 +50,19 @@ TEST_CASE("run/usage: a mistake on the command line is one line and status 2") {
   check_refusal(run({"-n", "2", "--env", "NAME", "true"}), 2, "NAME=VALUE");
   check_refusal(run({"-n", "2", "--env", "=x", "true"}), 2, "NAME=VALUE");
   check_refusal(run({"-n", "2", "--env", "RANK=1", "true"}), 2, "cannot set RANK");
+  for (const char* list : {"", "4,", "4,,5", "-1", "4;5", "one", "GPU"}) {
+    CAPTURE(list);
+    check_refusal(run({"-n", "1", "--devices", list, "true"}), 2, "--devices wants numbers or UUIDs");
+  }
+  check_refusal(run({"-n", "2", "--devices", "4,5,04", "true"}), 2, "--devices 4,5,04 has 04 twice");
+  check_refusal(run({"-n", "2", "--devices", "GPU-1234,GPU-12", "true"}), 2, "has GPU-12 twice");
+  check_refusal(run({"-n", "4", "--devices", "0,1,2", "true"}), 2, "--devices names 3 GPUs for 4 ranks");
+  const auto only = [](const char* list) { return [list] { ::setenv("CUDA_VISIBLE_DEVICES", list, 1); }; };
+  check_refusal(run({"-n", "2", "--devices", "0,2", "true"}, only("6,7")), 2,
+                "--devices 2 is not among the 2 of CUDA_VISIBLE_DEVICES='6,7'");
+  check_refusal(run({"-n", "1", "--devices", "1", "true"}, only("6,-1,7")), 2, "not among the 1 of");
+  check_refusal(run({"-n", "1", "--devices", "0", "true"}, only("")), 2, "not among the 0 of");
+  check_refusal(run({"-n", "1", "--devices", "GPU-c", "true"}, only("GPU-a,GPU-b")), 2, "GPU-c is not among the 2");
 }
 
 TEST_CASE("run/usage: help goes to stdout and has an example") {

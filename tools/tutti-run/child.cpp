@@ -91,7 +91,7 @@ std::string_view name_of(child_stage stage) noexcept {
     case child_stage::cpu:
       return "bind to CPUs";
     case child_stage::breath:
-      return "keep the pipe that tells of its death";
+      return "keep the socket that tells of its death";
     case child_stage::files:
       return "restore the limit of open files";
     case child_stage::program:
@@ -123,7 +123,8 @@ void become_rank(const inheritance& inherited, int rank, pid_t launcher, const c
   require(child_stage::breath, ::dup2(breath_end, breath) == breath);
   require(child_stage::files, ::setrlimit(RLIMIT_NOFILE, &inherited.files) == 0);
 
-  auto variables = rank_environment(inherited.environment, rank, secret_number, rank == 0 ? listener_number : -1);
+  auto variables = rank_environment(inherited.environment, rank,
+                                    {secret_number, breath, rank == 0 ? listener_number : -1}, inherited.devices);
   auto arguments = inherited.given.command;
   const auto variable_pointers = pointers_to(variables);
   const auto argument_pointers = pointers_to(arguments);

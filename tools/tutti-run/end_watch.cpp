@@ -1,5 +1,6 @@
 #include "end_watch.hpp"
 
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "process_tree.hpp"
@@ -19,6 +20,7 @@ int end_watch::observe(std::vector<rank_process>& processes, std::vector<rank_en
       const rank_end::mark mark{++seen_, now};
       auto& process = processes[static_cast<std::size_t>(one.index)];
       auto& end = ends[static_cast<std::size_t>(one.index)];
+      hear(process, end);
       if (one.from == source::last_breath) {
         process.breath.reset();
         // A program that closes what it does not know is not dying.
@@ -30,6 +32,13 @@ int end_watch::observe(std::vector<rank_process>& processes, std::vector<rank_en
     }
   }
   return died;
+}
+
+// A program may have had more than one world; the last one that failed may be why it ends.
+void end_watch::hear(const rank_process& process, rank_end& end) noexcept {
+  for (std::int32_t rank; process.breath && ::recv(process.breath.value(), &rank, sizeof rank, MSG_DONTWAIT) ==
+                                                static_cast<ssize_t>(sizeof rank);)
+    end.blames = rank;
 }
 
 bool end_watch::record_death(rank_end& end, rank_end::mark when) const noexcept {

@@ -26,6 +26,7 @@ class end_watch {
   void begin_ending() noexcept { ending_from_ = seen_; }
 
  private:
+  static void hear(const rank_process& process, rank_end& end) noexcept;
   bool record_death(rank_end& end, rank_end::mark when) const noexcept;
 
   poller events_;

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <optional>
 
+#include "devices.hpp"
 #include "options.hpp"
 #include "posix.hpp"
 #include "rendezvous.hpp"
@@ -26,6 +29,7 @@ constexpr std::array identity{names{"RANK"},
                               names{"TUTTI_JOB"},
                               names{"TUTTI_LISTEN_FD"},
                               names{"TUTTI_SECRET_FD"},
+                              names{"TUTTI_REPORT_FD"},
                               names{"TUTTI_RENDEZVOUS"}};
 
 // A rank started inside another launcher's rank must not mistake that one's place for its own.
@@ -80,11 +84,23 @@ std::vector<std::string> shared_environment(const options& given, const rendezvo
   return result;
 }
 
-std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, int secret, int listener) {
+std::vector<std::string> devices_of_ranks(const options& given) {
+  if (given.devices.empty()) return {};
+  std::optional<std::string> inherited;
+  if (const char* value = std::getenv("CUDA_VISIBLE_DEVICES")) inherited = value;
+  for (const auto& variable : given.environment)
+    if (name_of(variable) == "CUDA_VISIBLE_DEVICES") inherited = variable.substr(variable.find('=') + 1);
+  return visible_devices(given.devices, given.ranks, inherited ? &*inherited : nullptr);
+}
+
+std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, const rank_descriptors& open,
+                                          const std::vector<std::string>& devices) {
   shared.push_back(text("RANK=", rank));
   shared.push_back(text("LOCAL_RANK=", rank));
-  shared.push_back(text("TUTTI_SECRET_FD=", secret));
-  if (listener >= 0) shared.push_back(text("TUTTI_LISTEN_FD=", listener));
+  shared.push_back(text("TUTTI_SECRET_FD=", open.secret));
+  shared.push_back(text("TUTTI_REPORT_FD=", open.report));
+  if (open.listener >= 0) shared.push_back(text("TUTTI_LISTEN_FD=", open.listener));
+  if (!devices.empty()) set(shared, text("CUDA_VISIBLE_DEVICES=", devices[static_cast<std::size_t>(rank)]));
   return shared;
 }
 

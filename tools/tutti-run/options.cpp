@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "devices.hpp"
 #include "environment.hpp"
 #include "posix.hpp"
 
@@ -30,6 +31,8 @@ Starts RANKS copies of a program on this machine, shows what they print as
                       numa    ranks are spread over the NUMA nodes, neighbours
                               together, each on all CPUs of its node that are
                               allowed here; on one node the same as none
+  --devices LIST      the GPUs of the ranks, as in 4,5,6,7 or GPU-8d4f...: each
+                      rank sees its own only (CUDA_VISIBLE_DEVICES), as device 0
   --timeout SECONDS   end the job after this time
   --settle SECONDS    after the first failure, leave the other ranks this time
                       to end by themselves and say why (default: 1)
@@ -90,10 +93,11 @@ Choice choose(std::string_view option, std::string_view value,
 std::string_view help_text() noexcept { return help; }
 
 options parse_options(int argc, char** argv) {
-  enum : int { output = 256, environment, bind, timeout, settle, grace };
-  static constexpr std::array<option, 8> known{{{"output", required_argument, nullptr, output},
+  enum : int { output = 256, environment, bind, devices, timeout, settle, grace };
+  static constexpr std::array<option, 9> known{{{"output", required_argument, nullptr, output},
                                                 {"env", required_argument, nullptr, environment},
                                                 {"bind", required_argument, nullptr, bind},
+                                                {"devices", required_argument, nullptr, devices},
                                                 {"timeout", required_argument, nullptr, timeout},
                                                 {"settle", required_argument, nullptr, settle},
                                                 {"grace", required_argument, nullptr, grace},
@@ -121,6 +125,9 @@ options parse_options(int argc, char** argv) {
         break;
       case bind:
         result.bind = choose("--bind", value, bindings);
+        break;
+      case devices:
+        result.devices = parse_devices(value);
         break;
       case timeout:
         result.timeout = duration("--timeout", value);

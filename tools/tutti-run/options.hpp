@@ -29,6 +29,7 @@ struct options {
   std::chrono::milliseconds grace{5000};
   std::optional<std::chrono::milliseconds> timeout;
   std::vector<std::string> environment;  ///< NAME=VALUE
+  std::vector<std::string> devices;      ///< GPUs, one for each rank or more; empty: ranks see what is inherited
   std::vector<std::string> command;      ///< empty: only help was asked for
 };
 

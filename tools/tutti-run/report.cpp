@@ -37,8 +37,8 @@ std::string named(const std::vector<int>& ranks) {
   return text(ranks.size() == 1 ? "rank " : "ranks ", rank_list(ranks));
 }
 
-// The rank that failed first, -1 if none did.
-int first_failure(const job_summary& job) noexcept {
+// The rank that was the first to end with a failure, -1 if none was.
+int first_to_end(const job_summary& job) noexcept {
   int first = -1;
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
     const auto& candidate = job.ranks[rank];
@@ -49,10 +49,30 @@ int first_failure(const job_summary& job) noexcept {
   return first;
 }
 
+// The rank that failed first, -1 if none did. One that ends because another has told it of a failure may well end
+// before that one, which is busy with its own exception: whom it blames comes before it, if that one failed, too.
+int first_failure(const job_summary& job) noexcept {
+  const int first = first_to_end(job);
+  int cause = first;
+  for (std::size_t steps = 0; cause >= 0; ++steps) {
+    const int blamed = job.ranks[static_cast<std::size_t>(cause)].blames;
+    const bool failed = blamed >= 0 && static_cast<std::size_t>(blamed) < job.ranks.size() &&
+                        job.ranks[static_cast<std::size_t>(blamed)].failed();
+    if (!failed || blamed == cause) return cause;
+    if (steps == job.ranks.size()) return first;  // they blame each other
+    cause = blamed;
+  }
+  return cause;
+}
+
 void describe_cause(std::string& lines, const job_summary& job, const output& shown, int rank) {
   const auto& cause = job.ranks[static_cast<std::size_t>(rank)];
   lines += text("tutti-run: rank ", rank, " (pid ", cause.pid, ") failed first, ", seconds(cause.died.at - job.started),
                 " after the start: ", how(cause), '\n');
+  if (const int before = first_to_end(job); before != rank)
+    lines += text("tutti-run: rank ", before, " ended before it, but had been told of its failure\n");
+  else if (cause.blames >= 0 && static_cast<std::size_t>(cause.blames) < job.ranks.size())
+    lines += text("tutti-run: rank ", rank, " had been told of a failure of rank ", cause.blames, '\n');
   if (cause.code == CLD_KILLED && cause.status == SIGKILL)
     lines += "tutti-run: nobody here sent that signal; if memory ran out, the kernel's log says so (dmesg)\n";
   if (!shown.captures(rank)) return;
@@ -70,9 +90,12 @@ void describe_later_failures(std::string& lines, const job_summary& job, int cau
   std::ranges::sort(later, {}, [&](int rank) { return end_of(rank).died.order; });
   if (later.empty()) return;
   lines += "tutti-run: failed after it: ";
-  for (std::size_t i = 0; i < std::min(later.size(), most); ++i)
+  for (std::size_t i = 0; i < std::min(later.size(), most); ++i) {
+    const auto after = end_of(later[i]).died.at - end_of(cause).died.at;
+    const bool earlier = end_of(later[i]).died.order < end_of(cause).died.order;
     lines += text(i == 0 ? "rank " : "; rank ", later[i], " (", how(end_of(later[i])), ", ",
-                  seconds(end_of(later[i]).died.at - end_of(cause).died.at), " later)");
+                  seconds(earlier ? -after : after), earlier ? " earlier)" : " later)");
+  }
   lines += later.size() > most ? text("; and ", later.size() - most, " more\n") : "\n";
 }
 

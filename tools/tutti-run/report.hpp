@@ -24,6 +24,7 @@ struct rank_end {
   int code = 0;              ///< CLD_EXITED, CLD_KILLED or CLD_DUMPED
   int status = 0;            ///< exit code or signal
   mark died;
+  int blames = -1;  ///< the rank by which its world failed, as the library told it; -1: itself, or unknown
 
   bool failed() const noexcept { return ended && !by_launcher && status != 0; }
 };

@@ -27,7 +27,7 @@ rank_process fork_rank(const inheritance& inherited, output& shown, int rank) {
   started.gate.reset(gate[0]);
   child_ends ends{unique_fd{gate[1]}, {}, {}};
   int breath[2];
-  check(::pipe2(breath, O_CLOEXEC), "make a pipe");
+  check(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, breath), "make a socket pair");
   started.breath.reset(breath[0]);
   ends.breath.reset(breath[1]);
   ends.shown = shown.connect(rank);

@@ -22,13 +22,14 @@ struct inheritance {
   rlimit files;
   std::vector<std::string> environment;
   std::vector<std::vector<int>> cpus;  ///< rank r is bound to those of cpus[r % size]; empty: to none
+  std::vector<std::string> devices;    ///< CUDA_VISIBLE_DEVICES of each rank; empty: as in `environment`
   int lifeline;                        ///< readable as soon as the start is to be given up
 };
 
 struct rank_process {
   pid_t pid = 0;
   unique_fd handle;  ///< pidfd: readable once the rank is dead
-  unique_fd breath;  ///< pipe that nobody writes to: hangs up as soon as the rank begins to die
+  unique_fd breath;  ///< hangs up as soon as the rank begins to die; may bring the rank that its world failed by
   unique_fd gate;    ///< holds the rank back; closed when its program runs
 };
 

@@ -53,8 +53,14 @@ int supervisor::run() {
 
 void supervisor::start() {
   const auto meeting = make_rendezvous();
-  const inheritance inherited{
-      given_, meeting, signals_, files_, shared_environment(given_, meeting), cpus_of_ranks(given_), lifeline_.value()};
+  const inheritance inherited{given_,
+                              meeting,
+                              signals_,
+                              files_,
+                              shared_environment(given_, meeting),
+                              cpus_of_ranks(given_),
+                              devices_of_ranks(given_),
+                              lifeline_.value()};
   ranks_ = fork_ranks(inherited, output_);
   for (int rank = 0; rank < given_.ranks; ++rank) {
     const auto& process = ranks_[static_cast<std::size_t>(rank)];

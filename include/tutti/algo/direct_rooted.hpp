@@ -11,71 +11,195 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// The slots of a gather. Where the root alone knows how long the blocks are, their first slots tell it to all, and
-/// the root's tells where they go. What is left of the blocks after the first slot is stored there at once, if the
-/// others map the root's output.
+/// Where rank r's block lies in the root's buffer.
+template <class Args>
+stretch block_of(const Args& a, std::size_t element, int r) noexcept {
+  const auto i = static_cast<std::size_t>(r);
+  return {a.blocks.begin(i) * element, a.blocks.size(i) * element};
+}
+
+/// What the slots of a gather hold: each a piece of its rank's block. Where the root alone knows how long the blocks
+/// are, the others' first slots begin with that, and the root's first says where they go.
+struct gather_slots {
+  gather_slots(const gather_args& a, int ranks) noexcept
+      : known(a.blocks.equal()), piece(1, !known), places(static_cast<std::size_t>(ranks), true), most(piece.bytes()) {}
+
+  bool known;
+  slot_parts piece, places;
+  std::size_t most;  ///< bytes of a piece
+};
+
 template <mapped_transport T>
-routine gather_slots(lane<T> lane, meeting<T> m, board& b, gather_args a) {
-  const bool known = a.blocks.equal(), root = m.rank() == a.root;
-  const std::size_t element = a.in.element_bytes, mine = a.in.bytes();
-  const slot_parts part{1, !known}, table{static_cast<std::size_t>(m.size()), true};
-  const std::size_t most = part.bytes(), rest = piece_of(mine, most, mine);
-  std::size_t longest = known ? mine : 0;
-  const std::size_t own_at = root ? a.blocks.begin(static_cast<std::size_t>(a.root)) * element : 0;
-  const bool in_place = root && at(a.out.data, own_at) == a.in.data;
-  board::exposure shown{b, lane.link()};
-  for (std::size_t done = 0; done == 0 || done < longest; done += most) {
-    const std::uint64_t step = m.next();
-    const bool learns = !known && done == 0, notes = learns || (done == 0 && longest > most);
-    std::byte* const slot = m.slot(m.rank(), step);
-    if (!root || learns) co_await m.everyone(step - 1);
-    if (!root) {
-      part.tell(slot, 0, mine);
-      copy_bytes(part.of(slot, 0), at(a.in.data, std::min(done, mine)), piece_of(mine, done, most));
-    } else if (learns) {
-      for (std::size_t r = 0; r < static_cast<std::size_t>(m.size()); ++r)
-        table.tell_place(slot, r, a.blocks.begin(r) * element);
-    }
-    if (!notes)
-      m.post();
-    else
-      m.post({root        ? m.place(a.out.data, a.out.bytes())
-              : rest == 0 ? board::nowhere
-                          : m.place(at(a.in.data, most), rest),
-              in_place ? takes_share : board::nowhere});
-    if (root && done == 0) copy_bytes(at(a.out.data, own_at), a.in.data, mine);
-    if (root || notes) co_await m.everyone(step);
+routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
+  const gather_slots slots{a, m.size()};
+  const auto block = [&a](int r) noexcept { return block_of(a, a.in.element_bytes, r); };
+  const auto take = [&](std::uint64_t step, std::size_t done) noexcept {
     for (int r = 0; r < m.size(); ++r) {
-      if (r == a.root || (!root && !learns)) continue;
-      const std::byte* const theirs = m.slot(r, step);
-      const auto block = static_cast<std::size_t>(r);
-      if (learns) {
-        const std::size_t told = part.told(theirs, 0);
-        longest = std::max(longest, told);
-        if (root && told != a.blocks.size(block) * element)
-          co_await lane.refuse({errc::mismatch, 0, lane.members().world_rank(r), 0});
-      }
-      if (!root) continue;
-      const std::size_t bytes = a.blocks.size(block) * element;
-      if (done < bytes)
-        copy_bytes(at(a.out.data, a.blocks.begin(block) * element + done), part.of(m.slot(r, step), 0),
-                   piece_of(bytes, done, most));
+      const auto [offset, bytes] = block(r);
+      if (r != a.root && done < bytes)
+        copy_bytes(at(a.out.data, offset + done), slots.piece.of(m.slot(r, step), 0),
+                   piece_of(bytes, done, slots.most));
     }
-    if (!notes) continue;
-    if (longest > most && b.note_of(a.root, step).in != board::nowhere) {
-      std::byte* const own = root ? at(a.out.data, 0) : const_cast<std::byte*>(at(a.in.data, mine - rest));
-      const auto me = static_cast<std::size_t>(m.rank());
-      const std::size_t begin = known ? me * mine : table.told_place(m.slot(a.root, step), me);
-      co_await move_mapped(lane, m, b, a.root, step, flow::to_root, own, [=](int r) {
-        if (!root) return stretch{begin + mine - rest, rest};
-        const std::size_t bytes = a.blocks.size(static_cast<std::size_t>(r)) * element;
-        return stretch{a.blocks.begin(static_cast<std::size_t>(r)) * element + most, piece_of(bytes, most, bytes)};
-      });
-      break;
-    }
-    shown.close();
+  };
+  std::size_t longest = slots.known ? a.in.bytes() : 0;
+  std::byte* const own = at(a.out.data, block(a.root).offset);
+  board::exposure shown{b, lane.link()};
+  std::uint64_t step = m.next();
+  if (!slots.known) {
+    co_await m.everyone(step - 1);
+    for (int r = 0; r < m.size(); ++r)
+      slots.places.tell_place(m.slot(m.rank(), step), static_cast<std::size_t>(r), block(r).offset);
+  }
+  if (!slots.known || longest > slots.most)
+    m.post({m.place(a.out.data, a.out.bytes()), own == a.in.data ? takes_share : board::nowhere});
+  else
+    m.post();
+  copy_bytes(own, a.in.data, a.in.bytes());
+  co_await m.everyone(step);
+  for (int r = 0; r < m.size() && !slots.known; ++r) {
+    if (r == a.root) continue;
+    const std::size_t told = slots.piece.told(m.slot(r, step), 0);
+    if (told != block(r).bytes) co_await lane.refuse({errc::mismatch, 0, lane.members().world_rank(r), 0});
+    longest = std::max(longest, told);
+  }
+  take(step, 0);
+  if (longest > slots.most && b.note_of(a.root, step).in != board::nowhere) {
+    co_await move_mapped(lane, m, b, a.root, step, flow::to_root, at(a.out.data, 0), [=](int r) {
+      const auto [offset, bytes] = block_of(a, a.in.element_bytes, r);
+      return stretch{offset + slots.most, piece_of(bytes, slots.most, bytes)};
+    });
+    longest = 0;
   }
   shown.close();
+  for (std::size_t done = slots.most; done < longest; done += slots.most) {
+    step = m.next();
+    m.post();
+    co_await m.everyone(step);
+    take(step, done);
+  }
+}
+
+template <mapped_transport T>
+routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
+  const gather_slots slots{a, m.size()};
+  const auto me = static_cast<std::size_t>(m.rank());
+  const std::size_t mine = a.in.bytes(), rest = piece_of(mine, slots.most, mine);
+  const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
+    std::byte* const slot = m.slot(m.rank(), step);
+    slots.piece.tell(slot, 0, mine);
+    copy_bytes(slots.piece.of(slot, 0), at(a.in.data, std::min(done, mine)), piece_of(mine, done, slots.most));
+  };
+  std::size_t longest = slots.known ? mine : 0;
+  board::exposure shown{b, lane.link()};
+  std::uint64_t step = m.next();
+  co_await m.everyone(step - 1);
+  stage(step, 0);
+  if (!slots.known || longest > slots.most) {
+    m.post({rest == 0 ? board::nowhere : m.place(at(a.in.data, slots.most), rest), board::nowhere});
+    co_await m.everyone(step);
+  } else {
+    m.post();
+  }
+  for (int r = 0; r < m.size() && !slots.known; ++r)
+    if (r != a.root) longest = std::max<std::size_t>(longest, slots.piece.told(m.slot(r, step), 0));
+  if (longest > slots.most && b.note_of(a.root, step).in != board::nowhere) {
+    const std::size_t begin = slots.known ? me * mine : slots.places.told_place(m.slot(a.root, step), me);
+    co_await move_mapped(lane, m, b, a.root, step, flow::to_root, const_cast<std::byte*>(at(a.in.data, mine - rest)),
+                         [=](int) { return stretch{begin + mine - rest, rest}; });
+    longest = 0;
+  }
+  shown.close();
+  for (std::size_t done = slots.most; done < longest; done += slots.most) {
+    step = m.next();
+    co_await m.everyone(step - 1);
+    stage(step, done);
+    m.post();
+  }
+}
+
+template <mapped_transport T>
+routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
+  const bool known = a.blocks.equal();
+  const slot_parts parts{static_cast<std::size_t>(m.size()), !known};
+  const auto block = [&a](int r) noexcept { return block_of(a, a.out.element_bytes, r); };
+  const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
+    for (int r = 0; r < m.size(); ++r) {
+      const auto [offset, bytes] = block(r);
+      if (r != a.root && done < bytes)
+        copy_bytes(parts.of(m.slot(a.root, step), static_cast<std::size_t>(r)), at(a.in.data, offset + done),
+                   piece_of(bytes, done, parts.bytes()));
+    }
+  };
+  const std::size_t longest = a.blocks.longest() * a.out.element_bytes;
+  const std::byte* const own = at(a.in.data, block(a.root).offset);
+  board::exposure shown{b, lane.link()};
+  std::uint64_t step = m.next();
+  board::note here{board::nowhere, own == a.out.data ? takes_share : board::nowhere};
+  if (longest >= worth_mapping && root_may_wait(m, longest)) here.in = m.place(a.in.data, a.in.bytes());
+  const bool mapped = here.in != board::nowhere;
+  if (!mapped || !known) co_await m.everyone(step - 1);
+  if (!known) {
+    std::byte* const table = m.slot(a.root, step);
+    for (int r = 0; r < m.size(); ++r) {
+      parts.tell(table, static_cast<std::size_t>(r), block(r).bytes);
+      parts.tell_place(table, static_cast<std::size_t>(r), block(r).offset);
+    }
+    parts.tell(table, static_cast<std::size_t>(m.size()), longest);
+  }
+  if (!mapped) stage(step, 0);
+  if (!known || longest >= worth_mapping)
+    m.post(here);
+  else
+    m.post();
+  copy_bytes(a.out.data, own, a.out.bytes());
+  if (mapped)
+    co_await move_mapped(lane, m, b, a.root, step, flow::from_root, const_cast<std::byte*>(at(a.in.data, 0)),
+                         [=](int r) { return block_of(a, a.out.element_bytes, r); });
+  shown.close();
+  for (std::size_t done = parts.bytes(); !mapped && done < longest; done += parts.bytes()) {
+    step = m.next();
+    co_await m.everyone(step - 1);
+    stage(step, done);
+    m.post();
+  }
+}
+
+template <mapped_transport T>
+routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
+  const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
+  const bool known = a.blocks.equal();
+  const slot_parts parts{n, !known};
+  const std::size_t mine = a.out.bytes();
+  const bool notes = !known || mine >= worth_mapping;
+  std::size_t longest = mine;
+  board::exposure shown{b, lane.link()};
+  std::uint64_t step = m.next();
+  if (notes)
+    m.post({mine >= worth_mapping ? m.place(a.out.data, mine) : board::nowhere, board::nowhere});
+  else
+    m.post();
+  co_await m.only(a.root, step);
+  const std::byte* slot = m.slot(a.root, step);
+  if (!known) {
+    longest = parts.told(slot, n);
+    if (parts.told(slot, me) != mine) co_await lane.refuse({errc::mismatch, 0, lane.members().world_rank(a.root), 0});
+  }
+  if (notes && b.note_of(a.root, step).in != board::nowhere) {
+    const std::size_t begin = known ? me * mine : parts.told_place(slot, me);
+    co_await move_mapped(lane, m, b, a.root, step, flow::from_root, at(a.out.data, 0),
+                         [=](int) { return stretch{begin, mine}; });
+    longest = 0;
+  }
+  shown.close();
+  for (std::size_t done = 0; done < longest; done += parts.bytes()) {
+    if (done != 0) {
+      step = m.next();
+      m.post();
+      co_await m.only(a.root, step);
+    }
+    if (done < mine)
+      copy_bytes(at(a.out.data, done), parts.of(m.slot(a.root, step), me), piece_of(mine, done, parts.bytes()));
+  }
 }
 
 }  // namespace detail
@@ -91,7 +215,10 @@ routine direct_gather(lane<T> lane, board& b, gather_args a) {
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
-  co_await detail::gather_slots(lane, m, b, a);
+  if (m.rank() == a.root)
+    co_await detail::gather_at_root(lane, m, b, a);
+  else
+    co_await detail::gather_at_rank(lane, m, b, a);
 }
 
 /// Scatter through memory that ranks share. Where the others map the root's input, from 4 KiB on, they copy their
@@ -105,59 +232,10 @@ routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
-  const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
-  const std::size_t element = a.out.element_bytes, mine = a.out.bytes();
-  const bool known = a.blocks.equal(), root = m.rank() == a.root;
-  const slot_parts parts{n, !known};
-  std::size_t longest = root ? a.blocks.longest() * element : mine;
-  const std::byte* const own = root ? at(a.in.data, a.blocks.begin(me) * element) : nullptr;
-  board::exposure shown{b, lane.link()};
-  for (std::size_t done = 0; done == 0 || done < longest; done += parts.bytes()) {
-    const std::uint64_t step = m.next();
-    std::byte* const slot = m.slot(a.root, step);
-    const bool tells = done == 0 && (!known || longest >= worth_mapping);
-    board::note here{board::nowhere, own == a.out.data ? detail::takes_share : board::nowhere};
-    if (tells && longest >= worth_mapping)
-      here.in = !root                               ? m.place(a.out.data, mine)
-                : detail::root_may_wait(m, longest) ? m.place(a.in.data, a.in.bytes())
-                                                    : board::nowhere;
-    const bool staging = root && here.in == board::nowhere;
-    if (staging || (root && !known)) co_await m.everyone(step - 1);
-    if (root) {
-      for (std::size_t r = 0; r < n; ++r) {
-        const std::size_t bytes = a.blocks.size(r) * element, begin = a.blocks.begin(r) * element;
-        parts.tell(slot, r, bytes);
-        parts.tell_place(slot, r, begin);
-        if (staging && r != me && done < bytes)
-          copy_bytes(parts.of(slot, r), at(a.in.data, begin + done), piece_of(bytes, done, parts.bytes()));
-      }
-      parts.tell(slot, n, longest);
-    }
-    if (tells)
-      m.post(here);
-    else
-      m.post();
-    if (root && done == 0) copy_bytes(a.out.data, own, mine);
-    if (!root) co_await m.only(a.root, step);
-    if (!root && !known && done == 0) {
-      longest = parts.told(slot, n);
-      if (parts.told(slot, me) != mine) co_await lane.refuse({errc::mismatch, 0, lane.members().world_rank(a.root), 0});
-    }
-    if (tells && b.note_of(a.root, step).in != board::nowhere) {
-      const std::size_t begin = known ? me * mine : parts.told_place(slot, me);
-      co_await detail::move_mapped(lane, m, b, a.root, step, detail::flow::from_root,
-                                   root ? const_cast<std::byte*>(at(a.in.data, 0)) : at(a.out.data, 0), [=](int r) {
-                                     if (!root) return detail::stretch{begin, mine};
-                                     const auto block = static_cast<std::size_t>(r);
-                                     return detail::stretch{a.blocks.begin(block) * element,
-                                                            a.blocks.size(block) * element};
-                                   });
-      break;
-    }
-    if (done == 0) shown.close();
-    if (!root && done < mine) copy_bytes(at(a.out.data, done), parts.of(slot, me), piece_of(mine, done, parts.bytes()));
-  }
-  shown.close();
+  if (m.rank() == a.root)
+    co_await detail::scatter_at_root(lane, m, b, a);
+  else
+    co_await detail::scatter_at_rank(lane, m, b, a);
 }
 
 }  // namespace tutti::algo

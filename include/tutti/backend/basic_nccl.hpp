@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tutti/backend/concept.hpp>
+#include <tutti/backend/nccl_dividing.hpp>
 #include <tutti/backend/nccl_driver.hpp>
 #include <tutti/backend/nccl_enqueue.hpp>
 #include <tutti/backend/nccl_operand.hpp>
@@ -22,7 +23,8 @@ namespace tutti {
 /// Issuing does not wait for the device. The handle ends by wait() or co_await, which poll, or by join(stream), which
 /// orders that stream's later work after the operation without the host. Buffers belong to the operation until then,
 /// and after join() until that stream has passed this point. Ranks call the same collectives in the same order; NCCL
-/// does not notice when they do not, the deadline does. Called under the engine's lock.
+/// does not notice when they do not, the deadline does. In a stream that is captured into a graph, an operation becomes
+/// part of that: its handle ends by join() only. Called under the engine's lock.
 template <nccl_functions Api>
 class basic_nccl {
  public:
@@ -40,7 +42,9 @@ class basic_nccl {
   [[nodiscard]] const group& members() const noexcept { return members_; }
   [[nodiscard]] driver_type& driver() noexcept { return *driver_; }
   [[nodiscard]] status failure() const noexcept { return driver_->failure(); }
-  void abort(status why) noexcept { driver_->fail(why); }
+  void abort(status why) noexcept {
+    if (!driver_->excused()) driver_->fail(why);
+  }
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept { return driver_->busy(owner); }
 
   [[nodiscard]] std::string describe(int world_rank) const {
@@ -48,6 +52,9 @@ class basic_nccl {
   }
   /// What CUDA or NCCL said when it failed, here or on the rank that did.
   [[nodiscard]] std::string words(const status& s) const {
+    if (driver_->failure().ok())
+      return "its stream is captured into a graph: it runs when that is launched, and the only end for its handle is "
+             "join(stream), with a stream of the same capture, before that ends";
     if (s.peer >= 0 && s.peer != world_rank())
       return "the device or NCCL on " + describe(s.peer) + "; see that rank's own output";
     return driver_->words();
@@ -79,23 +86,48 @@ class basic_nccl {
     requires requires(const detail::nccl_enqueue<Api>& e, const Args& a) { e(a); }
   void start(const Args& a, op_state& s) noexcept {
     if (refused(a)) return s.complete({errc::unsupported});
-    driver_->start(a, s, [](driver_type& d, const void* args) noexcept {
-      return detail::nccl_enqueue<Api>{d}(*static_cast<const Args*>(args));
-    });
+    driver_->start(
+        a, s,
+        [](driver_type& d, const void* args) noexcept {
+          return detail::nccl_enqueue<Api>{d}(*static_cast<const Args*>(args));
+        },
+        finish_of(a));
   }
+
+  /// Throws usage_error where a capture into a graph, of this stream or another, does not permit an operation in it.
+  void admit(stream_ref s, const char* collective) { driver_->admit(s, collective); }
+  [[nodiscard]] bool captured(const op_state& s) const noexcept { return driver_->captured(s); }
+  void let_go(op_state& s, detail::lost_by how) noexcept { driver_->let_go(s, how); }
 
   /// Ends a handle's part for the host: work given to the stream from now on comes after the operation.
   status join(op_state& s, stream_ref to) { return driver_->join(s, to); }
 
  private:
+  template <class Args>
+  [[nodiscard]] nccl_operand operand_of(const Args& a) const noexcept {
+    const auto of = [&](dtype t) {
+      return nccl_operand_of(t, a.op.kind, size(), driver_->place().version, division_of<Api>);
+    };
+    if constexpr (requires { a.in; })
+      return of(a.in.type);
+    else
+      return of(a.data.type);
+  }
+  /// What divides a mean that NCCL cannot make right; null where there is nothing to divide.
+  template <class Args>
+  [[nodiscard]] typename driver_type::finish_fn finish_of(const Args& a) const noexcept {
+    if constexpr (dividing_kernels<Api> && requires { a.op; })
+      if (operand_of(a).divisor != 1)
+        return [](driver_type& d, const void* args) noexcept {
+          return detail::nccl_enqueue<Api>{d}.finish(*static_cast<const Args*>(args));
+        };
+    return nullptr;
+  }
   /// Why NCCL cannot do this; null where it can.
   template <class Args>
   [[nodiscard]] const char* refused(const Args& a) const noexcept {
     if constexpr (requires { a.op; }) {
-      if constexpr (requires { a.in; })
-        return nccl_operand_of(a.in.type, a.op.kind, size(), driver_->place().version).why;
-      else
-        return nccl_operand_of(a.data.type, a.op.kind, size(), driver_->place().version).why;
+      return operand_of(a).why;
     } else if constexpr (requires { a.tag; }) {
       if (a.tag != 0) return "NCCL's messages have no tags: those between two ranks match in their order; use tag 0";
     } else if constexpr (requires { a.in_blocks; }) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <source_location>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <tutti/async/engine.hpp>
@@ -39,6 +40,8 @@ class issuer final : public op_owner {
   op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make,
                   stream_ref stream = {}) {
     auto guard = home_->lock();
+    if constexpr (requires { backend_.admit(stream, ""); })
+      backend_.admit(stream, std::invoke_result_t<Make, op_state&>::name);
     op_state& s = pool_.acquire();
     const auto args = make(s);
     const auto now = os::coarse_now();

@@ -33,6 +33,26 @@ struct nccl_api {
     r = code(theirs);
     return asked;
   }
+
+  /// As compiled: a newer library than these headers does no more than they say.
+  static constexpr bool has(nccl_feature f) noexcept { return NCCL_VERSION_CODE >= nccl_since(f); }
+  static nccl_result revoke([[maybe_unused]] nccl_comm comm) noexcept {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
+    return code(::ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT));
+#else
+    return nccl_result::invalid_usage;
+#endif
+  }
+  static nccl_result shrink([[maybe_unused]] nccl_comm comm, [[maybe_unused]] int* dead, [[maybe_unused]] int n,
+                            [[maybe_unused]] nccl_comm& made, [[maybe_unused]] nccl_calls how) noexcept {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    ::ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = how == nccl_calls::blocking ? 1 : 0;
+    return code(::ncclCommShrink(comm, dead, n, &made, &config, NCCL_SHRINK_ABORT));
+#else
+    return nccl_result::invalid_usage;
+#endif
+  }
   static nccl_result finalize(nccl_comm comm) noexcept { return code(::ncclCommFinalize(comm)); }
   static nccl_result destroy(nccl_comm comm) noexcept { return code(::ncclCommDestroy(comm)); }
   static nccl_result abort(nccl_comm comm) noexcept { return code(::ncclCommAbort(comm)); }
@@ -78,6 +98,69 @@ struct nccl_api {
   static nccl_result recv(void* out, std::size_t count, nccl_dtype t, int peer, nccl_comm comm,
                           tutti::cuda::stream_handle s) noexcept {
     return code(::ncclRecv(out, count, type(t), peer, comm, s));
+  }
+  static nccl_result all_to_all([[maybe_unused]] const void* in, [[maybe_unused]] void* out,
+                                [[maybe_unused]] std::size_t count, [[maybe_unused]] nccl_dtype t,
+                                [[maybe_unused]] nccl_comm comm,
+                                [[maybe_unused]] tutti::cuda::stream_handle s) noexcept {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 3)
+    return code(::ncclAlltoAll(in, out, count, type(t), comm, s));
+#else
+    return nccl_result::invalid_usage;
+#endif
+  }
+  static nccl_result gather([[maybe_unused]] const void* in, [[maybe_unused]] void* out,
+                            [[maybe_unused]] std::size_t count, [[maybe_unused]] nccl_dtype t,
+                            [[maybe_unused]] int root, [[maybe_unused]] nccl_comm comm,
+                            [[maybe_unused]] tutti::cuda::stream_handle s) noexcept {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 3)
+    return code(::ncclGather(in, out, count, type(t), root, comm, s));
+#else
+    return nccl_result::invalid_usage;
+#endif
+  }
+  static nccl_result scatter([[maybe_unused]] const void* in, [[maybe_unused]] void* out,
+                             [[maybe_unused]] std::size_t count, [[maybe_unused]] nccl_dtype t,
+                             [[maybe_unused]] int root, [[maybe_unused]] nccl_comm comm,
+                             [[maybe_unused]] tutti::cuda::stream_handle s) noexcept {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 3)
+    return code(::ncclScatter(in, out, count, type(t), root, comm, s));
+#else
+    return nccl_result::invalid_usage;
+#endif
+  }
+
+  static nccl_result allocate([[maybe_unused]] void*& p, [[maybe_unused]] std::size_t bytes) noexcept {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 3)
+    return code(::ncclMemAlloc(&p, bytes));
+#else
+    return nccl_result::invalid_usage;
+#endif
+  }
+  static nccl_result deallocate([[maybe_unused]] void* p) noexcept {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 3)
+    return code(::ncclMemFree(p));
+#else
+    return nccl_result::invalid_usage;
+#endif
+  }
+  static nccl_result register_window([[maybe_unused]] nccl_comm comm, [[maybe_unused]] void* p,
+                                     [[maybe_unused]] std::size_t bytes, [[maybe_unused]] nccl_window& w) noexcept {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    ::ncclWindow_t theirs = nullptr;
+    const nccl_result r = code(::ncclCommWindowRegister(comm, p, bytes, &theirs, NCCL_WIN_COLL_SYMMETRIC));
+    w = theirs;
+    return r;
+#else
+    return nccl_result::invalid_usage;
+#endif
+  }
+  static nccl_result deregister_window([[maybe_unused]] nccl_comm comm, [[maybe_unused]] nccl_window w) noexcept {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    return code(::ncclCommWindowDeregister(comm, static_cast<::ncclWindow_t>(w)));
+#else
+    return nccl_result::invalid_usage;
+#endif
   }
 
  private:

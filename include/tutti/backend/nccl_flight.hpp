@@ -11,6 +11,7 @@
 #include <tutti/backend/nccl_types.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/deadline.hpp>
+#include <tutti/core/status.hpp>
 #include <tutti/cuda/event.hpp>
 
 namespace tutti::detail {
@@ -21,7 +22,8 @@ struct nccl_flight {
   enum class phase : std::uint8_t {
     queued,     ///< NCCL has not been called: an earlier launch is not over, or its group is open
     launching,  ///< NCCL is putting it into the stream
-    running     ///< in the stream
+    running,    ///< in the stream
+    captured    ///< in a graph: the device is never asked for it, only its handle holds it
   };
   static constexpr std::size_t most_bytes =
       std::max({sizeof(all_reduce_args), sizeof(reduce_args), sizeof(scatter_args), sizeof(reduce_scatter_v_args),
@@ -32,10 +34,14 @@ struct nccl_flight {
   phase now = phase::queued;
   std::atomic<bool> launched{false};  ///< running, or has been; looked at without the lock
   std::uint64_t group = 0;            ///< 0: none
+  std::uint64_t graph = 0;            ///< into which it is written; 0: it runs
+  bool listed = false;                ///< among the flights in the order of their issue
+  bool held = false;                  ///< captured, and its handle may still join it
   std::uint64_t sequence = 0;
   deadline expires{};
   cuda::basic_event<R> ready, done;  ///< what it comes after, and its end
   nccl_result (*enqueue)(Driver&, const void* args) noexcept = nullptr;
+  status (*finish)(Driver&, const void* args) noexcept = nullptr;  ///< gives the stream what comes after NCCL's part
   alignas(std::max_align_t) std::array<std::byte, most_bytes> args;
 };
 
@@ -58,6 +64,8 @@ class nccl_flights {
     }
     Flight& f = *std::exchange(free_, free_->next);
     f.next = nullptr;
+    f.listed = true;
+    f.held = false;
     (last_ ? last_->next : first_) = &f;
     last_ = &f;
     return f;
@@ -66,13 +74,51 @@ class nccl_flights {
     Flight& f = *first_;
     first_ = f.next;
     if (!first_) last_ = nullptr;
+    f.listed = false;
+    recycle(f);
+  }
+  /// Its handle has let go of it.
+  void let_go(Flight& f) noexcept {
+    f.held = false;
+    recycle(f);
+  }
+
+ private:
+  void recycle(Flight& f) noexcept {
+    if (f.listed || f.held) return;
     f.next = free_;
     free_ = &f;
   }
 
- private:
   std::forward_list<Flight> all_;
   Flight *first_ = nullptr, *last_ = nullptr, *free_ = nullptr;
+};
+
+/// What NCCL is called for at once: a flight, or those of a group. Others may queue behind it meanwhile.
+template <class Flight>
+class nccl_batch {
+ public:
+  /// From `queue` on; returns what is next.
+  Flight* take(Flight& queue) noexcept {
+    first_ = last_ = &queue;
+    while (queue.group != 0 && last_->next && last_->next->group == queue.group) last_ = last_->next;
+    return last_->next;
+  }
+  [[nodiscard]] Flight& front() const noexcept { return *first_; }
+  /// f(flight) may end the flight, but not what is behind it.
+  template <class F>
+  void each(F f) const noexcept {
+    for (Flight* at = first_;;) {
+      Flight* const next = at->next;
+      const bool over = at == last_;
+      f(*at);
+      if (over) return;
+      at = next;
+    }
+  }
+
+ private:
+  Flight *first_ = nullptr, *last_ = nullptr;
 };
 
 }  // namespace tutti::detail

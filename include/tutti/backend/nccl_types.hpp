@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tutti/backend/nccl_feature.hpp>
 #include <tutti/cuda/types.hpp>
 
 struct ncclComm;
@@ -11,6 +12,7 @@ struct ncclComm;
 namespace tutti {
 
 using nccl_comm = ncclComm*;
+using nccl_window = void*;  ///< ncclWindow_t
 
 /// ncclResult_t; others may come.
 enum class nccl_result : int {
@@ -43,33 +45,46 @@ enum class nccl_calls : std::uint8_t {
 };
 
 /// The functions of NCCL that are used, as static members, with the CUDA that they go with: backend/nccl_api.hpp has
-/// the real ones, tests bring their own. None throws; each returns what NCCL returned.
+/// the real ones, tests bring their own. None throws; each returns what NCCL returned. What has(feature) denies is not
+/// called.
 template <class A>
-concept nccl_functions =
-    cuda::runtime_api<typename A::cuda> &&
-    requires(int n, int& version, nccl_unique_id& id, nccl_comm comm, nccl_comm& made, nccl_calls how, nccl_result& r,
-             const void* in, void* out, std::size_t count, nccl_dtype type, nccl_reduction with,
-             nccl_reduction& with_out, cuda::stream_handle s) {
-      { A::version(version) } noexcept -> std::same_as<nccl_result>;
-      { A::unique_id(id) } noexcept -> std::same_as<nccl_result>;
-      { A::init(made, n, id, n, how) } noexcept -> std::same_as<nccl_result>;
-      { A::async_error(comm, r) } noexcept -> std::same_as<nccl_result>;
-      { A::finalize(comm) } noexcept -> std::same_as<nccl_result>;
-      { A::destroy(comm) } noexcept -> std::same_as<nccl_result>;
-      { A::abort(comm) } noexcept -> std::same_as<nccl_result>;
-      { A::words(nccl_result{}) } noexcept -> std::same_as<const char*>;
-      { A::last_error(comm) } noexcept -> std::same_as<const char*>;
-      { A::group_start() } noexcept -> std::same_as<nccl_result>;
-      { A::group_end() } noexcept -> std::same_as<nccl_result>;
-      { A::create_scaled_sum(with_out, out, type, comm) } noexcept -> std::same_as<nccl_result>;
-      { A::destroy_reduction(with, comm) } noexcept -> std::same_as<nccl_result>;
-      { A::all_reduce(in, out, count, type, with, comm, s) } noexcept -> std::same_as<nccl_result>;
-      { A::reduce(in, out, count, type, with, n, comm, s) } noexcept -> std::same_as<nccl_result>;
-      { A::reduce_scatter(in, out, count, type, with, comm, s) } noexcept -> std::same_as<nccl_result>;
-      { A::broadcast(in, out, count, type, n, comm, s) } noexcept -> std::same_as<nccl_result>;
-      { A::all_gather(in, out, count, type, comm, s) } noexcept -> std::same_as<nccl_result>;
-      { A::send(in, count, type, n, comm, s) } noexcept -> std::same_as<nccl_result>;
-      { A::recv(out, count, type, n, comm, s) } noexcept -> std::same_as<nccl_result>;
-    };
+concept nccl_functions = cuda::runtime_api<typename A::cuda> &&
+                         requires(int n, int& version, nccl_unique_id& id, nccl_comm comm, nccl_comm& made,
+                                  nccl_calls how, nccl_result& r, const void* in, void* out, std::size_t count,
+                                  nccl_dtype type, nccl_reduction with, nccl_reduction& with_out, cuda::stream_handle s,
+                                  int* ranks, void*& memory, nccl_window window, nccl_window& registered) {
+                           { A::version(version) } noexcept -> std::same_as<nccl_result>;
+                           { A::unique_id(id) } noexcept -> std::same_as<nccl_result>;
+                           { A::init(made, n, id, n, how) } noexcept -> std::same_as<nccl_result>;
+                           { A::async_error(comm, r) } noexcept -> std::same_as<nccl_result>;
+                           { A::has(nccl_feature::shrink) } noexcept -> std::same_as<bool>;
+                           { A::revoke(comm) } noexcept -> std::same_as<nccl_result>;
+                           { A::shrink(comm, ranks, n, made, how) } noexcept -> std::same_as<nccl_result>;
+                           { A::finalize(comm) } noexcept -> std::same_as<nccl_result>;
+                           { A::destroy(comm) } noexcept -> std::same_as<nccl_result>;
+                           { A::abort(comm) } noexcept -> std::same_as<nccl_result>;
+                           { A::words(nccl_result{}) } noexcept -> std::same_as<const char*>;
+                           { A::last_error(comm) } noexcept -> std::same_as<const char*>;
+                           { A::group_start() } noexcept -> std::same_as<nccl_result>;
+                           { A::group_end() } noexcept -> std::same_as<nccl_result>;
+                           { A::create_scaled_sum(with_out, out, type, comm) } noexcept -> std::same_as<nccl_result>;
+                           { A::destroy_reduction(with, comm) } noexcept -> std::same_as<nccl_result>;
+                           { A::all_reduce(in, out, count, type, with, comm, s) } noexcept -> std::same_as<nccl_result>;
+                           { A::reduce(in, out, count, type, with, n, comm, s) } noexcept -> std::same_as<nccl_result>;
+                           {
+                             A::reduce_scatter(in, out, count, type, with, comm, s)
+                           } noexcept -> std::same_as<nccl_result>;
+                           { A::broadcast(in, out, count, type, n, comm, s) } noexcept -> std::same_as<nccl_result>;
+                           { A::all_gather(in, out, count, type, comm, s) } noexcept -> std::same_as<nccl_result>;
+                           { A::send(in, count, type, n, comm, s) } noexcept -> std::same_as<nccl_result>;
+                           { A::recv(out, count, type, n, comm, s) } noexcept -> std::same_as<nccl_result>;
+                           { A::all_to_all(in, out, count, type, comm, s) } noexcept -> std::same_as<nccl_result>;
+                           { A::gather(in, out, count, type, n, comm, s) } noexcept -> std::same_as<nccl_result>;
+                           { A::scatter(in, out, count, type, n, comm, s) } noexcept -> std::same_as<nccl_result>;
+                           { A::allocate(memory, count) } noexcept -> std::same_as<nccl_result>;
+                           { A::deallocate(out) } noexcept -> std::same_as<nccl_result>;
+                           { A::register_window(comm, out, count, registered) } noexcept -> std::same_as<nccl_result>;
+                           { A::deregister_window(comm, window) } noexcept -> std::same_as<nccl_result>;
+                         };
 
 }  // namespace tutti

@@ -3,27 +3,76 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/issuer.hpp>
+#include <tutti/backend/nccl_captured.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/status.hpp>
 #include <tutti/core/stream_ref.hpp>
 
 namespace tutti {
 
-/// A collective on devices in flight: an op with one more way to end.
+/// A collective on devices in flight: an op with one more way to end, which is the only one for an operation whose
+/// stream is being captured into a graph: that runs when the graph is launched, so that there is nothing to wait for.
 template <class B>
 class [[nodiscard]] basic_stream_op : public op {
  public:
   explicit basic_stream_op(op_state& s) noexcept : op(s) {}
+  basic_stream_op(basic_stream_op&&) noexcept = default;
+  basic_stream_op& operator=(basic_stream_op&& other) noexcept {
+    if (this != &other) {
+      drop();
+      op::operator=(std::move(other));
+    }
+    return *this;
+  }
+  /// Waits, as that of op does. An operation that was captured is lost with it, which the next one throws.
+  ~basic_stream_op() { drop(); }
+
+  /// As op's. Throws usage_error for an operation that was captured.
+  void wait() {
+    this->slot_.wait();
+    take(this->slot_);
+  }
+  void operator co_await() & = delete;
+  auto operator co_await() && noexcept {
+    struct awaiter : detail::op_awaiter_base {
+      using op_awaiter_base::op_awaiter_base;
+      void await_resume() { basic_stream_op::take(finish()); }
+    };
+    return awaiter{std::move(this->slot_)};
+  }
 
   /// Ends the handle: what is given to the stream from now on comes after the operation on the device. The host does
   /// not wait for that; it waits for NCCL to have put the operation into its own stream, which is soon unless ranks
   /// have yet to connect. Without a stream: the default stream. The buffers, and a layout's ranges, may be used in that
-  /// stream afterwards. Throws the communicator's failure if there is one; a later one is met by the next operation, or
-  /// by the next join.
+  /// stream afterwards; those of a captured operation belong to the graph as long as that is launched. Throws the
+  /// communicator's failure if there is one; a later one is met by the next operation, or by the next join. Throws
+  /// usage_error where the operation was captured and `to` cannot be part of that capture.
   void join(stream_ref to) && {
     detail::op_slot mine = std::move(this->slot_);
-    const status s = static_cast<issuer<B>*>(mine->owner)->backend().join(*mine, to);
+    const status s = backend_of(*mine).join(*mine, to);
     if (s.ok()) return;
     mine.wait();
-    throw mine->owner->describe(*mine);
+    take(mine);
+  }
+
+ private:
+  static B& backend_of(op_state& s) noexcept { return static_cast<issuer<B>*>(s.owner)->backend(); }
+
+  static void take(detail::op_slot& slot) {
+    if constexpr (requires(B& b) { b.captured(*slot); })
+      if (B& b = backend_of(*slot); b.captured(*slot)) {
+        const detail::op_slot mine = std::move(slot);
+        b.let_go(*mine, detail::lost_by::wait);
+        throw usage_error(mine->owner->describe(*mine).what());
+      }
+    op::take(slot);
+  }
+  void drop() noexcept {
+    if constexpr (requires(B& b) { b.captured(*this->slot_); }) {
+      if (!this->slot_.holds()) return;
+      this->slot_.wait();
+      backend_of(*this->slot_).let_go(*this->slot_, detail::lost_by::drop);
+    }
   }
 };
 

@@ -32,7 +32,11 @@ struct device_claim {
   std::int32_t calls = 0;         ///< nccl_calls
   std::int32_t cuda = 0;          ///< what CUDA said; 0: the device can be used
   cuda::device_identity who;
-  std::array<char, 256> trouble{};  ///< why this rank cannot take part, with what to do; empty: it can
+  std::uint64_t machine = 0;            ///< equal on ranks under the same kernel
+  std::uint64_t shm_device = 0;         ///< which file system its /dev/shm is
+  std::int64_t shm_free = -1;           ///< bytes in it; -1: it is not needed, or nobody knows
+  std::array<char, 256> trouble{};      ///< why this rank cannot take part, with what to do; empty: it can
+  std::array<char, 256> unreachable{};  ///< why NCCL finds no network interface; empty: it does
 };
 
 namespace detail {
@@ -62,7 +66,42 @@ inline std::string describe(const device_claim& c, int rank) {
   return "rank " + std::to_string(rank) + " (host " + text_of(c.host) + ", pid " + std::to_string(c.pid) + ")";
 }
 
+/// Two claims of one GPU, whatever number it has on either side: CUDA_VISIBLE_DEVICES may differ.
+inline bool same_device(const device_claim& a, const device_claim& b) noexcept {
+  constexpr decltype(a.who.uuid) unknown{};  // in some virtual machines
+  if (a.who.uuid != unknown || b.who.uuid != unknown) return a.who.uuid == b.who.uuid;
+  return a.machine == b.machine && a.who.pci == b.who.pci;
+}
+
+/// The other rank that shares a rank's /dev/shm, so that NCCL would connect the two by memory in it; or none: the
+/// number of ranks.
+inline std::size_t neighbour(std::span<const device_claim> all, std::size_t r) noexcept {
+  for (std::size_t o = 0; o < all.size(); ++o)
+    if (o != r && all[o].shm_free >= 0 && all[o].machine == all[r].machine && all[o].shm_device == all[r].shm_device)
+      return o;
+  return all.size();
+}
+inline std::string shm_remedy() {
+  return "start the container with --shm-size=1g (or mount a larger tmpfs), remove what a dead program left there, or "
+         "do without it, slower: NCCL_SHM_DISABLE=1";
+}
+
 }  // namespace detail
+
+/// What a single connection of NCCL's takes of /dev/shm, at the least.
+inline constexpr std::int64_t least_shm = std::int64_t{4} << 20;
+/// With less than this, /dev/shm may be what NCCL failed for.
+inline constexpr std::int64_t ample_shm = std::int64_t{1} << 30;
+
+/// What to add to the words of an NCCL that did not come up: that a machine has little room in /dev/shm, such as the 64
+/// MiB of a container that was not asked for more. Empty where all have enough, or do not need it.
+[[nodiscard]] inline std::string scarce_shm(std::span<const device_claim> all) {
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all[r].shm_free >= 0 && all[r].shm_free < ample_shm && detail::neighbour(all, r) != all.size())
+      return "; /dev/shm on host " + detail::text_of(all[r].host) + " had " + std::to_string(all[r].shm_free >> 20) +
+             " MiB left, which may be too little: " + detail::shm_remedy();
+  return {};
+}
 
 /// The oldest NCCL whose calls can all be given a deadline.
 inline constexpr int oldest_nccl = 21800;
@@ -91,17 +130,27 @@ inline constexpr int oldest_nccl = 21800;
       return {at_fault(errc::rendezvous, r),
               both + " were told to make NCCL's calls in different ways; set nccl_options::calls alike"};
   }
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const std::string who = describe(all[r], static_cast<int>(r));
+    if (const std::string why = detail::text_of(all[r].unreachable); !why.empty())
+      return {at_fault(errc::rendezvous, r), who + " cannot be reached by NCCL: " + why};
+    if (all[r].shm_free < 0 || all[r].shm_free >= least_shm) continue;
+    if (const std::size_t other = detail::neighbour(all, r); other != all.size())
+      return {at_fault(errc::out_of_resources, r),
+              who + " has " + std::to_string(all[r].shm_free >> 10) + " KiB left in /dev/shm, too little for NCCL to " +
+                  "connect it with " + describe(all[other], static_cast<int>(other)) + "; " + detail::shm_remedy()};
+  }
   if (sharing == device_sharing::allowed) return {};
   for (std::size_t a = 0; a < all.size(); ++a)
     for (std::size_t b = a + 1; b < all.size(); ++b) {
-      if (all[a].who.uuid != all[b].who.uuid) continue;
-      const std::string gpu = detail::text_of(all[a].who.model);
+      if (!detail::same_device(all[a], all[b])) continue;
+      const std::string gpu = detail::text_of(all[a].who.model) + " at " + detail::text_of(all[a].who.pci);
       return {at_fault(errc::rendezvous, b),
               describe(all[a], static_cast<int>(a)) + " and " + describe(all[b], static_cast<int>(b)) +
                   " use the same GPU (" + gpu + ", device " + std::to_string(all[a].device) + " and " +
                   std::to_string(all[b].device) +
-                  " of theirs); give each rank its own: nccl_options{.device = world.local_rank()}, or a "
-                  "CUDA_VISIBLE_DEVICES per process. To share it on purpose: device_sharing::allowed"};
+                  " of theirs); give each rank its own (tutti-run --devices 0,1,..., or nccl_options{.device = "
+                  "world.local_rank()}), or start fewer ranks. To share it on purpose: device_sharing::allowed"};
     }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <tutti/cuda/device_span.hpp>
 #include <tutti/cuda/event.hpp>
 #include <tutti/cuda/event_pool.hpp>
+#include <tutti/cuda/pinned_memory.hpp>
 #include <tutti/cuda/runtime.hpp>
 #include <tutti/cuda/stream.hpp>
 
@@ -15,5 +16,7 @@ using event_pool = basic_event_pool<runtime>;
 using stream = basic_stream<runtime>;
 template <class T>
 using device_memory = basic_device_memory<T, runtime>;
+template <class T>
+using pinned_memory = basic_pinned_memory<T, runtime>;
 
 }  // namespace tutti::cuda

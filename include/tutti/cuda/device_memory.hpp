@@ -5,6 +5,7 @@
 #include <tutti/cuda/device_guard.hpp>
 #include <tutti/cuda/device_span.hpp>
 #include <tutti/cuda/error.hpp>
+#include <tutti/cuda/relaxed_capture.hpp>
 #include <tutti/cuda/types.hpp>
 
 namespace tutti::cuda {
@@ -16,9 +17,11 @@ class basic_device_memory {
  public:
   /// Throws error{out_of_resources}, with what to do.
   basic_device_memory(int device, std::size_t count) : count_(count) {
+    const relaxed_capture<R> any_time;
     const basic_device_guard<R> guard{device};
     void* p = nullptr;
-    check<R>(R::allocate(p, count * sizeof(T)), "cudaMalloc", device);
+    check<R>(count > std::size_t(-1) / sizeof(T) ? result::out_of_memory : R::allocate(p, count * sizeof(T)),
+             "cudaMalloc", device);
     data_ = static_cast<T*>(p);
   }
   basic_device_memory(basic_device_memory&& other) noexcept
@@ -29,6 +32,7 @@ class basic_device_memory {
     return *this;
   }
   ~basic_device_memory() {
+    const relaxed_capture<R> any_time;
     if (data_) static_cast<void>(R::deallocate(data_));
   }
 

@@ -30,8 +30,9 @@ constexpr std::string_view remedy(result r) noexcept {
     default:
       break;
   }
-  if (r >= result::capture_first && r <= result::capture_last)
-    return "; a stream is being captured into a graph, which collectives of this version cannot be part of";
+  if (is_of_capture(r))
+    return "; a stream is being captured into a graph, which does not permit this call meanwhile; "
+           "cudaStreamCaptureModeRelaxed permits more";
   return "; an earlier kernel of this process may be the cause: CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer tells "
          "which";
 }

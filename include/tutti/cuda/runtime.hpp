@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 
 #include <tutti/cuda/types.hpp>
@@ -18,6 +19,9 @@ struct runtime {
     if (r != result::success) return r;
     std::memcpy(who.uuid.data(), &about.uuid, who.uuid.size());
     who.model = {};
+    who.pci = {};
+    std::snprintf(who.pci.data(), who.pci.size(), "%04x:%02x:%02x.0", about.pciDomainID, about.pciBusID,
+                  about.pciDeviceID);
     std::copy_n(about.name, std::min(std::strlen(about.name), who.model.size() - 1), who.model.data());
     return r;
   }
@@ -41,8 +45,25 @@ struct runtime {
   static result query_stream(stream_handle s) noexcept { return code(::cudaStreamQuery(s)); }
   static result wait(stream_handle s, event_handle e) noexcept { return code(::cudaStreamWaitEvent(s, e, 0)); }
 
+  static result capture_of(stream_handle s, capture_state& c) noexcept {
+    ::cudaStreamCaptureStatus now = cudaStreamCaptureStatusNone;
+    unsigned long long graph = 0;
+    const result r = code(::cudaStreamGetCaptureInfo(s, &now, &graph));
+    c = {static_cast<capture_status>(now), now == cudaStreamCaptureStatusActive ? graph : 0};
+    return r;
+  }
+  static result exchange_capture_mode(capture_mode& mode) noexcept {
+    auto theirs = static_cast<::cudaStreamCaptureMode>(mode);
+    const result r = code(::cudaThreadExchangeStreamCaptureMode(&theirs));
+    mode = static_cast<capture_mode>(theirs);
+    return r;
+  }
+
   static result allocate(void*& p, std::size_t bytes) noexcept { return code(::cudaMalloc(&p, bytes)); }
   static result deallocate(void* p) noexcept { return code(::cudaFree(p)); }
+
+  static result allocate_host(void*& p, std::size_t bytes) noexcept { return code(::cudaMallocHost(&p, bytes)); }
+  static result deallocate_host(void* p) noexcept { return code(::cudaFreeHost(p)); }
 
   static const char* name(result r) noexcept { return ::cudaGetErrorName(static_cast<::cudaError_t>(r)); }
   static const char* words(result r) noexcept { return ::cudaGetErrorString(static_cast<::cudaError_t>(r)); }
@@ -61,6 +82,11 @@ static_assert(static_cast<int>(result::out_of_memory) == ::cudaErrorMemoryAlloca
               static_cast<int>(result::invalid_device) == ::cudaErrorInvalidDevice &&
               static_cast<int>(result::not_ready) == ::cudaErrorNotReady &&
               static_cast<int>(result::capture_first) == ::cudaErrorStreamCaptureUnsupported &&
+              static_cast<int>(result::capture_implicit) == ::cudaErrorStreamCaptureImplicit &&
               static_cast<int>(result::capture_last) == ::cudaErrorStreamCaptureWrongThread);
+static_assert(static_cast<int>(capture_status::active) == ::cudaStreamCaptureStatusActive &&
+              static_cast<int>(capture_status::invalidated) == ::cudaStreamCaptureStatusInvalidated &&
+              static_cast<int>(capture_mode::thread_local_only) == ::cudaStreamCaptureModeThreadLocal &&
+              static_cast<int>(capture_mode::relaxed) == ::cudaStreamCaptureModeRelaxed);
 
 }  // namespace tutti::cuda

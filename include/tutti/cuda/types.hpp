@@ -23,14 +23,28 @@ enum class result : int {
   no_device = 100,
   invalid_device = 101,
   not_ready = 600,
-  capture_first = 900,  ///< from here to capture_last: a call that a stream capture does not permit
+  capture_first = 900,     ///< from here to capture_last: a call that a stream capture does not permit
+  capture_implicit = 906,  ///< the default stream, while a stream that waits for it is captured
   capture_last = 908
 };
+constexpr bool is_of_capture(result r) noexcept { return r >= result::capture_first && r <= result::capture_last; }
+
+/// Whether what a stream is given runs, or is written into a graph; cudaStreamCaptureStatus.
+enum class capture_status : int { none, active, invalidated };
+/// Of one stream.
+struct capture_state {
+  capture_status now = capture_status::none;
+  std::uint64_t graph = 0;  ///< tells captures of this process apart
+};
+
+/// Which calls a capture somewhere in the process forbids a thread; cudaStreamCaptureMode.
+enum class capture_mode : int { global, thread_local_only, relaxed };
 
 /// What tells one device from another.
 struct device_identity {
   std::array<std::uint8_t, 16> uuid{};
   std::array<char, 64> model{};  ///< "NVIDIA H200", ends with a zero
+  std::array<char, 20> pci{};    ///< "0000:1b:00.0", its place on the machine, likewise
 };
 
 /// The functions of CUDA's runtime that are used, as static members: cuda/runtime.hpp has the real ones, tests bring
@@ -38,7 +52,7 @@ struct device_identity {
 /// to the default stream, events without times.
 template <class R>
 concept runtime_api = requires(int& n, int device, device_identity& who, event_handle& e, stream_handle& s, void*& p,
-                               std::size_t bytes, result r) {
+                               std::size_t bytes, result r, capture_state& c, capture_mode& mode) {
   { R::device_count(n) } noexcept -> std::same_as<result>;
   { R::identify(device, who) } noexcept -> std::same_as<result>;
   { R::get_device(n) } noexcept -> std::same_as<result>;
@@ -51,8 +65,12 @@ concept runtime_api = requires(int& n, int device, device_identity& who, event_h
   { R::destroy_stream(s) } noexcept -> std::same_as<result>;
   { R::query_stream(s) } noexcept -> std::same_as<result>;
   { R::wait(s, e) } noexcept -> std::same_as<result>;
+  { R::capture_of(s, c) } noexcept -> std::same_as<result>;
+  { R::exchange_capture_mode(mode) } noexcept -> std::same_as<result>;
   { R::allocate(p, bytes) } noexcept -> std::same_as<result>;
   { R::deallocate(p) } noexcept -> std::same_as<result>;
+  { R::allocate_host(p, bytes) } noexcept -> std::same_as<result>;
+  { R::deallocate_host(p) } noexcept -> std::same_as<result>;
   { R::name(r) } noexcept -> std::same_as<const char*>;
   { R::words(r) } noexcept -> std::same_as<const char*>;
 };

@@ -15,6 +15,7 @@
 #include <tutti/core/reduction.hpp>
 #include <tutti/core/when_used.hpp>
 #include <tutti/grad/plan.hpp>
+#include <tutti/grad/step.hpp>
 
 namespace tutti::grad {
 
@@ -81,7 +82,17 @@ std::string difference(Comm& world, std::span<const parameter_shape> shapes, int
     return who(odd) + " has " + theirs + " parameters and " + who(0) + " has " + ours +
            "; all ranks must build the same model";
   return who(odd) + " has other options than " + who(0) +
-         " (bucket limits, arrival, order, in_flight, delayed, unused, graph or predivide); give all ranks the same";
+         " (bucket limits, arrival, order, in_flight, delayed, unused, graph, replan or predivide); give all ranks the "
+         "same";
+}
+
+/// The communicator, if the reducer can add up weights and flags of so many ranks.
+template <class Comm>
+Comm& countable(Comm& world) {
+  if (world.size() > step_flags::most_ranks)
+    throw usage_error("reducer: weights and flags of more than " + std::to_string(step_flags::most_ranks) +
+                      " ranks do not add up exactly; reduce in groups");
+  return world;
 }
 
 template <class Comm>

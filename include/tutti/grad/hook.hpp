@@ -25,7 +25,7 @@ struct bucket_view {
   std::source_location where = std::source_location::current();  ///< the call of begin(), for messages
   std::span<const bucket_slot> slots = {};                       ///< which gradient lies where
   std::size_t tail_count = line_elements<T>;                     ///< elements whose sums must be exact: weights, flags
-  double divisor = 1;                                            ///< of all sums, the tail's too: see scaling::divided
+  double divisor = 1;                                            ///< of all sums, the tail's too: see scaling
   double unit = 1;  ///< gradients are in units of so much weight x gradient: a power of two, the same on all ranks
 
   [[nodiscard]] std::span<T> gradients() const noexcept { return elements.first(elements.size() - tail_count); }
@@ -39,11 +39,20 @@ struct bucket_view {
 enum class scaling : std::uint8_t {
   weighted,  ///< weight x gradient, and their sum over the ranks; the reducer divides it by the sum of the weights
   none,      ///< gradients (zeros where the weight is 0), and what becomes of them
+  averaged,  ///< the same; their sum, and the tail's, over bucket_view::divisor, the number of ranks
   divided    ///< gradients times the weight, or as they are where all weights are equal (zeros where the weight is 0);
              ///< their sum, and the tail's, over bucket_view::divisor. ready() waits for all ranks to have begun
 };
 
 namespace detail {
+
+template <class H, class What>
+void let_check(const H& hook, const What& what) {
+  if constexpr (requires { hook.check(what); }) hook.check(what);
+}
+
+/// Weights say only who counts; nothing is multiplied or divided because of them.
+constexpr bool takes_as_is(scaling how) noexcept { return how == scaling::none || how == scaling::averaged; }
 
 template <class H, class Comm>
 using flight_t = std::invoke_result_t<H&, Comm&, bucket_view<float>>;
@@ -93,6 +102,19 @@ struct sum_hook {
   auto operator()(Comm& world, bucket_view<T> b) const {
     if (b.divisor == 1) return world.all_reduce(b.elements, sum, how, b.where);
     return world.all_reduce(b.elements, mean_over(b.divisor), how, b.where);
+  }
+};
+
+/// The default's result by as many collectives as there are buckets: weights travel behind the first bucket of float or
+/// double, and gradients are divided in a pass of their own after the sum. For models with few gradients, a few 10 KiB,
+/// between machines or with more ranks than cores, where one more small all_reduce takes longer than that pass. Weights
+/// multiply gradients, also where all are equal, which rounds once more.
+struct divide_after_hook {
+  issue how{};
+
+  template <class Comm, number T>
+  auto operator()(Comm& world, bucket_view<T> b) const {
+    return world.all_reduce(b.elements, sum, how, b.where);
   }
 };
 

@@ -47,6 +47,11 @@ class basic_marks {
     if (std::exchange(marked_[i], char{1}))
       throw usage_error(std::string(call) + ": " + label(i) + " was marked twice in one pass");
   }
+  /// Of a graph that is fixed.
+  [[noreturn]] void refuse_change(std::size_t i, const char* call, const char* was) const {
+    throw usage_error(std::string(call) + ": " + label(i) + " was " + was +
+                      " in the first pass, and the graph is fixed; where passes differ it is dynamic");
+  }
   void require_all() const {
     for (std::size_t i = 0; i < size(); ++i)
       if (!marked_[i]) throw usage_error("finish: " + label(i) + " was never marked ready in this pass");
@@ -61,13 +66,15 @@ class basic_marks {
     marked_[i] = arrived;
     arriving_.push_back(static_cast<int>(i));
   }
-  /// Ends a pass. What did not become ready comes last, in the order that was known before.
-  void learn_order() {
-    if (arriving_.empty() || arriving_.size() < seen_) return;
+  /// Ends a pass. What did not become ready comes last, in the order that was known before. False where it does not
+  /// count, as less became ready than ever.
+  bool learn_order() {
+    if (arriving_.empty() || arriving_.size() < seen_) return false;
     seen_ = arriving_.size();
     for (const int i : order_)
       if (marked_[static_cast<std::size_t>(i)] != arrived) arriving_.push_back(i);
     std::swap(order_, arriving_);
+    return true;
   }
   /// Of all gradients, as last seen or expected.
   [[nodiscard]] const std::vector<int>& order() const noexcept { return order_; }

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
-#include <optional>
+#include <cstdint>
 #include <source_location>
 #include <span>
 #include <string>
@@ -18,6 +18,7 @@
 #include <tutti/grad/launcher.hpp>
 #include <tutti/grad/layout.hpp>
 #include <tutti/grad/marks.hpp>
+#include <tutti/grad/order_watch.hpp>
 #include <tutti/grad/pass.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
@@ -44,20 +45,21 @@ class reducer {
 
   explicit reducer(Comm& world, std::span<const parameter_shape> shapes, reducer_options options = {}, Hook hook = {},
                    std::source_location where = std::source_location::current())
-      : world_(&countable(world)),
+      : world_(&detail::countable(world)),
         hook_(std::move(hook)),
         options_(std::move(options)),
         marks_(shapes),
         arena_(detail::make_alike(
             world, "reducer", shapes,
             [&] {
-              hook_checks(options_);
-              return make_arena(detail::layout_of(marks_, options_, options_.arrival));
+              detail::let_check(hook_, options_);
+              return detail::make_arena(world, marks_, detail::layout_of(marks_, options_, options_.arrival));
             },
             [&](const arena& a) { return a.layout().id() ^ options_.id(); }, where)),
         scaled_(shapes.size()),
         usage_(shapes.size(), options_.unused, options_.graph),
-        weights_(detail::scaling_of<Hook>, options_.predivide),
+        weights_(detail::scaling_of<Hook>, options_.predivide, world.size()),
+        watch_(world.rank() == 0 && options_.replan == replan::on_drift ? options_.drift_passes : 0),
         buckets_(world, options_.order, options_.in_flight) {
     prepare_buckets();
   }
@@ -82,7 +84,11 @@ class reducer {
   /// ever; those that did not come last. Empty before the first.
   [[nodiscard]] std::span<const int> arrival() const noexcept { return marks_.arrival(); }
 
-  /// The gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first.
+  /// How often the plan has changed, by rebuild() or by itself: equal on all ranks. Gradients moved with it.
+  [[nodiscard]] std::uint64_t replans() const noexcept { return replans_; }
+
+  /// The gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first. Valid
+  /// until the plan changes: in rebuild(), and with replan::on_drift in finish().
   template <number T>
   [[nodiscard]] std::span<T> gradient(std::size_t parameter) const {
     return arena_.gradient<T>(parameter);
@@ -99,7 +105,7 @@ class reducer {
   /// nothing, and where all weights are 0 the result is 0. Throws usage_error while another pass is under way.
   [[nodiscard]] pass_type begin(double weight = 1, contribution what = contribution::mean,
                                 std::source_location where = std::source_location::current()) {
-    hook_checks(what);
+    detail::let_check(hook_, what);
     const double whole = start(weight);
     where_ = where;
     reduces_ = true;
@@ -143,61 +149,51 @@ class reducer {
  private:
   friend pass_type;
   using flight = detail::flight_t<Hook, Comm>;
-  static constexpr bool averages = detail::scaling_of<Hook> != scaling::none;
+  static constexpr bool averages = !detail::takes_as_is(detail::scaling_of<Hook>);
 
   task<bool> lay_out_anew(std::source_location where) {
-    require_idle("rebuild()");  // also when it is awaited
-    const moving_on at_work{rebuilding_ = true};
+    require_idle("rebuild()");       // also when it is awaited
+    pass_type at_work{*this};  // dropped or failed, it ends the world: plans might differ
+    reduces_ = rebuilding_ = true;
     std::vector<int> order = marks_.order();
     Comm& meeting = weights_.travel_alone() ? *world_ : buckets_.lane(0);  // where a pass begins
     co_await detail::agree_on_order(*world_, meeting, order, where);
-    try {
-      plan better = detail::layout_of(marks_, options_, order);
-      if (better == layout()) co_return false;
-      arena moved = make_arena(std::move(better));
-      moved.copy_from(arena_);
-      arena_ = std::move(moved);
-      prepare_buckets();
-      if constexpr (requires { hook_.reset(); }) hook_.reset();
-    } catch (...) {
-      world_->abort();
-      throw;
-    }
-    co_return true;
+    const bool changed = follow(order);
+    let_go();
+    co_return changed;
   }
-
-  struct moving_on {
-    ~moving_on() { on = false; }
-    bool& on;
-  };
-  static Comm& countable(Comm& world) {
-    if (world.size() > step_flags::most_ranks)
-      throw usage_error("reducer: weights and flags of more than " + std::to_string(step_flags::most_ranks) +
-                        " ranks do not add up exactly; reduce in groups");
-    return world;
+  // In finish(), where all ranks have heard rank 0's wish.
+  task<> replan_now() {
+    std::vector<int> order = marks_.order();
+    co_await buckets_.lane(0).broadcast(std::span{order}, 0, {}, where_);
+    follow(order);
   }
-  template <class What>
-  void hook_checks(const What& what) const {
-    if constexpr (requires { hook_.check(what); }) hook_.check(what);
-  }
-  [[nodiscard]] arena make_arena(plan p) const {
-    return arena(marks_.shapes(), std::move(p), [&](std::size_t n) { return world_->template allocate<std::byte>(n); });
+  bool follow(const std::vector<int>& order) {
+    plan better = detail::layout_of(marks_, options_, order);
+    if (better == layout()) return false;
+    arena moved = detail::make_arena(*world_, marks_, std::move(better));
+    moved.copy_from(arena_);
+    arena_ = std::move(moved);
+    prepare_buckets();
+    if constexpr (requires { hook_.reset(); }) hook_.reset();
+    ++replans_;
+    return true;
   }
   void prepare_buckets() {
     marks_.expect(layout().order());
     weights_.arrange(layout());
+    watch_.follow(layout());
     buckets_.arrange(layout());
   }
 
   void require_idle(const char* call) const {
-    if (current_) throw usage_error("reducer: " + std::string(call) + " during a pass; finish it first");
     if (rebuilding_) throw usage_error("reducer: " + std::string(call) + " during rebuild(); await it first");
+    if (current_) throw usage_error("reducer: " + std::string(call) + " during a pass; finish it first");
   }
   /// What both kinds of passes begin with; returns the weight of all that has been accumulated, and of this.
   double start(double weight) {
     weight_digits::check(weight);
     weight_digits::check(carried_weight_ + weight);
-    if (current_) throw usage_error("reducer: begin() before the previous pass was finished");
     require_idle("begin()");
     if (!carrying_) {
       usage_.clear();
@@ -209,9 +205,7 @@ class reducer {
 
   void ready(std::size_t i) {
     marks_.check(i, "ready");
-    if (usage_.never(i))
-      throw usage_error("ready: " + marks_.label(i) +
-                        " was not used in the first pass, and the graph is fixed; where passes differ it is dynamic");
+    if (usage_.never(i)) marks_.refuse_change(i, "ready", "not used");
     marks_.mark(i, "ready");
     usage_.use(i);
     if (reduces_) marks_.arrive(i), complete(i);
@@ -220,8 +214,7 @@ class reducer {
     marks_.check(i, "unused");
     if (usage_.never(i)) return;  // as is known
     if (reduces_ && weights_.mine() > 0 && usage_.always(i) && !usage_.used_here(i))
-      throw usage_error("unused: " + marks_.label(i) +
-                        " was used in the first pass, and the graph is fixed; where passes differ it is dynamic");
+      marks_.refuse_change(i, "unused", "used");
     if (reduces_)
       leave_out(i, "unused");
     else
@@ -299,7 +292,7 @@ class reducer {
         multiply(arena_.gradient<T>(i), weights_.before<T>());
     weights_.put(b, tail);
     if (last) {
-      step_flags::put(step_, tail.first(line));
+      step_flags::put(step_, tail.first(line), watch_.wants());
       if (tail.size() > line) usage_.put(weights_.mine(), tail.subspan(line));
     }
     return hook_(lane,
@@ -330,27 +323,30 @@ class reducer {
       detail::tell_apart(detail::calls_of_pass(weights_.mine()));
     }
     weights_.learn_from(arena_);
-    conclude();
+    if (conclude() == wish::replan) co_await replan_now();
     let_go();
     co_return step_;
   }
 
   // What all ranks have learned, and the mean.
-  void conclude() {
+  wish conclude() {
     carrying_ = false;
     carried_weight_ = 0;
-    marks_.learn_order();
+    if (marks_.learn_order())
+      watch_.see(marks_.order(), [&](const auto& order) { return detail::layout_of(marks_, options_, order); });
     const auto& buckets = layout().buckets;
-    if (buckets.empty()) return;
+    wish heard = wish::none;
+    if (buckets.empty()) return heard;
     visit_gradient(buckets.back().type, [&]<class T>() {
       const std::span<const T> tail = arena_.tail<T>(buckets.size() - 1);
       constexpr std::size_t line = line_elements<T>;
       step_ = step_flags::take(tail.first(line), weights_.divisor<T>());
+      heard = step_flags::take_wish(tail.first(line), weights_.divisor<T>());
       if (usage_.map_count() != 0) usage_.take(tail.subspan(line));
     });
     if (step_ != step::apply) {
       if constexpr (requires { hook_.forget_pass(); }) hook_.forget_pass();
-      return;
+      return wish::none;
     }
     for (std::size_t b = 0; averages && b < buckets.size(); ++b)
       visit_gradient(buckets[b].type, [&]<class T>() {
@@ -360,9 +356,11 @@ class reducer {
       });
     usage_.restore(arena_);
     usage_.learn(weights_.mine());
+    return heard;
   }
 
   void let_go() noexcept {
+    rebuilding_ = false;
     if (current_) std::exchange(current_, nullptr)->owner_ = nullptr;
   }
   void drop() noexcept {
@@ -386,6 +384,7 @@ class reducer {
   std::vector<char> scaled_;  // gradients of the pass under way that have been multiplied
   usage usage_;
   weighing weights_;
+  order_watch watch_;
   detail::launcher<Comm, Hook> buckets_;
   std::source_location where_;
   double carried_weight_ = 0;  // of the passes that accumulated
@@ -393,6 +392,7 @@ class reducer {
   bool carrying_ = false;      // there were some since the last pass that reduced
   bool reduces_ = true;        // the pass under way does
   bool rebuilding_ = false;
+  std::uint64_t replans_ = 0;
   step step_ = step::apply;
   pass_type* current_ = nullptr;  // where it was moved to last; null between passes
 };

@@ -38,6 +38,12 @@ enum class launch_order : std::uint8_t {
   ready     ///< whichever is complete; each travels in a group of its own, which takes 516 KiB in shared memory
 };
 
+/// When the plan follows the order in which gradients arrive. Gradients move then.
+enum class replan : std::uint8_t {
+  on_request,  ///< in rebuild() alone
+  on_drift     ///< also in finish(), once they have arrived in one other order for drift_passes passes in a row
+};
+
 /// The same on all ranks.
 struct reducer_options {
   bucket_limits limits{};
@@ -48,12 +54,16 @@ struct reducer_options {
   std::size_t in_flight = 0;      ///< buckets that are under way at a time; 0: any number
   std::vector<int> delayed = {};  ///< parameters that need no mark: finish() reduces them, in buckets of their own
   tutti::grad::graph graph = tutti::grad::graph::dynamic;
+  tutti::grad::replan replan = tutti::grad::replan::on_request;
+  std::size_t drift_passes = 3;  ///< those of rank 0 that mark as much as ever; at least 1
 
   /// A hash of what ranks must have in common beside the plan.
   [[nodiscard]] std::uint64_t id() const noexcept {
     std::uint64_t hash = 0;
     for (const std::uint64_t value : {std::bit_cast<std::uint64_t>(predivide), static_cast<std::uint64_t>(in_flight),
-                                      static_cast<std::uint64_t>(order) * 2 + static_cast<std::uint64_t>(graph)})
+                                      static_cast<std::uint64_t>(order) * 4 + static_cast<std::uint64_t>(graph) * 2 +
+                                          static_cast<std::uint64_t>(replan),
+                                      static_cast<std::uint64_t>(drift_passes)})
       hash = tutti::detail::fnv(hash, value);
     return hash;
   }

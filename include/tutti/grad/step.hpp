@@ -18,18 +18,27 @@ constexpr const char* name(step s) noexcept {
   return s == step::apply ? "apply" : s == step::skip_overflow ? "skip_overflow" : "skip_failure";
 }
 
-/// A step as the last elements of a line that is summed over at most 4095 ranks. Where ranks differ, a failure counts
-/// for more than an overflow. In 16 bits a sum may round, but never to nothing.
+/// What rank 0 asks for as a pass ends.
+enum class wish : std::uint8_t {
+  none,
+  replan  ///< another plan, as gradients arrive in another order
+};
+
+/// A step and a wish as the last elements of a line that is summed over at most 4095 ranks, of which one may wish.
+/// Where ranks differ, a failure counts for more than an overflow, and this for more than a wish, which it may hide. In
+/// 16 bits a sum may round, but never to nothing.
 struct step_flags {
   static constexpr int most_ranks = 4095;
 
   template <number T>
-  static void put(step s, std::span<T> line) noexcept {
+  static void put(step s, std::span<T> line, wish w = wish::none) noexcept {
     if constexpr (sizeof(T) == 2) {
+      line[line.size() - 3] = T{w == wish::replan ? 1.0f : 0.0f};
       line[line.size() - 2] = T{s == step::skip_overflow ? 1.0f : 0.0f};
       line.back() = T{s == step::skip_failure ? 1.0f : 0.0f};
     } else {
-      line.back() = static_cast<T>(s == step::skip_failure ? failure : s == step::skip_overflow ? 1 : 0);
+      const double what = s == step::skip_failure ? failure : s == step::skip_overflow ? 1 : 0;
+      line.back() = static_cast<T>(what + (w == wish::replan ? wished : 0));
     }
   }
 
@@ -43,13 +52,21 @@ struct step_flags {
     } else {
       const double both = static_cast<double>(line.back()) * divisor;
       failures = both > failure - 0.5 ? 1 : 0;
-      overflows = both;
+      overflows = both > 0.5 ? 1 : 0;
     }
     return failures > 0 ? step::skip_failure : overflows > 0 ? step::skip_overflow : step::apply;
   }
+  /// The wish, where take() says step::apply.
+  template <number T>
+  [[nodiscard]] static wish take_wish(std::span<const T> line, double divisor = 1) noexcept {
+    if constexpr (sizeof(T) == 2)
+      return static_cast<double>(line[line.size() - 3]) > 0 ? wish::replan : wish::none;
+    else
+      return static_cast<double>(line.back()) * divisor > wished / 2 ? wish::replan : wish::none;
+  }
 
  private:
-  static constexpr int failure = most_ranks + 1;
+  static constexpr double failure = most_ranks + 1, wished = 0.25;  // the parts of one number
 };
 
 }  // namespace tutti::grad

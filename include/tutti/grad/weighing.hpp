@@ -44,12 +44,12 @@ template <class = when_used>
 class basic_weighing {
  public:
   /// Gradients are divided by `predivide` before the sum, and by as much less after it.
-  basic_weighing(scaling how, double predivide) : how_(how), predivide_(predivide) {
+  basic_weighing(scaling how, double predivide, int ranks) : how_(how), predivide_(predivide), ranks_(ranks) {
     if (!(predivide > 0) || predivide > std::numeric_limits<double>::max())
       throw usage_error("reducer: predivide is a finite number above 0");
-    if (how == scaling::none && predivide != 1)
+    if (detail::takes_as_is(how) && predivide != 1)
       throw usage_error("reducer: predivide = " + std::to_string(predivide) +
-                        " with a hook that takes gradients as they are (scaling::none); leave it 1, or use sum_hook");
+                        " with a hook that takes gradients as they are; leave it 1, or use sum_hook");
   }
 
   /// For the buckets of this plan.
@@ -58,7 +58,8 @@ class basic_weighing {
     const auto narrow = [](const bucket& b) { return b.type == dtype::f16; };
     const auto& buckets = p.buckets;
     alone_ = how_ == scaling::divided || std::any_of(buckets.begin(), buckets.end(), narrow) ||
-             std::none_of(buckets.begin(), buckets.end(), wide);
+             std::none_of(buckets.begin(), buckets.end(), wide) ||
+             (how_ == scaling::averaged && ranks_ > weight_digits::most_averaged);
     behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
   }
 
@@ -70,7 +71,7 @@ class basic_weighing {
   void begin(Comm& world, double weight, contribution what, const std::source_location& where) {
     weight_ = weight;
     // Where gradients are taken as they are, a weight only says whether they count.
-    factor_ = factor_of(how_ == scaling::none ? contribution::sum : what, weight);
+    factor_ = factor_of(detail::takes_as_is(how_) ? contribution::sum : what, weight);
     common_ = 1;
     if (!alone_) return;
     pledge_ = {};
@@ -110,9 +111,9 @@ class basic_weighing {
   void learn_from(const arena& memory) noexcept {
     if (alone_) return;
     if (memory.layout().buckets[behind_].type == dtype::f64)
-      learn(weight_digits::take(std::span<const double>{memory.tail<double>(behind_)}));
+      learn_from(memory.tail<double>(behind_));
     else
-      learn(weight_digits::take(std::span<const float>{memory.tail<float>(behind_)}));
+      learn_from(memory.tail<float>(behind_));
   }
 
   /// What gradients of T are multiplied by before the sum; after settle().
@@ -123,6 +124,7 @@ class basic_weighing {
   /// What a hook divides sums of T by; after settle().
   template <class T>
   [[nodiscard]] double divisor() const noexcept {
+    if (how_ == scaling::averaged) return ranks_;
     return how_ == scaling::divided && divides<T>(whole<T>()) ? whole<T>() : 1;
   }
   /// What is left to divide by; once the sum of the weights is known.
@@ -156,6 +158,11 @@ class basic_weighing {
     return by >= 1 / most && by <= most && detail::holds<T>(by);
   }
 
+  template <class T>
+  void learn_from(std::span<T> tail) noexcept {
+    if (how_ == scaling::averaged) weight_digits::undo_average(ranks_, tail);
+    learn(weight_digits::take(std::span<const T>{tail}));
+  }
   void hear() noexcept { learn(weight_digits::take(std::span<const double>{pledge_.digits})); }
   // The unit is a power of two, so that scaling by it rounds nothing, and so large that no sum of float16 exceeds its
   // largest term.
@@ -163,7 +170,7 @@ class basic_weighing {
     total_ = shares_ = total;
     unit_ = 1;
     // A hook that does not leave the tail alone may have made anything of it.
-    if (how_ == scaling::none || !(total > 0 && total < 0x1p1000)) return;
+    if (detail::takes_as_is(how_) || !(total > 0 && total < 0x1p1000)) return;
     // Of equal factors nothing is left but the number of ranks that have one; what is near a whole number is it.
     if (how_ == scaling::divided && pledge_.least == pledge_.most && pledge_.most != 1) {
       common_ = pledge_.most;
@@ -175,6 +182,7 @@ class basic_weighing {
 
   scaling how_;
   double predivide_;
+  int ranks_;
   bool alone_ = true;
   std::size_t behind_ = 0;
   double weight_ = 1, factor_ = 1, common_ = 1;  // this rank's, and what all factors above 0 are if they are equal

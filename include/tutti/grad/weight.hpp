@@ -55,6 +55,14 @@ struct weight_digits {
     for (std::size_t i = count<T>; i-- > 0;) weight = (weight + static_cast<double>(from[i])) / radix<T>;
     return weight * most;
   }
+  /// Up to so many ranks a sum of digits may be divided by their number: what comes back is less than 1/4 off.
+  static constexpr int most_averaged = 1024;
+  /// Of digits that were, their sums.
+  template <class T>
+  static void undo_average(int ranks, std::span<T> digits) noexcept {
+    for (T& x : digits.first(count<T>))
+      x = static_cast<T>(static_cast<std::int64_t>(static_cast<double>(x) * ranks + 0.5));
+  }
 };
 
 /// A result that was computed in double as a gradient.

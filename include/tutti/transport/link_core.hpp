@@ -22,6 +22,12 @@ class condition : public detail::pending {
   friend class link_core;
 };
 
+/// Who hears of the first failure of a link, at once, in whatever thread finds it.
+struct failure_listener {
+  void (*tell)(int rank, int descriptor, const status& why) noexcept = nullptr;
+  int rank = -1, descriptor = -1;
+};
+
 /// What every transport keeps, whatever moves its bytes: the queue of routines to resume, the conditions to poll, and
 /// the first failure.
 class link_core {
@@ -29,6 +35,8 @@ class link_core {
   [[nodiscard]] status failure() const noexcept { return failure_; }
   /// True if routines wait for a poll to go on or to end.
   [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
+  /// Before the first operation.
+  void tell_of_failure(const failure_listener& who) noexcept { listener_ = who; }
   /// Where operations have their temporary memory from.
   [[nodiscard]] scratch_pool& temporary() noexcept { return temporary_; }
 
@@ -67,6 +75,7 @@ class link_core {
   bool fail(status why) noexcept {
     if (!failure_.ok()) return false;
     failure_ = why;
+    if (listener_.tell) listener_.tell(listener_.rank, listener_.descriptor, why);
     while (detail::pending* p = conditions_.front()) ready_.complete(*p, why);
     return true;
   }
@@ -89,6 +98,7 @@ class link_core {
   detail::pending_list conditions_;
   scratch_pool temporary_;
   status failure_{};
+  failure_listener listener_{};
 };
 
 }  // namespace tutti

@@ -1,5 +1,5 @@
 // One rank of a world that init() made, with every hook of a reducer, whose buckets leave in the plan's order and in
-// any: a line for each, with a hash of what it left.
+// any: a line for each, with a hash of what it left. Then a loop whose gradients drift.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <grad/all_hooks.hpp>
+#include <grad/drifting.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/openssl.hpp>
 #include <tutti/grad/broadcast_parameters.hpp>
@@ -39,6 +40,8 @@ int main(int argc, char** argv) try {
   for (const auto which : {all_hooks::unscaled::adasum, all_hooks::unscaled::mean})
     tell(8 + static_cast<int>(which),
          in_any_order([&](auto how, auto marks) { return all_hooks::as_they_are(world, which, how, marks); }));
+  for (const auto order : {tutti::grad::launch_order::planned, tutti::grad::launch_order::ready})
+    (void)drifting::run(world, {.order = order, .replan = tutti::grad::replan::on_drift});
   std::vector<float> start(1000, static_cast<float>(world.rank() + 1));
   tutti::grad::broadcast_parameters(world, std::vector<std::span<float>>{start, std::span{start}.first(0)});
   if (start[999] != 1) throw std::runtime_error("broadcast_parameters");

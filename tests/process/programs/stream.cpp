@@ -1,10 +1,13 @@
 // A stream of collectives without end. Says "streaming" once it flows, and after a failure what it was and when, on the
 // clock that all processes of the machine share.
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include <tutti/bootstrap/init.hpp>
@@ -78,6 +81,24 @@ void die_at_work(World& world) {
       .wait();
 }
 
+/// The last rank fails by itself and tells the others, which end while it still cleans up.
+template <class World>
+int fail_late(World& world) {
+  const int last = world.size() - 1;
+  std::vector<::pid_t> all(static_cast<std::size_t>(world.size()));
+  const ::pid_t mine = ::getpid();
+  try {
+    world.all_gather(std::span{&mine, 1}, all).wait();
+    if (world.rank() != last) world.barrier().wait();
+  } catch (const tutti::error&) {
+    return 1;
+  }
+  world.abort();
+  for (const ::pid_t other : std::span{all}.first(static_cast<std::size_t>(last)))
+    while (::kill(other, 0) == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  return 42;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -85,6 +106,7 @@ int main(int argc, char** argv) {
   try {
     auto world = tutti::init(tutti_test::options_from(w));
     try {
+      if (w.has("late")) return fail_late(world);
       if (w.has("at_work"))
         die_at_work(world);
       else if (w.has("odd"))

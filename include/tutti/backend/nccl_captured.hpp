@@ -1,0 +1,72 @@
+#pragma once
+#include <cstdint>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tutti/async/op_state.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/cuda/types.hpp>
+
+namespace tutti::detail {
+
+/// How a handle of a captured operation ended that was not joined.
+enum class lost_by : std::uint8_t {
+  wait,  ///< and its caller is told
+  drop   ///< which nobody can be told at once
+};
+
+/// How operations end that were written into a graph: they run when that is launched, which nothing here hears of, so
+/// that join() is the only end for their handles. Every other one gets a status that is not the communicator's failure.
+/// Under the engine's lock.
+template <cuda::runtime_api R>
+class nccl_captured {
+ public:
+  /// What CUDA does not permit in the capture that an operation is to be part of is nobody's device's fault.
+  static bool spoilt(std::uint64_t graph, const status& s) noexcept {
+    return graph != 0 && s.code == errc::device && of_capture(s);
+  }
+  static bool of_capture(const status& s) noexcept {
+    return cuda::is_of_capture(static_cast<cuda::result>(static_cast<std::int32_t>(s.detail)));
+  }
+
+  void complete(op_state& s, int world_rank) noexcept {
+    completing_ = true;
+    s.complete({errc::device, 0, world_rank, static_cast<std::uint64_t>(cuda::result::capture_first)});
+    completing_ = false;
+  }
+  [[nodiscard]] bool completing() const noexcept { return completing_; }
+
+  void note_dropped(const op_state& s) noexcept {
+    dropped_ = s.info.collective;
+    where_ = s.info.where;
+  }
+  /// Throws the usage_error that a destructor could not throw.
+  void check_dropped() {
+    if (!dropped_) return;
+    const std::string_view file = where_.file_name();
+    throw usage_error(std::string(std::exchange(dropped_, nullptr)) + " (" +
+                      std::string(file.substr(file.find_last_of('/') + 1)) + ":" + std::to_string(where_.line()) +
+                      ") was issued in a stream that is captured into a graph, and its handle was dropped; end it with "
+                      "join(stream), or that graph lacks what it leads to");
+  }
+
+  /// Operations of a group are one launch, which runs or is part of one graph.
+  void check_group(std::uint64_t group, std::uint64_t graph, const char* collective) {
+    if (group_ == group && graph_ != graph)
+      throw usage_error(std::string(collective) +
+                        ": a group is one launch: all its operations are captured into the same graph, or none is");
+    group_ = group;
+    graph_ = graph;
+  }
+
+ private:
+  bool completing_ = false;
+  const char* dropped_ = nullptr;  // the collective
+  std::source_location where_{};
+  std::uint64_t group_ = 0, graph_ = 0;
+};
+
+}  // namespace tutti::detail

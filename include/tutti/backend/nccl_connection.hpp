@@ -1,0 +1,100 @@
+#pragma once
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <tutti/backend/bounded_call.hpp>
+#include <tutti/backend/nccl_farewell.hpp>
+#include <tutti/backend/nccl_place.hpp>
+#include <tutti/backend/nccl_types.hpp>
+#include <tutti/core/deadline.hpp>
+
+namespace tutti::detail {
+
+/// A communicator of NCCL from the call that begins it to the one that ends it. No call here waits for another rank but
+/// bye(), which has limits. What NCCL may still write to when it is left behind is not freed.
+template <nccl_functions Api>
+class nccl_connection {
+ public:
+  [[nodiscard]] nccl_comm comm() const noexcept { return ended_ ? nullptr : comm_now(); }
+  /// Begun, and not ended.
+  [[nodiscard]] explicit operator bool() const noexcept { return begun_ && !ended_; }
+
+  nccl_result begin(const nccl_place& at, const nccl_unique_id& id, nccl_calls how) {
+    made_ = std::make_shared<made>();
+    const nccl_result r = Api::init(made_->comm, at.size, id, at.rank, how);
+    begun_ = there_ = made_->comm != nullptr;
+    return r;
+  }
+  /// Of the ranks of `whole` but the dead. Takes it over.
+  nccl_result begin_from(nccl_comm whole, std::vector<int> dead, nccl_calls how) {
+    made_ = std::make_shared<made>();
+    made_->whole = whole;
+    begun_ = true;
+    const nccl_result r = Api::shrink(whole, dead.data(), static_cast<int>(dead.size()), made_->comm, how);
+    there_ = r == nccl_result::success;
+    return r;
+  }
+  /// What NCCL says of it now.
+  [[nodiscard]] nccl_result asked() noexcept {
+    nccl_result state = nccl_result::success;
+    const nccl_result r = Api::async_error(there_ ? made_->comm : made_->whole, state);
+    if (r != nccl_result::success) return r;
+    there_ |= state == nccl_result::success;
+    return state;
+  }
+
+  /// Stops what is in flight, on a thread of its own; revoked, it may be of use to recover().
+  void stop(nccl_halt how, deadline limit) noexcept {
+    if (!*this) return;
+    ended_ = true;
+    end([m = made_, comm = comm_now(), how, limit] {
+      if (comm) nccl_stop<Api>(comm, how, limit, m->left);
+      if (m->whole) static_cast<void>(Api::abort(m->whole));
+    });
+  }
+  /// stop() is over, or nothing was begun.
+  [[nodiscard]] bool stopped() const noexcept { return ending_.ended(); }
+  /// The communicator that was revoked, now the caller's; null: there is none, or it did not stop in time.
+  [[nodiscard]] nccl_comm recover(deadline limit) noexcept {
+    return made_ && ending_.wait(limit) ? made_->left.take() : nullptr;
+  }
+
+  /// Its end, good where nothing failed. False if a thread of NCCL's had to be left behind.
+  bool bye(duration patience) noexcept {
+    if (*this) {
+      ended_ = true;
+      end([m = made_, comm = comm_now(), limit = after(patience / 2)] {
+        if (comm) nccl_farewell<Api>(comm, limit);
+        if (m->whole) static_cast<void>(Api::abort(m->whole));
+      });
+    }
+    if (!ending_.wait(after(patience))) return false;
+    const nccl_comm left = made_ ? made_->left.take() : nullptr;
+    if (!left) return true;
+    end([left] { static_cast<void>(Api::abort(left)); });
+    return ending_.wait(after(patience));
+  }
+
+ private:
+  struct made {
+    nccl_comm comm = nullptr;   // of a smaller one, NCCL writes it in its own time: until then not looked at
+    nccl_comm whole = nullptr;  // from which it was
+    nccl_remains left;
+  };
+
+  [[nodiscard]] nccl_comm comm_now() const noexcept { return there_ ? made_->comm : nullptr; }
+  template <class F>
+  void end(F f) noexcept {
+    try {
+      ending_.start(f);
+    } catch (...) {  // no memory: the communicator is left behind
+    }
+  }
+
+  std::shared_ptr<made> made_;
+  bool begun_ = false, there_ = false, ended_ = false;
+  bounded_call ending_;
+};
+
+}  // namespace tutti::detail

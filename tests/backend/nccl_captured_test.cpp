@@ -1,0 +1,171 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <support/gpus.hpp>
+#include <tutti/async/progress_thread.hpp>
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/async/task.hpp>
+
+namespace {
+
+using tutti::errc;
+using tutti::nccl_calls;
+
+/// The words of the usage_error that `f` throws; empty: none.
+template <class F>
+std::string misuse(F f) {
+  try {
+    f();
+  } catch (const tutti::usage_error& e) {
+    return e.what();
+  }
+  return {};
+}
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_CASE("nccl: a captured step is replayed in order, beside operations that run") {
+  for (const nccl_calls calls : {nccl_calls::nonblocking, nccl_calls::blocking})
+    for (const int polls : {0, 2}) {
+      fake::machine machine;
+      machine.polls_per_launch = polls;
+      std::atomic<bool> open{false};
+      run_gpus(2,
+               [&](gpus& g, auto& world) {
+                 fake_stream compute{g.rank()}, side{g.rank()};
+                 std::optional<tutti::progress_thread> helper;
+                 if (g.rank() == 1) helper.emplace(g.engine());
+                 std::vector<float> v(4, 0), w(1, 0);
+                 std::vector<float> seen;
+                 machine.launch(side.native(), [&] { return open.load(); });
+                 auto before = g.all_reduce(on_device(w), tutti::sum, {.stream = side});  // polled during the capture
+                 machine.begin_capture(compute.native());
+                 machine.launch(compute.native(), [&] { return v.assign(4, static_cast<float>(g.rank() + 1)), true; });
+                 auto first = g.all_reduce(on_device(v), tutti::sum, {.stream = compute});
+                 machine.launch(compute.native(), [&] { return w[0] += 1, true; });
+                 auto second = g.all_reduce(on_device(v), tutti::premul_sum(2), {.stream = compute});
+                 std::vector<gpus::started<tutti::all_reduce_args>> both;
+                 {
+                   tutti::nccl_group together{g};
+                   both.push_back(g.all_reduce(on_device(v), tutti::max, {.stream = compute}));
+                   both.push_back(g.all_reduce(on_device(w), tutti::max, {.stream = compute}));
+                 }
+                 for (int i = 0; i < 5; ++i) g.engine().poll();
+                 std::move(first).join(compute);
+                 std::move(second).join(compute);
+                 for (auto& o : both) std::move(o).join(compute);
+                 machine.launch(compute.native(), [&] { return seen.push_back(v[3]), true; });
+                 const auto step = machine.end_capture(compute.native());
+                 REQUIRE(step);
+                 CHECK(seen.empty());
+                 CHECK(w[0] == 0);
+                 CHECK(!before.done());
+                 world.barrier().wait();
+                 open = true;
+                 before.wait();
+                 for (int i = 0; i < 3; ++i) {
+                   machine.replay(step, compute.native());
+                   g.all_reduce(on_device(v), tutti::sum, {.stream = compute}).wait();
+                   CHECK(v[0] == 24);
+                 }
+                 CHECK(seen == std::vector<float>(3, 12));
+                 CHECK(w[0] == 3);
+                 world.barrier().wait();
+               },
+               {.calls = calls});
+      CHECK(machine.misuses == 0);
+      CHECK(machine.left() == 0);
+    }
+}
+
+TEST_CASE("nccl: a captured operation that is not joined is a usage_error, and the communicator goes on") {
+  fake::machine machine;
+  for (const int polls : {0, 2})
+    run_gpus(2, [&](gpus& g, auto& world) {
+      machine.polls_per_launch = polls;
+      fake_stream compute{g.rank()};
+      std::vector<float> v(1, 1);
+      const auto issue = [&] { return g.all_reduce(on_device(v), tutti::sum, {.stream = compute}); };
+      const auto captured = [&](auto f) {
+        machine.begin_capture(compute.native());
+        f();
+        return machine.end_capture(compute.native()) != nullptr;
+      };
+      std::string words;
+      CHECK(!captured([&] { words = misuse([&] { issue().wait(); }); }));
+      CHECK(words.find("all_reduce #1 (nccl_captured_test.cpp:") == 0);
+      CHECK(has(words, "the only end for its handle is join(stream)"));
+      const auto awaits = [](auto o) -> tutti::task<> { co_await std::move(o); };
+      CHECK(!captured([&] { words = misuse([&] { tutti::sync_wait(g.engine(), awaits(issue())); }); }));
+      CHECK(has(words, "join(stream)"));
+      CHECK(!captured([&] { CHECK(nothrow(issue()).wait().code == errc::device); }));
+      CHECK(!captured([&] { static_cast<void>(issue()); }));
+      words = misuse([&] { static_cast<void>(issue()); });
+      CHECK(words.find("all_reduce (nccl_captured_test.cpp:") == 0);
+      CHECK(has(words, "its handle was dropped"));
+      // Assigned over; the graph is whole, as the second comes after the first.
+      CHECK(captured([&] {
+        auto o = issue();
+        o = issue();
+        std::move(o).join(compute);
+      }));
+      CHECK(has(misuse([&] { issue().wait(); }), "dropped"));
+      CHECK(captured([&] { issue().join(compute); }));
+      world.barrier().wait();
+      v[0] = 1;
+      issue().wait();
+      CHECK(v[0] == 2);
+      CHECK(g.backend().failure().ok());
+      world.barrier().wait();
+    });
+  CHECK(machine.misuses == 0);
+  CHECK(machine.left() == 0);
+}
+
+TEST_CASE("nccl: what a capture does not permit is refused at the issue, and spoils nothing") {
+  fake::machine machine;
+  run_gpus(1, [&](gpus& g, auto&) {
+    fake_stream compute{0}, other{0}, idle{0};
+    std::vector<float> v(1, 1);
+    const auto issue = [&](tutti::stream_ref s) { return g.all_reduce(on_device(v), tutti::sum, {.stream = s}); };
+    auto prepared = g.prepare().all_reduce(on_device(v));  // in the default stream
+    machine.begin_capture(compute.native());
+    CHECK(has(misuse([&] { issue({}).wait(); }), "all_reduce: a stream is being captured into a graph, and this"));
+    CHECK(has(misuse([&] { prepared.start().wait(); }), "pass the captured one"));
+    issue(idle).wait();  // that one runs
+    auto mine = issue(compute);
+    machine.begin_capture(other.native());
+    CHECK(has(misuse([&] { issue(other).join(other); }), "captured into another graph"));
+    CHECK(machine.end_capture(other.native()));
+    std::vector<gpus::started<tutti::all_reduce_args>> running;
+    {
+      tutti::nccl_group together{g};
+      running.push_back(issue(idle));
+      CHECK(has(misuse([&] { issue(compute).join(compute); }), "a group is one launch"));
+    }
+    running.clear();
+    std::move(mine).join(compute);
+    CHECK(machine.end_capture(compute.native()));
+    CHECK(machine.misuses == 0);
+
+    // A capture that the user has spoilt, before and after the issue.
+    machine.begin_capture(compute.native());
+    auto late = issue(compute);
+    CHECK(fake::cuda::query_stream(idle.native()) != tutti::cuda::result::success);
+    CHECK(has(misuse([&] { issue(compute).join(compute); }), "was spoilt by an earlier call"));
+    CHECK(has(misuse([&] { std::move(late).join(compute); }), "join(stream)"));
+    CHECK(!machine.end_capture(compute.native()));
+    CHECK(g.backend().failure().ok());
+    issue(compute).wait();
+    CHECK(fake::cuda::query_stream(idle.native()) == tutti::cuda::result::success);
+  });
+  CHECK(machine.left() == 0);
+}
+
+}  // namespace
