@@ -24,7 +24,7 @@
 
 namespace {
 
-constexpr std::size_t head_bytes = 4096, slot_bytes = std::size_t{64} << 20, box_bytes = std::size_t{16} << 20;
+constexpr std::size_t head_bytes = 4096, slot_bytes = std::size_t{256} << 20, box_bytes = std::size_t{16} << 20;
 
 /// At the beginning of the file.
 struct head {
@@ -157,6 +157,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* state) { return *st
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclSuccess; }  // a thread may look at it still
 ncclResult_t ncclCommAbort(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommRevoke(ncclComm_t, int) { return ncclSuccess; }
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 
 ncclResult_t ncclGroupStart() {
