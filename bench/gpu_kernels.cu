@@ -16,6 +16,7 @@
 #include <tutti/cuda/kernels/pack.cuh>
 #include <tutti/cuda/kernels/sum_buffers.cuh>
 #include <tutti/cuda/kernels/unscale.cuh>
+#include <tutti/cuda/runtime.hpp>
 #include <tutti/train/update_rule.hpp>
 
 // The kernels beside a copy on the same GPU in the same run; each byte counts once where it is read and once where it

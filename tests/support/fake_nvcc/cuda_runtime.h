@@ -82,10 +82,10 @@ class block {
   T from_lane(T mine, unsigned below) {
     static_assert(sizeof(T) == 8);
     warp& w = warps_[threadIdx.x / 32];
-    const unsigned lane = threadIdx.x % 32;
-    std::memcpy(&w.slots[lane], &mine, 8);
+    const unsigned place = threadIdx.x % 32;
+    std::memcpy(&w.slots[place], &mine, 8);
     wait(w.meeting, 32);
-    if (lane + below < 32) std::memcpy(&mine, &w.slots[lane + below], 8);
+    if (place + below < 32) std::memcpy(&mine, &w.slots[place + below], 8);
     wait(w.meeting, 32);
     return mine;
   }
