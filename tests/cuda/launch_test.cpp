@@ -10,7 +10,9 @@
 #include <vector>
 
 #include <support/kernels_on_host.hpp>
+#include <tutti/backend/nccl_dividing.hpp>
 #include <tutti/cuda/kernels/kernels.cuh>
+#include <tutti/grad/device_hook.hpp>
 #include <tutti/train/update_rule.hpp>
 
 // The kernels as they are launched, on a device that is none: which thread gets what, which blocks there are, and the
@@ -20,6 +22,8 @@ namespace {
 
 namespace cuda = tutti::cuda;
 using tutti::bfloat16;
+
+static_assert(tutti::dividing_kernels<cuda::kernels> && tutti::grad::cast_kernels<cuda::kernels>);
 
 template <class T>
 cuda::device_span<T> span_of(std::vector<T>& v) {
