@@ -48,10 +48,19 @@ static_assert(can(dtype::f16, kind::mean, 1) && can(dtype::bf16, kind::mean, 102
               can(dtype::f8_e4m3, kind::mean, 512));
 static_assert(!can(dtype::f8_e4m3, kind::mean, 1024) && can(dtype::f8_e5m2, kind::mean, 1024));
 
+// With a kernel it is a sum that is divided.
+constexpr nccl_operand divided(dtype t, int ranks) {
+  return nccl_operand_of(t, kind::mean, ranks, now, tutti::nccl_division::kernel);
+}
+static_assert(divided(dtype::bf16, 3).why == nullptr && divided(dtype::bf16, 3).divisor == 3 &&
+              divided(dtype::bf16, 3).with == nccl_reduction::op_sum);
+static_assert(divided(dtype::f8_e4m3, 1024).divisor == 1024 && divided(dtype::f16, 4).divisor == 1 &&
+              divided(dtype::f16, 4).with == nccl_reduction::op_avg && divided(dtype::f32, 3).divisor == 1);
+
 TEST_CASE("nccl_operand: what NCCL cannot do has a reason that says what to do instead") {
   for (const kind k : {kind::mean, kind::custom})
-    CHECK(std::string(nccl_operand_of(dtype::bf16, k, 6, now).why)
-              .find(k == kind::mean ? "use sum and divide" : "host") != std::string::npos);
+    CHECK(std::string(nccl_operand_of(dtype::bf16, k, 6, now).why).find(k == kind::mean ? "sum and divide" : "host") !=
+          std::string::npos);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tutti/backend/concept.hpp>
+#include <tutti/backend/nccl_dividing.hpp>
 #include <tutti/backend/nccl_driver.hpp>
 #include <tutti/backend/nccl_enqueue.hpp>
 #include <tutti/backend/nccl_operand.hpp>
@@ -90,7 +91,7 @@ class basic_nccl {
         [](driver_type& d, const void* args) noexcept {
           return detail::nccl_enqueue<Api>{d}(*static_cast<const Args*>(args));
         },
-        nullptr);
+        finish_of(a));
   }
 
   /// Throws usage_error where a capture into a graph, of this stream or another, does not permit an operation in it.
@@ -102,14 +103,31 @@ class basic_nccl {
   status join(op_state& s, stream_ref to) { return driver_->join(s, to); }
 
  private:
+  template <class Args>
+  [[nodiscard]] nccl_operand operand_of(const Args& a) const noexcept {
+    const auto of = [&](dtype t) {
+      return nccl_operand_of(t, a.op.kind, size(), driver_->place().version, division_of<Api>);
+    };
+    if constexpr (requires { a.in; })
+      return of(a.in.type);
+    else
+      return of(a.data.type);
+  }
+  /// What divides a mean that NCCL cannot make right; null where there is nothing to divide.
+  template <class Args>
+  [[nodiscard]] typename driver_type::finish_fn finish_of(const Args& a) const noexcept {
+    if constexpr (dividing_kernels<Api> && requires { a.op; })
+      if (operand_of(a).divisor != 1)
+        return [](driver_type& d, const void* args) noexcept {
+          return detail::nccl_enqueue<Api>{d}.finish(*static_cast<const Args*>(args));
+        };
+    return nullptr;
+  }
   /// Why NCCL cannot do this; null where it can.
   template <class Args>
   [[nodiscard]] const char* refused(const Args& a) const noexcept {
     if constexpr (requires { a.op; }) {
-      if constexpr (requires { a.in; })
-        return nccl_operand_of(a.in.type, a.op.kind, size(), driver_->place().version).why;
-      else
-        return nccl_operand_of(a.data.type, a.op.kind, size(), driver_->place().version).why;
+      return operand_of(a).why;
     } else if constexpr (requires { a.tag; }) {
       if (a.tag != 0) return "NCCL's messages have no tags: those between two ranks match in their order; use tag 0";
     } else if constexpr (requires { a.in_blocks; }) {

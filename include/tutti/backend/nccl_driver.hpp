@@ -268,11 +268,18 @@ class nccl_driver final : public progress_source {
     batch_.each([this](flight& f) {
       if (!failure_.ok()) return;
       if (f.finish)
-        if (const status s = f.finish(*this, f.args.data()); !s.ok())
+        if (const status s = end_in_stream(f); !s.ok())
           return fail(s, "the kernel that divides a sum by the number of ranks could not be launched");
       const auto r = traffic_.put_into(f, target_);
       if (r != cuda::result::success) return fail_by(r, "cudaEventRecord");
     });
+  }
+
+  status end_in_stream(flight& f) noexcept try {
+    const cuda::basic_device_guard<runtime> guard{place_.device};  // a kernel is one of the current device
+    return f.finish(*this, f.args.data());
+  } catch (const error& e) {
+    return e.cause();
   }
 
   /// Asks how far NCCL has come with what it said was in progress.

@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <cstring>
 
+#include <tutti/backend/nccl_dividing.hpp>
 #include <tutti/backend/nccl_driver.hpp>
+#include <tutti/backend/nccl_feature.hpp>
 #include <tutti/backend/nccl_operand.hpp>
 #include <tutti/backend/nccl_types.hpp>
 #include <tutti/core/args.hpp>
+#include <tutti/core/status.hpp>
 
 /// Collectives as calls of NCCL, in a driver's stream. What only moves travels as bytes. What NCCL lacks is made of
 /// messages, or of rooted collectives, in one group, which is one launch.
@@ -81,34 +84,42 @@ class nccl_enqueue {
   nccl_result operator()(const recv_args& a) const noexcept { return recv(a.data.data, a.data.bytes(), a.peer); }
 
   nccl_result operator()(const gather_args& a) const noexcept {
-    if (rank() != a.root) return send(a.in.data, a.in.bytes(), a.root);
-    const bool in_place = a.in.data == at(a.out, a.blocks.begin(me()));
-    return both([&] { return in_place ? nccl_result::success : send(a.in.data, a.in.bytes(), a.root); },
-                [&](int from, std::size_t r) {
-                  if (from == rank() && in_place) return nccl_result::success;
-                  return recv(at(a.out, a.blocks.begin(r)), a.blocks.size(r) * a.out.element_bytes, from);
-                });
+    if (natively())
+      return Api::gather(a.in.data, a.out.data, a.in.bytes(), nccl_dtype::u8, a.root, d_.comm(), d_.stream());
+    return by_messages(a);
   }
+  nccl_result operator()(const gather_v_args& a) const noexcept { return by_messages(a); }
   nccl_result operator()(const scatter_args& a) const noexcept {
-    if (rank() != a.root) return recv(a.out.data, a.out.bytes(), a.root);
-    const bool in_place = a.out.data == at(a.in, a.blocks.begin(me()));
-    return both([&] { return in_place ? nccl_result::success : recv(a.out.data, a.out.bytes(), a.root); },
-                [&](int to, std::size_t r) {
-                  if (to == rank() && in_place) return nccl_result::success;
-                  return send(at(a.in, a.blocks.begin(r)), a.blocks.size(r) * a.in.element_bytes, to);
-                });
+    if (natively())
+      return Api::scatter(a.in.data, a.out.data, a.out.bytes(), nccl_dtype::u8, a.root, d_.comm(), d_.stream());
+    return by_messages(a);
   }
+  nccl_result operator()(const scatter_v_args& a) const noexcept { return by_messages(a); }
   nccl_result operator()(const all_to_all_args& a) const noexcept {
-    return for_ranks([&](int peer, std::size_t r) {
-      const nccl_result sent = send(at(a.in, a.in_blocks.begin(r)), a.in_blocks.size(r) * a.in.element_bytes, peer);
-      if (!fine(sent)) return sent;
-      return recv(at(a.out, a.out_blocks.begin(r)), a.out_blocks.size(r) * a.out.element_bytes, peer);
-    });
+    if (natively())
+      return Api::all_to_all(a.in.data, a.out.data, a.in_blocks.size(0) * a.in.element_bytes, nccl_dtype::u8, d_.comm(),
+                             d_.stream());
+    return by_messages(a);
+  }
+  nccl_result operator()(const all_to_all_v_args& a) const noexcept { return by_messages(a); }
+
+  /// Makes a mean of the sum that NCCL was given, behind it in the stream.
+  status finish(const all_reduce_args& a) const noexcept { return divide(a.out, a.op); }
+  status finish(const reduce_args& a) const noexcept { return rank() == a.root ? divide(a.out, a.op) : status{}; }
+  status finish(const reduce_scatter_args& a) const noexcept { return divide(a.out, a.op); }
+  status finish(const reduce_scatter_v_args& a) const noexcept { return divide(a.out, a.op); }
+  status finish(const all_reduce_coalesced_args& a) const noexcept {
+    status s;
+    for (std::size_t i = 0; s.ok() && i < a.data.size; ++i)
+      s = divide(a.data[i].data(), a.data[i].size() / a.data.element_bytes, a.data.type, operand(a.op, a.data.type));
+    return s;
   }
 
  private:
   [[nodiscard]] int rank() const noexcept { return d_.place().rank; }
   [[nodiscard]] std::size_t me() const noexcept { return static_cast<std::size_t>(rank()); }
+  /// NCCL has these by itself; that and the calls are the same on all ranks.
+  [[nodiscard]] bool natively() const noexcept { return nccl_has<Api>(nccl_feature::exchange, d_.place().version); }
   static bool fine(nccl_result r) noexcept { return r == nccl_result::success || r == nccl_result::in_progress; }
 
   static const void* at(const const_buffer& b, std::size_t element) noexcept {
@@ -123,6 +134,32 @@ class nccl_enqueue {
   }
   nccl_result recv(void* to, std::size_t bytes, int peer) const noexcept {
     return bytes == 0 ? nccl_result::success : Api::recv(to, bytes, nccl_dtype::u8, peer, d_.comm(), d_.stream());
+  }
+
+  nccl_result by_messages(const gather_args& a) const noexcept {
+    if (rank() != a.root) return send(a.in.data, a.in.bytes(), a.root);
+    const bool in_place = a.in.data == at(a.out, a.blocks.begin(me()));
+    return both([&] { return in_place ? nccl_result::success : send(a.in.data, a.in.bytes(), a.root); },
+                [&](int from, std::size_t r) {
+                  if (from == rank() && in_place) return nccl_result::success;
+                  return recv(at(a.out, a.blocks.begin(r)), a.blocks.size(r) * a.out.element_bytes, from);
+                });
+  }
+  nccl_result by_messages(const scatter_args& a) const noexcept {
+    if (rank() != a.root) return recv(a.out.data, a.out.bytes(), a.root);
+    const bool in_place = a.out.data == at(a.in, a.blocks.begin(me()));
+    return both([&] { return in_place ? nccl_result::success : recv(a.out.data, a.out.bytes(), a.root); },
+                [&](int to, std::size_t r) {
+                  if (to == rank() && in_place) return nccl_result::success;
+                  return send(at(a.in, a.blocks.begin(r)), a.blocks.size(r) * a.in.element_bytes, to);
+                });
+  }
+  nccl_result by_messages(const all_to_all_args& a) const noexcept {
+    return for_ranks([&](int peer, std::size_t r) {
+      const nccl_result sent = send(at(a.in, a.in_blocks.begin(r)), a.in_blocks.size(r) * a.in.element_bytes, peer);
+      if (!fine(sent)) return sent;
+      return recv(at(a.out, a.out_blocks.begin(r)), a.out_blocks.size(r) * a.out.element_bytes, peer);
+    });
   }
 
   // Every group that was begun is ended; the first error is the result.
@@ -149,7 +186,7 @@ class nccl_enqueue {
   /// it, as the host's kernel computes that: rounded to the element type.
   template <class Call>
   nccl_result reduced(const reduction& with, dtype t, Call call) const noexcept {
-    nccl_operand o = nccl_operand_of(t, with.kind, d_.place().size, d_.place().version);
+    nccl_operand o = operand(with, t);
     if (!o.scaled) return call(o);
     alignas(8) std::array<std::byte, 8> factor = one(t);
     with.prepare(factor.data(), factor.data(), 1, with.context.data());
@@ -158,6 +195,18 @@ class nccl_enqueue {
     r = call(o);
     const nccl_result destroyed = Api::destroy_reduction(o.with, d_.comm());
     return fine(r) && destroyed != nccl_result::success ? destroyed : r;
+  }
+
+  [[nodiscard]] nccl_operand operand(const reduction& with, dtype t) const noexcept {
+    return nccl_operand_of(t, with.kind, d_.place().size, d_.place().version, division_of<Api>);
+  }
+  status divide(const buffer& out, const reduction& with) const noexcept {
+    return divide(out.data, out.count, out.type, operand(with, out.type));
+  }
+  status divide(void* data, std::size_t count, dtype t, const nccl_operand& o) const noexcept {
+    if constexpr (dividing_kernels<Api>)
+      if (count != 0) return Api::divide(data, count, t, o.divisor, d_.stream());
+    return {};
   }
 
   template <class T>

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 #include <tutti/backend/nccl_types.hpp>
 #include <tutti/core/dtype.hpp>
@@ -7,12 +8,16 @@
 
 namespace tutti {
 
+/// Whether a kernel can divide what NCCL has added up.
+enum class nccl_division : std::uint8_t { none, kernel };
+
 /// What elements and a reduction are to NCCL.
 struct nccl_operand {
   nccl_dtype type = nccl_dtype::u8;
   std::size_t per_element = 1;  ///< of NCCL's elements
   nccl_reduction with = nccl_reduction::op_sum;
   bool scaled = false;        ///< a sum of products with a factor, which is made for the call
+  int divisor = 1;            ///< of the result, once NCCL has it: a mean that NCCL cannot make right
   const char* why = nullptr;  ///< not null: NCCL cannot, and this is why and what to do
 };
 
@@ -61,8 +66,10 @@ constexpr bool nccl_logic_of(reduction_kind k, nccl_reduction& to) noexcept {
 /// How NCCL of this version reduces elements of type `t` over so many ranks. The mean: NCCL adds integers and divides,
 /// towards zero, but multiplies floats by 1/ranks first, a factor that is rounded to their type. That is within an ulp
 /// or two for float and double, exact where the number of ranks is a power of two, and up to 0.4 % off (bfloat16) or 6
-/// % (E4M3) in every element where it is not: such a mean of a narrow type is refused.
-constexpr nccl_operand nccl_operand_of(dtype t, reduction_kind k, int ranks, int version) noexcept {
+/// % (E4M3) in every element where it is not: such a mean of a narrow type is a sum that a kernel divides, which rounds
+/// once more and overflows where the sum does; without a kernel it is refused.
+constexpr nccl_operand nccl_operand_of(dtype t, reduction_kind k, int ranks, int version,
+                                       nccl_division by = nccl_division::none) noexcept {
   nccl_operand o;
   const bool complex = t == dtype::c64 || t == dtype::c128;
   const bool eight = t == dtype::f8_e4m3 || t == dtype::f8_e5m2;
@@ -90,10 +97,13 @@ constexpr nccl_operand nccl_operand_of(dtype t, reduction_kind k, int ranks, int
         break;
       case reduction_kind::mean:
         o.with = nccl_reduction::op_avg;
-        if (narrow && !detail::exact_reciprocal(t, ranks))
+        if (!narrow || detail::exact_reciprocal(t, ranks)) break;
+        o.with = nccl_reduction::op_sum;
+        o.divisor = ranks;
+        if (by == nccl_division::none)
           o.why =
               "NCCL would multiply by 1/ranks rounded to this type, a wrong mean for a number of ranks that is not a "
-              "power of two; use sum and divide, or float";
+              "power of two; use a backend with a kernel for means (nccl_dividing), sum and divide, or float";
         break;
       case reduction_kind::premul_sum:
         o.scaled = true;

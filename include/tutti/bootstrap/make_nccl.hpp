@@ -5,15 +5,18 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <tutti/backend/basic_nccl.hpp>
+#include <tutti/backend/bounded_call.hpp>
 #include <tutti/backend/control_lane.hpp>
 #include <tutti/bootstrap/device_census.hpp>
 #include <tutti/bootstrap/nccl_surroundings.hpp>
@@ -36,6 +39,16 @@ struct nccl_options {
 
 namespace detail {
 
+/// Why libraries that are loaded at run time cannot be used; empty where they can, and where they are linked.
+template <nccl_functions Api>
+std::string_view what_is_missing() {
+  std::string_view why;
+  if constexpr (requires { Api::cuda::missing(); }) why = Api::cuda::missing();
+  if constexpr (requires { Api::missing(); })
+    if (why.empty()) why = Api::missing();
+  return why;
+}
+
 /// This rank's device, or why there is none. Not told which, a process that sees one GPU takes that (a launcher gave it
 /// one of its own), and one that sees several takes that with its number on the machine.
 template <nccl_functions Api>
@@ -56,7 +69,9 @@ device_claim claim_device(std::optional<int> asked, int local_rank, nccl_calls c
     c.cuda = static_cast<int>(r);
     put_text(c.trouble, cuda::describe<runtime>(r, call, device));
   };
-  if (counted != cuda::result::success) {
+  if (const std::string_view missing = what_is_missing<Api>(); !missing.empty()) {
+    put_text(c.trouble, missing);
+  } else if (counted != cuda::result::success) {
     trouble(counted, "cudaGetDeviceCount");
   } else if (device < 0 || device >= c.devices) {
     put_text(c.trouble, "device " + std::to_string(device) + " of " + std::to_string(c.devices) +
@@ -80,40 +95,64 @@ struct nccl_invitation {
   std::array<char, 256> words{};
 };
 
-}  // namespace detail
+/// A communicator of NCCL that nobody's driver has yet. Ends it unless it was given away.
+template <nccl_functions Api>
+class spare_nccl_comm {
+ public:
+  explicit spare_nccl_comm(nccl_comm comm) noexcept : comm_(comm) {}
+  spare_nccl_comm(const spare_nccl_comm&) = delete;
+  spare_nccl_comm& operator=(const spare_nccl_comm&) = delete;
+  ~spare_nccl_comm() {
+    if (!comm_) return;
+    try {
+      bounded_call ending;
+      ending.start([comm = comm_] { static_cast<void>(Api::abort(comm)); });
+      static_cast<void>(ending.wait(after(std::chrono::seconds(10))));
+    } catch (const std::exception&) {  // no memory for that: it is left behind
+    }
+  }
+  [[nodiscard]] explicit operator bool() const noexcept { return comm_ != nullptr; }
+  [[nodiscard]] nccl_comm release() noexcept { return std::exchange(comm_, nullptr); }
 
-/// A world of GPUs beside a host's world, with the same ranks: its communicator. Collective over `world`; blocks for at
-/// most options.join_timeout plus the world's own deadlines. First all ranks tell each other which GPU and which NCCL
-/// they have: two ranks on one GPU, a rank without one, and different versions fail at once on all ranks, with both
-/// named. Then NCCL connects them, over an id that travels in `world`. The two worlds share an engine and their fate: a
-/// rank that dies is noticed by the host's, and named by both; abort() of one ends both. `world` may be destroyed
-/// before. For a part of the ranks, split `world` first. Errors: error{device}, {rendezvous}, {protocol},
-/// {unsupported}, {timed_out}, and those of the host's world. After one of NCCL itself, the host's world has ended,
-/// too.
+ private:
+  nccl_comm comm_;
+};
+
+/// What every rank of `world` has, this one's at its rank; throws on all where that makes no world of GPUs.
 template <nccl_functions Api, backend Host>
-  requires(Host::where == space::host)
-[[nodiscard]] communicator<basic_nccl<Api>> make_nccl(communicator<Host>& world, const nccl_options& options = {}) {
-  const auto driver_of_host = world.backend().shared_driver();
-  const std::size_t n = static_cast<std::size_t>(world.size());
-  const device_claim mine = detail::claim_device<Api>(options.device, world.local_rank(), options.calls);
-  std::vector<device_claim> all(n);
+std::vector<device_claim> nccl_census(communicator<Host>& world, const nccl_options& options) {
+  const device_claim mine = claim_device<Api>(options.device, world.local_rank(), options.calls);
+  std::vector<device_claim> all(static_cast<std::size_t>(world.size()));
   world.all_gather(std::span{&mine, 1}, all).wait();
   if (const auto [why, text] = why_no_device_world(all, options.sharing); !why.ok())
     throw error{{why.code, 0, world.world_rank(why.peer), 0}, text, {world.rank()}};
+  return all;
+}
 
-  detail::nccl_invitation invitation;
+/// The id by which the ranks of `world` meet in NCCL, from rank 0.
+template <nccl_functions Api, backend Host>
+nccl_unique_id invite(communicator<Host>& world, const std::vector<device_claim>& all) {
+  nccl_invitation invitation;
   if (world.rank() == 0) {
     const nccl_result r = Api::unique_id(invitation.id);
     invitation.result = static_cast<int>(r);
-    if (r != nccl_result::success) detail::put_text(invitation.words, Api::words(r));
+    if (r != nccl_result::success) put_text(invitation.words, Api::words(r));
   }
   world.broadcast(std::span{&invitation, 1}, 0).wait();
   if (invitation.result != 0)
     throw error{{errc::device, 0, world.world_rank(0), static_cast<std::uint64_t>(invitation.result)},
-                "NCCL on " + detail::describe(all[0], 0) + " could not begin: \"" + detail::text_of(invitation.words) +
+                "NCCL on " + describe(all[0], 0) + " could not begin: \"" + text_of(invitation.words) +
                     "\"; does it find a network interface (NCCL_SOCKET_IFNAME)? NCCL_DEBUG=WARN tells more",
                 {world.rank()}};
+  return invitation.id;
+}
 
+/// The communicator beside `world` that `connect(driver)` begins, under the lock, on all ranks.
+template <nccl_functions Api, backend Host, class Connect>
+communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const nccl_options& options,
+                                            const std::vector<device_claim>& all, Connect connect) {
+  const auto driver_of_host = world.backend().shared_driver();
+  const device_claim& mine = all[static_cast<std::size_t>(world.rank())];
   const nccl_place place{mine.device,       world.rank(),    world.size(), world.backend().world_rank(),
                          mine.nccl_version, options.patience};
   using lane = driver_control_lane<std::remove_reference_t<decltype(*driver_of_host)>>;
@@ -136,7 +175,7 @@ template <nccl_functions Api, backend Host>
   const deadline until = after(options.join_timeout);
   {
     const auto guard = home.lock();
-    made->connect(invitation.id, options.calls);
+    connect(*made);
   }
   home.run_until([&] { return made->settled() || clock::now() >= until; });
   const status f = [&] {
@@ -157,6 +196,24 @@ template <nccl_functions Api, backend Host>
         {world.rank()}};
   }
   return {basic_nccl<Api>{std::move(made), world.backend().members()}, driver_of_host->shared_home(), options.timeout};
+}
+
+}  // namespace detail
+
+/// A world of GPUs beside a host's world, with the same ranks: its communicator. Collective over `world`; blocks for at
+/// most options.join_timeout plus the world's own deadlines. First all ranks tell each other which GPU and which NCCL
+/// they have: two ranks on one GPU, a rank without one, and different versions fail at once on all ranks, with both
+/// named. Then NCCL connects them, over an id that travels in `world`. The two worlds share an engine and their fate: a
+/// rank that dies is noticed by the host's, and named by both; abort() of one ends both. `world` may be destroyed
+/// before. For a part of the ranks, split `world` first. Errors: error{device}, {rendezvous}, {protocol},
+/// {unsupported}, {timed_out}, and those of the host's world. After one of NCCL itself, the host's world has ended,
+/// too.
+template <nccl_functions Api, backend Host>
+  requires(Host::where == space::host)
+[[nodiscard]] communicator<basic_nccl<Api>> make_nccl(communicator<Host>& world, const nccl_options& options = {}) {
+  const auto all = detail::nccl_census<Api>(world, options);
+  const nccl_unique_id id = detail::invite<Api>(world, all);
+  return detail::bring_up_nccl<Api>(world, options, all, [&](nccl_driver<Api>& d) { d.connect(id, options.calls); });
 }
 
 }  // namespace tutti

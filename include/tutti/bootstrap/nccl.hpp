@@ -1,6 +1,7 @@
 #pragma once
 #include <tutti/backend/nccl_api.hpp>
 #include <tutti/bootstrap/make_nccl.hpp>
+#include <tutti/bootstrap/shrink_nccl.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/cuda/cuda.hpp>
 
@@ -14,6 +15,13 @@ using nccl = basic_nccl<nccl_api>;
 template <backend Host>
 [[nodiscard]] communicator<nccl> gpu_world(communicator<Host>& world, const nccl_options& options = {}) {
   return make_nccl<nccl_api>(world, options);
+}
+
+/// The GPUs of those who are left after a failure; see shrink_nccl(). Collective over `survivors`.
+template <backend Host>
+[[nodiscard]] communicator<nccl> shrink(communicator<nccl>& failed, communicator<Host>& survivors,
+                                        const nccl_options& options = {}) {
+  return shrink_nccl<nccl_api>(failed, survivors, options);
 }
 
 }  // namespace tutti

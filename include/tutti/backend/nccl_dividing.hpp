@@ -1,0 +1,32 @@
+#pragma once
+#include <concepts>
+#include <cstddef>
+
+#include <tutti/backend/nccl_operand.hpp>
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/cuda/types.hpp>
+
+namespace tutti {
+
+/// Kernels that divide `count` elements in place, as a part of stream `s`, of the current device: float16, bfloat16 and
+/// the two float8, computed in float32 and rounded once. None waits; a launch that fails is an error{device}.
+template <class K>
+concept dividing_kernels = requires(void* data, std::size_t count, dtype t, double divisor, cuda::stream_handle s) {
+  { K::divide(data, count, t, divisor, s) } noexcept -> std::same_as<status>;
+};
+
+/// An NCCL beside which a kernel makes means right that NCCL cannot: those of 16 and 8-bit floats over a number of
+/// ranks that is not a power of two. `basic_nccl<nccl_dividing<nccl_api, kernels>>`; the same on all ranks.
+template <class Api, dividing_kernels Kernels>
+struct nccl_dividing : Api {
+  static status divide(void* data, std::size_t count, dtype t, double divisor, cuda::stream_handle s) noexcept {
+    return Kernels::divide(data, count, t, divisor, s);
+  }
+};
+
+/// What an Api can make of a sum.
+template <class Api>
+inline constexpr nccl_division division_of = dividing_kernels<Api> ? nccl_division::kernel : nccl_division::none;
+
+}  // namespace tutti

@@ -1,0 +1,61 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/store/concept.hpp>
+
+namespace tutti {
+
+/// The ranks of a world of `size` that failed, those that are still there: an ascending list, the same on all of them,
+/// the basis for a new world (this rank's number in it is its place in the list). Called by each of them once, with
+/// `here`, its rank in the world that failed, and those that it knows to be `lost`: nobody waits for them. Blocks until
+/// all others have come, or until `until`; who comes later is told to end. `meeting` is a store that outlives the ranks
+/// that may be lost, with nothing under "survivors/"; a prefix_store of its own for each failure. Errors:
+/// error{rendezvous} for a rank without which the others went on, and those of the store. One round trip for each rank,
+/// and one that decides: the first who has waited long enough proposes a list, and compare_set has one winner.
+template <store S>
+[[nodiscard]] std::vector<int> agree_on_survivors(S& meeting, int here, int size, std::span<const int> lost,
+                                                  deadline until) {
+  if (size < 1 || here < 0 || here >= size)
+    throw usage_error("survivors: rank " + std::to_string(here) + " is not in a world of " + std::to_string(size));
+  const auto key = [](int r) { return "survivors/here/" + std::to_string(r); };
+  const std::byte present{1};
+  meeting.set(key(here), std::span{&present, 1});
+  std::vector<std::uint32_t> found;
+  for (int r = 0; r < size; ++r) {
+    if (r != here) {
+      try {
+        if (std::ranges::find(lost, r) != lost.end()) continue;
+        static_cast<void>(meeting.get(key(r), until));
+      } catch (const error& e) {
+        if (e.kind() != errc::timed_out) throw;
+        continue;
+      }
+    }
+    found.push_back(static_cast<std::uint32_t>(r));
+  }
+  const auto verdict = meeting.compare_set("survivors/verdict", {}, std::as_bytes(std::span{found}));
+  std::vector<int> all;
+  for (std::size_t at = 0; at + 4 <= verdict.size(); at += 4) {
+    std::uint32_t r = 0;
+    std::memcpy(&r, verdict.data() + at, 4);
+    if (r >= static_cast<std::uint32_t>(size) || (!all.empty() && static_cast<int>(r) <= all.back()))
+      throw error{{errc::protocol}, "survivors: the list in the store is not one of ranks of this world", {here}};
+    all.push_back(static_cast<int>(r));
+  }
+  if (std::ranges::find(all, here) == all.end())
+    throw error{{errc::rendezvous, 0, here, 0},
+                "survivors: the other ranks have gone on without this one (rank " + std::to_string(here) +
+                    "), which came too late or was taken for lost; it must end",
+                {here}};
+  return all;
+}
+
+}  // namespace tutti

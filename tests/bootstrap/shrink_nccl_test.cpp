@@ -1,0 +1,135 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <support/gpus.hpp>
+#include <tutti/bootstrap/shrink_nccl.hpp>
+#include <tutti/bootstrap/survivors.hpp>
+#include <tutti/store/memory_store.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+using tutti::errc;
+
+/// One of four ranks ends in the middle of a collective; the others agree on that and go on.
+void lose_one(fake::machine& machine, std::size_t revoked, std::size_t shrunk) {
+  tutti::memory_store meeting;
+  auto smaller = std::make_shared<tutti::threads_hub>(3);
+  std::atomic<int> waiting{0};
+  const auto ranks = [&](gpus& g, auto& world) {
+    std::vector<float> v(1, 1);
+    if (g.rank() == 1) {
+      while (waiting < 3) std::this_thread::yield();
+      world.abort();
+      throw tutti::error{{errc::aborted}, "gone"};
+    }
+    auto running = g.all_reduce(on_device(v));
+    ++waiting;
+    errc kind{};
+    const std::string words = words_of([&] { running.wait(); }, kind);
+    CHECK(kind == errc::aborted);
+    CHECK(words.find("aborted by rank 1") != std::string::npos);
+    const int gone = g.backend().failure().peer;
+    const auto left = tutti::agree_on_survivors(meeting, g.rank(), g.size(), std::array{gone}, tutti::after(60s));
+    CHECK(left == std::vector<int>{0, 2, 3});
+    const auto me = static_cast<int>(std::ranges::find(left, g.rank()) - left.begin());
+    auto host = tutti::join(smaller, me);
+    auto fewer = tutti::shrink_nccl(g, host, {.patience = 1s});
+    CHECK(fewer.size() == 3);
+    CHECK(fewer.rank() == me);
+    CHECK(fewer.backend().device() == g.backend().device());
+    std::vector<float> w(1, static_cast<float>(g.rank()));
+    fewer.all_reduce(on_device(w)).wait();
+    CHECK(w[0] == 5);
+    fewer.barrier().wait();
+    host.barrier().wait();
+  };
+  CHECK_THROWS_AS(run_gpus(4, ranks, {.patience = 1s}), tutti::error);
+  std::size_t revokes = 0, shrinks = 0;
+  for (const fake::call& c : machine.calls()) {
+    revokes += c.what == "ncclCommRevoke" && c.rank != 1;
+    shrinks += c.what == "ncclCommShrink";
+  }
+  CHECK(revokes == revoked);
+  CHECK(shrinks == shrunk);
+  CHECK(machine.left() == 0);
+  CHECK(machine.misuses == 0);
+}
+
+TEST_CASE("shrink_nccl: the others go on with NCCL's own smaller communicator") {
+  fake::machine machine;
+  lose_one(machine, 3, 3);
+}
+
+TEST_CASE("shrink_nccl: an NCCL that cannot revoke, or does not manage to, begins again") {
+  {
+    fake::machine machine;
+    machine.version = 22705;
+    lose_one(machine, 0, 0);
+  }
+  fake::machine machine;
+  machine.fail("ncclCommRevoke", {3, 0, -1, true});
+  lose_one(machine, 0, 0);
+}
+
+TEST_CASE("shrink_nccl: a shrink that fails is an error, and leaves nothing behind") {
+  fake::machine machine;
+  auto again = std::make_shared<tutti::threads_hub>(1);
+  const auto ranks = [&](gpus& g, auto&) {
+    auto host = tutti::join(again, 0);
+    CHECK_THROWS_AS((void)tutti::shrink_nccl(g, host), tutti::usage_error);
+    g.abort();
+    machine.fail("ncclCommInitRankConfig", {3});
+    errc kind{};
+    words_of([&] { (void)tutti::shrink_nccl(g, host, {.patience = 200ms}); }, kind);
+    CHECK(kind == errc::device);
+  };
+  run_gpus(1, ranks, {.patience = 200ms});
+  CHECK(machine.left() == 0);
+  auto pair = std::make_shared<tutti::threads_hub>(2);
+  auto one = std::make_shared<tutti::threads_hub>(1);
+  const auto of_two = [&](gpus& g, auto&) {
+    g.abort();
+    if (g.rank() == 1) return;
+    auto host = tutti::join(one, 0);
+    machine.fail("ncclCommShrink", {3});
+    errc kind{};
+    words_of([&] { (void)tutti::shrink_nccl(g, host, {.patience = 200ms}); }, kind);
+    CHECK(kind == errc::device);
+  };
+  run_gpus(2, of_two, {.patience = 200ms});
+  CHECK(machine.left() == 0);
+}
+
+TEST_CASE("survivors: one list for all who are in it; who comes later is told") {
+  tutti::memory_store meeting;
+  std::vector<std::vector<int>> lists(3);
+  {
+    std::vector<std::jthread> ranks;
+    for (const int r : {0, 2, 3})
+      ranks.emplace_back([&, r] {
+        const std::array known{1};
+        lists[r == 0 ? 0 : static_cast<std::size_t>(r) - 1] =
+            tutti::agree_on_survivors(meeting, r, 4, r == 2 ? std::span<const int>{} : std::span<const int>{known},
+                                      tutti::after(r == 2 ? 50ms : 60s));
+      });
+  }
+  CHECK(lists == std::vector<std::vector<int>>(3, {0, 2, 3}));
+  errc kind{};
+  const std::string words =
+      words_of([&] { (void)tutti::agree_on_survivors(meeting, 1, 4, {}, tutti::after(60s)); }, kind);
+  CHECK(kind == errc::rendezvous);
+  CHECK(words.find("gone on without this one (rank 1)") != std::string::npos);
+  CHECK_THROWS_AS((void)tutti::agree_on_survivors(meeting, 4, 4, {}, tutti::after(1s)), tutti::usage_error);
+}
+
+}  // namespace
