@@ -1,10 +1,12 @@
 # tutti_add_component(<name> HEADERS <globs below include/tutti> PACKAGE <arguments of find_package>
-#                     LINK <imported targets> [DEFINE <definitions>] [PKG_CONFIG <requirement>])
+#                     LINK <imported targets> [DEFINE <definitions>] [PKG_CONFIG <requirement>]
+#                     [NVCC_OPTIONS <options>])
 #
+# Headers with NVCC_OPTIONS are for CUDA compilers only.
 # Declares tutti::<name>, an interface target with its own headers and its own export set, so that the installed tree is
 # the same whether the package was found here or not. Sets <name>_AVAILABLE in the caller when it was.
 function(tutti_add_component name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PKG_CONFIG" "HEADERS;PACKAGE;LINK;DEFINE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PKG_CONFIG" "HEADERS;PACKAGE;LINK;DEFINE;NVCC_OPTIONS")
 
   list(GET arg_LINK 0 first_target)
   if(NOT TARGET ${first_target})
@@ -30,7 +32,9 @@ function(tutti_add_component name)
   target_link_libraries(${target} INTERFACE tutti ${arg_LINK})
   target_compile_definitions(${target} INTERFACE ${arg_DEFINE})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
-  if(available AND headers)
+  if(arg_NVCC_OPTIONS)
+    target_compile_options(${target} INTERFACE "$<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:${arg_NVCC_OPTIONS}>")
+  elseif(available AND headers)
     set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ${PROJECT_IS_TOP_LEVEL})
   endif()
 

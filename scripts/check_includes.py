@@ -43,7 +43,7 @@ OPTIONAL = re.compile(
 INCLUDE = re.compile(r"^\s*#\s*include\s*([<\"])([^>\"]+)[>\"]")
 CONDITIONAL = re.compile(r"^\s*#\s*(?:el)?if.*$")
 PLATFORM = re.compile(
-    r"\b(__GNUC__|__GNUC_MINOR__|__GNUG__|__clang__|__clang_major__|_MSC_VER|__NVCC__"
+    r"\b(__GNUC__|__GNUC_MINOR__|__GNUG__|__clang__|__clang_major__|_MSC_VER|__NVCC__|__CUDACC__|__CUDA_ARCH__"
     r"|__linux__|__linux|__unix__|__APPLE__|_WIN32|__x86_64__|__i386__|__aarch64__|__arm__"
     r"|__AVX\w*|__SSE\w*|__F16C__|__FMA__|__ARM_\w+|__SANITIZE_\w+"
     r"|__has_feature|__GLIBC__|__GLIBCXX__|_LIBCPP_VERSION)\b"
@@ -198,6 +198,7 @@ def self_test():
         ("async/op.hpp", ["#if defined(__clang__)", "#endif"], "__clang__ belongs in config.hpp"),
         ("os/fd.hpp", ["#ifdef __x86_64__", "#endif"], "__x86_64__ belongs in config.hpp"),
         ("cuda/kernels/pack.cuh", ["#if 1", "#elif defined(_WIN32)", "#endif"], "_WIN32 belongs in config.hpp"),
+        ("cuda/event.hpp", ["#if defined(__CUDA_ARCH__)", "#endif"], "__CUDA_ARCH__ belongs in config.hpp"),
         ("store/memory.hpp", ["// filler"] * MAX_LINES, "is longer than 400 lines"),
         ("store/memory.hpp", ["#include <tutti/store/nowhere.hpp>"], "which does not exist"),
         ("store/memory.hpp", ['#include "concept.hpp"'], "write <tutti/...>"),

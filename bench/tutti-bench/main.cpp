@@ -12,6 +12,7 @@
 #include <tutti/tutti.hpp>
 
 #include "measure.hpp"
+#include "nccl.hpp"
 #include "options.hpp"
 #include "table.hpp"
 #include "tune.hpp"
@@ -113,8 +114,12 @@ int main(int argc, char** argv) try {
   }
   if (world.rank() != 0) o.json.clear();
   bench::table rows{o};
-  if (world.rank() == 0) rows.header(world.size());
-  run(world, o, rows);
+  if (o.backend == "nccl") {
+    bench::run_on_gpus(world, o, rows);
+  } else {
+    if (world.rank() == 0) rows.header(world.size());
+    run(world, o, rows);
+  }
   const int status = world.rank() == 0 ? rows.footer() : 0;
   return world.broadcast(status, 0).wait();
 } catch (const std::exception& e) {

@@ -25,11 +25,12 @@ inline std::size_t parse_bytes(const std::string& text) {
 }
 
 struct options {
-  std::string collective = "all_reduce";
+  std::string backend = "host", collective = "all_reduce";
   std::size_t min_bytes = 8, max_bytes = std::size_t{64} << 20, step_bytes = std::size_t{1} << 20;
   std::size_t step_factor = 4;
-  int iterations = 20, warmup = 5, aggregate = 1, checks = 1, root = 0, machines = 1;
+  int iterations = 20, warmup = 5, aggregate = 1, checks = 1, root = 0, machines = 1, graphs = 0;
   std::string op = "sum", type = "float", algorithm = "automatic", json, tune;
+  bool shared_gpus = false, blocking_calls = false;
   double timeout_seconds = 60, tune_seconds = 40;
 
   [[nodiscard]] std::vector<std::size_t> sizes() const {
@@ -47,8 +48,13 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
   CLI::App app{
       "Times collectives of tutti with nccl-tests' flags and columns.\n"
       "  tutti-run -n 2 -- tutti-bench all_reduce -b 8 -e 64M -f 4"};
-  app.add_option("collective", o.collective, "all_reduce, broadcast or barrier")
-      ->check(CLI::IsMember({"all_reduce", "broadcast", "barrier"}))
+  const std::string of_nccl = "with --backend nccl: ";
+  app.add_option("collective", o.collective,
+                 "all_reduce, broadcast or barrier; " + of_nccl + "reduce, all_gather, reduce_scatter, too")
+      ->check(CLI::IsMember({"all_reduce", "broadcast", "barrier", "reduce", "all_gather", "reduce_scatter"}))
+      ->capture_default_str();
+  app.add_option("--backend", o.backend, "host: memory of the host by tutti's own algorithms; nccl: GPUs")
+      ->check(CLI::IsMember({"host", "nccl"}))
       ->capture_default_str();
   const auto size = [&](const std::string& flags, std::size_t& into, const std::string& help) {
     app.add_option_function<std::string>(flags, [&into](const std::string& s) { into = parse_bytes(s); }, help);
@@ -74,11 +80,12 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
   app.add_option("-o,--op", o.op, "sum, prod, max, min or avg")
       ->check(CLI::IsMember({"sum", "prod", "max", "min", "avg"}))
       ->capture_default_str();
-  app.add_option("-d,--datatype", o.type, "int8 uint8 int32 uint32 int64 uint64 half bfloat16 float double")
-      ->check(
-          CLI::IsMember({"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"}))
+  app.add_option("-d,--datatype", o.type,
+                 "int8 uint8 int32 uint32 int64 uint64 half bfloat16 float double; " + of_nccl + "f8e4m3 f8e5m2, too")
+      ->check(CLI::IsMember({"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float",
+                             "double", "f8e4m3", "f8e5m2"}))
       ->capture_default_str();
-  app.add_option("-r,--root", o.root, "root of a broadcast")->capture_default_str();
+  app.add_option("-r,--root", o.root, "root of a broadcast or a reduce")->capture_default_str();
   std::vector<std::string> algorithms;
   for (std::uint8_t i = 0; tutti::name(static_cast<tutti::algorithm>(i)) != std::string("unknown"); ++i)
     algorithms.emplace_back(tutti::name(static_cast<tutti::algorithm>(i)));
@@ -94,6 +101,12 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("-J,--output_file", o.json, "JSON lines, one for each row, are written to this file");
+  app.add_option("-G,--cudagraph", o.graphs,
+                 of_nccl + "the rounds are captured into a CUDA graph, which is launched so often; 0: no graph")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_flag("--share_gpus", o.shared_gpus, of_nccl + "ranks may share a GPU, as tests on one GPU do");
+  app.add_flag("--blocking_calls", o.blocking_calls, of_nccl + "nccl_calls::blocking");
   app.add_option("--tune", o.tune,
                  "measures the algorithms of every collective on this world and writes a table for TUTTI_TUNING");
   app.add_option("--tune_seconds", o.tune_seconds, "that --tune takes")
@@ -102,6 +115,10 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
   try {
     app.parse(argc, argv);
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("--minbytes is larger than --maxbytes");
+    const bool host_has = o.collective == "all_reduce" || o.collective == "broadcast" || o.collective == "barrier";
+    if (o.backend == "host" && (!host_has || o.type.starts_with("f8")))
+      throw CLI::ValidationError((host_has ? o.type : o.collective) + " is measured with --backend nccl only");
+    if (o.backend == "nccl" && !o.tune.empty()) throw CLI::ValidationError("--tune measures the host's algorithms");
   } catch (const CLI::ParseError& e) {
     std::ostringstream out, err;
     const int status = app.exit(e, out, err);

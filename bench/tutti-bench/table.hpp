@@ -32,9 +32,11 @@ class table {
     if (json_ && !*json_) throw std::runtime_error("cannot write " + o.json);
   }
 
-  void header(int world_size) const {
+  /// `about`: more lines, each beginning with "# ".
+  void header(int world_size, const std::string& about = {}) const {
     std::printf("# tutti-bench %d.%d.%d\n# Collective test starting: %s\n", TUTTI_VERSION_MAJOR, TUTTI_VERSION_MINOR,
                 TUTTI_VERSION_PATCH, options_.collective.c_str());
+    std::fputs(about.c_str(), stdout);
     std::printf(
         "# ranks: %d, cores: %u, warmup iters: %d, iters: %d, agg iters: %d, validation: %d, algorithm: %s\n#\n",
         world_size, std::thread::hardware_concurrency(), options_.warmup, options_.iterations, options_.aggregate,
@@ -49,10 +51,14 @@ class table {
 
   void row(int world_size, std::size_t bytes, std::size_t count, const std::optional<timing>& out_of_place,
            const timing& in_place) {
-    const bool reduces = options_.collective == "all_reduce", rooted = options_.collective == "broadcast";
+    const std::string& what = options_.collective;
+    const bool reduces = what.find("reduce") != std::string::npos, rooted = what == "broadcast" || what == "reduce";
+    const bool cut = what == "all_gather" || what == "reduce_scatter";
     std::printf("%12zu  %12zu  %8s  %6s  %6d", bytes, count, options_.type.c_str(),
                 reduces ? options_.op.c_str() : "none", rooted ? options_.root : -1);
-    const double factor = reduces ? 2.0 * (world_size - 1) / world_size : 1.0;
+    // What nccl-tests makes of a time: the load of a link if all ranks are equal.
+    const double others = static_cast<double>(world_size - 1) / world_size;
+    const double factor = what == "all_reduce" ? 2 * others : cut ? others : 1.0;
     for (const bool placed : {false, true}) {
       const timing* t = placed ? &in_place : out_of_place ? &*out_of_place : nullptr;
       if (!t) {
@@ -68,6 +74,7 @@ class table {
       wrong_ += t->wrong;
       if (json_)
         *json_ << nlohmann::json{{"collective", options_.collective},
+                                 {"backend", options_.backend},
                                  {"ranks", world_size},
                                  {"bytes", bytes},
                                  {"count", count},

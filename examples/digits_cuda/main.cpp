@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -129,13 +130,19 @@ void check(const digits::options& o) {
                      o.checkpoint.empty() && o.todo != digits::action::measure_speed;
   if (!plain)
     throw std::invalid_argument{
-        "digits_cuda knows --seed, --batch, --epochs, --lr, --data and --loss-log; for the rest there is digits"};
+        "digits_cuda knows --seed, --batch, --epochs, --lr, --data, --loss-log and --share-gpus; for the rest there is "
+        "digits"};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const auto wanted = digits::parse_options({argv + 1, argv + argc});
+  // Ranks that outnumber the GPUs, as in tests; NCCL itself must be told, too: see docs/gpu.md.
+  std::vector<const char*> words{argv + 1, argv + argc};
+  tutti::nccl_options how;
+  if (std::erase_if(words, [](std::string_view w) { return w == "--share-gpus"; }) != 0)
+    how.sharing = tutti::device_sharing::allowed;
+  const auto wanted = digits::parse_options(words);
   if (wanted.todo == digits::action::show_help) {
     std::fputs(digits::usage().c_str(), stdout);
     return 0;
@@ -143,7 +150,7 @@ int main(int argc, char** argv) try {
   check(wanted);
   const auto data = digits::load_dataset(wanted.data);
   auto world = tutti::init();
-  auto gpus = tutti::gpu_world(world);
+  auto gpus = tutti::gpu_world(world, how);
   trainer{wanted, data, world, gpus}.run();
 } catch (const std::invalid_argument& failure) {
   std::fprintf(stderr, "digits_cuda: %s\n", failure.what());

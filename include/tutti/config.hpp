@@ -22,6 +22,19 @@
 #define TUTTI_PAUSE() ((void)0)
 #endif
 
+// What nvcc compiles for the device, too, a plain compiler for the host only. TUTTI_CUDA_ARCH is 900 in code for sm_90,
+// and 0 in code for the host.
+#if defined(__CUDACC__)
+#define TUTTI_HOST_DEVICE __host__ __device__
+#else
+#define TUTTI_HOST_DEVICE
+#endif
+#if defined(__CUDA_ARCH__)
+#define TUTTI_CUDA_ARCH __CUDA_ARCH__
+#else
+#define TUTTI_CUDA_ARCH 0
+#endif
+
 // A sanitizer must be told when the stack changes. g++ says by macro that one is on, clang by feature.
 #if defined(__has_feature)
 #define TUTTI_HAS_FEATURE(name) __has_feature(name)

@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <mutex>
 #include <optional>
+#include <source_location>
 #include <string>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/mean.hpp>
 #include <tutti/grad/reducer.hpp>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -15,6 +18,24 @@ using tutti::dtype;
 using tutti::grad::contribution;
 using tutti::grad::step;
 using world_t = tutti::communicator<tutti::threads>;
+
+/// Counts what is called.
+struct counting_world : world_t {
+  explicit counting_world(world_t&& w) : world_t(std::move(w)) {}
+  int calls = 0;
+  template <class Data, class Op = decltype(tutti::sum)>
+  auto all_reduce(Data&& data, Op by = {}, tutti::issue how = {},
+                  std::source_location where = std::source_location::current()) {
+    ++calls;
+    return world_t::all_reduce(std::forward<Data>(data), by, how, where);
+  }
+  template <class Data>
+  auto broadcast(Data&& data, int root, tutti::issue how = {},
+                 std::source_location where = std::source_location::current()) {
+    ++calls;
+    return world_t::broadcast(std::forward<Data>(data), root, how, where);
+  }
+};
 
 /// What a bucket was given.
 struct given {
@@ -76,6 +97,52 @@ TEST_CASE("weighing: equal weights multiply nothing, and what sums are divided b
     CHECK(seen<float>({{w, 0, w}}) == std::vector<given>{{6, 2}, {0, 2}, {6, 2}});
     CHECK(seen<double>({{w}}) == std::vector<given>{{6, 1}});
     CHECK(seen<tutti::float16>({{w, w, w}}) == std::vector<given>(3, {1.5, 0.75}));  // both over 4
+  }
+}
+
+/// Collectives of each step, in a loop with ranks that run out of samples, unused parameters and steps that all skip.
+template <class Hook = tutti::grad::sum_hook>
+std::vector<int> calls_per_step(std::size_t count, std::size_t bucket_bytes, Hook hook = {}, dtype type = dtype::f32) {
+  std::vector<std::vector<int>> all(3);
+  tutti::run_threads(3, [&](world_t& outer) {
+    counting_world world{outer.split(0)};
+    const std::vector<tutti::grad::parameter_shape> list(20, {"w", count, type});
+    tutti::grad::reducer reducer{world,
+                                 list,
+                                 {.limits = {bucket_bytes, bucket_bytes},
+                                  .unused = tutti::grad::unused_parameters::tracked,
+                                  .replan = tutti::grad::replan::on_drift,
+                                  .drift_passes = 1},
+                                 hook};
+    const int rank = world.rank();
+    for (int s = 0; s == 0 || reducer.total_weight() > 0; ++s) {
+      const int before = world.calls;
+      const bool idle = s > 2 + rank;
+      auto pass = reducer.begin(idle ? 0 : 1 + rank + s);
+      for (std::size_t i = 20; !idle && i-- > 1;) pass.ready(i);
+      if (s == 1 && rank == 1)
+        pass.skip(step::skip_failure);
+      else
+        pass.rest_unused();
+      (void)tutti::sync_wait(world, pass.finish());
+      all[static_cast<std::size_t>(rank)].push_back(world.calls - before);
+    }
+  });
+  CHECK(all[0] == all[1]);
+  CHECK(all[0] == all[2]);
+  return all[0];
+}
+
+TEST_CASE("weighing: uneven inputs, unused parameters and skipped steps cost no collective beside the weights'") {
+  const auto every = [](int calls) { return std::vector<int>(6, calls); };
+  using namespace tutti::grad;
+  for (const std::size_t buckets : {1u, 2u}) {
+    const std::size_t cap = 20 * 128 / buckets;
+    const int each = static_cast<int>(buckets);
+    CHECK(calls_per_step(20, cap) == every(each + 1));
+    if (buckets == 1) CHECK(calls_per_step(20, cap, sum_hook{}, dtype::bf16) == every(1 + 1));
+    CHECK(calls_per_step(20, cap, mean_hook{}) == every(each));
+    CHECK(calls_per_step(20, cap, divide_after_hook{}) == every(each));
   }
 }
 

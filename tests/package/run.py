@@ -62,7 +62,7 @@ def fresh(folder):
 
 
 def headers(base):
-    return {p.relative_to(base).as_posix() for p in base.rglob("*") if p.suffix in (".hpp", ".inl")}
+    return {p.relative_to(base).as_posix() for p in base.rglob("*") if p.suffix in (".hpp", ".inl", ".cuh")}
 
 
 def check_prefix(prefix, build):
@@ -139,6 +139,10 @@ def find_package(args, work):
         (["-DTUTTI_WANTED_COMPONENTS=bogus"], "has no component 'bogus'"),
         (["-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON"], "'openssl' needs OpenSSL::Crypto"),
         (["-DTUTTI_WANTED_COMPONENTS=nccl", "-DCMAKE_DISABLE_FIND_PACKAGE_NCCL=ON"], "'nccl' needs NCCL::nccl"),
+        (
+            ["-DTUTTI_WANTED_COMPONENTS=kernels", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"],
+            "'kernels' needs CUDA::cudart",
+        ),
         ([f"-DTUTTI_WANTED_VERSION={major}.{int(minor) + 1}"], "compatible with requested version"),
     ):
         out = consume(args, fresh(work / "refused"), prefix, *options, expect=None)

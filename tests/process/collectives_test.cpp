@@ -41,6 +41,24 @@ TEST_CASE("collectives are right between processes") {
   }
 }
 
+TEST_CASE("processes are told that another's reduction threw") {
+  using namespace tutti_test;
+  for (const std::string words : {"transport=shm", "transport=tcp", "domain="}) {
+    const std::string name = unique_name();
+    const auto all = run_ranks("stream", 4, [&](int r) {
+      const std::string place = words == "domain=" ? words + std::to_string(r / 2) : words;
+      return rank_words{{at("unix:@" + name, r, 4), place, "throws=1"}, {}};
+    });
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      CAPTURE(words);
+      CAPTURE(r);
+      const std::string who = r == 1 ? "this rank" : "rank 1";
+      CHECK_MESSAGE(contains(all[r].out, "failed: a reduction threw an exception on " + who), all[r].out);
+    }
+    check_nothing_left(name);
+  }
+}
+
 TEST_CASE("processes that call different things are told what the others called") {
   using namespace tutti_test;
   for (const bool mapped : {true, false}) {

@@ -2,6 +2,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
@@ -38,7 +39,8 @@ struct graph {
 
 struct CUevent_st {
   int device = 0;
-  std::uint64_t recorded = 0, reached = 0;
+  std::uint64_t recorded = 0;
+  std::set<std::uint64_t> ahead;  ///< marks that are still to come, each in the stream where it was recorded
   bool alive = true;
   std::shared_ptr<fake::graph> in;  ///< was recorded in a capture, behind these nodes
   std::vector<std::size_t> tips;
@@ -282,10 +284,8 @@ struct cuda {
       e->tips = to->tips;
       if (to->in) return to->in->spoilt ? 901 : 0;
       const std::uint64_t mark = ++e->recorded;
-      to->work.push_back([e, mark] {
-        e->reached = mark;
-        return true;
-      });
+      e->ahead.insert(mark);
+      to->work.push_back([e, mark] { return e->ahead.erase(mark), true; });
       return 0;
     });
   }
@@ -293,7 +293,7 @@ struct cuda {
     return on("cudaEventQuery", [&](machine& m) {
       if (e->in) return spoil(m, 907);
       if (const int no = m.unsafe()) return no;
-      return e->reached == e->recorded ? 0 : 600;
+      return e->ahead.contains(e->recorded) ? 600 : 0;
     });
   }
   static result create_stream(stream_handle& s) noexcept {
@@ -320,7 +320,7 @@ struct cuda {
         to->in = e->in;
         to->tips.insert(to->tips.end(), e->tips.begin(), e->tips.end());
       } else {
-        to->work.push_back([e, mark = e->recorded] { return e->reached >= mark; });
+        to->work.push_back([e, mark = e->recorded] { return !e->ahead.contains(mark); });
       }
       return 0;
     });
@@ -333,6 +333,16 @@ struct cuda {
       c = at->in ? tutti::cuda::capture_state{at->in->spoilt ? invalidated : active, at->in->id}
                  : tutti::cuda::capture_state{};
       return 0;
+    });
+  }
+  static result fill_zero(void* p, std::size_t bytes, stream_handle s) noexcept {
+    return on("cudaMemsetAsync", [&](machine& m) {
+      m.give(m.resolve(s), [p, bytes] { return [p, bytes] { return std::memset(p, 0, bytes), true; }; });
+    });
+  }
+  static result copy(void* to, const void* from, std::size_t bytes, stream_handle s) noexcept {
+    return on("cudaMemcpyAsync", [&](machine& m) {
+      m.give(m.resolve(s), [=] { return [=] { return std::memcpy(to, from, bytes), true; }; });
     });
   }
   static result exchange_capture_mode(tutti::cuda::capture_mode& mode) noexcept {
@@ -390,6 +400,6 @@ struct cuda {
     return static_cast<result>(code);
   }
 };
-static_assert(tutti::cuda::runtime_api<cuda>);
+static_assert(tutti::cuda::moving_api<cuda>);
 
 }  // namespace fake

@@ -174,6 +174,30 @@ TEST_CASE("sharded_optimizer: an exception in one backward pass ends the others'
   CHECK((seen[0] == tutti::errc::aborted && seen[2] == tutti::errc::aborted));
 }
 
+TEST_CASE("sharded_optimizer: an exception between average() and step() ends the others', and none does not") {
+  for (const bool throws : {true, false}) {
+    std::vector<tutti::errc> seen(3);
+    const auto train = [&](world_t& world) {
+      std::vector<float> p(4), g(4);
+      try {
+        sharded_optimizer optimizer{world, std::span{p}, sgd{}};
+        optimizer.begin();
+        optimizer.reduce(g).wait();
+        (void)tutti::sync_wait(world, optimizer.average());
+        if (throws && world.rank() == 1) throw std::runtime_error("clipping");
+        if (throws) (void)tutti::sync_wait(world, optimizer.step());
+      } catch (const tutti::error& e) {
+        seen[static_cast<std::size_t>(world.rank())] = e.kind();
+      } catch (const std::runtime_error&) {
+      }
+      world.barrier().wait();  // rank 1 lives on
+    };
+    if (throws) CHECK_THROWS_AS(tutti::run_threads(3, train), tutti::error);
+    if (!throws) tutti::run_threads(3, train);
+    CHECK((seen[0] == seen[2] && seen[0] == (throws ? tutti::errc::aborted : tutti::errc::ok)));
+  }
+}
+
 TEST_CASE_TEMPLATE("sharded_optimizer: its memory is saved, and resumed by another number of ranks", T, float,
                    tutti::bfloat16) {
   const tutti_test::temporary_directory folder;

@@ -218,6 +218,32 @@ TEST_CASE("sharded_parameters: an exception in one backward pass ends the others
   CHECK((seen[0] == tutti::errc::aborted && seen[2] == tutti::errc::aborted));
 }
 
+TEST_CASE("sharded_parameters: an exception between average() and step() ends the others' in the next pass") {
+  std::vector<tutti::errc> seen(3);
+  const auto train = [&](world_t& world) {
+    const counts units{4, 4};
+    try {
+      auto p = shard_parameters<float>(world, units, sgd{});
+      for (int round = 0; round < 2; ++round) {
+        p.begin();
+        for (std::size_t u = 0; u < 2; ++u) {
+          (void)p.gradients(u);
+          tutti::sync_wait(world, p.scatter(u));
+        }
+        (void)tutti::sync_wait(world, p.average());
+        if (world.rank() == 1) throw std::runtime_error("clipping");
+        (void)tutti::sync_wait(world, p.step());
+      }
+    } catch (const tutti::error& e) {
+      seen[static_cast<std::size_t>(world.rank())] = e.kind();
+    } catch (const std::runtime_error&) {
+    }
+    world.barrier().wait();  // rank 1 lives on
+  };
+  CHECK_THROWS_AS(tutti::run_threads(3, train), tutti::error);
+  CHECK((seen[0] == tutti::errc::aborted && seen[2] == tutti::errc::aborted));
+}
+
 TEST_CASE("sharded_parameters: scaled gradients are unscaled and clipped by the norm of the whole, or skipped") {
   tutti::run_threads(3, [](world_t& world) {
     auto p = shard_parameters<double>(world, counts{1, 3}, sgd{.rate = 1});

@@ -61,6 +61,12 @@ struct runtime {
 
   static result allocate(void*& p, std::size_t bytes) noexcept { return code(::cudaMalloc(&p, bytes)); }
   static result deallocate(void* p) noexcept { return code(::cudaFree(p)); }
+  static result fill_zero(void* p, std::size_t bytes, stream_handle s) noexcept {
+    return code(::cudaMemsetAsync(p, 0, bytes, s));
+  }
+  static result copy(void* to, const void* from, std::size_t bytes, stream_handle s) noexcept {
+    return code(::cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, s));
+  }
 
   static result allocate_host(void*& p, std::size_t bytes) noexcept { return code(::cudaMallocHost(&p, bytes)); }
   static result deallocate_host(void* p) noexcept { return code(::cudaFreeHost(p)); }
@@ -75,7 +81,7 @@ struct runtime {
     return static_cast<result>(e);
   }
 };
-static_assert(runtime_api<runtime>);
+static_assert(runtime_api<runtime> && moving_api<runtime>);
 static_assert(static_cast<int>(result::out_of_memory) == ::cudaErrorMemoryAllocation &&
               static_cast<int>(result::insufficient_driver) == ::cudaErrorInsufficientDriver &&
               static_cast<int>(result::no_device) == ::cudaErrorNoDevice &&

@@ -75,4 +75,11 @@ concept runtime_api = requires(int& n, int device, device_identity& who, event_h
   { R::words(r) } noexcept -> std::same_as<const char*>;
 };
 
+/// What works in a stream on memory: fills with zeros, copies between any two memories.
+template <class R>
+concept moving_api = runtime_api<R> && requires(void* p, const void* from, std::size_t bytes, stream_handle s) {
+  { R::fill_zero(p, bytes, s) } noexcept -> std::same_as<result>;
+  { R::copy(p, from, bytes, s) } noexcept -> std::same_as<result>;
+};
+
 }  // namespace tutti::cuda

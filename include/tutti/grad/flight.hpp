@@ -114,6 +114,12 @@ class bucket_flight {
       co_await std::move(mine);
     }
   }
+  /// The flight itself, for who ends it otherwise.
+  F take() {
+    F mine = std::move(*waits_);
+    waits_.reset();
+    return mine;
+  }
   /// After an abort, which ends what it waits for: another thread may be at work in it.
   void drop(engine& driver) noexcept {
     if (runs_) driver.run_until([this] { return runs_->ended(); });

@@ -7,7 +7,6 @@
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/grad/flight.hpp>
-#include <tutti/grad/hook.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 
@@ -23,7 +22,7 @@ namespace tutti::grad::detail {
 /// bucket that has not left: the first one that has not ended anywhere then always has a place everywhere, so that no
 /// two ranks wait for each other. What hooks issue later comes in one order, too: tasks run one after the other in
 /// the plan's order, and on a shared communicator only when all launches that have room have been made.
-template <class Comm, class Hook>
+template <class Comm, class Flight>
 class launcher {
   static constexpr bool splits = requires(Comm& c) {
     { c.split(0) } -> std::same_as<Comm>;
@@ -86,6 +85,18 @@ class launcher {
     }
   }
 
+  /// Launches all others, where none waits for room.
+  template <class Depart>
+  void launch_rest(const Depart& depart) {
+    end_ = legs_.size();
+    advance(depart);
+  }
+  /// After launch_rest(): the flight of a bucket, which its caller ends.
+  [[nodiscard]] auto take(std::size_t b) {
+    legs_[b].is = place::arrived;
+    return legs_[b].flight.take();
+  }
+
   /// After an abort.
   void drop() noexcept {
     for (leg& l : legs_) l.flight.drop(world_->engine());
@@ -96,7 +107,7 @@ class launcher {
   struct leg {
     std::size_t missing = 0;  // gradients that it waits for
     place is = place::here;
-    bucket_flight<flight_t<Hook, Comm>> flight;
+    bucket_flight<Flight> flight;
   };
   static constexpr std::size_t none = std::size_t(-1);
 

@@ -8,27 +8,15 @@
 
 namespace tutti::grad {
 
-/// One backward pass. Tells the reducer which gradients are complete; ends with `co_await pass.finish()`.
-/// Dropped without it (an exception in the backward pass), it aborts the communicator: the peers would wait for ever.
-/// One that accumulates sends nothing; when it is dropped all ranks skip the next step, as what it has added stays.
+namespace detail {
+
 template <class Reducer>
-class [[nodiscard]] pass {
+class ledger;
+
+/// A pass as its owner holds it, and the marks that are the same in any memory.
+template <class Reducer>
+class pass_base {
  public:
-  pass(pass&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {
-    if (owner_) owner_->current_ = this;
-  }
-  pass& operator=(pass&&) = delete;
-  ~pass() {
-    if (owner_) owner_->drop();
-  }
-
-  /// This rank's gradient of one parameter, in the order of registration, is complete. In any order, each exactly once.
-  /// Starts the buckets that may leave, and lets what travels already make progress. The first one waits until all
-  /// ranks have begun, unless the hook leaves the division to the reducer and it is not of float16. The gradient
-  /// belongs to the reducer until finish() has ended. One that is delayed needs no mark. Errors: usage_error for a
-  /// wrong mark, which changes nothing; an exception of the hook, or an error while waiting, ends the pass.
-  void ready(std::size_t parameter) { owner().ready(parameter); }
-
   /// Instead of ready(): this pass does not use the parameter, and contributes zero to it. Where the reducer tracks
   /// unused parameters, a gradient that no rank uses keeps what it holds, and used() tells; else it becomes the mean.
   void unused(std::size_t parameter) { owner().unused(parameter); }
@@ -42,21 +30,50 @@ class [[nodiscard]] pass {
   /// this with it; a usage_error after it, which changes nothing.
   void skip(step why) { owner().skip(why); }
 
-  /// Ends when all gradients hold their weighted mean over the ranks, and says what all ranks do with them; of a pass
-  /// that accumulates it says what this rank has asked for so far, which the others do not know yet. Consumes
-  /// the pass; a task that is dropped before its end drops the pass. A parameter that was never marked is a usage_error
-  /// that names it; the communicator is then aborted. Also throws the error of a collective.
-  task<step> finish() { return owner().finish(std::move(*this)); }
-
- private:
-  friend Reducer;
-  explicit pass(Reducer& r) noexcept : owner_(&r) { r.current_ = this; }
+ protected:
+  explicit pass_base(Reducer& r) noexcept : owner_(&r) { r.current_ = this; }
+  pass_base(pass_base&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {
+    if (owner_) owner_->current_ = this;
+  }
+  pass_base& operator=(pass_base&&) = delete;
+  ~pass_base() {
+    if (owner_) owner_->drop();
+  }
 
   [[nodiscard]] Reducer& owner() const {
     if (!owner_) throw usage_error("pass: it has ended, or was moved from; begin() another one");
     return *owner_;
   }
+
+ private:
+  friend ledger<Reducer>;
   Reducer* owner_;
+};
+
+}  // namespace detail
+
+/// One backward pass. Tells the reducer which gradients are complete; ends with `co_await pass.finish()`.
+/// Dropped without it (an exception in the backward pass), it aborts the communicator: the peers would wait for ever.
+/// One that accumulates sends nothing; when it is dropped all ranks skip the next step, as what it has added stays.
+template <class Reducer>
+class [[nodiscard]] pass : public detail::pass_base<Reducer> {
+ public:
+  /// This rank's gradient of one parameter, in the order of registration, is complete. In any order, each exactly once.
+  /// Starts the buckets that may leave, and lets what travels already make progress. The first one waits until all
+  /// ranks have begun, unless the hook leaves the division to the reducer and it is not of float16. The gradient
+  /// belongs to the reducer until finish() has ended. One that is delayed needs no mark. Errors: usage_error for a
+  /// wrong mark, which changes nothing; an exception of the hook, or an error while waiting, ends the pass.
+  void ready(std::size_t parameter) { this->owner().ready(parameter); }
+
+  /// Ends when all gradients hold their weighted mean over the ranks, and says what all ranks do with them; of a pass
+  /// that accumulates it says what this rank has asked for so far, which the others do not know yet. Consumes
+  /// the pass; a task that is dropped before its end drops the pass. A parameter that was never marked is a usage_error
+  /// that names it; the communicator is then aborted. Also throws the error of a collective.
+  task<step> finish() { return this->owner().finish(std::move(*this)); }
+
+ private:
+  friend Reducer;
+  using detail::pass_base<Reducer>::pass_base;
 };
 
 }  // namespace tutti::grad

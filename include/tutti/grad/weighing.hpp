@@ -133,6 +133,14 @@ class basic_weighing {
     return divisor<T>() == 1 ? whole<T>() : 1;
   }
 
+  /// What this rank's gradients count for in the mean, whose sum over the ranks is one where they are means; 0 where
+  /// all weights are. And what those of all ranks count for that have a weight, if that is the same; else 0,
+  /// everywhere. Where the weights travel alone, after settle().
+  [[nodiscard]] double share() const noexcept { return total_ > 0 ? factor_ / common_ / shares_ : 0; }
+  [[nodiscard]] double even_share() const noexcept {
+    return total_ > 0 && pledge_.least == pledge_.most ? pledge_.most / common_ / shares_ : 0;
+  }
+
   /// This rank's weight in the pass under way, and that of all ranks in the last one; 0 before the first.
   [[nodiscard]] double mine() const noexcept { return weight_; }
   [[nodiscard]] double total() const noexcept { return total_; }

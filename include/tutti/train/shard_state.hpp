@@ -3,6 +3,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,10 +34,16 @@ class shard_state {
     averaged_ = false;
     verdict_ = grad::step::apply;
     gradients_.resize(size_);
+    exceptions_ = std::uncaught_exceptions();
     begun_ = true;
   }
   [[nodiscard]] bool begun() const noexcept { return begun_; }
   [[nodiscard]] bool averaged() const noexcept { return averaged_; }
+  /// In a destructor: whether the others would wait for this rank. After average() only an exception tells: what all
+  /// ranks know there, such as an overflow, they may well leave without a step.
+  [[nodiscard]] bool broken_off() const noexcept {
+    return begun_ && (!averaged_ || std::uncaught_exceptions() > exceptions_);
+  }
   /// What this rank's gradients are multiplied by before they are added up.
   [[nodiscard]] double scale() const noexcept { return scale_; }
   /// Sums; means from average() on.
@@ -104,6 +111,7 @@ class shard_state {
   double weight_ = 1, scale_ = 1, total_ = 0;
   grad::step verdict_ = grad::step::apply;
   bool begun_ = false, averaged_ = false;
+  int exceptions_ = 0;  // under way as the pass began
   std::uint64_t steps_ = 0;
 };
 

@@ -45,9 +45,10 @@ class sharded_optimizer {
         mine_(cut_.size(), rule) {}
   sharded_optimizer(const sharded_optimizer&) = delete;
   sharded_optimizer& operator=(const sharded_optimizer&) = delete;
-  /// In the midst of a pass it aborts the communicator: the others would wait.
+  /// In the midst of a pass it aborts the communicator: the others would wait. Between average() and step() it does so
+  /// where an exception drops it; else all ranks leave the pass without a step, as after an overflow.
   ~sharded_optimizer() {
-    if (mine_.begun() && !mine_.averaged()) world_->abort();
+    if (mine_.broken_off()) world_->abort();
   }
 
   /// Stage 1: a step by the gradients of all parameters, equal on all ranks, of which it reads its part.

@@ -57,9 +57,10 @@ class sharded_parameters {
   }
   sharded_parameters(const sharded_parameters&) = delete;
   sharded_parameters& operator=(const sharded_parameters&) = delete;
-  /// In the midst of a pass it aborts the communicator: the others would wait.
+  /// In the midst of a pass it aborts the communicator: the others would wait. Between average() and step() it does so
+  /// where an exception drops it; else all ranks leave the pass without a step, as after an overflow.
   ~sharded_parameters() {
-    if (mine_.begun() && !mine_.averaged()) world_->abort();
+    if (mine_.broken_off()) world_->abort();
   }
 
   [[nodiscard]] std::size_t size() const noexcept { return units_.size(); }

@@ -1,0 +1,128 @@
+// What an all_reduce on GPUs costs the host and the device beside the same calls of NCCL by hand.
+//
+//   tutti-run -n 2 --devices 0,1 -- bench-nccl-overhead [file for JSON lines]        (or alone; NCCL_OVERHEAD_SHARE=1:
+//   ranks may share a GPU)
+//
+// Host: nanoseconds from before the call until it has returned, of all_reduces of one float that are issued and joined
+// to the user's stream, 64 of them at a time. Device: microseconds of an all_reduce by events, in a row.
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <tutti/bootstrap/nccl.hpp>
+#include <tutti/tutti.hpp>
+
+#include "raw_nccl.hpp"
+
+namespace {
+
+using bench::raw_calls, bench::raw_nccl, bench::timed_event;
+using gpu_communicator = tutti::communicator<tutti::nccl>;
+
+struct place {
+  tutti::communicator<>& world;
+  tutti::cuda::stream& stream;
+  float* data;
+  std::ofstream& json;
+};
+
+/// The median of batches, of the slowest rank.
+template <class F>
+double host_ns(const place& at, F issue) {
+  constexpr int batch = 64, batches = 200;
+  std::vector<double> each;
+  for (int b = -20; b < batches; ++b) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < batch; ++i) issue(std::size_t{1});
+    const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - start;
+    bench::check(cudaStreamSynchronize(at.stream.native()), "cudaStreamSynchronize");
+    at.world.engine().poll();  // what has ended is put away outside of the time, as by whoever waits now and then
+    if (b >= 0) each.push_back(spent.count() / batch);
+  }
+  std::nth_element(each.begin(), each.begin() + batches / 2, each.end());
+  return at.world.all_reduce(each[batches / 2], tutti::max).wait();
+}
+
+template <class F>
+double device_us(const place& at, std::size_t count, F issue) {
+  const int rounds = count > 1 << 22 ? 20 : 100;
+  for (int i = 0; i < 5; ++i) issue(count);
+  bench::check(cudaStreamSynchronize(at.stream.native()), "cudaStreamSynchronize");
+  at.world.barrier().wait();
+  const timed_event start, end;
+  start.record(at.stream.native());
+  for (int i = 0; i < rounds; ++i) issue(count);
+  end.record(at.stream.native());
+  end.wait();
+  at.world.engine().poll();
+  return at.world.all_reduce(start.microseconds_to(end) / rounds, tutti::max).wait();
+}
+
+void tell(const place& at, const std::string& what, std::size_t bytes, double raw, double ours, const char* unit) {
+  if (at.world.rank() != 0) return;
+  std::printf("%-22s %12zu  raw %12.1f %s  tutti %12.1f %s  %+9.1f %s  %+7.2f %%\n", what.c_str(), bytes, raw, unit,
+              ours, unit, ours - raw, unit, 100 * (ours / raw - 1));
+  std::fflush(stdout);
+  if (at.json)
+    at.json << "{\"bench\":\"nccl_overhead\",\"what\":\"" << what << "\",\"ranks\":" << at.world.size()
+            << ",\"bytes\":" << bytes << ",\"unit\":\"" << unit << "\",\"raw\":" << raw << ",\"tutti\":" << ours << "}"
+            << std::endl;
+}
+
+void compare(const place& at, gpu_communicator& gpus, raw_nccl& raw, const std::string& calls, std::size_t most) {
+  cudaStream_t const user = at.stream.native();
+  const auto by_hand = [&](std::size_t count) { raw.all_reduce(at.data, count, ncclSum, user); };
+  const auto ours = [&](std::size_t count) {
+    gpus.all_reduce(tutti::cuda::device_span<float>{at.data, count}, tutti::sum, {.stream = user}).join(user);
+  };
+  if (at.world.rank() == 0) {
+    std::printf("# calls: %s\n", calls.c_str());
+  }
+  const double alone = host_ns(at, [&](std::size_t count) { raw.all_reduce_alone(at.data, count, ncclSum, user); });
+  const double edges = host_ns(at, by_hand), tutti_ns = host_ns(at, ours);
+  tell(at, "host/" + calls + "/call", 4, alone, tutti_ns, "ns");
+  tell(at, "host/" + calls + "/with edges", 4, edges, tutti_ns, "ns");
+  for (std::size_t count = 1 << 10; count <= most; count <<= 4)
+    tell(at, "device/" + calls, count * sizeof(float), device_us(at, count, by_hand), device_us(at, count, ours), "us");
+}
+
+void run(const char* json_path) {
+  auto world = tutti::init();
+  tutti::nccl_options how;
+  if (std::getenv("NCCL_OVERHEAD_SHARE")) how.sharing = tutti::device_sharing::allowed;
+  auto nonblocking = tutti::gpu_world(world, how);
+  how.calls = tutti::nccl_calls::blocking;
+  auto blocking = tutti::gpu_world(world, how);
+  const int device = blocking.backend().device();
+  bench::check(cudaSetDevice(device), "cudaSetDevice");
+  constexpr std::size_t most = std::size_t{1} << 26;
+  const tutti::cuda::device_memory<float> data{device, most};
+  bench::check(cudaMemset(data.span().data(), 0, data.span().size_bytes()), "cudaMemset");
+  tutti::cuda::stream stream{device};
+  std::ofstream json;
+  if (world.rank() == 0 && json_path) json.open(json_path);
+  if (!json_path) json.setstate(std::ios::failbit);
+  const place at{world, stream, data.span().data(), json};
+  {
+    raw_nccl raw{world, device, raw_calls::blocking};
+    compare(at, blocking, raw, "blocking", most);
+  }
+  {
+    raw_nccl raw{world, device, raw_calls::nonblocking};
+    compare(at, nonblocking, raw, "nonblocking", most);
+  }
+  world.barrier().wait();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try { run(argc > 1 ? argv[1] : nullptr); } catch (const std::exception& e) {
+  std::fprintf(stderr, "bench-nccl-overhead: %s\n", e.what());
+  return 1;
+}

@@ -1,0 +1,78 @@
+#pragma once
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
+#include <tutti/cuda/cuda.hpp>
+#include <tutti/tutti.hpp>
+
+#include "timed_event.hpp"
+
+namespace bench {
+
+inline void check(ncclResult_t met, const char* call) {
+  if (met != ncclSuccess && met != ncclInProgress)
+    throw std::runtime_error(std::string(call) + ": " + ncclGetErrorString(met));
+}
+
+enum class raw_calls { blocking, nonblocking };
+
+/// A communicator of NCCL without tutti, with what a careful user writes around each call: the operation, in a stream
+/// of its own, comes after what the user's stream holds, and before what that is given next. Collective over `world`.
+class raw_nccl {
+ public:
+  raw_nccl(tutti::communicator<>& world, int device, raw_calls how) : stream_(device), before_(device), after_(device) {
+    struct {
+      ncclUniqueId bytes;
+    } id{};
+    if (world.rank() == 0) check(ncclGetUniqueId(&id.bytes), "ncclGetUniqueId");
+    world.broadcast(std::span{&id, 1}, 0).wait();
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = how == raw_calls::blocking ? 1 : 0;
+    check(ncclCommInitRankConfig(&comm_, world.size(), id.bytes, world.rank(), &config), "ncclCommInitRankConfig");
+    waits_ = how == raw_calls::nonblocking;
+    settle();
+  }
+  raw_nccl(const raw_nccl&) = delete;
+  raw_nccl& operator=(const raw_nccl&) = delete;
+  ~raw_nccl() {
+    static_cast<void>(cudaStreamSynchronize(stream_.native()));
+    static_cast<void>(ncclCommAbort(comm_));
+  }
+
+  void all_reduce_alone(float* data, std::size_t count, ncclRedOp_t with, cudaStream_t s) const {
+    check(ncclAllReduce(data, data, count, ncclFloat32, with, comm_, s), "ncclAllReduce");
+    settle();
+  }
+  void all_reduce(float* data, std::size_t count, ncclRedOp_t with, cudaStream_t user) {
+    issue(data, count, with, user);
+    after_.join(user);
+  }
+  /// Without the edge back; finish() adds it for all that were issued.
+  void issue(float* data, std::size_t count, ncclRedOp_t with, cudaStream_t user) {
+    before_.record(user);
+    before_.join(stream_.native());
+    all_reduce_alone(data, count, with, stream_.native());
+    after_.record(stream_.native());
+  }
+  void finish(cudaStream_t user) { after_.join(user); }
+
+ private:
+  /// A communicator that does not block may be called again, and its work waited for, once it says so.
+  void settle() const {
+    if (!waits_) return;
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress) check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
+    check(state, "NCCL");
+  }
+
+  tutti::cuda::stream stream_;
+  tutti::cuda::event before_, after_;
+  ncclComm_t comm_ = nullptr;
+  bool waits_ = false;
+};
+
+}  // namespace bench

@@ -1,0 +1,52 @@
+#pragma once
+#include <cmath>
+#include <cstddef>
+#include <string>
+
+#include <tutti/core/error.hpp>
+#include <tutti/cuda/device_span.hpp>
+#include <tutti/cuda/kernels/compressed_elements.hpp>
+#include <tutti/cuda/kernels/launch.cuh>
+
+namespace tutti::cuda {
+
+namespace detail {
+inline void check_compression(const char* kernel, std::size_t wide, std::size_t narrow, float factor) {
+  if (wide != narrow)
+    throw usage_error(std::string(kernel) + ": " + std::to_string(wide) + " floats and " + std::to_string(narrow) +
+                      " narrow elements; give as many of both");
+  if (!(std::abs(factor) > 0) || !std::isfinite(factor) || !std::isfinite(1 / factor))
+    throw usage_error(std::string(kernel) + ": a factor of " + std::to_string(factor) +
+                      "; give a power of two that brings the values into the range of the narrow type");
+}
+}  // namespace detail
+
+/// Narrows gradients for the wire: to[i] = Wire(from[i] * factor), to nearest even. With `left`, an array of zeros at
+/// first, what rounding leaves out is kept there, in the unit of `from`, and added the next time (error feedback; Seide
+/// et al., 2014); what is not finite is not kept. Wire: bfloat16, float16, float8_e4m3, float8_e5m2; what is too large
+/// for it becomes infinite, or NaN in E4M3. Any thread; stream and memory are of its current device. All of one
+/// length, but for `left` if empty; none may overlap. Free when the stream has passed this point; the host does not
+/// wait. Errors: usage_error; error{device}. One pass.
+template <narrow_float Wire>
+void compress(device_span<const float> from, device_span<Wire> to, stream_handle s, device_span<float> left = {},
+              float factor = 1) {
+  detail::check_compression("compress", from.size(), to.size(), factor);
+  if (!left.empty() && left.size() != from.size())
+    throw usage_error("compress: what is left out has " + std::to_string(left.size()) + " elements for " +
+                      std::to_string(from.size()) + "; give as many, or none");
+  using elements = detail::compressed_elements<Wire>;
+  const elements f{from.data(), left.data(), to.data(), factor, 1 / factor};
+  detail::launched(detail::launch_sweep<&detail::sweep_kernel<elements>>(f, from.size(), s), "compress");
+}
+
+/// Widens what has been narrowed: to[i] = from[i] * (1 / factor), with the factor of compress(), or that times a
+/// number of ranks for their mean. Otherwise as compress().
+template <narrow_float Wire>
+void decompress(device_span<const Wire> from, device_span<float> to, stream_handle s, float factor = 1) {
+  detail::check_compression("decompress", to.size(), from.size(), factor);
+  using elements = detail::decompressed_elements<Wire>;
+  const elements f{from.data(), to.data(), 1 / factor};
+  detail::launched(detail::launch_sweep<&detail::sweep_kernel<elements>>(f, to.size(), s), "decompress");
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,71 @@
+#pragma once
+#include <cstddef>
+
+#include <tutti/config.hpp>
+#include <tutti/cuda/kernels/arithmetic.hpp>
+#include <tutti/cuda/kernels/sweep.hpp>
+#include <tutti/cuda/kernels/vector.hpp>
+
+namespace tutti::cuda::detail {
+
+/// to[i] = Wire((from[i] + left[i]) * factor), and left[i] = what that leaves out of the sum; 0 where that is not
+/// finite, as it must not stay for ever. Without `left`, nothing is remembered.
+template <class Wire>
+struct compressed_elements {
+  static constexpr std::size_t width = 4, unroll = 2;  // 16 bytes of float
+  const float* from;
+  float* left;
+  Wire* to;
+  float factor, inverse;
+
+  template <std::size_t W>
+  struct terms {
+    vector<float, W> value, left;
+  };
+
+  [[nodiscard]] TUTTI_HOST_DEVICE partition cut_all(std::size_t count) const noexcept {
+    return left ? cut<width>(count, from, to, left) : cut<width>(count, from, to);
+  }
+  template <std::size_t W>
+  [[nodiscard]] TUTTI_HOST_DEVICE terms<W> load(std::size_t i) const noexcept {
+    return {detail::load<W>(from + i), left ? detail::load<W>(left + i) : vector<float, W>{}};
+  }
+  template <std::size_t W>
+  TUTTI_HOST_DEVICE void store(std::size_t i, const terms<W>& t) const noexcept {
+    vector<Wire, W> narrowed;
+    vector<float, W> rest;
+    for (std::size_t j = 0; j < W; ++j) {
+      const float whole = plus(t.value.lane[j], t.left.lane[j]);
+      narrowed.lane[j] = narrow<Wire>(times(whole, factor));
+      const float lost = plus(whole, -times(widen(narrowed.lane[j]), inverse));
+      rest.lane[j] = finite(lost) ? lost : 0.0f;
+    }
+    detail::store<W>(to + i, narrowed);
+    if (left) detail::store<W>(left + i, rest);
+  }
+};
+
+/// to[i] = from[i] * factor.
+template <class Wire>
+struct decompressed_elements {
+  static constexpr std::size_t width = 4, unroll = 4;
+  const Wire* from;
+  float* to;
+  float factor;
+
+  [[nodiscard]] TUTTI_HOST_DEVICE partition cut_all(std::size_t count) const noexcept {
+    return cut<width>(count, to, from);
+  }
+  template <std::size_t W>
+  [[nodiscard]] TUTTI_HOST_DEVICE vector<Wire, W> load(std::size_t i) const noexcept {
+    return detail::load<W>(from + i);
+  }
+  template <std::size_t W>
+  TUTTI_HOST_DEVICE void store(std::size_t i, const vector<Wire, W>& v) const noexcept {
+    vector<float, W> wide;
+    for (std::size_t j = 0; j < W; ++j) wide.lane[j] = times(widen(v.lane[j]), factor);
+    detail::store<W>(to + i, wide);
+  }
+};
+
+}  // namespace tutti::cuda::detail

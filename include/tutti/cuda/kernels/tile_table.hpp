@@ -1,0 +1,64 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/config.hpp>
+
+namespace tutti::cuda::detail {
+
+/// Many arrays, cut into tiles that are numbered through, so that one launch treats all: block k takes tile k and finds
+/// its array by bisection. Travels among the arguments of a kernel, which have room for 4096 bytes: no memory of the
+/// device is needed, and a captured graph keeps its own.
+template <class Entry>
+struct tile_table {
+  static constexpr std::size_t capacity = (4096 - 64) / (sizeof(Entry) + sizeof(std::uint64_t));
+  struct place {
+    std::size_t entry;
+    std::uint64_t tile;  ///< of this entry, from 0
+  };
+
+  Entry entries[capacity];
+  std::uint64_t ends[capacity];  ///< tiles of this entry and those before
+  std::size_t size = 0;
+
+  [[nodiscard]] bool full() const noexcept { return size == capacity; }
+  [[nodiscard]] std::uint64_t tiles() const noexcept { return size == 0 ? 0 : ends[size - 1]; }
+  void add(const Entry& e, std::uint64_t count) noexcept {
+    const std::uint64_t before = tiles();
+    entries[size] = e;
+    ends[size++] = before + count;
+  }
+
+  /// Where a tile below tiles() is.
+  [[nodiscard]] TUTTI_HOST_DEVICE place find(std::uint64_t tile) const noexcept {
+    std::size_t low = 0, high = size - 1;
+    while (low < high) {
+      const std::size_t middle = (low + high) / 2;
+      if (tile < ends[middle])
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return {low, low == 0 ? tile : tile - ends[low - 1]};
+  }
+};
+
+/// Puts arrays into tables and gives each table that is full, and the last one, to `launch`; arrays without tiles are
+/// left out. `entry(i)` and `tiles(i)` are those of array i. Stops at the first launch that is not `good`.
+template <class Table, class Result, class EntryOf, class TilesOf, class Launch>
+Result in_tables(std::size_t arrays, Result good, EntryOf entry, TilesOf tiles, Launch launch) {
+  Table table;
+  for (std::size_t i = 0; i < arrays; ++i) {
+    const std::uint64_t n = tiles(i);
+    if (n == 0) continue;
+    if (table.full()) {
+      const Result r = launch(table);
+      if (r != good) return r;
+      table.size = 0;
+    }
+    table.add(entry(i), n);
+  }
+  return table.size == 0 ? good : launch(table);
+}
+
+}  // namespace tutti::cuda::detail

@@ -1,0 +1,164 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tutti/backend/nccl_farewell.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/stream_ref.hpp>
+#include <tutti/cuda/device_guard.hpp>
+#include <tutti/cuda/device_memory.hpp>
+#include <tutti/cuda/device_span.hpp>
+#include <tutti/cuda/event_pool.hpp>
+#include <tutti/cuda/stream.hpp>
+#include <tutti/cuda/types.hpp>
+#include <tutti/grad/placement.hpp>
+
+namespace tutti::grad {
+
+/// The memory of all gradients on a device, once, as `arena` is on the host: every gradient is a view into its bucket.
+/// Behind them lie a hook's scratch and one float, the flag. Zeroed when made, which waits for the device; nothing else
+/// does. Owns the stream in which a reducer prepares buckets to travel. Errors: those of placement, error{device} and
+/// {out_of_resources}.
+template <cuda::moving_api R>
+class device_arena : public placement {
+ public:
+  /// `p` is the plan of `shapes`; `scratch` has the bytes that a hook wants for each bucket. Memory that the device
+  /// still uses after `patience` is left behind.
+  device_arena(int device, std::span<const parameter_shape> shapes, plan p, std::span<const std::size_t> scratch,
+               duration patience)
+      : placement(shapes, std::move(p)),
+        device_(device),
+        patience_(patience),
+        stream_(device),
+        events_(device),
+        memory_(device, size_with(scratch)) {
+    clear(stream_);
+    wait_for_stream(patience_);
+  }
+  device_arena(device_arena&&) = default;
+  device_arena& operator=(device_arena&&) = default;  // members swap
+  ~device_arena() {
+    const deadline limit = after(patience_);
+    if (memory_.span().data()) tutti::detail::free_bounded(std::move(memory_), limit);
+    if (kept_) tutti::detail::free_bounded(std::move(*kept_), limit);
+  }
+
+  /// The gradient of a parameter, in the order of registration.
+  template <number T>
+  [[nodiscard]] cuda::device_span<T> gradient(std::size_t parameter) const {
+    const place& p = of(parameter, dtype_of<T>());
+    return {reinterpret_cast<T*>(at(p.offset)), p.count};
+  }
+  /// A whole bucket, with padding of zeros between its gradients.
+  template <number T>
+  [[nodiscard]] cuda::device_span<T> bucket(std::size_t b) const noexcept {
+    return {reinterpret_cast<T*>(at(start_of(b))), layout().buckets[b].count};
+  }
+  [[nodiscard]] cuda::device_span<std::byte> scratch(std::size_t b) const noexcept {
+    return {at(scratch_[b]), scratch_[b + 1] - scratch_[b]};
+  }
+  [[nodiscard]] cuda::device_span<float> flag() const noexcept {
+    return {reinterpret_cast<float*>(at(scratch_.back())), 1};
+  }
+
+  /// Its own; what it is given comes after what follow() has named.
+  [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
+  void follow(stream_ref s) {
+    const cuda::basic_device_guard<R> guard{device_};
+    auto e = events_.acquire();
+    e.record(handle_of(s));
+    e.join(stream_.native());
+    events_.release(std::move(e));
+  }
+  /// usage_error where this stream is being captured into a graph.
+  void refuse_capture(stream_ref s) const {
+    const cuda::basic_device_guard<R> guard{device_};
+    cuda::capture_state is;
+    cuda::check<R>(R::capture_of(handle_of(s), is), "cudaStreamGetCaptureInfo", device_);
+    if (is.now != cuda::capture_status::none)
+      throw usage_error(
+          "begin: a pass cannot be captured into a graph, as its weights and its end travel among hosts; "
+          "capture an all_reduce of the communicator instead");
+  }
+  /// A mark behind all that its own stream has been given.
+  [[nodiscard]] cuda::basic_event<R> mark() {
+    auto e = events_.acquire();
+    e.record(stream_.native());
+    return e;
+  }
+  void unmark(cuda::basic_event<R>&& e) noexcept { events_.release(std::move(e)); }
+  /// Of a stream_ref; the default stream is that of the current device.
+  [[nodiscard]] static cuda::stream_handle handle_of(stream_ref s) noexcept {
+    return s ? s.native() : cuda::default_stream();
+  }
+
+  // All of these are put into a stream.
+
+  /// All gradients become zero, and the flag.
+  void clear(stream_ref s) { fill(0, memory_.span().size(), s); }
+  void clear_flag(stream_ref s) { fill(scratch_.back(), sizeof(float), s); }
+  void zero_bucket(std::size_t b) {
+    fill(start_of(b), layout().buckets[b].count * size_of(layout().buckets[b].type), stream_);
+  }
+  void zero(std::size_t parameter) { fill(of(parameter).offset, of(parameter).bytes(), stream_); }
+  /// The same, but restore() brings it back. The first time takes as much memory again as all gradients have.
+  void keep(std::size_t parameter) {
+    if (!kept_) kept_.emplace(device_, bytes());
+    const place& p = of(parameter);
+    copy(kept_->span().data() + p.offset, at(p.offset), p.bytes(), stream_);
+    zero(parameter);
+  }
+  void restore(std::size_t parameter, stream_ref s) {
+    const place& p = of(parameter);
+    copy(at(p.offset), kept_->span().data() + p.offset, p.bytes(), s);
+  }
+  /// Takes the values of all gradients from an arena of the same parameters.
+  void copy_from(const device_arena& other) {
+    for (std::size_t i = 0; i < size(); ++i)
+      copy(at(of(i).offset), other.at(other.of(i).offset), of(i).bytes(), stream_);
+  }
+  /// Waits until its own stream has nothing more to do.
+  void wait_for_stream(duration at_most) const {
+    for (const deadline limit = after(at_most); !stream_.done(); std::this_thread::yield())
+      if (clock::now() > limit)
+        throw error{{errc::timed_out},
+                    "the device has not filled the gradients' memory in time; what else runs on it?"};
+  }
+
+ private:
+  [[nodiscard]] std::byte* at(std::size_t offset) const noexcept { return memory_.span().data() + offset; }
+  [[nodiscard]] std::size_t size_with(std::span<const std::size_t> scratch) {
+    std::size_t end = bytes();
+    scratch_.push_back(end);
+    for (const std::size_t n : scratch)
+      scratch_.push_back(end += (n + slot_alignment - 1) / slot_alignment * slot_alignment);
+    return end + slot_alignment;
+  }
+  void fill(std::size_t offset, std::size_t bytes, stream_ref s) {
+    if (bytes == 0) return;
+    const cuda::basic_device_guard<R> guard{device_};
+    cuda::check<R>(R::fill_zero(at(offset), bytes, handle_of(s)), "cudaMemsetAsync", device_);
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes, stream_ref s) {
+    if (bytes == 0) return;
+    const cuda::basic_device_guard<R> guard{device_};
+    cuda::check<R>(R::copy(to, from, bytes, handle_of(s)), "cudaMemcpyAsync", device_);
+  }
+
+  int device_;
+  duration patience_;
+  std::vector<std::size_t> scratch_;  // where that of each bucket begins, and behind them the flag
+  cuda::basic_stream<R> stream_;
+  cuda::basic_event_pool<R> events_;
+  cuda::basic_device_memory<std::byte, R> memory_;
+  std::optional<cuda::basic_device_memory<std::byte, R>> kept_;
+};
+
+}  // namespace tutti::grad

@@ -1,0 +1,398 @@
+#pragma once
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/op.hpp>
+#include <tutti/async/resume_on.hpp>
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/backend/basic_nccl.hpp>
+#include <tutti/backend/concept.hpp>
+#include <tutti/communicator.hpp>
+#include <tutti/core/buffer.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/reduction.hpp>
+#include <tutti/core/stream_ref.hpp>
+#include <tutti/cuda/device_guard.hpp>
+#include <tutti/cuda/device_span.hpp>
+#include <tutti/grad/agreement.hpp>
+#include <tutti/grad/arena.hpp>
+#include <tutti/grad/device_arena.hpp>
+#include <tutti/grad/device_hook.hpp>
+#include <tutti/grad/device_pass.hpp>
+#include <tutti/grad/launcher.hpp>
+#include <tutti/grad/layout.hpp>
+#include <tutti/grad/ledger.hpp>
+#include <tutti/grad/plan.hpp>
+#include <tutti/grad/reducer_options.hpp>
+#include <tutti/grad/step.hpp>
+#include <tutti/grad/weighing.hpp>
+
+namespace tutti::grad {
+
+/// The reducer of gradients in the memory of GPUs: as `reducer`, with the same shapes, options, weights and marks.
+///
+/// Buckets travel in `devices`; what hosts know, weights, skips and the map of what is used, in `world`, from which
+/// that was made. No step waits for a device, or copies from one. The mean is made as NCCL adds up: each rank's
+/// gradients are multiplied by its share of the weight as they are read; see device_sum_hook for what that rounds. What
+/// only the device knows, such as that it met a NaN, goes into found_inf() and stays there. Collective; one pass at a
+/// time; one thread at a time; both communicators outlive it. Its end waits for the device, within
+/// nccl_options::patience. `launch_order::ready` and `in_flight` are usage errors: operations of NCCL's run one after
+/// the other. `predivide` changes nothing. Errors: as of reducer. Costs one all_reduce per bucket, one of a float in
+/// the last one's launch, and two of some bytes among the hosts. Memory: gradients once, and what a hook asks for.
+template <class Comm, class Host, class Hook = device_sum_hook<>>
+  requires(Comm::backend_type::where == space::cuda && Host::backend_type::where == space::host) &&
+          device_hook<Hook, Comm>
+class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
+  using base = detail::ledger<device_reducer>;
+  using runtime = typename Comm::backend_type::functions::cuda;
+  using flight = detail::device_flight<Comm>;
+
+ public:
+  using pass_type = device_pass<device_reducer>;
+  using landing_type = landing<device_reducer>;
+  using base::size, base::layout;
+
+  device_reducer(Comm& devices, Host& world, std::span<const parameter_shape> shapes, reducer_options options = {},
+                 Hook hook = {}, std::source_location where = std::source_location::current())
+      : base(shapes, std::move(options), world.rank()),
+        gpus_(&devices),
+        world_(&detail::countable(world)),
+        hook_(std::move(hook)),
+        arena_(detail::make_alike(
+            world, "reducer", shapes,
+            [&] {
+              check_worlds();
+              return make_arena(detail::layout_of(marks_, options_, options_.arrival));
+            },
+            [&](const arena_type& a) { return a.layout().id() ^ options_.id(); }, where)),
+        weights_(scaling::divided, options_.predivide, world.size()),
+        buckets_(devices, launch_order::planned, 0) {
+    make_room();
+  }
+  device_reducer(const device_reducer&) = delete;
+  device_reducer& operator=(const device_reducer&) = delete;
+  ~device_reducer() {
+    if (current_) this->drop();
+  }
+
+  [[nodiscard]] Hook& hook() noexcept { return hook_; }
+  /// The gradient of one parameter: written in the backward pass, and the mean when the pass has landed. Zero at first.
+  template <number T>
+  [[nodiscard]] cuda::device_span<T> gradient(std::size_t parameter) const {
+    return arena_.template gradient<T>(parameter);
+  }
+  /// All of them, where they have one type.
+  template <number T = float>
+  [[nodiscard]] std::vector<cuda::device_span<T>> gradients() const {
+    std::vector<cuda::device_span<T>> all;
+    for (std::size_t i = 0; i < size(); ++i) all.push_back(arena_.template gradient<T>(i));
+    return all;
+  }
+  /// One float: 0 when a pass begins; a kernel that meets an infinity or NaN sets it to 1, in the stream of begin() and
+  /// before the last mark; when the pass has landed it is not 0, on all ranks, where any rank set it. For the kernels
+  /// that follow, so that they leave the parameters alone: nothing on the host looks at it. Of passes that accumulate,
+  /// all count. Infinities and NaNs in gradients also arrive as such everywhere, without it.
+  [[nodiscard]] cuda::device_span<float> found_inf() const noexcept { return arena_.flag(); }
+
+  /// Begins a pass, as reducer::begin. Marks that name no stream are about `stream`, which comes after whatever still
+  /// reads the gradients of the last pass.
+  [[nodiscard]] pass_type begin(double weight = 1, stream_ref stream = {}, contribution what = contribution::mean,
+                                std::source_location where = std::source_location::current()) {
+    refuse_capture(stream);
+    const bool fresh = !this->carrying();
+    const double whole = this->start(weight);
+    where_ = where;
+    reduces_ = true;
+    stream_ = stream;
+    from_.assign(from_.size(), stream);
+    buckets_.begin();
+    pass_type begun{*this};
+    if (fresh) arena_.clear_flag(stream);
+    weights_.begin(*world_, whole, what, where);
+    this->leave_out_never_used();
+    return begun;
+  }
+  /// Begins a pass that sends nothing, as reducer::begin(accumulate).
+  [[nodiscard]] pass_type begin(accumulate_t, double weight = 1, stream_ref stream = {}) {
+    refuse_capture(stream);
+    const bool fresh = !this->carrying();
+    this->start_accumulating(weight);
+    pass_type begun{*this};
+    if (fresh) arena_.clear_flag(stream);
+    return begun;
+  }
+
+  /// Forgets what passes that accumulate have left, as reducer::discard; gradients become zero in the stream.
+  void discard(stream_ref stream) {
+    this->require_idle("discard()");
+    this->forget_carried();
+    arena_.clear(stream);
+  }
+
+  /// Lays the buckets out anew, as reducer::rebuild; gradients keep what they have when `stream` has done its work.
+  /// Waits for the device. Other pending work on the gradients must be over.
+  [[nodiscard]] task<bool> rebuild(stream_ref stream, std::source_location where = std::source_location::current()) {
+    this->require_idle("rebuild()");
+    return lay_out_anew(stream, where);
+  }
+
+ private:
+  friend base;
+  friend pass_type;
+  friend landing_type;
+  friend detail::pass_base<device_reducer>;
+  using arena_type = device_arena<runtime>;
+  using base::current_, base::marks_, base::options_, base::rebuilding_, base::reduces_, base::step_, base::usage_;
+
+  void refuse_capture(stream_ref stream) {
+    try {
+      arena_.refuse_capture(stream);
+    } catch (const error&) {  // the device is lost, and the others will wait
+      gpus_->abort();
+      throw;
+    }
+  }
+  [[nodiscard]] int device() const noexcept { return gpus_->backend().device(); }
+  void check_worlds() const {
+    if (gpus_->size() != world_->size() || gpus_->rank() != world_->rank())
+      throw usage_error(
+          "device_reducer: the GPUs' world has other ranks than the host's; give it the world from which "
+          "gpu_world() made that");
+    if (options_.order == launch_order::ready)
+      throw usage_error(
+          "device_reducer: NCCL runs operations in one order, the same on all ranks; use "
+          "launch_order::planned");
+    if (options_.in_flight != 0)
+      throw usage_error("device_reducer: NCCL runs buckets one after the other anyway; leave in_flight 0");
+  }
+  [[nodiscard]] arena_type make_arena(plan p) {
+    std::vector<std::size_t> scratch(p.buckets.size(), 0);
+    if constexpr (requires { Hook::scratch_bytes(p.buckets[0]); })
+      for (std::size_t b = 0; b < scratch.size(); ++b) scratch[b] = Hook::scratch_bytes(p.buckets[b]);
+    return arena_type(device(), marks_.shapes(), std::move(p), scratch, gpus_->backend().driver().place().patience);
+  }
+  void make_room() {
+    this->prepare_buckets();
+    from_.resize(layout().buckets.size());
+    said_.reserve(line_elements<float> + size() + 1);
+  }
+
+  task<bool> lay_out_anew(stream_ref stream, std::source_location where) {
+    this->require_idle("rebuild()");  // also when it is awaited
+    pass_type at_work{*this};         // dropped or failed, it ends the world: plans might differ
+    reduces_ = rebuilding_ = true;
+    std::vector<int> order = marks_.order();
+    co_await detail::agree_on_order(*world_, *world_, order, where);  // on the host, where a pass begins
+    const bool changed = follow(order, stream);
+    this->let_go();
+    co_return changed;
+  }
+  task<> replan_now(stream_ref stream) {
+    std::vector<int> order = marks_.order();
+    co_await world_->broadcast(std::span{order}, 0, {}, where_);
+    follow(order, stream);
+  }
+  /// Gradients move when the stream has done its work, for which this waits.
+  bool follow(const std::vector<int>& order, stream_ref stream) {
+    plan better = detail::layout_of(marks_, options_, order);
+    if (better == layout()) return false;
+    arena_type moved = make_arena(std::move(better));
+    moved.follow(stream);
+    moved.copy_from(arena_);
+    moved.wait_for_stream(gpus_->timeout());
+    arena_ = std::move(moved);
+    make_room();
+    return true;
+  }
+
+  using base::ready;
+  void ready(std::size_t i, stream_ref after) {
+    const stream_ref usual = std::exchange(stream_, after);
+    const back_to again{stream_, usual};
+    base::ready(i);
+  }
+  struct back_to {
+    ~back_to() { now = before; }
+    stream_ref& now;
+    stream_ref before;
+  };
+
+  void zero(std::size_t i) {
+    arena_.follow(stream_);
+    options_.unused == unused_parameters::tracked ? arena_.keep(i) : arena_.zero(i);
+  }
+  void count_in(std::size_t i) {
+    const std::size_t b = arena_.bucket_of(i);
+    if (from_[b].native() != stream_.native()) arena_.follow(std::exchange(from_[b], stream_));
+    buckets_.complete(b);
+  }
+  void complete(std::size_t i) {
+    try {
+      count_in(i);
+      buckets_.advance(departure());
+    } catch (...) {
+      give_up();
+      explain();
+    }
+    gpus_->engine().poll();
+  }
+  auto departure() {
+    return [this](std::size_t b, Comm&) {
+      return visit_gradient(layout().buckets[b].type, [&]<class T>() { return depart<T>(b); });
+    };
+  }
+  template <class T>
+  [[nodiscard]] device_bucket<T> view(std::size_t b, stream_ref s) const {
+    return {b,
+            arena_.template bucket<T>(b),
+            arena_.scratch(b),
+            weights_.share(),
+            weights_.even_share(),
+            stream_ref{arena_type::handle_of(s)},
+            where_};
+  }
+  template <class T>
+  flight depart(std::size_t b) {
+    const cuda::basic_device_guard<runtime> guard{device()};
+    weights_.template settle<double>();  // on the host: here, and not at a later mark, as in reducer
+    arena_.follow(from_[b]);
+    if (weights_.share() == 0) arena_.zero_bucket(b);  // zero times a NaN is none
+    if (b + 1 != layout().buckets.size()) return hook_(*gpus_, view<T>(b, arena_.stream()));
+    nccl_group together{*gpus_};
+    flight last = hook_(*gpus_, view<T>(b, arena_.stream()));
+    send_flag();
+    return last;
+  }
+  void send_flag() {
+    arena_.follow(stream_);
+    flag_.emplace(gpus_->all_reduce(arena_.flag(), sum, {.stream = arena_.stream()}, where_));
+  }
+
+  landing_type finish(pass_type given) {
+    if (!reduces_) {
+      const step so_far = this->stop_accumulating();
+      return landing_type{std::move(given), so_far};
+    }
+    try {
+      this->mark_the_rest();
+      weights_.template settle<double>();
+      buckets_.launch_rest(departure());
+      if (!flag_) send_flag();
+      said_.assign(line_elements<float> + usage_.map_count(), 0);
+      step_flags::put(step_, std::span{said_}.first(line_elements<float>), this->watch_.wants());
+      if (usage_.map_count() != 0) usage_.put(weights_.mine(), std::span{said_}.subspan(line_elements<float>));
+      heard_.emplace(world_->all_reduce(said_, sum, {}, where_));
+    } catch (...) {
+      explain();
+    }
+    return landing_type{std::move(given)};
+  }
+  /// Throws the exception that is being handled. A host's collective does not know what this rank's device has met.
+  [[noreturn]] void explain() const {
+    try {
+      detail::tell_apart(detail::calls_of_pass(weights_.mine()));
+    } catch (const error& e) {
+      if (e.kind() != errc::device || e.cause().peer != gpus_->backend().world_rank()) throw;
+      const auto guard = gpus_->engine().lock();
+      throw error(e.cause(), gpus_->backend().words(e.cause()), {e.rank(), e.sequence(), e.collective(), e.where()});
+    }
+  }
+
+  // What the hosts of all ranks have said.
+  void learn() {
+    this->settle_accounts();
+    const auto line = std::span<const float>{said_}.first(line_elements<float>);
+    step_ = step_flags::take(line);
+    wish_ = step_ == step::apply ? step_flags::take_wish(line) : wish::none;
+    if (usage_.map_count() != 0) usage_.take(std::span<const float>{said_}.subspan(line_elements<float>));
+  }
+  step end() {
+    if (step_ == step::apply) usage_.learn(weights_.mine());
+    this->let_go();
+    return step_;
+  }
+  /// Puts into a stream, which comes after bucket b, what is left to do to it.
+  void land(std::size_t b, stream_ref s) {
+    if (step_ != step::apply) return;
+    if constexpr (requires(const device_bucket<float>& k) { hook_.land(k); })
+      visit_gradient(layout().buckets[b].type, [&]<class T>() {
+        const cuda::basic_device_guard<runtime> guard{device()};
+        hook_.land(view<T>(b, s));
+      });
+    for (const bucket_slot& slot : layout().buckets[b].slots)
+      if (const auto i = static_cast<std::size_t>(slot.parameter); !usage_.used_anywhere(i)) arena_.restore(i, s);
+  }
+
+  step join(landing_type given, stream_ref s) {
+    const landing_type mine = std::move(given);  // gives up where this throws
+    try {
+      std::exchange(heard_, std::nullopt)->wait();
+      learn();
+      for (std::size_t b = 0; b < layout().buckets.size(); ++b) {
+        buckets_.take(b).join(s);
+        land(b, s);
+      }
+      std::move(*std::exchange(flag_, std::nullopt)).join(s);
+      if (wish_ == wish::replan) sync_wait(*gpus_, replan_now(s));
+    } catch (...) {
+      explain();
+    }
+    return end();
+  }
+  task<step> arrive(landing_type given) {
+    const landing_type mine = std::move(given);
+    try {
+      op said = *std::exchange(heard_, std::nullopt);
+      co_await std::move(said);
+      learn();
+      for (std::size_t b = 0; b < layout().buckets.size(); ++b) {
+        flight travels = buckets_.take(b);
+        co_await std::move(travels);
+        land(b, arena_.stream());
+      }
+      flight flag = *std::exchange(flag_, std::nullopt);
+      co_await std::move(flag);
+      // Kernels that land are short, and nobody tells when they end.
+      auto landed = arena_.mark();
+      while (!landed.done()) co_await resume_on(gpus_->engine());
+      arena_.unmark(std::move(landed));
+      if (wish_ == wish::replan) co_await replan_now(arena_.stream());
+    } catch (...) {
+      explain();
+    }
+    co_return end();
+  }
+  step wait(landing_type given) { return sync_wait(*gpus_, arrive(std::move(given))); }
+
+  void give_up() noexcept {
+    gpus_->abort();
+    buckets_.drop();
+    flag_.reset();
+    heard_.reset();
+    weights_.forget();
+    this->let_go();
+  }
+
+  Comm* gpus_;
+  Host* world_;
+  Hook hook_;
+  arena_type arena_;
+  weighing weights_;
+  detail::launcher<Comm, flight> buckets_;
+  stream_ref stream_;             // that marks are about
+  std::vector<stream_ref> from_;  // of the last mark in each bucket
+  std::vector<float> said_;       // among the hosts: the step and the map
+  wish wish_ = wish::none;
+  std::optional<op> heard_;
+  std::optional<flight> flag_;
+  std::source_location where_;
+};
+
+}  // namespace tutti::grad
