@@ -3,9 +3,12 @@
 #include <cstddef>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <tutti/backend/nccl_dlopen.hpp>
 #include <tutti/bootstrap/nccl.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/device_reducer.hpp>
 #include <tutti/tutti.hpp>
 
 #include <support/docs_examples.hpp>
@@ -46,6 +49,18 @@ TEST_CASE("gpu: one rank on the first GPU, or a refusal that says what is missin
   });
 }
 
+TEST_CASE("gpu: the same libraries, loaded at run time, have all that is called") {
+  CHECK(tutti::cuda::runtime_dlopen::missing() == "");
+  CHECK(tutti::nccl_dlopen::missing() == "");
+  int linked = 0, loaded = 0;
+  CHECK(tutti::nccl_api::version(linked) == tutti::nccl_result::success);
+  CHECK(tutti::nccl_dlopen::version(loaded) == tutti::nccl_result::success);
+  CHECK(loaded == linked);
+  for (const auto f : {tutti::nccl_feature::memory, tutti::nccl_feature::windows, tutti::nccl_feature::shrink,
+                       tutti::nccl_feature::exchange, tutti::nccl_feature::revoke})
+    CHECK(tutti::nccl_dlopen::has(f) == (linked >= tutti::nccl_since(f)));
+}
+
 // The examples of docs/gpu.md.
 [[maybe_unused]] void one_operation(float* pointer, std::size_t count, CUstream_st* compute, CUstream_st* update) {
   auto world = tutti::init();
@@ -64,6 +79,27 @@ TEST_CASE("gpu: one rank on the first GPU, or a refusal that says what is missin
   return exchange;
 }
 
+double samples(const std::vector<float>& batch) { return static_cast<double>(batch.size()); }
+struct network {
+  [[nodiscard]] std::vector<tutti::grad::parameter_shape> gradient_shapes() const { return {{"w", 10}}; }
+  template <class Ready>
+  void backward(const std::vector<float>&, const std::vector<tutti::cuda::device_span<float>>&, CUstream_st*,
+                Ready ready) const {
+    ready(0);
+  }
+  void step(const std::vector<tutti::cuda::device_span<float>>&, tutti::cuda::device_span<float>, CUstream_st*) const {}
+};
+[[maybe_unused]] void a_step(tutti::communicator<>& world, tutti::communicator<tutti::nccl>& gpus, const network& net,
+                             const std::vector<std::vector<float>>& data, CUstream_st* compute) {
+  tutti::grad::device_reducer reducer{gpus, world, net.gradient_shapes()};
+  for (const auto& batch : data) {
+    auto pass = reducer.begin(samples(batch), compute);
+    net.backward(batch, reducer.gradients(), compute, [&](std::size_t i) { pass.ready(i); });
+    if (pass.finish().join(compute) == tutti::grad::step::apply)
+      net.step(reducer.gradients(), reducer.found_inf(), compute);
+  }
+}
+
 TEST_CASE("gpu: the examples of the docs are compiled here") {
   const auto bare = [](std::string text) {  // without comments
     for (std::size_t at; (at = text.find("//")) != std::string::npos;) text.erase(at, text.find('\n', at) - at);
@@ -71,7 +107,7 @@ TEST_CASE("gpu: the examples of the docs are compiled here") {
   };
   const std::string here = bare(docs_examples::text_of(TUTTI_SOURCE_DIR "/tests/gpu/gpu_test.cpp"));
   const auto blocks = docs_examples::of(TUTTI_SOURCE_DIR "/docs/gpu.md");
-  CHECK(blocks.size() == 2);
+  CHECK(blocks.size() == 3);
   for (const std::string& block : blocks) CHECK_MESSAGE(here.find(bare(block)) != std::string::npos, block);
 }
 
