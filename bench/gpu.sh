@@ -241,7 +241,7 @@ for test in tests/gpu/*_test.cu; do
     continue
   fi
   for tool in memcheck racecheck; do
-    part "sanitizer/$tool/$name" 90 "$name" "$sanitizer" --tool $tool --error-exitcode 1 "$bin/$name"
+    part "sanitizer/$tool/$name" 90 "$name" "$sanitizer" --tool $tool --error-exitcode 1 "$bin/$name" --quick
   done
 done
 

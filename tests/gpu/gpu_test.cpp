@@ -11,6 +11,7 @@
 #include <tutti/bootstrap/nccl.hpp>
 #include <tutti/bootstrap/survivors.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/device_reducer.hpp>
 #include <tutti/store/memory_store.hpp>
 #include <tutti/tutti.hpp>
 
@@ -97,6 +98,26 @@ TEST_CASE("gpu: the same libraries, loaded at run time, have all that is called"
   auto fewer = tutti::shrink(gpus, world);
   const tutti::nccl_memory<float> arena{fewer, 1000};
 }
+double samples(const std::vector<float>& batch) { return static_cast<double>(batch.size()); }
+struct network {
+  [[nodiscard]] std::vector<tutti::grad::parameter_shape> gradient_shapes() const { return {{"w", 10}}; }
+  template <class Ready>
+  void backward(const std::vector<float>&, const std::vector<tutti::cuda::device_span<float>>&, CUstream_st*,
+                Ready ready) const {
+    ready(0);
+  }
+  void step(const std::vector<tutti::cuda::device_span<float>>&, tutti::cuda::device_span<float>, CUstream_st*) const {}
+};
+[[maybe_unused]] void a_step(tutti::communicator<>& world, tutti::communicator<tutti::nccl>& gpus, const network& net,
+                             const std::vector<std::vector<float>>& data, CUstream_st* compute) {
+  tutti::grad::device_reducer reducer{gpus, world, net.gradient_shapes()};
+  for (const auto& batch : data) {
+    auto pass = reducer.begin(samples(batch), compute);
+    net.backward(batch, reducer.gradients(), compute, [&](std::size_t i) { pass.ready(i); });
+    if (pass.finish().join(compute) == tutti::grad::step::apply)
+      net.step(reducer.gradients(), reducer.found_inf(), compute);
+  }
+}
 
 TEST_CASE("gpu: the examples of the docs are compiled here") {
   const auto bare = [](std::string text) {  // without comments
@@ -105,7 +126,7 @@ TEST_CASE("gpu: the examples of the docs are compiled here") {
   };
   const std::string here = bare(docs_examples::text_of(TUTTI_SOURCE_DIR "/tests/gpu/gpu_test.cpp"));
   const auto blocks = docs_examples::of(TUTTI_SOURCE_DIR "/docs/gpu.md");
-  CHECK(blocks.size() == 4);
+  CHECK(blocks.size() == 5);
   for (const std::string& block : blocks) CHECK_MESSAGE(here.find(bare(block)) != std::string::npos, block);
 }
 
