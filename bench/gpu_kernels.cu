@@ -16,6 +16,7 @@
 #include <tutti/cuda/kernels/pack.cuh>
 #include <tutti/cuda/kernels/sum_buffers.cuh>
 #include <tutti/cuda/kernels/unscale.cuh>
+#include <tutti/cuda/runtime.hpp>
 #include <tutti/train/update_rule.hpp>
 
 // The kernels beside a copy on the same GPU in the same run; each byte counts once where it is read and once where it
@@ -91,14 +92,11 @@ class bench {
   void write(const char* path, const char* device, std::size_t elements) const {
     std::FILE* f = std::fopen(path, "w");
     if (!f) throw tutti::usage_error(std::string("cannot write ") + path);
-    std::fprintf(f, "{\"device\": \"%s\", \"elements\": %zu, \"kernels\": [", device, elements);
     for (const line& l : lines_)
       std::fprintf(f,
-                   "%s\n  {\"kernel\": \"%s\", \"bytes\": %.0f, \"us\": %.2f, \"us_min\": %.2f, \"us_max\": %.2f, "
-                   "\"gb_s\": %.1f, \"of_copy\": %.4f}",
-                   &l == lines_.data() ? "" : ",", l.kernel.c_str(), l.bytes, l.microseconds, l.least, l.most, l.rate(),
-                   of_copy(l));
-    std::fprintf(f, "\n]}\n");
+                   "{\"bench\":\"gpu_kernels\",\"device\":\"%s\",\"elements\":%zu,\"kernel\":\"%s\",\"bytes\":%.0f,"
+                   "\"us\":%.2f,\"us_min\":%.2f,\"us_max\":%.2f,\"gb_s\":%.1f,\"of_copy\":%.4f}\n",
+                   device, elements, l.kernel.c_str(), l.bytes, l.microseconds, l.least, l.most, l.rate(), of_copy(l));
     if (std::fclose(f) != 0) throw tutti::usage_error(std::string("cannot write ") + path);
   }
 

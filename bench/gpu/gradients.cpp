@@ -1,4 +1,4 @@
-// The gradients of a model averaged over GPUs: a loop around NCCL by hand, and tutti. The model is GPT-2 of 124 M
+// The gradients of a model averaged over GPUs: a loop around NCCL by hand, and the reducer. The model is GPT-2 of 124 M
 // parameters in float32, in buckets of 25 MiB from the last parameter to the first; there is no backward pass to hide
 // behind.
 //
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <tutti/bootstrap/nccl.hpp>
+#include <tutti/grad/device_reducer.hpp>
 #include <tutti/tutti.hpp>
 
 #include "raw_nccl.hpp"
@@ -66,15 +67,6 @@ double step_us(tutti::communicator<>& world, cudaStream_t s, F step) {
   return world.all_reduce(each[steps / 2], tutti::max).wait();
 }
 
-/// One step of tutti's: what a device reducer does, until there is one.
-void step_by_tutti(gpu_communicator& gpus, float* arena, const std::vector<bucket>& buckets, cudaStream_t s) {
-  std::vector<tutti::nccl::op_type> flights;
-  for (const bucket b : buckets)
-    flights.push_back(
-        gpus.all_reduce(tutti::cuda::device_span<float>{arena + b.first, b.count}, tutti::mean, {.stream = s}));
-  for (auto& f : flights) std::move(f).join(s);
-}
-
 void run(const char* json_path) {
   auto world = tutti::init();
   tutti::nccl_options how{.calls = tutti::nccl_calls::blocking};
@@ -90,13 +82,21 @@ void run(const char* json_path) {
   bench::check(cudaMemset(arena, 0, count * sizeof(float)), "cudaMemset");
   const tutti::cuda::stream stream{device};
   cudaStream_t const s = stream.native();
+  std::vector<tutti::grad::parameter_shape> shapes;
+  for (const std::size_t one : parameters) shapes.push_back({"", one, tutti::dtype::f32});
+  constexpr std::size_t cap = std::size_t{25} << 20;
+  tutti::grad::device_reducer reducer{gpus, world, shapes, {.limits = {.first_bytes = cap, .cap_bytes = cap}}};
   bench::raw_nccl raw{world, device, bench::raw_calls::blocking};
 
   const double by_hand = step_us(world, s, [&] {
     for (const bucket b : buckets) raw.issue(arena + b.first, b.count, ncclAvg, s);
     raw.finish(s);
   });
-  const double ours = step_us(world, s, [&] { step_by_tutti(gpus, arena, buckets, s); });
+  const double ours = step_us(world, s, [&] {
+    auto pass = reducer.begin(1, s);
+    for (std::size_t i = parameters.size(); i-- > 0;) pass.ready(i);
+    static_cast<void>(pass.finish().join(s));
+  });
   if (world.rank() == 0) {
     std::printf("%d ranks, %zu parameters in %zu buckets: by hand %.1f us, tutti %.1f us (%+.2f %%)\n", world.size(),
                 parameters.size(), buckets.size(), by_hand, ours, 100 * (ours / by_hand - 1));

@@ -7,7 +7,7 @@
 //         slots use non-temporal stores from a size that depends on the hop.
 //   plain the same with ordinary stores only.
 //   zc    user buffers allocated in the shared segment, nothing is copied.
-//   cma   as shm up to 64 KiB, above that process_vm_readv from private buffers.
+//   cma   as shm up to 64 KiB, above that process_vm_readv from private buffers. All_gather: at any size.
 #include <immintrin.h>
 #include <sys/uio.h>
 
@@ -231,14 +231,33 @@ struct Floor {
     wait_all();
   }
 
-  bool supports(int op, size_t) { return op == peers::kAllReduce || op == peers::kBroadcast || op == peers::kBarrier; }
+  // Each block straight from its owner's memory to where it belongs.
+  void cma_gather(float* in, float* out, size_t c) {
+    line(r).address = reinterpret_cast<uint64_t>(in);
+    post();
+    std::memcpy(out + r * (c / n), in, c / n * 4);
+    wait_all();
+    for (int i = 1; i < n; i++) {
+      const int p = (r + i) % n;
+      pull(p, out + p * (c / n), reinterpret_cast<const float*>(line(p).address), c / n * 4);
+    }
+    post();
+    wait_all();
+  }
+
+  bool supports(int op, size_t) {
+    if (op == peers::kAllGather) return variant == "cma";
+    return op == peers::kAllReduce || op == peers::kBroadcast || op == peers::kBarrier;
+  }
   void prepare(int, float*, float*, size_t) {
     const double hop = h.probe_hop();
     if (variant != "plain") nt_from = peers::env_int("PEER_NT", hop > 120 ? 4 << 10 : 1 << 30);
     ring_size = peers::env_int("PEER_RING", variant == "plain" ? 512 << 10 : 4 << 20);
   }
-  void run(int op, float* buf, float*, size_t c) {
-    if (op == peers::kBarrier) {
+  void run(int op, float* buf, float* out, size_t c) {
+    if (op == peers::kAllGather) {
+      cma_gather(buf, out, c);
+    } else if (op == peers::kBarrier) {
       post();
       wait_all();
     } else if (op == peers::kBroadcast) {

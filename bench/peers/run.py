@@ -54,6 +54,7 @@ def build(out):
         f"g++ -std=c++20 -O3 -I ../../include -pthread -o {out}/tutti peer_tutti.cpp",
         f"g++ -std=c++20 -O3 -I ../../include -pthread -o {out}/ddp_tutti peer_ddp_tutti.cpp",
         f"g++ {flags} -shared -fPIC -o {out}/libharness.so harness_c.cpp",
+        f"g++ {flags} -shared -fPIC -o {out}/libpace.so pace.cpp -ldl",
     ):
         sh(cmd, cwd=HERE, check=True)
 
@@ -64,6 +65,11 @@ class Peer:
     def __init__(self, name, launch, exe, flags=(), env=None, ops=OPS, ranks=lambda n: True, pin=True, spin=True):
         self.name, self.launch, self.exe, self.flags, self.env = name, launch, exe, list(flags), env or {}
         self.ops, self.ranks, self.pin, self.spin = ops, ranks, pin, spin
+
+
+def by_connections(out, numbers):
+    """tutti over TCP with so many connections to each peer."""
+    return [Peer(f"tutti-tcp{k}", "fork", f"{out}/tutti", env={"PEER_VARIANT": "tcp", "TUTTI_CONNECTIONS": str(k)}) for k in numbers]
 
 
 def peers(out, added):
@@ -92,7 +98,7 @@ def peers(out, added):
         Peer("gloo-hd", "fork", gloo, env={"PEER_VARIANT": "hd"}, ops=["all_reduce", "reduce_scatter"], **threads),
         Peer("torch", "fork", [PYTHON, f"{HERE}/peer_torch.py"], **threads),
         Peer("floor-plain", "fork", floor, env={"PEER_VARIANT": "plain"}, ops=["all_reduce", "broadcast"], ranks=two),
-        Peer("floor-cma", "fork", floor, env={"PEER_VARIANT": "cma"}, ops=["all_reduce"], ranks=two),
+        Peer("floor-cma", "fork", floor, env={"PEER_VARIANT": "cma"}, ops=["all_reduce", "all_gather"], ranks=two),
         Peer("floor-shm", "fork", floor, env={"PEER_VARIANT": "shm"}),
         Peer("floor-zc", "fork", floor, env={"PEER_VARIANT": "zc"}, ops=["all_reduce"]),
     ] + [Peer(n, "fork", c.split()) for n, c in (a.split("=", 1) for a in added)]
@@ -161,11 +167,11 @@ def save(a, results):
         json.dump(results, f, indent=0)
 
 
-def table(rows, value):
+def table(rows, value, busy=25):
     """Prints one table per (op, n, placement): sizes by peers, medians over the rounds."""
     cells = collections.defaultdict(list)
     for r in rows:
-        if r["ok"] and r["other_pct"] < 25:
+        if r["ok"] and r["other_pct"] < busy:
             cells[r["op"], r["n"], report.kind(r), r["bytes"], r["peer"]].append(r)
     names = list(dict.fromkeys(r["peer"] for r in rows))
     for op, n, k in sorted({c[:3] for c in cells}, key=lambda c: (OPS.index(c[0]), c[1], c[2])):
@@ -191,7 +197,7 @@ def table(rows, value):
 
 def run_peers(a, out, results):
     rows = results.setdefault("peers", [])
-    chosen = [p for p in peers(out, a.add) if not a.peers or p.name in a.peers or any(x.startswith(p.name + "=") for x in a.add)]
+    chosen = by_connections(out, a.connections) + [p for p in peers(out, a.add) if not a.peers or p.name in a.peers or any(x.startswith(p.name + "=") for x in a.add)]
     for rnd in range(a.rounds):
         for n in a.n:
             if n > 4 and rnd >= 2:
@@ -201,7 +207,7 @@ def run_peers(a, out, results):
                 if not ops or not p.ranks(n):
                     continue
                 sizes = [s for s in a.sizes if n <= 4 or s <= 64 << 20]
-                wait_quiet()
+                wait_quiet(a.quiet)
                 args = ["--ops", ",".join(ops), "--sizes", ",".join(map(str, sizes)), "--budget", str(a.budget), "--rest", str(a.rest)]
                 got, wall = launch(p, n, out, args)
                 rows += [dict(r, peer=p.name, round=rnd) for r in got]
@@ -210,9 +216,9 @@ def run_peers(a, out, results):
                 kinds = collections.Counter(report.kind(r) for r in got)
                 print(f"  round {rnd} n={n} {p.name}: {len(got)} cells in {wall:.0f} s, {dict(kinds)}"
                       + (f", {bad} WRONG RESULTS" if bad else ""), file=sys.stderr, flush=True)
-    table(rows, "us per call, median")
-    table(rows, "loop, us per call back to back")
-    table(rows, "GB/s (bytes / call time)")
+    table(rows, "us per call, median", a.busy)
+    table(rows, "loop, us per call back to back", a.busy)
+    table(rows, "GB/s (bytes / call time)", a.busy)
     report.print_ratios(rows)
     report.plot_all(rows, os.path.splitext(a.json)[0] + "-plots")
 
@@ -266,9 +272,13 @@ def run_startup(a, out, results):
 
 
 def run_hosts(a, out, results):
-    """Two emulated hosts: network namespaces joined by a veth pair, at a limited rate."""
+    """Two emulated hosts: network namespaces joined by a veth pair, at a limited rate, or by a link with a delay."""
+    link = None
     rows = results.setdefault("hosts", [])
-    ns = ["peers0", "peers1"]
+    ns = [f"peers{os.getpid()}-{i}" for i in range(2)]
+    names = a.peers or ["tutti", "gloo-ring", "gloo-bcube", "gloo-hd", "torch"]
+    chosen = by_connections(out, a.connections) + [p for p in peers(out, a.add) if p.name in names or any(x.startswith(p.name + "=") for x in a.add)]
+    pace = {"LD_PRELOAD": f"{out}/libpace.so", "PEER_PACE": str(int(a.pace * 125e6))} if a.pace else {}
     def net(cmd):
         sh(cmd, check=True)
     for x in ns:
@@ -276,26 +286,34 @@ def run_hosts(a, out, results):
     try:
         for x in ns:
             net(["ip", "netns", "add", x])
-        net("ip link add peersv0 netns peers0 type veth peer name peersv1 netns peers1")
+        if a.delay:
+            link = subprocess.Popen([sys.executable, f"{HERE}/delay.py", *ns, str(a.delay)], stdout=subprocess.PIPE, text=True)
+            assert link.stdout.readline() == "ready\n", "no link with a delay"
+        else:
+            net(f"ip link add peersv0 netns {ns[0]} type veth peer name peersv1 netns {ns[1]}")
         for i, x in enumerate(ns):
-            net(f"ip -n {x} addr add 10.77.0.{i + 1}/24 dev peersv{i} && ip -n {x} link set peersv{i} up && ip -n {x} link set lo up")
+            net(f"ip -n {x} link set lo up")
+            if a.delay:
+                continue
+            net(f"ip -n {x} addr add 10.77.0.{i + 1}/24 dev peersv{i} && ip -n {x} link set peersv{i} up")
             if a.rate:
                 net(f"tc -n {x} qdisc add dev peersv{i} root tbf rate {a.rate} burst 512kb latency 50ms")
         for rnd in range(a.rounds):
-            for p in peers(out, a.add):
-                if p.name not in ("tutti", "gloo-ring", "gloo-bcube", "gloo-hd", "torch") and not any(x.startswith(p.name + "=") for x in a.add):
-                    continue
-                wait_quiet()
+            for p in chosen:
+                wait_quiet(a.quiet)
                 got, _ = launch(p, 2, out, ["--ops", "all_reduce,barrier", "--sizes", ",".join(map(str, a.sizes)), "--budget", str(a.budget)],
                                 wrap=lambda r: ["ip", "netns", "exec", ns[r % 2]],
-                                rank_env=lambda r: {"PEER_ADDR": f"10.77.0.{r % 2 + 1}", "GLOO_SOCKET_IFNAME": f"peersv{r % 2}"})
+                                rank_env=lambda r: {"PEER_ADDR": f"10.77.0.{r % 2 + 1}", "GLOO_SOCKET_IFNAME": f"peersv{r % 2}", **pace})
                 rows += [dict(r, peer=p.name, round=rnd, rate=a.rate) for r in got]
     finally:
+        if link:
+            link.terminate()
+            link.wait()
         for x in ns:
             sh(["ip", "netns", "del", x])
-    print(f"\ntwo emulated hosts, {a.rate or 'unlimited'}")
-    table([dict(r, hop_ns=0, hop2_ns=0) for r in rows], "us per call, median")
-    table([dict(r, hop_ns=0, hop2_ns=0) for r in rows], "GB/s (bytes / call time)")
+    print(f"\ntwo emulated hosts, {f'{a.delay:g} ms each way' if a.delay else a.rate or 'unlimited'}" + (f", each connection {a.pace:g} Gbit/s" if a.pace else ""))
+    table([dict(r, hop_ns=0, hop2_ns=0) for r in rows], "us per call, median", a.busy)
+    table([dict(r, hop_ns=0, hop2_ns=0) for r in rows], "GB/s (bytes / call time)", a.busy)
 
 
 def main():
@@ -313,12 +331,19 @@ def main():
     ap.add_argument("--compute", type=words, default=["none"], help="ddp: what the backward pass computes; none, busy, idle")
     ap.add_argument("--steps", type=int, default=9, help="ddp: steps of each round")
     ap.add_argument("--rest", type=float, default=0, help="seconds of sleep before each cell")
+    ap.add_argument("--connections", type=ints, default=[], help="hosts, peers: also tutti over TCP with so many to each peer")
+    ap.add_argument("--pace", type=float, default=0, help="hosts: Gbit/s that each connection sends at most, 0 for no limit")
+    ap.add_argument("--delay", type=float, default=0, help="hosts: milliseconds each way instead of a rate")
+    ap.add_argument("--busy", type=float, default=25, help="per cent of the machine that others may use during a cell that counts")
+    ap.add_argument("--quiet", type=float, default=60, help="seconds to wait for others to leave the machine alone")
+    ap.add_argument("--no-build", action="store_true", help="what is in --build already")
     ap.add_argument("--rate", default="10gbit", help="hosts: link rate, '' for unlimited")
     ap.add_argument("--json", default="results.json")
     ap.add_argument("--build", default=os.path.join(tempfile.gettempdir(), "peers-build"))
     a = ap.parse_args()
-    install()
-    build(a.build)
+    if not a.no_build:
+        install()
+        build(a.build)
     model = next((x.split(":")[1].strip() for x in open("/proc/cpuinfo") if x.startswith("model name")), "")
     results = {"machine": {"cpu": model, "cores": CORES, "kernel": platform.release()}, "argv": sys.argv[1:]}
     for what in a.what:

@@ -132,24 +132,22 @@ struct softmax_cross_entropy {
   }
 };
 
-/// SGD with momentum; gradients are sums, which `share` makes means.
+/// SGD with momentum.
 struct update {
-  float rate, momentum, share;
+  float rate, momentum;
   const float* gradients;
   float* velocity;
   float* parameters;
   DIGITS_ELEMENT void operator()(std::size_t i) const {
-    velocity[i] = momentum * velocity[i] + gradients[i] * share;
+    velocity[i] = momentum * velocity[i] + gradients[i];
     parameters[i] -= rate * velocity[i];
   }
 };
 
-/// Keeps a step's mean loss.
-struct note {
-  const float* sum;
-  float share;
+struct copy {
+  const float* from;
   float* to;
-  DIGITS_ELEMENT void operator()(std::size_t) const { *to = *sum * share; }
+  DIGITS_ELEMENT void operator()(std::size_t i) const { to[i] = from[i]; }
 };
 
 struct fill {

@@ -2,57 +2,62 @@
 
 #include <cuda_runtime_api.h>
 
-#include <array>
 #include <cstddef>
-#include <span>
+#include <optional>
+#include <tutti/tutti.hpp>
 #include <utility>
 #include <vector>
 
 #include <tutti/bootstrap/nccl.hpp>
-#include <tutti/tutti.hpp>
+#include <tutti/grad/device_reducer.hpp>
 
+#include "common/gradient_shapes.hpp"
 #include "digits_cuda/cuda_device.hpp"
 #include "digits_cuda/network.hpp"
 
 namespace digits::cuda {
 
-/// Adds up the gradients of all ranks, some layers at a time, while those of the layers before are computed.
+/// The gradients, and behind them the loss: each rank's sums over its images become the means over all images of all
+/// ranks, some layers at a time, while those of the layers before are computed.
 class gradient_exchange {
  public:
-  gradient_exchange(tutti::communicator<tutti::nccl>& gpus, network<cuda_device>& net, cudaStream_t compute)
-      : gpus_{gpus}, net_{net}, compute_{compute} {}
+  gradient_exchange(tutti::communicator<tutti::nccl>& gpus, tutti::communicator<>& world, const model<float>& net,
+                    cudaStream_t compute)
+      : reducer_{gpus, world, shapes(net), {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}}},
+        compute_{compute} {}
 
-  /// The gradient of tensor i is in the stream: network::backward() says so, last tensor first.
-  void ready(std::size_t i) {
-    for (const bucket b : buckets)
-      if (b.first == i) reduce(b);
+  /// For the network.
+  [[nodiscard]] network<cuda_device>::gradient_places places() const {
+    network<cuda_device>::gradient_places all{};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = reducer_.gradient<float>(i).data();
+    return all;
   }
-  /// What is given to the stream from now on finds the sums of all ranks; the host does not wait for them.
+
+  /// This rank contributes so many images to a step.
+  void begin(std::size_t images) {
+    pass_.emplace(reducer_.begin(static_cast<double>(images), compute_, tutti::grad::contribution::sum));
+  }
+  /// The gradient of tensor i is in the stream: network::backward() says so.
+  void ready(std::size_t i) { pass_->ready(i); }
+  /// What is given to the stream from now on finds the means; the host does not wait for them.
   void finish() {
-    for (auto& one : flights_) std::move(one).join(compute_);
-    flights_.clear();
+    auto pass = std::move(*pass_);
+    pass_.reset();
+    static_cast<void>(pass.finish().join(compute_));
   }
 
  private:
-  /// From tensor `first` up to, not including, `end`.
-  struct bucket {
-    std::size_t first, end;
-  };
-  // The last one brings the loss, which lies behind the gradients.
-  static constexpr std::array<bucket, 3> buckets{{{0, 4}, {4, 6}, {6, network<cuda_device>::tensor_count}}};
+  using reducer = tutti::grad::device_reducer<tutti::communicator<tutti::nccl>, tutti::communicator<>>;
 
-  void reduce(bucket b) {
-    const auto all = net_.gradients();
-    const std::size_t first = net_.tensor(b.first).first;
-    const std::size_t end = b.end == network<cuda_device>::tensor_count ? all.size() : net_.tensor(b.end).first;
-    const tutti::cuda::device_span<float> part{all.data() + first, end - first};
-    flights_.push_back(gpus_.all_reduce(part, tutti::sum, {.stream = compute_}));
+  static std::vector<tutti::grad::parameter_shape> shapes(const model<float>& net) {
+    auto all = common::gradient_shapes<float>(net);
+    all.push_back({"loss", 1, tutti::dtype::f32});
+    return all;
   }
 
-  tutti::communicator<tutti::nccl>& gpus_;
-  network<cuda_device>& net_;
+  reducer reducer_;
   cudaStream_t compute_;
-  std::vector<tutti::communicator<tutti::nccl>::backend_type::op_type> flights_;
+  std::optional<reducer::pass_type> pass_;
 };
 
 }  // namespace digits::cuda

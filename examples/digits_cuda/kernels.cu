@@ -32,7 +32,7 @@ template cudaError_t run_on_each(std::size_t, rectify, cudaStream_t);
 template cudaError_t run_on_each(std::size_t, rectify_gradient, cudaStream_t);
 template cudaError_t run_on_each(std::size_t, softmax_cross_entropy, cudaStream_t);
 template cudaError_t run_on_each(std::size_t, update, cudaStream_t);
-template cudaError_t run_on_each(std::size_t, note, cudaStream_t);
+template cudaError_t run_on_each(std::size_t, copy, cudaStream_t);
 template cudaError_t run_on_each(std::size_t, fill, cudaStream_t);
 
 }  // namespace digits::cuda

@@ -1,6 +1,6 @@
 // The trainer of digits/ on GPUs: the same network, images, order and steps, and so the same losses but for rounding.
-// Products by cuBLAS, everything else by kernels.cu; gradients are added up by NCCL while the backward pass goes on;
-// the next images are copied meanwhile. The host waits once in an epoch.
+// Products by cuBLAS, everything else by kernels.cu; a device reducer averages gradients while the backward pass goes
+// on; the next images are copied meanwhile. No host waits for its device but once in an epoch.
 //
 //   tutti-run -n 4 --devices 0,1,2,3 -- digits_cuda --epochs 10       (or alone)
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,9 +46,9 @@ class trainer {
         world_{world},
         device_{gpus.backend().device()},
         host_net_{data.train.shape, wanted.seed},
-        net_{device_, data.train.shape, host_net_, share_of(wanted.batch)},
+        exchange_{gpus, world, host_net_, device_.stream()},
+        net_{device_, data.train.shape, host_net_, share_of(wanted.batch), exchange_.places()},
         feeder_{device_, data.train.shape, share_of(wanted.batch)},
-        exchange_{gpus, net_, device_.stream()},
         steps_{(data.train.size() + wanted.batch - 1) / wanted.batch},
         losses_{device_, steps_},
         progress_{world.rank(), wanted.epochs} {}
@@ -81,14 +82,15 @@ class trainer {
     };
     bring(0);
     for (std::size_t step = 0; step < steps_; ++step) {
-      const std::size_t in_step = images(step).size();
-      net_.backward(feeder_.take(), [&](std::size_t i) { exchange_.ready(i); });
+      const auto batch = feeder_.take();
+      exchange_.begin(batch.size);
+      net_.backward(batch, [&](std::size_t i) { exchange_.ready(i); });
       feeder_.done();
       exchange_.finish();
-      net_.note_loss(in_step, losses_.data() + step);
+      net_.note_loss(losses_.data() + step);
       const double done = static_cast<double>(epoch * steps_ + step) / static_cast<double>(options_.epochs * steps_);
       const double rate = options_.learning_rate * std::max(0.0, 1.0 - done);
-      net_.step(rate, digits::momentum_rule.momentum, in_step);
+      net_.step(rate, digits::momentum_rule.momentum);
       if (step + 1 < steps_) bring(step + 1);  // the device is busy with this one
     }
     std::vector<float> losses(steps_);
@@ -114,9 +116,9 @@ class trainer {
   tutti::communicator<>& world_;
   cuda_device device_;
   digits::model<float> host_net_;
+  digits::cuda::gradient_exchange exchange_;
   digits::cuda::network<cuda_device> net_;
   digits::cuda::feeder feeder_;
-  digits::cuda::gradient_exchange exchange_;
   std::size_t steps_;
   cuda_device::array<float> losses_;
   digits::progress progress_;
@@ -129,13 +131,19 @@ void check(const digits::options& o) {
                      o.checkpoint.empty() && o.todo != digits::action::measure_speed;
   if (!plain)
     throw std::invalid_argument{
-        "digits_cuda knows --seed, --batch, --epochs, --lr, --data and --loss-log; for the rest there is digits"};
+        "digits_cuda knows --seed, --batch, --epochs, --lr, --data, --loss-log and --share-gpus; for the rest there is "
+        "digits"};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const auto wanted = digits::parse_options({argv + 1, argv + argc});
+  // Ranks that outnumber the GPUs, as in tests; NCCL itself must be told, too: see docs/gpu.md.
+  std::vector<const char*> words{argv + 1, argv + argc};
+  tutti::nccl_options how;
+  if (std::erase_if(words, [](std::string_view w) { return w == "--share-gpus"; }) != 0)
+    how.sharing = tutti::device_sharing::allowed;
+  const auto wanted = digits::parse_options(words);
   if (wanted.todo == digits::action::show_help) {
     std::fputs(digits::usage().c_str(), stdout);
     return 0;
@@ -143,7 +151,7 @@ int main(int argc, char** argv) try {
   check(wanted);
   const auto data = digits::load_dataset(wanted.data);
   auto world = tutti::init();
-  auto gpus = tutti::gpu_world(world);
+  auto gpus = tutti::gpu_world(world, how);
   trainer{wanted, data, world, gpus}.run();
 } catch (const std::invalid_argument& failure) {
   std::fprintf(stderr, "digits_cuda: %s\n", failure.what());

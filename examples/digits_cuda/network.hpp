@@ -36,8 +36,12 @@ class network {
  public:
   static constexpr std::size_t tensor_count = model<float>::tensor_count;
 
+  /// Where backward() leaves the gradient of each tensor, and behind them the loss, on the device.
+  using gradient_places = std::array<float*, tensor_count + 1>;
+
   /// Takes the parameters and their places from `like`, and has room for so many images in a batch.
-  network(Device& device, image_shape input, const model<float>& like, std::size_t most_images)
+  network(Device& device, image_shape input, const model<float>& like, std::size_t most_images,
+          const gradient_places& gradients)
       : device_{device},
         in_{input},
         conv1_out_{halved(input, input.rows > 16 ? 2 : 1, 16)},
@@ -46,8 +50,8 @@ class network {
         conv1_{window_of(in_, conv1_out_, input.rows > 16 ? 2 : 1)},
         conv2_{window_of(conv1_out_, conv2_out_, 1)},
         pool_{window_of(conv2_out_, pool_out_, 2)},
+        gradients_{gradients},
         parameters_{device, like.parameters().size()},
-        gradients_{device, like.parameters().size() + 1},
         velocity_{device, like.parameters().size()},
         ones_{device, most_images * rows_of(conv1_out_)},
         patches1_{device, most_images * rows_of(conv1_out_) * 9 * in_.channels},
@@ -69,26 +73,23 @@ class network {
     device.each(ones_.size(), fill{1, ones_.data()});
   }
 
-  /// The gradients of all parameters, tensor by tensor, and behind them the loss: sums over the images.
-  [[nodiscard]] std::span<float> gradients() { return {gradients_.data(), gradients_.size()}; }
   [[nodiscard]] std::span<float> parameters() { return {parameters_.data(), parameters_.size()}; }
-  [[nodiscard]] const tensor_info& tensor(std::size_t i) const { return places_[i]; }
 
-  /// Computes gradients(). ready(i) is called, last layer first, when the gradient of tensor i has been put into the
-  /// device's stream, and that of the loss before all others.
+  /// Computes the gradients and the loss, sums over the images. ready(i) is called, last layer first, when the gradient
+  /// of tensor i has been put into the device's stream; the loss, as if it were the last tensor, before all others.
   template <class Ready>
   void backward(const device_batch& batch, Ready&& ready) {
     const std::size_t n = batch.size, pixels1 = n * rows_of(conv1_out_), pixels2 = n * rows_of(conv2_out_);
     const std::size_t flat = pool_out_.size(), patch1 = 9 * in_.channels, patch2 = 9 * conv1_out_.channels;
     if (n == 0) {
-      device_.each(gradients_.size(), fill{0, gradients_.data()});
-      for (std::size_t i = tensor_count; i-- > 0;) ready(i);
+      for (std::size_t i = tensor_count + 1; i-- > 0; ready(i))
+        device_.each(i == tensor_count ? 1 : places_[i].count, fill{0, gradients_[i]});
       return;
     }
     forward(batch);
     device_.each(n, softmax_cross_entropy{logits_.data(), batch.labels, losses_.data()});
-    device_.multiply(product{1, 1, n}, ones_.data(), false, losses_.data(), false, 0,
-                     gradients_.data() + parameters_.size());
+    device_.multiply(product{1, 1, n}, ones_.data(), false, losses_.data(), false, 0, gradients_[tensor_count]);
+    ready(tensor_count);
 
     layer_gradients(6, n, hidden, class_count, a3_.data(), logits_.data(), ready);
     input_gradient(6, n, hidden, class_count, logits_.data(), d3_.data());
@@ -108,16 +109,14 @@ class network {
     layer_gradients(0, pixels1, patch1, conv1_out_.channels, patches1_.data(), d1_.data(), ready);
   }
 
-  /// One step of SGD with momentum by gradients() / images.
-  void step(double rate, double momentum, std::size_t images) {
-    device_.each(parameters_.size(),
-                 update{static_cast<float>(rate), static_cast<float>(momentum), 1 / static_cast<float>(images),
-                        gradients_.data(), velocity_.data(), parameters_.data()});
+  /// One step of SGD with momentum, by what the gradients hold by then: means over all images of all ranks.
+  void step(double rate, double momentum) {
+    for (std::size_t i = 0; i < tensor_count; ++i)
+      device_.each(places_[i].count, update{static_cast<float>(rate), static_cast<float>(momentum), gradients_[i],
+                                            velocity_.data() + places_[i].first, at(i)});
   }
-  /// Writes the mean loss, of so many images, to an address on the device.
-  void note_loss(std::size_t images, float* to) {
-    device_.each(1, note{gradients_.data() + parameters_.size(), 1 / static_cast<float>(images), to});
-  }
+  /// Writes what the loss is by then to an address on the device.
+  void note_loss(float* to) { device_.each(1, copy{gradients_[tensor_count], to}); }
 
  private:
   static constexpr std::size_t hidden = 64;
@@ -127,7 +126,6 @@ class network {
   }
   static std::size_t rows_of(image_shape s) { return s.rows * s.columns; }
   float* at(std::size_t i) { return parameters_.data() + places_[i].first; }
-  float* gradient(std::size_t i) { return gradients_.data() + places_[i].first; }
   pool pooled() { return {pool_, wide_.data(), a2_.data(), winners_.data()}; }
 
   void forward(const device_batch& batch) {
@@ -153,9 +151,9 @@ class network {
   template <class Ready>
   void layer_gradients(std::size_t i, std::size_t rows, std::size_t inputs, std::size_t outputs, const float* x,
                        const float* y_gradient, Ready& ready) {
-    device_.multiply(product{1, outputs, rows}, ones_.data(), false, y_gradient, false, 0, gradient(i + 1));
+    device_.multiply(product{1, outputs, rows}, ones_.data(), false, y_gradient, false, 0, gradients_[i + 1]);
     ready(i + 1);
-    device_.multiply(product{inputs, outputs, rows}, x, true, y_gradient, false, 0, gradient(i));
+    device_.multiply(product{inputs, outputs, rows}, x, true, y_gradient, false, 0, gradients_[i]);
     ready(i);
   }
   void input_gradient(std::size_t i, std::size_t rows, std::size_t inputs, std::size_t outputs, const float* y_gradient,
@@ -167,7 +165,8 @@ class network {
   image_shape in_, conv1_out_, conv2_out_, pool_out_;
   window conv1_, conv2_, pool_;
   std::array<tensor_info, tensor_count> places_{};
-  array<float> parameters_, gradients_, velocity_, ones_;
+  gradient_places gradients_;
+  array<float> parameters_, velocity_, ones_;
   array<float> patches1_, patches2_, a1_, wide_, a2_, a3_, logits_;
   array<float> d1_, d_wide_, d2_, d3_, losses_;
   array<std::uint8_t> winners_;

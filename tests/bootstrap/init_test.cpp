@@ -201,13 +201,22 @@ TEST_CASE("MPICH's jobs get the name that they lack, on one machine") {
   CHECK(tutti::detail::parent_of(::getpid()).pid == ::getppid());
 }
 
-TEST_CASE("transport and interface come from options, else from the environment") {
-  const variables v{{"TUTTI_TRANSPORT", "tcp"}, {"TUTTI_INTERFACE", "eth7"}};
+TEST_CASE("transport, interface and connections come from options, else from the environment") {
+  const variables v{{"TUTTI_TRANSPORT", "tcp"}, {"TUTTI_INTERFACE", "eth7"}, {"TUTTI_CONNECTIONS", "4"}};
   CHECK(plan(v).transport == transport_choice::tcp);
   CHECK(plan(v).interface == "eth7");
+  CHECK(plan(v).connections == 4);
   init_options o;
   o.transport = transport_choice::shm;
   o.interface = "lo";
+  o.connections = 2;
+  CHECK(plan(v, o).connections == 2);
+  CHECK(plan({}).connections == 1);
+  o.connections = 17;
+  CHECK(contains(message_of({}, o), "init_options::connections, 17, is not a number from 1 to 16"));
+  o.connections = 2;
+  for (const char* odd : {"0", "17", "-1", "", "two"})
+    CHECK(contains(message_of({{"TUTTI_CONNECTIONS", odd}}), "is not a number from 1 to 16"));
   CHECK(plan(v, o).transport == transport_choice::shm);
   CHECK(plan(v, o).interface == "lo");
   CHECK(plan({}).transport == transport_choice::automatic);

@@ -31,6 +31,7 @@ TEST_CASE("claims, verdicts and lists survive their encoding") {
   c.host = std::string(255, 'h');
   c.job = tutti::wire::job_id::of("j");
   c.links = 9;
+  c.connections = 4;
   c.tuning = 0x123456789abcdef;
   c.start_time = ~std::uint64_t{0};
   CHECK(tutti::decode_claim(encode(c)) == c);

@@ -192,6 +192,11 @@ TEST_CASE("every rank fails when the claims contradict each other") {
     claims[0].links = 2;
     check_all_failed(call_all(claims), errc::rendezvous, {"different transports", "rank 0 of 3"});
   }
+  SUBCASE("connections") {
+    for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
+    claims[1].connections = 4;
+    check_all_failed(call_all(claims), errc::rendezvous, {"rank 1 of 3", "connections to each peer", "4"});
+  }
   SUBCASE("tables of algorithms") {
     for (int i = 0; i < 3; ++i) claims.push_back(stranger(i, 3, 100 + i));
     claims[2].tuning = 5;

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,8 +21,25 @@
 // SECTION_gather_types_differ: in_and_out_must_have_the_same_type
 // SECTION_vector_of_bool: for_vector_of_bool_use_vector_of_char
 // SECTION_container_of_the_moment: this_buffer_is_a_temporary.*pass_a_named_container
-// SECTION_counts_of_the_moment: layout
-// SECTION_signed_counts: layout
+// SECTION_counts_of_the_moment: these_counts_are_a_temporary
+// SECTION_signed_counts: counts_and_offsets_must_be_std_size_t
+// SECTION_offsets_of_the_moment: these_counts_are_a_temporary
+// SECTION_reduce_to_constant: this_buffer_is_written_and_must_not_be_const
+// SECTION_reduce_structs: the_library_cannot_reduce_these_elements_so__pass_a_function
+// SECTION_reduce_by_what_is_none: the_library_cannot_reduce_these_elements_so__pass_a_function
+// SECTION_reduce_scatter_v_differ: in_and_out_must_have_the_same_type
+// SECTION_reduce_scatter_v_of_structs: the_library_cannot_reduce_these_elements_so__pass_a_function
+// SECTION_coalesced_vectors: each_of_these_buffers_must_be_a_span
+// SECTION_coalesced_temporary: this_buffer_is_a_temporary
+// SECTION_scan_structs: the_library_cannot_reduce_these_elements_so__pass_a_function
+// SECTION_exclusive_scan_temporary: this_buffer_is_a_temporary
+// SECTION_gather_to_constant: this_buffer_is_written_and_must_not_be_const
+// SECTION_gather_v_of_bool: for_vector_of_bool_use_vector_of_char
+// SECTION_scatter_types_differ: in_and_out_must_have_the_same_type
+// SECTION_scatter_v_temporary: this_buffer_is_a_temporary
+// SECTION_all_to_all_strings: these_elements_cannot_travel
+// SECTION_all_to_all_v_differ: in_and_out_must_have_the_same_type
+// SECTION_all_gather_v_to_constant: this_buffer_is_written_and_must_not_be_const
 // SECTION_sum_of_structs: the_library_cannot_reduce_these_elements_so__pass_a_function
 // SECTION_sum_of_struct_by_value: the_library_cannot_reduce_these_elements_so__pass_a_function
 // SECTION_temporary_to_send: this_buffer_is_a_temporary
@@ -54,6 +72,12 @@ struct nine {
   const std::vector<std::size_t> counts{1, 2};
   moved.all_gather_v(constant, out, counts).wait();
   moved.all_gather_v(constant, out, {counts, counts}).wait();
+  moved.reduce(points, 0, [](point a, point b) { return point{a.x + b.x, a.y + b.y}; }).wait();
+  moved.reduce(constant, std::span<float>{}, 1, tutti::max, {.timeout = std::chrono::seconds(1)}).wait();
+  moved.reduce_scatter_v(constant, out, {counts, counts}, tutti::max).wait();
+  moved.scan(out).wait();
+  moved.exclusive_scan(constant, out, tutti::max).wait();
+  moved.all_to_all_v(constant, counts, out, {counts, counts}).wait();
 }
 
 #if defined(SECTION_copy)
@@ -112,6 +136,92 @@ auto f(world_t& world, std::vector<float>& in, std::vector<float>& out) {
 
 #if defined(SECTION_signed_counts)
 auto f(world_t& world, std::vector<float>& in, std::vector<float>& out, std::vector<int>& counts) {
+  return world.all_gather_v(in, out, counts);
+}
+#endif
+
+#if defined(SECTION_offsets_of_the_moment)
+auto f(world_t& world, std::vector<float>& in, std::vector<float>& out, std::vector<std::size_t>& counts) {
+  return world.all_gather_v(in, out, {counts, std::vector<std::size_t>{1, 2}});
+}
+#endif
+
+#if defined(SECTION_reduce_to_constant)
+auto f(world_t& world, std::vector<float>& in, std::span<const float> out) { return world.reduce(in, out, 0); }
+#endif
+
+#if defined(SECTION_reduce_structs)
+auto f(world_t& world, std::vector<point>& v) { return world.reduce(v, 0); }
+#endif
+
+#if defined(SECTION_reduce_by_what_is_none)
+auto f(world_t& world, std::vector<float>& in, std::vector<float>& out) {
+  return world.reduce(in, out, 0, tutti::band);
+}
+#endif
+
+#if defined(SECTION_reduce_scatter_v_differ)
+auto f(world_t& world, std::vector<float>& in, std::vector<int>& out, std::vector<std::size_t>& counts) {
+  return world.reduce_scatter_v(in, out, {counts, counts});
+}
+#endif
+
+#if defined(SECTION_reduce_scatter_v_of_structs)
+auto f(world_t& world, std::vector<point>& in, std::vector<point>& out, std::vector<std::size_t>& counts) {
+  return world.reduce_scatter_v(in, out, counts, tutti::max);
+}
+#endif
+
+#if defined(SECTION_coalesced_vectors)
+auto f(world_t& world, std::vector<std::vector<float>>& v) { return world.all_reduce_coalesced(v); }
+#endif
+
+#if defined(SECTION_coalesced_temporary)
+auto f(world_t& world, std::span<float> v) { return world.all_reduce_coalesced(std::vector{v, v}); }
+#endif
+
+#if defined(SECTION_scan_structs)
+auto f(world_t& world, std::vector<point>& v) { return world.scan(v); }
+#endif
+
+#if defined(SECTION_exclusive_scan_temporary)
+auto f(world_t& world, std::vector<float>& in) { return world.exclusive_scan(in, std::vector<float>(10)); }
+#endif
+
+#if defined(SECTION_gather_to_constant)
+auto f(world_t& world, std::vector<float>& in, const std::vector<float>& out) { return world.gather(in, out, 0); }
+#endif
+
+#if defined(SECTION_gather_v_of_bool)
+auto f(world_t& world, std::vector<bool>& in, std::vector<bool>& out, std::vector<std::size_t>& counts) {
+  return world.gather_v(in, out, counts, 0);
+}
+#endif
+
+#if defined(SECTION_scatter_types_differ)
+auto f(world_t& world, std::vector<float>& in, std::vector<double>& out) { return world.scatter(in, out, 0); }
+#endif
+
+#if defined(SECTION_scatter_v_temporary)
+auto f(world_t& world, std::vector<float>& in, std::vector<std::size_t>& counts) {
+  return world.scatter_v(in, std::vector<float>(10), counts, 0);
+}
+#endif
+
+#if defined(SECTION_all_to_all_strings)
+auto f(world_t& world, std::vector<std::string>& in, std::vector<std::string>& out) {
+  return world.all_to_all(in, out);
+}
+#endif
+
+#if defined(SECTION_all_to_all_v_differ)
+auto f(world_t& world, std::vector<float>& in, std::vector<int>& out, std::vector<std::size_t>& counts) {
+  return world.all_to_all_v(in, counts, out, counts);
+}
+#endif
+
+#if defined(SECTION_all_gather_v_to_constant)
+auto f(world_t& world, std::vector<float>& in, const std::vector<float>& out, std::vector<std::size_t>& counts) {
   return world.all_gather_v(in, out, counts);
 }
 #endif

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/backend/nccl_dlopen.hpp>
 #include <tutti/bootstrap/nccl.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/device_reducer.hpp>
@@ -46,6 +47,18 @@ TEST_CASE("gpu: one rank on the first GPU, or a refusal that says what is missin
     gpus.barrier().wait();
     CHECK(gpus.backend().failure().ok());
   });
+}
+
+TEST_CASE("gpu: the same libraries, loaded at run time, have all that is called") {
+  CHECK(tutti::cuda::runtime_dlopen::missing() == "");
+  CHECK(tutti::nccl_dlopen::missing() == "");
+  int linked = 0, loaded = 0;
+  CHECK(tutti::nccl_api::version(linked) == tutti::nccl_result::success);
+  CHECK(tutti::nccl_dlopen::version(loaded) == tutti::nccl_result::success);
+  CHECK(loaded == linked);
+  for (const auto f : {tutti::nccl_feature::memory, tutti::nccl_feature::windows, tutti::nccl_feature::shrink,
+                       tutti::nccl_feature::exchange, tutti::nccl_feature::revoke})
+    CHECK(tutti::nccl_dlopen::has(f) == (linked >= tutti::nccl_since(f)));
 }
 
 // The examples of docs/gpu.md.

@@ -170,7 +170,7 @@ void measures(::cudaStream_t s) {
         std::vector<std::span<T>> parts;
         double exact = 0;
         for (std::size_t i = 0; i < 200; ++i) {
-          values.push_back(random<T>(i < 5 ? lengths[i] : i * 37 % 20000, i));
+          values.push_back(random<T>(i < 6 ? lengths[i] : i * 37 % 20000, i));
           if (infinite && i == 150) values[i][3] = T(std::numeric_limits<float>::infinity());
           for (const T x : values[i]) exact += static_cast<double>(x) * static_cast<double>(x) * factor * factor;
           arrays.push_back(new array<T>{values[i], skip});

@@ -138,7 +138,7 @@ TEST_CASE("reducer: a rank that has run out is named where the others call somet
     if (&o == &all[1]) {
       CHECK(o.says("weight 0 on this rank, which has run out of samples"));
       CHECK(o.says("broadcast"));
-    } else if (!o.says("called another collective here")) {  // as who hears of it before his own call has begun
+    } else {
       CHECK(o.says("rank 1 called"));
       CHECK(o.says("all_reduce"));
     }

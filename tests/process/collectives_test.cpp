@@ -31,12 +31,31 @@ TEST_CASE("collectives are right between processes") {
         [&](int r) {
           std::vector<std::string> words{at("unix:@" + name, r, n), transport, "timeout=120000"};
           if (machines > 1) words.push_back("domain=machine" + std::to_string(r % machines));
-          return rank_words{words, {}};
+          // Two connections, or four, where it takes no more time.
+          return rank_words{words, {"TUTTI_CONNECTIONS=" + std::to_string(n == 3 ? 4 : n == 4 || n == 9 ? 2 : 1)}};
         },
         std::chrono::seconds{120});
     const std::string text = all_text(all);
     CAPTURE(text);
     CHECK(occurrences(text, "all well on rank ") == n);
+    check_nothing_left(name);
+  }
+}
+
+TEST_CASE("processes are told that another's reduction threw") {
+  using namespace tutti_test;
+  for (const std::string words : {"transport=shm", "transport=tcp", "domain="}) {
+    const std::string name = unique_name();
+    const auto all = run_ranks("stream", 4, [&](int r) {
+      const std::string place = words == "domain=" ? words + std::to_string(r / 2) : words;
+      return rank_words{{at("unix:@" + name, r, 4), place, "throws=1"}, {}};
+    });
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      CAPTURE(words);
+      CAPTURE(r);
+      const std::string who = r == 1 ? "this rank" : "rank 1";
+      CHECK_MESSAGE(contains(all[r].out, "failed: a reduction threw an exception on " + who), all[r].out);
+    }
     check_nothing_left(name);
   }
 }

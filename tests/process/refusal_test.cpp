@@ -83,6 +83,7 @@ TEST_CASE("one rank that cannot read what it was given: all fail, with its words
   for (const wrong& w : {wrong{"TUTTI_TUNING=" + folder.file("table"), "line 2: all_reduce has no algorithm \"sing\""},
                          wrong{"TUTTI_TUNING=" + folder.file("none"), "none\" cannot be read"},
                          wrong{"TUTTI_TRANSPORT=pigeon", "\"pigeon\" is not shm, tcp or automatic"},
+                         wrong{"TUTTI_CONNECTIONS=17", "\"17\" is not a number from 1 to 16"},
                          wrong{"TUTTI_SECRET_FILE=" + folder.file("secret"), "others may read it"}})
     for (const std::string& url : places(folder)) {
       if (url.starts_with("tcp") && w.variable.starts_with("TUTTI_SECRET")) continue;
@@ -131,6 +132,14 @@ TEST_CASE("transports that differ: all fail") {
                       {r == 1 ? "TUTTI_TRANSPORT=tcp" : "TUTTI_TRANSPORT=shm"}};
   });
   check_refused(all, rendezvous, {"different transports"});
+}
+
+TEST_CASE("numbers of connections that differ: all fail") {
+  const std::string name = unique_name();
+  const auto all = run_ranks("join", 3, [&](int r) {
+    return rank_words{{at("unix:@" + name, r, 3), "join=200000"}, {r == 1 ? "TUTTI_CONNECTIONS=2" : "TUTTI_ODD=1"}};
+  });
+  check_refused(all, rendezvous, {"connections to each peer"});
 }
 
 TEST_CASE("two jobs at one place: all fail, and both are named") {

@@ -26,7 +26,9 @@ PLACE = re.compile(r"^In file included from|^ +from |: (?:In|At) [\w ]+|: +requi
 
 
 def compile_once(compiler, path, define=None):
-    command = [*compiler, "-fsyntax-only", "-fdiagnostics-color=never", *([f"-D{define}"] if define else []), path]
+    every = ["-ferror-limit=0"] if "clang" in os.path.basename(compiler[0]) else []  # g++ has no limit
+    wanted = ["-fsyntax-only", "-fdiagnostics-color=never", *every, *([f"-D{define}"] if define else [])]
+    command = [*compiler, *wanted, path]
     done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"))
     return done.returncode, done.stdout + done.stderr
 

@@ -62,12 +62,17 @@ TEST_CASE("an abort frame carries its cause") {
   CHECK(f->cause().code == tutti::errc::peer_lost);
   CHECK(f->cause().peer == 3);
   CHECK(frame::abort_with({tutti::errc::aborted}).cause().peer == -1);
-  const tutti::status odd{tutti::errc::mismatch, 0, 3, 0x12345678abcdef};
-  CHECK(frame::decode(frame::abort_with(odd).encode())->cause() == odd);
+  for (const auto code : {tutti::errc::aborted, tutti::errc::mismatch, tutti::errc::system, tutti::last_errc})
+    for (const std::uint64_t detail : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{0xfedcba9876543210}})
+      for (const int peer : {-1, 0, 3}) {
+        const tutti::status cause{code, 0, peer, detail};
+        CHECK(frame::decode(frame::abort_with(cause).encode())->cause() == cause);
+      }
 }
 
 TEST_CASE("an abort without a known cause is an abort all the same") {
-  for (const std::uint64_t tag : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{12} << 32}) {
+  for (const std::uint64_t tag :
+       {std::uint64_t{0}, ~std::uint64_t{0}, (std::uint64_t{1} + static_cast<std::uint64_t>(tutti::last_errc)) << 32}) {
     const auto cause = frame{frame::kind::abort, tag, 0}.cause();
     CHECK(cause.code == tutti::errc::aborted);
   }

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <memory>
@@ -73,9 +74,27 @@ TEST_CASE("the first cause of failure stays") {
   memory_for m{2};
   CHECK(m.area.failure().ok());
   m.area.fail({tutti::errc::peer_lost, 0, 1, 0});
-  m.area.fail({tutti::errc::timed_out, 0, 0, 0});
-  CHECK(m.area.failure().code == tutti::errc::peer_lost);
-  CHECK(m.area.failure().peer == 1);
+  m.area.fail({tutti::errc::timed_out, 0, 0, 7});
+  CHECK(m.area.failure() == tutti::status{tutti::errc::peer_lost, 0, 1, 0});
+}
+
+TEST_CASE("a cause stays with its detail, whatever it is, and gets no other's") {
+  for (const std::uint64_t detail : {std::uint64_t{1}, std::uint64_t{65535}, std::uint64_t{1} << 63, ~std::uint64_t{0}})
+    for (const auto code : {tutti::errc::aborted, tutti::errc::mismatch, tutti::errc::system, tutti::last_errc})
+      for (const int peer : {-1, 0, 300}) {
+        memory_for m{1};
+        const tutti::status cause{code, 0, peer, detail};
+        m.area.fail(cause);
+        CHECK(m.area.failure() == cause);
+        m.area.fail({tutti::errc::system, 0, 1, 5});
+        CHECK(m.area.failure() == cause);
+        // As if other ranks had left their details and come too late with their causes.
+        memory_for crossed{1};
+        auto* words = reinterpret_cast<std::uint64_t*>(crossed.words.data());
+        std::fill(words + 1, words + 512, 77);
+        crossed.area.fail(cause);
+        CHECK(crossed.area.failure() == tutti::status{code, 0, peer, 0});
+      }
 }
 
 TEST_CASE("a cause without a peer stays without one") {

@@ -29,9 +29,9 @@ static_assert(tutti::pipe<socket_pipe>);
 struct events final : socket_pipe::keeper {
   int opened = 0, full_calls = 0, dry_calls = 0, broken_calls = 0, error = 0;
   void open(int) noexcept override { ++opened; }
-  void full(int) noexcept override { ++full_calls; }
-  void dry(int) noexcept override { ++dry_calls; }
-  void broken(int, int e) noexcept override {
+  void full(int, int) noexcept override { ++full_calls; }
+  void dry(int, int) noexcept override { ++dry_calls; }
+  void broken(int, int, int e) noexcept override {
     ++broken_calls;
     error = e;
   }
@@ -48,13 +48,15 @@ std::pair<tutti::os::fd, tutti::os::fd> socket_pair(int buffer = 0) {
 /// Two pipes that are connected both ways.
 struct both {
   events ev_a, ev_b;
-  socket_pipe a{ev_a, 1}, b{ev_b, 0};
-  explicit both(int buffer = 0) {
-    auto ab = socket_pair(buffer), ba = socket_pair(buffer);
-    a.write_to(std::move(ab.first));
-    b.read_from(std::move(ab.second));
-    b.write_to(std::move(ba.first));
-    a.read_from(std::move(ba.second));
+  socket_pipe a, b;
+  explicit both(int buffer = 0, int tracks = 1) : a{ev_a, 1, tracks}, b{ev_b, 0, tracks} {
+    for (int k = 0; k < tracks; ++k) {
+      auto ab = socket_pair(buffer), ba = socket_pair(buffer);
+      a.write_to(std::move(ab.first), k);
+      b.read_from(std::move(ab.second), k);
+      b.write_to(std::move(ba.first), k);
+      a.read_from(std::move(ba.second), k);
+    }
   }
 };
 
@@ -240,6 +242,38 @@ TEST_CASE("discarding empties the socket up to its end") {
   CHECK(w.b.in_ended());
 }
 
+TEST_CASE("stripes go to the tracks in turn, and are read in the order in which they were written") {
+  constexpr std::size_t stripe = tutti::stripe_cursor::stripe_bytes;
+  both w{1 << 20, 3};
+  const auto out = drive::pattern(4 * stripe + 10, 7);
+  std::size_t sent = 0, writes = 0;
+  while (sent < out.size()) {
+    const std::size_t n = w.a.write(std::span{out}.subspan(sent), {});
+    REQUIRE(n != 0);
+    sent += n;
+    ++writes;
+  }
+  CHECK(writes == 5);
+  CHECK(w.ev_a.full_calls == 0);
+  // What is there for a later turn need not be watched; it is again when its turn has come and it is dry.
+  CHECK_FALSE(w.b.arrived(1));
+  CHECK_FALSE(w.b.arrived(2));
+  const auto first = take(w.b, stripe, stripe);
+  CHECK(w.ev_b.dry_calls == 0);
+  auto got = take(w.b, out.size() - stripe, 50000);
+  got.insert(got.begin(), first.begin(), first.end());
+  CHECK(got == out);
+  CHECK(w.ev_b.dry_calls == 1);
+  CHECK(w.b.arrived(1));
+  // One of several that breaks ends the pipe when its turn comes, and is told at once by its notices.
+  w.a.close();
+  CHECK(w.b.read(std::span{got}.first(1)) == 0);
+  CHECK(w.b.in_ended());
+  CHECK_FALSE(w.b.next_notice(2));
+  CHECK(w.b.notices(2) == socket_pipe::ending::closed);
+  CHECK(w.b.notices(0) == socket_pipe::ending::none);
+}
+
 TEST_CASE("messages get through in pieces, under a storm of signals") {
   struct sigaction ignore{}, before{};
   ignore.sa_handler = [](int) {};
@@ -247,7 +281,10 @@ TEST_CASE("messages get through in pieces, under a storm of signals") {
   const itimerval often{{0, 100}, {0, 100}}, never{};
   ::setitimer(ITIMER_REAL, &often, nullptr);
 
-  both w{4096};
+  int tracks = 1;
+  SUBCASE("1 track") { tracks = 1; }
+  SUBCASE("3 tracks") { tracks = 3; }
+  both w{4096, tracks};
   const auto out = drive::pattern(3 << 20, 6);
   std::vector<std::byte> in(out.size());
   std::mt19937 random{7};

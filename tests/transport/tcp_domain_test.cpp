@@ -31,13 +31,22 @@ using tutti::frame;
 using tutti::tcp_notice;
 
 struct against {
-  plan p{2};
+  plan p;
   std::string door = p.peers[0].endpoint;
-  strangers::hall other{p.jobs[1], 1, 2, 64, 5s, std::move(p.listeners[1])};
+  strangers::hall other;
   std::unique_ptr<tutti::tcp_transport> rank0 = p.transport(0);
   driver d{*rank0};
-  tutti::os::fd stream;   // what rank 1 sends
-  tutti::os::fd notices;  // against what rank 0 sends
+  std::vector<tutti::os::fd> tracks;  // the second and further ones: what rank 1 sends, and against what rank 0 sends
+  tutti::os::fd stream;               // what rank 1 sends
+  tutti::os::fd notices;              // against what rank 0 sends
+
+  explicit against(int connections = 1)
+      : p(with(connections)), other(p.jobs[1], 1, 2, 64, 5s, std::move(p.listeners[1]), connections) {}
+  static plan with(int connections) {
+    plan made{2};
+    made.options.connections = connections;
+    return made;
+  }
 
   /// Rank 0 does what it does until `done()`, for seconds at most.
   template <class Done>
@@ -52,22 +61,31 @@ struct against {
     return until([&] { return f.done() || done(); });
   }
 
-  tutti::os::fd dial(const tutti::tcp_job& job, tutti::tcp_dial::state expected = tutti::tcp_dial::state::ready) {
-    tutti::tcp_dial dial{strangers::address_of(door), job.terms(1, 2, 0), tutti::after(5s)};
+  tutti::os::fd dial(const tutti::tcp_job& job, int track = 0) {
+    auto terms = job.terms(1, 2, 0);
+    terms.connections = static_cast<std::uint16_t>(p.options.connections);
+    terms.connection = static_cast<std::uint16_t>(track);
+    tutti::tcp_dial dial{strangers::address_of(door), terms, tutti::after(5s)};
     CHECK(until([&] {
       const auto s = dial.progress();
       return s != tutti::tcp_dial::state::connecting && s != tutti::tcp_dial::state::greeting;
     }));
-    CHECK(dial.where() == expected);
+    CHECK(dial.where() == tutti::tcp_dial::state::ready);
     return dial.release();
   }
   /// Both connections stand.
   void meet() {
     stream = dial(p.jobs[1]);
-    std::optional<tutti::tcp_acceptor::guest> g;
-    REQUIRE(until([&] { return (g = other.look()).has_value(); }));
-    CHECK(g->rank == 0);
-    notices = std::move(g->connection);
+    tracks.resize(2 * static_cast<std::size_t>(p.options.connections));
+    for (int k = 0; k < p.options.connections; ++k) {
+      std::optional<tutti::tcp_acceptor::guest> g;
+      REQUIRE(until([&] { return (g = other.look()).has_value(); }));
+      CHECK(g->rank == 0);
+      const auto at = 2 * static_cast<std::size_t>(g->track);
+      if (k > 0) tracks[2 * static_cast<std::size_t>(k)] = dial(p.jobs[1], k);
+      tracks[at + 1] = std::move(g->connection);
+    }
+    notices = std::move(tracks[1]);
     for (const tutti::os::fd* s : {&stream, &notices}) CHECK(tutti::os::set_tcp_options(s->native(), {}) == 0);
     const auto first = d.send(1, 1, {});
     CHECK(until([&] { return first->done(); }));
@@ -114,6 +132,45 @@ TEST_CASE("a connection that is reset loses the peer") {
     CHECK(f->result().peer == 1);
     CHECK(w.rank0->describe(1).find("rank 1 (host b, pid 1001)") == 0);
     CHECK(w.rank0->describe(1).find("Connection reset") != std::string::npos);
+  }
+}
+
+TEST_CASE("of several connections each carries its stripes, and one that breaks in the middle loses the peer") {
+  constexpr std::size_t stripe = tutti::stripe_cursor::stripe_bytes;
+  against w{2};
+  w.meet();
+  const auto payload = drive::pattern(3 * stripe, 5);
+  const auto whole = message(7, payload);
+  std::vector<std::byte> in(payload.size());
+  const auto f = w.d.recv(1, 7, in);
+  const auto part = [&](std::size_t from, std::size_t to) { return std::span{whole}.subspan(from, to - from); };
+  // The second connection is early, which changes nothing.
+  CHECK(strangers::say(w.tracks[2], part(stripe, 2 * stripe)));
+  CHECK(strangers::say(w.stream, part(0, stripe)));
+  (void)w.until_done(*f, [i = 0]() mutable { return ++i > 20; });
+  CHECK_FALSE(f->done());
+  int broken = 2;
+  SUBCASE("none") {
+    broken = 0;
+    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe)));
+    CHECK(strangers::say(w.tracks[2], part(3 * stripe, whole.size())));
+  }
+  SUBCASE("what is read") {
+    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe)));
+    CHECK(strangers::say(w.tracks[2], part(3 * stripe, whole.size() - 1)));
+    strangers::reset(w.tracks[2]);
+  }
+  SUBCASE("what is written") { strangers::reset(w.tracks[3]); }
+  REQUIRE(w.until([&] { return f->done(); }));
+  if (broken == 0) {
+    CHECK(f->result().ok());
+    CHECK(in == payload);
+    CHECK(w.rank0->describe(1).find(", 4 of 4 connections stand") != std::string::npos);
+  } else {
+    CHECK(f->result().code == errc::peer_lost);
+    CHECK(f->result().peer == 1);
+    CHECK(w.rank0->describe(1).find(", connection 2 of 2 to ") != std::string::npos);
+    CHECK(w.rank0->describe(1).find(", 3 of 4 connections stand") != std::string::npos);
   }
 }
 
@@ -331,6 +388,10 @@ TEST_CASE("a world that does not fit together is refused") {
   auto nowhere = p.peers;
   nowhere[0].endpoint.clear();
   CHECK_THROWS_AS((tutti::tcp_transport{std::move(p.listeners[1]), nowhere, 1, {}}), tutti::usage_error);
+  for (const int n : {0, -1, 17}) {
+    const tutti::tcp_options some{.connections = n};
+    CHECK_THROWS_AS((tutti::tcp_transport{tutti::tcp_listener{}, p.peers, 0, {}, some}), tutti::usage_error);
+  }
   tutti::tcp_listener guarded{"127.0.0.1", tutti::wire::protection::secret};
   CHECK_THROWS_AS((tutti::tcp_transport{std::move(guarded), p.peers, 0, {}}), tutti::usage_error);
 }

@@ -91,9 +91,14 @@ struct hall {
   tutti::tcp_acceptor places;
 
   hall(tutti::tcp_job j, int rank, int world, int most = 64, tutti::duration patience = 5s,
-       tutti::tcp_listener l = tutti::tcp_listener{})
-      : listener(std::move(l)), job(std::move(j)), places(most, job.terms(rank, world), patience) {}
+       tutti::tcp_listener l = tutti::tcp_listener{}, int connections = 1)
+      : listener(std::move(l)), job(std::move(j)), places(most, terms(rank, world, connections), patience) {}
 
+  [[nodiscard]] tutti::wire::handshake_terms terms(int rank, int world, int connections) const {
+    auto t = job.terms(rank, world);
+    t.connections = static_cast<std::uint16_t>(connections);
+    return t;
+  }
   std::optional<tutti::tcp_acceptor::guest> look() {
     places.let_in(listener.native(), poller, 0, tutti::clock::now());
     for (const auto& e : poller.wait(1ms))

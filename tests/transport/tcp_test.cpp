@@ -1,5 +1,6 @@
 #include <dirent.h>
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -38,10 +40,15 @@ tutti::wire::secret secret_of(int byte) {
   return s;
 }
 
+tutti::routine recv_any(tutti::tcp_transport& t, std::uint64_t tag, std::span<std::byte> in) {
+  co_await t.recv_any({}, tag, in);
+}
+
 TEST_CASE("messages of all sizes, in threads") {
   const int before = open_descriptors();
   for (const int ranks : {2, 3, 6}) {
     plan p{ranks};
+    p.options.connections = 6 / ranks;
     const auto said =
         in_threads(p, [](driver& d) { return drive::all_to_all(d, drive::sizes_around_the_eager_limit()); });
     for (const std::string& s : said) CHECK(s == "");
@@ -53,6 +60,7 @@ TEST_CASE("messages of all sizes, between processes on two hosts, with a secret"
   const tutti_test::pretended_hmac_scope hmac;
   plan p{4};
   for (auto& j : p.jobs) j.secret = secret_of(1);
+  p.options.connections = 4;
   auto ranks = in_processes(p, [](driver& d) {
     return drive::all_to_all(d, drive::sizes_around_the_eager_limit()).empty() ? code_of(work(d, 50)) : 99;
   });
@@ -107,6 +115,28 @@ TEST_CASE("a rank that is killed at any moment is named by every survivor") {
   }
 }
 
+TEST_CASE("one of several connections that breaks under way ends the world, on both sides") {
+  for (int victim = 0; victim < 8; ++victim) {
+    plan p{2};
+    p.options.connections = 4;
+    auto ranks = in_processes(p, [victim](driver& d) {
+      if (const status s = work(d, 20); !s.ok()) return code_of(s);
+      for (int fd = 3, n = 0; d.transport().rank() == 0 && fd < 1000; ++fd) {
+        sockaddr_storage other{};
+        socklen_t bytes = sizeof other;
+        if (::getpeername(fd, reinterpret_cast<sockaddr*>(&other), &bytes) != 0 || other.ss_family != AF_INET) continue;
+        if (n++ == victim) ::shutdown(fd, SHUT_RDWR);
+      }
+      return code_of(work(d, 1 << 30));
+    });
+    for (auto& r : ranks) {
+      const std::string end = to_string(r.wait());
+      CAPTURE(victim);
+      CHECK((end == to_string(code_of(errc::peer_lost, 0)) || end == to_string(code_of(errc::peer_lost, 1))));
+    }
+  }
+}
+
 TEST_CASE("two ranks that are killed: the last ones name one of them") {
   for (int run = 0; run < 10; ++run) {
     plan p{4};
@@ -150,6 +180,36 @@ TEST_CASE("a rank that leaves early is named, by those who wait for it and by th
   auto ranks = in_processes(p, [](driver& d) { return code_of(work(d, d.transport().rank() == 1 ? 7 : 1 << 30)); });
   CHECK(ranks[1].wait() == 0);
   for (const std::size_t r : {0U, 2U, 3U}) CHECK(to_string(ranks[r].wait()) == to_string(code_of(errc::peer_left, 1)));
+}
+
+TEST_CASE("a rank that left in order has left for those, too, that it had never met") {
+  plan p{4};
+  p.options.connections = 2;
+  p.options.goodbye = 20s;  // all others look, at last
+  std::atomic<bool> gone{false};
+  std::atomic<int> received{0};
+  std::vector<std::thread> ranks;
+  ranks.emplace_back([&] {
+    p.transport(3).reset();
+    gone = true;
+  });
+  for (int r = 0; r < 3; ++r)
+    ranks.emplace_back([&, r] {
+      const auto t = p.transport(r);
+      driver d{*t};
+      d.until([&] { return gone.load(); });
+      std::byte in{}, out{std::byte{7}};
+      if (r == 1) {  // any of those who are still there
+        CHECK(d.wait(*d.start(recv_any(*t, 5, {&in, 1}))).ok());
+        CHECK(in == out);
+        received = 1;
+      } else if (r == 2) {
+        CHECK(d.wait(*d.send(1, 5, {&out, 1})).ok());
+      }
+      d.until([&] { return received.load() != 0; });
+      if (r == 0) CHECK(d.wait(*d.recv(3, 6, {&in, 1})) == status{errc::peer_left, 0, 3, 0});
+    });
+  for (std::thread& t : ranks) t.join();
 }
 
 TEST_CASE("all leave when they are done, and nobody takes offence") {
@@ -237,6 +297,14 @@ TEST_CASE("ranks of two jobs, or of two starts of one, do not meet") {
     p.jobs[1].generation = 2;
     for (const std::string& s : refusals(p, errc::rendezvous, "generation")) CHECK(s == "");
   }
+}
+
+TEST_CASE("ranks that open different numbers of connections are refused, and both numbers are named") {
+  plan p{2};
+  p.connections = {2, 4};
+  const auto said = refusals(p, errc::rendezvous, "other words");
+  CHECK(said[0].find("connections that two ranks open to each other differs: 2 here, 4 there") != std::string::npos);
+  CHECK(said[1].find("connections that two ranks open to each other differs: 4 here, 2 there") != std::string::npos);
 }
 
 TEST_CASE("strangers at every door change nothing") {

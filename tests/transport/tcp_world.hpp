@@ -32,6 +32,7 @@ struct plan {
   tutti::roster peers;
   std::vector<tutti::tcp_job> jobs;
   tutti::tcp_options options{};
+  std::vector<int> connections{};  // by rank, where they differ
 
   explicit plan(int ranks, tutti::wire::protection asked = tutti::wire::protection::none) {
     for (int r = 0; r < ranks; ++r) {
@@ -50,7 +51,9 @@ struct plan {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers.size()); }
   std::unique_ptr<tutti::tcp_transport> transport(int r) {
     const auto i = static_cast<std::size_t>(r);
-    return std::make_unique<tutti::tcp_transport>(std::move(listeners[i]), peers, r, jobs[i], options);
+    auto own = options;
+    if (!connections.empty()) own.connections = connections[i];
+    return std::make_unique<tutti::tcp_transport>(std::move(listeners[i]), peers, r, jobs[i], own);
   }
 };
 

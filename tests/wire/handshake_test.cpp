@@ -24,6 +24,7 @@ handshake_terms server_terms(proof how = proof::hmac, const secret* key = &key_a
   t.key = key;
   t.world = 4;
   t.generation = 9;
+  t.connections = 7;
   t.job = job_id::of("job");
   return t;
 }
@@ -31,7 +32,8 @@ handshake_terms server_terms(proof how = proof::hmac, const secret* key = &key_a
 handshake_terms client_terms(proof how = proof::hmac, const secret* key = &key_a) {
   handshake_terms t = server_terms(how, key);
   t.rank = 3;
-  t.features = 5;
+  t.connections = 7;
+  t.connection = 5;
   return t;
 }
 
@@ -96,7 +98,8 @@ TEST_CASE("handshake: two sides with the same secret accept each other, whatever
     CHECK(s.output().empty());
     CHECK(c.output().empty());
     CHECK(s.claim().rank == 3);
-    CHECK(s.claim().features == 5);
+    CHECK(s.claim().connections == 7);
+    CHECK(s.claim().connection == 5);
     CHECK(s.claim().world == 4);
     CHECK(s.wanted() == 0);
   }
@@ -183,6 +186,18 @@ TEST_CASE("handshake: whoever proves himself but does not fit learns what differ
     CHECK(o.seen_by_client.rank == 1);
     s.rank = 2;
     CHECK(meet(c, s).client == handshake_state::accepted);
+    for (const std::uint16_t other : {std::uint16_t{6}, std::uint16_t{8}}) {
+      c = client_terms(how, key);
+      c.connections = other;
+      o = meet(c, server_terms(how, key));
+      check_refused(o, refusal::connections, refusal::connections);
+      CHECK(o.seen_by_server.connections == other);
+      CHECK(explain(o.client_why, c, o.seen_by_client).find(std::to_string(other) + " here, 7 there") !=
+            std::string::npos);
+    }
+    c = client_terms(how, key);
+    c.connection = 7;
+    check_refused(meet(c, server_terms(how, key)), refusal::connections, refusal::connections);
     s = server_terms(how, key);
     s.world = 0;
     CHECK(meet(client_terms(how, key), s).client == handshake_state::accepted);

@@ -219,16 +219,18 @@ class board {
   /// differ from then on.
   void begin(const called& c) noexcept {
     call_ = detail::mix(call_, c.fingerprint());
-    auto* to = at(rank_).calls[begun_++ % remembered].words;
-    for (const std::uint64_t word : c.pack().words) (to++)->store(word, std::memory_order_relaxed);
+    auto& to = at(rank_).calls[begun_++ % remembered].words;
+    const auto from = c.pack();
+    to[0].store(0, std::memory_order_relaxed);  // nothing, for whoever reads in between
+    for (std::size_t i = 4; i-- > 0;) to[i].store(from.words[i], std::memory_order_release);
   }
   /// One of the calls that `rank` began last, all of which stay for as long as anybody may wait for their steps;
-  /// nothing when there were fewer.
+  /// nothing when there were fewer, or when it is just being written.
   [[nodiscard]] called recent(int rank, std::size_t i) const noexcept {
-    const auto* from = at(rank).calls[i % remembered].words;
+    const auto& from = at(rank).calls[i % remembered].words;
     called::packed p;
-    for (std::uint64_t& word : p.words) word = (from++)->load(std::memory_order_relaxed);
-    return called::unpack(p);
+    for (std::size_t w = 0; w < 4; ++w) p.words[w] = from[w].load(std::memory_order_acquire);
+    return from[0].load(std::memory_order_relaxed) == p.words[0] ? called::unpack(p) : called{};
   }
 
   /// Publishes this rank's slot of the next step; returns its number.

@@ -1,4 +1,6 @@
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include <tutti/algo/board.hpp>
@@ -10,41 +12,91 @@
 
 namespace tutti::algo {
 
-/// Two ranks of a group that called different things in one place, the first such place that their board remembers.
+/// Ranks of a group that called different things in one place, the first such place that their board remembers.
 struct odd_call {
-  int rank = -1;  ///< the other rank, in the group; -1 when no difference is found
-  called mine, theirs;
+  /// So many ranks that called the same, and the first of them in the group.
+  struct side {
+    called what;
+    int rank = -1, ranks = 0;
+  };
+  side odd;    ///< of rank -1 where no difference is found
+  side usual;  ///< this rank alone, if it has begun its call; else most of those that have
 
-  /// `blamed` is looked at first. For use after errc::mismatch: no rank begins a call any more.
+  /// For use after errc::mismatch, when hardly a rank begins a call any more. This rank is compared with `blamed`, a
+  /// world rank, if they differ; the others among themselves, by as many as called the same.
   static odd_call find(const board& b, const group& members, int blamed) noexcept {
     odd_call found;
-    if (!b.is_open()) return found;
-    const auto look_at = [&](int other) {
-      for (std::size_t i = 0; i < board::remembered * board::remembered; ++i) {
-        const called mine = b.recent(members.rank, i % board::remembered);
-        const called theirs = b.recent(other, i / board::remembered);
-        if (mine.sequence == theirs.sequence && !(mine == theirs) &&
-            (found.rank < 0 || mine.sequence < found.mine.sequence))
-          found = {other, mine, theirs};
+    const std::uint64_t place = b.is_open() ? first_difference(b, members.size) : 0;
+    if (place == 0) return found;
+    const called mine = call_in(place, b, members.rank);
+    const bool begun = mine.sequence == place;
+    side sides[most_sides];
+    for (int r = 0; r < members.size; ++r) {
+      const called theirs = call_in(place, b, r);
+      if (theirs.sequence != place) continue;
+      if (begun && theirs != mine && (found.odd.rank < 0 || members.world_rank(r) == blamed))
+        found.odd = {theirs, r, 1};
+      for (side& s : sides) {
+        if (s.ranks != 0 && s.what != theirs) continue;
+        if (s.ranks++ == 0) s.what = theirs, s.rank = r;
+        break;
       }
-    };
-    for (int r = 0; r < members.size; ++r)
-      if (members.world_rank(r) == blamed && r != members.rank) look_at(r);
-    for (int r = 0; r < members.size && found.rank < 0; ++r)
-      if (r != members.rank) look_at(r);
+    }
+    if (begun) {
+      found.usual = {mine, members.rank, 1};
+      return found;
+    }
+    for (const side& s : sides)
+      if (s.ranks > found.usual.ranks) found.usual = s;
+    for (const side& s : sides)
+      if (s.ranks != 0 && s.rank != found.usual.rank && (found.odd.rank < 0 || s.ranks < found.odd.ranks))
+        found.odd = s;
     return found;
+  }
+
+ private:
+  static constexpr std::size_t most_sides = 4;  // of ranks that call more than that nobody is told
+
+  static called call_in(std::uint64_t place, const board& b, int rank) noexcept {
+    for (std::size_t i = 0; i < board::remembered; ++i)
+      if (const called c = b.recent(rank, i); c.sequence == place) return c;
+    return {};
+  }
+  /// 0 when there is none.
+  static std::uint64_t first_difference(const board& b, int ranks) noexcept {
+    called seen[2 * board::remembered];  // by whoever came first: all ranks are within a few calls
+    std::uint64_t first = 0;
+    for (int r = 0; r < ranks; ++r)
+      for (std::size_t i = 0; i < board::remembered; ++i) {
+        const called c = b.recent(r, i);
+        for (called& s : seen) {
+          if (c.sequence == 0 || (s.sequence != 0 && s.sequence != c.sequence)) continue;
+          if (s.sequence == 0) s = c;
+          if (s != c && (first == 0 || c.sequence < first)) first = c.sequence;
+          break;
+        }
+      }
+    return first;
   }
 };
 
 namespace detail {
 
-inline std::string explain(const odd_call& odd, const group& members, const op_info& mine) {
-  const std::string who = "rank " + std::to_string(members.world_rank(odd.rank));
-  std::string theirs = describe(odd.theirs);
-  if (theirs == describe(odd.mine)) theirs += " with blocks of other lengths";
-  if (mine.context == members.context && mine.sequence == odd.mine.sequence)
-    return "does not match what " + who + " called: " + theirs;
-  return "failed: " + who + " called " + theirs + " where this rank called " + describe(odd.mine);
+inline std::string text_of(const odd_call::side& s, const group& members) {
+  const std::string who = "rank " + std::to_string(members.world_rank(s.rank));
+  if (s.ranks == 1) return who;
+  return who + " and " + std::to_string(s.ranks - 1) + (s.ranks == 2 ? " other" : " others");
+}
+
+inline std::string explain(const odd_call& found, const group& members, const op_info& mine) {
+  const std::string who = text_of(found.odd, members), usual = describe(found.usual.what);
+  std::string odd = describe(found.odd.what);
+  if (odd == usual) odd += " with blocks of other lengths";
+  const bool own = found.usual.rank == members.rank;
+  if (own && mine.context == members.context && mine.sequence == found.usual.what.sequence)
+    return "does not match what " + who + " called: " + odd;
+  return "failed: " + who + " called " + odd + " where " + (own ? "this rank" : text_of(found.usual, members)) +
+         " called " + usual;
 }
 
 inline std::string explain(const odd_message& m, const std::string& who, int ranks) {
@@ -62,8 +114,8 @@ inline std::string explain(const odd_message& m, const std::string& who, int ran
 /// it is not known. `blamed` is the rank that the failure is about, as the subject of a sentence.
 inline std::string explain_mismatch(const op_state& s, const board& b, const group& members,
                                     const std::string& blamed) {
-  const auto odd = odd_call::find(b, members, s.result.peer);
-  if (odd.rank >= 0) return detail::explain(odd, members, s.info);
+  const auto found = odd_call::find(b, members, s.result.peer);
+  if (found.odd.rank >= 0) return detail::explain(found, members, s.info);
   return s.result.detail == 0 ? "" : detail::explain(odd_message::of(s.result), blamed, members.size);
 }
 

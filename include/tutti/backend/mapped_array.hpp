@@ -8,6 +8,18 @@
 
 namespace tutti {
 
+namespace detail {
+
+/// Of what is free, an array of `a` elements serves somebody who wants `wanted` better than one of `b`: the smallest
+/// that is large enough, or else the largest, which is then replaced. So there are never more than are in use at a
+/// time.
+constexpr bool fits_better(std::size_t a, std::size_t b, std::size_t wanted) noexcept {
+  if ((a >= wanted) != (b >= wanted)) return a >= wanted;
+  return a >= wanted ? a < b : a > b;
+}
+
+}  // namespace detail
+
 /// Memory that peers on the same machine map, so that collectives on it stage nothing. Owns it; move-only.
 template <element T>
 class mapped_array {

@@ -60,6 +60,7 @@ class joining {
       own.raise();
       connect(found, host, secret);
       found.job = {wire::job_id::of(plan_.job + "/" + std::to_string(call_.nonce())), generation, secret};
+      found.options.connections = plan_.connections;
       auto link = std::move(found).make();
       call_.confirm();
       return link;
@@ -136,6 +137,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   me.job = who.job;
   me.job_name = plan.job.substr(0, roll_call_claim::longest_text);
   me.links = own ? roll_call_claim::unknown : static_cast<std::uint32_t>(plan.transport);
+  me.connections = own ? roll_call_claim::unknown : static_cast<std::uint32_t>(plan.connections);
   me.tuning = own ? roll_call_claim::unknown : tuning;
   const auto meet = [&] {
     try {
@@ -171,7 +173,9 @@ std::unique_ptr<Link> join_world(const init_options& options, std::uint64_t tuni
   const deadline until = after(options.join_timeout);
   changed_environment get{process_variable};
   own.noting([&] { return chosen_transport(options, process_variable); });
-  if (own) get.set("TUTTI_TRANSPORT", std::nullopt);
+  own.noting([&] { return chosen_connections(options, process_variable); });
+  for (const char* unread : {"TUTTI_TRANSPORT", "TUTTI_CONNECTIONS"})
+    if (own) get.set(unread, std::nullopt);
   const init_plan plan = plan_init(options, get, ::getuid());
   if (plan.world_size > 1) return join_others<Link>(options, plan, process_variable, tuning, std::move(own), until);
   own.raise();

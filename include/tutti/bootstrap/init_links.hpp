@@ -27,9 +27,11 @@ struct links {
   std::optional<shm_place> memory;       ///< shared with the ranks of this machine
   std::optional<tcp_listener> listener;  ///< at which the others connect
   tcp_job job;
+  tcp_options options;
 
   [[nodiscard]] std::unique_ptr<Link> make() && {
-    return std::make_unique<Link>(std::move(all), rank, std::move(memory), std::move(listener), std::move(job));
+    return std::make_unique<Link>(std::move(all), rank, std::move(memory), std::move(listener), std::move(job),
+                                  options);
   }
 };
 

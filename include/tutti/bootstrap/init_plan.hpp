@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <tutti/bootstrap/rendezvous_url.hpp>
 #include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/transport/tcp_options.hpp>
 
 namespace tutti::detail {
 
@@ -24,6 +26,7 @@ struct init_plan {
   bool vouched = false;  ///< a launcher has started just as many processes as the world has ranks
   transport_choice transport = transport_choice::automatic;
   std::string interface;
+  int connections = 1;
 };
 
 transport_choice chosen_transport(const init_options& options, const variable_lookup auto& get) {
@@ -33,6 +36,18 @@ transport_choice chosen_transport(const init_options& options, const variable_lo
   if (*text == "tcp") return transport_choice::tcp;
   if (*text == "automatic") return transport_choice::automatic;
   throw usage_error("environment: " + show("TUTTI_TRANSPORT", *text) + " is not shm, tcp or automatic");
+}
+
+int chosen_connections(const init_options& options, const variable_lookup auto& get) {
+  constexpr int most = tcp_options::most_connections;
+  const std::string range = " is not a number from 1 to " + std::to_string(most);
+  if (options.connections < 0 || options.connections > most)
+    throw usage_error("init_options::connections, " + std::to_string(options.connections) + "," + range);
+  const auto text = get("TUTTI_CONNECTIONS");
+  if (options.connections != 0 || !text) return std::max(options.connections, 1);
+  const auto n = parse_decimal<int>(*text);
+  if (!n || *n < 1 || *n > most) throw usage_error("environment: " + show("TUTTI_CONNECTIONS", *text) + range);
+  return *n;
 }
 
 /// The rank of a process that was given one beyond its world by hand: it joins all the same, to make all others fail.
@@ -79,6 +94,7 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& giv
                     std::optional<std::string> (*hydra)() = hydra_job) {
   init_plan plan;
   plan.transport = chosen_transport(options, given);
+  plan.connections = chosen_connections(options, given);
   plan.interface = options.interface.empty() ? std::string(given("TUTTI_INTERFACE").value_or("")) : options.interface;
 
   if (options.rank.has_value() != options.world_size.has_value())

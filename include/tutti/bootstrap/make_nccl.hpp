@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -38,6 +39,16 @@ struct nccl_options {
 
 namespace detail {
 
+/// Why libraries that are loaded at run time cannot be used; empty where they can, and where they are linked.
+template <nccl_functions Api>
+std::string_view what_is_missing() {
+  std::string_view why;
+  if constexpr (requires { Api::cuda::missing(); }) why = Api::cuda::missing();
+  if constexpr (requires { Api::missing(); })
+    if (why.empty()) why = Api::missing();
+  return why;
+}
+
 /// This rank's device, or why there is none. Not told which, a process that sees one GPU takes that (a launcher gave it
 /// one of its own), and one that sees several takes that with its number on the machine.
 template <nccl_functions Api>
@@ -58,7 +69,9 @@ device_claim claim_device(std::optional<int> asked, int local_rank, nccl_calls c
     c.cuda = static_cast<int>(r);
     put_text(c.trouble, cuda::describe<runtime>(r, call, device));
   };
-  if (counted != cuda::result::success) {
+  if (const std::string_view missing = what_is_missing<Api>(); !missing.empty()) {
+    put_text(c.trouble, missing);
+  } else if (counted != cuda::result::success) {
     trouble(counted, "cudaGetDeviceCount");
   } else if (device < 0 || device >= c.devices) {
     put_text(c.trouble, "device " + std::to_string(device) + " of " + std::to_string(c.devices) +

@@ -27,6 +27,7 @@ struct init_options {
 
   transport_choice transport = transport_choice::automatic;  ///< automatic: TUTTI_TRANSPORT, if that is set
   std::string interface;  ///< "eth0", an address or a host name at which other machines reach this one; TUTTI_INTERFACE
+  int connections = 0;    ///< TCP connections each way between two ranks, 1 to 16; 0: TUTTI_CONNECTIONS, or 1
   exposure network = exposure::guarded;  ///< insecure: listen to other machines without a secret
   secret_source secret;                  ///< what TCP connections prove to each other
 

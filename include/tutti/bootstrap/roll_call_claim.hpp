@@ -38,9 +38,10 @@ struct roll_call_claim {
   std::uint64_t tuning = 0;      ///< which table of algorithms it was given; 0: none, or `unknown`
   std::string host;
   std::string memory_domain;
-  std::string job_name;         ///< for messages
-  std::string cpus;             ///< that it may run on, a bit each, the first 1024
-  std::uint32_t cpu_limit = 0;  ///< of its control group; 0 for none
+  std::string job_name;           ///< for messages
+  std::string cpus;               ///< that it may run on, a bit each, the first 1024
+  std::uint32_t cpu_limit = 0;    ///< of its control group; 0 for none
+  std::uint32_t connections = 1;  ///< over TCP it was told to open to each peer, or `unknown`
 
   /// The protocols that ranks speak with each other, one byte each.
   static constexpr std::uint32_t current_protocols = wire::handshake_version | shm_layout::version << 8U;
@@ -99,6 +100,7 @@ inline std::string printable(std::string_view text) {
   w.u32(static_cast<std::uint32_t>(c.rank)).u32(static_cast<std::uint32_t>(c.world_size));
   w.u32(static_cast<std::uint32_t>(c.pid)).u64(c.start_time).u64(c.token).bytes(c.job.bytes).u32(c.links);
   w.text(c.host).text(c.memory_domain).text(c.job_name).text(c.cpus).u32(c.cpu_limit).u64(c.tuning);
+  w.u32(c.connections);
   out.resize(w.written().size());
   return out;
 }
@@ -124,6 +126,7 @@ inline std::string printable(std::string_view text) {
   c.cpus = r.text(roll_call_claim::longest_text);
   c.cpu_limit = r.u32();
   c.tuning = r.u64();
+  c.connections = r.u32();
   if (!r.ok() || magic != detail::claim_magic) return std::nullopt;
   return c;
 }
@@ -149,6 +152,9 @@ inline std::string printable(std::string_view text) {
   };
   if (differ(a.links, b.links))
     return both + " were told to use different transports; set TUTTI_TRANSPORT or init_options::transport alike";
+  if (differ(a.connections, b.connections))
+    return both + " were told to open different numbers of connections to each peer, " + std::to_string(a.connections) +
+           " and " + std::to_string(b.connections) + "; set TUTTI_CONNECTIONS or init_options::connections alike";
   if (differ(a.tuning, b.tuning))
     return both +
            " were given different tables of algorithms, or only one of them was; set TUTTI_TUNING or "

@@ -9,6 +9,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
+#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/layout.hpp>
@@ -157,6 +158,29 @@ class distributing_calls : public Base {
       a.out_blocks = out_blocks;
     });
   }
+
+  // Calls that do not compile, with the reason: see slip.
+  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
+    requires(Why != slip::none)
+  void gather(Given&&...) = delete;
+  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
+    requires(Why != slip::none)
+  void scatter(Given&&...) = delete;
+  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
+    requires(Why != slip::none)
+  void all_to_all(Given&&...) = delete;
+  template <class In, class Out, class... Rest, slip Why = slip_of_call<use::write, In, Out>()>
+    requires(Why != slip::none)
+  void all_gather_v(In&&, Out&&, layout, Rest&&...) = delete;
+  template <class In, class Out, class... Rest, slip Why = slip_of_call<use::write, In, Out>()>
+    requires(Why != slip::none)
+  void gather_v(In&&, Out&&, layout, Rest&&...) = delete;
+  template <class In, class Out, class... Rest, slip Why = slip_of_call<use::write, In, Out>()>
+    requires(Why != slip::none)
+  void scatter_v(In&&, Out&&, layout, Rest&&...) = delete;
+  template <class In, class Out, class... Rest, slip Why = slip_of_call<use::write, In, Out>()>
+    requires(Why != slip::none)
+  void all_to_all_v(In&&, layout, Out&&, layout, Rest&&...) = delete;
 
  private:
   template <class Args, class T, class Rest>

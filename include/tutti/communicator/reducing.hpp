@@ -147,6 +147,15 @@ class reducing_calls : public Base {
   template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
     requires(Why != slip::none)
   void reduce_scatter(Given&&...) = delete;
+  template <class In, class Out, class... Rest, slip Why = slip_of_call<use::reduce, In, Out, Rest...>()>
+    requires(Why != slip::none)
+  void reduce_scatter_v(In&&, Out&&, layout, Rest&&...) = delete;
+  template <class R, class... Rest, slip Why = slip_of_list<R, Rest...>()>
+    requires(Why != slip::none)
+  void all_reduce_coalesced(R&&, Rest&&...) = delete;
+  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
+    requires(Why != slip::none)
+  void reduce(Given&&...) = delete;
 
  protected:
   /// In place, or apart, into the front of `out`.

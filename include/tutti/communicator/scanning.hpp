@@ -9,6 +9,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
+#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 
 namespace tutti::detail {
@@ -74,6 +75,14 @@ class scanning_calls : public Base {
                                   erase_type(std::span<T>{reinterpret_cast<T*>(s.value), 1}), erase_type<T>(with)}};
     })};
   }
+
+  // Calls that do not compile, with the reason: see slip.
+  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
+    requires(Why != slip::none)
+  void scan(Given&&...) = delete;
+  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
+    requires(Why != slip::none)
+  void exclusive_scan(Given&&...) = delete;
 };
 
 }  // namespace tutti::detail

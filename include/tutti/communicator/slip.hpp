@@ -20,6 +20,7 @@ enum class slip : std::uint8_t {
   these_elements_cannot_travel__they_must_be_trivially_copyable_and_of_at_most_4096_bytes,
   this_buffer_is_written_and_must_not_be_const,
   in_and_out_must_have_the_same_type_of_elements,
+  each_of_these_buffers_must_be_a_span_of_elements_to_write_to,
   the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one
 };
 
@@ -39,24 +40,28 @@ consteval slip slip_of_buffer(use how) {
     return how == use::read || writable_elements<R> ? none : this_buffer_is_written_and_must_not_be_const;
 }
 
-/// Elements of type T with the reduction given first, if that is one; a call without it sums.
+/// Elements of type T with the reduction given first, or behind a root; a call without it sums.
 template <class T, class Op = sum_op, class... Rest>
-inline constexpr slip slip_of_reduction =
-    reduction_for<std::remove_cvref_t<Op>, T> || std::same_as<std::remove_cvref_t<Op>, raw_reduction> ||
-            std::convertible_to<Op, int> || std::same_as<std::remove_cvref_t<Op>, issue>
-        ? slip::none
-        : slip::the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one;
+consteval slip slip_of_reduction() {
+  using given = std::remove_cvref_t<Op>;
+  if constexpr (std::convertible_to<Op, int>)
+    return slip_of_reduction<T, Rest...>();
+  else
+    return reduction_for<given, T> || std::same_as<given, raw_reduction> || std::same_as<given, issue>
+               ? slip::none
+               : slip::the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one;
+}
 
 template <use How, class A, class... Rest>
 consteval slip slip_of_one() {
   if constexpr (!std::ranges::range<A>) {
     if constexpr (How == use::reduce && value<std::remove_cvref_t<A>>)
-      return slip_of_reduction<std::remove_cvref_t<A>, Rest...>;
+      return slip_of_reduction<std::remove_cvref_t<A>, Rest...>();
     return slip::none;
   } else {
     constexpr slip found = slip_of_buffer<A>(How);
     if constexpr (found == slip::none && How == use::reduce)
-      return slip_of_reduction<std::ranges::range_value_t<A>, Rest...>;
+      return slip_of_reduction<std::ranges::range_value_t<A>, Rest...>();
     return found;
   }
 }
@@ -73,6 +78,20 @@ consteval slip slip_of_call() {
     return slip_of_one<How, A>();
   } else {
     return slip_of_one<How, A, B, Rest...>();
+  }
+}
+
+/// Of a range of spans.
+template <class R, class... Rest>
+consteval slip slip_of_list() {
+  if constexpr (!std::ranges::range<R>) {
+    return slip::none;
+  } else if constexpr (!std::ranges::borrowed_range<R> || !std::ranges::contiguous_range<R>) {
+    return slip_of_buffer<R>(use::read);
+  } else if constexpr (!list_of_spans<R>) {
+    return slip::each_of_these_buffers_must_be_a_span_of_elements_to_write_to;
+  } else {
+    return slip_of_reduction<std::ranges::range_value_t<std::ranges::range_value_t<R>>, Rest...>();
   }
 }
 

@@ -5,6 +5,30 @@
 
 namespace tutti {
 
+namespace detail {
+
+/// What is wrong with counts or offsets, in words that compilers print: see communicator/slip.hpp.
+enum class layout_slip : unsigned char {
+  none,
+  these_counts_are_a_temporary_and_gone_before_the_operation_ends__pass_a_named_container_or_a_span,
+  counts_and_offsets_must_be_std_size_t_one_after_another
+};
+
+template <class R, class... More>
+consteval layout_slip slip_of_counts() {
+  using enum layout_slip;
+  if constexpr (std::ranges::range<R> && !std::ranges::borrowed_range<R>)
+    return these_counts_are_a_temporary_and_gone_before_the_operation_ends__pass_a_named_container_or_a_span;
+  else if constexpr (std::ranges::range<R> && !std::constructible_from<std::span<const std::size_t>, R&>)
+    return counts_and_offsets_must_be_std_size_t_one_after_another;
+  else if constexpr (sizeof...(More) != 0)
+    return slip_of_counts<More...>();
+  else
+    return none;
+}
+
+}  // namespace detail
+
 /// How a buffer is cut into one block per rank: block r has counts[r] elements and begins at element offsets[r];
 /// without offsets the blocks lie one behind the other. Empty blocks and gaps are legal; blocks that are written to
 /// must not overlap. Does not own: the two ranges belong to the operation until it has ended, as buffers do.
@@ -20,6 +44,13 @@ class layout {
     requires std::constructible_from<std::span<const std::size_t>, Counts&> &&
                  std::constructible_from<std::span<const std::size_t>, Offsets&>
   constexpr layout(Counts&& counts, Offsets&& offsets) : counts_(counts), offsets_(offsets) {}
+  // What does not compile, with the reason.
+  template <class Counts, detail::layout_slip Why = detail::slip_of_counts<Counts>()>
+    requires(Why != detail::layout_slip::none)
+  layout(Counts&&) = delete;
+  template <class Counts, class Offsets, detail::layout_slip Why = detail::slip_of_counts<Counts, Offsets>()>
+    requires(Why != detail::layout_slip::none)
+  layout(Counts&&, Offsets&&) = delete;
 
   /// Blocks of `each` elements, one behind the other, for any number of ranks.
   static constexpr layout of_equal(std::size_t each) noexcept {

@@ -30,7 +30,7 @@ struct status {
   errc code = errc::ok;
   std::uint16_t reserved = 0;
   std::int32_t peer = -1;    ///< world rank at fault, -1 when unknown
-  std::uint64_t detail = 0;  ///< errno for errc::system, otherwise a sequence number or 0
+  std::uint64_t detail = 0;  ///< errno for errc::system, otherwise what the code says or 0; peers are told
 
   /// The detail of errc::aborted where a user's reduction threw.
   static constexpr std::uint64_t reduction_threw = 1;

@@ -14,6 +14,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/core/when_used.hpp>
+#include <tutti/grad/comparison.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/step.hpp>
 
@@ -33,23 +34,15 @@ namespace detail {
 /// In place of an id, by a rank that has failed.
 enum refusal : std::uint64_t { refused = 1, without_memory = 2 };
 
-struct verdict {
-  int odd = -1;          ///< the first rank that differs from rank 0, or that has failed
-  std::uint64_t id = 0;  ///< what it has
-  bool failed() const noexcept { return id == refused || id == without_memory; }
-};
+constexpr bool failed(std::uint64_t id) noexcept { return id == refused || id == without_memory; }
 
-/// Compares `mine` of all ranks.
+/// Compares `mine` of all ranks: the first that has failed, or else that differs.
 template <class Comm>
-verdict compare(Comm& world, std::uint64_t mine, const std::source_location& where) {
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(std::span{&mine, 1}, all, {}, where).wait();
-  const auto find = [&](auto what) {
-    const auto at = std::find_if(all.begin(), all.end(), what);
-    return at == all.end() ? verdict{} : verdict{static_cast<int>(at - all.begin()), *at};
-  };
-  const verdict bad = find([](std::uint64_t id) { return id == refused || id == without_memory; });
-  return bad.failed() ? bad : find([&](std::uint64_t id) { return id != all[0]; });
+odd_rank compare(Comm& world, std::uint64_t mine, const std::source_location& where) {
+  comparison ids;
+  ids.begin(world, mine, {}, where).wait();
+  const odd_rank bad = ids.find(&failed);
+  return bad.rank >= 0 ? bad : ids.odd();
 }
 
 /// What the ranks' models differ in, when their plans do: in rank `odd` and rank 0 of the communicator.
@@ -138,8 +131,8 @@ task<> agree_on_order(Comm& world, Comm& meeting, std::vector<int>& order, std::
 template <class Comm>
 void check_agreement(Comm& world, const char* who, std::span<const parameter_shape> shapes, std::uint64_t id,
                      const std::source_location& where) {
-  if (const verdict v = compare(world, id, where); v.odd >= 0)
-    blame(world, who, errc::mismatch, v.odd, difference(world, shapes, v.odd), where);
+  if (const odd_rank odd = compare(world, id, where); odd.rank >= 0)
+    blame(world, who, errc::mismatch, odd.rank, difference(world, shapes, odd.rank), where);
 }
 
 /// What `make()` returns, on all ranks or on none: throws as check_agreement() does where what they made has another
@@ -162,13 +155,13 @@ auto make_alike(Comm& world, const char* who, std::span<const parameter_shape> s
     why = e.what();
     id = without_memory;
   }
-  if (const verdict v = compare(world, id, where); v.failed()) {
-    world.broadcast(why, v.odd, {}, where).wait();
+  if (const odd_rank odd = compare(world, id, where); failed(odd.id)) {
+    world.broadcast(why, odd.rank, {}, where).wait();
     if (failure) std::rethrow_exception(failure);
-    blame(world, who, v.id == refused ? errc::mismatch : errc::out_of_resources, v.odd,
-          "rank " + std::to_string(world.world_rank(v.odd)) + " could not begin: " + why, where);
-  } else if (v.odd >= 0) {
-    blame(world, who, errc::mismatch, v.odd, difference(world, shapes, v.odd), where);
+    blame(world, who, odd.id == refused ? errc::mismatch : errc::out_of_resources, odd.rank,
+          "rank " + std::to_string(world.world_rank(odd.rank)) + " could not begin: " + why, where);
+  } else if (odd.rank >= 0) {
+    blame(world, who, errc::mismatch, odd.rank, difference(world, shapes, odd.rank), where);
   }
   return *std::move(made);
 }

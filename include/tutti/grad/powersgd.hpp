@@ -16,6 +16,7 @@
 #include <tutti/core/reduction.hpp>
 #include <tutti/core/splitmix.hpp>
 #include <tutti/grad/agreement.hpp>
+#include <tutti/grad/comparison.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/low_rank.hpp>
 #include <tutti/grad/residuals.hpp>
@@ -122,7 +123,7 @@ class powersgd_hook {
     std::uint64_t passes = 0;
     std::vector<float> warm;  // the last approximation: all q, orthonormal
     std::vector<place> list;
-    std::vector<std::uint64_t> ids;  // of all ranks' states, as they are compared
+    detail::comparison ids;  // of all ranks' states
     std::size_t count = 0, p_count = 0, q_count = 0;
     bool known = false;
 
@@ -177,17 +178,14 @@ class powersgd_hook {
     s.passes = std::max(s.passes, passes_);
     std::uint64_t id = s.passes;
     for (const float x : s.warm) id = tutti::detail::splitmix(id ^ std::bit_cast<std::uint32_t>(x));
-    const auto ranks = static_cast<std::size_t>(world.size());
-    s.ids.assign(ranks + 1, id);  // the last is this rank's
-    return compared(world, b, s,
-                    world.all_gather(std::span{s.ids}.last(1), std::span{s.ids}.first(ranks), {}, b.where));
+    return compared(world, b, s, s.ids.begin(world, id, {}, b.where));
   }
   template <class Comm, class T>
   task<> compared(Comm& world, bucket_view<T> b, state& s, op ids) {
     op flight = std::move(ids);
     co_await std::move(flight);
-    const auto odd = std::find_if(s.ids.begin(), s.ids.end() - 1, [&](std::uint64_t id) { return id != s.ids[0]; });
-    if (odd == s.ids.end() - 1) {
+    const int who = s.ids.odd().rank;
+    if (who < 0) {
       co_await reduce(world, b, s);
       co_return;
     }
@@ -195,7 +193,6 @@ class powersgd_hook {
       co_await world.barrier({}, b.where);  // all have compared; what is thrown ends the communicator
     } catch (const error&) {
     }
-    const auto who = static_cast<int>(odd - s.ids.begin());
     detail::blame(world, "powersgd_hook", errc::mismatch, who,
                   "rank " + std::to_string(world.world_rank(who)) + " has another state than rank " +
                       std::to_string(world.world_rank(0)) + "; all ranks load() that of one pass, or none does",

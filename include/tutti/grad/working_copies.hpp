@@ -47,13 +47,10 @@ class working_copies {
   /// Elements that peers map, from `world.allocate` where none that is free is large enough.
   template <class Comm>
   [[nodiscard]] copy take(Comm& world, std::size_t count) {
-    // The smallest that is large enough, or else one that grows: there are never more than are in use at a time.
     room* best = nullptr;
-    for (room& r : rooms_) {
-      if (r.taken.load()) continue;
-      const bool fits = r.memory.size() >= count, had = best && best->memory.size() >= count;
-      if (!best || (fits && !had) || (fits && r.memory.size() < best->memory.size())) best = &r;
-    }
+    for (room& r : rooms_)
+      if (!r.taken.load() && (!best || tutti::detail::fits_better(r.memory.size(), best->memory.size(), count)))
+        best = &r;
     if (!best) best = &rooms_.emplace_back();
     if (best->memory.size() < count) {
       best->memory = {};

@@ -18,9 +18,7 @@ class array_pool {
   template <class Comm>
   [[nodiscard]] mapped_array<T> take(Comm& world, std::size_t count) {
     const auto better = [&](const mapped_array<T>& a, const mapped_array<T>& b) {
-      const bool fits = a.size() >= count;
-      if (fits != (b.size() >= count)) return fits;
-      return fits ? a.size() < b.size() : a.size() > b.size();
+      return tutti::detail::fits_better(a.size(), b.size(), count);
     };
     if (const auto best = std::min_element(free_.begin(), free_.end(), better); best != free_.end()) {
       std::swap(*best, free_.back());

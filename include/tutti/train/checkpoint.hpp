@@ -10,6 +10,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/hash.hpp>
 #include <tutti/core/options.hpp>
+#include <tutti/grad/comparison.hpp>
 #include <tutti/train/tensor_file.hpp>
 
 namespace tutti::train {
@@ -66,11 +67,10 @@ void require_equal_lists(Comm& world, const issue& how, std::span<const named_te
     mine = tutti::detail::fnv(mine, line.size());
     for (const char c : line) mine = tutti::detail::fnv(mine, static_cast<unsigned char>(c));
   }
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(std::span{&mine, 1}, all, how).wait();
-  const auto other = std::find_if(all.begin(), all.end(), [&](std::uint64_t id) { return id != all[0]; });
-  if (other == all.end()) return;
-  const auto odd = static_cast<int>(other - all.begin());
+  grad::detail::comparison ids;
+  ids.begin(world, mine, how).wait();
+  const int odd = ids.odd().rank;
+  if (odd < 0) return;
   // Line by line, from the two ranks that are compared; the others take part.
   const auto line_of = [&](int rank, std::size_t i) {
     std::string text = i < lines.size() ? lines[i] : "missing";

@@ -58,18 +58,19 @@ struct frame {
     return f;
   }
 
+  /// All of `s`: its detail takes the place of length and call, and of what the code leaves in the tag.
   static frame abort_with(status s) noexcept {
-    const std::uint64_t detail = s.code == errc::mismatch ? s.detail : 0;
-    return {kind::abort, static_cast<std::uint64_t>(s.code) << 32 | static_cast<std::uint32_t>(s.peer),
-            detail & most_bytes, static_cast<std::uint16_t>(detail >> length_bits)};
+    const std::uint64_t rest = s.detail >> (length_bits + 16);
+    return {kind::abort, rest << 48 | static_cast<std::uint64_t>(s.code) << 32 | static_cast<std::uint32_t>(s.peer),
+            s.detail & most_bytes, static_cast<std::uint16_t>(s.detail >> length_bits)};
   }
   /// The cause in an abort frame; an unknown code reads as errc::aborted.
   [[nodiscard]] status cause() const noexcept {
     const auto code = static_cast<std::uint16_t>(tag >> 32);
-    const bool known = code > 0 && code <= static_cast<std::uint16_t>(last_errc);
-    const errc why = known ? static_cast<errc>(code) : errc::aborted;
-    const std::uint64_t detail = why == errc::mismatch ? std::uint64_t{call} << length_bits | bytes : 0;
-    return {why, 0, static_cast<std::int32_t>(tag & 0xffffffffu), detail};
+    const auto peer = static_cast<std::int32_t>(tag & 0xffffffffu);
+    if (code == 0 || code > static_cast<std::uint16_t>(last_errc)) return {errc::aborted, 0, peer, 0};
+    return {static_cast<errc>(code), 0, peer,
+            tag >> 48 << (length_bits + 16) | std::uint64_t{call} << length_bits | bytes};
   }
 };
 

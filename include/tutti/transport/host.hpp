@@ -126,7 +126,7 @@ class basic_host_transport : public mesh<host_pipe> {
     if (std::exchange(left_, true)) return;
     const deadline began = clock::now();
     if (network_ && failure().ok()) {
-      network_->linger(began, [this] { return nothing_queued(); });
+      network_->prepare_to_leave(began, [this] { return nothing_queued(); });
       for (int p = 0; p < size(); ++p)
         if (remote(p)) channel(p)->say({frame::kind::bye, 0, 0});
     }
@@ -216,7 +216,7 @@ class basic_host_transport : public mesh<host_pipe> {
     if (!network_)
       throw usage_error(tutti::describe(who(p)) +
                         " is on another machine, but this rank has no connection to a network");
-    connect(p, std::in_place_type<socket_pipe>, network_->pipe_keeper(), p);
+    connect(p, std::in_place_type<socket_pipe>, network_->pipe_keeper(), p, network_->connections());
     network_->add(p, *channel(p)->stream().socket());
   }
 

@@ -6,8 +6,7 @@
 
 namespace tutti {
 
-/// A message that is not the one that its receiver waits for: what status::detail tells of it, in the 56 bits that a
-/// frame has room for.
+/// A message that is not the one that its receiver waits for: what status::detail tells of it.
 struct odd_message {
   static constexpr std::uint64_t most_bytes = 0xffffff;
 

@@ -63,17 +63,18 @@ class shared_area {
   [[nodiscard]] status failure() const noexcept {
     const std::uint64_t c = cause().load(std::memory_order_acquire);
     if (c == 0) return {};
-    status first{static_cast<errc>(c >> 32), 0, static_cast<std::int32_t>(c & 0xffffffffu), 0};
-    const std::uint64_t d = detail_of_cause().load(std::memory_order_relaxed);
-    if (first.code == errc::mismatch && d >> 56 == sign_of(first)) first.detail = d & ~(std::uint64_t{0xff} << 56);
-    return first;
+    const std::uint64_t mark = c >> 48, detail = mark == 0 ? 0 : detail_at(mark).load(std::memory_order_relaxed);
+    return {static_cast<errc>(c >> 32 & 0xffff), 0, static_cast<std::int32_t>(c & 0xffffffffu),
+            mark_of(detail) == mark ? detail : 0};
   }
+  /// Records all of `s`, if it is the first.
   void fail(status s) const noexcept {
+    const std::uint64_t mark = mark_of(s.detail);
     std::uint64_t none = 0;
-    if (s.code == errc::mismatch) detail_of_cause().compare_exchange_strong(none, s.detail | sign_of(s) << 56);
+    if (mark != 0) detail_at(mark).compare_exchange_strong(none, s.detail);
     none = 0;
-    cause().compare_exchange_strong(none,
-                                    static_cast<std::uint64_t>(s.code) << 32 | static_cast<std::uint32_t>(s.peer));
+    cause().compare_exchange_strong(
+        none, mark << 48 | static_cast<std::uint64_t>(s.code) << 32 | static_cast<std::uint32_t>(s.peer));
   }
 
   /// The rank whose world has begun the fewest operations, if that is fewer than `mine`; else -1.
@@ -94,11 +95,12 @@ class shared_area {
   [[nodiscard]] std::atomic<std::uint64_t>& cause() const noexcept {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_);
   }
-  /// Of the first mismatch, which may not be the first cause: it carries a byte of whom it is about.
-  [[nodiscard]] std::atomic<std::uint64_t>& detail_of_cause() const noexcept {
-    return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + 8);
+  // A cause and its detail are two words, and ranks fail at once: every detail has a place of its own, which the cause
+  // tells by a mark of 16 bits. Where two share a place, the second is lost.
+  static constexpr std::uint64_t mark_of(std::uint64_t detail) noexcept { return detail == 0 ? 0 : detail % 65535 + 1; }
+  [[nodiscard]] std::atomic<std::uint64_t>& detail_at(std::uint64_t mark) const noexcept {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(base_)[1 + mark % 500];
   }
-  static std::uint64_t sign_of(const status& s) noexcept { return static_cast<std::uint64_t>(s.peer) & 0xff; }
   [[nodiscard]] std::byte* ring_at(int from, int to) const noexcept {
     const auto n = static_cast<std::size_t>(ranks_);
     const auto i = static_cast<std::size_t>(to) * n + static_cast<std::size_t>(from);

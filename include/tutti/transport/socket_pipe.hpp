@@ -8,46 +8,55 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <tutti/core/status.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/socket_io.hpp>
+#include <tutti/transport/socket_track.hpp>
+#include <tutti/transport/stripe.hpp>
 #include <tutti/transport/tcp_notice.hpp>
-#include <tutti/transport/tcp_sockets.hpp>
 
 namespace tutti {
 
 /// A pipe over two sockets: each side writes to the connection that it opened and reads from the one that the peer
 /// opened, so that two ranks that connect at once need not agree on one. Against the stream travel only notices.
-/// Its keeper brings the connections, watches them and decides when the peer is lost.
+/// With several tracks of two sockets each the stream is dealt out to them in stripes; their number is the same at both
+/// ends. Its keeper brings the connections, watches them and decides when the peer is lost.
 class socket_pipe {
  public:
   /// Whoever keeps the connections of pipes.
   class keeper {
    public:
-    virtual void open(int peer) noexcept = 0;  ///< a transfer with the peer begins: connect
-    virtual void full(int peer) noexcept = 0;  ///< a write was cut short: say writable-again through the poller
-    virtual void dry(int peer) noexcept = 0;   ///< a stream that was held back is read again, to its end
-    virtual void broken(int peer, int error) noexcept = 0;  ///< a connection ended; 0: the peer closed it
+    virtual void open(int peer) noexcept = 0;             ///< a transfer with the peer begins: connect
+    virtual void full(int peer, int track) noexcept = 0;  ///< a write was cut short: say writable-again by the poller
+    virtual void dry(int peer, int track) noexcept = 0;   ///< a stream that was held back is read again, to its end
+    virtual void broken(int peer, int track, int error) noexcept = 0;  ///< a connection ended; 0: the peer closed it
 
    protected:
     ~keeper() = default;
   };
 
-  enum class ending : std::uint8_t { none, closed, cut };  ///< not yet; between two notices or frames; broken
+  using ending = socket_track::ending;
 
-  socket_pipe(keeper& k, int peer) noexcept : keeper_(&k), peer_(peer) {}
+  socket_pipe(keeper& k, int peer, int tracks = 1)
+      : keeper_(&k), peer_(peer), tracks_(static_cast<std::size_t>(tracks)), writing_(tracks), reading_(tracks) {}
   socket_pipe(const socket_pipe&) = delete;
   socket_pipe& operator=(const socket_pipe&) = delete;
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
-    if (!out_ || out_ended_) return 0;
-    const os::io_result r = send(a, b);
-    full_ = r.bytes < a.size() + b.size();
+    const int track = writing_.connection();
+    socket_track& t = at(track);
+    if (!t.out || t.out_ended) return 0;
+    a = a.first(std::min(a.size(), writing_.left()));
+    b = b.first(std::min(b.size(), writing_.left() - a.size()));
+    const os::io_result r = send(t.out.native(), a, b);
+    t.full = r.bytes < a.size() + b.size();
     if (r.closed)
-      end_of(out_ended_, r.error);
-    else if (full_)
-      keeper_->full(peer_);
+      end_of(track, t.out_ended, r.error);
+    else if (t.full)
+      keeper_->full(peer_, track);
+    writing_.advance(r.bytes);
     return r.bytes;
   }
 
@@ -59,17 +68,21 @@ class socket_pipe {
       ahead_from_ += n;
       return n;
     }
+    const int track = reading_.connection();
+    socket_track& t = at(track);
     // Once failed, what the peer sent before is still looked for: its last message may complete an operation.
-    if (!in_ || in_ended_ || (!readable_ && failure_.ok())) return 0;
+    if (!t.in || t.in_ended || (!readable_ && failure_.ok())) return 0;
     // A header comes with its message, if that is small; the call for one buffer is the cheaper one.
-    const std::size_t direct = into.size() <= small_bytes ? 0 : into.size();
-    const std::array<iovec, 2> pieces{iovec{into.data(), into.size()}, iovec{ahead_.get(), read_ahead_bytes}};
-    const os::io_result r = direct == 0 ? os::receive_some(in_.native(), std::span{ahead_.get(), read_ahead_bytes})
-                                        : os::receive_some(in_.native(), pieces);
-    readable_ = r.bytes == direct + read_ahead_bytes;
-    if (!readable_ && std::exchange(held_, false)) keeper_->dry(peer_);
-    if (r.closed) end_of(in_ended_, r.error);
+    const std::size_t direct = into.size() <= small_bytes ? 0 : std::min(into.size(), reading_.left());
+    const std::size_t beyond = std::min(read_ahead_bytes, reading_.left() - direct);
+    const std::array<iovec, 2> pieces{iovec{into.data(), direct}, iovec{ahead_.get(), beyond}};
+    const os::io_result r = direct == 0 ? os::receive_some(t.in.native(), std::span{ahead_.get(), beyond})
+                                        : os::receive_some(t.in.native(), pieces);
+    readable_ = r.bytes == direct + beyond;
+    if (!readable_ && std::exchange(t.held, false)) keeper_->dry(peer_, track);
+    if (r.closed) end_of(track, t.in_ended, r.error);
     received_ += r.bytes;
+    reading_.advance(r.bytes);
     ahead_from_ = 0;
     ahead_to_ = r.bytes - std::min(r.bytes, direct);
     if (direct != 0 || r.bytes == 0) return r.bytes - ahead_to_;
@@ -85,88 +98,85 @@ class socket_pipe {
 
   // What follows is the keeper's.
 
-  void write_to(os::fd connected) noexcept { out_ = std::move(connected); }
-  void read_from(os::fd accepted) {
-    ahead_ = std::make_unique_for_overwrite<std::byte[]>(read_ahead_bytes);  // NOLINT: no vector without its zeros
-    in_ = std::move(accepted);
+  [[nodiscard]] int tracks() const noexcept { return static_cast<int>(tracks_.size()); }
+  [[nodiscard]] const socket_track& track(int k) const noexcept { return tracks_[static_cast<std::size_t>(k)]; }
+
+  void write_to(os::fd connected, int track = 0) noexcept { at(track).out = std::move(connected); }
+  void read_from(os::fd accepted, int track = 0) {
+    if (!ahead_) ahead_ = std::make_unique_for_overwrite<std::byte[]>(read_ahead_bytes);  // NOLINT: no vector's zeros
+    at(track).read_from(std::move(accepted));
     readable_ = true;
-    mute_ = false;
   }
   /// The next read tries the socket.
   void try_now() noexcept { readable_ = true; }
-  /// There is something to read; false when there was before and nobody has read it: then dry() will be called.
-  bool arrived() noexcept {
-    held_ = std::exchange(readable_, true);
-    return !held_;
+  /// There is something to read; false when nobody has read what was there before, or the stream has not come to this
+  /// track yet: it need not be watched until dry() is called.
+  bool arrived(int track = 0) noexcept {
+    socket_track& t = at(track);
+    t.held = track != reading_.connection() || std::exchange(readable_, true);
+    return !t.held;
   }
   /// From now on failure() is this.
   void fail(status why) noexcept {
     if (failure_.ok()) failure_ = why;
   }
 
-  [[nodiscard]] int out() const noexcept { return out_.native(); }
-  [[nodiscard]] int in() const noexcept { return in_.native(); }
-  [[nodiscard]] bool full() const noexcept { return full_; }
-  [[nodiscard]] bool out_ended() const noexcept { return out_ended_; }
-  [[nodiscard]] bool in_ended() const noexcept { return in_ended_; }
-  [[nodiscard]] ending notices() const noexcept { return notices_; }
+  /// Where the stream is read and written now; -1 for a connection that is not there yet.
+  [[nodiscard]] int out() const noexcept { return track(writing_.connection()).out.native(); }
+  [[nodiscard]] int in() const noexcept { return track(reading_.connection()).in.native(); }
+  [[nodiscard]] bool full() const noexcept { return track(writing_.connection()).full; }
+  [[nodiscard]] bool out_ended() const noexcept { return track(writing_.connection()).out_ended; }
+  [[nodiscard]] bool in_ended() const noexcept { return track(reading_.connection()).in_ended; }
   /// Bytes of messages.
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
+  /// Connections of both directions that stand.
+  [[nodiscard]] int standing() const noexcept {
+    int n = 0;
+    for (const socket_track& t : tracks_) n += t.can_write() + t.can_read();
+    return n;
+  }
 
-  /// The next notice of the peer, if there is one; notices() tells whether more may come.
-  std::optional<tcp_notice> next_notice() noexcept {
-    while (out_ && notices_ == ending::none) {
-      const os::io_result r = os::receive_some(out_.native(), std::span{notice_in_}.subspan(notice_got_));
-      notice_got_ += r.bytes;
-      if (r.closed) {
-        notices_ = r.error == 0 && notice_got_ == 0 ? ending::closed : ending::cut;
-        keeper_->broken(peer_, r.error);
-      }
-      if (r.bytes == 0) break;
-      if (notice_got_ < tcp_notice::encoded_bytes) continue;
-      notice_got_ = 0;
-      if (const auto n = tcp_notice::decode(notice_in_)) return n;
-      notices_ = ending::cut;
+  /// The next notice of the peer on a track, if there is one; notices() tells whether more may come.
+  std::optional<tcp_notice> next_notice(int track = 0) noexcept {
+    socket_track& t = at(track);
+    if (t.notices() != ending::none) return std::nullopt;
+    int error = 0;
+    auto n = t.next_notice(error);
+    if (t.said_nonsense())
       fail({errc::protocol, 0, peer_, 0});
-    }
-    return std::nullopt;
+    else if (t.notices() != ending::none)
+      keeper_->broken(peer_, track, error);
+    return n;
   }
+  [[nodiscard]] ending notices(int k = 0) const noexcept { return track(k).notices(); }
 
+  /// On every track, so that each is seen to be alive.
   void tell(const tcp_notice& n) noexcept {
-    if (!in_ || mute_) return;
     const tcp_notice::encoded bytes = n.encode();
-    const os::io_result r = os::send_some(in_.native(), std::span<const std::byte>{bytes});
-    // Only a peer that has not looked for hours leaves no room. A torn notice must not be followed by another.
-    mute_ = r.bytes != bytes.size();
+    for (socket_track& t : tracks_) t.tell(bytes);
   }
+  void tell(const tcp_notice& n, int track) noexcept { at(track).tell(n.encode()); }
 
-  /// Takes what arrives and throws it away, some of it at a time; a socket that is closed with bytes unread would
-  /// reset the connection, and with it what the peer has not read yet.
-  void discard() noexcept {
+  /// Reads what arrives on a track for nobody.
+  void discard(int track = 0) noexcept {
     ahead_from_ = ahead_to_ = 0;
-    for (int i = 0; i < 128 && in_ && !in_ended_; ++i) {
-      const os::io_result r = os::receive_some(in_.native(), std::span{ahead_.get(), read_ahead_bytes});
-      if (r.closed) in_ended_ = true;
-      if (r.bytes == 0) break;
-    }
+    at(track).discard({ahead_.get(), read_ahead_bytes});
   }
-
-  /// Nothing more will be written; what was is still delivered.
   void finish_writing() noexcept {
-    for (const int s : {out(), in()})
-      if (s >= 0) detail::finish_writing(s);
-    mute_ = out_ended_ = true;
+    for (socket_track& t : tracks_) t.finish_writing();
   }
-
-  /// Everything written has reached the peer's kernel: messages and notices, or nobody is there to take them.
   [[nodiscard]] bool messages_delivered() const noexcept {
-    return !out_ || notices_ != ending::none || detail::is_delivered(out());
+    for (const socket_track& t : tracks_)
+      if (!t.messages_delivered()) return false;
+    return true;
   }
-  [[nodiscard]] bool notices_delivered() const noexcept { return !in_ || in_ended_ || detail::is_delivered(in()); }
-
+  [[nodiscard]] bool notices_delivered() const noexcept {
+    for (const socket_track& t : tracks_)
+      if (!t.notices_delivered()) return false;
+    return true;
+  }
   void close() noexcept {
-    out_.reset();
-    in_.reset();
+    for (socket_track& t : tracks_) t.close();
   }
 
  private:
@@ -176,38 +186,37 @@ class socket_pipe {
   static constexpr std::size_t small_bytes = 256;
 
   // One buffer costs the kernel less than a list of two, by more than it takes to copy a small message.
-  [[nodiscard]] os::io_result send(std::span<const std::byte> a, std::span<const std::byte> b) const noexcept {
-    if (b.empty()) return os::send_some(out_.native(), a);
+  [[nodiscard]] static os::io_result send(int socket, std::span<const std::byte> a,
+                                          std::span<const std::byte> b) noexcept {
+    if (b.empty()) return os::send_some(socket, a);
     if (a.size() + b.size() > small_bytes) {
       const std::array<iovec, 2> pieces{piece(a), piece(b)};
-      return os::send_some(out_.native(), pieces);
+      return os::send_some(socket, pieces);
     }
     std::array<std::byte, small_bytes> whole;
     std::memcpy(whole.data(), a.data(), a.size());
     std::memcpy(whole.data() + a.size(), b.data(), b.size());
-    return os::send_some(out_.native(), std::span<const std::byte>{whole}.first(a.size() + b.size()));
+    return os::send_some(socket, std::span<const std::byte>{whole}.first(a.size() + b.size()));
   }
 
   static iovec piece(std::span<const std::byte> s) noexcept {
     return {const_cast<std::byte*>(s.data()), s.size()};  // NOLINT: an iovec serves both directions
   }
-  void end_of(bool& direction, int error) noexcept {
+  [[nodiscard]] socket_track& at(int track) noexcept { return tracks_[static_cast<std::size_t>(track)]; }
+  void end_of(int track, bool& direction, int error) noexcept {
     direction = true;
-    keeper_->broken(peer_, error);
+    keeper_->broken(peer_, track, error);
   }
 
   keeper* keeper_;
   int peer_;
-  bool opened_ = false, readable_ = false, held_ = false, full_ = false, mute_ = false, out_ended_ = false,
-       in_ended_ = false;
-  ending notices_ = ending::none;
+  bool opened_ = false, readable_ = false;
   status failure_{};
-  os::fd out_, in_;
+  std::vector<socket_track> tracks_;
+  stripe_cursor writing_, reading_;
   std::unique_ptr<std::byte[]> ahead_;  // NOLINT: see read_from()
   std::size_t ahead_from_ = 0, ahead_to_ = 0;
   std::uint64_t received_ = 0;
-  tcp_notice::encoded notice_in_{};
-  std::size_t notice_got_ = 0;
 };
 
 }  // namespace tutti

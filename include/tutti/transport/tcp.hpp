@@ -21,7 +21,7 @@ class tcp_transport : public mesh<socket_pipe> {
         ranks_per_core_(tutti::ranks_per_core(domain_.who(rank))) {
     for (int p = 0; p < size(); ++p) {
       if (p == rank) continue;
-      connect(p, domain_.pipe_keeper(), p);
+      connect(p, domain_.pipe_keeper(), p, domain_.connections());
       domain_.add(p, channel(p)->stream());
     }
   }
@@ -49,7 +49,7 @@ class tcp_transport : public mesh<socket_pipe> {
     if (std::exchange(left_, true)) return;
     const deadline began = clock::now();
     if (failure().ok()) {
-      domain_.linger(began, [this] { return nothing_queued(); });
+      domain_.prepare_to_leave(began, [this] { return nothing_queued(); });
       for (int p = 0; p < size(); ++p)
         if (channel(p)) channel(p)->say({frame::kind::bye, 0, 0});
     }

@@ -25,6 +25,7 @@ class tcp_acceptor {
   struct guest {
     int rank = -1;
     os::fd connection;
+    int track = 0;  ///< which of the peer's connections this is
   };
 
   tcp_acceptor(int places, const wire::handshake_terms& terms, duration patience)
@@ -63,7 +64,7 @@ class tcp_acceptor {
     p.handshake->receive(room.first(r.bytes));
     const bool understood = speak(p);
     if (p.handshake->state() == wire::handshake_state::accepted && understood) {
-      guest g{static_cast<int>(p.handshake->claim().rank), std::move(p.connection)};
+      guest g{static_cast<int>(p.handshake->claim().rank), std::move(p.connection), p.handshake->claim().connection};
       clear(p);
       return g;
     }

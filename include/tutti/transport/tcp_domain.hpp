@@ -14,11 +14,13 @@
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/event_fd.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/transport/peer.hpp>
 #include <tutti/transport/socket_pipe.hpp>
 #include <tutti/transport/tcp_acceptor.hpp>
+#include <tutti/transport/tcp_dialer.hpp>
 #include <tutti/transport/tcp_link.hpp>
 #include <tutti/transport/tcp_listener.hpp>
 #include <tutti/transport/tcp_options.hpp>
@@ -29,17 +31,19 @@ namespace tutti {
 
 /// The TCP connections of one rank: opens them when a pipe asks, lets in peers and nobody else, watches all of them,
 /// and fails the pipe of a peer that is gone. Part of a transport, which calls it under the engine's lock.
-class tcp_domain final : private socket_pipe::keeper {
+template <class = when_used>
+class basic_tcp_domain final : private socket_pipe::keeper {
  public:
-  tcp_domain(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
+  basic_tcp_domain(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
       : peers_(std::move(peers)),
         rank_(rank),
         job_(std::move(job)),
-        options_(options),
+        options_(checked(options)),
         listener_(std::move(listener)),
-        hall_(std::max(64, 4 * size()), job_.terms(rank, size()), options.stranger),
+        hall_(std::max(64, (3 + options.connections) * size()), own_terms(), options.stranger),
         links_(peers_.size()),
-        blame_(rank, size()) {
+        blame_(rank, size()),
+        dialer_(poller_, options_, own_terms()) {
     if (rank < 0 || rank >= size())
       throw usage_error("rank " + std::to_string(rank) + " is not in a world of " + std::to_string(size()));
     if (!job_.secret && listener_.protection() == wire::protection::secret)
@@ -50,12 +54,14 @@ class tcp_domain final : private socket_pipe::keeper {
     poller_.add(listener_.native(), source::door);
     poller_.add(waker_.native(), source::waker);
   }
-  tcp_domain(const tcp_domain&) = delete;
-  tcp_domain& operator=(const tcp_domain&) = delete;
+  basic_tcp_domain(const basic_tcp_domain&) = delete;
+  basic_tcp_domain& operator=(const basic_tcp_domain&) = delete;
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
   [[nodiscard]] const peer& who(int p) const noexcept { return peers_[static_cast<std::size_t>(p)]; }
   [[nodiscard]] keeper& pipe_keeper() noexcept { return *this; }
+  /// How many tracks the pipes have to have.
+  [[nodiscard]] int connections() const noexcept { return options_.connections; }
 
   /// Takes care of a peer's pipe, which outlives the domain's last call. Throws usage_error when the roster does not
   /// say where the peer listens.
@@ -85,7 +91,7 @@ class tcp_domain final : private socket_pipe::keeper {
       ++awaited;
     }
     const bool few = awaited > 0 && awaited <= most_tried;
-    const bool moved = (!few || look_soon_ || dialing_ != 0 || ++polls_ % polls_per_look == 0) && look();
+    const bool moved = (!few || look_soon_ || dialer_.busy() || ++polls_ % polls_per_look == 0) && look();
     // A look takes the socket's lock, without which the kernel cannot deliver what is looked for: hence the pauses.
     for (int i = 0; few && i < 4; ++i) detail::cpu_pause();
     for (int i = 0; few && i < awaited; ++i) tried[static_cast<std::size_t>(i)]->try_now();
@@ -101,12 +107,7 @@ class tcp_domain final : private socket_pipe::keeper {
     for (int p = 0; p < size(); ++p) {
       tcp_link& l = link(p);
       if (!l.pipe) continue;
-      if (l.dial) {
-        l.dial->expire(now);
-        advance(p);
-      } else if (now >= l.redial) {
-        dial(p);
-      }
+      dialer_.tick(l, p, now, [this] { return cause_.ok() && !closing_; });
       l.note(awaits(p), now);
       if (l.suspected_for(options_.grace, now) && !left(p) && (lost < 0 || l.suspected < link(lost).suspected))
         lost = p;
@@ -132,25 +133,34 @@ class tcp_domain final : private socket_pipe::keeper {
     if (!cause_.ok()) return;
     cause_ = why;
     tell(last_word());
-    for (tcp_link& l : links_) hang_up(l);
+    dialer_.hang_up();
   }
 
-  /// Handles what happens until `done()`, or until the time for a goodbye that `began` is over.
-  template <class Done>
-  void linger(deadline began, Done done) noexcept {
-    waker_.notify();
-    const std::scoped_lock parked(parking_);
-    while (!done() && clock::now() - began < options_.goodbye)
-      for (const os::ready_event& e : poller_.wait(std::chrono::milliseconds{2})) handle(e);
+  /// Handles what happens until `sent()`, or until the time for a goodbye that `began` is over. Connects to peers that
+  /// this rank has never met, as they would take its closed door for that of a dead one: of many, to those that follow.
+  template <class Sent>
+  void prepare_to_leave(deadline began, Sent sent) noexcept {
+    constexpr int most = 32;
+    for (int i = 1, n = 0; i < size() && n < most; ++i) {
+      const int p = (rank_ + i) % size();
+      tcp_link& l = link(p);
+      if (!l.pipe || l.bye || l.error != 0 || l.pipe->standing() != 0) continue;
+      dialer_.open(l, p, 1);
+      ++n;
+    }
+    linger(began, [&] { return sent() && !dialer_.busy(); });
   }
   /// Ends every connection, after what was written has reached the peers.
   void close(deadline began) noexcept {
     if (std::exchange(closing_, true)) return;
     if (cause_.ok()) tell(last_word());
-    for (tcp_link& l : links_) {
-      hang_up(l);
+    dialer_.hang_up();
+    for (tcp_link& l : links_)
       if (l.pipe) l.pipe->finish_writing();
-    }
+    // Also those that were held back: their end tells that nobody is there to take the last notice.
+    for (int p = 0; p < size(); ++p)
+      for (int k = 0; link(p).pipe && k < connections(); ++k)
+        if (link(p).pipe->track(k).can_read()) dry(p, k);
     linger(began, [this] { return everything_delivered(); });
     listener_.close();
     hall_.clear();
@@ -167,11 +177,19 @@ class tcp_domain final : private socket_pipe::keeper {
 
   /// "rank 3 (host b, pid 712), last seen at #39 31 s ago"
   [[nodiscard]] std::string describe(int p, std::uint64_t last_sequence) const {
-    return tutti::describe(who(p)) + (link(p).pipe ? link(p).describe(terms(p), last_sequence) : "");
+    return tutti::describe(who(p)) + (link(p).pipe ? link(p).describe(dialer_.terms(p), last_sequence) : "");
   }
 
  private:
   using source = tcp_poller::source;
+
+  template <class Done>
+  void linger(deadline began, Done done) noexcept {
+    waker_.notify();
+    const std::scoped_lock parked(parking_);
+    while (!done() && clock::now() - began < options_.goodbye)
+      for (const os::ready_event& e : poller_.wait(std::chrono::milliseconds{2})) handle(e);
+  }
 
   [[nodiscard]] tcp_link& link(int p) noexcept { return links_[static_cast<std::size_t>(p)]; }
   [[nodiscard]] const tcp_link& link(int p) const noexcept { return links_[static_cast<std::size_t>(p)]; }
@@ -187,7 +205,7 @@ class tcp_domain final : private socket_pipe::keeper {
   }
 
   void handle(const os::ready_event& e) noexcept {
-    const int p = tcp_poller::index_of(e);
+    const int index = tcp_poller::index_of(e), p = index / connections(), track = index % connections();
     switch (tcp_poller::source_of(e)) {
       case source::door:
         look_soon_ = true;
@@ -204,22 +222,31 @@ class tcp_domain final : private socket_pipe::keeper {
         drain_bell();
         return;
       case source::stranger:
-        if (auto guest = hall_.hear(static_cast<std::size_t>(p))) welcome(std::move(*guest));
+        if (auto guest = hall_.hear(static_cast<std::size_t>(index))) welcome(std::move(*guest));
         return;
       case source::dial:
-        return advance(p);
+        look_soon_ = true;
+        return dialer_.advance(link(p), p, track);
       case source::in:
-        if (!cause_.ok() || closing_) return discard(p);
+        if (!cause_.ok() || closing_) return discard(p, track);
         // A stream that its channel holds back would end every park at once.
-        if (!link(p).pipe->arrived()) poller_.forget(link(p).pipe->in());
+        if (!link(p).pipe->arrived(track)) poller_.forget(link(p).pipe->track(track).in.native());
         return;
       case source::out:
-        return hear_notices(p, e);
+        return hear_notices(p, track, e);
     }
   }
 
-  [[nodiscard]] wire::handshake_terms terms(int target) const noexcept {
-    return job_.terms(rank_, size(), static_cast<std::uint32_t>(target));
+  static const tcp_options& checked(const tcp_options& o) {
+    constexpr int most = tcp_options::most_connections;
+    if (o.connections >= 1 && o.connections <= most) return o;
+    throw usage_error("tcp_options::connections is " + std::to_string(o.connections) + ": two ranks open 1 to " +
+                      std::to_string(most) + " of them to each other");
+  }
+  [[nodiscard]] wire::handshake_terms own_terms() const noexcept {
+    wire::handshake_terms t = job_.terms(rank_, size());
+    t.connections = static_cast<std::uint16_t>(options_.connections);
+    return t;
   }
 
   void drain_bell() const noexcept {
@@ -227,15 +254,15 @@ class tcp_domain final : private socket_pipe::keeper {
     (void)!::read(bell_, &rings, sizeof rings);
   }
 
-  void discard(int p) noexcept {
-    socket_pipe& pipe = *link(p).pipe;
-    pipe.discard();
-    if (pipe.in_ended()) poller_.forget(pipe.in());
+  void discard(int p, int track) noexcept {
+    link(p).pipe->discard(track);
+    const socket_track& t = link(p).pipe->track(track);
+    if (t.in_ended) poller_.forget(t.in.native());
   }
 
-  void hear_notices(int p, const os::ready_event& e) noexcept {
+  void hear_notices(int p, int track, const os::ready_event& e) noexcept {
     tcp_link& l = link(p);
-    while (const auto n = l.pipe->next_notice()) {
+    while (const auto n = l.pipe->next_notice(track)) {
       l.heard = clock::now();
       switch (n->what) {
         case tcp_notice::kind::abort:
@@ -251,101 +278,41 @@ class tcp_domain final : private socket_pipe::keeper {
       }
     }
     // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
-    if (l.pipe->notices() == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.loss(p));
-    if (e.writable && l.write_watched && !l.pipe->full()) watch_writing(l, p, os::interest::read);
+    if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.loss(p));
+    if (e.writable && dialer_.call(p, track).write_watched && !l.pipe->track(track).full)
+      watch_writing(p, track, os::interest::read);
   }
 
   void open(int p) noexcept override {
-    if (link(p).pipe && !link(p).dial && link(p).pipe->out() < 0) dial(p);
+    if (link(p).pipe && cause_.ok() && !closing_) dialer_.open(link(p), p, connections());
   }
-  void full(int p) noexcept override {
-    if (!link(p).write_watched) watch_writing(link(p), p, os::interest::read_write);
+  void full(int p, int track) noexcept override {
+    if (!dialer_.call(p, track).write_watched) watch_writing(p, track, os::interest::read_write);
   }
-  void dry(int p) noexcept override { poller_.watch(link(p).pipe->in(), source::in, p); }
-  void broken(int p, int error) noexcept override {
+  void dry(int p, int track) noexcept override {
+    poller_.watch(link(p).pipe->track(track).in.native(), source::in, dialer_.index(p, track));
+  }
+  void broken(int p, int track, int error) noexcept override {
     tcp_link& l = link(p);
-    if (!l.bye && !closing_) l.suspect(error);
-    if (l.pipe->in_ended()) poller_.forget(l.pipe->in());
-    if (l.pipe->notices() != socket_pipe::ending::none) poller_.forget(l.pipe->out());
-  }
-
-  void dial(int p) noexcept {
-    tcp_link& l = link(p);
-    l.redial = deadline::max();
-    if (!cause_.ok() || closing_) return;
-    try {
-      l.dial.emplace(l.address, terms(p), after(options_.connect));
-      ++dialing_;
-      ++l.dials;
-      if (l.dial->socket() >= 0) poller_.add(l.dial->socket(), source::dial, p, os::interest::write);
-      advance(p);
-    } catch (const std::bad_alloc&) {
-      l.suspect(ENOMEM);
-    } catch (const error&) {
-      l.suspect(ENOMEM);
-      hang_up(l);
-    }
-  }
-  void hang_up(tcp_link& l) noexcept {
-    if (!l.dial) return;
-    l.dial.reset();
-    --dialing_;
-  }
-
-  void advance(int p) noexcept {
-    tcp_link& l = link(p);
-    if (!l.dial) return;
-    const auto before = l.dial->where();
-    switch (l.dial->progress()) {
-      case tcp_dial::state::connecting:
-        return;
-      case tcp_dial::state::greeting:
-        if (before == tcp_dial::state::connecting) poller_.watch(l.dial->socket(), source::dial, p);
-        return;
-      case tcp_dial::state::ready:
-        connected(p);
-        break;
-      case tcp_dial::state::refused:
-        l.refused = l.dial->handshake().why();
-        l.theirs = l.dial->handshake().counterpart();
-        l.pipe->fail({wire::error_of(l.refused), 0, p, 0});
-        break;
-      case tcp_dial::state::hung_up:
-        // It was full of strangers, or tired of waiting while this rank was busy; or it has just died.
-        if (l.dials >= most_dials)
-          l.suspect(ECONNRESET);
-        else
-          l.redial = after(std::chrono::milliseconds{5} * (1 << (2 * l.dials)));
-        break;
-      case tcp_dial::state::failed:
-        l.suspect(l.dial->error());
-        break;
-    }
-    hang_up(l);
-  }
-
-  void connected(int p) noexcept {
-    tcp_link& l = link(p);
-    os::fd s = l.dial->release();
-    detail::tune_outgoing(s.native(), options_);
-    poller_.watch(s.native(), source::out, p);
-    l.pipe->write_to(std::move(s));
-    look_soon_ = true;
+    if (!l.bye && !closing_) l.suspect(error, track);
+    const socket_track& t = l.pipe->track(track);
+    if (t.in_ended) poller_.forget(t.in.native());
+    if (t.notices() != socket_pipe::ending::none) poller_.forget(t.out.native());
   }
 
   void welcome(tcp_acceptor::guest g) noexcept {
     look_soon_ = true;
-    if (g.rank < 0 || g.rank >= size() || !link(g.rank).pipe || link(g.rank).pipe->in() >= 0) return;
+    if (g.rank < 0 || g.rank >= size() || !link(g.rank).pipe || link(g.rank).pipe->track(g.track).in) return;
     socket_pipe& pipe = *link(g.rank).pipe;
     detail::tune_incoming(g.connection.native(), options_);
-    poller_.watch(g.connection.native(), source::in, g.rank);
+    poller_.watch(g.connection.native(), source::in, dialer_.index(g.rank, g.track));
     try {
-      pipe.read_from(std::move(g.connection));
+      pipe.read_from(std::move(g.connection), g.track);
     } catch (const std::bad_alloc&) {
-      return link(g.rank).suspect(ENOMEM);
+      return link(g.rank).suspect(ENOMEM, g.track);
     }
     if (cause_.ok() && !closing_) return pipe.open();
-    pipe.tell(last_word());
+    pipe.tell(last_word(), g.track);
     if (closing_) pipe.finish_writing();
   }
   [[nodiscard]] tcp_notice last_word() const noexcept {
@@ -367,16 +334,15 @@ class tcp_domain final : private socket_pipe::keeper {
       if (!pipe) continue;
       if (!pipe->notices_delivered() || (cause_.ok() && !pipe->messages_delivered())) return false;
       // A peer on its way here must hear the cause, or it would take the closed door for one.
-      if (!cause_.ok() && pipe->in() < 0 && !is_gone(p)) return false;
+      if (!cause_.ok() && pipe->track(0).in.native() < 0 && !is_gone(p)) return false;
     }
     return true;
   }
 
-  void watch_writing(tcp_link& l, int p, os::interest what) noexcept {
-    if (poller_.watch(l.pipe->out(), source::out, p, what)) l.write_watched = what == os::interest::read_write;
+  void watch_writing(int p, int track, os::interest what) noexcept {
+    if (poller_.watch(link(p).pipe->track(track).out.native(), source::out, dialer_.index(p, track), what))
+      dialer_.call(p, track).write_watched = what == os::interest::read_write;
   }
-
-  static constexpr int most_dials = 6;
 
   roster peers_;
   int rank_;
@@ -387,14 +353,16 @@ class tcp_domain final : private socket_pipe::keeper {
   std::vector<tcp_link> links_;
   tcp_blame blame_;
   tcp_poller poller_;
+  tcp_dialer dialer_;
   os::event_fd waker_;
   int bell_ = -1;
   std::mutex parking_;  // held while the poller waits without the engine's lock
   bool look_soon_ = true, door_shut_ = false, closing_ = false;
-  int dialing_ = 0;
   std::uint32_t polls_ = 0;
   std::uint64_t issued_ = 0;
   status cause_{};
 };
+/// See basic_tcp_domain.
+using tcp_domain = basic_tcp_domain<>;
 
 }  // namespace tutti

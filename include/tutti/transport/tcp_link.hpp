@@ -1,7 +1,6 @@
 #pragma once
 #include <cerrno>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -11,7 +10,7 @@
 #include <tutti/os/endpoint.hpp>
 #include <tutti/transport/socket_pipe.hpp>
 #include <tutti/transport/tcp_blame.hpp>
-#include <tutti/transport/tcp_dial.hpp>
+#include <tutti/wire/handshake.hpp>
 
 namespace tutti {
 
@@ -19,22 +18,21 @@ namespace tutti {
 struct tcp_link {
   socket_pipe* pipe = nullptr;  ///< null for a peer that is reached otherwise
   os::endpoint address;
-  std::optional<tcp_dial> dial;
-  deadline redial = deadline::max();
-  int dials = 0;
   bool bye = false;  ///< it leaves in order
-  bool write_watched = false;
   bool awaited = false;
   deadline suspected = deadline::max();  ///< since when something is broken
   deadline since{};                      ///< awaited, and no byte of a message came
   deadline heard{};
   std::uint64_t received = 0, issued = 0;
-  int error = 0;
+  int error = 0, broken = 0;  ///< the first error, and on which track
   wire::refusal refused = wire::refusal::none;
   wire::handshake_counterpart theirs{};
 
-  void suspect(int why) noexcept {
-    if (error == 0) error = why;
+  void suspect(int why, int track) noexcept {
+    if (error == 0) {
+      error = why;
+      broken = track;
+    }
     if (suspected == deadline::max()) suspected = clock::now();
   }
   /// Broken for so long that no other cause will come to light.
@@ -56,20 +54,29 @@ struct tcp_link {
   }
   [[nodiscard]] bool stalled(deadline now) const noexcept { return awaited && now - since >= tcp_blame::moment; }
 
-  /// ", last seen at #39 31 s ago", or what is wrong with the connection.
+  /// ", last seen at #39 31 s ago", or what is wrong with the connections.
   [[nodiscard]] std::string describe(const wire::handshake_terms& terms, std::uint64_t sequence) const {
-    if (refused != wire::refusal::none)
-      return ", no connection to " + text() + ": " + wire::explain(refused, terms, theirs);
-    const std::string why =
-        error == 0 ? "" : ", connection to " + text() + ": " + std::generic_category().message(error);
-    if (heard == deadline{}) return why + ", not heard from yet";
+    const std::string to = " to " + address.to_string() + ": ";
+    if (refused != wire::refusal::none) return ", no connection" + to + wire::explain(refused, terms, theirs);
+    std::string why;
+    if (error != 0) why = ", connection" + number() + to + std::generic_category().message(error);
+    if (error == ECONNREFUSED && !bye) why += " (it has died, or left while this rank was busy)";
+    if (heard == deadline{}) return why + ", not heard from yet" + count();
     const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - heard).count();
     return why + ", last seen at #" + std::to_string(std::max(sequence, issued)) + " " +
-           (ago < 1000 ? std::to_string(ago) + " ms ago" : std::to_string(ago / 1000) + " s ago");
+           (ago < 1000 ? std::to_string(ago) + " ms ago" : std::to_string(ago / 1000) + " s ago") + count();
   }
 
  private:
-  [[nodiscard]] std::string text() const { return address.to_string(); }
+  [[nodiscard]] std::string number() const {
+    if (pipe->tracks() == 1) return "";
+    return " " + std::to_string(broken + 1) + " of " + std::to_string(pipe->tracks());
+  }
+  /// Of several connections some may be missing.
+  [[nodiscard]] std::string count() const {
+    if (pipe->tracks() == 1) return "";
+    return ", " + std::to_string(pipe->standing()) + " of " + std::to_string(2 * pipe->tracks()) + " connections stand";
+  }
 };
 
 }  // namespace tutti

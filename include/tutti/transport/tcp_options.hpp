@@ -29,13 +29,20 @@ struct tcp_job {
   }
 };
 
-/// The waits of TCP connections between ranks; the defaults suit a network of one site.
+/// The waits of TCP connections between ranks, and their number; the defaults suit a network of one site.
 struct tcp_options {
+  /// That each of two ranks opens to the other, 1 to most_connections, the same on all ranks. With several, messages
+  /// travel in stripes of 64 KiB in turn, at the pace of the slowest: for links that limit each connection. Each takes
+  /// a descriptor at both ends, and of the kernel's memory up to buffer_bytes there.
+  int connections = 1;
+  static constexpr int most_connections = 16;
+
   duration connect = std::chrono::seconds{10};        ///< a connection that is not there by then: the peer is lost
   duration silence = std::chrono::seconds{3};         ///< a machine that acknowledges nothing for so long is lost
   duration stranger = std::chrono::seconds{5};        ///< who has not proven himself by then is sent away
   duration grace = std::chrono::milliseconds{40};     ///< a broken connection may still turn out to be another's fault
-  duration goodbye = std::chrono::milliseconds{250};  ///< leaving takes no longer
+  duration goodbye = std::chrono::milliseconds{250};  ///< leaving takes no longer; who is busy for longer may take a
+                                                      ///< rank that left for a dead one, if they had never met
   int buffer_bytes = 4 << 20;  ///< of a socket where the system allows as much; 0: the kernel tunes it
 };
 

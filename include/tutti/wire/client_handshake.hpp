@@ -86,8 +86,8 @@ class client_handshake {
 
   void answer() noexcept {
     greeted_ = true;
-    const connection_claim c{terms_.role,       terms_.rank,     terms_.target, terms_.world,
-                             terms_.generation, terms_.features, terms_.job};
+    const connection_claim c{terms_.role,       terms_.rank,        terms_.target,     terms_.world,
+                             terms_.generation, terms_.connections, terms_.connection, terms_.job};
     const auto body = std::span{claim_}.first<detail::claim_body_bytes>();
     detail::encode_claim_body(body, terms_.how, c, nonce_);
     mac shown{};
@@ -114,12 +114,12 @@ class client_handshake {
     }
     theirs_.world = r.u32();
     theirs_.rank = r.u32();
-    r.skip(4);
+    theirs_.connections = r.u32();
     theirs_.generation = r.u64();
     if (verdict == refusal::none) {
       state_ = handshake_state::accepted;
     } else {
-      refuse(verdict <= refusal::target ? verdict : refusal::not_our_protocol);
+      refuse(verdict <= refusal::connections ? verdict : refusal::not_our_protocol);
     }
   }
 

@@ -33,7 +33,8 @@ struct handshake_terms {
   std::uint32_t target = no_rank;  ///< the rank to be reached; only of the connecting side
   std::uint32_t world = 0;         ///< 0 for a server that serves any
   std::uint64_t generation = 0;
-  std::uint32_t features = 0;
+  std::uint16_t connections = 1;  ///< that each side opens to the other
+  std::uint16_t connection = 0;   ///< which of them this is; only of the connecting side
   job_id job{};
   bool any_job = false;  ///< a server lets in peers of other jobs, too, to tell them and its own about it
 };
@@ -44,6 +45,7 @@ struct handshake_counterpart {
   std::uint32_t rank = no_rank;
   std::uint32_t world = 0;
   std::uint64_t generation = 0;
+  std::uint32_t connections = 0;
 };
 
 /// The errc that a refusal becomes.
@@ -68,6 +70,7 @@ struct handshake_counterpart {
     case refusal::generation:
     case refusal::rank:
     case refusal::target:
+    case refusal::connections:
       return errc::rendezvous;
   }
   return errc::protocol;
@@ -102,6 +105,9 @@ struct handshake_counterpart {
     }
     case refusal::target:
       return "it is another rank (" + std::to_string(theirs.rank) + ") than the one that was looked for";
+    case refusal::connections:
+      return both("the number of connections that two ranks open to each other", ours.connections, theirs.connections) +
+             "; set TUTTI_CONNECTIONS, init_options::connections or tcp_options::connections alike on all ranks";
     case refusal::not_our_protocol:
       return "the other side does not speak tutti's protocol; is another program listening at that address?";
     case refusal::proof_wanted:

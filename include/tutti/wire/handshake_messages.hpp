@@ -11,7 +11,7 @@
 
 namespace tutti::wire {
 
-inline constexpr std::uint16_t handshake_version = 2;
+inline constexpr std::uint16_t handshake_version = 3;
 
 /// What a connection is for. A claim to be one thing is no good for another.
 enum class connection_role : std::uint8_t { store_client = 1, peer = 2 };
@@ -23,7 +23,7 @@ enum class proof : std::uint8_t {
   kernel = 2   ///< a Unix socket: the kernel vouches for the user, the caller checks that
 };
 
-/// Why a handshake ended without a connection. The values up to `target` travel.
+/// Why a handshake ended without a connection. The values up to `connections` travel.
 enum class refusal : std::uint8_t {
   none = 0,
   authentication = 1,  ///< the other side did not prove that it knows the secret
@@ -32,8 +32,9 @@ enum class refusal : std::uint8_t {
   role = 4,
   world = 5,
   generation = 6,
-  rank = 7,    ///< a rank outside of the world
-  target = 8,  ///< it wanted to reach another rank
+  rank = 7,         ///< a rank outside of the world
+  target = 8,       ///< it wanted to reach another rank
+  connections = 9,  ///< two ranks were told to open different numbers of them
   not_our_protocol = 32,
   proof_wanted,   ///< the other side wants a secret and this one has none
   proof_missing,  ///< this side wants a secret and the other one does not ask for it
@@ -50,7 +51,8 @@ struct connection_claim {
   std::uint32_t target = no_rank;  ///< the rank it wants to reach; no_rank for a store
   std::uint32_t world = 0;
   std::uint64_t generation = 0;
-  std::uint32_t features = 0;
+  std::uint16_t connections = 1;  ///< that each of two peers opens to the other
+  std::uint16_t connection = 0;   ///< which of them this is
   job_id job{};
 };
 
@@ -85,8 +87,8 @@ inline void encode_claim_body(std::span<std::byte, claim_body_bytes> out, proof 
                               const nonce& client) noexcept {
   byte_writer w{out};
   put_preamble(w, p);
-  w.u32(static_cast<std::uint32_t>(c.role)).u32(c.rank).u32(c.target).u64(c.generation).u32(c.world).u32(c.features);
-  w.bytes(c.job.bytes).bytes(client);
+  w.u32(static_cast<std::uint32_t>(c.role)).u32(c.rank).u32(c.target).u64(c.generation).u32(c.world);
+  w.u16(c.connections).u16(c.connection).bytes(c.job.bytes).bytes(client);
 }
 
 inline connection_claim decode_claim_body(std::span<const std::byte, claim_body_bytes> in) noexcept {
@@ -99,7 +101,8 @@ inline connection_claim decode_claim_body(std::span<const std::byte, claim_body_
   c.target = r.u32();
   c.generation = r.u64();
   c.world = r.u32();
-  c.features = r.u32();
+  c.connections = r.u16();
+  c.connection = r.u16();
   r.copy_to(std::span{c.job.bytes});
   return c;
 }

@@ -79,12 +79,14 @@ class server_handshake {
     claim_ = detail::decode_claim_body(body);
     if (!terms_.any_job && !equal_in_constant_time(claim_.job.bytes, terms_.job.bytes)) return refuse(refusal::job);
     proven_ = true;
-    theirs_ = {handshake_version, claim_.rank, claim_.world, claim_.generation};
+    theirs_ = {handshake_version, claim_.rank, claim_.world, claim_.generation, claim_.connections};
     if (claim_.role != terms_.role) return refuse(refusal::role);
     if (claim_.generation != terms_.generation) return refuse(refusal::generation);
     if (terms_.world != 0 && claim_.world != terms_.world) return refuse(refusal::world);
     if (claim_.rank >= claim_.world) return refuse(refusal::rank);
     if (claim_.target != terms_.rank && claim_.target != no_rank) return refuse(refusal::target);
+    if (claim_.connections != terms_.connections || claim_.connection >= claim_.connections)
+      return refuse(refusal::connections);
     finish(handshake_state::accepted, refusal::none);
   }
 
@@ -101,7 +103,7 @@ class server_handshake {
     w.bytes(detail::magic).u16(handshake_version).u8(static_cast<std::uint8_t>(terms_.how));
     w.u8(static_cast<std::uint8_t>(told));
     if (proven_) {
-      w.u32(terms_.world).u32(terms_.rank).u32(0).u64(terms_.generation);
+      w.u32(terms_.world).u32(terms_.rank).u32(terms_.connections).u64(terms_.generation);
     } else {
       w.zeros(20);
     }

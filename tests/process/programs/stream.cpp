@@ -63,6 +63,22 @@ void call_otherwise(World& world) {
     world.all_reduce(data).wait();
 }
 
+/// Rank 1's reduction throws.
+template <class World>
+void throw_at_work(World& world) {
+  std::vector<int> data(4096);
+  world.barrier().wait();
+  const int rank = world.rank();
+  world
+      .all_reduce(data,
+                  [rank](int a, int b) {
+                    if (rank == 1) throw 1;
+                    return a + b;
+                  })
+      .wait();
+  world.barrier().wait();  // for who needed nothing of rank 1's
+}
+
 /// Rank 1 kills itself in the middle of a fold of everybody's memory.
 template <class World>
 void die_at_work(World& world) {
@@ -111,6 +127,8 @@ int main(int argc, char** argv) {
         die_at_work(world);
       else if (w.has("odd"))
         call_otherwise(world);
+      else if (w.has("throws"))
+        throw_at_work(world);
       else
         run(world);
     } catch (const tutti::error& e) {

@@ -8,9 +8,9 @@
 #include <string>
 
 #include <tutti/config.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/cuda/error.hpp>
 #include <tutti/cuda/kernels/sweep.hpp>
-#include <tutti/cuda/runtime.hpp>
 #include <tutti/cuda/types.hpp>
 
 #if !defined(__CUDACC_RELAXED_CONSTEXPR__)
@@ -21,23 +21,26 @@ namespace tutti::cuda::detail {
 
 inline constexpr unsigned block_threads = 256;
 
+/// An error is told once, by what met it: not again by the user's next launch of a kernel.
+inline result told(::cudaError_t e) noexcept {
+  if (e != ::cudaSuccess) static_cast<void>(::cudaGetLastError());
+  return static_cast<result>(e);
+}
+
 /// How many blocks of a kernel the current device runs at a time, on all its processors. Each device is asked once.
 template <auto kernel>
 result resident_blocks(std::uint64_t& blocks) noexcept {
   static std::atomic<int> known[64];  // 0: not yet asked
   int device = 0, processors = 0, each = 0;
-  if (const result r = runtime::get_device(device); r != result::success) return r;
+  if (const result r = told(::cudaGetDevice(&device)); r != result::success) return r;
   const bool kept = device < 64;
   if (const int n = kept ? known[device].load(std::memory_order_relaxed) : 0; n != 0) {
     blocks = static_cast<std::uint64_t>(n);
     return result::success;
   }
-  ::cudaError_t e = ::cudaDeviceGetAttribute(&processors, ::cudaDevAttrMultiProcessorCount, device);
-  if (e == ::cudaSuccess) e = ::cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, block_threads, 0);
-  if (e != ::cudaSuccess) {
-    static_cast<void>(::cudaGetLastError());
-    return static_cast<result>(e);
-  }
+  result r = told(::cudaDeviceGetAttribute(&processors, ::cudaDevAttrMultiProcessorCount, device));
+  if (r == result::success) r = told(::cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, block_threads, 0));
+  if (r != result::success) return r;
   const int n = std::max(1, processors * each);
   if (kept) known[device].store(n, std::memory_order_relaxed);
   blocks = static_cast<std::uint64_t>(n);
@@ -51,9 +54,7 @@ result launch(std::uint64_t blocks, unsigned threads, stream_handle s, const Arg
   how.gridDim = dim3(static_cast<unsigned>(std::min<std::uint64_t>(blocks, 0x7fffffffu)));
   how.blockDim = dim3(threads);
   how.stream = s;
-  const ::cudaError_t e = ::cudaLaunchKernelEx(&how, kernel, args...);
-  if (e != ::cudaSuccess) static_cast<void>(::cudaGetLastError());
-  return static_cast<result>(e);
+  return told(::cudaLaunchKernelEx(&how, kernel, args...));
 }
 
 template <class F>
@@ -76,8 +77,11 @@ result launch_sweep(const F& f, std::size_t count, stream_handle s) noexcept {
 inline void launched(result r, const char* kernel) {
   if (r == result::success) return;
   int device = 0;
-  static_cast<void>(runtime::get_device(device));
-  check<runtime>(r, std::string("the launch of tutti::cuda::") + kernel, device);
+  static_cast<void>(told(::cudaGetDevice(&device)));
+  const auto e = static_cast<::cudaError_t>(r);
+  throw error{status_of(r), std::string("the launch of tutti::cuda::") + kernel + " failed on device " +
+                                std::to_string(device) + ": " + ::cudaGetErrorName(e) + " (" + ::cudaGetErrorString(e) +
+                                ")" + std::string(remedy(r))};
 }
 
 }  // namespace tutti::cuda::detail

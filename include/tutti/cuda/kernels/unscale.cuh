@@ -108,8 +108,8 @@ void unscale(std::span<const device_span<T>> gradients, double factor, device_sp
                                                     static_cast<detail::computed_in<T>>(factor), measures, t.tiles());
       });
   detail::launched(r, "unscale");
-  constexpr unsigned threads = detail::adding_threads;
-  detail::launched(launch<&detail::adding_kernel<threads>>(1, threads, s, workspace.data(), all, to), "unscale");
+  constexpr auto adding = &detail::adding_kernel<detail::adding_threads>;
+  detail::launched(launch<adding>(1, detail::adding_threads, s, workspace.data(), all, to), "unscale");
 }
 
 }  // namespace tutti::cuda

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstddef>
+
+namespace tutti {
+
+/// Where a stream of bytes that is dealt out to several connections has got to: a stripe to each in turn. Both ends
+/// count, so that nothing but the bytes themselves travels, and they arrive in the order in which they were written.
+class stripe_cursor {
+ public:
+  static constexpr std::size_t stripe_bytes = std::size_t{64} << 10;
+
+  explicit stripe_cursor(int connections) noexcept
+      : connections_(connections), left_(connections == 1 ? ~std::size_t{0} : stripe_bytes) {}
+
+  /// Which connection the next byte belongs to, and how many follow it there.
+  [[nodiscard]] int connection() const noexcept { return at_; }
+  [[nodiscard]] std::size_t left() const noexcept { return left_; }
+
+  /// Past `bytes` of those that are left(); true when it comes to the next connection.
+  bool advance(std::size_t bytes) noexcept {
+    if (connections_ == 1) return false;
+    left_ -= bytes;
+    if (left_ != 0) return false;
+    at_ = (at_ + 1) % connections_;
+    left_ = stripe_bytes;
+    return true;
+  }
+
+ private:
+  int connections_, at_ = 0;
+  std::size_t left_;
+};
+
+}  // namespace tutti

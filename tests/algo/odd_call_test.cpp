@@ -1,0 +1,132 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tutti/algo/direct.hpp>
+#include <tutti/algo/odd_call.hpp>
+
+#include <algo/lanes.hpp>
+
+namespace {
+
+using tutti::algo::board;
+using tutti::algo::called;
+using tutti::algo::collective;
+using tutti::algo::odd_call;
+
+constexpr std::uint8_t sum = static_cast<std::uint8_t>(tutti::reduction_kind::sum);
+
+called all_reduce(std::uint64_t sequence, std::size_t count) {
+  return {sequence, count, 0, 4, collective::all_reduce, tutti::dtype::f32, sum};
+}
+called broadcast(std::uint64_t sequence, std::uint64_t root) {
+  return {sequence, 8, root, 4, collective::broadcast, tutti::dtype::f32, called::no_reduction};
+}
+
+/// Ranks of one thread that have met in barrier #1; in the world they are 10, 11, …
+template <std::size_t Ranks>
+struct world_of {
+  static constexpr std::uint32_t context = 3;
+  std::shared_ptr<tutti::threads_hub> hub = std::make_shared<tutti::threads_hub>(static_cast<int>(Ranks));
+  std::vector<std::unique_ptr<lanes::rank<>>> all;
+  board boards[Ranks];
+
+  world_of() {
+    std::vector<tutti::op> ops;
+    for (std::size_t r = 0; r < Ranks; ++r) {
+      all.push_back(std::make_unique<lanes::rank<>>(hub, static_cast<int>(r)));
+      ops.push_back(all[r]->start([&](auto lane) { return tutti::algo::direct_barrier(lane, boards[r]); }));
+    }
+    while (!std::all_of(ops.begin(), ops.end(), [](const tutti::op& o) { return o.done(); }))
+      for (auto& one : all) one->engine().poll();
+  }
+  void begin(std::initializer_list<std::size_t> ranks, const called& c) {
+    for (const std::size_t r : ranks) boards[r].begin(c);
+  }
+  /// What `rank` says of its operation #`sequence`.
+  [[nodiscard]] std::string said(std::size_t rank, std::uint64_t sequence, int blamed = -1) const {
+    tutti::group members{context, static_cast<int>(rank), static_cast<int>(Ranks), {}};
+    for (std::size_t r = 0; r < Ranks; ++r) members.members.push_back(10 + static_cast<int>(r));
+    tutti::op_state s;
+    s.result = {tutti::errc::mismatch, 0, blamed, 0};
+    s.info.sequence = sequence;
+    s.info.context = context;
+    return tutti::algo::explain_mismatch(s, boards[rank], members, "nobody");
+  }
+};
+
+TEST_CASE("odd_call: whoever has begun the call says whose differs from its own") {
+  world_of<4> w;
+  w.begin({0, 1, 2, 3}, all_reduce(2, 5));
+  CHECK(w.said(0, 2).empty());
+  w.begin({0, 1}, all_reduce(3, 5));
+  w.begin({2}, all_reduce(3, 6));
+  w.begin({3}, broadcast(3, 1));
+  CHECK(w.said(0, 3) == "does not match what rank 12 called: all_reduce #3 (6 x float32, sum)");
+  CHECK(w.said(0, 3, 13) == "does not match what rank 13 called: broadcast #3 (8 x float32, root 1)");
+  CHECK(w.said(0, 3, 11) == w.said(0, 3));  // which called the same
+  CHECK(w.said(3, 3, 12) == "does not match what rank 12 called: all_reduce #3 (6 x float32, sum)");
+  w.begin({3}, broadcast(4, 1));  // done with the other at once, as a root may be
+  CHECK(
+      w.said(3, 4) ==
+      "failed: rank 10 called all_reduce #3 (5 x float32, sum) where this rank called broadcast #3 (8 x float32, root "
+      "1)");
+}
+
+TEST_CASE("odd_call: whoever has not begun says how the others differ, by as many as called the same") {
+  world_of<5> w;
+  for (std::uint64_t sequence = 2; sequence < 12; ++sequence)  // more than are remembered
+    w.begin({0, 1, 2, 3, 4}, broadcast(sequence, sequence % 5));
+  w.begin({1}, broadcast(12, 2));
+  CHECK(w.said(0, 11).empty());
+  w.begin({3}, all_reduce(12, 5));
+  const std::string broadcast_12 = "broadcast #12 (8 x float32, root 2)", sum_12 = "all_reduce #12 (5 x float32, sum)";
+  CHECK(w.said(0, 12) == "failed: rank 13 called " + sum_12 + " where rank 11 called " + broadcast_12);
+  CHECK(w.said(0, 11, 11) == w.said(0, 12, 13));  // whoever is blamed, and whichever call hears of it
+  w.begin({4}, all_reduce(12, 5));
+  CHECK(w.said(0, 12) == "failed: rank 11 called " + broadcast_12 + " where rank 13 and 1 other called " + sum_12);
+  w.begin({2}, broadcast(12, 2));
+  CHECK(w.said(0, 12) ==
+        "failed: rank 13 and 1 other called " + sum_12 + " where rank 11 and 1 other called " + broadcast_12);
+  w.begin({0}, broadcast(12, 2));
+  CHECK(w.said(0, 12) == "does not match what rank 13 called: " + sum_12);
+}
+
+TEST_CASE("odd_call: of many different calls the least common is named, of many places the first") {
+  world_of<9> w;
+  w.begin({1, 2, 3}, all_reduce(2, 5));
+  w.begin({4, 5}, all_reduce(2, 6));
+  w.begin({6}, all_reduce(2, 7));
+  w.begin({7}, all_reduce(2, 8));
+  w.begin({8}, all_reduce(2, 9));
+  w.begin({8}, broadcast(3, 0));
+  w.begin({1}, broadcast(3, 1));
+  CHECK(w.said(0, 2) ==
+        "failed: rank 16 called all_reduce #2 (7 x float32, sum) where rank 11 and 2 others called all_reduce #2 (5 x "
+        "float32, sum)");
+}
+
+TEST_CASE("odd_call: blocks of other lengths, and a board that nobody has opened") {
+  world_of<3> w;
+  called uneven = all_reduce(2, called::any_count);
+  uneven.what = collective::reduce_scatter_v;
+  w.begin({1}, uneven);
+  uneven.rest = 1;
+  w.begin({2}, uneven);
+  CHECK(w.said(0, 2) ==
+        "failed: rank 12 called reduce_scatter_v #2 (float32, sum) with blocks of other lengths where rank 11 called "
+        "reduce_scatter_v #2 (float32, sum)");
+  const tutti::group members{0, 0, 3, {}};
+  CHECK(odd_call::find(board{}, members, 1).odd.rank == -1);
+  tutti::op_state s;
+  s.result = {tutti::errc::mismatch, 0, 1, 0};
+  CHECK(tutti::algo::explain_mismatch(s, board{}, members, "rank 1: it").empty());
+}
+
+}  // namespace

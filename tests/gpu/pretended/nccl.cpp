@@ -1,0 +1,259 @@
+// NCCL where there is no GPU, for programs that LD_PRELOAD this beside cuda.cpp: its ranks meet in a file that all map,
+// at most eight of them. Calls run when their stream does, at once: they wait for the peers, not for ever.
+#include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <nccl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <support/fake_numbers.hpp>
+
+#include "gpu/pretended/streams.hpp"
+
+namespace {
+
+constexpr std::size_t head_bytes = 4096, slot_bytes = std::size_t{256} << 20, box_bytes = std::size_t{16} << 20;
+
+/// At the beginning of the file.
+struct head {
+  std::atomic<unsigned> arrived, generation;
+  std::atomic<bool> full[8][8];  ///< a message from one rank to another
+};
+
+}  // namespace
+
+struct ncclComm {
+  int rank = 0, size = 1;
+  std::byte* base = nullptr;
+  std::vector<double> factors;
+
+  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size); }
+  [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(rank); }
+  [[nodiscard]] head& shared() const { return *reinterpret_cast<head*>(base); }
+  [[nodiscard]] std::byte* slot(std::size_t r) const { return base + head_bytes + r * slot_bytes; }
+  [[nodiscard]] std::byte* box(std::size_t from, std::size_t to) const {
+    return slot(ranks()) + (from * ranks() + to) * box_bytes;
+  }
+  template <class F>
+  void wait(F until) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{60};
+    while (!until()) {
+      std::this_thread::yield();
+      if (std::chrono::steady_clock::now() < end) continue;
+      std::fprintf(stderr, "the pretended NCCL: rank %d waits for its peers in vain\n", rank);
+      std::_Exit(3);
+    }
+  }
+  void barrier() const {
+    const unsigned now = shared().generation;
+    if (shared().arrived.fetch_add(1) + 1 == static_cast<unsigned>(size)) {
+      shared().arrived = 0;
+      ++shared().generation;
+    } else {
+      wait([&] { return shared().generation != now; });
+    }
+  }
+};
+
+namespace {
+
+thread_local int groups = 0;
+thread_local std::vector<std::function<void()>> sends, others;  // of the group that is open
+
+/// Those of a group run at its end, what sends before what waits.
+template <class F>
+ncclResult_t call(std::vector<std::function<void()>>& queue, cudaStream_t s, F f) {
+  if (groups > 0)
+    queue.push_back([=] { pretended::enqueue(s, f); });
+  else
+    pretended::enqueue(s, f);
+  return ncclSuccess;
+}
+
+tutti::nccl_dtype ours(ncclDataType_t t) { return static_cast<tutti::nccl_dtype>(t); }
+std::size_t bytes_of(std::size_t count, ncclDataType_t t) { return count * fake::bytes_of(ours(t)); }
+
+/// Everybody's input lies in their slots while `f` runs.
+template <class F>
+void meet(ncclComm_t c, const void* in, std::size_t bytes, F f) {
+  if (bytes > slot_bytes) {
+    std::fprintf(stderr, "the pretended NCCL: %zu bytes are too many\n", bytes);
+    std::_Exit(3);
+  }
+  if (in) std::memcpy(c->slot(c->me()), in, bytes);
+  c->barrier();
+  f();
+  c->barrier();
+}
+
+double folded(ncclComm_t c, std::size_t i, tutti::nccl_dtype t, int with) {
+  double sum = 0;
+  for (std::size_t r = 0; r < c->ranks(); ++r) {
+    double x = fake::load(t, c->slot(r), i);
+    if (with == ncclAvg && !fake::is_integer(t)) x = fake::rounded(t, x / c->size);
+    if (with > ncclAvg) x = fake::rounded(t, x * c->factors[static_cast<std::size_t>(with - ncclAvg - 1)]);
+    if (r == 0)
+      sum = x;
+    else if (with == ncclProd)
+      sum = fake::rounded(t, sum * x);
+    else if (with == ncclMax)
+      sum = std::max(sum, x);
+    else if (with == ncclMin)
+      sum = std::min(sum, x);
+    else
+      sum = fake::rounded(t, sum + x);
+  }
+  return with == ncclAvg && fake::is_integer(t) ? sum / c->size : sum;
+}
+void fold(ncclComm_t c, void* out, std::size_t first, std::size_t count, ncclDataType_t t, int with) {
+  for (std::size_t i = 0; i < count; ++i) fake::store(ours(t), out, i, folded(c, first + i, ours(t), with));
+}
+void put(void* to, const void* from, std::size_t bytes) {
+  if (bytes != 0) std::memcpy(to, from, bytes);
+}
+std::byte* at(void* p, std::size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
+const std::byte* at(const void* p, std::size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = 22809;
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static std::atomic<int> made = 0;
+  std::memset(id, 0, sizeof *id);
+  std::snprintf(id->internal, sizeof id->internal, "/dev/shm/pretended-nccl-%d-%d", ::getpid(), ++made);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id, int rank, ncclConfig_t*) {
+  const auto n = static_cast<std::size_t>(size);
+  const std::size_t bytes = head_bytes + n * slot_bytes + n * n * box_bytes;  // of which little is ever touched
+  const int file = ::open(id.internal, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (size > 8 || file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) return ncclSystemError;
+  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  if (base == MAP_FAILED) return ncclSystemError;
+  *made = new ncclComm{rank, size, static_cast<std::byte*>(base), {}};
+  (*made)->barrier();
+  ::unlink(id.internal);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* state) { return *state = ncclSuccess; }
+ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclSuccess; }  // a thread may look at it still
+ncclResult_t ncclCommAbort(ncclComm_t) { return ncclSuccess; }
+ncclResult_t ncclCommRevoke(ncclComm_t, int) { return ncclSuccess; }
+const char* ncclGetLastError(ncclComm_t) { return ""; }
+
+ncclResult_t ncclGroupStart() {
+  ++groups;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  if (--groups > 0) return ncclSuccess;
+  const auto first = std::exchange(sends, {}), second = std::exchange(others, {});
+  for (const auto& f : first) f();
+  for (const auto& f : second) f();
+  return ncclSuccess;
+}
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* made, void* factor, ncclDataType_t t, ncclScalarResidence_t,
+                                      ncclComm_t c) {
+  c->factors.push_back(fake::load(ours(t), factor, 0));
+  *made = static_cast<ncclRedOp_t>(static_cast<int>(ncclAvg) + static_cast<int>(c->factors.size()));
+  return ncclSuccess;
+}
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t, ncclComm_t) { return ncclSuccess; }
+
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t n, ncclDataType_t t, ncclRedOp_t with, ncclComm_t c,
+                           cudaStream_t s) {
+  return call(others, s, [=] { meet(c, in, bytes_of(n, t), [&] { fold(c, out, 0, n, t, with); }); });
+}
+ncclResult_t ncclReduce(const void* in, void* out, std::size_t n, ncclDataType_t t, ncclRedOp_t with, int root,
+                        ncclComm_t c, cudaStream_t s) {
+  return call(others, s, [=] {
+    meet(c, in, bytes_of(n, t), [&] {
+      if (c->rank == root) fold(c, out, 0, n, t, with);
+    });
+  });
+}
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t n, ncclDataType_t t, ncclRedOp_t with,
+                               ncclComm_t c, cudaStream_t s) {
+  return call(others, s,
+              [=] { meet(c, in, bytes_of(n * c->ranks(), t), [&] { fold(c, out, n * c->me(), n, t, with); }); });
+}
+ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t n, ncclDataType_t t, int root, ncclComm_t c,
+                           cudaStream_t s) {
+  return call(others, s, [=] {
+    meet(c, c->rank == root ? in : nullptr, bytes_of(n, t),
+         [&] { put(out, c->slot(static_cast<std::size_t>(root)), bytes_of(n, t)); });
+  });
+}
+ncclResult_t ncclAllGather(const void* in, void* out, std::size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t s) {
+  return call(others, s, [=] {
+    const std::size_t each = bytes_of(n, t);
+    meet(c, in, each, [&] {
+      for (std::size_t r = 0; r < c->ranks(); ++r) put(at(out, r * each), c->slot(r), each);
+    });
+  });
+}
+ncclResult_t ncclSend(const void* in, std::size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s) {
+  return call(sends, s, [=] {
+    const auto to = static_cast<std::size_t>(peer);
+    auto& full = c->shared().full[c->me()][to];
+    c->wait([&] { return !full; });
+    put(c->box(c->me(), to), in, bytes_of(n, t));
+    full = true;
+  });
+}
+ncclResult_t ncclRecv(void* out, std::size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s) {
+  return call(others, s, [=] {
+    const auto from = static_cast<std::size_t>(peer);
+    auto& full = c->shared().full[from][c->me()];
+    c->wait([&] { return full.load(); });
+    put(out, c->box(from, c->me()), bytes_of(n, t));
+    full = false;
+  });
+}
+
+ncclResult_t ncclAlltoAll(const void* in, void* out, std::size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t s) {
+  ncclGroupStart();
+  for (int r = 0; r < c->size; ++r) {
+    const std::size_t offset = static_cast<std::size_t>(r) * bytes_of(n, t);
+    ncclSend(at(in, offset), n, t, r, c, s);
+    ncclRecv(at(out, offset), n, t, r, c, s);
+  }
+  return ncclGroupEnd();
+}
+ncclResult_t ncclGather(const void* in, void* out, std::size_t n, ncclDataType_t t, int root, ncclComm_t c,
+                        cudaStream_t s) {
+  ncclGroupStart();
+  ncclSend(in, n, t, root, c, s);
+  for (int r = 0; c->rank == root && r < c->size; ++r)
+    ncclRecv(at(out, static_cast<std::size_t>(r) * bytes_of(n, t)), n, t, r, c, s);
+  return ncclGroupEnd();
+}
+ncclResult_t ncclScatter(const void* in, void* out, std::size_t n, ncclDataType_t t, int root, ncclComm_t c,
+                         cudaStream_t s) {
+  ncclGroupStart();
+  for (int r = 0; c->rank == root && r < c->size; ++r)
+    ncclSend(at(in, static_cast<std::size_t>(r) * bytes_of(n, t)), n, t, r, c, s);
+  ncclRecv(out, n, t, root, c, s);
+  return ncclGroupEnd();
+}
+
+}  // extern "C"
