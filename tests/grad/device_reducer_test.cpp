@@ -125,17 +125,18 @@ TEST_CASE("device_reducer: a bucket waits for all streams that its marks name, i
     device_reducer reducer{g, world, shapes{{"a", 3}, {"b", 3}, {"c", 3}, {"d", 3}}};
     for (int late = 0; late < 2; ++late) {
       machine.launch(late == 0 ? one.native() : two.native(), [&, late] { return open > late; });
-      auto pass = reducer.begin(1, one);
+      auto pass = reducer.begin(1, update);
       for (const std::size_t i : {2u, 0u, 3u, 1u}) {
         fake_stream& s = i % 2 == 0 ? one : two;
-        write(s, reducer.gradient<float>(i), std::vector<float>(3, static_cast<float>(i + 1)));
+        write(s, reducer.gradient<float>(i),
+              std::vector<float>(3, static_cast<float>(i) + static_cast<float>(g.rank())));
         pass.ready(i, s);
       }
       (void)pass.finish().join(update);
       world.barrier().wait();
       open = late + 1;
       for (std::size_t i = 0; i < 4; ++i)
-        expect(read(g, update, reducer.gradient<float>(i))[2] == static_cast<float>(i + 1), "a gradient");
+        expect(read(g, update, reducer.gradient<float>(i))[2] == static_cast<float>(i) + 0.5F, "a gradient");
       in_stream(update, [&, a = reducer.gradients()] {
         for (const auto& v : a) std::fill(v.begin(), v.end(), -9.0F);
       });
@@ -174,18 +175,30 @@ TEST_CASE("device_reducer: what a kernel finds stays on the devices, and is know
   fake::machine machine;
   run_gpus(3, [&](gpus& g, host& world) {
     fake_stream s{g.rank()};
-    device_reducer reducer{g, world, shapes{{"a", 5, dtype::f64}, {"b", 5, dtype::bf16}}};
+    device_reducer reducer{g, world, shapes{{"a", 5, dtype::f64}, {"b", 5, dtype::bf16}, {"c", 5, dtype::f64}}};
     const auto flag_after = [&](bool here, bool accumulates, float value) {
       auto pass = accumulates ? reducer.begin(tutti::grad::accumulate, 1, s) : reducer.begin(1, s);
       write(s, reducer.gradient<double>(0), std::vector<double>(5, static_cast<double>(value)));
       if (here) write(s, reducer.found_inf(), {1});
-      pass.ready(1);
-      pass.ready(0);
+      for (const std::size_t i : {1u, 0u, 2u}) pass.ready(i);
       expect(pass.finish().join(s) == step::apply, "the hosts do not know");
       return read(g, s, reducer.found_inf())[0];
     };
     expect(flag_after(g.rank() == 1, false, 1) != 0, "found");
     expect(flag_after(false, false, 1) == 0, "and forgotten");
+    {
+      fake_stream side{g.rank()};
+      std::atomic<bool> open{false};
+      auto pass = reducer.begin(1, s);
+      pass.ready(1, side);
+      pass.ready(2, side);
+      machine.launch(s.native(), [&] { return open.load(); });
+      if (g.rank() == 1) write(s, reducer.found_inf(), {1});
+      pass.ready(0, side);
+      (void)pass.finish().join(s);
+      open = true;
+      expect(read(g, s, reducer.found_inf())[0] != 0, "the flag is about the stream of begin()");
+    }
     (void)flag_after(g.rank() == 2, true, 1);
     expect(flag_after(false, false, 1) != 0, "of a pass that accumulated");
     (void)flag_after(false, false, g.rank() == 0 ? std::numeric_limits<float>::infinity() : 1);

@@ -110,7 +110,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     const double whole = this->start(weight);
     where_ = where;
     reduces_ = true;
-    stream_ = stream;
+    stream_ = marking_ = stream;
     from_.assign(from_.size(), stream);
     buckets_.begin();
     pass_type begun{*this};
@@ -214,8 +214,8 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
 
   using base::ready;
   void ready(std::size_t i, stream_ref after) {
-    const stream_ref usual = std::exchange(stream_, after);
-    const back_to again{stream_, usual};
+    const back_to usual{marking_, marking_};
+    marking_ = after;
     base::ready(i);
   }
   struct back_to {
@@ -225,12 +225,12 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   };
 
   void zero(std::size_t i) {
-    arena_.follow(stream_);
+    arena_.follow(marking_);
     options_.unused == unused_parameters::tracked ? arena_.keep(i) : arena_.zero(i);
   }
   void count_in(std::size_t i) {
     const std::size_t b = arena_.bucket_of(i);
-    if (from_[b].native() != stream_.native()) arena_.follow(std::exchange(from_[b], stream_));
+    if (from_[b].native() != marking_.native()) arena_.follow(std::exchange(from_[b], marking_));
     buckets_.complete(b);
   }
   void complete(std::size_t i) {
@@ -386,7 +386,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   arena_type arena_;
   weighing weights_;
   detail::launcher<Comm, flight> buckets_;
-  stream_ref stream_;             // that marks are about
+  stream_ref stream_, marking_;   // the pass's, and that of the mark at hand
   std::vector<stream_ref> from_;  // of the last mark in each bucket
   std::vector<float> said_;       // among the hosts: the step and the map
   wish wish_ = wish::none;
