@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -131,6 +132,9 @@ TEST_CASE("nccl: a deadline ends a collective that another rank does not call") 
   CHECK(told[0].words.find("all_reduce #1") == 0);
   CHECK(told[0].words.find(": waiting for a rank that could not be determined") != std::string::npos);
   CHECK(told[1].kind == errc::timed_out);
+  // NCCL stops, and could be shrunk.
+  const auto calls = machine.calls();
+  CHECK(std::ranges::count(calls, std::string("ncclCommRevoke"), &fake::call::what) == 2);
   CHECK(machine.left() == 0);
 }
 
