@@ -69,7 +69,7 @@ if ((${#missing[@]})); then
 fi
 
 flags=(-std=c++20 "$opt" -Wall -Wextra -Wno-missing-field-initializers -Iinclude -Itests -Itools -Iexamples -Ibench -isystem "$(dirname "$nccl_h")"
-  -isystem "$cuda/include" ${INCLUDE:+-isystem "$INCLUDE"})
+  -isystem "$cuda/include" ${cublas_so:+-isystem "$(dirname "$(dirname "$cublas_so")")/include"} ${INCLUDE:+-isystem "$INCLUDE"})
 linked() { printf -- '-L%s -l:%s -Wl,-rpath,%s ' "$(dirname "$1")" "$(basename "$1")" "$(dirname "$1")"; }
 read -ra libs <<<"-pthread -L$cuda_lib -lcudart -Wl,-rpath,$cuda_lib $(linked "$nccl_so")"
 read -ra blas <<<"${cublas_so:+$(linked "$cublas_so")}"

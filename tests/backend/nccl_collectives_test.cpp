@@ -200,11 +200,16 @@ TEST_CASE("nccl: counts beyond 32 bits arrive whole") {
     const tutti::cuda::device_span<float> data{&none, many};
     g.all_reduce(data).wait();
     g.broadcast(data, 0).wait();
+    const auto elsewhere = reinterpret_cast<float*>(std::uintptr_t{1} << 45U);
+    g.all_to_all(data.first(many - 1), tutti::cuda::device_span<float>{elsewhere, many}).wait();
+    g.gather(data, tutti::cuda::device_span<float>{elsewhere, 2 * many}, 1).wait();
   });
   std::vector<std::size_t> seen;
   for (const fake::call& c : machine.calls())
-    if (c.rank == 0 && (c.what == "ncclAllReduce" || c.what == "ncclBroadcast")) seen.push_back(c.count);
-  CHECK(seen == std::vector<std::size_t>{many, 4 * many});
+    if (c.rank == 0 &&
+        (c.what == "ncclAllReduce" || c.what == "ncclBroadcast" || c.what == "ncclAlltoAll" || c.what == "ncclGather"))
+      seen.push_back(c.count);
+  CHECK(seen == std::vector<std::size_t>{many, 4 * many, 2 * (many - 1), 4 * many});
 }
 
 TEST_CASE("nccl: a group is one launch") {

@@ -1,14 +1,18 @@
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <tutti/backend/nccl_dlopen.hpp>
 #include <tutti/bootstrap/nccl.hpp>
+#include <tutti/bootstrap/survivors.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/device_reducer.hpp>
+#include <tutti/store/memory_store.hpp>
 #include <tutti/tutti.hpp>
 
 #include <support/docs_examples.hpp>
@@ -100,6 +104,22 @@ struct network {
   }
 }
 
+[[maybe_unused]] void a_graph(tutti::communicator<tutti::nccl>& gpus, tutti::cuda::device_span<float> gradient,
+                              CUstream_st* compute, cudaGraph_t& step, void (*backward)(CUstream_st*)) {
+  cudaStreamBeginCapture(compute, cudaStreamCaptureModeGlobal);
+  backward(compute);
+  gpus.all_reduce(gradient, tutti::mean, {.stream = compute}).join(compute);
+  cudaStreamEndCapture(compute, &step);
+}
+[[maybe_unused]] void go_on(tutti::communicator<tutti::nccl>& gpus, tutti::memory_store& store,
+                            std::span<const int> lost, tutti::communicator<> (*join_again)(const std::vector<int>&)) {
+  using namespace std::chrono_literals;
+  const auto left = tutti::agree_on_survivors(store, gpus.rank(), gpus.size(), lost, tutti::after(10s));
+  auto world = join_again(left);
+  auto fewer = tutti::shrink(gpus, world);
+  const tutti::nccl_memory<float> arena{fewer, 1000};
+}
+
 TEST_CASE("gpu: the examples of the docs are compiled here") {
   const auto bare = [](std::string text) {  // without comments
     for (std::size_t at; (at = text.find("//")) != std::string::npos;) text.erase(at, text.find('\n', at) - at);
@@ -107,7 +127,7 @@ TEST_CASE("gpu: the examples of the docs are compiled here") {
   };
   const std::string here = bare(docs_examples::text_of(TUTTI_SOURCE_DIR "/tests/gpu/gpu_test.cpp"));
   const auto blocks = docs_examples::of(TUTTI_SOURCE_DIR "/docs/gpu.md");
-  CHECK(blocks.size() == 3);
+  CHECK(blocks.size() == 5);
   for (const std::string& block : blocks) CHECK_MESSAGE(here.find(bare(block)) != std::string::npos, block);
 }
 

@@ -50,7 +50,7 @@ struct ncclComm {
   tutti::nccl_result async = tutti::nccl_result::success;
   int polls = 0;
   bool holding = false;  ///< a launch that is still in progress
-  int revoking = 0;      ///< how often it still says "in progress"
+  int working = 0;       ///< how often it still says "in progress" of a call that is no launch
   bool stopped = false;  ///< revoked: nothing is in flight any more
   ncclComm* child = nullptr;
   ncclComm** child_slot = nullptr;

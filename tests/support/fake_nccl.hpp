@@ -51,8 +51,8 @@ struct nccl {
   static result async_error(comm_handle comm, result& r) noexcept {
     return on("ncclCommGetAsyncError", [&](machine& m) {
       if (comm->freed) ++m.misuses;
-      if (comm->revoking > 0) {
-        --comm->revoking;
+      if (comm->working > 0) {
+        --comm->working;
         r = result::in_progress;
       } else if (comm->child_slot) {
         const clique& c = *comm->child->all;
@@ -74,7 +74,7 @@ struct nccl {
       if (comm->freed || comm->stopped) ++m.misuses;
       comm->stopped = comm->all->broken = true;
       comm->holding = false;
-      comm->revoking = comm->blocking ? 0 : 2;
+      comm->working = comm->blocking ? 0 : 2;
       m.log.push_back({.what = "ncclCommRevoke", .rank = comm->rank});
     });
     return r == result::success && !comm->blocking ? result::in_progress : r;
@@ -213,11 +213,13 @@ struct nccl {
     });
   }
   static result register_window(comm_handle comm, void* p, std::size_t, tutti::nccl_window& w) noexcept {
-    return on("ncclCommWindowRegister", [&](machine& m) {
+    const result r = on("ncclCommWindowRegister", [&](machine& m) {
       if (comm->freed || comm->holding) ++m.misuses;
       ++m.windows;
       w = p;
+      comm->working = comm->blocking ? 0 : 2;
     });
+    return r == result::success && !comm->blocking ? result::in_progress : r;
   }
   static result deregister_window(comm_handle comm, tutti::nccl_window) noexcept {
     return on("ncclCommWindowDeregister", [&](machine& m) {
@@ -280,7 +282,7 @@ struct nccl {
   static result give_all(const char* name, const parts& all, comm_handle comm, stream_handle s) {
     bool held = false, spoilt = false;
     const result r = on(name, [&](machine& m) {
-      if (comm->freed || comm->holding) ++m.misuses;  // NCCL is busy, or has gone
+      if (comm->freed || comm->holding || comm->working > 0) ++m.misuses;  // NCCL is busy, or has gone
       const CUstream_st* const to = m.resolve(s);
       spoilt = to->in && to->in->spoilt;
       if (!pending.empty() && m.resolve(pending_stream)->in != to->in) ++m.misuses;  // half of a launch captured

@@ -41,6 +41,7 @@ class basic_nccl {
   [[nodiscard]] int device() const noexcept { return driver_->place().device; }
   [[nodiscard]] const group& members() const noexcept { return members_; }
   [[nodiscard]] driver_type& driver() noexcept { return *driver_; }
+  [[nodiscard]] const std::shared_ptr<driver_type>& shared_driver() const noexcept { return driver_; }
   [[nodiscard]] status failure() const noexcept { return driver_->failure(); }
   void abort(status why) noexcept {
     if (!driver_->excused()) driver_->fail(why);

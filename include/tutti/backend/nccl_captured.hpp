@@ -6,17 +6,12 @@
 #include <utility>
 
 #include <tutti/async/op_state.hpp>
+#include <tutti/backend/lost_by.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/cuda/types.hpp>
 
 namespace tutti::detail {
-
-/// How a handle of a captured operation ended that was not joined.
-enum class lost_by : std::uint8_t {
-  wait,  ///< and its caller is told
-  drop   ///< which nobody can be told at once
-};
 
 /// How operations end that were written into a graph: they run when that is launched, which nothing here hears of, so
 /// that join() is the only end for their handles. Every other one gets a status that is not the communicator's failure.

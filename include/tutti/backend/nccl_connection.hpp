@@ -35,6 +35,8 @@ class nccl_connection {
     there_ = r == nccl_result::success;
     return r;
   }
+  /// What NCCL may write to stays until it is done with the communicator, or for good where that is left behind.
+  void keep(std::shared_ptr<void> written) noexcept { made_->written = std::move(written); }
   /// What NCCL says of it now.
   [[nodiscard]] nccl_result asked() noexcept {
     nccl_result state = nccl_result::success;
@@ -81,6 +83,7 @@ class nccl_connection {
     nccl_comm comm = nullptr;   // of a smaller one, NCCL writes it in its own time: until then not looked at
     nccl_comm whole = nullptr;  // from which it was
     nccl_remains left;
+    std::shared_ptr<void> written;
   };
 
   [[nodiscard]] nccl_comm comm_now() const noexcept { return there_ ? made_->comm : nullptr; }

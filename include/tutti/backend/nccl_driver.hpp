@@ -88,6 +88,30 @@ class nccl_driver final : public progress_source {
   /// After a failure: what can be shrunk of NCCL's communicator, now the caller's; null: nothing. Not under the lock.
   [[nodiscard]] nccl_comm recover(deadline limit) noexcept { return connection_.recover(limit); }
 
+  /// A call of NCCL's that is no operation: f(communicator) is made while NCCL is at work on nothing else, and waited
+  /// for until `until`. `written` is what NCCL may write to until then. Returns the failure if there is one. Not under
+  /// the lock.
+  template <class F>
+  status at_rest(const char* call, deadline until, std::shared_ptr<void> written, F f) {
+    for (bool called = false;;) {
+      {
+        const auto guard = engine_->lock();
+        if (!failure_.ok()) return failure_;
+        if (connected() && !launching_ && !traffic_.due()) {
+          if (called) return {};
+          const cuda::basic_device_guard<runtime> device{place_.device};
+          called = true;
+          connection_.keep(std::move(written));
+          connecting_by_ = call;
+          connecting_ = f(comm()) == nccl_result::in_progress;
+          if (!connecting_) return {};
+        }
+        if (clock::now() >= until) fail({errc::timed_out});
+      }
+      engine_->poll();
+    }
+  }
+
   /// Before start(), under the same lock: throws usage_error where an operation cannot be issued in this stream now,
   /// because of a capture into a graph; spoils none.
   void admit(stream_ref s, const char* collective) {

@@ -3,7 +3,7 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/issuer.hpp>
-#include <tutti/backend/nccl_captured.hpp>
+#include <tutti/backend/lost_by.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/core/stream_ref.hpp>
@@ -60,7 +60,7 @@ class [[nodiscard]] basic_stream_op : public op {
 
   static void take(detail::op_slot& slot) {
     if constexpr (requires(B& b) { b.captured(*slot); })
-      if (B& b = backend_of(*slot); b.captured(*slot)) {
+      if (B& b = backend_of(*slot); !slot->result.ok() && b.captured(*slot)) {
         const detail::op_slot mine = std::move(slot);
         b.let_go(*mine, detail::lost_by::wait);
         throw usage_error(mine->owner->describe(*mine).what());
@@ -71,7 +71,7 @@ class [[nodiscard]] basic_stream_op : public op {
     if constexpr (requires(B& b) { b.captured(*this->slot_); }) {
       if (!this->slot_.holds()) return;
       this->slot_.wait();
-      backend_of(*this->slot_).let_go(*this->slot_, detail::lost_by::drop);
+      if (!this->slot_->result.ok()) backend_of(*this->slot_).let_go(*this->slot_, detail::lost_by::drop);
     }
   }
 };

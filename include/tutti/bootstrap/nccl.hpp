@@ -1,5 +1,6 @@
 #pragma once
 #include <tutti/backend/nccl_api.hpp>
+#include <tutti/backend/nccl_memory.hpp>
 #include <tutti/bootstrap/make_nccl.hpp>
 #include <tutti/bootstrap/shrink_nccl.hpp>
 #include <tutti/communicator.hpp>
@@ -9,6 +10,9 @@ namespace tutti {
 
 /// The backend of NVIDIA's GPUs over the NCCL that is linked: `communicator<nccl>`.
 using nccl = basic_nccl<nccl_api>;
+/// Device memory that NCCL knows; see basic_nccl_memory.
+template <class T>
+using nccl_memory = basic_nccl_memory<T, nccl_api>;
 
 /// The GPUs of a world's ranks, as a communicator over device memory; see make_nccl(). Collective over `world`.
 /// `auto world = tutti::init(); auto gpus = tutti::gpu_world(world);`

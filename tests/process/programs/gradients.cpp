@@ -1,12 +1,16 @@
 // One rank of a world that init() made, with every hook of a reducer, whose buckets leave in the plan's order and in
-// any: a line for each, with a hash of what it left. Then a loop whose gradients drift.
+// any: a line for each, with a hash of what it left. Then a loop whose gradients drift. Or what memory passes take.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <fstream>
 #include <span>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <grad/all_hooks.hpp>
@@ -29,10 +33,45 @@ void tell(int hook, const std::vector<float>& values) {
   std::printf("hook %d hash %016llx.\n", hook, static_cast<unsigned long long>(hash));
 }
 
+long kib(const char* what) {
+  std::ifstream file("/proc/self/status");
+  for (std::string word; file >> word;)
+    if (long n; word == what && file >> n) return n;
+  return 0;
+}
+
+/// The most memory that passes over 32 MiB of gradients in buckets of 2 MiB held at a time.
+template <class Hook>
+void tell_peak(tutti::communicator<>& world, const char* name, std::size_t in_flight, Hook hook) {
+  constexpr std::size_t count = std::size_t{1} << 19;
+  std::ofstream("/proc/self/clear_refs") << 5 << std::flush;  // the peak begins anew
+  const long before = kib("VmRSS:");
+  {
+    const std::vector<tutti::grad::parameter_shape> list(16, {"w", count});
+    tutti::grad::reducer r{world, list, {.limits = {count * 4, count * 4}, .in_flight = in_flight}, std::move(hook)};
+    for (int pass = 0; pass < 2; ++pass) {
+      auto begun = r.begin(static_cast<double>(1 + world.rank()));
+      for (std::size_t i = list.size(); i-- > 0;) {
+        const std::span<float> g = r.template gradient<float>(i);
+        std::fill(g.begin(), g.end(), 1.0F);
+        begun.ready(i);
+      }
+      (void)tutti::sync_wait(world, begun.finish());
+    }
+  }
+  std::printf("peak of %s %ld KiB.\n", name, kib("VmHWM:") - before);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
-  auto world = tutti::init(tutti_test::options_from(tutti_test::words{argc, argv}));
+  const tutti_test::words words{argc, argv};
+  auto world = tutti::init(tutti_test::options_from(words));
+  if (words.has("memory")) {
+    tell_peak(world, "sum", 0, tutti::grad::sum_hook{});
+    tell_peak(world, "two", 2, tutti::grad::compress_hook<tutti::bfloat16>{});
+    return 0;
+  }
   using all_hooks::in_any_order;
   for (const auto which : all_hooks::kinds)
     tell(static_cast<int>(which),
