@@ -38,6 +38,7 @@ class device_arena : public placement {
         patience_(patience),
         stream_(device),
         events_(device),
+        used_(device),
         memory_(device, size_with(scratch)) {
     clear(stream_);
     wait_for_stream(patience_);
@@ -46,7 +47,7 @@ class device_arena : public placement {
   device_arena& operator=(device_arena&&) = default;  // members swap
   ~device_arena() {
     const deadline limit = after(patience_);
-    if (memory_.span().data()) tutti::detail::free_bounded(std::move(memory_), limit);
+    if (memory_.span().data()) wait_for_users(limit), tutti::detail::free_bounded(std::move(memory_), limit);
     if (kept_) tutti::detail::free_bounded(std::move(*kept_), limit);
   }
 
@@ -76,6 +77,12 @@ class device_arena : public placement {
     e.record(handle_of(s));
     e.join(stream_.native());
     events_.release(std::move(e));
+  }
+  /// A user's stream has been given work on the gradients: the arena's end waits for it.
+  void used_by(stream_ref s) noexcept try {
+    const cuda::basic_device_guard<R> guard{device_};
+    used_.record(handle_of(s));
+  } catch (const error&) {  // the device is lost
   }
   /// usage_error where this stream is being captured into a graph.
   void refuse_capture(stream_ref s) const {
@@ -133,6 +140,10 @@ class device_arena : public placement {
   }
 
  private:
+  void wait_for_users(deadline limit) const noexcept try {
+    while ((!used_.done() || !stream_.done()) && clock::now() < limit) std::this_thread::yield();
+  } catch (const error&) {  // nothing runs on a device that is lost
+  }
   [[nodiscard]] std::byte* at(std::size_t offset) const noexcept { return memory_.span().data() + offset; }
   [[nodiscard]] std::size_t size_with(std::span<const std::size_t> scratch) {
     std::size_t end = bytes();
@@ -157,6 +168,7 @@ class device_arena : public placement {
   std::vector<std::size_t> scratch_;  // where that of each bucket begins, and behind them the flag
   cuda::basic_stream<R> stream_;
   cuda::basic_event_pool<R> events_;
+  cuda::basic_event<R> used_;
   cuda::basic_device_memory<std::byte, R> memory_;
   std::optional<cuda::basic_device_memory<std::byte, R>> kept_;
 };

@@ -338,6 +338,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
       for (std::size_t b = 0; b < layout().buckets.size(); ++b) {
         buckets_.take(b).join(s);
         land(b, s);
+        arena_.used_by(s);
       }
       std::move(*std::exchange(flag_, std::nullopt)).join(s);
       if (wish_ == wish::replan) sync_wait(*gpus_, replan_now(s));
