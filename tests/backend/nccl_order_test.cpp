@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstddef>
 #include <optional>
@@ -48,6 +49,25 @@ TEST_CASE("nccl: an operation comes after its stream's work, and what joins come
     CHECK(machine.misuses == 0);
     CHECK(machine.left() == 0);
   }
+}
+
+TEST_CASE("nccl: a loop that only joins holds no more events than what is under way") {
+  fake::machine machine;
+  std::barrier both{2};  // nobody is far ahead, and nobody polls
+  run_gpus(2,
+           [&](gpus& g, auto&) {
+             fake_stream compute{g.rank()};
+             std::vector<float> v(4, 0);
+             for (int i = 0; i < 2000; ++i) {
+               g.all_reduce(on_device(v), tutti::sum, {.stream = compute}).join(compute);
+               if (i % 16 == 0) both.arrive_and_wait();
+             }
+             both.arrive_and_wait();
+             CHECK(machine.left() < 600);  // two events for each operation
+             both.arrive_and_wait();
+           },
+           {.calls = tutti::nccl_calls::blocking});
+  CHECK(machine.left() == 0);
 }
 
 TEST_CASE("nccl: without a stream, an operation comes after the default stream of its own device") {

@@ -124,6 +124,7 @@ class nccl_driver final : public progress_source {
     s.info.sequence = ++sequence_;
     s.work = nullptr;
     if (!failure_.ok()) return s.complete(failure_);
+    if (sequence_ % 64 == 0) traffic_.sweep(sequence_ - 32);
     try {
       flight& f = traffic_.take_on(s, sequence_, &a, sizeof(Args));
       f.enqueue = enqueue;

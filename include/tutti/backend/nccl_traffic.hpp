@@ -12,6 +12,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/stream_ref.hpp>
 #include <tutti/cuda/event_pool.hpp>
+#include <tutti/cuda/relaxed_capture.hpp>
 
 namespace tutti::detail {
 
@@ -153,6 +154,19 @@ class nccl_traffic {
       s->complete(how);
     }
     return aloft_.fetch_sub(1, std::memory_order_release) == 1;
+  }
+  /// The same for all that are older and have landed, by one question to the device: a loop that only joins never
+  /// polls.
+  void sweep(std::uint64_t sequence) noexcept {
+    const flight* last = nullptr;
+    for (const flight* f = flights_.front(); f && f->now >= phase::running && f->sequence < sequence; f = f->next)
+      if (f->now == phase::running) last = f;
+    const cuda::relaxed_capture<R> any_time;
+    if (!last || R::query_event(last->done.native()) != cuda::result::success) return;
+    for (bool over = false; !over;) {
+      over = flights_.front() == last;
+      retire({});
+    }
   }
 
  private:
