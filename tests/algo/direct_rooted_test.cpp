@@ -1,5 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <vector>
+
 #include <tutti/algo/direct_rooted.hpp>
 
 #include <algo/parcels.hpp>
@@ -37,6 +42,53 @@ TEST_CASE("direct_rooted: a block that is not as long as the root says ends it, 
     seen[static_cast<std::size_t>(me.number())] = code;
   });
   for (const auto code : seen) CHECK(code == tutti::errc::mismatch);
+}
+
+/// Of three ranks, the last has another length than the root says; all end with that, and nobody's other memory is
+/// touched, though the root and the others reach into each other's arrays.
+template <class Call>
+void check_other_length(std::size_t own, std::size_t said, Call call) {
+  constexpr std::size_t guard = 100000;
+  lanes::run(3, [&](auto& me) {
+    const std::vector<std::size_t> lengths{own, own, said};
+    const bool root = me.number() == 0;
+    std::vector<int> part(own + guard), whole(2 * own + said + guard);  // with zeros behind
+    const std::span all{whole.data(), whole.size() - guard};
+    std::fill_n(part.begin(), own, 1);
+    std::fill_n(whole.begin(), all.size(), 2);
+    const std::span mine = root ? all.first(own) : std::span{part.data(), own};  // in place: the root helps the others
+    tutti::errc code = tutti::errc::ok;
+    for (int i = 0; i < 2 && code == tutti::errc::ok; ++i)  // some hear of it with the next operation
+      code = tutti::nothrow(me.start([&](auto link) {
+               return call(link, me.board(), mine, all, root ? tutti::layout{lengths} : tutti::layout{}, root);
+             }))
+                 .wait()
+                 .code;
+    lanes::expect(code == tutti::errc::mismatch, "another end", static_cast<std::size_t>(code));
+    for (std::size_t i = 0; i < guard; ++i) {
+      lanes::expect(part[own + i] == 0, "beyond a rank's array", i);
+      lanes::expect(whole[whole.size() - guard + i] == 0, "beyond the root's array", i);
+    }
+  });
+}
+
+TEST_CASE("direct_rooted: a long block of another length than the root says touches nobody's other memory") {
+  for (const std::size_t own : {std::size_t{200000}, std::size_t{300000}})  // beyond what a slot holds
+    for (const std::size_t said : {own - 70000, own + 70000}) {
+      CAPTURE(own);
+      CAPTURE(said);
+      for (int round = 0; round < 10; ++round)
+        check_other_length(own, said, [](auto link, auto& board, auto mine, auto all, auto blocks, auto root) {
+          return gather(link, board,
+                        tutti::gather_args{lanes::in(mine), root ? lanes::out(all) : tutti::buffer{}, blocks, 0});
+        });
+      for (int round = 0; round < 10; ++round)
+        check_other_length(own, said, [](auto link, auto& board, auto mine, auto all, auto blocks, auto root) {
+          return scatter(
+              link, board,
+              tutti::scatter_args{root ? lanes::in(all) : tutti::const_buffer{}, lanes::out(mine), blocks, 0});
+        });
+    }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/other_length.hpp>
 #include <tutti/algo/slot_parts.hpp>
 
 namespace tutti::algo {
@@ -71,8 +72,8 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
         const auto rank = static_cast<int>(r);
         longest = std::max<std::size_t>(longest, parts.told(m.slot(rank, step), n));
         mapped = mapped && b.note_of(rank, step).in != board::nowhere;
-        if (parts.told(m.slot(rank, step), me) != a.out_blocks.size(r) * element)
-          co_await lane.refuse({errc::mismatch, 0, lane.members().world_rank(rank), 0});
+        if (const auto told = parts.told(m.slot(rank, step), me); told != a.out_blocks.size(r) * element)
+          co_await lane.refuse(other_length(lane, a, rank, told));
       }
     for (std::size_t r = 0; r < n; ++r) {
       const std::size_t bytes = a.out_blocks.size(r) * element;

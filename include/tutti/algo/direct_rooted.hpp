@@ -5,6 +5,7 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/mapped_move.hpp>
+#include <tutti/algo/other_length.hpp>
 #include <tutti/algo/slot_parts.hpp>
 
 namespace tutti::algo {
@@ -47,8 +48,10 @@ routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   std::uint64_t step = m.next();
   if (!slots.known) {
     co_await m.everyone(step - 1);
-    for (int r = 0; r < m.size(); ++r)
+    for (int r = 0; r < m.size(); ++r) {
+      slots.places.tell(m.slot(m.rank(), step), static_cast<std::size_t>(r), block(r).bytes);
       slots.places.tell_place(m.slot(m.rank(), step), static_cast<std::size_t>(r), block(r).offset);
+    }
   }
   if (!slots.known || longest > slots.most)
     m.post({m.place(a.out.data, a.out.bytes()), own == a.in.data ? takes_share : board::nowhere});
@@ -59,7 +62,7 @@ routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   for (int r = 0; r < m.size() && !slots.known; ++r) {
     if (r == a.root) continue;
     const std::size_t told = slots.piece.told(m.slot(r, step), 0);
-    if (told != block(r).bytes) co_await lane.refuse({errc::mismatch, 0, lane.members().world_rank(r), 0});
+    if (told != block(r).bytes) co_await lane.refuse(other_length(lane, a, r, told));
     longest = std::max(longest, told);
   }
   take(step, 0);
@@ -103,7 +106,10 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   for (int r = 0; r < m.size() && !slots.known; ++r)
     if (r != a.root) longest = std::max<std::size_t>(longest, slots.piece.told(m.slot(r, step), 0));
   if (longest > slots.most && b.note_of(a.root, step).in != board::nowhere) {
-    const std::size_t begin = slots.known ? me * mine : slots.places.told_place(m.slot(a.root, step), me);
+    const std::byte* const table = m.slot(a.root, step);
+    if (!slots.known && slots.places.told(table, me) != mine)
+      co_await lane.refuse(other_length(lane, a, m.rank(), mine));
+    const std::size_t begin = slots.known ? me * mine : slots.places.told_place(table, me);
     co_await move_mapped(lane, m, b, a.root, step, flow::to_root, const_cast<std::byte*>(at(a.in.data, mine - rest)),
                          [=](int) { return stretch{begin + mine - rest, rest}; });
     longest = 0;
@@ -152,9 +158,14 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   else
     m.post();
   copy_bytes(a.out.data, own, a.out.bytes());
-  if (mapped)
+  if (mapped) {
+    co_await m.everyone(step);
+    for (int r = 0; r < m.size(); ++r)  // before anything is stored into theirs
+      if (r != a.root && b.note_of(r, step).out != block(r).bytes)
+        co_await lane.refuse(other_length(lane, a, a.root, block(r).bytes));
     co_await move_mapped(lane, m, b, a.root, step, flow::from_root, const_cast<std::byte*>(at(a.in.data, 0)),
                          [=](int r) { return block_of(a, a.out.element_bytes, r); });
+  }
   shown.close();
   for (std::size_t done = parts.bytes(); !mapped && done < longest; done += parts.bytes()) {
     step = m.next();
@@ -175,14 +186,14 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   board::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
   if (notes)
-    m.post({mine >= worth_mapping ? m.place(a.out.data, mine) : board::nowhere, board::nowhere});
+    m.post({mine >= worth_mapping ? m.place(a.out.data, mine) : board::nowhere, mine});
   else
     m.post();
   co_await m.only(a.root, step);
   const std::byte* slot = m.slot(a.root, step);
   if (!known) {
     longest = parts.told(slot, n);
-    if (parts.told(slot, me) != mine) co_await lane.refuse({errc::mismatch, 0, lane.members().world_rank(a.root), 0});
+    if (parts.told(slot, me) != mine) co_await lane.refuse(other_length(lane, a, a.root, parts.told(slot, me)));
   }
   if (notes && b.note_of(a.root, step).in != board::nowhere) {
     const std::size_t begin = known ? me * mine : parts.told_place(slot, me);
