@@ -146,10 +146,12 @@ TEST_CASE("nccl: a communicator that NCCL is launching for, or failed to, is abo
   {
     fake::machine machine;
     machine.polls_per_launch = 1 << 30;
-    run_gpus(2, [](gpus& g, auto& world) {
+    std::atomic<int> issued{0};  // not a barrier, which the failure could overtake
+    run_gpus(2, [&](gpus& g, auto&) {
       std::vector<float> v(1, 1);
       auto running = g.all_reduce(on_device(v));
-      world.barrier().wait();
+      ++issued;
+      while (issued < 2) std::this_thread::yield();
       if (g.rank() == 1) g.abort();
       CHECK(nothrow(std::move(running)).wait().code == errc::aborted);
     });
