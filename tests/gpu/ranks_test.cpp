@@ -61,6 +61,14 @@ TEST_CASE("gpu/ranks: gradients of 1, 2 and 4 ranks are reduced to the bits of t
   }
 }
 
+TEST_CASE("gpu/ranks: means of narrow floats over three ranks have the bits of the host's, compiled by nvcc") {
+  if (::access(test_program("gpu_means").c_str(), X_OK) != 0) return;  // built only where nvcc was found
+  const auto done = ranks(3, test_program("gpu_means"), {}, pretending::never);
+  if (!can_run(done, 3)) return;
+  CHECK_MESSAGE(done.status == 0, (done.out + done.err));
+  CHECK_MESSAGE(contains(done.out, " 0 wrong"), done.out);
+}
+
 TEST_CASE("gpu/ranks: a graph with collectives is launched again and again") {
   for (const int n : {1, 2}) {
     CAPTURE(n);
