@@ -63,8 +63,7 @@ int graph(gpu_test::host_communicator& world, gpu_test::gpu_communicator& gpus) 
 
 /// A file that nobody else has; the ranks of one machine, as here, all see it.
 std::string place_to_meet(gpu_test::host_communicator& world) {
-  int id = ::getpid();
-  world.broadcast(id, 0).wait();
+  const int id = world.broadcast(::getpid(), 0).wait();
   return std::filesystem::temp_directory_path() / ("tutti-gpu-fate-" + std::to_string(id));
 }
 
@@ -97,6 +96,7 @@ int go_on(gpu_test::host_communicator& world, gpu_test::gpu_communicator& gpus, 
   std::printf("%s with %d ranks after %.2f s, %s memory of NCCL's\n", wrong == 0 ? "went on" : "WRONG sums",
               fewer.size(), spent.count(), registered.registered() ? "with" : "without registered");
   if (here == 0) std::filesystem::remove(meeting);
+  if (fewer.size() != world.size() - 1) return 1;
   return wrong == 0 ? 0 : 1;
 }
 
