@@ -138,6 +138,54 @@ TEST_CASE("nccl: a deadline ends a collective that another rank does not call") 
   CHECK(machine.left() == 0);
 }
 
+TEST_CASE("nccl: a communicator that NCCL is launching for, or failed to, is aborted and not revoked") {
+  const auto made = [](fake::machine& machine, const char* call) {
+    const auto calls = machine.calls();
+    return std::ranges::count(calls, std::string(call), &fake::call::what);
+  };
+  {
+    fake::machine machine;
+    machine.polls_per_launch = 1 << 30;
+    std::atomic<int> issued{0};  // not a barrier, which the failure could overtake
+    run_gpus(2, [&](gpus& g, auto&) {
+      std::vector<float> v(1, 1);
+      auto running = g.all_reduce(on_device(v));
+      ++issued;
+      while (issued < 2) std::this_thread::yield();
+      if (g.rank() == 1) g.abort();
+      CHECK(nothrow(std::move(running)).wait().code == errc::aborted);
+    });
+    CHECK(made(machine, "ncclCommRevoke") == 0);
+    CHECK(made(machine, "ncclCommAbort") == 2);
+    CHECK(machine.misuses == 0);
+  }
+  fake::machine machine;
+  const auto told = after_breaking(machine, [&] { machine.fail("ncclAllReduce", {6, 0, 1}); });
+  CHECK(told[1].kind == errc::peer_lost);
+  CHECK(made(machine, "ncclCommRevoke") == 1);  // the other's
+}
+
+TEST_CASE("nccl: a loop that only joins hears that another rank is gone") {
+  fake::machine machine;
+  errc kind{};
+  const auto ranks = [&](gpus& g, auto& world) {
+    fake_stream compute{g.rank()};
+    std::vector<float> v(1, 1);
+    if (g.rank() == 1) {
+      world.abort();
+      throw tutti::error{{errc::aborted}, "gone"};
+    }
+    const auto limit = tutti::after(20s);
+    words_of(
+        [&] {
+          while (tutti::clock::now() < limit) g.all_reduce(on_device(v), tutti::sum, {.stream = compute}).join(compute);
+        },
+        kind);
+  };
+  CHECK_THROWS_AS(run_gpus(2, ranks, {.calls = tutti::nccl_calls::blocking, .patience = 200ms}), tutti::error);
+  CHECK(kind == errc::aborted);
+}
+
 TEST_CASE("nccl: an operation whose buffers the device still uses ends when it has stopped, or its patience is over") {
   fake::machine machine;
   machine.gate_open = false;  // ncclCommAbort hangs

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -68,6 +69,28 @@ TEST_CASE("nccl: a loop that only joins holds no more events than what is under 
            },
            {.calls = tutti::nccl_calls::blocking});
   CHECK(machine.left() == 0);
+}
+
+TEST_CASE("nccl: a group inside another is a part of it") {
+  fake::machine machine;
+  run_gpus(2, [&](gpus& g, auto&) {
+    std::vector<float> a(1, 1), b(1, 2), c(1, 3);
+    auto running = [&] {
+      const tutti::nccl_group outer{g};
+      auto first = g.all_reduce(on_device(a));
+      auto second = [&] {
+        const tutti::nccl_group inner{g};
+        return g.all_reduce(on_device(b));
+      }();
+      return std::tuple{std::move(first), std::move(second), g.all_reduce(on_device(c))};
+    }();
+    std::apply([](auto&... each) { (each.wait(), ...); }, running);
+    CHECK(a[0] + b[0] + c[0] == 12);
+  });
+  std::vector<std::size_t> launches;
+  for (const fake::call& c : machine.calls())
+    if (c.what == "launch") launches.push_back(c.count);
+  CHECK(launches == std::vector<std::size_t>{3, 3});
 }
 
 TEST_CASE("nccl: without a stream, an operation comes after the default stream of its own device") {

@@ -1,12 +1,32 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <new>
 #include <string>
 #include <vector>
 
 #include <support/gpus.hpp>
 #include <tutti/bootstrap/device_census.hpp>
 #include <tutti/bootstrap/make_nccl.hpp>
+
+namespace {
+
+/// A rank without memory, while it says what it has, or when it makes its driver.
+struct starving : fake::nccl {
+  struct cuda : fake::cuda {};
+  inline static thread_local int allocations = -1;
+  static void allocate_one() {
+    if (allocations-- == 0) throw std::bad_alloc{};
+  }
+  static std::string missing() { return allocate_one(), std::string{}; }
+};
+
+}  // namespace
+
+template <>
+struct tutti::detail::nccl_streams<starving::cuda> : nccl_streams<fake::cuda> {
+  explicit nccl_streams(int device) : nccl_streams<fake::cuda>(device) { starving::allocate_one(); }
+};
 
 namespace {
 
@@ -43,6 +63,30 @@ TEST_CASE("make_nccl: two ranks on one GPU, unless on purpose") {
   CHECK(machine.calls().empty());  // before NCCL was asked to do anything
   run_gpus(3, [](gpus& g, auto&) { g.barrier().wait(); }, {.sharing = device_sharing::allowed});
   run_gpus(2, [](gpus& g, auto&) { g.barrier().wait(); }, {.device = 1, .sharing = device_sharing::allowed});
+}
+
+TEST_CASE("make_nccl: a rank that has no memory keeps nobody waiting") {
+  for (const int before : {0, 1}) {
+    fake::machine machine;
+    tutti::run_threads(3, [&](tutti::communicator<tutti::threads>& world) {
+      fake::rank = world.rank();
+      fake::current_device = 0;
+      starving::allocations = world.rank() == 1 ? before : -1;
+      errc kind{};
+      bool starved = false;
+      std::string words;
+      try {
+        words = words_of([&] { (void)tutti::make_nccl<starving>(world, {.timeout = 30s}); }, kind);
+      } catch (const std::bad_alloc&) {
+        starved = true;
+      }
+      CHECK(starved == (world.rank() == 1 && before == 1));
+      if (!starved) CHECK(kind == errc::device);
+      if (before == 0) CHECK(has(words, "std::bad_alloc"));
+      world.barrier().wait();
+    });
+    CHECK(machine.left() == 0);
+  }
 }
 
 TEST_CASE("make_nccl: GPUs without a UUID are told apart by where they are") {

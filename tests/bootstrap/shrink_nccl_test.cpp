@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,6 +52,14 @@ void lose_one(fake::machine& machine, std::size_t revoked, std::size_t shrunk) {
     fewer.all_reduce(on_device(w)).wait();
     CHECK(w[0] == 5);
     fewer.barrier().wait();
+    // What it was made of goes as soon as it is there, not with it.
+    const auto limit = tutti::after(10s);
+    const auto communicators = [&] {
+      const std::scoped_lock guard{machine.mutex};
+      return machine.communicators;
+    };
+    while (communicators() > 3 && tutti::clock::now() < limit) std::this_thread::yield();
+    CHECK(communicators() == 3);
     host.barrier().wait();
   };
   CHECK_THROWS_AS(run_gpus(4, ranks, {.patience = 1s}), tutti::error);

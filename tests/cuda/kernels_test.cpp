@@ -314,6 +314,15 @@ TEST_CASE("kernels: the device judges gradients as the loss scaler does") {
       if (!verdict.skip) CHECK(verdict.factor == wanted.factor);
     }
   CHECK(detail::judge({}).factor == 1);
+  // What the pass itself makes infinite is found by the sum.
+  for (const double most : {1.0, std::numeric_limits<double>::infinity()}) {
+    std::array<float, 2> g{3e38f, 1};
+    const std::array parts{std::span<float>{g}};
+    const gradient_measure m = on_host::unscale<float>(parts, 2);
+    CHECK(m.not_finite == 0);
+    CHECK(!std::isfinite(g[0]));
+    CHECK(detail::judge({&m, 1, most}).skip);
+  }
 }
 
 TEST_CASE("kernels: AdamW has the bits of train::adamw") {

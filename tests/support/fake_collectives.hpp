@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -49,9 +50,11 @@ struct ncclComm {
   bool blocking = false, aborted = false, freed = false;
   tutti::nccl_result async = tutti::nccl_result::success;
   int polls = 0;
-  bool holding = false;  ///< a launch that is still in progress
-  int working = 0;       ///< how often it still says "in progress" of a call that is no launch
-  bool stopped = false;  ///< revoked: nothing is in flight any more
+  bool holding = false;        ///< a launch that is still in progress
+  int working = 0;             ///< how often it still says "in progress" of a call that is no launch
+  bool stopped = false;        ///< revoked: nothing is in flight any more
+  bool spoilt = false;         ///< a launch has ended in an error
+  std::function<void()> late;  ///< what it writes when that call is over
   ncclComm* child = nullptr;
   ncclComm** child_slot = nullptr;
   fake::parts held;

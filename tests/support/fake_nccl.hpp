@@ -51,6 +51,7 @@ struct nccl {
   static result async_error(comm_handle comm, result& r) noexcept {
     return on("ncclCommGetAsyncError", [&](machine& m) {
       if (comm->freed) ++m.misuses;
+      if (comm->working == 0 && comm->late) std::exchange(comm->late, nullptr)();
       if (comm->working > 0) {
         --comm->working;
         r = result::in_progress;
@@ -72,6 +73,7 @@ struct nccl {
   static result revoke(comm_handle comm) noexcept {
     const result r = on("ncclCommRevoke", [&](machine& m) {
       if (comm->freed || comm->stopped) ++m.misuses;
+      if (comm->holding || comm->spoilt) ++m.misuses;  // NCCL frees the launch, and goes on with it when it is asked
       comm->stopped = comm->all->broken = true;
       comm->holding = false;
       comm->working = comm->blocking ? 0 : 2;
@@ -79,8 +81,9 @@ struct nccl {
     });
     return r == result::success && !comm->blocking ? result::in_progress : r;
   }
+  /// As the real one, it says success while it has only begun, where calls do not block.
   static result shrink(comm_handle comm, int* dead, int n, comm_handle& made, tutti::nccl_calls how) noexcept {
-    const result r = on("ncclCommShrink", [&](machine& m) {
+    return on("ncclCommShrink", [&](machine& m) {
       if (comm->freed || n == 0 || std::find(dead, dead + n, comm->rank) != dead + n) ++m.misuses;
       comm->stopped = comm->all->broken = true;
       made = nullptr;
@@ -89,10 +92,12 @@ struct nccl {
       if (!c) comm->all->without[gone] = c = std::make_shared<clique>();
       const auto before = std::ranges::count_if(gone, [&](int d) { return d < comm->rank; });
       comm->child = member(m, c, static_cast<int>(comm->all->size) - n, comm->rank - static_cast<int>(before), how);
-      comm->child_slot = &made;
+      if (comm->blocking)
+        made = comm->child;
+      else
+        comm->child_slot = &made;
       m.log.push_back({.what = "ncclCommShrink", .rank = comm->rank, .count = static_cast<std::size_t>(n)});
     });
-    return r == result::success ? result::in_progress : r;
   }
   static result finalize(comm_handle comm) noexcept {
     bool hangs = false;
@@ -212,19 +217,21 @@ struct nccl {
         ++m.misuses;
     });
   }
+  /// As shrink().
   static result register_window(comm_handle comm, void* p, std::size_t, tutti::nccl_window& w) noexcept {
-    const result r = on("ncclCommWindowRegister", [&](machine& m) {
-      if (comm->freed || comm->holding) ++m.misuses;
+    return on("ncclCommWindowRegister", [&](machine& m) {
+      if (comm->freed || comm->holding || comm->working > 0) ++m.misuses;
       ++m.windows;
-      w = p;
+      comm->late = [&w, p] { w = p; };
       comm->working = comm->blocking ? 0 : 2;
+      if (comm->blocking) std::exchange(comm->late, nullptr)();
     });
-    return r == result::success && !comm->blocking ? result::in_progress : r;
   }
   static result deregister_window(comm_handle comm, tutti::nccl_window) noexcept {
     return on("ncclCommWindowDeregister", [&](machine& m) {
-      if (comm->freed) ++m.misuses;
+      if (comm->freed || comm->holding || comm->working > 0) ++m.misuses;
       --m.windows;
+      comm->working = comm->blocking ? 0 : 1;
     });
   }
   static result recv(void* out, std::size_t count, tutti::nccl_dtype t, int peer, comm_handle comm,
@@ -303,6 +310,7 @@ struct nccl {
         held = launch(m, comm, all, s);
       }
     });
+    comm->spoilt |= r != result::success;
     if (spoilt) return result::unhandled_cuda;
     return held ? result::in_progress : r;
   }

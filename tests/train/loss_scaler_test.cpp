@@ -163,6 +163,9 @@ TEST_CASE("loss_scaler: clips by the norm without the scale, and leaves gradient
   b[0] = -infinity;
   CHECK(s.unscale(all, 1).overflow);
   CHECK(a == std::vector<float>{1, 2});
+  std::vector<double> large(2, 1e200);  // finite themselves, but no norm of theirs is
+  for (const double most : {1.0, static_cast<double>(infinity)}) CHECK(s.unscale(std::span{large}, most).overflow);
+  CHECK(large[0] == 1e200);
   std::vector<tutti::float16> half(2, tutti::float16{2});
   CHECK_THROWS_AS(s.unscale(half), tutti::usage_error);
   CHECK(s.inspect(half).factor == 1.0 / 1024);

@@ -144,7 +144,8 @@ class basic_nccl {
 
 /// While it lives, operations issued on this communicator only queue; at its end all are one launch, in which they run
 /// at the same time: what sends and receives between two ranks need that cross, and what makes many small ones cheap.
-/// On every rank alike, but for messages. Do not wait for an operation of the group inside it.
+/// On every rank alike, but for messages. Do not wait for an operation of the group inside it. One inside another is a
+/// part of that.
 template <nccl_functions Api>
 class nccl_group {
  public:

@@ -147,10 +147,9 @@ struct nccl_api {
   static nccl_result register_window([[maybe_unused]] nccl_comm comm, [[maybe_unused]] void* p,
                                      [[maybe_unused]] std::size_t bytes, [[maybe_unused]] nccl_window& w) noexcept {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-    ::ncclWindow_t theirs = nullptr;
-    const nccl_result r = code(::ncclCommWindowRegister(comm, p, bytes, &theirs, NCCL_WIN_COLL_SYMMETRIC));
-    w = theirs;
-    return r;
+    static_assert(sizeof(::ncclWindow_t) == sizeof w);
+    auto* const theirs = reinterpret_cast<::ncclWindow_t*>(&w);  // written by a thread of NCCL's, when this is over
+    return code(::ncclCommWindowRegister(comm, p, bytes, theirs, NCCL_WIN_COLL_SYMMETRIC));
 #else
     return nccl_result::invalid_usage;
 #endif

@@ -32,8 +32,8 @@ class nccl_connection {
     made_->whole = whole;
     begun_ = true;
     const nccl_result r = Api::shrink(whole, dead.data(), static_cast<int>(dead.size()), made_->comm, how);
-    there_ = r == nccl_result::success;
-    return r;
+    // NCCL says success also where it has only begun, and then there is no communicator yet.
+    return r == nccl_result::success || r == nccl_result::in_progress ? asked() : r;
   }
   /// What NCCL may write to stays until it is done with the communicator, or for good where that is left behind.
   void keep(std::shared_ptr<void> written) noexcept { made_->written = std::move(written); }
@@ -42,7 +42,11 @@ class nccl_connection {
     nccl_result state = nccl_result::success;
     const nccl_result r = Api::async_error(there_ ? made_->comm : made_->whole, state);
     if (r != nccl_result::success) return r;
-    there_ |= state == nccl_result::success;
+    if (state == nccl_result::success && !there_) {
+      if (!made_->comm) return nccl_result::internal;
+      there_ = true;
+      discard_whole();
+    }
     return state;
   }
 
@@ -71,7 +75,7 @@ class nccl_connection {
         if (m->whole) static_cast<void>(Api::abort(m->whole));
       });
     }
-    if (!ending_.wait(after(patience))) return false;
+    if (!ending_.wait(after(patience)) || !discarding_.wait(after(patience))) return false;
     const nccl_comm left = made_ ? made_->left.take() : nullptr;
     if (!left) return true;
     end([left] { static_cast<void>(Api::abort(left)); });
@@ -81,11 +85,17 @@ class nccl_connection {
  private:
   struct made {
     nccl_comm comm = nullptr;   // of a smaller one, NCCL writes it in its own time: until then not looked at
-    nccl_comm whole = nullptr;  // from which it was
+    nccl_comm whole = nullptr;  // from which it is made, until it is
     nccl_remains left;
     std::shared_ptr<void> written;
   };
 
+  /// The smaller one is there, and needs nothing of that.
+  void discard_whole() noexcept try {
+    discarding_.start([whole = made_->whole] { static_cast<void>(Api::abort(whole)); });
+    made_->whole = nullptr;
+  } catch (...) {  // no memory: it ends with the smaller one
+  }
   [[nodiscard]] nccl_comm comm_now() const noexcept { return there_ ? made_->comm : nullptr; }
   template <class F>
   void end(F f) noexcept {
@@ -97,7 +107,7 @@ class nccl_connection {
 
   std::shared_ptr<made> made_;
   bool begun_ = false, there_ = false, ended_ = false;
-  bounded_call ending_;
+  bounded_call ending_, discarding_;
 };
 
 }  // namespace tutti::detail

@@ -103,7 +103,8 @@ class nccl_driver final : public progress_source {
           called = true;
           connection_.keep(std::move(written));
           connecting_by_ = call;
-          connecting_ = f(comm()) == nccl_result::in_progress;
+          const nccl_result r = f(comm());  // success also where it has only begun
+          connecting_ = r == nccl_result::success || r == nccl_result::in_progress;
           if (!connecting_) return {};
         }
         if (clock::now() >= until) fail({errc::timed_out});
@@ -149,7 +150,8 @@ class nccl_driver final : public progress_source {
   /// Ends the handle's part: what is given to the stream from now on comes after the operation. Not under the lock, as
   /// this waits until NCCL has put it into its own stream. Returns the failure if there is one.
   status join(op_state& s, stream_ref to) {
-    const flight* const at = flight_of(s);
+    const auto [at, polls] = flight_of(s);
+    if (polls) engine_->poll();
     if (at) engine_->run_until([&] { return s.done() || at->launched.load(std::memory_order_acquire); });
     const auto guard = engine_->lock();
     if (s.done() && !traffic::captured(s)) return s.result;
@@ -184,8 +186,9 @@ class nccl_driver final : public progress_source {
       words_ = words;
     } catch (...) {  // without words, then
     }
-    // Without the ranks that are gone, a communicator may be of use still.
-    const bool recoverable = connection_ && !connecting_ && why.code != errc::device &&
+    // Without the ranks that are gone, a communicator may be of use still. Not in a launch: what NCCL has of that it
+    // frees when it is revoked, and goes on with when it is asked.
+    const bool recoverable = connection_ && !connecting_ && !launching_ && why.code != errc::device &&
                              why.code != errc::out_of_resources && nccl_has<Api>(nccl_feature::revoke, place_.version);
     settled_.store(true, std::memory_order_release);
     stopped_by_ = after(place_.patience);
@@ -251,9 +254,11 @@ class nccl_driver final : public progress_source {
     fail({errc::out_of_resources});
   }
 
-  const flight* flight_of(const op_state& s) {
+  /// And whether its join is to poll: whoever only joins hears of a lost peer in no other way.
+  std::pair<const flight*, bool> flight_of(const op_state& s) {
     const auto guard = engine_->lock();
-    return static_cast<const flight*>(s.work);
+    const auto* const f = static_cast<const flight*>(s.work);
+    return {f, f && f->graph == 0 && ++joins_ % 8 == 0};
   }
 
   /// Gives NCCL what is queued, as far as it takes it.
@@ -282,6 +287,7 @@ class nccl_driver final : public progress_source {
       launching_ = true;
       batch_.each([](flight& f) { f.now = phase::launching; });
     } else if (r != nccl_result::success) {
+      launching_ = true;  // for good
       blame(r, first.op ? first.op->info.collective : "a launch");
     } else {
       in_stream();
@@ -378,7 +384,7 @@ class nccl_driver final : public progress_source {
   const char* connecting_by_ = "";
   bool connecting_ = false;
   bool launching_ = false;
-  std::uint64_t sequence_ = 0;
+  std::uint64_t sequence_ = 0, joins_ = 0;
   std::atomic<bool> settled_{false};
   detail::nccl_batch<flight> batch_;      // what NCCL was called for last
   cuda::stream_handle target_ = nullptr;  // its stream

@@ -41,9 +41,13 @@ class nccl_traffic {
     return false;
   }
 
-  // Groups: between the two, operations only queue.
-  void begin_group() noexcept { group_ = ++groups_; }
-  void end_group() noexcept { group_ = 0; }
+  // Groups: between the two, operations only queue. One inside another is a part of it, as NCCL's are.
+  void begin_group() noexcept {
+    if (depth_++ == 0) group_ = ++groups_;
+  }
+  void end_group() noexcept {
+    if (--depth_ == 0) group_ = 0;
+  }
 
   /// Throws usage_error where an operation cannot be issued in this stream now, because of a capture into a graph.
   void admit(stream_ref s, const char* collective) {
@@ -179,6 +183,7 @@ class nccl_traffic {
   cuda::basic_event_pool<R> events_;
   int world_rank_;
   std::uint64_t groups_ = 0, group_ = 0;
+  std::uint32_t depth_ = 0;  // groups that are open
   std::uint64_t graph_ = 0;  // of the operation that was admitted
   nccl_flights<flight> flights_;
   flight* queued_ = nullptr;           // the first that NCCL was not called for

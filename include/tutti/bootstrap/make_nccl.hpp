@@ -121,8 +121,13 @@ class spare_nccl_comm {
 /// What every rank of `world` has, this one's at its rank; throws on all where that makes no world of GPUs.
 template <nccl_functions Api, backend Host>
 std::vector<device_claim> nccl_census(communicator<Host>& world, const nccl_options& options) {
-  const device_claim mine = claim_device<Api>(options.device, world.local_rank(), options.calls);
   std::vector<device_claim> all(static_cast<std::size_t>(world.size()));
+  device_claim mine;
+  try {
+    mine = claim_device<Api>(options.device, world.local_rank(), options.calls);
+  } catch (const std::exception& e) {
+    put_text(mine.trouble, e.what());  // the others wait for this claim
+  }
   world.all_gather(std::span{&mine, 1}, all).wait();
   if (const auto [why, text] = why_no_device_world(all, options.sharing); !why.ok())
     throw error{{why.code, 0, world.world_rank(why.peer), 0}, text, {world.rank()}};
@@ -157,17 +162,17 @@ communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const ncc
                          mine.nccl_version, options.patience};
   using lane = driver_control_lane<std::remove_reference_t<decltype(*driver_of_host)>>;
   std::shared_ptr<nccl_driver<Api>> made;
-  std::optional<error> failed;
+  std::exception_ptr failed;
   try {
     made = std::make_shared<nccl_driver<Api>>(driver_of_host->shared_home(), place,
                                               std::make_unique<lane>(driver_of_host));
-  } catch (const error& e) {
-    failed = e;
+  } catch (...) {
+    failed = std::current_exception();
   }
   // Before NCCL makes them wait for each other: does everybody have what it takes?
   const int ready = failed ? 0 : 1;
   const int all_ready = world.all_reduce(ready, min).wait();
-  if (failed) throw *failed;
+  if (failed) std::rethrow_exception(failed);
   if (all_ready == 0)
     throw error{{errc::device}, "another rank could not prepare its device; its own output says why", {world.rank()}};
 

@@ -43,7 +43,7 @@ struct loss_scaler_state {
 struct unscaling {
   double norm = 0;        ///< of the gradients without the scale, before they are clipped
   double factor = 1;      ///< takes the scale off and clips
-  bool overflow = false;  ///< some element, or the factor, is infinite or NaN: skip the step
+  bool overflow = false;  ///< some element, the norm or the factor is infinite or NaN: skip the step
 };
 
 /// Dynamic loss scaling: multiply the loss by scale(), reduce the gradients, unscale() them, step unless they
@@ -123,7 +123,7 @@ class loss_scaler {
     const double inverse = 1.0 / static_cast<double>(state_.scale);
     const double norm = scaled.norm() * inverse;
     const double factor = inverse * clip_factor(norm, max_norm);
-    return {norm, factor, !scaled.finite() || !std::isfinite(factor)};
+    return {norm, factor, !scaled.finite() || !std::isfinite(norm) || !std::isfinite(factor)};
   }
 
   loss_scaler_options options_;

@@ -22,8 +22,8 @@ struct gradient_measure {
 };
 
 /// What a step does with gradients that were measured, as loss_scaler::inspect says on the host, without asking it: it
-/// is skipped if one was not finite, else they are multiplied by `inverse_scale` and what brings their norm to
-/// `max_norm`. `measured` lies in device memory, and may be null: then they are multiplied only.
+/// is skipped if one, or the sum of their squares, was not finite, else they are multiplied by `inverse_scale` and what
+/// brings their norm to `max_norm`. `measured` lies in device memory, and may be null: then they are multiplied only.
 struct gradient_gate {
   const gradient_measure* measured = nullptr;
   double inverse_scale = 1;  ///< 1 if what was measured had no scale any more
@@ -42,7 +42,9 @@ TUTTI_HOST_DEVICE inline gate_verdict judge(const gradient_gate& gate) noexcept 
   const double norm = times(square_root(gate.measured->squares), gate.inverse_scale);
   const double clip = quotient(gate.max_norm, plus(norm, 1e-6));
   const double factor = times(gate.inverse_scale, clip < 1 ? clip : 1.0);
-  return {factor, gate.measured->not_finite != 0 || !finite(factor)};
+  // Finite before the pass, an element may be infinite after it: only the sum knows.
+  const bool overflow = gate.measured->not_finite != 0 || !finite(gate.measured->squares) || !finite(factor);
+  return {factor, overflow};
 }
 
 /// Gradients are measured in tiles of so many elements by so many threads each, on every device: the order of the sum
