@@ -4,7 +4,9 @@
 #include <tutti/train/coverage.hpp>
 #include <vector>
 
+namespace {
 using tutti::train::coverage;
+}  // namespace
 
 TEST_CASE("coverage: each element once, in stretches of any order, as a table of elements says") {
   unsigned state = 1;

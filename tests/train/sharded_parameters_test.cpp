@@ -448,7 +448,7 @@ TEST_CASE("sharded_parameters: ranks that differ, or one without memory, are tol
   make({8, 3}, {8, 4});
   for (const std::string& s : seen)
     CHECK_MESSAGE(s.find("parameter 1 is 4 x float32 on rank 1 and 3 x float32 on rank 0") != std::string::npos, s);
-  make({8}, {std::size_t{1} << 61});
+  make({8}, {std::size_t{1} << 63});
   for (const std::size_t r : {0U, 2U})
     CHECK_MESSAGE(seen[r].find("rank 1 could not begin") != std::string::npos, seen[r]);
   CHECK(seen[1].find("could not begin") == std::string::npos);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <tutti/os/fd.hpp>
+#include <tutti/os/sync_folder.hpp>
 
 namespace tutti::os {
 
@@ -45,11 +46,9 @@ class atomic_file {
     if (::fsync(file_.native()) != 0) fail("cannot write " + path_);
     if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot write " + path_);
     file_.reset();
-    // Without this the new name itself may be lost with the power.
     const std::size_t slash = path_.rfind('/');
     const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
-    const fd directory{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-    if (!directory || ::fsync(directory.native()) != 0) fail("cannot make durable what " + folder + " holds");
+    sync_folder(folder);
   }
 
  private:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <tutti/core/options.hpp>
+#include <tutti/os/durable_folder.hpp>
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/tensor_file.hpp>
 
@@ -137,7 +138,7 @@ void save_sharded(Comm& world, const std::string& folder, std::span<const tensor
   std::string id;
   detail::all_or_none(world, how, [&] {
     if (world.rank() != 0) return;
-    std::filesystem::create_directories(folder);
+    os::make_durable_folder(folder);
     std::random_device random;
     while (id.size() < detail::id_digits) id += static_cast<char>('0' + random() % 10);
   });

@@ -1,0 +1,24 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <tutti/os/sync_folder.hpp>
+
+namespace tutti::os {
+
+/// Makes a folder and those above it where they are not there yet, so that none is lost with the power: every folder
+/// that got a new one is synced. Returns those, the uppermost first. Errors: std::filesystem::filesystem_error;
+/// as of sync_folder().
+inline std::vector<std::string> make_durable_folder(const std::filesystem::path& folder) {
+  std::vector<std::string> changed;
+  std::filesystem::path at = std::filesystem::absolute(folder);
+  if (!at.has_filename()) at = at.parent_path();  // of "folder/"
+  for (; !std::filesystem::exists(at) && at.has_relative_path(); at = at.parent_path())
+    changed.insert(changed.begin(), at.parent_path().string());
+  std::filesystem::create_directories(folder);
+  for (const std::string& above : changed) sync_folder(above);
+  return changed;
+}
+
+}  // namespace tutti::os
