@@ -63,8 +63,8 @@ class communicator : public detail::communicator_calls<B> {
   }
 
   /// The collectives as calls that start nothing: each checks its arguments, chooses its algorithm, and returns what
-  /// starts it, often (see prepared): `auto average = world.prepare().all_reduce(gradients, mean)`. Not those by value,
-  /// and of strings. Sends nothing.
+  /// starts it, often (see prepared): `auto average = world.prepare().all_reduce(gradients, mean)`. Not those by value
+  /// and of strings, and no messages: send, recv and recv_any. Sends nothing.
   [[nodiscard]] detail::collective_calls<detail::preparing_base<B>> prepare() noexcept {
     return detail::collective_calls<detail::preparing_base<B>>{this->core_};
   }

@@ -119,26 +119,4 @@ TEST_CASE("shrink_nccl: a shrink that fails is an error, and leaves nothing behi
   CHECK(machine.left() == 0);
 }
 
-TEST_CASE("survivors: one list for all who are in it; who comes later is told") {
-  tutti::memory_store meeting;
-  std::vector<std::vector<int>> lists(3);
-  {
-    std::vector<std::jthread> ranks;
-    for (const int r : {0, 2, 3})
-      ranks.emplace_back([&, r] {
-        const std::array known{1};
-        lists[r == 0 ? 0 : static_cast<std::size_t>(r) - 1] =
-            tutti::agree_on_survivors(meeting, r, 4, r == 2 ? std::span<const int>{} : std::span<const int>{known},
-                                      tutti::after(r == 2 ? 50ms : 60s));
-      });
-  }
-  CHECK(lists == std::vector<std::vector<int>>(3, {0, 2, 3}));
-  errc kind{};
-  const std::string words =
-      words_of([&] { (void)tutti::agree_on_survivors(meeting, 1, 4, {}, tutti::after(60s)); }, kind);
-  CHECK(kind == errc::rendezvous);
-  CHECK(words.find("gone on without this one (rank 1)") != std::string::npos);
-  CHECK_THROWS_AS((void)tutti::agree_on_survivors(meeting, 4, 4, {}, tutti::after(1s)), tutti::usage_error);
-}
-
 }  // namespace

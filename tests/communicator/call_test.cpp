@@ -77,6 +77,19 @@ TEST_CASE_FIXTURE(one_of_three, "call: blocks lie inside, also where sums of the
   CHECK(tell({1, 2, 3}, {0, 1}) == "x: 2 offsets for 3 ranks");
 }
 
+TEST_CASE("call: blocks that ascend are looked at once, as a million of them need") {
+  using tutti::detail::overlapping;
+  std::vector<std::size_t> counts(std::size_t{1} << 20, 2), offsets(counts.size());
+  for (std::size_t i = 0; i < offsets.size(); ++i) offsets[i] = 3 * i;
+  counts[7] = offsets[7] = 0;  // empty blocks may be anywhere
+  auto found = overlapping(counts, offsets);
+  CHECK(found.first == found.second);
+  --offsets[3], --offsets[3];
+  found = overlapping(counts, offsets);
+  CHECK(found.first == 2);
+  CHECK(found.second == 3);
+}
+
 TEST_CASE_FIXTURE(one_of_three, "call: room, equal blocks, and buffers apart") {
   CHECK(complaint([&] { this->check_room("x", "a", 3, "b", 3); }) == nothing);
   CHECK(complaint([&] { this->check_room("x", "a", 3, "b", 4); }) == nothing);

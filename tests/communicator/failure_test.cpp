@@ -2,7 +2,9 @@
 
 #include <barrier>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <source_location>
 #include <span>
 #include <stdexcept>
@@ -182,23 +184,41 @@ TEST_CASE("failure: an operation that waits for its turn names whom the one befo
   });
 }
 
+thread_local bool throwing = false;
+
+void copy_or_throw(const void* in, void* inout, std::size_t, std::size_t bytes) {
+  if (throwing) throw std::runtime_error("a user's reason");
+  std::memcpy(inout, in, bytes);
+}
+
 TEST_CASE("failure: a reduction that throws ends the world, and its rank is named") {
-  tutti::run_threads(3, [&](auto& world) {
-    std::vector<float> v(64, 1.0F);
-    const int me = world.rank();
-    const auto sum_or_throw = [me](float a, float b) {
-      if (me == 0) throw std::runtime_error("a user's reason");
-      return a + b;
-    };
-    try {
-      world.all_reduce(v, sum_or_throw).wait();
-      expect(me != 0, "the rank that threw");
-    } catch (const tutti::error& e) {
-      expect(e.kind() == errc::aborted && (e.peer() == 0 || me == 0), "kind and rank");
-      expect(contains(e.what(), me == 0 ? "a reduction threw an exception on this rank"
-                                        : "a reduction threw an exception on rank 0"),
-             e.what());
-    }
+  const auto check = [](auto reduce) {
+    tutti::run_threads(3, [&](auto& world) {
+      std::vector<float> v(64, 1.0F);
+      const int me = world.rank();
+      throwing = me == 0;
+      try {
+        reduce(world, v);
+        expect(me != 0, "the rank that threw");
+      } catch (const tutti::error& e) {
+        expect(e.kind() == errc::aborted && (e.peer() == 0 || me == 0), "kind and rank");
+        expect(contains(e.what(), me == 0 ? "a reduction threw an exception on this rank"
+                                          : "a reduction threw an exception on rank 0"),
+               e.what());
+      }
+    });
+  };
+  check([](auto& world, auto& v) {
+    world
+        .all_reduce(v,
+                    [](float a, float b) {
+                      if (throwing) throw std::runtime_error("a user's reason");
+                      return a + b;
+                    })
+        .wait();
+  });
+  check([](auto& world, auto& v) {
+    world.all_reduce(std::as_writable_bytes(std::span{v}), tutti::raw_reduction{&copy_or_throw, 4}).wait();
   });
 }
 

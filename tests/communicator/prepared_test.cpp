@@ -96,6 +96,27 @@ TEST_CASE("prepared: every collective is what it is when it is called, and is no
   CHECK(x == 3);
 }
 
+TEST_CASE("prepared: the buffers of a list may change places, and not their length") {
+  auto world = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
+  std::vector<int> v(6, 3);
+  std::vector<std::span<int>> pieces{std::span{v}.first(2), std::span{v}.last(3)};
+  auto sum = world.prepare().all_reduce_coalesced(pieces);
+  sum.start().wait();
+  pieces = {std::span{v}.first(4), std::span{v}.last(1)};
+  sum.start().wait();
+  pieces[1] = std::span{v}.last(2);
+  CHECK(complaint([&] { sum.start().wait(); }) ==
+        "all_reduce_coalesced: this operation was prepared for buffers of 20 bytes together, but they are 24 now; "
+        "prepare another for them");
+  pieces[1] = std::span{v}.last(1);
+  sum.start().wait();
+  std::vector<std::byte> bytes(8);
+  std::vector<std::span<std::byte>> words{std::span{bytes}.first(4), std::span{bytes}.last(4)};
+  auto raw = world.prepare().all_reduce_coalesced(words, tutti::raw_reduction{&add_words, sizeof(int)});
+  words = {std::span{bytes}.first(3), std::span{bytes}.last(5)};
+  CHECK(contains(complaint([&] { raw.start().wait(); }), "not all of whole elements"));
+}
+
 TEST_CASE("prepared: what was wrong is found when it is prepared; it outlives the move of its communicator") {
   auto first = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
   std::vector<float> v(4, 2), out(4), six(6);

@@ -44,6 +44,10 @@
 // SECTION_sum_of_struct_by_value: the_library_cannot_reduce_these_elements_so__pass_a_function
 // SECTION_temporary_to_send: this_buffer_is_a_temporary
 // SECTION_constant_to_receive: this_buffer_is_written_and_must_not_be_const
+// SECTION_temporary_to_receive_from_any: this_buffer_is_a_temporary
+// SECTION_raw_reduction_of_floats: a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them
+// SECTION_raw_reduction_into_floats: a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them
+// SECTION_raw_reduction_of_spans_of_floats: a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them
 // SECTION_timeout_without_unit: no matching (member )?function for call to .*timeout
 // SECTION_allocate_strings: is_trivially_copyable_v.*string|constraints not satisfied .*string
 // SECTION_not_a_backend: 'int' does not satisfy 'backend'|satisfaction of 'backend<B>' .*int
@@ -67,6 +71,9 @@ struct nine {
   world_t moved = std::move(world);
   moved.all_reduce(points, [](point a, point b) { return point{a.x + b.x, a.y + b.y}; }).wait();
   moved.all_reduce(constant, out, tutti::max).wait();
+  const tutti::raw_reduction raw;
+  moved.all_reduce(std::as_writable_bytes(std::span{out}), raw).wait();
+  moved.recv_any(out).wait();
   moved.all_reduce(std::span{out}.first(1)).wait();
   moved.send(constant, 1).wait();
   const std::vector<std::size_t> counts{1, 2};
@@ -240,6 +247,26 @@ auto f(world_t& world) { return world.send(std::vector<float>(10), 1); }
 
 #if defined(SECTION_constant_to_receive)
 auto f(world_t& world, const std::vector<float>& v) { return world.recv(v, 1); }
+#endif
+
+#if defined(SECTION_temporary_to_receive_from_any)
+auto f(world_t& world) { return world.recv_any(std::vector<float>(10)); }
+#endif
+
+#if defined(SECTION_raw_reduction_of_floats)
+auto f(world_t& world, std::vector<float>& v, tutti::raw_reduction with) { return world.all_reduce(v, with); }
+#endif
+
+#if defined(SECTION_raw_reduction_into_floats)
+auto f(world_t& world, std::vector<float>& in, std::vector<float>& out, tutti::raw_reduction with) {
+  return world.reduce(in, out, 0, with);
+}
+#endif
+
+#if defined(SECTION_raw_reduction_of_spans_of_floats)
+auto f(world_t& world, std::vector<std::span<float>>& v, tutti::raw_reduction with) {
+  return world.all_reduce_coalesced(v, with);
+}
 #endif
 
 #if defined(SECTION_timeout_without_unit)

@@ -13,6 +13,25 @@
 
 namespace tutti {
 
+namespace detail {
+
+// Whoever waits in vain for one has no time left for those after it, and a store across a network answers no get()
+// within no time at all, so try_get() has the last word.
+template <store S>
+bool is_there(S& meeting, const std::string& key, deadline until) {
+  try {
+    if (clock::now() < until) {
+      static_cast<void>(meeting.get(key, until));
+      return true;
+    }
+  } catch (const error& e) {
+    if (e.kind() != errc::timed_out) throw;
+  }
+  return meeting.try_get(key).has_value();
+}
+
+}  // namespace detail
+
 /// The ranks of a world of `size` that failed, those that are still there: an ascending list, the same on all of them,
 /// the basis for a new world (this rank's number in it is its place in the list). Called by each of them once, with
 /// `here`, its rank in the world that failed, and those that it knows to be `lost`: nobody waits for them. Blocks until
@@ -30,15 +49,7 @@ template <store S>
   meeting.set(key(here), std::span{&present, 1});
   std::vector<std::uint32_t> found;
   for (int r = 0; r < size; ++r) {
-    if (r != here) {
-      try {
-        if (std::ranges::find(lost, r) != lost.end()) continue;
-        static_cast<void>(meeting.get(key(r), until));
-      } catch (const error& e) {
-        if (e.kind() != errc::timed_out) throw;
-        continue;
-      }
-    }
+    if (r != here && (std::ranges::find(lost, r) != lost.end() || !detail::is_there(meeting, key(r), until))) continue;
     found.push_back(static_cast<std::uint32_t>(r));
   }
   const auto verdict = meeting.compare_set("survivors/verdict", {}, std::as_bytes(std::span{found}));

@@ -26,8 +26,9 @@ communicator<B> join(std::shared_ptr<threads_hub> hub, int rank, duration timeou
   return {B{std::move(d)}, std::move(home), timeout};
 }
 
-/// Runs `f(world)` on `size` threads, each a rank, and returns when all have ended. If one throws, the others are
-/// aborted and the exception is rethrown here: the first that was not itself caused by that abort.
+/// Runs `f(world)` on `size` threads, each a rank, and returns when all have ended. `world` is a
+/// communicator<threads>&, which no communicator<>& binds to: write that, or `[](auto& world) { … }`. If one throws,
+/// the others are aborted and the exception is rethrown here: the first that was not itself caused by that abort.
 template <std::invocable<communicator<threads>&> F>
 void run_threads(int size, F f, duration timeout = std::chrono::minutes(5)) {
   auto hub = std::make_shared<threads_hub>(size);

@@ -43,6 +43,27 @@ struct handle_of<B> {
 /// What an operation does with a buffer.
 enum class access { read, write };
 
+/// Two blocks that have elements in common; the same one twice where there are none. Linear in the number of blocks
+/// whose offsets ascend, empty ones apart; else each is compared with all before it.
+struct block_pair {
+  std::size_t first = 0, second = 0;
+};
+inline block_pair overlapping(std::span<const std::size_t> counts, std::span<const std::size_t> offsets) noexcept {
+  bool ascending = true;
+  for (std::size_t r = 0, end = 0; r < counts.size(); ++r) {
+    if (counts[r] == 0) continue;
+    ascending = ascending && offsets[r] >= end;
+    end = offsets[r] + counts[r];
+  }
+  if (ascending) return {};
+  for (std::size_t a = 1; a < counts.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b)
+      if (counts[a] != 0 && counts[b] != 0 && offsets[a] < offsets[b] + counts[b] &&
+          offsets[b] < offsets[a] + counts[a])
+        return {b, a};
+  return {};
+}
+
 /// Under the calls of a communicator: who makes them, and the checks of their arguments. What starts them adds
 /// `start(shape, issue, where, arguments)`, whose result is `started<arguments>`: an operation in flight, or one that
 /// is prepared.
@@ -93,12 +114,9 @@ class call_base {
       end = begin + counts[r];
     }
     if (how == access::read || offsets.empty()) return;
-    for (std::size_t a = 1; a < counts.size(); ++a)
-      for (std::size_t b = 0; b < a; ++b)
-        if (counts[a] != 0 && counts[b] != 0 && offsets[a] < offsets[b] + counts[b] &&
-            offsets[b] < offsets[a] + counts[a])
-          throw usage_error(std::string(call) + ": blocks " + std::to_string(b) + " and " + std::to_string(a) +
-                            " overlap, but are written to");
+    if (const auto both = overlapping(counts, offsets); both.first != both.second)
+      throw usage_error(std::string(call) + ": blocks " + std::to_string(both.first) + " and " +
+                        std::to_string(both.second) + " overlap, but are written to");
   }
   void check_one_each(const char* call, const char* what, std::size_t n) const {
     if (n != ranks())

@@ -67,6 +67,9 @@ class messaging_calls : public Base {
   template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
     requires(Why != slip::none)
   void recv(Given&&...) = delete;
+  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
+    requires(Why != slip::none)
+  void recv_any(Given&&...) = delete;
 
  private:
   void check_peer(const char* call, int r) const {

@@ -1,4 +1,6 @@
 #pragma once
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <source_location>
 #include <string>
@@ -8,6 +10,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/issuer.hpp>
 #include <tutti/communicator/call.hpp>
+#include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/options.hpp>
 
@@ -21,7 +24,9 @@ class preparing_base;
 /// An operation that was checked, and its algorithm chosen, once, to be started many times: `auto average =
 /// world.prepare().all_reduce(gradients, mean)`, then `average.start().wait()` in every step. A start is a collective
 /// call like any other, in the same order on all ranks; the ranks need not have prepared it alike. Buffers, layouts and
-/// lists of spans must outlive it, and belong to each operation from its start to its end.
+/// lists of spans must outlive it, and belong to each operation from its start to its end. Counts and offsets stay as
+/// they were. The spans of a list may point elsewhere between two operations, to as many elements in all: another
+/// number is a usage_error on this rank, before anything is sent.
 /// One at a time: a start before the handle of the last one has ended is a usage_error, on every rank alike. Moves,
 /// also in flight. Must not outlive the communicator; moving that is fine. Thread safety is the communicator's.
 template <backend B, class Args>
@@ -35,6 +40,7 @@ class prepared {
       throw usage_error(
           std::string(Args::name) + ": this prepared operation was started before, at line " + std::to_string(line_) +
           ", and its handle has not ended; wait for it first, or prepare another with buffers of its own");
+    if constexpr (std::same_as<Args, all_reduce_coalesced_args>) check_list();
     last_ = &issuer_->issue(data_.count, data_.type, timeout_, where, [this](op_state&) { return args_; }, stream_);
     use_ = last_->uses.load(std::memory_order_relaxed);
     line_ = where.line();
@@ -45,6 +51,21 @@ class prepared {
   friend class detail::preparing_base<B>;
   prepared(issuer<B>& by, const detail::shape& data, const issue& how, const Args& args)
       : issuer_(&by), data_(data), timeout_(how.timeout), stream_(how.stream), args_(args) {}
+
+  // What is staged, sent and cut among the ranks is as long as the list was when it was prepared.
+  void check_list() const {
+    std::size_t bytes = 0;
+    bool whole = true;
+    for (std::size_t i = 0; i < args_.data.size; ++i) {
+      const std::size_t of_one = args_.data[i].size();
+      bytes += of_one;
+      whole = whole && of_one % args_.data.element_bytes == 0;
+    }
+    if (!whole || bytes != args_.data.bytes())
+      throw usage_error(std::string(Args::name) + ": this operation was prepared for buffers of " +
+                        std::to_string(args_.data.bytes()) + " bytes together, but they are " + std::to_string(bytes) +
+                        (whole ? "" : ", not all of whole elements") + " now; prepare another for them");
+  }
 
   issuer<B>* issuer_;
   detail::shape data_;

@@ -1,5 +1,6 @@
 #pragma once
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
@@ -21,7 +22,8 @@ enum class slip : std::uint8_t {
   this_buffer_is_written_and_must_not_be_const,
   in_and_out_must_have_the_same_type_of_elements,
   each_of_these_buffers_must_be_a_span_of_elements_to_write_to,
-  the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one
+  the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one,
+  a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them
 };
 
 /// What a call does with its buffer. Of two, the second is written.
@@ -46,8 +48,12 @@ consteval slip slip_of_reduction() {
   using given = std::remove_cvref_t<Op>;
   if constexpr (std::convertible_to<Op, int>)
     return slip_of_reduction<T, Rest...>();
+  else if constexpr (std::same_as<given, raw_reduction>)
+    return std::same_as<T, std::byte>
+               ? slip::none
+               : slip::a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them;
   else
-    return reduction_for<given, T> || std::same_as<given, raw_reduction> || std::same_as<given, issue>
+    return reduction_for<given, T> || std::same_as<given, issue>
                ? slip::none
                : slip::the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one;
 }

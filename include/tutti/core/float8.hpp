@@ -8,7 +8,7 @@ namespace tutti {
 
 /// The 8-bit format E4M3 of the Open Compute Project (OFP8, "e4m3fn") as a carrier: storage and conversions; arithmetic
 /// happens in float. No infinities; the largest finite value is 448, NaN is S.1111.111. Conversion from float rounds to
-/// nearest even; what rounds past 448 (from 464 on, but for 464 itself) becomes NaN, as OCP's non-saturating conversion
+/// nearest even; what rounds past 448 (above 464) becomes NaN, as OCP's non-saturating conversion
 /// says: an overflow is seen, not hidden. saturated() clips instead.
 struct float8_e4m3 {
   using format = detail::small_float<std::uint8_t, 4, 3, false>;

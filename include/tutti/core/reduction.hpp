@@ -81,7 +81,8 @@ constexpr detail::premul_sum_op<F> premul_sum(F factor) noexcept {
 constexpr detail::mean_over_op mean_over(double divisor) noexcept { return {divisor}; }
 
 /// Can reduce elements of type `T`: one of the named reductions where they make sense, or a callable (T, T) -> T.
-/// An exception that a callable throws is lost and ends the world, as if its rank had called abort().
+/// An exception that a callable throws is lost and ends the world: errc::aborted on all ranks, in words that say that a
+/// reduction threw, and on which rank.
 template <class Op, class T>
 concept reduction_for =
     element<T> && (detail::named_reduction_of<Op, T> || (!detail::named_reduction<Op> && custom_reduction<Op, T>) ||
