@@ -77,6 +77,9 @@ kernel_flags=(-std=c++20 "-arch=$arch" -O3 --expt-relaxed-constexpr -Iinclude -I
 
 # --- building: as many at a time as there are cores
 declare -A building=()
+built_as="$arch $opt $cxx $nvcc $nccl_so"  # what was built otherwise is built again
+[[ $built_as == "$(cat "$bin/built-as" 2>/dev/null)" ]] || find "$bin" -maxdepth 1 -type f -executable -delete
+printf '%s' "$built_as" >"$bin/built-as"
 build() { # NAME COMMAND...
   local name=$1
   shift
@@ -90,7 +93,9 @@ build() { # NAME COMMAND...
 }
 say "building with $nvcc ($arch) and $cxx $opt, NCCL of $nccl_so"
 build tutti-run $cxx -std=c++20 "$opt" -Iinclude -Itools tools/tutti-run/*.cpp -pthread
-for name in gpu_collectives gpu_fate; do build $name $cxx "${flags[@]}" tests/gpu/programs/$name.cpp "${libs[@]}"; done
+for name in gpu_collectives gpu_fate gpu_gradients; do build $name $cxx "${flags[@]}" tests/gpu/programs/$name.cpp "${libs[@]}"; done
+build gpu_means "$nvcc" "${kernel_flags[@]}" -I"$(dirname "$nccl_h")" tests/gpu/programs/gpu_means.cu -cudart shared \
+  -L"$(dirname "$nccl_so")" "-l:$(basename "$nccl_so")" -Xlinker "-rpath,$cuda_lib,-rpath,$(dirname "$nccl_so")"
 build nccl_hello $cxx "${flags[@]}" examples/nccl_hello/main.cpp "${libs[@]}"
 build bench-nccl-overhead $cxx "${flags[@]}" bench/gpu/overhead.cpp "${libs[@]}"
 build bench-nccl-gradients $cxx "${flags[@]}" bench/gpu/gradients.cpp "${libs[@]}"
@@ -163,6 +168,7 @@ part() {
     *) record "$name" failed $((SECONDS - start)) "status $status: $(tail -1 "$out/${name//\//-}.log")" ;;
   esac
 }
+export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 # ranks N COMMAND...: more ranks than GPUs are machines of their own to NCCL, and talk over loopback
 ranks() {
   local n=$1
@@ -171,7 +177,7 @@ ranks() {
     "$bin/tutti-run" -n "$n" --settle 30 -- "$@"
   else
     "$bin/tutti-run" -n "$n" --settle 30 -- bash -c \
-      'export NCCL_HOSTID=gpu-sh-$RANK NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo} NCCL_OVERHEAD_SHARE=1; exec "$@"' - "$@"
+      'export NCCL_HOSTID=gpu-sh-$RANK NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo} NCCL_IB_DISABLE=1 TUTTI_SHARE_GPUS=1; exec "$@"' - "$@"
   fi
 }
 killed() {
@@ -180,7 +186,8 @@ killed() {
   local status=$?
   printf '%s\n' "$log"
   ((status == 77)) && return 77
-  [[ $status == 137 && $(grep -c 'named the victim' <<<"$log") == 3 && $log != *WRONG* ]]
+  [[ $status == 137 && $(grep -c 'named the victim' <<<"$log") == 3 &&
+    $(grep -c 'went on with 3 ranks' <<<"$log") == 3 && $log != *WRONG* ]]
 }
 # The losses of the host's trainer and of the GPU's: equal but for rounding, which training makes larger.
 same_losses() {
@@ -204,12 +211,22 @@ part test/hello 40 nccl_hello "${of_shell[@]}" ranks 1 "$bin/nccl_hello"
 part test/collectives/1 60 gpu_collectives "${of_shell[@]}" ranks 1 "$bin/gpu_collectives"
 part test/collectives/2 80 gpu_collectives "${of_shell[@]}" ranks 2 "$bin/gpu_collectives"
 part test/collectives/4 80 gpu_collectives "${of_shell[@]}" ranks 4 "$bin/gpu_collectives" thin
-part test/kill/4 60 gpu_fate "${of_shell[@]}" killed
-for n in 1 2; do
+for n in 1 2 4; do part test/gradients/$n 40 gpu_gradients "${of_shell[@]}" ranks $n "$bin/gpu_gradients"; done
+part test/means/3 40 gpu_means "${of_shell[@]}" ranks 3 "$bin/gpu_means"
+part test/kill/4 80 gpu_fate "${of_shell[@]}" killed
+for n in 1 2 4; do
   part test/graph/$n 40 gpu_fate "${of_shell[@]}" ranks $n "$bin/gpu_fate" graph
   part test/digits/$n 60 digits_cuda "${of_shell[@]}" same_losses $n
 done
-part example/graph 40 graph "${of_shell[@]}" ranks 1 "$bin/graph"
+# example/graph prints: eager 200 steps host 1.23 us step 4.56 us …
+replayed() {
+  awk -v ranks="$1" '{ sub(/^\[[0-9]+\] /, "") }
+    /^(eager|replayed) .* us / { printf "{\"bench\":\"example/graph\",\"how\":\"%s\",\"ranks\":%d,\"steps\":%d,\"host_us\":%s,\"step_us\":%s}\n",
+      $1, ranks, $2, $5, $8 }' "$2" >"$out/graph-$1.jsonl"
+  figures "$out/graph-$1.jsonl"
+}
+part bench/graph/1 40 graph "${of_shell[@]}" ranks 1 "$bin/graph"
+[[ ! -e $out/bench-graph-1.log ]] || replayed 1 "$out/bench-graph-1.log"
 
 for test in tests/gpu/*_test.cu; do
   name=$(basename "$test" .cu)
@@ -249,7 +266,7 @@ done
 {
   printf '%s, NCCL of %s, %s\n\n| part | result | s | |\n|---|---|---|---|\n' "${gpu:-no GPU}" "$nccl_so" "$(date -u +%F)"
   sed -E 's/^\{"part":"([^"]*)","result":"([^"]*)","seconds":([0-9]+),"why":"(.*)"\}$/| \1 | \2 | \3 | \4 |/' "$out/parts.jsonl"
-  for log in "$out"/bench-*.log; do
+  for log in "$out"/bench-*.log; do  # the figures, as the programs print them
     [[ ! -s $log ]] || printf '\n%s\n\n```\n%s\n```\n' "$(basename "$log" .log)" "$(grep -v '^$' "$log" | head -60)"
   done
 } >"$out/table.md"

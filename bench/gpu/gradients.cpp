@@ -2,7 +2,7 @@
 // parameters in float32, in buckets of 25 MiB from the last parameter to the first; there is no backward pass to hide
 // behind.
 //
-//   tutti-run -n 2 --devices 0,1 -- bench-nccl-gradients [file for JSON lines]       (or alone; NCCL_OVERHEAD_SHARE=1)
+//   tutti-run -n 2 --devices 0,1 -- bench-nccl-gradients [file for JSON lines]       (or alone; TUTTI_SHARE_GPUS=1)
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -70,7 +70,7 @@ double step_us(tutti::communicator<>& world, cudaStream_t s, F step) {
 void run(const char* json_path) {
   auto world = tutti::init();
   tutti::nccl_options how{.calls = tutti::nccl_calls::blocking};
-  if (std::getenv("NCCL_OVERHEAD_SHARE")) how.sharing = tutti::device_sharing::allowed;
+  if (std::getenv("TUTTI_SHARE_GPUS")) how.sharing = tutti::device_sharing::allowed;
   auto gpus = tutti::gpu_world(world, how);
   const int device = gpus.backend().device();
   bench::check(cudaSetDevice(device), "cudaSetDevice");

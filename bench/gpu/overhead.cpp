@@ -1,6 +1,6 @@
 // What an all_reduce on GPUs costs the host and the device beside the same calls of NCCL by hand.
 //
-//   tutti-run -n 2 --devices 0,1 -- bench-nccl-overhead [file for JSON lines]        (or alone; NCCL_OVERHEAD_SHARE=1:
+//   tutti-run -n 2 --devices 0,1 -- bench-nccl-overhead [file for JSON lines]        (or alone; TUTTI_SHARE_GPUS=1:
 //   ranks may share a GPU)
 //
 // Host: nanoseconds from before the call until it has returned, of all_reduces of one float that are issued and joined
@@ -95,7 +95,7 @@ void compare(const place& at, gpu_communicator& gpus, raw_nccl& raw, const std::
 void run(const char* json_path) {
   auto world = tutti::init();
   tutti::nccl_options how;
-  if (std::getenv("NCCL_OVERHEAD_SHARE")) how.sharing = tutti::device_sharing::allowed;
+  if (std::getenv("TUTTI_SHARE_GPUS")) how.sharing = tutti::device_sharing::allowed;
   auto nonblocking = tutti::gpu_world(world, how);
   how.calls = tutti::nccl_calls::blocking;
   auto blocking = tutti::gpu_world(world, how);

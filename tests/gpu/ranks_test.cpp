@@ -61,6 +61,14 @@ TEST_CASE("gpu/ranks: gradients of 1, 2 and 4 ranks are reduced to the bits of t
   }
 }
 
+TEST_CASE("gpu/ranks: means of narrow floats over three ranks have the bits of the host's, compiled by nvcc") {
+  if (::access(test_program("gpu_means").c_str(), X_OK) != 0) return;  // built only where nvcc was found
+  const auto done = ranks(3, test_program("gpu_means"), {}, pretending::never);
+  if (!can_run(done, 3)) return;
+  CHECK_MESSAGE(done.status == 0, (done.out + done.err));
+  CHECK_MESSAGE(contains(done.out, " 0 wrong"), done.out);
+}
+
 TEST_CASE("gpu/ranks: a graph with collectives is launched again and again") {
   for (const int n : {1, 2}) {
     CAPTURE(n);
@@ -70,11 +78,11 @@ TEST_CASE("gpu/ranks: a graph with collectives is launched again and again") {
   }
 }
 
-TEST_CASE("gpu/ranks: one of four is killed, and all others hear which one, within the deadline") {
-  const auto done = ranks(4, test_program("gpu_fate"), {"kill"}, pretending::never);
-  if (!can_run(done, 4)) return;
+TEST_CASE("gpu/ranks: one of four is killed, and all others hear which one, within the deadline, and go on") {
+  const auto done = ranks(4, test_program("gpu_fate"), {"kill"}, pretending::without_a_gpu);
   CHECK(done.status == 128 + SIGKILL);
   CHECK_MESSAGE(job::occurrences(done.out, "named the victim") == 3, done.out);
+  CHECK_MESSAGE(job::occurrences(done.out, "went on with 3 ranks") == 3, done.out);
 }
 
 TEST_CASE("gpu/ranks: the examples say what is missing, or end well") {

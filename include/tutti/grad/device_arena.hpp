@@ -47,7 +47,10 @@ class device_arena : public placement {
   device_arena& operator=(device_arena&&) = default;  // members swap
   ~device_arena() {
     const deadline limit = after(patience_);
-    if (memory_.span().data()) wait_for_users(limit), tutti::detail::free_bounded(std::move(memory_), limit);
+    if (memory_.span().data()) {
+      wait_for_users(limit);
+      tutti::detail::free_bounded(std::move(memory_), limit);
+    }
     if (kept_) tutti::detail::free_bounded(std::move(*kept_), limit);
   }
 

@@ -1,19 +1,24 @@
 // NCCL where there is no GPU, for programs that LD_PRELOAD this beside cuda.cpp: its ranks meet in a file that all map,
-// at most eight of them. Calls run when their stream does, at once: they wait for the peers, not for ever.
+// at most eight of them. Calls run when their stream does, at once: they wait for the peers, not for ever. Where one of
+// these is no more they do nothing, and the communicator says so until it is revoked. What NCCL 2.28.9 returns success
+// for before it is done, windows and smaller communicators, is done when the communicator is asked for its state.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <nccl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,6 +35,7 @@ constexpr std::size_t head_bytes = 4096, slot_bytes = std::size_t{256} << 20, bo
 struct head {
   std::atomic<unsigned> arrived, generation;
   std::atomic<bool> full[8][8];  ///< a message from one rank to another
+  std::atomic<pid_t> processes[8];
 };
 
 }  // namespace
@@ -38,6 +44,11 @@ struct ncclComm {
   int rank = 0, size = 1;
   std::byte* base = nullptr;
   std::vector<double> factors;
+  std::string file;
+  int revoked = 0;
+  std::atomic<bool> broken = false;       ///< a peer is no more
+  std::function<ncclResult_t()> pending;  ///< what was said to have succeeded
+  int asked = 0;                          ///< since then
 
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(rank); }
@@ -46,24 +57,35 @@ struct ncclComm {
   [[nodiscard]] std::byte* box(std::size_t from, std::size_t to) const {
     return slot(ranks()) + (from * ranks() + to) * box_bytes;
   }
+  [[nodiscard]] bool all_live() const {
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const pid_t p = shared().processes[r];
+      if (p != 0 && ::kill(p, 0) != 0 && errno == ESRCH) return false;
+    }
+    return true;
+  }
+  /// False: a peer is no more.
   template <class F>
-  void wait(F until) const {
+  bool wait(F until) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{60};
-    while (!until()) {
+    for (unsigned i = 1; !broken && !until(); ++i) {
       std::this_thread::yield();
+      if (i % 64 == 0 && !all_live() && !until()) broken = true;
       if (std::chrono::steady_clock::now() < end) continue;
       std::fprintf(stderr, "the pretended NCCL: rank %d waits for its peers in vain\n", rank);
       std::_Exit(3);
     }
+    return !broken;
   }
-  void barrier() const {
+  bool barrier() {
+    if (broken) return false;
     const unsigned now = shared().generation;
     if (shared().arrived.fetch_add(1) + 1 == static_cast<unsigned>(size)) {
       shared().arrived = 0;
       ++shared().generation;
-    } else {
-      wait([&] { return shared().generation != now; });
+      return true;
     }
+    return wait([&] { return shared().generation != now; });
   }
 };
 
@@ -93,7 +115,7 @@ void meet(ncclComm_t c, const void* in, std::size_t bytes, F f) {
     std::_Exit(3);
   }
   if (in) std::memcpy(c->slot(c->me()), in, bytes);
-  c->barrier();
+  if (!c->barrier()) return;
   f();
   c->barrier();
 }
@@ -123,6 +145,23 @@ void fold(ncclComm_t c, void* out, std::size_t first, std::size_t count, ncclDat
 void put(void* to, const void* from, std::size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
+/// All ranks of a communicator meet in a file.
+ncclResult_t connect(ncclComm_t* made, int size, const std::string& path, int rank) {
+  const auto n = static_cast<std::size_t>(size);
+  const std::size_t bytes = head_bytes + n * slot_bytes + n * n * box_bytes;  // of which little is ever touched
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (size > 8 || file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) return ncclSystemError;
+  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ::close(file);
+  if (base == MAP_FAILED) return ncclSystemError;
+  auto* const c = new ncclComm;
+  c->rank = rank, c->size = size, c->base = static_cast<std::byte*>(base), c->file = path;
+  c->shared().processes[c->me()] = ::getpid();
+  *made = c;
+  const bool met = c->barrier();
+  ::unlink(path.c_str());
+  return met ? ncclSuccess : ncclRemoteError;
+}
 std::byte* at(void* p, std::size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
 const std::byte* at(const void* p, std::size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }
 
@@ -141,23 +180,54 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id, int rank, ncclConfig_t*) {
-  const auto n = static_cast<std::size_t>(size);
-  const std::size_t bytes = head_bytes + n * slot_bytes + n * n * box_bytes;  // of which little is ever touched
-  const int file = ::open(id.internal, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (size > 8 || file < 0 || ::ftruncate(file, static_cast<off_t>(bytes)) != 0) return ncclSystemError;
-  void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  ::close(file);
-  if (base == MAP_FAILED) return ncclSystemError;
-  *made = new ncclComm{rank, size, static_cast<std::byte*>(base), {}};
-  (*made)->barrier();
-  ::unlink(id.internal);
+  return connect(made, size, id.internal, rank);
+}
+/// The third answer is the one after which all is done.
+ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t* state) {
+  if (c->pending && ++c->asked < 3) {
+    *state = ncclInProgress;
+  } else if (c->pending) {
+    c->asked = 0;
+    *state = std::exchange(c->pending, nullptr)();
+  } else {
+    *state = c->broken && c->revoked == 0 ? ncclRemoteError : ncclSuccess;
+  }
   return ncclSuccess;
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* state) { return *state = ncclSuccess; }
+ncclResult_t ncclCommShrink(ncclComm_t c, int* dead, int n, ncclComm_t* made, ncclConfig_t*, int) {
+  if (c->revoked == 0 || n < 1 || n >= c->size || c->pending) return ncclInvalidUsage;
+  *made = nullptr;
+  const int below = static_cast<int>(std::count_if(dead, dead + n, [c](int r) { return r < c->rank; }));
+  c->pending = [=, size = c->size - n, file = c->file + "-fewer"] {
+    return connect(made, size, file, c->rank - below);
+  };
+  return ncclSuccess;
+}
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclSuccess; }  // a thread may look at it still
 ncclResult_t ncclCommAbort(ncclComm_t) { return ncclSuccess; }
-ncclResult_t ncclCommRevoke(ncclComm_t, int) { return ncclSuccess; }
+ncclResult_t ncclCommRevoke(ncclComm_t c, int) {
+  c->revoked = 1;
+  c->broken = true;  // for what is in flight
+  return ncclSuccess;
+}
+ncclResult_t ncclMemAlloc(void** p, std::size_t bytes) {
+  return (*p = std::malloc(bytes)) ? ncclSuccess : ncclSystemError;
+}
+ncclResult_t ncclMemFree(void* p) {
+  std::free(p);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommWindowRegister(ncclComm_t c, void* p, std::size_t, ncclWindow_t* made, int) {
+  if (c->pending) return ncclInvalidUsage;
+  *made = nullptr;
+  c->pending = [=] {
+    *made = static_cast<ncclWindow_t>(p);
+    return ncclSuccess;
+  };
+  return ncclSuccess;
+}
+ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t) { return ncclSuccess; }
 const char* ncclGetLastError(ncclComm_t) { return ""; }
 
 ncclResult_t ncclGroupStart() {
@@ -215,7 +285,7 @@ ncclResult_t ncclSend(const void* in, std::size_t n, ncclDataType_t t, int peer,
   return call(sends, s, [=] {
     const auto to = static_cast<std::size_t>(peer);
     auto& full = c->shared().full[c->me()][to];
-    c->wait([&] { return !full; });
+    if (!c->wait([&] { return !full; })) return;
     put(c->box(c->me(), to), in, bytes_of(n, t));
     full = true;
   });
@@ -224,7 +294,7 @@ ncclResult_t ncclRecv(void* out, std::size_t n, ncclDataType_t t, int peer, nccl
   return call(others, s, [=] {
     const auto from = static_cast<std::size_t>(peer);
     auto& full = c->shared().full[from][c->me()];
-    c->wait([&] { return full.load(); });
+    if (!c->wait([&] { return full.load(); })) return;
     put(out, c->box(from, c->me()), bytes_of(n, t));
     full = false;
   });

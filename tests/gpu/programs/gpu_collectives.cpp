@@ -104,6 +104,24 @@ void stream_order(comparison& all, gpu_test::gpu_communicator& gpus) {
   all.judge("the order of streams", wrong);
 }
 
+/// Memory of NCCL's own, which it takes into windows where it can.
+void windows(comparison& all, gpu_test::host_communicator& world, gpu_test::gpu_communicator& gpus) {
+  for (const std::size_t count : {std::size_t{1000}, std::size_t{300'000}}) {
+    const tutti::nccl_memory<float> in{gpus, count}, out{gpus, count * all.ranks()};
+    const gpu_test::both<float> from{gpus.backend().device(), all.rank(), count,
+                                     gpu_test::both<float>::filled::operands};
+    std::vector<float> host(out.span().size()), got(host.size());
+    gpu_test::check(cudaMemcpy(in.span().data(), from.on_host().data(), count * 4, cudaMemcpyHostToDevice),
+                    "cudaMemcpy");
+    world.all_reduce(from.on_host()).wait();
+    world.all_gather(from.on_host(), host).wait();
+    gpus.all_reduce(in.span()).wait();
+    gpus.all_gather(in.span(), out.span()).wait();
+    gpu_test::check(cudaMemcpy(got.data(), out.span().data(), got.size() * 4, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    all.judge(in.registered() ? "in registered memory" : "in NCCL's memory", host == got ? 0 : host.size() * 4);
+  }
+}
+
 void refusals(comparison& all, gpu_test::gpu_communicator& gpus) {
   const tutti::cuda::device_memory<short> data{gpus.backend().device(), 4};
   std::size_t wrong = 1;
@@ -145,6 +163,7 @@ int run(bool thin) {
   of(static_cast<std::complex<double>*>(nullptr), "complex double");
   messages(all, world, gpus);
   stream_order(all, gpus);
+  windows(all, world, gpus);
   refusals(all, gpus);
   gpus.barrier().wait();
   const int wrong = world.all_reduce(all.wrong()).wait();

@@ -1,16 +1,24 @@
 // One rank of: a graph with a collective, launched again and again; or a rank that is killed in the middle of
-// collectives, whose name and end all others must hear within the deadline.
+// collectives, whose name and end all others must hear within the deadline, and go on without it.
 //   tutti-run -n 4 -- gpu_fate graph
 //   tutti-run -n 4 --settle 30 -- gpu_fate kill        (rank 2 dies by SIGKILL; so 137 is what tutti-run returns)
 #include <cuda_runtime_api.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include <tutti/bootstrap/survivors.hpp>
+#include <tutti/store/file_store.hpp>
 
 #include "gpu/programs/ranks.hpp"
 
@@ -53,11 +61,51 @@ int graph(gpu_test::host_communicator& world, gpu_test::gpu_communicator& gpus) 
   return wrong == 0 ? 0 : 1;
 }
 
+/// A file that nobody else has; the ranks of one machine, as here, all see it.
+std::string place_to_meet(gpu_test::host_communicator& world) {
+  const int id = world.broadcast(::getpid(), 0).wait();
+  return std::filesystem::temp_directory_path() / ("tutti-gpu-fate-" + std::to_string(id));
+}
+
+/// Those who are left: their world, their GPUs, a sum in memory of NCCL's and one in plain memory.
+int go_on(gpu_test::host_communicator& world, gpu_test::gpu_communicator& gpus, const std::string& meeting, int lost) {
+  const auto start = std::chrono::steady_clock::now();
+  tutti::file_store store{meeting};
+  const auto left = tutti::agree_on_survivors(store, world.rank(), world.size(), std::span{&lost, 1},
+                                              tutti::after(std::chrono::seconds{10}));
+  const auto here = static_cast<int>(std::ranges::find(left, world.rank()) - left.begin());
+  auto others = tutti::init({.rendezvous = "file://" + meeting + "-again",
+                             .rank = here,
+                             .world_size = static_cast<int>(left.size()),
+                             .join_timeout = std::chrono::seconds{20}});
+  auto fewer = tutti::shrink(gpus, others, gpu_test::options_for(others, gpu_test::devices_here()));
+  constexpr std::size_t count = 100000;
+  const tutti::nccl_memory<float> registered{fewer, count};
+  const tutti::cuda::device_memory<float> plain{fewer.backend().device(), count};
+  std::size_t wrong = 0;
+  for (const auto data : {registered.span(), plain.span()}) {
+    std::vector<float> host(count, static_cast<float>(others.rank() + 1));
+    check(cudaMemcpy(data.data(), host.data(), count * sizeof(float), cudaMemcpyHostToDevice), "cudaMemcpy");
+    fewer.all_reduce(data).wait();
+    check(cudaMemcpy(host.data(), data.data(), count * sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    const auto expected = static_cast<float>(others.size() * (others.size() + 1) / 2);
+    for (const float x : host) wrong += x != expected;
+  }
+  wrong = others.all_reduce(wrong).wait();
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  std::printf("%s with %d ranks after %.2f s, %s memory of NCCL's\n", wrong == 0 ? "went on" : "WRONG sums",
+              fewer.size(), spent.count(), registered.registered() ? "with" : "without registered");
+  if (here == 0) std::filesystem::remove(meeting);
+  if (fewer.size() != world.size() - 1) return 1;
+  return wrong == 0 ? 0 : 1;
+}
+
 int killed(gpu_test::host_communicator& world, gpu_test::gpu_communicator& gpus) {
   const int victim = world.size() / 2;
   const tutti::cuda::device_memory<float> data{gpus.backend().device(), std::size_t{1} << 20};
   gpus.all_reduce(data.span()).wait();
   world.barrier().wait();
+  const std::string meeting = place_to_meet(world);
   const auto start = std::chrono::steady_clock::now();
   try {
     for (int i = 0; i < 100000; ++i) {
@@ -68,7 +116,8 @@ int killed(gpu_test::host_communicator& world, gpu_test::gpu_communicator& gpus)
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
     const bool right = e.peer() == victim && spent < std::chrono::seconds{20};
     std::printf("%s after %.2f s: %s\n", right ? "named the victim" : "WRONG", spent.count(), e.what());
-    return right ? 0 : 1;
+    std::fflush(stdout);
+    return right ? go_on(world, gpus, meeting, e.peer()) : 1;
   }
   std::printf("WRONG: nobody noticed\n");
   return 1;

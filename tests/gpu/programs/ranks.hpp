@@ -32,10 +32,12 @@ inline int devices_here() {
 inline tutti::nccl_options options_for(const host_communicator& world, int devices) {
   tutti::nccl_options how;
   how.timeout = std::chrono::seconds{60};
+  ::setenv("NCCL_DEBUG", "WARN", 0);
   if (devices >= world.local_size()) return how;
   const std::string rank = std::to_string(world.rank());
   ::setenv("NCCL_HOSTID", ("tutti-test-" + rank).c_str(), 1);
   ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  ::setenv("NCCL_IB_DISABLE", "1", 0);  // which NCCL would prefer to loopback
   how.sharing = tutti::device_sharing::allowed;
   how.device = world.local_rank() % devices;
   return how;

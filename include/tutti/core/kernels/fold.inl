@@ -4,6 +4,11 @@
 template <class C>
 using packed = typename vectors<C, width>::type;
 
+/// A function, since nvcc's front end ends on vectors of constants, and on those of unknown types in a choice.
+[[gnu::always_inline]] inline packed<std::uint32_t> splat(std::uint32_t x) noexcept {
+  return packed<std::uint32_t>{} + x;
+}
+
 // Narrow floats, in the low bits of words, to floats and back.
 
 template <class T>
@@ -17,7 +22,8 @@ template <class T>
     const words sign = (bits & F::sign) << F::to_sign_of_float, rest = bits & (F::sign - 1);
     const auto order = __builtin_bit_cast(packed<std::int32_t>, rest);  // SSE2 compares these only
     const words subnormal = __builtin_bit_cast(words, __builtin_convertvector(order, packed<float>) * F::smallest);
-    const words normal = (rest << F::shift) + (order >= special ? words{} + F::lift : words{} + F::rebias);
+    const words lifted = splat(F::lift), rebiased = splat(F::rebias);
+    const words normal = (rest << F::shift) + (order >= special ? lifted : rebiased);
     return __builtin_bit_cast(packed<float>, sign | (order < first_normal ? subnormal : normal));
   }
 }
@@ -35,7 +41,7 @@ template <class T>
     using F = typename T::format;
     constexpr auto overflow = static_cast<std::int32_t>(F::overflow), least = static_cast<std::int32_t>(F::min_normal);
     constexpr std::uint32_t below_half = (1u << (F::shift - 1)) - 1;
-    const words nan = ((magnitude >> F::shift) & F::payload) | F::quiet_nan, special = words{} + F::special;
+    const words nan = ((magnitude >> F::shift) & F::payload) | F::quiet_nan, special = splat(F::special);
     const auto shifted = __builtin_bit_cast(packed<float>, magnitude) + __builtin_bit_cast(float, F::magic);
     const words subnormal = __builtin_bit_cast(words, shifted) - F::magic;
     const words normal = (magnitude - F::rebias + below_half + ((magnitude >> F::shift) & 1u)) >> F::shift;

@@ -10,7 +10,8 @@
 
 namespace tutti::cuda::detail {
 
-/// to[i] = To(from[i] * factor), in float, or in double where both types are, rounded once. `to` may be `from`.
+/// to[i] = To(from[i] * factor), in float, or in double where both types are: `from` becomes that, then the product,
+/// which is rounded, then To. `to` may be `from`.
 template <class From, class To>
 struct cast_elements {
   using number = std::conditional_t<std::same_as<From, double> && std::same_as<To, double>, double, float>;
