@@ -95,6 +95,8 @@ TEST_CASE_FIXTURE(issued, "issuer: errors say which call it was, who failed it, 
   CHECK(words({errc::timed_out, 0, -1, 0}).find("a rank that could not be determined") != std::string::npos);
   CHECK(words({errc::aborted, 0, 11, 0}).find("aborted by this rank") != std::string::npos);
   CHECK(words({errc::aborted, 0, 2, 0}).find("aborted by rank 2") != std::string::npos);
+  CHECK(words({errc::aborted, 0, 2, tutti::status::pass_dropped}).find("aborted by rank 2: a pass") !=
+        std::string::npos);
   CHECK(words({errc::mismatch, 0, 11, 0}).find("this rank called another collective here") != std::string::npos);
   issuer->drop();
 }

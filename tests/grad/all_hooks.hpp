@@ -10,11 +10,13 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/grad/adasum.hpp>
 #include <tutti/grad/compress.hpp>
+#include <tutti/grad/hook.hpp>
 #include <tutti/grad/mean.hpp>
 #include <tutti/grad/powersgd.hpp>
 #include <tutti/grad/quantize.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <tutti/grad/reproducible.hpp>
+#include <utility>
 #include <vector>
 
 // Every hook there is, in one world: for tests of worlds of any kind.
@@ -23,11 +25,11 @@ namespace all_hooks {
 
 using namespace tutti::grad;
 
-enum class kind { sum, in_rank_order, bf16, f16, int8, low_rank, low_rank_bf16, tree };
-inline constexpr std::array kinds{kind::sum,  kind::in_rank_order, kind::bf16,          kind::f16,
-                                  kind::int8, kind::low_rank,      kind::low_rank_bf16, kind::tree};
+enum class kind { sum, divide_after, in_rank_order, bf16, f16, int8, low_rank, low_rank_bf16, tree };
+inline constexpr std::array kinds{kind::sum,  kind::divide_after, kind::in_rank_order, kind::bf16, kind::f16,
+                                  kind::int8, kind::low_rank,     kind::low_rank_bf16, kind::tree};
 
-/// One of them, chosen at run time: one reducer to compile instead of many.
+/// One of them but the default, chosen at run time, one reducer to compile instead of many: the reducer divides.
 struct any_hook {
   template <class Comm>
   any_hook(const Comm& world, kind wanted, std::size_t shards) : which(wanted), tree{world, shards} {}
@@ -50,7 +52,7 @@ struct any_hook {
       case kind::tree:
         return tree(world, b);
       default:
-        return in_a_task(sum_hook{}(world, b));
+        return in_a_task(divide_after_hook{}(world, b));
     }
   }
 
@@ -113,11 +115,10 @@ std::vector<float> passes(World& world, Reducer& r, bool apart, marks how = mark
   return all;
 }
 
-/// The mean of all shards by one of the hooks, in a world of at most `shards` ranks. Throws where it is far off.
-template <class World>
-std::vector<float> mean(World& world, kind which, reducer_options how = {}, marks order = marks::backwards) {
+template <class World, class Hook>
+std::vector<float> mean_by(World& world, kind which, Hook hook, reducer_options how, marks order) {
   how.limits = {256, 256};  // three buckets
-  reducer r{world, shapes(), how, any_hook{world, which, shards}};
+  reducer r{world, shapes(), how, std::move(hook)};
   const auto got = passes(world, r, which == kind::tree, order);
   const double allowed = which <= kind::in_rank_order || which == kind::tree ? 1e-6 : 0.03;
   std::size_t at = 0;
@@ -130,6 +131,13 @@ std::vector<float> mean(World& world, kind which, reducer_options how = {}, mark
                                  " where " + std::to_string(expected) + " is the mean");
     }
   return got;
+}
+
+/// The mean of all shards by one of the hooks, in a world of at most `shards` ranks. Throws where it is far off.
+template <class World>
+std::vector<float> mean(World& world, kind which, reducer_options how = {}, marks order = marks::backwards) {
+  if (which == kind::sum) return mean_by(world, which, sum_hook{}, how, order);
+  return mean_by(world, which, any_hook{world, which, shards}, how, order);
 }
 
 /// Hooks that take gradients as they are.

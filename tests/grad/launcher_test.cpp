@@ -13,6 +13,7 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/compress.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <utility>
 #include <vector>
@@ -187,6 +188,61 @@ TEST_CASE("launcher: the same among threads, one of which serves them") {
     for (const auto& image : all) CHECK(image == expected[0]);
     for (const auto& image : tasks) CHECK(image == expected[0]);
   }
+}
+
+namespace {
+/// Writes down when it is called and when it ends, as a hook that keeps something changes that.
+struct diary_hook {
+  static constexpr auto scale = tutti::grad::scaling::divided;
+  std::vector<std::size_t>* pages;
+
+  template <class Comm, class T>
+  tutti::task<> operator()(Comm& world, bucket_view<T> b) {
+    pages->push_back(2 * b.index);
+    return end(b.index, world.all_reduce(b.elements, tutti::mean_over(b.divisor)));
+  }
+  tutti::task<> end(std::size_t bucket, tutti::op sum) {
+    tutti::op mine = std::move(sum);
+    co_await std::move(mine);
+    pages->push_back(2 * bucket + 1);
+  }
+};
+}  // namespace
+
+TEST_CASE("launcher: a hook inside of another is at work on one bucket at a time, also among threads") {
+  shapes mixed;
+  for (int i = 0; i < 12; ++i)
+    mixed.push_back({"", 40, i % 3 == 0 ? dtype::f32 : i % 3 == 1 ? dtype::f16 : dtype::bf16});
+  std::vector<std::size_t> in_turn(2 * mixed.size());
+  std::iota(in_turn.begin(), in_turn.end(), std::size_t{0});
+  for (const launch_order order : {launch_order::planned, launch_order::ready})
+    for (const std::size_t bound : {std::size_t{0}, std::size_t{1}, std::size_t{4}}) {
+      const auto all = ranks::outcomes(2, [&](world_t& world) {
+        const tutti::progress_thread server{world.engine()};
+        std::vector<std::size_t> pages;
+        reducer r{world,
+                  mixed,
+                  {.limits = {1, 1}, .order = order, .in_flight = bound},
+                  tutti::grad::compress_hook<tutti::float16, diary_hook>{diary_hook{&pages}}};
+        for (unsigned p = 0; p < 20; ++p) {
+          pages.clear();
+          auto pass = r.begin();
+          for (const std::size_t i : shuffled(12, 3 * p + static_cast<unsigned>(world.rank()))) {
+            tutti::grad::visit_gradient(mixed[i].type, [&]<class T>() {
+              for (T& x : r.template gradient<T>(i)) x = T(static_cast<float>(2 * world.rank()));
+            });
+            pass.ready(i);
+          }
+          (void)tutti::sync_wait(world, pass.finish());
+          expect(pages == in_turn, "a bucket before another had ended");
+          for (std::size_t i = 0; i < 12; ++i)
+            tutti::grad::visit_gradient(mixed[i].type, [&]<class T>() {
+              for (const T x : r.template gradient<T>(i)) expect(static_cast<float>(x) == 1, "the mean");
+            });
+        }
+      });
+      for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+    }
 }
 
 namespace {

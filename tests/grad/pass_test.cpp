@@ -165,20 +165,37 @@ TEST_CASE("pass: ranks that run out of samples go on with weight 0 until all hav
 
 TEST_CASE("pass: a skip that comes when the flags have left is refused, not lost") {
   const auto all = ranks::outcomes(2, [&](world_t& world) {
-    for (const shapes& list : {of_type(dtype::f32), shapes{}}) {
-      reducer r{world, list, {.limits = {1, 1}}};
+    reducer r{world, of_type(dtype::f32), {.limits = {1, 1}}};
+    auto pass = r.begin();
+    pass.rest_unused();
+    const auto late = ranks::outcome_of([&] { pass.skip(step::skip_overflow); });
+    expect(late.usage && late.says("before the last mark"), "accepted: " + late.text);
+    expect(finish(world, r, pass) == step::apply, "step");
+    auto part = r.begin(tutti::grad::accumulate);
+    part.rest_unused();
+    if (world.rank() == 0) part.skip(step::skip_overflow);  // nothing has left
+    (void)finish(world, r, part);
+    auto next = r.begin();
+    next.rest_unused();
+    expect(finish(world, r, next) == step::skip_overflow, "step");
+  });
+  for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);
+}
+
+TEST_CASE("pass: where there are no parameters a skip reaches all ranks, too") {
+  const auto all = ranks::outcomes(3, [&](world_t& world) {
+    reducer r{world, shapes{}};
+    for (int who = -1; who < 3; ++who) {
       auto pass = r.begin();
       pass.rest_unused();
-      const auto late = ranks::outcome_of([&] { pass.skip(step::skip_overflow); });
-      expect(late.usage && late.says("before the last mark"), "accepted: " + late.text);
-      expect(finish(world, r, pass) == step::apply, "step");
+      if (world.rank() == who) pass.skip(step::skip_overflow);
+      expect(finish(world, r, pass) == (who < 0 ? step::apply : step::skip_overflow), "step");
       auto part = r.begin(tutti::grad::accumulate);
-      part.rest_unused();
-      if (world.rank() == 0 && !list.empty()) part.skip(step::skip_overflow);  // nothing has left
+      if (world.rank() == who) part.skip(step::skip_failure);
       (void)finish(world, r, part);
       auto next = r.begin();
-      next.rest_unused();
-      expect(finish(world, r, next) == (list.empty() ? step::apply : step::skip_overflow), "step");
+      expect(finish(world, r, next) == (who < 0 ? step::apply : step::skip_failure), "the step after");
+      expect(r.total_weight() == 6, "weight");
     }
   });
   for (const auto& o : all) CHECK_MESSAGE(o.fine(), o.text);

@@ -185,6 +185,25 @@ TEST_CASE("rebuild: where one rank rebuilds and another begins a pass, all are t
         }
 }
 
+TEST_CASE("rebuild: a pass that meets something else does not speak of it") {
+  const shapes list{{"a", 3, dtype::f32}, {"b", 400, dtype::f32}};
+  for (const auto memory : {tutti::sim_memory::shared, tutti::sim_memory::separate})
+    for (const bool sums : {false, true}) {
+      std::vector<ranks::outcome> all(2);
+      tutti::run_sim(2, {.seed = 5, .memory = memory}, [&](tutti::communicator<tutti::sim>& w) {
+        all[static_cast<std::size_t>(w.rank())] = ranks::outcome_of([&] {
+          reducer r{w, list};
+          w.barrier().wait();
+          if (w.rank() == 1) return sums ? (void)w.all_reduce(1.0f).wait() : w.barrier().wait();
+          auto pass = r.begin();
+          pass.rest_unused();
+          (void)tutti::sync_wait(w, pass.finish());
+        });
+      });
+      CHECK_MESSAGE((all[0].says("begin() on this rank, and another call") && !all[0].says("rebuild()")), all[0].text);
+    }
+}
+
 TEST_CASE("rebuild: during a pass it is a usage_error at once, also before it is awaited, and the pass goes on") {
   const auto all = ranks::outcomes(2, [](world_t& world) {
     const shapes list{{"a", 3, dtype::f32}, {"b", 40, dtype::f32}};

@@ -34,7 +34,7 @@ const tutti::grad::reducer_options apart{{1, 1}};
 
 /// Rank 1 of three does `wrong(world, reducer)`, the others a whole pass; all of them are told.
 template <class Wrong>
-outcome culprit(const shapes& list, Wrong wrong) {
+outcome culprit(const shapes& list, Wrong wrong, const char* words = "aborted by rank 1") {
   const auto all = ranks::outcomes(3, [&](world_t& world) {
     reducer r{world, list, apart};
     whole_pass(world, r);
@@ -46,6 +46,7 @@ outcome culprit(const shapes& list, Wrong wrong) {
   for (const std::size_t r : {std::size_t{0}, std::size_t{2}}) {
     CAPTURE(all[r].text);
     CHECK(all[r].failed == errc::aborted);
+    CHECK(all[r].says(words));
   }
   return all[1];
 }
@@ -73,11 +74,14 @@ struct throwing_hook {
 TEST_CASE("reducer: an exception in the backward pass reaches the caller; the peers are aborted at once") {
   for (const shapes* list : {&three, &half})
     for (std::size_t marked = 0; marked <= 3; ++marked) {
-      const outcome o = culprit(*list, [&](world_t&, auto& r) {
-        auto pass = r.begin();
-        for (std::size_t i = 0; i < marked; ++i) pass.ready(2 - i);
-        throw broken_backward();
-      });
+      const outcome o = culprit(
+          *list,
+          [&](world_t&, auto& r) {
+            auto pass = r.begin();
+            for (std::size_t i = 0; i < marked; ++i) pass.ready(2 - i);
+            throw broken_backward();
+          },
+          ": a pass was dropped there");
       CHECK(o.text == "other: backward");
     }
 }

@@ -92,3 +92,18 @@ TEST_CASE("local_sgd: other parameters are refused before anything is sent") {
     tutti::sync_wait(world, averaging.step(std::vector<std::span<float>>{a}));
   });
 }
+
+TEST_CASE("local_sgd: a weight that is none is refused in the step that gives it, and counts for nothing") {
+  tutti::run_threads(2, [](world_t& world) {
+    const shapes one{{"a", 1}};
+    local_sgd averaging{world, one, 2};
+    std::vector<float> a{world.rank() == 0 ? 4.0f : 8.0f};
+    const std::vector<std::span<float>> parameters{a};
+    for (const double bad : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+      CHECK_THROWS_AS(tutti::sync_wait(world, averaging.step(parameters, bad)), tutti::usage_error);
+    if (averaging.steps() != 0) throw std::runtime_error("counted");
+    tutti::sync_wait(world, averaging.step(parameters, 2));
+    tutti::sync_wait(world, averaging.step(parameters, world.rank() == 0 ? 4 : 0));
+    if (a[0] != 5) throw std::runtime_error("weights");  // (6 * 4 + 2 * 8) / 8
+  });
+}

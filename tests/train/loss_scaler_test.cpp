@@ -121,8 +121,9 @@ TEST_CASE("loss_scaler: never reaches 0, whatever overflows") {
   CHECK_THROWS_AS(loss_scaler({.least = 0, .most = 0}), tutti::usage_error);
   loss_scaler tiny;
   tiny.resume({std::numeric_limits<float>::denorm_min(), 0});
-  tiny.update(overflown);
   CHECK(tiny.scale() == 1);
+  tiny.resume({0x1p30f, 7});  // of a scaler without an upper bound
+  CHECK(tiny.state() == tutti::train::loss_scaler_state{0x1p24f, 7});
 }
 
 TEST_CASE("loss_scaler: its state is saved and resumed") {

@@ -249,7 +249,97 @@ TEST_CASE("sharded_optimizer: what does not fit is refused before anything is se
     CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step()), tutti::usage_error);
     optimizer.reduce(std::span{g}.first(2)).wait();
     CHECK_THROWS_AS(tutti::sync_wait(world, optimizer.step()), tutti::usage_error);
+    CHECK_THROWS_WITH_AS(
+        (void)optimizer.reduce(std::span{g}.first(3), 1),
+        "sharded_optimizer: reduce() of parameters 1 to 4, some of which were reduced in this pass already",
+        tutti::usage_error);
+    CHECK_THROWS_WITH_AS(tutti::sync_wait(world, optimizer.step()),
+                         "sharded_optimizer: parameter 2 of 5 was not reduced in this pass", tutti::usage_error);
     optimizer.reduce(std::span{g}.subspan(2), 2).wait();
+    tutti::sync_wait(world, optimizer.average());
+    CHECK_THROWS_AS((void)optimizer.reduce(g), tutti::usage_error);
+    CHECK_THROWS_AS((void)optimizer.reduce(std::span{g}.first(0)), tutti::usage_error);
     tutti::sync_wait(world, optimizer.step());
   });
+}
+
+TEST_CASE("sharded_optimizer: average() again divides no more") {
+  tutti::run_threads(2, [](world_t& world) {
+    std::vector<float> p(3), g{4, 4, 4};
+    sharded_optimizer optimizer{world, std::span{p}, sgd{.rate = 1}};
+    optimizer.begin();
+    optimizer.reduce(g).wait();
+    for (int i = 0; i < 2; ++i) tutti::sync_wait(world, optimizer.average());
+    tutti::sync_wait(world, optimizer.step());
+    if (p != std::vector<float>{-4, -4, -4}) throw std::runtime_error("divided twice");
+  });
+}
+
+TEST_CASE("sharded_optimizer: a rank that leaves a pass and begins another ends all, and hears of skip()") {
+  std::vector<std::string> seen(2);
+  std::vector<float> first(2);
+  const auto train = [&](world_t& world) {
+    const auto r = static_cast<std::size_t>(world.rank());
+    std::vector<float> p(4), g(4, 1.0f);
+    sharded_optimizer optimizer{world, std::span{p}, sgd{.rate = 1}};
+    for (int batch = 0; batch < 2; ++batch) try {
+        optimizer.begin();
+        if (batch == 0 && r == 1) throw std::bad_alloc();
+        optimizer.reduce(g).wait();
+        tutti::sync_wait(world, optimizer.step());
+        first[r] = p[0];
+      } catch (const std::bad_alloc&) {  // the next batch may be smaller
+      } catch (const std::exception& e) {
+        seen[r] = e.what();
+        throw;
+      }
+  };
+  CHECK_THROWS_AS(tutti::run_threads(2, train), tutti::usage_error);
+  CHECK(first == std::vector<float>(2));
+  CHECK(!seen[0].empty());
+  CHECK(seen[1].find("calls skip()") != std::string::npos);
+}
+
+TEST_CASE("sharded_optimizer: its copy follows parameters of 16 bits until the first step, and keeps what is loaded") {
+  using tutti::bfloat16;
+  for (const bool loads : {false, true})
+    tutti::run_threads(2, [&](world_t& world) {
+      std::vector<bfloat16> p(4, bfloat16(0.0f));
+      std::vector<float> g(4);
+      sharded_optimizer optimizer{world, std::span{p}, sgd{.rate = 1}};
+      const auto kept = optimizer.shards();
+      if (world.rank() == 0) std::fill(p.begin(), p.end(), bfloat16(5.0f));
+      world.broadcast(p, 0).wait();
+      const std::span master{reinterpret_cast<float*>(kept[0].part.bytes.data()), optimizer.size()};
+      if (loads) std::fill(master.begin(), master.end(), 5.001f);  // 5 in 16 bits
+      optimizer.begin();
+      optimizer.reduce(g).wait();
+      tutti::sync_wait(world, optimizer.step());
+      if (static_cast<float>(p[0]) != 5 || static_cast<float>(p[3]) != 5) throw std::runtime_error("overwritten");
+      if (master[0] != (loads ? 5.001f : 5.0f)) throw std::runtime_error("master");
+      const auto again = optimizer.shards();
+      if (again[0].part.bytes.data() != kept[0].part.bytes.data()) throw std::runtime_error("moved");
+    });
+}
+
+TEST_CASE("sharded_optimizer: ranks that differ, or one without memory, are told when they make it") {
+  std::vector<std::string> seen(3);
+  const auto make = [&](std::size_t others, std::size_t odd) {
+    tutti::run_threads(3, [&](world_t& world) {
+      std::vector<float> p(others);
+      const auto n = world.rank() == 1 ? odd : others;  // of memory that is never touched
+      try {
+        sharded_optimizer optimizer{world, std::span{p.data(), n}, sgd{}};
+      } catch (const std::exception& e) {
+        seen[static_cast<std::size_t>(world.rank())] = e.what();
+      }
+    });
+  };
+  make(8, 9);
+  for (const std::string& s : seen)
+    CHECK_MESSAGE(s.find("parameter 0 is 9 x float32 on rank 1 and 8 x float32 on rank 0") != std::string::npos, s);
+  make(8, std::size_t{1} << 61);
+  for (const std::size_t r : {0U, 2U})
+    CHECK_MESSAGE(seen[r].find("rank 1 could not begin") != std::string::npos, seen[r]);
+  CHECK(seen[1].find("could not begin") == std::string::npos);
 }

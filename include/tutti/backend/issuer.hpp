@@ -57,10 +57,10 @@ class issuer final : public op_owner {
   }
 
   /// Ends every operation of this world, here and on its peers, which are told by whom.
-  void abort() noexcept {
+  void abort(std::uint64_t detail) noexcept {
     {
       auto guard = home_->lock();
-      backend_.abort(by_this_rank());
+      backend_.abort(by_this_rank(detail));
     }
     home_->notify();
   }
@@ -68,7 +68,7 @@ class issuer final : public op_owner {
   /// Ends what is still in flight; its handles stay valid and report errc::aborted.
   void close() noexcept {
     auto guard = home_->lock();
-    if (backend_.busy(*this)) backend_.abort(by_this_rank());
+    if (backend_.busy(*this)) backend_.abort(by_this_rank(0));
   }
 
   void release(op_state& s) noexcept override {
@@ -101,7 +101,9 @@ class issuer final : public op_owner {
  private:
   ~issuer() = default;
 
-  [[nodiscard]] status by_this_rank() const noexcept { return {errc::aborted, 0, backend_.world_rank(), 0}; }
+  [[nodiscard]] status by_this_rank(std::uint64_t detail) const noexcept {
+    return {errc::aborted, 0, backend_.world_rank(), detail};
+  }
 
   static std::string place(const std::source_location& l) {
     const std::string file = l.file_name();
@@ -126,8 +128,10 @@ class issuer final : public op_owner {
         if (r.detail == status::reduction_threw)
           return "failed: a reduction threw an exception on " +
                  (r.peer < 0 || r.peer == backend_.world_rank() ? "this rank" : who);
-        if (r.peer == backend_.world_rank()) return "aborted by this rank";
-        return r.peer >= 0 ? "aborted by " + who : std::string("aborted");
+        return "aborted" + (r.peer < 0 ? "" : " by " + (r.peer == backend_.world_rank() ? "this rank" : who)) +
+               (r.detail == status::pass_dropped
+                    ? ": a pass was dropped there before its finish() had ended, as where the backward pass throws"
+                    : "");
       case errc::mismatch:
         return explain_mismatch(s) + "; all ranks must issue the same operations in the same order";
       case errc::protocol:

@@ -44,7 +44,8 @@ class [[nodiscard]] basic_stream_op : public op {
   /// Ends the handle: what is given to the stream from now on comes after the operation on the device. The host does
   /// not wait for that; it waits for NCCL to have put the operation into its own stream, which is soon unless ranks
   /// have yet to connect. Without a stream: the default stream. The buffers, and a layout's ranges, may be used in that
-  /// stream afterwards; those of a captured operation belong to the graph as long as that is launched. Throws the
+  /// stream afterwards; those of a captured operation belong to the graph as long as that is launched. Drives the
+  /// engine where it has to wait, and now and then, to hear of lost peers: coroutines may resume here. Throws the
   /// communicator's failure if there is one; a later one is met by the next operation, or by the next join. Throws
   /// usage_error where the operation was captured and `to` cannot be part of that capture.
   void join(stream_ref to) && {

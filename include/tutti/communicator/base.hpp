@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -64,9 +65,9 @@ class communicator_base : public call_base<B> {
   }
 
   /// Ends every operation of this world, here and on its peers, with errc::aborted that names this rank. Any thread;
-  /// idempotent; does nothing after a move.
-  void abort() const noexcept {
-    if (core_) core_->abort();
+  /// idempotent; does nothing after a move. `why` becomes status::detail everywhere.
+  void abort(std::uint64_t why = 0) const noexcept {
+    if (core_) core_->abort(why);
   }
 
  protected:

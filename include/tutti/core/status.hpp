@@ -34,6 +34,8 @@ struct status {
 
   /// The detail of errc::aborted where a user's reduction threw.
   static constexpr std::uint64_t reduction_threw = 1;
+  /// Where a pass of a reducer was dropped before its finish() had ended.
+  static constexpr std::uint64_t pass_dropped = 2;
 
   [[nodiscard]] constexpr bool ok() const noexcept { return code == errc::ok; }
   friend constexpr bool operator==(const status&, const status&) = default;

@@ -94,23 +94,29 @@ template <class Comm>
   throw error({kind, 0, world.world_rank(rank), 0}, std::string(who) + ": " + what, {world.rank(), 0, who, where});
 }
 
-/// Throws the exception that is being handled; where ranks have met in different calls, with two that these may be.
+/// What a rank has begun.
+enum class begun { pass, pass_without_samples, rebuild };
+constexpr begun pass_of(double weight) noexcept { return weight > 0 ? begun::pass : begun::pass_without_samples; }
+
+/// Throws the exception that is being handled; where ranks have met in different calls, with what these may be. Of
+/// rebuild() only those hear who called it, or met what agree_on_order() begins with, or what nobody knows.
 template <class = when_used>
-[[noreturn]] void tell_apart(const char* calls) {
+[[noreturn]] void tell_apart(begun here) {
   try {
     throw;
   } catch (const error& e) {
     if (e.kind() != errc::mismatch) throw;
-    throw error(e.cause(),
-                "reducer: " + std::string(calls) + " or another call elsewhere; all ranks make the same: " + e.what(),
+    const std::string what = e.what();
+    const auto says = [&](const char* call) { return what.find(call) != std::string::npos; };
+    std::string calls = here == begun::rebuild ? "rebuild() on this rank, and begin() or"
+                        : here == begun::pass  ? "begin() on this rank, and"
+                                              : "begin() with weight 0 on this rank, which has run out of samples, and";
+    const bool unknown = says("called another collective here") || says("bytes of a message");
+    if (here != begun::rebuild && (unknown || says("(3 x float64, sum)") || says("(float64, sum)")))
+      calls += " rebuild() or";
+    throw error(e.cause(), "reducer: " + calls + " another call elsewhere; all ranks make the same: " + what,
                 {e.rank(), e.sequence(), e.collective(), e.where()});
   }
-}
-
-/// What tell_apart() says of a pass with this weight.
-constexpr const char* calls_of_pass(double weight) noexcept {
-  return weight > 0 ? "begin() on this rank, and rebuild()"
-                    : "begin() with weight 0 on this rank, which has run out of samples, and rebuild()";
 }
 
 /// Gives all ranks rank 0's order. Begins on `meeting`, where a pass would, with as little as a pass begins with and of
@@ -122,7 +128,7 @@ task<> agree_on_order(Comm& world, Comm& meeting, std::vector<int>& order, std::
     co_await meeting.all_reduce(here, sum, {}, where);
     co_await world.broadcast(order, 0, {}, where);
   } catch (...) {
-    tell_apart("rebuild() on this rank, and begin()");
+    tell_apart(begun::rebuild);
   }
 }
 

@@ -26,6 +26,8 @@ namespace tutti::grad {
 /// Infinities, NaNs and what float cannot hold arrive as infinities or NaNs. Memory: a copy in the wire's type of as
 /// many buckets as are under way at a time; reducer_options::in_flight bounds that. Move-only, as are
 /// all hooks that keep something: std::move() it into the reducer, and find it as reducer::hook().
+/// The inner hook is called for one bucket after the other: by ready() for bfloat16, in tasks, maybe by another thread,
+/// for float16. So with float16 and a hook whose call is not const, what is narrow already travels in finish(), too.
 template <narrow_float Wire, class Inner = sum_hook>
   requires(sizeof(Wire) == 2)
 class compress_hook {
@@ -38,7 +40,10 @@ class compress_hook {
   template <class Comm, number T>
   task<> operator()(Comm& world, bucket_view<T> b) {
     if constexpr (sizeof(T) == sizeof(Wire)) {
-      return in_a_task(inner_(world, b));
+      if constexpr (calls_later<Comm, T>)
+        return call_later(world, b);
+      else
+        return in_a_task(inner_(world, b));
     } else {
       wire_copy copy = copy_for(world, b);
       const auto wire = copy.view;
@@ -144,6 +149,18 @@ class compress_hook {
     co_await inner_(world, wire);
     co_await std::move(second);
     widen(wire, b, unit);
+  }
+
+  // Tasks call the inner hook where a progress_thread may resume them, while ready() has the next bucket leave: they
+  // make all calls, one bucket after the other, unless a call changes nothing.
+  template <class Comm, class T>
+  static constexpr bool calls_later =
+      std::same_as<Wire, float16> &&
+      !(std::invocable<const Inner&, Comm&, bucket_view<T>> && std::invocable<const Inner&, Comm&, bucket_view<Wire>>);
+
+  template <class Comm, class T>
+  task<> call_later(Comm& world, bucket_view<T> b) {
+    co_await inner_(world, b);
   }
 
   Inner inner_{};

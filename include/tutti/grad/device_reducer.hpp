@@ -297,7 +297,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   /// Throws the exception that is being handled. A host's collective does not know what this rank's device has met.
   [[noreturn]] void explain() const {
     try {
-      detail::tell_apart(detail::calls_of_pass(weights_.mine()));
+      detail::tell_apart(detail::pass_of(weights_.mine()));
     } catch (const error& e) {
       if (e.kind() != errc::device || e.cause().peer != gpus_->backend().world_rank()) throw;
       const auto guard = gpus_->engine().lock();
@@ -372,8 +372,8 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   }
   step wait(landing_type given) { return sync_wait(*gpus_, arrive(std::move(given))); }
 
-  void give_up() noexcept {
-    gpus_->abort();
+  void give_up(std::uint64_t why = 0) noexcept {
+    gpus_->abort(why);
     buckets_.drop();
     flag_.reset();
     heard_.reset();

@@ -111,6 +111,15 @@ class launcher {
   };
   static constexpr std::size_t none = std::size_t(-1);
 
+  // What next() and settle() keep true: settled_ <= first_, all before first_ have left, all before settled_ have
+  // ended, and no more than most_ are under way. Of all tasks only that of settled_ has begun and not ended, so that
+  // tasks follow each other in the plan's order. The last place under way is for first_ alone: whoever holds the
+  // others, what all ranks need next can leave. In the planned order no rank lets a task run before the window from
+  // settled_ to first_ is full, or nothing is left to launch, though a gradient may be ready here and not there: so
+  // launches, and what tasks issue, mix in one way on all ranks, which a shared communicator needs. In groups of their
+  // own they need not, and a task runs as soon as it is its turn. Without a bound tasks run in finish(), and settled_
+  // stays 0.
+
   /// The bucket that leaves now, if any.
   [[nodiscard]] std::size_t next() const noexcept {
     if (first_ == end_) return none;
@@ -143,9 +152,9 @@ class launcher {
   const plan* plan_ = nullptr;
   std::vector<leg> legs_;  // by bucket
   std::vector<Comm> lanes_;
-  std::size_t first_ = 0;    // the first bucket that has not left
-  std::size_t settled_ = 0;  // those before it have ended
-  std::size_t end_ = 0;      // of those that do not wait for finish()
+  std::size_t first_ = 0;    // the first bucket that has not left; out of order some behind it have
+  std::size_t settled_ = 0;  // the first that is not known to have ended: the one whose task may run
+  std::size_t end_ = 0;      // buckets from here on wait for finish(): first those that are delayed, then none
 };
 
 }  // namespace tutti::grad::detail

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tutti/core/error.hpp>
+#include <tutti/core/status.hpp>
 #include <tutti/grad/layout.hpp>
 #include <tutti/grad/marks.hpp>
 #include <tutti/grad/order_watch.hpp>
@@ -25,7 +26,7 @@ namespace tutti::grad::detail {
 ///   zero(i)      gradient i becomes zero, which is what this rank contributes; kept where the map may say so
 ///   count_in(i)  gradient i is as it travels
 ///   complete(i)  the same, and what may leave leaves
-///   give_up()    ends the pass and the world
+///   give_up(why) ends the pass and the world; why: see status::detail
 template <class Reducer>
 class ledger {
  public:
@@ -105,7 +106,7 @@ class ledger {
   }
   void skip(step why) {
     if (why == step::apply) throw usage_error("skip: say why, by one of the other values of grad::step");
-    if (reduces_ && self().buckets_.all_left() && why > step_)
+    if (reduces_ && size() != 0 && self().buckets_.all_left() && why > step_)
       throw usage_error("skip: all gradients are marked, and the peers have been told so; skip before the last mark");
     step_ = std::max(step_, why);
     if (!reduces_) carrying_ = true;  // also where this pass is dropped: what it has added stays
@@ -152,7 +153,7 @@ class ledger {
     if (current_) std::exchange(current_, nullptr)->owner_ = nullptr;
   }
   void drop() noexcept {
-    if (reduces_) return self().give_up();
+    if (reduces_) return self().give_up(status::pass_dropped);
     step_ = std::max(step_, step::skip_failure);  // what it has added is there, and not whole
     carrying_ = true;
     let_go();

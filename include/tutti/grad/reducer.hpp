@@ -1,7 +1,9 @@
 #pragma once
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <source_location>
 #include <span>
 #include <string>
@@ -11,6 +13,7 @@
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/status.hpp>
 #include <tutti/grad/agreement.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/hook.hpp>
@@ -181,7 +184,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
       buckets_.advance(departure());
     } catch (...) {
       give_up();
-      detail::tell_apart(detail::calls_of_pass(weights_.mine()));
+      detail::tell_apart(detail::pass_of(weights_.mine()));
     }
   }
   auto departure() {
@@ -218,13 +221,22 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     try {
       co_await weights_.all_heard();
       co_await buckets_.finish(departure());
+      if (size() == 0) co_await agree_on_step();
     } catch (...) {
-      detail::tell_apart(detail::calls_of_pass(weights_.mine()));
+      detail::tell_apart(detail::pass_of(weights_.mine()));
     }
     weights_.learn_from(arena_);
     if (conclude() == wish::replan) co_await replan_now();
     this->let_go();
     co_return step_;
+  }
+
+  // Of a model without parameters, as no bucket carries it.
+  task<> agree_on_step() {
+    std::array<float, line_elements<float>> line{};
+    step_flags::put(step_, std::span<float>{line});
+    co_await world_->all_reduce(line, sum, {}, where_);
+    step_ = step_flags::take(std::span<const float>{line});
   }
 
   // What all ranks have learned, and the mean.
@@ -255,8 +267,8 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     return heard;
   }
 
-  void give_up() noexcept {
-    world_->abort();
+  void give_up(std::uint64_t why = 0) noexcept {
+    world_->abort(why);
     buckets_.drop();
     weights_.forget();
     this->let_go();

@@ -9,6 +9,7 @@
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/grad/reducer.hpp>
+#include <tutti/grad/weight.hpp>
 
 namespace tutti::train {
 
@@ -32,9 +33,10 @@ class local_sgd {
   /// until the task has ended, and so does the list of them. In every k-th call they become the mean, weighted by what
   /// each rank has learnt from since the last one: its samples. A rank of weight 0 takes over the others' mean; where
   /// all weights are 0, nothing changes. The result tells whether it was such a call. Errors: usage_error for other
-  /// parameters; as of all_reduce.
+  /// parameters, and for a bad weight, of which nothing is kept; as of all_reduce.
   template <class Parameters>
   task<bool> step(const Parameters& parameters, double weight = 1) {
+    grad::weight_digits::check(weight);
     since_ += weight;
     counts_ = true;
     if (++steps_ > warm_up_ && (steps_ - warm_up_) % every_ != 0) co_return false;

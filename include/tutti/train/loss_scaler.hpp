@@ -108,11 +108,12 @@ class loss_scaler {
   }
 
   [[nodiscard]] const loss_scaler_state& state() const noexcept { return state_; }
-  /// Errors: usage_error for a scale that is not a positive number.
+  /// A scale beyond this scaler's bounds becomes the nearest within. Errors: usage_error for one that is not a positive
+  /// number.
   void resume(const loss_scaler_state& from) {
     if (!(from.scale > 0) || !std::isfinite(from.scale))
       throw usage_error("loss_scaler: resumed with a scale of " + std::to_string(from.scale));
-    state_ = from;
+    state_ = {std::clamp(from.scale, options_.least, options_.most), from.clean_steps};
   }
 
  private:

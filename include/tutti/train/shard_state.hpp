@@ -29,13 +29,34 @@ class shard_state {
   /// Errors: usage_error for a bad weight, which changes nothing.
   void begin(double weight, grad::contribution what) {
     grad::weight_digits::check(weight);
+    gradients_.resize(size_);
     weight_ = weight;
     scale_ = grad::factor_of(what, weight);
     averaged_ = false;
     verdict_ = grad::step::apply;
-    gradients_.resize(size_);
     exceptions_ = std::uncaught_exceptions();
     begun_ = true;
+  }
+  /// The same for a pass with other ranks. A rank that has left the last one before average(), or has no memory for
+  /// this one, aborts `world`: the others would wait for it, or add up gradients of different steps. Errors:
+  /// usage_error for the former, too.
+  template <class Comm>
+  void begin(Comm& world, const char* who, double weight, grad::contribution what) {
+    if (begun_ && !averaged_) {
+      world.abort();
+      throw usage_error(std::string(who) +
+                        ": begin() in a pass that was left before average(), in which the other ranks are still; the "
+                        "communicator is aborted. A rank that cannot use its gradients calls skip(), and goes on with "
+                        "the pass");
+    }
+    try {
+      begin(weight, what);
+    } catch (const usage_error&) {
+      throw;
+    } catch (...) {
+      world.abort();
+      throw;
+    }
   }
   [[nodiscard]] bool begun() const noexcept { return begun_; }
   [[nodiscard]] bool averaged() const noexcept { return averaged_; }
@@ -57,9 +78,11 @@ class shard_state {
     verdict_ = why > verdict_ ? why : verdict_;
   }
   /// Collective: an all_reduce of 16 bytes, with which all ranks learn the weight of all, and whether one skips; then
-  /// the sums stay as they are. Where all weights are 0, the mean is 0.
+  /// the sums stay as they are. Where all weights are 0, the mean is 0. Again in the same pass it sends nothing, and
+  /// its result is the same.
   template <class Comm>
   task<grad::step> average(Comm& world) {
+    if (averaged_) co_return verdict_;
     std::array<double, 2> tail{weight_, 0};
     grad::step_flags::put(verdict_, std::span<double>{tail});
     co_await world.all_reduce(tail, sum);

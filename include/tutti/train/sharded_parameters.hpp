@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,12 +12,14 @@
 #include <tutti/async/op.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/backend/mapped_array.hpp>
+#include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
 #include <tutti/grad/weight.hpp>
 #include <tutti/train/array_pool.hpp>
+#include <tutti/train/make_shards.hpp>
 #include <tutti/train/master.hpp>
 #include <tutti/train/shard_state.hpp>
 #include <tutti/train/sharded_checkpoint.hpp>
@@ -38,23 +41,17 @@ namespace tutti::train {
 template <parameter_number T, class Comm, update_rule<master_t<T>> Rule>
 class sharded_parameters {
   using wide = master_t<T>;
+  struct parts;
 
  public:
-  /// `units` are numbers of elements. Parameters are 0 at first: assign() them, or load what shards() names.
-  sharded_parameters(Comm& world, std::span<const std::size_t> units, Rule rule)
-      : world_(&world),
-        own_(own_elements(world, units)),
-        master_(has_master<T> ? own_.size() : 0),
-        mine_(own_.size(), rule) {
-    std::size_t at = 0;
-    for (const std::size_t elements : units) {
-      auto& k = units_.emplace_back(shares{elements, world.size(), world.rank()}, at);
-      at += k.cut.size();
-    }
-    // Until a pass has been seen: a forward pass, then the backward pass.
-    for (std::size_t u = 0; u < size(); ++u) order_.push_back(u);
-    for (std::size_t u = size(); u-- > 0;) order_.push_back(u);
-  }
+  /// `units` are numbers of elements. Parameters are 0 at first: assign() them, or load what shards() names. Blocks.
+  /// Errors: error{mismatch} on all ranks where units or rules differ; error{out_of_resources} where another rank has
+  /// no memory.
+  sharded_parameters(Comm& world, std::span<const std::size_t> units, Rule rule,
+                     std::source_location where = std::source_location::current())
+      : sharded_parameters(world, detail::make_shards(
+                                      world, "sharded_parameters", units, dtype_of<T>(), Rule::slots, dtype_of<wide>(),
+                                      [&] { return parts{world, units, rule}; }, where)) {}
   sharded_parameters(const sharded_parameters&) = delete;
   sharded_parameters& operator=(const sharded_parameters&) = delete;
   /// In the midst of a pass it aborts the communicator: the others would wait. Between average() and step() it does so
@@ -83,11 +80,10 @@ class sharded_parameters {
   }
 
   /// Begins a pass, as grad::reducer::begin(): this rank's gradients count for `weight`. Starts to gather what the last
-  /// pass gathered first. Errors: usage_error for a bad weight; nothing was sent then.
+  /// pass gathered first. Errors: usage_error for a bad weight, and nothing was sent then; and in a pass that was left
+  /// before average(), which also aborts the communicator, as the other ranks are still in it.
   void begin(double weight = 1, grad::contribution what = grad::contribution::mean) {
-    if (last_)
-      throw usage_error("sharded_parameters: begin() in a pass whose gradients travel; average() or step() it");
-    mine_.begin(weight, what);
+    mine_.begin(*world_, "sharded_parameters", weight, what);
     std::fill(mine_.gradients().begin(), mine_.gradients().end(), wide{});
     for (auto& k : units_) k.scattered = false;
     seen_.clear();
@@ -116,7 +112,7 @@ class sharded_parameters {
   }
 
   /// This rank's gradients of a unit, to add to: zeros at first, and after each scatter() of them.
-  [[nodiscard]] std::span<master_t<T>> gradients(std::size_t unit) {
+  std::span<master_t<T>> gradients(std::size_t unit) {
     auto& k = at(unit, "gradients");
     if (!mine_.begun() || mine_.averaged()) refuse("gradients", unit, "no pass has begun");
     if (!k.computes) {
@@ -150,11 +146,14 @@ class sharded_parameters {
   /// out of samples.
   [[nodiscard]] double total_weight() const noexcept { return mine_.total_weight(); }
   /// Makes the sums the weighted mean; step() does it where this was not called. Where all weights are 0, it is 0. The
-  /// result is equal on all ranks: whether one of them skips, and the sums are not divided.
-  /// Errors: usage_error if not every unit was scattered; nothing was sent then.
+  /// result is equal on all ranks: whether one of them skips, and the sums are not divided. Again in the same pass it
+  /// sends nothing, and its result is the same. Errors: usage_error if not all gradients() of every unit were
+  /// scattered; nothing was sent then.
   [[nodiscard]] task<grad::step> average() {
+    if (!mine_.begun()) throw usage_error("sharded_parameters: average() and step() belong in a pass; begin() it");
     for (std::size_t u = 0; u < size(); ++u)
-      if (!mine_.begun() || !units_[u].scattered) refuse("average", u, "its gradients were not scattered in this pass");
+      if (!units_[u].scattered || units_[u].computes)
+        refuse("average", u, "its gradients were not scattered in this pass");
     co_await settle();
     co_return co_await mine_.average(*world_);
   }
@@ -217,16 +216,36 @@ class sharded_parameters {
     op flight;
   };
 
-  static mapped_array<T> own_elements(Comm& world, std::span<const std::size_t> units) {
-    std::size_t count = 0;
-    for (const std::size_t elements : units) count += shares{elements, world.size(), world.rank()}.size();
-    try {
-      return world.template allocate<T>(count);
-    } catch (...) {  // the others may have memory, and would wait for this rank
-      world.abort();
-      throw;
+  struct parts {
+    parts(Comm& world, std::span<const std::size_t> elements, const Rule& rule)
+        : count(cut(world, elements)),
+          own(world.template allocate<T>(count)),
+          master(has_master<T> ? count : 0),
+          mine(count, rule) {
+      // Until a pass has been seen: a forward pass, then the backward pass.
+      for (std::size_t u = 0; u < units.size(); ++u) order.push_back(u);
+      for (std::size_t u = units.size(); u-- > 0;) order.push_back(u);
     }
-  }
+    std::size_t cut(Comm& world, std::span<const std::size_t> elements) {
+      std::size_t at = 0;
+      for (const std::size_t n : elements)
+        at += units.emplace_back(shares{n, world.size(), world.rank()}, at).cut.size();
+      return at;
+    }
+    std::vector<divided_unit> units;
+    std::size_t count;  // of this rank's elements
+    mapped_array<T> own;
+    std::vector<wide> master;
+    shard_state<wide, Rule> mine;
+    std::vector<std::size_t> order;
+  };
+  sharded_parameters(Comm& world, parts&& p)
+      : world_(&world),
+        own_(std::move(p.own)),
+        master_(std::move(p.master)),
+        mine_(std::move(p.mine)),
+        units_(std::move(p.units)),
+        order_(std::move(p.order)) {}
 
   [[noreturn]] static void refuse(const char* call, std::size_t unit, const std::string& why) {
     throw usage_error("sharded_parameters: " + std::string(call) + "() of unit " + std::to_string(unit) + ": " + why);
@@ -295,9 +314,10 @@ class sharded_parameters {
 
 /// `auto p = shard_parameters<float>(world, units, adamw{.rate = 1e-3})`: see sharded_parameters.
 template <parameter_number T, class Comm, update_rule<master_t<T>> Rule>
-[[nodiscard]] sharded_parameters<T, Comm, Rule> shard_parameters(Comm& world, std::span<const std::size_t> units,
-                                                                 Rule rule) {
-  return {world, units, rule};
+[[nodiscard]] sharded_parameters<T, Comm, Rule> shard_parameters(
+    Comm& world, std::span<const std::size_t> units, Rule rule,
+    std::source_location where = std::source_location::current()) {
+  return {world, units, rule, where};
 }
 
 }  // namespace tutti::train

@@ -77,7 +77,7 @@ int main(int argc, char** argv) try {
     tell(static_cast<int>(which),
          in_any_order([&](auto how, auto marks) { return all_hooks::mean(world, which, how, marks); }));
   for (const auto which : {all_hooks::unscaled::adasum, all_hooks::unscaled::mean})
-    tell(8 + static_cast<int>(which),
+    tell(static_cast<int>(all_hooks::kinds.size()) + static_cast<int>(which),
          in_any_order([&](auto how, auto marks) { return all_hooks::as_they_are(world, which, how, marks); }));
   for (const auto order : {tutti::grad::launch_order::planned, tutti::grad::launch_order::ready})
     (void)drifting::run(world, {.order = order, .replan = tutti::grad::replan::on_drift});
