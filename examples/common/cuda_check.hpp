@@ -13,4 +13,12 @@ inline void cuda_check(cudaError_t met, const char* call) {
     throw std::runtime_error{std::string{call} + ": " + cudaGetErrorName(met) + " (" + cudaGetErrorString(met) + ")"};
 }
 
+/// Before gpu_world(), and with the GPU that it chooses: else a context comes to be on GPU 0, too. Where there is no
+/// GPU, gpu_world() says so on all ranks.
+inline void choose_device(int local_rank) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0)
+    cuda_check(cudaSetDevice(local_rank % devices), "cudaSetDevice");
+}
+
 }  // namespace common

@@ -151,6 +151,7 @@ int main(int argc, char** argv) try {
   check(wanted);
   const auto data = digits::load_dataset(wanted.data);
   auto world = tutti::init();
+  common::choose_device(world.local_rank());
   auto gpus = tutti::gpu_world(world, how);
   trainer{wanted, data, world, gpus}.run();
 } catch (const std::invalid_argument& failure) {

@@ -146,8 +146,8 @@ std::vector<float> timed(const gpu_communicator& gpus, linear_model& model, int 
 
 void run(int steps) {
   auto world = tutti::init();
+  common::choose_device(world.local_rank());
   auto gpus = tutti::gpu_world(world);
-  cuda_check(cudaSetDevice(gpus.backend().device()), "cudaSetDevice");
   const tutti::cuda::stream stream{gpus.backend().device()};
   linear_model model{gpus, stream.native()};
 

@@ -12,9 +12,9 @@
 
 int main() try {
   auto world = tutti::init();
+  common::choose_device(world.local_rank());
   auto gpus = tutti::gpu_world(world);
   const int device = gpus.backend().device();
-  common::cuda_check(cudaSetDevice(device), "cudaSetDevice");
 
   auto number = static_cast<float>(gpus.rank());
   const tutti::cuda::device_memory<float> data{device, 1};
