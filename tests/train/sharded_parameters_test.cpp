@@ -5,103 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
-#include <string>
+#include <vector>
+
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/train/loss_scaler.hpp>
 #include <tutti/train/sharded_parameters.hpp>
-#include <vector>
 
-#include "support/expect.hpp"
 #include "support/temporary_directory.hpp"
-#include "train/undivided.hpp"
+#include "train/sharded_units.hpp"
 
-namespace {
-using namespace tutti::train;
-using tutti_test::expect;
-using world_t = tutti::communicator<tutti::threads>;
-using counts = std::vector<std::size_t>;
-
-std::size_t total(const counts& units) {
-  std::size_t n = 0;
-  for (const std::size_t u : units) n += u;
-  return n;
-}
-
-/// Element e of unit u is element place + e of the undivided model.
-template <class F>
-void each_unit(const counts& units, F f) {
-  std::size_t place = 0;
-  for (std::size_t u = 0; u < units.size(); place += units[u++]) f(u, place);
-}
-
-template <class T, class Parameters>
-void assign_all(Parameters& p, const counts& units) {
-  const auto wide = undivided::start<master_t<T>>(total(units));
-  std::vector<T> whole(wide.size());
-  narrow<T>(wide, whole);
-  each_unit(units, [&](std::size_t u, std::size_t place) { p.assign(u, std::span{whole}.subspan(place, units[u])); });
-}
-
-/// Reads a whole unit; returns what does not depend on its place.
-template <class Parameters, class T>
-tutti::task<> read(Parameters& p, std::size_t u, std::size_t place, std::vector<T>& into) {
-  const auto w = co_await p.gather(u);
-  std::copy(w.begin(), w.end(), into.begin() + static_cast<std::ptrdiff_t>(place));
-  p.release(u);
-}
-
-/// A step of a network: forward, then backward; in two micro-batches where `halves` is 2.
-template <class T, class Parameters>
-tutti::task<> pass(Parameters& p, const counts& units, int rank, int step, int halves) {
-  using wide = master_t<T>;
-  const auto g = undivided::gradients<wide>(total(units), rank, step);
-  p.begin(undivided::weight(rank, step));
-  for (int half = 0; half < halves; ++half) {
-    std::vector<T> seen(g.size());
-    std::size_t place = 0;
-    for (std::size_t u = 0; u < units.size(); place += units[u++]) co_await read(p, u, place, seen);
-    for (std::size_t u = units.size(); u-- > 0;) {
-      place -= units[u];
-      const auto w = co_await p.gather(u);
-      expect(std::equal(w.begin(), w.end(), seen.begin() + static_cast<std::ptrdiff_t>(place)), "other parameters");
-      const auto mine = p.gradients(u);
-      for (std::size_t e = 0; e < units[u]; ++e)
-        mine[e] += halves == 1 ? g[place + e] : half == 0 ? g[place + e] - 1 : wide(1);
-      p.release(u);
-      co_await p.scatter(u);
-    }
-  }
-  co_await p.step();
-}
-
-template <class T, class World, class Rule>
-void check_steps(World& world, const counts& units, const Rule& rule) {
-  const int steps = 4;
-  auto p = shard_parameters<T>(world, units, rule);
-  assign_all<T>(p, units);
-  for (int step = 1; step <= steps; ++step)
-    tutti::sync_wait(world, pass<T>(p, units, world.rank(), step, 1 + step % 2));
-  std::vector<T> result(total(units));
-  each_unit(units, [&](std::size_t u, std::size_t place) { tutti::sync_wait(world, read(p, u, place, result)); });
-  const auto wide = undivided::steps<master_t<T>>(result.size(), world.size(), steps, rule);
-  std::vector<T> expected(wide.size());
-  narrow<T>(wide, expected);
-  const auto equal = [](std::span<const T> a, std::span<const T> b) {
-    return std::ranges::equal(std::as_bytes(a), std::as_bytes(b));
-  };
-  expect(equal(result, expected), "not the undivided step");
-  const auto own = p.shards();
-  each_unit(units, [&](std::size_t u, std::size_t place) {
-    const auto& mine = own[u * (1 + Rule::slots)];
-    const auto all = std::as_bytes(std::span{wide}.subspan(place, units[u]));
-    expect(std::ranges::equal(mine.part.bytes, all.subspan(mine.first * sizeof(wide[0]), mine.part.bytes.size())),
-           "the master is not that of the undivided step");
-  });
-}
-}  // namespace
+using namespace sharded_units;
 
 TEST_CASE("sharded_parameters: steps are the undivided ones, bit for bit, on any number of ranks") {
   for (const int ranks : {1, 2, 3, 5, 8})
@@ -196,54 +111,6 @@ TEST_CASE("sharded_parameters: the next unit travels while one computes, in what
     tutti::sync_wait(world, use({2, 0, 3}, false));
     expect(early == list{0, 3, 1}, "an evaluation");
   });
-}
-
-TEST_CASE("sharded_parameters: an exception in one backward pass ends the others' with the abort") {
-  std::vector<tutti::errc> seen(3);
-  CHECK_THROWS_WITH(tutti::run_threads(3,
-                                       [&](world_t& world) {
-                                         const counts units{4, 4};
-                                         auto p = shard_parameters<float>(world, units, sgd{});
-                                         try {
-                                           if (world.rank() == 1) {
-                                             p.begin();
-                                             (void)tutti::sync_wait(world, p.gather(0));
-                                             throw std::runtime_error("backward");
-                                           }
-                                           tutti::sync_wait(world, pass<float>(p, units, world.rank(), 1, 1));
-                                         } catch (const tutti::error& e) {
-                                           seen[static_cast<std::size_t>(world.rank())] = e.kind();
-                                           throw;
-                                         }
-                                       }),
-                    "backward");
-  CHECK((seen[0] == tutti::errc::aborted && seen[2] == tutti::errc::aborted));
-}
-
-TEST_CASE("sharded_parameters: an exception between average() and step() ends the others' in the next pass") {
-  std::vector<tutti::errc> seen(3);
-  const auto train = [&](world_t& world) {
-    const counts units{4, 4};
-    try {
-      auto p = shard_parameters<float>(world, units, sgd{});
-      for (int round = 0; round < 2; ++round) {
-        p.begin();
-        for (std::size_t u = 0; u < 2; ++u) {
-          (void)p.gradients(u);
-          tutti::sync_wait(world, p.scatter(u));
-        }
-        (void)tutti::sync_wait(world, p.average());
-        if (world.rank() == 1) throw std::runtime_error("clipping");
-        (void)tutti::sync_wait(world, p.step());
-      }
-    } catch (const tutti::error& e) {
-      seen[static_cast<std::size_t>(world.rank())] = e.kind();
-    } catch (const std::runtime_error&) {
-    }
-    world.barrier().wait();  // rank 1 lives on
-  };
-  CHECK_THROWS_AS(tutti::run_threads(3, train), tutti::error);
-  CHECK((seen[0] == tutti::errc::aborted && seen[2] == tutti::errc::aborted));
 }
 
 TEST_CASE("sharded_parameters: scaled gradients are unscaled and clipped by the norm of the whole, or skipped") {
@@ -360,96 +227,4 @@ TEST_CASE("sharded_parameters: what was fetched ahead, or is on its way, is not 
       }
     });
   });
-}
-
-TEST_CASE("sharded_parameters: what does not fit is refused before anything is sent") {
-  tutti::run_threads(2, [](world_t& world) {
-    auto p = shard_parameters<float>(world, counts{2, 3}, sgd{});
-    const std::vector<float> four(4);
-    const auto wait = [&](auto task) { (void)tutti::sync_wait(world, std::move(task)); };
-    CHECK_THROWS_AS(p.assign(0, four), tutti::usage_error);
-    CHECK_THROWS_AS(p.assign(2, four), tutti::usage_error);
-    CHECK_THROWS_AS(wait(p.gather(2)), tutti::usage_error);
-    CHECK_THROWS_AS((void)p.gradients(0), tutti::usage_error);
-    CHECK_THROWS_AS(wait(p.scatter(0)), tutti::usage_error);
-    CHECK_THROWS_AS(wait(p.step()), tutti::usage_error);
-    CHECK_THROWS_AS(p.begin(-1), tutti::usage_error);
-    p.begin();
-    CHECK_THROWS_AS((void)p.shards(), tutti::usage_error);
-    CHECK_THROWS_AS(wait(p.scatter(1)), tutti::usage_error);
-    (void)p.gradients(1);
-    wait(p.scatter(1));
-    CHECK_THROWS_WITH_AS(wait(p.step()),
-                         "sharded_parameters: average() of unit 0: its gradients were not scattered in this pass",
-                         tutti::usage_error);
-    p.gradients(0);
-    wait(p.scatter(0));
-    p.gradients(1);  // of another micro-batch
-    CHECK_THROWS_AS(wait(p.step()), tutti::usage_error);
-    wait(p.scatter(1));
-    wait(p.step());
-    CHECK_THROWS_AS(wait(p.average()), tutti::usage_error);
-  });
-}
-
-TEST_CASE("sharded_parameters: average() again divides no more") {
-  tutti::run_threads(2, [](world_t& world) {
-    auto p = shard_parameters<float>(world, counts{4}, sgd{.rate = 1});
-    p.begin();
-    std::ranges::fill(p.gradients(0), 4.0f);
-    tutti::sync_wait(world, p.scatter(0));
-    for (int i = 0; i < 2; ++i) (void)tutti::sync_wait(world, p.average());
-    (void)tutti::sync_wait(world, p.step());
-    expect(tutti::sync_wait(world, p.gather(0))[0] == -4, "divided twice");
-  });
-}
-
-TEST_CASE("sharded_parameters: a rank that leaves a pass and begins another ends all, and never mixes two units") {
-  std::vector<std::string> seen(2);
-  const auto train = [&](world_t& world) {
-    const auto r = static_cast<std::size_t>(world.rank());
-    auto p = shard_parameters<float>(world, counts(4, 6), sgd{});
-    for (std::size_t u = 0; u < 4; ++u) p.assign(u, std::vector<float>(6, static_cast<float>(u)));
-    for (int batch = 0; batch < 3; ++batch) try {
-        p.begin();
-        for (std::size_t u = 0; u < 4; ++u) {
-          const auto w = tutti::sync_wait(world, p.gather(u));
-          if (w[0] != w[5]) throw std::logic_error("of two units");
-          if (batch == 1 && u == 1 && r == 1) throw std::bad_alloc();
-          p.release(u);
-        }
-        for (std::size_t u = 4; u-- > 0;) {
-          p.gradients(u);
-          tutti::sync_wait(world, p.scatter(u));
-        }
-        (void)tutti::sync_wait(world, p.step());
-      } catch (const std::bad_alloc&) {  // the next batch may be smaller
-      } catch (const std::exception& e) {
-        seen[r] = e.what();
-        throw;
-      }
-  };
-  CHECK_THROWS_AS(tutti::run_threads(2, train), tutti::usage_error);
-  CHECK(!seen[0].empty());
-  CHECK(seen[1].find("calls skip()") != std::string::npos);
-}
-
-TEST_CASE("sharded_parameters: ranks that differ, or one without memory, are told when they make it") {
-  std::vector<std::string> seen(3);
-  const auto make = [&](const counts& others, const counts& odd) {
-    tutti::run_threads(3, [&](world_t& world) {
-      try {
-        (void)shard_parameters<float>(world, world.rank() == 1 ? odd : others, sgd{});
-      } catch (const std::exception& e) {
-        seen[static_cast<std::size_t>(world.rank())] = e.what();
-      }
-    });
-  };
-  make({8, 3}, {8, 4});
-  for (const std::string& s : seen)
-    CHECK_MESSAGE(s.find("parameter 1 is 4 x float32 on rank 1 and 3 x float32 on rank 0") != std::string::npos, s);
-  make({8}, {std::size_t{1} << 63});
-  for (const std::size_t r : {0U, 2U})
-    CHECK_MESSAGE(seen[r].find("rank 1 could not begin") != std::string::npos, seen[r]);
-  CHECK(seen[1].find("could not begin") == std::string::npos);
 }
