@@ -167,13 +167,17 @@ class call_base {
   // The algorithm for reduction_order::rank.
   template <class Args>
   [[nodiscard]] algorithm in_order(const issue& how, std::size_t element_bytes) const {
-    if (!reduces<Args> || size() == 1) return how.via;
-    for (const algorithm a : algo::rank_ordered)
-      if ((how.via == algorithm::automatic || how.via == a) && core_->backend().template can<Args>(a, element_bytes))
-        return a;
-    throw usage_error(
-        std::string(Args::name) + ": reduction_order::rank needs algorithm direct or pairwise, and " +
-        (how.via == algorithm::automatic ? "neither can run here" : name(how.via) + std::string(" was asked for")));
+    if constexpr (reduces<Args>) {
+      if (size() == 1) return how.via;
+      for (const algorithm a : algo::rank_ordered)
+        if ((how.via == algorithm::automatic || how.via == a) && core_->backend().template can<Args>(a, element_bytes))
+          return a;
+      throw usage_error(
+          std::string(Args::name) + ": reduction_order::rank needs algorithm direct or pairwise, and " +
+          (how.via == algorithm::automatic ? "neither can run here" : name(how.via) + std::string(" was asked for")));
+    } else {
+      return how.via;
+    }
   }
 };
 
