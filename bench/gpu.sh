@@ -17,8 +17,9 @@ From the environment:
   ARCH      what nvcc builds for (sm_90)
   CXX, OPT  the C++ compiler (g++) and how it optimises (-O2)
   CUDA_HOME, NCCL_ROOT   where CUDA and NCCL are, if they are not found
-  INCLUDE   a directory with headers that the machine lacks: CLI/ and nlohmann/, for tutti-bench
-  LIMIT     seconds for all (530)
+  INCLUDE   a directory with headers that the machine lacks: CLI/ and nlohmann/, for tutti-bench;
+            as of another machine's /usr/include (docs/gpu.md)
+  LIMIT, PART_LIMIT      seconds for all (530), and for each part at most (its own)
 END
 }
 [[ ${1:---help} != --help && ${1} != -h ]] || { usage; exit 0; }
@@ -26,8 +27,11 @@ END
 mkdir -p "$1" && out=$(cd "$1" && pwd) || exit 2
 bin=$PWD/build/gpu
 mkdir -p "$bin"
-arch=${ARCH:-sm_90} cxx=${CXX:-g++} opt=${OPT:--O2} limit=${LIMIT:-530}
+arch=${ARCH:-sm_90} cxx=${CXX:-g++} opt=${OPT:--O2} limit=${LIMIT:-530} part_limit=${PART_LIMIT:-600}
 failed=0
+# What an earlier run has left is none of this one's.
+rm -f "$out"/{build,test,bench,sanitizer}-*.log "$out"/loss-*.txt "$out"/{kernels.json,overhead.jsonl,overhead-2.jsonl,gradients.jsonl} \
+  "$out"/{graph,each,all_reduce,reduce_scatter}-*.jsonl
 : >"$out/parts.jsonl"
 : >"$out/results.jsonl"
 
@@ -38,6 +42,16 @@ record() {
   [[ $2 != failed ]] || failed=1
   say "$2  $1${4:+: $4}"
   printf '{"part":"%s","result":"%s","seconds":%d,"why":"%s"}\n' "$1" "$2" "$3" "$(quoted "${4:-}")" >>"$out/parts.jsonl"
+}
+# What there is so far: after each part, so that it is there whatever ends this.
+table() {
+  {
+    printf '%s, NCCL of %s, %s\n\n| part | result | s | |\n|---|---|---|---|\n' "${gpu:-no GPU}" "$nccl_so" "$(date -u +%F)"
+    sed -E 's/^\{"part":"([^"]*)","result":"([^"]*)","seconds":([0-9]+),"why":"(.*)"\}$/| \1 | \2 | \3 | \4 |/' "$out/parts.jsonl"
+    for log in "$out"/bench-*.log; do  # the figures, as the programs print them
+      [[ ! -s $log ]] || printf '\n%s\n\n```\n%s\n```\n' "$(basename "$log" .log)" "$(grep -v '^$' "$log" | head -60)"
+    done
+  } >"$out/table.md"
 }
 
 # --- what there is
@@ -65,6 +79,7 @@ command -v "${cxx##* }" >/dev/null || missing+=("a C++ compiler ($cxx)")
 if ((${#missing[@]})); then
   printf 'gpu.sh: missing: %s\n' "${missing[@]}" >&2
   record prerequisites failed 0 "missing: $(IFS=';'; printf '%s' "${missing[*]}")"
+  table
   exit 1
 fi
 
@@ -75,7 +90,7 @@ read -ra libs <<<"-pthread -L$cuda_lib -lcudart -Wl,-rpath,$cuda_lib $(linked "$
 read -ra blas <<<"${cublas_so:+$(linked "$cublas_so")}"
 kernel_flags=(-std=c++20 "-arch=$arch" -O3 --expt-relaxed-constexpr -Iinclude -Itests -Iexamples)
 
-# --- building: as many at a time as there are cores
+# --- building: as many at a time as there are cores, in three fifths of the time at most
 declare -A building=()
 built_as="$arch $opt $cxx $nvcc $nccl_so"  # what was built otherwise is built again
 [[ $built_as == "$(cat "$bin/built-as" 2>/dev/null)" ]] || find "$bin" -maxdepth 1 -type f -executable -delete
@@ -89,9 +104,21 @@ build() { # NAME COMMAND...
   fi
   rm -f "$bin/$name"
   while (($(jobs -rp | wc -l) >= $(nproc))); do wait -n || true; done
-  { timeout "${BUILD_LIMIT:-240}" "$@" -o "$bin/$name" || rm -f "$bin/$name"; } >"$out/build-$name.log" 2>&1 &
+  local left=$((limit * 3 / 5 - SECONDS))
+  if ((left < 1)); then
+    echo "error: the time for building was over" >"$out/build-$name.log"
+    return
+  fi
+  { timeout -k 5 "$left" "$@" -o "$bin/$name" || { (($? != 124)) || echo "error: not built in its time"; rm -f "$bin/$name"; }; } \
+    >"$out/build-$name.log" 2>&1 &
 }
 say "building with $nvcc ($arch) and $cxx $opt, NCCL of $nccl_so"
+# First what everything else needs.
+printf '#include <cstdio>\n#include <cuda_runtime_api.h>\nint main() { int n = 0; auto e = cudaGetDeviceCount(&n);
+if (e != cudaSuccess || n == 0) { std::printf("%%s (%%s)\\n", cudaGetErrorName(e), cudaGetErrorString(e)); return 1; }
+cudaDeviceProp p{}; cudaGetDeviceProperties(&p, 0); int r = 0; cudaRuntimeGetVersion(&r);
+std::printf("%%d x %%s, sm_%%d%%d, CUDA %%d.%%d\\n", n, p.name, p.major, p.minor, r / 1000, r %% 1000 / 10); }\n' >"$bin/has_gpu.cpp"
+build has_gpu $cxx "${flags[@]}" "$bin/has_gpu.cpp" "${libs[@]}"
 build tutti-run $cxx -std=c++20 "$opt" -Iinclude -Itools tools/tutti-run/*.cpp -pthread
 for name in gpu_collectives gpu_fate gpu_gradients; do build $name $cxx "${flags[@]}" tests/gpu/programs/$name.cpp "${libs[@]}"; done
 build gpu_means "$nvcc" "${kernel_flags[@]}" -I"$(dirname "$nccl_h")" tests/gpu/programs/gpu_means.cu -cudart shared \
@@ -105,7 +132,8 @@ if has_header CLI/CLI.hpp && has_header nlohmann/json.hpp; then
     "${@:2:$#-3}" -c bench/tutti-bench/nccl.cpp -o $o/b.o; wait $first
     "${@:2:$#-3}" $o/a.o $o/b.o $1 "${@: -2}"' - "${libs[*]}" $cxx "${flags[@]}"
 else
-  record build/tutti-bench skipped 0 "no CLI/CLI.hpp or nlohmann/json.hpp (Debian: libcli11-dev, nlohmann-json3-dev; or INCLUDE)"
+  record build/tutti-bench skipped 0 "no CLI/CLI.hpp or nlohmann/json.hpp: INCLUDE=a directory with both (docs/gpu.md), or \
+Debian's libcli11-dev and nlohmann-json3-dev; bench/overhead has the bandwidths of all_reduce without"
 fi
 if [[ $cublas_so ]]; then
   build graph $cxx "${flags[@]}" examples/graph/main.cpp "${libs[@]}" "${blas[@]}"
@@ -123,11 +151,6 @@ for source in tests/gpu/*_test.cu bench/gpu_*.cu; do
   build "$name" "$nvcc" "${kernel_flags[@]}" "$source"
 done
 [[ -e tests/gpu/kernels_test.cu ]] || record build/kernels_test skipped 0 "there is no tests/gpu/kernels_test.cu yet"
-printf '#include <cstdio>\n#include <cuda_runtime_api.h>\nint main() { int n = 0; auto e = cudaGetDeviceCount(&n);
-if (e != cudaSuccess || n == 0) { std::printf("%%s (%%s)\\n", cudaGetErrorName(e), cudaGetErrorString(e)); return 1; }
-cudaDeviceProp p{}; cudaGetDeviceProperties(&p, 0); int r = 0; cudaRuntimeGetVersion(&r);
-std::printf("%%d x %%s, sm_%%d%%d, CUDA %%d.%%d\\n", n, p.name, p.major, p.minor, r / 1000, r %% 1000 / 10); }\n' >"$bin/has_gpu.cpp"
-build has_gpu $cxx "${flags[@]}" "$bin/has_gpu.cpp" "${libs[@]}"
 wait
 for name in "${!building[@]}"; do
   if [[ -x $bin/$name ]]; then
@@ -140,10 +163,18 @@ say "built"
 
 # --- running
 gpu=$("$bin/has_gpu" 2>/dev/null) && gpus=${gpu%% *} || gpus=0
+[[ -x $bin/has_gpu ]] || gpu="what asks for one was not built"
 say "GPU: ${gpu:-unknown}"
+
+# What a program said when it failed: under tutti-run, the rank that was the first; else the last line.
+said() { { grep -m1 '^  | ' "$1" || grep -m1 -iE 'wrong|failed:' "$1" || tail -1 "$1"; } | sed 's/^  | //'; }
 
 # part NAME SECONDS PROGRAM COMMAND...: PROGRAM is what must have been built
 part() {
+  run_part "$@"
+  table
+}
+run_part() {
   local name=$1 most=$2 needs=$3 start=$SECONDS left status
   shift 3
   if [[ ! -x $bin/$needs ]]; then
@@ -155,6 +186,7 @@ part() {
     return
   fi
   left=$((limit - SECONDS))
+  ((most < part_limit)) || most=$part_limit
   if ((left < 5)); then
     record "$name" failed 0 "the ${limit} s for all were over"
     return
@@ -165,7 +197,7 @@ part() {
     0) record "$name" ok $((SECONDS - start)) "" ;;
     77) record "$name" skipped $((SECONDS - start)) "$(tail -1 "$out/${name//\//-}.log")" ;;
     124 | 137) record "$name" failed $((SECONDS - start)) "not done in its time" ;;
-    *) record "$name" failed $((SECONDS - start)) "status $status: $(tail -1 "$out/${name//\//-}.log")" ;;
+    *) record "$name" failed $((SECONDS - start)) "status $status: $(said "$out/${name//\//-}.log")" ;;
   esac
 }
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
@@ -237,6 +269,11 @@ part bench/kernels 60 gpu_kernels "$bin/gpu_kernels" --json "$out/kernels.json"
 figures "$out/kernels.json"
 part bench/overhead/1 60 bench-nccl-overhead "${of_shell[@]}" ranks 1 "$bin/bench-nccl-overhead" "$out/overhead.jsonl"
 figures "$out/overhead.jsonl"
+if [[ ! -x $bin/tutti-bench ]]; then  # bandwidths between ranks need no headers from elsewhere
+  part bench/overhead/2 60 bench-nccl-overhead "${of_shell[@]}" ranks 2 "$bin/bench-nccl-overhead" "$out/overhead-2.jsonl" \
+    $((gpus < 2 ? 4 << 20 : 256 << 20))
+  figures "$out/overhead-2.jsonl"
+fi
 part bench/gradients/1 40 bench-nccl-gradients "${of_shell[@]}" ranks 1 "$bin/bench-nccl-gradients" "$out/gradients.jsonl"
 figures "$out/gradients.jsonl"
 bench() { # NAME RANKS ARGUMENTS...
@@ -249,6 +286,17 @@ bench all_reduce-1 1 all_reduce -b 1K -e 256M -f 16
 bench all_reduce-1-graph 1 all_reduce -b 1K -e 1M -f 32 -G 10
 bench all_reduce-2 2 all_reduce -b 1K -e 4M -f 16 -n 5 -w 2
 bench reduce_scatter-2 2 reduce_scatter -b 1M -e 4M -f 4 -n 5 -w 2
+# Each of nccl-tests' collectives once: what arrives is checked.
+each_collective() {
+  local of status=0
+  for of in all_reduce reduce broadcast all_gather reduce_scatter gather scatter all_to_all sendrecv barrier; do
+    ranks "$1" "$bin/tutti-bench" --backend nccl --share_gpus "$of" -b 1M -e 1M -n 3 -w 1 -J "$out/each-$of.jsonl" || status=1
+  done
+  return $status
+}
+export -f each_collective
+part bench/each-2 90 tutti-bench "${of_shell[@]}" each_collective 2
+for figure in "$out"/each-*.jsonl; do figures "$figure"; done
 
 for test in tests/gpu/*_test.cu; do
   name=$(basename "$test" .cu)
@@ -262,14 +310,7 @@ for test in tests/gpu/*_test.cu; do
   done
 done
 
-# --- the table
-{
-  printf '%s, NCCL of %s, %s\n\n| part | result | s | |\n|---|---|---|---|\n' "${gpu:-no GPU}" "$nccl_so" "$(date -u +%F)"
-  sed -E 's/^\{"part":"([^"]*)","result":"([^"]*)","seconds":([0-9]+),"why":"(.*)"\}$/| \1 | \2 | \3 | \4 |/' "$out/parts.jsonl"
-  for log in "$out"/bench-*.log; do  # the figures, as the programs print them
-    [[ ! -s $log ]] || printf '\n%s\n\n```\n%s\n```\n' "$(basename "$log" .log)" "$(grep -v '^$' "$log" | head -60)"
-  done
-} >"$out/table.md"
+table
 printf '\n%d ok, %d failed, %d skipped, in %d s; see %s/table.md\n' "$(grep -c '"result":"ok"' "$out/parts.jsonl")" \
   "$(grep -c '"result":"failed"' "$out/parts.jsonl")" "$(grep -c '"result":"skipped"' "$out/parts.jsonl")" "$SECONDS" "$out"
 exit $failed

@@ -88,8 +88,10 @@ void run(const char* json_path) {
   tutti::grad::device_reducer reducer{gpus, world, shapes, {.limits = {.first_bytes = cap, .cap_bytes = cap}}};
   bench::raw_nccl raw{world, device, bench::raw_calls::blocking};
 
+  // Of one rank NCCL's mean is a pass over the memory, and a sum in place nothing, which is what the reducer asks for.
+  const ncclRedOp_t mean = world.size() == 1 ? ncclSum : ncclAvg;
   const double by_hand = step_us(world, s, [&] {
-    for (const bucket b : buckets) raw.issue(arena + b.first, b.count, ncclAvg, s);
+    for (const bucket b : buckets) raw.issue(arena + b.first, arena + b.first, b.count, mean, s);
     raw.finish(s);
   });
   const double ours = step_us(world, s, [&] {

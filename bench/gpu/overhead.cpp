@@ -1,10 +1,12 @@
 // What an all_reduce on GPUs costs the host and the device beside the same calls of NCCL by hand.
 //
-//   tutti-run -n 2 --devices 0,1 -- bench-nccl-overhead [file for JSON lines]        (or alone; TUTTI_SHARE_GPUS=1:
-//   ranks may share a GPU)
+//   tutti-run -n 2 --devices 0,1 -- bench-nccl-overhead [file for JSON lines [bytes]]       (or alone;
+//   TUTTI_SHARE_GPUS=1: ranks may share a GPU)
 //
+// With bytes: of the device only, up to so many; else both, up to 256 MiB.
 // Host: nanoseconds from before the call until it has returned, of all_reduces of one float that are issued and joined
-// to the user's stream, 64 of them at a time. Device: microseconds of an all_reduce by events, in a row.
+// to the user's stream, 64 of them at a time. Device: microseconds of an all_reduce by events, in a row, and
+// nccl-tests' bandwidths of that. Out of place: in place, NCCL has nothing to do for one rank.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -12,7 +14,9 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tutti/bootstrap/nccl.hpp>
@@ -28,8 +32,11 @@ using gpu_communicator = tutti::communicator<tutti::nccl>;
 struct place {
   tutti::communicator<>& world;
   tutti::cuda::stream& stream;
-  float* data;
+  const float* in;
+  float* out;
   std::ofstream& json;
+  std::size_t most;  // elements
+  bool of_host;
 };
 
 /// The median of batches, of the slowest rank.
@@ -66,33 +73,48 @@ double device_us(const place& at, std::size_t count, F issue) {
 
 void tell(const place& at, const std::string& what, std::size_t bytes, double raw, double ours, const char* unit) {
   if (at.world.rank() != 0) return;
-  std::printf("%-22s %12zu  raw %12.1f %s  tutti %12.1f %s  %+9.1f %s  %+7.2f %%\n", what.c_str(), bytes, raw, unit,
-              ours, unit, ours - raw, unit, 100 * (ours / raw - 1));
-  std::fflush(stdout);
+  std::printf("%-22s %12zu  raw %12.1f %s  tutti %12.1f %s  %+9.1f %s  %+7.2f %%", what.c_str(), bytes, raw, unit, ours,
+              unit, ours - raw, unit, 100 * (ours / raw - 1));
   if (at.json)
     at.json << "{\"bench\":\"nccl_overhead\",\"what\":\"" << what << "\",\"ranks\":" << at.world.size()
-            << ",\"bytes\":" << bytes << ",\"unit\":\"" << unit << "\",\"raw\":" << raw << ",\"tutti\":" << ours << "}"
-            << std::endl;
+            << ",\"bytes\":" << bytes << ",\"unit\":\"" << unit << "\",\"raw\":" << raw << ",\"tutti\":" << ours;
+  if (std::string_view{unit} == "us") {  // as nccl-tests: of one rank there is no bus
+    const double bus = 2.0 * (at.world.size() - 1) / at.world.size();
+    const double by_hand = static_cast<double>(bytes) / raw / 1e3, by_us = static_cast<double>(bytes) / ours / 1e3;
+    std::printf("  algbw %.2f, %.2f  busbw %.2f, %.2f GB/s", by_hand, by_us, by_hand * bus, by_us * bus);
+    if (at.json)
+      at.json << ",\"raw_algbw_gbs\":" << by_hand << ",\"algbw_gbs\":" << by_us
+              << ",\"raw_busbw_gbs\":" << by_hand * bus << ",\"busbw_gbs\":" << by_us * bus;
+  }
+  std::puts("");
+  std::fflush(stdout);
+  if (at.json) at.json << "}" << std::endl;
 }
 
-void compare(const place& at, gpu_communicator& gpus, raw_nccl& raw, const std::string& calls, std::size_t most) {
+void compare(const place& at, gpu_communicator& gpus, raw_nccl& raw, const std::string& calls) {
   cudaStream_t const user = at.stream.native();
-  const auto by_hand = [&](std::size_t count) { raw.all_reduce(at.data, count, ncclSum, user); };
+  const auto by_hand = [&](std::size_t count) { raw.all_reduce(at.in, at.out, count, ncclSum, user); };
   const auto ours = [&](std::size_t count) {
-    gpus.all_reduce(tutti::cuda::device_span<float>{at.data, count}, tutti::sum, {.stream = user}).join(user);
+    const tutti::cuda::device_span<const float> in{at.in, count};
+    gpus.all_reduce(in, tutti::cuda::device_span<float>{at.out, count}, tutti::sum, {.stream = user}).join(user);
   };
   if (at.world.rank() == 0) {
     std::printf("# calls: %s\n", calls.c_str());
   }
-  const double alone = host_ns(at, [&](std::size_t count) { raw.all_reduce_alone(at.data, count, ncclSum, user); });
-  const double edges = host_ns(at, by_hand), tutti_ns = host_ns(at, ours);
-  tell(at, "host/" + calls + "/call", 4, alone, tutti_ns, "ns");
-  tell(at, "host/" + calls + "/with edges", 4, edges, tutti_ns, "ns");
-  for (std::size_t count = 1 << 10; count <= most; count <<= 4)
+  if (at.of_host) {
+    const double alone =
+        host_ns(at, [&](std::size_t count) { raw.all_reduce_alone(at.in, at.out, count, ncclSum, user); });
+    const double edges = host_ns(at, by_hand), tutti_ns = host_ns(at, ours);
+    tell(at, "host/" + calls + "/call", 4, alone, tutti_ns, "ns");
+    tell(at, "host/" + calls + "/with edges", 4, edges, tutti_ns, "ns");
+  }
+  for (std::size_t count = 1 << 10; count <= at.most; count <<= 4)
     tell(at, "device/" + calls, count * sizeof(float), device_us(at, count, by_hand), device_us(at, count, ours), "us");
 }
 
-void run(const char* json_path) {
+void run(const char* json_path, const char* bytes) {
+  const std::size_t most = bytes ? std::strtoull(bytes, nullptr, 10) / sizeof(float) : std::size_t{1} << 26;
+  if (most < 1 << 10) throw std::runtime_error(std::string{bytes} + " is no number of bytes from 4096 on");
   auto world = tutti::init();
   tutti::nccl_options how;
   if (std::getenv("TUTTI_SHARE_GPUS")) how.sharing = tutti::device_sharing::allowed;
@@ -101,28 +123,29 @@ void run(const char* json_path) {
   auto blocking = tutti::gpu_world(world, how);
   const int device = blocking.backend().device();
   bench::check(cudaSetDevice(device), "cudaSetDevice");
-  constexpr std::size_t most = std::size_t{1} << 26;
-  const tutti::cuda::device_memory<float> data{device, most};
-  bench::check(cudaMemset(data.span().data(), 0, data.span().size_bytes()), "cudaMemset");
+  const tutti::cuda::device_memory<float> in{device, most}, out{device, most};
+  bench::check(cudaMemset(in.span().data(), 0, in.span().size_bytes()), "cudaMemset");
   tutti::cuda::stream stream{device};
   std::ofstream json;
   if (world.rank() == 0 && json_path) json.open(json_path);
   if (!json_path) json.setstate(std::ios::failbit);
-  const place at{world, stream, data.span().data(), json};
+  const place at{world, stream, in.span().data(), out.span().data(), json, most, bytes == nullptr};
   {
     raw_nccl raw{world, device, raw_calls::blocking};
-    compare(at, blocking, raw, "blocking", most);
+    compare(at, blocking, raw, "blocking");
   }
   {
     raw_nccl raw{world, device, raw_calls::nonblocking};
-    compare(at, nonblocking, raw, "nonblocking", most);
+    compare(at, nonblocking, raw, "nonblocking");
   }
   world.barrier().wait();
 }
 
 }  // namespace
 
-int main(int argc, char** argv) try { run(argc > 1 ? argv[1] : nullptr); } catch (const std::exception& e) {
+int main(int argc, char** argv) try {
+  run(argc > 1 ? argv[1] : nullptr, argc > 2 ? argv[2] : nullptr);
+} catch (const std::exception& e) {
   std::fprintf(stderr, "bench-nccl-overhead: %s\n", e.what());
   return 1;
 }

@@ -43,19 +43,19 @@ class raw_nccl {
     static_cast<void>(ncclCommAbort(comm_));
   }
 
-  void all_reduce_alone(float* data, std::size_t count, ncclRedOp_t with, cudaStream_t s) const {
-    check(ncclAllReduce(data, data, count, ncclFloat32, with, comm_, s), "ncclAllReduce");
+  void all_reduce_alone(const float* in, float* out, std::size_t count, ncclRedOp_t with, cudaStream_t s) const {
+    check(ncclAllReduce(in, out, count, ncclFloat32, with, comm_, s), "ncclAllReduce");
     settle();
   }
-  void all_reduce(float* data, std::size_t count, ncclRedOp_t with, cudaStream_t user) {
-    issue(data, count, with, user);
+  void all_reduce(const float* in, float* out, std::size_t count, ncclRedOp_t with, cudaStream_t user) {
+    issue(in, out, count, with, user);
     after_.join(user);
   }
   /// Without the edge back; finish() adds it for all that were issued.
-  void issue(float* data, std::size_t count, ncclRedOp_t with, cudaStream_t user) {
+  void issue(const float* in, float* out, std::size_t count, ncclRedOp_t with, cudaStream_t user) {
     before_.record(user);
     before_.join(stream_.native());
-    all_reduce_alone(data, count, with, stream_.native());
+    all_reduce_alone(in, out, count, with, stream_.native());
     after_.record(stream_.native());
   }
   void finish(cudaStream_t user) { after_.join(user); }

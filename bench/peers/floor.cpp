@@ -7,7 +7,7 @@
 //         slots use non-temporal stores from a size that depends on the hop.
 //   plain the same with ordinary stores only.
 //   zc    user buffers allocated in the shared segment, nothing is copied.
-//   cma   as shm up to 64 KiB, above that process_vm_readv from private buffers. All_gather: at any size.
+//   cma   private buffers, moved by process_vm_readv and writev; all_reduce as shm up to 64 KiB.
 #include <immintrin.h>
 #include <sys/uio.h>
 
@@ -148,10 +148,7 @@ struct Floor {
   // k-2. A ring larger than the L2 cache is faster when the cores are near: lines
   // that have left the reader's L2 need not be taken back from there.
   void one_shot(float* buf, size_t c) {
-    const size_t room = (c + 63) / 64 * 64;
-    if (ring_at + room > ring_size / 4) ring_at = 0;
-    const size_t at = ring_at;
-    ring_at += room;
+    const size_t at = reserve(c);
     publish(ring(r) + at, buf, c);
     post();
     wait_all();
@@ -179,11 +176,10 @@ struct Floor {
   }
 
   void zero_copy(float* buf, size_t c) {
-    line(r).address = reinterpret_cast<char*>(buf) - heap(r);
-    post();
+    show(buf);
     wait_all();
     float* b[peers::kMaxRanks];
-    for (int p = 0; p < n; p++) b[p] = reinterpret_cast<float*>(heap(p) + line(p).address);
+    for (int p = 0; p < n; p++) b[p] = shown_by(p);
     const size_t part = (c / n + 15) / 16 * 16, lo = std::min(c, r * part), hi = std::min(c, lo + part);
     if (n == 2) {
       float* __restrict x = b[0];
@@ -198,8 +194,7 @@ struct Floor {
           if (p != r) std::memcpy(b[p] + o, b[r] + o, m * 4);
       }
     }
-    post();
-    wait_all();
+    meet();
   }
 
   void pull(int p, float* dst, const float* src_in_peer, size_t bytes) {
@@ -207,77 +202,169 @@ struct Floor {
     if (process_vm_readv(line(p).pid, &l, 1, &m, 1, 0) != static_cast<ssize_t>(bytes)) std::exit(3);
   }
   void cma(float* buf, size_t c) {
-    line(r).address = reinterpret_cast<uint64_t>(buf);
-    post();
+    show(buf);
     wait_all();
     const size_t part = (c / n + 1023) / 1024 * 1024;
     auto lo = [&](int p) { return std::min(c, p * part); };
-    auto peer = [&](int p) { return reinterpret_cast<const float*>(line(p).address); };
     for (size_t o = lo(r); o < lo(r + 1); o += kSlot / 4) {
       const size_t m = std::min(kSlot / 4, lo(r + 1) - o);
       for (int p = 0; p < n; p++)
         if (p != r) {
-          pull(p, tmp, peer(p) + o, m * 4);
+          pull(p, tmp, shown_by(p) + o, m * 4);
           add(buf + o, tmp, m);
         }
     }
+    meet();
+    for (int i = 1; i < n; i++) {
+      const int p = (r + i) % n;
+      if (lo(p + 1) > lo(p)) pull(p, buf + lo(p), shown_by(p) + lo(p), (lo(p + 1) - lo(p)) * 4);
+    }
+    meet();
+  }
+
+  // Of `from`'s array into mine. Where memory is private the kernel copies, else the core does.
+  void take(int from, float* dst, const float* src, size_t bytes) {
+    if (variant == "cma")
+      pull(from, dst, src, bytes);
+    else
+      std::memcpy(dst, src, bytes);
+  }
+  void give(int to, float* dst, const float* src, size_t bytes) {
+    if (variant != "cma") {
+      std::memcpy(dst, src, bytes);
+      return;
+    }
+    iovec l{const_cast<float*>(src), bytes}, m{dst, bytes};
+    if (process_vm_writev(line(to).pid, &l, 1, &m, 1, 0) != static_cast<ssize_t>(bytes)) std::exit(3);
+  }
+  void show(const float* mine) {
+    line(r).address =
+        variant == "zc" ? reinterpret_cast<const char*>(mine) - heap(r) : reinterpret_cast<uint64_t>(mine);
     post();
+  }
+  float* shown_by(int p) {
+    return reinterpret_cast<float*>(line(p).address + (variant == "zc" ? reinterpret_cast<uint64_t>(heap(p)) : 0));
+  }
+  void meet() {
+    post();
+    wait_all();
+  }
+  // Room in my ring, at the same place in all of them.
+  size_t reserve(size_t c) {
+    const size_t room = (c + 63) / 64 * 64;
+    if (ring_at + room > ring_size / 4) ring_at = 0;
+    ring_at += room;
+    return ring_at - room;
+  }
+
+  // Each block once from its owner's memory to where it belongs.
+  void direct_gather(const float* in, float* out, size_t block) {
+    show(in);
+    std::memcpy(out + r * block, in, block * 4);
     wait_all();
     for (int i = 1; i < n; i++) {
       const int p = (r + i) % n;
-      if (lo(p + 1) > lo(p)) pull(p, buf + lo(p), peer(p) + lo(p), (lo(p + 1) - lo(p)) * 4);
+      take(p, out + p * block, shown_by(p), block * 4);
     }
-    post();
+    meet();
+  }
+  void staged_gather(const float* in, float* out, size_t block) {
+    const size_t piece = piece_bytes() / 4;
+    for (size_t o = 0; o < block; o += piece) {
+      const size_t m = std::min(piece, block - o), at = reserve(m);
+      publish(ring(r) + at, in + o, m);
+      post();
+      std::memcpy(out + r * block + o, in + o, m * 4);
+      wait_all();
+      for (int p = 0; p < n; p++)
+        if (p != r) std::memcpy(out + p * block + o, ring(p) + at, m * 4);
+    }
+  }
+  void direct_reduce_scatter(const float* in, float* out, size_t block) {
+    show(in);
     wait_all();
+    const size_t piece = variant == "zc" ? 2048 : piece_bytes() / 4;
+    for (size_t o = 0; o < block; o += piece) {
+      const size_t m = std::min(piece, block - o);
+      std::memcpy(out + o, in + r * block + o, m * 4);
+      for (int p = 0; p < n; p++) {
+        if (p == r) continue;
+        const float* theirs = shown_by(p) + r * block + o;
+        if (variant == "cma") {
+          pull(p, tmp, theirs, m * 4);
+          theirs = tmp;
+        }
+        add(out + o, theirs, m);
+      }
+    }
+    meet();
+  }
+  void staged_reduce_scatter(const float* in, float* out, size_t block) {
+    const size_t piece = piece_bytes() / 4 / (n - 1) / 16 * 16;
+    for (size_t o = 0; o < block; o += piece) {
+      const size_t m = std::min(piece, block - o), at = reserve(m * n);
+      for (int p = 0; p < n; p++)
+        if (p != r) publish(ring(r) + at + p * m, in + p * block + o, m);
+      post();
+      std::memcpy(out + o, in + r * block + o, m * 4);
+      wait_all();
+      for (int p = 0; p < n; p++)
+        if (p != r) add(out + o, ring(p) + at + r * m, m);
+    }
+  }
+  // Two ranks: the root hands over the second half while the other takes the first.
+  void direct_broadcast(float* buf, size_t c) {
+    show(buf);
+    wait_all();
+    const size_t first = n == 2 ? c / 32 * 16 : c;
+    if (r)
+      take(0, buf, shown_by(0), first * 4);
+    else if (first < c)
+      give(1, shown_by(1) + first, buf + first, (c - first) * 4);
+    meet();
+  }
+  void staged_broadcast(float* buf, size_t c) {
+    for (size_t o = 0; o < c; o += kSlot / 8, buf += kSlot / 8) {  // pieces of half a slot
+      const size_t m = std::min(kSlot / 8, c - o);
+      const int k = (step + 1) & 3;
+      if (r == 0) {  // a slot is free again when all have taken the piece 4 steps back
+        for (int p = 1; p < n && step >= 4; p++) wait_for(p, step - 3);
+        publish(slot(0, k), buf, m);
+        post();
+      } else {
+        wait_for(0, step + 1);
+        std::memcpy(buf, slot(0, k), m * 4);
+        post();
+      }
+    }
   }
 
-  // Each block straight from its owner's memory to where it belongs.
-  void cma_gather(float* in, float* out, size_t c) {
-    line(r).address = reinterpret_cast<uint64_t>(in);
-    post();
-    std::memcpy(out + r * (c / n), in, c / n * 4);
-    wait_all();
-    for (int i = 1; i < n; i++) {
-      const int p = (r + i) % n;
-      pull(p, out + p * (c / n), reinterpret_cast<const float*>(line(p).address), c / n * 4);
-    }
-    post();
-    wait_all();
-  }
-
-  bool supports(int op, size_t) {
-    if (op == peers::kAllGather) return variant == "cma";
-    return op == peers::kAllReduce || op == peers::kBroadcast || op == peers::kBarrier;
-  }
+  static size_t piece_bytes() { return peers::env_int("PEER_PIECE", 128 << 10); }
+  bool supports(int op, size_t) { return op != peers::kBarrier || variant == "shm"; }
   void prepare(int, float*, float*, size_t) {
     const double hop = h.probe_hop();
     if (variant != "plain") nt_from = peers::env_int("PEER_NT", hop > 120 ? 4 << 10 : 1 << 30);
     ring_size = peers::env_int("PEER_RING", variant == "plain" ? 512 << 10 : 4 << 20);
   }
   void run(int op, float* buf, float* out, size_t c) {
-    if (op == peers::kAllGather) {
-      cma_gather(buf, out, c);
-    } else if (op == peers::kBarrier) {
-      post();
-      wait_all();
-    } else if (op == peers::kBroadcast) {
-      for (size_t o = 0; o < c; o += kSlot / 8, buf += kSlot / 8) {  // pieces of half a slot
-        const size_t m = std::min(kSlot / 8, c - o);
-        const int k = (step + 1) & 3;
-        if (r == 0) {  // a slot is free again when all have taken the piece 4 steps back
-          for (int p = 1; p < n && step >= 4; p++) wait_for(p, step - 3);
-          publish(slot(0, k), buf, m);
-          post();
-        } else {
-          wait_for(0, step + 1);
-          std::memcpy(buf, slot(0, k), m * 4);
-          post();
-        }
-      }
-    } else if (c <= 14) {
+    const size_t block = c / n;
+    if (op == peers::kBarrier)
+      meet();
+    else if (op == peers::kAllGather)
+      private_buffers ? staged_gather(buf, out, block) : direct_gather(buf, out, block);
+    else if (op == peers::kReduceScatter)
+      private_buffers ? staged_reduce_scatter(buf, out, block) : direct_reduce_scatter(buf, out, block);
+    else if (op == peers::kBroadcast)
+      private_buffers ? staged_broadcast(buf, c) : direct_broadcast(buf, c);
+    else
+      all_reduce(buf, c);
+  }
+
+  void all_reduce(float* buf, size_t c) {
+    if (c <= 14) {
       tiny(buf, c);
     } else if (c * 4 <= kSmall || (private_buffers && n == 2)) {
-      const size_t piece = (n == 2 ? peers::env_int("PEER_PIECE", 128 << 10) : kSlot) / 4;
+      const size_t piece = (n == 2 ? piece_bytes() : kSlot) / 4;
       for (size_t o = 0; o < c; o += piece) one_shot(buf + o, std::min(piece, c - o));
     } else if (private_buffers) {
       for (size_t o = 0, i = 0; o < c; o += kSlot / 4, i++) two_phase(buf + o, std::min(kSlot / 4, c - o), 2 + (i & 1));

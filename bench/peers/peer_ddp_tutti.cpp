@@ -97,9 +97,11 @@ class bench {
     in_arena("tutti: in the arena, progress_thread", plain, engine);
     in_arena("tutti: in the arena, buckets of 1 MiB", small);
     copied("tutti: copied in, weighted", weighted, copies::in);
+    copied("tutti: copied in, weights that differ", weighted, copies::in, 32 + world_.rank());
     copied("tutti: copied in", plain, copies::in);
-    copied("tutti: copied in, progress_thread", plain, copies::in, engine);
+    copied("tutti: copied in, progress_thread", plain, copies::in, 1, copier::reducer, engine);
     copied("tutti: copied in, buckets of 1 MiB", small, copies::in);
+    copied("tutti: copied in by the caller, weighted", weighted, copies::in, 1, copier::caller);
     copied("tutti: copied in and out", plain, copies::in_and_out);
     const int steps = peers::env_int("PEER_STEPS", 15);
     for (int i = -2; i < steps; ++i)
@@ -109,6 +111,7 @@ class bench {
 
  private:
   enum class copies { in, in_and_out };
+  enum class copier { reducer, caller };
 
   template <class Reducer>
   void in_arena(const char* what, Reducer& reducer, tutti::engine* driven = nullptr, double weight = 1) {
@@ -124,14 +127,19 @@ class bench {
     ways_.push_back({what, g, step, g, driven});
   }
   template <class Reducer>
-  void copied(const char* what, Reducer& reducer, copies which, tutti::engine* driven = nullptr) {
+  void copied(const char* what, Reducer& reducer, copies which, double weight = 1, copier by = copier::reducer,
+              tutti::engine* driven = nullptr) {
     const gradients g = reducer.gradients();
-    const auto step = [this, g, &reducer, which] {
-      auto pass = reducer.begin();
+    const auto step = [this, g, &reducer, which, weight, by] {
+      auto pass = reducer.begin(weight);
       for (std::size_t i = shapes_.size(); i-- > 0;) {
         differentiate(own_[i]);
-        std::copy(own_[i].begin(), own_[i].end(), g[i].begin());
-        pass.ready(i);
+        if (by == copier::reducer) {
+          pass.ready(i, own_[i]);
+        } else {
+          std::copy(own_[i].begin(), own_[i].end(), g[i].begin());
+          pass.ready(i);
+        }
       }
       tutti::sync_wait(world_, pass.finish());
       for (std::size_t i = 0; which == copies::in_and_out && i < g.size(); ++i)

@@ -97,10 +97,10 @@ def peers(out, added):
         Peer("gloo-bcube", "fork", gloo, env={"PEER_VARIANT": "bcube"}, ops=["all_reduce"], **threads),
         Peer("gloo-hd", "fork", gloo, env={"PEER_VARIANT": "hd"}, ops=["all_reduce", "reduce_scatter"], **threads),
         Peer("torch", "fork", [PYTHON, f"{HERE}/peer_torch.py"], **threads),
-        Peer("floor-plain", "fork", floor, env={"PEER_VARIANT": "plain"}, ops=["all_reduce", "broadcast"], ranks=two),
-        Peer("floor-cma", "fork", floor, env={"PEER_VARIANT": "cma"}, ops=["all_reduce", "all_gather"], ranks=two),
+        Peer("floor-plain", "fork", floor, env={"PEER_VARIANT": "plain"}, ranks=two),
+        Peer("floor-cma", "fork", floor, env={"PEER_VARIANT": "cma"}),
         Peer("floor-shm", "fork", floor, env={"PEER_VARIANT": "shm"}),
-        Peer("floor-zc", "fork", floor, env={"PEER_VARIANT": "zc"}, ops=["all_reduce"]),
+        Peer("floor-zc", "fork", floor, env={"PEER_VARIANT": "zc"}),
     ] + [Peer(n, "fork", c.split()) for n, c in (a.split("=", 1) for a in added)]
 
 

@@ -16,6 +16,7 @@
 
 #include <tutti/bootstrap/nccl.hpp>
 
+#include "collective.hpp"
 #include "gpu/timed_event.hpp"
 
 namespace bench {
@@ -32,20 +33,13 @@ class on_gpus {
       : world_(world),
         gpus_(gpus),
         o_(o),
+        what_(collective_of(o.collective)),
         how_{.via = tutti::algorithm_of(o.algorithm), .stream = {}},
         stream_(gpus.backend().device()),
         in_(gpus.backend().device(), most()),
         out_(gpus.backend().device(), most()) {
     how_.stream = stream_;
   }
-
-  /// Elements of the larger buffer of a size in bytes: nccl-tests' rule, whole blocks where there are blocks.
-  [[nodiscard]] std::size_t elements(std::size_t bytes) const {
-    const std::size_t n = bytes / sizeof(T);
-    return cut() ? n / ranks() * ranks() : n;
-  }
-  /// As nccl-tests counts them: of a rank.
-  [[nodiscard]] std::size_t count(std::size_t all) const { return cut() ? all / ranks() : all; }
 
   [[nodiscard]] timing measure(std::size_t all, bool in_place) {
     std::uint64_t wrong = 0;
@@ -63,7 +57,9 @@ class on_gpus {
 
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(gpus_.size()); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(gpus_.rank()); }
-  [[nodiscard]] bool cut() const { return o_.collective == "all_gather" || o_.collective == "reduce_scatter"; }
+  /// To whom sendrecv sends, and from whom it receives.
+  [[nodiscard]] int next() const { return (gpus_.rank() + 1) % gpus_.size(); }
+  [[nodiscard]] int previous() const { return (gpus_.rank() + gpus_.size() - 1) % gpus_.size(); }
   [[nodiscard]] std::size_t most() const { return std::max<std::size_t>(o_.max_bytes / sizeof(T), ranks()); }
 
   template <class F>
@@ -74,17 +70,27 @@ class on_gpus {
     if (o_.op == "avg") return f(tutti::mean);
     return f(tutti::sum);
   }
-  flight start(std::size_t all, bool in_place) {
+  /// Issues it once; its handles come behind those that are there.
+  void start(std::size_t all, bool in_place) {
     const span in = in_.span().first(all), out = in_place ? in : out_.span().first(all);
+    if (o_.collective != "sendrecv") return flights_.push_back(start(all, in, out, in_place));
+    const tutti::nccl_group together{gpus_};
+    flights_.push_back(gpus_.send(in, next(), 0, how_));
+    flights_.push_back(gpus_.recv(out, previous(), 0, how_));
+  }
+  flight start(std::size_t all, span in, span out, bool in_place) {
     const std::size_t each = all / ranks();
+    const auto own = [&](span s) { return s.subspan(me() * each, each); };
     if (o_.collective == "barrier") return gpus_.barrier(how_);
     if (o_.collective == "broadcast") return gpus_.broadcast(in, o_.root, how_);
-    if (o_.collective == "all_gather")
-      return gpus_.all_gather(in_place ? out.subspan(me() * each, each) : in.first(each), out, how_);
+    if (o_.collective == "all_gather") return gpus_.all_gather(in_place ? own(out) : in.first(each), out, how_);
+    if (o_.collective == "gather") return gpus_.gather(in_place ? own(out) : in.first(each), out, o_.root, how_);
+    if (o_.collective == "scatter") return gpus_.scatter(in, in_place ? own(in) : out.first(each), o_.root, how_);
+    if (o_.collective == "all_to_all") return gpus_.all_to_all(in, out, how_);
     return with_reduction([&](auto op) {
       if (o_.collective == "reduce") return gpus_.reduce(in, out, o_.root, op, how_);
       if (o_.collective == "reduce_scatter")
-        return gpus_.reduce_scatter(in, in_place ? in.subspan(me() * each, each) : out.first(each), op, how_);
+        return gpus_.reduce_scatter(in, in_place ? own(in) : out.first(each), op, how_);
       return in_place ? gpus_.all_reduce(in, op, how_) : gpus_.all_reduce(in, out, op, how_);
     });
   }
@@ -92,10 +98,11 @@ class on_gpus {
   /// So many as --agg_iters in one launch, then the stream comes after them.
   void round(std::size_t all, bool in_place) {
     flights_.clear();
-    if (o_.aggregate == 1) return start(all, in_place).join(stream_);
-    {
-      tutti::nccl_group together{gpus_};
-      for (int i = 0; i < o_.aggregate; ++i) flights_.push_back(start(all, in_place));
+    if (o_.aggregate == 1) {
+      start(all, in_place);
+    } else {
+      const tutti::nccl_group together{gpus_};
+      for (int i = 0; i < o_.aggregate; ++i) start(all, in_place);
     }
     for (auto& f : flights_) std::move(f).join(stream_);
   }
@@ -157,35 +164,49 @@ class on_gpus {
   /// Runs it once and counts what is wrong.
   std::uint64_t checked(std::size_t all, bool in_place) {
     const std::size_t each = all / ranks();
-    const bool gathers = o_.collective == "all_gather";
+    const bool own_block = in_place && (o_.collective == "all_gather" || o_.collective == "gather");
     std::vector<T> host(all);
     for (std::size_t i = 0; i < all; ++i)
-      host[i] = gathers && in_place ? operand<T>(gpus_.rank(), i - std::min(i, me() * each), o_.op)
-                                    : operand<T>(gpus_.rank(), i, o_.op);
+      host[i] = operand<T>(gpus_.rank(), own_block ? i - std::min(i, me() * each) : i, o_.op);
     check(cudaMemcpy(in_.span().data(), host.data(), all * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
     check(cudaMemset(out_.span().data(), 0x5a, all * sizeof(T)), "cudaMemset");
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-    start(all, in_place).wait();
-    const bool in_in = in_place || o_.collective == "broadcast";
-    check(cudaMemcpy(host.data(), (in_in ? in_ : out_).span().data(), all * sizeof(T), cudaMemcpyDeviceToHost),
+    flights_.clear();
+    start(all, in_place);
+    for (auto& f : flights_) f.wait();
+    check(cudaMemcpy(host.data(), (in_place ? in_ : out_).span().data(), all * sizeof(T), cudaMemcpyDeviceToHost),
           "cudaMemcpy");
     std::uint64_t wrong = 0;
-    const auto compare = [&](std::size_t at, T wanted) {
-      const double is = as_double(host[at]), want = as_double(wanted);
-      // NCCL's mean multiplies by a rounded 1/ranks.
-      const double off = o_.op == "avg" ? std::abs(want) * 1e-5 : 0;
-      wrong += !(std::abs(is - want) <= off);
+    const auto is = [&](std::size_t first, std::size_t count, auto wanted) {
+      for (std::size_t i = 0; i < count; ++i) {
+        const double want = as_double(wanted(i));
+        // NCCL's mean multiplies by a rounded 1/ranks.
+        const double off = o_.op == "avg" ? std::abs(want) * 1e-5 : 0;
+        wrong += !(std::abs(as_double(host[first + i]) - want) <= off);
+      }
     };
-    if (o_.collective == "barrier" || (o_.collective == "reduce" && gpus_.rank() != o_.root)) return 0;
+    const std::size_t mine = me() * each, at = in_place ? mine : 0;  // of the block that each rank gets
+    const auto each_from = [&](auto wanted) {
+      for (std::size_t r = 0; r < ranks(); ++r) is(r * each, each, wanted(static_cast<int>(r)));
+    };
+    const auto from = [&](int rank, std::size_t first) {
+      return [this, rank, first](std::size_t i) { return operand<T>(rank, first + i, o_.op); };
+    };
+    const bool here = !what_.rooted || gpus_.rank() == o_.root;  // where the result of a gather or a reduce is
     if (o_.collective == "broadcast")
-      for (std::size_t i = 0; i < all; ++i) compare(i, operand<T>(o_.root, i, o_.op));
-    else if (gathers)
-      for (std::size_t i = 0; i < all; ++i) compare(i, operand<T>(static_cast<int>(i / each), i % each, o_.op));
+      is(0, all, from(o_.root, 0));
+    else if (o_.collective == "sendrecv")
+      is(0, all, from(previous(), 0));
+    else if (o_.collective == "scatter")
+      is(at, each, from(o_.root, mine));
+    else if (o_.collective == "all_to_all")
+      each_from([&](int r) { return from(r, mine); });
+    else if (here && o_.collective.ends_with("gather"))
+      each_from([&](int r) { return from(r, 0); });
     else if (o_.collective == "reduce_scatter")
-      for (std::size_t i = 0; i < each; ++i)
-        compare(in_place ? me() * each + i : i, expected<T>(gpus_.size(), me() * each + i, o_.op));
-    else
-      for (std::size_t i = 0; i < all; ++i) compare(i, expected<T>(gpus_.size(), i, o_.op));
+      is(at, each, [&](std::size_t i) { return expected<T>(gpus_.size(), mine + i, o_.op); });
+    else if (here && what_.reduces)
+      is(0, all, [&](std::size_t i) { return expected<T>(gpus_.size(), i, o_.op); });
     return wrong;
   }
   static double as_double(T x) {
@@ -198,6 +219,7 @@ class on_gpus {
   communicator& world_;
   gpu_communicator& gpus_;
   const options& o_;
+  const collective& what_;
   tutti::issue how_;
   tutti::cuda::stream stream_;
   tutti::cuda::device_memory<T> in_, out_;
@@ -212,12 +234,14 @@ void sweep(communicator& world, gpu_communicator& gpus, const options& o, table&
     if (world.rank() == 0) rows.row(world.size(), 0, 0, std::nullopt, t);
     return;
   }
+  const collective& what = collective_of(o.collective);
+  const auto ranks = static_cast<std::size_t>(world.size());
   for (const std::size_t asked : o.sizes()) {
-    const std::size_t all = bench.elements(asked);
-    std::optional<timing> out_of_place;
-    if (o.collective != "broadcast") out_of_place = bench.measure(all, false);
-    const timing in_place = bench.measure(all, true);
-    if (world.rank() == 0) rows.row(world.size(), all * sizeof(T), bench.count(all), out_of_place, in_place);
+    const std::size_t all = what.elements(asked, sizeof(T), ranks);
+    std::optional<timing> out_of_place, in_place;
+    if (what.where != placements::in_place) out_of_place = bench.measure(all, false);
+    if (what.where != placements::out_of_place) in_place = bench.measure(all, true);
+    if (world.rank() == 0) rows.row(world.size(), all * sizeof(T), what.count(all, ranks), out_of_place, in_place);
   }
 }
 
@@ -233,6 +257,8 @@ std::string about(const gpu_communicator& gpus) {
 }  // namespace
 
 void run_on_gpus(communicator& world, const options& o, table& rows) {
+  if (o.collective == "sendrecv" && world.size() == 1)
+    throw tutti::usage_error("sendrecv needs two ranks or more: none exchanges messages with itself");
   tutti::nccl_options how;
   if (o.shared_gpus) how.sharing = tutti::device_sharing::allowed;
   if (o.blocking_calls) how.calls = tutti::nccl_calls::blocking;

@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdlib>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <tutti/core/options.hpp>
+
+#include "collective.hpp"
 
 namespace bench {
 
@@ -49,9 +52,12 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
       "Times collectives of tutti with nccl-tests' flags and columns.\n"
       "  tutti-run -n 2 -- tutti-bench all_reduce -b 8 -e 64M -f 4"};
   const std::string of_nccl = "with --backend nccl: ";
-  app.add_option("collective", o.collective,
-                 "all_reduce, broadcast or barrier; " + of_nccl + "reduce, all_gather, reduce_scatter, too")
-      ->check(CLI::IsMember({"all_reduce", "broadcast", "barrier", "reduce", "all_gather", "reduce_scatter"}))
+  app.add_option(
+         "collective", o.collective,
+         "all_reduce, broadcast or barrier; " + of_nccl +
+             "reduce, all_gather, reduce_scatter, gather, scatter, all_to_all, sendrecv (to the next rank, from "
+             "the one before), too")
+      ->check(CLI::IsMember(collective_names()))
       ->capture_default_str();
   app.add_option("--backend", o.backend, "host: memory of the host by tutti's own algorithms; nccl: GPUs")
       ->check(CLI::IsMember({"host", "nccl"}))
@@ -85,7 +91,7 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
       ->check(CLI::IsMember({"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float",
                              "double", "f8e4m3", "f8e5m2"}))
       ->capture_default_str();
-  app.add_option("-r,--root", o.root, "root of a broadcast or a reduce")->capture_default_str();
+  app.add_option("-r,--root", o.root, "root of a broadcast, reduce, gather or scatter")->capture_default_str();
   std::vector<std::string> algorithms;
   for (std::uint8_t i = 0; tutti::name(static_cast<tutti::algorithm>(i)) != std::string("unknown"); ++i)
     algorithms.emplace_back(tutti::name(static_cast<tutti::algorithm>(i)));
@@ -115,7 +121,7 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
   try {
     app.parse(argc, argv);
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("--minbytes is larger than --maxbytes");
-    const bool host_has = o.collective == "all_reduce" || o.collective == "broadcast" || o.collective == "barrier";
+    const bool host_has = collective_of(o.collective).on_host;
     if (o.backend == "host" && (!host_has || o.type.starts_with("f8")))
       throw CLI::ValidationError((host_has ? o.type : o.collective) + " is measured with --backend nccl only");
     if (o.backend == "nccl" && !o.tune.empty()) throw CLI::ValidationError("--tune measures the host's algorithms");

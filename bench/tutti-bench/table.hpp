@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "collective.hpp"
 #include "measure.hpp"
 #include "options.hpp"
 
@@ -50,17 +51,13 @@ class table {
   }
 
   void row(int world_size, std::size_t bytes, std::size_t count, const std::optional<timing>& out_of_place,
-           const timing& in_place) {
-    const std::string& what = options_.collective;
-    const bool reduces = what.find("reduce") != std::string::npos, rooted = what == "broadcast" || what == "reduce";
-    const bool cut = what == "all_gather" || what == "reduce_scatter";
+           const std::optional<timing>& in_place) {
+    const collective& what = collective_of(options_.collective);
     std::printf("%12zu  %12zu  %8s  %6s  %6d", bytes, count, options_.type.c_str(),
-                reduces ? options_.op.c_str() : "none", rooted ? options_.root : -1);
-    // What nccl-tests makes of a time: the load of a link if all ranks are equal.
-    const double others = static_cast<double>(world_size - 1) / world_size;
-    const double factor = what == "all_reduce" ? 2 * others : cut ? others : 1.0;
+                what.reduces ? options_.op.c_str() : "none", what.rooted ? options_.root : -1);
+    const double factor = what.bus_factor(world_size);
     for (const bool placed : {false, true}) {
-      const timing* t = placed ? &in_place : out_of_place ? &*out_of_place : nullptr;
+      const auto& t = placed ? in_place : out_of_place;
       if (!t) {
         std::printf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
         continue;
@@ -79,7 +76,7 @@ class table {
                                  {"bytes", bytes},
                                  {"count", count},
                                  {"type", options_.type},
-                                 {"op", reduces ? options_.op : "none"},
+                                 {"op", what.reduces ? options_.op : "none"},
                                  {"in_place", placed},
                                  {"us", t->us},
                                  {"p50_us", t->p50},

@@ -87,8 +87,9 @@ class linear_model {
   using memory = tutti::cuda::device_memory<float>;
   static float* at(const memory& m) { return m.span().data(); }
   void copy_in(const memory& to, const std::vector<float>& from) const {
-    cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-    cuda_check(cudaMemcpy(at(to), from.data(), from.size() * sizeof(float), cudaMemcpyHostToDevice), "cudaMemcpy");
+    cuda_check(cudaMemcpyAsync(at(to), from.data(), from.size() * sizeof(float), cudaMemcpyHostToDevice, stream_),
+               "cudaMemcpyAsync");
+    cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");  // the vector's memory goes
   }
 
   gpu_communicator& gpus_;

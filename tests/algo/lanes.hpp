@@ -1,4 +1,6 @@
 #pragma once
+#include <doctest/doctest.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +23,7 @@
 #include <tutti/async/routine.hpp>
 #include <tutti/backend/driver.hpp>
 #include <tutti/core/reduction.hpp>
+#include <tutti/os/process_memory.hpp>
 #include <tutti/transport/lane.hpp>
 #include <tutti/transport/threads.hpp>
 
@@ -130,6 +133,14 @@ class staging_transport : public tutti::threads_transport {
  private:
   std::set<std::pair<const std::byte*, std::size_t>> mine_;
 };
+
+/// Whether this machine lets a process read its own memory by the kernel, as it does but for some filters.
+inline bool kernel_copies_here() {
+  const char own[2] = {};
+  if (tutti::os::kernel_copies(own, sizeof own)) return true;
+  MESSAGE("not looked at: this machine does not let processes be read");
+  return false;
+}
 
 /// A word over the ranks: its reduction shows the order in which the operands were taken.
 struct word {

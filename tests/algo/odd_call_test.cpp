@@ -35,7 +35,7 @@ struct world_of {
   static constexpr std::uint32_t context = 3;
   std::shared_ptr<tutti::threads_hub> hub = std::make_shared<tutti::threads_hub>(static_cast<int>(Ranks));
   std::vector<std::unique_ptr<lanes::rank<>>> all;
-  board boards[Ranks];
+  board boards[Ranks]{};
 
   world_of() {
     std::vector<tutti::op> ops;
@@ -73,10 +73,9 @@ TEST_CASE("odd_call: whoever has begun the call says whose differs from its own"
   CHECK(w.said(0, 3, 11) == w.said(0, 3));  // which called the same
   CHECK(w.said(3, 3, 12) == "does not match what rank 12 called: all_reduce #3 (6 x float32, sum)");
   w.begin({3}, broadcast(4, 1));  // done with the other at once, as a root may be
-  CHECK(
-      w.said(3, 4) ==
-      "failed: rank 10 called all_reduce #3 (5 x float32, sum) where this rank called broadcast #3 (8 x float32, root "
-      "1)");
+  CHECK(w.said(3, 4) ==
+        "failed: rank 10 and 1 other called all_reduce #3 (5 x float32, sum) where this rank called broadcast #3 (8 x "
+        "float32, root 1)");
 }
 
 TEST_CASE("odd_call: whoever has not begun says how the others differ, by as many as called the same") {
@@ -95,7 +94,7 @@ TEST_CASE("odd_call: whoever has not begun says how the others differ, by as man
   CHECK(w.said(0, 12) ==
         "failed: rank 13 and 1 other called " + sum_12 + " where rank 11 and 1 other called " + broadcast_12);
   w.begin({0}, broadcast(12, 2));
-  CHECK(w.said(0, 12) == "does not match what rank 13 called: " + sum_12);
+  CHECK(w.said(0, 12) == "does not match what rank 13 and 1 other called: " + sum_12);
 }
 
 TEST_CASE("odd_call: of many different calls the least common is named, of many places the first") {
@@ -110,6 +109,54 @@ TEST_CASE("odd_call: of many different calls the least common is named, of many 
   CHECK(w.said(0, 2) ==
         "failed: rank 16 called all_reduce #2 (7 x float32, sum) where rank 11 and 2 others called all_reduce #2 (5 x "
         "float32, sum)");
+}
+
+TEST_CASE("odd_call: who differs from most of the group is the culprit, and nobody else") {
+  const auto culprit = [](const auto& w, std::size_t size) {
+    return odd_call::find(w.boards[0], {3, 0, static_cast<int>(size), {}}, -1).culprit;
+  };
+  world_of<3> three;
+  three.begin({2}, all_reduce(2, 5));
+  three.begin({0}, all_reduce(2, 6));
+  CHECK(culprit(three, 3) == -1);  // one has not begun
+  three.begin({1}, all_reduce(2, 6));
+  CHECK(culprit(three, 3) == 2);
+  world_of<5> five;
+  five.begin({0, 1, 3}, all_reduce(2, 5));
+  five.begin({2}, all_reduce(2, 6));
+  CHECK(culprit(five, 5) == 2);
+  five.begin({4}, all_reduce(2, 6));
+  CHECK(culprit(five, 5) == -1);  // two have called another
+  world_of<2> two;
+  two.begin({0}, all_reduce(2, 5));
+  two.begin({1}, all_reduce(2, 6));
+  CHECK(culprit(two, 2) == -1);
+}
+
+TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differs between whom") {
+  tutti::group members{0, 3, 4, {}};
+  tutti::op_state s;
+  s.info.context = 0;
+  s.info.sequence = 39;
+  const auto say = [&](const tutti::odd_message& m, int peer, int finder) {
+    s.result = m.failure(peer, finder);
+    return tutti::algo::explain_mismatch(s, board{}, members, "rank " + std::to_string(peer));
+  };
+  const std::uint16_t sums = all_reduce(41, 5).brief(), root_1 = broadcast(41, 1).brief();
+  CHECK(say({root_1, sums, 9, 9, 0, 41}, 2, 1) ==
+        "failed: rank 2 called broadcast #41 (float32, root 1) where rank 1 called all_reduce #41 (float32, sum)");
+  CHECK(say({sums, sums, 20, 800, 0, 41}, 2, 3) ==
+        "failed: rank 2 sent 20 bytes of all_reduce #41 (float32) to this rank, which waits for 800");
+  CHECK(say({sums, sums, 20, 800, 1, 41}, 2, 0) ==  // of another group
+        "failed: rank 2 sent 20 bytes of all_reduce (float32) to rank 0, which waits for 800");
+  tutti::odd_message counts{sums, sums, 5, 1U << 30, 0, 41};
+  counts.of = tutti::odd_message::unit::elements;
+  CHECK(say(counts, 2, 1) ==
+        "failed: rank 2 called all_reduce #41 (5 x float32) where rank 1 called all_reduce #41 (524287 or more x "
+        "float32)");
+  counts.bytes = counts.room;
+  CHECK(say(counts, 2, 1) ==
+        "failed: rank 2 called all_reduce #41 (float32) with another size, root or lengths of blocks than rank 1");
 }
 
 TEST_CASE("odd_call: blocks of other lengths, and a board that nobody has opened") {

@@ -4,6 +4,8 @@
 #include <concepts>
 #include <coroutine>
 #include <cstring>
+#include <exception>
+#include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>

@@ -1,10 +1,15 @@
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <source_location>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <tutti/async/engine.hpp>
@@ -22,6 +27,8 @@ struct stub {
     tutti::op_state* started = nullptr;
     tutti::status aborted{};
     std::uint64_t sequence = 0;
+    bool by_poll = false;  ///< an abort ends operations in the next poll, as transports do
+    std::function<void()> while_described = [] {};
   };
   static constexpr tutti::space where = tutti::space::host;
   std::shared_ptr<record> r;
@@ -35,11 +42,14 @@ struct stub {
   }
   void abort(tutti::status why) noexcept {
     r->aborted = why;
-    if (r->started) std::exchange(r->started, nullptr)->complete(why);
+    if (r->started && !r->by_poll) std::exchange(r->started, nullptr)->complete(why);
   }
   [[nodiscard]] tutti::status failure() const noexcept { return r->aborted; }
   [[nodiscard]] bool busy(const tutti::op_owner&) const noexcept { return r->started != nullptr; }
-  [[nodiscard]] static std::string describe(int rank) { return "rank " + std::to_string(rank); }
+  [[nodiscard]] std::string describe(int rank) const {
+    r->while_described();
+    return "rank " + std::to_string(rank);
+  }
 };
 static_assert(tutti::backend<stub>);
 
@@ -70,6 +80,81 @@ struct issued {
   }
 };
 
+/// Sleeps until it is woken, whatever the engine asks for.
+class sleeper final : public tutti::progress_source {
+ public:
+  sleeper(tutti::engine& home, stub::record& r) : home_(home), record_(r) { home_.attach(*this); }
+  sleeper(const sleeper&) = delete;
+  sleeper& operator=(const sleeper&) = delete;
+  ~sleeper() { home_.detach(*this); }
+
+  bool poll() noexcept override {
+    if (record_.aborted.ok() || !record_.started) return false;
+    std::exchange(record_.started, nullptr)->complete(record_.aborted);
+    return true;
+  }
+  void tick(tutti::deadline) noexcept override {}
+  void prepare_park() noexcept override {}
+  void park(tutti::duration) noexcept override {
+    std::unique_lock guard(mutex_);
+    asleep_ = true;
+    changed_.notify_all();
+    in_time_ = changed_.wait_for(guard, std::chrono::seconds(20), [this] { return woken_; });
+  }
+  void finish_park() noexcept override {}
+  void unpark() noexcept override {
+    const std::scoped_lock guard(mutex_);
+    woken_ = true;
+    changed_.notify_all();
+  }
+  void await_sleep() {
+    std::unique_lock guard(mutex_);
+    changed_.wait(guard, [this] { return asleep_; });
+  }
+  [[nodiscard]] bool in_time() const noexcept { return in_time_; }
+
+ private:
+  tutti::engine& home_;
+  stub::record& record_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool asleep_ = false, woken_ = false, in_time_ = false;
+};
+
+TEST_CASE_FIXTURE(issued, "issuer: closing wakes a thread that sleeps in the wait of what it ends") {
+  record->by_poll = true;
+  {
+    sleeper source{*home, *record};
+    tutti::op running = start();
+    errc ended = errc::ok;
+    std::thread waiting{[&] { ended = tutti::nothrow(std::move(running)).wait().code; }};
+    source.await_sleep();
+    issuer->close();
+    waiting.join();
+    CHECK(source.in_time());
+    CHECK(ended == errc::aborted);
+  }
+  issuer->drop();
+}
+
+TEST_CASE_FIXTURE(issued, "issuer: what an error tells is read under the engine's lock") {
+  std::atomic<bool> in{false};
+  bool at_once = false;
+  std::thread other;
+  record->while_described = [&] {
+    other = std::thread{[&] {
+      const auto guard = home->lock();
+      in = true;
+    }};
+    for (int i = 0; i < 20 && !in; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    at_once = in;
+  };
+  CHECK(words({errc::peer_lost, 0, 3, 0}).find("rank 3 died") != std::string::npos);
+  other.join();
+  CHECK_FALSE(at_once);
+  issuer->drop();
+}
+
 TEST_CASE_FIXTURE(issued, "issuer: a call's own timeout goes before that of the communicator") {
   tutti::op a = start();
   CHECK(record->started->info.expires - record->started->info.issued == std::chrono::seconds(9));
@@ -93,6 +178,7 @@ TEST_CASE_FIXTURE(issued, "issuer: errors say which call it was, who failed it, 
   CHECK(lost.substr(0, call.size()) == call);
   CHECK(lost.find("7 x float32) failed: rank 3 died") != std::string::npos);
   CHECK(words({errc::timed_out, 0, -1, 0}).find("a rank that could not be determined") != std::string::npos);
+  CHECK(words({errc::timed_out, 0, 11, 0}).find("another rank timed out, waiting for this rank") != std::string::npos);
   CHECK(words({errc::aborted, 0, 11, 0}).find("aborted by this rank") != std::string::npos);
   CHECK(words({errc::aborted, 0, 2, 0}).find("aborted by rank 2") != std::string::npos);
   CHECK(words({errc::aborted, 0, 2, tutti::status::pass_dropped}).find("aborted by rank 2: a pass") !=

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include <support/gpus.hpp>
+#include <support/words.hpp>
 #include <tutti/async/progress_thread.hpp>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
@@ -17,18 +19,8 @@ namespace {
 
 using tutti::errc;
 using tutti::nccl_calls;
-
-/// The words of the usage_error that `f` throws; empty: none.
-template <class F>
-std::string misuse(F f) {
-  try {
-    f();
-  } catch (const tutti::usage_error& e) {
-    return e.what();
-  }
-  return {};
-}
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using tutti_test::complaint;
+using tutti_test::contains;
 
 TEST_CASE("nccl: a captured step is replayed in order, beside operations that run") {
   for (const nccl_calls calls : {nccl_calls::nonblocking, nccl_calls::blocking})
@@ -98,24 +90,24 @@ TEST_CASE("nccl: a captured operation that is not joined is a usage_error, and t
         return machine.end_capture(compute.native()) != nullptr;
       };
       std::string words;
-      CHECK(!captured([&] { words = misuse([&] { issue().wait(); }); }));
+      CHECK(!captured([&] { words = complaint([&] { issue().wait(); }); }));
       CHECK(words.find("all_reduce #1 (nccl_captured_test.cpp:") == 0);
-      CHECK(has(words, "the only end for its handle is join(stream)"));
+      CHECK(contains(words, "the only end for its handle is join(stream)"));
       const auto awaits = [](auto o) -> tutti::task<> { co_await std::move(o); };
-      CHECK(!captured([&] { words = misuse([&] { tutti::sync_wait(g.engine(), awaits(issue())); }); }));
-      CHECK(has(words, "join(stream)"));
+      CHECK(!captured([&] { words = complaint([&] { tutti::sync_wait(g.engine(), awaits(issue())); }); }));
+      CHECK(contains(words, "join(stream)"));
       CHECK(!captured([&] { CHECK(nothrow(issue()).wait().code == errc::device); }));
       CHECK(!captured([&] { static_cast<void>(issue()); }));
-      words = misuse([&] { static_cast<void>(issue()); });
+      words = complaint([&] { static_cast<void>(issue()); });
       CHECK(words.find("all_reduce (nccl_captured_test.cpp:") == 0);
-      CHECK(has(words, "its handle was dropped"));
+      CHECK(contains(words, "its handle was dropped"));
       // Assigned over; the graph is whole, as the second comes after the first.
       CHECK(captured([&] {
         auto o = issue();
         o = issue();
         std::move(o).join(compute);
       }));
-      CHECK(has(misuse([&] { issue().wait(); }), "dropped"));
+      CHECK(contains(complaint([&] { issue().wait(); }), "dropped"));
       CHECK(captured([&] { issue().join(compute); }));
       world.barrier().wait();
       v[0] = 1;
@@ -128,6 +120,76 @@ TEST_CASE("nccl: a captured operation that is not joined is a usage_error, and t
   CHECK(machine.left() == 0);
 }
 
+TEST_CASE("nccl: one communicator in several captures, one after the other and at the same time") {
+  for (const int polls : {0, 2}) {
+    fake::machine machine;
+    machine.polls_per_launch = polls;
+    run_gpus(2, [&](gpus& g, auto& world) {
+      fake_stream one{g.rank()}, two{g.rank()}, spoilt{g.rank()};
+      std::vector<float> a(1), b(1), c(1);
+      const auto doubled = [&](std::vector<float>& v, fake_stream& s) {
+        return g.all_reduce(on_device(v), tutti::sum, {.stream = s});
+      };
+      machine.begin_capture(one.native());
+      doubled(a, one).join(one);
+      const auto first = machine.end_capture(one.native());
+      machine.begin_capture(two.native());  // in another stream, after it
+      doubled(b, two).join(two);
+      const auto second = machine.end_capture(two.native());
+
+      machine.begin_capture(spoilt.native());  // stays open for a while
+      auto lost = doubled(c, spoilt);
+      machine.begin_capture(one.native());
+      auto mine = doubled(a, one);
+      machine.begin_capture(two.native());
+      doubled(b, two).join(two);
+      std::move(mine).join(one);
+      doubled(a, one).join(one);
+      const auto fourth = machine.end_capture(two.native());  // begun after the third, ended before
+      const auto third = machine.end_capture(one.native());
+      REQUIRE((first && second && third && fourth));
+      CHECK(first->nodes.size() == 1);
+      CHECK(second->nodes.size() == 1);
+      CHECK(third->nodes.size() == 2);
+      CHECK(fourth->nodes.size() == 1);
+      CHECK(contains(complaint([&] { lost.wait(); }), "join(stream)"));
+      CHECK(!machine.end_capture(spoilt.native()));
+
+      a[0] = b[0] = c[0] = 1;
+      world.barrier().wait();
+      machine.replay(first, one.native());
+      machine.replay(second, two.native());
+      machine.replay(third, two.native());
+      machine.replay(fourth, one.native());
+      doubled(c, one).wait();
+      doubled(c, two).wait();
+      CHECK(a[0] == 8);
+      CHECK(b[0] == 4);
+      CHECK(c[0] == 4);
+      world.barrier().wait();
+    });
+    CHECK(machine.misuses == 0);
+    CHECK(machine.left() == 0);
+  }
+}
+
+TEST_CASE("nccl: a communicator that graphs may hold is aborted, which waits for them, and not revoked") {
+  for (const bool captures : {false, true}) {
+    fake::machine machine;
+    run_gpus(1, [&](gpus& g, auto&) {
+      fake_stream compute{0};
+      std::vector<float> v(1, 1);
+      if (captures) machine.begin_capture(compute.native());
+      g.all_reduce(on_device(v), tutti::sum, {.stream = compute}).join(compute);
+      CHECK((!captures || machine.end_capture(compute.native())));
+      g.abort();
+    });
+    const auto calls = machine.calls();
+    CHECK(std::ranges::count(calls, std::string("ncclCommRevoke"), &fake::call::what) == (captures ? 0 : 1));
+    CHECK(machine.left() == 0);
+  }
+}
+
 TEST_CASE("nccl: what a capture does not permit is refused at the issue, and spoils nothing") {
   fake::machine machine;
   run_gpus(1, [&](gpus& g, auto&) {
@@ -136,18 +198,16 @@ TEST_CASE("nccl: what a capture does not permit is refused at the issue, and spo
     const auto issue = [&](tutti::stream_ref s) { return g.all_reduce(on_device(v), tutti::sum, {.stream = s}); };
     auto prepared = g.prepare().all_reduce(on_device(v));  // in the default stream
     machine.begin_capture(compute.native());
-    CHECK(has(misuse([&] { issue({}).wait(); }), "all_reduce: a stream is being captured into a graph, and this"));
-    CHECK(has(misuse([&] { prepared.start().wait(); }), "pass the captured one"));
+    CHECK(contains(complaint([&] { issue({}).wait(); }),
+                   "all_reduce: a stream is being captured into a graph, and this"));
+    CHECK(contains(complaint([&] { prepared.start().wait(); }), "pass the captured one"));
     issue(idle).wait();  // that one runs
     auto mine = issue(compute);
-    machine.begin_capture(other.native());
-    CHECK(has(misuse([&] { issue(other).join(other); }), "captured into another graph"));
-    CHECK(machine.end_capture(other.native()));
     std::vector<gpus::started<tutti::all_reduce_args>> running;
     {
       tutti::nccl_group together{g};
       running.push_back(issue(idle));
-      CHECK(has(misuse([&] { issue(compute).join(compute); }), "a group is one launch"));
+      CHECK(contains(complaint([&] { issue(compute).join(compute); }), "a group is one launch"));
     }
     running.clear();
     std::move(mine).join(compute);
@@ -158,8 +218,8 @@ TEST_CASE("nccl: what a capture does not permit is refused at the issue, and spo
     machine.begin_capture(compute.native());
     auto late = issue(compute);
     CHECK(fake::cuda::query_stream(idle.native()) != tutti::cuda::result::success);
-    CHECK(has(misuse([&] { issue(compute).join(compute); }), "was spoilt by an earlier call"));
-    CHECK(has(misuse([&] { std::move(late).join(compute); }), "join(stream)"));
+    CHECK(contains(complaint([&] { issue(compute).join(compute); }), "was spoilt by an earlier call"));
+    CHECK(contains(complaint([&] { std::move(late).join(compute); }), "join(stream)"));
     CHECK(!machine.end_capture(compute.native()));
     CHECK(g.backend().failure().ok());
     issue(compute).wait();

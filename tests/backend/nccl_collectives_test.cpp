@@ -191,6 +191,28 @@ TEST_CASE("nccl: what NCCL cannot do is refused before anything is started, and 
   });
 }
 
+TEST_CASE("nccl: a product with 8-bit floats of one rank, which NCCL lacks, is refused, and the communicator goes on") {
+  for (const int ranks : {1, 2}) {
+    fake::machine machine;
+    run_gpus(ranks, [ranks](gpus& g, auto&) {
+      std::vector<tutti::float8_e4m3> v(6, tutti::float8_e4m3{2.0F});
+      std::vector<tutti::float8_e5m2> in(6), out(6);
+      const auto half = tutti::premul_sum(0.5);
+      errc kind{};
+      const auto alone = [&](const std::string& words, const std::string& call) {
+        const bool named = words.find(call + ": NCCL cannot multiply 8-bit floats in a world of one rank") == 0;
+        CHECK((ranks == 1 ? kind == errc::unsupported && named : kind == errc::ok));
+      };
+      alone(words_of([&] { g.all_reduce(on_device(v), half).wait(); }, kind), "all_reduce");
+      CHECK(static_cast<float>(v[5]) == 2);  // as it was, or 2 x 0.5 of each of two
+      alone(words_of([&] { g.reduce(on_device(in), on_device(out), 0, half).wait(); }, kind), "reduce");
+      g.all_reduce(on_device(v), tutti::sum).wait();
+      CHECK(static_cast<float>(v[5]) == 2 * ranks);
+    });
+    CHECK(machine.left() == 0);
+  }
+}
+
 TEST_CASE("nccl: counts beyond 32 bits arrive whole") {
   fake::machine machine;
   machine.dry = true;

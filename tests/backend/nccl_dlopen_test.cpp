@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <support/gpus.hpp>
+#include <support/words.hpp>
 #include <tutti/backend/nccl_dlopen.hpp>
 #include <tutti/cuda/pinned_memory.hpp>
 
@@ -15,6 +16,7 @@ namespace {
 using tutti::errc;
 using tutti::nccl_feature;
 using tutti::os::dynamic_library;
+using tutti_test::contains;
 
 struct the_fake {
   static dynamic_library load() { return dynamic_library{TUTTI_FAKE_GPU}; }
@@ -39,8 +41,6 @@ std::string refusal() {
   });
   return words;
 }
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST_CASE("nccl_dlopen: a communicator over libraries that were loaded") {
   CHECK(loaded::missing().empty());
   CHECK(loaded::cuda::missing().empty());
@@ -74,13 +74,13 @@ TEST_CASE("nccl_dlopen: a library that is missing, or is another, is named with 
   using no_cuda = tutti::basic_nccl_dlopen<the_fake, tutti::cuda::basic_runtime_dlopen<nowhere>>;
   std::string words = refusal<no_cuda>();
   CHECK(words.find("rank 0 (host ") == 0);
-  CHECK(has(words, "CUDA's runtime, libcudart.so, cannot be loaded (libtutti_has_no_such.so.2: "));
-  CHECK(has(words, "LD_LIBRARY_PATH"));
+  CHECK(contains(words, "CUDA's runtime, libcudart.so, cannot be loaded (libtutti_has_no_such.so.2: "));
+  CHECK(contains(words, "LD_LIBRARY_PATH"));
   words = refusal<tutti::basic_nccl_dlopen<nowhere, loaded_cuda>>();
-  CHECK(has(words, "NCCL, libnccl.so.2, cannot be loaded (libtutti_has_no_such.so.2: "));
-  CHECK(has(words, "libnccl2"));
+  CHECK(contains(words, "NCCL, libnccl.so.2, cannot be loaded (libtutti_has_no_such.so.2: "));
+  CHECK(contains(words, "libnccl2"));
   words = refusal<tutti::basic_nccl_dlopen<of_something_else, loaded_cuda>>();
-  CHECK(has(words, "the library that was loaded for NCCL has no ncclGetVersion; libnccl.so.2 of 2.18 or newer"));
+  CHECK(contains(words, "the library that was loaded for NCCL has no ncclGetVersion; libnccl.so.2 of 2.18 or newer"));
   CHECK(std::string(no_cuda::cuda::words({})) == "CUDA's runtime could not be loaded");
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <support/gpus.hpp>
 #include <tutti/backend/nccl_memory.hpp>
@@ -35,12 +36,16 @@ TEST_CASE("nccl_memory: registered where NCCL can, else memory as any other") {
                  std::fill_n(arena.span().data(), 100, static_cast<float>(g.rank()));
                  g.all_reduce(arena.span()).wait();
                  CHECK(arena.span().data()[99] == 1);
+                 memory<float> late{g, 8, tutti::nccl_registration::later};
+                 CHECK(!late.registered());
+                 late.enroll(g);
+                 CHECK(late.registered() == (version == 22809));
                  memory<float> other{g, 0};
                  CHECK(!other.registered());
                  other = std::move(arena);
                  CHECK(arena.span().empty());
                  world.barrier().wait();
-                 CHECK(machine.windows == (version == 22809 ? 2 : 0));
+                 CHECK(machine.windows == (version == 22809 ? 4 : 0));
                  world.barrier().wait();
                },
                {.calls = calls});
@@ -58,7 +63,16 @@ TEST_CASE("nccl_memory: what NCCL does not register is still memory; what it doe
     CHECK(!arena.span().empty());
     errc kind{};
     machine.fail("ncclMemAlloc", {1});
-    CHECK(words_of([&] { memory<double>{g, 8}; }, kind).find("ncclMemAlloc of 64 bytes on device 0 failed: ") == 0);
+    const std::string other = words_of([&] { memory<double>{g, 8}; }, kind);
+    CHECK(other.find("ncclMemAlloc of 64 bytes on device 0 failed: ") == 0);
+    CHECK(other.find("what the fake says") != std::string::npos);
+    CHECK(other.find("NCCL_CUMEM_ENABLE=0") != std::string::npos);
+    CHECK(other.find("free device memory") == std::string::npos);
+    CHECK(kind == errc::device);
+    machine.last_error = "Cuda failure 2 'out of memory'";
+    machine.fail("ncclMemAlloc", {1});
+    CHECK(words_of([&] { memory<double>{g, 8}; }, kind).find("out of memory'); free device memory") !=
+          std::string::npos);
     CHECK(kind == errc::out_of_resources);
     words_of([&] { memory<double>{g, std::size_t(-1) / 2}; }, kind);
     CHECK(kind == errc::out_of_resources);

@@ -48,6 +48,15 @@ static_assert(can(dtype::f16, kind::mean, 1) && can(dtype::bf16, kind::mean, 102
               can(dtype::f8_e4m3, kind::mean, 512));
 static_assert(!can(dtype::f8_e4m3, kind::mean, 1024) && can(dtype::f8_e5m2, kind::mean, 1024));
 
+// NCCL 2.28.9 has no kernel that multiplies 8-bit floats for a world of one rank: to be given one ends its
+// communicator.
+constexpr nccl_operand alone(dtype t, kind k) { return nccl_operand_of(t, k, 1, now); }
+static_assert(alone(dtype::f8_e4m3, kind::mean).with == nccl_reduction::op_sum &&
+              alone(dtype::f32, kind::mean).with == nccl_reduction::op_sum &&
+              alone(dtype::i8, kind::mean).divisor == 1);
+static_assert(!can(dtype::f8_e5m2, kind::premul_sum, 1) && can(dtype::f8_e5m2, kind::premul_sum, 2) &&
+              can(dtype::bf16, kind::premul_sum, 1));
+
 // With a kernel it is a sum that is divided.
 constexpr nccl_operand divided(dtype t, int ranks) {
   return nccl_operand_of(t, kind::mean, ranks, now, tutti::nccl_division::kernel);

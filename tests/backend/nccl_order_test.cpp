@@ -100,8 +100,9 @@ TEST_CASE("nccl: without a stream, an operation comes after the default stream o
     std::vector<float> v(1, 0);
     fake::current_device = g.rank();
     machine.launch(tutti::cuda::default_stream(), [&] {
-      if (open) v[0] = 3;
-      return open.load();
+      const bool opened = open;
+      if (opened) v[0] = 3;
+      return opened;
     });
     fake::current_device = 3;  // whatever this thread does elsewhere
     auto running = g.all_reduce(on_device(v));
@@ -142,6 +143,25 @@ TEST_CASE("nccl: events are used again, and a joined operation needs no handle")
   CHECK(machine.left() == 0);
 }
 
+TEST_CASE("nccl: alone, it calls NCCL with its own device current, whichever the caller's is") {
+  fake::machine machine;
+  tutti::nccl_options second;
+  second.device = 1;
+  const auto alone = [&](gpus& g, auto&) {
+    std::vector<float> v(1, 3);
+    g.all_reduce(on_device(v), tutti::mean).wait();
+    auto grouped = [&] {
+      const tutti::nccl_group together{g};
+      return g.all_reduce(on_device(v));
+    }();
+    grouped.wait();
+    CHECK(v[0] == 3);
+    CHECK(fake::current_device == 0);
+  };
+  run_gpus(1, alone, second);
+  CHECK(machine.misuses == 0);
+}
+
 TEST_CASE("nccl: the communicator's end waits for work that streams were joined to") {
   fake::machine machine;
   std::atomic<bool> open{false};
@@ -152,8 +172,9 @@ TEST_CASE("nccl: the communicator's end waits for work that streams were joined 
     fake_stream compute{g.rank()};
     float& mine = results[static_cast<std::size_t>(g.rank())];
     machine.launch(compute.native(), [&] {
-      if (open) mine = 2;
-      return open.load();
+      const bool opened = open;
+      if (opened) mine = 2;
+      return opened;
     });
     {
       gpus last = std::move(g);

@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
+#include <support/words.hpp>
 #include <tutti/bootstrap/device_census.hpp>
 
 namespace {
 
 using tutti::errc;
+using tutti_test::contains;
 
 /// Two ranks on one machine, which have all they need.
 std::vector<tutti::device_claim> two() {
@@ -28,17 +30,15 @@ std::string why(const std::vector<tutti::device_claim>& all, errc wanted) {
   CHECK(what.code == wanted);
   return text;
 }
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST_CASE("device_census: a /dev/shm that is full is refused where ranks share it, with the remedy") {
   auto all = two();
   CHECK(why(all, errc::ok).empty());
   all[0].shm_free = all[1].shm_free = 64 << 10;
   const std::string words = why(all, errc::out_of_resources);
-  CHECK(
-      has(words, "rank 0 (host b, pid 0) has 64 KiB left in /dev/shm, too little for NCCL to connect it with rank 1"));
-  CHECK(has(words, "--shm-size"));
-  CHECK(has(words, "NCCL_SHM_DISABLE=1"));
+  CHECK(contains(words,
+                 "rank 0 (host b, pid 0) has 64 KiB left in /dev/shm, too little for NCCL to connect it with rank 1"));
+  CHECK(contains(words, "--shm-size"));
+  CHECK(contains(words, "NCCL_SHM_DISABLE=1"));
   all[1].shm_device = 2;  // containers with a /dev/shm each: NCCL uses the network
   CHECK(why(all, errc::ok).empty());
   all[1].shm_device = 1;
@@ -54,7 +54,7 @@ TEST_CASE("device_census: little room in /dev/shm is told of when NCCL has faile
   CHECK(tutti::scarce_shm(all).empty());
   all[1].shm_free = std::int64_t{60} << 20;
   CHECK(why(all, errc::ok).empty());
-  CHECK(has(tutti::scarce_shm(all), "; /dev/shm on host b had 60 MiB left, which may be too little: start the"));
+  CHECK(contains(tutti::scarce_shm(all), "; /dev/shm on host b had 60 MiB left, which may be too little: start the"));
   all[0].shm_device = 2;
   CHECK(tutti::scarce_shm(all).empty());
 }
@@ -65,11 +65,11 @@ TEST_CASE("device_census: one GPU is one GPU, also where it has another number o
   all[1].device = 3;
   tutti::detail::put_text(all[0].who.pci, "0000:1b:00.0");
   tutti::detail::put_text(all[0].who.model, "a fake");
-  CHECK(has(why(all, errc::rendezvous), "the same GPU (a fake at 0000:1b:00.0, device 0 and 3 of theirs)"));
+  CHECK(contains(why(all, errc::rendezvous), "the same GPU (a fake at 0000:1b:00.0, device 0 and 3 of theirs)"));
   all[0].who.uuid = all[1].who.uuid = {};
   CHECK(why(all, errc::ok).empty());  // without a UUID: another place
   all[1].who.pci = all[0].who.pci;
-  CHECK(has(why(all, errc::rendezvous), "tutti-run --devices"));
+  CHECK(contains(why(all, errc::rendezvous), "tutti-run --devices"));
   all[1].machine = 8;
   CHECK(why(all, errc::ok).empty());
 }

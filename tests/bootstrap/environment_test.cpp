@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -373,6 +376,27 @@ TEST_CASE("environment: tasks per node") {
     CAPTURE(broken);
     CHECK(slurm_tasks_on_node(broken, 0) == std::nullopt);
   }
+}
+
+TEST_CASE("environment: the docs have all variables of tutti that are read, and no others") {
+  namespace fs = std::filesystem;
+  const auto text_of = [](const fs::path& file) {
+    std::ifstream in(file);
+    return std::string{std::istreambuf_iterator<char>(in), {}};
+  };
+  const auto names = [](const std::string& text, const std::string& before) {
+    std::set<std::string> all;
+    for (std::size_t at = text.find(before); at != std::string::npos; at = text.find(before, at + 1)) {
+      const std::size_t first = at + before.size() - 6;  // of TUTTI_
+      all.insert(text.substr(first, text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_", first) - first));
+    }
+    all.erase("TUTTI_");  // all of them
+    return all;
+  };
+  std::string sources;
+  for (const auto& file : fs::directory_iterator(TUTTI_SOURCE_DIR "/include/tutti/bootstrap"))
+    sources += text_of(file.path());
+  CHECK(names(sources, "\"TUTTI_") == names(text_of(TUTTI_SOURCE_DIR "/docs/environment.md"), "TUTTI_"));
 }
 
 TEST_CASE("environment: the process's own environment") {

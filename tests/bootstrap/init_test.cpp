@@ -4,6 +4,8 @@
 #include <unistd.h>
 #include <tutti/bootstrap/init.hpp>
 
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>

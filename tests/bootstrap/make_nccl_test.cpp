@@ -1,15 +1,19 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <new>
 #include <string>
 #include <vector>
 
 #include <support/gpus.hpp>
+#include <support/words.hpp>
 #include <tutti/bootstrap/device_census.hpp>
 #include <tutti/bootstrap/make_nccl.hpp>
 
 namespace {
+
+using tutti_test::contains;
 
 /// A rank without memory, while it says what it has, or when it makes its driver.
 struct starving : fake::nccl {
@@ -48,18 +52,16 @@ std::vector<std::string> refusals(fake::machine& machine, int n, errc wanted, tu
   CHECK(machine.left() == 0);
   return words;
 }
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 TEST_CASE("make_nccl: two ranks on one GPU, unless on purpose") {
   fake::machine machine;
   machine.uuid_of = {{2, 1}};  // device 2 is device 0
   const auto told = refusals(machine, 3, errc::rendezvous);
   CHECK(told[0] == told[2]);
   CHECK(told[0] == told[1]);
-  CHECK(has(told[0], "rank 0 (host "));
-  CHECK(has(told[0], "rank 2 (host "));
-  CHECK(has(told[0], "use the same GPU (a fake at 0000:00:00.0, device 0 and 2 of theirs)"));
-  CHECK(has(told[0], "world.local_rank()"));
+  CHECK(contains(told[0], "rank 0 (host "));
+  CHECK(contains(told[0], "rank 2 (host "));
+  CHECK(contains(told[0], "use the same GPU (a fake at 0000:00:00.0, device 0 and 2 of theirs)"));
+  CHECK(contains(told[0], "world.local_rank()"));
   CHECK(machine.calls().empty());  // before NCCL was asked to do anything
   run_gpus(3, [](gpus& g, auto&) { g.barrier().wait(); }, {.sharing = device_sharing::allowed});
   run_gpus(2, [](gpus& g, auto&) { g.barrier().wait(); }, {.device = 1, .sharing = device_sharing::allowed});
@@ -82,7 +84,7 @@ TEST_CASE("make_nccl: a rank that has no memory keeps nobody waiting") {
       }
       CHECK(starved == (world.rank() == 1 && before == 1));
       if (!starved) CHECK(kind == errc::device);
-      if (before == 0) CHECK(has(words, "std::bad_alloc"));
+      if (before == 0) CHECK(contains(words, "std::bad_alloc"));
       world.barrier().wait();
     });
     CHECK(machine.left() == 0);
@@ -94,7 +96,8 @@ TEST_CASE("make_nccl: GPUs without a UUID are told apart by where they are") {
   machine.uuid_of = {{0, 0}, {1, 0}, {2, 0}};
   run_gpus(3, [](gpus& g, auto&) { g.barrier().wait(); });
   machine.bus_of = {{2, 1}};  // rank 2 counts its devices in another order
-  CHECK(has(refusals(machine, 3, errc::rendezvous)[0], "use the same GPU (a fake at 0000:01:00.0, device 1 and 2"));
+  CHECK(
+      contains(refusals(machine, 3, errc::rendezvous)[0], "use the same GPU (a fake at 0000:01:00.0, device 1 and 2"));
 }
 
 TEST_CASE("make_nccl: a network interface that is not there is named, on all ranks") {
@@ -103,8 +106,8 @@ TEST_CASE("make_nccl: a network interface that is not there is named, on all ran
   const auto told = refusals(machine, 2, errc::rendezvous);
   ::unsetenv("NCCL_SOCKET_IFNAME");
   CHECK(told[0] == told[1]);
-  CHECK(has(told[0], "rank 0 (host "));
-  CHECK(has(told[0], "cannot be reached by NCCL: NCCL_SOCKET_IFNAME=tutti_none,=lo names no network interface"));
+  CHECK(contains(told[0], "rank 0 (host "));
+  CHECK(contains(told[0], "cannot be reached by NCCL: NCCL_SOCKET_IFNAME=tutti_none,=lo names no network interface"));
   CHECK(machine.calls().empty());
   ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   run_gpus(2, [](gpus& g, auto&) { g.barrier().wait(); });
@@ -116,28 +119,28 @@ TEST_CASE("make_nccl: different or old versions of NCCL") {
   machine.version_of = {{1, 23004}};
   auto told = refusals(machine, 2, errc::protocol);
   CHECK(told[0] == told[1]);
-  CHECK(has(told[0], "rank 1 (host "));
-  CHECK(has(told[0], "2.28.9 and 2.30.4"));
+  CHECK(contains(told[0], "rank 1 (host "));
+  CHECK(contains(told[0], "2.28.9 and 2.30.4"));
   machine.version_of.clear();
   machine.version = 2708;
   told = refusals(machine, 2, errc::unsupported);
-  CHECK(has(told[1], "rank 0 (host "));
-  CHECK(has(told[1], "uses NCCL 2.7.8; 2.18 or newer"));
+  CHECK(contains(told[1], "rank 0 (host "));
+  CHECK(contains(told[1], "uses NCCL 2.7.8; 2.18 or newer"));
 }
 
 TEST_CASE("make_nccl: a rank without a GPU") {
   fake::machine machine{2};
   auto told = refusals(machine, 3, errc::device);
   CHECK(told[0] == told[2]);
-  CHECK(has(told[0], "rank 2 (host "));
-  CHECK(has(told[0], "device 2 of 2 that it sees; start fewer ranks"));
+  CHECK(contains(told[0], "rank 2 (host "));
+  CHECK(contains(told[0], "device 2 of 2 that it sees; start fewer ranks"));
   machine.fail("cudaGetDeviceCount", {100, 0, 1});
   told = refusals(machine, 2, errc::device);
-  CHECK(has(told[0], "rank 1 (host "));
-  CHECK(has(told[0], "cudaErrorNoDevice"));
-  CHECK(has(told[0], "CUDA_VISIBLE_DEVICES"));
+  CHECK(contains(told[0], "rank 1 (host "));
+  CHECK(contains(told[0], "cudaErrorNoDevice"));
+  CHECK(contains(told[0], "CUDA_VISIBLE_DEVICES"));
   machine.fail("cudaGetDeviceProperties", {700, 0, 0});
-  CHECK(has(refusals(machine, 2, errc::device)[1], "rank 0"));
+  CHECK(contains(refusals(machine, 2, errc::device)[1], "rank 0"));
 }
 
 TEST_CASE("make_nccl: the GPU that a rank takes when it is not told which") {
@@ -169,7 +172,7 @@ TEST_CASE("make_nccl: NCCL that does not connect in time") {
   fake::machine machine;
   machine.fail("ncclCommInitRankConfig", {7, 0, 1, true});  // says "in progress" and makes nothing
   for (const std::string& told : refusals(machine, 2, errc::timed_out, {.join_timeout = 40ms, .patience = 1s}))
-    CHECK(has(told, "NCCL did not come up: "));
+    CHECK(contains(told, "NCCL did not come up: "));
 }
 
 TEST_CASE("make_nccl: halves of a world have NCCL communicators of their own") {

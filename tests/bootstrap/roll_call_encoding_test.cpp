@@ -9,6 +9,8 @@
 
 #include <tutti/bootstrap/roll_call.hpp>
 
+#include "bootstrap/stranger.hpp"
+
 // What ranks write into the store for the roll call, and what they make of whatever they find there.
 
 namespace {
@@ -16,15 +18,7 @@ namespace {
 using tutti::errc;
 using tutti::roll_call_claim;
 using tutti::roster;
-
-/// Processes that do not exist: without a start time nobody looks whether they live.
-roll_call_claim stranger(int rank, int world, int pid, std::string domain = "m") {
-  auto c = roll_call_claim::of_this_process(rank, world, std::move(domain));
-  c.pid = pid;
-  c.start_time = 0;
-  c.host = "host" + c.memory_domain;
-  return c;
-}
+using tutti_test::stranger;
 
 TEST_CASE("claims, verdicts and lists survive their encoding") {
   auto c = stranger(3, 7, 4711, std::string(255, 'd'));

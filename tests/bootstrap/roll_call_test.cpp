@@ -9,8 +9,11 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
+#include "bootstrap/stranger.hpp"
 #include "support/forked_child.hpp"
 
 namespace {
@@ -21,16 +24,8 @@ using tutti::roll_call;
 using tutti::roll_call_claim;
 using tutti::roll_call_options;
 using tutti::roster;
+using tutti_test::stranger;
 using namespace std::chrono_literals;
-
-/// Processes that do not exist: without a start time nobody looks whether they live.
-roll_call_claim stranger(int rank, int world, int pid, std::string domain = "m") {
-  auto c = roll_call_claim::of_this_process(rank, world, std::move(domain));
-  c.pid = pid;
-  c.start_time = 0;
-  c.host = "host" + c.memory_domain;
-  return c;
-}
 
 struct outcome {
   std::optional<roster> all;

@@ -22,10 +22,11 @@ using namespace std::chrono_literals;
 using tutti::errc;
 
 /// One of four ranks ends in the middle of a collective; the others agree on that and go on.
-void lose_one(fake::machine& machine, std::size_t revoked, std::size_t shrunk) {
+void lose_one(fake::machine& machine, std::size_t revoked, std::size_t shrunk,
+              tutti::nccl_calls calls = tutti::nccl_calls::nonblocking) {
   tutti::memory_store meeting;
   auto smaller = std::make_shared<tutti::threads_hub>(3);
-  std::atomic<int> waiting{0};
+  std::atomic<int> waiting{0}, through{0};
   const auto ranks = [&](gpus& g, auto& world) {
     std::vector<float> v(1, 1);
     if (g.rank() == 1) {
@@ -44,7 +45,7 @@ void lose_one(fake::machine& machine, std::size_t revoked, std::size_t shrunk) {
     CHECK(left == std::vector<int>{0, 2, 3});
     const auto me = static_cast<int>(std::ranges::find(left, g.rank()) - left.begin());
     auto host = tutti::join(smaller, me);
-    auto fewer = tutti::shrink_nccl(g, host, {.patience = 1s});
+    auto fewer = tutti::shrink_nccl(g, host, {.calls = calls, .patience = 1s});
     CHECK(fewer.size() == 3);
     CHECK(fewer.rank() == me);
     CHECK(fewer.backend().device() == g.backend().device());
@@ -61,8 +62,10 @@ void lose_one(fake::machine& machine, std::size_t revoked, std::size_t shrunk) {
     while (communicators() > 3 && tutti::clock::now() < limit) std::this_thread::yield();
     CHECK(communicators() == 3);
     host.barrier().wait();
+    ++through;
   };
-  CHECK_THROWS_AS(run_gpus(4, ranks, {.patience = 1s}), tutti::error);
+  CHECK_THROWS_AS(run_gpus(4, ranks, {.calls = calls, .patience = 1s}), tutti::error);
+  CHECK(through == 3);
   std::size_t revokes = 0, shrinks = 0;
   for (const fake::call& c : machine.calls()) {
     revokes += c.what == "ncclCommRevoke" && c.rank != 1;
@@ -88,6 +91,14 @@ TEST_CASE("shrink_nccl: an NCCL that cannot revoke, or does not manage to, begin
   fake::machine machine;
   machine.fail("ncclCommRevoke", {3, 0, -1, true});
   lose_one(machine, 0, 0);
+}
+
+TEST_CASE("shrink_nccl: where an error of the lost peer stays with what was revoked, they begin again") {
+  for (const auto calls : {tutti::nccl_calls::blocking, tutti::nccl_calls::nonblocking}) {
+    fake::machine machine;
+    machine.errors_stay = true;
+    lose_one(machine, 3, 0, calls);
+  }
 }
 
 TEST_CASE("shrink_nccl: a shrink that fails is an error, and leaves nothing behind") {

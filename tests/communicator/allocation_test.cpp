@@ -12,6 +12,7 @@
 #include <tutti/async/task.hpp>
 #include <tutti/async/when_all.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/communicator/overlapping.hpp>
 
 #include <async/allocations.hpp>
 #include <communicator/ranks.hpp>
@@ -130,6 +131,22 @@ TEST_CASE("allocation: nor does an algorithm over messages, for what it computes
   for (const int size : tutti_test::grid<int>({2, 3, 5}, {3}))
     for (const std::size_t bytes : {std::size_t{4}, std::size_t{4} << 10, std::size_t{200} << 10})
       CHECK_NOTHROW(tutti::run_threads(size, [bytes](world& on) { expect_none_over_messages(on, bytes); }));
+}
+
+TEST_CASE("allocation: nor does the check of many blocks whose offsets do not ascend") {
+  if (!counting) return;
+  std::vector<std::size_t> counts(100, 2), offsets(100);
+  for (std::size_t i = 0; i < offsets.size(); ++i) offsets[i] = 2 * (i * 37 % 100);
+  std::size_t overlaps = 0;
+  const auto look = [&] {
+    const auto found = tutti::detail::overlapping(counts, offsets);
+    overlaps += found.first != found.second ? 1 : 0;
+  };
+  look();
+  const long before = allocations::count.load();
+  for (int i = 0; i < 10; ++i) look();
+  CHECK(allocations::count.load() == before);
+  CHECK(overlaps == 0);
 }
 
 TEST_CASE("allocation: a steady loop of coroutines allocates nothing") {

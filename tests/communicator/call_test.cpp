@@ -18,16 +18,13 @@
 
 namespace {
 
+using ranks::complaint;
 using ranks::contains;
 using tutti::algorithm;
 using tutti::layout;
 using tutti::reduction_order;
 using tutti::detail::access;
 
-template <class F>
-std::string complaint(F f) {
-  return ranks::words_of<tutti::usage_error>(f);
-}
 constexpr const char* nothing = "(nothing was thrown)";
 
 /// What the calls of a communicator ask before they start anything.
@@ -75,19 +72,6 @@ TEST_CASE_FIXTURE(one_of_three, "call: blocks lie inside, also where sums of the
   CHECK(tell({4, 0, 4}, {0, 2, 4}) == nothing);                // nothing overlaps nothing
   CHECK(tell({1, 2}, {}) == "x: 2 counts for 3 ranks");
   CHECK(tell({1, 2, 3}, {0, 1}) == "x: 2 offsets for 3 ranks");
-}
-
-TEST_CASE("call: blocks that ascend are looked at once, as a million of them need") {
-  using tutti::detail::overlapping;
-  std::vector<std::size_t> counts(std::size_t{1} << 20, 2), offsets(counts.size());
-  for (std::size_t i = 0; i < offsets.size(); ++i) offsets[i] = 3 * i;
-  counts[7] = offsets[7] = 0;  // empty blocks may be anywhere
-  auto found = overlapping(counts, offsets);
-  CHECK(found.first == found.second);
-  --offsets[3], --offsets[3];
-  found = overlapping(counts, offsets);
-  CHECK(found.first == 2);
-  CHECK(found.second == 3);
 }
 
 TEST_CASE_FIXTURE(one_of_three, "call: room, equal blocks, and buffers apart") {

@@ -17,17 +17,13 @@
 namespace {
 
 using ranks::collected;
+using ranks::complaint;
 using ranks::contains;
 using ranks::expect;
 using tutti::errc;
 using tutti::layout;
 using tutti::usage_error;
 using sizes = std::vector<std::size_t>;
-
-template <class F>
-std::string complaint(F f) {
-  return ranks::words_of<usage_error>(f);
-}
 
 // One rank of three, alone: whatever is found here is found before anything was sent.
 struct one_of_three {

@@ -2,6 +2,7 @@
 
 #include <barrier>
 #include <chrono>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>

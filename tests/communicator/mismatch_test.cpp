@@ -146,6 +146,38 @@ TEST_CASE("mismatch: the message says what the other rank called") {
                  "(100 x float32, root 0)"));
 }
 
+TEST_CASE("mismatch: in a first call nobody is told of a wrong rank") {
+  const std::vector<std::pair<action, action>> pairs{{all_reduce(100), all_reduce(200)},
+                                                     {all_reduce(100), broadcast(100, 1)},
+                                                     {all_reduce(100), all_reduce<std::int32_t>(100)},
+                                                     {barrier(), all_gather(9)}};
+  for (const auto& pair : pairs)
+    for (int odd = 0; odd < 3; ++odd)
+      for (int round = 0; round < tutti_test::grid<int>({10}, {2}).front(); ++round) {
+        collected<outcome> ends(3);
+        tutti::run_threads(3, [&](world& w) {
+          try {
+            (w.rank() == odd ? pair.second : pair.first)(w);
+            barrier()(w);
+          } catch (const tutti::error& e) {
+            ends[w.rank()] = {e.kind(), e.peer(), e.what()};
+          }
+        });
+        for (const int r : {0, 1, 2}) {
+          CAPTURE(r);
+          CAPTURE(odd);
+          CHECK_MESSAGE(ends[r].code == errc::mismatch, ends[r].text);
+          const bool knows = ends[r].peer == odd || ends[r].peer == -1;  // the third may not have begun
+          CHECK_MESSAGE(knows, ends[r].peer << ": " << ends[r].text);
+          const std::string culprit = r == odd ? "this rank" : "rank " + std::to_string(odd);
+          const bool named =
+              r == odd ? contains(ends[r].text, " does not match what rank ") || contains(ends[r].text, "this rank")
+                       : contains(ends[r].text, culprit);
+          CHECK_MESSAGE(named, ends[r].text);
+        }
+      }
+}
+
 TEST_CASE("mismatch: messages of other calls are noticed, also of one length") {
   const auto via = [](auto call) { return [=](world& w) { call(w, tutti::issue{.via = tutti::algorithm::ring}); }; };
   const auto sums = [](auto zero, auto with) {
@@ -158,22 +190,26 @@ TEST_CASE("mismatch: messages of other calls are noticed, also of one length") {
   const auto check = [&](const action& other, const std::string& name) {
     for (const int size : {2, 4}) {
       const auto ends = differ(size, floats, other);
-      const auto& [code, peer, text] = ends[0];
-      CAPTURE(text);
-      CHECK(code == errc::mismatch);
-      CHECK(contains(text, "all_reduce (float32, sum)"));
-      CHECK(contains(text, name));
-      CHECK(contains(text, " where another rank called "));
+      for (const auto& [code, peer, text] : ends) {
+        CAPTURE(text);
+        CHECK(code == errc::mismatch);
+        if (size > 2) CHECK(peer == -1);  // one of two
+        CHECK(contains(text, "all_reduce #10 (float32, sum)"));
+        CHECK(contains(text, name));
+        CHECK(contains(text, " called "));
+        CHECK(contains(text, " where "));
+        CHECK(!contains(text, "another rank"));
+      }
     }
   };
-  check(via(sums(std::int32_t{0}, tutti::sum)), "all_reduce (int32, sum)");
-  check(via(sums(0.0f, tutti::max)), "all_reduce (float32, max)");
+  check(via(sums(std::int32_t{0}, tutti::sum)), "all_reduce #10 (int32, sum)");
+  check(via(sums(0.0f, tutti::max)), "all_reduce #10 (float32, max)");
   check(
       [](world& w) {
         std::vector<float> v(1000000);
         w.broadcast(v, w.rank(), {.via = tutti::algorithm::tree}).wait();
       },
-      "broadcast (float32, root ");
+      "broadcast #10 (float32, root ");
 }
 
 TEST_CASE("mismatch: nobody's other memory is touched") {

@@ -15,13 +15,9 @@
 
 namespace {
 
+using ranks::complaint;
 using ranks::contains;
 using ranks::expect;
-
-template <class F>
-std::string complaint(F f) {
-  return ranks::words_of<tutti::usage_error>(f);
-}
 
 void add_words(const void* in, void* inout, std::size_t, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes / sizeof(int); ++i) static_cast<int*>(inout)[i] += static_cast<const int*>(in)[i];

@@ -15,25 +15,16 @@
 #include <tutti/communicator.hpp>
 
 #include <support/expect.hpp>
+#include <support/words.hpp>
 
 namespace ranks {
 
 using world = tutti::communicator<tutti::threads>;
 
+using tutti_test::complaint;
+using tutti_test::contains;
 using tutti_test::expect;
-
-/// The words of the exception that `f` throws.
-template <class Exception, class F>
-std::string words_of(F f) {
-  try {
-    f();
-  } catch (const Exception& e) {
-    return e.what();
-  }
-  return "(nothing was thrown)";
-}
-
-inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+using tutti_test::words_of;
 
 /// What each rank hands to the main thread.
 template <class T>

@@ -15,6 +15,7 @@
 
 namespace {
 
+using ranks::complaint;
 using tutti::raw_reduction;
 
 void add_bytes(const void* in, void* inout, std::size_t, std::size_t bytes) {
@@ -22,11 +23,6 @@ void add_bytes(const void* in, void* inout, std::size_t, std::size_t bytes) {
     auto& a = static_cast<unsigned char*>(inout)[i];
     a = static_cast<unsigned char>(a + static_cast<const unsigned char*>(in)[i]);
   }
-}
-
-template <class F>
-std::string complaint(F f) {
-  return ranks::words_of<tutti::usage_error>(f);
 }
 
 TEST_CASE("raw_reducing: wrong sizes and functions are refused before anything is sent") {

@@ -11,13 +11,9 @@
 
 namespace {
 
+using ranks::complaint;
 using ranks::contains;
 using ranks::expect;
-
-template <class F>
-std::string complaint(F f) {
-  return ranks::words_of<tutti::usage_error>(f);
-}
 
 TEST_CASE("scanning: counts fit, and buffers are the same or apart, before anything is sent") {
   auto world = tutti::join(std::make_shared<tutti::threads_hub>(3), 1);

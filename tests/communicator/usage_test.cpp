@@ -19,14 +19,10 @@
 
 namespace {
 
+using ranks::complaint;
 using ranks::contains;
 using tutti::algorithm;
 using tutti::usage_error;
-
-template <class F>
-std::string complaint(F f) {
-  return ranks::words_of<usage_error>(f);
-}
 
 // One rank of three, alone: whatever is found here is found before anything was sent.
 struct one_of_three {
@@ -131,6 +127,19 @@ TEST_CASE_FIXTURE(one_of_three, "usage: buffers are the same or apart") {
   CHECK(complaint([&] { world.all_gather(all.last(3), all).wait(); }) == "all_gather" + rest);
   CHECK(complaint([&] { world.reduce_scatter(all, all.first(3)).wait(); }) == "reduce_scatter" + rest);
   CHECK(complaint([&] { world.reduce_scatter(all, all.subspan(4, 3)).wait(); }) == "reduce_scatter" + rest);
+}
+
+TEST_CASE_FIXTURE(one_of_three, "usage: parts that lie elsewhere ascend inside of the buffer") {
+  using part = tutti::displaced_part;
+  const auto said = [&](std::vector<part> parts) {
+    return complaint([&] { world.all_reduce(six, {parts.data(), parts.size()}, tutti::sum).wait(); });
+  };
+  const std::string rest = " is out of order, at null, or beyond the buffer of 6 elements";
+  CHECK(said({{5, 2, two.data()}}) == "all_reduce: part 0" + rest);
+  CHECK(said({{0, 2, two.data()}, {1, 2, two.data()}}) == "all_reduce: part 1" + rest);
+  CHECK(said({{4, 1, nullptr}}) == "all_reduce: part 0" + rest);
+  CHECK(contains(said({{7, 0, two.data()}}), "part 0"));
+  CHECK(contains(said({{1, ~std::size_t{0}, two.data()}}), "part 0"));
 }
 
 TEST_CASE_FIXTURE(one_of_three, "usage: a timeout is not negative, whatever the operation") {

@@ -240,6 +240,31 @@ TEST_CASE_TEMPLATE("kernels: buffers are added in order and rounded once", T, fl
   CHECK(worst <= (sizeof(T) == 2 ? 0x1p-7 : 0x1p-22));
 }
 
+TEST_CASE_TEMPLATE("kernels: what narrowing a float of another width leaves out is kept in float", T, double, float16,
+                   bfloat16) {
+  using wire = tutti::float8_e5m2;
+  on_host::numbers random{5};
+  constexpr std::size_t n = 77;
+  int wrong = 0;
+  for (const std::size_t skip : {0u, 1u, 3u}) {
+    array<T> from{n, skip};
+    array<float> left{n, 2 * skip};  // apart from the others, where they do not begin a vector
+    array<wire> to{n, skip};
+    std::vector<float> rest(n);
+    for (int round = 0; round < 3; ++round) {
+      for (T& x : from.span()) x = T(random.ordinary());
+      on_host::sweep_all(detail::compressed_elements<wire, T>{from.data(), left.data(), to.data(), 4, 0.25f}, n, 5);
+      for (std::size_t i = 0; i < n; ++i) {
+        const float whole = static_cast<float>(from[i]) + rest[i];
+        const wire sent(whole * 4);
+        rest[i] = whole - static_cast<float>(sent) / 4;
+        wrong += sent.bits != to[i].bits || rest[i] != left[i];
+      }
+    }
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE_TEMPLATE("kernels: what narrowing leaves out is sent later", T, bfloat16, float16, float8_e4m3, float8_e5m2) {
   on_host::numbers random{4};
   constexpr std::size_t n = 201;
@@ -248,7 +273,7 @@ TEST_CASE_TEMPLATE("kernels: what narrowing leaves out is sent later", T, bfloat
   array<T> to{n, 1};
   for (float& x : from.span()) x = random.any();
   on_host::sweep_all(detail::compressed_elements<T>{from.data(), nullptr, to.data(), 1, 1}, n);
-  on_host::sweep_all(detail::decompressed_elements<T>{to.data(), back.data(), 0.5f}, n);
+  on_host::sweep_all(detail::cast_elements<T, float>{to.data(), back.data(), 0.5f}, n);
   int wrong = 0;
   for (std::size_t i = 0; i < n; ++i) {
     wrong += value(to[i]) != value(T(from[i]));
@@ -354,14 +379,11 @@ TEST_CASE("kernels: AdamW has the bits of train::adamw") {
 }
 
 TEST_CASE("kernels: the example of the docs is compiled where there is a CUDA compiler") {
-  const auto bare = [](std::string text) {  // without comments
-    for (std::size_t at; (at = text.find("//")) != std::string::npos;) text.erase(at, text.find('\n', at) - at);
-    return docs_examples::without_space(text);
-  };
-  const std::string there = bare(docs_examples::text_of(TUTTI_SOURCE_DIR "/tests/gpu/kernels_test.cu"));
+  const std::string there = docs_examples::bare(docs_examples::text_of(TUTTI_SOURCE_DIR "/tests/gpu/kernels_test.cu"));
   const auto blocks = docs_examples::of(TUTTI_SOURCE_DIR "/docs/kernels.md");
   CHECK(blocks.size() == 1);
-  for (const std::string& block : blocks) CHECK_MESSAGE(there.find(bare(block)) != std::string::npos, block);
+  for (const std::string& block : blocks)
+    CHECK_MESSAGE(there.find(docs_examples::bare(block)) != std::string::npos, block);
 }
 
 }  // namespace

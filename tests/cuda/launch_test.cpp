@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>  // support/fake_nvcc
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,7 @@
 #include <support/kernels_on_host.hpp>
 #include <tutti/backend/nccl_dividing.hpp>
 #include <tutti/cuda/kernels/kernels.cuh>
-#include <tutti/grad/device_hook.hpp>
+#include <tutti/grad/device_feedback_hook.hpp>
 #include <tutti/train/update_rule.hpp>
 
 // The kernels as they are launched, on a device that is none: which thread gets what, which blocks there are, and the
@@ -23,7 +24,7 @@ namespace {
 namespace cuda = tutti::cuda;
 using tutti::bfloat16;
 
-static_assert(tutti::dividing_kernels<cuda::kernels> && tutti::grad::cast_kernels<cuda::kernels>);
+static_assert(tutti::dividing_kernels<cuda::kernels> && tutti::grad::feedback_kernels<cuda::kernels>);
 
 template <class T>
 cuda::device_span<T> span_of(std::vector<T>& v) {
@@ -158,6 +159,17 @@ TEST_CASE("launch: sums, and narrow floats with what they leave out") {
   int wrong = 0;
   for (std::size_t i = 0; i < 99; ++i) wrong += total[i] != a[i] + b[i] || back[i] + left[i] != total[i];
   CHECK(wrong == 0);
+  std::vector<double> wide(99, 1 + 0x1p-9);
+  std::fill(left.begin(), left.end(), 0.0f);
+  for (const float sent : {3.0f, 3 + 0x1p-6f}) {  // in steps of 2^-6
+    CHECK(cuda::kernels::compress(wide.data(), tutti::dtype::f64, left.data(), wire.data(), tutti::dtype::bf16, 99, 3,
+                                  nullptr)
+              .ok());
+    CHECK(static_cast<float>(wire[98]) == sent);
+  }
+  CHECK(cuda::kernels::compress(wire.data(), tutti::dtype::bf16, left.data(), wide.data(), tutti::dtype::f16, 99, 1,
+                                nullptr)
+            .code == tutti::errc::unsupported);
 }
 
 TEST_CASE("launch: a launch that fails is told, with the device and the remedy") {

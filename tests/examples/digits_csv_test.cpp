@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "digits/load.hpp"
 #include "examples/temporary_directory.hpp"

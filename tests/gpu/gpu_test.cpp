@@ -62,7 +62,10 @@ TEST_CASE("gpu: the same libraries, loaded at run time, have all that is called"
   CHECK(loaded == linked);
   for (const auto f : {tutti::nccl_feature::memory, tutti::nccl_feature::windows, tutti::nccl_feature::shrink,
                        tutti::nccl_feature::exchange, tutti::nccl_feature::revoke})
-    CHECK(tutti::nccl_dlopen::has(f) == (linked >= tutti::nccl_since(f)));
+    for (const bool has : {tutti::nccl_dlopen::has(f), tutti::nccl_api::has(f)})
+      CHECK(has == (linked >= tutti::nccl_since(f)));
+  CHECK(!tutti::nccl_dlopen::has(tutti::nccl_feature::grow));  // whatever the library has, nothing here calls it
+  CHECK(!tutti::nccl_api::has(tutti::nccl_feature::grow));
 }
 
 // The examples of docs/gpu.md.
@@ -121,14 +124,11 @@ struct network {
 }
 
 TEST_CASE("gpu: the examples of the docs are compiled here") {
-  const auto bare = [](std::string text) {  // without comments
-    for (std::size_t at; (at = text.find("//")) != std::string::npos;) text.erase(at, text.find('\n', at) - at);
-    return docs_examples::without_space(text);
-  };
-  const std::string here = bare(docs_examples::text_of(TUTTI_SOURCE_DIR "/tests/gpu/gpu_test.cpp"));
+  const std::string here = docs_examples::bare(docs_examples::text_of(TUTTI_SOURCE_DIR "/tests/gpu/gpu_test.cpp"));
   const auto blocks = docs_examples::of(TUTTI_SOURCE_DIR "/docs/gpu.md");
   CHECK(blocks.size() == 5);
-  for (const std::string& block : blocks) CHECK_MESSAGE(here.find(bare(block)) != std::string::npos, block);
+  for (const std::string& block : blocks)
+    CHECK_MESSAGE(here.find(docs_examples::bare(block)) != std::string::npos, block);
 }
 
 }  // namespace

@@ -63,6 +63,25 @@ void casts(::cudaStream_t s) {
   }
 }
 
+template <class From, class To>
+void remembers(::cudaStream_t s) {
+  const std::size_t n = 100003;
+  for (const std::size_t skip : {0u, 1u}) {
+    const auto values = random<From>(n, skip + 5);
+    auto rest = random<float>(n, skip + 6);
+    const array<From> from{values, skip};
+    const array<float> left{rest, 1};
+    const array<To> to{n, skip};
+    std::vector<To> wanted(n);
+    const tutti::status done = cuda::kernels::compress(from.data(), tutti::dtype_of<From>(), left.data(), to.data(),
+                                                       tutti::dtype_of<To>(), n, 32, s);
+    on_host::sweep_all(detail::compressed_elements<To, From>{values.data(), rest.data(), wanted.data(), 32, 1.0f / 32},
+                       n);
+    expect(done.ok() && same(to.get(), wanted), "kernels::compress", type_name<To>(), n, skip);
+    expect(same(left.get(), rest), "what kernels::compress left", type_name<To>(), n, skip);
+  }
+}
+
 template <class T>
 void sums(::cudaStream_t s) {
   for (const std::size_t n : lengths)
@@ -322,6 +341,9 @@ int main(int argc, char** argv) try {
   for_types<float, double, float16, bfloat16, float8_e4m3, float8_e5m2>([&]<class From>() {
     for_types<float, double, float16, bfloat16, float8_e4m3, float8_e5m2>([&]<class To>() { casts<From, To>(s); });
   });
+  for_types<float, double, float16, bfloat16>(
+      [&]<class From>() { for_types<float8_e4m3, float8_e5m2>([&]<class To>() { remembers<From, To>(s); }); });
+  remembers<double, bfloat16>(s);
   for_types<float, double, float16, bfloat16>([&]<class T>() {
     sums<T>(s);
     measures<T>(s);

@@ -53,7 +53,7 @@ TEST_CASE("gpu/ranks: every collective of 1, 2 and 4 ranks gives the bits of the
 }
 
 TEST_CASE("gpu/ranks: gradients of 1, 2 and 4 ranks are reduced to the bits of the host's") {
-  for (const int n : devices() > 0 ? std::vector{1, 2, 4} : std::vector{2}) {
+  for (const int n : devices() > 0 ? std::vector{1, 2, 4} : std::vector{4}) {
     CAPTURE(n);
     const auto done = ranks(n, test_program("gpu_gradients"), {}, pretending::without_a_gpu);
     CHECK_MESSAGE(done.status == 0, done.out);
@@ -83,6 +83,35 @@ TEST_CASE("gpu/ranks: one of four is killed, and all others hear which one, with
   CHECK(done.status == 128 + SIGKILL);
   CHECK_MESSAGE(job::occurrences(done.out, "named the victim") == 3, done.out);
   CHECK_MESSAGE(job::occurrences(done.out, "went on with 3 ranks") == 3, done.out);
+}
+
+TEST_CASE("gpu/ranks: tutti-bench times each of nccl-tests' collectives, and finds its results right") {
+  const std::string bench = TUTTI_BENCH_DIR "/tutti-bench";
+  if (::access(bench.c_str(), X_OK) != 0) return;  // -DTUTTI_BUILD_BENCH=OFF
+  struct {
+    std::string name, row, in_place;
+  } const all[] = {{"all_reduce", "1024           256     float     sum      -1", "0"},
+                   {"broadcast", "1024           256     float    none       1", "0"},
+                   {"reduce", "1024           256     float     sum       1", "0"},
+                   {"all_gather", "1024           128     float    none      -1", "0"},
+                   {"reduce_scatter", "1024           128     float     sum      -1", "0"},
+                   {"gather", "1024           128     float    none       1", "0"},
+                   {"scatter", "1024           128     float    none       1", "0"},
+                   {"all_to_all", "1024           128     float    none      -1", "N/A"},
+                   {"sendrecv", "1024           256     float    none      -1", "N/A"}};
+  for (const auto& each : all) {
+    CAPTURE(each.name);
+    const auto done = ranks(2, bench,
+                            {each.name, "--backend", "nccl", "--share_gpus", "-b", "1K", "-e", "1K", "-r", "1", "-n",
+                             "2", "-m", "2", "-w", "1"},
+                            pretending::without_a_gpu);
+    CHECK_MESSAGE(done.status == 0, (done.out + done.err));
+    const auto row = done.out.find(each.row);
+    REQUIRE_MESSAGE(row != std::string::npos, done.out);
+    const auto line = done.out.substr(row, done.out.find('\n', row) - row);
+    CHECK_MESSAGE(line.ends_with("  " + each.in_place), line);
+    CHECK_MESSAGE(contains(done.out, "# Out of bounds values : 0 OK"), done.out);
+  }
 }
 
 TEST_CASE("gpu/ranks: the examples say what is missing, or end well") {

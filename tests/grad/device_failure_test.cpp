@@ -24,6 +24,7 @@ using host = ranks::communicator;
 using tutti::errc;
 using tutti::grad::device_compress_hook;
 using tutti::grad::reducer_options;
+using tutti::grad::step;
 
 /// How each rank ended that ran `f(devices, world)`.
 template <class F>
@@ -55,6 +56,9 @@ void some_passes(gpus& g, host& world, fake_stream& s, fake_stream& other) {
 
 TEST_CASE("device_reducer: an error of any call of CUDA, NCCL or a kernel, at any time, ends all ranks") {
   const char* const calls[] = {"cudaMalloc",
+                               "ncclMemAlloc",
+                               "ncclCommWindowRegister",
+                               "ncclCommWindowDeregister",
                                "cudaStreamCreateWithPriority",
                                "cudaEventCreateWithFlags",
                                "cudaGetDevice",
@@ -87,7 +91,11 @@ TEST_CASE("device_reducer: an error of any call of CUDA, NCCL or a kernel, at an
       CAPTURE(all[1].text);
       CHECK(all[0].fine() == all[1].fine());
       failed += !all[1].fine();
-      if (!all[1].fine()) CHECK(all[1].says(call == "cast" ? "kernel" : call.starts_with("nccl") ? "NCCL" : call));
+      if (!all[1].fine())
+        CHECK(all[1].says(call == "cast"             ? "kernel"
+                          : call == "ncclMemAlloc"   ? call
+                          : call.starts_with("nccl") ? "NCCL"
+                                                     : call));
       CHECK(machine.left() == 0);
       CHECK(machine.misuses == 0);
     }
@@ -96,18 +104,58 @@ TEST_CASE("device_reducer: an error of any call of CUDA, NCCL or a kernel, at an
 }
 
 TEST_CASE("device_reducer: memory that one device does not have is named on all ranks") {
+  for (const char* const call : {"cudaMalloc", "ncclMemAlloc"}) {
+    fake::machine machine;
+    machine.last_error = "Cuda failure 2 'out of memory'";
+    const auto all = outcomes(3, [&](gpus& g, host& world) {
+      fake_stream s{g.rank()}, other{g.rank()};
+      world.barrier().wait();
+      if (g.rank() == 2) machine.fail(call, {2, 0, 2});
+      world.barrier().wait();
+      some_passes(g, world, s, other);
+    });
+    for (const auto& how : all) CHECK(how.failed == errc::out_of_resources);
+    CHECK(all[2].says("free device memory"));
+    CHECK(all[0].says("rank 2 could not begin"));
+    CHECK(machine.windows == 0);
+    CHECK(machine.left() == 0);
+  }
+}
+
+TEST_CASE("device_reducer: a rank that runs out of memory keeps all from the same step, on hosts and devices") {
   fake::machine machine;
-  const auto all = outcomes(3, [&](gpus& g, host& world) {
-    fake_stream s{g.rank()}, other{g.rank()};
-    world.barrier().wait();
-    if (g.rank() == 2) machine.fail("cudaMalloc", {2, 0, 2});
-    world.barrier().wait();
-    some_passes(g, world, s, other);
+  run_gpus(3, [&](gpus& g, host& world) {
+    fake_stream s{g.rank()};
+    device_reducer reducer{g, world, shapes{{"a", 20}, {"b", 20}, {"c", 20}}, reducer_options{.limits = {64, 64}}};
+    for (int i = 0; i < 5; ++i) {
+      world.barrier().wait();
+      if (i == 2 && g.rank() == 1) machine.fail("cudaMalloc", {2, 0, 1});
+      world.barrier().wait();
+      auto pass = reducer.begin(1, s);
+      for (std::size_t p = 3; p-- > 0;) {
+        write(s, reducer.gradient<float>(p), std::vector<float>(20, static_cast<float>(i)));
+        try {  // activations of the backward pass
+          const tutti::cuda::basic_device_memory<float, fake::cuda> more{g.rank(), 100};
+          pass.ready(p);
+        } catch (const tutti::error& e) {
+          ranks::expect(e.kind() == errc::out_of_resources, e.what());
+          pass.skip(step::skip_failure);
+          break;
+        }
+      }
+      const step all = pass.finish().join(s);
+      ranks::expect(all == (i == 2 ? step::skip_failure : step::apply), "on the hosts");
+      ranks::expect((read(g, s, reducer.found_inf())[0] != 0) == (i == 2), "on the devices");
+      if (i != 2)
+        ranks::expect(read(g, s, reducer.gradient<float>(0))[19] == static_cast<float>(i), "and others apply");
+    }
   });
-  for (const auto& how : all) CHECK(how.failed == errc::out_of_resources);
-  CHECK(all[2].says("use smaller batches or buckets"));
-  CHECK(all[0].says("rank 2 could not begin"));
+  std::size_t launches = 0, sums = 0;
+  for (const auto& c : machine.calls()) launches += c.what == "launch", sums += c.what == "ncclAllReduce";
+  CHECK(sums == 3 * 5 * 4);
+  CHECK(launches == 3 * 5);  // no message of its own: in the last bucket's launch, as ever
   CHECK(machine.left() == 0);
+  CHECK(machine.misuses == 0);
 }
 
 TEST_CASE("device_reducer: a pass that is dropped, at any time, or a world that is aborted, ends all ranks") {

@@ -2,14 +2,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <mutex>
 #include <span>
 #include <string>
+#include <tutti/cuda/kernels/compressed_elements.hpp>
+#include <tutti/cuda/kernels/with_float.hpp>
 #include <tutti/grad/device_reducer.hpp>
 #include <utility>
 #include <vector>
 
 #include "grad/rounds.hpp"
 #include "support/gpus.hpp"
+#include "support/kernels_on_host.hpp"
 
 // Passes of ranks whose gradients lie on the fake machine's devices.
 
@@ -35,6 +39,32 @@ struct kernels {
         const double x = fake::load(a.type, in, i) * factor;
         fake::store(b.type, out, i, from == dtype::f64 && to == dtype::f64 ? x : static_cast<float>(x));
       }
+      return true;
+    });
+    return {};
+  }
+};
+
+/// And those that remember, by the code of the device's.
+struct remembering_kernels : kernels {
+  static tutti::status compress(const void* in, dtype from, float* left, void* out, dtype to, std::size_t count,
+                                double factor, tutti::cuda::stream_handle s) {
+    {
+      const std::scoped_lock guard{fake::machine::here().mutex};
+      if (fake::machine::here().verdict("compress") != 0) return {tutti::errc::device};
+    }
+    const auto times = static_cast<float>(factor);
+    fake::machine::here().launch(s, [=] {
+      (void)tutti::cuda::detail::with_float(from, [&]<class From>() noexcept {
+        return tutti::cuda::detail::with_float(to, [&]<class To>() noexcept {
+          if constexpr (sizeof(To) < sizeof(From) && sizeof(To) <= 2)
+            on_host::sweep_all(
+                tutti::cuda::detail::compressed_elements<To, From>{static_cast<const From*>(in), left,
+                                                                   static_cast<To*>(out), times, 1 / times},
+                count, 3);
+          return tutti::status{};
+        });
+      });
       return true;
     });
     return {};

@@ -229,6 +229,7 @@ TEST_CASE("device_reducer: ranks without samples, skips, and parameters that nob
       else
         pass.ready(1), pass.ready(0);
       expect(pass.finish().join(s) == how, "all do the same");
+      expect((read(g, s, reducer.found_inf())[0] != 0) == (how != step::apply), "and kernels learn it on the device");
     }
     expect(value(0) == 6, "after skips");
 

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <new>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
@@ -75,6 +76,15 @@ tutti::task<> micro_batches(tutti::grad::reducer<world_t>& reducer, model& net, 
   auto pass = reducer.begin(samples(micro.back()), tutti::grad::contribution::sum);
   net.accumulate(micro.back(), reducer.gradients(), [&](std::size_t i) { pass.ready(i); });
   co_await pass.finish();
+}
+
+tutti::task<> own_memory(tutti::grad::reducer<world_t>& reducer, model& net, const batch_t& batch) {
+  std::vector<std::vector<float>> memory{std::vector<float>(64 * 64), std::vector<float>(8)};
+  const std::vector<std::span<float>> own{memory[0], memory[1]};
+  auto pass = reducer.begin(samples(batch));
+  net.backward(batch, own, [&](std::size_t i) { pass.ready(i, own[i]); });  // stays as it is until finish() has ended
+  co_await pass.finish();
+  net.step(reducer.gradients());
 }
 
 tutti::task<> until_all_have_run_out(tutti::grad::reducer<world_t>& reducer, model& net) {
@@ -184,6 +194,9 @@ TEST_CASE("docs of gradients: micro-batches, uneven inputs and a rank that runs 
     const std::vector<batch_t> micro{{1, 2, 3}, {4, 5}};
     tutti::sync_wait(world, micro_batches(reducer, net, micro));
     if (reducer.gradient<float>(1)[0] != 3) throw std::logic_error("the mean of all samples");
+    model other;
+    tutti::sync_wait(world, own_memory(reducer, other, batch_t(4, static_cast<float>(2 * world.rank()))));
+    if (other.steps != 1 || other.last != 2) throw std::logic_error("the mean of gradients of own memory");
     tutti::sync_wait(world, until_all_have_run_out(reducer, net));
     if (net.steps != 4 || net.last != 3) throw std::logic_error("5 batches, one of which all ranks skip");
   });

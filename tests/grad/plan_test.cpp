@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <tutti/grad/plan.hpp>
+#include <utility>
 #include <vector>
 
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <vector>
@@ -44,6 +45,22 @@ TEST_CASE("reducer: on hundreds of schedules every pass is the exact mean, with 
     if (const auto wrong = rounds::complaint(s.round, all[0]); !wrong.empty()) throw std::runtime_error(wrong);
     for (const auto& other : all)
       if (other != all[0]) throw std::runtime_error("ranks disagree");
+  });
+}
+
+TEST_CASE("reducer: on many schedules gradients that lie elsewhere give the bits of those in the arena") {
+  tutti::for_seeds(1, tutti_test::slow ? 20 : 80, [](std::uint64_t seed) {
+    setting s = random_setting(seed);
+    std::mt19937_64 random(seed);
+    s.round = rounds::random_round(random, s.round.size, seed % 4 == 0 ? 1 : 20);
+    s.round.options.in_flight = seed % 3;
+    const tutti::issue how{.order = seed % 5 < 3 ? tutti::reduction_order::any : tutti::reduction_order::rank};
+    tutti::run_sim(s.round.size, s.how, [&](world_t& world) {
+      reducer reducer{world, s.round.shapes, s.round.options, tutti::grad::sum_hook{how}};
+      const rounds::image expected = rounds::run(s.round, world, reducer);
+      for (const auto lie : {rounds::lie::elsewhere, rounds::lie::either, rounds::lie::in_the_arena})
+        if (rounds::run(s.round, world, reducer, lie) != expected) throw std::runtime_error("other bits");
+    });
   });
 }
 

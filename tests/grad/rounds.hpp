@@ -69,14 +69,16 @@ inline double random_weight(std::mt19937_64& random, contribution what) {
   }
 }
 
-inline round random_round(std::mt19937_64& random, int size) {
+/// Of gradients and buckets that are `grow` times as large as a few lines.
+inline round random_round(std::mt19937_64& random, int size, std::size_t grow = 1) {
   const dtype types[] = {dtype::f32, dtype::f64, dtype::bf16, dtype::f16};
   round r;
   r.size = size;
   const std::size_t kinds = 1 + random() % 4, first = random() % 4;
   r.shapes.resize(random() % 12);
-  for (auto& p : r.shapes) p = {"", random() % 6 == 0 ? 0 : random() % 200, types[(first + random() % kinds) % 4]};
-  r.options.limits = {1 + random() % 1500, 1 + random() % 3000};
+  for (auto& p : r.shapes)
+    p = {"", random() % 6 == 0 ? 0 : random() % (200 * grow), types[(first + random() % kinds) % 4]};
+  r.options.limits = {1 + random() % (1500 * grow), 1 + random() % (3000 * grow)};
   r.what = random() % 4 == 0 ? contribution::sum : contribution::mean;
   const double common = random() % 3 == 0 ? random_weight(random, r.what) : 0;  // of all that have samples
   for (int rank = 0; rank < size; ++rank) {
@@ -97,24 +99,39 @@ inline round random_round(std::mt19937_64& random, int size) {
 /// Every gradient's bytes, one after the other.
 using image = std::vector<std::byte>;
 
-/// Does the pass of one rank with a reducer made for the round; returns what its gradients are then.
+/// Where a rank's gradients lie when they are marked.
+enum class lie { in_the_arena, elsewhere, either };
+
+/// Does the pass of one rank with a reducer made for the round; returns what its gradients are then. Of those that lie
+/// elsewhere the arena holds nothing to begin with, and their memory nothing in the end.
 template <class World, class Reducer>
-image run(const round& r, World& world, Reducer& reducer) {
+image run(const round& r, World& world, Reducer& reducer, lie where = lie::in_the_arena) {
   const auto rank = static_cast<std::size_t>(world.rank());
+  const auto elsewhere = [&](std::size_t i) {
+    return where == lie::elsewhere || (where == lie::either && (i * 7 + rank) % 3 != 0);
+  };
+  std::vector<std::vector<std::byte>> memory(r.shapes.size());
   auto pass = reducer.begin(r.weights[rank], r.what);
   for (const std::size_t i : r.order[rank]) {
     tutti::grad::visit_gradient(r.shapes[i].type, [&]<class T>() {
-      const auto g = reducer.template gradient<T>(i);
+      const auto own = reducer.template gradient<T>(i);
+      memory[i].resize(own.size_bytes());
+      const auto g = elsewhere(i) ? std::span<T>{reinterpret_cast<T*>(memory[i].data()), own.size()} : own;
+      std::fill_n(reinterpret_cast<std::byte*>(own.data()), own.size_bytes(), std::byte{0xff});  // NaN
       for (std::size_t e = 0; e < g.size(); ++e) {
         if constexpr (sizeof(T) == 2)
           g[e] = T{static_cast<float>(r.values[rank][i][e])};
         else
           g[e] = static_cast<T>(r.values[rank][i][e]);
       }
+      if (elsewhere(i))
+        pass.ready(i, std::span<const T>{g});
+      else
+        pass.ready(i);
     });
-    pass.ready(i);
   }
   tutti::sync_wait(world, pass.finish());
+  for (auto& m : memory) std::fill(m.begin(), m.end(), std::byte{0xff});
   image all;
   for (std::size_t i = 0; i < r.shapes.size(); ++i)
     tutti::grad::visit_gradient(r.shapes[i].type, [&]<class T>() {

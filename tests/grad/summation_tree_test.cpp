@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <tutti/grad/summation_tree.hpp>
+#include <utility>
 #include <vector>
 
 using namespace tutti::grad;

@@ -9,6 +9,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/os/beacon.hpp>
 #include <tutti/os/shm_segment.hpp>
+#include <vector>
 
 using namespace std::chrono_literals;
 using namespace tutti::os;

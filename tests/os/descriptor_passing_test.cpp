@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 #include <tutti/os/descriptor_passing.hpp>
+#include <utility>
 #include <vector>
 
 using namespace tutti::os;

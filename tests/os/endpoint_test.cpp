@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <string_view>
 #include <tutti/os/resolve.hpp>
 
 using namespace tutti::os;

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
+#include <string>
 #include <tutti/os/fd.hpp>
 #include <utility>
 #include <vector>

@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <chrono>
 #include <new>
 #include <support/forked_child.hpp>
 #include <thread>

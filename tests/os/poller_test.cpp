@@ -1,9 +1,11 @@
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <thread>
 #include <tutti/os/event_fd.hpp>
 #include <tutti/os/poller.hpp>
+#include <utility>
 #include <vector>
 
 using namespace std::chrono_literals;

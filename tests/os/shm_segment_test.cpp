@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <support/forked_child.hpp>
 #include <support/small_tmpfs.hpp>

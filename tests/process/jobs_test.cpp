@@ -1,8 +1,11 @@
 #include <doctest/doctest.h>
 #include <tutti/core/status.hpp>
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "process/worlds.hpp"

@@ -2,10 +2,12 @@
 #include <tutti/core/status.hpp>
 #include <tutti/store/tcp_store.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "process/worlds.hpp"

@@ -1,14 +1,21 @@
 #include <doctest/doctest.h>
 #include <sys/file.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <support/failure_of.hpp>
 #include <support/forked_child.hpp>
 #include <support/small_tmpfs.hpp>
 #include <support/store_conformance.hpp>
 #include <support/temporary_directory.hpp>
+#include <thread>
 #include <tutti/store/file_store.hpp>
+#include <vector>
 
 using namespace std::chrono_literals;
 using tutti::after;
@@ -16,6 +23,8 @@ using tutti::bytes_of;
 using tutti::errc;
 using tutti::file_store;
 using tutti::text_of;
+using tutti_test::failure;
+using tutti_test::failure_of;
 using tutti_test::forked_child;
 using tutti_test::temporary_directory;
 
@@ -38,22 +47,6 @@ struct file_family {
     CHECK(std::filesystem::is_empty(dir.path()));
   }
 };
-
-struct failure {
-  errc kind = errc::ok;
-  std::string text;
-  bool mentions(const std::string& part) const { return text.find(part) != std::string::npos; }
-};
-
-template <class Call>
-failure failure_of(Call&& call) {
-  try {
-    call();
-    return {};
-  } catch (const tutti::error& e) {
-    return {e.kind(), e.what()};
-  }
-}
 
 failure failure_to_open(const std::string& path) {
   return failure_of([&] { file_store s{path, {.timeout = 3s}}; });

@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <optional>
 #include <string>
 #include <thread>

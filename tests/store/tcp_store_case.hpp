@@ -15,6 +15,7 @@
 #include <tutti/os/resolve.hpp>
 #include <tutti/store/tcp_store.hpp>
 
+#include <support/failure_of.hpp>
 #include <support/pretended_hmac.hpp>
 #include <support/store_conformance.hpp>
 
@@ -90,22 +91,6 @@ class running_host {
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
-
-struct failure {
-  errc kind = errc::ok;
-  std::string text;
-  bool mentions(const std::string& part) const { return text.find(part) != std::string::npos; }
-};
-
-template <class Call>
-failure failure_of(Call&& call) {
-  try {
-    call();
-    return {};
-  } catch (const tutti::error& e) {
-    return {e.kind(), e.what()};
-  }
-}
 
 inline tutti::os::fd raw_connection(const tutti::os::endpoint& where) {
   auto r = tutti::os::start_connect(where);

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 // Examples of the docs: each block of code of a page stands in a test that compiles and runs it.
@@ -16,6 +17,12 @@ inline std::string text_of(const std::filesystem::path& path) {
 inline std::string without_space(std::string text) {
   std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
   return text;
+}
+
+/// Without comments, too: a page may explain what its test need not.
+inline std::string bare(std::string text) {
+  for (std::size_t at; (at = text.find("//")) != std::string::npos;) text.erase(at, text.find('\n', at) - at);
+  return without_space(std::move(text));
 }
 
 /// The blocks of C++ of a page.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,7 +50,8 @@ struct cuda {
   static result record(event_handle e, stream_handle s) noexcept {
     return on("cudaEventRecord", [&](machine& m) {
       CUstream_st* const to = m.resolve(s);
-      if (to->device != e->device || !e->alive) ++m.misuses;
+      if (!e->alive) ++m.misuses;
+      if (to->device != e->device) return 400;
       if (to != s && m.captures_on(to->device)) return spoil(m, 906);
       e->in = to->in;
       e->tips = to->tips;
@@ -79,6 +81,9 @@ struct cuda {
       if (const int no = m.unsafe()) return no;
       return m.resolve(s)->work.empty() ? 0 : 600;
     });
+  }
+  static result device_of(stream_handle s, int& device) noexcept {
+    return on("cudaStreamGetDevice", [&](machine& m) { device = m.resolve(s)->device; });
   }
   static result wait(stream_handle s, event_handle e) noexcept {
     return on("cudaStreamWaitEvent", [&](machine& m) {
@@ -122,7 +127,13 @@ struct cuda {
   }
 
   static result allocate(void*& p, std::size_t bytes) noexcept { return take("cudaMalloc", p, bytes); }
-  static result deallocate(void* p) noexcept { return give_back("cudaFree", p); }
+  static result deallocate(void* p) noexcept {
+    {
+      const std::scoped_lock guard{machine::here().mutex};
+      machine::here().log.push_back({.what = "cudaFree", .out = p});
+    }
+    return give_back("cudaFree", p);
+  }
   static result allocate_host(void*& p, std::size_t bytes) noexcept { return take("cudaMallocHost", p, bytes); }
   static result deallocate_host(void* p) noexcept { return give_back("cudaFreeHost", p); }
 

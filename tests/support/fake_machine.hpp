@@ -231,9 +231,11 @@ class machine {
   int polls_per_launch = 0;       ///< how often NCCL says "in progress" before a launch is in its stream
   bool dry = false;               ///< nothing is moved
   bool finalize_hangs = false;
-  bool gate_open = true;  ///< ncclCommAbort returns
-  int inside = 0;         ///< threads in ncclCommAbort
-  int misuses = 0;        ///< calls that NCCL does not permit
+  const char* last_error = "what the fake says";  ///< NCCL, when it is asked
+  bool errors_stay = false;                       ///< of a lost peer, with a communicator that was revoked
+  bool gate_open = true;                          ///< ncclCommAbort returns
+  int inside = 0;                                 ///< threads in ncclCommAbort
+  int misuses = 0;                                ///< calls that NCCL does not permit
 
  private:
   inline static machine* here_ = nullptr;

@@ -75,6 +75,7 @@ struct nccl {
       if (comm->freed || comm->stopped) ++m.misuses;
       if (comm->holding || comm->spoilt) ++m.misuses;  // NCCL frees the launch, and goes on with it when it is asked
       comm->stopped = comm->all->broken = true;
+      if (m.errors_stay) comm->async = result::remote;
       comm->holding = false;
       comm->working = comm->blocking ? 0 : 2;
       m.log.push_back({.what = "ncclCommRevoke", .rank = comm->rank});
@@ -83,6 +84,7 @@ struct nccl {
   }
   /// As the real one, it says success while it has only begun, where calls do not block.
   static result shrink(comm_handle comm, int* dead, int n, comm_handle& made, tutti::nccl_calls how) noexcept {
+    if (comm->async != result::success) return comm->async;
     return on("ncclCommShrink", [&](machine& m) {
       if (comm->freed || n == 0 || std::find(dead, dead + n, comm->rank) != dead + n) ++m.misuses;
       comm->stopped = comm->all->broken = true;
@@ -126,7 +128,7 @@ struct nccl {
   static const char* words(result r) noexcept {
     return r == result::remote ? "remote process exited or there was a network error" : "internal error";
   }
-  static const char* last_error(comm_handle) noexcept { return "what the fake says"; }
+  static const char* last_error(comm_handle) noexcept { return machine::here().last_error; }
 
   static result group_start() noexcept {
     return on("ncclGroupStart", [](machine&) { ++depth; });
@@ -207,10 +209,14 @@ struct nccl {
     return give_all("ncclScatter", p, comm, s);
   }
   static result allocate(void*& p, std::size_t bytes) noexcept {
-    return on("ncclMemAlloc", [&](machine& m) { m.memory.insert(p = ::operator new(bytes)); });
+    return on("ncclMemAlloc", [&](machine& m) {
+      m.memory.insert(p = ::operator new(bytes));
+      m.log.push_back({.what = "ncclMemAlloc", .rank = rank, .count = bytes, .out = p});
+    });
   }
   static result deallocate(void* p) noexcept {
     return on("ncclMemFree", [&](machine& m) {
+      m.log.push_back({.what = "ncclMemFree", .out = p});
       if (m.memory.erase(p) != 0)
         ::operator delete(p);
       else
@@ -218,19 +224,21 @@ struct nccl {
     });
   }
   /// As shrink().
-  static result register_window(comm_handle comm, void* p, std::size_t, tutti::nccl_window& w) noexcept {
+  static result register_window(comm_handle comm, void* p, std::size_t bytes, tutti::nccl_window& w) noexcept {
     return on("ncclCommWindowRegister", [&](machine& m) {
       if (comm->freed || comm->holding || comm->working > 0) ++m.misuses;
-      ++m.windows;
+      ++m.windows, ++comm->windows;
+      m.log.push_back({.what = "ncclCommWindowRegister", .rank = comm->rank, .count = bytes, .out = p});
       comm->late = [&w, p] { w = p; };
       comm->working = comm->blocking ? 0 : 2;
       if (comm->blocking) std::exchange(comm->late, nullptr)();
     });
   }
-  static result deregister_window(comm_handle comm, tutti::nccl_window) noexcept {
+  static result deregister_window(comm_handle comm, tutti::nccl_window w) noexcept {
     return on("ncclCommWindowDeregister", [&](machine& m) {
       if (comm->freed || comm->holding || comm->working > 0) ++m.misuses;
-      --m.windows;
+      --m.windows, --comm->windows;
+      m.log.push_back({.what = "ncclCommWindowDeregister", .rank = comm->rank, .out = w});
       comm->working = comm->blocking ? 0 : 1;
     });
   }
@@ -248,6 +256,7 @@ struct nccl {
   static void free(machine& m, comm_handle comm) {
     if (std::exchange(comm->freed, true)) ++m.misuses;
     --m.communicators;
+    m.windows -= std::exchange(comm->windows, 0);
   }
   /// True if it is not in the stream yet.
   static bool launch(machine& m, comm_handle comm, parts together, stream_handle s) {
@@ -289,7 +298,8 @@ struct nccl {
   static result give_all(const char* name, const parts& all, comm_handle comm, stream_handle s) {
     bool held = false, spoilt = false;
     const result r = on(name, [&](machine& m) {
-      if (comm->freed || comm->holding || comm->working > 0) ++m.misuses;  // NCCL is busy, or has gone
+      if (comm->freed || comm->holding || comm->working > 0) ++m.misuses;       // NCCL is busy, or has gone
+      if (comm->all->size == 1 && current_device != comm->device) ++m.misuses;  // where it launches its kernel
       const CUstream_st* const to = m.resolve(s);
       spoilt = to->in && to->in->spoilt;
       if (!pending.empty() && m.resolve(pending_stream)->in != to->in) ++m.misuses;  // half of a launch captured

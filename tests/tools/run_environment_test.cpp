@@ -4,8 +4,13 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
 
 #include "launcher.hpp"
 

@@ -1,6 +1,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
 
 #include "launcher.hpp"
 

@@ -1,6 +1,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
 
 #include "launcher.hpp"
 #include "support/temporary_directory.hpp"

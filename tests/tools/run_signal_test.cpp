@@ -1,6 +1,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string>
+#include <string_view>
 
 #include "launcher.hpp"
 

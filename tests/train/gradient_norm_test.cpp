@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <stdexcept>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/reducer.hpp>

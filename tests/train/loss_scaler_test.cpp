@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <span>
+#include <stdexcept>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/train/rank0_stream.hpp>

@@ -11,9 +11,11 @@
 #include <tutti/core/error.hpp>
 #include <tutti/train/shard_state.hpp>
 #include <tutti/train/update_rule.hpp>
+#include <utility>
 #include <vector>
 
 #include "support/expect.hpp"
+#include "support/failure_of.hpp"
 
 namespace {
 using tutti::grad::contribution;
@@ -34,7 +36,7 @@ TEST_CASE("shard_state: sums become the mean by the weights of all ranks, and a 
           s.begin(weight, what);
           expect(s.begun() && !s.averaged() && s.gradients().size() == 2, "begun");
           for (double& g : s.gradients()) g = sum;
-          tutti::sync_wait(world, s.average(world));
+          tutti::sync_wait(world, s.average(world, "s"));
           expect(s.averaged(), "averaged");
           const double mean = s.gradients()[1];
           s.step(parameters, factor);
@@ -74,4 +76,35 @@ TEST_CASE("shard_state: piece by piece is as at once; a weight that is none chan
     CHECK_THROWS_AS(b.begin(bad, contribution::mean), tutti::usage_error);
   CHECK(b.scale() == 2);
   CHECK(b.gradients()[0] == 7);
+}
+
+TEST_CASE("shard_state: all ranks leave a pass without its step, or none; otherwise all are told, until they resume") {
+  tutti::run_threads(
+      3,
+      [](tutti::communicator<tutti::threads>& world) {
+        shard_state<double, sgd> s{1, {.rate = 1}};
+        std::vector<double> parameters{10};
+        const auto pass = [&](auto steps, double weight = 1) {
+          s.begin(weight, contribution::sum);
+          s.gradients()[0] = 3;
+          const auto f = tutti_test::failure_of([&] { (void)tutti::sync_wait(world, s.average(world, "shards")); });
+          if (f.kind == tutti::errc::ok && steps(world.rank())) s.step(parameters, 1);
+          return f;
+        };
+        const auto none = [](int) { return false; };
+        const auto all = [](int) { return true; };
+        const auto but_1 = [](int rank) { return rank != 1; };
+        for (const auto& f : {pass(none), pass(all), pass(but_1, 0), pass(but_1)})
+          expect(f.kind == tutti::errc::ok, f.text);
+        for (int i = 0; i < 2; ++i) {
+          const auto f = pass(all);
+          expect(f.kind == tutti::errc::mismatch && f.peer == 1, f.text);
+          expect(f.mentions("shards: rank 1 left the last pass after average() and without step()"), f.text);
+          expect(!s.begun() && s.steps() == (world.rank() == 1 ? 1U : 2U), "a step of another pass");
+        }
+        s.resume(1);
+        expect(pass([](int rank) { return rank == 1; }).kind == tutti::errc::ok, "resumed");
+        expect(pass(all).mentions("shards: 2 ranks left"), "two of them");
+      },
+      std::chrono::seconds(60));
 }

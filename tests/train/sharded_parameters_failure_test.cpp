@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <latch>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/train/sharded_parameters.hpp>
 
+#include "support/failure_of.hpp"
 #include "train/sharded_units.hpp"
 
 using namespace sharded_units;
@@ -60,6 +63,65 @@ TEST_CASE("sharded_parameters: an exception between average() and step() ends th
   };
   CHECK_THROWS_AS(tutti::run_threads(3, train), tutti::error);
   CHECK((seen[0] == tutti::errc::aborted && seen[2] == tutti::errc::aborted));
+}
+
+TEST_CASE("sharded_parameters: a rank that catches one there and goes on ends all in the next average()") {
+  std::latch ended(3);
+  tutti::run_threads(3, [&](world_t& world) {
+    auto p = shard_parameters<float>(world, counts{4}, sgd{});
+    tutti_test::failure f;
+    for (int batch = 0; batch < 2 && f.kind == tutti::errc::ok; ++batch) try {
+        f = tutti_test::failure_of([&] {
+          p.begin();
+          (void)tutti::sync_wait(world, p.gather(0));
+          p.release(0);
+          (void)p.gradients(0);
+          tutti::sync_wait(world, p.scatter(0));
+          (void)tutti::sync_wait(world, p.average());
+          if (batch == 0 && world.rank() == 1) throw std::bad_alloc();
+          (void)tutti::sync_wait(world, p.step());
+        });
+      } catch (const std::bad_alloc&) {  // the next batch may be smaller
+      }
+    expect(f.kind == tutti::errc::mismatch && f.mentions("sharded_parameters: rank 1 left the last pass"), f.text);
+    expect(p.steps() == (world.rank() == 1 ? 0 : 1), "stepped");
+    ended.arrive_and_wait();
+  });
+}
+
+TEST_CASE("sharded_parameters: a pass that one rank left without its step is one of the order that all follow, too") {
+  for (const int kind : {0, 1, 2, 3}) {
+    const bool releases = kind % 2 != 0, told = kind / 2 != 0;
+    std::latch ended(3);
+    tutti::run_threads(3, [&](world_t& world) {
+      auto p = shard_parameters<float>(world, counts{6, 6, 9}, sgd{.rate = 0});
+      const auto load = [&] {
+        for (std::size_t u = 0; u < 3; ++u)
+          p.assign(u, std::vector<float>(u == 2 ? 9U : 6U, static_cast<float>(u + 1)));
+      };
+      const auto pass = [&](bool steps) {
+        p.begin();
+        for (const std::size_t u : {std::size_t{2}, std::size_t{0}, std::size_t{1}}) {  // not as they are numbered
+          for (const float x : tutti::sync_wait(world, p.gather(u)))
+            expect(x == static_cast<float>(u + 1), "another's");
+          if (releases) p.release(u);
+          (void)p.gradients(u);
+          tutti::sync_wait(world, p.scatter(u));
+        }
+        const auto f = tutti_test::failure_of([&] { (void)tutti::sync_wait(world, p.average()); });
+        if (f.kind == tutti::errc::ok && steps) (void)tutti::sync_wait(world, p.step());
+        return f.kind;
+      };
+      load();
+      expect(pass(world.rank() != 1) == tutti::errc::ok, "left by one");
+      if (told) expect(pass(false) == tutti::errc::mismatch, "told");
+      (void)p.shards();
+      load();
+      p.resume(0);
+      for (const bool steps : {false, true, true}) expect(pass(steps) == tutti::errc::ok, "resumed");
+      ended.arrive_and_wait();
+    });
+  }
 }
 
 TEST_CASE("sharded_parameters: what does not fit is refused before anything is sent") {

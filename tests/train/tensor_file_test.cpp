@@ -10,10 +10,12 @@
 #include <tutti/train/tensor_file.hpp>
 #include <vector>
 
+#include "support/failure_of.hpp"
 #include "support/temporary_directory.hpp"
 
 namespace {
 using namespace tutti::train;
+using tutti_test::failure_of;
 using tutti_test::temporary_directory;
 
 std::string bytes_of(const std::string& path) {
@@ -22,20 +24,6 @@ std::string bytes_of(const std::string& path) {
 }
 void write(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
-struct failure {
-  tutti::errc kind = tutti::errc::ok;
-  std::string text;
-  [[nodiscard]] bool says(const std::string& part) const { return text.find(part) != std::string::npos; }
-};
-template <class F>
-failure failure_of(F f) {
-  try {
-    f();
-    return {};
-  } catch (const tutti::error& e) {
-    return {e.kind(), e.what()};
-  }
-}
 }  // namespace
 
 TEST_CASE("tensor_file: reads a file that another program wrote") {
@@ -117,18 +105,18 @@ TEST_CASE("tensor_file: files that are cut short, or are others, are refused; te
     write(path, whole.substr(0, n));
     const auto f = read();
     REQUIRE(f.kind == tutti::errc::protocol);
-    REQUIRE(f.says(path));
+    REQUIRE(f.mentions(path));
   }
   write(path, whole + "x");
-  CHECK(read().says("17 bytes of data"));
+  CHECK(read().mentions("17 bytes of data"));
   write(path,
         "\x7f"
         "ELF\x02\x01\x01 and more of it");
-  CHECK(read().says("another kind of file"));
+  CHECK(read().mentions("another kind of file"));
   CHECK(b == std::vector<float>(4, 9));
   std::filesystem::remove(path);
   CHECK(read().kind == tutti::errc::system);
-  CHECK(read().says("No such file"));
+  CHECK(read().mentions("No such file"));
   CHECK(failure_of([&] { tensor_file{folder.path().string()}; }).kind == tutti::errc::system);
 }
 
@@ -142,10 +130,10 @@ TEST_CASE("tensor_file: another model's file is refused before anything is read"
     return failure_of([&] { read_tensors(path, std::vector{tensor("a", std::span{x}), std::move(second)}); });
   };
   CHECK(read(tensor("b", std::span{y})).kind == tutti::errc::mismatch);
-  CHECK(read(tensor("b", std::span{y})).says("no tensor \"b\""));
-  CHECK(read(tensor("a", std::span{y})).says("float32 [4] where float32 [3] is expected"));
-  CHECK(read(tensor("a", std::span{d})).says("float64"));
-  CHECK(read(tensor("a", std::span{x}, {2, 2})).says("[2, 2]"));
+  CHECK(read(tensor("b", std::span{y})).mentions("no tensor \"b\""));
+  CHECK(read(tensor("a", std::span{y})).mentions("float32 [4] where float32 [3] is expected"));
+  CHECK(read(tensor("a", std::span{d})).mentions("float64"));
+  CHECK(read(tensor("a", std::span{x}, {2, 2})).mentions("[2, 2]"));
   CHECK(x == std::vector<float>(4));
 }
 
@@ -159,7 +147,7 @@ TEST_CASE("tensor_file: a file that cannot be written leaves the old one; wrong 
                   tutti::usage_error);
   CHECK_THROWS_AS(write_tensors(path, std::vector{tensor("__metadata__", std::span{a})}), tutti::usage_error);
   CHECK_THROWS_AS((void)tensor("a", std::span{a}, {2}), tutti::usage_error);
-  CHECK(failure_of([&] { write_tensors(folder.file("none/model"), {}); }).says("none/model"));
+  CHECK(failure_of([&] { write_tensors(folder.file("none/model"), {}); }).mentions("none/model"));
   CHECK(failure_of([&] { write_tensors(folder.path().string(), {}); }).kind == tutti::errc::system);
   CHECK(bytes_of(path) == whole);
 }

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 #include <tutti/transport/doorbell.hpp>
 #include <utility>

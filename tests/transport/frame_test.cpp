@@ -65,7 +65,7 @@ TEST_CASE("an abort frame carries its cause") {
   for (const auto code : {tutti::errc::aborted, tutti::errc::mismatch, tutti::errc::system, tutti::last_errc})
     for (const std::uint64_t detail : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{0xfedcba9876543210}})
       for (const int peer : {-1, 0, 3}) {
-        const tutti::status cause{code, 0, peer, detail};
+        const tutti::status cause{code, static_cast<std::uint16_t>(detail >> 7), peer, detail};
         CHECK(frame::decode(frame::abort_with(cause).encode())->cause() == cause);
       }
 }

@@ -27,10 +27,7 @@ class rank_of_mesh : public tutti::mesh<drive::memory_pipe> {
   void attach(int peer, drive::wire& out, drive::wire& in) { connect(peer, out, in, manners); }
 
   bool poll() noexcept {
-    return poll_channels([this](int peer, status s) {
-      if (s.peer < 0) s.peer = peer;
-      abort(s);
-    });
+    return poll_channels([this](const status& s) { abort(s); });
   }
   void abort(status why) noexcept {
     if (!fail_all(why)) return;
@@ -182,7 +179,7 @@ TEST_CASE("a failure met while a transfer begins fails everything in the next po
   w.poll(2);
   const auto r = w.start(1, drive::recv(w.at(1), 0, 7, eleven));
   w.poll(2);
-  const status why{errc::mismatch, 0, 0, 10};
+  const status why{errc::mismatch, 1 + 1, 0, 10 << 26 | 11};
   CHECK(r->result() == why);
   CHECK(waiting->result() == why);
   CHECK(w.at(1).failure() == why);
@@ -261,7 +258,7 @@ TEST_CASE("a failure found while asking whether a peer is still needed is not fo
   (void)w.at(0).still_needs(1);
   w.at(0).poll();
   w.at(0).poll();
-  CHECK(r->result() == status{errc::mismatch, 0, 1, 11});
+  CHECK(r->result() == status{errc::mismatch, 0 + 1, 1, 11 << 26 | 10});
 }
 
 tutti::routine send_of(rank_of_mesh& m, int to, std::uint64_t tag, std::span<const std::byte> out, std::uint16_t call) {
@@ -294,9 +291,50 @@ TEST_CASE("ranks that call different things in one place are told where their me
           w.at(0).abort({errc::aborted});  // what waits for another step
           w.poll(2);
           if (theirs != 2) continue;
-          CHECK(tutti::odd_message::of(found).sent == (large ? 2 : 1));
-          CHECK(tutti::odd_message::of(found).expected == (large ? 1 : 2));
+          CHECK(tutti::odd_message::in(found).sent == (large ? 2 : 1));
+          CHECK(tutti::odd_message::in(found).expected == (large ? 1 : 2));
         }
+}
+
+TEST_CASE("a cause that names nobody is passed on as it is, and its messenger is not blamed") {
+  for (const status why : {status{errc::timed_out, 0, -1, 41}, status{errc::out_of_resources}, status{errc::aborted}}) {
+    world w{3};
+    w.at(0).abort(why);
+    w.poll(2);
+    for (const int r : {1, 2}) CHECK(w.at(r).failure() == why);
+  }
+}
+
+TEST_CASE("whoever is told of calls that differ learns whose, and what is odd about them") {
+  world w{3};
+  std::vector<std::byte> out(10), in(10);
+  const std::uint64_t tag = tutti::tag::make(7, 1500, 1);
+  const auto s = w.start(0, send_of(w.at(0), 1, tag, out, 1)), r = w.start(1, recv_of(w.at(1), 0, tag, in, 2));
+  w.poll(4);
+  for (const int rank : {0, 1, 2}) {
+    const status found = w.at(rank).failure();
+    CHECK(found.peer == 0);
+    CHECK(found.other == 1 + 1);
+    const auto odd = tutti::odd_message::in(found);
+    CHECK(odd.sent == 1);
+    CHECK(odd.expected == 2);
+    CHECK(odd.number_near(1400) == 1500);
+    CHECK(odd.context == tutti::odd_message::mark_of(7));
+  }
+}
+
+TEST_CASE("ranks that prepare for different calls find that out later") {
+  for (const std::uint32_t step : {tutti::tag::preparing, tutti::tag::preparing + 1}) {
+    world w{2};
+    std::vector<std::byte> out(10), in(10);
+    const auto s = w.start(0, send_of(w.at(0), 1, tutti::tag::make(0, 1, step), out, 1));
+    const auto r = w.start(1, recv_of(w.at(1), 0, tutti::tag::make(0, 1, tutti::tag::preparing), in, 2));
+    w.poll(4);
+    CHECK(r->done() == (step == tutti::tag::preparing));
+    CHECK(w.at(1).failure().ok());
+    w.at(1).abort({errc::aborted});
+    w.poll(2);
+  }
 }
 
 TEST_CASE("a mesh tells for which peer an operation waits") {

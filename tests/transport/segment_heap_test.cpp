@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <random>
 #include <set>
+#include <string>
 #include <tutti/transport/segment_heap.hpp>
 #include <vector>
 

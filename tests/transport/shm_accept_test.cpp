@@ -2,9 +2,14 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include <array>
+#include <chrono>
 #include <fstream>
 #include <functional>
+#include <memory>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <tutti/transport/shm_accept.hpp>
 #include <vector>
 

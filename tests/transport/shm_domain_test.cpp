@@ -1,8 +1,14 @@
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
+
 #include <tutti/transport/shm_domain.hpp>
 
 #include "transport/shm_world.hpp"
@@ -53,6 +59,26 @@ TEST_CASE("a domain tells who lives, who left and who died") {
     CHECK(world.ends(r));
     CHECK_MESSAGE(world.of(r).code == shm_world::fine, world.of(r).message);
   }
+}
+
+TEST_CASE("a rank that died has ended when the last thread of its process has") {
+  if (tutti::detail::thread_sanitizer) return;  // which allows no threads after fork()
+  shm_world world{2, [](int rank, shm_world& w) {
+                    shm_domain d{w.take_place(rank)};
+                    if (rank == 1) {
+                      std::thread{[] {
+                        for (;;) ::pause();
+                      }}.detach();
+                      ::syscall(SYS_exit, 0);  // the thread that holds the beacon
+                    }
+                    const auto dead = [&] { return d.state_of(1) == liveness::dead; };
+                    expect(shm_world::eventually(dead), "not seen to be dead");
+                    expect(!d.ended(1), "another thread may be at work");
+                    ::kill(d.who(1).pid, SIGKILL);
+                    expect(shm_world::eventually([&] { return d.ended(1); }), "not seen to have ended");
+                  }};
+  CHECK(world.ends(0));
+  CHECK_MESSAGE(world.of(0).code == shm_world::fine, world.of(0).message);
 }
 
 TEST_CASE("the memory of a rank that left stays readable") {

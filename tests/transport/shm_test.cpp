@@ -2,9 +2,13 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <tutti/transport/concept.hpp>
 #include <tutti/transport/shm.hpp>
 #include <vector>

@@ -246,7 +246,7 @@ TEST_CASE("what was sent arrives although the sender has left") {
   for (auto& r : ranks) CHECK(to_string(r.wait()) == "exit code 0");
 }
 
-TEST_CASE("a cause reaches everybody") {
+TEST_CASE("a cause reaches everybody as it is") {
   plan p{4};
   auto ranks = in_processes(p, [](driver& d) {
     auto& t = d.transport();
@@ -257,7 +257,7 @@ TEST_CASE("a cause reaches everybody") {
     return 0;
   });
   CHECK(ranks[2].wait() == 0);
-  for (const std::size_t r : {0U, 1U, 3U}) CHECK(to_string(ranks[r].wait()) == to_string(code_of(errc::aborted, 2)));
+  for (const std::size_t r : {0U, 1U, 3U}) CHECK(to_string(ranks[r].wait()) == to_string(code_of(errc::aborted, -1)));
 }
 
 /// What each of two ranks that must not meet says; none leaves before both have found out.

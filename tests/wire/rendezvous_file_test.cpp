@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <string_view>
 #include <tutti/wire/rendezvous_file.hpp>
 #include <vector>
 

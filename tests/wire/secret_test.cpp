@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <fstream>
 #include <string>
 #include <support/temporary_directory.hpp>

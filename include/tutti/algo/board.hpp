@@ -22,6 +22,8 @@
 #include <tutti/transport/concept.hpp>
 #include <tutti/transport/lane.hpp>
 #include <tutti/transport/link_core.hpp>
+#include <tutti/transport/odd_message.hpp>
+#include <tutti/transport/tag.hpp>
 
 namespace tutti::algo {
 
@@ -72,6 +74,11 @@ class board {
     stores how = stores::ordinary;
   };
   static constexpr std::size_t long_walk = std::size_t{2} << 20;
+
+  /// From how many bytes on ranks lend others what these are to copy: a block each, or the whole buffer of one of them.
+  struct lending {
+    std::uint64_t blocks_from = nowhere, whole_from = nowhere;
+  };
 
   /// Waits until this operation is the oldest of its group that has not left the board.
   class turn final : public condition {
@@ -130,9 +137,7 @@ class board {
       }
       return true;
     }
-    status verdict() const noexcept override {
-      return differs_ ? status{errc::mismatch, 0, waiting_for(), 0} : status{};
-    }
+    status verdict() const noexcept override { return differs_ ? board_.difference(next_) : status{}; }
     int waiting_for() const noexcept override { return board_.members_->world_rank(next_); }
 
    private:
@@ -148,8 +153,8 @@ class board {
   };
 
   /// Buffers that this rank notes are open to the others until close(). If the operation fails before, they are taken
-  /// back: nobody else begins, and whoever is at work in them is waited for until it is done with 16 KiB, or dead; for
-  /// at most 10 s where it is merely stopped.
+  /// back: nobody else begins, and whoever is at work in them is waited for until it is done with 16 KiB (256 KiB of
+  /// what is lent), or dead; for at most 10 s where it is merely stopped, which may end its piece later.
   template <class Link>
   class exposure {
    public:
@@ -266,6 +271,8 @@ class board {
       slots_[r] = s.walk == slot_bytes ? parts_[r] + 4096 : long_parts_[r];
     staging_ = s;
   }
+  void use(const lending& l) noexcept { lending_ = l; }
+  [[nodiscard]] const lending& lends() const noexcept { return lending_; }
   /// Makes sure that this rank has room for long walks; false when there is no memory for it.
   template <class Link>
   bool make_long(Link& link) noexcept {
@@ -310,7 +317,6 @@ class board {
   /// Allocates this rank's part and exchanges its place by messages, once, in the first turn.
   template <class Lane>
   routine open(Lane lane) {
-    constexpr std::uint64_t steps_apart = 0x800000;  // from the steps of the operation that opens the board
     auto& link = lane.link();
     std::vector<std::uint64_t> places(static_cast<std::size_t>(lane.size()));
     std::byte* part = nullptr;
@@ -326,7 +332,7 @@ class board {
     const auto r = static_cast<std::size_t>(lane.rank());
     places[r] = *link.locate(part, part_bytes);
     co_await detail::ring_gather(lane, places.data(), sizeof(std::uint64_t), blocks{places.size(), places.size()},
-                                 steps_apart);
+                                 tag::preparing);
     for (std::size_t p = 0; p < places.size(); ++p) {
       std::byte* at = link.resolve(lane.members().world_rank(static_cast<int>(p)), places[p], part_bytes);
       if (!at) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(static_cast<int>(p)), 0});
@@ -344,6 +350,22 @@ class board {
   [[nodiscard]] line& at(int rank) const noexcept { return *lines_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] cell& at(int rank, std::uint64_t step) const noexcept { return at(rank).cells[step % 4]; }
 
+  /// The failure of a rank that has found `rank` at a step of another call: their first calls that differ, if these are
+  /// remembered.
+  [[nodiscard]] status difference(int rank) const noexcept {
+    called mine{}, theirs{};
+    for (std::size_t i = 0; i < remembered * remembered; ++i) {
+      const called m = recent(rank_, i / remembered), t = recent(rank, i % remembered);
+      if (m.sequence == 0 || m.sequence != t.sequence || m == t) continue;
+      if (mine.sequence == 0 || m.sequence < mine.sequence) mine = m, theirs = t;
+    }
+    odd_message found{theirs.brief(), mine.brief(), theirs.count, mine.count, members_->context, mine.sequence};
+    found.of = odd_message::unit::elements;
+    status why = found.failure(members_->world_rank(rank), members_->world_rank(rank_));
+    if (mine.sequence == 0) why.detail = 0;
+    return why;
+  }
+
   template <class Link>
   void retract(Link& link) noexcept {
     at(rank_).retracted.store(1);  // sequentially consistent, as visiting: one side sees the other
@@ -358,6 +380,7 @@ class board {
   std::vector<std::byte*> slots_, long_parts_;
   std::byte* long_ = nullptr;
   staging staging_{};
+  lending lending_{};
   std::uint64_t moved_ = 0, chosen_until_ = 0;  // bytes of the messages for which the choice matters
   std::vector<std::uint64_t> seen_;             // the highest step of each rank that was found posted, in this call
   lists lists_;

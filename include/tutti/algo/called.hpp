@@ -87,6 +87,8 @@ struct called {
     return what == collective::broadcast || what == collective::reduce || what == collective::gather ||
            what == collective::scatter || what == collective::broadcast_sized;
   }
+  /// The bits of brief() that say neither a reduction nor a root.
+  static constexpr std::uint16_t plain_brief = no_reduction << 3;
   /// What fits beside the length of a message, never 0: collective 4 bits, type 5, reduction 4, root 3.
   [[nodiscard]] constexpr std::uint16_t brief() const noexcept {
     const unsigned root = has_root() ? static_cast<unsigned>(rest & 7) : 0;

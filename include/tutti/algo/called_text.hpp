@@ -27,16 +27,19 @@ inline std::string describe(const called& c) {
   return text + " (" + of + ")";
 }
 
-/// What called::brief() has kept of a call among so many ranks: "broadcast (float32, root 0)"
-inline std::string describe_brief(std::uint16_t brief, int ranks) {
+/// What called::brief() has kept of a call among so many ranks: "broadcast #41 (float32, root 0)"; its number, and how
+/// many elements, where they are known.
+inline std::string describe_brief(std::uint16_t brief, int ranks, std::uint64_t number = 0,
+                                  const std::string& elements = {}) {
   called c;
   c.what = static_cast<collective>(brief >> 12);
   c.type = static_cast<dtype>(brief >> 7 & 31U);
   c.element_bytes = 0;
   c.with = static_cast<std::uint8_t>(brief >> 3 & 15U);
   std::string text = name(c.what);
+  if (number != 0) text += " #" + std::to_string(number);
   if (c.what == collective::none || c.what == collective::barrier) return text;
-  text += " (" + detail::type_and_rest(c);
+  text += " (" + (elements.empty() ? "" : elements + " x ") + detail::type_and_rest(c);
   if (c.has_root() && ranks <= 8) text += ", root " + std::to_string(brief & 7U);
   return text + ")";
 }

@@ -5,6 +5,7 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/board.hpp>
+#include <tutti/algo/displaced_operand.hpp>
 #include <tutti/algo/meeting.hpp>
 #include <tutti/algo/staging.hpp>
 #include <tutti/async/routine.hpp>
@@ -21,21 +22,9 @@ inline constexpr std::size_t one_meeting = std::size_t{64} << 10;
 
 /// Inputs that everyone maps, `b.room().in`: folds `count` elements of all of them, from `begin` on, and stores them to
 /// all of `b.room().results`. Nothing is staged. False if some rank failed meanwhile.
-inline bool fold_mapped(board& b, std::size_t begin, std::size_t count, std::size_t element, const reduction& with) {
-  auto& [operands, results, in, out] = b.room();
-  operands.clear();
-  for (const std::byte* p : in) operands.push_back(p + begin * element);
-  const std::size_t most = whole_elements(board::visit_bytes, element);
-  const board::visit visit{b};
-  for (std::size_t done = 0; done < count; done += most) {
-    if (!visit.welcome()) return false;
-    const std::size_t piece = std::min(most, count - done);
-    with.fold_all_to(operands.data(), static_cast<int>(operands.size()), results.data(),
-                     static_cast<int>(results.size()), piece, stores::ordinary, with.context.data());
-    for (const void*& p : operands) p = at(p, piece * element);
-    for (void*& p : results) p = at(p, piece * element);
-  }
-  return true;
+template <class = when_used>
+bool fold_mapped(board& b, std::size_t begin, std::size_t count, std::size_t element, const reduction& with) {
+  return fold_displaced(b, displaced{}, 0, begin, count, element, stores::ordinary, with);
 }
 
 /// How many elements of a message travel in one step: all ranks stage them, each reads them from all others.
@@ -100,9 +89,12 @@ routine two_phase(meeting<T> m, board& b, all_reduce_args a) {
 /// Where mapping the others' buffers is worth a meeting of its own.
 inline constexpr std::size_t worth_mapping = std::size_t{4} << 10;
 
+/// True where direct_all_reduce() does not ask where buffers are.
+inline bool is_unmapped(const all_reduce_args& a) noexcept { return a.out.bytes() < worth_mapping; }
+
 /// True where one step of direct_all_reduce_small() carries the message.
 inline bool is_small(const all_reduce_args& a, int ranks) noexcept {
-  return a.out.bytes() < worth_mapping && detail::one_shot_pays(a.out.bytes(), ranks);
+  return is_unmapped(a) && detail::one_shot_pays(a.out.bytes(), ranks);
 }
 
 /// All-reduce of a few KiB through memory that ranks share: everyone stages everything, beside the step itself if it
@@ -127,6 +119,8 @@ routine direct_all_reduce_small(lane<T> lane, board& b, all_reduce_args a) {
 /// size nor placement. Buffers that all ranks map, from 4 KiB on: two meetings, 1/n of the elements folded and stored
 /// n times per rank. Otherwise staged: between two ranks, and for a few KiB, everything is read by everyone in pieces
 /// of 128 KiB, one meeting each; else in slots of 256 KiB, of which each rank folds 1/n, two meetings each.
+/// Of an operand that is displaced in part, what others fold is in its place already, from 4 KiB on; what this rank
+/// folds is read where it lies, and brought to its place only where it is staged.
 template <mapped_transport T>
 routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
   board::turn turn{b, lane.link()};
@@ -136,10 +130,11 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
   const std::size_t element = a.out.element_bytes, bytes = a.out.bytes();
   const bool all_at_once = detail::one_shot_pays(bytes, m.size());
   std::uint64_t staged = board::nowhere;
-  if (bytes >= worth_mapping) {
+  if (!is_unmapped(a)) {
     const board::note mine{m.place(a.in.data, bytes), m.place(a.out.data, bytes)};
     const bool mapped = mine.in != board::nowhere && mine.out != board::nowhere;
     const std::uint64_t step = m.next();
+    if (!mapped) detail::bring_part_of(a, m.rank(), m.size());
     if (!mapped && all_at_once) {  // the first piece goes with the note
       co_await m.everyone(step - 1);
       const std::size_t first = std::min(bytes, detail::one_shot_piece(element) * element);
@@ -154,13 +149,17 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
       const auto r = static_cast<std::size_t>(m.rank());
       lists.results.clear();
       for (std::byte* p : lists.out) lists.results.push_back(p + cut.begin(r) * element);
-      if (!detail::fold_mapped(b, cut.begin(r), cut.size(r), element, a.op)) co_await m.failure();
+      const bool folded = !a.apart.empty() ? detail::fold_displaced(b, a.apart, r, cut.begin(r), cut.size(r), element,
+                                                                    detail::stores_for(bytes), a.op)
+                                           : detail::fold_mapped(b, cut.begin(r), cut.size(r), element, a.op);
+      if (!folded) co_await m.failure();
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
       shown.close();
       co_return;
     }
     shown.close();
+    if (mapped) detail::bring_part_of(a, m.rank(), m.size());
     bool nobody = true;
     for (int r = 0; r < m.size(); ++r) nobody = nobody && b.note_of(r, step).in == board::nowhere;
     if (nobody && all_at_once) staged = step;

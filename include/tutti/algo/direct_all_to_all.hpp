@@ -72,8 +72,9 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
         const auto rank = static_cast<int>(r);
         longest = std::max<std::size_t>(longest, parts.told(m.slot(rank, step), n));
         mapped = mapped && b.note_of(rank, step).in != board::nowhere;
-        if (const auto told = parts.told(m.slot(rank, step), me); told != a.out_blocks.size(r) * element)
-          co_await lane.refuse(other_length(lane, a, rank, told));
+        const std::size_t room = a.out_blocks.size(r) * element;
+        if (const auto told = parts.told(m.slot(rank, step), me); told != room)
+          co_await lane.refuse(other_length(lane, a, rank, told, m.rank(), room));
       }
     for (std::size_t r = 0; r < n; ++r) {
       const std::size_t bytes = a.out_blocks.size(r) * element;

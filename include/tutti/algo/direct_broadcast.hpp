@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tutti/algo/direct.hpp>
 #include <tutti/algo/mapped_move.hpp>
 
 namespace tutti::algo {
 
-/// Broadcast through memory that ranks share. From 4 KiB on the root tells where its buffer is, if the others map it:
-/// they copy it from there, but for 1/n that the root stores into their buffers if it maps those: two meetings.
+/// Broadcast through memory that ranks share. From 4 KiB on the root tells where its buffer is, if the others map it or
+/// it is lent to them (algo/lending.hpp): they copy it from there, but for 1/n that the root copies into their buffers
+/// where it can: two meetings.
 /// Otherwise the root stages pieces of 128 KiB, the others copy them out, and the root is at most one piece ahead: one
 /// meeting with the root per piece.
 template <mapped_transport T>
@@ -26,8 +28,9 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
     const std::uint64_t step = m.next();
     std::byte* staged = beside ? m.beside(a.root, step) : m.slot(a.root, step, piece);
     const bool tells = done == 0 && bytes >= worth_mapping;
+    const bool may_wait = tells && (!root || detail::root_may_wait(m, bytes));
     const std::uint64_t here =
-        tells && (!root || detail::root_may_wait(m, bytes)) ? m.place(a.data.data, bytes) : board::nowhere;
+        may_wait ? detail::place_or_lend(m, a.data.data, bytes, b.lends().whole_from) : board::nowhere;
     if (root && here == board::nowhere) {
       co_await m.everyone(step - 1);
       b.stage(staged, at(a.data.data, done), piece);

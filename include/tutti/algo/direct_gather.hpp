@@ -5,37 +5,19 @@
 #include <vector>
 
 #include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_copy.hpp>
+#include <tutti/algo/lent.hpp>
 
 namespace tutti::algo {
 
 namespace detail {
-
-/// What travels in one step from a rank to the others: while they copy one piece out, it stages the next.
-inline constexpr std::size_t copy_piece = board::half_bytes;
-
-/// Copies a piece of a message to the user's buffer; past the caches where the message would not stay in them anyway.
-inline void copy_out(void* to, const void* from, std::size_t bytes, std::size_t message) noexcept {
-  constexpr std::size_t beyond_caches = std::size_t{24} << 20;
-  if (message >= beyond_caches)
-    copy_streaming(to, from, bytes);
-  else
-    copy_bytes(to, from, bytes);
-}
-
-/// Copies a block of a message from memory of another rank that this one maps; false if some rank failed meanwhile.
-inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t message) {
-  const board::visit visit{b};
-  for (std::size_t done = 0; done < bytes; done += board::visit_bytes) {
-    if (!visit.welcome()) return false;
-    copy_out(to + done, from + done, piece_of(bytes, done, board::visit_bytes), message);
-  }
-  return true;
-}
-
+/// So many bytes arrive sooner when they are asked for while they are written; more are taken from their writer's
+/// hands.
+inline constexpr std::size_t few_lines = 256;
 }  // namespace detail
 
-/// All-gather through memory that ranks share. Inputs that all ranks map, from 4 KiB on, are copied from where they
-/// are: two meetings. Others are staged in pieces of 128 KiB: one meeting each.
+/// All-gather through memory that ranks share. Inputs that all ranks map, from 4 KiB on, or lend (algo/lending.hpp) are
+/// copied from where they are: two meetings. Others are staged in pieces of 128 KiB: one meeting each.
 template <mapped_transport T>
 routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
   board::turn turn{b, lane.link()};
@@ -47,15 +29,20 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
   const auto block_of = [&](int r) { return at(a.out.data, static_cast<std::size_t>(r) * block); };
   if (block >= worth_mapping) {
     board::exposure shown{b, lane.link()};
-    const std::uint64_t step = m.post({m.place(a.in.data, block), board::nowhere});
+    const std::size_t message = a.out.bytes();
+    const std::uint64_t least = message < detail::beyond_caches ? b.lends().blocks_from : board::nowhere;
+    const std::uint64_t here = detail::place_or_lend(m, a.in.data, block, least);
+    const std::uint64_t step = m.post({here, board::nowhere});
     co_await m.everyone(step);
-    auto& in = b.room().in;
-    if (m.map_all(step, &board::note::in, block, in)) {
-      if (block_of(m.rank()) != a.in.data) detail::copy_out(block_of(m.rank()), a.in.data, block, a.out.bytes());
-      for (int r = 0; r < m.size(); ++r)
-        if (r != m.rank() &&
-            !detail::copy_mapped(b, block_of(r), in[static_cast<std::size_t>(r)], block, a.out.bytes()))
-          co_await m.failure();
+    if (m.all_noted(step)) {
+      if (block_of(m.rank()) != a.in.data) detail::copy_out(block_of(m.rank()), a.in.data, block, message);
+      for (int i = 1; i < m.size(); ++i) {
+        const int r = (m.rank() + i) % m.size();  // not all from the same rank at once
+        const detail::far_buffer in = detail::find(m, r, b.note_of(r, step).in, block);
+        if (!in) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(r), 0});
+        if (const int failed = detail::copy_from(b, block_of(r), in, block, message))
+          co_await detail::give_up(m, failed);
+      }
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
       shown.close();
@@ -71,7 +58,7 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
     m.post();
     if (block_of(m.rank()) != a.in.data)
       detail::copy_out(block_of(m.rank()) + done, at(a.in.data, done), piece, a.out.bytes());
-    co_await m.everyone(step, piece);
+    co_await m.everyone(step, piece <= detail::few_lines || piece >= worth_mapping ? piece : 0);
     for (int r = 0; r < m.size(); ++r)
       if (r != m.rank()) detail::copy_out(block_of(r) + done, m.slot(r, step, piece), piece, a.out.bytes());
   }
@@ -112,7 +99,7 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
     for (std::size_t r = 0; r < n; ++r)
       if (r != mine) b.stage(m.slot(m.rank(), step, n * piece) + r * piece, own(r), piece);
     m.post();
-    co_await m.everyone(step);
+    co_await m.everyone(step, n * piece <= detail::few_lines ? n * piece : 0);
     a.op.fold_all(m.from_others(own(mine), [&](int r) { return m.slot(r, step, n * piece) + mine * piece; }), m.size(),
                   at(a.out.data, done * element), piece / element, a.op.context.data());
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/direct.hpp>
 #include <tutti/algo/mapped_move.hpp>
 #include <tutti/algo/other_length.hpp>
 #include <tutti/algo/slot_parts.hpp>
@@ -62,7 +63,7 @@ routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   for (int r = 0; r < m.size() && !slots.known; ++r) {
     if (r == a.root) continue;
     const std::size_t told = slots.piece.told(m.slot(r, step), 0);
-    if (told != block(r).bytes) co_await lane.refuse(other_length(lane, a, r, told));
+    if (told != block(r).bytes) co_await lane.refuse(other_length(lane, a, r, told, a.root, block(r).bytes));
     longest = std::max(longest, told);
   }
   take(step, 0);
@@ -107,8 +108,8 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
     if (r != a.root) longest = std::max<std::size_t>(longest, slots.piece.told(m.slot(r, step), 0));
   if (longest > slots.most && b.note_of(a.root, step).in != board::nowhere) {
     const std::byte* const table = m.slot(a.root, step);
-    if (!slots.known && slots.places.told(table, me) != mine)
-      co_await lane.refuse(other_length(lane, a, m.rank(), mine));
+    if (const auto room = slots.places.told(table, me); !slots.known && room != mine)
+      co_await lane.refuse(other_length(lane, a, m.rank(), mine, a.root, room));
     const std::size_t begin = slots.known ? me * mine : slots.places.told_place(table, me);
     co_await move_mapped(lane, m, b, a.root, step, flow::to_root, const_cast<std::byte*>(at(a.in.data, mine - rest)),
                          [=](int) { return stretch{begin + mine - rest, rest}; });
@@ -162,7 +163,7 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
     co_await m.everyone(step);
     for (int r = 0; r < m.size(); ++r)  // before anything is stored into theirs
       if (r != a.root && b.note_of(r, step).out != block(r).bytes)
-        co_await lane.refuse(other_length(lane, a, a.root, block(r).bytes));
+        co_await lane.refuse(other_length(lane, a, a.root, block(r).bytes, r, b.note_of(r, step).out));
     co_await move_mapped(lane, m, b, a.root, step, flow::from_root, const_cast<std::byte*>(at(a.in.data, 0)),
                          [=](int r) { return block_of(a, a.out.element_bytes, r); });
   }
@@ -193,7 +194,8 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const std::byte* slot = m.slot(a.root, step);
   if (!known) {
     longest = parts.told(slot, n);
-    if (parts.told(slot, me) != mine) co_await lane.refuse(other_length(lane, a, a.root, parts.told(slot, me)));
+    if (const auto told = parts.told(slot, me); told != mine)
+      co_await lane.refuse(other_length(lane, a, a.root, told, m.rank(), mine));
   }
   if (notes && b.note_of(a.root, step).in != board::nowhere) {
     const std::size_t begin = known ? me * mine : parts.told_place(slot, me);

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/lent.hpp>
 
 namespace tutti::algo::detail {
 
@@ -29,42 +29,43 @@ inline std::size_t share_of_root(std::size_t bytes, int ranks) noexcept {
   return bytes / static_cast<std::size_t>(ranks) / tutti::detail::cache_line * tutti::detail::cache_line;
 }
 
-/// Moves blocks between the root's buffer, which the others map, and theirs, staging nothing. Everyone has noted with
-/// `step` where its buffer is, as `in`, and has seen the root's note. A rank moves its own block; where its buffer is
-/// mapped, too, the root moves the end of it meanwhile. `own` is this rank's buffer, `block_of(r)` where rank r's block
-/// lies in the root's: asked for all by the root, by others for themselves. Two meetings in all with that of `step`.
+/// Moves blocks between the root's buffer, which the others map or have been lent, and theirs, staging nothing.
+/// Everyone has noted with `step` where its buffer is, as `in`, and has seen the root's note. A rank moves its own
+/// block; where its buffer is mapped, too, the root moves the end of it meanwhile. `own` is this rank's buffer,
+/// `block_of(r)` where rank r's block lies in the root's: asked for all by the root, by others for themselves. Two
+/// meetings in all with that of `step`.
 template <mapped_transport T, class BlockOf>
 routine move_mapped(lane<T> lane, meeting<T> m, board& b, int root, std::uint64_t step, flow way, std::byte* own,
                     BlockOf block_of) {
-  const auto move = [&](std::byte* of_root, std::byte* of_rank, std::size_t bytes, std::size_t message) {
-    return way == flow::from_root ? copy_mapped(b, of_rank, of_root, bytes, message)
-                                  : copy_mapped(b, of_root, of_rank, bytes, message);
+  const bool gives = (way == flow::from_root) == (m.rank() == root);
+  const auto move = [&](std::byte* mine, far_buffer theirs, std::size_t bytes, std::size_t message) {
+    return gives ? copy_to(b, theirs, mine, bytes, message) : copy_from(b, mine, theirs, bytes, message);
   };
-  bool welcome = true;
+  int failed = 0;
   const bool shares = b.note_of(root, step).out == takes_share;
   if (m.rank() == root) {
     co_await m.everyone(step);
-    for (int r = 0; r < m.size() && welcome; ++r) {
+    for (int r = 0; r < m.size() && failed == 0; ++r) {
       const std::uint64_t where = b.note_of(r, step).in;
       if (r == root || !shares || where == board::nowhere) continue;
       const stretch block = block_of(r);
       if (block.bytes == 0) continue;
-      std::byte* const theirs = m.map(r, where, block.bytes);
+      const far_buffer theirs = find(m, r, where, block.bytes);
       if (!theirs) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(r), 0});
       const std::size_t share = share_of_root(block.bytes, m.size()), from = block.bytes - share;
-      welcome = move(own + block.offset + from, theirs + from, share, block.bytes);
+      failed = move(own + block.offset + from, theirs + from, share, block.bytes);
     }
   } else {
     const stretch block = block_of(m.rank());
     if (block.bytes != 0) {
-      std::byte* const theirs = m.map(root, b.note_of(root, step).in + block.offset, block.bytes);
+      const far_buffer theirs = find(m, root, b.note_of(root, step).in + block.offset, block.bytes);
       if (!theirs) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(root), 0});
       const bool shared = shares && b.note_of(m.rank(), step).in != board::nowhere;
       const std::size_t share = shared ? share_of_root(block.bytes, m.size()) : 0;
-      welcome = move(theirs, own, block.bytes - share, block.bytes);
+      failed = move(own, theirs, block.bytes - share, block.bytes);
     }
   }
-  if (!welcome) co_await m.failure();
+  if (failed != 0) co_await give_up(m, failed);
   co_await m.everyone(step);  // nobody posts two steps more than everyone: cells are kept for four
   const std::uint64_t end = m.post();
   if (m.rank() == root)

@@ -37,6 +37,7 @@ class meeting {
   }
   /// Never holds: the failure that another rank has met ends the operation.
   auto failure() const noexcept { return everyone(board::nowhere); }
+  auto refuse(status why) const noexcept { return lane_.refuse(why); }
   std::uint64_t post() const noexcept { return board_.post(lane_.link()); }
   std::uint64_t post(board::note n) const noexcept { return board_.post(lane_.link(), n); }
 
@@ -59,6 +60,14 @@ class meeting {
   template <class Place>
   const void* const* from_others(const void* own, Place where) const {
     return from_all([&](int r) -> const void* { return r == rank() ? own : where(r); });
+  }
+  /// The process whose private memory the kernel copies for this one; 0 where there is none.
+  [[nodiscard]] int process_of(int r) const noexcept { return lane_.link().process_of(lane_.members().world_rank(r)); }
+  /// Whether everyone has noted with `step` where its `in` is.
+  [[nodiscard]] bool all_noted(std::uint64_t step) const noexcept {
+    for (int r = 0; r < size(); ++r)
+      if (board_.note_of(r, step).in == board::nowhere) return false;
+    return true;
   }
   /// The buffers of so many bytes that everyone noted with `step`, mapped here; false if one of them cannot be.
   bool map_all(std::uint64_t step, std::uint64_t board::note::* which, std::size_t bytes,

@@ -1,12 +1,15 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/called.hpp>
 #include <tutti/algo/called_text.hpp>
 #include <tutti/async/op_state.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/transport/lane.hpp>
 #include <tutti/transport/odd_message.hpp>
 
@@ -19,8 +22,9 @@ struct odd_call {
     called what;
     int rank = -1, ranks = 0;
   };
-  side odd;    ///< of rank -1 where no difference is found
-  side usual;  ///< this rank alone, if it has begun its call; else most of those that have
+  side odd;          ///< of rank -1 where no difference is found
+  side usual;        ///< this rank alone, if it has begun its call; else most of those that have
+  int culprit = -1;  ///< the one rank of the group that differs from most of it; -1 where there is no such
 
   /// For use after errc::mismatch, when hardly a rank begins a call any more. This rank is compared with `blamed`, a
   /// world rank, if they differ; the others among themselves, by as many as called the same.
@@ -42,6 +46,14 @@ struct odd_call {
         break;
       }
     }
+    int most = 0, all = 0;
+    for (const side& s : sides) {
+      most = std::max(most, s.ranks);
+      all += s.ranks;
+      if (begun && s.ranks != 0 && s.what == found.odd.what) found.odd = s;
+    }
+    for (const side& s : sides)
+      if (s.ranks == 1 && all == most + 1 && 2 * most > members.size) found.culprit = s.rank;
     if (begun) {
       found.usual = {mine, members.rank, 1};
       return found;
@@ -82,13 +94,15 @@ struct odd_call {
 
 namespace detail {
 
-inline std::string text_of(const odd_call::side& s, const group& members) {
+template <class = when_used>
+std::string text_of(const odd_call::side& s, const group& members) {
   const std::string who = "rank " + std::to_string(members.world_rank(s.rank));
   if (s.ranks == 1) return who;
   return who + " and " + std::to_string(s.ranks - 1) + (s.ranks == 2 ? " other" : " others");
 }
 
-inline std::string explain(const odd_call& found, const group& members, const op_info& mine) {
+template <class = when_used>
+std::string explain(const odd_call& found, const group& members, const op_info& mine) {
   const std::string who = text_of(found.odd, members), usual = describe(found.usual.what);
   std::string odd = describe(found.odd.what);
   if (odd == usual) odd += " with blocks of other lengths";
@@ -99,24 +113,47 @@ inline std::string explain(const odd_call& found, const group& members, const op
          " called " + usual;
 }
 
-inline std::string explain(const odd_message& m, const std::string& who, int ranks) {
-  if (m.sent != m.expected && m.sent != 0 && m.expected != 0)
-    return "failed: " + who + " called " + describe_brief(m.sent, ranks) + " where another rank called " +
-           describe_brief(m.expected, ranks);
-  return "failed: " + who + " sent " + std::to_string(m.bytes) +
-         (m.bytes == odd_message::most_bytes ? " or more" : "") + " bytes of " +
-         (m.sent == 0 ? "a message" : describe_brief(m.sent, ranks)) + " to a rank that waits for another length";
+/// `who` has sent it, and `finder` found it out.
+template <class = when_used>
+std::string explain(const odd_message& m, const std::string& who, const std::string& finder, const group& members,
+                    const op_info& mine) {
+  const bool here = odd_message::mark_of(mine.context) == m.context && mine.context != op_info::outside;
+  const std::uint64_t number = here ? m.number_near(mine.sequence) : 0;
+  if (m.calls_differ())
+    return "failed: " + who + " called " + describe_brief(m.sent, members.size, number) + " where " + finder +
+           " called " + describe_brief(m.expected, members.size, number);
+  const auto length = [&](std::uint64_t n) { return std::to_string(n) + (n == m.most() ? " or more" : ""); };
+  // The root is one of what a plain brief leaves open.
+  const auto call = [&](const std::string& elements = {}) {
+    const auto brief = static_cast<std::uint16_t>(m.sent | called::plain_brief);
+    return describe_brief(brief, std::numeric_limits<int>::max(), number, elements);
+  };
+  if (m.of == odd_message::unit::elements && m.bytes == m.room)
+    return "failed: " + who + " called " + call() + " with another size, root or lengths of blocks than " + finder;
+  if (m.of == odd_message::unit::elements)
+    return "failed: " + who + " called " + call(length(m.bytes)) + " where " + finder + " called " +
+           call(length(m.room));
+  return "failed: " + who + " sent " + length(m.bytes) + " bytes of " + (m.sent == 0 ? "a message" : call()) + " to " +
+         finder + ", which waits for " + (m.bytes == m.room ? "another length" : length(m.room));
 }
 
 }  // namespace detail
 
+/// Two ranks called different things, as far as this tells.
+inline bool is_of_calls(const status& s) noexcept { return s.detail != 0 && odd_message::in(s).sent != 0; }
+
 /// What ranks called that does not match, for the message of an operation that ended with errc::mismatch; empty where
 /// it is not known. `blamed` is the rank that the failure is about, as the subject of a sentence.
-inline std::string explain_mismatch(const op_state& s, const board& b, const group& members,
-                                    const std::string& blamed) {
+template <class = when_used>
+std::string explain_mismatch(const op_state& s, const board& b, const group& members, const std::string& blamed) {
   const auto found = odd_call::find(b, members, s.result.peer);
   if (found.odd.rank >= 0) return detail::explain(found, members, s.info);
-  return s.result.detail == 0 ? "" : detail::explain(odd_message::of(s.result), blamed, members.size);
+  if (s.result.detail == 0) return "";
+  const int other = s.result.other - 1;
+  const std::string finder = other < 0                                   ? "another rank"
+                             : other == members.world_rank(members.rank) ? "this rank"
+                                                                         : "rank " + std::to_string(other);
+  return detail::explain(odd_message::in(s.result), blamed, finder, members, s.info);
 }
 
 }  // namespace tutti::algo

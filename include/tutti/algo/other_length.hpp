@@ -9,13 +9,14 @@
 
 namespace tutti::algo::detail {
 
-/// What ends an operation in which a rank has sent so many bytes to one with room for another length.
+/// What ends an operation in which rank `from` has so many bytes for rank `to`, which has room for another length.
 template <transport T, class Args>
-status other_length(const lane<T>& lane, const Args& a, int rank, std::size_t bytes) noexcept {
+status other_length(const lane<T>& lane, const Args& a, int from, std::size_t bytes, int to,
+                    std::size_t room) noexcept {
   const std::uint16_t call = call_of(lane.sequence(), a).brief();
-  status why = odd_message{call, call, bytes}.failure();
-  why.peer = lane.members().world_rank(rank);
-  return why;
+  const group& all = lane.members();
+  return odd_message{call, call, bytes, room, all.context, lane.sequence()}.failure(all.world_rank(from),
+                                                                                    all.world_rank(to));
 }
 
 }  // namespace tutti::algo::detail

@@ -20,8 +20,8 @@ namespace detail {
 class signalling {
  public:
   struct promise_type : cached_frame {
-    template <class... Rest>
-    explicit promise_type(engine& e, Rest&...) noexcept : home(e) {}
+    template <class... Rest>  // const, and not explicit, for nvcc 13.0
+    promise_type(engine& e, const Rest&...) noexcept : home(e) {}
     engine& home;
     std::atomic<bool> ended{false}, released{false};
     signalling get_return_object() noexcept {

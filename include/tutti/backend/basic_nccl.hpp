@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -99,6 +100,20 @@ class basic_nccl {
   void admit(stream_ref s, const char* collective) { driver_->admit(s, collective); }
   [[nodiscard]] bool captured(const op_state& s) const noexcept { return driver_->captured(s); }
   void let_go(op_state& s, detail::lost_by how) noexcept { driver_->let_go(s, how); }
+  /// Throws usage_error where the group that it was issued in is still open: it cannot end before that.
+  void check_group(const op_state& s) {
+    if (!driver_->operations().in_group()) return;
+    const auto guard = driver_->home().lock();
+    if (driver_->operations().in_group(s))
+      throw usage_error(std::string(s.info.collective) +
+                        ": its group is still open, and begins when it ends; wait for it, or join it, after that");
+  }
+  /// Its handle is dropped: in a group that is still open, it is not begun.
+  void withdraw(op_state& s) noexcept {
+    if (!driver_->operations().in_group()) return;
+    const auto guard = driver_->home().lock();
+    if (driver_->operations().in_group(s)) driver_->operations().withdraw(s);
+  }
 
   /// Ends a handle's part for the host: work given to the stream from now on comes after the operation.
   status join(op_state& s, stream_ref to) { return driver_->join(s, to); }
@@ -144,25 +159,32 @@ class basic_nccl {
 
 /// While it lives, operations issued on this communicator only queue; at its end all are one launch, in which they run
 /// at the same time: what sends and receives between two ranks need that cross, and what makes many small ones cheap.
-/// On every rank alike, but for messages. Do not wait for an operation of the group inside it. One inside another is a
-/// part of that.
+/// On every rank alike, but for messages. One inside another is a part of that. To wait for an operation of the group
+/// inside it is a usage_error. Left by an exception, it begins nothing that was issued in it: those handles end with
+/// errc::aborted, and the communicator goes on. Peers that were not left alike wait until their deadline.
 template <nccl_functions Api>
 class nccl_group {
  public:
   template <class Communicator>
   explicit nccl_group(Communicator& c) : driver_(c.backend().driver()) {
     const auto guard = driver_.home().lock();
-    driver_.begin_group();
+    since_ = driver_.begin_group();
   }
   nccl_group(const nccl_group&) = delete;
   nccl_group& operator=(const nccl_group&) = delete;
   ~nccl_group() {
     const auto guard = driver_.home().lock();
+    if (std::uncaught_exceptions() > exceptions_) {
+      driver_.operations().roll_back(since_);
+      driver_.home().notify_locked();
+    }
     driver_.end_group();
   }
 
  private:
   nccl_driver<Api>& driver_;
+  int exceptions_ = std::uncaught_exceptions();
+  std::uint64_t since_ = 0;
 };
 template <class Communicator>
 nccl_group(Communicator&) -> nccl_group<typename Communicator::backend_type::functions>;

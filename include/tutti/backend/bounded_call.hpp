@@ -1,6 +1,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <system_error>
@@ -64,5 +65,16 @@ class basic_bounded_call {
 };
 /// See basic_bounded_call.
 using bounded_call = basic_bounded_call<>;
+
+/// `f()`, which must not throw, waited for until `limit`; true if it has ended. Else it is left behind, as is what it
+/// was to do where there is no memory for a thread.
+template <class F>
+bool call_bounded(deadline limit, F f) noexcept try {
+  bounded_call call;
+  call.start(std::move(f));
+  return call.wait(limit);
+} catch (const std::exception&) {
+  return false;
+}
 
 }  // namespace tutti

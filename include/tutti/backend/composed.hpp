@@ -83,9 +83,12 @@ class composed {
   }
 
   void start(const all_reduce_args& a, op_state& s) noexcept {
+    if (!a.apart.empty() && (a.op.prepare || size() == 1 || chosen(a) != algorithm::direct || algo::is_unmapped(a)))
+      return start(algo::bring_all(a), s);
     if (a.op.prepare) return start(algo::prepare_into_output(a), s);
     if (alone(s)) return take_own(a, s);
     const algorithm via = chosen(a);
+    if (!a.apart.empty()) algo::bring_for_others(a, rank(), size());
     run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct)
@@ -210,7 +213,17 @@ class composed {
   [[nodiscard]] std::string explain_mismatch(const op_state& s) const {
     const int peer = s.result.peer;
     return algo::explain_mismatch(s, state_->meeting_place, state_->members,
-                                  peer == world_rank() ? "this rank" : describe(peer) + ": it");
+                                  peer < 0               ? "a rank"
+                                  : peer == world_rank() ? "this rank"
+                                                         : describe(peer) + ": it");
+  }
+
+  /// The world rank whose fault errc::mismatch is: that differs from most of its group, or sent a user's message of
+  /// another length. -1 where two of many differ, and nobody knows what the others called.
+  [[nodiscard]] int odd_rank(const op_state& s) const noexcept {
+    const int odd = algo::odd_call::find(state_->meeting_place, state_->members, s.result.peer).culprit;
+    if (odd >= 0) return world(odd);
+    return driver_->link().size() > 2 && algo::is_of_calls(s.result) ? -1 : s.result.peer;
   }
 
   /// True while an operation that `owner` issued is in flight.

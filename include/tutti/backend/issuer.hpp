@@ -68,7 +68,9 @@ class issuer final : public op_owner {
   /// Ends what is still in flight; its handles stay valid and report errc::aborted.
   void close() noexcept {
     auto guard = home_->lock();
-    if (backend_.busy(*this)) backend_.abort(by_this_rank(0));
+    if (!backend_.busy(*this)) return;
+    backend_.abort(by_this_rank(0));
+    home_->notify_locked();
   }
 
   void release(op_state& s) noexcept override {
@@ -88,13 +90,16 @@ class issuer final : public op_owner {
   }
 
   [[nodiscard]] error describe(const op_state& s) const override {
-    const status& r = s.result;
+    const auto guard = home_->lock();  // others go on, and count what is told here
+    status r = s.result;
     std::string text =
         std::string(s.info.collective) + " #" + std::to_string(s.info.sequence) + " (" + place(s.info.where);
     if (s.info.count != 0) text += ", " + std::to_string(s.info.count) + " x " + std::string(name(s.info.type));
     if (s.info.reduction) text += std::string(", ") + s.info.reduction;
     if (s.info.root >= 0) text += ", root " + std::to_string(s.info.root);
     text += ") " + explain(s);
+    if constexpr (requires { backend_.odd_rank(s); })
+      if (r.code == errc::mismatch) r.peer = backend_.odd_rank(s);
     return error{r, text, {backend_.rank(), s.info.sequence, s.info.collective, s.info.where}};
   }
 
@@ -113,8 +118,12 @@ class issuer final : public op_owner {
   [[nodiscard]] std::string explain(const op_state& s) const {
     const status& r = s.result;
     const std::string who = blamed(r.peer);
+    const bool own = r.peer == backend_.world_rank();
     switch (r.code) {
       case errc::timed_out:
+        if (own && !s.info.expired)
+          return "failed: another rank timed out, waiting for this rank; what kept it from this call? The communicator "
+                 "is unusable now";
         return (s.info.expired ? "timed out after " + detail::in_seconds(s.info.expires - s.info.issued)
                                : std::string("failed: another operation, here or on another rank, timed out")) +
                ": waiting for " + who +
@@ -126,9 +135,10 @@ class issuer final : public op_owner {
                " destroyed its communicator before this operation was complete; do all ranks make the same calls?";
       case errc::aborted:
         if (r.detail == status::reduction_threw)
-          return "failed: a reduction threw an exception on " +
-                 (r.peer < 0 || r.peer == backend_.world_rank() ? "this rank" : who);
-        return "aborted" + (r.peer < 0 ? "" : " by " + (r.peer == backend_.world_rank() ? "this rank" : who)) +
+          return "failed: a reduction threw an exception on " + (r.peer < 0 || own ? "this rank" : who);
+        if (r.detail == status::group_left)
+          return "was not begun: its group was left by an exception, or its handle was dropped in it";
+        return "aborted" + (r.peer < 0 ? "" : " by " + (own ? "this rank" : who)) +
                (r.detail == status::pass_dropped
                     ? ": a pass was dropped there before its finish() had ended, as where the backward pass throws"
                     : "");

@@ -7,6 +7,28 @@
 #include <tutti/backend/nccl_types.hpp>
 #include <tutti/cuda/runtime.hpp>
 
+// What not every version has is weak: a program that was compiled with a newer NCCL than it finds starts all the same,
+// also where all symbols are bound at once.
+extern "C" {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 3)
+[[gnu::weak]] ncclResult_t ncclMemAlloc(void**, size_t);
+[[gnu::weak]] ncclResult_t ncclMemFree(void*);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+[[gnu::weak]] ncclResult_t ncclCommShrink(ncclComm_t, int*, int, ncclComm_t*, ncclConfig_t*, int);
+[[gnu::weak]] ncclResult_t ncclCommWindowRegister(ncclComm_t, void*, size_t, ncclWindow_t*, int);
+[[gnu::weak]] ncclResult_t ncclCommWindowDeregister(ncclComm_t, ncclWindow_t);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 3)
+[[gnu::weak]] ncclResult_t ncclAlltoAll(const void*, void*, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
+[[gnu::weak]] ncclResult_t ncclGather(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+[[gnu::weak]] ncclResult_t ncclScatter(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
+[[gnu::weak]] ncclResult_t ncclCommRevoke(ncclComm_t, int);
+#endif
+}
+
 namespace tutti {
 
 /// NCCL, linked: the CMake target tutti::nccl brings it.
@@ -34,8 +56,31 @@ struct nccl_api {
     return asked;
   }
 
-  /// As compiled: a newer library than these headers does no more than they say.
-  static constexpr bool has(nccl_feature f) noexcept { return NCCL_VERSION_CODE >= nccl_since(f); }
+  /// As compiled, and as the library has that is there: a newer one than these headers does no more than they say.
+  static bool has(nccl_feature f) noexcept {
+    switch (f) {
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 3)
+      case nccl_feature::memory:
+        return &::ncclMemAlloc && &::ncclMemFree;
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+      case nccl_feature::windows:
+        return &::ncclCommWindowRegister && &::ncclCommWindowDeregister;
+      case nccl_feature::shrink:
+        return &::ncclCommShrink;
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 3)
+      case nccl_feature::exchange:
+        return &::ncclAlltoAll && &::ncclGather && &::ncclScatter;
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
+      case nccl_feature::revoke:
+        return &::ncclCommRevoke;
+#endif
+      default:
+        return f == nccl_feature::timed_calls;  // a result, which any library may return
+    }
+  }
   static nccl_result revoke([[maybe_unused]] nccl_comm comm) noexcept {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
     return code(::ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT));

@@ -28,13 +28,22 @@ class nccl_captured {
   }
 
   void complete(op_state& s, int world_rank) noexcept {
+    complete(s, {errc::device, 0, world_rank, static_cast<std::uint64_t>(cuda::result::capture_first)});
+  }
+  void complete(op_state& s, const status& how) noexcept {
     completing_ = true;
-    s.complete({errc::device, 0, world_rank, static_cast<std::uint64_t>(cuda::result::capture_first)});
+    s.complete(how);
     completing_ = false;
   }
   [[nodiscard]] bool completing() const noexcept { return completing_; }
 
-  void note_dropped(const op_state& s) noexcept {
+  static constexpr const char* in_capture =
+      "in a stream that is captured into a graph, and its handle was dropped; end it with join(stream), or that graph "
+      "lacks what it leads to";
+  static constexpr const char* in_group =
+      "in a group, and its handle was dropped before the group ended: it was not begun; keep it for longer";
+  void note_dropped(const op_state& s, const char* how) noexcept {
+    how_ = how;
     dropped_ = s.info.collective;
     where_ = s.info.where;
   }
@@ -44,8 +53,7 @@ class nccl_captured {
     const std::string_view file = where_.file_name();
     throw usage_error(std::string(std::exchange(dropped_, nullptr)) + " (" +
                       std::string(file.substr(file.find_last_of('/') + 1)) + ":" + std::to_string(where_.line()) +
-                      ") was issued in a stream that is captured into a graph, and its handle was dropped; end it with "
-                      "join(stream), or that graph lacks what it leads to");
+                      ") was issued " + how_);
   }
 
   /// Operations of a group are one launch, which runs or is part of one graph.
@@ -60,6 +68,7 @@ class nccl_captured {
  private:
   bool completing_ = false;
   const char* dropped_ = nullptr;  // the collective
+  const char* how_ = "";
   std::source_location where_{};
   std::uint64_t group_ = 0, graph_ = 0;
 };

@@ -76,11 +76,8 @@ struct nccl_table {
                 "); install it (Debian package of NVIDIA: libnccl2), or put its directory into LD_LIBRARY_PATH";
       return;
     }
-    const auto need = [&](auto& f, const char* symbol) {
-      if (!lib.find(f, symbol) && missing.empty())
-        missing = std::string("the library that was loaded for NCCL has no ") + symbol +
-                  "; libnccl.so.2 of 2.18 or newer is needed";
-    };
+    const os::required_functions need{lib, missing, "the library that was loaded for NCCL",
+                                      "libnccl.so.2 of 2.18 or newer is needed"};
     need(version, "ncclGetVersion");
     need(unique_id, "ncclGetUniqueId");
     need(init, "ncclCommInitRankConfig");

@@ -4,21 +4,20 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/backend/control_lane.hpp>
 #include <tutti/backend/nap.hpp>
-#include <tutti/backend/nccl_connection.hpp>
+#include <tutti/backend/nccl_farewell.hpp>
 #include <tutti/backend/nccl_place.hpp>
-#include <tutti/backend/nccl_suspicion.hpp>
+#include <tutti/backend/nccl_session.hpp>
 #include <tutti/backend/nccl_traffic.hpp>
 #include <tutti/backend/nccl_types.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/cuda/device_guard.hpp>
 #include <tutti/cuda/device_memory.hpp>
 #include <tutti/cuda/relaxed_capture.hpp>
 
@@ -31,24 +30,25 @@ namespace tutti {
 /// An operation whose stream is being captured is written into the graph, and forgotten but for the handle's join().
 /// All but the destructor is called under the engine's lock.
 template <nccl_functions Api>
-class nccl_driver final : public progress_source {
-  using runtime = typename Api::cuda;
-  using traffic = detail::nccl_traffic<nccl_driver, runtime>;
+class nccl_driver final : public progress_source, public detail::nccl_session<Api, nccl_driver<Api>> {
+  using base = detail::nccl_session<Api, nccl_driver>;
+  using base::connecting_, base::connecting_by_, base::failure_, base::launching_, base::settled_, base::suspected_;
+  using base::connection_, base::control_, base::engine_, base::place_, base::traffic_;
+  using base::drain, base::fail_by, base::blame, base::condemn, base::retire;
+  using typename base::runtime, typename base::traffic;
   using flight = typename traffic::flight;
   using phase = typename flight::phase;
 
  public:
+  using base::connected, base::fail;
+
   /// Gives NCCL, or the stream after NCCL, an operation whose arguments are at `args`.
   using enqueue_fn = nccl_result (*)(nccl_driver&, const void* args) noexcept;
   using finish_fn = status (*)(nccl_driver&, const void* args) noexcept;
 
   /// Throws error{device} or {out_of_resources}.
   nccl_driver(std::shared_ptr<engine> home, const nccl_place& place, std::unique_ptr<control_lane> control)
-      : engine_(std::move(home)),
-        control_(std::move(control)),
-        place_(place),
-        traffic_(place.device, place.world_rank),
-        scratch_(place.device, 1) {
+      : base(std::move(home), place, std::move(control)), scratch_(place.device, 1) {
     engine_->attach(*this);
   }
   nccl_driver(const nccl_driver&) = delete;
@@ -64,59 +64,16 @@ class nccl_driver final : public progress_source {
       static_cast<void>(scratch_.release());
   }
 
-  [[nodiscard]] const nccl_place& place() const noexcept { return place_; }
-  [[nodiscard]] engine& home() noexcept { return *engine_; }
-  [[nodiscard]] status failure() const noexcept { return failure_; }
-  [[nodiscard]] const std::string& words() const noexcept { return words_; }
-  [[nodiscard]] const control_lane* control() const noexcept { return control_.get(); }
-  [[nodiscard]] nccl_comm comm() const noexcept { return connection_.comm(); }
   /// Of what NCCL is being called for.
   [[nodiscard]] cuda::stream_handle stream() const noexcept { return target_; }
   [[nodiscard]] std::uint8_t* scratch() const noexcept { return scratch_.span().data(); }
 
-  /// Begins to meet the others; all ranks. connected() once they have.
-  void connect(const nccl_unique_id& id, nccl_calls how) noexcept {
-    connect("ncclCommInitRankConfig", [&] { return connection_.begin(place_, id, how); });
-  }
-  /// The same out of a communicator that was revoked, which becomes this one's; all of its ranks but the dead.
-  void connect(nccl_comm whole, const std::vector<int>& dead, nccl_calls how) noexcept {
-    connect("ncclCommShrink", [&] { return connection_.begin_from(whole, dead, how); });
-  }
-  [[nodiscard]] bool connected() const noexcept { return connection_ && !connecting_ && !suspected_; }
-  /// connected(), or failed. Any thread, without the lock.
-  [[nodiscard]] bool settled() const noexcept { return settled_.load(std::memory_order_acquire); }
-  /// After a failure: what can be shrunk of NCCL's communicator, now the caller's; null: nothing. Not under the lock.
-  [[nodiscard]] nccl_comm recover(deadline limit) noexcept { return connection_.recover(limit); }
-
-  /// A call of NCCL's that is no operation: f(communicator) is made while NCCL is at work on nothing else, and waited
-  /// for until `until`. `written` is what NCCL may write to until then. Returns the failure if there is one. Not under
-  /// the lock.
-  template <class F>
-  status at_rest(const char* call, deadline until, std::shared_ptr<void> written, F f) {
-    for (bool called = false;;) {
-      {
-        const auto guard = engine_->lock();
-        if (!failure_.ok()) return failure_;
-        if (connected() && !launching_ && !traffic_.due()) {
-          if (called) return {};
-          const cuda::basic_device_guard<runtime> device{place_.device};
-          called = true;
-          connection_.keep(std::move(written));
-          connecting_by_ = call;
-          const nccl_result r = f(comm());  // success also where it has only begun
-          connecting_ = r == nccl_result::success || r == nccl_result::in_progress;
-          if (!connecting_) return {};
-        }
-        if (clock::now() >= until) fail({errc::timed_out});
-      }
-      engine_->poll();
-    }
-  }
-
   /// Before start(), under the same lock: throws usage_error where an operation cannot be issued in this stream now,
-  /// because of a capture into a graph; spoils none.
-  void admit(stream_ref s, const char* collective) {
+  /// because of a capture into a graph, or of its device; spoils none.
+  void admit(stream_ref s, const char* collective) try {
     if (failure_.ok()) traffic_.admit(s, collective);
+  } catch (const error& e) {
+    fail(e.cause(), e.what());
   }
   /// Starts an operation that check() of the backend has found possible. `finish` may be null.
   template <class Args>
@@ -141,7 +98,7 @@ class nccl_driver final : public progress_source {
   }
 
   /// Between the two, operations only queue; then they are one launch.
-  void begin_group() noexcept { traffic_.begin_group(); }
+  std::uint64_t begin_group() noexcept { return traffic_.begin_group(); }
   void end_group() noexcept {
     traffic_.end_group();
     advance();
@@ -174,30 +131,8 @@ class nccl_driver final : public progress_source {
   }
   /// An operation is being ended whose failure is not that of the communicator.
   [[nodiscard]] bool excused() const noexcept { return traffic_.excused(); }
-
+  [[nodiscard]] traffic& operations() noexcept { return traffic_; }
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept { return traffic_.busy(owner); }
-
-  /// The first failure ends everything: here once the device has stopped, on the peers by the control lane.
-  void fail(status why, const char* words = "") noexcept {
-    if (!failure_.ok()) return;
-    if (why.peer < 0 && (why.code == errc::device || why.code == errc::out_of_resources)) why.peer = place_.world_rank;
-    failure_ = why;
-    try {
-      words_ = words;
-    } catch (...) {  // without words, then
-    }
-    // Without the ranks that are gone, a communicator may be of use still. Not in a launch: what NCCL has of that it
-    // frees when it is revoked, and goes on with when it is asked.
-    const bool recoverable = connection_ && !connecting_ && !launching_ && why.code != errc::device &&
-                             why.code != errc::out_of_resources && nccl_has<Api>(nccl_feature::revoke, place_.version);
-    settled_.store(true, std::memory_order_release);
-    stopped_by_ = after(place_.patience);
-    connecting_ = launching_ = false;
-    traffic_.forget_queue();
-    if (control_ && control_->failure().ok()) control_->abort(why);
-    connection_.stop(recoverable ? nccl_halt::revoke : nccl_halt::abort, after(place_.patience / 2));
-    engine_->notify_locked();
-  }
 
   bool poll() noexcept override {
     if (!failure_.ok()) return drain();
@@ -240,20 +175,6 @@ class nccl_driver final : public progress_source {
   void unpark() noexcept override { nap_.wake(); }
 
  private:
-  template <class Begin>
-  void connect(const char* call, Begin begin) noexcept try {
-    const cuda::basic_device_guard<runtime> guard{place_.device};
-    connecting_by_ = call;
-    const nccl_result r = begin();
-    connecting_ = r == nccl_result::in_progress;
-    if (!connecting_ && r != nccl_result::success) blame(r, call);
-    settled_.store(connected(), std::memory_order_release);
-  } catch (const error& e) {
-    fail(e.cause(), e.what());
-  } catch (...) {
-    fail({errc::out_of_resources});
-  }
-
   /// And whether its join is to poll: whoever only joins hears of a lost peer in no other way.
   std::pair<const flight*, bool> flight_of(const op_state& s) {
     const auto guard = engine_->lock();
@@ -278,11 +199,8 @@ class nccl_driver final : public progress_source {
     if (first.graph != 0 && cuda::is_of_capture(waits))
       return batch_.each([this](flight& f) { traffic_.write_down(f, false); });
     if (waits != cuda::result::success) return fail_by(waits, "cudaStreamWaitEvent");
-    nccl_result r = together ? Api::group_start() : nccl_result::success;
-    if (r == nccl_result::success) {
-      batch_.each([&](flight& f) { r = worse(r, f.enqueue(*this, f.args.data())); });
-      if (together) r = worse(r, Api::group_end());
-    }
+    const nccl_result r = place_.size == 1 ? call_alone(together) : call(together);
+    if (!failure_.ok()) return;
     if (r == nccl_result::in_progress) {
       launching_ = true;
       batch_.each([](flight& f) { f.now = phase::launching; });
@@ -292,6 +210,21 @@ class nccl_driver final : public progress_source {
     } else {
       in_stream();
     }
+  }
+
+  nccl_result call(bool together) noexcept {
+    nccl_result r = together ? Api::group_start() : nccl_result::success;
+    if (r != nccl_result::success) return r;
+    batch_.each([&](flight& f) { r = worse(r, f.enqueue(*this, f.args.data())); });
+    return together ? worse(r, Api::group_end()) : r;
+  }
+  // Of one rank, NCCL launches its kernel at once, on whatever device is current.
+  nccl_result call_alone(bool together) noexcept try {
+    const cuda::basic_device_guard<runtime> guard{place_.device};
+    return call(together);
+  } catch (const error& e) {
+    fail(e.cause(), e.what());
+    return nccl_result::success;
   }
 
   /// The batch is in its stream.
@@ -339,59 +272,16 @@ class nccl_driver final : public progress_source {
     return r == cuda::result::success;
   }
 
-  void retire(status how) noexcept {
-    if (traffic_.retire(how)) engine_->notify_locked();
-  }
-
-  /// After a failure: operations end when the device no longer touches their buffers.
-  bool drain() noexcept {
-    if (traffic_.empty()) return false;
-    const cuda::relaxed_capture<runtime> any_time;
-    const bool stopped = connection_.stopped() && runtime::query_stream(traffic_.running()) != cuda::result::not_ready;
-    if (!stopped && clock::now() < stopped_by_) return false;
-    while (traffic_.front()) retire(failure_);
-    return true;
-  }
-
   static nccl_result worse(nccl_result a, nccl_result b) noexcept {
     const bool a_fine = a == nccl_result::success || a == nccl_result::in_progress;
     if (!a_fine || b == nccl_result::success) return a;
     return b;
   }
 
-  /// NCCL tells of a dead peer as an error of some kind, often of its own. The host's world knows better, soon.
-  void blame(nccl_result r, const char* during) noexcept {
-    suspected_.raise(r, during, control_ ? after(place_.patience / 20) : deadline::min());
-    if (!control_) condemn();
-  }
-  void condemn() noexcept try {
-    fail(suspected_.verdict(), suspected_.template words<Api>(comm()).c_str());
-  } catch (...) {
-    fail({errc::out_of_resources});
-  }
-  void fail_by(cuda::result r, const char* call) noexcept try {
-    fail(cuda::status_of(r), cuda::describe<runtime>(r, call, place_.device).c_str());
-  } catch (...) {
-    fail({errc::out_of_resources});
-  }
-
-  std::shared_ptr<engine> engine_;
-  std::unique_ptr<control_lane> control_;
-  nccl_place place_;
-  traffic traffic_;
   cuda::basic_device_memory<std::uint8_t, runtime> scratch_;
-  detail::nccl_connection<Api> connection_;
-  const char* connecting_by_ = "";
-  bool connecting_ = false;
-  bool launching_ = false;
   std::uint64_t sequence_ = 0, joins_ = 0;
-  std::atomic<bool> settled_{false};
   detail::nccl_batch<flight> batch_;      // what NCCL was called for last
   cuda::stream_handle target_ = nullptr;  // its stream
-  detail::nccl_suspicion suspected_;
-  status failure_{};
-  std::string words_;
-  deadline stopped_by_{};
   nap nap_;
 };
 

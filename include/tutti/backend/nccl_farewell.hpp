@@ -2,7 +2,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <thread>
 
 #include <tutti/backend/bounded_call.hpp>
@@ -45,6 +44,8 @@ template <nccl_functions Api>
 void nccl_stop(nccl_comm comm, nccl_halt how, deadline limit, nccl_remains& left) noexcept {
   if (how == nccl_halt::revoke) {
     nccl_result r = Api::revoke(comm);
+    // Calls that block do not tell what NCCL's thread has met of a dead peer, with which nothing can be shrunk.
+    if (r == nccl_result::success && Api::async_error(comm, r) != nccl_result::success) r = nccl_result::internal;
     while (r == nccl_result::in_progress && clock::now() < limit) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
       if (Api::async_error(comm, r) != nccl_result::success) r = nccl_result::internal;
@@ -56,16 +57,13 @@ void nccl_stop(nccl_comm comm, nccl_halt how, deadline limit, nccl_remains& left
 
 namespace detail {
 
-/// cudaFree waits for every kernel on the device, and one of them may hang.
+/// cudaFree waits for every kernel on the device, and one of them may hang. True if it is freed.
 template <class T, cuda::runtime_api R>
-void free_bounded(cuda::basic_device_memory<T, R> memory, deadline limit) noexcept try {
-  bounded_call freeing;
-  freeing.start([p = memory.release()] {
+bool free_bounded(cuda::basic_device_memory<T, R> memory, deadline limit) noexcept {
+  return call_bounded(limit, [p = memory.release()] {
     const cuda::relaxed_capture<R> any_time;
     static_cast<void>(R::deallocate(p));
   });
-  static_cast<void>(freeing.wait(limit));
-} catch (const std::exception&) {  // no memory for that: a byte of the device's is left behind
 }
 
 }  // namespace detail

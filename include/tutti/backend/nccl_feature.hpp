@@ -10,8 +10,8 @@ enum class nccl_feature : std::uint8_t {
   shrink,      ///< ncclCommShrink
   exchange,    ///< ncclAlltoAll, ncclGather, ncclScatter
   revoke,      ///< ncclCommRevoke
-  grow,        ///< ncclCommGrow; not used yet
-  timed_calls  ///< ncclTimeout as the result of a call
+  grow,        ///< ncclCommGrow; never called: a larger world is made anew
+  timed_calls  ///< ncclTimeout as the result of a call, which is errc::timed_out
 };
 
 /// The first version that has it, as ncclGetVersion counts: 22809 is 2.28.9.

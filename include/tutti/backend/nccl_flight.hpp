@@ -32,11 +32,12 @@ struct nccl_flight {
   nccl_flight* next = nullptr;
   op_state* op = nullptr;  ///< null: the handle ended by join(), and only the device is waited for
   phase now = phase::queued;
-  std::atomic<bool> launched{false};  ///< running, or has been; looked at without the lock
-  std::uint64_t group = 0;            ///< 0: none
-  std::uint64_t graph = 0;            ///< into which it is written; 0: it runs
-  bool listed = false;                ///< among the flights in the order of their issue
-  bool held = false;                  ///< captured, and its handle may still join it
+  std::atomic<bool> launched{false};     ///< running, or has been; looked at without the lock
+  std::uint64_t group = 0;               ///< 0: none
+  std::uint64_t graph = 0;               ///< into which it is written; 0: it runs
+  cuda::stream_handle stream = nullptr;  ///< the communicator's own, into which it goes
+  bool listed = false;                   ///< among the flights in the order of their issue
+  bool held = false;                     ///< captured, and its handle may still join it
   std::uint64_t sequence = 0;
   deadline expires{};
   cuda::basic_event<R> ready, done;  ///< what it comes after, and its end
@@ -76,6 +77,20 @@ class nccl_flights {
     if (!first_) last_ = nullptr;
     f.listed = false;
     recycle(f);
+  }
+  /// Takes away `from` and all behind it; f(flight) ends each.
+  template <class F>
+  void cut(Flight& from, F f) noexcept {
+    Flight* before = nullptr;
+    for (Flight* at = first_; at != &from; at = at->next) before = at;
+    (before ? before->next : first_) = nullptr;
+    last_ = before;
+    for (Flight* at = &from; at;) {
+      Flight& gone = *std::exchange(at, at->next);
+      gone.listed = false;
+      f(gone);
+      recycle(gone);
+    }
   }
   /// Its handle has let go of it.
   void let_go(Flight& f) noexcept {

@@ -96,6 +96,7 @@ constexpr nccl_operand nccl_operand_of(dtype t, reduction_kind k, int ranks, int
         o.with = nccl_reduction::op_max;
         break;
       case reduction_kind::mean:
+        if (ranks == 1) break;  // the sum is the mean; NCCL (2.28 to 2.30) cannot multiply 8-bit floats of one rank
         o.with = nccl_reduction::op_avg;
         if (!narrow || detail::exact_reciprocal(t, ranks)) break;
         o.with = nccl_reduction::op_sum;
@@ -107,6 +108,8 @@ constexpr nccl_operand nccl_operand_of(dtype t, reduction_kind k, int ranks, int
         break;
       case reduction_kind::premul_sum:
         o.scaled = true;
+        if (eight && ranks == 1)
+          o.why = "NCCL cannot multiply 8-bit floats in a world of one rank; use float16, or a kernel of your own";
         break;
       default:
         o.why = "NCCL has sum, prod, min, max, mean and premul_sum; other reductions run on the host only";

@@ -1,27 +1,33 @@
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include <tutti/core/error.hpp>
 #include <tutti/core/stream_ref.hpp>
 #include <tutti/cuda/device_guard.hpp>
+#include <tutti/cuda/event.hpp>
 #include <tutti/cuda/relaxed_capture.hpp>
 #include <tutti/cuda/stream.hpp>
 
 namespace tutti::detail {
 
-/// The streams of a communicator: one in which its operations run, and one in which they are written into a graph. Two,
-/// as a stream that takes part in a capture can run nothing until that has ended.
+/// Where an operation goes.
+struct nccl_target {
+  std::uint64_t graph = 0;  ///< into which it is written; 0: it runs
+  cuda::stream_handle stream = nullptr;
+};
+
+/// The streams of a communicator: one in which its operations run, and one for each capture into a graph that is open
+/// at the same time, used again by later ones: a stream that takes part in a capture can run nothing, and be in no
+/// other, until that has ended.
 template <cuda::runtime_api R>
 class nccl_streams {
  public:
   explicit nccl_streams(int device) : device_(device), running_(device) {}
 
+  [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] cuda::stream_handle running() const noexcept { return running_.native(); }
-  /// Once graph_of() has found a graph.
-  [[nodiscard]] cuda::stream_handle captured() const noexcept { return captured_->native(); }
-
   /// f(handle); the default stream is that of this device.
   template <class F>
   auto on(stream_ref s, F f) const {
@@ -30,9 +36,19 @@ class nccl_streams {
     return f(cuda::default_stream());
   }
 
-  /// The graph that work given to this stream now is written into; 0: it runs. Throws usage_error where a collective of
-  /// this name cannot be part of that capture; spoils none.
-  std::uint64_t graph_of(stream_ref s, const char* collective) {
+  /// Marks what an operation of this name comes after. Throws usage_error where the stream is another device's; what
+  /// else is wrong is returned.
+  cuda::result mark(const cuda::basic_event<R>& ready, stream_ref s, const char* collective) const {
+    const cuda::result r = on(s, [&](cuda::stream_handle h) { return R::record(ready.native(), h); });
+    if (r == cuda::result::invalid_handle) check_device(s, collective);
+    return r;
+  }
+
+  /// Where an operation goes that is given this stream now. Throws usage_error where a collective of this name cannot
+  /// be part of the capture that there is; spoils none. `due(stream)` is the graph for which operations are queued that
+  /// are still to go into that one of ours; 0: none.
+  template <class Due>
+  nccl_target target_of(stream_ref s, const char* collective, Due due) {
     cuda::capture_state state;
     const cuda::result r = on(s, [&](cuda::stream_handle h) { return R::capture_of(h, state); });
     if (r == cuda::result::capture_implicit)
@@ -42,23 +58,42 @@ class nccl_streams {
     if (state.now == cuda::capture_status::invalidated || cuda::is_of_capture(r))
       throw usage_error(std::string(collective) +
                         ": the capture of its stream was spoilt by an earlier call; cudaStreamEndCapture tells more");
-    if (r != cuda::result::success || state.now == cuda::capture_status::none) return 0;  // what is wrong is met soon
-    if (!captured_) {
-      const cuda::relaxed_capture<R> any_time;
-      captured_.emplace(device_);
-    }
-    cuda::capture_state own;
-    if (R::capture_of(captured(), own) == cuda::result::success && own.graph != 0 && own.graph != state.graph)
-      throw usage_error(std::string(collective) +
-                        ": operations of this communicator are being captured into another graph; end that capture "
-                        "first, or use another communicator");
-    return state.graph;
+    if (r != cuda::result::success || state.now == cuda::capture_status::none)
+      return {0, running()};  // what is wrong is met soon
+    return {state.graph, capturing(state.graph, due)};
   }
 
  private:
+  void check_device(stream_ref s, const char* collective) const {
+    int theirs = device_;
+    const bool told = on(s, [&](cuda::stream_handle h) { return R::device_of(h, theirs); }) == cuda::result::success;
+    if (told && theirs == device_) return;
+    throw usage_error(std::string(collective) + ": its stream is " +
+                      (told ? "one of device " + std::to_string(theirs)
+                            : "of another device, or was destroyed (CUDA 12.8 or newer says which)") +
+                      ", but this communicator is for device " + std::to_string(device_) +
+                      "; pass a stream of that one: issue{.stream = ...}");
+  }
+  /// Of this capture, or of none yet. Not one of a capture that was spoilt and has not ended.
+  template <class Due>
+  cuda::stream_handle capturing(std::uint64_t graph, Due due) {
+    cuda::stream_handle idle = nullptr;
+    for (const auto& own : capturing_) {
+      cuda::capture_state state;
+      if (R::capture_of(own.native(), state) != cuda::result::success) continue;
+      const bool free = state.now == cuda::capture_status::none;
+      const std::uint64_t now = free ? due(own.native()) : state.graph;
+      if (now == graph) return own.native();
+      if (free && now == 0) idle = own.native();
+    }
+    if (idle) return idle;
+    const cuda::relaxed_capture<R> any_time;
+    return capturing_.emplace_back(device_).native();
+  }
+
   int device_;
   cuda::basic_stream<R> running_;
-  std::optional<cuda::basic_stream<R>> captured_;
+  std::vector<cuda::basic_stream<R>> capturing_;
 };
 
 }  // namespace tutti::detail

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <thread>
 #include <utility>
 
 #include <tutti/async/op_state.hpp>
@@ -28,9 +30,7 @@ class nccl_traffic {
   explicit nccl_traffic(int device, int world_rank) : streams_(device), events_(device), world_rank_(world_rank) {}
 
   [[nodiscard]] cuda::stream_handle running() const noexcept { return streams_.running(); }
-  [[nodiscard]] cuda::stream_handle stream_of(const flight& f) const noexcept {
-    return f.graph != 0 ? streams_.captured() : streams_.running();
-  }
+  [[nodiscard]] cuda::stream_handle stream_of(const flight& f) const noexcept { return f.stream; }
   [[nodiscard]] bool empty() const noexcept { return flights_.empty(); }
   [[nodiscard]] flight* front() const noexcept { return flights_.front(); }
   /// None is aloft. Any thread, without the lock.
@@ -41,47 +41,95 @@ class nccl_traffic {
     return false;
   }
 
-  // Groups: between the two, operations only queue. One inside another is a part of it, as NCCL's are.
-  void begin_group() noexcept {
-    if (depth_++ == 0) group_ = ++groups_;
+  // Groups: between the two, operations only queue. One inside another is a part of it, as NCCL's are. The first
+  // returns what tells what is issued from then on from what was before.
+  std::uint64_t begin_group() noexcept {
+    if (depth_.fetch_add(1, std::memory_order_relaxed) == 0) {
+      group_ = ++groups_;
+      exceptions_ = std::uncaught_exceptions();
+      opener_ = std::this_thread::get_id();
+    }
+    return sequence_;
   }
   void end_group() noexcept {
-    if (--depth_ == 0) group_ = 0;
+    if (depth_.fetch_sub(1, std::memory_order_relaxed) == 1) group_ = 0;
+  }
+  /// Any thread, without the lock: whoever opened it sees it.
+  [[nodiscard]] bool in_group() const noexcept { return depth_.load(std::memory_order_relaxed) != 0; }
+  /// Its group is still open, and this thread would have to end it. Another may wait for that.
+  [[nodiscard]] bool in_group(const op_state& s) const noexcept {
+    const auto* const f = static_cast<const flight*>(s.work);
+    return f && group_ != 0 && f->now == phase::queued && f->group == group_ && opener_ == std::this_thread::get_id();
+  }
+  /// What was issued since then in the group that is open, which an exception leaves, never begins.
+  void roll_back(std::uint64_t since) noexcept {
+    flight* from = queued_;
+    while (from && from->sequence <= since) from = from->next;
+    if (!from) return;
+    if (queued_ == from) queued_ = nullptr;
+    flights_.cut(*from, [this](flight& f) {
+      events_.release(std::move(f.ready));
+      events_.release(std::move(f.done));
+      if (op_state* const s = std::exchange(f.op, nullptr)) give_up(*s);
+      aloft_.fetch_sub(1, std::memory_order_release);
+    });
+  }
+  /// Its handle is dropped while its group is open: nothing is done in its place.
+  void withdraw(op_state& s) noexcept {
+    auto& f = *static_cast<flight*>(s.work);
+    f.enqueue = [](Driver&, const void*) noexcept { return nccl_result::success; };
+    f.finish = nullptr;
+    f.op = nullptr;
+    if (std::uncaught_exceptions() <= exceptions_) captured_.note_dropped(s, captured_ops::in_group);
+    give_up(s);
   }
 
-  /// Throws usage_error where an operation cannot be issued in this stream now, because of a capture into a graph.
+  /// Throws usage_error where an operation cannot be issued in this stream now: because of a capture into a graph, or
+  /// as it is another device's. Throws error or bad_alloc.
   void admit(stream_ref s, const char* collective) {
     captured_.check_dropped();
-    graph_ = streams_.graph_of(s, collective);
-    if (group_ != 0) captured_.check_group(group_, graph_, collective);
+    target_ = streams_.target_of(s, collective, [this](cuda::stream_handle own) {
+      for (const flight* f = queued_; f; f = f->next)
+        if (f->stream == own) return f->graph;
+      return std::uint64_t{0};
+    });
+    if (!ready_) ready_ = events_.acquire();
+    marked_ = streams_.mark(ready_, s, collective);
+    if (group_ != 0) captured_.check_group(group_, target_.graph, collective);
   }
-  /// An operation that was admitted comes after what its stream holds, and queues. Throws error or bad_alloc.
+  /// An operation that was admitted comes after what its stream held then, and queues. Throws error or bad_alloc.
   flight& take_on(op_state& s, std::uint64_t sequence, const void* args, std::size_t bytes) {
-    auto ready = events_.acquire(), done = events_.acquire();
-    streams_.on(s.info.stream, [&](cuda::stream_handle h) { ready.record(h); });
+    cuda::check<R>(marked_, "cudaEventRecord", streams_.device());
+    auto done = events_.acquire();
     flight& f = flights_.push();
     aloft_.fetch_add(1, std::memory_order_relaxed);
     f.op = &s;
     f.now = phase::queued;
     f.launched.store(false, std::memory_order_relaxed);
     f.group = group_;
-    f.graph = graph_;
+    f.graph = target_.graph;
+    was_captured_ = was_captured_ || target_.graph != 0;
+    f.stream = target_.stream;
     f.sequence = sequence;
     f.expires = s.info.expires;
-    f.ready = std::move(ready);
+    f.ready = std::move(ready_);
     f.done = std::move(done);
     std::memcpy(f.args.data(), args, bytes);
     s.work = &f;
+    sequence_ = sequence;
     if (!queued_) queued_ = &f;
     return f;
   }
   /// What take_on() met is not the communicator's failure: CUDA forbids it in this capture. The operation has ended.
   bool excuses(op_state& s, const status& met) noexcept {
-    if (!captured_ops::spoilt(graph_, met)) return false;
+    if (!captured_ops::spoilt(target_.graph, met)) return false;
     captured_.complete(s, world_rank_);
     return true;
   }
   [[nodiscard]] bool excused() const noexcept { return captured_.completing(); }
+
+  /// One was, or was to be, written into a graph: NCCL counts those that hold its launches.
+  [[nodiscard]] bool was_captured() const noexcept { return was_captured_; }
 
   /// The first that NCCL was not called for, unless its group is still open.
   [[nodiscard]] flight* due() const noexcept {
@@ -142,7 +190,7 @@ class nccl_traffic {
   }
   /// Its handle ends otherwise. Who was `dropped` cannot throw, and leaves that to the next operation.
   void let_go(op_state& s, lost_by how) noexcept {
-    if (how == lost_by::drop) captured_.note_dropped(s);
+    if (how == lost_by::drop) captured_.note_dropped(s, captured_ops::in_capture);
     let_go(*static_cast<flight*>(std::exchange(s.work, nullptr)));
   }
 
@@ -174,6 +222,10 @@ class nccl_traffic {
   }
 
  private:
+  void give_up(op_state& s) noexcept {
+    s.work = nullptr;
+    captured_.complete(s, status{errc::aborted, 0, world_rank_, status::group_left});
+  }
   void let_go(flight& f) noexcept {
     events_.release(std::move(f.done));
     flights_.let_go(f);
@@ -183,12 +235,19 @@ class nccl_traffic {
   cuda::basic_event_pool<R> events_;
   int world_rank_;
   std::uint64_t groups_ = 0, group_ = 0;
-  std::uint32_t depth_ = 0;  // groups that are open
-  std::uint64_t graph_ = 0;  // of the operation that was admitted
+  std::atomic<std::uint32_t> depth_{0};  // groups that are open
+  int exceptions_ = 0;                   // in flight when the first of them was opened
+  std::thread::id opener_;               // who did that
+  std::uint64_t sequence_ = 0;           // of the last operation
+  // Of the operation that was admitted.
+  nccl_target target_;
+  cuda::basic_event<R> ready_;
+  cuda::result marked_ = cuda::result::success;
   nccl_flights<flight> flights_;
   flight* queued_ = nullptr;           // the first that NCCL was not called for
   std::atomic<std::size_t> aloft_{0};  // flights; looked at without the lock
   captured_ops captured_;
+  bool was_captured_ = false;
 };
 
 }  // namespace tutti::detail

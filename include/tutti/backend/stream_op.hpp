@@ -27,13 +27,15 @@ class [[nodiscard]] basic_stream_op : public op {
   /// Waits, as that of op does. An operation that was captured is lost with it, which the next one throws.
   ~basic_stream_op() { drop(); }
 
-  /// As op's. Throws usage_error for an operation that was captured.
+  /// As op's. Throws usage_error for an operation that was captured, and in its group (see nccl_group).
   void wait() {
+    check_group();
     this->slot_.wait();
     take(this->slot_);
   }
   void operator co_await() & = delete;
-  auto operator co_await() && noexcept {
+  auto operator co_await() && {
+    check_group();
     struct awaiter : detail::op_awaiter_base {
       using op_awaiter_base::op_awaiter_base;
       void await_resume() { basic_stream_op::take(finish()); }
@@ -49,6 +51,7 @@ class [[nodiscard]] basic_stream_op : public op {
   /// communicator's failure if there is one; a later one is met by the next operation, or by the next join. Throws
   /// usage_error where the operation was captured and `to` cannot be part of that capture.
   void join(stream_ref to) && {
+    check_group();
     detail::op_slot mine = std::move(this->slot_);
     const status s = backend_of(*mine).join(*mine, to);
     if (s.ok()) return;
@@ -68,7 +71,13 @@ class [[nodiscard]] basic_stream_op : public op {
       }
     op::take(slot);
   }
+  void check_group() const {
+    if constexpr (requires(B& b) { b.check_group(*this->slot_); })
+      if (!this->slot_->done()) backend_of(*this->slot_).check_group(*this->slot_);
+  }
   void drop() noexcept {
+    if constexpr (requires(B& b) { b.withdraw(*this->slot_); })
+      if (this->slot_.holds() && !this->slot_->done()) backend_of(*this->slot_).withdraw(*this->slot_);
     if constexpr (requires(B& b) { b.captured(*this->slot_); }) {
       if (!this->slot_.holds()) return;
       this->slot_.wait();

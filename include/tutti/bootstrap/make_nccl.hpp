@@ -103,13 +103,7 @@ class spare_nccl_comm {
   spare_nccl_comm(const spare_nccl_comm&) = delete;
   spare_nccl_comm& operator=(const spare_nccl_comm&) = delete;
   ~spare_nccl_comm() {
-    if (!comm_) return;
-    try {
-      bounded_call ending;
-      ending.start([comm = comm_] { static_cast<void>(Api::abort(comm)); });
-      static_cast<void>(ending.wait(after(std::chrono::seconds(10))));
-    } catch (const std::exception&) {  // no memory for that: it is left behind
-    }
+    if (comm_) call_bounded(after(std::chrono::seconds(10)), [comm = comm_] { static_cast<void>(Api::abort(comm)); });
   }
   [[nodiscard]] explicit operator bool() const noexcept { return comm_ != nullptr; }
   [[nodiscard]] nccl_comm release() noexcept { return std::exchange(comm_, nullptr); }

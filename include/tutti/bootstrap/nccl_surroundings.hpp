@@ -55,17 +55,12 @@ inline bool is_set(const char* variable) noexcept {
   const char* value = std::getenv(variable);
   return value && *value && std::string_view{value} != "0";
 }
-inline std::uint64_t fnv_of(std::string_view text) noexcept {
-  std::uint64_t hash = fnv_start;
-  for (const char c : text) hash = fnv(hash, static_cast<unsigned char>(c));
-  return hash;
-}
 }  // namespace detail
 
 /// Of this process. Reads NCCL_SOCKET_IFNAME, NCCL_SHM_DISABLE and NCCL_HOSTID, which must not be set meanwhile.
 [[nodiscard]] inline nccl_surroundings surroundings_of_nccl() {
   nccl_surroundings s;
-  s.machine = detail::fnv_of(os::boot_id());
+  s.machine = detail::fnv(detail::fnv_start, std::string_view{os::boot_id()});
   // A rank with an NCCL_HOSTID of its own is alone on its machine, for NCCL.
   if (!detail::is_set("NCCL_SHM_DISABLE") && !detail::is_set("NCCL_HOSTID"))
     if (const auto left = os::free_space_of("/dev/shm")) {

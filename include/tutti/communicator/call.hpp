@@ -7,7 +7,9 @@
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/issuer.hpp>
+#include <tutti/communicator/overlapping.hpp>
 #include <tutti/core/buffer.hpp>
+#include <tutti/core/displaced.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/layout.hpp>
 #include <tutti/core/options.hpp>
@@ -42,27 +44,6 @@ struct handle_of<B> {
 
 /// What an operation does with a buffer.
 enum class access { read, write };
-
-/// Two blocks that have elements in common; the same one twice where there are none. Linear in the number of blocks
-/// whose offsets ascend, empty ones apart; else each is compared with all before it.
-struct block_pair {
-  std::size_t first = 0, second = 0;
-};
-inline block_pair overlapping(std::span<const std::size_t> counts, std::span<const std::size_t> offsets) noexcept {
-  bool ascending = true;
-  for (std::size_t r = 0, end = 0; r < counts.size(); ++r) {
-    if (counts[r] == 0) continue;
-    ascending = ascending && offsets[r] >= end;
-    end = offsets[r] + counts[r];
-  }
-  if (ascending) return {};
-  for (std::size_t a = 1; a < counts.size(); ++a)
-    for (std::size_t b = 0; b < a; ++b)
-      if (counts[a] != 0 && counts[b] != 0 && offsets[a] < offsets[b] + counts[b] &&
-          offsets[b] < offsets[a] + counts[a])
-        return {b, a};
-  return {};
-}
 
 /// Under the calls of a communicator: who makes them, and the checks of their arguments. What starts them adds
 /// `start(shape, issue, where, arguments)`, whose result is `started<arguments>`: an operation in flight, or one that
@@ -117,6 +98,16 @@ class call_base {
     if (const auto both = overlapping(counts, offsets); both.first != both.second)
       throw usage_error(std::string(call) + ": blocks " + std::to_string(both.first) + " and " +
                         std::to_string(both.second) + " overlap, but are written to");
+  }
+  /// Parts in order, none over another, all inside of a buffer of `size` elements.
+  static void check_parts(const char* call, const displaced& apart, std::size_t size) {
+    std::size_t before = 0;
+    for (const displaced_part* p = apart.parts; p != apart.end(); ++p) {
+      if (p->first < before || p->first > size || p->count > size - p->first || (!p->data && p->count != 0))
+        throw usage_error(std::string(call) + ": part " + std::to_string(p - apart.parts) +
+                          " is out of order, at null, or beyond the buffer of " + std::to_string(size) + " elements");
+      before = p->first + p->count;
+    }
   }
   void check_one_each(const char* call, const char* what, std::size_t n) const {
     if (n != ranks())

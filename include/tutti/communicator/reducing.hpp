@@ -45,6 +45,18 @@ class reducing_calls : public Base {
                                       std::source_location where = std::source_location::current()) {
     return reduce_into<all_reduce_args>(read_only(in), span_of(out), with, how, where);
   }
+  /// In place, where parts of this rank's operand lie elsewhere still: as if they had been copied to `inout` first.
+  /// What other ranks read is copied at once; the rest, where buffers are mapped, is read where it lies. The list of
+  /// parts, all inside of `inout`, and they themselves belong to the operation as the buffer does. Ranks need not be
+  /// alike in this. A usage_error: a part beyond `inout`, or out of order.
+  template <writable_elements R, reduction_for<std::ranges::range_value_t<R>> Op>
+    requires supports<backend_type, all_reduce_args> && Base::at_once
+  started<all_reduce_args> all_reduce(R&& inout, displaced apart, Op with, issue how = {},
+                                      std::source_location where = std::source_location::current()) {
+    this->check_parts("all_reduce", apart, span_of(inout).size());
+    return reduce_into<all_reduce_args>(read_only(inout), span_of(inout), with, how, where,
+                                        [&](all_reduce_args& a) { a.apart = apart; });
+  }
   /// Reduces one number or small struct; the handle's result is the reduced value: `float l = world.all_reduce(loss,
   /// mean).wait()`.
   template <value T, reduction_for<T> Op = sum_op>

@@ -4,6 +4,7 @@
 #include <span>
 
 #include <tutti/core/buffer.hpp>
+#include <tutti/core/displaced.hpp>
 #include <tutti/core/layout.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/core/reduction.hpp>
@@ -23,6 +24,7 @@ struct all_reduce_args {
   buffer out;
   reduction op;
   algorithm via = algorithm::automatic;
+  displaced apart{};  ///< in place only: what of the operand is not in `in` yet
 };
 
 /// The root's `data` on every rank.

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string_view>
 
 /// Hashes that are equal on all machines, so that ranks can compare them.
 namespace tutti::detail {
@@ -8,6 +9,10 @@ namespace tutti::detail {
 inline constexpr std::uint64_t fnv_start = 14695981039346656037u;
 constexpr std::uint64_t fnv(std::uint64_t hash, std::uint64_t value) noexcept {
   return (hash ^ value) * 1099511628211u;
+}
+constexpr std::uint64_t fnv(std::uint64_t hash, std::string_view text) noexcept {
+  for (const char c : text) hash = fnv(hash, static_cast<unsigned char>(c));
+  return hash;
 }
 
 /// One word after another. Each step is a bijection, so that what differs in one word never looks alike.

@@ -31,8 +31,8 @@ consteval layout_slip slip_of_counts() {
 
 /// How a buffer is cut into one block per rank: block r has counts[r] elements and begins at element offsets[r];
 /// without offsets the blocks lie one behind the other. Empty blocks and gaps are legal; blocks that are written to
-/// must not overlap, which each call checks: in one pass where offsets ascend, else by all pairs. Does not own: the two
-/// ranges belong to the operation until it has ended, as buffers do. `world.all_gather_v(mine, all, counts)`,
+/// must not overlap, which each call checks: in one pass where offsets ascend, else in n log n steps. Does not own: the
+/// two ranges belong to the operation until it has ended, as buffers do. `world.all_gather_v(mine, all, counts)`,
 /// `world.gather_v(mine, all, {counts, offsets}, root)`.
 class layout {
  public:

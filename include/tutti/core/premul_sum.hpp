@@ -55,7 +55,8 @@ struct folds_by<Op> {
 template <class Op>
 using folded_by = typename folds_by<Op>::type;
 
+// A call, as nvcc 13.0 takes the address of no template that has constraints.
 template <class Op, class T>
-concept scaling_of = requires { &Op::template prepare<T>; };
+concept scaling_of = requires(const void* in, void* out) { Op::template prepare<T>(in, out, std::size_t{}, in); };
 
 }  // namespace tutti::detail

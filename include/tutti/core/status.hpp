@@ -28,7 +28,7 @@ inline constexpr errc last_errc = errc::device;
 /// The outcome of an operation below the typed face: 16 bytes, never throws.
 struct status {
   errc code = errc::ok;
-  std::uint16_t reserved = 0;
+  std::uint16_t other = 0;   ///< errc::mismatch: 1 + the world rank that found it out, 0 when unknown
   std::int32_t peer = -1;    ///< world rank at fault, -1 when unknown
   std::uint64_t detail = 0;  ///< errno for errc::system, otherwise what the code says or 0; peers are told
 
@@ -36,6 +36,8 @@ struct status {
   static constexpr std::uint64_t reduction_threw = 1;
   /// Where a pass of a reducer was dropped before its finish() had ended.
   static constexpr std::uint64_t pass_dropped = 2;
+  /// Where the group of an operation was left by an exception before it had begun.
+  static constexpr std::uint64_t group_left = 3;
 
   [[nodiscard]] constexpr bool ok() const noexcept { return code == errc::ok; }
   friend constexpr bool operator==(const status&, const status&) = default;

@@ -39,6 +39,7 @@ struct runtime_table {
   int (*create_stream)(stream*, unsigned, int) = nullptr;
   int (*destroy_stream)(stream) = nullptr;
   int (*query_stream)(stream) = nullptr;
+  int (*device_of)(stream, int*) = nullptr;  // from 12.8 on
   int (*wait)(stream, event, unsigned) = nullptr;
   // With one argument less up to 12, under this name; then, with all of them, under the old one, which takes 3 there.
   int (*capture_v2)(stream, int*, unsigned long long*, void*, void*, void*) = nullptr;
@@ -59,10 +60,7 @@ struct runtime_table {
                 "); install it (Debian package of NVIDIA: cuda-cudart), or put its directory into LD_LIBRARY_PATH";
       return;
     }
-    const auto need = [&](auto& f, const char* symbol) {
-      if (!lib.find(f, symbol) && missing.empty())
-        missing = std::string("the CUDA runtime that was loaded has no ") + symbol + "; 11.8 or newer is needed";
-    };
+    const os::required_functions need{lib, missing, "the CUDA runtime that was loaded", "11.8 or newer is needed"};
     need(device_count, "cudaGetDeviceCount");
     need(properties, "cudaGetDeviceProperties");
     need(pci, "cudaDeviceGetPCIBusId");
@@ -76,6 +74,7 @@ struct runtime_table {
     need(create_stream, "cudaStreamCreateWithPriority");
     need(destroy_stream, "cudaStreamDestroy");
     need(query_stream, "cudaStreamQuery");
+    lib.find(device_of, "cudaStreamGetDevice");
     need(wait, "cudaStreamWaitEvent");
     if (!lib.find(capture_v2, "cudaStreamGetCaptureInfo_v2")) need(capture, "cudaStreamGetCaptureInfo");
     need(capture_mode, "cudaThreadExchangeStreamCaptureMode");
@@ -131,6 +130,10 @@ class basic_runtime_dlopen {
   }
   static result destroy_stream(stream_handle s) noexcept { return call(&table_type::destroy_stream, s); }
   static result query_stream(stream_handle s) noexcept { return call(&table_type::query_stream, s); }
+  static result device_of(stream_handle s, int& device) noexcept {
+    if (usable() && !table().device_of) return result::not_supported;
+    return call(&table_type::device_of, s, &device);
+  }
   static result wait(stream_handle s, event_handle e) noexcept { return call(&table_type::wait, s, e, 0U); }
   static result capture_of(stream_handle s, capture_state& c) noexcept {
     int now = 0;

@@ -43,6 +43,13 @@ struct runtime {
   }
   static result destroy_stream(stream_handle s) noexcept { return code(::cudaStreamDestroy(s)); }
   static result query_stream(stream_handle s) noexcept { return code(::cudaStreamQuery(s)); }
+  static result device_of([[maybe_unused]] stream_handle s, [[maybe_unused]] int& device) noexcept {
+#if CUDART_VERSION >= 12080
+    return code(::cudaStreamGetDevice(s, &device));
+#else
+    return result::not_supported;
+#endif
+  }
   static result wait(stream_handle s, event_handle e) noexcept { return code(::cudaStreamWaitEvent(s, e, 0)); }
 
   static result capture_of(stream_handle s, capture_state& c) noexcept {
@@ -86,7 +93,9 @@ static_assert(static_cast<int>(result::out_of_memory) == ::cudaErrorMemoryAlloca
               static_cast<int>(result::insufficient_driver) == ::cudaErrorInsufficientDriver &&
               static_cast<int>(result::no_device) == ::cudaErrorNoDevice &&
               static_cast<int>(result::invalid_device) == ::cudaErrorInvalidDevice &&
+              static_cast<int>(result::invalid_handle) == ::cudaErrorInvalidResourceHandle &&
               static_cast<int>(result::not_ready) == ::cudaErrorNotReady &&
+              static_cast<int>(result::not_supported) == ::cudaErrorNotSupported &&
               static_cast<int>(result::capture_first) == ::cudaErrorStreamCaptureUnsupported &&
               static_cast<int>(result::capture_implicit) == ::cudaErrorStreamCaptureImplicit &&
               static_cast<int>(result::capture_last) == ::cudaErrorStreamCaptureWrongThread);

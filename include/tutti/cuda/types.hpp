@@ -22,7 +22,9 @@ enum class result : int {
   insufficient_driver = 35,
   no_device = 100,
   invalid_device = 101,
+  invalid_handle = 400,  ///< an event and a stream of different devices, too
   not_ready = 600,
+  not_supported = 801,
   capture_first = 900,     ///< from here to capture_last: a call that a stream capture does not permit
   capture_implicit = 906,  ///< the default stream, while a stream that waits for it is captured
   capture_last = 908
@@ -48,8 +50,8 @@ struct device_identity {
 };
 
 /// The functions of CUDA's runtime that are used, as static members: cuda/runtime.hpp has the real ones, tests bring
-/// their own. None throws; each returns what CUDA returned. Streams are made with the highest priority and without ties
-/// to the default stream, events without times.
+/// their own. None throws; each returns what CUDA returned; device_of(), before CUDA 12.8, not_supported. Streams are
+/// made with the highest priority and without ties to the default stream, events without times.
 template <class R>
 concept runtime_api = requires(int& n, int device, device_identity& who, event_handle& e, stream_handle& s, void*& p,
                                std::size_t bytes, result r, capture_state& c, capture_mode& mode) {
@@ -64,6 +66,7 @@ concept runtime_api = requires(int& n, int device, device_identity& who, event_h
   { R::create_stream(s) } noexcept -> std::same_as<result>;
   { R::destroy_stream(s) } noexcept -> std::same_as<result>;
   { R::query_stream(s) } noexcept -> std::same_as<result>;
+  { R::device_of(s, n) } noexcept -> std::same_as<result>;
   { R::wait(s, e) } noexcept -> std::same_as<result>;
   { R::capture_of(s, c) } noexcept -> std::same_as<result>;
   { R::exchange_capture_mode(mode) } noexcept -> std::same_as<result>;

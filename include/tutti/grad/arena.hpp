@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tutti/backend/mapped_array.hpp>
+#include <tutti/core/buffer.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/grad/placement.hpp>
@@ -56,6 +57,11 @@ class arena : public placement {
     for (std::size_t i = 0; i < size(); ++i)
       if (of(i).count != 0)
         std::memcpy(memory_.data() + of(i).offset, other.memory_.data() + other.of(i).offset, of(i).bytes());
+  }
+
+  /// True when some of these bytes are gradients' memory.
+  [[nodiscard]] bool touches(const void* p, std::size_t bytes) const noexcept {
+    return overlap(memory_.data(), memory_.size(), p, bytes);
   }
 
   /// The gradient of a parameter, in the order of registration.

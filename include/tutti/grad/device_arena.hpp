@@ -8,6 +8,8 @@
 #include <vector>
 
 #include <tutti/backend/nccl_farewell.hpp>
+#include <tutti/backend/nccl_memory.hpp>
+#include <tutti/backend/nccl_types.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
@@ -23,36 +25,45 @@
 namespace tutti::grad {
 
 /// The memory of all gradients on a device, once, as `arena` is on the host: every gradient is a view into its bucket.
-/// Behind them lie a hook's scratch and one float, the flag. Zeroed when made, which waits for the device; nothing else
-/// does. Owns the stream in which a reducer prepares buckets to travel. Errors: those of placement, error{device} and
+/// Behind them lie a hook's scratch and one float, the flag. NCCL's own where it has such memory, and registered with
+/// it by enroll(); see basic_nccl_memory. Zeroed when made, which waits for the device; nothing else does. Owns the
+/// stream in which a reducer prepares buckets to travel. Errors: those of placement, error{device} and
 /// {out_of_resources}.
-template <cuda::moving_api R>
+template <nccl_functions Api>
+  requires cuda::moving_api<typename Api::cuda>
 class device_arena : public placement {
+  using R = typename Api::cuda;
+
  public:
   /// `p` is the plan of `shapes`; `scratch` has the bytes that a hook wants for each bucket. Memory that the device
-  /// still uses after `patience` is left behind.
-  device_arena(int device, std::span<const parameter_shape> shapes, plan p, std::span<const std::size_t> scratch,
-               duration patience)
+  /// still uses after nccl_options::patience is left behind. Waits for no other rank.
+  template <class Comm>
+  device_arena(Comm& devices, std::span<const parameter_shape> shapes, plan p, std::span<const std::size_t> scratch)
       : placement(shapes, std::move(p)),
-        device_(device),
-        patience_(patience),
-        stream_(device),
-        events_(device),
-        used_(device),
-        memory_(device, size_with(scratch)) {
-    clear(stream_);
+        device_(devices.backend().device()),
+        patience_(devices.backend().driver().place().patience),
+        stream_(device_),
+        events_(device_),
+        used_(device_),
+        memory_(devices, size_with(scratch), nccl_registration::later) {
+    fill(0, scratch_.back() + sizeof(float), stream_);
+    copy(at(scratch_.back()) + sizeof(float), reinterpret_cast<const std::byte*>(&raised), sizeof raised, stream_);
     wait_for_stream(patience_);
   }
   device_arena(device_arena&&) = default;
   device_arena& operator=(device_arena&&) = default;  // members swap
   ~device_arena() {
     const deadline limit = after(patience_);
-    if (memory_.span().data()) {
-      wait_for_users(limit);
-      tutti::detail::free_bounded(std::move(memory_), limit);
-    }
+    if (memory_.span().data()) wait_for_users(limit);
     if (kept_) tutti::detail::free_bounded(std::move(*kept_), limit);
   }
+
+  /// All ranks, when each has its memory: registers it. Blocks; see basic_nccl_memory::enroll.
+  template <class Comm>
+  void enroll(Comm& devices) {
+    memory_.enroll(devices);
+  }
+  [[nodiscard]] bool registered() const noexcept { return memory_.registered(); }
 
   /// The gradient of a parameter, in the order of registration.
   template <number T>
@@ -111,9 +122,14 @@ class device_arena : public placement {
 
   // All of these are put into a stream.
 
-  /// All gradients become zero, and the flag.
-  void clear(stream_ref s) { fill(0, memory_.span().size(), s); }
+  /// All gradients become zero, and the flag; scratch stays.
+  void clear(stream_ref s) {
+    fill(0, bytes(), s);
+    clear_flag(s);
+  }
   void clear_flag(stream_ref s) { fill(scratch_.back(), sizeof(float), s); }
+  /// The flag becomes 1, by a copy on the device.
+  void raise_flag() { copy(at(scratch_.back()), at(scratch_.back()) + sizeof(float), sizeof(float), stream_); }
   void zero_bucket(std::size_t b) {
     fill(start_of(b), layout().buckets[b].count * size_of(layout().buckets[b].type), stream_);
   }
@@ -166,13 +182,15 @@ class device_arena : public placement {
     cuda::check<R>(R::copy(to, from, bytes, handle_of(s)), "cudaMemcpyAsync", device_);
   }
 
+  static constexpr float raised = 1;
+
   int device_;
   duration patience_;
-  std::vector<std::size_t> scratch_;  // where that of each bucket begins, and behind them the flag
+  std::vector<std::size_t> scratch_;  // where that of each bucket begins, and behind them the flag and a constant 1
   cuda::basic_stream<R> stream_;
   cuda::basic_event_pool<R> events_;
   cuda::basic_event<R> used_;
-  cuda::basic_device_memory<std::byte, R> memory_;
+  basic_nccl_memory<std::byte, Api> memory_;
   std::optional<cuda::basic_device_memory<std::byte, R>> kept_;
 };
 

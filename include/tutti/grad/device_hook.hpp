@@ -23,7 +23,7 @@ template <number T>
 struct device_bucket {
   std::size_t index;                     ///< in the plan
   cuda::device_span<T> elements;         ///< gradients and padding of zeros; zeros where this rank's weight is 0
-  cuda::device_span<std::byte> scratch;  ///< what the hook asked for
+  cuda::device_span<std::byte> scratch;  ///< what the hook asked for: zeros in a new plan, and then the hook's
   double share;                          ///< what this rank's gradients count for in the mean
   double even_share;                     ///< that of all ranks with a weight, if it is the same, else 0; equal anywhere
   stream_ref stream;                     ///< the elements are there when all that it holds is done; takes work
@@ -62,12 +62,19 @@ void cast(cuda::device_span<T> in, cuda::device_span<U> out, double factor, stre
                           std::string(name(dtype_of<U>())) + " could not be started"};
 }
 
+/// The start of the scratch, as what travels.
+template <narrow_float Wire, class T>
+cuda::device_span<Wire> wire_of(const device_bucket<T>& b) noexcept {
+  return {reinterpret_cast<Wire*>(b.scratch.data()), b.elements.size()};
+}
+
 }  // namespace detail
 
 /// How a bucket is reduced on a device: a callable that puts work into `bucket.stream`, if it has any, and issues one
 /// operation on it, which it returns. The sum over the ranks of share x gradient is the mean. May have
 /// `land(bucket)`, called when `bucket.stream` comes after that operation, to put into it what makes the elements of
-/// what has arrived; and `static std::size_t scratch_bytes(const bucket&)`, what it wants for each bucket beside.
+/// what has arrived; `static std::size_t scratch_bytes(const bucket&)`, what it wants for each bucket beside; and
+/// `forget_pass(bucket)`, called instead of land() when all ranks skip the step, in the stream in which it travelled.
 /// Never waits for the device. An exception ends the pass. Called by ready() and finish(), with the device current.
 template <class H, class Comm>
 concept device_hook = detail::reduces_on_device<H, Comm, float> && detail::reduces_on_device<H, Comm, double> &&
@@ -97,12 +104,27 @@ struct device_sum_hook {
   }
 };
 
+namespace detail {
+/// Sums a bucket as `Wire`, which `narrow(wire)` puts there; one that is no wider travels as it is.
+template <narrow_float Wire, cast_kernels Kernels, class Comm, class T, class Narrow>
+auto sum_narrowed(Comm& world, const device_bucket<T>& b, issue how, Narrow narrow) {
+  if constexpr (sizeof(T) <= sizeof(Wire)) {
+    return device_sum_hook<Kernels>{how}(world, b);
+  } else {
+    how.stream = b.stream;
+    const auto wire = wire_of<Wire>(b);
+    narrow(wire);
+    return world.all_reduce(wire, sum, how, b.where);
+  }
+}
+}  // namespace detail
+
 /// Sends gradients as `Wire`, a narrower float, as compress_hook does on the host: half, a quarter or an eighth of the
 /// bytes, and a copy of them in memory. Multiplied by their share as they are converted, so that no sum exceeds its
 /// largest term. bfloat16 has float's range. Of float16 and the 8-bit types, what is too large for the type arrives as
 /// an infinity or NaN, and what is too small as 0, unless `unit` brings gradients into their range: a power of two, the
-/// same on all ranks, by which they are multiplied on the wire. No error feedback. Gradients no wider than `Wire`
-/// travel as they are. 8-bit types need NCCL 2.24.
+/// same on all ranks, by which they are multiplied on the wire. No error feedback; device_feedback_hook has it.
+/// Gradients no wider than `Wire` travel as they are. 8-bit types need NCCL 2.24.
 template <narrow_float Wire, cast_kernels Kernels>
 struct device_compress_hook {
   double unit = 1;
@@ -114,24 +136,14 @@ struct device_compress_hook {
 
   template <class Comm, number T>
   auto operator()(Comm& world, const device_bucket<T>& b) const {
-    if constexpr (sizeof(T) <= sizeof(Wire)) {
-      return device_sum_hook<Kernels>{how}(world, b);
-    } else {
-      issue on = how;
-      on.stream = b.stream;
-      detail::cast<Kernels>(b.elements, wire(b), b.share * unit, b.stream);
-      return world.all_reduce(wire(b), sum, on, b.where);
-    }
+    return detail::sum_narrowed<Wire, Kernels>(world, b, how, [&](cuda::device_span<Wire> wire) {
+      detail::cast<Kernels>(b.elements, wire, b.share * unit, b.stream);
+    });
   }
   template <number T>
   void land(const device_bucket<T>& b) const {
-    if constexpr (sizeof(T) > sizeof(Wire)) detail::cast<Kernels>(wire(b), b.elements, 1 / unit, b.stream);
-  }
-
- private:
-  template <class T>
-  static cuda::device_span<Wire> wire(const device_bucket<T>& b) noexcept {
-    return {reinterpret_cast<Wire*>(b.scratch.data()), b.elements.size()};
+    if constexpr (sizeof(T) > sizeof(Wire))
+      detail::cast<Kernels>(detail::wire_of<Wire>(b), b.elements, 1 / unit, b.stream);
   }
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 #include <cstddef>
 #include <exception>
-#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -9,24 +8,20 @@
 #include <vector>
 
 #include <tutti/async/op.hpp>
-#include <tutti/async/resume_on.hpp>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
-#include <tutti/backend/basic_nccl.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/communicator.hpp>
-#include <tutti/core/buffer.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/core/reduction.hpp>
 #include <tutti/core/stream_ref.hpp>
-#include <tutti/cuda/device_guard.hpp>
 #include <tutti/cuda/device_span.hpp>
 #include <tutti/grad/agreement.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/device_arena.hpp>
+#include <tutti/grad/device_flights.hpp>
 #include <tutti/grad/device_hook.hpp>
 #include <tutti/grad/device_pass.hpp>
-#include <tutti/grad/launcher.hpp>
+#include <tutti/grad/host_report.hpp>
 #include <tutti/grad/layout.hpp>
 #include <tutti/grad/ledger.hpp>
 #include <tutti/grad/plan.hpp>
@@ -42,17 +37,17 @@ namespace tutti::grad {
 /// that was made. No step waits for a device, or copies from one. The mean is made as NCCL adds up: each rank's
 /// gradients are multiplied by its share of the weight as they are read; see device_sum_hook for what that rounds. What
 /// only the device knows, such as that it met a NaN, goes into found_inf() and stays there. Collective; one pass at a
-/// time; one thread at a time; both communicators outlive it. Its end waits for the device, within
-/// nccl_options::patience. `launch_order::ready` and `in_flight` are usage errors: operations of NCCL's run one after
-/// the other. `predivide` changes nothing. Errors: as of reducer. Costs one all_reduce per bucket, one of a float in
-/// the last one's launch, and two of some bytes among the hosts. Memory: gradients once, and what a hook asks for.
+/// time; one thread at a time; both communicators outlive it. Made, and with each new plan, its memory is registered
+/// with NCCL, for which it waits, as basic_nccl_memory does: with nccl_calls::blocking without a limit. Its end waits
+/// for the device, within nccl_options::patience. `launch_order::ready` and `in_flight` are usage errors: operations of
+/// NCCL's run one after the other. `predivide` changes nothing. Errors: as of reducer. Costs one all_reduce per bucket,
+/// one of a float in the last one's launch, and two of some bytes among the hosts. Memory: gradients once, and what a
+/// hook asks for.
 template <class Comm, class Host, class Hook = device_sum_hook<>>
   requires(Comm::backend_type::where == space::cuda && Host::backend_type::where == space::host) &&
           device_hook<Hook, Comm>
 class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   using base = detail::ledger<device_reducer>;
-  using runtime = typename Comm::backend_type::functions::cuda;
-  using flight = detail::device_flight<Comm>;
 
  public:
   using pass_type = device_pass<device_reducer>;
@@ -64,7 +59,6 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
       : base(shapes, std::move(options), world.rank()),
         gpus_(&devices),
         world_(&detail::countable(world)),
-        hook_(std::move(hook)),
         arena_(detail::make_alike(
             world, "reducer", shapes,
             [&] {
@@ -73,7 +67,8 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
             },
             [&](const arena_type& a) { return a.layout().id() ^ options_.id(); }, where)),
         weights_(scaling::divided, options_.predivide, world.size()),
-        buckets_(devices, launch_order::planned, 0) {
+        buckets_(devices, std::move(hook), arena_, weights_) {
+    arena_.enroll(devices);
     make_room();
   }
   device_reducer(const device_reducer&) = delete;
@@ -82,7 +77,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     if (current_) this->drop();
   }
 
-  [[nodiscard]] Hook& hook() noexcept { return hook_; }
+  [[nodiscard]] Hook& hook() noexcept { return buckets_.hook(); }
   /// The gradient of one parameter: written in the backward pass, and the mean when the pass has landed. Zero at first.
   template <number T>
   [[nodiscard]] cuda::device_span<T> gradient(std::size_t parameter) const {
@@ -96,9 +91,9 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     return all;
   }
   /// One float: 0 when a pass begins; a kernel that meets an infinity or NaN sets it to 1, in the stream of begin() and
-  /// before the last mark; when the pass has landed it is not 0, on all ranks, where any rank set it. For the kernels
-  /// that follow, so that they leave the parameters alone: nothing on the host looks at it. Of passes that accumulate,
-  /// all count. Infinities and NaNs in gradients also arrive as such everywhere, without it.
+  /// before the last mark; when the pass has landed it is not 0, on all ranks, where any rank set it, or skipped. For
+  /// the kernels that follow, so that they leave the parameters alone: nothing on the host looks at it. Of passes that
+  /// accumulate, all count. Infinities and NaNs in gradients also arrive as such everywhere, without it.
   [[nodiscard]] cuda::device_span<float> found_inf() const noexcept { return arena_.flag(); }
 
   /// Begins a pass, as reducer::begin. Marks that name no stream are about `stream`, which comes after whatever still
@@ -110,9 +105,8 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     const double whole = this->start(weight);
     where_ = where;
     reduces_ = true;
-    stream_ = marking_ = stream;
-    from_.assign(from_.size(), stream);
-    buckets_.begin();
+    marking_ = stream;
+    buckets_.begin(stream, where);
     pass_type begun{*this};
     if (fresh) arena_.clear_flag(stream);
     weights_.begin(*world_, whole, what, where);
@@ -148,7 +142,8 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   friend pass_type;
   friend landing_type;
   friend detail::pass_base<device_reducer>;
-  using arena_type = device_arena<runtime>;
+  using flights = detail::device_flights<Comm, Hook>;
+  using arena_type = typename flights::arena_type;
   using base::current_, base::marks_, base::options_, base::rebuilding_, base::reduces_, base::step_, base::usage_;
 
   void refuse_capture(stream_ref stream) {
@@ -159,7 +154,6 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
       throw;
     }
   }
-  [[nodiscard]] int device() const noexcept { return gpus_->backend().device(); }
   void check_worlds() const {
     if (gpus_->size() != world_->size() || gpus_->rank() != world_->rank())
       throw usage_error(
@@ -173,15 +167,12 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
       throw usage_error("device_reducer: NCCL runs buckets one after the other anyway; leave in_flight 0");
   }
   [[nodiscard]] arena_type make_arena(plan p) {
-    std::vector<std::size_t> scratch(p.buckets.size(), 0);
-    if constexpr (requires { Hook::scratch_bytes(p.buckets[0]); })
-      for (std::size_t b = 0; b < scratch.size(); ++b) scratch[b] = Hook::scratch_bytes(p.buckets[b]);
-    return arena_type(device(), marks_.shapes(), std::move(p), scratch, gpus_->backend().driver().place().patience);
+    const auto scratch = flights::scratch_of(p);
+    return arena_type(*gpus_, marks_.shapes(), std::move(p), scratch);
   }
   void make_room() {
     this->prepare_buckets();
-    from_.resize(layout().buckets.size());
-    said_.reserve(line_elements<float> + size() + 1);
+    report_.reserve(size());
   }
 
   task<bool> lay_out_anew(stream_ref stream, std::source_location where) {
@@ -207,6 +198,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     moved.follow(stream);
     moved.copy_from(arena_);
     moved.wait_for_stream(gpus_->timeout());
+    moved.enroll(*gpus_);  // when nothing is under way
     arena_ = std::move(moved);
     make_room();
     return true;
@@ -228,53 +220,17 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     arena_.follow(marking_);
     options_.unused == unused_parameters::tracked ? arena_.keep(i) : arena_.zero(i);
   }
-  void count_in(std::size_t i) {
-    const std::size_t b = arena_.bucket_of(i);
-    if (from_[b].native() != marking_.native()) arena_.follow(std::exchange(from_[b], marking_));
-    buckets_.complete(b);
-  }
+  void count_in(std::size_t i) { buckets_.complete(arena_.bucket_of(i), marking_); }
   void complete(std::size_t i) {
     try {
       count_in(i);
-      buckets_.advance(departure());
+      buckets_.advance(step_);
     } catch (...) {
       give_up();
       explain();
     }
     gpus_->engine().poll();
   }
-  auto departure() {
-    return [this](std::size_t b, Comm&) {
-      return visit_gradient(layout().buckets[b].type, [&]<class T>() { return depart<T>(b); });
-    };
-  }
-  template <class T>
-  [[nodiscard]] device_bucket<T> view(std::size_t b, stream_ref s) const {
-    return {b,
-            arena_.template bucket<T>(b),
-            arena_.scratch(b),
-            weights_.share(),
-            weights_.even_share(),
-            stream_ref{arena_type::handle_of(s)},
-            where_};
-  }
-  template <class T>
-  flight depart(std::size_t b) {
-    const cuda::basic_device_guard<runtime> guard{device()};
-    weights_.template settle<double>();  // on the host: here, and not at a later mark, as in reducer
-    arena_.follow(from_[b]);
-    if (weights_.share() == 0) arena_.zero_bucket(b);  // zero times a NaN is none
-    if (b + 1 != layout().buckets.size()) return hook_(*gpus_, view<T>(b, arena_.stream()));
-    nccl_group together{*gpus_};
-    flight last = hook_(*gpus_, view<T>(b, arena_.stream()));
-    send_flag();
-    return last;
-  }
-  void send_flag() {
-    arena_.follow(stream_);
-    flag_.emplace(gpus_->all_reduce(arena_.flag(), sum, {.stream = arena_.stream()}, where_));
-  }
-
   landing_type finish(pass_type given) {
     if (!reduces_) {
       const step so_far = this->stop_accumulating();
@@ -283,12 +239,8 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     try {
       this->mark_the_rest();
       weights_.template settle<double>();
-      buckets_.launch_rest(departure());
-      if (!flag_) send_flag();
-      said_.assign(line_elements<float> + usage_.map_count(), 0);
-      step_flags::put(step_, std::span{said_}.first(line_elements<float>), this->watch_.wants());
-      if (usage_.map_count() != 0) usage_.put(weights_.mine(), std::span{said_}.subspan(line_elements<float>));
-      heard_.emplace(world_->all_reduce(said_, sum, {}, where_));
+      buckets_.launch_rest(step_);
+      report_.send(*world_, step_, this->watch_.wants(), usage_, weights_.mine(), where_);
     } catch (...) {
       explain();
     }
@@ -308,40 +260,28 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   // What the hosts of all ranks have said.
   void learn() {
     this->settle_accounts();
-    const auto line = std::span<const float>{said_}.first(line_elements<float>);
-    step_ = step_flags::take(line);
-    wish_ = step_ == step::apply ? step_flags::take_wish(line) : wish::none;
-    if (usage_.map_count() != 0) usage_.take(std::span<const float>{said_}.subspan(line_elements<float>));
+    step_ = report_.learn(usage_);
   }
   step end() {
     if (step_ == step::apply) usage_.learn(weights_.mine());
     this->let_go();
     return step_;
   }
-  /// Puts into a stream, which comes after bucket b, what is left to do to it.
-  void land(std::size_t b, stream_ref s) {
-    if (step_ != step::apply) return;
-    if constexpr (requires(const device_bucket<float>& k) { hook_.land(k); })
-      visit_gradient(layout().buckets[b].type, [&]<class T>() {
-        const cuda::basic_device_guard<runtime> guard{device()};
-        hook_.land(view<T>(b, s));
-      });
-    for (const bucket_slot& slot : layout().buckets[b].slots)
-      if (const auto i = static_cast<std::size_t>(slot.parameter); !usage_.used_anywhere(i)) arena_.restore(i, s);
+  /// Puts back what nobody used, behind bucket b.
+  auto restore() {
+    return [this](std::size_t b, stream_ref s) {
+      for (const bucket_slot& slot : layout().buckets[b].slots)
+        if (const auto i = static_cast<std::size_t>(slot.parameter); !usage_.used_anywhere(i)) arena_.restore(i, s);
+    };
   }
 
   step join(landing_type given, stream_ref s) {
     const landing_type mine = std::move(given);  // gives up where this throws
     try {
-      std::exchange(heard_, std::nullopt)->wait();
+      report_.take().wait();
       learn();
-      for (std::size_t b = 0; b < layout().buckets.size(); ++b) {
-        buckets_.take(b).join(s);
-        land(b, s);
-        arena_.used_by(s);
-      }
-      std::move(*std::exchange(flag_, std::nullopt)).join(s);
-      if (wish_ == wish::replan) sync_wait(*gpus_, replan_now(s));
+      buckets_.join(s, step_, restore());
+      if (report_.wished() == wish::replan) sync_wait(*gpus_, replan_now(s));
     } catch (...) {
       explain();
     }
@@ -350,21 +290,11 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   task<step> arrive(landing_type given) {
     const landing_type mine = std::move(given);
     try {
-      op said = *std::exchange(heard_, std::nullopt);
+      op said = report_.take();
       co_await std::move(said);
       learn();
-      for (std::size_t b = 0; b < layout().buckets.size(); ++b) {
-        flight travels = buckets_.take(b);
-        co_await std::move(travels);
-        land(b, arena_.stream());
-      }
-      flight flag = *std::exchange(flag_, std::nullopt);
-      co_await std::move(flag);
-      // Kernels that land are short, and nobody tells when they end.
-      auto landed = arena_.mark();
-      while (!landed.done()) co_await resume_on(gpus_->engine());
-      arena_.unmark(std::move(landed));
-      if (wish_ == wish::replan) co_await replan_now(arena_.stream());
+      co_await buckets_.arrive(step_, restore());
+      if (report_.wished() == wish::replan) co_await replan_now(arena_.stream());
     } catch (...) {
       explain();
     }
@@ -375,24 +305,18 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   void give_up(std::uint64_t why = 0) noexcept {
     gpus_->abort(why);
     buckets_.drop();
-    flag_.reset();
-    heard_.reset();
+    report_.forget();
     weights_.forget();
     this->let_go();
   }
 
   Comm* gpus_;
   Host* world_;
-  Hook hook_;
   arena_type arena_;
   weighing weights_;
-  detail::launcher<Comm, flight> buckets_;
-  stream_ref stream_, marking_;   // the pass's, and that of the mark at hand
-  std::vector<stream_ref> from_;  // of the last mark in each bucket
-  std::vector<float> said_;       // among the hosts: the step and the map
-  wish wish_ = wish::none;
-  std::optional<op> heard_;
-  std::optional<flight> flag_;
+  flights buckets_;
+  detail::host_report report_;
+  stream_ref marking_;  // of the mark at hand
   std::source_location where_;
 };
 

@@ -17,8 +17,8 @@ namespace tutti::grad::detail {
 class started {
  public:
   struct promise_type : tutti::detail::cached_frame {
-    template <class... Rest>
-    explicit promise_type(engine& e, Rest&...) noexcept : home(&e) {}
+    template <class... Rest>  // const, and not explicit, for nvcc 13.0
+    promise_type(engine& e, const Rest&...) noexcept : home(&e) {}
     engine* home;
     std::atomic<void*> next{nullptr};  // who awaits it; its own frame when it has ended
     std::exception_ptr failure;
@@ -93,7 +93,7 @@ class bucket_flight {
   };
 
  public:
-  void launch(F f) { waits_.emplace(std::move(f)); }
+  void launch(F f) { static_cast<void>(waits_.emplace(std::move(f))); }
   /// A task runs from here on, and not only when it is awaited: else it would never end by itself.
   void run(engine& driver) {
     if constexpr (!tells)

@@ -9,6 +9,7 @@
 
 #include <tutti/async/concepts.hpp>
 #include <tutti/async/task.hpp>
+#include <tutti/core/displaced.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/core/reduction.hpp>
@@ -26,7 +27,8 @@ struct bucket_view {
   std::span<const bucket_slot> slots = {};                       ///< which gradient lies where
   std::size_t tail_count = line_elements<T>;                     ///< elements whose sums must be exact: weights, flags
   double divisor = 1;                                            ///< of all sums, the tail's too: see scaling
-  double unit = 1;  ///< gradients are in units of so much weight x gradient: a power of two, the same on all ranks
+  double unit = 1;       ///< gradients are in units of so much weight x gradient: a power of two, the same on all ranks
+  displaced apart = {};  ///< what of `elements` lies elsewhere still; nothing unless the hook `gathers`
 
   [[nodiscard]] std::span<T> gradients() const noexcept { return elements.first(elements.size() - tail_count); }
   [[nodiscard]] std::span<T> tail() const noexcept { return elements.last(tail_count); }
@@ -54,6 +56,25 @@ void let_check(const H& hook, const What& what) {
 /// Weights say only who counts; nothing is multiplied or divided because of them.
 constexpr bool takes_as_is(scaling how) noexcept { return how == scaling::none || how == scaling::averaged; }
 
+template <class Comm, class T>
+concept gathers_for = requires(Comm& c, std::span<T> s, displaced d, issue how, std::source_location where) {
+  c.all_reduce(s, d, sum, how, where);
+};
+/// True where a hook takes gradients that are not in their bucket yet.
+template <class H, class Comm>
+inline constexpr bool gathers = false;
+template <class H, class Comm>
+  requires requires { requires H::gathers; }
+inline constexpr bool gathers<H, Comm> = gathers_for<Comm, float>;
+
+/// The one all_reduce of a bucket.
+template <class Comm, class T, class Op>
+auto reduce_bucket(Comm& world, const bucket_view<T>& b, Op with, const issue& how) {
+  if constexpr (gathers_for<Comm, T>)
+    if (!b.apart.empty()) return world.all_reduce(b.elements, b.apart, with, how, b.where);
+  return world.all_reduce(b.elements, with, how, b.where);
+}
+
 template <class H, class Comm>
 using flight_t = std::invoke_result_t<H&, Comm&, bucket_view<float>>;
 
@@ -77,10 +98,11 @@ inline constexpr scaling scaling_of<H> = H::scale;
 /// order; in launch_order::ready in any, each with a group of its own. What it issues before it returns travels at
 /// once; a task<> that it returns runs in finish(), or earlier where in_flight is bounded, one bucket after the other,
 /// so that what it issues then is in the same order on all ranks too. An exception ends the pass.
-/// May have `static constexpr scaling scale`; the tail is summed whatever it is. May have `void reset()`: forget what
-/// is kept for each bucket, as these have changed; `void forget_pass()`: all ranks skip the step; and
-/// `void check(const reducer_options&)` and `void check(contribution)`, which throw usage_error for what the hook
-/// cannot be true to: the reducer's constructor and begin() call them before anything is sent.
+/// May have `static constexpr scaling scale`; the tail is summed whatever it is. May have `static constexpr bool
+/// gathers = true`, and then hands bucket_view::apart to its one all_reduce; for others all elements are in the bucket.
+/// May have `void reset()`: forget what is kept for each bucket, as these have changed; `void forget_pass()`: all ranks
+/// skip the step; and `void check(const reducer_options&)` and `void check(contribution)`, which throw usage_error for
+/// what the hook cannot be true to: the reducer's constructor and begin() call them before anything is sent.
 template <class H, class Comm>
 concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
                          detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&
@@ -96,12 +118,13 @@ task<> in_a_task(Flight flight) {
 /// The default: one all_reduce, which divides what it has summed before it stores that.
 struct sum_hook {
   static constexpr scaling scale = scaling::divided;
+  static constexpr bool gathers = true;
   issue how{};
 
   template <class Comm, number T>
   auto operator()(Comm& world, bucket_view<T> b) const {
-    if (b.divisor == 1) return world.all_reduce(b.elements, sum, how, b.where);
-    return world.all_reduce(b.elements, mean_over(b.divisor), how, b.where);
+    if (b.divisor == 1) return detail::reduce_bucket(world, b, sum, how);
+    return detail::reduce_bucket(world, b, mean_over(b.divisor), how);
   }
 };
 
@@ -110,11 +133,12 @@ struct sum_hook {
 /// between machines or with more ranks than cores, where one more small all_reduce takes longer than that pass. Weights
 /// multiply gradients, also where all are equal, which rounds once more.
 struct divide_after_hook {
+  static constexpr bool gathers = true;
   issue how{};
 
   template <class Comm, number T>
   auto operator()(Comm& world, bucket_view<T> b) const {
-    return world.all_reduce(b.elements, sum, how, b.where);
+    return detail::reduce_bucket(world, b, sum, how);
   }
 };
 

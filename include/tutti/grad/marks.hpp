@@ -42,6 +42,11 @@ class basic_marks {
       throw usage_error(std::string(call) + ": there is no parameter " + std::to_string(i) + " among " +
                         std::to_string(size()));
   }
+  void check_count(std::size_t i, const char* call, std::size_t given) const {
+    if (given != shapes_[i].count)
+      throw usage_error(std::string(call) + ": " + label(i) + " has " + std::to_string(shapes_[i].count) +
+                        " elements, and was given " + std::to_string(given));
+  }
   void mark(std::size_t i, const char* call) {
     check(i, call);
     if (std::exchange(marked_[i], char{1}))

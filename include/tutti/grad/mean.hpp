@@ -10,6 +10,7 @@ namespace tutti::grad {
 /// all_reduce per bucket and nothing else, unless there are gradients of float16 or none of 32 or 64 bits.
 struct mean_hook {
   static constexpr scaling scale = scaling::averaged;
+  static constexpr bool gathers = true;
   issue how{};
 
   template <class Comm, number T>

@@ -1,8 +1,10 @@
 #pragma once
 #include <cstddef>
+#include <span>
 #include <utility>
 
 #include <tutti/async/task.hpp>
+#include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/grad/step.hpp>
 
@@ -64,6 +66,21 @@ class [[nodiscard]] pass : public detail::pass_base<Reducer> {
   /// belongs to the reducer until finish() has ended. One that is delayed needs no mark. Errors: usage_error for a
   /// wrong mark, which changes nothing; an exception of the hook, or an error while waiting, ends the pass.
   void ready(std::size_t parameter) { this->owner().ready(parameter); }
+
+  /// The same of a gradient that lies in memory of the caller's: as if `from` had been copied to gradient(parameter).
+  /// `from` is read until finish() has ended, or the pass is dropped, and must not change before: declare it before the
+  /// pass, which an exception drops first then. The mean is in gradient(parameter), which nobody may touch until then,
+  /// either. For models that own their gradients, with twice the memory. Where ranks share memory and the hook
+  /// `gathers`, as sum_hook, mean_hook and divide_after_hook do, a rank copies only what others read, (n - 1)/n of the
+  /// bucket, without reading what it overwrites, and multiplies as it copies; else all of it. In a pass that
+  /// accumulates it is copied at once, and replaces what was added. Also a usage_error: elements of another type or
+  /// number, and an array in the reducer's own memory that is not this gradient.
+  template <std::ranges::contiguous_range R>
+    requires std::ranges::sized_range<R> && std::ranges::borrowed_range<R> && number<std::ranges::range_value_t<R>>
+  void ready(std::size_t parameter, R&& from) {
+    using T = std::ranges::range_value_t<R>;
+    this->owner().ready(parameter, std::span<const T>{std::ranges::data(from), std::ranges::size(from)});
+  }
 
   /// Ends when all gradients hold their weighted mean over the ranks, and says what all ranks do with them; of a pass
   /// that accumulates it says what this rank has asked for so far, which the others do not know yet. Consumes

@@ -10,12 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/algo/displaced_operand.hpp>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/grad/agreement.hpp>
 #include <tutti/grad/arena.hpp>
+#include <tutti/grad/elsewhere.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/launcher.hpp>
 #include <tutti/grad/layout.hpp>
@@ -59,9 +61,10 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
             },
             [&](const arena& a) { return a.layout().id() ^ options_.id(); }, where)),
         scaled_(shapes.size()),
+        elsewhere_(shapes.size()),
         weights_(detail::scaling_of<Hook>, options_.predivide, world.size()),
         buckets_(world, options_.order, options_.in_flight) {
-    this->prepare_buckets();
+    lay_out();
   }
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
@@ -92,6 +95,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     const double whole = start(weight);
     where_ = where;
     reduces_ = true;
+    elsewhere_.clear();
     buckets_.begin();
     pass_type begun{*this};
     weights_.begin(*world_, whole, what, where);
@@ -157,9 +161,33 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     arena moved = detail::make_arena(*world_, marks_, std::move(better));
     moved.copy_from(arena_);
     arena_ = std::move(moved);
-    this->prepare_buckets();
+    lay_out();
     if constexpr (requires { hook_.reset(); }) hook_.reset();
     return true;
+  }
+
+  void lay_out() {
+    this->prepare_buckets();
+    elsewhere_.arrange(layout());
+  }
+
+  using base::ready;
+  template <class T>
+  void ready(std::size_t i, std::span<const T> from) {
+    marks_.check(i, "ready");
+    const std::span<T> gradient = arena_.gradient<T>(i);
+    marks_.check_count(i, "ready", from.size());
+    const bool there = from.data() == gradient.data();
+    if (!there && arena_.touches(from.data(), from.size_bytes()))
+      throw usage_error("ready: " + marks_.label(i) +
+                        " was given an array in the reducer's memory that is not its own");
+    if (!reduces_) {
+      ready(i);
+      if (!there) std::copy(from.begin(), from.end(), gradient.begin());
+      return;
+    }
+    if (!there && !marks_.has(i)) elsewhere_.put(i, from.data());
+    ready(i);
   }
 
   void zero(std::size_t i) {
@@ -175,7 +203,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     const std::size_t b = arena_.bucket_of(i);
     visit_gradient(layout().buckets[b].type, [&]<class T>() {  // at once, while caches hold it, if that is possible
       scaled_[i] = weights_.settled<T>();
-      if (scaled_[i]) multiply(arena_.gradient<T>(i), weights_.before<T>());
+      if (scaled_[i] && !elsewhere_.has(i)) multiply(arena_.gradient<T>(i), weights_.before<T>());
     });
     buckets_.complete(b);
   }
@@ -203,15 +231,17 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     // between marks must not depend on when messages arrive.
     weights_.settle<T>();
     for (const bucket_slot& s : k.slots)
-      if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i])
+      if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i] && !elsewhere_.has(i))
         multiply(arena_.gradient<T>(i), weights_.before<T>());
+    displaced apart = elsewhere_.template list<T>(k, weights_.before<T>());
+    if constexpr (!detail::gathers<Hook, Comm>) algo::bring_all(std::exchange(apart, {}), erase_type(elements));
     weights_.put(b, tail);
     if (last) {
       step_flags::put(step_, tail.first(line), watch_.wants());
       if (tail.size() > line) usage_.put(weights_.mine(), tail.subspan(line));
     }
-    return hook_(lane,
-                 bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.divisor<T>(), weights_.unit<T>()});
+    return hook_(lane, bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.divisor<T>(),
+                                      weights_.unit<T>(), apart});
   }
 
   task<step> finish(pass_type given) {
@@ -277,7 +307,8 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   Comm* world_;
   Hook hook_;
   arena arena_;
-  std::vector<char> scaled_;  // gradients of the pass under way that have been multiplied
+  std::vector<char> scaled_;         // gradients of the pass under way that have been multiplied
+  basic_elsewhere<Comm> elsewhere_;  // compiled where a reducer is: see when_used
   weighing weights_;
   detail::launcher<Comm, flight> buckets_;
   std::source_location where_;

@@ -41,7 +41,7 @@ enum class launch_order : std::uint8_t {
 /// When the plan follows the order in which gradients arrive. Gradients move then.
 enum class replan : std::uint8_t {
   on_request,  ///< in rebuild() alone
-  on_drift     ///< also in finish(), once they have arrived in one other order for drift_passes passes in a row
+  on_drift     ///< also in finish(), once they have arrived on rank 0 in one other order drift_passes times in a row
 };
 
 /// The same on all ranks.

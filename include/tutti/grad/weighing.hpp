@@ -77,7 +77,7 @@ class basic_weighing {
     pledge_ = {};
     weight_digits::put(weight_, std::span<double>{pledge_.digits});
     if (factor_ > 0) pledge_.least = pledge_.most = factor_;
-    flight_.emplace(world.all_reduce(std::span{&pledge_, 1}, add_pledges{}, {}, where));
+    static_cast<void>(flight_.emplace(world.all_reduce(std::span{&pledge_, 1}, add_pledges{}, {}, where)));
   }
   void forget() noexcept { flight_.reset(); }
 

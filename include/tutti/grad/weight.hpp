@@ -82,16 +82,21 @@ template <class T>
 
 }  // namespace detail
 
-/// Multiplies, rounding once. By zero leaves zeros, even of infinities: what counts for nothing must not spread.
+/// Multiplies, rounding once. By zero leaves zeros, even of infinities: what counts for nothing must not spread. `to`
+/// may be `from`.
+template <class T>
+void multiply(const T* from, T* to, std::size_t count, double by) noexcept {
+  if (by == 0)
+    std::fill_n(to, count, T{});
+  else if (detail::holds<T>(by))
+    tutti::detail::scale<T>(from, to, count, static_cast<tutti::detail::compute_t<T>>(by), best_instruction_set());
+  else
+    for (std::size_t i = 0; i < count; ++i) to[i] = rounded<T>(static_cast<double>(from[i]) * by);
+}
+/// The same in place.
 template <class T>
 void multiply(std::span<T> g, double by) noexcept {
-  if (by == 0)
-    std::fill(g.begin(), g.end(), T{});
-  else if (by != 1 && detail::holds<T>(by))
-    tutti::detail::scale<T>(g.data(), g.data(), g.size(), static_cast<tutti::detail::compute_t<T>>(by),
-                            best_instruction_set());
-  else if (by != 1)
-    for (T& x : g) x = rounded<T>(static_cast<double>(x) * by);
+  if (by != 1) multiply<T>(g.data(), g.data(), g.size(), by);
 }
 
 /// Divides, rounding once.

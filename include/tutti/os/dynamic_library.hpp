@@ -46,4 +46,18 @@ class dynamic_library {
   std::string why_;
 };
 
+/// Finds the functions without which a library is of no use. The first that it lacks goes into `missing`, unless that
+/// says something already: "<what> has no <symbol>; <needed>".
+struct required_functions {
+  const dynamic_library& library;
+  std::string& missing;
+  const char* what;
+  const char* needed;
+
+  template <class F>
+  void operator()(F*& f, const char* symbol) const {
+    if (!library.find(f, symbol) && missing.empty()) missing = std::string(what) + " has no " + symbol + "; " + needed;
+  }
+};
+
 }  // namespace tutti::os

@@ -65,7 +65,7 @@ void require_equal_lists(Comm& world, const issue& how, std::span<const named_te
   std::uint64_t mine = tutti::detail::fnv_start;
   for (const std::string& line : lines) {
     mine = tutti::detail::fnv(mine, line.size());
-    for (const char c : line) mine = tutti::detail::fnv(mine, static_cast<unsigned char>(c));
+    mine = tutti::detail::fnv(mine, std::string_view{line});
   }
   grad::detail::comparison ids;
   ids.begin(world, mine, how).wait();

@@ -27,9 +27,7 @@ class seed {
   [[nodiscard]] constexpr seed step(std::uint64_t s) const noexcept { return with(3, s); }
   /// For one purpose.
   [[nodiscard]] constexpr seed named(std::string_view purpose) const noexcept {
-    std::uint64_t hash = tutti::detail::fnv_start;
-    for (const char c : purpose) hash = tutti::detail::fnv(hash, static_cast<unsigned char>(c));
-    return with(4, hash);
+    return with(4, tutti::detail::fnv(tutti::detail::fnv_start, purpose));
   }
 
   [[nodiscard]] constexpr std::uint64_t value() const noexcept { return state_; }

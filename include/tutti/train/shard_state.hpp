@@ -32,6 +32,7 @@ class shard_state {
     gradients_.resize(size_);
     weight_ = weight;
     scale_ = grad::factor_of(what, weight);
+    left_ = left_ || (begun_ && averaged_ && steps_by_it());
     averaged_ = false;
     verdict_ = grad::step::apply;
     exceptions_ = std::uncaught_exceptions();
@@ -77,15 +78,22 @@ class shard_state {
       throw usage_error(std::string(who) + ": skip() says why, between begin() and average()");
     verdict_ = why > verdict_ ? why : verdict_;
   }
-  /// Collective: an all_reduce of 16 bytes, with which all ranks learn the weight of all, and whether one skips; then
+  /// Collective: an all_reduce of 32 bytes, with which all ranks learn the weight of all, and whether one skips; then
   /// the sums stay as they are. Where all weights are 0, the mean is 0. Again in the same pass it sends nothing, and
-  /// its result is the same.
+  /// its result is the same. Errors: error{mismatch} on all ranks where some, but not all, have left the last pass
+  /// after average() and without its step, as by an exception that was caught: their parts are of another step. So
+  /// does each later one, until resume().
   template <class Comm>
-  task<grad::step> average(Comm& world) {
+  task<grad::step> average(Comm& world, const char* who) {
     if (averaged_) co_return verdict_;
-    std::array<double, 2> tail{weight_, 0};
+    std::array<double, 4> tail{weight_, left_ ? 1.0 : 0.0, left_ ? world.rank() : 0.0, 0};
     grad::step_flags::put(verdict_, std::span<double>{tail});
     co_await world.all_reduce(tail, sum);
+    if (tail[1] > 0 && tail[1] < world.size()) {
+      begun_ = false;  // on all ranks: none waits for another
+      refuse_torn(world, who, tail[1], tail[2]);
+    }
+    left_ = false;
     total_ = tail[0];
     verdict_ = grad::step_flags::take(std::span<const double>{tail});
     if (verdict_ == grad::step::apply && total_ > 0) grad::divide(std::span{gradients_}, total_);
@@ -99,7 +107,7 @@ class shard_state {
   /// result is false. Ends the pass.
   bool step(std::span<T> parameters, double factor) {
     begun_ = averaged_ = false;
-    if (verdict_ != grad::step::apply || !(total_ > 0)) return false;
+    if (!steps_by_it()) return false;
     grad::multiply(std::span{gradients_}, factor);
     step_by(parameters, gradients_);
     return true;
@@ -118,7 +126,11 @@ class shard_state {
 
   [[nodiscard]] Rule& rule() noexcept { return rule_; }
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-  void resume(std::uint64_t steps) noexcept { steps_ = steps; }
+  void resume(std::uint64_t steps) noexcept {
+    steps_ = steps;
+    left_ = false;
+    if (averaged_) begun_ = averaged_ = false;
+  }
   /// What the rule remembers, slot by slot, and its bytes.
   [[nodiscard]] std::array<std::span<T>, Rule::slots> slots() noexcept {
     std::array<std::span<T>, Rule::slots> all;
@@ -128,12 +140,29 @@ class shard_state {
   [[nodiscard]] std::size_t bytes() const noexcept { return memory_.size() * sizeof(T); }
 
  private:
+  /// Whether step() would do anything; after average().
+  [[nodiscard]] bool steps_by_it() const noexcept { return verdict_ == grad::step::apply && total_ > 0; }
+  /// `ranks` of them have left, whose numbers add up to `sum_of_ranks`.
+  template <class Comm>
+  [[noreturn]] static void refuse_torn(Comm& world, const char* who, double ranks, double sum_of_ranks) {
+    const int one = ranks == 1 ? static_cast<int>(sum_of_ranks) : -1;
+    const std::string those =
+        one >= 0 ? "rank " + std::to_string(one) : std::to_string(static_cast<int>(ranks)) + " ranks";
+    throw error({errc::mismatch, 0, one >= 0 ? world.world_rank(one) : -1, 0},
+                std::string(who) + ": " + those +
+                    " left the last pass after average() and without step(), as by an exception that was caught, and "
+                    "the others took it: parameters are of different steps. All ranks take a step or none does; load "
+                    "what was saved last",
+                {world.rank(), 0, who, {}});
+  }
+
   Rule rule_;
   std::size_t size_;
   std::vector<T> memory_, gradients_;
   double weight_ = 1, scale_ = 1, total_ = 0;
   grad::step verdict_ = grad::step::apply;
   bool begun_ = false, averaged_ = false;
+  bool left_ = false;   // the last pass, which this rank could have ended with a step
   int exceptions_ = 0;  // under way as the pass began
   std::uint64_t steps_ = 0;
 };

@@ -122,7 +122,7 @@ class sharded_optimizer {
   /// The sum of all ranks' weights in the last pass that was averaged; 0 before the first, and when all ranks have run
   /// out of samples.
   [[nodiscard]] double total_weight() const noexcept { return mine_.total_weight(); }
-  /// Makes the sums the weighted mean, by an all_reduce of 16 bytes; step() does it where this was not called. Where
+  /// Makes the sums the weighted mean, by an all_reduce of 32 bytes; step() does it where this was not called. Where
   /// all weights are 0, the mean is 0. The result is equal on all ranks: whether one of them skips, and the sums are
   /// not divided. Again in the same pass it sends nothing, and its result is the same. Errors: usage_error if not every
   /// parameter was reduced; nothing was sent then.
@@ -131,7 +131,7 @@ class sharded_optimizer {
     if (reduced_.missing() < parameters_.size())
       throw usage_error("sharded_optimizer: parameter " + std::to_string(reduced_.missing()) + " of " +
                         std::to_string(parameters_.size()) + " was not reduced in this pass");
-    co_return co_await mine_.average(*world_);
+    co_return co_await mine_.average(*world_, "sharded_optimizer");
   }
   /// This rank's part of the mean, between average() and step(): to measure it, say, for a loss_scaler or clipping.
   [[nodiscard]] std::span<master_t<T>> gradient_shard() noexcept { return mine_.gradients(); }

@@ -83,7 +83,9 @@ class sharded_parameters {
   /// pass gathered first. Errors: usage_error for a bad weight, and nothing was sent then; and in a pass that was left
   /// before average(), which also aborts the communicator, as the other ranks are still in it.
   void begin(double weight = 1, grad::contribution what = grad::contribution::mean) {
+    const bool left = mine_.begun() && mine_.averaged();
     mine_.begin(*world_, "sharded_parameters", weight, what);
+    if (left) end_gathers();  // maybe on this rank alone: as in step(), so that all gather alike
     std::fill(mine_.gradients().begin(), mine_.gradients().end(), wide{});
     for (auto& k : units_) k.scattered = false;
     seen_.clear();
@@ -91,9 +93,9 @@ class sharded_parameters {
     if (!order_.empty()) fetch(order_[0]);
   }
 
-  /// All parameters of a unit, valid until release() or step(). What the last pass gathered next starts to travel, so
-  /// that it moves while this one computes: while somebody polls, or a progress_thread does. Also outside a pass, to
-  /// evaluate. A unit that is held costs nothing.
+  /// All parameters of a unit, valid until release() or step(), or begin() after a pass without its step. What the last
+  /// pass gathered next starts to travel, so that it moves while this one computes: while somebody polls, or a
+  /// progress_thread does. Also outside a pass, to evaluate. A unit that is held costs nothing.
   [[nodiscard]] task<std::span<const T>> gather(std::size_t unit) {
     auto& k = at(unit, "gather");
     fetch(unit);
@@ -148,19 +150,20 @@ class sharded_parameters {
   /// Makes the sums the weighted mean; step() does it where this was not called. Where all weights are 0, it is 0. The
   /// result is equal on all ranks: whether one of them skips, and the sums are not divided. Again in the same pass it
   /// sends nothing, and its result is the same. Errors: usage_error if not all gradients() of every unit were
-  /// scattered; nothing was sent then.
+  /// scattered; nothing was sent then; error{mismatch} on all ranks where some of them alone left the last pass without
+  /// its step, from then on until all resume().
   [[nodiscard]] task<grad::step> average() {
     if (!mine_.begun()) throw usage_error("sharded_parameters: average() and step() belong in a pass; begin() it");
     for (std::size_t u = 0; u < size(); ++u)
       if (!units_[u].scattered || units_[u].computes)
         refuse("average", u, "its gradients were not scattered in this pass");
     co_await settle();
-    co_return co_await mine_.average(*world_);
+    co_return co_await mine_.average(*world_, "sharded_parameters");
   }
   /// This rank's part of the mean, between average() and step(): for a loss_scaler, or clipping.
   [[nodiscard]] std::span<master_t<T>> gradient_shard() noexcept { return mine_.gradients(); }
   /// A step by the mean times `factor`; none where a rank skips or all weights are 0. Ends the pass, and releases all
-  /// units. The result is that of average(). To skip it by what all ranks know, begin() another pass.
+  /// units. The result is that of average(). To skip it by what all ranks know, begin() another pass, on all.
   [[nodiscard]] task<grad::step> step(double factor = 1) {
     if (!mine_.averaged()) co_await average();
     for (auto& k : units_) {
@@ -171,14 +174,17 @@ class sharded_parameters {
       let_go(k);
     }
     mine_.step(stepped(), factor);
-    if (!seen_.empty()) std::swap(order_, seen_);
+    learn_order();
     co_return mine_.verdict();
   }
 
   /// The rule, to change its rate; steps so far, to be saved and resumed.
   [[nodiscard]] Rule& rule() noexcept { return mine_.rule(); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return mine_.steps(); }
-  void resume(std::uint64_t steps) noexcept { mine_.resume(steps); }
+  void resume(std::uint64_t steps) noexcept {
+    if (mine_.begun() && mine_.averaged()) learn_order();
+    mine_.resume(steps);
+  }
   /// This rank's parts of each unit and of what the rule remembers for it, for save_sharded() and load_sharded(). Ends
   /// what is on its way and releases all units, as their values are old once their parts are loaded: call it alike on
   /// all ranks, between passes, and anew for each load. Sends nothing. Parameters of 16 bits are saved as float.
@@ -274,6 +280,13 @@ class sharded_parameters {
   void drop(divided_unit& k) {
     if (k.coming) std::exchange(k.coming, std::nullopt)->wait();
     let_go(k);
+  }
+  void end_gathers() {
+    for (auto& k : units_) drop(k);
+    learn_order();
+  }
+  void learn_order() noexcept {
+    if (!seen_.empty()) std::swap(order_, seen_);
   }
   void let_go(divided_unit& k) noexcept {
     if (k.held) pool_.give(std::move(k.whole));

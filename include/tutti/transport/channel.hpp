@@ -161,7 +161,7 @@ class channel : public channel_base {
         if (!next_frame()) return {};
       }
       const std::size_t n = pipe_.write(std::span{header_out_}.subspan(header_sent_), payload_);
-      if (n == 0) return pipe_.failure();
+      if (n == 0) return told(pipe_.failure());
       moved = true;
       const std::size_t of_header = std::min(n, frame::encoded_bytes - header_sent_);
       header_sent_ += of_header;
@@ -180,14 +180,14 @@ class channel : public channel_base {
       std::size_t n = 0;
       if (header_got_ < frame::encoded_bytes) {
         n = pipe_.read(std::span{header_in_}.subspan(header_got_));
-        if (n == 0) return pipe_.failure();
+        if (n == 0) return told(pipe_.failure());
         header_got_ += n;
         if (header_got_ == frame::encoded_bytes) {
           if (status s = dispatch(); !s.ok()) return s;
         }
       } else {
         n = pipe_.read(body());
-        if (n == 0) return pipe_.failure();
+        if (n == 0) return told(pipe_.failure());
         body_got_ += n;
       }
       total += n;
@@ -218,7 +218,7 @@ class channel : public channel_base {
     body_got_ = 0;
     switch (f->what) {
       case frame::kind::abort:
-        return f->cause();
+        return told(f->cause());
       case frame::kind::bye:
         bye_ = true;
         return posted_.empty() && not_ready_.empty() ? status{} : status{errc::peer_left};
@@ -265,7 +265,7 @@ class channel : public channel_base {
 
   status heard_ready(const frame& f) {
     if (const transfer* t = find(not_ready_, f.tag)) {
-      if (differ(t->call_, f.call)) return odd_message{f.call, t->call_, 0}.failure();
+      if (differ(*t, f.tag, f.call)) return odd(*t, f.call, 0);
       release(f.tag);
       return {};
     }

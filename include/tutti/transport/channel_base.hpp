@@ -73,6 +73,8 @@ class channel_base {
   [[nodiscard]] std::uint64_t last_sequence() const noexcept { return last_sequence_; }
   [[nodiscard]] std::uint64_t frames_received() const noexcept { return frames_; }
   [[nodiscard]] bool said_bye() const noexcept { return bye_; }
+  /// It failed by what somebody said, there or to the pipe, who named the rank at fault if he knew it.
+  [[nodiscard]] bool was_told() const noexcept { return told_; }
 
   [[nodiscard]] bool holds(const routine_promise* work) const noexcept {
     for (const pending_list* list : {&posted_, &queue_, &not_ready_})
@@ -121,6 +123,11 @@ class channel_base {
   /// What a message that nobody has asked for yet takes, its bookkeeping included.
   static constexpr std::size_t cost(std::size_t bytes) noexcept { return bytes + 64; }
 
+  status told(const status& s) noexcept {
+    told_ = told_ || (!s.ok() && s.code != errc::peer_lost);
+    return s;
+  }
+
   void finish(transfer& t, status s) noexcept {
     t.busy_ = nullptr;
     done_->complete(t, s);
@@ -145,17 +152,24 @@ class channel_base {
     return from_any_ ? find(*from_any_, tag) : nullptr;
   }
 
-  static bool differ(std::uint16_t a, std::uint16_t b) noexcept { return a != b && a != 0 && b != 0; }
+  /// The calls of a transfer, and of a message or a ready, differ where they should not.
+  static bool differ(const transfer& mine, std::uint64_t tag, std::uint16_t call) noexcept {
+    return mine.call_ != call && mine.call_ != 0 && call != 0 && !(tag::prepares(mine.tag_) && tag::prepares(tag));
+  }
+  static status odd(const transfer& mine, std::uint16_t call, std::uint64_t bytes) noexcept {
+    return odd_message{call, mine.call_, bytes, mine.bytes_, tag::context(mine.tag_), tag::sequence(mine.tag_)}
+        .failure();
+  }
   /// A message of this length for this transfer.
   static status compare(const transfer& mine, std::uint16_t call, std::uint64_t bytes) noexcept {
-    if (mine.bytes_ == bytes && !differ(mine.call_, call)) return {};
-    return odd_message{call, mine.call_, bytes}.failure();
+    if (mine.bytes_ == bytes && !differ(mine, mine.tag_, call)) return {};
+    return odd(mine, call, bytes);
   }
   /// A message or a ready that this transfer does not match: of the same operation, which is another one at the peer.
   [[nodiscard]] static status suspect(const transfer& t, std::uint64_t tag, std::uint16_t call,
                                       std::uint64_t bytes) noexcept {
-    if (!differ(t.call_, call) || !tag::of_one_operation(t.tag_, tag)) return {};
-    return odd_message{call, t.call_, bytes}.failure();
+    if (!differ(t, tag, call) || !tag::of_one_operation(t.tag_, tag)) return {};
+    return odd(t, call, bytes);
   }
   /// The same for a frame that nothing waits for.
   [[nodiscard]] status suspect(const frame& f) const noexcept {
@@ -221,7 +235,7 @@ class channel_base {
   std::span<const std::byte> payload_{};  // what is left of out_
   bool cut_ = false;
   std::uint64_t last_sequence_ = 0, frames_ = 0;
-  bool bye_ = false, gone_ = false;
+  bool bye_ = false, gone_ = false, told_ = false;
 };
 
 inline transfer::~transfer() {

@@ -65,9 +65,10 @@ concept mapped_transport = transport<L> && requires(L& l, int peer, std::size_t 
   { l.deallocate(mine) } noexcept;
   { l.locate(p, bytes) } noexcept -> std::same_as<std::optional<std::uint64_t>>;  // the name of mappable memory
   { l.resolve(peer, where, bytes) } noexcept -> std::same_as<std::byte*>;  // the peer's memory of that name, here
-  { l.watch(c) } noexcept;                                                 // polls the condition until it holds
-  { l.gone(peer) } noexcept -> std::same_as<bool>;  // its process has ended: it touches no memory any more
-  { l.ring(peer) } noexcept;                        // after a store to shared memory: wakes the peer if it sleeps
+  { l.process_of(peer) } noexcept -> std::same_as<int>;  // whose memory the kernel copies where it is not mapped, or 0
+  { l.watch(c) } noexcept;                               // polls the condition until it holds
+  { l.gone(peer) } noexcept -> std::same_as<bool>;       // its process has ended: it touches no memory any more
+  { l.ring(peer) } noexcept;                             // after a store to shared memory: wakes the peer if it sleeps
 };
 
 }  // namespace tutti

@@ -58,19 +58,21 @@ struct frame {
     return f;
   }
 
-  /// All of `s`: its detail takes the place of length and call, and of what the code leaves in the tag.
+  /// All of `s`: its detail takes the place of length and call, and of what the rest leaves in the tag.
   static frame abort_with(status s) noexcept {
     const std::uint64_t rest = s.detail >> (length_bits + 16);
-    return {kind::abort, rest << 48 | static_cast<std::uint64_t>(s.code) << 32 | static_cast<std::uint32_t>(s.peer),
+    return {kind::abort,
+            rest << 56 | std::uint64_t{s.other} << 40 | (static_cast<std::uint64_t>(s.code) & 0xff) << 32 |
+                static_cast<std::uint32_t>(s.peer),
             s.detail & most_bytes, static_cast<std::uint16_t>(s.detail >> length_bits)};
   }
   /// The cause in an abort frame; an unknown code reads as errc::aborted.
   [[nodiscard]] status cause() const noexcept {
-    const auto code = static_cast<std::uint16_t>(tag >> 32);
+    const auto code = static_cast<std::uint16_t>(tag >> 32 & 0xff);
     const auto peer = static_cast<std::int32_t>(tag & 0xffffffffu);
     if (code == 0 || code > static_cast<std::uint16_t>(last_errc)) return {errc::aborted, 0, peer, 0};
-    return {static_cast<errc>(code), 0, peer,
-            tag >> 48 << (length_bits + 16) | std::uint64_t{call} << length_bits | bytes};
+    return {static_cast<errc>(code), static_cast<std::uint16_t>(tag >> 40), peer,
+            tag >> 56 << (length_bits + 16) | std::uint64_t{call} << length_bits | bytes};
   }
 };
 

@@ -85,11 +85,7 @@ class basic_host_transport : public mesh<host_pipe> {
     if (shared_ && failure().ok())
       if (const status s = shared_->area().failure(); !s.ok()) abort(s);
     const bool moved = network_ && network_->poll([this](int p) { return channel(p)->waits(); });
-    return poll_channels([this](int p, status s) {
-             if (s.peer < 0) s.peer = p;
-             abort(s);
-           }) ||
-           moved;
+    return poll_channels([this](const status& s) { abort(s); }) || moved;
   }
 
   void tick(deadline now) noexcept {
@@ -198,9 +194,13 @@ class basic_host_transport : public mesh<host_pipe> {
     const int r = peer >= 0 && peer < size() ? local_[static_cast<std::size_t>(peer)] : -1;
     return r >= 0 ? shared_->resolve(r, where, bytes) : nullptr;
   }
+  [[nodiscard]] int process_of(int peer) const noexcept {
+    const int r = local_[static_cast<std::size_t>(peer)];
+    return r >= 0 ? shared_->who(r).pid : 0;
+  }
   [[nodiscard]] bool gone(int peer) noexcept {
     const int r = local_[static_cast<std::size_t>(peer)];
-    return r >= 0 && shared_->state_of(r) != os::liveness::alive;
+    return r >= 0 && shared_->ended(r);
   }
   void ring(int peer) noexcept {
     if (const int r = local_[static_cast<std::size_t>(peer)]; r >= 0) shared_->bell().ring(r);

@@ -61,17 +61,17 @@ class mesh : public link_core {
     return channels_[static_cast<std::size_t>(peer)].get();
   }
 
-  /// Moves bytes and resumes routines; a failed channel goes to `on_failure(peer, status)`, which may call fail_all.
+  /// Moves bytes and resumes routines; a failed channel goes to `on_failure(status)`, which may call fail_all.
   template <class OnFailure>
   bool poll_channels(OnFailure on_failure) noexcept {
     bool moved = false;
-    if (const status s = std::exchange(late_, status{}); !s.ok() && failure().ok()) on_failure(s.peer, s);
+    if (const status s = std::exchange(late_, status{}); !s.ok() && failure().ok()) on_failure(s);
     if (failure().ok()) {
       moved = poll_conditions();
       for (int peer = 0; peer < size() && failure().ok(); ++peer) {
         detail::channel<P>* c = channel(peer);
         if (!c) continue;
-        if (status s = c->progress(moved); !s.ok()) on_failure(peer, s);
+        if (status s = c->progress(moved); !s.ok()) on_failure(found(peer, s));
       }
     }
     return ready_.run() || moved;
@@ -159,8 +159,16 @@ class mesh : public link_core {
 
   // A failure found outside of poll_channels; dealt out by the next poll.
   status remember(int peer, status s) noexcept {
-    if (s.peer < 0) s.peer = peer;
+    s = found(peer, s);
     if (late_.ok()) late_ = s;
+    return s;
+  }
+  /// What was found in the channel of `peer` is about the peer, or about this rank's memory. What a peer told names
+  /// whoever is at fault, or nobody: never the messenger.
+  [[nodiscard]] status found(int peer, status s) const noexcept {
+    if (s.peer >= 0 || channel(peer)->was_told()) return s;
+    s.peer = s.code == errc::out_of_resources ? rank_ : peer;
+    if (s.code == errc::mismatch) s.other = odd_message::finder_of(rank_);
     return s;
   }
 

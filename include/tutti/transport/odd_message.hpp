@@ -6,21 +6,78 @@
 
 namespace tutti {
 
-/// A message that is not the one that its receiver waits for: what status::detail tells of it.
+/// How the calls of two ranks differ, as one of them found out by the other's message or step: what status::detail
+/// tells every rank. status::peer is the one, status::other the one that found out.
 struct odd_message {
-  static constexpr std::uint64_t most_bytes = 0xffffff;
+  enum class unit : std::uint8_t { bytes, elements };
+  static constexpr std::uint64_t most_of_call = (1U << 19) - 1, most_of_user = (1U << 26) - 1;
+  static constexpr unsigned number_bits = 10;
 
-  std::uint16_t sent = 0, expected = 0;  ///< what its sender and its receiver called, in brief; 0: unknown
-  std::uint64_t bytes = 0;               ///< most_bytes when it is longer
+  std::uint16_t sent = 0, expected = 0;  ///< what the two called, in brief; 0: unknown, or a message of a user's
+  std::uint64_t bytes = 0, room = 0;     ///< lengths of the two, where they called the same
+  std::uint32_t context = 0;             ///< of the group, all that a mark of 4 bits tells
+  std::uint64_t sequence = 0;            ///< of the call, its last 10 bits
+  unit of = unit::bytes;
 
-  /// As the failure of whoever waits; the transport adds who sent it.
-  [[nodiscard]] constexpr status failure() const noexcept {
-    return {errc::mismatch, 0, -1,
-            std::uint64_t{sent} << 40 | std::uint64_t{expected} << 24 | std::min(bytes, most_bytes)};
+  /// The longest length that can be told.
+  [[nodiscard]] constexpr std::uint64_t most() const noexcept { return sent == 0 ? most_of_user : most_of_call; }
+  [[nodiscard]] constexpr bool calls_differ() const noexcept { return sent != expected && sent != 0 && expected != 0; }
+  [[nodiscard]] static constexpr std::uint32_t mark_of(std::uint32_t context) noexcept {
+    return context == 0 ? 0 : (context & 0x7fffU) % 15 + 1;
   }
-  static constexpr odd_message of(const status& s) noexcept {
-    return {static_cast<std::uint16_t>(s.detail >> 40), static_cast<std::uint16_t>(s.detail >> 24),
-            s.detail & most_bytes};
+  /// The number of the call, as seen by a rank of its group that is less than 512 calls away from it.
+  [[nodiscard]] constexpr std::uint64_t number_near(std::uint64_t here) const noexcept {
+    constexpr std::uint64_t turn = std::uint64_t{1} << number_bits, half = turn / 2;
+    const std::uint64_t ahead = (sequence - here) % turn;
+    return ahead < half ? here + ahead : here + ahead >= turn ? here + ahead - turn : 0;
+  }
+
+  /// 1 | mark 4 | number 10 | sent 16 | expected 16, or 0 | unit 1 | collective and type 9 | mark 4 | number 10 | two
+  /// lengths of 19, or of 26 for a user's message, which has no number.
+  [[nodiscard]] constexpr status failure(int peer = -1, int finder = -1) const noexcept {
+    const std::uint64_t place = std::uint64_t{mark_of(context)} << number_bits | sequence % (1U << number_bits);
+    std::uint64_t all = 0;
+    if (calls_differ()) {
+      all = std::uint64_t{1} << 63 | place << 32 | std::uint64_t{sent} << 16 | expected;
+    } else if (const std::uint64_t call = std::max(sent, expected) >> 7; call != 0) {
+      all = static_cast<std::uint64_t>(of) << 62 | call << 53 | place << 38 | std::min(bytes, most_of_call) << 19 |
+            std::min(room, most_of_call);
+    } else {
+      all = std::min(bytes, most_of_user) << 26 | std::min(room, most_of_user);
+    }
+    return {errc::mismatch, finder_of(finder), peer, all};
+  }
+  /// Of calls that are the same reduction and root are not told.
+  static constexpr odd_message in(const status& s) noexcept {
+    odd_message m;
+    const auto part = [&](unsigned at, unsigned bits) { return s.detail >> at & ((std::uint64_t{1} << bits) - 1); };
+    if (part(63, 1) != 0) {
+      m.sent = static_cast<std::uint16_t>(part(16, 16));
+      m.expected = static_cast<std::uint16_t>(part(0, 16));
+      m.place(part(32, 14));
+    } else if (part(53, 9) != 0) {
+      m.of = static_cast<unit>(part(62, 1));
+      m.sent = m.expected = static_cast<std::uint16_t>(part(53, 9) << 7);
+      m.place(part(38, 14));
+      m.bytes = part(19, 19);
+      m.room = part(0, 19);
+    } else {
+      m.bytes = part(26, 26);
+      m.room = part(0, 26);
+    }
+    return m;
+  }
+
+  /// As status::other.
+  static constexpr std::uint16_t finder_of(int rank) noexcept {
+    return static_cast<std::uint16_t>(rank < 0 || rank >= 0xffff ? 0 : rank + 1);
+  }
+
+ private:
+  // What was told: `context` is then the mark.
+  constexpr void place(std::uint64_t told) noexcept {
+    context = static_cast<std::uint32_t>(told >> number_bits);
+    sequence = told % (1U << number_bits);
   }
 };
 

@@ -33,10 +33,10 @@ class shared_area {
     alignas(2 * detail::cache_line) std::atomic<std::uint64_t> issued;  // operations of the world that it has begun
   };
 
-  /// Fixed memory: ring bytes shrink as ranks grow, so that a machine's total stays bounded.
+  /// Fixed memory: rings shrink as ranks grow, so that a rank has 4 MiB of them; beyond 1024 ranks 4 KiB for each.
   static constexpr std::size_t ring_bytes(int ranks) noexcept {
     constexpr std::size_t total_per_rank = std::size_t{4} << 20, most = std::size_t{1} << 20,
-                          least = std::size_t{16} << 10;
+                          least = std::size_t{4} << 10;
     return std::clamp(std::bit_floor(total_per_rank / static_cast<std::size_t>(ranks)), least, most);
   }
   static constexpr std::size_t bytes(int ranks) noexcept {
@@ -63,9 +63,9 @@ class shared_area {
   [[nodiscard]] status failure() const noexcept {
     const std::uint64_t c = cause().load(std::memory_order_acquire);
     if (c == 0) return {};
-    const std::uint64_t mark = c >> 48, detail = mark == 0 ? 0 : detail_at(mark).load(std::memory_order_relaxed);
-    return {static_cast<errc>(c >> 32 & 0xffff), 0, static_cast<std::int32_t>(c & 0xffffffffu),
-            mark_of(detail) == mark ? detail : 0};
+    const std::uint64_t mark = c >> 52, detail = mark == 0 ? 0 : detail_at(mark).load(std::memory_order_relaxed);
+    return {static_cast<errc>(c >> 48 & 0xf), static_cast<std::uint16_t>(c >> 32),
+            static_cast<std::int32_t>(c & 0xffffffffu), mark_of(detail) == mark ? detail : 0};
   }
   /// Records all of `s`, if it is the first.
   void fail(status s) const noexcept {
@@ -73,8 +73,9 @@ class shared_area {
     std::uint64_t none = 0;
     if (mark != 0) detail_at(mark).compare_exchange_strong(none, s.detail);
     none = 0;
-    cause().compare_exchange_strong(
-        none, mark << 48 | static_cast<std::uint64_t>(s.code) << 32 | static_cast<std::uint32_t>(s.peer));
+    static_assert(static_cast<unsigned>(last_errc) <= 0xf);
+    cause().compare_exchange_strong(none, mark << 52 | static_cast<std::uint64_t>(s.code) << 48 |
+                                              std::uint64_t{s.other} << 32 | static_cast<std::uint32_t>(s.peer));
   }
 
   /// The rank whose world has begun the fewest operations, if that is fewer than `mine`; else -1.
@@ -96,8 +97,8 @@ class shared_area {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_);
   }
   // A cause and its detail are two words, and ranks fail at once: every detail has a place of its own, which the cause
-  // tells by a mark of 16 bits. Where two share a place, the second is lost.
-  static constexpr std::uint64_t mark_of(std::uint64_t detail) noexcept { return detail == 0 ? 0 : detail % 65535 + 1; }
+  // tells by a mark of 12 bits. Where two share a place, the second is lost.
+  static constexpr std::uint64_t mark_of(std::uint64_t detail) noexcept { return detail == 0 ? 0 : detail % 4095 + 1; }
   [[nodiscard]] std::atomic<std::uint64_t>& detail_at(std::uint64_t mark) const noexcept {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(base_)[1 + mark % 500];
   }

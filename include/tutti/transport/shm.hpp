@@ -34,10 +34,7 @@ class shm_transport : public mesh<ring_pipe> {
 
   bool poll() noexcept {
     if (const status s = domain_.area().failure(); !s.ok()) fail_all(s);
-    return poll_channels([this](int peer, status s) {
-      if (s.peer < 0) s.peer = peer;
-      abort(s);
-    });
+    return poll_channels([this](const status& s) { abort(s); });
   }
   void tick(deadline) noexcept {
     if (!failure().ok()) return;
@@ -82,7 +79,8 @@ class shm_transport : public mesh<ring_pipe> {
   [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
     return domain_.resolve(peer, where, bytes);
   }
-  [[nodiscard]] bool gone(int peer) noexcept { return domain_.state_of(peer) != os::liveness::alive; }
+  [[nodiscard]] int process_of(int peer) const noexcept { return domain_.who(peer).pid; }
+  [[nodiscard]] bool gone(int peer) noexcept { return domain_.ended(peer); }
   void ring(int peer) noexcept { domain_.bell().ring(peer); }
 
  private:

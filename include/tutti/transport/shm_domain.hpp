@@ -49,6 +49,12 @@ class shm_domain {
     if (block.left.load(std::memory_order_acquire) != 0) return os::liveness::left;
     return os::probe(block.beacon, who(r).pid, who(r).start_time);
   }
+  /// Whether it touches no memory any more: it left, or no thread of its process is left. The one that holds its beacon
+  /// may die before another that is at work. Some 10 us for one that died.
+  [[nodiscard]] bool ended(int r) noexcept {
+    const os::liveness state = state_of(r);
+    return state == os::liveness::left || (state == os::liveness::dead && !os::is_alive(who(r).pid, who(r).start_time));
+  }
   /// Calls on_gone(rank, state) for every other rank that does not run any more.
   template <class OnGone>
   void check(OnGone on_gone) noexcept {

@@ -101,6 +101,7 @@ class sim_transport : public mesh<sim_pipe> {
     const auto p = static_cast<std::uintptr_t>(where);
     return network_->maps(p, bytes) ? reinterpret_cast<std::byte*>(p) : nullptr;
   }
+  [[nodiscard]] int process_of(int) const noexcept { return 0; }
   /// A lost rank is stopped where it waits, never at work in memory.
   [[nodiscard]] bool gone(int) const noexcept { return false; }
   void ring(int peer) noexcept {
@@ -116,7 +117,7 @@ class sim_transport : public mesh<sim_pipe> {
   bool look() noexcept {
     schedule().forget_news(rank());
     if (const status s = network_->heard(rank()); !s.ok()) fail_all(s);
-    const bool moved = poll_channels([this](int peer, status s) { abort(blame(peer, s)); });
+    const bool moved = poll_channels([this](const status& s) { abort(s); });
     for (int peer = 0; peer < size(); ++peer)
       if (peer != rank() && network_->has_left(peer, rank()) && still_needs(peer)) abort({errc::peer_left, 0, peer, 0});
     return ready_.run() || moved;
@@ -134,10 +135,6 @@ class sim_transport : public mesh<sim_pipe> {
     for (int peer = 0; peer < size(); ++peer)
       if (condition_waits_on(peer) || (channel(peer) && channel(peer)->waits())) return peer;
     return -1;
-  }
-  static status blame(int peer, status s) noexcept {
-    if (s.peer < 0) s.peer = peer;
-    return s;
   }
 
   std::shared_ptr<sim_network> network_;

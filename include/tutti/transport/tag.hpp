@@ -18,6 +18,11 @@ struct tag {
   static constexpr bool of_one_operation(std::uint64_t a, std::uint64_t b) noexcept {
     return a >> 24 == b >> 24 && !is_point_to_point(a);
   }
+  /// Steps from here on prepare for an operation, whichever it is: ranks that call others meet in them, too, and find
+  /// out afterwards.
+  static constexpr std::uint32_t preparing = 0x800000;
+  static constexpr bool prepares(std::uint64_t t) noexcept { return (t & preparing) != 0 && !is_point_to_point(t); }
+  static constexpr std::uint32_t context(std::uint64_t t) noexcept { return static_cast<std::uint32_t>(t >> 49); }
   static constexpr bool is_point_to_point(std::uint64_t t) noexcept { return (t >> 48 & 1u) != 0; }
 };
 

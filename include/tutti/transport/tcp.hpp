@@ -31,7 +31,7 @@ class tcp_transport : public mesh<socket_pipe> {
 
   bool poll() noexcept {
     const bool moved = domain_.poll([this](int p) { return channel(p)->waits(); });
-    return poll_channels([this](int p, status s) { abort(blame(p, s)); }) || moved;
+    return poll_channels([this](const status& s) { abort(s); }) || moved;
   }
   void tick(deadline now) noexcept {
     domain_.tick(now, [this](int p) { return channel(p)->waits(); }, [this](int p) { return channel(p)->said_bye(); });
@@ -72,10 +72,6 @@ class tcp_transport : public mesh<socket_pipe> {
   void unpark() noexcept { domain_.unpark(); }
 
  private:
-  static status blame(int p, status s) noexcept {
-    if (s.peer < 0) s.peer = p;
-    return s;
-  }
   bool nothing_queued() noexcept {
     bool moved = false, none = true;
     for (int p = 0; p < size(); ++p) {

@@ -28,8 +28,8 @@ struct tcp_notice {
     encoded out{};
     wire::byte_writer{out}
         .u8(static_cast<std::uint8_t>(what))
-        .u8(0)
-        .u16(static_cast<std::uint16_t>(why.code))
+        .u8(static_cast<std::uint8_t>(why.code))
+        .u16(why.other)
         .u32(static_cast<std::uint32_t>(why.peer))
         .u64(why.detail);
     return out;
@@ -38,12 +38,12 @@ struct tcp_notice {
   /// Nothing when the bytes are not a notice.
   static std::optional<tcp_notice> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
     wire::byte_reader r{in};
-    const std::uint8_t what = r.u8(), zero = r.u8();
-    const std::uint16_t code = r.u16();
+    const std::uint8_t what = r.u8(), code = r.u8();
+    const std::uint16_t other = r.u16();
     const auto peer = static_cast<std::int32_t>(r.u32());
     const std::uint64_t detail = r.u64();
-    if (what < 1 || what > 3 || zero != 0 || code > static_cast<std::uint16_t>(last_errc)) return std::nullopt;
-    tcp_notice n{static_cast<kind>(what), {static_cast<errc>(code), 0, peer, detail}};
+    if (what < 1 || what > 3 || code > static_cast<std::uint16_t>(last_errc)) return std::nullopt;
+    tcp_notice n{static_cast<kind>(what), {static_cast<errc>(code), other, peer, detail}};
     if (n.what == kind::abort && n.why.ok()) return std::nullopt;
     return n;
   }

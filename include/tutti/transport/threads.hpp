@@ -90,7 +90,7 @@ class threads_transport : public mesh<ring_pipe> {
 
   bool poll() noexcept {
     if (const status s = area_.failure(); !s.ok()) fail_all(s);
-    return poll_channels([this](int peer, status s) { abort(blame(peer, s)); });
+    return poll_channels([this](const status& s) { abort(s); });
   }
   void tick(deadline) noexcept {
     for (int r = 0; r < size(); ++r)
@@ -135,16 +135,12 @@ class threads_transport : public mesh<ring_pipe> {
   [[nodiscard]] std::byte* resolve(int, std::uint64_t where, std::size_t = 1) const noexcept {
     return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(where));
   }
+  [[nodiscard]] int process_of(int) const noexcept { return 0; }
   /// A thread does not end without its rank, which finishes what it does.
   [[nodiscard]] bool gone(int) const noexcept { return false; }
   void ring(int peer) noexcept { bell_.ring(peer); }
 
  private:
-  static status blame(int peer, status s) noexcept {
-    if (s.peer < 0) s.peer = peer;
-    return s;
-  }
-
   std::shared_ptr<threads_hub> hub_;
   shared_area area_;
   doorbell bell_;

@@ -2,9 +2,11 @@
 // PRETENDED_GPUS. What is not here comes from CUDA and fails.
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <vector>
 
 #include "gpu/pretended/streams.hpp"
 

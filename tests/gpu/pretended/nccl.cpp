@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -92,32 +93,88 @@ struct ncclComm {
 namespace {
 
 thread_local int groups = 0;
-thread_local std::vector<std::function<void()>> sends, others;  // of the group that is open
+thread_local std::vector<std::function<void()>> collectives;  // of the group that is open
 
-/// Those of a group run at its end, what sends before what waits.
+/// Those of a group run at its end, behind its messages.
 template <class F>
-ncclResult_t call(std::vector<std::function<void()>>& queue, cudaStream_t s, F f) {
+ncclResult_t call(cudaStream_t s, F f) {
   if (groups > 0)
-    queue.push_back([=] { pretended::enqueue(s, f); });
+    collectives.push_back([=] { pretended::enqueue(s, f); });
   else
     pretended::enqueue(s, f);
+  return ncclSuccess;
+}
+
+struct message {
+  ncclComm_t comm = nullptr;
+  std::size_t from = 0, to = 0, bytes = 0;
+  const void* in = nullptr;
+  void* out = nullptr;  ///< null: it is sent
+
+  [[nodiscard]] std::size_t lane() const { return (out ? 8 + from : to); }
+  [[nodiscard]] bool moves() const {
+    auto& full = comm->shared().full[from][to];
+    if (full != (out != nullptr)) return false;
+    if (bytes != 0) std::memcpy(out ? out : comm->box(from, to), out ? comm->box(from, to) : in, bytes);
+    full = out == nullptr;
+    return true;
+  }
+};
+thread_local std::vector<message> messages;  // of the group that is open
+thread_local cudaStream_t of_messages = nullptr;
+
+/// All of them in whatever order they can, but for those of one direction between two ranks, as NCCL does.
+void exchange(std::vector<message> left) {
+  if (left.empty()) return;
+  left.front().comm->wait([&] {
+    std::array<bool, 16> stuck{};
+    std::erase_if(left, [&](const message& m) { return !(stuck[m.lane()] = stuck[m.lane()] || !m.moves()); });
+    return left.empty();
+  });
+}
+ncclResult_t give(const message& m, cudaStream_t s) {
+  if (m.bytes > box_bytes) {
+    std::fprintf(stderr, "the pretended NCCL: a message of %zu bytes is too long\n", m.bytes);
+    std::_Exit(3);
+  }
+  if (groups == 0) {
+    pretended::enqueue(s, [m] { exchange({m}); });
+  } else {
+    messages.push_back(m);
+    of_messages = s;
+  }
   return ncclSuccess;
 }
 
 tutti::nccl_dtype ours(ncclDataType_t t) { return static_cast<tutti::nccl_dtype>(t); }
 std::size_t bytes_of(std::size_t count, ncclDataType_t t) { return count * fake::bytes_of(ours(t)); }
 
-/// Everybody's input lies in their slots while `f` runs.
-template <class F>
-void meet(ncclComm_t c, const void* in, std::size_t bytes, F f) {
+/// Everybody's input lies in their slots, as `prepare` has left it there, while `f` runs.
+template <class Prepare, class F>
+void meet(ncclComm_t c, const void* in, std::size_t bytes, Prepare prepare, F f) {
   if (bytes > slot_bytes) {
     std::fprintf(stderr, "the pretended NCCL: %zu bytes are too many\n", bytes);
     std::_Exit(3);
   }
   if (in) std::memcpy(c->slot(c->me()), in, bytes);
+  prepare(c->slot(c->me()));
   if (!c->barrier()) return;
   f();
   c->barrier();
+}
+template <class F>
+void meet(ncclComm_t c, const void* in, std::size_t bytes, F f) {
+  meet(c, in, bytes, [](std::byte*) {}, f);
+}
+/// Each rank multiplies what it brings by its own factor, where the reduction has one.
+template <class F>
+void reduce(ncclComm_t c, const void* in, std::size_t n, ncclDataType_t t, int with, F f) {
+  const auto scale = [&](std::byte* mine) {
+    if (with <= ncclAvg) return;
+    const double factor = c->factors[static_cast<std::size_t>(with - ncclAvg - 1)];
+    for (std::size_t i = 0; i < n; ++i) fake::store(ours(t), mine, i, fake::load(ours(t), mine, i) * factor);
+  };
+  meet(c, in, bytes_of(n, t), scale, f);
 }
 
 double folded(ncclComm_t c, std::size_t i, tutti::nccl_dtype t, int with) {
@@ -125,7 +182,6 @@ double folded(ncclComm_t c, std::size_t i, tutti::nccl_dtype t, int with) {
   for (std::size_t r = 0; r < c->ranks(); ++r) {
     double x = fake::load(t, c->slot(r), i);
     if (with == ncclAvg && !fake::is_integer(t)) x = fake::rounded(t, x / c->size);
-    if (with > ncclAvg) x = fake::rounded(t, x * c->factors[static_cast<std::size_t>(with - ncclAvg - 1)]);
     if (r == 0)
       sum = x;
     else if (with == ncclProd)
@@ -236,9 +292,8 @@ ncclResult_t ncclGroupStart() {
 }
 ncclResult_t ncclGroupEnd() {
   if (--groups > 0) return ncclSuccess;
-  const auto first = std::exchange(sends, {}), second = std::exchange(others, {});
-  for (const auto& f : first) f();
-  for (const auto& f : second) f();
+  if (!messages.empty()) pretended::enqueue(of_messages, [all = std::exchange(messages, {})] { exchange(all); });
+  for (const auto& f : std::exchange(collectives, {})) f();
   return ncclSuccess;
 }
 ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* made, void* factor, ncclDataType_t t, ncclScalarResidence_t,
@@ -251,30 +306,29 @@ ncclResult_t ncclRedOpDestroy(ncclRedOp_t, ncclComm_t) { return ncclSuccess; }
 
 ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t n, ncclDataType_t t, ncclRedOp_t with, ncclComm_t c,
                            cudaStream_t s) {
-  return call(others, s, [=] { meet(c, in, bytes_of(n, t), [&] { fold(c, out, 0, n, t, with); }); });
+  return call(s, [=] { reduce(c, in, n, t, with, [&] { fold(c, out, 0, n, t, with); }); });
 }
 ncclResult_t ncclReduce(const void* in, void* out, std::size_t n, ncclDataType_t t, ncclRedOp_t with, int root,
                         ncclComm_t c, cudaStream_t s) {
-  return call(others, s, [=] {
-    meet(c, in, bytes_of(n, t), [&] {
+  return call(s, [=] {
+    reduce(c, in, n, t, with, [&] {
       if (c->rank == root) fold(c, out, 0, n, t, with);
     });
   });
 }
 ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t n, ncclDataType_t t, ncclRedOp_t with,
                                ncclComm_t c, cudaStream_t s) {
-  return call(others, s,
-              [=] { meet(c, in, bytes_of(n * c->ranks(), t), [&] { fold(c, out, n * c->me(), n, t, with); }); });
+  return call(s, [=] { reduce(c, in, n * c->ranks(), t, with, [&] { fold(c, out, n * c->me(), n, t, with); }); });
 }
 ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t n, ncclDataType_t t, int root, ncclComm_t c,
                            cudaStream_t s) {
-  return call(others, s, [=] {
+  return call(s, [=] {
     meet(c, c->rank == root ? in : nullptr, bytes_of(n, t),
          [&] { put(out, c->slot(static_cast<std::size_t>(root)), bytes_of(n, t)); });
   });
 }
 ncclResult_t ncclAllGather(const void* in, void* out, std::size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t s) {
-  return call(others, s, [=] {
+  return call(s, [=] {
     const std::size_t each = bytes_of(n, t);
     meet(c, in, each, [&] {
       for (std::size_t r = 0; r < c->ranks(); ++r) put(at(out, r * each), c->slot(r), each);
@@ -282,22 +336,10 @@ ncclResult_t ncclAllGather(const void* in, void* out, std::size_t n, ncclDataTyp
   });
 }
 ncclResult_t ncclSend(const void* in, std::size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s) {
-  return call(sends, s, [=] {
-    const auto to = static_cast<std::size_t>(peer);
-    auto& full = c->shared().full[c->me()][to];
-    if (!c->wait([&] { return !full; })) return;
-    put(c->box(c->me(), to), in, bytes_of(n, t));
-    full = true;
-  });
+  return give({c, c->me(), static_cast<std::size_t>(peer), bytes_of(n, t), in}, s);
 }
 ncclResult_t ncclRecv(void* out, std::size_t n, ncclDataType_t t, int peer, ncclComm_t c, cudaStream_t s) {
-  return call(others, s, [=] {
-    const auto from = static_cast<std::size_t>(peer);
-    auto& full = c->shared().full[from][c->me()];
-    if (!c->wait([&] { return full.load(); })) return;
-    put(out, c->box(from, c->me()), bytes_of(n, t));
-    full = false;
-  });
+  return give({c, static_cast<std::size_t>(peer), c->me(), bytes_of(n, t), nullptr, out}, s);
 }
 
 ncclResult_t ncclAlltoAll(const void* in, void* out, std::size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t s) {

@@ -26,38 +26,48 @@ namespace {
 
 using gpu_test::check;
 
-/// Inputs change between launches, so that each must compute anew.
+cudaGraphExec_t end_capture(cudaStream_t s) {
+  cudaGraph_t captured = nullptr;
+  check(cudaStreamEndCapture(s, &captured), "cudaStreamEndCapture");
+  cudaGraphExec_t exec = nullptr;
+  check(cudaGraphInstantiate(&exec, captured, 0), "cudaGraphInstantiate");
+  check(cudaGraphDestroy(captured), "cudaGraphDestroy");
+  return exec;
+}
+
+/// Two graphs, captured at the same time. Inputs change between launches, so that each must compute anew.
 int graph(gpu_test::host_communicator& world, gpu_test::gpu_communicator& gpus) {
-  constexpr std::size_t count = 100000;
+  constexpr std::size_t count = 100000, bytes = count * sizeof(float);
   const int device = gpus.backend().device();
-  const tutti::cuda::stream stream{device};
-  const tutti::cuda::device_memory<float> in{device, count}, out{device, count};
-  std::vector<float> host(count);
+  const tutti::cuda::stream stream{device}, other{device};
+  const tutti::cuda::device_memory<float> in{device, count}, out{device, count}, most{device, count};
+  std::vector<float> host(count), got(count);
   gpus.all_reduce(in.span(), out.span()).wait();  // NCCL connects
   check(cudaStreamBeginCapture(stream.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   gpus.all_reduce(in.span(), out.span(), tutti::sum, {.stream = stream}).join(stream);
+  check(cudaStreamBeginCapture(other.native(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  gpus.all_reduce(in.span(), most.span(), tutti::max, {.stream = other}).join(other);
   gpus.all_reduce(out.span(), tutti::max, {.stream = stream}).join(stream);
-  cudaGraph_t captured = nullptr;
-  check(cudaStreamEndCapture(stream.native(), &captured), "cudaStreamEndCapture");
-  cudaGraphExec_t exec = nullptr;
-  check(cudaGraphInstantiate(&exec, captured, 0), "cudaGraphInstantiate");
+  const cudaGraphExec_t graphs[] = {end_capture(stream.native()), end_capture(other.native())};
   int wrong = 0;
+  const auto compare = [&](const tutti::cuda::device_memory<float>& with, std::vector<float> expected, auto how) {
+    check(cudaMemcpyAsync(got.data(), with.span().data(), bytes, cudaMemcpyDeviceToHost, stream.native()), "copy");
+    check(cudaStreamSynchronize(stream.native()), "cudaStreamSynchronize");
+    world.all_reduce(expected, how).wait();
+    wrong += expected != got;
+  };
   for (int launch = 0; launch < 20; ++launch) {
     for (std::size_t i = 0; i < count; ++i)
       host[i] = static_cast<float>((i + static_cast<std::size_t>(world.rank() + launch)) % 7);
-    check(cudaMemcpyAsync(in.span().data(), host.data(), count * 4, cudaMemcpyHostToDevice, stream.native()), "copy");
-    check(cudaGraphLaunch(exec, stream.native()), "cudaGraphLaunch");
-    std::vector<float> got(count);
-    check(cudaMemcpyAsync(got.data(), out.span().data(), count * 4, cudaMemcpyDeviceToHost, stream.native()), "copy");
-    check(cudaStreamSynchronize(stream.native()), "cudaStreamSynchronize");
-    world.all_reduce(host).wait();
-    wrong += host != got;
+    check(cudaMemcpyAsync(in.span().data(), host.data(), bytes, cudaMemcpyHostToDevice, stream.native()), "copy");
+    for (const cudaGraphExec_t g : graphs) check(cudaGraphLaunch(g, stream.native()), "cudaGraphLaunch");
+    compare(out, host, tutti::sum);
+    compare(most, host, tutti::max);
   }
   wrong = world.all_reduce(wrong).wait();  // nobody destroys a graph that a peer still runs
-  check(cudaGraphExecDestroy(exec), "cudaGraphExecDestroy");
-  check(cudaGraphDestroy(captured), "cudaGraphDestroy");
+  for (const cudaGraphExec_t g : graphs) check(cudaGraphExecDestroy(g), "cudaGraphExecDestroy");
   gpus.all_reduce(in.span()).wait();  // eager ones go on
-  if (world.rank() == 0) std::printf("20 launches of a graph on %d ranks, %d wrong\n", world.size(), wrong);
+  if (world.rank() == 0) std::printf("20 launches of two graphs on %d ranks, %d wrong\n", world.size(), wrong);
   return wrong == 0 ? 0 : 1;
 }
 

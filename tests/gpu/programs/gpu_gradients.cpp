@@ -53,6 +53,10 @@ int run() {
       copy(reducer.found_inf().data(), &one, sizeof one, compute);
     }
     for (std::size_t i = 0; i < shapes.size(); ++i) {  // not the plan's order: it drifts
+      if (world.rank() == 0 && round == 7 && i == 3) {
+        there.skip(step::skip_failure), here.skip(step::skip_failure);
+        break;
+      }
       tutti::grad::visit_gradient(shapes[i].type, [&]<class T>() {
         const auto g = host.gradient<T>(i);
         for (T& x : g) x = T(static_cast<float>(static_cast<int>(random() % 17) - 8) * 8);
@@ -72,7 +76,7 @@ int run() {
     wrong += met != expected;
     float found = -1;
     copy(&found, reducer.found_inf().data(), sizeof found, update);
-    for (std::size_t i = 0; i < shapes.size(); ++i)
+    for (std::size_t i = 0; met == step::apply && i < shapes.size(); ++i)
       tutti::grad::visit_gradient(shapes[i].type, [&]<class T>() {
         const auto g = host.gradient<T>(i);
         std::vector<T> mine(g.size());
@@ -80,7 +84,9 @@ int run() {
         wait_for(update);
         for (std::size_t e = 0; e < g.size(); ++e) wrong += static_cast<double>(mine[e]) != static_cast<double>(g[e]);
       });
-    wrong += (found != 0) != (round == 5);
+    wait_for(update);
+    wrong += (found != 0) != (round == 5 || round == 7);
+    wrong += (met == step::apply) != (round != 7);
   }
   wrong += reducer.replans() != host.replans();
   gpus.barrier().wait();

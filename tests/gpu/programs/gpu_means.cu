@@ -1,6 +1,9 @@
 // One rank of: means of narrow floats over any number of ranks, the whole communicator compiled by nvcc, against those
-// of the host, which divides the sum in float, too.
+// of the host, which divides the sum in float, too; and gradients that travel narrow, with error feedback, in a reducer
+// that nvcc compiles.
 //   tutti-run -n 3 -- gpu_means
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -8,6 +11,8 @@
 
 #include <tutti/backend/nccl_dividing.hpp>
 #include <tutti/cuda/kernels/kernels.cuh>
+#include <tutti/grad/device_feedback_hook.hpp>
+#include <tutti/grad/device_reducer.hpp>
 
 #include "gpu/programs/ranks.hpp"
 
@@ -32,6 +37,32 @@ std::size_t differences(gpu_test::host_communicator& world, tutti::communicator<
   return wrong;
 }
 
+/// A gradient that the wire rounds, and then none: the rest of the first comes with the second pass, and ends.
+std::size_t wrong_rests(gpu_test::host_communicator& world, tutti::communicator<tutti::basic_nccl<dividing>>& gpus) {
+  constexpr std::size_t count = 10007;
+  const std::vector<tutti::grad::parameter_shape> shapes{{"a", count}};
+  const tutti::cuda::stream s{gpus.backend().device()};
+  tutti::grad::device_reducer reducer{
+      gpus, world, shapes, {}, tutti::grad::device_feedback_hook<tutti::bfloat16, tutti::cuda::kernels>{}};
+  std::size_t wrong = 0;
+  for (int pass = 0; pass < 3; ++pass) {
+    const std::vector<float> mine(count, pass == 0 ? 1.0018f : 0);
+    std::vector<float> got(count);
+    auto under_way = reducer.begin(1, s);
+    const auto bytes = count * sizeof(float);
+    float* const there = reducer.gradient<float>(0).data();
+    gpu_test::check(cudaMemcpyAsync(there, mine.data(), bytes, cudaMemcpyDefault, s.native()), "cudaMemcpyAsync");
+    under_way.ready(0);
+    static_cast<void>(under_way.finish().join(s));
+    gpu_test::check(cudaMemcpyAsync(got.data(), there, bytes, cudaMemcpyDefault, s.native()), "cudaMemcpyAsync");
+    gpu_test::check(cudaStreamSynchronize(s.native()), "cudaStreamSynchronize");
+    const float wanted = pass == 0 ? 1.0f : 0, off = pass == 0 ? 0x1p-6f : pass == 1 ? 0x1p-8f : 0x1p-15f;
+    wrong += static_cast<std::size_t>(
+        std::count_if(got.begin(), got.end(), [&](float x) { return !(std::abs(x - wanted) <= off); }));
+  }
+  return wrong;
+}
+
 int run() {
   auto world = tutti::init();
   const int devices = gpu_test::devices_here();
@@ -40,6 +71,7 @@ int run() {
   auto gpus = tutti::make_nccl<dividing>(world, options);
   gpu_test::check(cudaSetDevice(gpus.backend().device()), "cudaSetDevice");
   std::size_t wrong = differences<tutti::bfloat16>(world, gpus) + differences<tutti::float16>(world, gpus);
+  wrong += wrong_rests(world, gpus);
   gpus.barrier().wait();
   wrong = world.all_reduce(wrong).wait();
   if (world.rank() == 0) std::printf("means of %d ranks, %zu wrong\n", world.size(), wrong);

@@ -1,5 +1,6 @@
 // One rank of a world that init() made, with every hook of a reducer, whose buckets leave in the plan's order and in
-// any: a line for each, with a hash of what it left. Then a loop whose gradients drift. Or what memory passes take.
+// any: a line for each, with a hash of what it left. Then a loop whose gradients drift, and gradients of the rank's own
+// memory. Or what memory passes take.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <random>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -15,6 +17,7 @@
 
 #include <grad/all_hooks.hpp>
 #include <grad/drifting.hpp>
+#include <grad/rounds.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/openssl.hpp>
 #include <tutti/grad/broadcast_parameters.hpp>
@@ -62,6 +65,19 @@ void tell_peak(tutti::communicator<>& world, const char* name, std::size_t in_fl
   std::printf("peak of %s %ld KiB.\n", name, kib("VmHWM:") - before);
 }
 
+/// Gradients of memory of one's own, on some ranks or on all, give the bits of those in the arena.
+void check_own_memory(tutti::communicator<>& world) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 6; ++i) {
+    auto r = rounds::random_round(random, world.size(), i % 2 == 0 ? 200 : 10);
+    r.options.in_flight = static_cast<std::size_t>(i) % 3;
+    tutti::grad::reducer reducer{world, r.shapes, r.options};
+    const auto expected = rounds::run(r, world, reducer);
+    for (const auto lie : {rounds::lie::elsewhere, rounds::lie::either})
+      if (rounds::run(r, world, reducer, lie) != expected) throw std::runtime_error("other bits of own memory");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -81,6 +97,7 @@ int main(int argc, char** argv) try {
          in_any_order([&](auto how, auto marks) { return all_hooks::as_they_are(world, which, how, marks); }));
   for (const auto order : {tutti::grad::launch_order::planned, tutti::grad::launch_order::ready})
     (void)drifting::run(world, {.order = order, .replan = tutti::grad::replan::on_drift});
+  check_own_memory(world);
   std::vector<float> start(1000, static_cast<float>(world.rank() + 1));
   tutti::grad::broadcast_parameters(world, std::vector<std::span<float>>{start, std::span{start}.first(0)});
   if (start[999] != 1) throw std::runtime_error("broadcast_parameters");

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <string_view>

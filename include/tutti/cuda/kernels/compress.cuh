@@ -3,10 +3,14 @@
 #include <cstddef>
 #include <string>
 
+#include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/status.hpp>
 #include <tutti/cuda/device_span.hpp>
+#include <tutti/cuda/kernels/cast_elements.hpp>
 #include <tutti/cuda/kernels/compressed_elements.hpp>
 #include <tutti/cuda/kernels/launch.cuh>
+#include <tutti/cuda/kernels/with_float.hpp>
 
 namespace tutti::cuda {
 
@@ -44,9 +48,34 @@ void compress(device_span<const float> from, device_span<Wire> to, stream_handle
 template <narrow_float Wire>
 void decompress(device_span<const Wire> from, device_span<float> to, stream_handle s, float factor = 1) {
   detail::check_compression("decompress", to.size(), from.size(), factor);
-  using elements = detail::decompressed_elements<Wire>;
+  using elements = detail::cast_elements<Wire, float>;
   const elements f{from.data(), to.data(), 1 / factor};
   detail::launched(detail::launch_sweep<&detail::sweep_kernel<elements>>(f, to.size(), s), "decompress");
 }
+
+/// Compression with error feedback, for hooks that take it as a template argument.
+struct compressor {
+  /// out[i] = (in[i] + left[i]) x factor, computed in float and rounded to `to`, and left[i] = what that leaves out, in
+  /// the unit of `in`, 0 where it is not finite: as cuda::compress(), from any wider float. A factor that is no power
+  /// of two rounds left[i], by an ulp of float of what was sent. Any thread; the stream and the memory are of its
+  /// current device. None may overlap. The host does not wait. Errors: errc::unsupported for a type that is no float of
+  /// 8 or 16 bits, or not narrower than `from`; errc::device. One pass.
+  static status compress(const void* in, dtype from, float* left, void* out, dtype to, std::size_t count, double factor,
+                         stream_handle s) noexcept {
+    return detail::with_float(from, [&]<class From>() noexcept {
+      return detail::with_float(to, [&]<class To>() noexcept -> status {
+        if constexpr (narrow_float<To> && sizeof(To) < sizeof(From)) {
+          const auto times = static_cast<float>(factor);
+          const detail::compressed_elements<To, From> f{static_cast<const From*>(in), left, static_cast<To*>(out),
+                                                        times, 1 / times};
+          return status_of(
+              detail::launch_sweep<&detail::sweep_kernel<detail::compressed_elements<To, From>>>(f, count, s));
+        } else {
+          return {errc::unsupported, 0, -1, 0};
+        }
+      });
+    });
+  }
+};
 
 }  // namespace tutti::cuda

@@ -8,19 +8,21 @@
 
 namespace tutti::cuda::detail {
 
-/// to[i] = Wire((from[i] + left[i]) * factor), and left[i] = what that leaves out of the sum; 0 where that is not
-/// finite, as it must not stay for ever. Without `left`, nothing is remembered.
-template <class Wire>
+/// to[i] = Wire((from[i] + left[i]) * factor), in float, and left[i] = what that leaves out of the sum; 0 where that is
+/// not finite, as it must not stay for ever. Without `left`, nothing is remembered.
+template <class Wire, class From = float>
 struct compressed_elements {
-  static constexpr std::size_t width = 4, unroll = 2;  // 16 bytes of float
-  const float* from;
+  static constexpr std::size_t width = 16 / (sizeof(From) > sizeof(float) ? sizeof(From) : sizeof(float));
+  static constexpr std::size_t unroll = 8 / width;
+  const From* from;
   float* left;
   Wire* to;
   float factor, inverse;
 
   template <std::size_t W>
   struct terms {
-    vector<float, W> value, left;
+    vector<From, W> value;
+    vector<float, W> left;
   };
 
   [[nodiscard]] TUTTI_HOST_DEVICE partition cut_all(std::size_t count) const noexcept {
@@ -35,36 +37,13 @@ struct compressed_elements {
     vector<Wire, W> narrowed;
     vector<float, W> rest;
     for (std::size_t j = 0; j < W; ++j) {
-      const float whole = plus(t.value.lane[j], t.left.lane[j]);
+      const float whole = plus(static_cast<float>(widen(t.value.lane[j])), t.left.lane[j]);
       narrowed.lane[j] = narrow<Wire>(times(whole, factor));
       const float lost = plus(whole, -times(widen(narrowed.lane[j]), inverse));
       rest.lane[j] = finite(lost) ? lost : 0.0f;
     }
     detail::store<W>(to + i, narrowed);
     if (left) detail::store<W>(left + i, rest);
-  }
-};
-
-/// to[i] = from[i] * factor.
-template <class Wire>
-struct decompressed_elements {
-  static constexpr std::size_t width = 4, unroll = 4;
-  const Wire* from;
-  float* to;
-  float factor;
-
-  [[nodiscard]] TUTTI_HOST_DEVICE partition cut_all(std::size_t count) const noexcept {
-    return cut<width>(count, to, from);
-  }
-  template <std::size_t W>
-  [[nodiscard]] TUTTI_HOST_DEVICE vector<Wire, W> load(std::size_t i) const noexcept {
-    return detail::load<W>(from + i);
-  }
-  template <std::size_t W>
-  TUTTI_HOST_DEVICE void store(std::size_t i, const vector<Wire, W>& v) const noexcept {
-    vector<float, W> wide;
-    for (std::size_t j = 0; j < W; ++j) wide.lane[j] = times(widen(v.lane[j]), factor);
-    detail::store<W>(to + i, wide);
   }
 };
 

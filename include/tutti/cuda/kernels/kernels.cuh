@@ -10,6 +10,6 @@
 namespace tutti::cuda {
 
 /// The kernels that backends and hooks take as a template argument, as they include nothing that needs nvcc.
-struct kernels : divider, caster {};
+struct kernels : divider, caster, compressor {};
 
 }  // namespace tutti::cuda

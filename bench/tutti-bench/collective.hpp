@@ -1,0 +1,61 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bench {
+
+/// Where its result may go; where nccl-tests times what has no right result, it says N/A, as this does.
+enum class placements : std::uint8_t { both, in_place, out_of_place };
+
+/// What nccl-tests' table says of a collective, and which of its buffers are a block for each rank.
+struct collective {
+  std::string_view name;
+  bool on_host = false;  ///< measured with --backend host, too
+  bool reduces = false, rooted = false;
+  bool cut = false;  ///< one of its buffers is a block for each rank; `count` is that of a block
+  placements where = placements::both;
+
+  /// What nccl-tests makes of bytes by time: the load of a link if all ranks are equal.
+  [[nodiscard]] double bus_factor(int ranks) const noexcept {
+    const double others = static_cast<double>(ranks - 1) / ranks;
+    return name == "all_reduce" ? 2 * others : cut ? others : 1.0;
+  }
+  /// Elements of the larger buffer for a size: nccl-tests' rule, whole blocks of whole 16 bytes where there are blocks.
+  [[nodiscard]] std::size_t elements(std::size_t bytes, std::size_t element_bytes, std::size_t ranks) const noexcept {
+    if (!cut) return bytes / element_bytes;
+    const std::size_t unit = 16 / element_bytes;
+    return bytes / element_bytes / ranks / unit * unit * ranks;
+  }
+  /// As nccl-tests counts them: of a rank.
+  [[nodiscard]] std::size_t count(std::size_t all, std::size_t ranks) const noexcept { return cut ? all / ranks : all; }
+};
+
+inline constexpr std::array collectives{
+    collective{.name = "all_reduce", .on_host = true, .reduces = true},
+    collective{.name = "broadcast", .on_host = true, .rooted = true, .where = placements::in_place},
+    collective{.name = "barrier", .on_host = true, .where = placements::in_place},
+    collective{.name = "reduce", .reduces = true, .rooted = true},
+    collective{.name = "all_gather", .cut = true},
+    collective{.name = "reduce_scatter", .reduces = true, .cut = true},
+    collective{.name = "gather", .rooted = true, .cut = true},
+    collective{.name = "scatter", .rooted = true, .cut = true},
+    collective{.name = "all_to_all", .cut = true, .where = placements::out_of_place},
+    collective{.name = "sendrecv", .where = placements::out_of_place},
+};
+inline const collective& collective_of(std::string_view of) {
+  for (const collective& c : collectives)
+    if (c.name == of) return c;
+  throw std::runtime_error("no such collective: " + std::string(of));
+}
+inline std::vector<std::string> collective_names() {
+  std::vector<std::string> all;
+  for (const collective& c : collectives) all.emplace_back(c.name);
+  return all;
+}
+
+}  // namespace bench

@@ -1,0 +1,142 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+
+#include <tutti/algo/block.hpp>
+#include <tutti/algo/board.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/kernels/copy.hpp>
+#include <tutti/core/when_used.hpp>
+
+/// Operands in place of which parts lie elsewhere. Whoever reads an operand must find it in its buffer: all parts are
+/// brought there first, but for those that nobody reads but this rank, which brings them as it folds them.
+namespace tutti::algo {
+
+namespace detail {
+
+/// Operands of so many bytes are larger than the caches of a core: lines that are overwritten there are not read first.
+inline constexpr std::size_t worth_passing_caches = std::size_t{4} << 20;
+
+inline stores stores_for(std::size_t bytes) noexcept {
+  return bytes >= worth_passing_caches ? stores::streaming : stores::ordinary;
+}
+
+/// A stretch of one part to its place.
+template <class = when_used>
+void bring_stretch(const displaced& d, const std::byte* from, std::byte* to, std::size_t count, std::size_t element,
+                   stores how) {
+  if (count * element < board::worth_streaming) how = stores::ordinary;
+  if (!d.bring)
+    return how == stores::streaming ? copy_streaming(to, from, count * element) : copy_bytes(to, from, count * element);
+  if (how == stores::ordinary) return d.bring(from, to, count, d.factor);
+  alignas(64) std::byte room[board::visit_bytes];
+  const std::size_t most = sizeof room / element;
+  for (std::size_t done = 0; done < count; done += most) {
+    const std::size_t piece = std::min(most, count - done);
+    d.bring(from + done * element, room, piece, d.factor);
+    copy_streaming(to + done * element, room, piece * element);
+  }
+}
+
+/// What lies elsewhere of the elements from `first` to `last`, to its place in `buffer`, which begins with element 0.
+template <class = when_used>
+void bring(const displaced& d, std::size_t first, std::size_t last, std::byte* buffer, std::size_t element,
+           stores how) {
+  for (const displaced_part* p = d.from(first); p != d.end() && p->first < last; ++p) {
+    const std::size_t from = std::max(p->first, first), to = std::min(p->first + p->count, last);
+    bring_stretch(d, at(p->data, (from - p->first) * element), buffer + from * element, to - from, element, how);
+  }
+}
+
+/// `count` elements from `first` on, one after the other: where they lie, if they do so, or in `room`.
+template <class = when_used>
+const std::byte* gathered(const displaced& d, std::size_t first, std::size_t count, const std::byte* buffer,
+                          std::size_t element, std::byte* room) {
+  const displaced_part* p = d.from(first);
+  const std::size_t last = first + count;
+  if (p == d.end() || p->first >= last) return buffer + first * element;
+  if (!d.bring && p->first <= first && p->first + p->count >= last) return at(p->data, (first - p->first) * element);
+  std::size_t done = first;
+  const auto from_buffer = [&](std::size_t to) {
+    copy_bytes(room + (done - first) * element, buffer + done * element, (to - done) * element);
+    done = to;
+  };
+  for (; p != d.end() && p->first < last; ++p) {
+    if (p->first > done) from_buffer(p->first);
+    const std::size_t to = std::min(p->first + p->count, last);
+    bring_stretch(d, at(p->data, (done - p->first) * element), room + (done - first) * element, to - done, element,
+                  stores::ordinary);
+    done = to;
+  }
+  from_buffer(last);
+  return room;
+}
+
+inline blocks cut_of(const all_reduce_args& a, int ranks) noexcept {
+  return {a.out.count, static_cast<std::size_t>(ranks)};
+}
+
+/// The part that rank `r` of `ranks` folds, to its place.
+template <class = when_used>
+void bring_part_of(const all_reduce_args& a, int r, int ranks) {
+  if (a.apart.empty()) return;
+  const blocks cut = cut_of(a, ranks);
+  const std::size_t first = cut.begin(static_cast<std::size_t>(r));
+  bring(a.apart, first, first + cut.size(static_cast<std::size_t>(r)), static_cast<std::byte*>(a.out.data),
+        a.out.element_bytes, stores_for(a.out.bytes()));
+}
+
+/// As fold_mapped: `count` elements of inputs that everyone maps, `b.room().in`, from `begin` on, to all of
+/// `b.room().results`, where this rank's input lies elsewhere in part.
+template <class = when_used>
+bool fold_displaced(board& b, const displaced& d, std::size_t rank, std::size_t begin, std::size_t count,
+                    std::size_t element, stores how, const reduction& with) {
+  auto& [operands, results, in, out] = b.room();
+  alignas(64) std::byte room[board::visit_bytes];
+  operands.clear();
+  for (const std::byte* p : in) operands.push_back(p + begin * element);
+  // Those of the others hold operands, and are in the cache; the own one is not, and gets the result from there.
+  std::byte* own = nullptr;
+  if (how == stores::streaming) {
+    own = static_cast<std::byte*>(results[rank]);
+    results[rank] = results.back();
+    results.pop_back();
+  }
+  const std::size_t most = sizeof room / element;
+  const board::visit visit{b};
+  for (std::size_t done = 0; done < count; done += most) {
+    if (!visit.welcome()) return false;
+    const std::size_t piece = std::min(most, count - done);
+    operands[rank] = gathered(d, begin + done, piece, in[rank], element, room);
+    with.fold_all_to(operands.data(), static_cast<int>(operands.size()), results.data(),
+                     static_cast<int>(results.size()), piece, stores::ordinary, with.context.data());
+    if (own) copy_streaming(own + done * element, results.front(), piece * element);
+    for (const void*& p : operands) p = at(p, piece * element);
+    for (void*& p : results) p = at(p, piece * element);
+  }
+  return true;
+}
+
+}  // namespace detail
+
+/// Brings everything to its place.
+template <class = when_used>
+void bring_all(const displaced& d, const buffer& into) {
+  detail::bring(d, 0, into.count, static_cast<std::byte*>(into.data), into.element_bytes,
+                detail::stores_for(into.bytes()));
+}
+template <class = when_used>
+all_reduce_args bring_all(all_reduce_args a) {
+  bring_all(a.apart, a.out);
+  a.apart = {};
+  return a;
+}
+
+/// Brings what other ranks will read of an operand of which this one folds its part.
+template <class = when_used>
+void bring_for_others(const all_reduce_args& a, int rank, int ranks) {
+  for (int r = 0; r < ranks; ++r)
+    if (r != rank) detail::bring_part_of(a, r, ranks);
+}
+
+}  // namespace tutti::algo

@@ -1,0 +1,80 @@
+#pragma once
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/board.hpp>
+#include <tutti/algo/direct_copy.hpp>
+#include <tutti/algo/meeting.hpp>
+#include <tutti/os/process_memory.hpp>
+
+/// Buffers that peers do not map can be lent to them: the kernel copies what the other process asks for, once, where
+/// staging copies twice. Only to copy: what is folded would have to be copied first.
+namespace tutti::algo::detail {
+
+/// A buffer of another rank: mapped here, or lent by its process.
+struct far_buffer {
+  std::byte* at = nullptr;  ///< null: there is none
+  int process = 0;          ///< 0: mapped here, `at` is an address of this process
+
+  explicit operator bool() const noexcept { return at != nullptr; }
+  [[nodiscard]] std::uintptr_t address() const noexcept { return reinterpret_cast<std::uintptr_t>(at); }
+};
+inline far_buffer operator+(far_buffer b, std::size_t bytes) noexcept { return {b.at + bytes, b.process}; }
+
+/// Tells the address of what is lent from the place of what is mapped, in a note.
+inline constexpr std::uint64_t lent = std::uint64_t{1} << 63;
+
+/// What to note about a buffer that others are to copy: its place, if they map it; else its address, if it has the
+/// `least` bytes that are worth lending; else board::nowhere.
+template <mapped_transport T>
+std::uint64_t place_or_lend(const meeting<T>& m, const void* p, std::size_t bytes, std::uint64_t least) noexcept {
+  const std::uint64_t where = m.place(p, bytes), address = reinterpret_cast<std::uintptr_t>(p);
+  if (where != board::nowhere || bytes < least || (address & lent) != 0) return where;
+  return os::kernel_copies(p, bytes) ? address | lent : board::nowhere;
+}
+
+/// The buffer that rank `r` has noted.
+template <mapped_transport T>
+far_buffer find(const meeting<T>& m, int r, std::uint64_t where, std::size_t bytes) noexcept {
+  if (where == board::nowhere || (where & lent) == 0) return {m.map(r, where, bytes)};
+  const int process = m.process_of(r);
+  return process == 0 ? far_buffer{} : far_buffer{reinterpret_cast<std::byte*>(where & ~lent), process};
+}
+
+/// Lent memory is copied in pieces of so many bytes, between which a failure of the group is noticed.
+inline constexpr std::size_t lent_piece = board::slot_bytes;
+
+/// Copies a lent buffer by `copy(done, bytes)`, piece by piece; ESRCH also where some rank failed meanwhile.
+template <class Copy>
+int copy_lent(board& b, std::size_t bytes, Copy copy) {
+  const board::visit visit{b};
+  int failed = 0;
+  for (std::size_t done = 0; done < bytes && failed == 0; done += lent_piece)
+    failed = visit.welcome() ? copy(done, piece_of(bytes, done, lent_piece)) : ESRCH;
+  return failed;
+}
+
+/// Copies a block of a message from a buffer of another rank, or to it. 0, or the errno that the kernel gave: ESRCH
+/// also where some rank failed meanwhile.
+inline int copy_from(board& b, std::byte* to, far_buffer from, std::size_t bytes, std::size_t message) {
+  if (from.process == 0) return copy_mapped(b, to, from.at, bytes, message) ? 0 : ESRCH;
+  return copy_lent(b, bytes, [=](std::size_t done, std::size_t n) {
+    return os::read_process(from.process, to + done, (from + done).address(), n);
+  });
+}
+inline int copy_to(board& b, far_buffer to, const std::byte* from, std::size_t bytes, std::size_t message) {
+  if (to.process == 0) return copy_mapped(b, to.at, from, bytes, message) ? 0 : ESRCH;
+  return copy_lent(b, bytes, [=](std::size_t done, std::size_t n) {
+    return os::write_process(to.process, (to + done).address(), from + done, n);
+  });
+}
+
+/// Ends the operation after such a copy has failed: with the failure of whoever failed first, or of this system call.
+template <mapped_transport T>
+routine give_up(meeting<T> m, int failed) {
+  if (failed == ESRCH) co_await m.failure();
+  co_await m.refuse({errc::system, 0, -1, static_cast<std::uint64_t>(failed)});
+}
+
+}  // namespace tutti::algo::detail

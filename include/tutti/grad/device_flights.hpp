@@ -1,0 +1,177 @@
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <source_location>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/resume_on.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/backend/basic_nccl.hpp>
+#include <tutti/core/reduction.hpp>
+#include <tutti/core/stream_ref.hpp>
+#include <tutti/cuda/device_guard.hpp>
+#include <tutti/grad/arena.hpp>
+#include <tutti/grad/device_arena.hpp>
+#include <tutti/grad/device_hook.hpp>
+#include <tutti/grad/launcher.hpp>
+#include <tutti/grad/plan.hpp>
+#include <tutti/grad/reducer_options.hpp>
+#include <tutti/grad/step.hpp>
+#include <tutti/grad/weighing.hpp>
+
+namespace tutti::grad::detail {
+
+/// The buckets of a pass on a device, from the marks of their gradients to the streams that come after them: a bucket
+/// goes through the hook when the hosts know the weights, the flag beside the last one in its launch. No host waits for
+/// a device. Uses memory and weights of the reducer, which outlive it. Throws error{device} and what the hook throws.
+template <class Comm, class Hook>
+class device_flights {
+  using api = typename Comm::backend_type::functions;
+  using runtime = typename api::cuda;
+  using flight = device_flight<Comm>;
+
+ public:
+  using arena_type = device_arena<api>;
+
+  device_flights(Comm& devices, Hook hook, arena_type& memory, weighing& weights)
+      : gpus_(&devices),
+        hook_(std::move(hook)),
+        arena_(memory),
+        weights_(weights),
+        launcher_(devices, launch_order::planned, 0) {}
+  device_flights(const device_flights&) = delete;
+  device_flights& operator=(const device_flights&) = delete;
+
+  [[nodiscard]] Hook& hook() noexcept { return hook_; }
+  /// Bytes that the hook wants beside each bucket.
+  [[nodiscard]] static std::vector<std::size_t> scratch_of(const plan& p) {
+    std::vector<std::size_t> bytes(p.buckets.size(), 0);
+    if constexpr (requires { Hook::scratch_bytes(p.buckets[0]); })
+      for (std::size_t b = 0; b < bytes.size(); ++b) bytes[b] = Hook::scratch_bytes(p.buckets[b]);
+    return bytes;
+  }
+
+  /// For the buckets of this plan, which is the arena's.
+  void arrange(const plan& p) {
+    launcher_.arrange(p);
+    from_.resize(p.buckets.size());
+  }
+  [[nodiscard]] bool all_left() const noexcept { return launcher_.all_left(); }
+  void begin(stream_ref s, const std::source_location& where) {
+    stream_ = s;
+    where_ = where;
+    from_.assign(from_.size(), s);
+    launcher_.begin();
+  }
+
+  /// One more gradient of this bucket is complete when `mark` has done what it holds.
+  void complete(std::size_t b, stream_ref mark) {
+    if (from_[b].native() != mark.native()) arena_.follow(std::exchange(from_[b], mark));
+    launcher_.complete(b);
+  }
+  /// Launches what may leave; `so_far` is what this rank knows of the step.
+  void advance(step so_far) { launcher_.advance(departure(so_far)); }
+  void launch_rest(step so_far) {
+    launcher_.launch_rest(departure(so_far));
+    if (!flag_) send_flag(so_far);
+  }
+
+  /// The stream comes after all buckets, and after what `restore(b, stream)` puts behind each. Of a step that all ranks
+  /// leave out, only the flights end.
+  template <class Restore>
+  void join(stream_ref s, step all, Restore restore) {
+    for (std::size_t b = 0; b < from_.size(); ++b) {
+      launcher_.take(b).join(s);
+      land(b, s, all, restore);
+      arena_.used_by(s);
+    }
+    std::move(*std::exchange(flag_, std::nullopt)).join(s);
+  }
+  /// The same with the host behind the device.
+  template <class Restore>
+  task<> arrive(step all, Restore restore) {
+    for (std::size_t b = 0; b < from_.size(); ++b) {
+      flight travels = launcher_.take(b);
+      co_await std::move(travels);
+      land(b, arena_.stream(), all, restore);
+    }
+    flight flag = *std::exchange(flag_, std::nullopt);
+    co_await std::move(flag);
+    // Kernels that land are short, and nobody tells when they end.
+    auto landed = arena_.mark();
+    while (!landed.done()) co_await resume_on(gpus_->engine());
+    arena_.unmark(std::move(landed));
+  }
+  /// After an abort.
+  void drop() noexcept {
+    launcher_.drop();
+    flag_.reset();
+  }
+
+ private:
+  auto departure(step so_far) {
+    return [this, so_far](std::size_t b, Comm&) {
+      return visit_gradient(type_of(b), [&]<class T>() { return depart<T>(b, so_far); });
+    };
+  }
+  template <class T>
+  flight depart(std::size_t b, step so_far) {
+    const cuda::basic_device_guard<runtime> guard{gpus_->backend().device()};
+    weights_.template settle<double>();  // on the host: here, and not at a later mark, as in reducer
+    arena_.follow(from_[b]);
+    if (weights_.share() == 0) arena_.zero_bucket(b);  // zero times a NaN is none
+    if (b + 1 != from_.size()) return hook_(*gpus_, view<T>(b, arena_.stream()));
+    nccl_group together{*gpus_};
+    flight last = hook_(*gpus_, view<T>(b, arena_.stream()));
+    send_flag(so_far);
+    return last;
+  }
+  void send_flag(step so_far) {
+    arena_.follow(stream_);
+    if (so_far != step::apply) arena_.raise_flag();
+    static_cast<void>(flag_.emplace(gpus_->all_reduce(arena_.flag(), sum, {.stream = arena_.stream()}, where_)));
+  }
+  /// Puts into a stream, which comes after bucket b, what is left to do to it.
+  template <class Restore>
+  void land(std::size_t b, stream_ref s, step all, Restore& restore) {
+    if (all != step::apply) return forget(b);
+    if constexpr (requires(const device_bucket<float>& k) { hook_.land(k); })
+      visit_gradient(type_of(b), [&]<class T>() {
+        const cuda::basic_device_guard<runtime> guard{gpus_->backend().device()};
+        hook_.land(view<T>(b, s));
+      });
+    restore(b, s);
+  }
+  /// What the hook keeps was written in the arena's stream, and will be there.
+  void forget(std::size_t b) {
+    if constexpr (requires(const device_bucket<float>& k) { hook_.forget_pass(k); })
+      visit_gradient(type_of(b), [&]<class T>() {
+        const cuda::basic_device_guard<runtime> guard{gpus_->backend().device()};
+        hook_.forget_pass(view<T>(b, arena_.stream()));
+      });
+  }
+  template <class T>
+  [[nodiscard]] device_bucket<T> view(std::size_t b, stream_ref s) const {
+    return {b,
+            arena_.template bucket<T>(b),
+            arena_.scratch(b),
+            weights_.share(),
+            weights_.even_share(),
+            stream_ref{arena_type::handle_of(s)},
+            where_};
+  }
+  [[nodiscard]] dtype type_of(std::size_t b) const noexcept { return arena_.layout().buckets[b].type; }
+
+  Comm* gpus_;
+  Hook hook_;
+  arena_type& arena_;
+  weighing& weights_;
+  launcher<Comm, flight> launcher_;
+  stream_ref stream_;             // the pass's
+  std::vector<stream_ref> from_;  // of the last mark in each bucket
+  std::optional<flight> flag_;
+  std::source_location where_;
+};
+
+}  // namespace tutti::grad::detail

@@ -1,0 +1,56 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include <tutti/core/displaced.hpp>
+#include <tutti/core/when_used.hpp>
+#include <tutti/grad/plan.hpp>
+#include <tutti/grad/weight.hpp>
+
+namespace tutti::grad {
+
+/// Gradients of a pass that lie in memory of their user's until their bucket is reduced.
+template <class = when_used>
+class basic_elsewhere {
+ public:
+  explicit basic_elsewhere(std::size_t parameters) : at_(parameters), place_(parameters), parts_(parameters) {}
+
+  /// For the buckets of this plan.
+  void arrange(const plan& p) {
+    std::size_t before = 0;
+    for (const bucket& k : p.buckets)
+      for (const bucket_slot& s : k.slots) place_[static_cast<std::size_t>(s.parameter)] = before++;
+  }
+  void clear() noexcept { std::fill(at_.begin(), at_.end(), nullptr); }
+
+  void put(std::size_t parameter, const void* gradient) noexcept { at_[parameter] = gradient; }
+  [[nodiscard]] bool has(std::size_t parameter) const noexcept { return at_[parameter] != nullptr; }
+
+  /// Those of a bucket of elements of T, to be multiplied by `factor` on their way to it. The list is valid until that
+  /// of the next pass is asked for.
+  template <class T>
+  [[nodiscard]] displaced list(const bucket& k, double factor) noexcept {
+    if (k.slots.empty()) return {};
+    displaced_part* const first = parts_.data() + place_[static_cast<std::size_t>(k.slots.front().parameter)];
+    displaced found{first, 0, factor == 1 ? nullptr : &scaled<T>, factor};
+    for (const bucket_slot& s : k.slots)
+      if (const void* p = at_[static_cast<std::size_t>(s.parameter)]; p && s.count != 0)
+        first[found.size++] = {s.offset, s.count, p};
+    return found;
+  }
+
+ private:
+  template <class T>
+  static void scaled(const void* from, void* to, std::size_t count, double by) noexcept {
+    multiply(static_cast<const T*>(from), static_cast<T*>(to), count, by);
+  }
+
+  std::vector<const void*> at_;        // by parameter
+  std::vector<std::size_t> place_;     // of each parameter among all, bucket by bucket
+  std::vector<displaced_part> parts_;  // in this order
+};
+/// See basic_elsewhere.
+using elsewhere = basic_elsewhere<>;
+
+}  // namespace tutti::grad

@@ -1,0 +1,113 @@
+#include <doctest/doctest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/direct.hpp>
+#include <tutti/algo/lending.hpp>
+
+#include <algo/lanes.hpp>
+#include <support/forked_child.hpp>
+
+namespace {
+
+using lanes::expect;
+using tutti::algo::board;
+
+std::atomic<int> other_process;  // what rank 0 takes for rank 1's process; 0: this one
+
+class lending_transport : public lanes::staging_transport {
+ public:
+  using staging_transport::staging_transport;
+  [[nodiscard]] int process_of(int r) const noexcept {
+    return rank() == 0 && r == 1 && other_process != 0 ? other_process.load() : ::getpid();
+  }
+};
+
+template <class T>
+tutti::routine choose(tutti::lane<T> l, board& b, std::uint64_t staged) {
+  tutti::algo::board::turn turn{b, l.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(l);
+  co_await tutti::algo::detail::choose_lending(tutti::algo::detail::meeting<T>{l, b, tutti::barrier_args{}}, b, staged);
+}
+
+/// What all of `n` ranks decide where staging takes so long.
+template <class T>
+board::lending decided(int n, std::uint64_t staged) {
+  board::lending all;
+  lanes::run<T>(n, [&](auto& me) {
+    me.board().use(board::lending{1, 1});
+    me.run([&](auto l) { return choose(l, me.board(), staged); });
+    if (me.number() == 0) all = me.board().lends();
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+    const board::lending mine = me.board().lends();
+    expect(mine.blocks_from == all.blocks_from && mine.whole_from == all.whole_from, "ranks decide differently");
+  });
+  return all;
+}
+
+/// process_vm_writev fails with EPERM in this thread from here on; false where that cannot be had.
+bool forbid_writing() {
+  ::sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(::seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const ::sock_fprog all{4, program};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) == 0;
+}
+
+constexpr std::uint64_t slow = std::uint64_t{1} << 50, fast = 1;
+
+}  // namespace
+
+TEST_CASE("lending: where staging is slower, where it is faster, and where nobody's memory can be read") {
+  if (!lanes::kernel_copies_here()) return;
+  using tutti::algo::detail::worth_lending;
+  for (const int n : {2, 3}) {
+    CAPTURE(n);
+    other_process = 0;
+    CHECK(decided<lending_transport>(n, slow).blocks_from == worth_lending);
+    CHECK(decided<lending_transport>(n, slow).whole_from == worth_lending);
+    CHECK(decided<lending_transport>(n, fast).blocks_from == board::nowhere);
+    CHECK(decided<lending_transport>(n, fast).whole_from == board::nowhere);
+    CHECK(decided<lanes::staging_transport>(n, slow).blocks_from == board::nowhere);
+  }
+  CHECK(decided<lending_transport>(1, slow).blocks_from == board::nowhere);
+}
+
+TEST_CASE("lending: a rank that may read the memory of the others, but not write there") {
+  if (!lanes::kernel_copies_here()) return;
+  bool forbidden = false;
+  board::lending decided{1, 1};
+  lanes::run<lending_transport>(2, [&](auto& me) {
+    if (me.number() == 1) forbidden = forbid_writing();  // to this thread
+    me.run([&](auto l) { return choose(l, me.board(), slow); });
+    if (me.number() == 0) decided = me.board().lends();
+  });
+  if (!forbidden) {
+    MESSAGE("left out: this system has no filters for system calls");
+    return;
+  }
+  CHECK(decided.blocks_from == board::nowhere);
+  CHECK(decided.whole_from == board::nowhere);
+}
+
+TEST_CASE("lending: a process that is not the rank, though it can be read, is found out") {
+  if (!lanes::kernel_copies_here()) return;
+  // It has the same memory, as it was forked, but that of before.
+  tutti_test::forked_child child{[] { return ::pause(); }};
+  other_process = child.pid();
+  CHECK(decided<lending_transport>(3, slow).whole_from == board::nowhere);
+  other_process = 0;
+}

@@ -1,0 +1,187 @@
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <barrier>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_broadcast.hpp>
+#include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/lent.hpp>
+
+#include <algo/lanes.hpp>
+#include <support/grid.hpp>
+
+namespace {
+
+using lanes::expect;
+using tutti::algo::board;
+
+/// The kernel copies between ranks, which here are of one process, and none maps what another did not allocate.
+class lending_transport : public lanes::staging_transport {
+ public:
+  using staging_transport::staging_transport;
+  [[nodiscard]] int process_of(int) const noexcept { return ::getpid(); }
+  [[nodiscard]] double ranks_per_core() const noexcept { return 1; }  // a root may wait
+};
+
+constexpr std::size_t least = std::size_t{16} << 10, piece = tutti::algo::detail::lent_piece;
+
+template <class Rank>
+void lend(Rank& me) {
+  (void)me.board().choice_due(board::worth_choosing);  // as if everything had been chosen
+  me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+  me.board().use(board::lending{least, least});
+}
+
+/// What a rank has in its block.
+std::uint8_t value(std::size_t round, int rank, std::size_t i) {
+  return static_cast<std::uint8_t>(i * 7 + i / 253 + round * 31 + static_cast<std::size_t>(rank) * 101);
+}
+
+/// A buffer of this rank that begins at an odd place, in memory that others map or not, between two marks.
+struct buffer {
+  template <class Rank>
+  buffer(Rank& me, std::size_t bytes, bool mapped) : own(mapped ? 0 : bytes + 3), size(bytes) {
+    auto* p = mapped ? reinterpret_cast<std::uint8_t*>(me.link().allocate(bytes + 3)) : own.data();
+    begin = p + 1;
+    begin[-1] = begin[bytes] = 0xc5;
+  }
+  [[nodiscard]] std::span<std::uint8_t> span() const { return {begin, size}; }
+  [[nodiscard]] bool intact() const { return begin[-1] == 0xc5 && begin[size] == 0xc5; }
+
+  std::vector<std::uint8_t> own;
+  std::uint8_t* begin;
+  std::size_t size;
+};
+
+TEST_CASE("lent: a broadcast from and to buffers that are lent, mapped, or both, with two meetings") {
+  if (!lanes::kernel_copies_here()) return;
+  for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
+    lanes::run<lending_transport>(n, [&](auto& me) {
+      lend(me);
+      std::size_t round = 0;
+      for (const std::size_t bytes : {least - 1, least, piece + 1, 2 * piece + 12'345})
+        for (unsigned mapped = 0; mapped < 4; ++mapped) {
+          const int root = static_cast<int>(++round) % n;
+          const buffer mine(me, bytes, (mapped >> (me.number() == root ? 0 : 1) & 1) != 0);
+          for (std::size_t i = 0; i < bytes; ++i) mine.begin[i] = me.number() == root ? value(round, root, i) : 0xee;
+          const std::uint64_t before = me.board().step();
+          me.run([&](auto l) {
+            return tutti::algo::direct_broadcast(l, me.board(),
+                                                 tutti::broadcast_args{tutti::erase_type(mine.span()), root});
+          });
+          for (std::size_t i = 0; i < bytes; ++i)
+            if (mine.begin[i] != value(round, root, i)) expect(false, "byte", i);
+          expect(mine.intact(), "it wrote beside the buffer of", bytes);
+          const bool direct = bytes >= least || (mapped & 1) != 0;
+          expect(me.board().step() - before == (direct ? 2 : 1), "the meetings of a broadcast of", bytes);
+        }
+    });
+}
+
+TEST_CASE("lent: an all_gather of blocks that are lent, mapped, in place, or too short, with two meetings") {
+  if (!lanes::kernel_copies_here()) return;
+  for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
+    lanes::run<lending_transport>(n, [&](auto& me) {
+      lend(me);
+      std::size_t round = 0;
+      for (const std::size_t bytes : {least - 1, least, piece + 1})
+        for (int kind = 0; kind < 4; ++kind) {
+          ++round;
+          const auto r = static_cast<std::size_t>(me.number());
+          const bool maps = kind == 1 || (kind == 2 && me.number() == 0), in_place = kind == 3;
+          const buffer out(me, bytes * static_cast<std::size_t>(n), maps), own(me, bytes, maps);
+          const auto in = in_place ? out.span().subspan(r * bytes, bytes) : own.span();
+          for (std::uint8_t& b : out.span()) b = 0xee;
+          for (std::size_t i = 0; i < bytes; ++i) in[i] = value(round, me.number(), i);
+          const std::uint64_t before = me.board().step();
+          me.run([&](auto l) {
+            return tutti::algo::direct_all_gather(
+                l, me.board(),
+                tutti::all_gather_args{tutti::erase_type(std::span<const std::uint8_t>(in)),
+                                       tutti::erase_type(out.span())});
+          });
+          for (int p = 0; p < n; ++p)
+            for (std::size_t i = 0; i < bytes; ++i)
+              if (out.begin[static_cast<std::size_t>(p) * bytes + i] != value(round, p, i)) expect(false, "byte", i);
+          expect(out.intact() && own.intact(), "it wrote beside the buffer of", bytes);
+          if (bytes >= least) expect(me.board().step() - before == 2, "the meetings of an all_gather of", bytes);
+        }
+    });
+}
+
+/// One rank says that its process is one that has no such memory.
+class wrong_transport : public lending_transport {
+ public:
+  using lending_transport::lending_transport;
+  [[nodiscard]] int process_of(int r) const noexcept {
+    return rank() == 1 ? 1 << 30 : lending_transport::process_of(r);
+  }
+};
+
+TEST_CASE("lent: a rank whose process is no more ends with the failure of the group, not with its own") {
+  if (!lanes::kernel_copies_here()) return;
+  std::vector<tutti::errc> kinds(2);
+  std::barrier lending{2};
+  lanes::run<wrong_transport>(2, [&](auto& me) {
+    lend(me);
+    lending.arrive_and_wait();
+    const buffer mine(me, least, false);
+    auto op = me.start([&](auto l) {
+      return tutti::algo::direct_broadcast(l, me.board(), tutti::broadcast_args{tutti::erase_type(mine.span()), 0});
+    });
+    // Rank 1 finds that there is no such process, and waits to be told why.
+    if (me.number() == 0) me.abort();
+    try {
+      std::move(op).wait();
+    } catch (const tutti::error& e) {
+      kinds[static_cast<std::size_t>(me.number())] = e.kind();
+    }
+  });
+  CHECK(kinds == std::vector<tutti::errc>(2, tutti::errc::aborted));
+}
+
+TEST_CASE("lent: nobody writes to a buffer any more that was lent by who failed") {
+  if (!lanes::kernel_copies_here()) return;
+  constexpr std::size_t bytes = std::size_t{64} << 20, share = bytes / 2;  // the root's, at the end
+  std::barrier lending{2}, ended{2};
+  bool late = false;
+  lanes::run<wrong_transport>(2, [&](auto& me) {
+    lend(me);
+    lending.arrive_and_wait();
+    const buffer mine(me, bytes, false);
+    std::memset(mine.begin, me.number() == 0 ? 7 : 1, bytes);
+    // Rank 1 copies nothing itself, and fails as soon as the root has begun.
+    std::atomic<bool> over{false};
+    std::thread watch;
+    if (me.number() == 1)
+      watch = std::thread([&] {
+        while (!over && std::atomic_ref(mine.begin[share]).load() == 1) std::this_thread::yield();
+        me.abort();
+      });
+    auto op = me.start([&](auto l) {
+      return tutti::algo::direct_broadcast(l, me.board(), tutti::broadcast_args{tutti::erase_type(mine.span()), 0});
+    });
+    const bool failed = !tutti::nothrow(std::move(op)).wait().ok();
+    const auto tail = mine.span().last(4096);  // what the root would write last
+    std::memset(tail.data(), 0x55, tail.size());
+    over = true;
+    ended.arrive_and_wait();
+    if (watch.joinable()) watch.join();
+    expect(failed, "an operation that was aborted", me.number());
+    if (me.number() == 1)
+      for (const std::uint8_t b : tail) late = late || b != 0x55;
+  });
+  CHECK_FALSE(late);
+}
+
+}  // namespace

@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+#include <utility>
+
+#include <tutti/bootstrap/roll_call_claim.hpp>
+
+namespace tutti_test {
+
+/// The claim of a process that does not exist: without a start time nobody looks whether it lives.
+inline tutti::roll_call_claim stranger(int rank, int world, int pid, std::string domain = "m") {
+  auto c = tutti::roll_call_claim::of_this_process(rank, world, std::move(domain));
+  c.pid = pid;
+  c.start_time = 0;
+  c.host = "host" + c.memory_domain;
+  return c;
+}
+
+}  // namespace tutti_test
