@@ -27,6 +27,7 @@ endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # as CUDA::cudart, which NCCL brings: not a second one beside it
 enable_language(CUDA)
 string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")  # CMake 3.25 does not know that nvcc can
+set(CMAKE_CUDA_EXTENSIONS ON)  # that is nvcc's own way: without it CMake adds -std=c++17 behind ours
 if(CCACHE_PROGRAM AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
