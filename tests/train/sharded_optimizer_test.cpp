@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -278,10 +279,12 @@ TEST_CASE("sharded_optimizer: average() again divides no more") {
 TEST_CASE("sharded_optimizer: a rank that leaves a pass and begins another ends all, and hears of skip()") {
   std::vector<std::string> seen(2);
   std::vector<float> first(2);
+  std::barrier made{2};  // on both, before one of them ends the world
   const auto train = [&](world_t& world) {
     const auto r = static_cast<std::size_t>(world.rank());
     std::vector<float> p(4), g(4, 1.0f);
     sharded_optimizer optimizer{world, std::span{p}, sgd{.rate = 1}};
+    made.arrive_and_wait();
     for (int batch = 0; batch < 2; ++batch) try {
         optimizer.begin();
         if (batch == 0 && r == 1) throw std::bad_alloc();
