@@ -129,22 +129,25 @@ template <class T, class World>
 void check_uneven(session<World>& s, std::size_t longest) {
   using enum tutti::algorithm;
   const auto me = static_cast<std::size_t>(s.world.rank()), n = s.size();
-  for (const bool gaps : {false, true}) {
+  for (const unsigned how : {0U, 1U, 2U, 3U}) {
+    const bool gaps = how % 2 != 0, in_place = how / 2 != 0;  // the own block of the longer buffer is the shorter one
     const auto named = [&](const char* what, tutti::algorithm via) {
       which c = s.name(what, longest, type_name<T>(), via);
-      c.note = gaps ? "at most, with gaps" : "at most";
+      c.note = std::string("at most") + (gaps ? ", with gaps" : "") + (in_place ? ", in place" : "");
       return c;
     };
     for (const auto via : s.template algorithms<tutti::all_gather_v_args>({automatic, direct, ring}, 1)) {
       const which c = named("all_gather_v", via);
       const std::uint64_t salt = s.salt();
       const cut blocks(n, longest, salt, gaps);
-      const guarded<T> in(blocks.counts[me], parcel<T>(blocks.counts[me], salt, me, 0)), out(blocks.total);
-      s.world.all_gather_v(in.span(), out.span(), blocks.layout(), {.via = via}).wait();
+      const guarded<T> apart(in_place ? 0 : blocks.counts[me]), out(blocks.total);
+      const auto in = in_place ? blocks.block(out.span(), me) : apart.span();
+      parcel<T>(blocks.counts[me], salt, me, 0).fill(in);
+      s.world.all_gather_v(in, out.span(), blocks.layout(), {.via = via}).wait();
       for (std::size_t r = 0; r < n; ++r)
         expect_equal(c, blocks.block(out.span(), r), parcel<T>(blocks.counts[r], salt, r, 0));
       expect_gaps_untouched(c, out.span(), blocks);
-      expect(in.intact() && out.intact(), c, "something beside the buffers was written");
+      expect(apart.intact() && out.intact(), c, "something beside the buffers was written");
     }
     const int root = static_cast<int>(s.salt() % n);
     const bool is_root = s.world.rank() == root;
@@ -152,26 +155,33 @@ void check_uneven(session<World>& s, std::size_t longest) {
       const which c = named("gather_v", via);
       const std::uint64_t salt = s.salt();
       const cut blocks(n, longest, salt, gaps);
-      const guarded<T> in(blocks.counts[me], parcel<T>(blocks.counts[me], salt, me, 0)),
-          out(is_root ? blocks.total : 0);
-      s.world.gather_v(in.span(), out.span(), is_root ? blocks.layout() : tutti::layout{}, root, {.via = via}).wait();
+      const bool shared = in_place && is_root;
+      const guarded<T> apart(shared ? 0 : blocks.counts[me]), out(is_root ? blocks.total : 0);
+      const auto in = shared ? blocks.block(out.span(), me) : apart.span();
+      parcel<T>(blocks.counts[me], salt, me, 0).fill(in);
+      s.world.gather_v(in, out.span(), is_root ? blocks.layout() : tutti::layout{}, root, {.via = via}).wait();
       if (!is_root) continue;
       for (std::size_t r = 0; r < n; ++r)
         expect_equal(c, blocks.block(out.span(), r), parcel<T>(blocks.counts[r], salt, r, 0));
       expect_gaps_untouched(c, out.span(), blocks);
-      expect(in.intact() && out.intact(), c, "something beside the buffers was written");
+      expect(apart.intact() && out.intact(), c, "something beside the buffers was written");
     }
     for (const auto via : s.template algorithms<tutti::scatter_v_args>({automatic, direct, linear}, 1)) {
       const which c = named("scatter_v", via);
       const std::uint64_t salt = s.salt();
       const cut blocks(n, longest, salt, gaps);
-      const guarded<T> in(is_root ? blocks.total : 0), out(blocks.counts[me]);
+      const bool shared = in_place && is_root;
+      const guarded<T> in(is_root ? blocks.total : 0), apart(shared ? 0 : blocks.counts[me]);
       for (std::size_t r = 0; is_root && r < n; ++r)
         parcel<T>(blocks.counts[r], salt, 0, r).fill(blocks.block(in.span(), r));
-      s.world.scatter_v(in.span(), out.span(), is_root ? blocks.layout() : tutti::layout{}, root, {.via = via}).wait();
-      expect_equal(c, out.span(), parcel<T>(blocks.counts[me], salt, 0, me));
-      expect(in.intact() && out.intact(), c, "something beside the buffers was written");
+      const auto out = shared ? blocks.block(in.span(), me) : apart.span();
+      s.world.scatter_v(in.span(), out, is_root ? blocks.layout() : tutti::layout{}, root, {.via = via}).wait();
+      expect_equal(c, out, parcel<T>(blocks.counts[me], salt, 0, me));
+      for (std::size_t r = 0; is_root && r < n; ++r)
+        expect_equal(c, blocks.block(in.span(), r), parcel<T>(blocks.counts[r], salt, 0, r));
+      expect(in.intact() && apart.intact(), c, "something beside the buffers was written");
     }
+    if (in_place) continue;
     for (const auto via : s.template algorithms<tutti::all_to_all_v_args>({automatic, direct, pairwise}, 1)) {
       const which c = named("all_to_all_v", via);
       const std::uint64_t salt = s.salt();

@@ -30,7 +30,7 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
         const auto rank = static_cast<int>(r);
         const std::size_t bytes = a.blocks.size(r) * element;
         std::byte* const to = at(a.out.data, a.blocks.begin(r) * element);
-        if (bytes == 0 || to == a.in.data) continue;
+        if (bytes == 0 || (rank == m.rank() && to == a.in.data)) continue;  // an empty block lies where the next begins
         const std::byte* const from = m.map(rank, b.note_of(rank, step).in, bytes);
         if (!from || !detail::copy_mapped(b, to, from, bytes, a.out.bytes())) co_await m.failure();
       }
