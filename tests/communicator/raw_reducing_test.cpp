@@ -31,7 +31,7 @@ TEST_CASE("raw_reducing: wrong sizes and functions are refused before anything i
   CHECK(complaint([&] { world.all_reduce(seven, raw_reduction{&add_bytes, 2}).wait(); }) ==
         "all_reduce: 7 bytes are not whole elements of 2 bytes");
   CHECK(complaint([&] { world.all_reduce(six, raw_reduction{nullptr, 2}).wait(); }) ==
-        "all_reduce: a raw_reduction needs a function and an element of 1 to 4096 bytes; this one is of 2");
+        "all_reduce: a raw_reduction needs a function and an element of 1 to 4096 bytes; this one has no function");
   CHECK(complaint([&] { world.all_reduce(six, raw_reduction{&add_bytes, 0}).wait(); }) ==
         "all_reduce: a raw_reduction needs a function and an element of 1 to 4096 bytes; this one is of 0");
   CHECK(complaint([&] { world.all_reduce(six, raw_reduction{&add_bytes, 4097}).wait(); }) ==

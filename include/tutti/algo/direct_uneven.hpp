@@ -32,7 +32,8 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
         std::byte* const to = at(a.out.data, a.blocks.begin(r) * element);
         if (bytes == 0 || (rank == m.rank() && to == a.in.data)) continue;  // an empty block lies where the next begins
         const std::byte* const from = m.map(rank, b.note_of(rank, step).in, bytes);
-        if (!from || !detail::copy_mapped(b, to, from, bytes, a.out.bytes())) co_await m.failure();
+        if (!from) co_await m.refuse({errc::protocol, 0, lane.members().world_rank(rank), 0});
+        if (!detail::copy_mapped(b, to, from, bytes, a.out.bytes())) co_await m.failure();
       }
       const std::uint64_t end = m.post();
       co_await m.everyone(end);

@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -150,7 +151,10 @@ class issuer final : public op_owner {
         return "failed: out of memory or shared memory" + (r.peer >= 0 ? " on " + who : std::string());
       case errc::system:
         return "failed: " + std::generic_category().message(static_cast<int>(r.detail)) +
-               (r.peer >= 0 ? " on " + who : std::string());
+               (r.peer >= 0 ? " on " + who : std::string()) +
+               (r.detail == EPERM ? "; the kernel copies long messages between processes (process_vm_readv, _writev): "
+                                    "enter sandboxes that forbid it before the first of them"
+                                  : "");
       case errc::device:
         if constexpr (requires { backend_.words(r); }) return "failed: " + backend_.words(r);
         [[fallthrough]];

@@ -53,8 +53,8 @@ std::size_t grain_of(const char* call, const Op& with, std::size_t n) {
   } else {
     if (!with.valid())
       throw usage_error(std::string(call) + ": a raw_reduction needs a function and an element of 1 to " +
-                        std::to_string(raw_reduction::most_bytes) + " bytes; this one is of " +
-                        std::to_string(with.element_bytes));
+                        std::to_string(raw_reduction::most_bytes) + " bytes; this one " +
+                        (with.fold ? "is of " + std::to_string(with.element_bytes) : "has no function"));
     if (n % with.element_bytes != 0)
       throw usage_error(std::string(call) + ": " + std::to_string(n) + " bytes are not whole elements of " +
                         std::to_string(with.element_bytes) + " bytes");

@@ -32,12 +32,12 @@ struct status {
   std::int32_t peer = -1;    ///< world rank at fault, -1 when unknown
   std::uint64_t detail = 0;  ///< errno for errc::system, otherwise what the code says or 0; peers are told
 
-  /// The detail of errc::aborted where a user's reduction threw.
-  static constexpr std::uint64_t reduction_threw = 1;
+  /// The detail of errc::aborted where a user's reduction threw. Far from what users give to abort(), as are the next.
+  static constexpr std::uint64_t reduction_threw = ~std::uint64_t{0};
   /// Where a pass of a reducer was dropped before its finish() had ended.
-  static constexpr std::uint64_t pass_dropped = 2;
+  static constexpr std::uint64_t pass_dropped = reduction_threw - 1;
   /// Where the group of an operation was left by an exception before it had begun.
-  static constexpr std::uint64_t group_left = 3;
+  static constexpr std::uint64_t group_left = reduction_threw - 2;
 
   [[nodiscard]] constexpr bool ok() const noexcept { return code == errc::ok; }
   friend constexpr bool operator==(const status&, const status&) = default;
