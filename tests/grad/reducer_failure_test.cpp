@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <tutti/async/sync_wait.hpp>
+#include <tutti/grad/mean.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@ using ranks::outcome_of;
 using ranks::whole_pass;
 using tutti::dtype;
 using tutti::errc;
+using tutti::grad::launch_order;
 using tutti::grad::parameter_shape;
 using tutti::grad::reducer;
 using world_t = ranks::communicator;
@@ -126,26 +128,33 @@ TEST_CASE("reducer: the same inside a coroutine, while others are suspended in f
 }
 
 TEST_CASE("reducer: a rank that has run out is named where the others call something else meanwhile") {
-  const auto all = ranks::outcomes(3, [](world_t& world) {
-    reducer r{world, three};
-    for (int k = 0; k < 2; ++k) {
-      auto pass = r.begin(world.rank() == 1 ? 0 : 1);
-      pass.rest_unused();
-      std::vector<float> v(10);
-      if (world.rank() != 1) world.broadcast(v, 0).wait();
-      (void)tutti::sync_wait(world, pass.finish());
+  const auto try_it = [](auto hook, launch_order order) {
+    const auto all = ranks::outcomes(3, [&](world_t& world) {
+      reducer r{world, three, {.order = order}, hook};
+      for (int k = 0; k < 2; ++k) {
+        auto pass = r.begin(world.rank() == 1 ? 0 : 1);
+        pass.rest_unused();
+        std::vector<float> v(10);
+        if (world.rank() != 1) world.broadcast(v, 0).wait();
+        (void)tutti::sync_wait(world, pass.finish());
+      }
+    });
+    for (const outcome& o : all) {
+      CAPTURE(o.text);
+      CHECK(o.failed == errc::mismatch);
+      if (&o == &all[1]) {
+        CHECK(o.says("weight 0 on this rank, which has run out of samples"));
+        CHECK(o.says("broadcast"));
+      } else {
+        CHECK(o.says("rank 1 called"));
+        CHECK(o.says("all_reduce"));
+      }
     }
-  });
-  for (const outcome& o : all) {
-    CAPTURE(o.text);
-    CHECK(o.failed == errc::mismatch);
-    if (&o == &all[1]) {
-      CHECK(o.says("weight 0 on this rank, which has run out of samples"));
-      CHECK(o.says("broadcast"));
-    } else {
-      CHECK(o.says("rank 1 called"));
-      CHECK(o.says("all_reduce"));
-    }
+  };
+  for (const launch_order order : {launch_order::planned, launch_order::ready}) {
+    try_it(tutti::grad::sum_hook{}, order);
+    try_it(tutti::grad::mean_hook{}, order);
+    try_it(tutti::grad::divide_after_hook{}, order);
   }
 }
 

@@ -212,6 +212,25 @@ TEST_CASE_TEMPLATE("weighing: means of 16 bits are rounded once, and twice where
   CHECK(share_of_bound<T>(differ, false) > 1);  // or else the docs say too little
 }
 
+TEST_CASE("weighing: equal gradients of float16 are their own mean in shared memory, subnormal or near the largest") {
+  using tutti::float16;
+  for (const int n : {1, 2, 3, 9})
+    for (const std::size_t count : {std::size_t{7}, std::size_t{300'000}})
+      for (const double weight : {1.0, 37.0})
+        tutti::run_threads(n, [&](world_t& world) {
+          const std::vector<tutti::grad::parameter_shape> one{{"w", count, tutti::dtype::f16}};
+          tutti::grad::reducer reducer{world, one};
+          const std::vector<float> values{0x1p-24f, 3 * 0x1p-24f, 8.9e-7f, 1e-5f, 6e-5f, -0x1.ffcp15f, 60000.0f};
+          auto pass = reducer.begin(weight);
+          const auto g = reducer.gradient<float16>(0);
+          for (std::size_t i = 0; i < count; ++i) g[i] = float16(values[i % values.size()]);
+          pass.ready(0);
+          (void)tutti::sync_wait(world, pass.finish());
+          for (std::size_t i = 0; i < count; ++i)
+            if (g[i] != float16(values[i % values.size()])) throw std::runtime_error("another mean");
+        });
+}
+
 // The tail behind the last bucket is divided as gradients are.
 TEST_CASE("weighing: flags and the map of what is used survive any divisor") {
   for (const dtype type : {dtype::f32, dtype::f64, dtype::f16, dtype::bf16})

@@ -89,6 +89,7 @@ TEST_CASE("local_sgd: other parameters are refused before anything is sent") {
     CHECK_THROWS_AS(tutti::sync_wait(world, averaging.step(std::vector<std::span<float>>{a, b})), tutti::usage_error);
     CHECK_THROWS_AS(tutti::sync_wait(world, averaging.step(std::vector<std::span<float>>{b})), tutti::usage_error);
     CHECK_THROWS_AS(tutti::sync_wait(world, averaging.step(std::vector<std::span<double>>{d})), tutti::usage_error);
+    if (averaging.steps() != 0) throw std::runtime_error("counted");
     tutti::sync_wait(world, averaging.step(std::vector<std::span<float>>{a}));
   });
 }

@@ -66,7 +66,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
               return make_arena(detail::layout_of(marks_, options_, options_.arrival));
             },
             [&](const arena_type& a) { return a.layout().id() ^ options_.id(); }, where)),
-        weights_(scaling::divided, options_.predivide, world.size()),
+        weights_(scaling::divided, options_.predivide, world.size(), partial_sums::rounded),
         buckets_(devices, std::move(hook), arena_, weights_) {
     arena_.enroll(devices);
     make_room();

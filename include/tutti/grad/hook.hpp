@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tutti/algo/situation.hpp>
 #include <tutti/async/concepts.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/core/displaced.hpp>
@@ -46,6 +47,12 @@ enum class scaling : std::uint8_t {
              ///< their sum, and the tail's, over bucket_view::divisor. ready() waits for all ranks to have begun
 };
 
+/// How a hook's sums of 16 bits come about.
+enum class partial_sums : std::uint8_t {
+  rounded,  ///< some are stored in 16 bits on their way: gradients of float16 are scaled so that none overflows
+  wide      ///< each is added up, and divided, in float, and rounded once
+};
+
 namespace detail {
 
 template <class H, class What>
@@ -76,6 +83,12 @@ auto reduce_bucket(Comm& world, const bucket_view<T>& b, Op with, const issue& h
 }
 
 template <class H, class Comm>
+partial_sums sums_of(const H& hook, const Comm& world) {
+  if constexpr (requires { hook.sums(world); }) return hook.sums(world);
+  return partial_sums::rounded;
+}
+
+template <class H, class Comm>
 using flight_t = std::invoke_result_t<H&, Comm&, bucket_view<float>>;
 
 template <class H, class Comm, class T>
@@ -100,9 +113,10 @@ inline constexpr scaling scaling_of<H> = H::scale;
 /// so that what it issues then is in the same order on all ranks too. An exception ends the pass.
 /// May have `static constexpr scaling scale`; the tail is summed whatever it is. May have `static constexpr bool
 /// gathers = true`, and then hands bucket_view::apart to its one all_reduce; for others all elements are in the bucket.
-/// May have `void reset()`: forget what is kept for each bucket, as these have changed; `void forget_pass()`: all ranks
-/// skip the step; and `void check(const reducer_options&)` and `void check(contribution)`, which throw usage_error for
-/// what the hook cannot be true to: the reducer's constructor and begin() call them before anything is sent.
+/// May have `partial_sums sums(const Comm&)`, equal on all ranks. May have `void reset()`: forget what is kept for each
+/// bucket, as these have changed; `void forget_pass()`: all ranks skip the step; and `void check(const
+/// reducer_options&)` and `void check(contribution)`, which throw usage_error for what the hook cannot be true to: the
+/// reducer's constructor and begin() call them before anything is sent.
 template <class H, class Comm>
 concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
                          detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&
@@ -121,6 +135,13 @@ struct sum_hook {
   static constexpr bool gathers = true;
   issue how{};
 
+  /// Where all ranks share memory, each folds its part of all operands at once.
+  template <class Comm>
+  [[nodiscard]] partial_sums sums(const Comm& world) const noexcept {
+    if constexpr (requires { world.backend().links(); })
+      if (how.via == algorithm::automatic && world.backend().links() == algo::reach::memory) return partial_sums::wide;
+    return partial_sums::rounded;
+  }
   template <class Comm, number T>
   auto operator()(Comm& world, bucket_view<T> b) const {
     if (b.divisor == 1) return detail::reduce_bucket(world, b, sum, how);

@@ -162,7 +162,7 @@ class ledger {
   /// For a new plan, and for the first.
   void prepare_buckets() {
     marks_.expect(layout().order());
-    self().weights_.arrange(layout());
+    self().weights_.arrange(layout(), options_.order);
     watch_.follow(layout());
     self().buckets_.arrange(layout());
     ++plans_;

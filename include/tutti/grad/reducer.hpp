@@ -62,7 +62,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
             [&](const arena& a) { return a.layout().id() ^ options_.id(); }, where)),
         scaled_(shapes.size()),
         elsewhere_(shapes.size()),
-        weights_(detail::scaling_of<Hook>, options_.predivide, world.size()),
+        weights_(detail::scaling_of<Hook>, options_.predivide, world.size(), detail::sums_of(hook_, world)),
         buckets_(world, options_.order, options_.in_flight) {
     lay_out();
   }
@@ -228,7 +228,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     const auto tail = arena_.tail<T>(b).first(last && usage_.map_count() == 0 ? line : arena_.tail<T>(b).size());
     const auto elements = arena_.bucket_with_tail<T>(b).first(k.count + tail.size());
     // Waits, and does not leave this bucket to a later mark: its place among the collectives that the user issues
-    // between marks must not depend on when messages arrive.
+    // between marks must not depend on when messages arrive, as it does where the buckets under way are bounded.
     weights_.settle<T>();
     for (const bucket_slot& s : k.slots)
       if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i] && !elsewhere_.has(i))

@@ -39,12 +39,14 @@ struct add_pledges {
 
 /// How the weights of a pass travel, and what gradients are multiplied and divided by because of them. Where sums are
 /// to be divided as they are made, and for float16, whose sums would overflow, they travel by themselves, and no bucket
-/// leaves before they are known; else behind the first bucket of float or double, if there is one.
+/// leaves before they are known; also where buckets travel in groups of their own, as nothing else would tell ranks
+/// that call something else that a pass has begun. Else behind the first bucket of float or double, if there is one.
 template <class = when_used>
 class basic_weighing {
  public:
   /// Gradients are divided by `predivide` before the sum, and by as much less after it.
-  basic_weighing(scaling how, double predivide, int ranks) : how_(how), predivide_(predivide), ranks_(ranks) {
+  basic_weighing(scaling how, double predivide, int ranks, partial_sums sums)
+      : how_(how), sums_(sums), predivide_(predivide), ranks_(ranks) {
     if (!(predivide > 0) || predivide > std::numeric_limits<double>::max())
       throw usage_error("reducer: predivide is a finite number above 0");
     if (detail::takes_as_is(how) && predivide != 1)
@@ -52,12 +54,13 @@ class basic_weighing {
                         " with a hook that takes gradients as they are; leave it 1, or use sum_hook");
   }
 
-  /// For the buckets of this plan.
-  void arrange(const plan& p) {
+  /// For the buckets of this plan, which leave in this order.
+  void arrange(const plan& p, launch_order order) {
     const auto wide = [](const bucket& b) { return size_of(b.type) >= sizeof(float); };
     const auto narrow = [](const bucket& b) { return b.type == dtype::f16; };
     const auto& buckets = p.buckets;
-    alone_ = how_ == scaling::divided || std::any_of(buckets.begin(), buckets.end(), narrow) ||
+    alone_ = how_ == scaling::divided || order == launch_order::ready ||
+             std::any_of(buckets.begin(), buckets.end(), narrow) ||
              std::none_of(buckets.begin(), buckets.end(), wide) ||
              (how_ == scaling::averaged && ranks_ > weight_digits::most_averaged);
     behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
@@ -172,8 +175,8 @@ class basic_weighing {
     learn(weight_digits::take(std::span<const T>{tail}));
   }
   void hear() noexcept { learn(weight_digits::take(std::span<const double>{pledge_.digits})); }
-  // The unit is a power of two, so that scaling by it rounds nothing, and so large that no sum of float16 exceeds its
-  // largest term.
+  // The unit is so large that no sum of float16 exceeds its largest term, and a power of two, by which only subnormals
+  // are rounded.
   void learn(double total) noexcept {
     total_ = shares_ = total;
     unit_ = 1;
@@ -184,11 +187,14 @@ class basic_weighing {
       common_ = pledge_.most;
       shares_ = static_cast<double>(static_cast<std::int64_t>(total / common_ + 0.5));
     }
+    // Gradients that nothing is to be multiplied by stay as they are where their sum is divided before it is rounded.
+    if (sums_ == partial_sums::wide && pledge_.least == pledge_.most && divides<float16>(shares_ / predivide_)) return;
     while (unit_ < shares_) unit_ *= 2;
     while (unit_ / 2 >= shares_) unit_ /= 2;
   }
 
   scaling how_;
+  partial_sums sums_;
   double predivide_;
   int ranks_;
   bool alone_ = true;

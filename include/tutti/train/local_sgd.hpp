@@ -33,10 +33,11 @@ class local_sgd {
   /// until the task has ended, and so does the list of them. In every k-th call they become the mean, weighted by what
   /// each rank has learnt from since the last one: its samples. A rank of weight 0 takes over the others' mean; where
   /// all weights are 0, nothing changes. The result tells whether it was such a call. Errors: usage_error for other
-  /// parameters, and for a bad weight, of which nothing is kept; as of all_reduce.
+  /// parameters, and for a bad weight: then it was no step; as of all_reduce.
   template <class Parameters>
   task<bool> step(const Parameters& parameters, double weight = 1) {
     grad::weight_digits::check(weight);
+    check_all(parameters);
     since_ += weight;
     counts_ = true;
     if (++steps_ > warm_up_ && (steps_ - warm_up_) % every_ != 0) co_return false;
@@ -53,10 +54,7 @@ class local_sgd {
   /// The same with a weight of your own in place of those that step() was given.
   template <class Parameters>
   task<> average(const Parameters& parameters, double weight) {
-    if (std::size(parameters) != copies_.size())
-      throw usage_error("local_sgd: " + std::to_string(std::size(parameters)) + " parameters where there are " +
-                        std::to_string(copies_.size()));
-    for (std::size_t i = 0; i < copies_.size(); ++i) check(i, std::span{parameters[i]});
+    check_all(parameters);
     auto pass = copies_.begin(weight);
     for (std::size_t i = copies_.size(); i-- > 0;) {
       const std::span from{parameters[i]};
@@ -86,6 +84,13 @@ class local_sgd {
   template <class T, std::size_t N>
   [[nodiscard]] std::span<T> copy_of(std::size_t i, std::span<T, N>) const {
     return copies_.template gradient<T>(i);
+  }
+  template <class Parameters>
+  void check_all(const Parameters& parameters) const {
+    if (std::size(parameters) != copies_.size())
+      throw usage_error("local_sgd: " + std::to_string(std::size(parameters)) + " parameters where there are " +
+                        std::to_string(copies_.size()));
+    for (std::size_t i = 0; i < copies_.size(); ++i) check(i, std::span{parameters[i]});
   }
   template <class T, std::size_t N>
   void check(std::size_t i, std::span<T, N> p) const {
