@@ -152,7 +152,8 @@ TEST_CASE("nccl: types and reductions are NCCL's") {
     const auto one = static_cast<float>(g.rank() + 1);
     CHECK(reduced(tutti::float16{one}, tutti::sum, g) == 10);
     CHECK(reduced(tutti::bfloat16{one}, tutti::mean, g) == 2.5);
-    CHECK(reduced(tutti::float8_e4m3{one}, tutti::mean, g) == 2.5);
+    CHECK(reduced(tutti::float16{one}, tutti::mean, g) == 2.5);
+    CHECK(reduced(tutti::float8_e4m3{one}, tutti::sum, g) == 10);
     CHECK(reduced(tutti::float8_e5m2{one}, tutti::max, g) == 4);
     CHECK(reduced(static_cast<double>(one), tutti::prod, g) == 24);
     CHECK(reduced(static_cast<std::int8_t>(one), tutti::mean, g) == 2);
@@ -189,6 +190,21 @@ TEST_CASE("nccl: what NCCL cannot do is refused before anything is started, and 
     g.all_reduce(on_device(v), tutti::mean).wait();
     CHECK(v[5] == doctest::Approx(1));
   });
+}
+
+TEST_CASE("nccl: a mean of 8-bit floats is refused on several ranks") {
+  for (const int ranks : {1, 2}) {
+    fake::machine machine;
+    run_gpus(ranks, [ranks](gpus& g, auto&) {
+      std::vector<tutti::float8_e4m3> v(2, tutti::float8_e4m3{0x1p-9F});
+      errc kind{};
+      const auto words = words_of([&] { g.all_reduce(on_device(v), tutti::mean).wait(); }, kind);
+      CHECK(kind == (ranks == 1 ? errc::ok : errc::unsupported));
+      CHECK((words.find("all_reduce: NCCL would round each operand / ranks to 8 bits") == 0) == (ranks > 1));
+      CHECK(static_cast<float>(v[1]) == 0x1p-9F);
+      g.barrier().wait();
+    });
+  }
 }
 
 TEST_CASE("nccl: a product with 8-bit floats of one rank, which NCCL lacks, is refused, and the communicator goes on") {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -38,8 +39,8 @@ using dividing = tutti::nccl_dividing<fake::nccl, fake_kernels>;
 using dividing_gpus = tutti::communicator<tutti::basic_nccl<dividing>>;
 
 template <class F>
-void run_dividing(F f) {
-  tutti::run_threads(3, [&](tutti::communicator<tutti::threads>& world) {
+void run_dividing(F f, int ranks = 3) {
+  tutti::run_threads(ranks, [&](tutti::communicator<tutti::threads>& world) {
     fake::rank = world.rank();
     fake::current_device = 0;
     dividing_gpus devices = tutti::make_nccl<dividing>(world);
@@ -82,6 +83,48 @@ TEST_CASE("nccl_dividing: a mean of narrow floats is right for every number of r
     CHECK(machine.misuses == 0);
     CHECK(machine.left() == 0);
   }
+}
+
+/// The mean of `value`, which all ranks have.
+template <class T>
+float mean_of(dividing_gpus& g, float value) {
+  std::vector<T> v(1, T{value});
+  g.all_reduce(on_device(v), tutti::mean).wait();
+  return static_cast<float>(v[0]);
+}
+
+TEST_CASE("nccl_dividing: operands so small that a part of each is none keep their mean") {
+  for (const int ranks : {2, 3, 4}) {
+    fake::machine machine;
+    run_dividing(
+        [](dividing_gpus& g, auto&) {
+          for (const float i : {1.0F, 2.0F, 3.0F}) {  // of the smallest numbers there are, whose sums are exact
+            CHECK(mean_of<tutti::float8_e4m3>(g, i * 0x1p-9F) == i * 0x1p-9F);
+            if (g.size() == 3) CHECK(mean_of<tutti::float16>(g, i * 0x1p-24F) == i * 0x1p-24F);
+          }
+          CHECK(mean_of<tutti::float8_e5m2>(g, 0x1p-16F) == 0x1p-16F);
+        },
+        ranks);
+  }
+}
+
+TEST_CASE("nccl_dividing: a sum that has no room in 8 bits stays at the largest number, and none of 16 is made") {
+  fake::machine machine;
+  run_dividing(
+      [](dividing_gpus& g, auto&) {
+        CHECK(mean_of<tutti::float8_e4m3>(g, 112) == 112);
+        CHECK(mean_of<tutti::float8_e4m3>(g, 256) == 112);  // 448 of 4 ranks
+        CHECK(mean_of<tutti::float8_e5m2>(g, 57344) == 14336);
+        CHECK(mean_of<tutti::float16>(g, 32768) == 32768);
+        // At the other end NCCL's float16 loses of each what has no room in a quarter of it.
+        CHECK(mean_of<tutti::float16>(g, 0x1p-12F + 0x1p-22F) == 0x1p-12F + 0x1p-22F);
+        CHECK(mean_of<tutti::float16>(g, 0x1.8p-23F) == 0x1p-22F);
+        CHECK(mean_of<tutti::float16>(g, 0x1p-23F) == 0);
+      },
+      4);
+  run_dividing([](dividing_gpus& g, auto&) {
+    CHECK(mean_of<tutti::float16>(g, 32768) == std::numeric_limits<float>::infinity());  // of 3, which are added first
+  });
 }
 
 TEST_CASE("nccl_dividing: the division is part of what streams are joined to, and of graphs") {

@@ -40,13 +40,16 @@ static_assert(!can(dtype::i32, kind::band) && !can(dtype::boolean, kind::bxor) &
 static_assert(!can(dtype::c64, kind::prod) && !can(dtype::c64, kind::premul_sum));
 static_assert(can(dtype::f8_e4m3, kind::sum) && !can(dtype::f8_e4m3, kind::sum, 4, 22305));
 
-// A mean whose factor is not a number of the type would be wrong in every element.
+// A mean whose factor is not a number of the type would be wrong in every element, and one of float16 over too many
+// ranks in those that are normal numbers, but not when divided by so many.
 static_assert(can(dtype::f32, kind::mean, 6) && can(dtype::f64, kind::mean, 6) && can(dtype::i32, kind::mean, 6));
-static_assert(!can(dtype::f16, kind::mean, 6) && !can(dtype::bf16, kind::mean, 3) &&
-              !can(dtype::f8_e5m2, kind::mean, 12));
-static_assert(can(dtype::f16, kind::mean, 1) && can(dtype::bf16, kind::mean, 1024) &&
-              can(dtype::f8_e4m3, kind::mean, 512));
-static_assert(!can(dtype::f8_e4m3, kind::mean, 1024) && can(dtype::f8_e5m2, kind::mean, 1024));
+static_assert(!can(dtype::f16, kind::mean, 6) && !can(dtype::bf16, kind::mean, 3));
+static_assert(can(dtype::f16, kind::mean, 1) && can(dtype::f16, kind::mean, 1024) &&
+              can(dtype::bf16, kind::mean, 4096));
+static_assert(!can(dtype::f16, kind::mean, 2048));
+// Of 8 bits, what is left of an operand that is divided by as few as two has lost some in too many values.
+static_assert(can(dtype::f8_e4m3, kind::mean, 1) && !can(dtype::f8_e4m3, kind::mean, 2) &&
+              !can(dtype::f8_e5m2, kind::mean, 2) && !can(dtype::f8_e5m2, kind::mean, 12));
 
 // NCCL 2.28.9 has no kernel that multiplies 8-bit floats for a world of one rank: to be given one ends its
 // communicator.
@@ -63,13 +66,22 @@ constexpr nccl_operand divided(dtype t, int ranks) {
 }
 static_assert(divided(dtype::bf16, 3).why == nullptr && divided(dtype::bf16, 3).divisor == 3 &&
               divided(dtype::bf16, 3).with == nccl_reduction::op_sum);
-static_assert(divided(dtype::f8_e4m3, 1024).divisor == 1024 && divided(dtype::f16, 4).divisor == 1 &&
-              divided(dtype::f16, 4).with == nccl_reduction::op_avg && divided(dtype::f32, 3).divisor == 1);
+static_assert(divided(dtype::f8_e4m3, 1024).divisor == 1024 && divided(dtype::f8_e5m2, 2).divisor == 2 &&
+              divided(dtype::f16, 2048).divisor == 2048 && divided(dtype::f16, 2048).why == nullptr);
+static_assert(divided(dtype::f16, 4).divisor == 1 && divided(dtype::f16, 4).with == nccl_reduction::op_avg);
+static_assert(divided(dtype::bf16, 4).divisor == 1 && divided(dtype::bf16, 4).with == nccl_reduction::op_avg &&
+              divided(dtype::f32, 3).divisor == 1 && divided(dtype::f8_e4m3, 1).divisor == 1);
 
 TEST_CASE("nccl_operand: what NCCL cannot do has a reason that says what to do instead") {
-  for (const kind k : {kind::mean, kind::custom})
-    CHECK(std::string(nccl_operand_of(dtype::bf16, k, 6, now).why).find(k == kind::mean ? "sum and divide" : "host") !=
-          std::string::npos);
+  const auto says = [](dtype t, kind k, int ranks, const char* what) {
+    return std::string(nccl_operand_of(t, k, ranks, now).why).find(what) != std::string::npos;
+  };
+  CHECK(says(dtype::bf16, kind::custom, 6, "host"));
+  CHECK(says(dtype::bf16, kind::mean, 6, "1/ranks rounded to this type"));
+  CHECK(says(dtype::f8_e4m3, kind::mean, 4, "8 bits"));
+  CHECK(says(dtype::f16, kind::mean, 2048, "1024 ranks"));
+  for (const dtype t : {dtype::f16, dtype::bf16, dtype::f8_e4m3, dtype::f8_e5m2})
+    CHECK(says(t, kind::mean, 6, "(nccl_dividing), "));
 }
 
 }  // namespace

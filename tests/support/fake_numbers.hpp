@@ -76,8 +76,14 @@ inline void store(tutti::nccl_dtype t, void* to, std::size_t i, double x) {
     return 0;
   });
 }
+/// As NCCL's kernels round what they compute: 8-bit floats have no overflow.
 inline double rounded(tutti::nccl_dtype t, double x) {
-  return with_type(t, [&]<class T>(T) { return widened(narrowed<T>(x)); });
+  return with_type(t, [&]<class T>(T) {
+    if constexpr (requires { T::saturated(0.0F); })
+      return widened(T::saturated(static_cast<float>(x)));
+    else
+      return widened(narrowed<T>(x));
+  });
 }
 
 }  // namespace fake

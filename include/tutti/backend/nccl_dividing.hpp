@@ -16,8 +16,9 @@ concept dividing_kernels = requires(void* data, std::size_t count, dtype t, doub
   { K::divide(data, count, t, divisor, s) } noexcept -> std::same_as<status>;
 };
 
-/// An NCCL beside which a kernel makes means right that NCCL cannot: those of 16 and 8-bit floats over a number of
-/// ranks that is not a power of two. `basic_nccl<nccl_dividing<nccl_api, kernels>>`; the same on all ranks.
+/// An NCCL beside which a kernel makes means right that NCCL cannot: those of 8-bit floats, and of 16-bit ones over a
+/// number of ranks that is not a power of two. What it divides is a sum of their type, which may have no room there
+/// (see nccl_operand_of). `basic_nccl<nccl_dividing<nccl_api, kernels>>`; the same on all ranks.
 template <class Api, dividing_kernels Kernels>
 struct nccl_dividing : Api {
   static status divide(void* data, std::size_t count, dtype t, double divisor, cuda::stream_handle s) noexcept {

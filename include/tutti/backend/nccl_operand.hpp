@@ -23,11 +23,22 @@ struct nccl_operand {
 
 namespace detail {
 
-/// 1/ranks is a number of this type: a power of two that is not too small.
-constexpr bool exact_reciprocal(dtype t, int ranks) noexcept {
-  if ((ranks & (ranks - 1)) != 0) return false;
-  const int most = t == dtype::f16 ? 1 << 24 : t == dtype::f8_e4m3 ? 1 << 9 : t == dtype::f8_e5m2 ? 1 << 16 : 1 << 30;
-  return ranks <= most;
+constexpr bool is_eight_bit_float(dtype t) noexcept { return t == dtype::f8_e4m3 || t == dtype::f8_e5m2; }
+
+/// Why NCCL's own mean over several ranks, which adds operands that were multiplied by 1/ranks, factor and products
+/// rounded to the type, is wrong; null where it is not.
+constexpr const char* why_no_mean(dtype t, int ranks) noexcept {
+  if (is_eight_bit_float(t))  // a half of an operand has lost a bit below 2^-5 (E4M3): where most gradients are
+    return "NCCL would round each operand / ranks to 8 bits, a wrong mean of small numbers; use a wider type, or a "
+           "backend with a kernel for means (nccl_dividing), or sum and divide";
+  if (t != dtype::f16 && t != dtype::bf16) return nullptr;
+  if ((ranks & (ranks - 1)) != 0)
+    return "NCCL would multiply by 1/ranks rounded to this type, a wrong mean for a number of ranks that is not a "
+           "power of two; use a backend with a kernel for means (nccl_dividing), sum and divide, or float";
+  if (t == dtype::f16 && ranks > 1024)  // of more, the smallest normal number / ranks rounds to 0
+    return "NCCL would make nothing of normal float16 numbers that are divided by more than 1024 ranks; use a backend "
+           "with a kernel for means (nccl_dividing), sum and divide, or bfloat16";
+  return nullptr;
 }
 
 /// The same values in NCCL; false for types that it cannot compute with.
@@ -64,16 +75,18 @@ constexpr bool nccl_logic_of(reduction_kind k, nccl_reduction& to) noexcept {
 }  // namespace detail
 
 /// How NCCL of this version reduces elements of type `t` over so many ranks. The mean: NCCL adds integers and divides,
-/// towards zero, but multiplies floats by 1/ranks first, a factor that is rounded to their type. That is within an ulp
-/// or two for float and double, exact where the number of ranks is a power of two, and up to 0.4 % off (bfloat16) or 6
-/// % (E4M3) in every element where it is not: such a mean of a narrow type is a sum that a kernel divides, which rounds
-/// once more and overflows where the sum does; without a kernel it is refused.
+/// towards zero, but multiplies each float by 1/ranks first, and rounds factor and product. That is within an ulp or
+/// two for float and double. In 16 bits it is exact over powers of two, but in float16 not of operands below 2^-14 x
+/// ranks: of these the mean is off by up to 2^-25 x ranks, and those no larger than that count as 0. Over other numbers
+/// of ranks the factor is up to 0.4 % off (bfloat16). 8-bit floats lose bits of most of what gradients are. So means of
+/// 8-bit floats, and of 16 bits over no power of two or, in float16, over more than 1024 ranks, are sums that a kernel
+/// divides: right where the sum has room in the type. One that has not is an infinity, but of 8 bits the largest number
+/// (NCCL saturates). Without a kernel they are refused.
 constexpr nccl_operand nccl_operand_of(dtype t, reduction_kind k, int ranks, int version,
                                        nccl_division by = nccl_division::none) noexcept {
   nccl_operand o;
   const bool complex = t == dtype::c64 || t == dtype::c128;
-  const bool eight = t == dtype::f8_e4m3 || t == dtype::f8_e5m2;
-  const bool narrow = eight || t == dtype::f16 || t == dtype::bf16;
+  const bool eight = detail::is_eight_bit_float(t);
   if (!detail::nccl_type_of(t, o)) {
     o.why = "NCCL cannot compute with this type; use 32 bits, or reduce on the host";
   } else if (eight && version < 22400) {
@@ -97,14 +110,13 @@ constexpr nccl_operand nccl_operand_of(dtype t, reduction_kind k, int ranks, int
         break;
       case reduction_kind::mean:
         if (ranks == 1) break;  // the sum is the mean; NCCL (2.28 to 2.30) cannot multiply 8-bit floats of one rank
-        o.with = nccl_reduction::op_avg;
-        if (!narrow || detail::exact_reciprocal(t, ranks)) break;
-        o.with = nccl_reduction::op_sum;
-        o.divisor = ranks;
-        if (by == nccl_division::none)
-          o.why =
-              "NCCL would multiply by 1/ranks rounded to this type, a wrong mean for a number of ranks that is not a "
-              "power of two; use a backend with a kernel for means (nccl_dividing), sum and divide, or float";
+        o.why = detail::why_no_mean(t, ranks);
+        if (!o.why) {
+          o.with = nccl_reduction::op_avg;
+        } else if (by == nccl_division::kernel) {
+          o.divisor = ranks;
+          o.why = nullptr;
+        }
         break;
       case reduction_kind::premul_sum:
         o.scaled = true;

@@ -83,7 +83,9 @@ concept device_hook = detail::reduces_on_device<H, Comm, float> && detail::reduc
 /// The default: one all_reduce, in which NCCL multiplies by the share as it reads: no pass over the memory more. The
 /// share is rounded to the elements' type then: nothing for a number of equal ranks that is a power of two, and else up
 /// to half an ulp, in all elements alike, of each rank's part: 0.2 % of bfloat16, 0.02 % of float16. Where that is
-/// so, kernels do it for narrow types, and exactly: one pass over the bucket, and a plain sum.
+/// so, kernels do it for narrow types, by the exact share: one pass over the bucket, and a plain sum. In any way, share
+/// x gradient is rounded to the type: of float16, what is below 2^-14 loses up to 2^-25 of each rank's part, and all of
+/// 2^-25 and less. A scale of the loss keeps gradients above that; bfloat16 has float's exponents.
 template <class Kernels = no_kernels>
 struct device_sum_hook {
   issue how{};

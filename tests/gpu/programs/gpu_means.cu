@@ -20,13 +20,14 @@ namespace {
 
 using dividing = tutti::nccl_dividing<tutti::nccl_api, tutti::cuda::kernels>;
 
-/// Sums of small integers are exact, so nothing but the division rounds.
+/// Sums of small multiples of `unit` are exact, so nothing but the division rounds.
 template <class T>
-std::size_t differences(gpu_test::host_communicator& world, tutti::communicator<tutti::basic_nccl<dividing>>& gpus) {
+std::size_t differences(gpu_test::host_communicator& world, tutti::communicator<tutti::basic_nccl<dividing>>& gpus,
+                        float unit) {
   constexpr std::size_t count = 10007;
   std::vector<T> mean(count), got(count);
   for (std::size_t i = 0; i < count; ++i)
-    mean[i] = T(static_cast<float>((i + static_cast<std::size_t>(world.rank())) % 5));
+    mean[i] = T(unit * static_cast<float>((i + static_cast<std::size_t>(world.rank())) % 4));
   const tutti::cuda::device_memory<T> data{gpus.backend().device(), count};
   gpu_test::check(cudaMemcpy(data.span().data(), mean.data(), count * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
   world.all_reduce(mean, tutti::mean).wait();
@@ -70,8 +71,15 @@ int run() {
   const auto options = gpu_test::options_for(world, devices);
   auto gpus = tutti::make_nccl<dividing>(world, options);
   gpu_test::check(cudaSetDevice(gpus.backend().device()), "cudaSetDevice");
-  std::size_t wrong = differences<tutti::bfloat16>(world, gpus) + differences<tutti::float16>(world, gpus);
-  wrong += wrong_rests(world, gpus);
+  // Of float16 over a power of two NCCL multiplies, which rounds the smallest numbers on each rank.
+  const bool divided = (world.size() & (world.size() - 1)) != 0;
+  std::size_t wrong = wrong_rests(world, gpus);
+  wrong += differences<tutti::bfloat16>(world, gpus, 1) + differences<tutti::float16>(world, gpus, 1);
+  wrong += divided ? differences<tutti::float16>(world, gpus, 0x1p-24f) : 0;
+  for (const bool smallest : {false, true}) {
+    wrong += differences<tutti::float8_e4m3>(world, gpus, smallest ? 0x1p-9f : 1);
+    wrong += differences<tutti::float8_e5m2>(world, gpus, smallest ? 0x1p-16f : 1);
+  }
   gpus.barrier().wait();
   wrong = world.all_reduce(wrong).wait();
   if (world.rank() == 0) std::printf("means of %d ranks, %zu wrong\n", world.size(), wrong);
