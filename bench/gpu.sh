@@ -83,8 +83,19 @@ if ((${#missing[@]})); then
   exit 1
 fi
 
-flags=(-std=c++20 "$opt" -Wall -Wextra -Wno-missing-field-initializers -Iinclude -Itests -Itools -Iexamples -Ibench -isystem "$(dirname "$nccl_h")"
-  -isystem "$cuda/include" ${cublas_so:+-isystem "$(dirname "$(dirname "$cublas_so")")/include"} ${INCLUDE:+-isystem "$INCLUDE"})
+# Not what the compiler looks through anyway: named before its own order, /usr/include leaves <cstdlib> without its stdlib.h.
+own_includes=$(LC_ALL=C $cxx -x c++ -E -v - </dev/null 2>&1 | sed -n '/^#include </,/^End of search/s/^ //p')
+includes=()
+include() {
+  local own
+  while read -r own; do [[ ! $1 -ef $own ]] || return 0; done <<<"$own_includes"
+  includes+=(-isystem "$1")
+}
+include "$(dirname "$nccl_h")"
+include "$cuda/include"
+[[ ! $cublas_so ]] || include "$(dirname "$(dirname "$cublas_so")")/include"
+[[ ! ${INCLUDE:-} ]] || include "$INCLUDE"
+flags=(-std=c++20 "$opt" -Wall -Wextra -Wno-missing-field-initializers -Iinclude -Itests -Itools -Iexamples -Ibench ${includes[@]+"${includes[@]}"})
 linked() { printf -- '-L%s -l:%s -Wl,-rpath,%s ' "$(dirname "$1")" "$(basename "$1")" "$(dirname "$1")"; }
 read -ra libs <<<"-pthread -L$cuda_lib -lcudart -Wl,-rpath,$cuda_lib $(linked "$nccl_so")"
 read -ra blas <<<"${cublas_so:+$(linked "$cublas_so")}"

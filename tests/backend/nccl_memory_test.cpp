@@ -81,6 +81,39 @@ TEST_CASE("nccl_memory: what NCCL does not register is still memory; what it doe
   CHECK(machine.left() == 0);
 }
 
+TEST_CASE("nccl_memory: a refusal that NCCL tells of later ends both worlds, in words that say what to do") {
+  for (const int only : {-1, 1}) {
+    CAPTURE(only);
+    fake::machine machine;
+    machine.fail("a window", {.code = 5, .only = only, .always = true});
+    run_gpus(2,
+             [&](gpus& g, auto& world) {
+               errc kind{};
+               bool said_success = false;
+               const std::string words = words_of(
+                   [&] {
+                     const memory<float> arena{g, 8};
+                     said_success = true;  // the other rank's refusal may come after it
+                     for (;;) g.barrier().wait();
+                   },
+                   kind);
+               CHECK(kind == errc::device);
+               if (said_success) {
+                 CHECK(only == 1);
+                 CHECK(g.rank() == 0);
+               } else {
+                 CHECK(words.starts_with("memory could not be registered with NCCL: "));
+                 CHECK(words.find("NCCL_WIN_ENABLE=0 on all ranks") != std::string::npos);
+               }
+               words_of([&] { world.barrier().wait(); }, kind);
+               CHECK(kind == errc::device);
+             },
+             {.patience = 1s});
+    CHECK(machine.windows == 0);
+    CHECK(machine.misuses == 0);
+  }
+}
+
 TEST_CASE("nccl_memory: it may outlive its communicator, and the failure of that") {
   fake::machine machine;
   run_gpus(1,

@@ -153,6 +153,7 @@ TEST_CASE("make_nccl: the GPU that a rank takes when it is not told which") {
   };
   CHECK(taken(4, {}) == std::vector{0, 1, 2});
   CHECK(taken(1, {}) == std::vector{0, 0, 0});  // as with tutti-run --devices, where each sees another one
+  CHECK(taken(2, {}) == std::vector{0, 1, 0});
   CHECK(taken(4, {.device = 3}) == std::vector{3, 3, 3});
 }
 

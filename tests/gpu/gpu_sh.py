@@ -20,12 +20,20 @@ SYSTEM = "/usr/bin:/bin"
 
 # Both compilers: what they build is this program's other half, by its name.
 COMPILER = r"""#!/bin/bash
-out= previous= kind=program
+out= previous= kind=program own=()
+for dir in ${STUB_OWN:-}; do own+=("$(dirname "$(dirname "$(dirname "$0")")")/$dir"); done
 for a in "$@"; do
   [[ $previous != -o ]] || out=$a
-  case $a in -c) kind=object ;; -E) kind=header ;; esac
+  if [[ $previous == -isystem ]]; then
+    for dir in "${own[@]}"; do [[ ! $a -ef $dir ]] || { echo "cstdlib:75: fatal error: stdlib.h: none in $a" >&2; exit 1; }; done
+  fi
+  case $a in -c) kind=object ;; -E) kind=header ;; -v) kind=directories ;; esac
   previous=$a
 done
+if [[ $kind == directories ]]; then
+  printf '%s\n' '#include "..." search starts here:' '#include <...> search starts here:' "${own[@]/#/ }" 'End of search list.' >&2
+  exit
+fi
 if [[ $kind == header ]]; then grep -q "${STUB_NO_HEADER:-no such header}" && exit 1; exit 0; fi
 [[ $(basename "$out") != "${STUB_UNBUILT:-}" ]] || { echo "x.cpp:1: error: \"stub\" \\ of $out" >&2; exit 1; }
 [[ $kind == object ]] || cp "$(dirname "$0")/program" "$out"
@@ -157,7 +165,7 @@ def check(run):
     builds = " ".join(n for n in ALL if n.startswith("build/"))
     faulty = run(STUB_FAILS="gpu_gradients", STUB_SKIPS="nccl_hello", STUB_UNBUILT="digits_cuda")
     bare = run("cuda/bin/compute-sanitizer", STUB_NO_HEADER="CLI", STUB_HANGS="gpu_means", PART_LIMIT=1)
-    no_gpu = run(STUB_NO_GPU=1)
+    no_gpu = run(STUB_NO_GPU=1, STUB_OWN="nccl/include cuda/include")  # as where packages have put all into /usr/include
     late = run(LIMIT=1)
     lacking = run("nccl/include/nccl.h", CUDA_HOME="/none", NCCL_ROOT="/none", CXX="no-such-compiler")
 

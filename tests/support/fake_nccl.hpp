@@ -223,13 +223,15 @@ struct nccl {
         ++m.misuses;
     });
   }
-  /// As shrink().
+  /// As shrink(). What an injection of "a window" says comes when that is over, as 2.28.9 says what it meets.
   static result register_window(comm_handle comm, void* p, std::size_t bytes, tutti::nccl_window& w) noexcept {
     return on("ncclCommWindowRegister", [&](machine& m) {
       if (comm->freed || comm->holding || comm->working > 0) ++m.misuses;
-      ++m.windows, ++comm->windows;
       m.log.push_back({.what = "ncclCommWindowRegister", .rank = comm->rank, .count = bytes, .out = p});
-      comm->late = [&w, p] { w = p; };
+      if (const auto refusal = static_cast<result>(m.verdict("a window")); refusal != result::success)
+        comm->late = [comm, refusal] { comm->async = refusal; };
+      else
+        ++m.windows, ++comm->windows, comm->late = [&w, p] { w = p; };
       comm->working = comm->blocking ? 0 : 2;
       if (comm->blocking) std::exchange(comm->late, nullptr)();
     });

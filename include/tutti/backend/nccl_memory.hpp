@@ -55,7 +55,7 @@ class basic_nccl_memory {
   }
 
   /// Registers what was made to be registered later, once. Collective and blocking, with the errors of a communicator's
-  /// failure, as the constructor. That NCCL takes it on this rank and refuses it on another shows only at the timeout.
+  /// failure, as the constructor. One is that NCCL refuses the memory where its calls do not block: it says so later.
   template <class Communicator>
   void enroll(Communicator& of) {
     driver& d = *held_->home;
@@ -65,9 +65,13 @@ class basic_nccl_memory {
       return r = Api::register_window(comm, held_->data, held_->count * sizeof(T), *held_->window);
     });
     if (r != nccl_result::success && r != nccl_result::in_progress) *held_->window = nullptr;  // then without
-    if (!s.ok())
-      throw error{s, "memory could not be registered with NCCL: " +
-                         (d.words().empty() ? category().message(static_cast<int>(s.code)) : d.words())};
+    if (s.ok()) return;
+    // The rank that met it may be another.
+    const bool refused = s.code == errc::device || s.code == errc::timed_out;
+    throw error{s,
+                "memory could not be registered with NCCL: " +
+                    (d.words().empty() ? category().message(static_cast<int>(s.code)) : d.words()) +
+                    (refused ? "; if NCCL refuses it as a window, NCCL_WIN_ENABLE=0 on all ranks does without" : "")};
   }
 
   [[nodiscard]] cuda::device_span<T> span() const noexcept {

@@ -50,9 +50,10 @@ std::string_view what_is_missing() {
 }
 
 /// This rank's device, or why there is none. Not told which, a process that sees one GPU takes that (a launcher gave it
-/// one of its own), and one that sees several takes that with its number on the machine.
+/// one of its own), and one that sees several takes that with its number on the machine; where ranks may share devices,
+/// they take them in turn.
 template <nccl_functions Api>
-device_claim claim_device(std::optional<int> asked, int local_rank, nccl_calls calls) {
+device_claim claim_device(const nccl_options& options, int local_rank) {
   using runtime = typename Api::cuda;
   device_claim c;
   put_text(c.host, os::hostname());
@@ -62,9 +63,10 @@ device_claim claim_device(std::optional<int> asked, int local_rank, nccl_calls c
   c.shm_free = around.shm_free;
   put_text(c.unreachable, around.no_interface);
   c.pid = ::getpid();
-  c.calls = static_cast<int>(calls);
+  c.calls = static_cast<int>(options.calls);
   const auto counted = runtime::device_count(c.devices);
-  const int device = c.device = asked.value_or(c.devices == 1 ? 0 : local_rank);
+  const bool in_turn = c.devices == 1 || (c.devices > 1 && options.sharing == device_sharing::allowed);
+  const int device = c.device = options.device.value_or(in_turn ? local_rank % c.devices : local_rank);
   const auto trouble = [&](cuda::result r, const char* call) {
     c.cuda = static_cast<int>(r);
     put_text(c.trouble, cuda::describe<runtime>(r, call, device));
@@ -118,7 +120,7 @@ std::vector<device_claim> nccl_census(communicator<Host>& world, const nccl_opti
   std::vector<device_claim> all(static_cast<std::size_t>(world.size()));
   device_claim mine;
   try {
-    mine = claim_device<Api>(options.device, world.local_rank(), options.calls);
+    mine = claim_device<Api>(options, world.local_rank());
   } catch (const std::exception& e) {
     put_text(mine.trouble, e.what());  // the others wait for this claim
   }

@@ -15,10 +15,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -37,6 +39,7 @@ struct head {
   std::atomic<unsigned> arrived, generation;
   std::atomic<bool> full[8][8];  ///< a message from one rank to another
   std::atomic<pid_t> processes[8];
+  std::atomic<std::uint64_t> gpus[8];  ///< where each rank is
 };
 
 }  // namespace
@@ -201,7 +204,14 @@ void fold(ncclComm_t c, void* out, std::size_t first, std::size_t count, ncclDat
 void put(void* to, const void* from, std::size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
-/// All ranks of a communicator meet in a file.
+/// The GPU of this thread, on the machine that this process says it is.
+std::uint64_t here() {
+  int device = 0;
+  cudaGetDevice(&device);
+  const char* const machine = std::getenv("NCCL_HOSTID");
+  return std::hash<std::string>{}(machine ? machine : "") + static_cast<std::uint64_t>(device);
+}
+/// All ranks of a communicator meet in a file. NCCL takes two on one GPU for a mistake.
 ncclResult_t connect(ncclComm_t* made, int size, const std::string& path, int rank) {
   const auto n = static_cast<std::size_t>(size);
   const std::size_t bytes = head_bytes + n * slot_bytes + n * n * box_bytes;  // of which little is ever touched
@@ -213,10 +223,13 @@ ncclResult_t connect(ncclComm_t* made, int size, const std::string& path, int ra
   auto* const c = new ncclComm;
   c->rank = rank, c->size = size, c->base = static_cast<std::byte*>(base), c->file = path;
   c->shared().processes[c->me()] = ::getpid();
+  c->shared().gpus[c->me()] = here();
   *made = c;
   const bool met = c->barrier();
   ::unlink(path.c_str());
-  return met ? ncclSuccess : ncclRemoteError;
+  if (!met) return ncclRemoteError;
+  const std::span all{c->shared().gpus, n};
+  return std::count(all.begin(), all.end(), here()) == 1 ? ncclSuccess : ncclInvalidUsage;
 }
 std::byte* at(void* p, std::size_t bytes) { return static_cast<std::byte*>(p) + bytes; }
 const std::byte* at(const void* p, std::size_t bytes) { return static_cast<const std::byte*>(p) + bytes; }

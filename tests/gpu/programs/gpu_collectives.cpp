@@ -6,8 +6,11 @@
 #include <cstdio>
 #include <exception>
 #include <numeric>
+#include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,27 @@
 namespace {
 
 using gpu_test::comparison;
+
+/// Rank r has r more than n, or less; the layout is the same on all ranks.
+std::vector<std::size_t> uneven(const comparison& all, std::size_t n) {
+  std::vector<std::size_t> counts(all.ranks());
+  for (std::size_t r = 0; r < counts.size(); ++r) counts[r] = n / (r + 1) + r;
+  return counts;
+}
+std::size_t total_of(const std::vector<std::size_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+/// Three buffers at once, of which one is empty.
+template <class T>
+void coalesced(comparison& all, const std::string& of, std::size_t n) {
+  std::tuple<std::vector<std::span<T>>, std::vector<tutti::cuda::device_span<T>>> lists;  // as long as their operations
+  all.run<T>("all_reduce_coalesced" + of, n, 0, [&](auto& w, auto in, auto) {
+    auto& list = std::get<std::vector<decltype(in)>>(lists);
+    list = {in.first(n / 3), in.first(0), in.subspan(n / 3, n - n / 3)};
+    return w.all_reduce_coalesced(list);
+  });
+}
 
 template <class T>
 void reductions(comparison& all, const std::string& type, std::size_t n) {
@@ -33,6 +57,9 @@ void reductions(comparison& all, const std::string& type, std::size_t n) {
     reduce_by(tutti::min, "min");
     reduce_by(tutti::max, "max");
   }
+  // Of 8-bit floats in a world of one NCCL has none.
+  if constexpr (!complex && !std::is_same_v<T, bool>)
+    if (std::is_integral_v<T> || sizeof(T) > 1 || all.ranks() > 1) reduce_by(tutti::premul_sum(2), "premul_sum");
   const std::size_t p = all.ranks();
   const std::string of = " " + type + " x " + std::to_string(n);
   all.run<T>("all_reduce in place" + of, n, 0, [](auto& w, auto in, auto) { return w.all_reduce(in); });
@@ -40,6 +67,10 @@ void reductions(comparison& all, const std::string& type, std::size_t n) {
     all.run<T>("reduce to " + std::to_string(root) + of, n, n,
                [&](auto& w, auto in, auto out) { return w.reduce(in, out, root); });
   all.run<T>("reduce_scatter" + of, n * p, n, [](auto& w, auto in, auto out) { return w.reduce_scatter(in, out); });
+  const auto counts = uneven(all, n);
+  all.run<T>("reduce_scatter_v" + of, total_of(counts), counts[static_cast<std::size_t>(all.rank())],
+             [&](auto& w, auto in, auto out) { return w.reduce_scatter_v(in, out, counts); });
+  coalesced<T>(all, of, n);
 }
 
 template <class T>
@@ -52,10 +83,8 @@ void movement(comparison& all, const std::string& type, std::size_t n) {
   all.run<T>("gather" + of, n, n * p, [&](auto& w, auto in, auto out) { return w.gather(in, out, last); });
   all.run<T>("scatter" + of, n * p, n, [&](auto& w, auto in, auto out) { return w.scatter(in, out, last); });
   all.run<T>("all_to_all" + of, n * p, n * p, [](auto& w, auto in, auto out) { return w.all_to_all(in, out); });
-  // Rank r has r more than n, or less; the layout is the same on all ranks.
-  std::vector<std::size_t> counts(p);
-  for (std::size_t r = 0; r < p; ++r) counts[r] = n / (r + 1) + r;
-  const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  const auto counts = uneven(all, n);
+  const std::size_t total = total_of(counts);
   all.run<T>("all_gather_v" + of, counts[me], total,
              [&](auto& w, auto in, auto out) { return w.all_gather_v(in, out, counts); });
   all.run<T>("gather_v" + of, counts[me], total,

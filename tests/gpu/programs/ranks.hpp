@@ -41,7 +41,6 @@ inline tutti::nccl_options options_for(const host_communicator& world, int devic
   ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
   ::setenv("NCCL_IB_DISABLE", "1", 0);  // which NCCL would prefer to loopback
   how.sharing = tutti::device_sharing::allowed;
-  how.device = world.local_rank() % devices;
   return how;
 }
 
