@@ -24,6 +24,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/cuda/error.hpp>
+#include <tutti/cuda/relaxed_capture.hpp>
 #include <tutti/os/host.hpp>
 
 namespace tutti {
@@ -103,7 +104,11 @@ class spare_nccl_comm {
   spare_nccl_comm(const spare_nccl_comm&) = delete;
   spare_nccl_comm& operator=(const spare_nccl_comm&) = delete;
   ~spare_nccl_comm() {
-    if (comm_) call_bounded(after(std::chrono::seconds(10)), [comm = comm_] { static_cast<void>(Api::abort(comm)); });
+    if (!comm_) return;
+    call_bounded(after(std::chrono::seconds(10)), [comm = comm_] {
+      const cuda::relaxed_capture<typename Api::cuda> any_time;
+      static_cast<void>(Api::abort(comm));
+    });
   }
   [[nodiscard]] explicit operator bool() const noexcept { return comm_ != nullptr; }
   [[nodiscard]] nccl_comm release() noexcept { return std::exchange(comm_, nullptr); }
