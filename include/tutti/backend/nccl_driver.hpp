@@ -53,8 +53,8 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   }
   nccl_driver(const nccl_driver&) = delete;
   nccl_driver& operator=(const nccl_driver&) = delete;
-  /// Waits for the work that streams were joined to, each until its deadline. Then NCCL has `patience` to end the
-  /// communicator; if that is over, its thread and a byte of device memory are left behind.
+  /// Waits for the work that streams were joined to, each until its deadline, where it has one. Then NCCL has
+  /// `patience` to end the communicator; if that is over, its thread and a byte of device memory are left behind.
   ~nccl_driver() {
     engine_->run_until([this] { return traffic_.all_landed(); });
     engine_->detach(*this);
