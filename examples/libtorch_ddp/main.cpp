@@ -63,7 +63,7 @@ float train(torch::nn::Sequential& model, long first, long rows, Backward backwa
   torch::manual_seed(1);
   const auto x = torch::randn({24, 8}), y = x.sum(1, /*keepdim=*/true);
   for (int step = 0; step < 50; ++step) {
-    model->zero_grad();
+    model->zero_grad(/*set_to_none=*/false);
     backward(torch::mse_loss(model->forward(x.narrow(0, first, rows)), y.narrow(0, first, rows)));
     optimizer.step();
   }

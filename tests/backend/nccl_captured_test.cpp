@@ -214,6 +214,30 @@ TEST_CASE("nccl: what a capture does not permit is refused at the issue, and spo
     CHECK(machine.end_capture(compute.native()));
     CHECK(machine.misuses == 0);
 
+    // What runs cannot be waited for in a graph, whether it is over or not.
+    for (const bool over : {false, true}) {
+      bool open = false;
+      machine.launch(idle.native(), [&] { return open || over; });
+      auto runs = issue(idle);
+      while (over && !runs.done()) g.engine().poll();
+      auto also = issue(compute);
+      CHECK(runs.done() == over);
+      machine.begin_capture(other.native());
+      open = true;
+      CHECK(
+          contains(complaint([&] { std::move(runs).join(other); }), "is being captured into a graph, which it is no"));
+      CHECK(contains(complaint([&] { issue(idle).join({}); }), "joined to the default stream"));
+      machine.begin_capture(compute.native());
+      auto written = issue(compute);
+      CHECK(contains(complaint([&] { std::move(written).join(other); }), "with a stream of the same capture"));
+      issue(compute).join(compute);
+      CHECK(machine.end_capture(compute.native()));
+      CHECK(machine.end_capture(other.native()));
+      also.wait();
+    }
+    CHECK(machine.misuses == 0);
+    CHECK(g.backend().failure().ok());
+
     // A capture that the user has spoilt, before and after the issue.
     machine.begin_capture(compute.native());
     auto late = issue(compute);

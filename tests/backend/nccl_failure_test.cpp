@@ -189,6 +189,28 @@ TEST_CASE("nccl: a loop that only joins hears that another rank is gone") {
   CHECK(kind == errc::aborted);
 }
 
+TEST_CASE("nccl: a join after a failure throws that, though the device is still at work on the operation") {
+  for (const bool captures : {false, true}) {
+    fake::machine machine;
+    errc kind{};
+    run_gpus(1,
+             [&](gpus& g, auto&) {
+               fake_stream compute{0}, update{0};
+               std::vector<float> v(1, 1);
+               if (captures)
+                 machine.begin_capture(compute.native());
+               else
+                 machine.launch(compute.native(), [] { return false; });
+               auto running = g.all_reduce(on_device(v), tutti::sum, {.stream = compute});
+               g.abort();
+               words_of([&] { std::move(running).join(captures ? compute : update); }, kind);
+               if (captures) static_cast<void>(machine.end_capture(compute.native()));
+             },
+             {.patience = 40ms});
+    CHECK(kind == errc::aborted);
+  }
+}
+
 TEST_CASE("nccl: an operation whose buffers the device still uses ends when it has stopped, or its patience is over") {
   fake::machine machine;
   machine.gate_open = false;  // ncclCommAbort hangs

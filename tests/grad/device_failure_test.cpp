@@ -7,6 +7,8 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <tutti/async/sync_wait.hpp>
 #include <tutti/grad/device_reducer.hpp>
 #include <utility>
 #include <vector>
@@ -184,6 +186,40 @@ TEST_CASE("device_reducer: a pass that is dropped, at any time, or a world that 
     CHECK(machine.left() == 0);
     CHECK(machine.misuses == 0);
   }
+}
+
+TEST_CASE("device_reducer: who waits for its device, to lay out buckets anew, hears of the others' failure meanwhile") {
+  fake::machine machine;
+  std::vector<ranks::outcome> all(2);
+  const auto under_way = [&] {  // rank 0 has memory for the new plan
+    return std::ranges::count_if(machine.calls(),
+                                 [](const fake::call& c) { return c.what == "ncclMemAlloc" && c.rank == 0; }) == 2;
+  };
+  run_gpus(2,
+           [&](gpus& g, host& world) {
+             fake_stream s{g.rank()}, stuck{g.rank()};
+             device_reducer reducer{g, world, shapes{{"a", 20}, {"b", 20}}, reducer_options{.limits = {64, 64}}};
+             {
+               auto pass = reducer.begin(1, s);
+               pass.ready(0), pass.ready(1);
+               pass.finish().wait();
+             }
+             std::optional<std::jthread> other;
+             if (g.rank() == 0)
+               machine.launch(stuck.native(), [] { return false; });
+             else
+               other.emplace([&] {
+                 while (!under_way()) std::this_thread::yield();
+                 g.abort();
+               });
+             all[static_cast<std::size_t>(g.rank())] =
+                 ranks::outcome_of([&] { (void)tutti::sync_wait(g, reducer.rebuild(g.rank() == 0 ? stuck : s)); });
+           },
+           {.timeout = std::chrono::seconds{20}, .patience = std::chrono::milliseconds{200}});
+  CHECK(all[0].failed == errc::aborted);
+  CHECK(all[0].says("aborted by rank 1"));
+  CHECK(machine.left() == 0);
+  CHECK(machine.misuses == 0);
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ struct nccl {
   static result init(comm_handle& made, int n, const tutti::nccl_unique_id& id, int me,
                      tutti::nccl_calls how) noexcept {
     const result r = on("ncclCommInitRankConfig", [&](machine& m) {
+      static_cast<void>(m.unsafe());  // cudaFree(nullptr), on the caller's thread
       static std::map<std::uint64_t, std::weak_ptr<clique>> cliques;
       std::uint64_t key = 0;
       std::memcpy(&key, id.bytes.data(), sizeof key);
@@ -86,6 +87,7 @@ struct nccl {
   static result shrink(comm_handle comm, int* dead, int n, comm_handle& made, tutti::nccl_calls how) noexcept {
     if (comm->async != result::success) return comm->async;
     return on("ncclCommShrink", [&](machine& m) {
+      static_cast<void>(m.unsafe());
       if (comm->freed || n == 0 || std::find(dead, dead + n, comm->rank) != dead + n) ++m.misuses;
       comm->stopped = comm->all->broken = true;
       made = nullptr;
@@ -104,6 +106,7 @@ struct nccl {
   static result finalize(comm_handle comm) noexcept {
     bool hangs = false;
     const result r = on("ncclCommFinalize", [&](machine& m) {
+      static_cast<void>(m.unsafe());
       hangs = m.finalize_hangs;
       if (hangs) comm->async = result::in_progress;
     });
@@ -226,6 +229,7 @@ struct nccl {
   /// As shrink(). What an injection of "a window" says comes when that is over, as 2.28.9 says what it meets.
   static result register_window(comm_handle comm, void* p, std::size_t bytes, tutti::nccl_window& w) noexcept {
     return on("ncclCommWindowRegister", [&](machine& m) {
+      static_cast<void>(m.unsafe());
       if (comm->freed || comm->holding || comm->working > 0) ++m.misuses;
       m.log.push_back({.what = "ncclCommWindowRegister", .rank = comm->rank, .count = bytes, .out = p});
       if (const auto refusal = static_cast<result>(m.verdict("a window")); refusal != result::success)
@@ -238,6 +242,7 @@ struct nccl {
   }
   static result deregister_window(comm_handle comm, tutti::nccl_window w) noexcept {
     return on("ncclCommWindowDeregister", [&](machine& m) {
+      static_cast<void>(m.unsafe());
       if (comm->freed || comm->holding || comm->working > 0) ++m.misuses;
       --m.windows, --comm->windows;
       m.log.push_back({.what = "ncclCommWindowDeregister", .rank = comm->rank, .out = w});
@@ -256,6 +261,7 @@ struct nccl {
   inline static thread_local stream_handle pending_stream = nullptr;
 
   static void free(machine& m, comm_handle comm) {
+    static_cast<void>(m.unsafe());
     if (std::exchange(comm->freed, true)) ++m.misuses;
     --m.communicators;
     m.windows -= std::exchange(comm->windows, 0);

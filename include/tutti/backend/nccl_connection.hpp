@@ -8,6 +8,7 @@
 #include <tutti/backend/nccl_place.hpp>
 #include <tutti/backend/nccl_types.hpp>
 #include <tutti/core/deadline.hpp>
+#include <tutti/cuda/relaxed_capture.hpp>
 
 namespace tutti::detail {
 
@@ -83,6 +84,7 @@ class nccl_connection {
   }
 
  private:
+  using any_capture = cuda::relaxed_capture<typename Api::cuda>;
   struct made {
     nccl_comm comm = nullptr;   // of a smaller one, NCCL writes it in its own time: until then not looked at
     nccl_comm whole = nullptr;  // from which it is made, until it is
@@ -92,7 +94,10 @@ class nccl_connection {
 
   /// The smaller one is there, and needs nothing of that.
   void discard_whole() noexcept try {
-    discarding_.start([whole = made_->whole] { static_cast<void>(Api::abort(whole)); });
+    discarding_.start([whole = made_->whole] {
+      const any_capture any_time;
+      static_cast<void>(Api::abort(whole));
+    });
     made_->whole = nullptr;
   } catch (...) {  // no memory: it ends with the smaller one
   }
@@ -100,7 +105,10 @@ class nccl_connection {
   template <class F>
   void end(F f) noexcept {
     try {
-      ending_.start(f);
+      ending_.start([f] {
+        const any_capture any_time;  // its thread waits for the device, and frees
+        f();
+      });
     } catch (...) {  // no memory: the communicator is left behind
     }
   }

@@ -53,8 +53,8 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   }
   nccl_driver(const nccl_driver&) = delete;
   nccl_driver& operator=(const nccl_driver&) = delete;
-  /// Waits for the work that streams were joined to, each until its deadline. Then NCCL has `patience` to end the
-  /// communicator; if that is over, its thread and a byte of device memory are left behind.
+  /// Waits for the work that streams were joined to, each until its deadline, where it has one. Then NCCL has
+  /// `patience` to end the communicator; if that is over, its thread and a byte of device memory are left behind.
   ~nccl_driver() {
     engine_->run_until([this] { return traffic_.all_landed(); });
     engine_->detach(*this);
@@ -105,13 +105,22 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   }
 
   /// Ends the handle's part: what is given to the stream from now on comes after the operation. Not under the lock, as
-  /// this waits until NCCL has put it into its own stream. Returns the failure if there is one.
+  /// this waits until NCCL has put it into its own stream. Returns the failure if there is one. Throws usage_error,
+  /// and the operation goes on, where it cannot come before what this stream is captured into.
   status join(op_state& s, stream_ref to) {
     const auto [at, polls] = flight_of(s);
     if (polls) engine_->poll();
     if (at) engine_->run_until([&] { return s.done() || at->launched.load(std::memory_order_acquire); });
     const auto guard = engine_->lock();
-    if (s.done() && !traffic::captured(s)) return s.result;
+    const bool written = traffic::captured(s);
+    if (s.done() && !written && !s.result.ok()) return s.result;
+    if (!failure_.ok() && (!s.done() || written)) {  // the device may be at it still, and leaves garbage
+      if (written) {
+        traffic_.let_go(s, detail::lost_by::wait);
+        s.result = failure_;
+      }
+      return failure_;
+    }
     try {
       return traffic_.join(s, to) ? status{} : s.result;
     } catch (const error& e) {

@@ -67,6 +67,7 @@ class nccl_session {
         if (!failure_.ok()) return failure_;
         if (connected() && !launching_ && !traffic_.due()) {
           if (called) return {};
+          const cuda::relaxed_capture<runtime> any_time;
           const cuda::basic_device_guard<runtime> device{place_.device};
           called = true;
           connection_.keep(std::move(written));
@@ -157,6 +158,7 @@ class nccl_session {
  private:
   template <class Begin>
   void connect(const char* call, Begin begin) noexcept try {
+    const cuda::relaxed_capture<runtime> any_time;  // NCCL begins by a call of CUDA's, on this thread
     const cuda::basic_device_guard<runtime> guard{place_.device};
     connecting_by_ = call;
     const nccl_result r = begin();

@@ -44,6 +44,21 @@ class nccl_streams {
     return r;
   }
 
+  /// Why what a stream is given later cannot come after an operation of this graph, 0: one that runs; null where it
+  /// can. Spoils no capture. Throws error where there is no such device any more.
+  [[nodiscard]] const char* why_apart(stream_ref to, std::uint64_t graph) const {
+    cuda::capture_state state;
+    const cuda::result r = on(to, [&](cuda::stream_handle h) { return R::capture_of(h, state); });
+    if (r == cuda::result::capture_implicit)
+      return "it was to be joined to the default stream, which waits for one that is being captured into a graph";
+    if (cuda::is_of_capture(r) || state.now == cuda::capture_status::invalidated)
+      return "the capture of the stream that it was to be joined to was spoilt by an earlier call";
+    if (state.now == cuda::capture_status::active && state.graph != graph)
+      return "the stream that it was to be joined to is being captured into a graph, which it is no part of: what is "
+             "captured comes after operations that were issued in a stream of the same capture";
+    return nullptr;
+  }
+
   /// Where an operation goes that is given this stream now. Throws usage_error where a collective of this name cannot
   /// be part of the capture that there is; spoils none. `due(stream)` is the graph for which operations are queued that
   /// are still to go into that one of ours; 0: none.

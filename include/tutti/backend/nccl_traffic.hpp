@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -164,10 +165,18 @@ class nccl_traffic {
     f.launched.store(true, std::memory_order_release);
   }
 
-  /// The stream's later work comes after the operation, whose handle ends. False: CUDA forbids it in this capture.
-  /// Throws error.
+  /// The stream's later work comes after the operation, whose handle ends; there is nothing to do where that has landed
+  /// well. False: CUDA forbids it in the capture that the operation is part of. Throws usage_error where it runs, and
+  /// the stream is captured, and error.
   bool join(op_state& s, stream_ref to) {
-    auto& f = *static_cast<flight*>(s.work);
+    auto* const flies = static_cast<flight*>(s.work);
+    const std::uint64_t graph = flies ? flies->graph : 0;
+    if (const char* const why = streams_.why_apart(to, graph)) {
+      if (graph != 0) return false;
+      throw usage_error(std::string(s.info.collective) + ": " + why);
+    }
+    if (!flies) return true;
+    flight& f = *flies;
     try {
       if (!f.done) return false;
       streams_.on(to, [&](cuda::stream_handle h) { f.done.join(h); });

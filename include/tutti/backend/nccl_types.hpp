@@ -41,7 +41,8 @@ struct nccl_unique_id {
 /// How a communicator's calls behave.
 enum class nccl_calls : std::uint8_t {
   nonblocking,  ///< none waits for another rank, so that every wait has a deadline; NCCL makes a thread for each launch
-  blocking      ///< launches cost less; the first of a kind connects to its peers, and nothing can end that wait
+  blocking      ///< launches cost less; to make a communicator, and the first launch of a kind, connects to peers, and
+                ///< nothing can end that wait
 };
 
 /// The functions of NCCL that are used, as static members, with the CUDA that they go with: backend/nccl_api.hpp has

@@ -49,7 +49,8 @@ class [[nodiscard]] basic_stream_op : public op {
   /// stream afterwards; those of a captured operation belong to the graph as long as that is launched. Drives the
   /// engine where it has to wait, and now and then, to hear of lost peers: coroutines may resume here. Throws the
   /// communicator's failure if there is one; a later one is met by the next operation, or by the next join. Throws
-  /// usage_error where the operation was captured and `to` cannot be part of that capture.
+  /// usage_error, and spoils nothing, where `to` is being captured into a graph that the operation is no part of, which
+  /// is then waited for, or where the operation was captured and `to` cannot be part of that capture.
   void join(stream_ref to) && {
     check_group();
     detail::op_slot mine = std::move(this->slot_);

@@ -24,6 +24,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/cuda/error.hpp>
+#include <tutti/cuda/relaxed_capture.hpp>
 #include <tutti/os/host.hpp>
 
 namespace tutti {
@@ -33,7 +34,7 @@ struct nccl_options {
   device_sharing sharing = device_sharing::refused;  ///< the same on all ranks
   nccl_calls calls = nccl_calls::nonblocking;        ///< the same on all ranks
   duration timeout = std::chrono::minutes{5};        ///< of each operation
-  duration join_timeout = std::chrono::seconds{60};  ///< within which NCCL must have connected all ranks
+  duration join_timeout = std::chrono::seconds{60};  ///< within which calls that do not block must connect all ranks
   duration patience = std::chrono::seconds{10};      ///< how long NCCL and the device may take to stop when all ends
 };
 
@@ -105,7 +106,11 @@ class spare_nccl_comm {
   spare_nccl_comm(const spare_nccl_comm&) = delete;
   spare_nccl_comm& operator=(const spare_nccl_comm&) = delete;
   ~spare_nccl_comm() {
-    if (comm_) call_bounded(after(std::chrono::seconds(10)), [comm = comm_] { static_cast<void>(Api::abort(comm)); });
+    if (!comm_) return;
+    call_bounded(after(std::chrono::seconds(10)), [comm = comm_] {
+      const cuda::relaxed_capture<typename Api::cuda> any_time;
+      static_cast<void>(Api::abort(comm));
+    });
   }
   [[nodiscard]] explicit operator bool() const noexcept { return comm_ != nullptr; }
   [[nodiscard]] nccl_comm release() noexcept { return std::exchange(comm_, nullptr); }
@@ -202,13 +207,13 @@ communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const ncc
 }  // namespace detail
 
 /// A world of GPUs beside a host's world, with the same ranks: its communicator. Collective over `world`; blocks for at
-/// most options.join_timeout plus the world's own deadlines. First all ranks tell each other which GPU and which NCCL
-/// they have: two ranks on one GPU, a rank without one, and different versions fail at once on all ranks, with both
-/// named. Then NCCL connects them, over an id that travels in `world`. The two worlds share an engine and their fate: a
-/// rank that dies is noticed by the host's, and named by both; abort() of one ends both. `world` may be destroyed
-/// before. For a part of the ranks, split `world` first. Errors: error{device}, {rendezvous}, {protocol},
-/// {unsupported}, {timed_out}, and those of the host's world. After one of NCCL itself, the host's world has ended,
-/// too.
+/// most options.join_timeout plus the world's own deadlines, but with nccl_calls::blocking for as long as NCCL waits
+/// for the peers. First all ranks tell each other which GPU and which NCCL they have: two ranks on one GPU, a rank
+/// without one, and different versions fail at once on all ranks, with both named. Then NCCL connects them, over an id
+/// that travels in `world`. The two worlds share an engine and their fate: a rank that dies is noticed by the host's,
+/// and named by both; abort() of one ends both. `world` may be destroyed before. For a part of the ranks, split `world`
+/// first. Errors: error{device}, {rendezvous}, {protocol}, {unsupported}, {timed_out}, and those of the host's world.
+/// After one of NCCL itself, the host's world has ended, too.
 template <nccl_functions Api, backend Host>
   requires(Host::where == space::host)
 [[nodiscard]] communicator<basic_nccl<Api>> make_nccl(communicator<Host>& world, const nccl_options& options = {}) {

@@ -3,6 +3,7 @@
 
 #include <tutti/cuda/device_guard.hpp>
 #include <tutti/cuda/error.hpp>
+#include <tutti/cuda/relaxed_capture.hpp>
 #include <tutti/cuda/types.hpp>
 
 namespace tutti::cuda {
@@ -36,8 +37,10 @@ class basic_event {
   void record(stream_handle s) { check<R>(R::record(event_, s), "cudaEventRecord", device_); }
   /// Work given to the stream from now on comes after the mark; the host does not wait.
   void join(stream_handle s) const { check<R>(R::wait(s, event_), "cudaStreamWaitEvent", device_); }
-  /// True when the marked work has ended, or nothing was marked. Throws what that work failed with.
+  /// True when the marked work has ended, or nothing was marked. Throws what that work failed with. Disturbs no capture
+  /// into a graph that it is no part of.
   [[nodiscard]] bool done() const {
+    const relaxed_capture<R> any_time;
     const result r = R::query_event(event_);
     if (r != result::not_ready) check<R>(r, "cudaEventQuery", device_);
     return r == result::success;

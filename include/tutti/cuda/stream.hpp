@@ -5,6 +5,7 @@
 #include <tutti/core/stream_ref.hpp>
 #include <tutti/cuda/device_guard.hpp>
 #include <tutti/cuda/error.hpp>
+#include <tutti/cuda/relaxed_capture.hpp>
 #include <tutti/cuda/types.hpp>
 
 namespace tutti::cuda {
@@ -34,8 +35,10 @@ class basic_stream {
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] operator stream_ref() const noexcept { return stream_; }
 
-  /// True when all work given to it has ended. Throws what that work failed with.
+  /// True when all work given to it has ended. Throws what that work failed with. Disturbs no capture into a graph that
+  /// it is no part of.
   [[nodiscard]] bool done() const {
+    const relaxed_capture<R> any_time;
     const result r = R::query_stream(stream_);
     if (r != result::not_ready) check<R>(r, "cudaStreamQuery", device_);
     return r == result::success;

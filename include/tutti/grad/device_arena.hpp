@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -48,7 +49,7 @@ class device_arena : public placement {
         memory_(devices, size_with(scratch), nccl_registration::later) {
     fill(0, scratch_.back() + sizeof(float), stream_);
     copy(at(scratch_.back()) + sizeof(float), reinterpret_cast<const std::byte*>(&raised), sizeof raised, stream_);
-    wait_for_stream(patience_);
+    for (const deadline limit = after(patience_); !filled(limit);) std::this_thread::yield();
   }
   device_arena(device_arena&&) = default;
   device_arena& operator=(device_arena&&) = default;  // members swap
@@ -83,9 +84,10 @@ class device_arena : public placement {
     return {reinterpret_cast<float*>(at(scratch_.back())), 1};
   }
 
-  /// Its own; what it is given comes after what follow() has named.
+  /// Its own; what it is given comes after what follow() has named. usage_error where that is being captured.
   [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
   void follow(stream_ref s) {
+    refuse_capture(s, "mark");
     const cuda::basic_device_guard<R> guard{device_};
     auto e = events_.acquire();
     e.record(handle_of(s));
@@ -98,15 +100,20 @@ class device_arena : public placement {
     used_.record(handle_of(s));
   } catch (const error&) {  // the device is lost
   }
-  /// usage_error where this stream is being captured into a graph.
-  void refuse_capture(stream_ref s) const {
+  /// usage_error where this stream is being captured into a graph, or is the default one while another is; spoils none.
+  void refuse_capture(stream_ref s, const char* call) const {
     const cuda::basic_device_guard<R> guard{device_};
     cuda::capture_state is;
-    cuda::check<R>(R::capture_of(handle_of(s), is), "cudaStreamGetCaptureInfo", device_);
-    if (is.now != cuda::capture_status::none)
-      throw usage_error(
-          "begin: a pass cannot be captured into a graph, as its weights and its end travel among hosts; "
-          "capture an all_reduce of the communicator instead");
+    const cuda::result r = R::capture_of(handle_of(s), is);
+    if (r == cuda::result::capture_implicit)
+      throw usage_error(std::string(call) +
+                        ": a stream is being captured into a graph, and this has the default stream, which cannot be "
+                        "used meanwhile; pass another one");
+    if (cuda::is_of_capture(r) || is.now != cuda::capture_status::none)
+      throw usage_error(std::string(call) +
+                        ": a pass cannot be captured into a graph, as its weights and its end travel among hosts; "
+                        "capture an all_reduce of the communicator instead");
+    cuda::check<R>(r, "cudaStreamGetCaptureInfo", device_);
   }
   /// A mark behind all that its own stream has been given.
   [[nodiscard]] cuda::basic_event<R> mark() {
@@ -150,12 +157,11 @@ class device_arena : public placement {
     for (std::size_t i = 0; i < size(); ++i)
       copy(at(of(i).offset), other.at(other.of(i).offset), of(i).bytes(), stream_);
   }
-  /// Waits until its own stream has nothing more to do.
-  void wait_for_stream(duration at_most) const {
-    for (const deadline limit = after(at_most); !stream_.done(); std::this_thread::yield())
-      if (clock::now() > limit)
-        throw error{{errc::timed_out},
-                    "the device has not filled the gradients' memory in time; what else runs on it?"};
+  /// Its own stream has nothing more to do. Throws error{timed_out} where it still has after that.
+  [[nodiscard]] bool filled(deadline limit) const {
+    if (stream_.done()) return true;
+    if (clock::now() <= limit) return false;
+    throw error{{errc::timed_out}, "the device has not filled the gradients' memory in time; what else runs on it?"};
   }
 
  private:

@@ -19,8 +19,13 @@ class [[nodiscard("join a stream, co_await it, or call wait(): dropped, it abort
     : public detail::pass_base<Reducer> {
  public:
   /// What is given to this stream from now on comes after all buckets: the gradients are the mean there. Without a
-  /// stream: the default stream.
-  step join(stream_ref s) && { return ended_ ? known_ : this->owner().join(std::move(*this), s); }
+  /// stream: the default stream. usage_error, which ends nothing, where that is being captured into a graph.
+  step join(stream_ref s) && {
+    if (ended_) return known_;
+    Reducer& owner = this->owner();
+    owner.refuse_capture(s, "join");
+    return owner.join(std::move(*this), s);
+  }
   /// Blocks until the device is done with them, driving the engine.
   step wait() && { return ended_ ? known_ : this->owner().wait(std::move(*this)); }
   /// The same without blocking; resumes where the engine is driven.
@@ -60,13 +65,17 @@ class [[nodiscard]] device_pass : public detail::pass_base<Reducer> {
   /// This rank's gradient of one parameter is complete when all that the stream holds now is done: begin()'s, or this
   /// one. In any order, each exactly once. Buckets that are complete leave; nothing waits for the device, but the first
   /// bucket for the hosts of all ranks to have begun. The gradient belongs to the reducer until the pass has landed.
-  /// Errors: as of pass::ready.
+  /// Errors: as of pass::ready; also a usage_error where that stream is being captured into a graph.
   void ready(std::size_t parameter) { this->owner().ready(parameter); }
   void ready(std::size_t parameter, stream_ref after) { this->owner().ready(parameter, after); }
 
   /// Lets all buckets leave that have not, and returns their end: `finish().join(stream)`, or `co_await finish()`.
   /// Consumes the pass. A parameter that was never marked is a usage_error that names it; the world is then aborted.
-  [[nodiscard]] landing<Reducer> finish() { return this->owner().finish(std::move(*this)); }
+  [[nodiscard]] landing<Reducer> finish() {
+    Reducer& owner = this->owner();
+    owner.refuse_captured_mark("finish");
+    return owner.finish(std::move(*this));
+  }
 
  private:
   friend Reducer;

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include <tutti/async/op.hpp>
+#include <tutti/async/resume_on.hpp>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/communicator.hpp>
+#include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/stream_ref.hpp>
 #include <tutti/cuda/device_span.hpp>
@@ -100,7 +102,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   /// reads the gradients of the last pass.
   [[nodiscard]] pass_type begin(double weight = 1, stream_ref stream = {}, contribution what = contribution::mean,
                                 std::source_location where = std::source_location::current()) {
-    refuse_capture(stream);
+    refuse_capture(stream, "begin");
     const bool fresh = !this->carrying();
     const double whole = this->start(weight);
     where_ = where;
@@ -115,7 +117,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   }
   /// Begins a pass that sends nothing, as reducer::begin(accumulate).
   [[nodiscard]] pass_type begin(accumulate_t, double weight = 1, stream_ref stream = {}) {
-    refuse_capture(stream);
+    refuse_capture(stream, "begin");
     const bool fresh = !this->carrying();
     this->start_accumulating(weight);
     pass_type begun{*this};
@@ -126,6 +128,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   /// Forgets what passes that accumulate have left, as reducer::discard; gradients become zero in the stream.
   void discard(stream_ref stream) {
     this->require_idle("discard()");
+    refuse_capture(stream, "discard");
     this->forget_carried();
     arena_.clear(stream);
   }
@@ -134,6 +137,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   /// Waits for the device. Other pending work on the gradients must be over.
   [[nodiscard]] task<bool> rebuild(stream_ref stream, std::source_location where = std::source_location::current()) {
     this->require_idle("rebuild()");
+    refuse_capture(stream, "rebuild");
     return lay_out_anew(stream, where);
   }
 
@@ -146,13 +150,17 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   using arena_type = typename flights::arena_type;
   using base::current_, base::marks_, base::options_, base::rebuilding_, base::reduces_, base::step_, base::usage_;
 
-  void refuse_capture(stream_ref stream) {
+  void refuse_capture(stream_ref stream, const char* call) {
     try {
-      arena_.refuse_capture(stream);
+      arena_.refuse_capture(stream, call);
     } catch (const error&) {  // the device is lost, and the others will wait
       gpus_->abort();
       throw;
     }
+  }
+  /// Of what a pass is told about: before anything changes.
+  void refuse_captured_mark(const char* call) {
+    if (reduces_) refuse_capture(marking_, call);
   }
   void check_worlds() const {
     if (gpus_->size() != world_->size() || gpus_->rank() != world_->rank())
@@ -177,38 +185,61 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
 
   task<bool> lay_out_anew(stream_ref stream, std::source_location where) {
     this->require_idle("rebuild()");  // also when it is awaited
-    pass_type at_work{*this};         // dropped or failed, it ends the world: plans might differ
+    refuse_capture(stream, "rebuild");
+    pass_type at_work{*this};  // dropped or failed, it ends the world: plans might differ
     reduces_ = rebuilding_ = true;
     std::vector<int> order = marks_.order();
     co_await detail::agree_on_order(*world_, *world_, order, where);  // on the host, where a pass begins
-    const bool changed = follow(order, stream);
+    const bool changed = co_await follow(order, stream, where);
     this->let_go();
     co_return changed;
   }
   task<> replan_now(stream_ref stream) {
     std::vector<int> order = marks_.order();
     co_await world_->broadcast(std::span{order}, 0, {}, where_);
-    follow(order, stream);
+    co_await follow(order, stream, where_);
   }
-  /// Gradients move when the stream has done its work, for which this waits.
-  bool follow(const std::vector<int>& order, stream_ref stream) {
+  /// Gradients move when the stream has done its work, for which this waits, unless a rank is lost meanwhile.
+  task<bool> follow(const std::vector<int>& order, stream_ref stream, std::source_location where) {
     plan better = detail::layout_of(marks_, options_, order);
-    if (better == layout()) return false;
+    if (better == layout()) co_return false;
     arena_type moved = make_arena(std::move(better));
     moved.follow(stream);
     moved.copy_from(arena_);
-    moved.wait_for_stream(gpus_->timeout());
+    for (const deadline limit = after(gpus_->timeout()); !moved.filled(limit);) {
+      if (failed()) co_await gpus_->barrier({}, where);  // which throws that, told as ever
+      co_await resume_on(gpus_->engine());
+    }
     moved.enroll(*gpus_);  // when nothing is under way
     arena_ = std::move(moved);
     make_room();
-    return true;
+    co_return true;
+  }
+  [[nodiscard]] bool failed() {
+    const auto guard = gpus_->engine().lock();
+    return !gpus_->backend().failure().ok();
   }
 
-  using base::ready;
+  void ready(std::size_t i) {
+    refuse_captured_mark("ready");
+    base::ready(i);
+  }
   void ready(std::size_t i, stream_ref after) {
     const back_to usual{marking_, marking_};
     marking_ = after;
-    base::ready(i);
+    ready(i);
+  }
+  void unused(std::size_t i) {
+    refuse_captured_mark("unused");
+    base::unused(i);
+  }
+  void rest_unused() {
+    refuse_captured_mark("rest_unused");
+    base::rest_unused();
+  }
+  void skip(step why) {
+    refuse_captured_mark("skip");
+    base::skip(why);
   }
   struct back_to {
     ~back_to() { now = before; }
