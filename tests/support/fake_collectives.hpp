@@ -61,7 +61,7 @@ struct ncclComm {
   tutti::cuda::stream_handle held_for = nullptr;
   std::uint64_t sequence = 0;
   std::vector<double> factors;
-  std::size_t windows = 0;
+  std::size_t windows = 0, reductions = 0;
 };
 
 namespace fake {

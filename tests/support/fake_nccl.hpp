@@ -121,6 +121,7 @@ struct nccl {
     ++m.inside;
     m.changed.wait(guard, [&] { return m.gate_open; });
     comm->aborted = comm->all->broken = true;
+    m.reductions -= std::exchange(comm->reductions, 0);
     free(m, comm);
     m.log.push_back({.what = "ncclCommAbort", .rank = comm->rank});
     m.advance();
@@ -156,11 +157,11 @@ struct nccl {
     return on("ncclRedOpCreatePreMulSum", [&](machine& m) {
       comm->factors.push_back(load(t, factor, 0));
       made = static_cast<tutti::nccl_reduction>(static_cast<int>(tutti::nccl_reduction::op_avg) + comm->factors.size());
-      ++m.reductions;
+      ++m.reductions, ++comm->reductions;
     });
   }
-  static result destroy_reduction(tutti::nccl_reduction, comm_handle) noexcept {
-    return on("ncclRedOpDestroy", [](machine& m) { --m.reductions; });
+  static result destroy_reduction(tutti::nccl_reduction, comm_handle comm) noexcept {
+    return on("ncclRedOpDestroy", [&](machine& m) { --m.reductions, --comm->reductions; });
   }
 
   static result all_reduce(const void* in, void* out, std::size_t count, tutti::nccl_dtype t,
