@@ -88,23 +88,24 @@ constexpr row rows[] = {
 
 TEST_CASE("nccl: an error in any call of an operation ends both ranks, by name, and leaves nothing behind") {
   for (const row& r : rows) {
-    CAPTURE(r.call);
-    CAPTURE(r.collective);
+    const std::string call = r.call, collective = r.collective;
+    CAPTURE(call);
+    CAPTURE(collective);
     const auto told = after_error_in(r.call, r.skip, [&](gpus& g) {
       buffers b;
       r.run(g, b);
     });
     CHECK(told[1].kind == errc::device);
-    CHECK(told[1].words.find("NCCL met \"internal error\" in " + std::string(r.collective)) != std::string::npos);
+    CHECK(told[1].words.find("NCCL met \"internal error\" in " + collective) != std::string::npos);
     CHECK(told[0].kind == errc::device);
     CHECK(told[0].words.find("rank 1") != std::string::npos);
   }
 }
 
 TEST_CASE("nccl: messages of a group end both ranks when one of them fails") {
-  for (const char* call : {"ncclSend", "ncclRecv"}) {
+  for (const std::string call : {"ncclSend", "ncclRecv"}) {
     CAPTURE(call);
-    const auto told = after_error_in(call, 0, [](gpus& g) {
+    const auto told = after_error_in(call.c_str(), 0, [](gpus& g) {
       buffers b;
       auto both = [&] {
         tutti::nccl_group together{g};
