@@ -38,7 +38,7 @@ std::vector<ranks::outcome> outcomes(int n, F f) {
              all[static_cast<std::size_t>(g.rank())] = ranks::outcome_of([&] { f(g, world); });
              ended.arrive_and_wait();
            },
-           {.patience = std::chrono::seconds{2}});
+           {.patience = std::chrono::milliseconds{500}});
   return all;
 }
 

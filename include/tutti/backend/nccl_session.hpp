@@ -125,9 +125,11 @@ class nccl_session {
     return true;
   }
 
-  /// NCCL tells of a dead peer as an error of some kind, often of its own. The host's world knows better, soon.
+  /// NCCL tells of a dead peer as an error of some kind, often of its own. The host's world knows better, soon: once
+  /// the kernel has closed its connection, which for a process that is killed comes after NCCL's and after the GPU's
+  /// memory is given back.
   void blame(nccl_result r, const char* during) noexcept {
-    suspected_.raise(r, during, control_ ? after(place_.patience / 20) : deadline::min());
+    suspected_.raise(r, during, control_ ? after(place_.patience / 5) : deadline::min());
     if (!control_) condemn();
   }
   void condemn() noexcept try {
