@@ -33,11 +33,15 @@ TEST_CASE("nccl_surroundings: of this machine") {
   CHECK(here.shm_free >= 0);
   const auto names = tutti::os::interface_names();
   CHECK(std::ranges::count(names, "lo") == 1);
-  for (const char* variable : {"NCCL_SHM_DISABLE", "NCCL_HOSTID"}) {
-    ::setenv(variable, "1", 1);
-    CHECK(tutti::surroundings_of_nccl().shm_free == -1);
+  const auto shm_free_with = [](const char* variable, const char* value) {
+    ::setenv(variable, value, 1);
+    const auto s = tutti::surroundings_of_nccl();
     ::unsetenv(variable);
-  }
+    return s.shm_free;
+  };
+  CHECK(shm_free_with("NCCL_SHM_DISABLE", "1") == -1);
+  CHECK(shm_free_with("NCCL_SHM_DISABLE", "0") >= 0);
+  for (const char* own : {"0", "1", "a"}) CHECK(shm_free_with("NCCL_HOSTID", own) == -1);
   CHECK(!tutti::os::free_space_of("/nowhere/at/all"));
 }
 

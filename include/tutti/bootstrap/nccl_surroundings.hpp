@@ -61,8 +61,8 @@ inline bool is_set(const char* variable) noexcept {
 [[nodiscard]] inline nccl_surroundings surroundings_of_nccl() {
   nccl_surroundings s;
   s.machine = detail::fnv(detail::fnv_start, std::string_view{os::boot_id()});
-  // A rank with an NCCL_HOSTID of its own is alone on its machine, for NCCL.
-  if (!detail::is_set("NCCL_SHM_DISABLE") && !detail::is_set("NCCL_HOSTID"))
+  // A rank with an NCCL_HOSTID of its own, which may be 0, is alone on its machine, for NCCL.
+  if (!detail::is_set("NCCL_SHM_DISABLE") && !std::getenv("NCCL_HOSTID"))
     if (const auto left = os::free_space_of("/dev/shm")) {
       s.shm_free = static_cast<std::int64_t>(left->bytes);
       s.shm_device = left->device;
