@@ -9,6 +9,7 @@
 #include <source_location>
 #include <stdexcept>
 #include <string>
+#include <tutti/algo/tuning.hpp>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/mean.hpp>
@@ -229,6 +230,50 @@ TEST_CASE("weighing: equal gradients of float16 are their own mean in shared mem
           for (std::size_t i = 0; i < count; ++i)
             if (g[i] != float16(values[i % values.size()])) throw std::runtime_error("another mean");
         });
+}
+
+/// Sums in float16, as what is derived from the default may.
+struct ringing_hook : tutti::grad::sum_hook {
+  template <class Comm, tutti::number T>
+  auto operator()(Comm& world, tutti::grad::bucket_view<T> b) const {
+    return world.all_reduce(b.elements, tutti::mean_over(b.divisor), {.via = tutti::algorithm::ring}, b.where);
+  }
+  static constexpr bool gathers = false;
+};
+
+/// The mean of equal float16, where the hook may be changed before the pass begins.
+template <class Hook, class Change>
+float mean_of_equal(float value, tutti::grad::reducer_options options, Hook hook, Change change,
+                    const tutti::algo::tuning& table = {}) {
+  float mean = 0;
+  tutti::run_threads(2, [&](world_t& world) {
+    world.backend().shared_driver()->tune(table);
+    const std::vector<tutti::grad::parameter_shape> one{{"w", 5000, tutti::dtype::f16}};
+    tutti::grad::reducer reducer{world, one, options, hook};
+    change(reducer.hook());
+    auto pass = reducer.begin();
+    for (auto& g : reducer.template gradient<tutti::float16>(0)) g = tutti::float16(value);
+    pass.ready(0);
+    (void)tutti::sync_wait(world, pass.finish());
+    if (world.rank() == 0) mean = static_cast<float>(reducer.template gradient<tutti::float16>(0)[4999]);
+  });
+  return mean;
+}
+
+TEST_CASE("weighing: sums of float16 have room where they are made in float16, whatever chose that") {
+  const auto as_it_is = [](auto&) {};
+  CHECK(mean_of_equal(40000, {}, tutti::grad::sum_hook{}, as_it_is) == 40000);
+  CHECK(mean_of_equal(40000, {}, tutti::grad::sum_hook{{.via = tutti::algorithm::ring}}, as_it_is) == 40000);
+  CHECK(mean_of_equal(40000, {}, tutti::grad::sum_hook{}, [](auto& hook) { hook.how.via = tutti::algorithm::ring; }) ==
+        40000);
+  CHECK(mean_of_equal(40000, {}, ringing_hook{}, as_it_is) == 40000);
+  CHECK(mean_of_equal(40000, {.order = tutti::grad::launch_order::ready}, tutti::grad::sum_hook{}, as_it_is) == 40000);
+  CHECK(mean_of_equal(40000, {.predivide = 2}, tutti::grad::sum_hook{}, as_it_is) == 40000);
+  tutti::algo::tuning table;
+  table.add({.collective = tutti::algo::tuning::id_of(tutti::all_reduce_args::name),
+             .links = tutti::algo::reach::memory,
+             .via = tutti::algorithm::ring});
+  CHECK(mean_of_equal(40000, {}, tutti::grad::sum_hook{}, as_it_is, table) == 40000);
 }
 
 // The tail behind the last bucket is divided as gradients are.

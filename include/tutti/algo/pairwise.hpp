@@ -20,7 +20,7 @@ routine pairwise_all_to_all(L link, all_to_all_args a) {
   constexpr std::size_t segment = piece_bytes;
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const bool in_place = a.in.data == a.out.data && a.in.bytes() != 0;
+  const bool in_place = a.in_blocks.equal() && a.in.data == a.out.data && a.in.bytes() != 0;
   scratch incoming(link, in_place && n > 1 ? std::min(segment, a.in_blocks.longest() * element) : 0);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   for (int s = 0; s < n; ++s) {

@@ -198,6 +198,10 @@ class composed {
     return state_->machines.layered() ? algo::reach::machines : algo::reach::messages;
   }
 
+  /// True where every all_reduce that is asked for no algorithm folds all operands of an element at once: the ranks
+  /// share memory, and no table of algorithms says otherwise.
+  [[nodiscard]] bool folds_at_once() const noexcept { return mapped() && driver_->tuning().size() == 0; }
+
   /// True if this collective can be asked for this algorithm here; start() takes no other.
   template <class Args>
   [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {

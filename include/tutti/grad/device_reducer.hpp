@@ -68,7 +68,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
               return make_arena(detail::layout_of(marks_, options_, options_.arrival));
             },
             [&](const arena_type& a) { return a.layout().id() ^ options_.id(); }, where)),
-        weights_(scaling::divided, options_.predivide, world.size(), partial_sums::rounded),
+        weights_(scaling::divided, options_.predivide, world.size()),
         buckets_(devices, std::move(hook), arena_, weights_) {
     arena_.enroll(devices);
     make_room();
@@ -111,7 +111,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     buckets_.begin(stream, where);
     pass_type begun{*this};
     if (fresh) arena_.clear_flag(stream);
-    weights_.begin(*world_, whole, what, where);
+    weights_.begin(*world_, whole, what, partial_sums::rounded, where);
     this->leave_out_never_used();
     return begun;
   }

@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <utility>
 
-#include <tutti/algo/situation.hpp>
 #include <tutti/async/concepts.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/core/displaced.hpp>
@@ -83,12 +82,6 @@ auto reduce_bucket(Comm& world, const bucket_view<T>& b, Op with, const issue& h
 }
 
 template <class H, class Comm>
-partial_sums sums_of(const H& hook, const Comm& world) {
-  if constexpr (requires { hook.sums(world); }) return hook.sums(world);
-  return partial_sums::rounded;
-}
-
-template <class H, class Comm>
 using flight_t = std::invoke_result_t<H&, Comm&, bucket_view<float>>;
 
 template <class H, class Comm, class T>
@@ -113,10 +106,9 @@ inline constexpr scaling scaling_of<H> = H::scale;
 /// so that what it issues then is in the same order on all ranks too. An exception ends the pass.
 /// May have `static constexpr scaling scale`; the tail is summed whatever it is. May have `static constexpr bool
 /// gathers = true`, and then hands bucket_view::apart to its one all_reduce; for others all elements are in the bucket.
-/// May have `partial_sums sums(const Comm&)`, equal on all ranks. May have `void reset()`: forget what is kept for each
-/// bucket, as these have changed; `void forget_pass()`: all ranks skip the step; and `void check(const
-/// reducer_options&)` and `void check(contribution)`, which throw usage_error for what the hook cannot be true to: the
-/// reducer's constructor and begin() call them before anything is sent.
+/// May have `void reset()`: forget what is kept for each bucket, as these have changed; `void forget_pass()`: all ranks
+/// skip the step; and `void check(const reducer_options&)` and `void check(contribution)`, which throw usage_error for
+/// what the hook cannot be true to: the reducer's constructor and begin() call them before anything is sent.
 template <class H, class Comm>
 concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
                          detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&
@@ -135,19 +127,22 @@ struct sum_hook {
   static constexpr bool gathers = true;
   issue how{};
 
-  /// Where all ranks share memory, each folds its part of all operands at once.
-  template <class Comm>
-  [[nodiscard]] partial_sums sums(const Comm& world) const noexcept {
-    if constexpr (requires { world.backend().links(); })
-      if (how.via == algorithm::automatic && world.backend().links() == algo::reach::memory) return partial_sums::wide;
-    return partial_sums::rounded;
-  }
   template <class Comm, number T>
   auto operator()(Comm& world, bucket_view<T> b) const {
     if (b.divisor == 1) return detail::reduce_bucket(world, b, sum, how);
     return detail::reduce_bucket(world, b, mean_over(b.divisor), how);
   }
 };
+
+namespace detail {
+/// Of the default alone: what derives from it may sum in another way.
+template <class H, class Comm>
+partial_sums sums_of(const H& hook, const Comm& world) noexcept {
+  if constexpr (std::same_as<H, sum_hook> && requires { world.backend().folds_at_once(); })
+    if (hook.how.via == algorithm::automatic && world.backend().folds_at_once()) return partial_sums::wide;
+  return partial_sums::rounded;
+}
+}  // namespace detail
 
 /// The default's result by as many collectives as there are buckets: weights travel behind the first bucket of float or
 /// double, and gradients are divided in a pass of their own after the sum. For models with few gradients, a few 10 KiB,

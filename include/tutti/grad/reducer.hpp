@@ -59,10 +59,13 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
               detail::let_check(hook_, options_);
               return detail::make_arena(world, marks_, detail::layout_of(marks_, options_, options_.arrival));
             },
-            [&](const arena& a) { return a.layout().id() ^ options_.id(); }, where)),
+            [&](const arena& a) {
+              return a.layout().id() ^ options_.id() ^ static_cast<std::uint64_t>(detail::sums_of(hook_, world));
+            },
+            where)),
         scaled_(shapes.size()),
         elsewhere_(shapes.size()),
-        weights_(detail::scaling_of<Hook>, options_.predivide, world.size(), detail::sums_of(hook_, world)),
+        weights_(detail::scaling_of<Hook>, options_.predivide, world.size()),
         buckets_(world, options_.order, options_.in_flight) {
     lay_out();
   }
@@ -98,7 +101,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     elsewhere_.clear();
     buckets_.begin();
     pass_type begun{*this};
-    weights_.begin(*world_, whole, what, where);
+    weights_.begin(*world_, whole, what, detail::sums_of(hook_, *world_), where);
     this->leave_out_never_used();
     return begun;
   }

@@ -52,7 +52,8 @@ struct reducer_options {
   std::vector<int> arrival = {};  ///< the order in which gradients become ready, as reducer::arrival() tells it
   launch_order order = launch_order::planned;
   std::size_t in_flight = 0;      ///< buckets that are under way at a time; 0: any number. Collectives of your own
-                                  ///< between marks need a world.split() then, as buckets leave when others have ended
+                                  ///< between marks need a split then, or launch_order::ready: buckets leave when
+                                  ///< others have ended
   std::vector<int> delayed = {};  ///< parameters that need no mark: finish() reduces them, in buckets of their own
   tutti::grad::graph graph = tutti::grad::graph::dynamic;
   tutti::grad::replan replan = tutti::grad::replan::on_request;

@@ -45,8 +45,7 @@ template <class = when_used>
 class basic_weighing {
  public:
   /// Gradients are divided by `predivide` before the sum, and by as much less after it.
-  basic_weighing(scaling how, double predivide, int ranks, partial_sums sums)
-      : how_(how), sums_(sums), predivide_(predivide), ranks_(ranks) {
+  basic_weighing(scaling how, double predivide, int ranks) : how_(how), predivide_(predivide), ranks_(ranks) {
     if (!(predivide > 0) || predivide > std::numeric_limits<double>::max())
       throw usage_error("reducer: predivide is a finite number above 0");
     if (detail::takes_as_is(how) && predivide != 1)
@@ -71,8 +70,9 @@ class basic_weighing {
 
   /// With the weight of this rank, whose gradients are `what`; it travels at once where the weights do by themselves.
   template <class Comm>
-  void begin(Comm& world, double weight, contribution what, const std::source_location& where) {
+  void begin(Comm& world, double weight, contribution what, partial_sums sums, const std::source_location& where) {
     weight_ = weight;
+    sums_ = sums;
     // Where gradients are taken as they are, a weight only says whether they count.
     factor_ = factor_of(detail::takes_as_is(how_) ? contribution::sum : what, weight);
     common_ = 1;
@@ -188,13 +188,15 @@ class basic_weighing {
       shares_ = static_cast<double>(static_cast<std::int64_t>(total / common_ + 0.5));
     }
     // Gradients that nothing is to be multiplied by stay as they are where their sum is divided before it is rounded.
-    if (sums_ == partial_sums::wide && pledge_.least == pledge_.most && divides<float16>(shares_ / predivide_)) return;
+    if (sums_ == partial_sums::wide && how_ == scaling::divided && predivide_ == 1 && pledge_.least == pledge_.most &&
+        divides<float16>(shares_))
+      return;
     while (unit_ < shares_) unit_ *= 2;
     while (unit_ / 2 >= shares_) unit_ /= 2;
   }
 
   scaling how_;
-  partial_sums sums_;
+  partial_sums sums_ = partial_sums::rounded;
   double predivide_;
   int ranks_;
   bool alone_ = true;
