@@ -176,6 +176,13 @@ TEST_CASE("make_nccl: NCCL that does not connect in time") {
     CHECK(contains(told, "NCCL did not come up: "));
 }
 
+TEST_CASE("make_nccl: what NCCL met is told, also where the time is over before the host's world was heard") {
+  fake::machine machine;
+  machine.fail("ncclCommInitRankConfig", {3, 0, 0});
+  for (const std::string& told : refusals(machine, 1, errc::device, {.join_timeout = 1ms, .patience = 5s}))
+    CHECK(contains(told, "NCCL met "));
+}
+
 TEST_CASE("make_nccl: halves of a world have NCCL communicators of their own") {
   fake::machine machine;
   tutti::run_threads(4, [&](tutti::communicator<tutti::threads>& world) {

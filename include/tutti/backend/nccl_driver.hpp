@@ -222,6 +222,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   }
 
   nccl_result call(bool together) noexcept {
+    const cuda::relaxed_capture<runtime> any_time;  // NCCL asks after events of graphs that it knows
     nccl_result r = together ? Api::group_start() : nccl_result::success;
     if (r != nccl_result::success) return r;
     batch_.each([&](flight& f) { r = worse(r, f.enqueue(*this, f.args.data())); });

@@ -76,11 +76,14 @@ class nccl_session {
           connecting_ = r == nccl_result::success || r == nccl_result::in_progress;
           if (!connecting_) return {};
         }
-        if (clock::now() >= until) fail({errc::timed_out});
+        if (clock::now() >= until) time_out("");
       }
       engine_->poll();
     }
   }
+
+  /// When a wait is over: fails with what NCCL has met, if it has; else with these words.
+  void time_out(const char* words) noexcept { suspected_ ? condemn() : fail({errc::timed_out}, words); }
 
   /// The first failure ends everything: here once the device has stopped, on the peers by the control lane.
   void fail(status why, const char* words = "") noexcept {

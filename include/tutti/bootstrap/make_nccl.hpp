@@ -187,9 +187,9 @@ communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const ncc
   const status f = [&] {
     const auto guard = home.lock();
     if (!made->settled())
-      made->fail({errc::timed_out},
-                 "not all ranks were connected in time; a firewall between hosts, or a network "
-                 "interface that others cannot reach (NCCL_SOCKET_IFNAME), is the usual cause");
+      made->time_out(
+          "not all ranks were connected in time; a firewall between hosts, or a network "
+          "interface that others cannot reach (NCCL_SOCKET_IFNAME), is the usual cause");
     return made->failure();
   }();
   if (!f.ok()) {

@@ -15,6 +15,8 @@ namespace tutti::cuda {
 template <class T, runtime_api R>
 class basic_device_memory {
  public:
+  /// None.
+  basic_device_memory() = default;
   /// Throws error{out_of_resources}, with what to do.
   basic_device_memory(int device, std::size_t count) : count_(count) {
     const relaxed_capture<R> any_time;

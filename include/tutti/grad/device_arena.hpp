@@ -1,7 +1,6 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -56,7 +55,7 @@ class device_arena : public placement {
   ~device_arena() {
     const deadline limit = after(patience_);
     if (memory_.span().data()) wait_for_users(limit);
-    if (kept_) tutti::detail::free_bounded(std::move(*kept_), limit);
+    if (kept_.span().data()) tutti::detail::free_bounded(std::move(kept_), limit);
   }
 
   /// All ranks, when each has its memory: registers it. Blocks; see basic_nccl_memory::enroll.
@@ -143,14 +142,14 @@ class device_arena : public placement {
   void zero(std::size_t parameter) { fill(of(parameter).offset, of(parameter).bytes(), stream_); }
   /// The same, but restore() brings it back. The first time takes as much memory again as all gradients have.
   void keep(std::size_t parameter) {
-    if (!kept_) kept_.emplace(device_, bytes());
+    if (!kept_.span().data()) kept_ = {device_, bytes()};
     const place& p = of(parameter);
-    copy(kept_->span().data() + p.offset, at(p.offset), p.bytes(), stream_);
+    copy(kept_.span().data() + p.offset, at(p.offset), p.bytes(), stream_);
     zero(parameter);
   }
   void restore(std::size_t parameter, stream_ref s) {
     const place& p = of(parameter);
-    copy(at(p.offset), kept_->span().data() + p.offset, p.bytes(), s);
+    copy(at(p.offset), kept_.span().data() + p.offset, p.bytes(), s);
   }
   /// Takes the values of all gradients from an arena of the same parameters.
   void copy_from(const device_arena& other) {
@@ -197,7 +196,7 @@ class device_arena : public placement {
   cuda::basic_event_pool<R> events_;
   cuda::basic_event<R> used_;
   basic_nccl_memory<std::byte, Api> memory_;
-  std::optional<cuda::basic_device_memory<std::byte, R>> kept_;
+  cuda::basic_device_memory<std::byte, R> kept_;
 };
 
 }  // namespace tutti::grad

@@ -19,7 +19,8 @@ class [[nodiscard("join a stream, co_await it, or call wait(): dropped, it abort
     : public detail::pass_base<Reducer> {
  public:
   /// What is given to this stream from now on comes after all buckets: the gradients are the mean there. Without a
-  /// stream: the default stream. usage_error, which ends nothing, where that is being captured into a graph.
+  /// stream: the default stream. usage_error, after which it can be joined elsewhere, where that is being captured into
+  /// a graph; but `finish().join(s)` then drops it.
   step join(stream_ref s) && {
     if (ended_) return known_;
     Reducer& owner = this->owner();
