@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -182,6 +183,8 @@ TEST_CASE_FIXTURE(issued, "issuer: errors say which call it was, who failed it, 
   CHECK(words({errc::aborted, 0, 11, 0}).find("aborted by this rank") != std::string::npos);
   for (const std::uint64_t why : {0U, 1U, 2U, 3U})  // a user's
     CHECK(words({errc::aborted, 0, 2, why}).ends_with("aborted by rank 2"));
+  CHECK(words({errc::system, 0, 2, EPERM}).find("Operation not permitted on rank 2; the kernel copies long messages") !=
+        std::string::npos);
   CHECK(words({errc::aborted, 0, 2, tutti::status::pass_dropped}).find("aborted by rank 2: a pass") !=
         std::string::npos);
   CHECK(words({errc::mismatch, 0, 11, 0}).find("this rank called another collective here") != std::string::npos);
