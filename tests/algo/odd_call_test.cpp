@@ -74,7 +74,7 @@ TEST_CASE("odd_call: whoever has begun the call says whose differs from its own"
   CHECK(w.said(3, 3, 12) == "does not match what rank 12 called: all_reduce #3 (6 x float32, sum)");
   w.begin({3}, broadcast(4, 1));  // done with the other at once, as a root may be
   CHECK(w.said(3, 4) ==
-        "failed: rank 10 and 1 other called all_reduce #3 (5 x float32, sum) where this rank called broadcast #3 (8 x "
+        "failed: rank 10 and one other called all_reduce #3 (5 x float32, sum) where this rank called broadcast #3 (8 x "
         "float32, root 1)");
 }
 
@@ -89,12 +89,12 @@ TEST_CASE("odd_call: whoever has not begun says how the others differ, by as man
   CHECK(w.said(0, 12) == "failed: rank 13 called " + sum_12 + " where rank 11 called " + broadcast_12);
   CHECK(w.said(0, 11, 11) == w.said(0, 12, 13));  // whoever is blamed, and whichever call hears of it
   w.begin({4}, all_reduce(12, 5));
-  CHECK(w.said(0, 12) == "failed: rank 11 called " + broadcast_12 + " where rank 13 and 1 other called " + sum_12);
+  CHECK(w.said(0, 12) == "failed: rank 11 called " + broadcast_12 + " where rank 13 and one other called " + sum_12);
   w.begin({2}, broadcast(12, 2));
   CHECK(w.said(0, 12) ==
-        "failed: rank 13 and 1 other called " + sum_12 + " where rank 11 and 1 other called " + broadcast_12);
+        "failed: rank 13 and one other called " + sum_12 + " where rank 11 and one other called " + broadcast_12);
   w.begin({0}, broadcast(12, 2));
-  CHECK(w.said(0, 12) == "does not match what rank 13 and 1 other called: " + sum_12);
+  CHECK(w.said(0, 12) == "does not match what rank 13 and one other called: " + sum_12);
 }
 
 TEST_CASE("odd_call: of many different calls the least common is named, of many places the first") {

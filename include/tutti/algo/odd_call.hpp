@@ -98,7 +98,7 @@ template <class = when_used>
 std::string text_of(const odd_call::side& s, const group& members) {
   const std::string who = "rank " + std::to_string(members.world_rank(s.rank));
   if (s.ranks == 1) return who;
-  return who + " and " + std::to_string(s.ranks - 1) + (s.ranks == 2 ? " other" : " others");
+  return who + " and " + (s.ranks == 2 ? "one other" : std::to_string(s.ranks - 1) + " others");
 }
 
 template <class = when_used>
