@@ -174,7 +174,7 @@ TEST_CASE("reducer: a parameter that was never marked is named where it was forg
 TEST_CASE("reducer: dropping the task of finish() drops the pass") {
   const outcome o = culprit(three, [](world_t&, auto& r) {
     auto pass = r.begin();
-    for (std::size_t i = 0; i < 3; ++i) pass.ready(i);
+    for (const std::size_t i : {0U, 2U}) pass.ready(i);  // not all, or the others might end before they hear of it
     {
       auto never_awaited = pass.finish();
     }
