@@ -146,7 +146,8 @@ TEST_CASE("reducer: a rank that has run out is named where the others call somet
         CHECK(o.says("weight 0 on this rank, which has run out of samples"));
         CHECK(o.says("broadcast"));
       } else {
-        CHECK(o.says("rank 1 called"));
+        CHECK(o.says("rank 1"));  // its call, or a bucket that travels in a group of its own
+        CHECK(o.says("called"));
         CHECK(o.says("all_reduce"));
       }
     }
