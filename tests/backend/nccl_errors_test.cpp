@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <string>
@@ -10,6 +9,8 @@
 
 #include <support/gpus.hpp>
 
+#include "backend/nccl_breaking.hpp"
+
 // An error in each call of NCCL's that an operation is made of, or the end of a communicator.
 
 namespace {
@@ -17,36 +18,11 @@ namespace {
 using namespace std::chrono_literals;
 using tutti::errc;
 
-struct outcome {
-  errc kind{};
-  std::string words;
-};
-
-/// What each of two ranks is told that run `collective` again and again, when one call of rank 1 fails.
+/// The same when one call of rank 1 fails.
 template <class F>
 std::vector<outcome> after_error_in(const char* call, int skip, F collective) {
   fake::machine machine;
-  std::vector<outcome> told(2);
-  std::atomic<int> ready{0};
-  run_gpus(2,
-           [&](gpus& g, auto& world) {
-             collective(g);
-             ++ready;  // not a barrier, which the failure could overtake
-             if (g.rank() == 1) {
-               while (ready < 2) world.engine().poll();
-               machine.fail(call, {3, skip, 1});
-             }
-             auto& mine = told[static_cast<std::size_t>(g.rank())];
-             mine.words = words_of(
-                 [&] {
-                   for (int i = 0; i < 3; ++i) collective(g);
-                 },
-                 mine.kind);
-           },
-           {.patience = 200ms});
-  CHECK(machine.left() == 0);
-  CHECK(machine.misuses == 0);
-  return told;
+  return rounds_broken_by(machine, collective, [&] { machine.fail(call, {3, skip, 1}); });
 }
 
 /// Something of two elements for each rank.

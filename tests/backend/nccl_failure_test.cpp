@@ -13,55 +13,27 @@
 
 #include <support/gpus.hpp>
 
+#include "backend/nccl_breaking.hpp"
+
 namespace {
 
 using namespace std::chrono_literals;
 using tutti::errc;
 
-struct outcome {
-  errc kind{};
-  std::string words;
-};
-
-/// What each of two ranks is told when `break_it` is called between two rounds of operations; nothing may be left.
+/// The same of several operations, waited for and joined.
 template <class F>
 std::vector<outcome> after_breaking(fake::machine& machine, F break_it, tutti::nccl_options how = {.patience = 200ms}) {
-  std::vector<outcome> told(2);
-  std::atomic<int> ready{0};
-  run_gpus(
-      2,
-      [&](gpus& g, auto& world) {
-        std::vector<float> v(3, 1);
-        const auto round = [&] {
-          g.all_reduce(on_device(v), tutti::premul_sum(1)).wait();
-          const std::vector<std::size_t> ones(2, 1);
-          std::vector<float> all(2);
-          g.all_gather_v(on_device(v).first(1), on_device(all), ones).wait();
-          auto joined = g.all_reduce(on_device(v));
-          std::move(joined).join({});
-          g.barrier().wait();
-        };
-        round();
-        ++ready;  // not a barrier, which the failure could overtake
-        if (g.rank() == 1) {
-          while (ready < 2) world.engine().poll();
-          break_it();
-        }
-        auto& mine = told[static_cast<std::size_t>(g.rank())];
-        mine.words = words_of(
-            [&] {
-              for (int i = 0; i < 3; ++i) round();
-            },
-            mine.kind);
-        // The first failure stays.
-        errc later{};
-        words_of([&] { g.barrier().wait(); }, later);
-        CHECK(later == mine.kind);
-      },
-      how);
-  CHECK(machine.left() == 0);
-  CHECK(machine.misuses == 0);
-  return told;
+  const auto round = [](gpus& g) {
+    std::vector<float> v(3, 1);
+    g.all_reduce(on_device(v), tutti::premul_sum(1)).wait();
+    const std::vector<std::size_t> ones(2, 1);
+    std::vector<float> all(2);
+    g.all_gather_v(on_device(v).first(1), on_device(all), ones).wait();
+    auto joined = g.all_reduce(on_device(v));
+    std::move(joined).join({});
+    g.barrier().wait();
+  };
+  return rounds_broken_by(machine, round, break_it, how);
 }
 
 TEST_CASE("nccl: an error in any call ends both ranks, by name, and leaves nothing behind") {
