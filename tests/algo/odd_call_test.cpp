@@ -73,9 +73,10 @@ TEST_CASE("odd_call: whoever has begun the call says whose differs from its own"
   CHECK(w.said(0, 3, 11) == w.said(0, 3));  // which called the same
   CHECK(w.said(3, 3, 12) == "does not match what rank 12 called: all_reduce #3 (6 x float32, sum)");
   w.begin({3}, broadcast(4, 1));  // done with the other at once, as a root may be
-  CHECK(w.said(3, 4) ==
-        "failed: rank 10 and one other called all_reduce #3 (5 x float32, sum) where this rank called broadcast #3 (8 x "
-        "float32, root 1)");
+  CHECK(
+      w.said(3, 4) ==
+      "failed: rank 10 and one other called all_reduce #3 (5 x float32, sum) where this rank called broadcast #3 (8 x "
+      "float32, root 1)");
 }
 
 TEST_CASE("odd_call: whoever has not begun says how the others differ, by as many as called the same") {
