@@ -6,16 +6,27 @@
 
 using tutti::shm_layout;
 
-TEST_CASE("the area and the heaps follow each other without gaps, in whole pages") {
+TEST_CASE("the area and the heaps follow each other in whole pages, and do not overlap") {
   const std::uint64_t page = tutti::os::page_bytes();
   for (const int n : {1, 2, 7, 64}) {
     const auto l = shm_layout::of(n, 10 * page + 1);
     CHECK(l.area_bytes >= tutti::shared_area::bytes(n));
     CHECK(l.area_bytes % page == 0);
     CHECK(l.heap_bytes == 11 * page);
-    for (int r = 0; r < n; ++r) CHECK(l.heap_offset(r) == l.area_bytes + static_cast<std::uint64_t>(r) * l.heap_bytes);
-    CHECK(l.bytes() == l.heap_offset(n - 1) + l.heap_bytes);
+    CHECK(l.heap_offset(0) == l.area_bytes);
+    for (int r = 0; r < n; ++r) {
+      CHECK(l.heap_offset(r) % page == 0);
+      CHECK(l.heap_offset(r) + l.heap_bytes <= (r + 1 < n ? l.heap_offset(r + 1) : l.bytes()));
+    }
   }
+}
+
+TEST_CASE("one place in two heaps is not a multiple of 256 MiB apart, where heaps are of such sizes") {
+  for (const std::uint64_t heap : {std::uint64_t{256} << 20, shm_layout::default_heap_bytes(2), std::uint64_t{3} << 30})
+    for (const int n : {2, 8, 64}) {
+      const auto l = shm_layout::of(n, heap);
+      for (int r = 1; r < n; ++r) CHECK((l.heap_offset(r) - l.heap_offset(0)) % (256U << 20) != 0);
+    }
 }
 
 TEST_CASE("impossible sizes are refused") {
