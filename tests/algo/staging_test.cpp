@@ -166,4 +166,13 @@ TEST_CASE("staging: the choice is due for long messages, again after some GiB, a
   CHECK(b.choice_due(std::size_t{1} << 20));
 }
 
+TEST_CASE("staging: the choice is due after many messages of some KiB, too") {
+  constexpr std::size_t few_kib = std::size_t{8} << 10, many = (std::size_t{4} << 20) / few_kib;
+  board b;
+  for (std::size_t i = 0; i < 2 * many; ++i) CHECK_FALSE(b.choice_due(1024));
+  for (std::size_t i = 0; i < many; ++i) CHECK_FALSE(b.choice_due(few_kib));
+  CHECK(b.choice_due(few_kib));
+  CHECK_FALSE(b.choice_due(few_kib));
+}
+
 }  // namespace

@@ -39,7 +39,7 @@ class board {
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
   static constexpr std::size_t half_bytes = slot_bytes / 2, visit_bytes = std::size_t{16} << 10;
   static constexpr std::size_t worth_streaming = std::size_t{4} << 10, worth_choosing = std::size_t{64} << 10;
-  static constexpr std::uint64_t chosen_for = std::uint64_t{8} << 30;
+  static constexpr std::uint64_t chosen_after = std::uint64_t{4} << 20, chosen_for = std::uint64_t{8} << 30;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
 
   /// What a rank tells beside its step: where its buffers are, if peers can map them.
@@ -257,10 +257,11 @@ class board {
     return post(link);
   }
 
-  /// True when the way to stage should be chosen anew, before a message of so many bytes; on all ranks alike.
+  /// True when the way to stage should be chosen anew, before a message of so many bytes: a long one, or one of many
+  /// that are shorter; on all ranks alike.
   [[nodiscard]] bool choice_due(std::size_t bytes) noexcept {
-    if (bytes < worth_choosing) return false;
-    const bool due = moved_ >= chosen_until_;
+    if (bytes < worth_streaming) return false;
+    const bool due = moved_ >= chosen_until_ && (bytes >= worth_choosing || moved_ >= chosen_after);
     moved_ += bytes;
     if (due) chosen_until_ = moved_ + chosen_for;
     return due;
