@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <tutti/algo/board_remains.hpp>
-#include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_small.hpp>
 
 #include <algo/lanes.hpp>
 

@@ -13,6 +13,7 @@
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/direct_small.hpp>
 
 #include <algo/lanes.hpp>
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
-#include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_copy.hpp>
+#include <tutti/algo/direct_small.hpp>
 
 #include <algo/lanes.hpp>
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <tutti/algo/direct_rooted.hpp>
+#include <tutti/algo/direct_small.hpp>
 
 #include <algo/parcels.hpp>
 

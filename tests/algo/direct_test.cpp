@@ -15,6 +15,7 @@
 
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/direct_small.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/reduction.hpp>
 

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_small.hpp>
 #include <tutti/algo/lending.hpp>
 
 #include <algo/lanes.hpp>

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/direct_small.hpp>
 #include <tutti/algo/lent.hpp>
 
 #include <algo/lanes.hpp>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_small.hpp>
 #include <tutti/algo/odd_call.hpp>
 
 #include <algo/lanes.hpp>

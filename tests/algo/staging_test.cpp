@@ -11,6 +11,7 @@
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/direct_small.hpp>
 #include <tutti/algo/staging.hpp>
 #include <tutti/algo/ways.hpp>
 

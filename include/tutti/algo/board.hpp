@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <chrono>
@@ -13,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include <tutti/algo/board_memory.hpp>
 #include <tutti/algo/called.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/config.hpp>
@@ -34,7 +34,7 @@ namespace tutti::algo {
 /// The rule that makes two slots enough: what a rank publishes with post(t) lies in its slot t % 2; a rank has read
 /// what it needs of step t before it posts t + 1. So a slot may be written for step t once everyone has posted t - 1.
 /// Operations of a group take turns on its board, in the order of their issue, which is the same on all ranks.
-class board {
+class board : public board_memory {
  public:
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
   static constexpr std::size_t half_bytes = slot_bytes / 2, visit_bytes = std::size_t{16} << 10;
@@ -46,25 +46,6 @@ class board {
   struct note {
     std::uint64_t in, out;
   };
-  static constexpr std::size_t cell_bytes = 112, cell_alignment = 16;
-  struct cell {
-    alignas(2 * tutti::detail::cache_line) std::atomic<std::uint64_t> step;
-    std::atomic<std::uint64_t> call;
-    std::byte data[cell_bytes];
-  };
-  static constexpr std::size_t remembered = 8;  // more calls than a rank can be ahead of another
-  struct line {
-    std::array<cell, 4> cells;
-    struct remembered_call {
-      std::atomic<std::uint64_t> words[4];
-    };
-    alignas(2 * tutti::detail::cache_line) remembered_call calls[remembered];  // read on errors only
-    alignas(2 * tutti::detail::cache_line)
-        std::atomic<std::uint32_t> visiting;  // this rank is at work in buffers that others have noted
-    std::atomic<std::uint32_t> retracted;     // this rank's operation failed: its buffers are its user's again
-    std::atomic<std::uint32_t> farewells;     // other ranks that have ended their boards: they touch this part no more
-  };
-  static_assert(sizeof(line) <= 4096);
   static constexpr std::size_t part_bytes = 4096 + 2 * slot_bytes;
 
   /// How data is staged: how many bytes short messages walk through before they come back, of each of the two slots (a
@@ -238,6 +219,27 @@ class board {
     return from[0].load(std::memory_order_relaxed) == p.words[0] ? called::unpack(p) : called{};
   }
 
+  /// True where a call need not wait before it posts: none is before it, and everyone is seen at the last step.
+  [[nodiscard]] bool is_clear(int looks) noexcept { return is_open() && turns_ == serving_ && sees(-1, looks); }
+  /// Looks at most so many times whether `only`, or everyone (-1), has posted the step that this rank posted last, in
+  /// the same call.
+  [[nodiscard]] bool sees(int only, int looks) noexcept {
+    const int end = only < 0 ? members_->size : only + 1;
+    for (int r = std::max(only, 0); r < end; ++r) {
+      std::uint64_t& seen = seen_[static_cast<std::size_t>(r)];
+      for (const cell& c = at(r, step_); seen < step_;) {
+        tutti::detail::prefetch(c.data, cell_bytes);
+        if (c.step.load(std::memory_order_acquire) >= step_) {
+          if (c.call.load(std::memory_order_relaxed) != posted_) return false;
+          seen = step_;
+        } else if (--looks < 0) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
   /// Publishes this rank's slot of the next step; returns its number.
   template <class Link>
   std::uint64_t post(Link& link) noexcept {
@@ -343,6 +345,7 @@ class board {
     for (std::byte* p : parts_) slots_.push_back(p + 4096);
     long_parts_.resize(parts_.size());
     seen_.resize(parts_.size());
+    lists_.operands.reserve(parts_.size());
     rank_ = lane.rank();
     members_ = &lane.members();
   }

@@ -92,29 +92,6 @@ inline constexpr std::size_t worth_mapping = std::size_t{4} << 10;
 /// True where direct_all_reduce() does not ask where buffers are.
 inline bool is_unmapped(const all_reduce_args& a) noexcept { return a.out.bytes() < worth_mapping; }
 
-/// True where one step of direct_all_reduce_small() carries the message.
-inline bool is_small(const all_reduce_args& a, int ranks) noexcept {
-  return is_unmapped(a) && detail::one_shot_pays(a.out.bytes(), ranks);
-}
-
-/// All-reduce of a few KiB through memory that ranks share: everyone stages everything, beside the step itself if it
-/// fits there, and folds everything in rank order. One meeting.
-template <mapped_transport T>
-routine direct_all_reduce_small(lane<T> lane, board& b, all_reduce_args a) {
-  board::turn turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
-  const std::uint64_t step = m.next();
-  co_await m.everyone(step - 1);
-  const bool beside = a.out.bytes() <= board::cell_bytes && a.out.element_bytes % (2 * board::cell_alignment) != 0;
-  const auto place = [&](int r) { return beside ? m.beside(r, step) : m.slot(r, step, a.out.bytes()); };
-  copy_bytes(place(m.rank()), a.in.data, a.in.bytes());
-  m.post();
-  co_await m.everyone(step, beside ? 0 : a.out.bytes());
-  a.op.fold_all(m.from_others(a.in.data, place), m.size(), a.out.data, a.out.count, a.op.context.data());
-}
-
 /// All-reduce through memory that ranks share. Every element is folded in rank order, so the bits depend on neither
 /// size nor placement. Buffers that all ranks map, from 4 KiB on: two meetings, 1/n of the elements folded and stored
 /// n times per rank. Otherwise staged: between two ranks, and for a few KiB, everything is read by everyone in pieces
@@ -170,17 +147,6 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
     co_await detail::two_phase(m, b, a);
   // For those that follow: the first piece has been staged before anybody knew that this one would be.
   if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
-}
-
-/// Barrier on the board: each rank stores its step and reads the others'. One meeting.
-template <mapped_transport T>
-routine direct_barrier(lane<T> lane, board& b) {
-  board::turn turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, barrier_args{}};
-  const std::uint64_t step = m.post();
-  co_await m.everyone(step);
 }
 
 }  // namespace tutti::algo

@@ -14,9 +14,14 @@ namespace tutti::algo::detail {
 template <mapped_transport T>
 class meeting {
  public:
+  meeting(lane<T> l, board& b) noexcept : lane_(l), board_(b) {}
   template <class Args>
-  meeting(lane<T> l, board& b, const Args& call) noexcept : lane_(l), board_(b) {
-    b.begin(call_of(l.sequence(), call));
+  meeting(lane<T> l, board& b, const Args& call) noexcept : meeting(l, b) {
+    begin(call);
+  }
+  template <class Args>
+  void begin(const Args& call) const noexcept {
+    board_.begin(call_of(lane_.sequence(), call));
   }
 
   [[nodiscard]] T& link() const noexcept { return lane_.link(); }

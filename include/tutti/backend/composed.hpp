@@ -16,6 +16,7 @@
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/direct_small.hpp>
 #include <tutti/algo/fingerprint.hpp>
 #include <tutti/algo/hierarchical.hpp>
 #include <tutti/algo/hierarchical_tree.hpp>
@@ -73,9 +74,8 @@ class composed {
   void abort(status why) noexcept { driver_->link().abort(why); }
 
   void start(const barrier_args& a, op_state& s) noexcept {
+    if (run_small(s, a, mapped() ? algorithm::direct : algorithm::automatic)) return;
     run(s, a, [&](auto l) {
-      if constexpr (mapped_transport<T>)
-        if (mapped()) return algo::direct_barrier<T>(l, state_->meeting_place);
       if constexpr (on_machines)
         if (state_->machines.layered()) return algo::hierarchical_barrier(l, state_->machines);
       return algo::dissemination_barrier(l);
@@ -89,11 +89,10 @@ class composed {
     if (alone(s)) return take_own(a, s);
     const algorithm via = chosen(a);
     if (!a.apart.empty()) algo::bring_for_others(a, rank(), size());
+    if (run_small(s, a, via)) return;
     run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct)
-          return algo::is_small(a, size()) ? algo::direct_all_reduce_small<T>(l, state_->meeting_place, a)
-                                           : algo::direct_all_reduce<T>(l, state_->meeting_place, a);
+        if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
       if constexpr (on_machines)
         if (via == algorithm::hierarchical) return algo::hierarchical_all_reduce(l, state_->machines, a);
       return algo::by_messages(l, a, via);
@@ -103,6 +102,7 @@ class composed {
   void start(const broadcast_args& a, op_state& s) noexcept {
     if (alone(s)) return finish(s);
     const algorithm via = chosen(a);
+    if (run_small(s, a, via)) return;
     run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
@@ -122,7 +122,9 @@ class composed {
       if (a.op.prepare) return start(algo::prepare_into_output(a), s);
       return take_own(a, s);
     }
-    run_prepared(s, a, [via = chosen(a), place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
+    const algorithm via = chosen(a);
+    if (!a.op.prepare && run_small(s, a, via)) return;
+    run_prepared(s, a, [via, place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, *place, call);
       if (via == algorithm::pairwise) return algo::pairwise_reduce_scatter(l, call);
@@ -136,6 +138,7 @@ class composed {
       return finish(s);
     }
     const algorithm via = chosen(a);
+    if (run_small(s, a, via)) return;
     run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_gather<T>(l, state_->meeting_place, a);
@@ -243,6 +246,7 @@ class composed {
     algo::board meeting_place;
     algo::machine_map machines;
     int crowd = 1;  // ranks to a core
+    int looks = 0;  // for others that are about to post
     std::uint64_t sequence = 0;
     std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
   };
@@ -256,6 +260,7 @@ class composed {
       state_->machines = algo::machine_map::of(machine_of, rank());
     }
     if constexpr (requires(const T& link) { link.crowd(); }) state_->crowd = driver_->link().crowd();
+    if (driver_->link().ranks_per_core() <= 1) state_->looks = 64;
   }
 
   static routine send_one(T& link, int peer, std::uint64_t tag, std::span<const std::byte> out) {
@@ -298,14 +303,38 @@ class composed {
     s.complete(status{});
   }
 
-  template <class Args, class Make>
-  void run(op_state& s, const Args& a, Make make) noexcept {
+  template <class Args>
+  lane<T> enter(op_state& s, const Args& a) noexcept {
     T& link = driver_->link();
     s.info.sequence = ++state_->sequence;
     s.info.context = state_->members.context;
     if (s.info.context == 0) link.note_issue(s.info.sequence);
-    const std::uint16_t call = algo::call_of(s.info.sequence, a).brief();
-    launch(s, [&] { return make(lane<T>{link, state_->members, s.info.sequence, call}); });
+    return {link, state_->members, s.info.sequence, algo::call_of(s.info.sequence, a).brief()};
+  }
+  template <class Args, class Make>
+  void run(op_state& s, const Args& a, Make make) noexcept {
+    const lane<T> l = enter(s, a);
+    launch(s, [&] { return make(l); });
+  }
+
+  /// What one meeting in shared memory carries; false where it is something else. It ends at once if the others are
+  /// there, unless operations in flight, or once in a while anything else, wait for this rank to drive.
+  template <class Args>
+  bool run_small(op_state& s, const Args& a, algorithm via) noexcept {
+    if constexpr (mapped_transport<T>) {
+      if (via != algorithm::direct || !algo::is_small(a, size())) return false;
+      const lane<T> l = enter(s, a);
+      auto so_far = algo::progress::nothing;
+      const bool at_once = driver_->in_flight().front() == nullptr && s.info.sequence % 64 != 0;
+      if (at_once && driver_->link().failure().ok())
+        so_far = algo::begin_small<T>(l, state_->meeting_place, a, state_->looks);
+      if (so_far == algo::progress::all)
+        s.complete(status{});
+      else
+        launch(s, [&] { return algo::direct_small<T>(l, state_->meeting_place, a, so_far); });
+      return true;
+    }
+    return false;
   }
 
   /// way(lane, args), over a prepared copy of the input where the reduction asks for that.

@@ -1,0 +1,154 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <tutti/algo/direct_small.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/reduction.hpp>
+
+#include <algo/lanes.hpp>
+#include <support/grid.hpp>
+
+namespace {
+
+using lanes::append;
+using lanes::expect;
+using lanes::word;
+using tutti::algo::progress;
+
+constexpr int not_at_once = -1;
+
+template <class Lane>
+tutti::routine ended(Lane) {
+  co_return;
+}
+
+/// As a backend does: at once, within so many looks, or what is left of it.
+template <class Rank, class Args>
+progress call(Rank& me, const Args& a, int looks) {
+  progress so_far = progress::nothing;
+  me.run([&](auto lane) {
+    if (looks != not_at_once) so_far = tutti::algo::begin_small(lane, me.board(), a, looks);
+    return so_far == progress::all ? ended(lane) : tutti::algo::direct_small(lane, me.board(), a, so_far);
+  });
+  return so_far;
+}
+
+std::vector<std::uint32_t> numbers(std::size_t count, int rank) {
+  std::vector<std::uint32_t> v(count);
+  std::iota(v.begin(), v.end(), static_cast<std::uint32_t>(rank) * 1000);
+  return v;
+}
+
+/// Every collective once, with blocks of `count`; what differs from its closed form throws.
+template <class Rank>
+void all_calls(Rank& me, std::size_t count, int looks, int root) {
+  const auto n = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.number());
+  const auto total = static_cast<std::uint32_t>(n * (n - 1) / 2 * 1000);
+  const auto sum = tutti::erase_type<std::uint32_t>(tutti::sum);
+  const auto mine = numbers(count, me.number());
+
+  auto data = me.number() == root ? mine : std::vector<std::uint32_t>(count);
+  call(me, tutti::broadcast_args{lanes::out(data), root}, looks);
+  expect(data == numbers(count, root), "broadcast from", static_cast<std::size_t>(root));
+
+  std::vector<std::uint32_t> reduced(count);
+  call(me, tutti::all_reduce_args{lanes::in(mine), lanes::out(reduced), sum}, looks);
+  for (std::size_t i = 0; i < count; ++i) expect(reduced[i] == total + n * i, "element of an all_reduce", i);
+
+  std::vector<std::uint32_t> all(n * count);
+  call(me, tutti::all_gather_args{lanes::in(mine), lanes::out(all)}, looks);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    expect(all[i] == i / count * 1000 + i % count, "element of an all_gather", i);
+  call(me, tutti::barrier_args{}, looks);
+
+  const auto blocks = numbers(n * count, me.number());
+  std::vector<std::uint32_t> block(count);
+  call(me, tutti::reduce_scatter_args{lanes::in(blocks), lanes::out(block), sum}, looks);
+  for (std::size_t i = 0; i < count; ++i)
+    expect(block[i] == total + n * (r * count + i), "element of a reduce_scatter", i);
+
+  std::vector<word> words(count, lanes::letter(me.number()));
+  call(me, tutti::all_reduce_args{lanes::in(words), lanes::out(words), tutti::erase_type<word>(append{})}, looks);
+  expect(words == std::vector<word>(count, lanes::spelled(0, me.size())), "another order");
+}
+
+TEST_CASE("direct_small: every collective, whichever ranks come at once") {
+  for (const int size : tutti_test::grid<int>({1, 2, 3, 5}, {2, 3}))
+    lanes::run<lanes::staging_transport>(size, [](auto& me) {
+      for (int round = 0; round < 24; ++round)
+        for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{14}, std::size_t{50}}) {
+          const int kind = (round + me.number()) % 3;  // one gives up at its first look, another waits
+          all_calls(me, count, kind == 0 ? not_at_once : kind == 1 ? 0 : 200, round % me.size());
+        }
+    });
+}
+
+TEST_CASE("direct_small: what the others have posted is taken at once, without a routine") {
+  std::atomic<int> at_once{0};
+  lanes::run(2, [&](auto& me) {
+    for (int i = 0; i < 300; ++i) {
+      float x = static_cast<float>(i + me.number());
+      const auto v = std::span<float>{&x, 1};
+      const auto with = tutti::erase_type<float>(tutti::sum);
+      const tutti::all_reduce_args a{tutti::erase_type(std::span<const float>{v}), tutti::erase_type(v), with};
+      if (call(me, a, 1 << 22) == progress::all) ++at_once;
+      expect(x == static_cast<float>(2 * i + 1), "a sum");
+    }
+  });
+  CHECK(at_once > 0);
+}
+
+TEST_CASE("direct_small: a broadcast's root does not wait, and overwrites nothing that is still to be read") {
+  lanes::run<lanes::staging_transport>(3, [](auto& me) {
+    for (std::uint32_t round = 0; round < 2000; ++round) {
+      std::vector<std::uint32_t> v(round % 2 == 0 ? 1 : 200, me.number() == 0 ? round : 0);
+      call(me, tutti::broadcast_args{lanes::out(v), 0}, me.number() == 0 ? 200 : 1);
+      expect(v.front() == round && v.back() == round, "round " + std::to_string(round));
+    }
+  });
+}
+
+TEST_CASE("direct_small: a call that does not match fails on both sides, at once or not") {
+  for (const int looks : {not_at_once, 0, 1 << 20}) {
+    std::atomic<int> mismatches{0};
+    lanes::run(2, [&](auto& me) {
+      call(me, tutti::barrier_args{}, not_at_once);  // opens the board
+      std::vector<std::uint32_t> v(4 + static_cast<std::size_t>(me.number()));
+      const auto with = tutti::erase_type<std::uint32_t>(tutti::sum);
+      try {
+        call(me, tutti::all_reduce_args{lanes::in(v), lanes::out(v), with}, looks);
+      } catch (const tutti::error& e) {
+        mismatches += e.kind() == tutti::errc::mismatch;
+      }
+    });
+    CHECK(mismatches == 2);
+  }
+}
+
+TEST_CASE("direct_small: a user's reduction, which may throw, is left to the routine") {
+  struct throwing {
+    float operator()(float, float) const { throw std::runtime_error("no"); }
+  };
+  std::atomic<int> aborted{0};
+  lanes::run(2, [&](auto& me) {
+    call(me, tutti::barrier_args{}, not_at_once);
+    std::vector<float> v(1);
+    const auto with = tutti::erase_type<float>(throwing{});
+    try {
+      call(me, tutti::all_reduce_args{lanes::in(v), lanes::out(v), with}, 1 << 20);
+    } catch (const tutti::error& e) {
+      aborted += e.kind() == tutti::errc::aborted;
+    }
+  });
+  CHECK(aborted > 0);
+}
+
+}  // namespace
