@@ -25,8 +25,9 @@ routine choose_staging(meeting<T> m, board& b) {
   constexpr board::staging choices[ways] = {{board::slot_bytes, stores::ordinary},
                                             {board::slot_bytes, stores::streaming},
                                             {board::long_walk, stores::ordinary}};
-  scratch read(m.link(), piece);
-  const bool willing = read && m.link().ranks_per_core() <= 1 && b.make_long(m.link());
+  const bool own_core = m.link().ranks_per_core() <= 1;
+  scratch read(m.link(), own_core ? piece : 0);
+  const bool willing = own_core && read && b.make_long(m.link());
   const std::uint64_t asked = m.post({willing ? b.long_place(m.link()) : board::nowhere, 0});
   co_await m.everyone(asked);
   if (!b.find_long(m.link(), asked)) co_return;
