@@ -38,6 +38,7 @@ class board : public board_memory {
  public:
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
   static constexpr std::size_t half_bytes = slot_bytes / 2, visit_bytes = std::size_t{16} << 10;
+  static constexpr std::size_t worth_walking = std::size_t{3} << 10;
   static constexpr std::size_t worth_streaming = std::size_t{4} << 10, worth_choosing = std::size_t{64} << 10;
   static constexpr std::uint64_t chosen_after = std::uint64_t{4} << 20, chosen_for = std::uint64_t{8} << 30;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
@@ -180,10 +181,10 @@ class board : public board_memory {
 
   [[nodiscard]] bool is_open() const noexcept { return !lines_.empty(); }
   [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
-  /// Where `rank` stages so many bytes for a step. Short messages walk through the slot: stores into lines that nobody
-  /// has read for a while are cheaper.
+  /// Where `rank` stages so many bytes for a step. Messages beyond a few lines walk through the slot: stores into lines
+  /// that nobody has read for a while are cheaper. Shorter ones find those of one place in all caches.
   [[nodiscard]] std::byte* slot(int rank, std::uint64_t step, std::size_t bytes = slot_bytes) const noexcept {
-    const std::size_t within = step / 2 * std::bit_ceil(std::max<std::size_t>(bytes, 64)) & (staging_.walk - 1);
+    const std::size_t within = bytes < worth_walking ? 0 : step / 2 * std::bit_ceil(bytes) & (staging_.walk - 1);
     return slots_[static_cast<std::size_t>(rank)] + step % 2 * staging_.walk + within;
   }
   /// Copies into a slot, in the way in use.
