@@ -11,6 +11,7 @@
 
 #include <tutti/algo/direct_small.hpp>
 #include <tutti/core/args.hpp>
+#include <tutti/core/raw_reduction.hpp>
 #include <tutti/core/reduction.hpp>
 
 #include <algo/lanes.hpp>
@@ -133,22 +134,26 @@ TEST_CASE("direct_small: a call that does not match fails on both sides, at once
   }
 }
 
+struct throwing {
+  float operator()(float, float) const { throw std::runtime_error("no"); }
+};
+void throw_raw(const void*, void*, std::size_t, std::size_t) { throw std::runtime_error("no"); }
+
 TEST_CASE("direct_small: a user's reduction, which may throw, is left to the routine") {
-  struct throwing {
-    float operator()(float, float) const { throw std::runtime_error("no"); }
-  };
-  std::atomic<int> aborted{0};
-  lanes::run(2, [&](auto& me) {
-    call(me, tutti::barrier_args{}, not_at_once);
-    std::vector<float> v(1);
-    const auto with = tutti::erase_type<float>(throwing{});
-    try {
-      call(me, tutti::all_reduce_args{lanes::in(v), lanes::out(v), with}, 1 << 20);
-    } catch (const tutti::error& e) {
-      aborted += e.kind() == tutti::errc::aborted;
-    }
-  });
-  CHECK(aborted > 0);
+  for (const auto& with :
+       {tutti::erase_type<float>(throwing{}), tutti::erase_type(tutti::raw_reduction{&throw_raw, 4})}) {
+    std::atomic<int> aborted{0};
+    lanes::run(2, [&](auto& me) {
+      call(me, tutti::barrier_args{}, not_at_once);
+      std::vector<float> v(1);
+      try {
+        call(me, tutti::all_reduce_args{lanes::in(v), lanes::out(v), with}, 1 << 20);
+      } catch (const tutti::error& e) {
+        aborted += e.kind() == tutti::errc::aborted;
+      }
+    });
+    CHECK(aborted > 0);
+  }
 }
 
 }  // namespace

@@ -342,13 +342,14 @@ class board : public board_memory {
       if (!at) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(static_cast<int>(p)), 0});
       parts_.push_back(at);
     }
-    for (std::byte* p : parts_) lines_.push_back(reinterpret_cast<line*>(p));
     for (std::byte* p : parts_) slots_.push_back(p + 4096);
     long_parts_.resize(parts_.size());
     seen_.resize(parts_.size());
     lists_.operands.reserve(parts_.size());
     rank_ = lane.rank();
     members_ = &lane.members();
+    lines_.reserve(parts_.size());  // from here on it is open
+    for (std::byte* p : parts_) lines_.push_back(reinterpret_cast<line*>(p));
   }
 
  private:

@@ -102,14 +102,14 @@ progress begin_small(lane<T> lane, board& b, const Args& a, int looks) noexcept 
   call.put(m.next());
   const std::uint64_t step = m.post();
   if constexpr (requires { a.op; })
-    if (a.op.kind == reduction_kind::custom) return progress::posted;  // it may throw
+    if (calls_user(a.op.kind)) return progress::posted;  // it may throw
   if (call.source() != m.rank() && !b.sees(call.source(), looks)) return progress::posted;
   call.take(step);
   return progress::all;
 }
 
-/// A small call through memory that ranks share, or what is left of it. Reductions fold in rank order. One meeting; the
-/// root of a broadcast waits for nobody.
+/// A small call through memory that ranks share, or what is left of it. Reductions fold in rank order. One meeting, for
+/// which the root of a broadcast does not wait.
 template <mapped_transport T, class Args>
 routine direct_small(lane<T> lane, board& b, Args a, progress so_far = progress::nothing) {
   board::turn turn{b, lane.link()};

@@ -318,7 +318,7 @@ class composed {
   }
 
   /// What one meeting in shared memory carries; false where it is something else. It ends at once if the others are
-  /// there, unless operations in flight, or once in a while anything else, wait for this rank to drive.
+  /// there, but not beside operations in flight, which wait for this rank to drive, and not every time.
   template <class Args>
   bool run_small(op_state& s, const Args& a, algorithm via) noexcept {
     if constexpr (mapped_transport<T>) {

@@ -27,6 +27,9 @@ enum class reduction_kind : std::uint8_t {
   mean_over
 };
 
+/// Whether it calls a function of the user's, which may throw.
+constexpr bool calls_user(reduction_kind k) noexcept { return k == reduction_kind::custom || k == reduction_kind::raw; }
+
 constexpr const char* name(reduction_kind k) noexcept {
   constexpr const char* names[] = {"sum",  "prod",   "min",        "max",    "mean",   "band", "bor",
                                    "bxor", "custom", "premul_sum", "minloc", "maxloc", "raw",  "mean_over"};

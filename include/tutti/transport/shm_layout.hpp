@@ -46,9 +46,9 @@ struct shm_layout {
   /// The largest segment that the kernel lets this process make; it answers a larger one with SIGXFSZ.
   static std::uint64_t file_limit() noexcept { return limit_of(RLIMIT_FSIZE); }
 
-  /// Heaps lie a few pages more than their size apart. Ranks allocate alike, so what one of them folds lies at one
-  /// place in all heaps; 256 MiB apart, or a multiple, such lines have one tag in the first cache of AMD's cores, which
-  /// holds only one of them then (a sum of two runs at a fourteenth of its speed).
+  /// Heaps lie a few pages more than their size apart (any small odd number does). Ranks allocate alike, so what one of
+  /// them folds lies at one place in all heaps; 256 MiB apart, or a multiple, such lines have one tag in the first
+  /// cache of AMD's cores, which holds only one of them then (a sum of two runs at a fourteenth of its speed).
   [[nodiscard]] std::uint64_t heap_offset(int rank) const noexcept {
     return area_bytes + static_cast<std::uint64_t>(rank) * (heap_bytes + 17 * os::page_bytes());
   }
