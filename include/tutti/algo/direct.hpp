@@ -20,6 +20,10 @@ namespace detail {
 /// Up to here everyone may as well read everything, whatever the number of ranks.
 inline constexpr std::size_t one_meeting = std::size_t{64} << 10;
 
+/// So many bytes arrive sooner when they are asked for while they are written; more are taken from their writer's
+/// hands.
+inline constexpr std::size_t few_lines = 256;
+
 /// Inputs that everyone maps, `b.room().in`: folds `count` elements of all of them, from `begin` on, and stores them to
 /// all of `b.room().results`. Nothing is staged. False if some rank failed meanwhile.
 template <class = when_used>

@@ -21,12 +21,12 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
   detail::meeting<T> m{lane, b, a};
   const std::size_t bytes = a.data.bytes();
   if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
-  const bool root = m.rank() == a.root, beside = bytes <= board::cell_bytes;
+  const bool root = m.rank() == a.root;
   board::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < bytes; done += detail::copy_piece) {
     const std::size_t piece = std::min(detail::copy_piece, bytes - done);
     const std::uint64_t step = m.next();
-    std::byte* staged = beside ? m.beside(a.root, step) : m.slot(a.root, step, piece);
+    std::byte* staged = m.slot(a.root, step, piece);
     const bool tells = done == 0 && bytes >= worth_mapping;
     const bool may_wait = tells && (!root || detail::root_may_wait(m, bytes));
     const std::uint64_t here =

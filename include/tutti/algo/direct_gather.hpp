@@ -10,12 +10,6 @@
 
 namespace tutti::algo {
 
-namespace detail {
-/// So many bytes arrive sooner when they are asked for while they are written; more are taken from their writer's
-/// hands.
-inline constexpr std::size_t few_lines = 256;
-}  // namespace detail
-
 /// All-gather through memory that ranks share. Inputs that all ranks map, from 4 KiB on, or lend (algo/lending.hpp) are
 /// copied from where they are: two meetings. Others are staged in pieces of 128 KiB: one meeting each.
 template <mapped_transport T>

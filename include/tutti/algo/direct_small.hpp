@@ -41,10 +41,9 @@ class small_call {
     beside_ = bytes_ <= board::cell_bytes;
     if constexpr (requires { a.op; }) beside_ = beside_ && a.in.element_bytes % (2 * board::cell_alignment) != 0;
   }
-  /// What to ask for while it is written: all that is folded, and a few lines; more is taken from its writer's hands.
+  /// What to ask for while it is written: a few lines, and all of an all_reduce.
   [[nodiscard]] std::size_t asked_for() const noexcept {
-    constexpr std::size_t few = 256;
-    return beside_ || (bytes_ > few && !std::same_as<Args, all_reduce_args>) ? 0 : bytes_;
+    return beside_ || (bytes_ > few_lines && !std::same_as<Args, all_reduce_args>) ? 0 : bytes_;
   }
   /// The rank that all wait for; -1: everyone.
   [[nodiscard]] int source() const noexcept {
@@ -57,10 +56,11 @@ class small_call {
       const std::size_t block = a_.out.bytes(), from = static_cast<std::size_t>(m_.rank()) * block;
       copy_bytes(to, a_.in.data, from);
       copy_bytes(to + from + block, at(a_.in.data, from + block), bytes_ - from - block);
-    } else if constexpr (requires { a_.in; })
+    } else if constexpr (requires { a_.in; }) {
       copy_bytes(to, a_.in.data, bytes_);
-    else if constexpr (requires { a_.root; })
+    } else if constexpr (requires { a_.root; }) {
       if (m_.rank() == a_.root) copy_bytes(to, a_.data.data, bytes_);
+    }
   }
   void take(std::uint64_t step) const {
     [[maybe_unused]] const auto mine = static_cast<std::size_t>(m_.rank());
