@@ -36,7 +36,8 @@ template <class Rank, class Args>
 progress call(Rank& me, const Args& a, int looks) {
   progress so_far = progress::nothing;
   me.run([&](auto lane) {
-    if (looks != not_at_once) so_far = tutti::algo::begin_small(lane, me.board(), a, looks);
+    if (looks != not_at_once && me.board().is_clear(looks))
+      so_far = tutti::algo::begin_small(lane, me.board(), a, looks);
     return so_far == progress::all ? ended(lane) : tutti::algo::direct_small(lane, me.board(), a, so_far);
   });
   return so_far;

@@ -68,7 +68,7 @@ struct untyped : World {
   template <class Args>
   static tutti::op start_on(World& w, const tutti::detail::shape& data, const tutti::issue& how, const Args& a) {
     const auto start = &untyped::template start<Args>;
-    return (w.*start)(data, how, std::source_location::current(), a);
+    return (w.*start)(data, how, std::source_location::current(), Args{a});
   }
 };
 

@@ -42,6 +42,7 @@ class board : public board_memory {
   static constexpr std::size_t worth_streaming = std::size_t{4} << 10, worth_choosing = std::size_t{64} << 10;
   static constexpr std::uint64_t chosen_after = std::uint64_t{4} << 20, chosen_for = std::uint64_t{8} << 30;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
+  static constexpr int everyone = -1;
 
   /// What a rank tells beside its step: where its buffers are, if peers can map them.
   struct note {
@@ -221,12 +222,14 @@ class board : public board_memory {
   }
 
   /// True where a call need not wait before it posts: none is before it, and everyone is seen at the last step.
-  [[nodiscard]] bool is_clear(int looks) noexcept { return is_open() && turns_ == serving_ && sees(-1, looks); }
-  /// Looks at most so many times whether `only`, or everyone (-1), has posted the step that this rank posted last, in
-  /// the same call.
-  [[nodiscard]] bool sees(int only, int looks) noexcept {
-    const int end = only < 0 ? members_->size : only + 1;
-    for (int r = std::max(only, 0); r < end; ++r) {
+  [[nodiscard]] bool is_clear(int looks) noexcept {
+    return is_open() && turns_ == serving_ && (all_seen_ == step_ || sees(everyone, looks));
+  }
+  /// Looks at most so many times whether `who`, or everyone, has posted the step that this rank posted last, in the
+  /// same call.
+  [[nodiscard]] bool sees(int who, int looks) noexcept {
+    const int end = who == everyone ? members_->size : who + 1;
+    for (int r = std::max(who, 0); r < end; ++r) {
       std::uint64_t& seen = seen_[static_cast<std::size_t>(r)];
       for (const cell& c = at(r, step_); seen < step_;) {
         tutti::detail::prefetch(c.data, cell_bytes);
@@ -238,6 +241,7 @@ class board : public board_memory {
         }
       }
     }
+    if (who == everyone) all_seen_ = step_;
     return true;
   }
 
@@ -303,12 +307,6 @@ class board : public board_memory {
     return true;
   }
 
-  /// What is left when this rank's board ends: its memory, which the others may touch until they have said farewell.
-  struct remains {
-    std::byte *part = nullptr, *long_part = nullptr;
-    const std::atomic<std::uint32_t>* farewells = nullptr;
-    std::uint32_t others = 0;
-  };
   /// Says farewell to the others; the last that this rank does in their memory. All its operations have ended.
   remains end() noexcept {
     if (!is_open()) return {};
@@ -392,7 +390,7 @@ class board : public board_memory {
   lists lists_;
   const group* members_ = nullptr;
   int rank_ = 0;
-  std::uint64_t step_ = 0, turns_ = 0, serving_ = 0;
+  std::uint64_t step_ = 0, all_seen_ = 0, turns_ = 0, serving_ = 0;
   std::uint64_t call_ = 0, posted_ = 0;  // the call that has its turn, and the one that posted last
   std::size_t begun_ = 0;
 };

@@ -30,6 +30,13 @@ struct board_memory {
     std::atomic<std::uint32_t> farewells;     // other ranks that have ended their boards: they touch this part no more
   };
   static_assert(sizeof(line) <= 4096);
+
+  /// What is left when this rank's board ends: its memory, which the others may touch until they have said farewell.
+  struct remains {
+    std::byte *part = nullptr, *long_part = nullptr;
+    const std::atomic<std::uint32_t>* farewells = nullptr;
+    std::uint32_t others = 0;
+  };
 };
 
 }  // namespace tutti::algo

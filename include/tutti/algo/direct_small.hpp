@@ -45,10 +45,10 @@ class small_call {
   [[nodiscard]] std::size_t asked_for() const noexcept {
     return beside_ || (bytes_ > few_lines && !std::same_as<Args, all_reduce_args>) ? 0 : bytes_;
   }
-  /// The rank that all wait for; -1: everyone.
+  /// The rank that all wait for.
   [[nodiscard]] int source() const noexcept {
     if constexpr (requires { a_.root; }) return a_.root;
-    return -1;
+    return board::everyone;
   }
   void put(std::uint64_t step) const noexcept {
     std::byte* const to = place(m_.rank(), step);
@@ -62,12 +62,19 @@ class small_call {
       if (m_.rank() == a_.root) copy_bytes(to, a_.data.data, bytes_);
     }
   }
-  void take(std::uint64_t step) const {
+  /// Where the operands of a reduction will lie: to be listed while the others are on their way.
+  [[nodiscard]] const void* const* operands([[maybe_unused]] std::uint64_t step) const {
+    if constexpr (requires { a_.op; }) {
+      const std::size_t from =  // all_reduce, or the own block
+          a_.in.count == a_.out.count ? 0 : static_cast<std::size_t>(m_.rank()) * a_.out.bytes();
+      return m_.from_others(at(a_.in.data, from), [&](int r) { return place(r, step) + from; });
+    }
+    return nullptr;
+  }
+  void take(std::uint64_t step, [[maybe_unused]] const void* const* operands) const {
     [[maybe_unused]] const auto mine = static_cast<std::size_t>(m_.rank());
     if constexpr (requires { a_.op; }) {
-      const std::size_t from = a_.in.count == a_.out.count ? 0 : mine * a_.out.bytes();  // all_reduce, or the own block
-      a_.op.fold_all(m_.from_others(at(a_.in.data, from), [&](int r) { return place(r, step) + from; }), m_.size(),
-                     a_.out.data, a_.out.count, a_.op.context.data());
+      a_.op.fold_all(operands, m_.size(), a_.out.data, a_.out.count, a_.op.context.data());
     } else if constexpr (requires { a_.in; }) {
       for (std::size_t r = 0; r < static_cast<std::size_t>(m_.size()); ++r)
         copy_bytes(at(a_.out.data, r * bytes_), r == mine ? a_.in.data : place(static_cast<int>(r), step), bytes_);
@@ -92,19 +99,19 @@ class small_call {
 /// How much of a small call has been done at once.
 enum class progress { nothing, posted, all };
 
-/// Begins a small call where nothing has to be waited for first, and ends it if the others are seen within so many
-/// looks: what a routine costs is as long as their messages take.
+/// Begins a small call where the board is clear, and ends it if the others are seen within so many looks: what a
+/// routine costs is as long as their messages take.
 template <mapped_transport T, class Args>
-progress begin_small(lane<T> lane, board& b, const Args& a, int looks) noexcept {
-  if (!b.is_clear(looks)) return progress::nothing;
+progress begin_small(const lane<T>& lane, board& b, const Args& a, int looks) noexcept {
   const detail::meeting<T> m{lane, b, a};
   const detail::small_call<T, Args> call{m, a};
   call.put(m.next());
   const std::uint64_t step = m.post();
   if constexpr (requires { a.op; })
     if (calls_user(a.op.kind)) return progress::posted;  // it may throw
+  const auto* const operands = call.operands(step);
   if (call.source() != m.rank() && !b.sees(call.source(), looks)) return progress::posted;
-  call.take(step);
+  call.take(step, operands);
   return progress::all;
 }
 
@@ -124,11 +131,11 @@ routine direct_small(lane<T> lane, board& b, Args a, progress so_far = progress:
     m.post();
   }
   const std::uint64_t step = b.step();
-  if (call.source() < 0)
+  if (call.source() == board::everyone)
     co_await m.everyone(step, call.asked_for());
   else if (call.source() != m.rank())
     co_await m.only(call.source(), step, call.asked_for());
-  call.take(step);
+  call.take(step, call.operands(step));
 }
 
 /// Barrier on the board: each rank stores its step and reads the others'. One meeting.

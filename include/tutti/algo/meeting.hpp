@@ -14,9 +14,9 @@ namespace tutti::algo::detail {
 template <mapped_transport T>
 class meeting {
  public:
-  meeting(lane<T> l, board& b) noexcept : lane_(l), board_(b) {}
+  meeting(const lane<T>& l, board& b) noexcept : lane_(l), board_(b) {}
   template <class Args>
-  meeting(lane<T> l, board& b, const Args& call) noexcept : meeting(l, b) {
+  meeting(const lane<T>& l, board& b, const Args& call) noexcept : meeting(l, b) {
     begin(call);
   }
   template <class Args>

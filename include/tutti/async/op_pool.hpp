@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include <tutti/async/op_state.hpp>
+#include <tutti/config.hpp>
 
 namespace tutti {
 
@@ -36,6 +37,10 @@ class op_pool {
     do {
       if (head == &closed_) return out_.fetch_sub(1, std::memory_order_acq_rel) == 1;
       s.next = head;
+      if (detail::single_threaded()) {  // spares a locked instruction, which waits for all stores
+        returned_.store(&s, std::memory_order_relaxed);
+        return false;
+      }
     } while (!returned_.compare_exchange_weak(head, &s, std::memory_order_acq_rel, std::memory_order_acquire));
     return false;
   }

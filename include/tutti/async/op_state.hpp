@@ -88,6 +88,8 @@ struct op_state {
 
   [[nodiscard]] bool done() const noexcept { return word.load(std::memory_order_acquire) == finished; }
 
+  /// Ends it before anybody else knows of it.
+  void complete_at_once() noexcept { word.store(finished, std::memory_order_release); }
   /// Ends the operation. Called once, by the backend, under the engine's lock; the slot may be gone when it returns.
   void complete(status s) noexcept;
 };

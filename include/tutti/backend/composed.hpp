@@ -73,8 +73,22 @@ class composed {
   [[nodiscard]] std::string describe(int world_rank) const { return driver_->link().describe(world_rank); }
   void abort(status why) noexcept { driver_->link().abort(why); }
 
+  /// Does at once what there is to do of a call that one meeting in shared memory carries, if nothing has to be waited
+  /// for first; true where that is all of it. Else start() does the rest. Not beside operations in flight, which wait
+  /// for this rank to drive, and not every time.
+  template <class Args>
+    requires(mapped_transport<T> && requires(const Args& a) { algo::is_small(a, 1); })
+  bool begin(const Args& a) noexcept {
+    if (size() == 1 || !is_plain(a) || !is_small(a) || driver_->in_flight().front() != nullptr) return false;
+    if (state_->sequence % 64 == 0 || !failure().ok() || !state_->meeting_place.is_clear(state_->looks)) return false;
+    const auto so_far = algo::begin_small<T>(count_call(a), state_->meeting_place, a, state_->looks);
+    if (so_far == algo::progress::all) return true;
+    state_->begun = so_far;
+    return false;
+  }
+
   void start(const barrier_args& a, op_state& s) noexcept {
-    if (run_small(s, a, mapped() ? algorithm::direct : algorithm::automatic)) return;
+    if (run_small(s, a)) return;
     run(s, a, [&](auto l) {
       if constexpr (on_machines)
         if (state_->machines.layered()) return algo::hierarchical_barrier(l, state_->machines);
@@ -89,7 +103,7 @@ class composed {
     if (alone(s)) return take_own(a, s);
     const algorithm via = chosen(a);
     if (!a.apart.empty()) algo::bring_for_others(a, rank(), size());
-    if (run_small(s, a, via)) return;
+    if (run_small(s, a)) return;
     run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
@@ -101,8 +115,8 @@ class composed {
 
   void start(const broadcast_args& a, op_state& s) noexcept {
     if (alone(s)) return finish(s);
+    if (run_small(s, a)) return;
     const algorithm via = chosen(a);
-    if (run_small(s, a, via)) return;
     run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
@@ -122,8 +136,8 @@ class composed {
       if (a.op.prepare) return start(algo::prepare_into_output(a), s);
       return take_own(a, s);
     }
+    if (!a.op.prepare && run_small(s, a)) return;
     const algorithm via = chosen(a);
-    if (!a.op.prepare && run_small(s, a, via)) return;
     run_prepared(s, a, [via, place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, *place, call);
@@ -137,8 +151,8 @@ class composed {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
+    if (run_small(s, a)) return;
     const algorithm via = chosen(a);
-    if (run_small(s, a, via)) return;
     run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_gather<T>(l, state_->meeting_place, a);
@@ -245,8 +259,9 @@ class composed {
     group members;
     algo::board meeting_place;
     algo::machine_map machines;
-    int crowd = 1;  // ranks to a core
-    int looks = 0;  // for others that are about to post
+    int crowd = 1;                                   // ranks to a core
+    int looks = 0;                                   // for others that are about to post
+    algo::progress begun = algo::progress::nothing;  // of the call that is being issued
     std::uint64_t sequence = 0;
     std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
   };
@@ -305,11 +320,21 @@ class composed {
 
   template <class Args>
   lane<T> enter(op_state& s, const Args& a) noexcept {
-    T& link = driver_->link();
-    s.info.sequence = ++state_->sequence;
+    const lane<T> l = state_->begun == algo::progress::nothing ? count_call(a) : lane_of(a);
+    s.info.sequence = state_->sequence;
     s.info.context = state_->members.context;
-    if (s.info.context == 0) link.note_issue(s.info.sequence);
-    return {link, state_->members, s.info.sequence, algo::call_of(s.info.sequence, a).brief()};
+    return l;
+  }
+  template <class Args>
+  lane<T> count_call(const Args& a) noexcept {
+    ++state_->sequence;
+    if (state_->members.context == 0) driver_->link().note_issue(state_->sequence);
+    return lane_of(a);
+  }
+  template <class Args>
+  lane<T> lane_of(const Args& a) const noexcept {
+    const std::uint64_t sequence = state_->sequence;
+    return {driver_->link(), state_->members, sequence, algo::call_of(sequence, a).brief()};
   }
   template <class Args, class Make>
   void run(op_state& s, const Args& a, Make make) noexcept {
@@ -317,21 +342,28 @@ class composed {
     launch(s, [&] { return make(l); });
   }
 
-  /// What one meeting in shared memory carries; false where it is something else. It ends at once if the others are
-  /// there, but not beside operations in flight, which wait for this rank to drive, and not every time.
+  /// Operands that are all there, and enter as they are.
   template <class Args>
-  bool run_small(op_state& s, const Args& a, algorithm via) noexcept {
+  static bool is_plain(const Args& a) noexcept {
+    if constexpr (requires { a.apart; })
+      if (!a.apart.empty()) return false;
+    if constexpr (requires { a.op; }) return !a.op.prepare;
+    return true;
+  }
+  /// One meeting in shared memory carries it.
+  template <class Args>
+  [[nodiscard]] bool is_small(const Args& a) const noexcept {
+    if (!algo::is_small(a, size())) return false;
+    if constexpr (requires { a.via; }) return chosen(a) == algorithm::direct;
+    return mapped();
+  }
+  template <class Args>
+  bool run_small(op_state& s, const Args& a) noexcept {
     if constexpr (mapped_transport<T>) {
-      if (via != algorithm::direct || !algo::is_small(a, size())) return false;
+      if (!is_small(a)) return false;
       const lane<T> l = enter(s, a);
-      auto so_far = algo::progress::nothing;
-      const bool at_once = driver_->in_flight().front() == nullptr && s.info.sequence % 64 != 0;
-      if (at_once && driver_->link().failure().ok())
-        so_far = algo::begin_small<T>(l, state_->meeting_place, a, state_->looks);
-      if (so_far == algo::progress::all)
-        s.complete(status{});
-      else
-        launch(s, [&] { return algo::direct_small<T>(l, state_->meeting_place, a, so_far); });
+      const auto so_far = std::exchange(state_->begun, algo::progress::nothing);
+      launch(s, [&] { return algo::direct_small<T>(l, state_->meeting_place, a, so_far); });
       return true;
     }
     return false;

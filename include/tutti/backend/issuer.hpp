@@ -36,18 +36,25 @@ class issuer final : public op_owner {
   [[nodiscard]] duration timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
   void set_timeout(duration d) noexcept { timeout_.store(d, std::memory_order_relaxed); }
 
-  /// Starts a collective. `make(op_state&)` returns its arguments; they may point into the slot.
+  /// Starts a collective. `make(op_state&)` returns its arguments; they may point into the slot. What a backend can end
+  /// by begin() costs nothing else: what an operation is, and until when it may take, is written down for those that
+  /// stay in flight.
   template <class Make>
   op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make,
                   stream_ref stream = {}) {
     auto guard = home_->lock();
     if constexpr (requires { backend_.admit(stream, ""); })
-      backend_.admit(stream, std::invoke_result_t<Make, op_state&>::name);
+      backend_.admit(stream, std::remove_cvref_t<std::invoke_result_t<Make, op_state&>>::name);
     op_state& s = pool_.acquire();
-    const auto args = make(s);
+    const auto& args = make(s);
+    s.owner = this;
+    if constexpr (requires { backend_.begin(args); })
+      if (backend_.begin(args)) {
+        s.complete_at_once();
+        return s;
+      }
     const auto now = os::coarse_now();
     const duration limit = timeout > duration{0} ? timeout : timeout_.load(std::memory_order_relaxed);
-    s.owner = this;
     const deadline expires = limit >= deadline::max() - now ? deadline::max() : now + limit;
     s.info = {args.name, count, type, 0, where, now, expires};
     s.info.stream = stream;

@@ -79,19 +79,20 @@ class communicator_base : public call_base<B> {
 
   /// Checks how it is asked for, then starts it.
   template <class Args>
-  started<Args> start(const shape& data, const issue& how, const std::source_location& where, const Args& args) {
+  started<std::remove_cvref_t<Args>> start(const shape& data, const issue& how, const std::source_location& where,
+                                           Args&& args) {
     this->check_supported(args);
-    return started<Args>{launch(data, how, where, [&](op_state&) { return args; })};
+    return started<std::remove_cvref_t<Args>>{launch(data, how, where, [&](op_state&) -> auto& { return args; })};
   }
-  /// For arguments that point into the operation: `make(op_state&)` returns them.
+  /// For arguments that point into the operation: `make(op_state&)` returns them, or what they are kept in.
   template <class Make>
   op_state& launch(const shape& data, const issue& how, const std::source_location& where, Make make) {
-    using args = std::invoke_result_t<Make, op_state&>;
+    using args = std::remove_cvref_t<std::invoke_result_t<Make, op_state&>>;
     const algorithm via = this->template resolved<args>(how, data.element_bytes);
     return core_->issue(
         data.count, data.type, how.timeout, where,
-        [&](op_state& s) {
-          args a = make(s);
+        [&](op_state& s) -> decltype(auto) {
+          decltype(auto) a = make(s);
           if constexpr (requires { a.via; }) a.via = via;
           return a;
         },

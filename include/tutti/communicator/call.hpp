@@ -144,7 +144,7 @@ class call_base {
   template <class Args>
   void check_issue(const issue& how, std::size_t element_bytes) const {
     if constexpr (!requires(Args a) { a.op; }) element_bytes = 1;
-    if (!core_->backend().template can<Args>(how.via, element_bytes))
+    if (how.via != algorithm::automatic && !core_->backend().template can<Args>(how.via, element_bytes))
       throw usage_error(core_->backend().template refusal<Args>(how.via, element_bytes));
     if constexpr (B::where == space::host)
       if (how.stream)

@@ -186,7 +186,7 @@ class distributing_calls : public Base {
   template <class Args, class T, class Rest>
   started<Args> move(std::span<const T> in, std::span<T> out, const issue& how, const std::source_location& where,
                      Rest rest) {
-    Args a{};
+    Args a;  // {} would clear all of it first
     a.in = erase_type(in);
     a.out = erase_type(out);
     rest(a);

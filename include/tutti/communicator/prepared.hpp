@@ -41,7 +41,8 @@ class prepared {
           std::string(Args::name) + ": this prepared operation was started before, at line " + std::to_string(line_) +
           ", and its handle has not ended; wait for it first, or prepare another with buffers of its own");
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>) check_list();
-    last_ = &issuer_->issue(data_.count, data_.type, timeout_, where, [this](op_state&) { return args_; }, stream_);
+    last_ = &issuer_->issue(
+        data_.count, data_.type, timeout_, where, [this](op_state&) -> auto& { return args_; }, stream_);
     use_ = last_->uses.load(std::memory_order_relaxed);
     line_ = where.line();
     return typename detail::handle_of<B>::type{*last_};

@@ -30,11 +30,14 @@ enum class reduction_kind : std::uint8_t {
 /// Whether it calls a function of the user's, which may throw.
 constexpr bool calls_user(reduction_kind k) noexcept { return k == reduction_kind::custom || k == reduction_kind::raw; }
 
+namespace detail {
+inline constexpr const char* reduction_names[] = {"sum",    "prod",   "min",  "max",      "mean",
+                                                  "band",   "bor",    "bxor", "custom",   "premul_sum",
+                                                  "minloc", "maxloc", "raw",  "mean_over"};
+}
 constexpr const char* name(reduction_kind k) noexcept {
-  constexpr const char* names[] = {"sum",  "prod",   "min",        "max",    "mean",   "band", "bor",
-                                   "bxor", "custom", "premul_sum", "minloc", "maxloc", "raw",  "mean_over"};
   const auto i = static_cast<std::size_t>(k);  // may come from a peer
-  return i < std::size(names) ? names[i] : "unknown";
+  return i < std::size(detail::reduction_names) ? detail::reduction_names[i] : "unknown";
 }
 
 namespace detail {
