@@ -42,15 +42,14 @@ tutti::routine choose(tutti::lane<T> l, board& b, std::uint64_t staged) {
 
 /// What all of `n` ranks decide where staging takes so long.
 template <class T>
-board::lending decided(int n, std::uint64_t staged) {
-  board::lending all;
+std::uint64_t decided(int n, std::uint64_t staged) {
+  std::uint64_t all = 0;
   lanes::run<T>(n, [&](auto& me) {
-    me.board().use(board::lending{1, 1});
+    me.board().lend_from(1);
     me.run([&](auto l) { return choose(l, me.board(), staged); });
-    if (me.number() == 0) all = me.board().lends();
+    if (me.number() == 0) all = me.board().lends_from();
     me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-    const board::lending mine = me.board().lends();
-    expect(mine.blocks_from == all.blocks_from && mine.whole_from == all.whole_from, "ranks decide differently");
+    expect(me.board().lends_from() == all, "ranks decide differently");
   });
   return all;
 }
@@ -77,30 +76,27 @@ TEST_CASE("lending: where staging is slower, where it is faster, and where nobod
   for (const int n : {2, 3}) {
     CAPTURE(n);
     other_process = 0;
-    CHECK(decided<lending_transport>(n, slow).blocks_from == worth_lending);
-    CHECK(decided<lending_transport>(n, slow).whole_from == worth_lending);
-    CHECK(decided<lending_transport>(n, fast).blocks_from == board::nowhere);
-    CHECK(decided<lending_transport>(n, fast).whole_from == board::nowhere);
-    CHECK(decided<lanes::staging_transport>(n, slow).blocks_from == board::nowhere);
+    CHECK(decided<lending_transport>(n, slow) == worth_lending);
+    CHECK(decided<lending_transport>(n, fast) == board::nowhere);
+    CHECK(decided<lanes::staging_transport>(n, slow) == board::nowhere);
   }
-  CHECK(decided<lending_transport>(1, slow).blocks_from == board::nowhere);
+  CHECK(decided<lending_transport>(1, slow) == board::nowhere);
 }
 
 TEST_CASE("lending: a rank that may read the memory of the others, but not write there") {
   if (!lanes::kernel_copies_here()) return;
   bool forbidden = false;
-  board::lending decided{1, 1};
+  std::uint64_t decided = 1;
   lanes::run<lending_transport>(2, [&](auto& me) {
     if (me.number() == 1) forbidden = forbid_writing();  // to this thread
     me.run([&](auto l) { return choose(l, me.board(), slow); });
-    if (me.number() == 0) decided = me.board().lends();
+    if (me.number() == 0) decided = me.board().lends_from();
   });
   if (!forbidden) {
     MESSAGE("left out: this system has no filters for system calls");
     return;
   }
-  CHECK(decided.blocks_from == board::nowhere);
-  CHECK(decided.whole_from == board::nowhere);
+  CHECK(decided == board::nowhere);
 }
 
 TEST_CASE("lending: a process that is not the rank, though it can be read, is found out") {
@@ -108,6 +104,6 @@ TEST_CASE("lending: a process that is not the rank, though it can be read, is fo
   // It has the same memory, as it was forked, but that of before.
   tutti_test::forked_child child{[] { return ::pause(); }};
   other_process = child.pid();
-  CHECK(decided<lending_transport>(3, slow).whole_from == board::nowhere);
+  CHECK(decided<lending_transport>(3, slow) == board::nowhere);
   other_process = 0;
 }

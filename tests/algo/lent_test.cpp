@@ -39,7 +39,7 @@ template <class Rank>
 void lend(Rank& me) {
   (void)me.board().choice_due(board::worth_choosing);  // as if everything had been chosen
   me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-  me.board().use(board::lending{least, least});
+  me.board().lend_from(least);
 }
 
 /// What a rank has in its block.

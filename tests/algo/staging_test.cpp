@@ -41,6 +41,13 @@ class poor_transport : public roomy_transport {
   }
 };
 
+template <class T>
+tutti::routine look(tutti::lane<T> l, board& b) {
+  board::turn turn{b, l.link()};
+  co_await turn;
+  co_await tutti::algo::detail::choose_staging(tutti::algo::detail::meeting<T>{l, b, tutti::barrier_args{}}, b);
+}
+
 /// Sums of messages of many lengths, some of which choose the staging.
 template <class Rank>
 void check_sums(Rank& me) {
@@ -158,13 +165,35 @@ TEST_CASE("staging: where one rank has no memory for long walks, all stay with w
   });
 }
 
-TEST_CASE("staging: the choice is due for long messages, again after some GiB, and not for short ones") {
+TEST_CASE("staging: the choice is due for long messages, a look again after 256 MiB, and neither for short ones") {
   board b;
   CHECK_FALSE(b.choice_due(100));
   CHECK(b.choice_due(std::size_t{1} << 20));
   CHECK_FALSE(b.choice_due(std::size_t{1} << 20));
-  CHECK_FALSE(b.choice_due(std::size_t{8} << 30));
+  CHECK_FALSE(b.choice_due(std::size_t{256} << 20));
   CHECK(b.choice_due(std::size_t{1} << 20));
+}
+
+TEST_CASE("staging: chosen anew where meetings take twice as long, or half") {
+  board b;
+  CHECK(b.paces_differ(150));
+  for (const std::uint64_t alike : {150u, 180u, 299u, 76u}) CHECK_FALSE(b.paces_differ(alike));
+  CHECK(b.paces_differ(600));
+  CHECK_FALSE(b.paces_differ(1199));
+  CHECK(b.paces_differ(150));
+}
+
+TEST_CASE("staging: a look chooses anew after the cores have moved") {
+  lanes::run<roomy_transport>(2, [](auto& me) {
+    check_sums(me);
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+    me.board().use({board::long_walk / 4, tutti::stores::ordinary});  // what no choice is
+    (void)me.board().paces_differ(std::uint64_t{1} << 40);            // as if it had been made between cores far away
+    expect(me.board().choice_due(std::size_t{256} << 20) || me.board().choice_due(std::size_t{1} << 20), "no look");
+    me.run([&](auto l) { return look(l, me.board()); });
+    expect(me.board().walk() != board::long_walk / 4, "the old way is still in use");
+    check_sums(me);
+  });
 }
 
 TEST_CASE("staging: the choice is due after many messages of some KiB, too") {

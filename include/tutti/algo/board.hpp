@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <optional>
-#include <span>
 #include <thread>
 #include <vector>
 
@@ -40,7 +38,7 @@ class board : public board_memory {
   static constexpr std::size_t half_bytes = slot_bytes / 2, visit_bytes = std::size_t{16} << 10;
   static constexpr std::size_t worth_walking = std::size_t{3} << 10;
   static constexpr std::size_t worth_streaming = std::size_t{4} << 10, worth_choosing = std::size_t{64} << 10;
-  static constexpr std::uint64_t chosen_after = std::uint64_t{4} << 20, chosen_for = std::uint64_t{8} << 30;
+  static constexpr std::uint64_t chosen_after = std::uint64_t{4} << 20, looked_after = std::uint64_t{256} << 20;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
   static constexpr int everyone = -1;
 
@@ -57,11 +55,6 @@ class board : public board_memory {
     stores how = stores::ordinary;
   };
   static constexpr std::size_t long_walk = std::size_t{2} << 20;
-
-  /// From how many bytes on ranks lend others what these are to copy: a block each, or the whole buffer of one of them.
-  struct lending {
-    std::uint64_t blocks_from = nowhere, whole_from = nowhere;
-  };
 
   /// Waits until this operation is the oldest of its group that has not left the board.
   class turn final : public condition {
@@ -264,14 +257,20 @@ class board : public board_memory {
     return post(link);
   }
 
-  /// True when the way to stage should be chosen anew, before a message of so many bytes: a long one, or one of many
-  /// that are shorter; on all ranks alike.
+  /// True when it is time to choose the way to stage, or to look whether the cores are where they were, before a
+  /// message of so many bytes: a long one, or one of many that are shorter; on all ranks alike.
   [[nodiscard]] bool choice_due(std::size_t bytes) noexcept {
     if (bytes < worth_streaming) return false;
     const bool due = moved_ >= chosen_until_ && (bytes >= worth_choosing || moved_ >= chosen_after);
     moved_ += bytes;
-    if (due) chosen_until_ = moved_ + chosen_for;
+    if (due) chosen_until_ = moved_ + looked_after;
     return due;
+  }
+  /// Whether meetings take twice as long as when this was last true, or half; the same on all ranks, as `now` is.
+  [[nodiscard]] bool paces_differ(std::uint64_t now) noexcept {
+    if (pace_ < 2 * now && now < 2 * pace_) return false;
+    pace_ = now;
+    return true;
   }
   /// From the next step on, on all ranks alike.
   void use(const staging& s) noexcept {
@@ -279,8 +278,10 @@ class board : public board_memory {
       slots_[r] = s.walk == slot_bytes ? parts_[r] + 4096 : long_parts_[r];
     staging_ = s;
   }
-  void use(const lending& l) noexcept { lending_ = l; }
-  [[nodiscard]] const lending& lends() const noexcept { return lending_; }
+  [[nodiscard]] std::size_t walk() const noexcept { return staging_.walk; }
+  /// From how many bytes on ranks lend others what these are to copy.
+  void lend_from(std::uint64_t bytes) noexcept { lends_from_ = bytes; }
+  [[nodiscard]] std::uint64_t lends_from() const noexcept { return lends_from_; }
   /// Makes sure that this rank has room for long walks; false when there is no memory for it.
   template <class Link>
   bool make_long(Link& link) noexcept {
@@ -384,8 +385,9 @@ class board : public board_memory {
   std::vector<std::byte*> slots_, long_parts_;
   std::byte* long_ = nullptr;
   staging staging_{};
-  lending lending_{};
+  std::uint64_t lends_from_ = nowhere;
   std::uint64_t moved_ = 0, chosen_until_ = 0;  // bytes of the messages for which the choice matters
+  std::uint64_t pace_ = 0;                      // of meetings, when it was made
   std::vector<std::uint64_t> seen_;             // the highest step of each rank that was found posted, in this call
   lists lists_;
   const group* members_ = nullptr;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <new>
 
 #include <tutti/algo/block.hpp>
@@ -14,11 +15,52 @@
 
 namespace tutti::algo::detail {
 
+/// What a meeting takes the ranks, in nanoseconds, added up: how far their cores are from each other. Some 20 us.
+template <mapped_transport T>
+routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
+  constexpr int batches = 6, meetings = 32;
+  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  for (int i = 0; i < batches; ++i) {
+    const deadline begin = clock::now();
+    for (int k = 0; k < meetings; ++k) {
+      const std::uint64_t step = m.post();
+      if (!b.sees(board::everyone, meetings)) co_await m.everyone(step);
+    }
+    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
+    least = std::min(least, static_cast<std::uint64_t>(took) / meetings);
+  }
+  const std::uint64_t counted = m.post({least, 0});
+  co_await m.everyone(counted);
+  total = 0;
+  for (int r = 0; r < m.size(); ++r) total += b.note_of(r, counted).in;
+}
+
+/// What the ranks take to exchange blocks of `lending_probe` by the way in use; 0 where one of them has no memory.
+template <mapped_transport T>
+routine time_staging(meeting<T> m, board& b, std::uint64_t& total) {
+  scratch room(m.link(), 2 * lending_probe);
+  const std::uint64_t asked = m.post({room ? std::uint64_t{1} : board::nowhere, 0});
+  co_await m.everyone(asked);
+  if (!m.all_noted(asked)) co_return;
+  co_await time_blocks(m, b, room.data(), total, [&]() -> routine {
+    for (std::size_t done = 0; done < lending_probe; done += copy_piece) {
+      const std::uint64_t step = m.next();
+      co_await m.everyone(step - 1);
+      b.stage(m.slot(m.rank(), step, copy_piece), room.data() + done, copy_piece);
+      m.post();
+      co_await m.everyone(step, copy_piece);
+      for (int r = 0; r < m.size(); ++r)
+        if (r != m.rank()) std::memcpy(room.data() + lending_probe + done, m.slot(r, step, copy_piece), copy_piece);
+    }
+  });
+}
+
 /// Compares the ways to stage data, and lending with the best of them, between the cores that the ranks have now: a
 /// store into a line that another core has just read costs more than the copy, and what spares it differs. Near cores:
 /// enough room that lines leave the reader's cache before they are written again; far ones: stores past the caches;
-/// others: neither. All ranks take part in the same operation and choose alike; again after some GiB, as a virtual
-/// machine may move between cores near and far. Some 2 ms; nothing where ranks share cores.
+/// others: neither. All ranks take part in the same operation and choose alike. Some 10 ms; nothing where ranks share
+/// cores, and only a look where the choice is made and messages between the cores take as long as they did then: a
+/// virtual machine may move from near cores to far ones.
 template <mapped_transport T>
 routine choose_staging(meeting<T> m, board& b) {
   constexpr std::size_t piece = std::size_t{64} << 10, ways = 3;
@@ -31,17 +73,20 @@ routine choose_staging(meeting<T> m, board& b) {
   const std::uint64_t asked = m.post({willing ? b.long_place(m.link()) : board::nowhere, 0});
   co_await m.everyone(asked);
   if (!b.find_long(m.link(), asked)) co_return;
+  std::uint64_t pace = 0;
+  co_await time_meetings(m, b, pace);
+  if (!b.paces_differ(pace)) co_return;
 
-  constexpr std::size_t most_rounds = 3 * board::long_walk / piece;
+  constexpr std::size_t most_rounds = 4 * board::long_walk / piece;  // through both slots twice
   std::uint64_t times[ways] = {}, round_times[most_rounds] = {};
   for (std::size_t w = 0; w < ways; ++w) {
     b.use(choices[w]);
-    const std::size_t rounds = w == 2 ? most_rounds : 16;
+    const std::size_t rounds = std::max<std::size_t>(48, 4 * choices[w].walk / piece);
     for (std::size_t i = 0; i < rounds; ++i) {
-      const deadline begin = clock::now();
       const std::uint64_t step = m.next();
-      co_await m.everyone(step - 1);
       std::memset(read.data(), static_cast<int>(i), piece);  // as a user's buffer would have been written
+      co_await m.everyone(step - 1);
+      const deadline begin = clock::now();
       b.stage(m.slot(m.rank(), step, piece), read.data(), piece);
       m.post();
       co_await m.everyone(step, piece);
@@ -63,11 +108,13 @@ routine choose_staging(meeting<T> m, board& b) {
     std::memcpy(times, m.beside(r, told), sizeof times);
     for (std::size_t w = 0; w < ways; ++w) all[w] += times[w];
   }
-  std::size_t best = 0;
-  for (std::size_t w = 1; w < ways; ++w)
-    if (all[w] + all[w] / 8 < all[best]) best = w;  // not for a trifle
-  b.use(choices[best]);
-  co_await choose_lending(m, b, all[best] * (lending_probe / piece));
+  // The first that is as good as the best, give or take an eighth: short walks leave more of the caches to others.
+  const std::uint64_t least = *std::min_element(all, all + ways);
+  const auto* const chosen = std::find_if(all, all + ways, [&](std::uint64_t t) { return t <= least + least / 8; });
+  b.use(choices[chosen - all]);
+  std::uint64_t staged = 0;
+  co_await time_staging(m, b, staged);
+  co_await choose_lending(m, b, staged);
 }
 
 }  // namespace tutti::algo::detail
