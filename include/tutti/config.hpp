@@ -86,7 +86,7 @@
 #define TUTTI_TARGET_END
 #endif
 
-// Whether this process has ever had a second thread, as far as the C library tells.
+// Whether this process has one thread, as far as the C library tells; false where it cannot.
 #if defined(__has_include)
 #if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>
@@ -98,7 +98,7 @@
 #endif
 
 namespace tutti::detail {
-/// True while there is no other thread: a lock is free then.
+/// True while there is no other thread: a lock is free then, and what threads share may be changed without one.
 inline bool single_threaded() noexcept { return TUTTI_SINGLE_THREADED; }
 inline constexpr bool x86_64 = TUTTI_X86_64;
 /// The operating system saves the wide registers, too.

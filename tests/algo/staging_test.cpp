@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -156,6 +157,28 @@ TEST_CASE("staging: every way of it carries messages of every length, also after
   }
 }
 
+TEST_CASE("staging: long blocks of an all_gather, which keep to two places, between short messages") {
+  lanes::run<roomy_transport>(2, [](auto& me) {
+    constexpr std::size_t block = (std::size_t{1} << 20) + (std::size_t{16} << 10);
+    check_sums(me);
+    for (const std::size_t walk : {board::slot_bytes, board::long_walk}) {
+      me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+      me.board().use({walk, tutti::stores::ordinary});
+      for (int round = 0; round < 3; ++round) {
+        std::vector<std::uint32_t> mine(block / 4), all(2 * mine.size());
+        std::iota(mine.begin(), mine.end(), static_cast<std::uint32_t>(me.number() + round) << 24);
+        me.run(
+            [&](auto l) { return tutti::algo::direct_all_gather(l, me.board(), {lanes::in(mine), lanes::out(all)}); });
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          const auto owner = static_cast<std::uint32_t>(i / mine.size()) + static_cast<std::uint32_t>(round);
+          if (all[i] != (owner << 24) + i % mine.size()) return expect(false, "element", i);
+        }
+        check_sums(me);
+      }
+    }
+  });
+}
+
 TEST_CASE("staging: where one rank has no memory for long walks, all stay with what they have") {
   lanes::run<poor_transport>(3, [](auto& me) {
     check_sums(me);
@@ -165,44 +188,16 @@ TEST_CASE("staging: where one rank has no memory for long walks, all stay with w
   });
 }
 
-TEST_CASE("staging: the choice is due for long messages, a look again after 256 MiB, and neither for short ones") {
-  board b;
-  CHECK_FALSE(b.choice_due(100));
-  CHECK(b.choice_due(std::size_t{1} << 20));
-  CHECK_FALSE(b.choice_due(std::size_t{1} << 20));
-  CHECK_FALSE(b.choice_due(std::size_t{256} << 20));
-  CHECK(b.choice_due(std::size_t{1} << 20));
-}
-
-TEST_CASE("staging: chosen anew where meetings take twice as long, or half") {
-  board b;
-  CHECK(b.paces_differ(150));
-  for (const std::uint64_t alike : {150u, 180u, 299u, 76u}) CHECK_FALSE(b.paces_differ(alike));
-  CHECK(b.paces_differ(600));
-  CHECK_FALSE(b.paces_differ(1199));
-  CHECK(b.paces_differ(150));
-}
-
 TEST_CASE("staging: a look chooses anew after the cores have moved") {
   lanes::run<roomy_transport>(2, [](auto& me) {
     check_sums(me);
     me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
     me.board().use({board::long_walk / 4, tutti::stores::ordinary});  // what no choice is
-    (void)me.board().paces_differ(std::uint64_t{1} << 40);            // as if it had been made between cores far away
-    expect(me.board().choice_due(std::size_t{256} << 20) || me.board().choice_due(std::size_t{1} << 20), "no look");
+    (void)me.board().timer().outdated(std::uint64_t{1} << 40);        // as if it had been made between cores far away
     me.run([&](auto l) { return look(l, me.board()); });
-    expect(me.board().walk() != board::long_walk / 4, "the old way is still in use");
+    expect(me.board().way().walk != board::long_walk / 4, "the old way is still in use");
     check_sums(me);
   });
-}
-
-TEST_CASE("staging: the choice is due after many messages of some KiB, too") {
-  constexpr std::size_t few_kib = std::size_t{8} << 10, many = (std::size_t{4} << 20) / few_kib;
-  board b;
-  for (std::size_t i = 0; i < 2 * many; ++i) CHECK_FALSE(b.choice_due(1024));
-  for (std::size_t i = 0; i < many; ++i) CHECK_FALSE(b.choice_due(few_kib));
-  CHECK(b.choice_due(few_kib));
-  CHECK_FALSE(b.choice_due(few_kib));
 }
 
 }  // namespace

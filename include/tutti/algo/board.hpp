@@ -12,6 +12,7 @@
 
 #include <tutti/algo/board_memory.hpp>
 #include <tutti/algo/called.hpp>
+#include <tutti/algo/choice_timer.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
@@ -37,8 +38,7 @@ class board : public board_memory {
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
   static constexpr std::size_t half_bytes = slot_bytes / 2, visit_bytes = std::size_t{16} << 10;
   static constexpr std::size_t worth_walking = std::size_t{3} << 10;
-  static constexpr std::size_t worth_streaming = std::size_t{4} << 10, worth_choosing = std::size_t{64} << 10;
-  static constexpr std::uint64_t chosen_after = std::uint64_t{4} << 20, looked_after = std::uint64_t{256} << 20;
+  static constexpr std::size_t worth_streaming = std::size_t{4} << 10;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
   static constexpr int everyone = -1;
 
@@ -53,6 +53,7 @@ class board : public board_memory {
   struct staging {
     std::size_t walk = slot_bytes;
     stores how = stores::ordinary;
+    friend bool operator==(const staging&, const staging&) = default;
   };
   static constexpr std::size_t long_walk = std::size_t{2} << 20;
 
@@ -257,28 +258,21 @@ class board : public board_memory {
     return post(link);
   }
 
-  /// True when it is time to choose the way to stage, or to look whether the cores are where they were, before a
-  /// message of so many bytes: a long one, or one of many that are shorter; on all ranks alike.
-  [[nodiscard]] bool choice_due(std::size_t bytes) noexcept {
-    if (bytes < worth_streaming) return false;
-    const bool due = moved_ >= chosen_until_ && (bytes >= worth_choosing || moved_ >= chosen_after);
-    moved_ += bytes;
-    if (due) chosen_until_ = moved_ + looked_after;
-    return due;
-  }
-  /// Whether meetings take twice as long as when this was last true, or half; the same on all ranks, as `now` is.
-  [[nodiscard]] bool paces_differ(std::uint64_t now) noexcept {
-    if (pace_ < 2 * now && now < 2 * pace_) return false;
-    pace_ = now;
-    return true;
-  }
+  [[nodiscard]] choice_timer& timer() noexcept { return timer_; }
+  /// Whether to choose the way to stage before a message of so many bytes, or to look whether that is time.
+  [[nodiscard]] bool choice_due(std::size_t bytes) noexcept { return timer_.due(bytes); }
   /// From the next step on, on all ranks alike.
   void use(const staging& s) noexcept {
     for (std::size_t r = 0; r < parts_.size(); ++r)
       slots_[r] = s.walk == slot_bytes ? parts_[r] + 4096 : long_parts_[r];
     staging_ = s;
   }
-  [[nodiscard]] std::size_t walk() const noexcept { return staging_.walk; }
+  [[nodiscard]] const staging& way() const noexcept { return staging_; }
+  /// Where a piece of a message lies in a slot, as a number of bytes for slot(). Pieces of long blocks that all ranks
+  /// stage keep to two places: more room would push the blocks out of a cache that the cores share.
+  [[nodiscard]] std::size_t place_for(std::size_t piece, std::size_t block) const noexcept {
+    return block < std::size_t{1} << 20 ? piece : std::max(piece, staging_.walk / 2);
+  }
   /// From how many bytes on ranks lend others what these are to copy.
   void lend_from(std::uint64_t bytes) noexcept { lends_from_ = bytes; }
   [[nodiscard]] std::uint64_t lends_from() const noexcept { return lends_from_; }
@@ -345,6 +339,7 @@ class board : public board_memory {
     long_parts_.resize(parts_.size());
     seen_.resize(parts_.size());
     lists_.operands.reserve(parts_.size());
+    lists_.in.reserve(parts_.size());
     rank_ = lane.rank();
     members_ = &lane.members();
     lines_.reserve(parts_.size());  // from here on it is open
@@ -386,9 +381,8 @@ class board : public board_memory {
   std::byte* long_ = nullptr;
   staging staging_{};
   std::uint64_t lends_from_ = nowhere;
-  std::uint64_t moved_ = 0, chosen_until_ = 0;  // bytes of the messages for which the choice matters
-  std::uint64_t pace_ = 0;                      // of meetings, when it was made
-  std::vector<std::uint64_t> seen_;             // the highest step of each rank that was found posted, in this call
+  choice_timer timer_;
+  std::vector<std::uint64_t> seen_;  // the highest step of each rank that was found posted, in this call
   lists lists_;
   const group* members_ = nullptr;
   int rank_ = 0;

@@ -44,18 +44,16 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
     }
     shown.close();
   }
-  // Long blocks keep to two places of a slot: more room would push them out of a cache that the cores share.
-  const std::size_t kept = block >= std::size_t{1} << 20 ? b.walk() / 2 : 0;
   for (std::size_t done = 0; done == 0 || done < block; done += detail::copy_piece) {
     const std::size_t piece = std::min(detail::copy_piece, block - done);
-    const std::size_t place = std::max(piece, kept);
+    const std::size_t place = b.place_for(piece, block);
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
     b.stage(m.slot(m.rank(), step, place), at(a.in.data, done), piece);
     m.post();
     if (block_of(m.rank()) != a.in.data)
       detail::copy_out(block_of(m.rank()) + done, at(a.in.data, done), piece, a.out.bytes());
-    co_await m.everyone(step, piece <= detail::few_lines || piece >= worth_mapping ? piece : 0);
+    co_await m.everyone(step, piece <= detail::few_lines || (piece >= worth_mapping && place == piece) ? piece : 0);
     for (int r = 0; r < m.size(); ++r)
       if (r != m.rank()) detail::copy_out(block_of(r) + done, m.slot(r, step, place), piece, a.out.bytes());
   }

@@ -21,6 +21,12 @@ inline constexpr std::size_t worth_lending = std::size_t{128} << 10;
 /// What it is compared with staging by: blocks that the caches of a core do not hold beside what they are copied to.
 inline constexpr std::size_t lending_probe = std::size_t{1} << 20;
 
+/// How many of the others' blocks a rank reads to compare: more would cost as much again, and tell the same.
+template <mapped_transport T>
+int compared_with(const meeting<T>& m) noexcept {
+  return std::min(m.size() - 1, 3);
+}
+
 /// Adds up what the ranks take for such a block in nanoseconds, as `round()` does it: the shortest of a few rounds,
 /// which tell little on average. Each begins with a block that was just written, as a user's is.
 template <mapped_transport T, class Round>
@@ -46,7 +52,7 @@ routine time_blocks(meeting<T> m, board& b, std::byte* block, std::uint64_t& tot
 
 /// Decides whether the group lends buffers (algo/lent.hpp): where every rank can read and write every other's memory,
 /// and the kernel moves blocks faster than staging, which took the ranks `staged` nanoseconds, added up, for
-/// blocks of `lending_probe`. All ranks take part in the same operation and decide alike; some 2 ms.
+/// blocks of `lending_probe`. All ranks take part in the same operation and decide alike; 1 to 4 ms.
 template <mapped_transport T>
 routine choose_lending(meeting<T> m, board& b, std::uint64_t staged) {
   b.lend_from(board::nowhere);
@@ -82,7 +88,7 @@ routine choose_lending(meeting<T> m, board& b, std::uint64_t staged) {
 
   std::uint64_t lent_time = 0;
   co_await time_blocks(m, b, room.data(), lent_time, [&]() -> routine {
-    for (int i = 1; i < m.size(); ++i) {
+    for (int i = 1; i <= compared_with(m); ++i) {
       const int r = (m.rank() + i) % m.size();
       const far_buffer block{lenders[static_cast<std::size_t>(r)], m.process_of(r)};
       if (const int failed = copy_from(b, room.data() + lending_probe, block, lending_probe, lending_probe))

@@ -42,15 +42,16 @@ routine time_staging(meeting<T> m, board& b, std::uint64_t& total) {
   const std::uint64_t asked = m.post({room ? std::uint64_t{1} : board::nowhere, 0});
   co_await m.everyone(asked);
   if (!m.all_noted(asked)) co_return;
+  const std::size_t place = b.place_for(copy_piece, lending_probe);
   co_await time_blocks(m, b, room.data(), total, [&]() -> routine {
     for (std::size_t done = 0; done < lending_probe; done += copy_piece) {
       const std::uint64_t step = m.next();
       co_await m.everyone(step - 1);
-      b.stage(m.slot(m.rank(), step, copy_piece), room.data() + done, copy_piece);
+      b.stage(m.slot(m.rank(), step, place), room.data() + done, copy_piece);
       m.post();
-      co_await m.everyone(step, copy_piece);
-      for (int r = 0; r < m.size(); ++r)
-        if (r != m.rank()) std::memcpy(room.data() + lending_probe + done, m.slot(r, step, copy_piece), copy_piece);
+      co_await m.everyone(step);
+      for (int i = 1; i <= compared_with(m); ++i)
+        std::memcpy(room.data() + lending_probe + done, m.slot((m.rank() + i) % m.size(), step, place), copy_piece);
     }
   });
 }
@@ -58,9 +59,9 @@ routine time_staging(meeting<T> m, board& b, std::uint64_t& total) {
 /// Compares the ways to stage data, and lending with the best of them, between the cores that the ranks have now: a
 /// store into a line that another core has just read costs more than the copy, and what spares it differs. Near cores:
 /// enough room that lines leave the reader's cache before they are written again; far ones: stores past the caches;
-/// others: neither. All ranks take part in the same operation and choose alike. Some 10 ms; nothing where ranks share
-/// cores, and only a look where the choice is made and messages between the cores take as long as they did then: a
-/// virtual machine may move from near cores to far ones.
+/// others: neither. All ranks take part in the same operation and choose alike. 5 to 20 ms, of which the operation's
+/// deadline must leave room; nothing where ranks share cores. Only a look, of 20 us, where the choice is made and a
+/// meeting takes about as long as it did then (choice_timer): a virtual machine may move from near cores to far ones.
 template <mapped_transport T>
 routine choose_staging(meeting<T> m, board& b) {
   constexpr std::size_t piece = std::size_t{64} << 10, ways = 3;
@@ -75,7 +76,9 @@ routine choose_staging(meeting<T> m, board& b) {
   if (!b.find_long(m.link(), asked)) co_return;
   std::uint64_t pace = 0;
   co_await time_meetings(m, b, pace);
-  if (!b.paces_differ(pace)) co_return;
+  if (!b.timer().outdated(pace)) co_return;
+  const board::staging way_before = b.way();
+  const std::uint64_t lent_before = b.lends_from();
 
   constexpr std::size_t most_rounds = 4 * board::long_walk / piece;  // through both slots twice
   std::uint64_t times[ways] = {}, round_times[most_rounds] = {};
@@ -90,8 +93,8 @@ routine choose_staging(meeting<T> m, board& b) {
       b.stage(m.slot(m.rank(), step, piece), read.data(), piece);
       m.post();
       co_await m.everyone(step, piece);
-      for (int r = 0; r < m.size(); ++r)
-        if (r != m.rank()) std::memcpy(read.data(), m.slot(r, step, piece), piece);
+      for (int k = 1; k <= compared_with(m); ++k)
+        std::memcpy(read.data(), m.slot((m.rank() + k) % m.size(), step, piece), piece);
       const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
       round_times[i] = static_cast<std::uint64_t>(took);
     }
@@ -115,6 +118,8 @@ routine choose_staging(meeting<T> m, board& b) {
   std::uint64_t staged = 0;
   co_await time_staging(m, b, staged);
   co_await choose_lending(m, b, staged);
+  using outcome = choice_timer::outcome;
+  b.timer().chose(b.way() == way_before && b.lends_from() == lent_before ? outcome::same : outcome::another);
 }
 
 }  // namespace tutti::algo::detail

@@ -33,11 +33,12 @@ class op_pool {
   /// Takes a slot back; true if the pool is closed and this was the last one out.
   bool release(op_state& s) noexcept {
     s.uses.store(s.uses.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    const bool alone = detail::single_threaded();  // asked first: whoever pushed before has ended then
     op_state* head = returned_.load(std::memory_order_acquire);
     do {
       if (head == &closed_) return out_.fetch_sub(1, std::memory_order_acq_rel) == 1;
       s.next = head;
-      if (detail::single_threaded()) {  // spares a locked instruction, which waits for all stores
+      if (alone) {  // spares a locked instruction, which waits for all stores
         returned_.store(&s, std::memory_order_relaxed);
         return false;
       }

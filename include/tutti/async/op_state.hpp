@@ -27,7 +27,7 @@ struct waiter {
   bool queued = false;
 };
 
-/// What an operation is, for messages and the record of recent operations.
+/// What an operation is, for messages. That of an earlier one where a call ended at once: only failures are described.
 struct op_info {
   static constexpr std::uint32_t outside = ~std::uint32_t{0};  ///< a message between two ranks
 

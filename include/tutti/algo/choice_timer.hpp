@@ -1,0 +1,46 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::algo {
+
+/// When a group chooses its way to stage, and when it looks whether its cores are where they were when it chose. It
+/// goes by what all ranks know alike, so that all do so before the same message.
+class choice_timer {
+ public:
+  static constexpr std::size_t worth_counting = std::size_t{4} << 10, worth_choosing = std::size_t{64} << 10;
+  static constexpr std::uint64_t first_after = std::uint64_t{4} << 20;  // of messages that are shorter
+  static constexpr std::uint64_t soonest = std::uint64_t{256} << 20, latest = std::uint64_t{8} << 30;
+
+  /// What came of a choice.
+  enum class outcome { same, another };
+
+  /// True when it is time to look, before a message of so many bytes: a long one, or one of many that are shorter.
+  [[nodiscard]] bool due(std::size_t bytes) noexcept {
+    if (bytes < worth_counting) return false;
+    const bool now = moved_ >= next_ && (bytes >= worth_choosing || moved_ >= first_after);
+    moved_ += bytes;
+    if (now) next_ = moved_ + distance_;
+    return now;
+  }
+  /// True when it is time to choose: a meeting, which takes `pace` now, took half as long at the last choice, or twice,
+  /// or that was 8 GiB ago.
+  [[nodiscard]] bool outdated(std::uint64_t pace) noexcept {
+    if (pace_ < 2 * pace && pace < 2 * pace_ && moved_ < chosen_ + latest) return false;
+    pace_ = pace;
+    chosen_ = moved_;
+    return true;
+  }
+  /// Where paces change but the choice does not, looks become rare.
+  void chose(outcome what) noexcept {
+    distance_ = what == outcome::another ? soonest : std::min(2 * distance_, latest);
+    next_ = moved_ + distance_;
+  }
+
+ private:
+  std::uint64_t moved_ = 0, next_ = 0, chosen_ = 0;  // bytes of the messages for which the choice matters
+  std::uint64_t distance_ = soonest, pace_ = 0;
+};
+
+}  // namespace tutti::algo
