@@ -38,7 +38,7 @@ class board : public board_memory {
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
   static constexpr std::size_t half_bytes = slot_bytes / 2, visit_bytes = std::size_t{16} << 10;
   static constexpr std::size_t worth_walking = std::size_t{3} << 10;
-  static constexpr std::size_t worth_streaming = std::size_t{4} << 10;
+  static constexpr std::size_t worth_streaming = choice_timer::worth_counting;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
   static constexpr int everyone = -1;
 

@@ -27,6 +27,15 @@ int compared_with(const meeting<T>& m) noexcept {
   return std::min(m.size() - 1, 3);
 }
 
+/// Adds up what each rank has measured.
+template <mapped_transport T>
+routine add_up(meeting<T> m, board& b, std::uint64_t mine, std::uint64_t& total) {
+  const std::uint64_t told = m.post({mine, 0});
+  co_await m.everyone(told);
+  total = 0;
+  for (int r = 0; r < m.size(); ++r) total += b.note_of(r, told).in;
+}
+
 /// Adds up what the ranks take for such a block in nanoseconds, as `round()` does it: the shortest of a few rounds,
 /// which tell little on average. Each begins with a block that was just written, as a user's is.
 template <mapped_transport T, class Round>
@@ -44,10 +53,7 @@ routine time_blocks(meeting<T> m, board& b, std::byte* block, std::uint64_t& tot
     const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
     least = std::min(least, static_cast<std::uint64_t>(took));
   }
-  const std::uint64_t counted = m.post({least, 0});
-  co_await m.everyone(counted);
-  total = 0;
-  for (int r = 0; r < m.size(); ++r) total += b.note_of(r, counted).in;
+  co_await add_up(m, b, least, total);
 }
 
 /// Decides whether the group lends buffers (algo/lent.hpp): where every rank can read and write every other's memory,

@@ -29,10 +29,7 @@ routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
     const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
     least = std::min(least, static_cast<std::uint64_t>(took) / meetings);
   }
-  const std::uint64_t counted = m.post({least, 0});
-  co_await m.everyone(counted);
-  total = 0;
-  for (int r = 0; r < m.size(); ++r) total += b.note_of(r, counted).in;
+  co_await add_up(m, b, least, total);
 }
 
 /// What the ranks take to exchange blocks of `lending_probe` by the way in use; 0 where one of them has no memory.

@@ -101,9 +101,9 @@ class composed {
       return start(algo::bring_all(a), s);
     if (a.op.prepare) return start(algo::prepare_into_output(a), s);
     if (alone(s)) return take_own(a, s);
-    const algorithm via = chosen(a);
     if (!a.apart.empty()) algo::bring_for_others(a, rank(), size());
     if (run_small(s, a)) return;
+    const algorithm via = chosen(a);
     run(s, a, [&](auto l) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
