@@ -44,6 +44,24 @@ TEST_CASE("op_pool: slots are in flight when they are handed out, distinct, and 
   CHECK(pool.capacity() == grown);
 }
 
+TEST_CASE("op_pool: what has been reserved is there, and was not handed out") {
+  op_pool pool;
+  pool.reserve();
+  const std::size_t grown = pool.capacity();
+  CHECK(grown > 0);
+  std::set<op_state*> out;
+  for (std::size_t i = 0; i < grown; ++i) {
+    pool.reserve();
+    out.insert(&pool.acquire());
+  }
+  CHECK(out.size() == grown);
+  CHECK(pool.capacity() == grown);
+  pool.release(**out.begin());
+  pool.reserve();  // takes back what came home
+  CHECK(&pool.acquire() == *out.begin());
+  CHECK(pool.capacity() == grown);
+}
+
 TEST_CASE("op_pool: a closed pool tells which slot comes home last") {
   op_pool empty;
   CHECK(empty.close());

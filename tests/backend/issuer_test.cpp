@@ -156,6 +156,57 @@ TEST_CASE_FIXTURE(issued, "issuer: what an error tells is read under the engine'
   issuer->drop();
 }
 
+/// Ends calls while they are issued, if the test says so.
+struct quick : stub {
+  std::shared_ptr<bool> at_once = std::make_shared<bool>(true);
+  bool begin(const tutti::barrier_args&) noexcept { return *at_once; }
+};
+static_assert(tutti::backend<quick>);
+
+TEST_CASE("issuer: calls that end while they are issued need no slot, unless their arguments lie in it") {
+  auto record = std::make_shared<stub::record>();
+  quick backend{{record}};
+  const auto at_once = backend.at_once;
+  auto home = std::make_shared<tutti::engine>();
+  auto* const issuer = new tutti::issuer<quick>(std::move(backend), home, std::chrono::seconds(9));
+  const auto here = std::source_location::current();
+  const tutti::barrier_args args;
+  const auto issue = [&]() -> tutti::op_state& {
+    return issuer->issue(7, tutti::dtype::f32, {}, here, [&]() -> auto& { return args; });
+  };
+  tutti::op_state& a = issue();
+  tutti::op_state& b = issue();
+  CHECK(&a == &b);
+  CHECK(a.owner == nullptr);
+  tutti::op first{a}, second{b};
+  CHECK(first.done());
+  first.wait();
+  CHECK(second.done());
+  CHECK(tutti::nothrow(std::move(second)).wait().ok());
+
+  bool slot = false;
+  tutti::op in_slot{issuer->issue(7, tutti::dtype::f32, {}, here, [&](tutti::op_state& s) {
+    slot = &s != &a && !s.done();
+    return args;
+  })};
+  CHECK(slot);
+  CHECK(in_slot.done());
+  in_slot.wait();
+  CHECK(record->sequence == 0);  // none was started
+
+  *at_once = false;
+  tutti::op running{issue()};
+  CHECK_FALSE(running.done());
+  CHECK(record->started->owner == issuer);
+  CHECK(record->started->info.count == 7);
+  {
+    auto guard = home->lock();
+    std::exchange(record->started, nullptr)->complete({});
+  }
+  running.wait();
+  issuer->drop();
+}
+
 TEST_CASE_FIXTURE(issued, "issuer: a call's own timeout goes before that of the communicator") {
   tutti::op a = start();
   CHECK(record->started->info.expires - record->started->info.issued == std::chrono::seconds(9));

@@ -290,16 +290,16 @@ class board : public board_memory {
   [[nodiscard]] std::uint64_t long_place(Link& link) const noexcept {
     return *link.locate(long_, 2 * long_walk);
   }
-  /// Maps the others' room, which they noted with `step`; false if one of them has none.
+  /// Maps the room that all have noted with `step`; returns the world rank whose place cannot be, -1 if all can.
   template <class Link>
-  bool find_long(Link& link, std::uint64_t step) noexcept {
+  int find_long(Link& link, std::uint64_t step) noexcept {
     for (int r = 0; r < members_->size; ++r) {
-      const std::uint64_t where = note_of(r, step).in;
-      std::byte* p = where == nowhere ? nullptr : link.resolve(members_->world_rank(r), where, 2 * long_walk);
-      if (!p) return false;
+      const int who = members_->world_rank(r);
+      std::byte* p = link.resolve(who, note_of(r, step).in, 2 * long_walk);
+      if (!p) return who;
       long_parts_[static_cast<std::size_t>(r)] = p;
     }
-    return true;
+    return -1;
   }
 
   /// Says farewell to the others; the last that this rank does in their memory. All its operations have ended.

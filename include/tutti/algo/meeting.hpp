@@ -10,23 +10,23 @@
 
 namespace tutti::algo::detail {
 
-/// The memory of a group as seen by one operation that has its turn on the board.
+/// The memory of a group as seen by one operation that has its turn on the board; refers to that operation's lane.
 template <mapped_transport T>
 class meeting {
  public:
-  meeting(const lane<T>& l, board& b) noexcept : lane_(l), board_(b) {}
+  meeting(const lane<T>& l, board& b) noexcept : lane_(&l), board_(b) {}
   template <class Args>
   meeting(const lane<T>& l, board& b, const Args& call) noexcept : meeting(l, b) {
     begin(call);
   }
   template <class Args>
   void begin(const Args& call) const noexcept {
-    board_.begin(call_of(lane_.sequence(), call));
+    board_.begin(call_of(lane_->sequence(), call));
   }
 
-  [[nodiscard]] T& link() const noexcept { return lane_.link(); }
-  [[nodiscard]] int size() const noexcept { return lane_.size(); }
-  [[nodiscard]] int rank() const noexcept { return lane_.rank(); }
+  [[nodiscard]] T& link() const noexcept { return lane_->link(); }
+  [[nodiscard]] int size() const noexcept { return lane_->size(); }
+  [[nodiscard]] int rank() const noexcept { return lane_->rank(); }
   [[nodiscard]] std::byte* slot(int r, std::uint64_t step, std::size_t bytes = board::slot_bytes) const noexcept {
     return board_.slot(r, step, bytes);
   }
@@ -35,23 +35,23 @@ class meeting {
 
   /// Everyone, or one rank, has posted the step, and so many bytes in its slot.
   auto everyone(std::uint64_t step, std::size_t bytes = 0) const noexcept {
-    return board::reached{board_, lane_.link(), step, bytes};
+    return board::reached{board_, lane_->link(), step, bytes};
   }
   auto only(int r, std::uint64_t step, std::size_t bytes = 0) const noexcept {
-    return board::reached{board_, lane_.link(), step, bytes, r};
+    return board::reached{board_, lane_->link(), step, bytes, r};
   }
   /// Never holds: the failure that another rank has met ends the operation.
   auto failure() const noexcept { return everyone(board::nowhere); }
-  auto refuse(status why) const noexcept { return lane_.refuse(why); }
-  std::uint64_t post() const noexcept { return board_.post(lane_.link()); }
-  std::uint64_t post(board::note n) const noexcept { return board_.post(lane_.link(), n); }
+  auto refuse(status why) const noexcept { return lane_->refuse(why); }
+  std::uint64_t post() const noexcept { return board_.post(lane_->link()); }
+  std::uint64_t post(board::note n) const noexcept { return board_.post(lane_->link(), n); }
 
   [[nodiscard]] std::uint64_t place(const void* p, std::size_t bytes) const noexcept {
-    return lane_.link().locate(p, bytes).value_or(board::nowhere);
+    return lane_->link().locate(p, bytes).value_or(board::nowhere);
   }
   /// So many bytes at the place that rank `r` has noted, here; null when that is no memory of its.
   [[nodiscard]] std::byte* map(int r, std::uint64_t where, std::size_t bytes) const noexcept {
-    return where == board::nowhere ? nullptr : lane_.link().resolve(lane_.members().world_rank(r), where, bytes);
+    return where == board::nowhere ? nullptr : lane_->link().resolve(lane_->members().world_rank(r), where, bytes);
   }
   /// One place of every rank, as the operands of a fold.
   template <class Place>
@@ -67,7 +67,9 @@ class meeting {
     return from_all([&](int r) -> const void* { return r == rank() ? own : where(r); });
   }
   /// The process whose private memory the kernel copies for this one; 0 where there is none.
-  [[nodiscard]] int process_of(int r) const noexcept { return lane_.link().process_of(lane_.members().world_rank(r)); }
+  [[nodiscard]] int process_of(int r) const noexcept {
+    return lane_->link().process_of(lane_->members().world_rank(r));
+  }
   /// Whether everyone has noted with `step` where its `in` is.
   [[nodiscard]] bool all_noted(std::uint64_t step) const noexcept {
     for (int r = 0; r < size(); ++r)
@@ -87,7 +89,7 @@ class meeting {
   }
 
  private:
-  lane<T> lane_;
+  const lane<T>* lane_;  // a copy would be read before it has left the core
   board& board_;
 };
 

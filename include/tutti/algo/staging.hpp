@@ -70,7 +70,8 @@ routine choose_staging(meeting<T> m, board& b) {
   const bool willing = own_core && read && b.make_long(m.link());
   const std::uint64_t asked = m.post({willing ? b.long_place(m.link()) : board::nowhere, 0});
   co_await m.everyone(asked);
-  if (!b.find_long(m.link(), asked)) co_return;
+  if (!m.all_noted(asked)) co_return;
+  if (const int who = b.find_long(m.link(), asked); who >= 0) co_await m.refuse({errc::protocol, 0, who, 0});
   std::uint64_t pace = 0;
   co_await time_meetings(m, b, pace);
   if (!b.timer().outdated(pace)) co_return;

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include <tutti/async/light_mutex.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/async/wait_policy.hpp>
 #include <tutti/config.hpp>
@@ -90,17 +91,9 @@ class engine {
   }
 
   /// The lock of everything a source touches; held while an operation is started. Whoever drives gives way at once.
-  [[nodiscard]] std::unique_lock<std::mutex> lock() noexcept {
+  [[nodiscard]] std::unique_lock<light_mutex> lock() noexcept {
     std::unique_lock guard(mutex_, std::defer_lock);
-    if (detail::single_threaded()) {  // a try would cost a locked instruction, which waits for all stores
-      guard.lock();
-      return guard;
-    }
-    if (!driving_.load(std::memory_order_relaxed) && guard.try_lock()) return guard;
-    contenders_.fetch_add(1, std::memory_order_relaxed);
-    for (int i = 0; i < patience && !guard.try_lock(); ++i) detail::cpu_pause();
-    if (!guard) guard.lock();
-    contenders_.fetch_sub(1, std::memory_order_relaxed);
+    if (driving_.load(std::memory_order_relaxed) || !guard.try_lock()) contend(guard);
     return guard;
   }
 
@@ -158,6 +151,13 @@ class engine {
 
   enum class role { waits, serves };
 
+  void contend(std::unique_lock<light_mutex>& guard) noexcept {
+    contenders_.fetch_add(1, std::memory_order_relaxed);
+    for (int i = 0; i < patience && !guard.try_lock(); ++i) detail::cpu_pause();
+    if (!guard) guard.lock();
+    contenders_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
   template <class Done>
   void run_until(Done& done, role who) noexcept {
     while (!done()) {
@@ -204,7 +204,7 @@ class engine {
   }
 
   template <class Done>
-  void spin(Done& done, role who, std::unique_lock<std::mutex>& guard) noexcept {
+  void spin(Done& done, role who, std::unique_lock<light_mutex>& guard) noexcept {
     std::uint32_t idle = 0;
     bool slept = false;
     while (!done() && !has_ready() && !detaching()) {
@@ -242,7 +242,7 @@ class engine {
   }
   void publish() noexcept { spin_polls_.store(policy_.polls(), std::memory_order_relaxed); }
 
-  void give_way(std::unique_lock<std::mutex>& guard) noexcept {
+  void give_way(std::unique_lock<light_mutex>& guard) noexcept {
     guard.unlock();
     for (int i = 0; i < patience && contenders_.load(std::memory_order_relaxed) != 0; ++i) detail::cpu_pause();
     if (contenders_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
@@ -250,7 +250,7 @@ class engine {
   }
 
   template <class Done>
-  void sleep(Done& done, std::unique_lock<std::mutex>& guard) noexcept {
+  void sleep(Done& done, std::unique_lock<light_mutex>& guard) noexcept {
     tick_if_due();
     if (sources_.size() != 1) {
       guard.unlock();
@@ -328,7 +328,7 @@ class engine {
     ready_.fetch_sub(1, std::memory_order_release);
   }
 
-  std::mutex mutex_;  // sources and everything below them
+  light_mutex mutex_;  // sources and everything below them
   std::atomic<std::uint32_t> contenders_{0};
   std::vector<progress_source*> sources_;
   std::uint32_t polls_ = 0;

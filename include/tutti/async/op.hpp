@@ -47,7 +47,7 @@ class op_slot {
     if (!state_) return;
     wait();
     op_state* s = std::exchange(state_, nullptr);
-    s->owner->release(*s);
+    if (s->owner) s->owner->release(*s);
   }
   [[nodiscard]] bool holds() const noexcept { return state_ != nullptr; }
   op_state* operator->() const noexcept { return state_; }

@@ -17,10 +17,13 @@ class op_pool {
   op_pool(const op_pool&) = delete;
   op_pool& operator=(const op_pool&) = delete;
 
-  /// A free slot, its word set to in flight. Grows by a chunk when none is free; may throw bad_alloc.
+  /// Sees to it that the next acquire() does not throw. Grows by a chunk when no slot is free; may throw bad_alloc.
+  void reserve() {
+    if (!free_) refill();
+  }
+  /// A free slot, its word set to in flight. May throw bad_alloc.
   op_state& acquire() {
-    if (!free_) free_ = returned_.exchange(nullptr, std::memory_order_acquire);
-    if (!free_) grow();
+    reserve();
     op_state& s = *free_;
     free_ = s.next;
     s.next = s.previous = nullptr;
@@ -61,7 +64,9 @@ class op_pool {
  private:
   static constexpr std::size_t chunk = 64;
 
-  void grow() {
+  void refill() {
+    free_ = returned_.exchange(nullptr, std::memory_order_acquire);
+    if (free_) return;
     auto& more = chunks_.emplace_front();
     for (std::size_t i = chunk; i-- > 0;) {
       more[i].next = free_;

@@ -77,7 +77,7 @@ struct op_state {
 
   std::atomic<std::uintptr_t> word{finished};
   status result{};
-  op_owner* owner = nullptr;
+  op_owner* owner = nullptr;  ///< null in ended()
   op_info info{};
   op_state* next = nullptr;  // free list, or `list`
   op_state* previous = nullptr;
@@ -88,6 +88,11 @@ struct op_state {
 
   [[nodiscard]] bool done() const noexcept { return word.load(std::memory_order_acquire) == finished; }
 
+  /// What operations are that ended while they were issued, and needed no slot. Nobody writes to it.
+  [[nodiscard]] static op_state& ended() noexcept {
+    static constinit op_state one;
+    return one;
+  }
   /// Ends it before anybody else knows of it.
   void complete_at_once() noexcept { word.store(finished, std::memory_order_release); }
   /// Ends the operation. Called once, by the backend, under the engine's lock; the slot may be gone when it returns.

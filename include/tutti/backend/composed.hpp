@@ -205,19 +205,20 @@ class composed {
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
     if (a.via != algorithm::automatic) return a.via;
     const algo::situation here = algo::sized(a, situation(0, 1));
+    if (folds_at_once() && algo::direct_possible(here) && algo::has_algorithm<Args>(algorithm::direct))
+      return algorithm::direct;
     const algorithm tuned = driver_->tuning().template choose<Args>(here, algorithm::automatic);
     return tuned != algorithm::automatic ? tuned : algo::select<Args>(here);
   }
 
   /// How the ranks of this group reach each other.
-  [[nodiscard]] algo::reach links() const noexcept {
-    if (mapped()) return algo::reach::memory;
-    return state_->machines.layered() ? algo::reach::machines : algo::reach::messages;
-  }
+  [[nodiscard]] algo::reach links() const noexcept { return state_->links; }
 
   /// True where every all_reduce that is asked for no algorithm folds all operands of an element at once: the ranks
   /// share memory, and no table of algorithms says otherwise.
-  [[nodiscard]] bool folds_at_once() const noexcept { return mapped() && driver_->tuning().size() == 0; }
+  [[nodiscard]] bool folds_at_once() const noexcept {
+    return links() == algo::reach::memory && driver_->tuning().size() == 0;
+  }
 
   /// True if this collective can be asked for this algorithm here; start() takes no other.
   template <class Args>
@@ -259,6 +260,7 @@ class composed {
     group members;
     algo::board meeting_place;
     algo::machine_map machines;
+    algo::reach links = algo::reach::messages;
     int crowd = 1;                                   // ranks to a core
     int looks = 0;                                   // for others that are about to post
     algo::progress begun = algo::progress::nothing;  // of the call that is being issued
@@ -274,8 +276,11 @@ class composed {
       for (int r = 0; r < size(); ++r) machine_of[static_cast<std::size_t>(r)] = driver_->link().machine_of(world(r));
       state_->machines = algo::machine_map::of(machine_of, rank());
     }
+    if (state_->machines.layered()) state_->links = algo::reach::machines;
+    if constexpr (mapped_transport<T>)
+      if (driver_->link().all_mapped()) state_->links = algo::reach::memory;
     if constexpr (requires(const T& link) { link.crowd(); }) state_->crowd = driver_->link().crowd();
-    if (driver_->link().ranks_per_core() <= 1) state_->looks = 64;
+    if (driver_->link().ranks_per_core() <= 1) state_->looks = 256;
   }
 
   static routine send_one(T& link, int peer, std::uint64_t tag, std::span<const std::byte> out) {
@@ -295,12 +300,6 @@ class composed {
   [[nodiscard]] int world(int rank) const noexcept { return state_->members.world_rank(rank); }
   [[nodiscard]] std::uint64_t user_tag(std::uint32_t t) const noexcept {
     return tag::point_to_point(state_->members.context, t);
-  }
-  [[nodiscard]] bool mapped() const noexcept {
-    if constexpr (mapped_transport<T>)
-      return driver_->link().all_mapped();
-    else
-      return false;
   }
   [[nodiscard]] algo::situation situation(std::size_t bytes, std::size_t element) const noexcept {
     return {links(), size(), bytes, element, state_->machines.machines, state_->crowd};
@@ -355,7 +354,7 @@ class composed {
   [[nodiscard]] bool is_small(const Args& a) const noexcept {
     if (!algo::is_small(a, size())) return false;
     if constexpr (requires { a.via; }) return chosen(a) == algorithm::direct;
-    return mapped();
+    return links() == algo::reach::memory;
   }
   template <class Args>
   bool run_small(op_state& s, const Args& a) noexcept {

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <source_location>
@@ -36,19 +37,24 @@ class issuer final : public op_owner {
   [[nodiscard]] duration timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
   void set_timeout(duration d) noexcept { timeout_.store(d, std::memory_order_relaxed); }
 
-  /// Starts a collective. `make(op_state&)` returns its arguments; they may point into the slot. What a backend can end
-  /// by begin() costs nothing else: what an operation is, and until when it may take, is written down for those that
-  /// stay in flight.
+  /// Starts a collective. `make(op_state&)` returns its arguments, which may point into the slot; `make()` those that
+  /// do not. What a backend can end by begin() costs nothing else: these need no slot then, and what an operation is,
+  /// and until when it may take, is written down for those that stay in flight.
   template <class Make>
   op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make,
                   stream_ref stream = {}) {
     auto guard = home_->lock();
-    if constexpr (requires { backend_.admit(stream, ""); })
-      backend_.admit(stream, std::remove_cvref_t<std::invoke_result_t<Make, op_state&>>::name);
+    using args_type = std::remove_cvref_t<decltype(arguments(make, std::declval<op_state&>()))>;
+    constexpr bool can_begin = requires(const args_type& a) { backend_.begin(a); }, in_slot = !std::invocable<Make&>;
+    if constexpr (requires { backend_.admit(stream, ""); }) backend_.admit(stream, args_type::name);
+    if constexpr (can_begin && !in_slot) {
+      pool_.reserve();  // what has begun must not fail
+      if (backend_.begin(make())) return op_state::ended();
+    }
     op_state& s = pool_.acquire();
-    const auto& args = make(s);
+    const auto& args = arguments(make, s);
     s.owner = this;
-    if constexpr (requires { backend_.begin(args); })
+    if constexpr (can_begin && in_slot)
       if (backend_.begin(args)) {
         s.complete_at_once();
         return s;
@@ -113,6 +119,14 @@ class issuer final : public op_owner {
 
  private:
   ~issuer() = default;
+
+  template <class Make>
+  static decltype(auto) arguments(Make& make, op_state& s) {
+    if constexpr (std::invocable<Make&>)
+      return make();
+    else
+      return make(s);
+  }
 
   [[nodiscard]] status by_this_rank(std::uint64_t detail) const noexcept {
     return {errc::aborted, 0, backend_.world_rank(), detail};

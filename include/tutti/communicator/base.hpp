@@ -82,7 +82,10 @@ class communicator_base : public call_base<B> {
   started<std::remove_cvref_t<Args>> start(const shape& data, const issue& how, const std::source_location& where,
                                            Args&& args) {
     this->check_supported(args);
-    return started<std::remove_cvref_t<Args>>{launch(data, how, where, [&](op_state&) -> auto& { return args; })};
+    const algorithm via = this->template resolved<std::remove_cvref_t<Args>>(how, data.element_bytes);
+    if constexpr (requires { args.via; }) args.via = via;
+    return started<std::remove_cvref_t<Args>>{
+        core_->issue(data.count, data.type, how.timeout, where, [&]() -> auto& { return args; }, how.stream)};
   }
   /// For arguments that point into the operation: `make(op_state&)` returns them, or what they are kept in.
   template <class Make>

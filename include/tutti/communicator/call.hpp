@@ -143,6 +143,11 @@ class call_base {
   // Of elements, direct algorithms that reduce need at least one per rank at a time; those that move bytes do not.
   template <class Args>
   void check_issue(const issue& how, std::size_t element_bytes) const {
+    if (how.via != algorithm::automatic || how.stream || how.timeout < duration{0})
+      check_wishes<Args>(how, element_bytes);
+  }
+  template <class Args>
+  void check_wishes(const issue& how, std::size_t element_bytes) const {
     if constexpr (!requires(Args a) { a.op; }) element_bytes = 1;
     if (how.via != algorithm::automatic && !core_->backend().template can<Args>(how.via, element_bytes))
       throw usage_error(core_->backend().template refusal<Args>(how.via, element_bytes));

@@ -191,7 +191,7 @@ class reducing_calls : public Base {
   template <class Args, class T, class Op, class Rest = no_more>
   started<Args> compute(std::span<const T> in, std::span<T> out, Op with, const issue& how,
                         const std::source_location& where, Rest rest = {}) {
-    Args a;  // {} would clear all of it first
+    Args a;  // {} would clear it first
     a.in = erase_for(with, in);
     a.out = erase_for(with, out);
     a.op = erase_reduction<T>(with);

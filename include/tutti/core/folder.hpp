@@ -26,11 +26,17 @@ struct folder {
   }
   static const Op& op_of(const void* context) noexcept { return *static_cast<const Op*>(context); }
 
+  // So many take no longer one by one than it takes to find the kernel.
+  static constexpr std::size_t few = 4;
+
   template <class O>
   static void run_kernel(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores how,
                          double divisor) noexcept {
     using kernel = kernel_of<T, O>;
     using lane = typename kernel::lane;
+    if (count <= few)
+      return fold_scalars<lane, typename kernel::op>(inputs, n, outputs, m, 0, count * (sizeof(T) / sizeof(lane)),
+                                                     divisor);
     const auto run = fold_kernel_for<lane, typename kernel::op>(best_instruction_set());
     run(inputs, n, outputs, m, count * (sizeof(T) / sizeof(lane)), how, divisor);
   }

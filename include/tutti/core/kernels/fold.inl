@@ -213,7 +213,6 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
     i = elements_before_line<T>(outputs[0], count);
     fold_scalars<T, Op>(inputs, n, outputs, m, 0, i, by);
   }
-  if (count < lanes<T>) return fold_scalars<T, Op>(inputs, n, outputs, m, i, count, by);
   if (n == 2 && m == 1 && how == stores::ordinary) {  // what rings and pairs do
     const std::byte* const pair[] = {in[0], in[1]};
     std::byte* const to[] = {out[0]};
