@@ -204,7 +204,10 @@ class board : public board_memory {
     auto& to = at(rank_).calls[begun_++ % remembered].words;
     const auto from = c.pack();
     to[0].store(0, std::memory_order_relaxed);  // nothing, for whoever reads in between
-    for (std::size_t i = 4; i-- > 0;) to[i].store(from.words[i], std::memory_order_release);
+    to[3].store(from.words[3], std::memory_order_release);
+    to[2].store(from.words[2], std::memory_order_release);
+    to[1].store(from.words[1], std::memory_order_release);
+    to[0].store(from.words[0], std::memory_order_release);
   }
   /// One of the calls that `rank` began last, all of which stay for as long as anybody may wait for their steps;
   /// nothing when there were fewer, or when it is just being written.

@@ -151,7 +151,7 @@ class engine {
 
   enum class role { waits, serves };
 
-  void contend(std::unique_lock<light_mutex>& guard) noexcept {
+  [[gnu::noinline]] void contend(std::unique_lock<light_mutex>& guard) noexcept {
     contenders_.fetch_add(1, std::memory_order_relaxed);
     for (int i = 0; i < patience && !guard.try_lock(); ++i) detail::cpu_pause();
     if (!guard) guard.lock();

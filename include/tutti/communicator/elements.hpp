@@ -73,11 +73,11 @@ auto erase_for(const Op& with, std::span<T> data) noexcept {
   return erased;
 }
 template <class T, class Op>
-reduction erase_reduction(const Op& with) noexcept {
+void erase_reduction(const Op& with, reduction& r) noexcept {
   if constexpr (std::same_as<Op, raw_reduction>)
-    return erase_type(with);
+    erase_type(with, r);
   else
-    return erase_type<T>(with);
+    erase_type<T>(with, r);
 }
 
 template <class R>

@@ -120,8 +120,8 @@ class reducing_calls : public Base {
     (void)grain_of("all_reduce_coalesced", with, 0);
     const buffer one = erase_for(with, std::span<T>{});
     all_reduce_coalesced_args a{
-        {std::ranges::data(buffers), std::ranges::size(buffers), 0, one.element_bytes, one.type, item},
-        erase_reduction<T>(with)};
+        {std::ranges::data(buffers), std::ranges::size(buffers), 0, one.element_bytes, one.type, item}, {}};
+    erase_reduction<T>(with, a.op);
     for (std::size_t i = 0; i < a.data.size; ++i) {
       const std::size_t bytes = a.data[i].size();
       (void)grain_of("all_reduce_coalesced", with, bytes);
@@ -194,7 +194,7 @@ class reducing_calls : public Base {
     Args a;  // {} would clear it first
     a.in = erase_for(with, in);
     a.out = erase_for(with, out);
-    a.op = erase_reduction<T>(with);
+    erase_reduction<T>(with, a.op);
     rest(a);
     return this->start(shape_of(a.in), how, where, a);
   }

@@ -55,13 +55,16 @@ inline void fold_all_raw(const void* const* inputs, int n, void* const* outputs,
 }  // namespace detail
 
 /// `with` is valid; the buffers have its element size.
-inline reduction erase_type(const raw_reduction& with) noexcept {
+inline void erase_type(const raw_reduction& with, reduction& r) noexcept {
   static_assert(sizeof(raw_reduction) <= reduction::context_bytes);
-  reduction r;
   r.kind = reduction_kind::raw;
   r.fold = &detail::fold_raw;
   r.fold_all_to = &detail::fold_all_raw;
   std::memcpy(r.context.data(), &with, sizeof(with));
+}
+inline reduction erase_type(const raw_reduction& with) noexcept {
+  reduction r;
+  erase_type(with, r);
   return r;
 }
 

@@ -90,10 +90,10 @@ concept reduction_for =
     element<T> && (detail::named_reduction_of<Op, T> || (!detail::named_reduction<Op> && custom_reduction<Op, T>) ||
                    detail::scaling_of<Op, T> || detail::mean_over_of<Op, T>);
 
-/// Erases the element type: only the kernels of this one (type, reduction) pair are compiled.
+/// Erases the element type into a new `r`: only the kernels of this one (type, reduction) pair are compiled. In place,
+/// as a copy of it would be read before it has left the core, by loads that wait for that.
 template <element T, reduction_for<T> Op>
-reduction erase_type(const Op& with) noexcept {
-  reduction r;
+void erase_type(const Op& with, reduction& r) noexcept {
   if constexpr (detail::named_reduction<Op>)
     r.kind = Op::kind;
   else if constexpr (requires { Op::means; })
@@ -106,6 +106,11 @@ reduction erase_type(const Op& with) noexcept {
   if constexpr (requires { &Op::template prepare<T>; }) r.prepare = &Op::template prepare<T>;
   if constexpr (std::same_as<detail::folded_by<Op>, detail::mean_op>) r.finish = &folded::divide;
   if constexpr (!std::is_empty_v<Op>) std::memcpy(r.context.data(), &with, sizeof(Op));
+}
+template <element T, reduction_for<T> Op>
+reduction erase_type(const Op& with) noexcept {
+  reduction r;
+  erase_type<T>(with, r);
   return r;
 }
 
