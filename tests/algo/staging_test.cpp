@@ -42,6 +42,16 @@ class poor_transport : public roomy_transport {
   }
 };
 
+/// The same, but one rank cannot map the room of another.
+class foreign_transport : public roomy_transport {
+ public:
+  using roomy_transport::roomy_transport;
+  [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
+    return rank() == 1 && peer == 2 && bytes == 2 * board::long_walk ? nullptr
+                                                                     : roomy_transport::resolve(peer, where, bytes);
+  }
+};
+
 template <class T>
 tutti::routine look(tutti::lane<T> l, board& b) {
   board::turn turn{b, l.link()};
@@ -185,6 +195,14 @@ TEST_CASE("staging: where one rank has no memory for long walks, all stay with w
     me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
     std::byte* first = me.board().slot(0, 0);
     expect(me.board().slot(0, 1) == first + board::slot_bytes, "the slots moved");
+  });
+}
+
+TEST_CASE("staging: room of a rank that another cannot map fails all, who name it") {
+  lanes::run<foreign_transport>(3, [](auto& me) {
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+    const tutti::status s = nothrow(me.start([&](auto l) { return look(l, me.board()); })).wait();
+    expect(s.code == tutti::errc::protocol && s.peer == 2, "the failure", static_cast<std::size_t>(s.peer));
   });
 }
 

@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -136,6 +138,27 @@ TEST_CASE("communicator: a handle outlives it, and so does its buffer") {
   }
   CHECK(kept.front().done() == false);
   CHECK(nothrow(std::move(kept.front())).wait().code == errc::aborted);
+}
+
+TEST_CASE("communicator: a handle of a call that ended while it was issued outlives it, on any thread") {
+  std::atomic<bool> posted{false};
+  tutti::run_threads(2, [&](auto& given) {
+    std::optional<tutti::op> kept;
+    {
+      auto w = std::move(given);
+      for (int i = 0; i < 3; ++i) w.barrier().wait();
+      if (w.rank() == 1) {
+        tutti::op mine = w.barrier();
+        posted = true;
+        mine.wait();
+      } else {
+        while (!posted) std::this_thread::yield();
+        kept = w.barrier();
+        expect(kept->done(), "ended at once");
+      }
+    }
+    if (kept) std::thread{[&] { kept->wait(); }}.join();
+  });
 }
 
 TEST_CASE("communicator: memory that all ranks map") {

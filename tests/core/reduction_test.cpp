@@ -27,7 +27,7 @@ using namespace reduction_oracle;
 using tutti::reduction;
 using tutti::reduction_for;
 
-constexpr std::size_t counts[] = {0, 1, 2, 3, 7, 64, 1000, 4099};
+constexpr std::size_t counts[] = {0, 1, 2, 3, 4, 5, 8, 64, 1000, 4099};
 constexpr int rank_counts[] = {1, 2, 3, 5};
 
 #define TUTTI_TEST_INTEGERS                                                                               \

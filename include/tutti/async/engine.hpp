@@ -8,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include <tutti/async/light_mutex.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/async/wait_policy.hpp>
 #include <tutti/config.hpp>
@@ -91,9 +90,12 @@ class engine {
   }
 
   /// The lock of everything a source touches; held while an operation is started. Whoever drives gives way at once.
-  [[nodiscard]] std::unique_lock<light_mutex> lock() noexcept {
+  [[nodiscard]] std::unique_lock<std::mutex> lock() noexcept {
     std::unique_lock guard(mutex_, std::defer_lock);
-    if (driving_.load(std::memory_order_relaxed) || !guard.try_lock()) contend(guard);
+    if (detail::single_threaded())  // a try would cost a locked instruction, which waits for all stores
+      guard.lock();
+    else if (driving_.load(std::memory_order_relaxed) || !guard.try_lock())
+      contend(guard);
     return guard;
   }
 
@@ -151,7 +153,7 @@ class engine {
 
   enum class role { waits, serves };
 
-  [[gnu::noinline]] void contend(std::unique_lock<light_mutex>& guard) noexcept {
+  [[gnu::noinline]] void contend(std::unique_lock<std::mutex>& guard) noexcept {
     contenders_.fetch_add(1, std::memory_order_relaxed);
     for (int i = 0; i < patience && !guard.try_lock(); ++i) detail::cpu_pause();
     if (!guard) guard.lock();
@@ -204,7 +206,7 @@ class engine {
   }
 
   template <class Done>
-  void spin(Done& done, role who, std::unique_lock<light_mutex>& guard) noexcept {
+  void spin(Done& done, role who, std::unique_lock<std::mutex>& guard) noexcept {
     std::uint32_t idle = 0;
     bool slept = false;
     while (!done() && !has_ready() && !detaching()) {
@@ -242,7 +244,7 @@ class engine {
   }
   void publish() noexcept { spin_polls_.store(policy_.polls(), std::memory_order_relaxed); }
 
-  void give_way(std::unique_lock<light_mutex>& guard) noexcept {
+  void give_way(std::unique_lock<std::mutex>& guard) noexcept {
     guard.unlock();
     for (int i = 0; i < patience && contenders_.load(std::memory_order_relaxed) != 0; ++i) detail::cpu_pause();
     if (contenders_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
@@ -250,7 +252,7 @@ class engine {
   }
 
   template <class Done>
-  void sleep(Done& done, std::unique_lock<light_mutex>& guard) noexcept {
+  void sleep(Done& done, std::unique_lock<std::mutex>& guard) noexcept {
     tick_if_due();
     if (sources_.size() != 1) {
       guard.unlock();
@@ -328,7 +330,7 @@ class engine {
     ready_.fetch_sub(1, std::memory_order_release);
   }
 
-  light_mutex mutex_;  // sources and everything below them
+  std::mutex mutex_;  // sources and everything below them
   std::atomic<std::uint32_t> contenders_{0};
   std::vector<progress_source*> sources_;
   std::uint32_t polls_ = 0;

@@ -205,8 +205,7 @@ class composed {
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
     if (a.via != algorithm::automatic) return a.via;
     const algo::situation here = algo::sized(a, situation(0, 1));
-    if (folds_at_once() && algo::direct_possible(here) && algo::has_algorithm<Args>(algorithm::direct))
-      return algorithm::direct;
+    if (driver_->tuning().size() == 0) return algo::select<Args>(here);
     const algorithm tuned = driver_->tuning().template choose<Args>(here, algorithm::automatic);
     return tuned != algorithm::automatic ? tuned : algo::select<Args>(here);
   }

@@ -22,7 +22,7 @@
 namespace tutti {
 
 /// What a communicator is under its face: a backend, the slab of its operations, and the words for their errors.
-/// Lives until the communicator and the last handle are gone, whichever is later.
+/// Lives until the communicator and the last handle of a slot are gone, whichever is later.
 template <backend B>
 class issuer final : public op_owner {
  public:
@@ -37,15 +37,19 @@ class issuer final : public op_owner {
   [[nodiscard]] duration timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
   void set_timeout(duration d) noexcept { timeout_.store(d, std::memory_order_relaxed); }
 
-  /// Starts a collective. `make(op_state&)` returns its arguments, which may point into the slot; `make()` those that
-  /// do not. What a backend can end by begin() costs nothing else: these need no slot then, and what an operation is,
-  /// and until when it may take, is written down for those that stay in flight.
+  /// Starts a collective. `make(op_state&)` returns its arguments, which may point into the slot; `make()`, which may
+  /// be called twice, those that do not. What a backend can end by begin() costs nothing else: the latter need no slot
+  /// then, and what an operation is, and until when it may take, is written down for those that stay in flight.
   template <class Make>
   op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make,
                   stream_ref stream = {}) {
     auto guard = home_->lock();
     using args_type = std::remove_cvref_t<decltype(arguments(make, std::declval<op_state&>()))>;
-    constexpr bool can_begin = requires(const args_type& a) { backend_.begin(a); }, in_slot = !std::invocable<Make&>;
+    constexpr bool in_slot = !std::invocable<Make&>;
+    constexpr bool can_begin = requires(const args_type& a) {
+      { backend_.begin(a) } noexcept;
+    };
+    static_assert(!can_begin || !requires { typename B::op_type; }, "handles of devices need a slot");
     if constexpr (requires { backend_.admit(stream, ""); }) backend_.admit(stream, args_type::name);
     if constexpr (can_begin && !in_slot) {
       pool_.reserve();  // what has begun must not fail
