@@ -86,7 +86,7 @@ TEST_CASE("allocation: no collective call allocates, of any size, once it is war
 }
 
 /// Every algorithm over messages that a collective can be asked for: its temporary memory. Messages that come before
-/// they are asked for are kept in memory of their own, whenever that happens.
+/// they are asked for are kept in memory of their own, which grows whenever there are more at a time than ever before.
 void expect_none_over_messages(world& on, std::size_t bytes) {
   using tutti::algorithm;
   const std::size_t count = bytes / sizeof(float), n = static_cast<std::size_t>(on.size());
@@ -133,6 +133,33 @@ TEST_CASE("allocation: nor does an algorithm over messages, for what it computes
   for (const int size : tutti_test::grid<int>({2, 3, 5}, {3}))
     for (const std::size_t bytes : {std::size_t{4}, std::size_t{4} << 10, std::size_t{200} << 10})
       CHECK_NOTHROW(tutti::run_threads(size, [bytes](world& on) { expect_none_over_messages(on, bytes); }));
+}
+
+/// Two messages that come before they are asked for, always, as a third is waited for first; or whose sender waits.
+void expect_none_between_two(world& on, std::size_t bytes) {
+  std::vector<std::byte> a(bytes), b(bytes), c(bytes);
+  expect_none(on, "messages that are received in another order", bytes, [&] {
+    if (on.rank() == 0) {
+      on.barrier().wait();
+      auto first = on.send(a, 1, 1), second = on.send(b, 1, 2), third = on.send(c, 1, 3);
+      third.wait();
+      second.wait();
+      first.wait();
+    } else {
+      auto third = on.recv(c, 0, 3);
+      on.barrier().wait();
+      third.wait();
+      on.recv(b, 0, 2).wait();
+      on.recv(a, 0, 1).wait();
+    }
+  });
+}
+
+TEST_CASE("allocation: nor does a message that nobody has asked for yet") {
+  if (!counting) return;
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{4}, std::size_t{4} << 10, std::size_t{200} << 10, std::size_t{300} << 10})
+    CHECK_NOTHROW(tutti::run_threads(2, [bytes](world& on) { expect_none_between_two(on, bytes); }));
 }
 
 TEST_CASE("allocation: nor does the check of many blocks whose offsets do not ascend") {

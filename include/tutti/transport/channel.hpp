@@ -130,8 +130,7 @@ class channel : public channel_base {
   bool next_frame() noexcept {
     frame f;
     if (!control_.empty()) {
-      f = control_.front();
-      control_.pop_front();
+      f = control_.pop_front();
     } else if (pending* p = queue_.front()) {
       auto& t = static_cast<transfer&>(*p);
       queue_.remove(t);
@@ -253,13 +252,11 @@ class channel : public channel_base {
     }
     if (status s = suspect(f); !s.ok()) return s;
     if (f.what == frame::kind::data || f.bytes > eager_limit) return {errc::protocol};
-    if (unexpected_bytes_ + cost(f.bytes) > most_unexpected) {
+    if (unexpected_.held() + early_messages::cost(f.bytes) > most_unexpected) {
       held_ = f;
       return {};
     }
-    unexpected_.push_back({f.tag, f.call, std::vector<std::byte>(f.bytes)});
-    unexpected_bytes_ += cost(f.bytes);
-    filling_ = &unexpected_.back();
+    filling_ = &unexpected_.add(f.tag, f.call, f.bytes);
     return {};
   }
 
@@ -294,13 +291,12 @@ class channel : public channel_base {
     if (in_) {
       finish(*std::exchange(in_, nullptr), status{});
     } else if (filling_) {
-      unexpected& u = *std::exchange(filling_, nullptr);
+      early_messages::message& u = *std::exchange(filling_, nullptr);
       u.complete = true;
       if (transfer* t = find(posted_, u.tag)) {
         if (!u.bytes.empty()) std::memcpy(t->data_, u.bytes.data(), u.bytes.size());
         finish(*t, status{});
-        unexpected_bytes_ -= cost(u.bytes.size());
-        unexpected_.pop_back();
+        unexpected_.remove_last();
       }
     }
   }
@@ -309,7 +305,7 @@ class channel : public channel_base {
   frame::encoded header_out_{}, header_in_{};
   std::size_t header_sent_ = frame::encoded_bytes, header_got_ = 0;
   std::size_t body_bytes_ = 0, body_got_ = 0;
-  unexpected* filling_ = nullptr;
+  early_messages::message* filling_ = nullptr;
   std::optional<frame> held_;  // a header whose message waits for room
   std::array<std::byte, 4096> dropped_{};
 };

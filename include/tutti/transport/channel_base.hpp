@@ -2,15 +2,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <deque>
-#include <list>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <tutti/async/routine.hpp>
 #include <tutti/core/status.hpp>
+#include <tutti/transport/early_messages.hpp>
 #include <tutti/transport/frame.hpp>
+#include <tutti/transport/frame_queue.hpp>
 #include <tutti/transport/odd_message.hpp>
 #include <tutti/transport/pipe.hpp>
 #include <tutti/transport/tag.hpp>
@@ -62,7 +62,7 @@ class channel_base {
   }
   /// True if a receive from any peer would find a message of this tag here: it is to be received from this peer.
   [[nodiscard]] bool offers(std::uint64_t tag) const noexcept {
-    for (const unexpected& u : unexpected_)
+    for (const auto& u : unexpected_)
       if (u.tag == tag) return u.complete || !find(posted_, tag);
     return nth_announced(tag, number_of(posted_, tag)) != nullptr;
   }
@@ -105,13 +105,6 @@ class channel_base {
   }
 
  protected:
-  struct unexpected {
-    std::uint64_t tag;
-    std::uint16_t call;
-    std::vector<std::byte> bytes;
-    bool complete = false;
-  };
-
   /// A large message of a user's that its sender keeps until it is asked for. Messages of one tag are announced, and
   /// arrive, in their order: the first is the first receive's that was posted for the tag.
   struct announcement {
@@ -119,9 +112,6 @@ class channel_base {
     std::uint64_t bytes;
     std::uint16_t call = 0;
   };
-
-  /// What a message that nobody has asked for yet takes, its bookkeeping included.
-  static constexpr std::size_t cost(std::size_t bytes) noexcept { return bytes + 64; }
 
   status told(const status& s) noexcept {
     told_ = told_ || (!s.ok() && s.code != errc::peer_lost);
@@ -187,7 +177,7 @@ class channel_base {
   }
 
   [[nodiscard]] status suspect_earlier(const transfer& t) const noexcept {
-    for (const unexpected& u : unexpected_)
+    for (const auto& u : unexpected_)
       if (status s = suspect(t, u.tag, u.call, u.bytes.size()); !s.ok()) return s;
     return suspect_ready(t);
   }
@@ -204,8 +194,7 @@ class channel_base {
       if (status s = compare(t, it->call, it->bytes.size()); !s.ok()) return s;
       if (!it->complete) return {};  // its last bytes are still coming: arrive() looks among the posted ones
       if (t.bytes_ != 0) std::memcpy(t.data_, it->bytes.data(), t.bytes_);
-      unexpected_bytes_ -= cost(it->bytes.size());
-      unexpected_.erase(it);
+      unexpected_.remove(it);
       matched = true;
       return {};
     }
@@ -223,13 +212,12 @@ class channel_base {
   pending_list posted_;     // receives without their message
   pending_list queue_;      // sends in order
   pending_list not_ready_;  // large sends whose receiver has not spoken yet, and what follows them with their tags
-  std::deque<frame> control_;
-  std::list<unexpected> unexpected_;   // nodes stay where they are: one of them may be half filled
+  frame_queue control_;
+  early_messages unexpected_;
   std::vector<announcement> readies_;  // for what this rank has not sent yet
   std::vector<announcement> announced_;
   pending_list* from_any_ = nullptr;
   int peer_ = -1;
-  std::size_t unexpected_bytes_ = 0;
   transfer* in_ = nullptr;
   transfer* out_ = nullptr;
   std::span<const std::byte> payload_{};  // what is left of out_
