@@ -6,6 +6,7 @@
 
 #include <tutti/algo/hierarchical.hpp>
 #include <tutti/algo/machine_map.hpp>
+#include <tutti/algo/machine_memory.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/reduction.hpp>
 
@@ -19,6 +20,7 @@ using lanes::expect;
 // As many ranks on each machine, in blocks and in turns; not as many; one machine, and one rank on each.
 const auto placements = tutti_test::grid<std::vector<int>>({{0, 0, 1, 1},
                                                             {0, 1, 0, 1},
+                                                            {0, 1, 1, 0},
                                                             {0, 0, 0, 1},
                                                             {0, 1, 1, 0, 2},
                                                             {0, 0, 0, 1, 1, 1},
@@ -32,7 +34,7 @@ const auto placements = tutti_test::grid<std::vector<int>>({{0, 0, 1, 1},
 TEST_CASE("hierarchical: an all_reduce over every placement, in place and not") {
   for (const auto& placed : placements)
     lanes::run(static_cast<int>(placed.size()), [&](auto& me) {
-      const auto map = tutti::algo::machine_map::of(placed, me.number());
+      auto memory = lanes::on_machines(me, placed);
       const auto with = tutti::erase_type<double>(tutti::mean);
       for (const std::size_t count : std::vector<std::size_t>{0, 1, 2, 5, 1000, 150001})
         for (const bool in_place : {false, true}) {
@@ -40,7 +42,8 @@ TEST_CASE("hierarchical: an all_reduce over every placement, in place and not") 
           for (std::size_t i = 0; i < count; ++i) (in_place ? out : in)[i] = static_cast<double>(i) + me.number();
           const auto from = in_place ? lanes::in(out) : lanes::in(in);
           me.run([&](auto link) {
-            return tutti::algo::hierarchical_all_reduce(link, map, tutti::all_reduce_args{from, lanes::out(out), with});
+            return tutti::algo::hierarchical_all_reduce(link, memory,
+                                                        tutti::all_reduce_args{from, lanes::out(out), with});
           });
           for (std::size_t i = 0; i < count; ++i)
             expect(out[i] == static_cast<double>(i) + (me.size() - 1) / 2.0, "element", i);
@@ -52,13 +55,13 @@ TEST_CASE("hierarchical: all ranks end with the same bits") {
   for (const auto& placed : placements) {
     std::vector<std::vector<float>> results(placed.size());
     lanes::run(static_cast<int>(placed.size()), [&](auto& me) {
-      const auto map = tutti::algo::machine_map::of(placed, me.number());
+      auto memory = lanes::on_machines(me, placed);
       std::vector<float> v(1001);
       for (std::size_t i = 0; i < v.size(); ++i)
         v[i] = 1.0F / static_cast<float>(i + 3 * static_cast<std::size_t>(me.number()) + 1);
       const auto with = tutti::erase_type<float>(tutti::sum);
       me.run([&](auto link) {
-        return tutti::algo::hierarchical_all_reduce(link, map,
+        return tutti::algo::hierarchical_all_reduce(link, memory,
                                                     tutti::all_reduce_args{lanes::in(v), lanes::out(v), with});
       });
       results[static_cast<std::size_t>(me.number())] = v;

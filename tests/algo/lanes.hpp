@@ -17,6 +17,8 @@
 #include <vector>
 
 #include <tutti/algo/board.hpp>
+#include <tutti/algo/machine_map.hpp>
+#include <tutti/algo/machine_memory.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/async/op_pool.hpp>
@@ -42,6 +44,7 @@ class rank final : public tutti::op_owner {
 
   [[nodiscard]] int number() const noexcept { return members_.rank; }
   [[nodiscard]] int size() const noexcept { return members_.size; }
+  [[nodiscard]] const tutti::group& members() const noexcept { return members_; }
   [[nodiscard]] tutti::algo::board& board() noexcept { return board_; }
   [[nodiscard]] T& link() noexcept { return driver_.link(); }
 
@@ -159,6 +162,12 @@ inline word spelled(int first, int size) noexcept {
   word w = letter(first % size);
   for (int i = 1; i < size; ++i) w = append{}(w, letter((first + i) % size));
   return w;
+}
+
+/// What the ranks of one machine share, where rank r is on machine `placed[r]`.
+template <class Rank>
+tutti::algo::machine_memory on_machines(const Rank& me, const std::vector<int>& placed) {
+  return {me.members(), tutti::algo::machine_map::of(placed, me.number())};
 }
 
 template <class V>

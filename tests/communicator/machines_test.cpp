@@ -22,6 +22,10 @@ class placed_transport : public tutti::sim_transport {
  public:
   using sim_transport::sim_transport;
   [[nodiscard]] int machine_of(int rank) const noexcept { return placement[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] bool maps(int other) const noexcept { return machine_of(other) == machine_of(rank()); }
+  [[nodiscard]] std::byte* resolve(int owner, std::uint64_t where, std::size_t bytes = 1) const noexcept {
+    return maps(owner) ? sim_transport::resolve(owner, where, bytes) : nullptr;
+  }
   static inline std::vector<int> placement;
 };
 using placed = tutti::composed<placed_transport>;
@@ -45,6 +49,15 @@ void use(tutti::communicator<placed>& world, algorithm via) {
     broadcast.wait();
     expect(sum == all, "broadcast");
     expect(v == most, "all_reduce");
+    // In memory that the ranks of a machine map, where nothing is staged inside.
+    auto shared = world.template allocate<float>(count);
+    for (float& x : shared.span()) x = static_cast<float>(world.rank());
+    world.all_reduce(shared, tutti::mean, how).wait();
+    const float mean = static_cast<float>(n * (n - 1) / 2) / static_cast<float>(n);
+    for (const float x : shared.span()) expect(x == mean, "all_reduce of shared memory");
+    if (world.rank() == root) shared.span()[0] = -1;
+    world.broadcast(shared, root, how).wait();
+    expect(shared.span()[0] == -1 && shared.span().back() == (count == 1 ? -1 : mean), "broadcast of shared memory");
   }
   world.barrier().wait();
 }
@@ -69,6 +82,61 @@ TEST_CASE("machines: collectives of 2 to 9 ranks on machines of all sizes") {
         });
       }
     }
+}
+
+TEST_CASE("machines: a group inside of one machine works in its memory, as does one that lost the others") {
+  placed_transport::placement = {0, 1, 0, 1, 0};
+  tutti::run_sim<placed>(5, 3, [&](auto& world) {
+    using tutti::algo::reach;
+    expect(world.backend().links() == reach::machines, "the world is layered");
+    auto here = world.split(placed_transport::placement[static_cast<std::size_t>(world.rank())]);
+    expect(here.backend().links() == reach::memory, "one machine");
+    auto across = world.split(world.rank() < 2 ? 0 : 1);
+    if (world.rank() < 2) expect(across.backend().links() == reach::messages, "one rank on each machine");
+    for (const std::size_t count : {std::size_t{1}, std::size_t{100000}}) {
+      std::vector<int> v(count, 1);
+      here.all_reduce(v, tutti::sum, {.via = algorithm::direct}).wait();
+      expect(v == std::vector<int>(count, here.size()), "all_reduce inside");
+    }
+  });
+}
+
+TEST_CASE("machines: ranks of one machine that call different things are told") {
+  placed_transport::placement = {0, 0, 1, 1};
+  const auto ends = [](auto usual, auto other) {
+    try {
+      tutti::run_sim<placed>(4, 5, [&](auto& world) {
+        world.barrier().wait();
+        std::vector<float> v(5000);
+        world.all_reduce(v).wait();
+        world.broadcast(v, 3).wait();
+        if (world.rank() == 2)
+          other(world, v);
+        else
+          usual(world, v);
+        world.barrier().wait();
+      });
+    } catch (const tutti::error& e) {
+      CAPTURE(std::string{e.what()});
+      CHECK(e.kind() == tutti::errc::mismatch);
+      return std::string{e.what()};
+    }
+    return std::string{"no failure"};
+  };
+  const auto sum = [](auto& w, auto& v) { w.all_reduce(v).wait(); };
+  const auto most = [](auto& w, auto& v) { w.all_reduce(v, tutti::max).wait(); };
+  const auto few = [](auto& w, auto& v) { w.all_reduce(std::span{v}.first(7)).wait(); };
+  const auto barrier = [](auto& w, auto&) { w.barrier().wait(); };
+  const auto from_0 = [](auto& w, auto& v) { w.broadcast(v, 0).wait(); };
+  const auto from_3 = [](auto& w, auto& v) { w.broadcast(v, 3).wait(); };
+  const auto said = [](const std::string& all, const char* part) { return all.find(part) != std::string::npos; };
+  CHECK(said(ends(sum, most), "max"));
+  CHECK(said(ends(most, sum), "max"));
+  CHECK(said(ends(sum, few), "7"));
+  CHECK(said(ends(sum, barrier), "barrier"));
+  CHECK(said(ends(barrier, from_0), "broadcast"));
+  CHECK(said(ends(from_0, from_3), "broadcast"));
+  CHECK(said(ends(from_3, sum), "all_reduce"));
 }
 
 TEST_CASE("machines: a rank that is lost is named, wherever it was") {

@@ -203,6 +203,28 @@ TEST_CASE_TEMPLATE("reduction: the mean of integers is cut towards zero, whateve
     }
 }
 
+TEST_CASE_TEMPLATE("reduction: a part of a mean is a sum, which the whole one divides", T, std::int8_t, std::uint64_t,
+                   float16, float, std::complex<double>) {
+  const std::vector<T> a(37, static_cast<T>(7)), b(37, static_cast<T>(6)), c(37, static_cast<T>(8));
+  const void *some[] = {a.data(), b.data()}, *rest[] = {c.data()};
+  const auto check = [&](const reduction& whole, int ranks, float expected) {
+    const reduction part = whole.partial();
+    CHECK((part.finish == nullptr));
+    std::vector<T> x(37), y(37);
+    part.fold_all(some, 2, x.data(), x.size(), part.context.data());
+    part.fold_all(rest, 1, y.data(), y.size(), part.context.data());
+    CHECK((x[0] == static_cast<T>(13) && x[36] == static_cast<T>(13)));
+    part.fold(y.data(), x.data(), x.size(), part.context.data());
+    CHECK(x[36] == static_cast<T>(21));
+    whole.finish(x.data(), x.size(), ranks, whole.context.data());
+    CHECK((x[0] == static_cast<T>(expected) && x[36] == x[0]));
+  };
+  check(tutti::erase_type<T>(tutti::mean), 3, 7);
+  if constexpr (!std::is_integral_v<T>) check(tutti::erase_type<T>(tutti::mean_over(2.0)), 3, 10.5F);
+  const reduction plain = tutti::erase_type<T>(tutti::sum);
+  CHECK((plain.partial().fold_all_to == plain.fold_all_to && plain.partial().context == plain.context));
+}
+
 TEST_CASE("reduction: a 16-bit mean over all ranks is rounded once and does not overflow on the way") {
   const float16 large[] = {float16(60000.F)};
   const void* inputs[] = {large, large};

@@ -68,7 +68,7 @@ constexpr bool has_algorithm(algorithm via) noexcept {
 template <class Args>
 constexpr bool can_ask(algorithm via, const situation& s) noexcept {
   return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s)) &&
-         (via != algorithm::hierarchical || (s.links == reach::machines && s.machines < s.world_size));
+         (via != algorithm::hierarchical || hierarchical_possible(s));
 }
 
 /// Why it cannot, and what it can be asked for instead.
@@ -77,7 +77,10 @@ std::string refusal(algorithm via, const situation& s) {
   std::string text = std::string(Args::name) + ": ";
   if (has_algorithm<Args>(via) && via == algorithm::hierarchical)
     text +=
-        "algorithm hierarchical needs ranks on several machines, with several on one of them, that share its memory";
+        "algorithm hierarchical needs ranks on several machines, with several on one of them, that share its memory, "
+        "and "
+        "elements of which a slot of " +
+        std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
   else if (has_algorithm<Args>(via))
     text += "algorithm " + std::string(name(via)) +
             " needs a world whose ranks map each other's memory, and elements of which a slot of " +

@@ -14,6 +14,7 @@
 #include <tutti/algo/called.hpp>
 #include <tutti/algo/choice_timer.hpp>
 #include <tutti/algo/ring.hpp>
+#include <tutti/algo/turnstile.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
@@ -33,7 +34,7 @@ namespace tutti::algo {
 /// The rule that makes two slots enough: what a rank publishes with post(t) lies in its slot t % 2; a rank has read
 /// what it needs of step t before it posts t + 1. So a slot may be written for step t once everyone has posted t - 1.
 /// Operations of a group take turns on its board, in the order of their issue, which is the same on all ranks.
-class board : public board_memory {
+class board : public board_memory, public turnstile {
  public:
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
   static constexpr std::size_t half_bytes = slot_bytes / 2, visit_bytes = std::size_t{16} << 10;
@@ -56,24 +57,6 @@ class board : public board_memory {
     friend bool operator==(const staging&, const staging&) = default;
   };
   static constexpr std::size_t long_walk = std::size_t{2} << 20;
-
-  /// Waits until this operation is the oldest of its group that has not left the board.
-  class turn final : public condition {
-   public:
-    template <class Link>
-    turn(board& b, Link& link) noexcept : board_(b), number_(b.turns_++) {
-      link.watch(*this);
-    }
-    ~turn() {
-      if (finished()) ++board_.serving_;
-    }
-    bool holds() noexcept override { return board_.serving_ == number_; }
-    int waiting_for() const noexcept override { return -1; }
-
-   private:
-    board& board_;
-    std::uint64_t number_;
-  };
 
   /// Waits until one rank, or all, have posted the step that this rank posted last, and fails with errc::mismatch when
   /// one of them posted it in another call.
@@ -220,7 +203,7 @@ class board : public board_memory {
 
   /// True where a call need not wait before it posts: none is before it, and everyone is seen at the last step.
   [[nodiscard]] bool is_clear(int looks) noexcept {
-    return is_open() && turns_ == serving_ && (all_seen_ == step_ || sees(everyone, looks));
+    return is_open() && is_free() && (all_seen_ == step_ || sees(everyone, looks));
   }
   /// Looks at most so many times whether `who`, or everyone, has posted the step that this rank posted last, in the
   /// same call.
@@ -389,7 +372,7 @@ class board : public board_memory {
   lists lists_;
   const group* members_ = nullptr;
   int rank_ = 0;
-  std::uint64_t step_ = 0, all_seen_ = 0, turns_ = 0, serving_ = 0;
+  std::uint64_t step_ = 0, all_seen_ = 0;
   std::uint64_t call_ = 0, posted_ = 0;  // the call that has its turn, and the one that posted last
   std::size_t begun_ = 0;
 };

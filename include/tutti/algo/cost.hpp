@@ -109,6 +109,10 @@ constexpr work all_gather_work(algorithm via, const extent& e) noexcept {
   return {.steps = e.n - 1, .path = rest, .moved = 2 * rest};
 }
 
+/// What a hierarchical way does in a machine's memory: meetings before the message goes to other machines or after it
+/// has come from them.
+constexpr work inside_work(const extent& e) noexcept { return {.steps = 2, .moved = 3 * e.bytes}; }
+
 /// `each`: what one message counts at the root, see work::messages.
 constexpr work rooted_work(algorithm via, const extent& e, std::uint64_t each) noexcept {
   if (via == algorithm::tree) return {.steps = e.log, .path = e.bytes, .moved = e.log * e.bytes, .folded = e.bytes};

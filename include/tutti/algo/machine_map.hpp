@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <vector>
 
+#include <tutti/transport/lane.hpp>
+
 namespace tutti::algo {
 
 /// Where the ranks of a group are, as one of them sees it. Ranks are those of the group, in ascending order.
@@ -23,6 +25,13 @@ struct machine_map {
 
   [[nodiscard]] int machine_of(int rank) const noexcept { return machine[static_cast<std::size_t>(rank)]; }
 
+  /// Of a group whose ranks the link places.
+  template <class Link>
+  static machine_map of(const Link& link, const group& g) {
+    std::vector<int> placed(static_cast<std::size_t>(g.size));
+    for (int r = 0; r < g.size; ++r) placed[static_cast<std::size_t>(r)] = link.machine_of(g.world_rank(r));
+    return of(placed, g.rank);
+  }
   /// `placed[r]` names the machine of rank r by any number.
   static machine_map of(const std::vector<int>& placed, int rank) {
     machine_map m;

@@ -40,4 +40,10 @@ constexpr bool direct_possible(const situation& s) noexcept {
   return s.links == reach::memory && s.element * static_cast<std::size_t>(s.world_size) <= board::slot_bytes;
 }
 
+/// True where the hierarchical ones can: inside a machine, which may have all ranks but one, they are direct.
+constexpr bool hierarchical_possible(const situation& s) noexcept {
+  return s.links == reach::machines && s.machines < s.world_size &&
+         s.element * static_cast<std::size_t>(s.world_size) <= board::slot_bytes;
+}
+
 }  // namespace tutti::algo

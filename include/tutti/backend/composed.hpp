@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <tutti/algo/asked.hpp>
 #include <tutti/algo/barrier.hpp>
@@ -20,7 +19,7 @@
 #include <tutti/algo/fingerprint.hpp>
 #include <tutti/algo/hierarchical.hpp>
 #include <tutti/algo/hierarchical_tree.hpp>
-#include <tutti/algo/machine_map.hpp>
+#include <tutti/algo/machine_memory.hpp>
 #include <tutti/algo/message_all_reduce.hpp>
 #include <tutti/algo/odd_call.hpp>
 #include <tutti/algo/prepared_operand.hpp>
@@ -61,6 +60,7 @@ class composed {
     if (!state_ || state_->members.context == 0) return;
     auto guard = driver_->home().lock();
     driver_->bury(state_->meeting_place);
+    if (state_->memory) state_->memory->for_each_board([this](algo::board& b) { driver_->bury(b); });
   }
 
   [[nodiscard]] int rank() const noexcept { return state_->members.rank; }
@@ -91,7 +91,7 @@ class composed {
     if (run_small(s, a)) return;
     run(s, a, [&](auto l) {
       if constexpr (on_machines)
-        if (state_->machines.layered()) return algo::hierarchical_barrier(l, state_->machines);
+        if (state_->memory) return algo::hierarchical_barrier<T>(l, *state_->memory);
       return algo::dissemination_barrier(l);
     });
   }
@@ -108,7 +108,7 @@ class composed {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
       if constexpr (on_machines)
-        if (via == algorithm::hierarchical) return algo::hierarchical_all_reduce(l, state_->machines, a);
+        if (via == algorithm::hierarchical) return algo::hierarchical_all_reduce<T>(l, *state_->memory, a);
       return algo::by_messages(l, a, via);
     });
   }
@@ -121,7 +121,7 @@ class composed {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
       if constexpr (on_machines)
-        if (via == algorithm::hierarchical) return algo::hierarchical_broadcast(l, state_->machines, a);
+        if (via == algorithm::hierarchical) return algo::hierarchical_broadcast<T>(l, *state_->memory, a);
       return via == algorithm::chain ? algo::chain_broadcast(l, a) : algo::tree_broadcast(l, a);
     });
   }
@@ -170,7 +170,7 @@ class composed {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call);
       if constexpr (on_machines && std::same_as<Args, reduce_args>)
-        if (via == algorithm::hierarchical) return algo::hierarchical_reduce(l, at->machines, call);
+        if (via == algorithm::hierarchical) return algo::hierarchical_reduce<T>(l, *at->memory, call);
       return algo::by_messages(l, call, via);
     });
   }
@@ -258,8 +258,9 @@ class composed {
   struct state {  // where routines keep pointers to: does not move with the backend
     group members;
     algo::board meeting_place;
-    algo::machine_map machines;
+    std::unique_ptr<algo::machine_memory> memory;  // of ranks on several machines, some of which share one
     algo::reach links = algo::reach::messages;
+    int machines = 1;
     int crowd = 1;                                   // ranks to a core
     int looks = 0;                                   // for others that are about to post
     algo::progress begun = algo::progress::nothing;  // of the call that is being issued
@@ -267,17 +268,19 @@ class composed {
     std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
   };
 
-  static constexpr bool on_machines = requires(const T& link) { link.machine_of(0); };
+  static constexpr bool on_machines = mapped_transport<T> && requires(const T& link) { link.machine_of(0); };
 
   void look_around() {
     if constexpr (on_machines) {
-      std::vector<int> machine_of(static_cast<std::size_t>(size()));
-      for (int r = 0; r < size(); ++r) machine_of[static_cast<std::size_t>(r)] = driver_->link().machine_of(world(r));
-      state_->machines = algo::machine_map::of(machine_of, rank());
+      auto map = algo::machine_map::of(driver_->link(), members());
+      state_->machines = map.machines;
+      if (map.layered()) {
+        state_->memory = std::make_unique<algo::machine_memory>(members(), std::move(map));
+        state_->links = algo::reach::machines;
+      }
     }
-    if (state_->machines.layered()) state_->links = algo::reach::machines;
     if constexpr (mapped_transport<T>)
-      if (driver_->link().all_mapped()) state_->links = algo::reach::memory;
+      if (maps_all(driver_->link(), members())) state_->links = algo::reach::memory;
     if constexpr (requires(const T& link) { link.crowd(); }) state_->crowd = driver_->link().crowd();
     if (driver_->link().ranks_per_core() <= 1) state_->looks = 256;
   }
@@ -301,7 +304,7 @@ class composed {
     return tag::point_to_point(state_->members.context, t);
   }
   [[nodiscard]] algo::situation situation(std::size_t bytes, std::size_t element) const noexcept {
-    return {links(), size(), bytes, element, state_->machines.machines, state_->crowd};
+    return {links(), size(), bytes, element, state_->machines, state_->crowd};
   }
   [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }
   /// What a reduction makes of one operand.

@@ -65,13 +65,14 @@ struct folder {
         for (int o = 0; o < m; ++o) static_cast<T*>(outputs[o])[i] = value;
       }
     } else {
-      fold_blocks(inputs, n, outputs, m, count, op_of(context));
+      fold_blocks(inputs, n, outputs, m, count, context);
     }
   }
 
   // Blocks small enough for the first-level cache: each input is read once and the accumulator never leaves it.
   static void fold_blocks(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
-                          const Op& with) {
+                          const void* context) {
+    const Op& with = op_of(context);
     constexpr std::size_t block = 4096 / sizeof(C);
     C accumulator[block];
     for (std::size_t at = 0; at < count; at += block) {
@@ -81,13 +82,14 @@ struct folder {
       for (int r = 1; r < n; ++r) {
         const auto* next = static_cast<const T*>(inputs[r]) + at;
         if constexpr (std::same_as<Op, mean_op> && std::is_integral_v<T>)
-          fold(next, accumulator, part, &with);
+          fold(next, accumulator, part, context);
         else
           for (std::size_t i = 0; i < part; ++i)
             accumulator[i] = combine(with, accumulator[i], static_cast<C>(next[i]));
       }
       if constexpr (std::same_as<Op, mean_op>)
-        for (std::size_t i = 0; i < part; ++i) accumulator[i] = quotient(accumulator[i], n);
+        for (std::size_t i = 0; i < part; ++i)
+          accumulator[i] = quotient(accumulator[i], static_cast<int>(divisor_for(n, context)));
       for (int o = 0; o < m; ++o) {
         auto* to = static_cast<T*>(outputs[o]) + at;
         for (std::size_t i = 0; i < part; ++i) to[i] = static_cast<T>(accumulator[i]);

@@ -44,6 +44,15 @@ struct reduction {
   void fold_all(const void* const* inputs, int n, void* out, std::size_t count, const void* captures) const {
     fold_all_to(inputs, n, &out, 1, count, stores::ordinary, captures);
   }
+  /// What folds some of the operands, as a part of this: a mean is not divided, which `finish` does in the end.
+  [[nodiscard]] reduction partial() const noexcept {
+    reduction r = *this;
+    r.finish = nullptr;
+    if (kind != reduction_kind::mean && kind != reduction_kind::mean_over) return r;
+    constexpr double one = 1;
+    std::memcpy(r.context.data(), &one, sizeof one);
+    return r;
+  }
 };
 
 /// A user's reduction: stateless or with a few trivially copyable captures. Must be associative and commutative: a ring

@@ -60,7 +60,7 @@ class condition;
 template <class L>
 concept mapped_transport = transport<L> && requires(L& l, int peer, std::size_t bytes, const void* p,
                                                     std::uint64_t where, condition& c, std::byte* mine) {
-  { l.all_mapped() } noexcept -> std::same_as<bool>;  // false where some ranks are on other machines
+  { l.maps(peer) } noexcept -> std::same_as<bool>;    // a peer of this machine, if there are any
   { l.allocate(bytes) } -> std::same_as<std::byte*>;  // zeroed memory of this rank that peers can map; throws error
   { l.deallocate(mine) } noexcept;
   { l.locate(p, bytes) } noexcept -> std::same_as<std::optional<std::uint64_t>>;  // the name of mappable memory

@@ -147,8 +147,12 @@ class basic_host_transport : public mesh<host_pipe> {
     return network_ ? network_->describe(p, remote(p) ? channel(p)->last_sequence() : 0) : tutti::describe(who(p));
   }
   [[nodiscard]] const roster& peers() const noexcept { return all_; }
-  /// Ranks of one machine share its memory.
-  [[nodiscard]] int machine_of(int p) const noexcept { return who(p).node_rank; }
+  /// Ranks of equal numbers share memory, and all that can do. Where a machine's do not, each has one of its own.
+  [[nodiscard]] int machine_of(int p) const noexcept {
+    for (const peer& lowest : all_)
+      if (lowest.node_rank == who(p).node_rank && !lowest.shared_memory.empty()) return who(p).node_rank;
+    return -1 - p;
+  }
   [[nodiscard]] double ranks_per_core() const noexcept { return tutti::ranks_per_core(who(rank())); }
 
   /// The ranks to a core of the machine where they are most, rounded up; equal on all ranks, as what they told is.
@@ -174,7 +178,7 @@ class basic_host_transport : public mesh<host_pipe> {
     if (shared_) shared_->bell().wake_self();
   }
 
-  [[nodiscard]] bool all_mapped() const noexcept { return shared_ && shared_->size() == size(); }
+  [[nodiscard]] bool maps(int peer) const noexcept { return local_[static_cast<std::size_t>(peer)] >= 0; }
   /// Zeroed memory that the ranks of this machine can map, aligned to 4096 bytes. Throws error{out_of_resources}.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
     if (shared_) return shared_->heap().allocate(bytes);

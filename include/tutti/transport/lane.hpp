@@ -27,6 +27,14 @@ struct group {
   }
 };
 
+/// True where this rank maps the memory of all ranks of a group.
+template <mapped_transport T>
+bool maps_all(const T& link, const group& g) noexcept {
+  int mapped = 0;
+  while (mapped < g.size && link.maps(g.world_rank(mapped))) ++mapped;
+  return mapped == g.size;
+}
+
 /// One operation's view of a group: what algorithms are given as their link. Steps become tags. A small value.
 template <transport T>
 class lane {
@@ -41,6 +49,8 @@ class lane {
   [[nodiscard]] const group& members() const noexcept { return *group_; }
   /// Which of the group's collectives this one is; the same on all ranks.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
+  /// What goes beside its messages.
+  [[nodiscard]] std::uint16_t call() const noexcept { return call_; }
 
   auto send(int peer, std::uint64_t step, std::span<const std::byte> out) const noexcept {
     return link_->send(group_->world_rank(peer), tag_of(step), out, call_);

@@ -68,7 +68,7 @@ class shm_transport : public mesh<ring_pipe> {
   void finish_park() noexcept { domain_.bell().finish(); }
   void unpark() noexcept { domain_.bell().wake_self(); }
 
-  [[nodiscard]] bool all_mapped() const noexcept { return true; }
+  [[nodiscard]] bool maps(int) const noexcept { return true; }
   /// Zeroed memory that every rank can map, aligned to 4096 bytes. Throws error{out_of_resources}.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) { return domain_.heap().allocate(bytes); }
   void deallocate(std::byte* p) noexcept { domain_.heap().deallocate(p); }

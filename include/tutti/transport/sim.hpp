@@ -90,7 +90,7 @@ class sim_transport : public mesh<sim_pipe> {
   void finish_park() noexcept {}
   void unpark() noexcept { schedule().wake(rank()); }
 
-  [[nodiscard]] bool all_mapped() const noexcept { return network_->options().memory == sim_memory::shared; }
+  [[nodiscard]] bool maps(int) const noexcept { return network_->options().memory == sim_memory::shared; }
   [[nodiscard]] std::byte* allocate(std::size_t bytes) { return network_->allocate(bytes); }
   void deallocate(std::byte* p) noexcept { network_->deallocate(p); }
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {

@@ -126,7 +126,7 @@ class threads_transport : public mesh<ring_pipe> {
   void finish_park() noexcept { bell_.finish(); }
   void unpark() noexcept { bell_.wake_self(); }
 
-  [[nodiscard]] bool all_mapped() const noexcept { return true; }
+  [[nodiscard]] bool maps(int) const noexcept { return true; }
   [[nodiscard]] std::byte* allocate(std::size_t bytes) { return hub_->allocate(bytes); }
   void deallocate(std::byte* p) noexcept { hub_->deallocate(p); }
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t) const noexcept {
