@@ -157,7 +157,8 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
         "float32)");
   counts.bytes = counts.room;
   CHECK(say(counts, 2, 1) ==
-        "failed: rank 2 called all_reduce #41 (float32) with another size, root or lengths of blocks than rank 1");
+        "failed: rank 2 called all_reduce #41 (float32) with another size, root, algorithm or lengths of blocks than "
+        "rank 1");
 }
 
 TEST_CASE("odd_call: blocks of other lengths, and a board that nobody has opened") {

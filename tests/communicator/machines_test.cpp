@@ -1,13 +1,18 @@
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <tutti/backend/composed.hpp>
 #include <tutti/bootstrap/sim.hpp>
+#include <tutti/bootstrap/threads.hpp>
 
 #include <support/expect.hpp>
 #include <support/grid.hpp>
@@ -137,6 +142,94 @@ TEST_CASE("machines: ranks of one machine that call different things are told") 
   CHECK(said(ends(barrier, from_0), "broadcast"));
   CHECK(said(ends(from_0, from_3), "broadcast"));
   CHECK(said(ends(from_3, sum), "all_reduce"));
+}
+
+/// Ranks that are threads, and are placed on machines.
+class threads_on_machines : public tutti::threads_transport {
+ public:
+  using threads_transport::threads_transport;
+  [[nodiscard]] static int machine_of(int rank) noexcept { return rank / 2; }
+  [[nodiscard]] bool maps(int other) const noexcept { return machine_of(other) == machine_of(rank()); }
+  [[nodiscard]] std::byte* resolve(int owner, std::uint64_t where, std::size_t bytes = 1) const noexcept {
+    return maps(owner) ? threads_transport::resolve(owner, where, bytes) : nullptr;
+  }
+};
+using two_machines = tutti::communicator<tutti::composed<threads_on_machines>>;
+
+/// Four ranks on two machines; what became of each of them.
+template <class F>
+std::vector<std::string> run_two_machines(F f) {
+  auto hub = std::make_shared<tutti::threads_hub>(4);
+  std::vector<std::string> ends(4, "ok");
+  std::vector<std::jthread> ranks;
+  for (int r = 0; r < 4; ++r)
+    ranks.emplace_back([&, r] {
+      auto world = tutti::join<tutti::composed<threads_on_machines>>(hub, r, std::chrono::seconds(60));
+      try {
+        f(world);
+      } catch (const tutti::error& e) {
+        ends[static_cast<std::size_t>(r)] =
+            (e.kind() == tutti::errc::mismatch ? "mismatch: " : "") + std::string{e.what()};
+      }
+    });
+  ranks.clear();
+  return ends;
+}
+
+constexpr int kinds = 9;
+void call(two_machines& w, int kind) {
+  constexpr std::size_t n = 1000;
+  std::vector<float> one(n), other(n), four(4 * n), more(4 * n);
+  switch (kind) {
+    case 0:
+      return w.barrier().wait();
+    case 1:
+      return w.all_reduce(one).wait();
+    case 2:
+      return w.all_reduce(one, tutti::sum, {.via = algorithm::ring}).wait();
+    case 3:
+      return w.broadcast(one, 3).wait();
+    case 4:
+      return w.reduce(one, other, 0).wait();
+    case 5:
+      return w.all_gather(one, four).wait();
+    case 6:
+      return w.gather(one, four, 1).wait();
+    case 7:
+      return w.all_to_all(four, more).wait();
+    default:
+      return w.scan(one, other).wait();
+  }
+}
+
+// They may exchange no message that tells: whoever waits asks.
+TEST_CASE("machines: ranks that call different collectives are told, also where no message of theirs meets") {
+  for (int usual = 0; usual < kinds; ++usual)
+    for (const int apart : tutti_test::grid<int>({1, 2, 5}, {1 + usual % 2})) {
+      const int kind = (usual + apart) % kinds, odd = usual % 2 == 0 ? 3 : 1;
+      CAPTURE(usual);
+      CAPTURE(kind);
+      const auto ends = run_two_machines([&](two_machines& w) {
+        for (int i = 0; i < 2; ++i)
+          for (const int k : {usual, kind}) call(w, k);
+        call(w, w.rank() == odd ? kind : usual);
+        w.barrier().wait();
+      });
+      for (const std::string& e : ends) CHECK_MESSAGE(e.starts_with("mismatch: "), e);
+    }
+}
+
+TEST_CASE("machines: a rank that comes late is no mismatch, whatever is asked") {
+  const auto ends = run_two_machines([&](two_machines& w) {
+    for (int k = 0; k < kinds; ++k) {
+      if (k % 4 == w.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(150));
+      call(w, k);
+    }
+    auto part = w.split(w.rank() % 2);
+    if (w.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    call(part, 1);
+  });
+  for (const std::string& e : ends) CHECK(e == "ok");
 }
 
 TEST_CASE("machines: a rank that is lost is named, wherever it was") {

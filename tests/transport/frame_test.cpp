@@ -8,8 +8,8 @@
 namespace {
 using tutti::frame;
 
-constexpr std::array kinds{frame::kind::eager, frame::kind::ready, frame::kind::data, frame::kind::abort,
-                           frame::kind::bye};
+constexpr std::array kinds{frame::kind::eager, frame::kind::ready,    frame::kind::data,    frame::kind::abort,
+                           frame::kind::bye,   frame::kind::announce, frame::kind::question};
 }  // namespace
 
 TEST_CASE("a frame survives encoding") {
@@ -38,7 +38,7 @@ TEST_CASE("what is no kind of frame is not decoded") {
   for (unsigned kind = 0; kind < 256; ++kind) {
     frame::encoded raw{};
     raw[15] = static_cast<std::byte>(kind);
-    CHECK(frame::decode(raw).has_value() == (kind >= 1 && kind <= 6));
+    CHECK(frame::decode(raw).has_value() == (kind >= 1 && kind <= 7));
   }
 }
 
@@ -47,7 +47,7 @@ TEST_CASE("random bytes decode to a valid frame or to nothing") {
   for (int i = 0; i < 100000; ++i) {
     frame::encoded raw{};
     for (std::byte& b : raw) b = static_cast<std::byte>(random());
-    if (i % 2 == 0) raw[15] = static_cast<std::byte>(random() % 8);
+    if (i % 2 == 0) raw[15] = static_cast<std::byte>(random() % 9);
     const auto f = frame::decode(raw);
     if (!f) continue;
     REQUIRE(f->bytes <= frame::most_bytes);

@@ -348,3 +348,35 @@ TEST_CASE("a mesh tells for which peer an operation waits") {
   w.poll();
   CHECK(r2->code() == errc::aborted);
 }
+
+TEST_CASE("mesh: who is asked whether it called the same says so where it did not, and nothing else") {
+  using tutti::tag;
+  constexpr std::uint16_t sum = 0x2107, most = 0x2127;
+  constexpr std::uint64_t here = tag::make(0, 41, 0);
+  const auto ask = [&](std::uint16_t brief, std::uint64_t all, std::uint64_t about) {
+    world w{3};
+    w.at(1).note_call({here, 5, sum});
+    w.at(2).note_call({about, all, brief});
+    w.at(2).ask(1, about + 9);
+    w.at(2).ask(1, tag::make(0, 99, 0));  // what it has not called itself, it does not ask
+    w.at(2).ask(-1, about);
+    w.at(2).ask(2, about);
+    w.poll(5);
+    return w.at(0).failure();
+  };
+  CHECK(ask(sum, 5, here).ok());
+  CHECK(ask(most, 5, tag::make(0, 42, 0)).ok());  // not called there yet
+  CHECK(ask(most, 5, tag::make(1, 41, 0)).ok());
+  const status other = ask(most, 6, here);
+  CHECK(other.code == errc::mismatch);
+  CHECK(other.peer == 2);
+  CHECK(other.other == tutti::odd_message::finder_of(1));
+  const auto told = tutti::odd_message::in(other);
+  CHECK(told.calls_differ());
+  CHECK((told.sent == most && told.expected == sum));
+  CHECK(told.number_near(40) == 41);
+  const status size = ask(sum, 6, here);  // what differs cannot be said in brief
+  CHECK(size.code == errc::mismatch);
+  CHECK_FALSE(tutti::odd_message::in(size).calls_differ());
+  CHECK(tutti::odd_message::in(size).sent != 0);
+}

@@ -5,7 +5,10 @@
 #include <tutti/algo/called.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/buffer.hpp>
+#include <tutti/core/options.hpp>
 #include <tutti/core/reduction.hpp>
+#include <tutti/transport/recent_calls.hpp>
+#include <tutti/transport/tag.hpp>
 
 namespace tutti::algo {
 
@@ -90,6 +93,11 @@ constexpr called call_of(std::uint64_t sequence, const scatter_args& a) noexcept
 }
 constexpr called call_of(std::uint64_t sequence, const all_to_all_args& a) noexcept {
   return detail::call_on(collective::all_to_all, sequence, detail::comparable(a.in, a.in_blocks));
+}
+
+/// The same as a rank remembers it for others that wait: `via` is the algorithm that it takes.
+constexpr recent_calls::one noted(std::uint32_t context, const called& c, algorithm via) noexcept {
+  return {tag::make(context, c.sequence, 0), detail::mix(c.fingerprint(), static_cast<std::uint64_t>(via)), c.brief()};
 }
 
 }  // namespace tutti::algo

@@ -129,7 +129,8 @@ std::string explain(const odd_message& m, const std::string& who, const std::str
     return describe_brief(brief, std::numeric_limits<int>::max(), number, elements);
   };
   if (m.of == odd_message::unit::elements && m.bytes == m.room)
-    return "failed: " + who + " called " + call() + " with another size, root or lengths of blocks than " + finder;
+    return "failed: " + who + " called " + call() + " with another size, root, algorithm or lengths of blocks than " +
+           finder;
   if (m.of == odd_message::unit::elements)
     return "failed: " + who + " called " + call(length(m.bytes)) + " where " + finder + " called " +
            call(length(m.room));

@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <optional>
@@ -22,6 +21,7 @@
 #include <tutti/algo/machine_memory.hpp>
 #include <tutti/algo/message_all_reduce.hpp>
 #include <tutti/algo/odd_call.hpp>
+#include <tutti/algo/one_message.hpp>
 #include <tutti/algo/prepared_operand.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/select.hpp>
@@ -178,15 +178,15 @@ class composed {
   void start(const send_args& a, op_state& s) noexcept {
     s.info.sequence = ++state_->messages;
     launch(s, [&] {
-      return send_one(driver_->link(), world(a.peer), user_tag(a.tag),
-                      {static_cast<const std::byte*>(a.data.data), a.data.bytes()});
+      return algo::send_one(driver_->link(), world(a.peer), user_tag(a.tag),
+                            {static_cast<const std::byte*>(a.data.data), a.data.bytes()});
     });
   }
   void start(const recv_args& a, op_state& s) noexcept {
     s.info.sequence = ++state_->messages;
     launch(s, [&] {
-      return recv_one(driver_->link(), world(a.peer), user_tag(a.tag),
-                      {static_cast<std::byte*>(a.data.data), a.data.bytes()});
+      return algo::recv_one(driver_->link(), world(a.peer), user_tag(a.tag),
+                            {static_cast<std::byte*>(a.data.data), a.data.bytes()});
     });
   }
 
@@ -194,20 +194,23 @@ class composed {
   void start(const recv_any_args& a, op_state& s) noexcept {
     s.info.sequence = ++state_->messages;
     launch(s, [&] {
-      return recv_any_one(driver_->link(), state_->members, user_tag(a.tag),
-                          {static_cast<std::byte*>(a.data.data), a.data.bytes()}, s);
+      return algo::recv_any_one(driver_->link(), state_->members, user_tag(a.tag),
+                                {static_cast<std::byte*>(a.data.data), a.data.bytes()}, s);
     });
   }
 
   /// The algorithm that a collective's start() takes: what was asked for, else what the table says, else what costs
-  /// least by algo/select.hpp.
+  /// least by algo/select.hpp; `automatic` where there is one way only.
   template <class Args>
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
-    if (a.via != algorithm::automatic) return a.via;
-    const algo::situation here = algo::sized(a, situation(0, 1));
-    if (driver_->tuning().size() == 0) return algo::select<Args>(here);
-    const algorithm tuned = driver_->tuning().template choose<Args>(here, algorithm::automatic);
-    return tuned != algorithm::automatic ? tuned : algo::select<Args>(here);
+    if constexpr (requires { a.via; }) {
+      if (a.via != algorithm::automatic) return a.via;
+      const algo::situation here = algo::sized(a, situation(0, 1));
+      if (driver_->tuning().size() == 0) return algo::select<Args>(here);
+      const algorithm tuned = driver_->tuning().template choose<Args>(here, algorithm::automatic);
+      return tuned != algorithm::automatic ? tuned : algo::select<Args>(here);
+    }
+    return algorithm::automatic;
   }
 
   /// How the ranks of this group reach each other.
@@ -285,20 +288,6 @@ class composed {
     if (driver_->link().ranks_per_core() <= 1) state_->looks = 256;
   }
 
-  static routine send_one(T& link, int peer, std::uint64_t tag, std::span<const std::byte> out) {
-    co_await link.send(peer, tag, out);
-  }
-  static routine recv_one(T& link, int peer, std::uint64_t tag, std::span<std::byte> in) {
-    co_await link.recv(peer, tag, in);
-  }
-
-  static routine recv_any_one(T& link, const group& among, std::uint64_t tag, std::span<std::byte> in, op_state& s) {
-    auto receiving = link.recv_any(among.members, tag, in);
-    co_await receiving;
-    const int from = among.rank_of(receiving.from());
-    std::memcpy(s.value, &from, sizeof from);
-  }
-
   [[nodiscard]] int world(int rank) const noexcept { return state_->members.world_rank(rank); }
   [[nodiscard]] std::uint64_t user_tag(std::uint32_t t) const noexcept {
     return tag::point_to_point(state_->members.context, t);
@@ -322,6 +311,7 @@ class composed {
   template <class Args>
   lane<T> enter(op_state& s, const Args& a) noexcept {
     const lane<T> l = state_->begun == algo::progress::nothing ? count_call(a) : lane_of(a);
+    driver_->link().note_call(algo::noted(state_->members.context, algo::call_of(state_->sequence, a), chosen(a)));
     s.info.sequence = state_->sequence;
     s.info.context = state_->members.context;
     return l;

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/transport/concept.hpp>
+#include <tutti/transport/tag.hpp>
 
 namespace tutti {
 
@@ -89,6 +91,7 @@ class driver final : public progress_source {
   void tick(deadline now) noexcept override {
     link_->tick(now);
     reclaim();
+    if (now >= next_question_) ask_around(now);
     for (op_state* s = in_flight_.front(); s; s = s->next) {
       if (now < s->info.expires) continue;
       s->info.expired = true;
@@ -105,6 +108,19 @@ class driver final : public progress_source {
   void reclaim() noexcept {
     if constexpr (mapped_transport<T>) remains_.reclaim(*link_);
   }
+  /// Whoever is waited for is asked whether it called the same, after a while, and again and again.
+  void ask_around(deadline now) noexcept {
+    if (!in_flight_.front() || now - in_flight_.front()->info.issued < patience) {
+      pause_ = patience;
+      return;
+    }
+    next_question_ = now + pause_;
+    pause_ = std::min<duration>(2 * pause_, std::chrono::seconds(5));
+    int most = 16;
+    for (const op_state* s = in_flight_.front(); s && most > 0; s = s->next, --most)
+      if (s->info.context != op_info::outside)
+        link_->ask(waiting_for(*s), tag::make(s->info.context, s->info.sequence, 0));
+  }
   /// An operation that waits for its turn waits for whoever the operations before it wait for.
   [[nodiscard]] int waiting_for(const op_state& s) const noexcept {
     const auto ask = [this](const op_state& o) {
@@ -115,6 +131,8 @@ class driver final : public progress_source {
     return who;
   }
 
+  static constexpr duration patience = std::chrono::milliseconds(100);
+
   std::shared_ptr<engine> engine_;
   std::unique_ptr<T> link_;
   op_list in_flight_;
@@ -122,6 +140,8 @@ class driver final : public progress_source {
   algo::board_remains remains_;
   std::uint32_t contexts_ = 0;
   bool splitting_ = false;
+  deadline next_question_{};
+  duration pause_ = patience;
 };
 
 namespace detail {

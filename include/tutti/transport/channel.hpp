@@ -84,6 +84,17 @@ class channel : public channel_base {
   } catch (const std::bad_alloc&) {
   }
 
+  /// Asks the peer whether it called the same in this operation. It answers where it did not.
+  status ask(const recent_calls::one& call) noexcept try {
+    if (bye_) return {};
+    pipe_.open();
+    control_.push_back({frame::kind::question, call.tag, call.all & frame::most_bytes, call.brief});
+    bool moved = false;
+    return write_some(moved);
+  } catch (const std::bad_alloc&) {
+    return {errc::out_of_resources};
+  }
+
   /// Also while a frame that was begun is not all written.
   [[nodiscard]] bool wants_to_write() const noexcept {
     return channel_base::wants_to_write() || header_sent_ < frame::encoded_bytes || !payload_.empty();
@@ -213,7 +224,7 @@ class channel : public channel_base {
     if (!f) return {errc::protocol};
     ++frames_;
     if (!tag::is_point_to_point(f->tag) && f->what != frame::kind::abort) last_sequence_ = tag::sequence(f->tag);
-    body_bytes_ = f->what == frame::kind::announce ? 0 : f->bytes;
+    body_bytes_ = f->what == frame::kind::announce || f->what == frame::kind::question ? 0 : f->bytes;
     body_got_ = 0;
     switch (f->what) {
       case frame::kind::abort:
@@ -225,6 +236,8 @@ class channel : public channel_base {
         return heard_ready(*f);
       case frame::kind::announce:
         return heard_announcement(f->tag, f->bytes);
+      case frame::kind::question:
+        return heard_question(*f);
       case frame::kind::eager:
       case frame::kind::data:
         break;

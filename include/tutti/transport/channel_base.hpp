@@ -13,6 +13,7 @@
 #include <tutti/transport/frame_queue.hpp>
 #include <tutti/transport/odd_message.hpp>
 #include <tutti/transport/pipe.hpp>
+#include <tutti/transport/recent_calls.hpp>
 #include <tutti/transport/tag.hpp>
 
 namespace tutti::detail {
@@ -55,10 +56,11 @@ class channel_base {
   channel_base& operator=(const channel_base&) = delete;
 
   /// Whose messages these are, and where receives are that would take one of them or of other peers. A message goes to
-  /// them when no receive has asked this peer for it.
-  void share(int peer, pending_list& from_any) noexcept {
+  /// them when no receive has asked this peer for it. `calls` are those of this rank.
+  void share(int peer, pending_list& from_any, const recent_calls& calls) noexcept {
     peer_ = peer;
     from_any_ = &from_any;
+    calls_ = &calls;
   }
   /// True if a receive from any peer would find a message of this tag here: it is to be received from this peer.
   [[nodiscard]] bool offers(std::uint64_t tag) const noexcept {
@@ -182,6 +184,15 @@ class channel_base {
     return suspect_ready(t);
   }
 
+  /// The peer waits in an operation: not for this rank, if that has called something else in its place.
+  [[nodiscard]] status heard_question(const frame& f) const noexcept {
+    const recent_calls::one* mine = calls_ ? calls_->find(f.tag) : nullptr;
+    if (!mine || (mine->brief == f.call && (mine->all & frame::most_bytes) == f.bytes)) return {};
+    odd_message found{f.call, mine->brief, 0, 0, tag::context(f.tag), tag::sequence(f.tag)};
+    found.of = odd_message::unit::elements;
+    return found.failure();
+  }
+
   /// An earlier arrival that this receive matches; errc::mismatch when the lengths differ.
   status match_unexpected(transfer& t, bool& matched) noexcept {
     matched = false;
@@ -217,6 +228,7 @@ class channel_base {
   std::vector<announcement> readies_;  // for what this rank has not sent yet
   std::vector<announcement> announced_;
   pending_list* from_any_ = nullptr;
+  const recent_calls* calls_ = nullptr;
   int peer_ = -1;
   transfer* in_ = nullptr;
   transfer* out_ = nullptr;

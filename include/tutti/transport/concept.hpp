@@ -10,6 +10,7 @@
 #include <tutti/async/scratch_pool.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/status.hpp>
+#include <tutti/transport/recent_calls.hpp>
 
 namespace tutti {
 
@@ -38,7 +39,7 @@ concept message_link =
 template <class L>
 concept transport =
     message_link<L> && requires(L& l, int peer, status why, deadline now, duration d, const routine::promise_type* work,
-                                std::uint64_t tag, std::uint32_t context) {
+                                std::uint64_t tag, std::uint32_t context, const recent_calls::one& call) {
       { l.poll() } noexcept -> std::same_as<bool>;  // true if anything moved
       { l.tick(now) } noexcept;                     // about every millisecond: are the peers alive?
       { l.abort(why) } noexcept;  // idempotent: the first cause stays; every pending transfer fails, peers are told
@@ -47,6 +48,8 @@ concept transport =
       { l.describe(peer) } -> std::same_as<std::string>;               // "rank 3 (host b, pid 712), last seen at #39"
       { l.ranks_per_core() } noexcept -> std::same_as<double>;
       { l.note_issue(tag) } noexcept;  // the world begins its operation of this sequence number
+      { l.note_call(call) } noexcept;  // some group does, in which all ranks call this
+      { l.ask(peer, tag) } noexcept;   // has the peer noted another call for an operation of this rank's?
       { l.leave() } noexcept;          // an orderly goodbye; bounded
       { l.prepare_park() } noexcept;   // see progress_source; park() and unpark() without the lock
       { l.park(d) } noexcept;

@@ -12,12 +12,13 @@ namespace tutti {
 /// The header of everything that travels between two ranks: 16 bytes, little-endian, parsed by a pure function.
 struct frame {
   enum class kind : std::uint8_t {
-    eager = 1,    ///< a message's bytes follow
-    ready = 2,    ///< the receiver waits for the large message of this tag
-    data = 3,     ///< a large message's bytes follow, after its ready
-    abort = 4,    ///< the sender's communicator failed; `tag` carries the cause
-    bye = 5,      ///< the sender leaves in order
-    announce = 6  ///< a large message of a user's waits for its ready; nothing follows
+    eager = 1,     ///< a message's bytes follow
+    ready = 2,     ///< the receiver waits for the large message of this tag
+    data = 3,      ///< a large message's bytes follow, after its ready
+    abort = 4,     ///< the sender's communicator failed; `tag` carries the cause
+    bye = 5,       ///< the sender leaves in order
+    announce = 6,  ///< a large message of a user's waits for its ready; nothing follows
+    question = 7   ///< the sender waits in its operation of this tag: is what the receiver called the same, all of it?
   };
   static constexpr std::size_t encoded_bytes = 16;
   static constexpr unsigned length_bits = 40;
@@ -48,7 +49,7 @@ struct frame {
       second |= std::to_integer<std::uint64_t>(in[8 + i]) << (8 * i);
     }
     const auto raw = static_cast<std::uint8_t>(second >> 56);
-    if (raw < 1 || raw > 6) return std::nullopt;
+    if (raw < 1 || raw > 7) return std::nullopt;
     f.what = static_cast<frame::kind>(raw);
     f.bytes = second & most_bytes;
     f.call = static_cast<std::uint16_t>(second >> length_bits);

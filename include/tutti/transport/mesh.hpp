@@ -50,12 +50,22 @@ class mesh : public link_core {
     return receiving_any{*this, among, tag, in};
   }
 
+  /// This rank begins a collective.
+  void note_call(const recent_calls::one& c) noexcept { calls_.note(c); }
+  /// This rank waits for `peer` in a collective that it has noted. If the peer has called another one in its place, it
+  /// fails the world with errc::mismatch: they may exchange no message that tells.
+  void ask(int peer, std::uint64_t tag) noexcept {
+    if (!failure().ok() || peer < 0 || peer >= size() || !channel(peer)) return;
+    if (const recent_calls::one* call = calls_.find(tag); call)
+      if (const status s = channel(peer)->ask(*call); !s.ok()) remember(peer, s);
+  }
+
  protected:
   template <class... Args>
   void connect(int peer, Args&&... args) {
     channels_[static_cast<std::size_t>(peer)] =
         std::make_unique<detail::channel<P>>(ready_, std::forward<Args>(args)...);
-    channel(peer)->share(peer, from_any_);
+    channel(peer)->share(peer, from_any_, calls_);
   }
   [[nodiscard]] detail::channel<P>* channel(int peer) const noexcept {
     return channels_[static_cast<std::size_t>(peer)].get();
@@ -175,6 +185,7 @@ class mesh : public link_core {
   int rank_;
   std::vector<std::unique_ptr<detail::channel<P>>> channels_;
   detail::pending_list from_any_;
+  recent_calls calls_;
   int next_source_ = 0;
   status late_{};
 };

@@ -1,0 +1,33 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti {
+
+/// The collectives that a rank has called last, by the tags of their messages, whatever their steps: a rank that waits
+/// for this one asks whether it called the same.
+class recent_calls {
+ public:
+  static constexpr std::size_t remembered = 64;
+
+  struct one {
+    std::uint64_t tag;
+    std::uint64_t all;    ///< a hash of everything that ranks must call alike
+    std::uint16_t brief;  ///< what of it can be told; never 0
+  };
+
+  void note(const one& c) noexcept { calls_[next_++ % remembered] = c; }
+  /// Null where it has not called that yet, or too long ago.
+  [[nodiscard]] const one* find(std::uint64_t tag) const noexcept {
+    for (const one& c : calls_)
+      if (c.tag >> 24 == tag >> 24 && c.brief != 0) return &c;
+    return nullptr;
+  }
+
+ private:
+  std::array<one, remembered> calls_{};
+  std::size_t next_ = 0;
+};
+
+}  // namespace tutti
