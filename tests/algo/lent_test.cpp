@@ -12,9 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/algo/direct_all_to_all.hpp>
 #include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/direct_rooted.hpp>
 #include <tutti/algo/direct_small.hpp>
+#include <tutti/algo/direct_uneven.hpp>
 #include <tutti/algo/lent.hpp>
 
 #include <algo/lanes.hpp>
@@ -115,6 +118,103 @@ TEST_CASE("lent: an all_gather of blocks that are lent, mapped, in place, or too
               if (out.begin[static_cast<std::size_t>(p) * bytes + i] != value(round, p, i)) expect(false, "byte", i);
           expect(out.intact() && own.intact(), "it wrote beside the buffer of", bytes);
           if (bytes >= least) expect(me.board().step() - before == 2, "the meetings of an all_gather of", bytes);
+        }
+    });
+}
+
+/// n blocks of `bytes`: block r holds what rank r of a sender has for a receiver.
+void check_blocks(const buffer& out, std::size_t bytes, std::size_t round, int n, int receiver) {
+  for (int p = 0; p < n; ++p)
+    for (std::size_t i = 0; i < bytes; ++i)
+      if (out.begin[static_cast<std::size_t>(p) * bytes + i] != value(round + static_cast<std::size_t>(receiver), p, i))
+        expect(false, "byte", i);
+  expect(out.intact(), "it wrote beside a buffer of", bytes);
+}
+
+TEST_CASE("lent: gather and scatter from and to buffers that are lent or mapped") {
+  if (!lanes::kernel_copies_here()) return;
+  for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
+    lanes::run<lending_transport>(n, [&](auto& me) {
+      lend(me);
+      std::size_t round = 0;
+      for (const std::size_t bytes : {least, 2 * piece + 12'345})
+        for (unsigned mapped = 0; mapped < 4; ++mapped) {
+          const int root = static_cast<int>(++round) % n;
+          const bool maps = (mapped >> (me.number() == root ? 0 : 1) & 1) != 0;
+          const std::size_t all = bytes * static_cast<std::size_t>(n);
+          const buffer one(me, bytes, maps), many(me, all, maps);
+          const auto layout = tutti::layout::of_equal(bytes);
+          for (std::size_t i = 0; i < bytes; ++i) one.begin[i] = value(round, me.number(), i);
+          const std::uint64_t before = me.board().step();
+          me.run([&](auto l) {
+            const auto out = me.number() == root ? tutti::erase_type(many.span()) : tutti::buffer{};
+            return tutti::algo::direct_gather(
+                l, me.board(),
+                tutti::gather_args{tutti::erase_type(std::span<const std::uint8_t>(one.span())), out, layout, root});
+          });
+          if (me.number() == root) check_blocks(many, bytes, round, n, 0);
+          if (bytes > piece) expect(me.board().step() - before == 2, "the meetings of a gather of", bytes);
+
+          for (int p = 0; p < n; ++p)
+            for (std::size_t i = 0; i < bytes; ++i)
+              many.begin[static_cast<std::size_t>(p) * bytes + i] = value(round, p, i);
+          const std::uint64_t then = me.board().step();
+          me.run([&](auto l) {
+            const auto in = me.number() == root ? tutti::erase_type(std::span<const std::uint8_t>(many.span()))
+                                                : tutti::const_buffer{};
+            return tutti::algo::direct_scatter(l, me.board(),
+                                               tutti::scatter_args{in, tutti::erase_type(one.span()), layout, root});
+          });
+          for (std::size_t i = 0; i < bytes; ++i)
+            if (one.begin[i] != value(round, me.number(), i)) expect(false, "byte", i);
+          expect(one.intact() && many.intact(), "it wrote beside a buffer of", bytes);
+          expect(me.board().step() - then == 2, "the meetings of a scatter of", bytes);
+        }
+    });
+}
+
+TEST_CASE("lent: all_to_all, equal blocks and others, and an all_gather of others") {
+  if (!lanes::kernel_copies_here()) return;
+  for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
+    lanes::run<lending_transport>(n, [&](auto& me) {
+      lend(me);
+      std::size_t round = 0;
+      for (const std::size_t bytes : {least, piece + 4'321})
+        for (int kind = 0; kind < 3; ++kind) {
+          round += 10;
+          const bool maps = kind == 1 || (kind == 2 && me.number() == 0);
+          const std::size_t all = bytes * static_cast<std::size_t>(n);
+          const buffer in(me, all, maps), out(me, all, maps);
+          for (int p = 0; p < n; ++p)
+            for (std::size_t i = 0; i < bytes; ++i)
+              in.begin[static_cast<std::size_t>(p) * bytes + i] =
+                  value(round + static_cast<std::size_t>(p), me.number(), i);
+          const std::vector<std::size_t> counts(static_cast<std::size_t>(n), bytes);
+          const auto exchange = [&](const tutti::layout& blocks) {
+            for (std::uint8_t& b : out.span()) b = 0xee;
+            const std::uint64_t before = me.board().step();
+            me.run([&](auto l) {
+              return tutti::algo::direct_all_to_all(
+                  l, me.board(),
+                  tutti::all_to_all_args{tutti::erase_type(std::span<const std::uint8_t>(in.span())),
+                                         tutti::erase_type(out.span()), blocks, blocks});
+            });
+            check_blocks(out, bytes, round, n, me.number());
+            if (bytes > piece) expect(me.board().step() - before == 2, "the meetings of an all_to_all of", bytes);
+          };
+          exchange(tutti::layout::of_equal(bytes));
+          exchange(tutti::layout(counts));
+
+          for (std::uint8_t& b : out.span()) b = 0xee;
+          const std::uint64_t before = me.board().step();
+          me.run([&](auto l) {
+            return tutti::algo::direct_all_gather_v(
+                l, me.board(),
+                tutti::all_gather_v_args{tutti::erase_type(std::span<const std::uint8_t>(in.span().first(bytes))),
+                                         tutti::erase_type(out.span()), tutti::layout(counts)});
+          });
+          check_blocks(out, bytes, round, n, 0);
+          expect(me.board().step() - before == 2, "the meetings of an all_gather_v of", bytes);
         }
     });
 }

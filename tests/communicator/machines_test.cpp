@@ -77,7 +77,7 @@ TEST_CASE("machines: collectives of 2 to 9 ranks on machines of all sizes") {
         for (int r = 0; r < n; ++r)
           placed_transport::placement.push_back(even ? r % machines : r < n - 2 ? 0 : r % machines);
         const bool layered = tutti::algo::machine_map::of(placed_transport::placement, 0).layered();
-        tutti::for_seeds(1, tutti_test::slow ? 1 : 4, [&](std::uint64_t seed) {
+        tutti::for_seeds(1, tutti_test::slow ? 1 : 2, [&](std::uint64_t seed) {
           tutti::run_sim<placed>(n, seed, [&](auto& world) {
             use(world, algorithm::automatic);
             if (layered) use(world, algorithm::hierarchical);

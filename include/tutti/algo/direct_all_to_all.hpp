@@ -1,10 +1,12 @@
 #pragma once
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/lent.hpp>
 #include <tutti/algo/other_length.hpp>
 #include <tutti/algo/slot_parts.hpp>
 
@@ -12,29 +14,51 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Inputs that everyone maps, of equal blocks: copies the own block of each. False if some rank failed meanwhile.
-inline bool take_blocks(board& b, std::size_t mine, const all_to_all_args& a) {
-  const std::size_t bytes = a.in_blocks.size(0) * a.in.element_bytes;
-  for (std::size_t r = 0; r < b.room().in.size(); ++r)
-    if (!copy_mapped(b, at(a.out.data, r * bytes), b.room().in[r] + mine * bytes, bytes, a.out.bytes())) return false;
-  return true;
+/// What to note about the input. In place, a block may be overwritten before it was read.
+template <mapped_transport T>
+std::uint64_t place_of_input(const meeting<T>& m, const board& b, const all_to_all_args& a) noexcept {
+  if (a.in.data == a.out.data) return board::nowhere;
+  const std::size_t longest = a.in_blocks.longest() * a.in.element_bytes;
+  return place_or_lend_block(m, b, a.in.data, a.in.bytes(), longest, a.out.bytes());
 }
 
-/// Blocks of any lengths, of inputs that everyone has noted with `step` as mapped: copies what is left behind the first
-/// pieces. False if some rank failed meanwhile, or has noted what is no memory of its.
+/// Copies what is for this rank of rank r's input, which that has noted with `step`: so many bytes from `begin` on. 0,
+/// or an errno as of copy_from(); EFAULT for what is no memory of that rank.
 template <mapped_transport T>
-bool take_rests(const meeting<T>& m, board& b, std::uint64_t step, const slot_parts& parts, const all_to_all_args& a) {
+int take_from(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_args& a, int r, std::size_t begin,
+              std::byte* to, std::size_t bytes) {
+  if (r == m.rank()) return copy_out(to, at(a.in.data, begin), bytes, a.out.bytes()), 0;
+  const far_buffer from = find(m, r, b.note_of(r, step).in + begin, bytes);
+  return from ? copy_from(b, to, from, bytes, a.out.bytes()) : EFAULT;
+}
+
+/// Inputs that everyone has noted, of equal blocks: copies the own block of each, not all from the same rank at once.
+template <mapped_transport T>
+int take_blocks(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_args& a) {
+  const std::size_t bytes = a.in_blocks.size(0) * a.in.element_bytes, mine = static_cast<std::size_t>(m.rank()) * bytes;
+  int failed = 0;
+  for (int i = 0; i < m.size() && failed == 0; ++i) {
+    const int r = (m.rank() + i) % m.size();
+    failed = take_from(m, b, step, a, r, mine, at(a.out.data, static_cast<std::size_t>(r) * bytes), bytes);
+  }
+  return failed;
+}
+
+/// Blocks of any lengths, of inputs that everyone has noted with `step`: copies what is left behind the first pieces.
+template <mapped_transport T>
+int take_rests(const meeting<T>& m, board& b, std::uint64_t step, const slot_parts& parts, const all_to_all_args& a) {
   const std::size_t first = parts.bytes(), element = a.in.element_bytes;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(m.size()); ++r) {
-    const auto rank = static_cast<int>(r);
+  int failed = 0;
+  for (int i = 0; i < m.size() && failed == 0; ++i) {
+    const int rank = (m.rank() + i) % m.size();
+    const auto r = static_cast<std::size_t>(rank);
     const std::size_t bytes = a.out_blocks.size(r) * element, rest = piece_of(bytes, first, bytes);
     if (rest == 0) continue;
     const std::uint64_t begin = parts.told_place(m.slot(rank, step), static_cast<std::size_t>(m.rank()));
-    const std::byte* const from = m.map(rank, b.note_of(rank, step).in + begin + first, rest);
-    std::byte* const to = at(a.out.data, a.out_blocks.begin(r) * element + first);
-    if (!from || !copy_mapped(b, to, from, rest, a.out.bytes())) return false;
+    failed =
+        take_from(m, b, step, a, rank, begin + first, at(a.out.data, a.out_blocks.begin(r) * element + first), rest);
   }
-  return true;
+  return failed;
 }
 
 /// Everyone stages a piece of each block, 1/n of a slot, and takes the pieces that are for it. Where lengths are told
@@ -62,7 +86,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
     parts.tell(slot, n, longest);
     const bool learns = !known && done == 0;
     if (learns)
-      m.post({a.in.data == a.out.data ? board::nowhere : m.place(a.in.data, a.in.bytes()), board::nowhere});
+      m.post({place_of_input(m, b, a), board::nowhere});
     else
       m.post();
     co_await m.everyone(step);
@@ -83,7 +107,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
                    parts.of(m.slot(static_cast<int>(r), step), me), piece_of(bytes, done, parts.bytes()));
     }
     if (mapped && longest > parts.bytes()) {
-      if (!take_rests(m, b, step, parts, a)) co_await m.failure();
+      if (const int failed = take_rests(m, b, step, parts, a)) co_await give_up(m, failed);
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
       break;
@@ -95,8 +119,8 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
 
 }  // namespace detail
 
-/// All-to-all through memory that ranks share. Inputs that all ranks map: two meetings, every byte copied once; of
-/// equal blocks beyond 256 KiB in all, of others what is beyond the first piece of each block. Otherwise each rank
+/// All-to-all through memory that ranks share. Inputs that all ranks map or lend: two meetings, every byte copied once;
+/// of equal blocks beyond 256 KiB in all, of others what is beyond the first piece of each block. Otherwise each rank
 /// stages 1/n of a slot of 256 KiB for each other: one meeting per such piece of the longest block, every byte copied
 /// twice.
 template <mapped_transport T>
@@ -105,14 +129,13 @@ routine direct_all_to_all(lane<T> lane, board& b, all_to_all_args a) {
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
+  if (a.in_blocks.equal() && b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
   if (a.in_blocks.equal() && a.in.bytes() > board::slot_bytes) {
     board::exposure shown{b, lane.link()};
-    // In place, a block may be overwritten before it was read.
-    const bool apart = a.in.data != a.out.data;
-    const std::uint64_t step = m.post({apart ? m.place(a.in.data, a.in.bytes()) : board::nowhere, board::nowhere});
+    const std::uint64_t step = m.post({detail::place_of_input(m, b, a), board::nowhere});
     co_await m.everyone(step);
-    if (m.map_all(step, &board::note::in, a.in.bytes(), b.room().in)) {
-      if (!detail::take_blocks(b, static_cast<std::size_t>(m.rank()), a)) co_await m.failure();
+    if (m.all_noted(step)) {
+      if (const int failed = detail::take_blocks(m, b, step, a)) co_await detail::give_up(m, failed);
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
       shown.close();

@@ -24,8 +24,7 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
   if (block >= worth_mapping) {
     board::exposure shown{b, lane.link()};
     const std::size_t message = a.out.bytes();
-    const std::uint64_t least = message < detail::beyond_caches ? b.lends_from() : board::nowhere;
-    const std::uint64_t here = detail::place_or_lend(m, a.in.data, block, least);
+    const std::uint64_t here = detail::place_or_lend_block(m, b, a.in.data, block, block, message);
     const std::uint64_t step = m.post({here, board::nowhere});
     co_await m.everyone(step);
     if (m.all_noted(step)) {

@@ -8,6 +8,7 @@
 #include <tutti/algo/mapped_move.hpp>
 #include <tutti/algo/other_length.hpp>
 #include <tutti/algo/slot_parts.hpp>
+#include <tutti/algo/staging.hpp>
 
 namespace tutti::algo {
 
@@ -55,7 +56,8 @@ routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
     }
   }
   if (!slots.known || longest > slots.most)
-    m.post({m.place(a.out.data, a.out.bytes()), own == a.in.data ? takes_share : board::nowhere});
+    m.post(
+        {place_or_lend(m, a.out.data, a.out.bytes(), b.lends_from()), own == a.in.data ? takes_share : board::nowhere});
   else
     m.post();
   copy_bytes(own, a.in.data, a.in.bytes());
@@ -99,7 +101,8 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   co_await m.everyone(step - 1);
   stage(step, 0);
   if (!slots.known || longest > slots.most) {
-    m.post({rest == 0 ? board::nowhere : m.place(at(a.in.data, slots.most), rest), board::nowhere});
+    m.post({rest == 0 ? board::nowhere : place_or_lend(m, at(a.in.data, slots.most), rest, b.lends_from()),
+            board::nowhere});
     co_await m.everyone(step);
   } else {
     m.post();
@@ -142,7 +145,8 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   board::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
   board::note here{board::nowhere, own == a.out.data ? takes_share : board::nowhere};
-  if (longest >= worth_mapping && root_may_wait(m, longest)) here.in = m.place(a.in.data, a.in.bytes());
+  if (longest >= worth_mapping && root_may_wait(m, longest))
+    here.in = place_or_lend(m, a.in.data, a.in.bytes(), b.lends_from());
   const bool mapped = here.in != board::nowhere;
   if (!mapped || !known) co_await m.everyone(step - 1);
   if (!known) {
@@ -187,7 +191,7 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   board::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
   if (notes)
-    m.post({mine >= worth_mapping ? m.place(a.out.data, mine) : board::nowhere, mine});
+    m.post({mine >= worth_mapping ? place_or_lend(m, a.out.data, mine, b.lends_from()) : board::nowhere, mine});
   else
     m.post();
   co_await m.only(a.root, step);
@@ -218,33 +222,35 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
 }  // namespace detail
 
 /// Gather through memory that ranks share: each rank stages its block in slots of 256 KiB, the root copies them out.
-/// One meeting per slot of the longest block, for which only the root waits. Where the others map the root's output,
-/// what their blocks have beyond the first slot they store there themselves, but for 1/n that a root whose own block is
-/// in place takes from their inputs if it maps those: one meeting for that. Where the root alone knows how long the
-/// blocks are, slots begin with the length of their rank's, and all wait for the first slot of all.
+/// One meeting per slot of the longest block, for which only the root waits. Where the others map the root's output, or
+/// it is lent, what their blocks have beyond the first slot they store there themselves, but for 1/n that a root whose
+/// own block is in place takes from their inputs if it maps those: one meeting for that. Where the root alone knows how
+/// long the blocks are, slots begin with the length of their rank's, and all wait for the first slot of all.
 template <mapped_transport T>
 routine direct_gather(lane<T> lane, board& b, gather_args a) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
+  if (a.blocks.equal() && b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
   if (m.rank() == a.root)
     co_await detail::gather_at_root(lane, m, b, a);
   else
     co_await detail::gather_at_rank(lane, m, b, a);
 }
 
-/// Scatter through memory that ranks share. Where the others map the root's input, from 4 KiB on, they copy their
-/// blocks from there, but for 1/n that a root whose own block is in place stores into their outputs if it maps those:
-/// two meetings. Otherwise the root stages a piece for each rank in its slot, 1/n of 256 KiB each: one meeting with the
-/// root per piece of the longest block. Where the root alone knows how long the blocks are, its slot begins with a
-/// table of their lengths.
+/// Scatter through memory that ranks share. Where the others map the root's input, or it is lent, from 4 KiB on, they
+/// copy their blocks from there, but for 1/n that a root whose own block is in place stores into their outputs if it
+/// maps those: two meetings. Otherwise the root stages a piece for each rank in its slot, 1/n of 256 KiB each: one
+/// meeting with the root per piece of the longest block. Where the root alone knows how long the blocks are, its slot
+/// begins with a table of their lengths.
 template <mapped_transport T>
 routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
+  if (a.blocks.equal() && b.choice_due(a.out.bytes())) co_await detail::choose_staging(m, b);
   if (m.rank() == a.root)
     co_await detail::scatter_at_root(lane, m, b, a);
   else

@@ -8,9 +8,9 @@
 
 namespace tutti::algo {
 
-/// All-gather of blocks of any lengths through memory that ranks share. Inputs that all ranks map, where the longest
-/// block is 4 KiB or more, are copied from where they are: two meetings. Otherwise in slots of 256 KiB: each rank
-/// stages its block and copies the others' out, one meeting per slot of the longest block.
+/// All-gather of blocks of any lengths through memory that ranks share. Inputs that all ranks map or lend, where the
+/// longest block is 4 KiB or more, are copied from where they are: two meetings. Otherwise in slots of 256 KiB: each
+/// rank stages its block and copies the others' out, one meeting per slot of the longest block.
 template <mapped_transport T>
 routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
   board::turn turn{b, lane.link()};
@@ -21,25 +21,27 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
   const std::size_t element = a.in.element_bytes, mine = a.in.bytes(), longest = a.blocks.longest() * element;
   if (longest >= worth_mapping) {
     board::exposure shown{b, lane.link()};
-    const std::uint64_t step = m.post({mine == 0 ? 0 : m.place(a.in.data, mine), board::nowhere});
+    const std::uint64_t here =
+        mine == 0 ? 0 : detail::place_or_lend_block(m, b, a.in.data, mine, longest, a.out.bytes());
+    const std::uint64_t step = m.post({here, board::nowhere});
     co_await m.everyone(step);
-    bool mapped = true;
-    for (int r = 0; r < m.size(); ++r) mapped = mapped && b.note_of(r, step).in != board::nowhere;
-    if (mapped) {
+    const bool all = m.all_noted(step);
+    if (all) {
       for (std::size_t r = 0; r < n; ++r) {
         const auto rank = static_cast<int>(r);
         const std::size_t bytes = a.blocks.size(r) * element;
         std::byte* const to = at(a.out.data, a.blocks.begin(r) * element);
         if (bytes == 0 || (rank == m.rank() && to == a.in.data)) continue;  // an empty block lies where the next begins
-        const std::byte* const from = m.map(rank, b.note_of(rank, step).in, bytes);
+        const detail::far_buffer from = detail::find(m, rank, b.note_of(rank, step).in, bytes);
         if (!from) co_await m.refuse({errc::protocol, 0, lane.members().world_rank(rank), 0});
-        if (!detail::copy_mapped(b, to, from, bytes, a.out.bytes())) co_await m.failure();
+        if (const int failed = detail::copy_from(b, to, from, bytes, a.out.bytes()))
+          co_await detail::give_up(m, failed);
       }
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
     }
     shown.close();
-    if (mapped) co_return;
+    if (all) co_return;
   }
   for (std::size_t done = 0; done == 0 || done < longest; done += board::slot_bytes) {
     const std::uint64_t step = m.next();

@@ -34,6 +34,15 @@ std::uint64_t place_or_lend(const meeting<T>& m, const void* p, std::size_t byte
   return os::kernel_copies(p, bytes) ? address | lent : board::nowhere;
 }
 
+/// The same where everyone copies a block from everyone: messages that the caches do not hold are better staged past
+/// them. `longest` is the longest block, `message` all of them.
+template <mapped_transport T>
+std::uint64_t place_or_lend_block(const meeting<T>& m, const board& b, const void* p, std::size_t bytes,
+                                  std::size_t longest, std::size_t message) noexcept {
+  const bool pays = longest >= b.lends_from() && message < beyond_caches;
+  return place_or_lend(m, p, bytes, pays ? 1 : board::nowhere);
+}
+
 /// The buffer that rank `r` has noted.
 template <mapped_transport T>
 far_buffer find(const meeting<T>& m, int r, std::uint64_t where, std::size_t bytes) noexcept {
