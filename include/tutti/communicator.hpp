@@ -30,10 +30,10 @@ namespace detail {
 
 /// What can be started at once, and what can be prepared.
 template <class Base>
-using collective_calls = moving_calls<distributing_calls<scanning_calls<reducing_calls<Base>>>>;
+using all_calls = messaging_calls<moving_calls<distributing_calls<scanning_calls<reducing_calls<Base>>>>>;
 
 template <backend B>
-using communicator_calls = messaging_calls<collective_calls<communicator_base<B>>>;
+using communicator_calls = all_calls<communicator_base<B>>;
 
 }  // namespace detail
 
@@ -62,11 +62,11 @@ class communicator : public detail::communicator_calls<B> {
     return *this;
   }
 
-  /// The collectives as calls that start nothing: each checks its arguments, chooses its algorithm, and returns what
-  /// starts it, often (see prepared): `auto average = world.prepare().all_reduce(gradients, mean)`. Not those by value
-  /// and of strings, and no messages: send, recv and recv_any. Sends nothing.
-  [[nodiscard]] detail::collective_calls<detail::preparing_base<B>> prepare() noexcept {
-    return detail::collective_calls<detail::preparing_base<B>>{this->core_};
+  /// The collectives, send and recv as calls that start nothing: each checks its arguments, chooses its algorithm, and
+  /// returns what starts it, often (see prepared): `auto average = world.prepare().all_reduce(gradients, mean)`. Not
+  /// those by value and of strings, and no recv_any. Sends nothing.
+  [[nodiscard]] detail::all_calls<detail::preparing_base<B>> prepare() noexcept {
+    return detail::all_calls<detail::preparing_base<B>>{this->core_};
   }
 
   /// Cuts this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.

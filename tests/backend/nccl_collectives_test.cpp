@@ -103,6 +103,20 @@ void every_collective(gpus& g) {
     }
     for (auto& o : both) o.wait();
     CHECK(here[3] == f(before, 7));
+
+    auto sending = g.prepare().send(on_device(there), next);
+    auto receiving = g.prepare().recv(on_device(here), before);
+    for (int round = 0; round < 3; ++round) {
+      here[3] = -1;
+      both.clear();
+      {
+        tutti::nccl_group together{g};
+        both.push_back(sending.start());
+        both.push_back(receiving.start());
+      }
+      for (auto& o : both) o.wait();
+      CHECK(here[3] == f(before, 7));
+    }
   }
 
   auto prepared = g.prepare().all_reduce(on_device(x), tutti::max);

@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -92,6 +94,56 @@ TEST_CASE("prepared: every collective is what it is when it is called, and is no
   CHECK(x == 3);
 }
 
+/// Messages once around, prepared at both ends or at one; empty, short, and longer than what travels unasked.
+struct around {
+  void operator()(ranks::world& world) const {
+    const int n = world.size(), me = world.rank(), right = (me + 1) % n, left = (me + n - 1) % n;
+    constexpr std::uint32_t tag = 7;
+    for (const std::size_t count : {0U, 5U, 100'000U}) {
+      std::vector<int> out(count), in(count);
+      auto sending = world.prepare().send(out, right, tag);
+      auto receiving = world.prepare().recv(in, left, tag);
+      int round = 0;
+      const auto go = [&](auto leave, auto arrive) {
+        ++round;
+        std::ranges::fill(out, me * 10 + round);
+        auto leaving = leave();
+        auto arriving = arrive();
+        arriving.wait();
+        leaving.wait();
+        expect(in == std::vector<int>(count, left * 10 + round), "round", round);
+      };
+      const auto send = [&] { return sending.start(); };
+      const auto recv = [&] { return receiving.start(); };
+      go(send, recv);
+      go([&] { return world.send(out, right, tag); }, recv);
+      go(send, [&] { return world.recv(in, left, tag); });
+      go([&] { return twice("send", sending); }, [&] { return twice("recv", receiving); });
+      go(send, recv);  // what was refused had sent nothing
+      auto moved = std::move(receiving);
+      go(send, [&] { return moved.start(); });
+    }
+  }
+
+  /// Started, and refused when it is started again.
+  template <class Prepared>
+  static tutti::op twice(const std::string& call, Prepared& message) {
+    auto running = message.start();
+    const auto said = complaint([&] { message.start().wait(); });
+    expect(contains(said, call + ": this prepared operation was started before, at line "), said);
+    return running;
+  }
+};
+
+template <class Calls>
+concept receives_from_any = requires(Calls calls, std::vector<int>& v) { calls.recv_any(v); };
+
+TEST_CASE("prepared: messages are what they are when they are called, and are not started twice at a time") {
+  tutti::run_threads(3, around{});
+  static_assert(receives_from_any<ranks::world&>);
+  static_assert(!receives_from_any<decltype(std::declval<ranks::world&>().prepare())>);
+}
+
 TEST_CASE("prepared: the buffers of a list may change places, and not their length") {
   auto world = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
   std::vector<int> v(6, 3);
@@ -126,6 +178,10 @@ TEST_CASE("prepared: what was wrong is found when it is prepared; it outlives th
         "all_gather: in x world size is 6 elements but out is 4");
   CHECK(contains(complaint([&] { (void)world.prepare().scan(v, tutti::sum, {.via = tutti::algorithm::tree}); }),
                  "scan: there is no algorithm tree"));
+  CHECK(complaint([&] { (void)world.prepare().send(v, 1); }) == "send: peer 1 is not a rank of this communicator of 1");
+  CHECK(complaint([&] { (void)world.prepare().recv(v, -1); }) ==
+        "recv: peer -1 is not a rank of this communicator of 1");
+  CHECK(complaint([&] { (void)world.prepare().recv(v, 0); }) == "recv: rank 0 cannot exchange messages with itself");
   CHECK(complaint([&] { (void)world.prepare().barrier({.timeout = tutti::duration{-1}}); }) ==
         "barrier: a timeout cannot be negative");
   static_assert(!std::is_copy_constructible_v<decltype(gather)>);

@@ -119,7 +119,7 @@ void check_rank_order(session<World>& s) {
          "the order does not matter for these operands");
   const auto allocated = s.world.template allocate<T>(2 * most);
   std::vector<T> plain(2 * most);
-  for (const part& p : s.how == grid::full ? parts : tutti_test::every_third(parts)) {
+  for (const part& p : s.some_of(parts)) {
     check_order_of_part<T>(s, std::span{plain}.first(most), std::span{plain}.last(most), p, "in ordinary memory");
     check_order_of_part<T>(s, allocated.span().first(most), allocated.span().last(most), p, "in memory of the world");
     const bool here = s.world.rank() % 2 == 0;

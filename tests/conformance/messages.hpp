@@ -168,7 +168,7 @@ void check_any_source(session<World>& s, std::size_t bytes) {
 
 template <class World>
 void check_messages(session<World>& s) {
-  for_each_dtype([&]<class T>() {
+  for_each(every_dtype{}, [&]<class T>() {
     for (const std::size_t count : s.counts(every_count)) check_send_recv<T>(s, count);
   });
   check_messages_beside_collectives(s);

@@ -88,7 +88,7 @@ void check_movement(session<World>& s) {
   check_barrier(s);
   for (int i = 0; i < 20; ++i) s.world.barrier().wait();
   for (const std::size_t count : s.counts(every_count)) {
-    for_each_dtype([&]<class T>() {
+    for_each(every_dtype{}, [&]<class T>() {
       check_broadcast<T>(s, count, static_cast<int>(mix(s.salt()) % s.size()), {automatic});
       check_all_gather<T>(s, count, {automatic});
     });

@@ -31,20 +31,32 @@ struct types {};
 /// One for each dtype that can be reduced.
 using every_number = types<bool, signed char, unsigned char, short, unsigned short, int, unsigned, long, unsigned long,
                            tutti::float16, tutti::bfloat16, float, double, long double>;
-/// Those that came later: fewer counts, as what travels is bytes.
+/// Those that came later: reduced with fewer counts, as what travels is bytes.
 using every_other_number = types<tutti::float8_e4m3, tutti::float8_e5m2, std::complex<float>, std::complex<double>>;
 /// Other names for some of them.
 using every_alias = types<char, wchar_t, char8_t, char16_t, char32_t, long long, unsigned long long>;
+
+template <class... A, class... B, class... C>
+constexpr types<A..., B..., C...> joined(types<A...>, types<B...>, types<C...>) noexcept {
+  return {};
+}
+template <class... T>
+constexpr std::size_t number_of(types<T...>) noexcept {
+  return sizeof...(T);
+}
+/// One for each dtype: a struct is one too, which can only be moved.
+using every_dtype = decltype(joined(every_number{}, every_other_number{}, types<odd>{}));
+static_assert(number_of(every_dtype{}) == tutti::dtype_count);
 
 template <class... T, class F>
 void for_each(types<T...>, F f) {
   (f.template operator()<T>(), ...);
 }
-/// One for each dtype: a struct is one too, which can only be moved.
-template <class F>
-void for_each_dtype(F f) {
-  for_each(every_number{}, f);
-  f.template operator()<odd>();
+/// For the type whose turn it is: what cannot be tried with all of them takes one after the other.
+template <class... T, class F>
+void for_one(types<T...>, std::size_t turn, F f) {
+  std::size_t at = 0;
+  ((at++ == turn % sizeof...(T) ? f.template operator()<T>() : void()), ...);
 }
 
 /// Every collective is tried with each of these, in every dtype: empty, fewer elements than ranks, counts that no

@@ -50,7 +50,7 @@ class messaging_calls : public Base {
   /// Messages of one rank and tag arrive in order. One that a recv() of its sender waits for goes there. With several
   /// at hand the ranks take turns. A different count is an error on this rank.
   template <writable_elements R>
-    requires supports<backend_type, recv_any_args>
+    requires supports<backend_type, recv_any_args> && Base::at_once
   basic_op<int> recv_any(R&& data, std::uint32_t tag = 0, issue how = {},
                          std::source_location where = std::source_location::current()) {
     using T = std::ranges::range_value_t<R>;

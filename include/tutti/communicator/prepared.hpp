@@ -22,13 +22,14 @@ class preparing_base;
 }
 
 /// An operation that was checked, and its algorithm chosen, once, to be started many times: `auto average =
-/// world.prepare().all_reduce(gradients, mean)`, then `average.start().wait()` in every step. A start is a collective
-/// call like any other, in the same order on all ranks; the ranks need not have prepared it alike. Buffers, layouts and
-/// lists of spans must outlive it, and belong to each operation from its start to its end. Counts and offsets stay as
-/// they were. The spans of a list may point elsewhere between two operations, to as many elements in all: another
-/// number is a usage_error on this rank, before anything is sent.
-/// One at a time: a start before the handle of the last one has ended is a usage_error, on every rank alike. Moves,
-/// also in flight. Must not outlive the communicator; moving that is fine. Thread safety is the communicator's.
+/// world.prepare().all_reduce(gradients, mean)`, then `average.start().wait()` in every step. A start is a call like
+/// any other: of a collective in the same order on all ranks, of a message in that of its tag. The ranks need not have
+/// prepared it alike, or at all. Buffers, layouts and lists of spans must outlive it, and belong to each operation from
+/// its start to its end. Counts and offsets stay as they were. The spans of a list may point elsewhere between two
+/// operations, to as many elements in all: another number is a usage_error on this rank, before anything is sent.
+/// One at a time: a start before the handle of the last one has ended is a usage_error that starts nothing, on every
+/// rank alike. Moves, also in flight. Must not outlive the communicator; moving that is fine. Thread safety is the
+/// communicator's.
 template <backend B, class Args>
 class prepared {
  public:
