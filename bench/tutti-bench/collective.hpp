@@ -15,7 +15,6 @@ enum class placements : std::uint8_t { both, in_place, out_of_place };
 /// What nccl-tests' table says of a collective, and which of its buffers are a block for each rank.
 struct collective {
   std::string_view name;
-  bool on_host = false;  ///< measured with --backend host, too
   bool reduces = false, rooted = false;
   bool cut = false;  ///< one of its buffers is a block for each rank; `count` is that of a block
   placements where = placements::both;
@@ -36,9 +35,9 @@ struct collective {
 };
 
 inline constexpr std::array collectives{
-    collective{.name = "all_reduce", .on_host = true, .reduces = true},
-    collective{.name = "broadcast", .on_host = true, .rooted = true, .where = placements::in_place},
-    collective{.name = "barrier", .on_host = true, .where = placements::in_place},
+    collective{.name = "all_reduce", .reduces = true},
+    collective{.name = "broadcast", .rooted = true, .where = placements::in_place},
+    collective{.name = "barrier", .where = placements::in_place},
     collective{.name = "reduce", .reduces = true, .rooted = true},
     collective{.name = "all_gather", .cut = true},
     collective{.name = "reduce_scatter", .reduces = true, .cut = true},

@@ -1,7 +1,5 @@
 #pragma once
-#include "measure.hpp"
-#include "options.hpp"
-#include "table.hpp"
+#include "sweep.hpp"
 
 namespace bench {
 

@@ -31,7 +31,7 @@ struct options {
   std::string backend = "host", collective = "all_reduce";
   std::size_t min_bytes = 8, max_bytes = std::size_t{64} << 20, step_bytes = std::size_t{1} << 20;
   std::size_t step_factor = 4;
-  int iterations = 20, warmup = 5, aggregate = 1, checks = 1, root = 0, machines = 1, graphs = 0;
+  int iterations = 20, warmup = 5, aggregate = 1, checks = 1, root = 0, machines = 1, graphs = 0, registration = 0;
   std::string op = "sum", type = "float", algorithm = "automatic", json, tune;
   bool shared_gpus = false, blocking_calls = false;
   double timeout_seconds = 60, tune_seconds = 40;
@@ -54,9 +54,8 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
   const std::string of_nccl = "with --backend nccl: ";
   app.add_option(
          "collective", o.collective,
-         "all_reduce, broadcast or barrier; " + of_nccl +
-             "reduce, all_gather, reduce_scatter, gather, scatter, all_to_all, sendrecv (to the next rank, from "
-             "the one before), too")
+         "all_reduce, reduce, broadcast, all_gather, reduce_scatter, gather, scatter, all_to_all, barrier or sendrecv "
+         "(to the next rank, from the one before)")
       ->check(CLI::IsMember(collective_names()))
       ->capture_default_str();
   app.add_option("--backend", o.backend, "host: memory of the host by tutti's own algorithms; nccl: GPUs")
@@ -87,7 +86,7 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
       ->check(CLI::IsMember({"sum", "prod", "max", "min", "avg"}))
       ->capture_default_str();
   app.add_option("-d,--datatype", o.type,
-                 "int8 uint8 int32 uint32 int64 uint64 half bfloat16 float double; " + of_nccl + "f8e4m3 f8e5m2, too")
+                 "int8 uint8 int32 uint32 int64 uint64 half bfloat16 float double f8e4m3 f8e5m2")
       ->check(CLI::IsMember({"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float",
                              "double", "f8e4m3", "f8e5m2"}))
       ->capture_default_str();
@@ -98,6 +97,10 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
   app.add_option("--algo", o.algorithm,
                  "forces an algorithm; what the collective lacks is an error that lists what it has")
       ->check(CLI::IsMember(algorithms))
+      ->capture_default_str();
+  app.add_option("-R,--local_register", o.registration,
+                 "2: symmetric memory, world.allocate, which ranks of a machine share; 0: ordinary")
+      ->check(CLI::IsMember({0, 2}))
       ->capture_default_str();
   app.add_option("--machines", o.machines,
                  "under tutti-run, ranks of one machine act as those of so many, in turns: TCP between, memory inside")
@@ -121,9 +124,8 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
   try {
     app.parse(argc, argv);
     if (o.min_bytes > o.max_bytes) throw CLI::ValidationError("--minbytes is larger than --maxbytes");
-    const bool host_has = collective_of(o.collective).on_host;
-    if (o.backend == "host" && (!host_has || o.type.starts_with("f8")))
-      throw CLI::ValidationError((host_has ? o.type : o.collective) + " is measured with --backend nccl only");
+    if (o.backend == "nccl" && o.registration != 0)
+      throw CLI::ValidationError("--local_register is for memory of the host");
     if (o.backend == "nccl" && !o.tune.empty()) throw CLI::ValidationError("--tune measures the host's algorithms");
   } catch (const CLI::ParseError& e) {
     std::ostringstream out, err;

@@ -10,9 +10,11 @@
 #include <string>
 #include <thread>
 
+#include <tutti/version.hpp>
+
 #include "collective.hpp"
-#include "measure.hpp"
 #include "options.hpp"
+#include "timing.hpp"
 
 namespace bench {
 

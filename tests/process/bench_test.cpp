@@ -1,0 +1,91 @@
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "process/worlds.hpp"
+
+/// tutti-bench on memory of the host, as a user starts it.
+namespace {
+using namespace tutti_test;
+
+const std::string program_path = TUTTI_BENCH_DIR "/tutti-bench";
+
+processes::report bench(int ranks, std::vector<std::string> words) {
+  words.insert(words.begin(), {"-n", std::to_string(ranks), "--output", "plain", "--", program_path});
+  processes started;
+  started.start({tutti_run(), std::move(words), {}});
+  return started.wait(std::chrono::seconds{100}).front();
+}
+
+/// -DTUTTI_BUILD_BENCH=OFF
+bool is_built() {
+  const bool is = ::access(program_path.c_str(), X_OK) == 0;
+  if (!is) MESSAGE("skipped: there is no " << program_path);
+  return is;
+}
+
+}  // namespace
+
+TEST_CASE("tutti-bench times each collective, in both kinds of memory, and finds its results right") {
+  if (!is_built()) return;
+  struct {
+    std::string name, row, in_place;
+  } const all[] = {{"all_reduce", "1008           252     float     max      -1", "0"},
+                   {"broadcast", "1008           252     float    none       1", "0"},
+                   {"reduce", "1008           252     float     max       1", "0"},
+                   {"all_gather", "1008            84     float    none      -1", "0"},
+                   {"reduce_scatter", "1008            84     float     max      -1", "0"},
+                   {"gather", "1008            84     float    none       1", "0"},
+                   {"scatter", "1008            84     float    none       1", "0"},
+                   {"all_to_all", "1008            84     float    none      -1", "N/A"},
+                   {"sendrecv", "1008           252     float    none      -1", "N/A"},
+                   {"barrier", "0             0     float    none      -1", "0"}};
+  for (const auto& each : all) {
+    for (const char* memory : {"0", "2"}) {
+      CAPTURE(each.name);
+      CAPTURE(memory);
+      const auto done = bench(3, {each.name, "-b", "1008", "-e", "1008", "-r", "1", "-o", "max", "-n", "2", "-m", "2",
+                                  "-w", "1", "-R", memory});
+      CHECK_MESSAGE(done.status == 0, done.out);
+      const auto row = done.out.find(each.row);
+      REQUIRE_MESSAGE(row != std::string::npos, done.out);
+      const auto line = done.out.substr(row, done.out.find('\n', row) - row);
+      CHECK_MESSAGE(line.ends_with("  " + each.in_place), line);
+      CHECK_MESSAGE(contains(done.out, "# Out of bounds values : 0 OK"), done.out);
+    }
+  }
+}
+
+TEST_CASE("tutti-bench reduces in every type by every reduction, and asks for an algorithm") {
+  if (!is_built()) return;
+  for (const std::string type : {"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float",
+                                 "double", "f8e4m3", "f8e5m2"})
+    for (const std::string op : {"sum", "prod", "max", "min", "avg"}) {
+      CAPTURE(type);
+      CAPTURE(op);
+      const auto done =
+          bench(2, {"reduce_scatter", "-b", "4K", "-e", "4K", "-d", type, "-o", op, "-n", "1", "-w", "0"});
+      CHECK_MESSAGE(done.status == 0, done.out);
+      CHECK_MESSAGE(contains(done.out, "# Out of bounds values : 0 OK"), done.out);
+    }
+  const auto ring = bench(3, {"all_gather", "--algo", "ring", "-b", "4K", "-e", "4K"});
+  CHECK_MESSAGE(ring.status == 0, ring.out);
+  CHECK_MESSAGE(contains(ring.out, "algorithm: ring"), ring.out);
+}
+
+TEST_CASE("tutti-bench says what cannot be timed") {
+  if (!is_built()) return;
+  const auto alone = bench(1, {"sendrecv"});
+  CHECK(alone.status != 0);
+  CHECK_MESSAGE(contains(alone.out, "sendrecv needs two ranks or more"), alone.out);
+  const auto lacking = bench(2, {"all_to_all", "--algo", "ring"});
+  CHECK(lacking.status != 0);
+  CHECK_MESSAGE(contains(lacking.out, "all_to_all"), lacking.out);
+  const auto root = bench(2, {"gather", "-r", "2"});
+  CHECK(root.status != 0);
+  CHECK_MESSAGE(contains(root.out, "--root 2 is not a rank of this world of 2"), root.out);
+}
