@@ -73,7 +73,7 @@ class communicator : public detail::communicator_calls<B> {
   /// The new one shares this one's links, engine and fate: a failure of either ends both. One split of a world at a
   /// time: two threads that try get a usage_error. In shared memory a group takes 516 KiB per rank from its first
   /// operation on, 4.5 MiB after a message of 64 KiB (of an all_reduce, when it is staged), until all its ranks have
-  /// destroyed it.
+  /// destroyed it; twice that where it is on several machines.
   [[nodiscard]] communicator split(int color, int key = 0, std::source_location where = std::source_location::current())
     requires(B::where == space::host)
   {

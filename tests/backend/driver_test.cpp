@@ -47,6 +47,60 @@ TEST_CASE("driver: one split at a time, from the highest context so far") {
   CHECK(again.contexts() == 5);
 }
 
+/// Remembers for which operations somebody was asked.
+class asking : public tutti::threads_transport {
+ public:
+  using threads_transport::threads_transport;
+  void ask(const tutti::routine::promise_type*, std::uint64_t tag) noexcept {
+    asked.push_back(tutti::tag::sequence(tag));
+  }
+  std::vector<std::uint64_t> asked;
+};
+
+TEST_CASE("driver: who waits asks after a while, ever more rarely, and at once again about what is next to wait long") {
+  using std::chrono::milliseconds;
+  tutti::driver<asking> d(std::make_shared<tutti::engine>(),
+                          std::make_unique<asking>(std::make_shared<tutti::threads_hub>(2), 0));
+  auto guard = d.home().lock();
+  const tutti::deadline start{std::chrono::hours(1)};
+  const auto at = [&](int ms) {
+    d.link().asked.clear();
+    d.tick(start + milliseconds(ms));
+    return d.link().asked;
+  };
+  using numbers = std::vector<std::uint64_t>;
+  tutti::op_state first, second, message;
+  const auto issue = [&](tutti::op_state& s, std::uint64_t sequence, int ms) {
+    s.info.sequence = sequence;
+    s.info.issued = start + milliseconds(ms);
+    s.info.expires = tutti::deadline::max();
+    d.in_flight().push_back(s);
+  };
+  CHECK(at(0).empty());
+  first.info.context = second.info.context = 0;
+  issue(first, 1, 0);
+  issue(message, 7, 0);
+  CHECK(at(1).empty());
+  CHECK(at(100).empty());
+  CHECK(at(101) == numbers{1});
+  CHECK(at(150).empty());
+  CHECK(at(201) == numbers{1});
+  issue(second, 2, 300);
+  CHECK(at(400).empty());
+  CHECK(at(401) == numbers{1, 2});
+  for (int ms = 800; ms < 20000; ms += 100) at(ms);
+  d.in_flight().remove(first);
+  d.in_flight().remove(message);
+  CHECK(at(20000).empty());
+  CHECK(at(20100) == numbers{2});
+  d.in_flight().remove(second);
+  for (int i = 0; i < 10; ++i) {  // a queue that moves, however long each of it has been there
+    issue(first, static_cast<std::uint64_t>(i), 30000 + i);
+    CHECK(at(31000 + 90 * i).empty());
+    d.in_flight().remove(first);
+  }
+}
+
 TEST_CASE("driver: an operation past its deadline ends all that are in flight, and says whom it waited for") {
   auto world = tutti::join(std::make_shared<tutti::threads_hub>(3), 1);
   std::vector<int> v(10), w(10);

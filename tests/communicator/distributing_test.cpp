@@ -220,6 +220,23 @@ TEST_CASE("distributing: there is no false alarm, whatever is in flight") {
   });
 }
 
+TEST_CASE("distributing: what ranks but the root say of blocks is not looked at") {
+  for (const tutti::algorithm via : {tutti::algorithm::direct, tutti::algorithm::linear})
+    tutti::run_threads(3, [&](auto& world) {
+      const sizes counts{3, 3, 3}, others{7};
+      for (int root = 0; root < 3; ++root) {
+        const layout mine = world.rank() == root ? layout(counts)
+                            : world.rank() == 1  ? layout(others)
+                                                 : layout::of_equal(7);
+        std::vector<int> part(3, world.rank()), whole(9), back(3);
+        world.gather_v(part, whole, mine, root, {.via = via}).wait();
+        if (world.rank() == root) expect(whole == std::vector<int>{0, 0, 0, 1, 1, 1, 2, 2, 2}, "gathered");
+        world.scatter_v(whole, back, mine, root, {.via = via}).wait();
+        expect(back == part, "scattered");
+      }
+    });
+}
+
 TEST_CASE("distributing: buffers that are larger than what goes there keep the rest") {
   tutti::run_threads(3, [](auto& w) {
     const sizes counts{2, 0, 1}, offsets{4, 4, 0};

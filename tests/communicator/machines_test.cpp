@@ -232,6 +232,34 @@ TEST_CASE("machines: a rank that comes late is no mismatch, whatever is asked") 
   for (const std::string& e : ends) CHECK(e == "ok");
 }
 
+// The operations of groups that one split made have the same numbers: only the own group may be asked.
+TEST_CASE("machines: operations of a group behind one of the world, which waits for another group, are no mismatch") {
+  using namespace std::chrono_literals;
+  const auto ends = run_two_machines([](two_machines& w) {
+    auto pair = w.split(w.rank() / 2);
+    std::vector<float> all(5000), some(10000), more(20000);
+    w.barrier().wait();
+    if (w.rank() < 2) {
+      auto of_world = w.all_reduce(all);
+      if (w.rank() == 1) std::this_thread::sleep_for(300ms);
+      auto first = pair.all_reduce(some), second = pair.all_reduce(more);
+      first.wait();
+      second.wait();
+      of_world.wait();
+    } else {
+      pair.all_reduce(more).wait();
+      pair.all_reduce(some).wait();
+      for (int i = 0; i < 400; ++i) {
+        std::this_thread::sleep_for(1ms);
+        w.engine().poll();
+      }
+      w.all_reduce(all).wait();
+    }
+    w.barrier().wait();
+  });
+  for (const std::string& e : ends) CHECK(e == "ok");
+}
+
 TEST_CASE("machines: a rank that is lost is named, wherever it was") {
   placed_transport::placement = {0, 1, 1, 0, 2};
   for (int lost = 0; lost < 5; ++lost)

@@ -61,6 +61,24 @@ TEST_CASE("processes are told that another's reduction threw") {
   }
 }
 
+TEST_CASE(
+    "processes wait for others long, in their groups and through each other, and nobody asks who is none of theirs") {
+  using namespace tutti_test;
+  for (const std::string words : {"transport=tcp", "domain="}) {
+    const std::string name = unique_name();
+    const auto all = run_ranks("stream", 4, [&](int r) {
+      const std::string place = words == "domain=" ? words + std::to_string(r) : words;
+      return rank_words{{at("unix:@" + name, r, 4), place, "groups=1"}, {}};
+    });
+    const std::string text = all_text(all);
+    CAPTURE(text);
+    for (const auto& rank : all) CHECK(contains(rank.out, "all well"));
+    // Along the ring each asks the one before it, to which it has a connection.
+    CHECK(occurrences(text, " and 0 descriptors more") == 4);
+    check_nothing_left(name);
+  }
+}
+
 TEST_CASE("processes that call different things are told what the others called") {
   using namespace tutti_test;
   for (const bool mapped : {true, false}) {

@@ -357,12 +357,18 @@ TEST_CASE("mesh: who is asked whether it called the same says so where it did no
     world w{3};
     w.at(1).note_call({here, 5, sum});
     w.at(2).note_call({about, all, brief});
-    w.at(2).ask(1, about + 9);
-    w.at(2).ask(1, tag::make(0, 99, 0));  // what it has not called itself, it does not ask
-    w.at(2).ask(-1, about);
-    w.at(2).ask(2, about);
+    std::vector<std::byte> a(1), b(1);
+    const auto from_1 = w.start(2, drive::recv(w.at(2), 1, about + 1, a));
+    const auto from_0 = w.start(2, drive::recv(w.at(2), 0, about + 2, b));
+    w.at(2).ask(from_1->work(), about + 9);
+    w.at(2).ask(from_1->work(), tag::make(0, 99, 0));  // what it has not called itself, it does not ask
+    w.at(2).ask(from_0->work(), about);                // who has called nothing of the kind says nothing
+    w.at(2).ask(nullptr, about);
     w.poll(5);
-    return w.at(0).failure();
+    const status found = w.at(0).failure();
+    w.at(2).abort({errc::aborted});
+    w.poll(2);
+    return found;
   };
   CHECK(ask(sum, 5, here).ok());
   CHECK(ask(most, 5, tag::make(0, 42, 0)).ok());  // not called there yet

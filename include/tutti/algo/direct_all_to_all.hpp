@@ -14,10 +14,11 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// What to note about the input. In place, a block may be overwritten before it was read.
+/// What to note about the input. In place, a block may be overwritten before it was read; of nothing, nobody reads.
 template <mapped_transport T>
 std::uint64_t place_of_input(const meeting<T>& m, const board& b, const all_to_all_args& a) noexcept {
   if (a.in.data == a.out.data) return board::nowhere;
+  if (a.in.bytes() == 0) return 0;
   const std::size_t longest = a.in_blocks.longest() * a.in.element_bytes;
   return place_or_lend_block(m, b, a.in.data, a.in.bytes(), longest, a.out.bytes());
 }

@@ -91,7 +91,7 @@ class driver final : public progress_source {
   void tick(deadline now) noexcept override {
     link_->tick(now);
     reclaim();
-    if (now >= next_question_) ask_around(now);
+    if (in_flight_.front()) ask_around(now);
     for (op_state* s = in_flight_.front(); s; s = s->next) {
       if (now < s->info.expires) continue;
       s->info.expired = true;
@@ -108,27 +108,31 @@ class driver final : public progress_source {
   void reclaim() noexcept {
     if constexpr (mapped_transport<T>) remains_.reclaim(*link_);
   }
-  /// Whoever is waited for is asked whether it called the same, after a while, and again and again.
+  /// Where the oldest operation has been so for a while, those that it and the ones behind it wait for are asked
+  /// whether they called the same, and again and again.
   void ask_around(deadline now) noexcept {
-    if (!in_flight_.front() || now - in_flight_.front()->info.issued < patience) {
+    if (const deadline issued = in_flight_.front()->info.issued; issued != oldest_issued_) {
+      oldest_issued_ = issued;
       pause_ = patience;
-      return;
+      next_question_ = now + patience;
     }
+    if (now < next_question_) return;
     next_question_ = now + pause_;
     pause_ = std::min<duration>(2 * pause_, std::chrono::seconds(5));
     int most = 16;
     for (const op_state* s = in_flight_.front(); s && most > 0; s = s->next, --most)
-      if (s->info.context != op_info::outside)
-        link_->ask(waiting_for(*s), tag::make(s->info.context, s->info.sequence, 0));
+      if (s->info.context != op_info::outside) link_->ask(work_of(*s), tag::make(s->info.context, s->info.sequence, 0));
   }
-  /// An operation that waits for its turn waits for whoever the operations before it wait for.
+  /// An operation that waits for its turn waits for whoever those before it in its group wait for.
   [[nodiscard]] int waiting_for(const op_state& s) const noexcept {
-    const auto ask = [this](const op_state& o) {
-      return link_->waiting_for(static_cast<const routine::promise_type*>(o.work), o.info.context);
-    };
+    const auto ask = [this](const op_state& o) { return link_->waiting_for(work_of(o), o.info.context); };
     int who = ask(s);
-    for (const op_state* o = in_flight_.front(); o != &s && who < 0; o = o->next) who = ask(*o);
+    for (const op_state* o = in_flight_.front(); o != &s && who < 0; o = o->next)
+      if (o->info.context == s.info.context) who = ask(*o);
     return who;
+  }
+  static const routine::promise_type* work_of(const op_state& s) noexcept {
+    return static_cast<const routine::promise_type*>(s.work);
   }
 
   static constexpr duration patience = std::chrono::milliseconds(100);
@@ -140,7 +144,7 @@ class driver final : public progress_source {
   algo::board_remains remains_;
   std::uint32_t contexts_ = 0;
   bool splitting_ = false;
-  deadline next_question_{};
+  deadline oldest_issued_{}, next_question_{};
   duration pause_ = patience;
 };
 

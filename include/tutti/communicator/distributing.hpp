@@ -78,7 +78,7 @@ class distributing_calls : public Base {
       check_own_block("gather_v", from, to, from.data(), to.data(), blocks);
     }
     return move<gather_v_args>(from, this->rank() == root ? to : to.first(0), how, where, [&](auto& a) {
-      a.blocks = blocks;
+      a.blocks = this->rank() == root ? blocks : layout{};
       a.root = root;
     });
   }
@@ -119,7 +119,7 @@ class distributing_calls : public Base {
       check_own_block("scatter_v", from, to, to.data(), from.data(), blocks);
     }
     return move<scatter_v_args>(this->rank() == root ? from : from.first(0), to, how, where, [&](auto& a) {
-      a.blocks = blocks;
+      a.blocks = this->rank() == root ? blocks : layout{};
       a.root = root;
     });
   }

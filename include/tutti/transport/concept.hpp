@@ -49,7 +49,7 @@ concept transport =
       { l.ranks_per_core() } noexcept -> std::same_as<double>;
       { l.note_issue(tag) } noexcept;  // the world begins its operation of this sequence number
       { l.note_call(call) } noexcept;  // some group does, in which all ranks call this
-      { l.ask(peer, tag) } noexcept;   // has the peer noted another call for an operation of this rank's?
+      { l.ask(work, tag) } noexcept;   // has the peer that it waits for noted another call in its place?
       { l.leave() } noexcept;          // an orderly goodbye; bounded
       { l.prepare_park() } noexcept;   // see progress_source; park() and unpark() without the lock
       { l.park(d) } noexcept;

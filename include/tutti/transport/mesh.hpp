@@ -52,11 +52,13 @@ class mesh : public link_core {
 
   /// This rank begins a collective.
   void note_call(const recent_calls::one& c) noexcept { calls_.note(c); }
-  /// This rank waits for `peer` in a collective that it has noted. If the peer has called another one in its place, it
-  /// fails the world with errc::mismatch: they may exchange no message that tells.
-  void ask(int peer, std::uint64_t tag) noexcept {
-    if (!failure().ok() || peer < 0 || peer >= size() || !channel(peer)) return;
-    if (const recent_calls::one* call = calls_.find(tag); call)
+  /// Asks the peer that this operation, a collective that was noted, itself waits for, if there is one. Nobody else:
+  /// its number means something else to ranks that are not in its group. If that one has called another in its place,
+  /// it fails the world with errc::mismatch: they may exchange no message that tells.
+  void ask(const detail::routine_promise* work, std::uint64_t tag) noexcept {
+    const int peer = failure().ok() ? channel_waits_for(work) : -1;
+    if (peer < 0 || !channel(peer)) return;
+    if (const recent_calls::one* call = calls_.find(tag))
       if (const status s = channel(peer)->ask(*call); !s.ok()) remember(peer, s);
   }
 

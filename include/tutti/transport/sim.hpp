@@ -73,7 +73,7 @@ class sim_transport : public mesh<sim_pipe> {
   }
 
   /// Nobody asks: who waits for ever is found at once, and real time must not change what happens.
-  void ask(int, std::uint64_t) noexcept {}
+  void ask(const routine::promise_type*, std::uint64_t) noexcept {}
 
   [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t = 0) const noexcept {
     return channel_waits_for(work);

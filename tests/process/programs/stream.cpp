@@ -6,6 +6,8 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
 #include <span>
 #include <thread>
 #include <vector>
@@ -61,6 +63,41 @@ void call_otherwise(World& world) {
     world.broadcast(std::span{data}.first(1024), 0).wait();
   else
     world.all_reduce(data).wait();
+}
+
+long open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return std::distance(begin(all), end(all));
+}
+
+/// Works without waiting for anybody.
+template <class World>
+void compute(World& world, std::chrono::milliseconds time) {
+  for (const auto until = tutti::clock::now() + time; tutti::clock::now() < until;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    world.engine().poll();
+  }
+}
+
+/// Rank 1, with rank 0 in a group, waits long for rank 2, which has used its own group, of operations with the same
+/// numbers. Then all wait for rank 2, through each other.
+template <class World>
+void wait_for_other_groups(World& world) {
+  auto pair = world.split(world.rank() / 2);
+  std::vector<float> some(1000), more(2000), all(100000);
+  world.all_reduce(all, tutti::sum, {.via = tutti::algorithm::ring}).wait();
+  const long before = open_descriptors();
+  if (world.rank() >= 2) pair.all_reduce(more).wait();
+  if (world.rank() == 2) compute(world, std::chrono::milliseconds{600});
+  if (world.rank() == 2) world.send(some, 1).wait();
+  if (world.rank() == 1) world.recv(some, 2).wait();
+  if (world.rank() < 2) pair.all_reduce(some).wait();
+  const long between = open_descriptors();
+  if (world.rank() == 2) compute(world, std::chrono::milliseconds{600});
+  world.all_reduce(all, tutti::sum, {.via = tutti::algorithm::ring}).wait();
+  std::printf("all well, %ld and %ld descriptors more\n", between - before, open_descriptors() - between);
+  std::fflush(stdout);
+  world.barrier().wait();
 }
 
 /// Rank 1's reduction throws.
@@ -127,6 +164,8 @@ int main(int argc, char** argv) {
         die_at_work(world);
       else if (w.has("odd"))
         call_otherwise(world);
+      else if (w.has("groups"))
+        wait_for_other_groups(world);
       else if (w.has("throws"))
         throw_at_work(world);
       else
