@@ -9,6 +9,7 @@ See README.md.
 """
 import argparse
 import collections
+import itertools
 import json
 import os
 import platform
@@ -298,13 +299,12 @@ def run_hosts(a, out, results):
             net(f"ip -n {x} addr add 10.77.0.{i + 1}/24 dev peersv{i} && ip -n {x} link set peersv{i} up")
             if a.rate:
                 net(f"tc -n {x} qdisc add dev peersv{i} root tbf rate {a.rate} burst 512kb latency 50ms")
-        for rnd in range(a.rounds):
-            for p in chosen:
-                wait_quiet(a.quiet)
-                got, _ = launch(p, 2, out, ["--ops", "all_reduce,barrier", "--sizes", ",".join(map(str, a.sizes)), "--budget", str(a.budget)],
-                                wrap=lambda r: ["ip", "netns", "exec", ns[r % 2]],
-                                rank_env=lambda r: {"PEER_ADDR": f"10.77.0.{r % 2 + 1}", "GLOO_SOCKET_IFNAME": f"peersv{r % 2}", **pace})
-                rows += [dict(r, peer=p.name, round=rnd, rate=a.rate) for r in got]
+        for rnd, n, p in itertools.product(range(a.rounds), a.n, chosen):
+            wait_quiet(a.quiet)
+            got, _ = launch(p, n, out, ["--ops", "all_reduce,barrier", "--sizes", ",".join(map(str, a.sizes)), "--budget", str(a.budget)],
+                            wrap=lambda r: ["ip", "netns", "exec", ns[r % 2]],
+                            rank_env=lambda r: {"PEER_ADDR": f"10.77.0.{r % 2 + 1}", "GLOO_SOCKET_IFNAME": f"peersv{r % 2}", **pace})
+            rows += [dict(r, peer=p.name, round=rnd, rate=a.rate) for r in got]
     finally:
         if link:
             link.terminate()
@@ -321,7 +321,7 @@ def main():
     words = lambda s: s.split(",")
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("what", nargs="*", default=["limits", "peers", "ddp", "startup"], help="limits, peers, ddp, startup, hosts")
-    ap.add_argument("--n", type=ints, default=[2, 4, 8], help="numbers of ranks")
+    ap.add_argument("--n", type=ints, default=[], help="numbers of ranks: 2, 4 and 8, or 2 of hosts, where they take turns")
     ap.add_argument("--sizes", type=ints, default=SIZES, help="bytes")
     ap.add_argument("--ops", type=words, default=OPS)
     ap.add_argument("--peers", type=words, default=[], help="only these")
@@ -341,6 +341,7 @@ def main():
     ap.add_argument("--json", default="results.json")
     ap.add_argument("--build", default=os.path.join(tempfile.gettempdir(), "peers-build"))
     a = ap.parse_args()
+    ranks = a.n
     if not a.no_build:
         install()
         build(a.build)
@@ -348,6 +349,7 @@ def main():
     results = {"machine": {"cpu": model, "cores": CORES, "kernel": platform.release()}, "argv": sys.argv[1:]}
     for what in a.what:
         print(f"\n== {what}", flush=True)
+        a.n = ranks or ([2] if what == "hosts" else [2, 4, 8])
         {"limits": run_limits, "peers": run_peers, "ddp": run_ddp, "startup": run_startup, "hosts": run_hosts}[what](a, a.build, results)
         save(a, results)
     print("\nwrote", a.json)

@@ -51,6 +51,28 @@ TEST_CASE("hierarchical: an all_reduce over every placement, in place and not") 
     });
 }
 
+TEST_CASE("hierarchical: segments of a large all_reduce follow each other, with a shorter one at the end") {
+  for (const auto& placed : std::vector<std::vector<int>>{{0, 1, 0, 1}, {0, 1, 1, 0, 2}, {0, 0, 0, 1}})
+    lanes::run(static_cast<int>(placed.size()), [&](auto& me) {
+      auto memory = lanes::on_machines(me, placed);
+      const auto with = tutti::erase_type<float>(tutti::mean);
+      constexpr std::size_t half = std::size_t{1} << 17;  // MiB of floats
+      for (const std::size_t count : {4 * half, 8 * half, 8 * half + 1, 13 * half - 3}) {
+        std::vector<float> in(count), out(count);
+        for (std::size_t i = 0; i < count; ++i) in[i] = static_cast<float>(i % 1021) + static_cast<float>(me.number());
+        me.run([&](auto link) {
+          return tutti::algo::hierarchical_all_reduce(link, memory,
+                                                      tutti::all_reduce_args{lanes::in(in), lanes::out(out), with});
+        });
+        const float mean = static_cast<float>(me.size() - 1) / 2;
+        std::size_t wrong = 0, first = count;
+        for (std::size_t i = count; i-- > 0;)
+          if (out[i] != static_cast<float>(i % 1021) + mean) ++wrong, first = i;
+        expect(wrong == 0, "elements from", first);
+      }
+    });
+}
+
 TEST_CASE("hierarchical: all ranks end with the same bits") {
   for (const auto& placed : placements) {
     std::vector<std::vector<float>> results(placed.size());

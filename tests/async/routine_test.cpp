@@ -191,6 +191,67 @@ TEST_CASE("routine: running out of memory is a failure of the operation") {
   CHECK(tutti::nothrow(std::move(running)).wait().code == errc::out_of_resources);
 }
 
+/// Begins a routine that takes steps, takes some of its own, and awaits the other's end.
+routine beside(world& w, std::vector<int>& log, int theirs, int own) {
+  tutti::background other(take_steps(w, log, theirs));
+  co_await other.begin();
+  for (int i = 0; i < own; ++i) {
+    co_await event{w};
+    log.push_back(100 + i);
+  }
+  co_await other;
+  log.push_back(-1);
+}
+
+TEST_CASE("background: a routine goes on beside the one that began it, whichever ends first") {
+  world w;
+  const std::vector<int> logs[] = {{0, 100, 1, 2, -1}, {0, 100, 101, 102, -1}, {100, 101, -1}};
+  const int theirs[] = {3, 1, 0}, own[] = {1, 3, 2};
+  for (int i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    std::vector<int> log;
+    tutti::op running = w.start(beside(w, log, theirs[i], own[i]));
+    while (!running.done()) w.end_one();
+    CHECK(log == logs[i]);
+    running.wait();
+  }
+}
+
+TEST_CASE("background: a failure of either ends both, and so does one that throws, when it is awaited") {
+  world w;
+  const auto alive = std::make_shared<int>(0);
+  const auto waits = [](world& on, std::shared_ptr<int>) -> routine { co_await event{on}; };
+  const auto throws = [](world& on, std::shared_ptr<int>) -> routine {
+    co_await ended_event{on, status{}};
+    throw std::bad_alloc{};
+  };
+  const auto outer = [](world& on, std::shared_ptr<int> p, auto make) -> routine {
+    tutti::background never(make(on, p)), other(make(on, p));
+    co_await other.begin();
+    co_await event{on};
+    co_await other;
+  };
+  for (const bool first : {true, false}) {
+    CAPTURE(first);
+    tutti::op running = w.start(outer(w, alive, waits));
+    REQUIRE(w.waits() == 2);
+    {
+      auto guard = w.e.lock();
+      pending* of = w.waiting.front();
+      w.ready.complete(first ? *of : *pending_list::after(*of), {errc::peer_lost, 0, 4, 0});
+      w.ready.run();
+    }
+    CHECK(tutti::nothrow(std::move(running)).wait() == status{errc::peer_lost, 0, 4, 0});
+    CHECK(w.waits() == 0);
+    CHECK(alive.use_count() == 1);
+  }
+  tutti::op running = w.start(outer(w, alive, throws));
+  w.end_one();
+  REQUIRE(running.done());
+  CHECK(tutti::nothrow(std::move(running)).wait().code == errc::out_of_resources);
+  CHECK(alive.use_count() == 1);
+}
+
 TEST_CASE("routine: the nodes of a list know what operation they belong to") {
   world w;
   std::vector<int> log;

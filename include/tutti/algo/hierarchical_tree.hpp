@@ -121,8 +121,7 @@ routine hierarchical_reduce(lane<T> link, machine_memory& memory, reduce_args a)
 }
 
 /// Barrier over several machines: the ranks of each meet in memory, the lowest ones meet those of the others
-/// (algo/barrier.hpp), and all meet in memory again. ceil(log2 M) steps of empty messages. `map` and `memory` outlive
-/// it.
+/// (algo/barrier.hpp), and all meet in memory again. ceil(log2 M) steps of empty messages. `memory` outlives it.
 template <mapped_transport T>
 routine hierarchical_barrier(lane<T> link, machine_memory& memory) {
   constexpr std::uint64_t between_steps = 1 << 20;

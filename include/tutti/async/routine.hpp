@@ -8,9 +8,11 @@
 #include <tutti/async/frame_cache.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/status.hpp>
+#include <tutti/core/when_used.hpp>
 
 namespace tutti {
 
+class background;
 class routine;
 
 namespace detail {
@@ -174,7 +176,55 @@ class [[nodiscard]] routine {
   }
 
  private:
+  friend class background;
   std::coroutine_handle<promise_type> handle_;
+};
+
+/// A routine that another one begins and lets run beside itself until it awaits its end. Lives in that one's frame, and
+/// ends with it. What it throws comes when its end is awaited.
+class background {
+ public:
+  explicit background(routine&& r) noexcept : running_(std::exchange(r.handle_, nullptr)) {}
+  background(const background&) = delete;
+  background& operator=(const background&) = delete;
+  ~background() { running_.destroy(); }
+
+  /// Runs it until its first wait.
+  template <class = when_used>
+  auto begin() noexcept {
+    struct awaiter {
+      handle child;
+      [[nodiscard]] bool await_ready() const noexcept { return false; }
+      bool await_suspend(handle parent) const noexcept {
+        child.promise().root = parent.promise().root;
+        child.resume();
+        return false;
+      }
+      void await_resume() const noexcept {}
+    };
+    return awaiter{running_};
+  }
+
+  /// Waits for its end; once it has begun.
+  template <class = when_used>
+  auto operator co_await() noexcept {
+    struct awaiter {
+      handle child;
+      [[nodiscard]] bool await_ready() const noexcept { return false; }
+      bool await_suspend(handle parent) const noexcept {
+        child.promise().parent = parent;
+        return !std::exchange(child.promise().met, true);
+      }
+      void await_resume() const {
+        if (child.promise().failure) std::rethrow_exception(child.promise().failure);
+      }
+    };
+    return awaiter{running_};
+  }
+
+ private:
+  using handle = std::coroutine_handle<detail::routine_promise>;
+  handle running_;
 };
 
 namespace detail {
