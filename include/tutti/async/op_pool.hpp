@@ -1,9 +1,7 @@
 #pragma once
-#include <array>
 #include <atomic>
 #include <cstddef>
-#include <forward_list>
-#include <iterator>
+#include <utility>
 
 #include <tutti/async/op_state.hpp>
 #include <tutti/config.hpp>
@@ -16,6 +14,9 @@ class op_pool {
   op_pool() = default;
   op_pool(const op_pool&) = delete;
   op_pool& operator=(const op_pool&) = delete;
+  ~op_pool() {
+    while (chunks_) delete std::exchange(chunks_, chunks_->next);
+  }
 
   /// Sees to it that the next acquire() does not throw. Grows by a chunk when no slot is free; may throw bad_alloc.
   void reserve() {
@@ -58,19 +59,25 @@ class op_pool {
   }
 
   [[nodiscard]] std::size_t capacity() const noexcept {
-    return static_cast<std::size_t>(std::distance(chunks_.begin(), chunks_.end())) * chunk;
+    std::size_t slots = 0;
+    for (const chunk* c = chunks_; c; c = c->next) slots += chunk::size;
+    return slots;
   }
 
  private:
-  static constexpr std::size_t chunk = 64;
+  struct chunk {
+    static constexpr std::size_t size = 64;
+    op_state slots[size];
+    chunk* next;
+  };
 
   void refill() {
     free_ = returned_.exchange(nullptr, std::memory_order_acquire);
     if (free_) return;
-    auto& more = chunks_.emplace_front();
-    for (std::size_t i = chunk; i-- > 0;) {
-      more[i].next = free_;
-      free_ = &more[i];
+    chunks_ = new chunk{{}, chunks_};
+    for (std::size_t i = chunk::size; i-- > 0;) {
+      chunks_->slots[i].next = free_;
+      free_ = &chunks_->slots[i];
     }
   }
 
@@ -78,7 +85,7 @@ class op_pool {
   std::atomic<op_state*> returned_{nullptr};  // pushed by anyone, taken whole by the issuer: no ABA
   op_state closed_;                           // stands in returned_ from close() on
   std::atomic<std::ptrdiff_t> out_{0};
-  std::forward_list<std::array<op_state, chunk>> chunks_;
+  chunk* chunks_ = nullptr;
 };
 
 }  // namespace tutti
