@@ -33,8 +33,8 @@ class machine_memory {
 
   [[nodiscard]] int size() const noexcept { return members_.size; }
 
-  /// The ranks of this machine as the link of what a call does inside. Of its steps the board tells in order and length,
-  /// but not by name: they have no number, and only begin() shows a call.
+  /// The ranks of this machine as the link of what a call does inside. Of its steps the board tells in order and
+  /// length, but not by name: they have no number, and only begin() shows a call.
   template <transport T>
   [[nodiscard]] lane<T> inside(const lane<T>& whole) const noexcept {
     return {whole.link(), members_, 0};
