@@ -10,6 +10,22 @@
 
 namespace tutti::algo {
 
+namespace detail {
+
+/// Stages the next `bytes` bytes of the list: what this rank folds itself, from `own` to `own_end`, stays near.
+inline void stage_list(board& b, list_walk& from, std::byte* slot, std::size_t bytes, std::size_t own,
+                       std::size_t own_end) {
+  from.next(bytes, [&](auto piece, std::size_t offset) {
+    const std::size_t end = offset + piece.size(), first = std::clamp(own, offset, end),
+                      last = std::clamp(own_end, first, end);
+    b.stage(slot + offset, piece.data(), first - offset);
+    copy_bytes(slot + first, piece.data() + (first - offset), last - first);
+    b.stage(slot + last, piece.data() + (last - offset), end - last);
+  });
+}
+
+}  // namespace detail
+
 /// All-reduce of many buffers as if they were one, through memory that ranks share: the slots are where they come
 /// together, so that nothing is copied more often than for one buffer. Meetings and folds as in direct_all_reduce,
 /// staged. Lists that all ranks map, from 4 KiB on, are not staged: 1/n of the elements folded and stored n times per
@@ -24,11 +40,18 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
   const std::size_t most = whole_elements(board::slot_bytes, element) * element;
   list_walk from{a.data}, to{a.data};
   std::uint64_t staged = board::nowhere;  // the step with which the first slot went
+  const auto mine = static_cast<std::size_t>(m.rank());
+  const auto stage = [&](std::uint64_t step, std::size_t bytes) {
+    const blocks cut{bytes / element, static_cast<std::size_t>(m.size())};
+    const std::size_t own = total <= detail::one_meeting ? 0 : cut.begin(mine) * element;
+    const std::size_t own_end = total <= detail::one_meeting ? 0 : own + cut.size(mine) * element;
+    detail::stage_list(b, from, m.slot(m.rank(), step), bytes, own, own_end);
+  };
   if (total >= worth_mapping) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
     const std::uint64_t told = detail::tell_places(m, a.data, m.slot(m.rank(), step));
-    if (told == board::nowhere) from.gather(m.slot(m.rank(), step), std::min(most, total));
+    if (told == board::nowhere) stage(step, std::min(most, total));
     board::exposure shown{b, lane.link()};
     m.post({told, 0});
     co_await m.everyone(step);
@@ -36,7 +59,6 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
     for (int r = 0; r < m.size(); ++r) mapped += b.note_of(r, step).in != board::nowhere;
     if (mapped == m.size()) {
       const blocks cut{a.data.count, static_cast<std::size_t>(m.size())};
-      const auto mine = static_cast<std::size_t>(m.rank());
       scratch cursors(lane, cut.parts * sizeof(detail::list_cursor));
       if (!cursors) co_await lane.refuse({errc::out_of_resources});
       int rank = 0;
@@ -62,18 +84,17 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
     if (done != 0 || staged == board::nowhere) {
       step = m.next();
       co_await m.everyone(step - 1);
-      from.gather(m.slot(m.rank(), step), bytes);
+      stage(step, bytes);
       m.post();
       co_await m.everyone(step);
     }
     if (total <= detail::one_meeting) {
       to.next(bytes, [&](auto piece, std::size_t offset) {
-        a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step) + offset; }), m.size(), piece.data(),
-                      piece.size() / element, a.op.context.data());
+        a.op.fold_all(m.from_others(piece.data(), [&](int r) { return m.slot(r, step) + offset; }), m.size(),
+                      piece.data(), piece.size() / element, a.op.context.data());
       });
-      co_return;
+      break;
     }
-    const auto mine = static_cast<std::size_t>(m.rank());
     const blocks cut{bytes / element, static_cast<std::size_t>(m.size())};
     const std::size_t own = cut.begin(mine) * element;
     a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step) + own; }), m.size(), m.slot(m.rank(), step + 1) + own,
@@ -83,6 +104,8 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
     for (std::size_t r = 0; r < cut.parts; ++r)
       to.scatter(m.slot(static_cast<int>(r), step + 1) + cut.begin(r) * element, cut.size(r) * element);
   }
+  // For those that follow: the first slot has been staged before anybody knew that this one would be.
+  if (b.choice_due(total)) co_await detail::choose_staging(m, b);
 }
 
 /// The same by messages: the buffers come together in a temporary one, which is reduced.

@@ -80,9 +80,9 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
       const std::size_t bytes = a.in_blocks.size(r) * element;
       parts.tell(slot, r, bytes);
       parts.tell_place(slot, r, a.in_blocks.begin(r) * element);
-      if (done < bytes)
-        copy_bytes(parts.of(slot, r), at(a.in.data, a.in_blocks.begin(r) * element + done),
-                   piece_of(bytes, done, parts.bytes()));
+      if (r != me && done < bytes)
+        b.stage(parts.of(slot, r), at(a.in.data, a.in_blocks.begin(r) * element + done),
+                piece_of(bytes, done, parts.bytes()));
     }
     parts.tell(slot, n, longest);
     const bool learns = !known && done == 0;
@@ -103,9 +103,10 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
       }
     for (std::size_t r = 0; r < n; ++r) {
       const std::size_t bytes = a.out_blocks.size(r) * element;
+      const std::byte* const from = r == me ? at(a.in.data, a.in_blocks.begin(me) * element + done)
+                                            : parts.of(m.slot(static_cast<int>(r), step), me);
       if (done < bytes)
-        copy_bytes(at(a.out.data, a.out_blocks.begin(r) * element + done),
-                   parts.of(m.slot(static_cast<int>(r), step), me), piece_of(bytes, done, parts.bytes()));
+        copy_bytes(at(a.out.data, a.out_blocks.begin(r) * element + done), from, piece_of(bytes, done, parts.bytes()));
     }
     if (mapped && longest > parts.bytes()) {
       if (const int failed = take_rests(m, b, step, parts, a)) co_await give_up(m, failed);

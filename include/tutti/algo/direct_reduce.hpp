@@ -9,39 +9,47 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Everyone stages the whole message, the root folds it: one meeting, for which only the root waits.
+/// All but the root stage the whole message, the root folds it: one meeting, for which only the root waits.
 template <mapped_transport T>
-routine reduce_once(meeting<T> m, reduce_args a) {
+routine reduce_once(meeting<T> m, board& b, reduce_args a) {
+  const std::size_t bytes = a.in.bytes();
   const std::uint64_t step = m.next();
   co_await m.everyone(step - 1);
-  copy_bytes(m.slot(m.rank(), step), a.in.data, a.in.bytes());
+  if (m.rank() != a.root) b.stage(m.slot(m.rank(), step, bytes), a.in.data, bytes);
   m.post();
   if (m.rank() != a.root) co_return;
-  co_await m.everyone(step);
-  a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step); }), m.size(), a.out.data, a.in.count,
-                a.op.context.data());
+  co_await m.everyone(step, bytes);
+  a.op.fold_all(m.from_others(a.in.data, [&](int r) { return m.slot(r, step, bytes); }), m.size(), a.out.data,
+                a.in.count, a.op.context.data());
 }
 
-/// One slot's worth from element `done` on: everyone stages it and folds its own part, the root takes the parts.
+/// One slot's worth from element `done` on: everyone stages what the others fold and folds its own part, the root takes
+/// the parts.
 template <mapped_transport T>
-routine reduce_slot(meeting<T> m, reduce_args a, std::size_t done, std::size_t count) {
+routine reduce_slot(meeting<T> m, board& b, reduce_args a, std::size_t done, std::size_t count) {
   const std::size_t element = a.in.element_bytes;
   const auto mine = static_cast<std::size_t>(m.rank());
+  const bool root = m.rank() == a.root;
   const blocks cut{count, static_cast<std::size_t>(m.size())};
+  const std::size_t from = cut.begin(mine) * element, to = from + cut.size(mine) * element;
+  const std::byte* const in = at(a.in.data, done * element);
+  std::byte* const out = root ? at(a.out.data, done * element) : nullptr;
   const std::uint64_t step = m.next();
   co_await m.everyone(step - 1);
-  copy_bytes(m.slot(m.rank(), step), at(a.in.data, done * element), count * element);
+  std::byte* const slot = m.slot(m.rank(), step);
+  b.stage(slot, in, from);
+  b.stage(slot + to, in + to, count * element - to);
   m.post();
   co_await m.everyone(step);
-  const std::size_t from = cut.begin(mine) * element;
-  a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step) + from; }), m.size(), m.slot(m.rank(), step + 1) + from,
-                cut.size(mine), a.op.context.data());
+  a.op.fold_all(m.from_others(in + from, [&](int r) { return m.slot(r, step) + from; }), m.size(),
+                (root ? out : m.slot(m.rank(), step + 1)) + from, cut.size(mine), a.op.context.data());
   m.post();
-  if (m.rank() != a.root) co_return;
+  if (!root) co_return;
   co_await m.everyone(step + 1);
   for (std::size_t r = 0; r < cut.parts; ++r)
-    copy_bytes(at(a.out.data, (done + cut.begin(r)) * element),
-               m.slot(static_cast<int>(r), step + 1) + cut.begin(r) * element, cut.size(r) * element);
+    if (r != mine)
+      copy_bytes(out + cut.begin(r) * element, m.slot(static_cast<int>(r), step + 1) + cut.begin(r) * element,
+                 cut.size(r) * element);
 }
 
 }  // namespace detail
@@ -57,7 +65,8 @@ routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
   detail::meeting<T> m{lane, b, a};
   const std::size_t element = a.in.element_bytes, count = a.in.count, bytes = a.in.bytes();
   if (bytes <= detail::one_meeting) {
-    co_await detail::reduce_once(m, a);
+    if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
+    co_await detail::reduce_once(m, b, a);
     co_return;
   }
   board::exposure shown{b, lane.link()};
@@ -77,9 +86,10 @@ routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
     co_return;
   }
   shown.close();
+  if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
   const std::size_t most = whole_elements(board::slot_bytes, element);
   for (std::size_t done = 0; done < count; done += most)
-    co_await detail::reduce_slot(m, a, done, std::min(most, count - done));
+    co_await detail::reduce_slot(m, b, a, done, std::min(most, count - done));
 }
 
 }  // namespace tutti::algo

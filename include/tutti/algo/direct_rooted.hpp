@@ -93,7 +93,7 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
     std::byte* const slot = m.slot(m.rank(), step);
     slots.piece.tell(slot, 0, mine);
-    copy_bytes(slots.piece.of(slot, 0), at(a.in.data, std::min(done, mine)), piece_of(mine, done, slots.most));
+    b.stage(slots.piece.of(slot, 0), at(a.in.data, std::min(done, mine)), piece_of(mine, done, slots.most));
   };
   std::size_t longest = slots.known ? mine : 0;
   board::exposure shown{b, lane.link()};
@@ -136,8 +136,8 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
     for (int r = 0; r < m.size(); ++r) {
       const auto [offset, bytes] = block(r);
       if (r != a.root && done < bytes)
-        copy_bytes(parts.of(m.slot(a.root, step), static_cast<std::size_t>(r)), at(a.in.data, offset + done),
-                   piece_of(bytes, done, parts.bytes()));
+        b.stage(parts.of(m.slot(a.root, step), static_cast<std::size_t>(r)), at(a.in.data, offset + done),
+                piece_of(bytes, done, parts.bytes()));
     }
   };
   const std::size_t longest = a.blocks.longest() * a.out.element_bytes;

@@ -14,6 +14,7 @@ namespace detail {
 template <mapped_transport T>
 routine scan_over(meeting<T> m, board& b, scan_args a, int terms) {
   const std::size_t element = a.in.element_bytes, most = whole_elements(board::slot_bytes, element);
+  if (b.choice_due(a.in.bytes())) co_await choose_staging(m, b);
   if (a.in.bytes() >= 4 * worth_mapping) {
     board::exposure shown{b, m.link()};
     const bool apart = a.in.data != a.out.data;
@@ -33,14 +34,15 @@ routine scan_over(meeting<T> m, board& b, scan_args a, int terms) {
   }
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += most) {
     const std::size_t count = std::min(most, a.in.count - done);
+    const std::byte* const own = at(a.in.data, done * element);
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
-    copy_bytes(m.slot(m.rank(), step), at(a.in.data, done * element), count * element);
+    b.stage(m.slot(m.rank(), step), own, count * element);
     m.post();
     co_await m.everyone(step);
     if (terms != 0)
-      a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step); }), terms, at(a.out.data, done * element), count,
-                    a.op.context.data());
+      a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step); }), terms, at(a.out.data, done * element),
+                    count, a.op.context.data());
   }
 }
 

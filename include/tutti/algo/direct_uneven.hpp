@@ -19,6 +19,7 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
   detail::meeting<T> m{lane, b, a};
   const auto n = static_cast<std::size_t>(m.size());
   const std::size_t element = a.in.element_bytes, mine = a.in.bytes(), longest = a.blocks.longest() * element;
+  if (b.choice_due(longest)) co_await detail::choose_staging(m, b);
   if (longest >= worth_mapping) {
     board::exposure shown{b, lane.link()};
     const std::uint64_t here =
@@ -46,13 +47,15 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
   for (std::size_t done = 0; done == 0 || done < longest; done += board::slot_bytes) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
-    copy_bytes(m.slot(m.rank(), step), at(a.in.data, std::min(done, mine)), piece_of(mine, done, board::slot_bytes));
+    const std::byte* const own = at(a.in.data, std::min(done, mine));
+    b.stage(m.slot(m.rank(), step), own, piece_of(mine, done, board::slot_bytes));
     m.post();
     co_await m.everyone(step);
     for (std::size_t r = 0; r < n; ++r) {
       const std::size_t bytes = a.blocks.size(r) * element;
+      const auto rank = static_cast<int>(r);
       if (done < bytes)
-        copy_bytes(at(a.out.data, a.blocks.begin(r) * element + done), m.slot(static_cast<int>(r), step),
+        copy_bytes(at(a.out.data, a.blocks.begin(r) * element + done), rank == m.rank() ? own : m.slot(rank, step),
                    piece_of(bytes, done, board::slot_bytes));
     }
   }
@@ -72,6 +75,7 @@ routine direct_reduce_scatter_v(lane<T> lane, board& b, reduce_scatter_v_args a)
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
   std::size_t total = 0;
   for (std::size_t r = 0; r < n; ++r) total += a.blocks.size(r) * element;
+  if (b.choice_due(total)) co_await detail::choose_staging(m, b);
   if (total >= worth_mapping) {
     board::exposure shown{b, lane.link()};
     const bool one_behind_the_other = a.blocks.offsets().empty();  // where each block begins is its rank's own affair
@@ -94,14 +98,15 @@ routine direct_reduce_scatter_v(lane<T> lane, board& b, reduce_scatter_v_args a)
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
     for (std::size_t r = 0; r < n; ++r)
-      if (done < a.blocks.size(r))
-        copy_bytes(m.slot(m.rank(), step) + r * part, at(a.in.data, (a.blocks.begin(r) + done) * element),
-                   piece_of(a.blocks.size(r), done, most) * element);
+      if (r != mine && done < a.blocks.size(r))
+        b.stage(m.slot(m.rank(), step) + r * part, at(a.in.data, (a.blocks.begin(r) + done) * element),
+                piece_of(a.blocks.size(r), done, most) * element);
     m.post();
     co_await m.everyone(step);
     if (done < a.out.count)
-      a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step) + mine * part; }), m.size(),
-                    at(a.out.data, done * element), piece_of(a.out.count, done, most), a.op.context.data());
+      a.op.fold_all(m.from_others(at(a.in.data, (a.blocks.begin(mine) + done) * element),
+                                  [&](int r) { return m.slot(r, step) + mine * part; }),
+                    m.size(), at(a.out.data, done * element), piece_of(a.out.count, done, most), a.op.context.data());
   }
 }
 
