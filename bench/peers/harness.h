@@ -21,13 +21,13 @@
 // virtual machine the host may move the virtual CPUs between "near" (sharing an
 // L3) and "far" (across chips); compare only cells with the same kind of hop.
 //
-// An adaptor supplies (sizes are of the WHOLE buffer, in floats, as nccl-tests):
+// An adaptor supplies (sizes are of the WHOLE buffer, the larger of the two, in floats, as nccl-tests):
 //   bool supports(op, count);
 //   void prepare(op, buf, out, count);  once per cell, untimed
 //   void run(op, buf, out, count);      the timed call
 //   float* allocate(bytes);             optional: user buffers from the peer's own
 //   void release(float*);               allocator instead of private memory
-// where op is one of the Op values below.
+// where op is one of the Op values below, with root 0 where it has one.
 //
 // "other_pct" is the share of the whole machine that other programs used during
 // the cell; do not trust a cell where it is not close to zero.
@@ -198,9 +198,22 @@ class Harness {
   bool spin_;
 };
 
-enum Op { kAllReduce, kBroadcast, kBarrier, kReduceScatter, kAllGather, kOps };
+enum Op {
+  kAllReduce,
+  kBroadcast,
+  kBarrier,
+  kReduceScatter,  // from here on out of place
+  kAllGather,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kReduce,  // from here on not in blocks
+  kScan,
+  kOps
+};
 inline const char* op_name(int op) {
-  static const char* n[] = {"all_reduce", "broadcast", "barrier", "reduce_scatter", "all_gather"};
+  static const char* n[] = {"all_reduce", "broadcast", "barrier",    "reduce_scatter", "all_gather",
+                            "gather",     "scatter",   "all_to_all", "reduce",         "scan"};
   return n[op];
 }
 
@@ -255,24 +268,33 @@ template <class A>
 bool verify(A& a, Harness& h, int op, float* buf, float* out, size_t count) {
   const size_t part = count / h.size;
   auto in = [&](int r, size_t i) { return static_cast<float>((i * 7 + r * 13) % 101); };
-  for (size_t i = 0; i < count; i++) buf[i] = in(h.rank, op == kAllGather ? i % std::max<size_t>(part, 1) : i);
+  for (size_t i = 0; i < count; i++) buf[i] = in(h.rank, op == kAllGather || op == kGather ? i % part : i);
   if (out) std::memset(out, 0, count * sizeof(float));
   h.barrier();
   a.run(op, buf, out, count);
   bool ok = true;
-  auto sum = [&](size_t i) {
+  auto sum_of = [&](int ranks, size_t i) {
     float s = 0;
-    for (int r = 0; r < h.size; r++) s += in(r, i);
+    for (int r = 0; r < ranks; r++) s += in(r, i);
     return s;
   };
+  auto sum = [&](size_t i) { return sum_of(h.size, i); };
   if (op == kAllReduce)
     for (size_t i = 0; i < count; i++) ok &= buf[i] == sum(i);
   if (op == kBroadcast)
     for (size_t i = 0; i < count; i++) ok &= buf[i] == in(0, i);
   if (op == kReduceScatter)
     for (size_t i = 0; i < part; i++) ok &= out[i] == sum(h.rank * part + i);
-  if (op == kAllGather)
+  if (op == kAllGather || (op == kGather && h.rank == 0))
     for (size_t i = 0; i < part * h.size; i++) ok &= out[i] == in(static_cast<int>(i / part), i % part);
+  if (op == kScatter)
+    for (size_t i = 0; i < part; i++) ok &= out[i] == in(0, h.rank * part + i);
+  if (op == kAllToAll)
+    for (size_t i = 0; i < count; i++) ok &= out[i] == in(static_cast<int>(i / part), h.rank * part + i % part);
+  if (op == kReduce && h.rank == 0)
+    for (size_t i = 0; i < count; i++) ok &= out[i] == sum(i);
+  if (op == kScan)
+    for (size_t i = 0; i < count; i++) ok &= out[i] == sum_of(h.rank + 1, i);
   std::memset(buf, 0, count * sizeof(float));  // zeros stay zeros under sum
   return h.max_over_ranks(ok ? 0 : 1) == 0;
 }
@@ -285,7 +307,7 @@ void run_suite(A& a, Harness& h, const Options& o) {
     std::vector<size_t> sizes = op == kBarrier ? std::vector<size_t>{0} : o.sizes;
     for (size_t bytes : sizes) {
       const size_t count = bytes / sizeof(float);
-      const bool split = op == kReduceScatter || op == kAllGather;
+      const bool split = op >= kReduceScatter && op < kReduce;
       if (!a.supports(op, count) || (split && (count % h.size || count < static_cast<size_t>(h.size)))) continue;
       auto make = [&](size_t b) {
         if constexpr (requires { a.allocate(b); })
@@ -300,7 +322,7 @@ void run_suite(A& a, Harness& h, const Options& o) {
           std::free(p);
       };
       float* buf = make(bytes);
-      float* out = split ? make(bytes) : nullptr;
+      float* out = op >= kReduceScatter ? make(bytes) : nullptr;
       a.prepare(op, buf, out, count);
       const bool ok = op == kBarrier || verify(a, h, op, buf, out, count);
 

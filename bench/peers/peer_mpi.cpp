@@ -25,6 +25,21 @@ struct Mpi {
       case peers::kAllGather:
         MPI_Allgather(buf, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
         break;
+      case peers::kGather:
+        MPI_Gather(buf, part, MPI_FLOAT, out, part, MPI_FLOAT, 0, MPI_COMM_WORLD);
+        break;
+      case peers::kScatter:
+        MPI_Scatter(buf, part, MPI_FLOAT, out, part, MPI_FLOAT, 0, MPI_COMM_WORLD);
+        break;
+      case peers::kAllToAll:
+        MPI_Alltoall(buf, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
+        break;
+      case peers::kReduce:
+        MPI_Reduce(buf, out, c, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+        break;
+      case peers::kScan:
+        MPI_Scan(buf, out, c, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        break;
     }
   }
 };

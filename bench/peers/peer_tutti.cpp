@@ -54,6 +54,21 @@ struct Tutti {
       case peers::kAllGather:
         world.all_gather(std::span{buf, count / n}, std::span{out, count}).wait();
         break;
+      case peers::kGather:
+        world.gather(std::span{buf, count / n}, std::span{out, count}, 0).wait();
+        break;
+      case peers::kScatter:
+        world.scatter(std::span{buf, count}, std::span{out, count / n}, 0).wait();
+        break;
+      case peers::kAllToAll:
+        world.all_to_all(std::span{buf, count}, std::span{out, count}).wait();
+        break;
+      case peers::kReduce:
+        world.reduce(std::span{buf, count}, std::span{out, count}, 0).wait();
+        break;
+      case peers::kScan:
+        world.scan(std::span{buf, count}, std::span{out, count}).wait();
+        break;
     }
   }
 };

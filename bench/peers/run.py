@@ -3,6 +3,7 @@
 
   ./run.py                      limits, peers, ddp, startup (about 40 minutes)
   ./run.py peers --n 2 --ops all_reduce --add ours=/path/to/adaptor
+  ./run.py peers --ops reduce,gather,scatter,all_to_all,scan    tutti and MPI; not among the default operations
   ./run.py limits | ddp | startup | hosts
 
 See README.md.
@@ -28,6 +29,7 @@ PACKAGES = ["g++", "openmpi-bin", "libopenmpi-dev", "mpich", "libmpich-dev", "li
 PYTHON = "/usr/bin/python3"  # the one that has Debian's torch
 SIZES = [4, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 25 << 20, 64 << 20, 256 << 20]
 OPS = ["all_reduce", "broadcast", "barrier", "reduce_scatter", "all_gather"]
+ALL_OPS = OPS + ["gather", "scatter", "all_to_all", "reduce", "scan"]  # the added ones run only where --ops names them
 
 
 def sh(cmd, **kw):
@@ -70,7 +72,7 @@ class Peer:
 
 def by_connections(out, numbers):
     """tutti over TCP with so many connections to each peer."""
-    return [Peer(f"tutti-tcp{k}", "fork", f"{out}/tutti", env={"PEER_VARIANT": "tcp", "TUTTI_CONNECTIONS": str(k)}) for k in numbers]
+    return [Peer(f"tutti-tcp{k}", "fork", f"{out}/tutti", env={"PEER_VARIANT": "tcp", "TUTTI_CONNECTIONS": str(k)}, ops=ALL_OPS) for k in numbers]
 
 
 def peers(out, added):
@@ -82,16 +84,16 @@ def peers(out, added):
     threads = dict(pin=False, spin=False)  # peers with helper threads
     tutti = f"{out}/tutti"
     return [
-        Peer("tutti", "fork", tutti),
-        Peer("tutti-sym", "fork", tutti, env={"PEER_VARIANT": "symmetric"}),
-        Peer("tutti-tcp", "fork", tutti, env={"PEER_VARIANT": "tcp"}),
-        Peer("ompi", "ompi", ompi),
-        Peer("ompi-nocma", "ompi", ompi, ["--mca", "btl_vader_single_copy_mechanism", "none"], ranks=two),
-        Peer("ompi-malloc", "ompi", ompi, env=keep),
-        Peer("ompi-tcp", "ompi", ompi, ["--mca", "btl", "self,tcp", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "lo"]),
+        Peer("tutti", "fork", tutti, ops=ALL_OPS),
+        Peer("tutti-sym", "fork", tutti, env={"PEER_VARIANT": "symmetric"}, ops=ALL_OPS),
+        Peer("tutti-tcp", "fork", tutti, env={"PEER_VARIANT": "tcp"}, ops=ALL_OPS),
+        Peer("ompi", "ompi", ompi, ops=ALL_OPS),
+        Peer("ompi-nocma", "ompi", ompi, ["--mca", "btl_vader_single_copy_mechanism", "none"], ops=ALL_OPS, ranks=two),
+        Peer("ompi-malloc", "ompi", ompi, env=keep, ops=ALL_OPS),
+        Peer("ompi-tcp", "ompi", ompi, ["--mca", "btl", "self,tcp", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "lo"], ops=ALL_OPS),
         Peer("ompi-yield", "ompi", ompi, ["--mca", "mpi_yield_when_idle", "1"], ops=["all_reduce", "barrier"], ranks=over),
         Peer("ompi-noyield", "ompi", ompi, ["--mca", "mpi_yield_when_idle", "0"], ops=["all_reduce", "barrier"], ranks=over),
-        Peer("mpich", "mpich", mpich),
+        Peer("mpich", "mpich", mpich, ops=ALL_OPS),
         Peer("mpich-rg", "mpich", mpich, env=rg, ops=["all_reduce", "broadcast", "barrier"], ranks=two),
         Peer("mpich-tcp", "mpich", mpich, env={"UCX_TLS": "tcp,self", "MPIR_CVAR_NOLOCAL": "1"}, ops=["all_reduce", "barrier"], ranks=two),
         Peer("gloo-ring", "fork", gloo, env={"PEER_VARIANT": "ring"}, ops=[o for o in OPS if o != "reduce_scatter"], **threads),
@@ -102,7 +104,7 @@ def peers(out, added):
         Peer("floor-cma", "fork", floor, env={"PEER_VARIANT": "cma"}),
         Peer("floor-shm", "fork", floor, env={"PEER_VARIANT": "shm"}),
         Peer("floor-zc", "fork", floor, env={"PEER_VARIANT": "zc"}),
-    ] + [Peer(n, "fork", c.split()) for n, c in (a.split("=", 1) for a in added)]
+    ] + [Peer(n, "fork", c.split(), ops=ALL_OPS) for n, c in (a.split("=", 1) for a in added)]
 
 
 def command(peer, n, rank=None):
@@ -175,7 +177,7 @@ def table(rows, value, busy=25):
         if r["ok"] and r["other_pct"] < busy:
             cells[r["op"], r["n"], report.kind(r), r["bytes"], r["peer"]].append(r)
     names = list(dict.fromkeys(r["peer"] for r in rows))
-    for op, n, k in sorted({c[:3] for c in cells}, key=lambda c: (OPS.index(c[0]), c[1], c[2])):
+    for op, n, k in sorted({c[:3] for c in cells}, key=lambda c: (ALL_OPS.index(c[0]), c[1], c[2])):
         if k == "mixed":
             continue
         here = [p for p in names if any(c[:3] == (op, n, k) and c[4] == p for c in cells)]
@@ -204,7 +206,7 @@ def run_peers(a, out, results):
             if n > 4 and rnd >= 2:
                 continue
             for p in chosen:
-                ops = [o for o in a.ops if o in p.ops and (n == 2 or o in ("all_reduce", "broadcast", "barrier"))]
+                ops = [o for o in a.ops if o in p.ops and (n == 2 or o not in ("reduce_scatter", "all_gather"))]
                 if not ops or not p.ranks(n):
                     continue
                 sizes = [s for s in a.sizes if n <= 4 or s <= 64 << 20]
@@ -323,7 +325,7 @@ def main():
     ap.add_argument("what", nargs="*", default=["limits", "peers", "ddp", "startup"], help="limits, peers, ddp, startup, hosts")
     ap.add_argument("--n", type=ints, default=[], help="numbers of ranks: 2, 4 and 8, or 2 of hosts, where they take turns")
     ap.add_argument("--sizes", type=ints, default=SIZES, help="bytes")
-    ap.add_argument("--ops", type=words, default=OPS)
+    ap.add_argument("--ops", type=words, default=OPS, help=f"peers: of {', '.join(ALL_OPS)}; default: the first {len(OPS)}")
     ap.add_argument("--peers", type=words, default=[], help="only these")
     ap.add_argument("--add", action="append", default=[], metavar="NAME=COMMAND", help="our own adaptor, or any other")
     ap.add_argument("--rounds", type=int, default=3)
