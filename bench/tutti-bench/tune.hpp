@@ -17,7 +17,8 @@ namespace bench {
 
 /// Measures every algorithm of every collective that has several on this world, and makes a table for TUTTI_TUNING.
 /// Goes from small messages to large ones, so that what a short budget leaves out is the largest; the smallest is
-/// always measured.
+/// always measured. Where `direct` can, nothing is: it measures by itself how to stage, and alone copies nothing of
+/// buffers from `allocate`, so that what is fastest for others would be wrong for these.
 template <class World>
 class tuner {
  public:
@@ -31,6 +32,7 @@ class tuner {
       std::vector<tutti::algorithm> possible;
       for (const tutti::algorithm a : tutti::algo::algorithms_of<Args>)
         if (world_.backend().template can<Args>(a, sizeof(float))) possible.push_back(a);
+      if (std::ranges::count(possible, tutti::algorithm::direct) != 0) possible = {tutti::algorithm::direct};
       series_.push_back({Args::name, w, possible, {}});
     });
     for (std::size_t bytes = smallest; bytes <= largest; bytes *= 4) {

@@ -60,7 +60,7 @@ inline bool sample::complete(const series& s) const {
 /// change lies in their geometric middle.
 inline std::string rules_of(const series& s, const std::string& links, int ranks) {
   constexpr double worth_it = 0.95;
-  if (s.samples.empty()) return {};
+  if (s.samples.empty() && s.algorithms.size() != 1) return {};
   std::string rules;
   const auto rule = [&](const std::string& bytes, std::size_t a) {
     rules += s.collective + " " + links + " " + std::to_string(ranks) + " " + bytes + " " +
@@ -72,6 +72,10 @@ inline std::string rules_of(const series& s, const std::string& links, int ranks
       if (times[a] > 0 && (best == times.size() || times[a] < times[best])) best = a;
     return best;
   };
+  if (s.algorithms.size() == 1) {
+    rule("*", 0);
+    return rules;
+  }
   if (s.depends_on == what_counts::nothing) {
     std::vector<double> product(s.algorithms.size(), 1);  // of how far behind the best each was
     for (std::size_t a = 0; a < product.size(); ++a)

@@ -101,6 +101,34 @@ TEST_CASE("driver: who waits asks after a while, ever more rarely, and at once a
   }
 }
 
+TEST_CASE("driver: a deadline that passed while nobody drove counts after what has come meanwhile was looked at") {
+  using std::chrono::milliseconds;
+  for (const bool was_away : {true, false}) {
+    CAPTURE(was_away);
+    tutti::driver<asking> d(std::make_shared<tutti::engine>(),
+                            std::make_unique<asking>(std::make_shared<tutti::threads_hub>(2), 0));
+    auto guard = d.home().lock();
+    const tutti::deadline start{std::chrono::hours(1)};
+    const auto fails_at = [&](int ms) {
+      d.tick(start + milliseconds(ms));
+      return !d.link().failure().ok();
+    };
+    tutti::op_state op;
+    op.info.issued = start;
+    op.info.expires = start + milliseconds(100);
+    d.in_flight().push_back(op);
+    for (int ms = 0; ms < 95; ms += 5) CHECK_FALSE(fails_at(ms));
+    if (was_away) {
+      CHECK_FALSE(fails_at(1000));
+      CHECK_FALSE(fails_at(1015));
+      CHECK(fails_at(1021));
+    } else {
+      CHECK(fails_at(101));
+    }
+    d.in_flight().remove(op);
+  }
+}
+
 TEST_CASE("driver: an operation past its deadline ends all that are in flight, and says whom it waited for") {
   auto world = tutti::join(std::make_shared<tutti::threads_hub>(3), 1);
   std::vector<int> v(10), w(10);

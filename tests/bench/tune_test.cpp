@@ -7,6 +7,7 @@
 #include <tutti-bench/tune_rules.hpp>
 #include <vector>
 
+#include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/bootstrap/tuning_file.hpp>
 
@@ -17,7 +18,7 @@ using tutti::algorithm;
 TEST_CASE("tune: a short run of every collective gives a table that loads, equal on all ranks") {
   std::vector<std::string> tables(2);
   std::vector<int> measured(2);
-  tutti::run_threads(2, [&](auto& world) {
+  tutti::run_sim(2, {.seed = 1, .memory = tutti::sim_memory::separate}, [&](auto& world) {
     bench::tuner tuner(world, std::chrono::milliseconds{1});
     const auto me = static_cast<std::size_t>(world.rank());
     tables[me] = tuner.run([&](const std::string&, std::size_t, algorithm, double seconds) {
@@ -25,7 +26,7 @@ TEST_CASE("tune: a short run of every collective gives a table that loads, equal
     });
   });
   CHECK(tables[0] == tables[1]);
-  CHECK(measured[0] > 40);  // the smallest size, whatever the budget
+  CHECK(measured[0] > 20);  // the smallest size, whatever the budget
   CHECK(measured[0] == measured[1]);
   const tutti::algo::tuning table = tutti::detail::parse_tuning(tables[0], "what was measured");
   for (const char* collective : {"all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "scan", "exclusive_scan",
@@ -36,12 +37,24 @@ TEST_CASE("tune: a short run of every collective gives a table that loads, equal
     for (std::size_t i = 0; i < table.size(); ++i) {
       if (table[i].collective != tutti::algo::tuning::id_of(collective)) continue;
       ++rules;
-      CHECK(table[i].links == tutti::algo::reach::memory);
+      CHECK(table[i].links == tutti::algo::reach::messages);
       CHECK(table[i].ranks == 2);
       CHECK(table[i].via != algorithm::hierarchical);  // no machines to be had
     }
     CHECK(rules > 0);
   }
+}
+
+TEST_CASE("tune: where ranks share memory direct is the way, and nothing is measured") {
+  std::string table;
+  tutti::run_threads(2, [&](auto& world) {
+    bench::tuner tuner(world, std::chrono::seconds{60});
+    const std::string found = tuner.run([](const std::string& what, std::size_t, algorithm, double) { FAIL(what); });
+    if (world.rank() == 0) table = found;
+  });
+  const auto rules = tutti::detail::parse_tuning(table, "the table");
+  CHECK(rules.size() > 10);
+  for (std::size_t i = 0; i < rules.size(); ++i) CHECK(rules[i].via == algorithm::direct);
 }
 
 bench::series series_of(std::vector<bench::sample> samples) {

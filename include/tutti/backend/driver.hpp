@@ -92,6 +92,10 @@ class driver final : public progress_source {
     link_->tick(now);
     reclaim();
     if (in_flight_.front()) ask_around(now);
+    if (now - driven_ > absence) returned_ = now;
+    driven_ = now;
+    // Who comes back late first takes what has arrived meanwhile: that is nobody's delay but its own.
+    if (now - returned_ < absence) return;
     for (op_state* s = in_flight_.front(); s; s = s->next) {
       if (now < s->info.expires) continue;
       s->info.expired = true;
@@ -101,7 +105,10 @@ class driver final : public progress_source {
   }
   void prepare_park() noexcept override { link_->prepare_park(); }
   void park(duration at_most) noexcept override { link_->park(at_most); }
-  void finish_park() noexcept override { link_->finish_park(); }
+  void finish_park() noexcept override {
+    link_->finish_park();
+    driven_ = clock::now();
+  }
   void unpark() noexcept override { link_->unpark(); }
 
  private:
@@ -135,7 +142,7 @@ class driver final : public progress_source {
     return static_cast<const routine::promise_type*>(s.work);
   }
 
-  static constexpr duration patience = std::chrono::milliseconds(100);
+  static constexpr duration patience = std::chrono::milliseconds(100), absence = std::chrono::milliseconds(20);
 
   std::shared_ptr<engine> engine_;
   std::unique_ptr<T> link_;
@@ -145,6 +152,7 @@ class driver final : public progress_source {
   std::uint32_t contexts_ = 0;
   bool splitting_ = false;
   deadline oldest_issued_{}, next_question_{};
+  deadline driven_{}, returned_{};  // the last tick, and the first after nobody had driven for a while
   duration pause_ = patience;
 };
 
