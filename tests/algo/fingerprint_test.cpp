@@ -77,6 +77,35 @@ TEST_CASE("fingerprint: lengths of blocks count where all ranks know them, and w
   CHECK(to_root(a, 1) != to_root(layout::of_equal(1), 1));
 }
 
+TEST_CASE("fingerprint: the divisor of a mean counts") {
+  const std::array<std::size_t, 3> blocks{1, 2, 3};
+  std::set<std::uint64_t> seen;
+  std::set<std::uint32_t> roots;
+  std::set<std::uint16_t> briefs;
+  for (int i = 1; i <= 16; ++i) {
+    const reduction op = erase_type<float>(mean_over(i));
+    const auto see = [&](const algo::called& c) {
+      CHECK(seen.insert(c.fingerprint()).second);
+      CHECK(algo::called::unpack(c.pack()) == c);
+    };
+    see(algo::call_of(1, all_reduce_args{{}, floats(4), op}));
+    see(algo::call_of(1, reduce_scatter_args{const_floats(4), {}, op}));
+    see(algo::call_of(1, all_reduce_coalesced_args{{nullptr, 3, 4, 4, dtype::f32}, op}));
+    see(algo::call_of(1, scan_args{const_floats(4), {}, op}));
+    see(algo::call_of(1, reduce_scatter_v_args{{}, floats(1), blocks, op}));
+    for (const int root : {0, 1, 7}) {
+      const auto c = algo::call_of(1, reduce_args{const_floats(4), {}, op, root});
+      see(c);
+      roots.insert(c.root());
+      CHECK((c.brief() & 7) == root);
+    }
+    briefs.insert(algo::call_of(1, all_reduce_args{{}, floats(4), op}).brief());
+  }
+  CHECK(roots.size() == 3);
+  CHECK(briefs.size() >= 6);  // three bits tell most of them apart
+  CHECK(*briefs.rbegin() - *briefs.begin() < 8);
+}
+
 TEST_CASE("fingerprint: addresses and the captures of a reduction are each rank's own") {
   std::array<float, 4> x{}, y{};
   reduction a, b;

@@ -157,8 +157,50 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
         "float32)");
   counts.bytes = counts.room;
   CHECK(say(counts, 2, 1) ==
-        "failed: rank 2 called all_reduce #41 (float32) with another size, root, algorithm or lengths of blocks than "
+        "failed: rank 2 called all_reduce #41 (float32) with another size, root, divisor, algorithm or lengths of "
+        "blocks than "
         "rank 1");
+}
+
+TEST_CASE("odd_call: what three bits tell apart and names do not") {
+  tutti::op_state s;
+  const auto say = [&](called c, std::uint16_t other, int ranks) {
+    s.result = tutti::odd_message{c.brief(), static_cast<std::uint16_t>(c.brief() ^ other)}.failure(2, 1);
+    return tutti::algo::explain_mismatch(s, board{}, {0, 3, ranks, {}}, "rank 2");
+  };
+  called mean = all_reduce(41, 5);
+  mean.with = static_cast<std::uint8_t>(tutti::reduction_kind::mean_over);
+  CHECK(say(mean, 1, 4) ==
+        "failed: rank 2 called all_reduce (float32, mean_over) with another divisor where rank 1 called all_reduce "
+        "(float32, mean_over)");
+  CHECK(say(broadcast(41, 1), 2, 9) ==
+        "failed: rank 2 called broadcast (float32) with another root where rank 1 called broadcast (float32)");
+}
+
+TEST_CASE("odd_call: a length that only two ranks know is between them") {
+  using tutti::algo::is_between_two;
+  called c = all_reduce(41, 5);
+  const auto failure = [&](collective what) {
+    c.what = what;
+    return tutti::odd_message{c.brief(), c.brief(), 20, 800, 0, 41}.failure(2, 1);
+  };
+  for (const auto what : {collective::gather, collective::scatter, collective::all_to_all})
+    CHECK(is_between_two(failure(what)));
+  CHECK_FALSE(is_between_two(failure(collective::all_reduce)));
+  CHECK(is_between_two(tutti::odd_message{0, 0, 20, 800}.failure(2, 1)));
+  CHECK_FALSE(is_between_two(tutti::odd_message{c.brief(), broadcast(41, 1).brief()}.failure(2, 1)));
+  CHECK_FALSE(is_between_two({tutti::errc::mismatch, 0, 2, 0}));
+}
+
+TEST_CASE("odd_call: another divisor is told without its value") {
+  world_of<3> w;
+  called mean = all_reduce(2, 5);
+  mean.with = static_cast<std::uint8_t>(tutti::reduction_kind::mean_over);
+  w.begin({0, 1}, mean);
+  mean.rest = called::rest_with(0, 7);
+  w.begin({2}, mean);
+  CHECK(w.said(0, 2) ==
+        "does not match what rank 12 called: all_reduce #2 (5 x float32, mean_over) with another divisor");
 }
 
 TEST_CASE("odd_call: blocks of other lengths, and a board that nobody has opened") {

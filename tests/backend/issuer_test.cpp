@@ -28,6 +28,7 @@ struct stub {
     tutti::op_state* started = nullptr;
     tutti::status aborted{};
     std::uint64_t sequence = 0;
+    std::string told;
     bool by_poll = false;  ///< an abort ends operations in the next poll, as transports do
     std::function<void()> while_described = [] {};
   };
@@ -49,7 +50,7 @@ struct stub {
   [[nodiscard]] bool busy(const tutti::op_owner&) const noexcept { return r->started != nullptr; }
   [[nodiscard]] std::string describe(int rank) const {
     r->while_described();
-    return "rank " + std::to_string(rank);
+    return "rank " + std::to_string(rank) + r->told;
   }
 };
 static_assert(tutti::backend<stub>);
@@ -230,7 +231,18 @@ TEST_CASE_FIXTURE(issued, "issuer: errors say which call it was, who failed it, 
   CHECK(lost.substr(0, call.size()) == call);
   CHECK(lost.find("7 x float32) failed: rank 3 died") != std::string::npos);
   CHECK(words({errc::timed_out, 0, -1, 0}).find("a rank that could not be determined") != std::string::npos);
-  CHECK(words({errc::timed_out, 0, 11, 0}).find("another rank timed out, waiting for this rank") != std::string::npos);
+  CHECK(words({errc::timed_out, 0, 11, 0}).find("failed: another rank timed out, waiting for this rank") !=
+        std::string::npos);
+  CHECK(
+      words({errc::timed_out, 4, 11, 0}).find("failed: rank 3 timed out, waiting for this rank; what kept this rank") !=
+      std::string::npos);
+  record->told = " (host b, pid 7), last seen at #39 31 s ago";
+  const std::string rank_3 = "rank 3" + record->told;
+  CHECK(words({errc::peer_left, 0, 3, 0}).find("failed: " + rank_3 + ", destroyed its") != std::string::npos);
+  CHECK(words({errc::peer_lost, 0, 3, 0}).find("failed: " + rank_3 + ", died, left") != std::string::npos);
+  CHECK(words({errc::timed_out, 4, 11, 0}).find("failed: " + rank_3 + ", timed out") != std::string::npos);
+  CHECK(words({errc::timed_out, 0, 3, 0}).find("waiting for " + rank_3 + "; is that rank") != std::string::npos);
+  record->told.clear();
   CHECK(words({errc::aborted, 0, 11, 0}).find("aborted by this rank") != std::string::npos);
   for (const std::uint64_t why : {0U, 1U, 2U, 3U})  // a user's
     CHECK(words({errc::aborted, 0, 2, why}).ends_with("aborted by rank 2"));

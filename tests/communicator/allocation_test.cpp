@@ -60,6 +60,9 @@ void expect_none_of_any(world& on, std::size_t bytes) {
   none("all_reduce of a value", [&] { (void)on.all_reduce(1.0F).wait(); });
   none("all_reduce that scales", [&] { on.all_reduce(data, tutti::premul_sum(0.5F)).wait(); });
   none("all_reduce_coalesced", [&] { on.all_reduce_coalesced(list).wait(); });
+  std::vector<std::span<float>> descending;
+  for (std::size_t i = 40; i-- > 0;) descending.push_back(std::span{data}.subspan(i * count / 40, count / 40));
+  none("all_reduce_coalesced of many", [&] { on.all_reduce_coalesced(descending).wait(); });
   none("reduce_scatter", [&] { on.reduce_scatter(blocks, data).wait(); });
   none("reduce_scatter_v", [&] { on.reduce_scatter_v(blocks, data, counts).wait(); });
   none("reduce", [&] { on.reduce(data, last).wait(); });

@@ -101,7 +101,7 @@ TEST_CASE("ending: a rank that leaves is named, at once") {
       if (world.rank() == 0) text = e->what();
     });
     CHECK(contains(text, "barrier #2"));
-    CHECK(contains(text, "rank 1 (a thread of this process), last seen at #1 destroyed its communicator"));
+    CHECK(contains(text, "rank 1 (a thread of this process), last seen at #1, destroyed its communicator"));
   }
   SUBCASE("by who sends to it") {
     tutti::run_threads(2, [](auto& world) {

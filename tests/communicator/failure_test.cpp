@@ -73,6 +73,23 @@ TEST_CASE("failure: a timeout says everything: what, where, how much, how long, 
   }
 }
 
+TEST_CASE("failure: who was waited for is told by whom") {
+  ranks::gate over;
+  std::string text;
+  tutti::run_threads(3, [&](auto& world) {
+    if (world.rank() == 2) {
+      expect(error_of(world.barrier(within(30ms)))->peer() == 0, "another rank is blamed");
+      return over.open();
+    }
+    over.pass();
+    if (world.rank() == 0) text = error_of(world.barrier(within(60000ms)))->what();
+  });
+  CHECK_MESSAGE(contains(text,
+                         "failed: rank 2 (a thread of this process), last seen at #1, timed out, waiting for "
+                         "this rank; what kept this rank from that call?"),
+                text);
+}
+
 TEST_CASE("failure: every collective times out") {
   const auto check = [](const char* name, auto issue) {
     ranks::gate over;
@@ -307,7 +324,10 @@ TEST_CASE("failure: a message of another size is an error on both sides") {
     }
   });
   CHECK(contains(text[1], "rank 0"));
-  CHECK(contains(text[1], ": it sent 40 bytes of a message to this rank, which waits for 44"));
+  CHECK(contains(
+      text[1],
+      ": it sent 40 bytes of a message to this rank, which waits for 44; sender and receiver must agree on the "
+      "count"));
 }
 
 TEST_CASE("failure: run_threads throws what the first rank threw, not what the others met because of it") {

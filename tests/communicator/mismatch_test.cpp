@@ -108,6 +108,10 @@ TEST_CASE("mismatch: ranks that call different things in mapped memory are told"
   SUBCASE("types of one size") { check_differ(all_reduce(100), all_reduce<std::int32_t>(100)); }
   SUBCASE("large buffers of types of one size") { check_differ(all_reduce(20000), all_reduce<std::int32_t>(20000)); }
   SUBCASE("reductions") { check_differ(all_reduce(100), all_reduce(100, tutti::max)); }
+  SUBCASE("divisors") { check_differ(all_reduce(100, tutti::mean_over(3)), all_reduce(100, tutti::mean_over(4))); }
+  SUBCASE("divisors of large buffers") {
+    check_differ(all_reduce(40000, tutti::mean_over(3)), all_reduce(40000, tutti::mean_over(4)));
+  }
   SUBCASE("all_reduce and broadcast") { check_differ(all_reduce(100), broadcast(100, 0)); }
   SUBCASE("broadcast and all_reduce") { check_differ(broadcast(100, 0), all_reduce(100)); }
   // Of two ranks both take themselves for the root, and are done at once: the barrier behind it fails.
@@ -210,6 +214,62 @@ TEST_CASE("mismatch: messages of other calls are noticed, also of one length") {
         w.broadcast(v, w.rank(), {.via = tutti::algorithm::tree}).wait();
       },
       "broadcast #10 (float32, root ");
+}
+
+TEST_CASE("mismatch: messages of means over other divisors are noticed") {
+  const auto mean = [](double divisor) {
+    return [=](world& w) {
+      std::vector<float> v(100, 1);
+      w.all_reduce(v, tutti::mean_over(divisor), {.via = tutti::algorithm::ring}).wait();
+    };
+  };
+  for (const int size : {2, 4})
+    for (const auto& [code, peer, text] : differ(size, mean(3), mean(4))) {
+      CAPTURE(text);
+      CHECK(code == errc::mismatch);
+      CHECK(contains(text, "all_reduce #10 (float32, mean_over) with another divisor where"));
+    }
+}
+
+TEST_CASE("mismatch: of what only two ranks send each other these two must agree") {
+  const std::string advice = "; sender and receiver must agree on the count";
+  const auto both = [](auto call) {
+    collected<std::string> texts(3);
+    tutti::run_threads(3, [&](world& w) {
+      try {
+        call(w);
+        w.barrier().wait();
+      } catch (const tutti::error& e) {
+        texts[w.rank()] = e.what();
+      }
+    });
+    return std::vector<std::string>{texts[0], texts[1], texts[2]};
+  };
+  std::vector<std::string> texts;
+  std::vector<float> few(3), many(5);
+  SUBCASE("send and recv") {
+    texts = both([&](world& w) {
+      if (w.rank() == 0) w.send(few, 1).wait();
+      if (w.rank() == 1) w.recv(many, 0).wait();
+    });
+    CHECK(contains(texts[1], "sent 12 bytes of a message to this rank, which waits for 20" + advice));
+  }
+  SUBCASE("send and recv_any") {
+    texts = both([&](world& w) {
+      if (w.rank() == 0) w.send(few, 1).wait();
+      if (w.rank() == 1) w.recv_any(many).wait();
+    });
+  }
+  SUBCASE("a block") {
+    texts = both([](world& w) {
+      const std::vector<std::size_t> twos(3, 2);
+      std::vector<std::size_t> threes(3, 3);
+      threes[static_cast<std::size_t>(w.rank())] = 2;
+      std::vector<float> in(6), out(9);
+      w.all_to_all_v(in, twos, out, threes).wait();
+    });
+  }
+  for (const std::string& text : texts) CHECK_MESSAGE(text.ends_with(advice), text);
 }
 
 TEST_CASE("mismatch: nobody's other memory is touched") {

@@ -1,12 +1,17 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <tutti/communicator/overlapping.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/error.hpp>
 
 using tutti::detail::overlapping;
 
@@ -34,6 +39,35 @@ TEST_CASE("overlapping: blocks that ascend are looked at once, as a million of t
   found = overlapping(counts, offsets);
   CHECK(found.first == 2);
   CHECK(found.second == 3);
+}
+
+TEST_CASE("overlapping: buffers of a list are told by their numbers, few and many, in any order") {
+  std::vector<float> memory(1000);
+  const auto item = [](const void* items, std::size_t i) noexcept {
+    return std::as_writable_bytes(static_cast<const std::span<float>*>(items)[i]);
+  };
+  for (const std::size_t n : {2u, 5u, 33u, 100u}) {
+    std::vector<std::span<float>> list;
+    for (std::size_t i = 0; i < n; ++i) list.push_back(std::span{memory}.subspan(10 * (n - 1 - i), 10));
+    const auto said = [&]() -> std::string {
+      try {
+        tutti::detail::check_apart("call", {list.data(), n, 0, 4, tutti::dtype::f32, item});
+        return "";
+      } catch (const tutti::usage_error& e) {
+        return e.what();
+      }
+    };
+    CHECK(said().empty());
+    std::reverse(list.begin(), list.end());
+    CHECK(said().empty());
+    list[1] = {};
+    CHECK(said().empty());
+    list[1] = list[0].last(1);
+    CHECK(said() == "call: buffers 0 and 1 overlap, but are written to");
+    std::reverse(list.begin(), list.end());
+    CHECK(said() ==
+          "call: buffers " + std::to_string(n - 2) + " and " + std::to_string(n - 1) + " overlap, but are written to");
+  }
 }
 
 // All pairs of them would take minutes.

@@ -156,6 +156,8 @@ TEST_CASE("prepared: the buffers of a list may change places, and not their leng
   CHECK(complaint([&] { sum.start().wait(); }) ==
         "all_reduce_coalesced: this operation was prepared for buffers of 20 bytes together, but they are 24 now; "
         "prepare another for them");
+  pieces[1] = std::span{v}.subspan(3, 1);
+  CHECK(complaint([&] { sum.start().wait(); }) == "all_reduce_coalesced: buffers 0 and 1 overlap, but are written to");
   pieces[1] = std::span{v}.last(1);
   sum.start().wait();
   std::vector<std::byte> bytes(8);

@@ -129,6 +129,16 @@ TEST_CASE_FIXTURE(one_of_three, "usage: buffers are the same or apart") {
   CHECK(complaint([&] { world.reduce_scatter(all, all.subspan(4, 3)).wait(); }) == "reduce_scatter" + rest);
 }
 
+TEST_CASE_FIXTURE(one_of_three, "usage: buffers of a list are apart") {
+  std::vector<float> nine(9);
+  const std::span<float> all{nine};
+  std::vector<std::span<float>> list{all.last(3), all.first(3), all.subspan(5, 2)};
+  CHECK(complaint([&] { world.all_reduce_coalesced(list).wait(); }) ==
+        "all_reduce_coalesced: buffers 0 and 2 overlap, but are written to");
+  CHECK(complaint([&] { (void)world.prepare().all_reduce_coalesced(list); }) ==
+        "all_reduce_coalesced: buffers 0 and 2 overlap, but are written to");
+}
+
 TEST_CASE_FIXTURE(one_of_three, "usage: parts that lie elsewhere ascend inside of the buffer") {
   using part = tutti::displaced_part;
   const auto said = [&](std::vector<part> parts) {

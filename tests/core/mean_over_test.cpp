@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 
 namespace {
@@ -68,6 +69,13 @@ TEST_CASE("mean_over: of as many as there are it has the bits of mean") {
   mean.fold_all(inputs, 3, plain.data(), 100, mean.context.data());
   with.fold_all(inputs, 3, over_three.data(), 100, with.context.data());
   CHECK(plain == over_three);
+}
+
+TEST_CASE("mean_over: nothing is divided by 0") {
+  CHECK_THROWS_WITH_AS((void)tutti::mean_over(0),
+                       "mean_over: the divisor is 0; use sum where there is nothing to divide by", tutti::usage_error);
+  CHECK_THROWS_AS((void)tutti::mean_over(-0.0), tutti::usage_error);
+  static_assert(tutti::mean_over(0.5).divisor == 0.5);
 }
 
 }  // namespace

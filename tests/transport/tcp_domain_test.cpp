@@ -307,6 +307,32 @@ TEST_CASE("a peer whose door is gone is lost") {
   CHECK(f->result().code == errc::peer_lost);
   CHECK(f->result().peer == 1);
   CHECK(w.rank0->describe(1).find("Connection refused") != std::string::npos);
+  CHECK(w.rank0->describe(1).find("heard") == std::string::npos);
+}
+
+TEST_CASE("that nothing was heard of a peer is told where time ran out, and nothing came") {
+  const std::string silent = ", not heard from yet", name = "rank 1 (host b, pid 1001)";
+  against w;
+  CHECK(w.rank0->describe(1) == name);
+  SUBCASE("it was waited for") {
+    w.rank0->abort({errc::timed_out, 0, 1, 5});
+    CHECK(w.rank0->describe(1) == name + silent);
+  }
+  SUBCASE("it has failed in another way") {
+    w.rank0->abort({errc::peer_left, 0, 1, 0});
+    CHECK(w.rank0->describe(1) == name);
+  }
+  SUBCASE("a message came, since the last look at the clock") {
+    w.meet();
+    const std::vector<std::byte> payload(24);
+    std::vector<std::byte> in(8);
+    CHECK(strangers::say(w.stream, message(7, payload)));
+    const auto f = w.d.recv(1, 7, in);
+    const auto enough = tutti::after(20s);
+    while (!f->done() && tutti::clock::now() < enough) (void)w.rank0->poll();
+    CHECK(f->result().code == errc::mismatch);
+    CHECK(w.rank0->describe(1).find(name + ", last seen at #") == 0);
+  }
 }
 
 TEST_CASE("a peer that hangs up during the greeting is called again") {

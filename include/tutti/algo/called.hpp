@@ -43,7 +43,7 @@ using tutti::detail::mix;
 }  // namespace detail
 
 /// What all ranks must call alike: the collective, its place among those of the group, the number, size and type of the
-/// elements, the reduction or the root. Captures of a custom reduction are each rank's own.
+/// elements, the reduction with the divisor of a mean_over, the root. Other captures are each rank's own.
 struct called {
   static constexpr std::uint64_t any_count = ~std::uint64_t{0};  ///< each rank has its own
   static constexpr std::uint8_t no_reduction = 15;
@@ -53,7 +53,7 @@ struct called {
 
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;
-  std::uint64_t rest = 0;  ///< the root, or a hash of the lengths of all blocks, where all ranks know them
+  std::uint64_t rest = 0;  ///< the root, or a hash of the lengths of all blocks, where all ranks know them; a divisor
   std::uint32_t element_bytes = 1;
   collective what = collective::none;
   dtype type = dtype::u8;
@@ -84,17 +84,28 @@ struct called {
            p.words[3] * 0xb564ef22ec7aece5;
   }
 
-  [[nodiscard]] constexpr bool has_root() const noexcept {
-    return what == collective::broadcast || what == collective::reduce || what == collective::gather ||
-           what == collective::scatter || what == collective::broadcast_sized;
+  /// A divisor, or 0 for none, goes into the upper half, which a root leaves free.
+  static constexpr std::uint64_t rest_with(std::uint64_t rest, std::uint64_t divisor) noexcept {
+    return divisor == 0 ? rest : rest ^ detail::mix(0, divisor) << 32;
+  }
+  [[nodiscard]] constexpr std::uint32_t root() const noexcept { return static_cast<std::uint32_t>(rest); }
+  [[nodiscard]] constexpr bool divides() const noexcept {
+    return with == static_cast<std::uint8_t>(reduction_kind::mean_over);
+  }
+
+  [[nodiscard]] constexpr bool has_root() const noexcept { return has_root(what); }
+  static constexpr bool has_root(collective c) noexcept {
+    return c == collective::broadcast || c == collective::reduce || c == collective::gather ||
+           c == collective::scatter || c == collective::broadcast_sized;
   }
   /// The bits of brief() that say neither a reduction nor a root.
   static constexpr std::uint16_t plain_brief = no_reduction << 3;
-  /// What fits beside the length of a message, never 0: collective 4 bits, type 5, reduction 4, root 3.
+  /// What fits beside the length of a message, never 0: collective 4 bits, type 5, reduction 4, and 3 of the root, or
+  /// of a divisor where there is no root.
   [[nodiscard]] constexpr std::uint16_t brief() const noexcept {
-    const unsigned root = has_root() ? static_cast<unsigned>(rest & 7) : 0;
+    const std::uint64_t last = has_root() ? rest : divides() ? rest >> 61 : 0;
     return static_cast<std::uint16_t>(static_cast<unsigned>(what) << 12 | (static_cast<unsigned>(type) & 31U) << 7 |
-                                      (with & 15U) << 3 | root);
+                                      (with & 15U) << 3 | static_cast<unsigned>(last & 7));
   }
 };
 

@@ -23,7 +23,7 @@ inline std::string describe(const called& c) {
   if (c.what == collective::barrier) return text;
   std::string of = detail::type_and_rest(c);
   if (c.count != called::any_count) of = std::to_string(c.count) + " x " + of;
-  if (c.has_root()) of += ", root " + std::to_string(c.rest);
+  if (c.has_root()) of += ", root " + std::to_string(c.root());
   return text + " (" + of + ")";
 }
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -19,10 +21,16 @@ constexpr called call_on(collective what, std::uint64_t sequence, const basic_bu
                          std::uint64_t rest = 0) noexcept {
   return {sequence, data.count, rest, data.element_bytes, what, data.type};
 }
+/// The bits of what a mean_over divides by; what else a reduction captures is each rank's own.
+constexpr std::uint64_t divisor_of(const reduction& with) noexcept {
+  if (with.kind != reduction_kind::mean_over) return 0;
+  return std::bit_cast<std::array<std::uint64_t, sizeof with.context / 8>>(with.context)[0];
+}
 template <class Void>
-constexpr called call_on(collective what, std::uint64_t sequence, const basic_buffer<Void>& data, reduction_kind with,
+constexpr called call_on(collective what, std::uint64_t sequence, const basic_buffer<Void>& data, const reduction& with,
                          std::uint64_t rest = 0) noexcept {
-  return {sequence, data.count, rest, data.element_bytes, what, data.type, static_cast<std::uint8_t>(with)};
+  rest = called::rest_with(rest, divisor_of(with));
+  return {sequence, data.count, rest, data.element_bytes, what, data.type, static_cast<std::uint8_t>(with.kind)};
 }
 constexpr std::uint64_t root_of(int root) noexcept { return static_cast<std::uint32_t>(root); }
 
@@ -50,7 +58,7 @@ constexpr called call_of(std::uint64_t sequence, const barrier_args&) noexcept {
   return detail::call_on(collective::barrier, sequence, buffer{});
 }
 constexpr called call_of(std::uint64_t sequence, const all_reduce_args& a) noexcept {
-  return detail::call_on(collective::all_reduce, sequence, a.out, a.op.kind);
+  return detail::call_on(collective::all_reduce, sequence, a.out, a.op);
 }
 constexpr called call_of(std::uint64_t sequence, const broadcast_args& a) noexcept {
   return detail::call_on(collective::broadcast, sequence, a.data, detail::root_of(a.root));
@@ -60,26 +68,26 @@ constexpr called call_of(std::uint64_t sequence, const broadcast_sized_args& a) 
                          detail::root_of(a.root));
 }
 constexpr called call_of(std::uint64_t sequence, const reduce_scatter_args& a) noexcept {
-  return detail::call_on(collective::reduce_scatter, sequence, a.in, a.op.kind);
+  return detail::call_on(collective::reduce_scatter, sequence, a.in, a.op);
 }
 constexpr called call_of(std::uint64_t sequence, const all_gather_args& a) noexcept {
   return detail::call_on(collective::all_gather, sequence, a.out);
 }
 constexpr called call_of(std::uint64_t sequence, const all_reduce_coalesced_args& a) noexcept {
   return detail::call_on(collective::all_reduce_coalesced, sequence,
-                         buffer{nullptr, a.data.count, a.data.element_bytes, a.data.type}, a.op.kind);
+                         buffer{nullptr, a.data.count, a.data.element_bytes, a.data.type}, a.op);
 }
 constexpr called call_of(std::uint64_t sequence, const reduce_args& a) noexcept {
-  return detail::call_on(collective::reduce, sequence, a.in, a.op.kind, detail::root_of(a.root));
+  return detail::call_on(collective::reduce, sequence, a.in, a.op, detail::root_of(a.root));
 }
 constexpr called call_of(std::uint64_t sequence, const scan_args& a) noexcept {
-  return detail::call_on(collective::scan, sequence, a.in, a.op.kind);
+  return detail::call_on(collective::scan, sequence, a.in, a.op);
 }
 constexpr called call_of(std::uint64_t sequence, const exclusive_scan_args& a) noexcept {
-  return detail::call_on(collective::exclusive_scan, sequence, a.in, a.op.kind);
+  return detail::call_on(collective::exclusive_scan, sequence, a.in, a.op);
 }
 constexpr called call_of(std::uint64_t sequence, const reduce_scatter_v_args& a) noexcept {
-  return detail::call_on(collective::reduce_scatter_v, sequence, detail::of_any_count(a.out), a.op.kind,
+  return detail::call_on(collective::reduce_scatter_v, sequence, detail::of_any_count(a.out), a.op,
                          detail::lengths_of(a.blocks));
 }
 constexpr called call_of(std::uint64_t sequence, const all_gather_v_args& a) noexcept {

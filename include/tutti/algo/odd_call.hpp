@@ -94,6 +94,13 @@ struct odd_call {
 
 namespace detail {
 
+/// What calls of one name may still differ in.
+inline const char* unnamed(const called& c) noexcept {
+  if (!c.divides()) return " with blocks of other lengths";
+  return c.what == collective::reduce_scatter_v ? " with another divisor or blocks of other lengths"
+                                                : " with another divisor";
+}
+
 template <class = when_used>
 std::string text_of(const odd_call::side& s, const group& members) {
   const std::string who = "rank " + std::to_string(members.world_rank(s.rank));
@@ -105,7 +112,7 @@ template <class = when_used>
 std::string explain(const odd_call& found, const group& members, const op_info& mine) {
   const std::string who = text_of(found.odd, members), usual = describe(found.usual.what);
   std::string odd = describe(found.odd.what);
-  if (odd == usual) odd += " with blocks of other lengths";
+  if (odd == usual) odd += unnamed(found.odd.what);
   const bool own = found.usual.rank == members.rank;
   if (own && mine.context == members.context && mine.sequence == found.usual.what.sequence)
     return "does not match what " + who + " called: " + odd;
@@ -119,9 +126,13 @@ std::string explain(const odd_message& m, const std::string& who, const std::str
                     const op_info& mine) {
   const bool here = odd_message::mark_of(mine.context) == m.context && mine.context != op_info::outside;
   const std::uint64_t number = here ? m.number_near(mine.sequence) : 0;
-  if (m.calls_differ())
-    return "failed: " + who + " called " + describe_brief(m.sent, members.size, number) + " where " + finder +
-           " called " + describe_brief(m.expected, members.size, number);
+  if (m.calls_differ()) {
+    const std::string theirs = describe_brief(m.sent, members.size, number);
+    const std::string its = describe_brief(m.expected, members.size, number);
+    const char* last =
+        called::has_root(static_cast<collective>(m.sent >> 12)) ? " with another root" : " with another divisor";
+    return "failed: " + who + " called " + theirs + (theirs == its ? last : "") + " where " + finder + " called " + its;
+  }
   const auto length = [&](std::uint64_t n) { return std::to_string(n) + (n == m.most() ? " or more" : ""); };
   // The root is one of what a plain brief leaves open.
   const auto call = [&](const std::string& elements = {}) {
@@ -129,8 +140,8 @@ std::string explain(const odd_message& m, const std::string& who, const std::str
     return describe_brief(brief, std::numeric_limits<int>::max(), number, elements);
   };
   if (m.of == odd_message::unit::elements && m.bytes == m.room)
-    return "failed: " + who + " called " + call() + " with another size, root, algorithm or lengths of blocks than " +
-           finder;
+    return "failed: " + who + " called " + call() +
+           " with another size, root, divisor, algorithm or lengths of blocks than " + finder;
   if (m.of == odd_message::unit::elements)
     return "failed: " + who + " called " + call(length(m.bytes)) + " where " + finder + " called " +
            call(length(m.room));
@@ -142,6 +153,16 @@ std::string explain(const odd_message& m, const std::string& who, const std::str
 
 /// Two ranks called different things, as far as this tells.
 inline bool is_of_calls(const status& s) noexcept { return s.detail != 0 && odd_message::in(s).sent != 0; }
+
+/// A message, or a block that only two ranks know the length of, is not as long as its receiver waits for.
+inline bool is_between_two(const status& s) noexcept {
+  if (s.detail == 0) return false;
+  const odd_message m = odd_message::in(s);
+  const auto what = static_cast<collective>(m.sent >> 12);
+  if (m.sent == 0) return m.bytes != m.room;
+  return m.of == odd_message::unit::bytes && !m.calls_differ() &&
+         (what == collective::gather || what == collective::scatter || what == collective::all_to_all);
+}
 
 /// What ranks called that does not match, for the message of an operation that ended with errc::mismatch; empty where
 /// it is not known. `blamed` is the rank that the failure is about, as the subject of a sentence.

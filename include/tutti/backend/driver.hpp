@@ -14,6 +14,7 @@
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/transport/concept.hpp>
+#include <tutti/transport/odd_message.hpp>
 #include <tutti/transport/tag.hpp>
 
 namespace tutti {
@@ -99,7 +100,7 @@ class driver final : public progress_source {
     for (op_state* s = in_flight_.front(); s; s = s->next) {
       if (now < s->info.expires) continue;
       s->info.expired = true;
-      link_->abort({errc::timed_out, 0, waiting_for(*s), s->info.sequence});
+      link_->abort({errc::timed_out, odd_message::finder_of(link_->rank()), waiting_for(*s), s->info.sequence});
       return;  // that ended every operation
     }
   }

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tutti/algo/odd_call.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_pool.hpp>
 #include <tutti/async/op_state.hpp>
@@ -148,16 +149,18 @@ class issuer final : public op_owner {
     switch (r.code) {
       case errc::timed_out:
         if (own && !s.info.expired)
-          return "failed: another rank timed out, waiting for this rank; what kept it from this call? The communicator "
-                 "is unusable now";
+          return "failed: " + (r.other == 0 ? std::string("another rank") : subject(backend_.describe(r.other - 1))) +
+                 " timed out, waiting for this rank; what kept this rank from that call? The communicator is unusable "
+                 "now";
         return (s.info.expired ? "timed out after " + detail::in_seconds(s.info.expires - s.info.issued)
                                : std::string("failed: another operation, here or on another rank, timed out")) +
                ": waiting for " + who +
                "; is that rank stuck, slow, or past this call? The communicator is unusable now";
       case errc::peer_lost:
-        return "failed: " + who + " died, left, or lost its connection; see that rank's own output for the cause";
+        return "failed: " + subject(who) +
+               " died, left, or lost its connection; see that rank's own output for the cause";
       case errc::peer_left:
-        return "failed: " + who +
+        return "failed: " + subject(who) +
                " destroyed its communicator before this operation was complete; do all ranks make the same calls?";
       case errc::aborted:
         if (r.detail == status::reduction_threw)
@@ -169,9 +172,12 @@ class issuer final : public op_owner {
                     ? ": a pass was dropped there before its finish() had ended, as where the backward pass throws"
                     : "");
       case errc::mismatch:
-        return explain_mismatch(s) + "; all ranks must issue the same operations in the same order";
+        return explain_mismatch(s) + (algo::is_between_two(r)
+                                          ? "; sender and receiver must agree on the count"
+                                          : "; all ranks must issue the same operations in the same order");
       case errc::protocol:
-        return "failed: " + who + " sent bytes that are not of this protocol; do all ranks run the same version?";
+        return "failed: " + subject(who) +
+               " sent bytes that are not of this protocol; do all ranks run the same version?";
       case errc::out_of_resources:
         return "failed: out of memory or shared memory" + (r.peer >= 0 ? " on " + who : std::string());
       case errc::system:
@@ -191,6 +197,11 @@ class issuer final : public op_owner {
 
   [[nodiscard]] std::string blamed(int peer) const {
     return peer >= 0 ? backend_.describe(peer) : std::string("a rank that could not be determined");
+  }
+  /// Before a verb: what is said of a rank between commas ends with one.
+  static std::string subject(std::string who) {
+    if (who.find("), ") != std::string::npos) who += ',';
+    return who;
   }
   [[nodiscard]] std::string explain_mismatch(const op_state& s) const {
     if constexpr (requires { backend_.explain_mismatch(s); })

@@ -1,9 +1,13 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <span>
+#include <string>
 #include <vector>
 
+#include <tutti/core/args.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/core/when_used.hpp>
 
 namespace tutti::detail {
@@ -13,12 +17,28 @@ struct block_pair {
   std::size_t first = 0, second = 0;
 };
 
+/// Blocks of one buffer, and buffers of a list by their bytes in memory.
+struct counted_blocks {
+  std::span<const std::size_t> counts, offsets;
+  [[nodiscard]] std::size_t size() const noexcept { return counts.size(); }
+  [[nodiscard]] std::size_t begin(std::size_t i) const noexcept { return offsets[i]; }
+  [[nodiscard]] std::size_t count(std::size_t i) const noexcept { return counts[i]; }
+};
+struct listed_buffers {
+  const buffer_list& list;
+  [[nodiscard]] std::size_t size() const noexcept { return list.size; }
+  [[nodiscard]] std::size_t begin(std::size_t i) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(list[i].data());
+  }
+  [[nodiscard]] std::size_t count(std::size_t i) const noexcept { return list[i].size(); }
+};
+
 /// Blocks in a heap, so that the one that begins last is at hand. std::sort would cost every user of the library memory
 /// of the compiler's.
+template <class Blocks>
 class block_heap {
  public:
-  block_heap(std::span<std::size_t> blocks, std::span<const std::size_t> begins) noexcept
-      : blocks_(blocks), begins_(begins) {
+  block_heap(std::span<std::size_t> blocks, const Blocks& all) noexcept : blocks_(blocks), all_(all) {
     for (std::size_t i = blocks_.size() / 2; i-- > 0;) sink(i);
   }
   [[nodiscard]] bool empty() const noexcept { return blocks_.empty(); }
@@ -34,8 +54,8 @@ class block_heap {
   void sink(std::size_t at) noexcept {
     const std::size_t sinking = blocks_[at];
     for (std::size_t below = 2 * at + 1; below < blocks_.size(); below = 2 * at + 1) {
-      if (below + 1 < blocks_.size() && begins_[blocks_[below]] < begins_[blocks_[below + 1]]) ++below;
-      if (begins_[sinking] >= begins_[blocks_[below]]) break;
+      if (below + 1 < blocks_.size() && all_.begin(blocks_[below]) < all_.begin(blocks_[below + 1])) ++below;
+      if (all_.begin(sinking) >= all_.begin(blocks_[below])) break;
       blocks_[at] = blocks_[below];
       at = below;
     }
@@ -43,22 +63,23 @@ class block_heap {
   }
 
   std::span<std::size_t> blocks_;
-  std::span<const std::size_t> begins_;
+  const Blocks& all_;
 };
 
 /// For blocks in any order, in n log n steps. Each thread keeps the memory for it. Throws std::bad_alloc.
-template <class = when_used>
-block_pair overlapping_in_order(std::span<const std::size_t> counts, std::span<const std::size_t> offsets) {
+template <class Blocks>
+block_pair overlapping_in_order(const Blocks& all) {
   thread_local std::vector<std::size_t> kept;
-  if (kept.size() < counts.size()) kept.resize(counts.size());
+  if (kept.size() < all.size()) kept.resize(all.size());
   std::size_t n = 0;
-  for (std::size_t r = 0; r < counts.size(); ++r)
-    if (counts[r] != 0) kept[n++] = r;
-  block_heap left{std::span{kept}.first(n), offsets};
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all.count(r) != 0) kept[n++] = r;
+  block_heap left{std::span{kept}.first(n), all};
   std::size_t behind = left.take_last();  // where any overlap, two that follow each other do
   while (!left.empty()) {
     const std::size_t b = left.take_last();
-    if (offsets[b] + counts[b] > offsets[behind]) return b < behind ? block_pair{b, behind} : block_pair{behind, b};
+    if (all.begin(b) + all.count(b) > all.begin(behind))
+      return b < behind ? block_pair{b, behind} : block_pair{behind, b};
     behind = b;
   }
   return {};
@@ -66,26 +87,40 @@ block_pair overlapping_in_order(std::span<const std::size_t> counts, std::span<c
 
 /// Linear in the number of blocks whose offsets ascend, empty ones apart; of others, few are compared with each other,
 /// many in n log n steps. All blocks end within the range of std::size_t.
-template <class = when_used>
-block_pair overlapping(std::span<const std::size_t> counts, std::span<const std::size_t> offsets) noexcept {
+template <class Blocks>
+block_pair overlapping(const Blocks& all) noexcept {
   constexpr std::size_t few = 32;
   bool ascending = true;
-  for (std::size_t r = 0, end = 0; r < counts.size(); ++r) {
-    if (counts[r] == 0) continue;
-    ascending = ascending && offsets[r] >= end;
-    end = offsets[r] + counts[r];
+  for (std::size_t r = 0, end = 0; r < all.size(); ++r) {
+    const std::size_t count = all.count(r);
+    if (count == 0) continue;
+    const std::size_t begin = all.begin(r);
+    ascending = ascending && begin >= end;
+    end = begin + count;
   }
   if (ascending) return {};
-  if (counts.size() > few) try {
-      return overlapping_in_order(counts, offsets);
+  if (all.size() > few) try {
+      return overlapping_in_order(all);
     } catch (const std::bad_alloc&) {  // slower, then
     }
-  for (std::size_t a = 1; a < counts.size(); ++a)
+  for (std::size_t a = 1; a < all.size(); ++a)
     for (std::size_t b = 0; b < a; ++b)
-      if (counts[a] != 0 && counts[b] != 0 && offsets[a] < offsets[b] + counts[b] &&
-          offsets[b] < offsets[a] + counts[a])
+      if (all.count(a) != 0 && all.count(b) != 0 && all.begin(a) < all.begin(b) + all.count(b) &&
+          all.begin(b) < all.begin(a) + all.count(a))
         return {b, a};
   return {};
+}
+template <class = when_used>
+block_pair overlapping(std::span<const std::size_t> counts, std::span<const std::size_t> offsets) noexcept {
+  return overlapping(counted_blocks{counts, offsets});
+}
+
+/// Throws usage_error where buffers of a list, which are written to, share a byte.
+template <class = when_used>
+void check_apart(const char* call, const buffer_list& list) {
+  if (const auto both = overlapping(listed_buffers{list}); both.first != both.second)
+    throw usage_error(std::string(call) + ": buffers " + std::to_string(both.first) + " and " +
+                      std::to_string(both.second) + " overlap, but are written to");
 }
 
 }  // namespace tutti::detail

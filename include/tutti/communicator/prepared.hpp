@@ -26,7 +26,7 @@ class preparing_base;
 /// any other: of a collective in the same order on all ranks, of a message in that of its tag. The ranks need not have
 /// prepared it alike, or at all. Buffers, layouts and lists of spans must outlive it, and belong to each operation from
 /// its start to its end. Counts and offsets stay as they were. The spans of a list may point elsewhere between two
-/// operations, to as many elements in all: another number is a usage_error on this rank, before anything is sent.
+/// operations, to as many elements in all: another number, or an overlap, is a usage_error before anything is sent.
 /// One at a time: a start before the handle of the last one has ended is a usage_error that starts nothing, on every
 /// rank alike. Moves, also in flight. Must not outlive the communicator; moving that is fine. Thread safety is the
 /// communicator's.
@@ -67,6 +67,7 @@ class prepared {
       throw usage_error(std::string(Args::name) + ": this operation was prepared for buffers of " +
                         std::to_string(args_.data.bytes()) + " bytes together, but they are " + std::to_string(bytes) +
                         (whole ? "" : ", not all of whole elements") + " now; prepare another for them");
+    detail::check_apart(Args::name, args_.data);
   }
 
   issuer<B>* issuer_;

@@ -106,7 +106,7 @@ class reducing_calls : public Base {
 
   /// Reduces the elements of many buffers as one operation, in place: as all_reduce of all of them in a row, at its
   /// price. `buffers` is a range of spans; the spans and what they point to belong to the operation until it has ended.
-  /// Collective; the elements of all buffers together are as many on all ranks. The buffers must not overlap.
+  /// Collective; the elements of all buffers together are as many on all ranks. An overlap of two is a usage_error.
   /// Costs: see algo/coalesced.hpp.
   template <std::ranges::borrowed_range R, reducer_of<std::ranges::range_value_t<R>> Op = sum_op>
     requires supports<backend_type, all_reduce_coalesced_args> && list_of_spans<R>
@@ -127,6 +127,7 @@ class reducing_calls : public Base {
       (void)grain_of("all_reduce_coalesced", with, bytes);
       a.data.count += bytes / one.element_bytes;
     }
+    detail::check_apart("all_reduce_coalesced", a.data);
     return this->start({a.data.count, one.type, one.element_bytes}, how, where, a);
   }
 

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/core/folder.hpp>
 #include <tutti/core/location.hpp>
 #include <tutti/core/mean_over.hpp>
@@ -86,10 +87,13 @@ constexpr detail::premul_sum_op<F> premul_sum(F factor) noexcept {
   return {factor};
 }
 
-/// The sum of all operands over `divisor`, which is not 0 and the same on all ranks: a mean of weighted operands, say.
+/// The sum of all operands over `divisor`, the same on all ranks: a mean of weighted operands, say. 0: a usage_error.
 /// Divides where `mean` does, in the type that elements are computed in, to which `divisor` is rounded; in scans it
 /// divides what has come together. Floats, and complex numbers of them; costs what `mean` does.
-constexpr detail::mean_over_op mean_over(double divisor) noexcept { return {divisor}; }
+constexpr detail::mean_over_op mean_over(double divisor) {
+  if (divisor == 0) throw usage_error("mean_over: the divisor is 0; use sum where there is nothing to divide by");
+  return {divisor};
+}
 
 /// Can reduce elements of type `T`: one of the named reductions where they make sense, or a callable (T, T) -> T.
 /// An exception that a callable throws is lost and ends the world: errc::aborted on all ranks, in words that say that a

@@ -28,7 +28,7 @@ inline constexpr errc last_errc = errc::device;
 /// The outcome of an operation below the typed face: 16 bytes, never throws.
 struct status {
   errc code = errc::ok;
-  std::uint16_t other = 0;   ///< errc::mismatch: 1 + the world rank that found it out, 0 when unknown
+  std::uint16_t other = 0;   ///< 1 + the world rank that found out errc::mismatch, or timed out; 0 when unknown
   std::int32_t peer = -1;    ///< world rank at fault, -1 when unknown
   std::uint64_t detail = 0;  ///< errno for errc::system, otherwise what the code says or 0; peers are told
 

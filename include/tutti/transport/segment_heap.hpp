@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <tutti/core/error.hpp>
@@ -115,11 +116,13 @@ class segment_heap {
   }
 
   [[noreturn]] void fail_full(std::size_t bytes) const {
+    const std::string wish = "no room for " + os::format_bytes(bytes) + " in this rank's shared memory: ";
+    if (bytes > bytes_)
+      throw error{{errc::out_of_resources}, wish + "a rank may allocate " + os::format_bytes(bytes_) + " at all"};
     std::uint64_t in_use = 0;
     for (const block& b : blocks_) in_use += b.used ? b.bytes : 0;
     throw error{{errc::out_of_resources},
-                "no room for " + os::format_bytes(bytes) + " in this rank's shared memory: " +
-                    os::format_bytes(in_use) + " of " + os::format_bytes(bytes_) + " are in use; free some"};
+                wish + os::format_bytes(in_use) + " of " + os::format_bytes(bytes_) + " are in use; free some"};
   }
 
   os::shm_segment* segment_;

@@ -177,7 +177,8 @@ class basic_tcp_domain final : private socket_pipe::keeper {
 
   /// "rank 3 (host b, pid 712), last seen at #39 31 s ago"
   [[nodiscard]] std::string describe(int p, std::uint64_t last_sequence) const {
-    return tutti::describe(who(p)) + (link(p).pipe ? link(p).describe(dialer_.terms(p), last_sequence) : "");
+    return tutti::describe(who(p)) +
+           (link(p).pipe ? link(p).describe(dialer_.terms(p), last_sequence, cause_.code) : "");
   }
 
  private:

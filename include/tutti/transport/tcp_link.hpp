@@ -54,15 +54,18 @@ struct tcp_link {
   }
   [[nodiscard]] bool stalled(deadline now) const noexcept { return awaited && now - since >= tcp_blame::moment; }
 
-  /// ", last seen at #39 31 s ago", or what is wrong with the connections.
-  [[nodiscard]] std::string describe(const wire::handshake_terms& terms, std::uint64_t sequence) const {
+  /// ", last seen at #39 31 s ago", or what is wrong with the connections. That nothing came is told where `cause`, why
+  /// this rank failed, is that the peer was waited for.
+  [[nodiscard]] std::string describe(const wire::handshake_terms& terms, std::uint64_t sequence, errc cause) const {
     const std::string to = " to " + address.to_string() + ": ";
     if (refused != wire::refusal::none) return ", no connection" + to + wire::explain(refused, terms, theirs);
     std::string why;
     if (error != 0) why = ", connection" + number() + to + std::generic_category().message(error);
     if (error == ECONNREFUSED && !bye) why += " (it has died, or left while this rank was busy)";
-    if (heard == deadline{}) return why + ", not heard from yet" + count();
-    const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - heard).count();
+    const deadline now = clock::now(), last = pipe->received() != received ? now : heard;
+    if (last == deadline{})
+      return why + (cause == errc::timed_out && error == 0 ? ", not heard from yet" : "") + count();
+    const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(now - last).count();
     return why + ", last seen at #" + std::to_string(std::max(sequence, issued)) + " " +
            (ago < 1000 ? std::to_string(ago) + " ms ago" : std::to_string(ago / 1000) + " s ago") + count();
   }
