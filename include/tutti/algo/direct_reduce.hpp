@@ -9,18 +9,22 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// All but the root stage the whole message, the root folds it: one meeting, for which only the root waits.
+/// In pieces of 128 KiB: all but the root stage, the root folds. One meeting each, for which only the root waits.
 template <mapped_transport T>
-routine reduce_once(meeting<T> m, board& b, reduce_args a) {
-  const std::size_t bytes = a.in.bytes();
-  const std::uint64_t step = m.next();
-  co_await m.everyone(step - 1);
-  if (m.rank() != a.root) b.stage(m.slot(m.rank(), step, bytes), a.in.data, bytes);
-  m.post();
-  if (m.rank() != a.root) co_return;
-  co_await m.everyone(step, bytes);
-  a.op.fold_all(m.from_others(a.in.data, [&](int r) { return m.slot(r, step, bytes); }), m.size(), a.out.data,
-                a.in.count, a.op.context.data());
+routine reduce_at_root(meeting<T> m, board& b, reduce_args a) {
+  const std::size_t element = a.in.element_bytes, most = one_shot_piece(element);
+  for (std::size_t done = 0; done == 0 || done < a.in.count; done += most) {
+    const std::size_t count = std::min(most, a.in.count - done), bytes = count * element;
+    const std::byte* const own = at(a.in.data, done * element);
+    const std::uint64_t step = m.next();
+    co_await m.everyone(step - 1);
+    if (m.rank() != a.root) b.stage(m.slot(m.rank(), step, bytes), own, bytes);
+    m.post();
+    if (m.rank() != a.root) continue;
+    co_await m.everyone(step, bytes);
+    a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step, bytes); }), m.size(),
+                  at(a.out.data, done * element), count, a.op.context.data());
+  }
 }
 
 /// One slot's worth from element `done` on: everyone stages what the others fold and folds its own part, the root takes
@@ -56,7 +60,8 @@ routine reduce_slot(meeting<T> m, board& b, reduce_args a, std::size_t done, std
 
 /// Reduce through memory that ranks share, every element folded in rank order. Up to 64 KiB: one meeting, the root
 /// reads n slots. Buffers that all ranks map: two meetings, 1/n of the elements folded per rank, straight into the
-/// root's output. Otherwise in slots of 256 KiB: two meetings each, of which only the root waits for the second.
+/// root's output. Otherwise, between two ranks, pieces of 128 KiB that the root folds, one meeting each; among more,
+/// slots of 256 KiB, of which each rank folds 1/n: two meetings each, of which only the root waits for the second.
 template <mapped_transport T>
 routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
   board::turn turn{b, lane.link()};
@@ -66,7 +71,7 @@ routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
   const std::size_t element = a.in.element_bytes, count = a.in.count, bytes = a.in.bytes();
   if (bytes <= detail::one_meeting) {
     if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
-    co_await detail::reduce_once(m, b, a);
+    co_await detail::reduce_at_root(m, b, a);
     co_return;
   }
   board::exposure shown{b, lane.link()};
@@ -87,6 +92,10 @@ routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
   }
   shown.close();
   if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
+  if (m.size() == 2) {  // that the other folds a half would cost its way back
+    co_await detail::reduce_at_root(m, b, a);
+    co_return;
+  }
   const std::size_t most = whole_elements(board::slot_bytes, element);
   for (std::size_t done = 0; done < count; done += most)
     co_await detail::reduce_slot(m, b, a, done, std::min(most, count - done));

@@ -118,7 +118,8 @@ class segment_heap {
   [[noreturn]] void fail_full(std::size_t bytes) const {
     const std::string wish = "no room for " + os::format_bytes(bytes) + " in this rank's shared memory: ";
     if (bytes > bytes_)
-      throw error{{errc::out_of_resources}, wish + "a rank may allocate " + os::format_bytes(bytes_) + " at all"};
+      throw error{{errc::out_of_resources},
+                  wish + "it is more than the " + os::format_bytes(bytes_) + " that a rank may allocate at all"};
     std::uint64_t in_use = 0;
     for (const block& b : blocks_) in_use += b.used ? b.bytes : 0;
     throw error{{errc::out_of_resources},
