@@ -24,7 +24,8 @@ class messaging_calls : public Base {
   using started = typename Base::template started<Args>;
 
   /// Sends to one rank, which receives with the same tag and count. Messages of one tag arrive in order. Ends when
-  /// `data` may be changed again; beyond 256 KiB that is not before the receiver has called recv.
+  /// `data` may be changed again; beyond 256 KiB that is not before the receiver has called recv, and of the first
+  /// message between two ranks over TCP not before the other has driven its engine, which connects them.
   template <elements R>
     requires supports<backend_type, send_args>
   started<send_args> send(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
