@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <tutti/algo/board.hpp>
 #include <tutti/transport/shm_layout.hpp>
 
 #include "support/forked_child.hpp"
@@ -53,4 +54,11 @@ TEST_CASE("limits of the process make the heaps smaller") {
     }};
     CHECK(child.wait() == 0);
   }
+}
+
+TEST_CASE("of 64 ranks on a machine the rings and a board of each cost less than 1 MiB per pair") {
+  constexpr int n = 64;
+  constexpr std::uint64_t pairs = n * (n - 1) / 2;
+  const std::uint64_t boards = n * (tutti::algo::board::part_bytes + 2 * tutti::algo::board::long_walk);
+  CHECK(tutti::shared_area::bytes(n) + boards <= pairs << 20);
 }
