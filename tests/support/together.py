@@ -29,7 +29,7 @@ def main():
                 line = f'#include "{path.parent / near[1]}"'
             if line.startswith("#") and line not in heads:
                 heads.append(line)
-        bodies += [f"namespace in_{path.stem} {{", f'#line {begin + 1} "{path}"', *lines[begin:], "}"]
+        bodies += [f"namespace in_{path.parent.name}_{path.stem} {{", f'#line {begin + 1} "{path}"', *lines[begin:], "}"]
     pathlib.Path(out).write_text("\n".join(heads + bodies) + "\n")
 
 
