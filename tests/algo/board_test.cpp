@@ -30,7 +30,7 @@ tutti::routine take_turn(tutti::lane<T> l, board& b, std::vector<int>& order, in
   if (!b.is_open()) co_await b.open(l);
   for (int i = 0; i < steps; ++i) {
     const std::uint64_t step = b.post(l.link());
-    co_await board::reached{b, l.link(), step};
+    co_await board::reached{b, l.link(), 0, l.size(), step};
   }
   order.push_back(id);
 }
@@ -61,12 +61,12 @@ TEST_CASE("board: slots and notes of neighbouring steps are apart") {
         co_await on.open(lane);
         for (std::uint64_t i = 1; i <= 100; ++i) {
           const std::uint64_t step = on.step() + 1;
-          co_await board::reached{on, lane.link(), step - 1};
+          co_await board::reached{on, lane.link(), 0, lane.size(), step - 1};
           std::byte* mine = on.slot(lane.rank(), step);
           mine[0] = static_cast<std::byte>(i);
           mine[board::slot_bytes - 1] = static_cast<std::byte>(i + 1);
           on.post(lane.link(), {i, i * 2});
-          co_await board::reached{on, lane.link(), step};
+          co_await board::reached{on, lane.link(), 0, lane.size(), step};
           for (int r = 0; r < lane.size(); ++r) {
             expect(on.slot(r, step)[0] == static_cast<std::byte>(i) &&
                        on.slot(r, step)[board::slot_bytes - 1] == static_cast<std::byte>(i + 1),

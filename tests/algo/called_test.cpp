@@ -35,6 +35,8 @@ TEST_CASE("called: a call in words, and what a message keeps of it") {
   CHECK(text(broadcast_args{floats(1024), 3}) == "broadcast #41 (1024 x float32, root 3)");
   CHECK(text(reduce_args{structs(7), {}, largest, 12}) == "reduce #41 (7 x struct of 24 bytes, max, root 12)");
   CHECK(text(all_gather_v_args{structs(1), {}, counts}) == "all_gather_v #41 (struct of 24 bytes)");
+  CHECK(text(gather_v_args{{structs(1), {}, {}, 2}}) == "gather_v #41 (struct of 24 bytes, root 2)");
+  CHECK(text(gather_args{structs(1), {}, layout::of_equal(1), 2}) == "gather #41 (1 x struct of 24 bytes, root 2)");
   CHECK(text(broadcast_sized_args{.root = 1}) == "broadcast of a string #41 (uint8, root 1)");
 
   CHECK(brief(barrier_args{}, 4) == "barrier");

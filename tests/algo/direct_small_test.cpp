@@ -49,11 +49,15 @@ std::vector<std::uint32_t> numbers(std::size_t count, int rank) {
   return v;
 }
 
-/// Every collective once, with blocks of `count`; what differs from its closed form throws.
+/// What sums of numbers() are made of.
+std::uint32_t sum_below(std::size_t ranks, std::size_t at) {
+  return static_cast<std::uint32_t>(ranks * (ranks - (ranks != 0)) / 2 * 1000 + ranks * at);
+}
+
+/// Those in which all ranks take whole inputs, with `count` elements; what differs from its closed form throws.
 template <class Rank>
-void all_calls(Rank& me, std::size_t count, int looks, int root) {
+void calls_of_wholes(Rank& me, std::size_t count, int looks, int root) {
   const auto n = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.number());
-  const auto total = static_cast<std::uint32_t>(n * (n - 1) / 2 * 1000);
   const auto sum = tutti::erase_type<std::uint32_t>(tutti::sum);
   const auto mine = numbers(count, me.number());
 
@@ -63,7 +67,7 @@ void all_calls(Rank& me, std::size_t count, int looks, int root) {
 
   std::vector<std::uint32_t> reduced(count);
   call(me, tutti::all_reduce_args{lanes::in(mine), lanes::out(reduced), sum}, looks);
-  for (std::size_t i = 0; i < count; ++i) expect(reduced[i] == total + n * i, "element of an all_reduce", i);
+  for (std::size_t i = 0; i < count; ++i) expect(reduced[i] == sum_below(n, i), "element of an all_reduce", i);
 
   std::vector<std::uint32_t> all(n * count);
   call(me, tutti::all_gather_args{lanes::in(mine), lanes::out(all)}, looks);
@@ -71,15 +75,79 @@ void all_calls(Rank& me, std::size_t count, int looks, int root) {
     expect(all[i] == i / count * 1000 + i % count, "element of an all_gather", i);
   call(me, tutti::barrier_args{}, looks);
 
-  const auto blocks = numbers(n * count, me.number());
-  std::vector<std::uint32_t> block(count);
-  call(me, tutti::reduce_scatter_args{lanes::in(blocks), lanes::out(block), sum}, looks);
-  for (std::size_t i = 0; i < count; ++i)
-    expect(block[i] == total + n * (r * count + i), "element of a reduce_scatter", i);
+  std::vector<std::uint32_t> up_to_me(count), below(count, 7);
+  call(me, tutti::scan_args{lanes::in(mine), lanes::out(up_to_me), sum}, looks);
+  call(me, tutti::exclusive_scan_args{{lanes::in(mine), lanes::out(below), sum}}, looks);
+  for (std::size_t i = 0; i < count; ++i) {
+    expect(up_to_me[i] == sum_below(r + 1, i), "element of a scan", i);
+    expect(below[i] == (r == 0 ? 7 : sum_below(r, i)), "element of an exclusive scan", i);
+  }
 
-  std::vector<word> words(count, lanes::letter(me.number()));
+  std::vector<word> words(count, lanes::letter(me.number())), before = words;
   call(me, tutti::all_reduce_args{lanes::in(words), lanes::out(words), tutti::erase_type<word>(append{})}, looks);
   expect(words == std::vector<word>(count, lanes::spelled(0, me.size())), "another order");
+  call(me, tutti::scan_args{lanes::in(before), lanes::out(before), tutti::erase_type<word>(append{})}, looks);
+  expect(before == std::vector<word>(count, lanes::spelled(0, me.number() + 1)), "another order of a scan");
+}
+
+/// Those in which a rank takes blocks of `count` elements.
+template <class Rank>
+void calls_of_blocks(Rank& me, std::size_t count, int looks) {
+  const auto n = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.number());
+  auto blocks = numbers(n * count, me.number());
+  std::vector<std::uint32_t> block(count), received(n * count);
+  call(me,
+       tutti::reduce_scatter_args{lanes::in(blocks), lanes::out(block), tutti::erase_type<std::uint32_t>(tutti::sum)},
+       looks);
+  for (std::size_t i = 0; i < count; ++i)
+    expect(block[i] == sum_below(n, r * count + i), "element of a reduce_scatter", i);
+
+  const auto equal = tutti::layout::of_equal(count);
+  call(me, tutti::all_to_all_args{lanes::in(blocks), lanes::out(received), equal, equal}, looks);
+  call(me, tutti::all_to_all_args{lanes::in(blocks), lanes::out(blocks), equal, equal}, looks);
+  for (std::size_t i = 0; i < received.size(); ++i)
+    expect(received[i] == i / count * 1000 + r * count + i % count, "element of an all_to_all", i);
+  expect(blocks == received, "in place");
+}
+
+/// Those with a root, where that alone takes or gives; its own block in its place or apart from it.
+template <class Rank>
+void calls_of_root(Rank& me, std::size_t count, int looks, int root) {
+  const auto n = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.number());
+  const bool is_root = me.number() == root;
+  const auto equal = tutti::layout::of_equal(count);
+  const auto mine = numbers(count, me.number()), whole = numbers(n * count, root);
+
+  std::vector<std::uint32_t> reduced(is_root ? count : 0);
+  call(me, tutti::reduce_args{lanes::in(mine), lanes::out(reduced), tutti::erase_type<std::uint32_t>(tutti::sum), root},
+       looks);
+  for (std::size_t i = 0; i < reduced.size(); ++i) expect(reduced[i] == sum_below(n, i), "element of a reduce", i);
+
+  std::vector<std::uint32_t> all(is_root ? n * count : 0), block(count);
+  call(me, tutti::gather_args{lanes::in(mine), lanes::out(all), equal, root}, looks);
+  for (std::size_t i = 0; i < all.size(); ++i) expect(all[i] == i / count * 1000 + i % count, "element of a gather", i);
+
+  call(me, tutti::scatter_args{is_root ? lanes::in(whole) : tutti::const_buffer{}, lanes::out(block), equal, root},
+       looks);
+  for (std::size_t i = 0; i < count; ++i)
+    expect(block[i] == static_cast<std::uint32_t>(root) * 1000 + r * count + i, "element of a scatter", i);
+
+  auto there = whole;  // the root's own block stays where it is
+  auto own = lanes::out(there);
+  own.data = there.data() + r * count, own.count = count;
+  call(me,
+       tutti::scatter_args{is_root ? lanes::in(there) : tutti::const_buffer{}, is_root ? own : lanes::out(block), equal,
+                           root},
+       looks);
+  expect(there == whole && (is_root || block.front() == static_cast<std::uint32_t>(root) * 1000 + r * count),
+         "a scatter in place");
+}
+
+template <class Rank>
+void all_calls(Rank& me, std::size_t count, int looks, int root) {
+  calls_of_wholes(me, count, looks, root);
+  calls_of_blocks(me, count, looks);
+  calls_of_root(me, count, looks, root);
 }
 
 TEST_CASE("direct_small: every collective, whichever ranks come at once") {
@@ -116,6 +184,36 @@ TEST_CASE("direct_small: a broadcast's root does not wait, and overwrites nothin
       expect(v.front() == round && v.back() == round, "round " + std::to_string(round));
     }
   });
+}
+
+TEST_CASE("direct_small: ranks that only give do not wait, and overwrite nothing that is still to be read") {
+  lanes::run<lanes::staging_transport>(3, [](auto& me) {
+    const auto sum = tutti::erase_type<std::uint32_t>(tutti::sum);
+    for (std::uint32_t round = 0; round < 2000; ++round) {
+      const std::vector<std::uint32_t> mine(round % 2 == 0 ? 1 : 200, round);
+      std::vector<std::uint32_t> up_to_me(mine.size()), total(me.number() == 2 ? mine.size() : 0);
+      call(me, tutti::scan_args{lanes::in(mine), lanes::out(up_to_me), sum}, me.number() == 0 ? 200 : 1);
+      call(me, tutti::reduce_args{lanes::in(mine), lanes::out(total), sum, 2}, me.number() == 1 ? not_at_once : 1);
+      const auto upto = static_cast<std::uint32_t>(me.number() + 1) * round;
+      expect(up_to_me.front() == upto && up_to_me.back() == upto, "round " + std::to_string(round));
+      expect(total.empty() || (total.front() == 3 * round && total.back() == 3 * round), "total");
+    }
+  });
+}
+
+TEST_CASE("direct_small: which calls it takes") {
+  const auto elements = [](std::size_t n) { return tutti::const_buffer{nullptr, n, 1, tutti::dtype::u8}; };
+  const auto room = [](std::size_t n) { return tutti::buffer{nullptr, n, 1, tutti::dtype::u8}; };
+  const auto is_small = [](const auto& a) { return tutti::algo::is_small(a, 8); };
+  const auto equal = tutti::layout::of_equal(1);
+  CHECK(is_small(tutti::reduce_args{elements(4095), {}, {}}));
+  CHECK_FALSE(is_small(tutti::reduce_args{elements(4096), {}, {}}));
+  CHECK_FALSE(is_small(tutti::scan_args{elements(4096), {}, {}}));
+  CHECK(is_small(tutti::gather_args{elements(4095), {}, equal}));
+  CHECK_FALSE(is_small(tutti::gather_v_args{{elements(1), {}, {}}}));  // not all ranks know how long its blocks are
+  CHECK(is_small(tutti::scatter_args{{}, room(511), equal}));
+  CHECK_FALSE(is_small(tutti::scatter_args{{}, room(512), equal}));
+  CHECK_FALSE(is_small(tutti::all_to_all_v_args{{elements(1), {}, {}, {}}}));
 }
 
 TEST_CASE("direct_small: a call that does not match fails on both sides, at once or not") {

@@ -41,7 +41,6 @@ class board : public board_memory, public turnstile {
   static constexpr std::size_t worth_walking = std::size_t{3} << 10;
   static constexpr std::size_t worth_streaming = choice_timer::worth_counting;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
-  static constexpr int everyone = -1;
 
   /// What a rank tells beside its step: where its buffers are, if peers can map them.
   struct note {
@@ -58,8 +57,8 @@ class board : public board_memory, public turnstile {
   };
   static constexpr std::size_t long_walk = std::size_t{2} << 20;
 
-  /// Waits until one rank, or all, have posted the step that this rank posted last, and fails with errc::mismatch when
-  /// one of them posted it in another call.
+  /// Waits until the ranks from `first` up to `last` have posted the step that this rank posted last, and fails with
+  /// errc::mismatch when one of them posted it in another call.
   ///
   /// Why that is never a false alarm: step t is posted by whom step t - 1 has ended for, and thus after somebody has
   /// seen everyone at t - 2; where all but the root wait for the root alone, it was the root. So while this rank is at
@@ -69,17 +68,8 @@ class board : public board_memory, public turnstile {
     /// `expected` bytes of the slots will be read then: their first lines are asked for while waiting, so that they
     /// arrive together with the step.
     template <class Link>
-    reached(board& b, Link& link, std::uint64_t step, std::size_t expected = 0) noexcept
-        : board_(b),
-          step_(step),
-          expected_(expected <= worth_asking ? expected : 0),
-          next_(0),
-          end_(static_cast<int>(b.lines_.size())) {
-      link.watch(*this);
-    }
-    template <class Link>
-    reached(board& b, Link& link, std::uint64_t step, std::size_t expected, int only) noexcept
-        : board_(b), step_(step), expected_(expected <= worth_asking ? expected : 0), next_(only), end_(only + 1) {
+    reached(board& b, Link& link, int first, int last, std::uint64_t step, std::size_t expected = 0) noexcept
+        : board_(b), step_(step), expected_(expected <= worth_asking ? expected : 0), next_(first), end_(last) {
       link.watch(*this);
     }
     bool holds() noexcept override {
@@ -203,13 +193,12 @@ class board : public board_memory, public turnstile {
 
   /// True where a call need not wait before it posts: none is before it, and everyone is seen at the last step.
   [[nodiscard]] bool is_clear(int looks) noexcept {
-    return is_open() && is_free() && (all_seen_ == step_ || sees(everyone, looks));
+    return is_open() && is_free() && (all_seen_ == step_ || sees(0, members_->size, looks));
   }
-  /// Looks at most so many times whether `who`, or everyone, has posted the step that this rank posted last, in the
-  /// same call.
-  [[nodiscard]] bool sees(int who, int looks) noexcept {
-    const int end = who == everyone ? members_->size : who + 1;
-    for (int r = std::max(who, 0); r < end; ++r) {
+  /// Looks at most so many times whether the ranks from `first` up to `last` have posted the step that this rank posted
+  /// last, in the same call.
+  [[nodiscard]] bool sees(int first, int last, int looks) noexcept {
+    for (int r = first; r < last; ++r) {
       std::uint64_t& seen = seen_[static_cast<std::size_t>(r)];
       for (const cell& c = at(r, step_); seen < step_;) {
         tutti::detail::prefetch(c.data, cell_bytes);
@@ -221,7 +210,7 @@ class board : public board_memory, public turnstile {
         }
       }
     }
-    if (who == everyone) all_seen_ = step_;
+    if (last - first == members_->size) all_seen_ = step_;
     return true;
   }
 

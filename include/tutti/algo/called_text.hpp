@@ -19,7 +19,9 @@ inline std::string type_and_rest(const called& c) {
 
 /// "broadcast #41 (1024 x float32, root 0)"
 inline std::string describe(const called& c) {
-  const std::string text = std::string(name(c.what)) + " #" + std::to_string(c.sequence);
+  // All that have blocks of any lengths, but those that are known to all, which have names of their own.
+  const bool uneven = c.count == called::any_count && c.what >= collective::gather && c.what <= collective::all_to_all;
+  const std::string text = name(c.what) + std::string(uneven ? "_v" : "") + " #" + std::to_string(c.sequence);
   if (c.what == collective::barrier) return text;
   std::string of = detail::type_and_rest(c);
   if (c.count != called::any_count) of = std::to_string(c.count) + " x " + of;

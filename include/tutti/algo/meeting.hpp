@@ -33,12 +33,11 @@ class meeting {
   [[nodiscard]] std::byte* beside(int r, std::uint64_t step) const noexcept { return board_.beside(r, step); }
   [[nodiscard]] std::uint64_t next() const noexcept { return board_.step() + 1; }
 
-  /// Everyone, or one rank, has posted the step, and so many bytes in its slot.
-  auto everyone(std::uint64_t step, std::size_t bytes = 0) const noexcept {
-    return board::reached{board_, lane_->link(), step, bytes};
-  }
-  auto only(int r, std::uint64_t step, std::size_t bytes = 0) const noexcept {
-    return board::reached{board_, lane_->link(), step, bytes, r};
+  /// Everyone, one rank, or those from one up to another have posted the step, and so many bytes in their slots.
+  auto everyone(std::uint64_t step, std::size_t bytes = 0) const noexcept { return those(0, size(), step, bytes); }
+  auto only(int r, std::uint64_t step, std::size_t bytes = 0) const noexcept { return those(r, r + 1, step, bytes); }
+  auto those(int first, int last, std::uint64_t step, std::size_t bytes = 0) const noexcept {
+    return board::reached{board_, lane_->link(), first, last, step, bytes};
   }
   /// Never holds: the failure that another rank has met ends the operation.
   auto failure() const noexcept { return everyone(board::nowhere); }

@@ -166,6 +166,8 @@ class composed {
   void start(const Args& a, op_state& s) noexcept {
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
       if (a.op.prepare) return start(algo::prepare_in_place(a), s);
+    if constexpr (requires { algo::is_small(a, 1); })
+      if (size() != 1 && is_plain(a) && run_small(s, a)) return;
     run_prepared(s, a, [via = chosen(a), at = state_.get(), n = size()](auto l, const Args& call) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call);

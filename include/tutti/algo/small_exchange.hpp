@@ -1,0 +1,113 @@
+#pragma once
+#include <cstddef>
+
+#include <tutti/algo/block.hpp>
+#include <tutti/algo/board.hpp>
+#include <tutti/algo/direct.hpp>
+#include <tutti/core/args.hpp>
+
+/// Which calls one meeting carries, and what ranks put there and take: one line and one function for each collective.
+namespace tutti::algo {
+
+/// True where direct_small() takes the call of so many ranks; all of them come to the same.
+constexpr bool is_small(const barrier_args&, int) noexcept { return true; }
+inline bool is_small(const all_reduce_args& a, int ranks) noexcept {
+  return is_unmapped(a) && detail::one_shot_pays(a.out.bytes(), ranks);
+}
+inline bool is_small(const reduce_args& a, int) noexcept { return a.in.bytes() < worth_mapping; }
+inline bool is_small(const scan_args& a, int) noexcept { return a.in.bytes() < worth_mapping; }
+inline bool is_small(const broadcast_args& a, int) noexcept { return a.data.bytes() < worth_mapping; }
+inline bool is_small(const all_gather_args& a, int) noexcept { return a.out.bytes() < worth_mapping; }
+inline bool is_small(const reduce_scatter_args& a, int) noexcept { return a.in.bytes() < worth_mapping; }
+inline bool is_small(const gather_args& a, int) noexcept { return a.blocks.equal() && a.in.bytes() < worth_mapping; }
+inline bool is_small(const scatter_args& a, int ranks) noexcept {
+  return a.blocks.equal() && a.out.bytes() * static_cast<std::size_t>(ranks) < worth_mapping;
+}
+inline bool is_small(const all_to_all_args& a, int) noexcept {
+  return a.in_blocks.equal() && a.in.bytes() < worth_mapping;
+}
+
+namespace detail {
+
+/// One rank's part of a small call. Of each of the ranks from `first` up to `last`, which may be itself, it takes
+/// `taken` bytes, from `begin` on of what that rank put.
+struct small_exchange {
+  std::size_t bytes = 0;  ///< what a rank puts, with its own block, which nobody takes
+  std::size_t begin = 0, taken = 0;
+  int first = 0, last = 0;
+  const void* in = nullptr;  ///< this rank's
+  void* out = nullptr;
+  bool puts = true;
+};
+
+inline small_exchange exchange_of(const barrier_args&, int, int ranks) noexcept { return {.last = ranks}; }
+
+/// Everybody's input, to everybody: what `all` reads is whole inputs, or their blocks for this rank.
+template <class Args>
+small_exchange from_all(const Args& a, std::size_t begin, std::size_t taken, int ranks) noexcept {
+  return {.bytes = a.in.bytes(), .begin = begin, .taken = taken, .last = ranks, .in = a.in.data, .out = a.out.data};
+}
+inline small_exchange exchange_of(const all_reduce_args& a, int, int ranks) noexcept {
+  return from_all(a, 0, a.in.bytes(), ranks);
+}
+inline small_exchange exchange_of(const all_gather_args& a, int, int ranks) noexcept {
+  return from_all(a, 0, a.in.bytes(), ranks);
+}
+inline small_exchange exchange_of(const reduce_scatter_args& a, int me, int ranks) noexcept {
+  return from_all(a, static_cast<std::size_t>(me) * a.out.bytes(), a.out.bytes(), ranks);
+}
+inline small_exchange exchange_of(const all_to_all_args& a, int me, int ranks) noexcept {
+  const std::size_t block = a.in_blocks.size(0) * a.in.element_bytes;
+  return from_all(a, static_cast<std::size_t>(me) * block, block, ranks);
+}
+
+/// Everybody's, to those behind.
+inline small_exchange exchange_of(const scan_args& a, int me, int ranks) noexcept {
+  small_exchange x = from_all(a, 0, a.in.bytes(), me + 1);
+  x.puts = me + 1 < ranks;
+  return x;
+}
+inline small_exchange exchange_of(const exclusive_scan_args& a, int me, int ranks) noexcept {
+  small_exchange x = from_all(a, 0, a.in.bytes(), me);
+  x.puts = me + 1 < ranks;
+  return x;
+}
+
+/// Everybody's, to the root.
+template <class Args>
+small_exchange to_root(const Args& a, int me, int ranks) noexcept {
+  const bool root = me == a.root;
+  small_exchange x = from_all(a, 0, a.in.bytes(), root ? ranks : 0);
+  x.puts = !root;
+  return x;
+}
+inline small_exchange exchange_of(const reduce_args& a, int me, int ranks) noexcept { return to_root(a, me, ranks); }
+inline small_exchange exchange_of(const gather_args& a, int me, int ranks) noexcept { return to_root(a, me, ranks); }
+
+/// The root's, to everybody.
+inline small_exchange exchange_of(const broadcast_args& a, int me, int) noexcept {
+  const std::size_t n = a.data.bytes();
+  const bool root = me == a.root;
+  return {.bytes = n,
+          .taken = n,
+          .first = root ? 0 : a.root,
+          .last = root ? 0 : a.root + 1,
+          .in = a.data.data,
+          .out = a.data.data,
+          .puts = root};
+}
+inline small_exchange exchange_of(const scatter_args& a, int me, int ranks) noexcept {
+  const std::size_t block = a.out.bytes();
+  return {.bytes = static_cast<std::size_t>(ranks) * block,
+          .begin = static_cast<std::size_t>(me) * block,
+          .taken = block,
+          .first = a.root,
+          .last = a.root + 1,
+          .in = a.in.data,
+          .out = a.out.data,
+          .puts = me == a.root};
+}
+
+}  // namespace detail
+
+}  // namespace tutti::algo
