@@ -155,6 +155,24 @@ TEST_CASE("op: exceptions come out of co_await") {
   CHECK(o.released() == 4);
 }
 
+TEST_CASE("op: what has ended once is refused") {
+  tutti::engine e;
+  owner o{e};
+  int steps = 0;
+  op twice{o.finished()};
+  twice.wait();
+  CHECK(twice.done());
+  CHECK_THROWS_WITH_AS(twice.wait(), "wait(): this operation has been waited for or awaited before, or was moved away",
+                       tutti::usage_error);
+  const started late = await_one(std::move(twice), steps);
+  CHECK(late.done());
+  CHECK_THROWS_AS(late.rethrow(), tutti::usage_error);
+  op moved{o.finished()};
+  const op taken = std::move(moved);
+  CHECK_THROWS_AS(moved.wait(), tutti::usage_error);  // NOLINT: that it tells
+  CHECK(o.released() == 1);
+}
+
 TEST_CASE("op: a coroutine that is destroyed while suspended is never resumed") {
   tutti::engine e;
   owner o{e};

@@ -2,12 +2,14 @@
 #include <concepts>
 #include <coroutine>
 #include <cstring>
+#include <string>
 #include <type_traits>
 #include <utility>
 
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/check.hpp>
+#include <tutti/core/error.hpp>
 
 namespace tutti {
 
@@ -61,6 +63,10 @@ class op_slot {
 
   op_state* state_;
 };
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_spent(const char* what) {
+  throw usage_error(std::string(what) + ": this operation has been waited for or awaited before, or was moved away");
+}
 
 /// Suspends a coroutine on one slot. Movable until suspended; registers only in await_suspend.
 class op_awaiter_base {
@@ -133,17 +139,19 @@ class [[nodiscard("co_await it, or call wait(): dropped, it is waited for at onc
   explicit basic_op(op_state& s) noexcept : slot_(s) {}
 
   /// True when wait() would not block.
-  [[nodiscard]] bool done() const noexcept { return slot_->done(); }
+  [[nodiscard]] bool done() const noexcept { return !slot_.holds() || slot_->done(); }
 
-  /// Blocks the calling thread, driving the engine, until the operation has ended; returns its value.
+  /// Blocks the calling thread, driving the engine, until the operation has ended; returns its value. A second time is
+  /// a usage_error.
   T wait() {
-    TUTTI_ASSERT(slot_.holds());
+    if (!slot_.holds()) detail::throw_spent("wait()");
     slot_.wait();
     return take(slot_);
   }
 
   void operator co_await() & = delete;  // an operation ends once: co_await std::move(this_operation)
-  auto operator co_await() && noexcept {
+  auto operator co_await() && {
+    if (!slot_.holds()) detail::throw_spent("co_await");
     struct awaiter : detail::op_awaiter_base {
       using op_awaiter_base::op_awaiter_base;
       T await_resume() { return basic_op::take(finish()); }
@@ -179,10 +187,12 @@ class [[nodiscard]] nothrow_op {
   explicit nothrow_op(basic_op<T>&& o) noexcept : slot_(std::move(o.slot_)) {}
 
   status wait() noexcept {
+    TUTTI_ASSERT(slot_.holds());
     slot_.wait();
     return take(slot_);
   }
   auto operator co_await() && noexcept {
+    TUTTI_ASSERT(slot_.holds());
     struct awaiter : detail::op_awaiter_base {
       using op_awaiter_base::op_awaiter_base;
       status await_resume() noexcept { return take(finish()); }
