@@ -16,7 +16,7 @@ TEST_CASE("slot_parts: parts and table lie inside of the slot, one behind the ot
     for (const bool with_table : {false, true}) {
       CAPTURE(ranks);
       std::vector<std::byte> slot(board::slot_bytes);
-      const slot_parts parts{ranks, with_table};
+      const slot_parts parts = with_table ? slot_parts{ranks} : slot_parts{ranks, board::slot_bytes};
       CHECK(parts.bytes() > 0);
       CHECK(parts.of(slot.data(), 0) - slot.data() ==
             static_cast<std::ptrdiff_t>(with_table ? (2 * ranks + 1) * 8 : 0));
@@ -28,6 +28,14 @@ TEST_CASE("slot_parts: parts and table lie inside of the slot, one behind the ot
       for (std::size_t r = 0; r <= ranks; ++r) CHECK(parts.told(slot.data(), r) == (with_table ? r * 1000003 : 0));
       for (std::size_t r = 0; r < ranks; ++r) CHECK(parts.told_place(slot.data(), r) == (with_table ? r + 17 : 0));
     }
+}
+
+TEST_CASE("slot_parts: blocks that all know take no more room than they need, in whole lines") {
+  CHECK(slot_parts{4, 1000}.bytes() == 1024);
+  CHECK(slot_parts{4, 1000}.total() == 4096);
+  CHECK(slot_parts{4, 0}.bytes() == 64);  // a loop over pieces ends
+  CHECK(slot_parts{4, board::slot_bytes}.bytes() == board::slot_bytes / 4);
+  CHECK(slot_parts{4}.total() == board::slot_bytes);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
   const std::size_t element = a.data.element_bytes, total = a.data.bytes();
-  const std::size_t most = whole_elements(board::slot_bytes, element) * element;
+  const std::size_t most = whole_elements(board::slot_bytes, element) * element, place = std::min(most, total);
   list_walk from{a.data}, to{a.data};
   std::uint64_t staged = board::nowhere;  // the step with which the first slot went
   const auto mine = static_cast<std::size_t>(m.rank());
@@ -45,7 +45,7 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
     const blocks cut{bytes / element, static_cast<std::size_t>(m.size())};
     const std::size_t own = total <= detail::one_meeting ? 0 : cut.begin(mine) * element;
     const std::size_t own_end = total <= detail::one_meeting ? 0 : own + cut.size(mine) * element;
-    detail::stage_list(b, from, m.slot(m.rank(), step), bytes, own, own_end);
+    detail::stage_list(b, from, m.slot(m.rank(), step, place), bytes, own, own_end);
   };
   if (total >= worth_mapping) {
     const std::uint64_t step = m.next();
@@ -90,19 +90,19 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
     }
     if (total <= detail::one_meeting) {
       to.next(bytes, [&](auto piece, std::size_t offset) {
-        a.op.fold_all(m.from_others(piece.data(), [&](int r) { return m.slot(r, step) + offset; }), m.size(),
+        a.op.fold_all(m.from_others(piece.data(), [&](int r) { return m.slot(r, step, place) + offset; }), m.size(),
                       piece.data(), piece.size() / element, a.op.context.data());
       });
       break;
     }
     const blocks cut{bytes / element, static_cast<std::size_t>(m.size())};
     const std::size_t own = cut.begin(mine) * element;
-    a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step) + own; }), m.size(), m.slot(m.rank(), step + 1) + own,
-                  cut.size(mine), a.op.context.data());
+    a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step, place) + own; }), m.size(),
+                  m.slot(m.rank(), step + 1, place) + own, cut.size(mine), a.op.context.data());
     m.post();
     co_await m.everyone(step + 1);
     for (std::size_t r = 0; r < cut.parts; ++r)
-      to.scatter(m.slot(static_cast<int>(r), step + 1) + cut.begin(r) * element, cut.size(r) * element);
+      to.scatter(m.slot(static_cast<int>(r), step + 1, place) + cut.begin(r) * element, cut.size(r) * element);
   }
   // For those that follow: the first slot has been staged before anybody knew that this one would be.
   if (b.choice_due(total)) co_await detail::choose_staging(m, b);

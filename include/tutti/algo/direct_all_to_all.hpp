@@ -69,13 +69,20 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.in.element_bytes;
   const bool known = a.in_blocks.equal();
-  const slot_parts parts{n, !known};
   std::size_t longest = a.in_blocks.longest() * element;
+  const slot_parts parts = known ? slot_parts{n, longest} : slot_parts{n};
+  const auto take = [&](std::uint64_t step, std::size_t r, std::size_t done) noexcept {
+    const std::size_t bytes = a.out_blocks.size(r) * element;
+    const std::byte* const from = r == me ? at(a.in.data, a.in_blocks.begin(me) * element + done)
+                                          : parts.of(m.slot(static_cast<int>(r), step, parts.total()), me);
+    if (done < bytes)
+      copy_bytes(at(a.out.data, a.out_blocks.begin(r) * element + done), from, piece_of(bytes, done, parts.bytes()));
+  };
   board::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < longest; done += parts.bytes()) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
-    std::byte* const slot = m.slot(m.rank(), step);
+    std::byte* const slot = m.slot(m.rank(), step, parts.total());
     for (std::size_t r = 0; r < n; ++r) {
       const std::size_t bytes = a.in_blocks.size(r) * element;
       parts.tell(slot, r, bytes);
@@ -90,6 +97,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
       m.post({place_of_input(m, b, a), board::nowhere});
     else
       m.post();
+    if (!learns) take(step, me, done);  // while the others' are on their way
     co_await m.everyone(step);
     bool mapped = learns;
     if (learns)
@@ -101,13 +109,8 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
         if (const auto told = parts.told(m.slot(rank, step), me); told != room)
           co_await lane.refuse(other_length(lane, a, rank, told, m.rank(), room));
       }
-    for (std::size_t r = 0; r < n; ++r) {
-      const std::size_t bytes = a.out_blocks.size(r) * element;
-      const std::byte* const from = r == me ? at(a.in.data, a.in_blocks.begin(me) * element + done)
-                                            : parts.of(m.slot(static_cast<int>(r), step), me);
-      if (done < bytes)
-        copy_bytes(at(a.out.data, a.out_blocks.begin(r) * element + done), from, piece_of(bytes, done, parts.bytes()));
-    }
+    for (std::size_t r = 0; r < n; ++r)
+      if (r != me || learns) take(step, r, done);
     if (mapped && longest > parts.bytes()) {
       if (const int failed = take_rests(m, b, step, parts, a)) co_await give_up(m, failed);
       const std::uint64_t end = m.post();

@@ -31,7 +31,7 @@ routine reduce_at_root(meeting<T> m, board& b, reduce_args a) {
 /// the parts.
 template <mapped_transport T>
 routine reduce_slot(meeting<T> m, board& b, reduce_args a, std::size_t done, std::size_t count) {
-  const std::size_t element = a.in.element_bytes;
+  const std::size_t element = a.in.element_bytes, bytes = count * element;
   const auto mine = static_cast<std::size_t>(m.rank());
   const bool root = m.rank() == a.root;
   const blocks cut{count, static_cast<std::size_t>(m.size())};
@@ -40,19 +40,19 @@ routine reduce_slot(meeting<T> m, board& b, reduce_args a, std::size_t done, std
   std::byte* const out = root ? at(a.out.data, done * element) : nullptr;
   const std::uint64_t step = m.next();
   co_await m.everyone(step - 1);
-  std::byte* const slot = m.slot(m.rank(), step);
+  std::byte* const slot = m.slot(m.rank(), step, bytes);
   b.stage(slot, in, from);
-  b.stage(slot + to, in + to, count * element - to);
+  b.stage(slot + to, in + to, bytes - to);
   m.post();
   co_await m.everyone(step);
-  a.op.fold_all(m.from_others(in + from, [&](int r) { return m.slot(r, step) + from; }), m.size(),
-                (root ? out : m.slot(m.rank(), step + 1)) + from, cut.size(mine), a.op.context.data());
+  a.op.fold_all(m.from_others(in + from, [&](int r) { return m.slot(r, step, bytes) + from; }), m.size(),
+                (root ? out : m.slot(m.rank(), step + 1, bytes)) + from, cut.size(mine), a.op.context.data());
   m.post();
   if (!root) co_return;
   co_await m.everyone(step + 1);
   for (std::size_t r = 0; r < cut.parts; ++r)
     if (r != mine)
-      copy_bytes(out + cut.begin(r) * element, m.slot(static_cast<int>(r), step + 1) + cut.begin(r) * element,
+      copy_bytes(out + cut.begin(r) * element, m.slot(static_cast<int>(r), step + 1, bytes) + cut.begin(r) * element,
                  cut.size(r) * element);
 }
 

@@ -25,7 +25,14 @@ stretch block_of(const Args& a, std::size_t element, int r) noexcept {
 /// are, the others' first slots begin with that, and the root's first says where they go.
 struct gather_slots {
   gather_slots(const gather_args& a, int ranks) noexcept
-      : known(a.blocks.equal()), piece(1, !known), places(static_cast<std::size_t>(ranks), true), most(piece.bytes()) {}
+      : known(a.blocks.equal()),
+        piece(known ? slot_parts{1, a.in.bytes()} : slot_parts{1}),
+        places(static_cast<std::size_t>(ranks)),
+        most(piece.bytes()) {}
+  template <mapped_transport T>
+  [[nodiscard]] std::byte* of(const meeting<T>& m, int r, std::uint64_t step) const noexcept {
+    return m.slot(r, step, piece.total());
+  }
 
   bool known;
   slot_parts piece, places;
@@ -40,7 +47,7 @@ routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
     for (int r = 0; r < m.size(); ++r) {
       const auto [offset, bytes] = block(r);
       if (r != a.root && done < bytes)
-        copy_bytes(at(a.out.data, offset + done), slots.piece.of(m.slot(r, step), 0),
+        copy_bytes(at(a.out.data, offset + done), slots.piece.of(slots.of(m, r, step), 0),
                    piece_of(bytes, done, slots.most));
     }
   };
@@ -91,7 +98,7 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   const auto me = static_cast<std::size_t>(m.rank());
   const std::size_t mine = a.in.bytes(), rest = piece_of(mine, slots.most, mine);
   const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
-    std::byte* const slot = m.slot(m.rank(), step);
+    std::byte* const slot = slots.of(m, m.rank(), step);
     slots.piece.tell(slot, 0, mine);
     b.stage(slots.piece.of(slot, 0), at(a.in.data, std::min(done, mine)), piece_of(mine, done, slots.most));
   };
@@ -130,14 +137,15 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
 template <mapped_transport T>
 routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const bool known = a.blocks.equal();
-  const slot_parts parts{static_cast<std::size_t>(m.size()), !known};
+  const auto n = static_cast<std::size_t>(m.size());
+  const slot_parts parts = known ? slot_parts{n, a.out.bytes()} : slot_parts{n};
   const auto block = [&a](int r) noexcept { return block_of(a, a.out.element_bytes, r); };
   const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
     for (int r = 0; r < m.size(); ++r) {
       const auto [offset, bytes] = block(r);
       if (r != a.root && done < bytes)
-        b.stage(parts.of(m.slot(a.root, step), static_cast<std::size_t>(r)), at(a.in.data, offset + done),
-                piece_of(bytes, done, parts.bytes()));
+        b.stage(parts.of(m.slot(a.root, step, parts.total()), static_cast<std::size_t>(r)),
+                at(a.in.data, offset + done), piece_of(bytes, done, parts.bytes()));
     }
   };
   const std::size_t longest = a.blocks.longest() * a.out.element_bytes;
@@ -184,7 +192,7 @@ template <mapped_transport T>
 routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const bool known = a.blocks.equal();
-  const slot_parts parts{n, !known};
+  const slot_parts parts = known ? slot_parts{n, a.out.bytes()} : slot_parts{n};
   const std::size_t mine = a.out.bytes();
   const bool notes = !known || mine >= worth_mapping;
   std::size_t longest = mine;
@@ -195,7 +203,7 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   else
     m.post();
   co_await m.only(a.root, step);
-  const std::byte* slot = m.slot(a.root, step);
+  const std::byte* slot = m.slot(a.root, step, parts.total());
   if (!known) {
     longest = parts.told(slot, n);
     if (const auto told = parts.told(slot, me); told != mine)
@@ -215,7 +223,8 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
       co_await m.only(a.root, step);
     }
     if (done < mine)
-      copy_bytes(at(a.out.data, done), parts.of(m.slot(a.root, step), me), piece_of(mine, done, parts.bytes()));
+      copy_bytes(at(a.out.data, done), parts.of(m.slot(a.root, step, parts.total()), me),
+                 piece_of(mine, done, parts.bytes()));
   }
 }
 

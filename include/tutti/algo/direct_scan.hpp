@@ -33,16 +33,16 @@ routine scan_over(meeting<T> m, board& b, scan_args a, int terms) {
     if (mapped) co_return;
   }
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += most) {
-    const std::size_t count = std::min(most, a.in.count - done);
+    const std::size_t count = std::min(most, a.in.count - done), bytes = count * element;
     const std::byte* const own = at(a.in.data, done * element);
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
-    b.stage(m.slot(m.rank(), step), own, count * element);
+    b.stage(m.slot(m.rank(), step, bytes), own, bytes);
     m.post();
     co_await m.everyone(step);
     if (terms != 0)
-      a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step); }), terms, at(a.out.data, done * element),
-                    count, a.op.context.data());
+      a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step, bytes); }), terms,
+                    at(a.out.data, done * element), count, a.op.context.data());
   }
 }
 

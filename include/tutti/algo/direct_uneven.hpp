@@ -44,19 +44,20 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
     shown.close();
     if (all) co_return;
   }
+  const std::size_t place = std::min(longest, board::slot_bytes);
   for (std::size_t done = 0; done == 0 || done < longest; done += board::slot_bytes) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
     const std::byte* const own = at(a.in.data, std::min(done, mine));
-    b.stage(m.slot(m.rank(), step), own, piece_of(mine, done, board::slot_bytes));
+    b.stage(m.slot(m.rank(), step, place), own, piece_of(mine, done, board::slot_bytes));
     m.post();
     co_await m.everyone(step);
     for (std::size_t r = 0; r < n; ++r) {
       const std::size_t bytes = a.blocks.size(r) * element;
       const auto rank = static_cast<int>(r);
       if (done < bytes)
-        copy_bytes(at(a.out.data, a.blocks.begin(r) * element + done), rank == m.rank() ? own : m.slot(rank, step),
-                   piece_of(bytes, done, board::slot_bytes));
+        copy_bytes(at(a.out.data, a.blocks.begin(r) * element + done),
+                   rank == m.rank() ? own : m.slot(rank, step, place), piece_of(bytes, done, board::slot_bytes));
     }
   }
 }
@@ -93,19 +94,19 @@ routine direct_reduce_scatter_v(lane<T> lane, board& b, reduce_scatter_v_args a)
     shown.close();
     if (mapped) co_return;
   }
-  const std::size_t most = whole_elements(board::slot_bytes, element * n), part = most * element;
+  const std::size_t most = whole_elements(board::slot_bytes, element * n), part = std::min(most, longest) * element;
   for (std::size_t done = 0; done == 0 || done < longest; done += most) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
     for (std::size_t r = 0; r < n; ++r)
       if (r != mine && done < a.blocks.size(r))
-        b.stage(m.slot(m.rank(), step) + r * part, at(a.in.data, (a.blocks.begin(r) + done) * element),
+        b.stage(m.slot(m.rank(), step, n * part) + r * part, at(a.in.data, (a.blocks.begin(r) + done) * element),
                 piece_of(a.blocks.size(r), done, most) * element);
     m.post();
     co_await m.everyone(step);
     if (done < a.out.count)
       a.op.fold_all(m.from_others(at(a.in.data, (a.blocks.begin(mine) + done) * element),
-                                  [&](int r) { return m.slot(r, step) + mine * part; }),
+                                  [&](int r) { return m.slot(r, step, n * part) + mine * part; }),
                     m.size(), at(a.out.data, done * element), piece_of(a.out.count, done, most), a.op.context.data());
   }
 }

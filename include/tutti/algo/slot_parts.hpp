@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,13 +15,19 @@ namespace tutti::algo {
 /// another; a note may be written earlier, by whoever knows that its operation ends with a meeting of all.
 class slot_parts {
  public:
-  slot_parts(std::size_t ranks, bool with_table) noexcept
-      : head_(with_table ? (2 * ranks + 1) * sizeof(std::uint64_t) : 0),
-        bytes_((board::slot_bytes - head_) / ranks),
+  /// With a table.
+  explicit slot_parts(std::size_t ranks) noexcept
+      : head_((2 * ranks + 1) * sizeof(std::uint64_t)), bytes_((board::slot_bytes - head_) / ranks), ranks_(ranks) {}
+  /// Without one, for blocks of which all know how long the longest is.
+  slot_parts(std::size_t ranks, std::size_t longest) noexcept
+      : head_(0),
+        bytes_(std::min(board::slot_bytes / ranks, (std::max(longest, line) + line - 1) / line * line)),
         ranks_(ranks) {}
 
   /// Of one rank's part.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// Of all there is, for board::slot().
+  [[nodiscard]] std::size_t total() const noexcept { return head_ != 0 ? board::slot_bytes : ranks_ * bytes_; }
   [[nodiscard]] std::byte* of(std::byte* slot, std::size_t rank) const noexcept { return slot + head_ + rank * bytes_; }
 
   /// Writes the length of `rank`'s block to the table, if there is one; `ranks` stands for the longest.
@@ -41,6 +48,8 @@ class slot_parts {
   }
 
  private:
+  static constexpr std::size_t line = 64;
+
   std::size_t head_, bytes_, ranks_;
 };
 
