@@ -117,12 +117,12 @@ routine give(Lane lane, board& b, bool takes_turns, bool rule, int& wrong) {
     const int giver = takes_turns ? round / 3 % lane.size() : 0;
     const std::uint64_t step = b.step() + 1;
     if (lane.rank() == giver) {
-      if (rule) co_await board::reached(b, lane.link(), step - 1);
+      if (rule) co_await board::reached(b, lane.link(), 0, lane.size(), step - 1);
       std::memcpy(b.slot(giver, step), &step, sizeof step);
       b.post(lane.link());
     } else {
       b.post(lane.link());
-      co_await board::reached(b, lane.link(), step, 0, giver);
+      co_await board::reached(b, lane.link(), giver, giver + 1, step);
       std::uint64_t got = 0;
       std::memcpy(&got, b.slot(giver, step), sizeof got);
       wrong += got != step;
