@@ -23,7 +23,7 @@ using tutti::task;
 using tutti::detail::frame_cache;
 
 TEST_CASE("frame_cache: gives back what it was given, for any size") {
-  for (const std::size_t bytes : std::vector<std::size_t>{1, 127, 128, 129, 1000, 4096, 4097, 100000}) {
+  for (const std::size_t bytes : std::vector<std::size_t>{1, 127, 128, 129, 1000, 4096, 4097, 16384, 16385, 100000}) {
     std::set<void*> some;
     for (int i = 0; i < 100; ++i) {
       void* p = frame_cache::allocate(bytes);

@@ -162,7 +162,7 @@ TEST_CASE("op: what has ended once is refused") {
   op twice{o.finished()};
   twice.wait();
   CHECK(twice.done());
-  CHECK_THROWS_WITH_AS(twice.wait(), "wait(): this operation has been waited for or awaited before, or was moved away",
+  CHECK_THROWS_WITH_AS(twice.wait(), "this operation has been waited for, awaited or joined before, or was moved away",
                        tutti::usage_error);
   const started late = await_one(std::move(twice), steps);
   CHECK(late.done());
@@ -170,7 +170,11 @@ TEST_CASE("op: what has ended once is refused") {
   op moved{o.finished()};
   const op taken = std::move(moved);
   CHECK_THROWS_AS(moved.wait(), tutti::usage_error);  // NOLINT: that it tells
-  CHECK(o.released() == 1);
+  tutti::nothrow_op status_of = tutti::nothrow(op{o.finished()});
+  CHECK(status_of.wait().ok());
+  CHECK_THROWS_AS(status_of.wait(), tutti::usage_error);
+  CHECK_THROWS_AS(tutti::nothrow(std::move(twice)).wait(), tutti::usage_error);
+  CHECK(o.released() == 2);
 }
 
 TEST_CASE("op: a coroutine that is destroyed while suspended is never resumed") {

@@ -23,6 +23,7 @@ using ranks::collected;
 using ranks::contains;
 using ranks::expect;
 using ranks::world;
+using tutti::algorithm;
 using tutti::errc;
 
 using action = std::function<void(world&)>;
@@ -52,6 +53,42 @@ action reduce_scatter(std::size_t count) {
     w.reduce_scatter(in, out).wait();
   };
 }
+action string(int root) {
+  return [=](world& w) {
+    std::string s = "so many letters";
+    w.broadcast(s, root).wait();
+  };
+}
+action scan(std::size_t count, algorithm via = algorithm::automatic) {
+  return [=](world& w) {
+    std::vector<float> v(count);
+    w.scan(v, v, tutti::sum, {.via = via}).wait();
+  };
+}
+action reduce(std::size_t count, int root) {
+  return [=](world& w) {
+    std::vector<float> v(count);
+    w.reduce(v, v, root).wait();
+  };
+}
+action gather(std::size_t count, int root) {
+  return [=](world& w) {
+    std::vector<float> in(count), out(count * static_cast<std::size_t>(w.size()));
+    w.gather(in, out, root).wait();
+  };
+}
+action scatter(std::size_t count, int root) {
+  return [=](world& w) {
+    std::vector<float> out(count), in(count * static_cast<std::size_t>(w.size()));
+    w.scatter(in, out, root).wait();
+  };
+}
+action all_to_all(std::size_t count) {
+  return [=](world& w) {
+    std::vector<float> v(count * static_cast<std::size_t>(w.size()));
+    w.all_to_all(v, v).wait();
+  };
+}
 action barrier() {
   return [](world& w) { w.barrier().wait(); };
 }
@@ -67,6 +104,7 @@ std::vector<outcome> differ(int size, const action& usual, const action& other) 
   collected<outcome> ends(size);
   std::barrier agreed{size};  // none of the world's: nobody hears of the failure in a call that agrees
   tutti::run_threads(size, [&](world& w) {
+    w.timeout(std::chrono::seconds(20));
     try {
       for (int i = 0; i < 3; ++i) {
         barrier()(w);
@@ -124,6 +162,21 @@ TEST_CASE("mismatch: ranks that call different things in mapped memory are told"
   SUBCASE("all_gather") { check_differ(all_gather(100), all_gather(101)); }
   SUBCASE("reduce_scatter") { check_differ(reduce_scatter(100000), reduce_scatter(100001)); }
   SUBCASE("reduce_scatter and all_gather") { check_differ(reduce_scatter(100), all_gather(100)); }
+  SUBCASE("sizes of a scan") { check_differ(scan(100), scan(101)); }
+  SUBCASE("reduce and scan") { check_differ(reduce(100, 0), scan(100)); }
+  SUBCASE("roots of a reduce") { check_differ(reduce(100, 0), reduce(100, 1)); }
+  SUBCASE("sizes of a reduce, at the root") { check_differ(reduce(100, 1), reduce(101, 1)); }
+  SUBCASE("a small and a large gather") { check_differ(gather(10, 0), gather(10000, 0)); }
+  SUBCASE("gather and scatter") { check_differ(gather(10, 0), scatter(10, 0)); }
+  SUBCASE("roots of a scatter") { check_differ(scatter(10, 0), scatter(10, 1)); }
+  SUBCASE("sizes of an all_to_all") { check_differ(all_to_all(10), all_to_all(11)); }
+  SUBCASE("all_to_all and all_gather") { check_differ(all_to_all(100), all_gather(100)); }
+}
+
+TEST_CASE("mismatch: a call that ended at once is known to whoever waits for another one") {
+  SUBCASE("a number and a string") { check_differ(string(0), broadcast(1, 0)); }
+  SUBCASE("a number of this rank and a string of it") { check_differ(broadcast(1, 0), string(0)); }
+  SUBCASE("a scan by messages") { check_differ(scan(10), scan(10, algorithm::ring)); }
 }
 
 TEST_CASE("mismatch: the message says what the other rank called") {
@@ -197,23 +250,22 @@ TEST_CASE("mismatch: messages of other calls are noticed, also of one length") {
       for (const auto& [code, peer, text] : ends) {
         CAPTURE(text);
         CHECK(code == errc::mismatch);
-        if (size > 2) CHECK(peer == -1);  // one of two
-        CHECK(contains(text, "all_reduce #10 (float32, sum)"));
+        if (size > 2) CHECK((peer == -1 || peer == size - 1));  // not all may have begun
+        CHECK(contains(text, "float32, sum"));
         CHECK(contains(text, name));
-        CHECK(contains(text, " called "));
-        CHECK(contains(text, " where "));
+        CHECK(contains(text, " called"));
         CHECK(!contains(text, "another rank"));
       }
     }
   };
-  check(via(sums(std::int32_t{0}, tutti::sum)), "all_reduce #10 (int32, sum)");
-  check(via(sums(0.0f, tutti::max)), "all_reduce #10 (float32, max)");
+  check(via(sums(std::int32_t{0}, tutti::sum)), "int32, sum");
+  check(via(sums(0.0f, tutti::max)), "float32, max");
   check(
       [](world& w) {
         std::vector<float> v(1000000);
         w.broadcast(v, w.rank(), {.via = tutti::algorithm::tree}).wait();
       },
-      "broadcast #10 (float32, root ");
+      "float32, root ");
 }
 
 TEST_CASE("mismatch: messages of means over other divisors are noticed") {
@@ -227,7 +279,9 @@ TEST_CASE("mismatch: messages of means over other divisors are noticed") {
     for (const auto& [code, peer, text] : differ(size, mean(3), mean(4))) {
       CAPTURE(text);
       CHECK(code == errc::mismatch);
-      CHECK(contains(text, "all_reduce #10 (float32, mean_over) with another divisor where"));
+      CHECK(contains(text, "all_reduce #10 ("));
+      CHECK(contains(text, "float32, mean_over"));
+      CHECK(contains(text, " with another divisor"));
     }
 }
 

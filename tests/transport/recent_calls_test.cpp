@@ -33,4 +33,29 @@ TEST_CASE("recent calls: the last ones are remembered") {
   }
 }
 
+struct one_call final : recent_calls::witness {
+  std::uint64_t number;
+  explicit one_call(std::uint64_t n) : number(n) {}
+  [[nodiscard]] recent_calls::one recall(std::uint64_t t) const noexcept override {
+    if (tag::sequence(t) != number) return {};
+    return {t, number, 1};
+  }
+};
+
+TEST_CASE("recent calls: those that were not noted are asked of whoever remembers them") {
+  recent_calls calls;
+  one_call seven{7}, eight{8};
+  calls.note({tag::make(0, 7, 0), 70, 1});
+  calls.consult(seven);
+  calls.consult(eight);
+  CHECK(calls.recall(tag::make(0, 7, 5)).all == 70);
+  CHECK(calls.recall(tag::make(3, 8, 0)).all == 8);
+  CHECK(calls.recall(tag::make(0, 9, 0)).brief == 0);
+  calls.dismiss(eight);
+  calls.dismiss(eight);
+  CHECK(calls.recall(tag::make(3, 8, 0)).brief == 0);
+  calls.dismiss(seven);
+  CHECK(calls.recall(tag::make(0, 7, 0)).all == 70);
+}
+
 }  // namespace

@@ -13,6 +13,7 @@
 #include <tutti/algo/board_memory.hpp>
 #include <tutti/algo/called.hpp>
 #include <tutti/algo/choice_timer.hpp>
+#include <tutti/algo/fingerprint.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/turnstile.hpp>
 #include <tutti/config.hpp>
@@ -23,6 +24,7 @@
 #include <tutti/transport/lane.hpp>
 #include <tutti/transport/link_core.hpp>
 #include <tutti/transport/odd_message.hpp>
+#include <tutti/transport/recent_calls.hpp>
 #include <tutti/transport/tag.hpp>
 
 namespace tutti::algo {
@@ -34,7 +36,7 @@ namespace tutti::algo {
 /// The rule that makes two slots enough: what a rank publishes with post(t) lies in its slot t % 2; a rank has read
 /// what it needs of step t before it posts t + 1. So a slot may be written for step t once everyone has posted t - 1.
 /// Operations of a group take turns on its board, in the order of their issue, which is the same on all ranks.
-class board : public board_memory, public turnstile {
+class board : public board_memory, public turnstile, public recent_calls::witness {
  public:
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
   static constexpr std::size_t half_bytes = slot_bytes / 2, visit_bytes = std::size_t{16} << 10;
@@ -174,13 +176,12 @@ class board : public board_memory, public turnstile {
   /// differ from then on.
   void begin(const called& c) noexcept {
     call_ = detail::mix(call_, c.fingerprint());
-    auto& to = at(rank_).calls[begun_++ % remembered].words;
-    const auto from = c.pack();
-    to[0].store(0, std::memory_order_relaxed);  // nothing, for whoever reads in between
-    to[3].store(from.words[3], std::memory_order_release);
-    to[2].store(from.words[2], std::memory_order_release);
-    to[1].store(from.words[1], std::memory_order_release);
-    to[0].store(from.words[0], std::memory_order_release);
+    remember(c);
+  }
+  /// A call that goes by messages, for the words about ranks that differ.
+  void remember(called c, algorithm via) noexcept {
+    c.via = via;
+    if (is_open()) remember(c);
   }
   /// One of the calls that `rank` began last, all of which stay for as long as anybody may wait for their steps;
   /// nothing when there were fewer, or when it is just being written.
@@ -189,6 +190,17 @@ class board : public board_memory, public turnstile {
     called::packed p;
     for (std::size_t w = 0; w < 4; ++w) p.words[w] = from[w].load(std::memory_order_acquire);
     return from[0].load(std::memory_order_relaxed) == p.words[0] ? called::unpack(p) : called{};
+  }
+
+  /// The same of this rank, for others that wait for it in another operation of that number.
+  [[nodiscard]] recent_calls::one recall(std::uint64_t tag) const noexcept override {
+    for (std::size_t i = 0; is_open() && i < remembered; ++i) {
+      const called c = recent(rank_, i);
+      const auto known =
+          noted(members_->context, c, c.what == collective::barrier ? algorithm::automatic : algorithm::direct);
+      if (c.sequence != 0 && known.tag >> 24 == tag >> 24) return known;
+    }
+    return {};
   }
 
   /// True where a call need not wait before it posts: none is before it, and everyone is seen at the last step.
@@ -322,6 +334,15 @@ class board : public board_memory, public turnstile {
   }
 
  private:
+  void remember(const called& c) noexcept {
+    auto& to = at(rank_).calls[begun_++ % remembered].words;
+    const auto from = c.pack();
+    to[0].store(0, std::memory_order_relaxed);  // nothing, for whoever reads in between
+    to[3].store(from.words[3], std::memory_order_release);
+    to[2].store(from.words[2], std::memory_order_release);
+    to[1].store(from.words[1], std::memory_order_release);
+    to[0].store(from.words[0], std::memory_order_release);
+  }
   [[nodiscard]] line& at(int rank) const noexcept { return *lines_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] cell& at(int rank, std::uint64_t step) const noexcept { return at(rank).cells[step % 4]; }
 

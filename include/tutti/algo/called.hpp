@@ -5,6 +5,7 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/hash.hpp>
+#include <tutti/core/options.hpp>
 #include <tutti/core/reduction_ops.hpp>
 
 namespace tutti::algo {
@@ -58,12 +59,14 @@ struct called {
   collective what = collective::none;
   dtype type = dtype::u8;
   std::uint8_t with = no_reduction;  ///< a reduction_kind
+  algorithm via = {};                ///< where it goes by messages although the ranks share memory
 
   friend constexpr bool operator==(const called&, const called&) = default;
 
   [[nodiscard]] constexpr packed pack() const noexcept {
     const std::uint64_t kinds = static_cast<std::uint64_t>(what) | static_cast<std::uint64_t>(type) << 8 |
-                                std::uint64_t{with} << 16 | std::uint64_t{element_bytes} << 32;
+                                std::uint64_t{with} << 16 | static_cast<std::uint64_t>(via) << 24 |
+                                std::uint64_t{element_bytes} << 32;
     return {{sequence, count, rest, kinds}};
   }
   static constexpr called unpack(const packed& p) noexcept {
@@ -74,7 +77,8 @@ struct called {
             static_cast<std::uint32_t>(kinds >> 32),
             static_cast<collective>(kinds & 0xff),
             static_cast<dtype>(kinds >> 8 & 0xff),
-            static_cast<std::uint8_t>(kinds >> 16 & 0xff)};
+            static_cast<std::uint8_t>(kinds >> 16 & 0xff),
+            static_cast<algorithm>(kinds >> 24 & 0xff)};
   }
   /// All of it as one word. Calls that differ in one thing never look alike, as odd factors keep a word apart from
   /// others; the products do not wait for each other.

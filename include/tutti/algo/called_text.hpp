@@ -3,6 +3,7 @@
 #include <string>
 
 #include <tutti/algo/called.hpp>
+#include <tutti/core/options.hpp>
 
 namespace tutti::algo {
 
@@ -26,6 +27,7 @@ inline std::string describe(const called& c) {
   std::string of = detail::type_and_rest(c);
   if (c.count != called::any_count) of = std::to_string(c.count) + " x " + of;
   if (c.has_root()) of += ", root " + std::to_string(c.root());
+  if (c.via != algorithm::automatic) of += std::string(", by ") + name(c.via);
   return text + " (" + of + ")";
 }
 

@@ -70,7 +70,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
   const std::size_t element = a.in.element_bytes;
   const bool known = a.in_blocks.equal();
   std::size_t longest = a.in_blocks.longest() * element;
-  const slot_parts parts = known ? slot_parts{n, longest} : slot_parts{n};
+  const slot_parts parts{n, a.in_blocks, element};
   const auto take = [&](std::uint64_t step, std::size_t r, std::size_t done) noexcept {
     const std::size_t bytes = a.out_blocks.size(r) * element;
     const std::byte* const from = r == me ? at(a.in.data, a.in_blocks.begin(me) * element + done)
@@ -91,7 +91,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
         b.stage(parts.of(slot, r), at(a.in.data, a.in_blocks.begin(r) * element + done),
                 piece_of(bytes, done, parts.bytes()));
     }
-    parts.tell(slot, n, longest);
+    parts.tell_longest(slot, longest);
     const bool learns = !known && done == 0;
     if (learns)
       m.post({place_of_input(m, b, a), board::nowhere});
@@ -103,7 +103,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
     if (learns)
       for (std::size_t r = 0; r < n; ++r) {
         const auto rank = static_cast<int>(r);
-        longest = std::max<std::size_t>(longest, parts.told(m.slot(rank, step), n));
+        longest = std::max<std::size_t>(longest, parts.told_longest(m.slot(rank, step)));
         mapped = mapped && b.note_of(rank, step).in != board::nowhere;
         const std::size_t room = a.out_blocks.size(r) * element;
         if (const auto told = parts.told(m.slot(rank, step), me); told != room)

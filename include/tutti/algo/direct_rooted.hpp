@@ -26,8 +26,8 @@ stretch block_of(const Args& a, std::size_t element, int r) noexcept {
 struct gather_slots {
   gather_slots(const gather_args& a, int ranks) noexcept
       : known(a.blocks.equal()),
-        piece(known ? slot_parts{1, a.in.bytes()} : slot_parts{1}),
-        places(static_cast<std::size_t>(ranks)),
+        piece(1, a.blocks, a.in.element_bytes),
+        places(slot_parts::with_table(static_cast<std::size_t>(ranks))),
         most(piece.bytes()) {}
   template <mapped_transport T>
   [[nodiscard]] std::byte* of(const meeting<T>& m, int r, std::uint64_t step) const noexcept {
@@ -138,7 +138,7 @@ template <mapped_transport T>
 routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const bool known = a.blocks.equal();
   const auto n = static_cast<std::size_t>(m.size());
-  const slot_parts parts = known ? slot_parts{n, a.out.bytes()} : slot_parts{n};
+  const slot_parts parts{n, a.blocks, a.out.element_bytes};
   const auto block = [&a](int r) noexcept { return block_of(a, a.out.element_bytes, r); };
   const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
     for (int r = 0; r < m.size(); ++r) {
@@ -163,7 +163,7 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
       parts.tell(table, static_cast<std::size_t>(r), block(r).bytes);
       parts.tell_place(table, static_cast<std::size_t>(r), block(r).offset);
     }
-    parts.tell(table, static_cast<std::size_t>(m.size()), longest);
+    parts.tell_longest(table, longest);
   }
   if (!mapped) stage(step, 0);
   if (!known || longest >= worth_mapping)
@@ -192,7 +192,7 @@ template <mapped_transport T>
 routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const bool known = a.blocks.equal();
-  const slot_parts parts = known ? slot_parts{n, a.out.bytes()} : slot_parts{n};
+  const slot_parts parts{n, a.blocks, a.out.element_bytes};
   const std::size_t mine = a.out.bytes();
   const bool notes = !known || mine >= worth_mapping;
   std::size_t longest = mine;
@@ -205,7 +205,7 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   co_await m.only(a.root, step);
   const std::byte* slot = m.slot(a.root, step, parts.total());
   if (!known) {
-    longest = parts.told(slot, n);
+    longest = parts.told_longest(slot);
     if (const auto told = parts.told(slot, me); told != mine)
       co_await lane.refuse(other_length(lane, a, a.root, told, m.rank(), mine));
   }

@@ -47,8 +47,7 @@ class small_call {
   }
   void take(std::uint64_t step, [[maybe_unused]] const void* const* operands) const {
     if constexpr (folds) {
-      const std::size_t count = x_.taken == x_.bytes ? a_.in.count : a_.out.count;
-      if (x_.last != 0) a_.op.fold_all(operands, x_.last, x_.out, count, a_.op.context.data());
+      if (x_.last != 0) a_.op.fold_all(operands, x_.last, x_.out, x_.count, a_.op.context.data());
     } else {
       for (int r = x_.first; r < x_.last; ++r)
         copy_bytes(at(x_.out, static_cast<std::size_t>(r - x_.first) * x_.taken),

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <tutti/algo/board.hpp>
+#include <tutti/core/layout.hpp>
 
 namespace tutti::algo {
 
@@ -15,14 +16,11 @@ namespace tutti::algo {
 /// another; a note may be written earlier, by whoever knows that its operation ends with a meeting of all.
 class slot_parts {
  public:
-  /// With a table.
-  explicit slot_parts(std::size_t ranks) noexcept
-      : head_((2 * ranks + 1) * sizeof(std::uint64_t)), bytes_((board::slot_bytes - head_) / ranks), ranks_(ranks) {}
-  /// Without one, for blocks of which all know how long the longest is.
-  slot_parts(std::size_t ranks, std::size_t longest) noexcept
-      : head_(0),
-        bytes_(std::min(board::slot_bytes / ranks, (std::max(longest, line) + line - 1) / line * line)),
-        ranks_(ranks) {}
+  /// For blocks of elements of so many bytes. Where the blocks are equal all ranks know their length, and there is no
+  /// table.
+  slot_parts(std::size_t ranks, const layout& blocks, std::size_t element) noexcept
+      : slot_parts(blocks.equal() ? slot_parts(ranks, blocks.size(0) * element) : with_table(ranks)) {}
+  static slot_parts with_table(std::size_t ranks) noexcept { return slot_parts(ranks); }
 
   /// Of one rank's part.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -30,7 +28,7 @@ class slot_parts {
   [[nodiscard]] std::size_t total() const noexcept { return head_ != 0 ? board::slot_bytes : ranks_ * bytes_; }
   [[nodiscard]] std::byte* of(std::byte* slot, std::size_t rank) const noexcept { return slot + head_ + rank * bytes_; }
 
-  /// Writes the length of `rank`'s block to the table, if there is one; `ranks` stands for the longest.
+  /// Writes the length of `rank`'s block to the table, if there is one.
   void tell(std::byte* slot, std::size_t rank, std::uint64_t length) const noexcept {
     if (head_ != 0) std::memcpy(slot + rank * sizeof length, &length, sizeof length);
   }
@@ -39,6 +37,9 @@ class slot_parts {
     std::memcpy(&length, slot + rank * sizeof length, sizeof length);
     return length;
   }
+  /// That of the longest block.
+  void tell_longest(std::byte* slot, std::uint64_t length) const noexcept { tell(slot, ranks_, length); }
+  [[nodiscard]] std::uint64_t told_longest(const std::byte* slot) const noexcept { return told(slot, ranks_); }
   /// Where `rank`'s block lies.
   void tell_place(std::byte* slot, std::size_t rank, std::uint64_t where) const noexcept {
     tell(slot, ranks_ + 1 + rank, where);
@@ -49,6 +50,13 @@ class slot_parts {
 
  private:
   static constexpr std::size_t line = 64;
+
+  explicit slot_parts(std::size_t ranks) noexcept
+      : head_((2 * ranks + 1) * sizeof(std::uint64_t)), bytes_((board::slot_bytes - head_) / ranks), ranks_(ranks) {}
+  slot_parts(std::size_t ranks, std::size_t longest) noexcept
+      : head_(0),
+        bytes_(std::min(board::slot_bytes / ranks, (std::max(longest, line) + line - 1) / line * line)),
+        ranks_(ranks) {}
 
   std::size_t head_, bytes_, ranks_;
 };

@@ -34,6 +34,7 @@ namespace detail {
 struct small_exchange {
   std::size_t bytes = 0;  ///< what a rank puts, with its own block, which nobody takes
   std::size_t begin = 0, taken = 0;
+  std::size_t count = 0;  ///< elements to fold
   int first = 0, last = 0;
   const void* in = nullptr;  ///< this rank's
   void* out = nullptr;
@@ -42,33 +43,41 @@ struct small_exchange {
 
 inline small_exchange exchange_of(const barrier_args&, int, int ranks) noexcept { return {.last = ranks}; }
 
-/// Everybody's input, to everybody: what `all` reads is whole inputs, or their blocks for this rank.
+/// Everybody's input, to everybody: all of it, or the block of it that is for this rank.
 template <class Args>
-small_exchange from_all(const Args& a, std::size_t begin, std::size_t taken, int ranks) noexcept {
-  return {.bytes = a.in.bytes(), .begin = begin, .taken = taken, .last = ranks, .in = a.in.data, .out = a.out.data};
+small_exchange everyones_input(const Args& a, std::size_t begin, std::size_t taken, int ranks) noexcept {
+  return {.bytes = a.in.bytes(),
+          .begin = begin,
+          .taken = taken,
+          .count = a.in.count,
+          .last = ranks,
+          .in = a.in.data,
+          .out = a.out.data};
 }
 inline small_exchange exchange_of(const all_reduce_args& a, int, int ranks) noexcept {
-  return from_all(a, 0, a.in.bytes(), ranks);
+  return everyones_input(a, 0, a.in.bytes(), ranks);
 }
 inline small_exchange exchange_of(const all_gather_args& a, int, int ranks) noexcept {
-  return from_all(a, 0, a.in.bytes(), ranks);
+  return everyones_input(a, 0, a.in.bytes(), ranks);
 }
 inline small_exchange exchange_of(const reduce_scatter_args& a, int me, int ranks) noexcept {
-  return from_all(a, static_cast<std::size_t>(me) * a.out.bytes(), a.out.bytes(), ranks);
+  small_exchange x = everyones_input(a, static_cast<std::size_t>(me) * a.out.bytes(), a.out.bytes(), ranks);
+  x.count = a.out.count;
+  return x;
 }
 inline small_exchange exchange_of(const all_to_all_args& a, int me, int ranks) noexcept {
   const std::size_t block = a.in_blocks.size(0) * a.in.element_bytes;
-  return from_all(a, static_cast<std::size_t>(me) * block, block, ranks);
+  return everyones_input(a, static_cast<std::size_t>(me) * block, block, ranks);
 }
 
 /// Everybody's, to those behind.
 inline small_exchange exchange_of(const scan_args& a, int me, int ranks) noexcept {
-  small_exchange x = from_all(a, 0, a.in.bytes(), me + 1);
+  small_exchange x = everyones_input(a, 0, a.in.bytes(), me + 1);
   x.puts = me + 1 < ranks;
   return x;
 }
 inline small_exchange exchange_of(const exclusive_scan_args& a, int me, int ranks) noexcept {
-  small_exchange x = from_all(a, 0, a.in.bytes(), me);
+  small_exchange x = everyones_input(a, 0, a.in.bytes(), me);
   x.puts = me + 1 < ranks;
   return x;
 }
@@ -77,7 +86,7 @@ inline small_exchange exchange_of(const exclusive_scan_args& a, int me, int rank
 template <class Args>
 small_exchange to_root(const Args& a, int me, int ranks) noexcept {
   const bool root = me == a.root;
-  small_exchange x = from_all(a, 0, a.in.bytes(), root ? ranks : 0);
+  small_exchange x = everyones_input(a, 0, a.in.bytes(), root ? ranks : 0);
   x.puts = !root;
   return x;
 }

@@ -39,7 +39,7 @@ class frame_cache {
   }
 
  private:
-  static constexpr std::size_t granule = 128, classes = 32;
+  static constexpr std::size_t granule = 128, classes = 128;
   static constexpr std::uint32_t most_held = 64;
 
   static std::size_t size_class(std::size_t bytes) noexcept { return (bytes - 1) / granule; }

@@ -8,7 +8,6 @@
 
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
-#include <tutti/core/check.hpp>
 #include <tutti/core/error.hpp>
 
 namespace tutti {
@@ -26,6 +25,10 @@ concept has_unhandled_stopped = requires(P& p) {
 template <class P>
 std::coroutine_handle<> stopped_path(std::coroutine_handle<> h) noexcept {
   return std::coroutine_handle<P>::from_address(h.address()).promise().unhandled_stopped();
+}
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_spent() {
+  throw usage_error("this operation has been waited for, awaited or joined before, or was moved away");
 }
 
 /// Owns a slot; waits for the operation before it gives the slot back, so that no buffer is left in use.
@@ -52,6 +55,9 @@ class op_slot {
     if (s->owner) s->owner->release(*s);
   }
   [[nodiscard]] bool holds() const noexcept { return state_ != nullptr; }
+  void check() const {
+    if (!state_) throw_spent();
+  }
   op_state* operator->() const noexcept { return state_; }
   op_state& operator*() const noexcept { return *state_; }
 
@@ -63,10 +69,6 @@ class op_slot {
 
   op_state* state_;
 };
-
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_spent(const char* what) {
-  throw usage_error(std::string(what) + ": this operation has been waited for or awaited before, or was moved away");
-}
 
 /// Suspends a coroutine on one slot. Movable until suspended; registers only in await_suspend.
 class op_awaiter_base {
@@ -144,14 +146,14 @@ class [[nodiscard("co_await it, or call wait(): dropped, it is waited for at onc
   /// Blocks the calling thread, driving the engine, until the operation has ended; returns its value. A second time is
   /// a usage_error.
   T wait() {
-    if (!slot_.holds()) detail::throw_spent("wait()");
+    slot_.check();
     slot_.wait();
     return take(slot_);
   }
 
   void operator co_await() & = delete;  // an operation ends once: co_await std::move(this_operation)
   auto operator co_await() && {
-    if (!slot_.holds()) detail::throw_spent("co_await");
+    slot_.check();
     struct awaiter : detail::op_awaiter_base {
       using op_awaiter_base::op_awaiter_base;
       T await_resume() { return basic_op::take(finish()); }
@@ -180,19 +182,20 @@ class [[nodiscard("co_await it, or call wait(): dropped, it is waited for at onc
 /// See basic_op.
 using op = basic_op<>;
 
-/// The other error style: the outcome is a `status` instead of an exception. Made by nothrow(op).
+/// The other error style: the outcome is a `status` instead of an exception, which a second wait() still is. Made by
+/// nothrow(op).
 class [[nodiscard]] nothrow_op {
  public:
   template <class T>
   explicit nothrow_op(basic_op<T>&& o) noexcept : slot_(std::move(o.slot_)) {}
 
-  status wait() noexcept {
-    TUTTI_ASSERT(slot_.holds());
+  status wait() {
+    slot_.check();
     slot_.wait();
     return take(slot_);
   }
-  auto operator co_await() && noexcept {
-    TUTTI_ASSERT(slot_.holds());
+  auto operator co_await() && {
+    slot_.check();
     struct awaiter : detail::op_awaiter_base {
       using op_awaiter_base::op_awaiter_base;
       status await_resume() noexcept { return take(finish()); }

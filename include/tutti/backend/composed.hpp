@@ -57,8 +57,10 @@ class composed {
   composed& operator=(composed&&) = delete;
   /// A group's memory is given back; that of a world ends with it.
   ~composed() {
-    if (!state_ || state_->members.context == 0) return;
+    if (!state_) return;
     auto guard = driver_->home().lock();
+    if constexpr (mapped_transport<T>) driver_->link().dismiss(state_->meeting_place);
+    if (state_->members.context == 0) return;
     driver_->bury(state_->meeting_place);
     if (state_->memory) state_->memory->for_each_board([this](algo::board& b) { driver_->bury(b); });
   }
@@ -284,8 +286,10 @@ class composed {
         state_->links = algo::reach::machines;
       }
     }
-    if constexpr (mapped_transport<T>)
+    if constexpr (mapped_transport<T>) {
       if (maps_all(driver_->link(), members())) state_->links = algo::reach::memory;
+      driver_->link().consult(state_->meeting_place);
+    }
     if constexpr (requires(const T& link) { link.crowd(); }) state_->crowd = driver_->link().crowd();
     if (driver_->link().ranks_per_core() <= 1) state_->looks = 256;
   }
@@ -313,7 +317,11 @@ class composed {
   template <class Args>
   lane<T> enter(op_state& s, const Args& a) noexcept {
     const lane<T> l = state_->begun == algo::progress::nothing ? count_call(a) : lane_of(a);
-    driver_->link().note_call(algo::noted(state_->members.context, algo::call_of(state_->sequence, a), chosen(a)));
+    const algo::called call = algo::call_of(state_->sequence, a);
+    const algorithm via = chosen(a);
+    driver_->link().note_call(algo::noted(state_->members.context, call, via));
+    if constexpr (mapped_transport<T> && !std::same_as<Args, barrier_args>)
+      if (via != algorithm::direct) state_->meeting_place.remember(call, via);
     s.info.sequence = state_->sequence;
     s.info.context = state_->members.context;
     return l;

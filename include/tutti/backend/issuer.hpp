@@ -148,7 +148,7 @@ class issuer final : public op_owner {
     const bool own = r.peer == backend_.world_rank();
     switch (r.code) {
       case errc::timed_out:
-        if (own && !s.info.expired)
+        if (own)
           return "failed: " + (r.other == 0 ? std::string("another rank") : subject(backend_.describe(r.other - 1))) +
                  " timed out, waiting for this rank; what kept this rank from that call? The communicator is unusable "
                  "now";

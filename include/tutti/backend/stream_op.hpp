@@ -73,6 +73,7 @@ class [[nodiscard]] basic_stream_op : public op {
     op::take(slot);
   }
   void check_group() const {
+    this->slot_.check();
     if constexpr (requires(B& b) { b.check_group(*this->slot_); })
       if (!this->slot_->done()) backend_of(*this->slot_).check_group(*this->slot_);
   }

@@ -186,9 +186,9 @@ class channel_base {
 
   /// The peer waits in an operation: not for this rank, if that has called something else in its place.
   [[nodiscard]] status heard_question(const frame& f) const noexcept {
-    const recent_calls::one* mine = calls_ ? calls_->find(f.tag) : nullptr;
-    if (!mine || (mine->brief == f.call && (mine->all & frame::most_bytes) == f.bytes)) return {};
-    odd_message found{f.call, mine->brief, 0, 0, tag::context(f.tag), tag::sequence(f.tag)};
+    const recent_calls::one mine = calls_ ? calls_->recall(f.tag) : recent_calls::one{};
+    if (mine.brief == 0 || (mine.brief == f.call && (mine.all & frame::most_bytes) == f.bytes)) return {};
+    odd_message found{f.call, mine.brief, 0, 0, tag::context(f.tag), tag::sequence(f.tag)};
     found.of = odd_message::unit::elements;
     return found.failure();
   }

@@ -61,17 +61,22 @@ class condition;
 
 /// A transport whose ranks can load and store each other's memory, some of it or all of it.
 template <class L>
-concept mapped_transport = transport<L> && requires(L& l, int peer, std::size_t bytes, const void* p,
-                                                    std::uint64_t where, condition& c, std::byte* mine) {
-  { l.maps(peer) } noexcept -> std::same_as<bool>;    // a peer of this machine, if there are any
-  { l.allocate(bytes) } -> std::same_as<std::byte*>;  // zeroed memory of this rank that peers can map; throws error
-  { l.deallocate(mine) } noexcept;
-  { l.locate(p, bytes) } noexcept -> std::same_as<std::optional<std::uint64_t>>;  // the name of mappable memory
-  { l.resolve(peer, where, bytes) } noexcept -> std::same_as<std::byte*>;  // the peer's memory of that name, here
-  { l.process_of(peer) } noexcept -> std::same_as<int>;  // whose memory the kernel copies where it is not mapped, or 0
-  { l.watch(c) } noexcept;                               // polls the condition until it holds
-  { l.gone(peer) } noexcept -> std::same_as<bool>;       // its process has ended: it touches no memory any more
-  { l.ring(peer) } noexcept;                             // after a store to shared memory: wakes the peer if it sleeps
-};
+concept mapped_transport =
+    transport<L> && requires(L& l, int peer, std::size_t bytes, const void* p, std::uint64_t where, condition& c,
+                             std::byte* mine, recent_calls::witness& w) {
+      { l.maps(peer) } noexcept -> std::same_as<bool>;    // a peer of this machine, if there are any
+      { l.allocate(bytes) } -> std::same_as<std::byte*>;  // zeroed memory of this rank that peers can map; throws error
+      { l.deallocate(mine) } noexcept;
+      { l.locate(p, bytes) } noexcept -> std::same_as<std::optional<std::uint64_t>>;  // the name of mappable memory
+      { l.resolve(peer, where, bytes) } noexcept -> std::same_as<std::byte*>;  // the peer's memory of that name, here
+      {
+        l.process_of(peer)
+      } noexcept -> std::same_as<int>;                  // whose memory the kernel copies where it is not mapped, or 0
+      { l.watch(c) } noexcept;                          // polls the condition until it holds
+      { l.gone(peer) } noexcept -> std::same_as<bool>;  // its process has ended: it touches no memory any more
+      { l.ring(peer) } noexcept;                        // after a store to shared memory: wakes the peer if it sleeps
+      { l.consult(w) } noexcept;                        // about calls that were not noted, until dismiss(w)
+      { l.dismiss(w) } noexcept;
+    };
 
 }  // namespace tutti

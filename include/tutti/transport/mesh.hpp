@@ -52,6 +52,8 @@ class mesh : public link_core {
 
   /// This rank begins a collective.
   void note_call(const recent_calls::one& c) noexcept { calls_.note(c); }
+  void consult(recent_calls::witness& w) noexcept { calls_.consult(w); }
+  void dismiss(recent_calls::witness& w) noexcept { calls_.dismiss(w); }
   /// Asks the peer that this operation, a collective that was noted, itself waits for, if there is one. Nobody else:
   /// its number means something else to ranks that are not in its group. If that one has called another in its place,
   /// it fails the world with errc::mismatch: they may exchange no message that tells.

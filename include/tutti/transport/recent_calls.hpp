@@ -14,8 +14,39 @@ class recent_calls {
   struct one {
     std::uint64_t tag;
     std::uint64_t all;    ///< a hash of everything that ranks must call alike
-    std::uint16_t brief;  ///< what of it can be told; never 0
+    std::uint16_t brief;  ///< what of it can be told; 0 where there is no such call
   };
+
+  /// Who remembers calls that were not noted, because they had ended at once.
+  class witness {
+   public:
+    [[nodiscard]] virtual one recall(std::uint64_t tag) const noexcept = 0;
+
+   protected:
+    ~witness() = default;
+
+   private:
+    friend class recent_calls;
+    witness* next_ = nullptr;
+  };
+  /// To be asked from now on, until dismiss().
+  void consult(witness& w) noexcept {
+    w.next_ = first_;
+    first_ = &w;
+  }
+  void dismiss(witness& w) noexcept {
+    for (witness** at = &first_; *at; at = &(*at)->next_)
+      if (*at == &w) {
+        *at = w.next_;
+        return;
+      }
+  }
+  [[nodiscard]] one recall(std::uint64_t tag) const noexcept {
+    if (const one* noted = find(tag)) return *noted;
+    one known{};
+    for (const witness* w = first_; w && known.brief == 0; w = w->next_) known = w->recall(tag);
+    return known;
+  }
 
   void note(const one& c) noexcept { calls_[next_++ % remembered] = c; }
   /// Null where it has not called that yet, or too long ago.
@@ -28,6 +59,7 @@ class recent_calls {
  private:
   std::array<one, remembered> calls_{};
   std::size_t next_ = 0;
+  witness* first_ = nullptr;
 };
 
 }  // namespace tutti
