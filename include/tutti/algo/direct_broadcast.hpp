@@ -38,7 +38,7 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
       m.post({here, detail::takes_share});
     else
       m.post();
-    if (!root) co_await m.only(a.root, step, piece < worth_mapping ? 0 : piece);
+    if (!root) co_await m.only(a.root, step, piece <= detail::few_lines ? piece : 0);
     if (tells && b.note_of(a.root, step).in != board::nowhere) {
       co_await detail::move_mapped(lane, m, b, a.root, step, detail::flow::from_root, at(a.data.data, 0),
                                    [bytes](int) { return detail::stretch{0, bytes}; });

@@ -21,7 +21,7 @@ routine reduce_at_root(meeting<T> m, board& b, reduce_args a) {
     if (m.rank() != a.root) b.stage(m.slot(m.rank(), step, bytes), own, bytes);
     m.post();
     if (m.rank() != a.root) continue;
-    co_await m.everyone(step, bytes);
+    co_await m.everyone(step, bytes <= few_lines ? bytes : 0);
     a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step, bytes); }), m.size(),
                   at(a.out.data, done * element), count, a.op.context.data());
   }

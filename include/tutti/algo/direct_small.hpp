@@ -27,10 +27,9 @@ class small_call {
   }
   [[nodiscard]] int first() const noexcept { return x_.first; }
   [[nodiscard]] int last() const noexcept { return x_.last; }
-  /// What to ask for while it is written: a few lines, and all that is folded whole.
+  /// What to ask for while it is written: a few lines, and all where everyone writes as long.
   [[nodiscard]] std::size_t asked_for() const noexcept {
-    constexpr bool whole = std::same_as<Args, all_reduce_args> || std::same_as<Args, reduce_args>;
-    return beside_ || (x_.bytes > few_lines && !whole) ? 0 : x_.bytes;
+    return beside_ || (x_.bytes > few_lines && !std::same_as<Args, all_reduce_args>) ? 0 : x_.bytes;
   }
   void put(std::uint64_t step) const noexcept {
     if (!x_.puts) return;
