@@ -21,7 +21,7 @@ TEST_CASE("slot_parts: parts and table lie inside of the slot, one behind the ot
       const slot_parts parts = with_table ? slot_parts::with_table(ranks) : known(ranks, board::slot_bytes);
       CHECK(parts.bytes() > 0);
       CHECK(parts.of(slot.data(), 0) - slot.data() ==
-            static_cast<std::ptrdiff_t>(with_table ? (2 * ranks + 1) * 8 : 0));
+            static_cast<std::ptrdiff_t>(with_table ? ((2 * ranks + 1) * 8 + 63) / 64 * 64 : 0));
       for (std::size_t r = 1; r < ranks; ++r)
         CHECK(parts.of(slot.data(), r) == parts.of(slot.data(), r - 1) + parts.bytes());
       CHECK(parts.of(slot.data(), ranks - 1) + parts.bytes() <= slot.data() + slot.size());
@@ -35,6 +35,10 @@ TEST_CASE("slot_parts: parts and table lie inside of the slot, one behind the ot
 }
 
 TEST_CASE("slot_parts: blocks that all know take no more room than they need, in whole lines") {
+  for (const std::size_t ranks : {2U, 3U, 7U}) {
+    CHECK(slot_parts::with_table(ranks).bytes() % 64 == 0);
+    CHECK(known(ranks, board::slot_bytes).bytes() % 64 == 0);
+  }
   CHECK(known(4, 1000).bytes() == 1024);
   CHECK(known(4, 1000).total() == 4096);
   CHECK(known(4, 0).bytes() == 64);  // a loop over pieces ends
