@@ -201,21 +201,6 @@ TEST_CASE("direct_small: ranks that only give do not wait, and overwrite nothing
   });
 }
 
-TEST_CASE("direct_small: which calls it takes") {
-  const auto elements = [](std::size_t n) { return tutti::const_buffer{nullptr, n, 1, tutti::dtype::u8}; };
-  const auto room = [](std::size_t n) { return tutti::buffer{nullptr, n, 1, tutti::dtype::u8}; };
-  const auto is_small = [](const auto& a) { return tutti::algo::is_small(a, 8); };
-  const auto equal = tutti::layout::of_equal(1);
-  CHECK(is_small(tutti::reduce_args{elements(4095), {}, {}}));
-  CHECK_FALSE(is_small(tutti::reduce_args{elements(4096), {}, {}}));
-  CHECK_FALSE(is_small(tutti::scan_args{elements(4096), {}, {}}));
-  CHECK(is_small(tutti::gather_args{elements(4095), {}, equal}));
-  CHECK_FALSE(is_small(tutti::gather_v_args{{elements(1), {}, {}}}));  // not all ranks know how long its blocks are
-  CHECK(is_small(tutti::scatter_args{{}, room(511), equal}));
-  CHECK_FALSE(is_small(tutti::scatter_args{{}, room(512), equal}));
-  CHECK_FALSE(is_small(tutti::all_to_all_v_args{{elements(1), {}, {}, {}}}));
-}
-
 TEST_CASE("direct_small: a call that does not match fails on both sides, at once or not") {
   for (const int looks : {not_at_once, 0, 1 << 20}) {
     std::atomic<int> mismatches{0};

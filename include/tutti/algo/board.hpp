@@ -192,13 +192,14 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
     return from[0].load(std::memory_order_relaxed) == p.words[0] ? called::unpack(p) : called{};
   }
 
-  /// The same of this rank, for others that wait for it in another operation of that number.
-  [[nodiscard]] recent_calls::one recall(std::uint64_t tag) const noexcept override {
+  /// The same of this rank, for others that wait for it in another operation of that number. What went by messages was
+  /// noted.
+  [[nodiscard]] recent_calls::one recall(std::uint64_t t) const noexcept override {
     for (std::size_t i = 0; is_open() && i < remembered; ++i) {
       const called c = recent(rank_, i);
-      const auto known =
-          noted(members_->context, c, c.what == collective::barrier ? algorithm::automatic : algorithm::direct);
-      if (c.sequence != 0 && known.tag >> 24 == tag >> 24) return known;
+      if (c.sequence == 0 || c.via != algorithm::automatic || c.what == collective::broadcast_sized) continue;
+      const auto via = c.what == collective::barrier ? algorithm::automatic : algorithm::direct;
+      if (const auto known = noted(members_->context, c, via); tag::of_one_operation(known.tag, t)) return known;
     }
     return {};
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <tutti/algo/board.hpp>
+#include <tutti/config.hpp>
 #include <tutti/core/layout.hpp>
 
 namespace tutti::algo {
@@ -49,18 +50,20 @@ class slot_parts {
   }
 
  private:
-  static constexpr std::size_t line = 64;  // some cores copy to other places at a quarter of their speed
-
-  static constexpr std::size_t whole_lines(std::size_t bytes) noexcept {
+  // Parts begin with a line of the cache: some cores copy to other places at a quarter of their speed.
+  static constexpr std::size_t line = tutti::detail::cache_line;
+  static constexpr std::size_t lines_for(std::size_t bytes) noexcept { return (bytes + line - 1) / line * line; }
+  static constexpr std::size_t lines_in(std::size_t bytes) noexcept {
     return bytes < line ? bytes : bytes / line * line;
   }
+
   explicit slot_parts(std::size_t ranks) noexcept
-      : head_(((2 * ranks + 1) * sizeof(std::uint64_t) + line - 1) / line * line),
-        bytes_(whole_lines((board::slot_bytes - head_) / ranks)),
+      : head_(lines_for((2 * ranks + 1) * sizeof(std::uint64_t))),
+        bytes_(lines_in((board::slot_bytes - head_) / ranks)),
         ranks_(ranks) {}
   slot_parts(std::size_t ranks, std::size_t longest) noexcept
       : head_(0),
-        bytes_(std::min(whole_lines(board::slot_bytes / ranks), (std::max(longest, line) + line - 1) / line * line)),
+        bytes_(std::min(lines_in(board::slot_bytes / ranks), lines_for(std::max(longest, line)))),
         ranks_(ranks) {}
 
   std::size_t head_, bytes_, ranks_;

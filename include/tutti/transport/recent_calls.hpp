@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tutti/transport/tag.hpp>
+
 namespace tutti {
 
 /// The collectives that a rank has called last, by the tags of their messages, whatever their steps: a rank that waits
@@ -20,7 +22,7 @@ class recent_calls {
   /// Who remembers calls that were not noted, because they had ended at once.
   class witness {
    public:
-    [[nodiscard]] virtual one recall(std::uint64_t tag) const noexcept = 0;
+    [[nodiscard]] virtual one recall(std::uint64_t t) const noexcept = 0;
 
    protected:
     ~witness() = default;
@@ -41,18 +43,18 @@ class recent_calls {
         return;
       }
   }
-  [[nodiscard]] one recall(std::uint64_t tag) const noexcept {
-    if (const one* noted = find(tag)) return *noted;
+  [[nodiscard]] one recall(std::uint64_t t) const noexcept {
+    if (const one* noted = find(t)) return *noted;
     one known{};
-    for (const witness* w = first_; w && known.brief == 0; w = w->next_) known = w->recall(tag);
+    for (const witness* w = first_; w && known.brief == 0; w = w->next_) known = w->recall(t);
     return known;
   }
 
   void note(const one& c) noexcept { calls_[next_++ % remembered] = c; }
   /// Null where it has not called that yet, or too long ago.
-  [[nodiscard]] const one* find(std::uint64_t tag) const noexcept {
+  [[nodiscard]] const one* find(std::uint64_t t) const noexcept {
     for (const one& c : calls_)
-      if (c.tag >> 24 == tag >> 24 && c.brief != 0) return &c;
+      if (c.brief != 0 && tag::of_one_operation(c.tag, t)) return &c;
     return nullptr;
   }
 
