@@ -21,6 +21,7 @@ namespace {
 
 using lanes::expect;
 using tutti::algo::board;
+using tutti::algo::detail::probe_times;
 
 std::atomic<int> other_process;  // what rank 0 takes for rank 1's process; 0: this one
 
@@ -33,7 +34,7 @@ class lending_transport : public lanes::staging_transport {
 };
 
 template <class T>
-tutti::routine choose(tutti::lane<T> l, board& b, std::uint64_t staged) {
+tutti::routine choose(tutti::lane<T> l, board& b, const probe_times& staged) {
   tutti::algo::board::turn turn{b, l.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(l);
@@ -42,7 +43,7 @@ tutti::routine choose(tutti::lane<T> l, board& b, std::uint64_t staged) {
 
 /// What all of `n` ranks decide where staging takes so long.
 template <class T>
-std::uint64_t decided(int n, std::uint64_t staged) {
+std::uint64_t decided(int n, const probe_times& staged) {
   std::uint64_t all = 0;
   lanes::run<T>(n, [&](auto& me) {
     me.board().lend_from(1);
@@ -66,21 +67,34 @@ bool forbid_writing() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) == 0;
 }
 
-constexpr std::uint64_t slow = std::uint64_t{1} << 50, fast = 1;
+constexpr std::uint64_t long_time = std::uint64_t{1} << 50;
+constexpr probe_times slow = {long_time, long_time, long_time}, fast = {1, 1, 1},
+                      slow_from_middle = {1, long_time, long_time};
 
 }  // namespace
 
 TEST_CASE("lending: where staging is slower, where it is faster, and where nobody's memory can be read") {
   if (!lanes::kernel_copies_here()) return;
-  using tutti::algo::detail::worth_lending;
+  using tutti::algo::detail::lending_probes;
   for (const int n : {2, 3}) {
     CAPTURE(n);
     other_process = 0;
-    CHECK(decided<lending_transport>(n, slow) == worth_lending);
+    CHECK(decided<lending_transport>(n, slow) == lending_probes[0]);
+    CHECK(decided<lending_transport>(n, slow_from_middle) == lending_probes[1]);
     CHECK(decided<lending_transport>(n, fast) == board::nowhere);
     CHECK(decided<lanes::staging_transport>(n, slow) == board::nowhere);
   }
   CHECK(decided<lending_transport>(1, slow) == board::nowhere);
+}
+
+TEST_CASE("lending: blocks are lent from the length on from which lending is faster for all") {
+  using tutti::algo::detail::lending_probes, tutti::algo::detail::worth_lending;
+  const probe_times staged = {10, 20, 30};
+  CHECK(worth_lending({9, 19, 29}, staged) == lending_probes[0]);
+  CHECK(worth_lending({10, 19, 29}, staged) == lending_probes[1]);
+  CHECK(worth_lending({9, 20, 29}, staged) == lending_probes[2]);
+  CHECK(worth_lending({9, 19, 30}, staged) == board::nowhere);
+  CHECK(worth_lending({1, 1, 1}, {}) == board::nowhere);  // staging was not measured
 }
 
 TEST_CASE("lending: a rank that may read the memory of the others, but not write there") {

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,11 +16,14 @@
 
 namespace tutti::algo::detail {
 
-/// From here on lending is worth the system calls.
-inline constexpr std::size_t worth_lending = std::size_t{128} << 10;
+/// The blocks by which lending is compared with staging. Below the first it is not worth the system calls; the last
+/// is one that the caches of a core do not hold beside what it is copied to, and stands for all that are longer.
+inline constexpr std::array<std::size_t, 3> lending_probes = {std::size_t{128} << 10, std::size_t{512} << 10,
+                                                              std::size_t{2} << 20};
+inline constexpr std::size_t longest_probe = lending_probes.back();
 
-/// What it is compared with staging by: blocks that the caches of a core do not hold beside what they are copied to.
-inline constexpr std::size_t lending_probe = std::size_t{1} << 20;
+/// What each of them took the ranks in nanoseconds, added up.
+using probe_times = std::array<std::uint64_t, lending_probes.size()>;
 
 /// How many of the others' blocks a rank reads to compare: more would cost as much again, and tell the same.
 template <mapped_transport T>
@@ -36,33 +40,43 @@ routine add_up(meeting<T> m, board& b, std::uint64_t mine, std::uint64_t& total)
   for (int r = 0; r < m.size(); ++r) total += b.note_of(r, told).in;
 }
 
-/// Adds up what the ranks take for such a block in nanoseconds, as `round()` does it: the shortest of a few rounds,
-/// which tell little on average. Each begins with a block that was just written, as a user's is.
+/// Adds up what the ranks take for each such block, as `round(bytes)` does it: the shortest of a few rounds, which tell
+/// little on average. Each begins with a block that was just written, as a user's is.
 template <mapped_transport T, class Round>
-routine time_blocks(meeting<T> m, board& b, std::byte* block, std::uint64_t& total, Round round) {
+routine time_blocks(meeting<T> m, board& b, std::byte* block, probe_times& totals, Round round) {
   constexpr int rounds = 5;
-  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-  for (int i = 0; i < rounds; ++i) {
-    std::memset(block, i, lending_probe);
-    const std::uint64_t written = m.post();
-    co_await m.everyone(written);
-    const deadline begin = clock::now();
-    co_await round();
-    const std::uint64_t read = m.post();
-    co_await m.everyone(read);
-    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
-    least = std::min(least, static_cast<std::uint64_t>(took));
+  for (std::size_t p = 0; p < lending_probes.size(); ++p) {
+    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    for (int i = 0; i < rounds; ++i) {
+      std::memset(block, i, lending_probes[p]);
+      const std::uint64_t written = m.post();
+      co_await m.everyone(written);
+      const deadline begin = clock::now();
+      co_await round(lending_probes[p]);
+      const std::uint64_t read = m.post();
+      co_await m.everyone(read);
+      const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
+      least = std::min(least, static_cast<std::uint64_t>(took));
+    }
+    co_await add_up(m, b, least, totals[p]);
   }
-  co_await add_up(m, b, least, total);
 }
 
-/// Decides whether the group lends buffers (algo/lent.hpp): where every rank can read and write every other's memory,
-/// and the kernel moves blocks faster than staging, which took the ranks `staged` nanoseconds, added up, for
-/// blocks of `lending_probe`. All ranks take part in the same operation and decide alike; 1 to 4 ms.
+/// From which length on blocks are lent: of the first probe from which on lending is faster; board::nowhere if the
+/// last is not.
+inline std::uint64_t worth_lending(const probe_times& times, const probe_times& staged) noexcept {
+  std::uint64_t from = board::nowhere;
+  for (std::size_t p = lending_probes.size(); p-- > 0 && times[p] < staged[p];) from = lending_probes[p];
+  return from;
+}
+
+/// Decides which buffers the group lends (algo/lent.hpp): where every rank can read and write every other's memory,
+/// those that the kernel moves faster than staging, which took as long as `staged` says. All ranks take part in the
+/// same operation and decide alike; 1 to 8 ms.
 template <mapped_transport T>
-routine choose_lending(meeting<T> m, board& b, std::uint64_t staged) {
+routine choose_lending(meeting<T> m, board& b, const probe_times& staged) {
   b.lend_from(board::nowhere);
-  scratch room(m.link(), 2 * lending_probe);
+  scratch room(m.link(), 2 * longest_probe);
   // That a process of this number can be read does not say that it is the rank: it may be numbered elsewhere.
   const auto here = reinterpret_cast<std::uintptr_t>(room.data());
   const std::uint64_t secret =
@@ -77,7 +91,7 @@ routine choose_lending(meeting<T> m, board& b, std::uint64_t staged) {
   for (int r = 0; r < m.size() && able; ++r) {
     if (r == m.rank()) continue;
     const board::note theirs = b.note_of(r, told);
-    const far_buffer it = find(m, r, theirs.in, lending_probe);
+    const far_buffer it = find(m, r, theirs.in, longest_probe);
     std::uint64_t seen = 0;
     const board::visit visit{b};
     // Written is what is there: writing alone may be forbidden, too.
@@ -92,19 +106,19 @@ routine choose_lending(meeting<T> m, board& b, std::uint64_t staged) {
     co_return;
   }
 
-  std::uint64_t lent_time = 0;
-  co_await time_blocks(m, b, room.data(), lent_time, [&]() -> routine {
+  probe_times times{};
+  co_await time_blocks(m, b, room.data(), times, [&](std::size_t bytes) -> routine {
     for (int i = 1; i <= compared_with(m); ++i) {
       const int r = (m.rank() + i) % m.size();
       const far_buffer block{lenders[static_cast<std::size_t>(r)], m.process_of(r)};
-      if (const int failed = copy_from(b, room.data() + lending_probe, block, lending_probe, lending_probe))
+      if (const int failed = copy_from(b, room.data() + longest_probe, block, bytes, bytes))
         co_await give_up(m, failed);
     }
   });
   shown.close();
   // A whole buffer takes 1/n of it both ways: lent, every rank copies a part; staged, a piece is on its way while the
   // next is staged.
-  if (lent_time < staged) b.lend_from(worth_lending);
+  b.lend_from(worth_lending(times, staged));
 }
 
 }  // namespace tutti::algo::detail

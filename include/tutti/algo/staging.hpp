@@ -32,23 +32,23 @@ routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
   co_await add_up(m, b, least, total);
 }
 
-/// What the ranks take to exchange blocks of `lending_probe` by the way in use; 0 where one of them has no memory.
+/// What the ranks take to exchange blocks by the way in use; left as it was where one of them has no memory.
 template <mapped_transport T>
-routine time_staging(meeting<T> m, board& b, std::uint64_t& total) {
-  scratch room(m.link(), 2 * lending_probe);
+routine time_staging(meeting<T> m, board& b, probe_times& totals) {
+  scratch room(m.link(), 2 * longest_probe);
   const std::uint64_t asked = m.post({room ? std::uint64_t{1} : board::nowhere, 0});
   co_await m.everyone(asked);
   if (!m.all_noted(asked)) co_return;
-  const std::size_t place = b.place_for(copy_piece, lending_probe);
-  co_await time_blocks(m, b, room.data(), total, [&]() -> routine {
-    for (std::size_t done = 0; done < lending_probe; done += copy_piece) {
+  co_await time_blocks(m, b, room.data(), totals, [&](std::size_t bytes) -> routine {
+    const std::size_t place = b.place_for(copy_piece, bytes);
+    for (std::size_t done = 0; done < bytes; done += copy_piece) {
       const std::uint64_t step = m.next();
       co_await m.everyone(step - 1);
       b.stage(m.slot(m.rank(), step, place), room.data() + done, copy_piece);
       m.post();
       co_await m.everyone(step);
       for (int i = 1; i <= compared_with(m); ++i)
-        std::memcpy(room.data() + lending_probe + done, m.slot((m.rank() + i) % m.size(), step, place), copy_piece);
+        std::memcpy(room.data() + longest_probe + done, m.slot((m.rank() + i) % m.size(), step, place), copy_piece);
     }
   });
 }
@@ -113,7 +113,7 @@ routine choose_staging(meeting<T> m, board& b) {
   const std::uint64_t least = *std::min_element(all, all + ways);
   const auto* const chosen = std::find_if(all, all + ways, [&](std::uint64_t t) { return t <= least + least / 8; });
   b.use(choices[chosen - all]);
-  std::uint64_t staged = 0;
+  probe_times staged{};
   co_await time_staging(m, b, staged);
   co_await choose_lending(m, b, staged);
   using outcome = choice_timer::outcome;
