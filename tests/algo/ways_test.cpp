@@ -16,9 +16,6 @@ using lanes::expect;
 using tutti::algorithm;
 using tutti::layout;
 
-/// A world of three, as four sizes of message see it.
-constexpr tutti::algo::situation of(tutti::algo::reach links) { return {links, 3, 0, 1}; }
-
 // Every way of a collective is a path of its own, and each leads to the same end; which order each folds in is tested
 // with the algorithms.
 TEST_CASE("ways: a collective goes each way that it can be asked for") {
@@ -38,6 +35,8 @@ TEST_CASE("ways: a collective goes each way that it can be asked for") {
     const auto with = partial_order::appending();
     const bool root = me.number() == 1;
     const auto length = [](const lanes::word& w, std::uint32_t n) { return w.length == n; };
+    try_all(tutti::all_reduce_args{lanes::in(in), lanes::out(out), with},
+            [&](const std::string& what) { expect(length(out[29], 3), what); });
     try_all(tutti::reduce_args{lanes::in(in), root ? lanes::out(out) : tutti::buffer{}, with, 1},
             [&](const std::string& what) { expect(!root || length(out[29], 3), what); });
     const auto mine = static_cast<std::uint32_t>(me.number());
@@ -47,6 +46,8 @@ TEST_CASE("ways: a collective goes each way that it can be asked for") {
     below.in = lanes::in(in), below.out = lanes::out(out), below.op = with;
     try_all(below, [&](const std::string& what) { expect(me.number() == 0 || length(out[29], mine), what); });
     std::vector<lanes::word> part(10, lanes::letter(me.number()));
+    try_all(tutti::reduce_scatter_args{lanes::in(in), lanes::out(part), with},
+            [&](const std::string& what) { expect(length(part[9], 3), what); });
     const std::vector<std::size_t> tens(3, 10);
     try_all(tutti::reduce_scatter_v_args{lanes::in(in), lanes::out(part), tens, with},
             [&](const std::string& what) { expect(length(part[9], 3), what); });
@@ -54,6 +55,7 @@ TEST_CASE("ways: a collective goes each way that it can be asked for") {
     const auto gathered = [&](const std::string& what) {
       for (std::size_t i = 0; i < 30; ++i) expect(out[i] == lanes::letter(static_cast<int>(i / 10)), what);
     };
+    try_all(tutti::all_gather_args{lanes::in(part), lanes::out(out)}, gathered);
     try_all(tutti::all_gather_v_args{lanes::in(part), lanes::out(out), tens}, gathered);
     try_all(tutti::gather_args{lanes::in(part), root ? lanes::out(out) : tutti::buffer{}, layout::of_equal(10), 1},
             [&](const std::string& what) { root ? gathered(what) : void(); });
@@ -62,20 +64,11 @@ TEST_CASE("ways: a collective goes each way that it can be asked for") {
         [&](const std::string& what) { expect(part[9] == lanes::letter(me.number()), what); });
     try_all(tutti::all_to_all_args{lanes::in(in), lanes::out(out), layout::of_equal(10), layout::of_equal(10)},
             gathered);
+    try_all(tutti::broadcast_args{lanes::out(part), 1}, [&](const std::string& what) {
+      expect(part[9] == lanes::letter(1), what);
+      part.assign(10, lanes::letter(me.number()));
+    });
   });
-}
-
-TEST_CASE("ways: a situation is told the size of a message only where all ranks know it") {
-  std::vector<float> v(1000);
-  const auto here = of(tutti::algo::reach::messages);
-  const std::vector<std::size_t> counts{1, 2, 997};
-  const auto sized = [&](const auto& a) { return tutti::algo::sized(a, here).bytes; };
-  CHECK(sized(tutti::all_reduce_args{lanes::in(v), lanes::out(v), {}}) == 4000);
-  CHECK(sized(tutti::broadcast_args{lanes::out(v), 0}) == 4000);
-  CHECK(sized(tutti::gather_args{lanes::in(v), {}, layout::of_equal(1000), 0}) == 12000);
-  CHECK(sized(tutti::gather_args{lanes::in(v), {}, counts, 0}) == 0);
-  CHECK(sized(tutti::scatter_args{{}, lanes::out(v), counts, 0}) == 0);
-  CHECK(sized(tutti::all_gather_v_args{lanes::in(v), lanes::out(v), counts}) == 0);
 }
 
 }  // namespace

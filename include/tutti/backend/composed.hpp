@@ -9,22 +9,14 @@
 #include <tutti/algo/asked.hpp>
 #include <tutti/algo/barrier.hpp>
 #include <tutti/algo/board.hpp>
-#include <tutti/algo/bruck.hpp>
-#include <tutti/algo/chain_broadcast.hpp>
-#include <tutti/algo/direct.hpp>
-#include <tutti/algo/direct_broadcast.hpp>
-#include <tutti/algo/direct_gather.hpp>
 #include <tutti/algo/direct_small.hpp>
 #include <tutti/algo/fingerprint.hpp>
-#include <tutti/algo/hierarchical.hpp>
-#include <tutti/algo/hierarchical_tree.hpp>
 #include <tutti/algo/machine_memory.hpp>
-#include <tutti/algo/message_all_reduce.hpp>
 #include <tutti/algo/odd_call.hpp>
 #include <tutti/algo/one_message.hpp>
 #include <tutti/algo/prepared_operand.hpp>
-#include <tutti/algo/ring.hpp>
 #include <tutti/algo/select.hpp>
+#include <tutti/algo/sized.hpp>
 #include <tutti/algo/tree.hpp>
 #include <tutti/algo/tuning.hpp>
 #include <tutti/algo/ways.hpp>
@@ -91,7 +83,7 @@ class composed {
 
   void start(const barrier_args& a, op_state& s) noexcept {
     if (run_small(s, a)) return;
-    run(s, a, [&](auto l) {
+    run(s, a, [&](auto l, const barrier_args&) {
       if constexpr (on_machines)
         if (state_->memory) return algo::hierarchical_barrier<T>(l, *state_->memory);
       return algo::dissemination_barrier(l);
@@ -104,33 +96,17 @@ class composed {
     if (a.op.prepare) return start(algo::prepare_into_output(a), s);
     if (alone(s)) return take_own(a, s);
     if (!a.apart.empty()) algo::bring_for_others(a, rank(), size());
-    if (run_small(s, a)) return;
-    const algorithm via = chosen(a);
-    run(s, a, [&](auto l) {
-      if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct) return algo::direct_all_reduce<T>(l, state_->meeting_place, a);
-      if constexpr (on_machines)
-        if (via == algorithm::hierarchical) return algo::hierarchical_all_reduce<T>(l, *state_->memory, a);
-      return algo::by_messages(l, a, via);
-    });
+    if (!run_small(s, a)) run(s, a, way_of(a));
   }
 
   void start(const broadcast_args& a, op_state& s) noexcept {
     if (alone(s)) return finish(s);
-    if (run_small(s, a)) return;
-    const algorithm via = chosen(a);
-    run(s, a, [&](auto l) {
-      if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct) return algo::direct_broadcast<T>(l, state_->meeting_place, a);
-      if constexpr (on_machines)
-        if (via == algorithm::hierarchical) return algo::hierarchical_broadcast<T>(l, *state_->memory, a);
-      return via == algorithm::chain ? algo::chain_broadcast(l, a) : algo::tree_broadcast(l, a);
-    });
+    if (!run_small(s, a)) run(s, a, way_of(a));
   }
 
   void start(const broadcast_sized_args& a, op_state& s) noexcept {
     if (alone(s)) return finish(s);
-    run(s, a, [&](auto l) { return algo::tree_broadcast_sized(l, a); });
+    run(s, a, [](auto l, const broadcast_sized_args& call) { return algo::tree_broadcast_sized(l, call); });
   }
 
   void start(const reduce_scatter_args& a, op_state& s) noexcept {
@@ -139,13 +115,7 @@ class composed {
       return take_own(a, s);
     }
     if (!a.op.prepare && run_small(s, a)) return;
-    const algorithm via = chosen(a);
-    run_prepared(s, a, [via, place = &state_->meeting_place](auto l, const reduce_scatter_args& call) {
-      if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct) return algo::direct_reduce_scatter<T>(l, *place, call);
-      if (via == algorithm::pairwise) return algo::pairwise_reduce_scatter(l, call);
-      return algo::ring_reduce_scatter(l, call);
-    });
+    run_prepared(s, a);
   }
 
   void start(const all_gather_args& a, op_state& s) noexcept {
@@ -153,16 +123,10 @@ class composed {
       algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
-    if (run_small(s, a)) return;
-    const algorithm via = chosen(a);
-    run(s, a, [&](auto l) {
-      if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct) return algo::direct_all_gather<T>(l, state_->meeting_place, a);
-      return via == algorithm::bruck ? algo::bruck_all_gather(l, a) : algo::ring_all_gather(l, a);
-    });
+    if (!run_small(s, a)) run(s, a, way_of(a));
   }
 
-  /// The other collectives, by their ways in algo/ways.hpp.
+  /// The other collectives.
   template <class Args>
     requires requires(const Args& a, const algo::situation& s) { algo::sized(a, s); }
   void start(const Args& a, op_state& s) noexcept {
@@ -170,13 +134,7 @@ class composed {
       if (a.op.prepare) return start(algo::prepare_in_place(a), s);
     if constexpr (requires { algo::is_small(a, 1); })
       if (size() != 1 && is_plain(a) && run_small(s, a)) return;
-    run_prepared(s, a, [via = chosen(a), at = state_.get(), n = size()](auto l, const Args& call) {
-      if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call);
-      if constexpr (on_machines && std::same_as<Args, reduce_args>)
-        if (via == algorithm::hierarchical) return algo::hierarchical_reduce<T>(l, *at->memory, call);
-      return algo::by_messages(l, call, via);
-    });
+    run_prepared(s, a);
   }
 
   void start(const send_args& a, op_state& s) noexcept {
@@ -337,10 +295,21 @@ class composed {
     const std::uint64_t sequence = state_->sequence;
     return {driver_->link(), state_->members, sequence, algo::call_of(sequence, a).brief()};
   }
-  template <class Args, class Make>
-  void run(op_state& s, const Args& a, Make make) noexcept {
+  /// What a collective does by the algorithm that is chosen for it, as way(lane, args).
+  template <class Args>
+  auto way_of(const Args& a) const noexcept {
+    return [via = chosen(a), at = state_.get(), n = size()](auto l, const Args& call) {
+      if constexpr (mapped_transport<T>)
+        if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call);
+      if constexpr (on_machines && algo::has_algorithm<Args>(algorithm::hierarchical))
+        if (via == algorithm::hierarchical) return algo::by_machines(l, *at->memory, call);
+      return algo::by_messages(l, call, via);
+    };
+  }
+  template <class Args, class Way>
+  void run(op_state& s, const Args& a, Way way) noexcept {
     const lane<T> l = enter(s, a);
-    launch(s, [&] { return make(l); });
+    launch(s, [&] { return way(l, a); });
   }
 
   /// Operands that are all there, and enter as they are.
@@ -370,13 +339,13 @@ class composed {
     return false;
   }
 
-  /// way(lane, args), over a prepared copy of the input where the reduction asks for that.
-  template <class Args, class Way>
-  void run_prepared(op_state& s, const Args& a, Way way) noexcept {
-    run(s, a, [&](auto l) {
-      if constexpr (requires { a.op, a.in; })
-        if (a.op.prepare) return algo::over_prepared_operand(l, a, way);
-      return way(l, a);
+  /// Over a prepared copy of the input where the reduction asks for that.
+  template <class Args>
+  void run_prepared(op_state& s, const Args& a) noexcept {
+    run(s, a, [way = way_of(a)](auto l, const Args& call) {
+      if constexpr (requires { call.op, call.in; })
+        if (call.op.prepare) return algo::over_prepared_operand(l, call, way);
+      return way(l, call);
     });
   }
 

@@ -1,0 +1,54 @@
+#pragma once
+#include <cstddef>
+
+#include <tutti/algo/situation.hpp>
+#include <tutti/core/args.hpp>
+
+namespace tutti::algo {
+
+/// The situation with what the message of a collective adds to it. Where ranks need not know how much the others move,
+/// that is left at 0.
+constexpr situation sized(const all_reduce_args& a, situation s) noexcept {
+  s.bytes = a.out.bytes(), s.element = a.out.element_bytes;
+  return s;
+}
+constexpr situation sized(const broadcast_args& a, situation s) noexcept {
+  s.bytes = a.data.bytes();
+  return s;
+}
+constexpr situation sized(const reduce_scatter_args& a, situation s) noexcept {
+  s.bytes = a.in.bytes(), s.element = a.out.element_bytes;
+  return s;
+}
+constexpr situation sized(const all_gather_args& a, situation s) noexcept {
+  s.bytes = a.out.bytes();
+  return s;
+}
+constexpr situation sized(const reduce_args& a, situation s) noexcept {
+  s.bytes = a.in.bytes(), s.element = a.in.element_bytes;
+  return s;
+}
+constexpr situation sized(const scan_args& a, situation s) noexcept {
+  s.bytes = a.in.bytes(), s.element = a.in.element_bytes;
+  return s;
+}
+constexpr situation sized(const all_reduce_coalesced_args& a, situation s) noexcept {
+  s.bytes = a.data.bytes(), s.element = a.data.element_bytes;
+  return s;
+}
+constexpr situation sized(const reduce_scatter_v_args& a, situation s) noexcept {
+  s.element = a.out.element_bytes;
+  return s;
+}
+constexpr situation sized(const all_gather_v_args&, const situation& s) noexcept { return s; }
+constexpr situation sized(const gather_args& a, situation s) noexcept {
+  s.bytes = a.blocks.equal() ? a.in.bytes() * static_cast<std::size_t>(s.world_size) : 0;
+  return s;
+}
+constexpr situation sized(const scatter_args& a, situation s) noexcept {
+  s.bytes = a.blocks.equal() ? a.out.bytes() * static_cast<std::size_t>(s.world_size) : 0;
+  return s;
+}
+constexpr situation sized(const all_to_all_args&, const situation& s) noexcept { return s; }
+
+}  // namespace tutti::algo
