@@ -19,17 +19,6 @@ namespace {
 using lanes::word;
 using spans = std::vector<std::span<word>>;
 
-tutti::buffer_list list_of(const spans& pieces, std::size_t count) {
-  return {pieces.data(),
-          pieces.size(),
-          count,
-          sizeof(word),
-          tutti::dtype::opaque,
-          [](const void* items, std::size_t i) noexcept {
-            return std::as_writable_bytes(static_cast<const std::span<word>*>(items)[i]);
-          }};
-}
-
 /// Buffers of odd lengths, some empty, cut otherwise on every rank, together within a slot, a slot's worth, and more:
 /// `make(link, board, args)` folds all in the order of the ranks. They lie in memory that others map where `mapped`
 /// says so of a rank, on a transport that maps only what it has allocated.
@@ -50,7 +39,7 @@ void check_order(Make make, bool (*mapped)(int rank) = [](int) { return false; }
           pieces.push_back(all.subspan(at, n));
           at += n;
         }
-        const tutti::all_reduce_coalesced_args a{list_of(pieces, count), tutti::erase_type<word>(lanes::append{})};
+        const tutti::all_reduce_coalesced_args a{lanes::list(pieces, count), tutti::erase_type<word>(lanes::append{})};
         me.run([&](auto link) { return make(link, me.board(), a); });
         for (std::size_t i = 0; i < count; ++i) lanes::expect(all[i] == lanes::spelled(0, me.size()), "element", i);
       }

@@ -110,6 +110,47 @@ void calls_of_blocks(Rank& me, std::size_t count, int looks) {
   expect(blocks == received, "in place");
 }
 
+/// Those of blocks that are not equal, one of which is empty: `count` elements times the rank, in order of the ranks or
+/// against it; and of lists.
+template <class Rank>
+void calls_of_any_lengths(Rank& me, std::size_t count, int looks) {
+  const auto n = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.number());
+  const auto sum = tutti::erase_type<std::uint32_t>(tutti::sum);
+  std::vector<std::size_t> lengths(n), offsets(n);
+  for (std::size_t i = 0; i < n; ++i) lengths[i] = i * count;
+  std::size_t total = 0;
+  for (std::size_t i = n; i-- > 0; total += lengths[i]) offsets[i] = total;
+  const auto mine = numbers(r * count, me.number());
+  const auto blocks = numbers(total, me.number());
+  for (const auto& cut : {tutti::layout{lengths}, tutti::layout{lengths, offsets}}) {
+    std::vector<std::uint32_t> all(total), part(r * count);
+    call(me, tutti::all_gather_v_args{lanes::in(mine), lanes::out(all), cut}, looks);
+    for (std::size_t from = 0; from < n; ++from)
+      for (std::size_t i = 0; i < lengths[from]; ++i)
+        expect(all[cut.begin(from) + i] == from * 1000 + i, "element of an all_gather_v", i);
+    // Where its blocks begin is each rank's own affair.
+    const auto& own_cut = me.number() % 2 == 0 ? cut : tutti::layout{lengths};
+    auto in = blocks;
+    for (std::size_t to = 0; to < n; ++to)
+      for (std::size_t i = 0; i < lengths[to]; ++i)
+        in[own_cut.begin(to) + i] = static_cast<std::uint32_t>(r * 1000 + to * 100 + i);
+    call(me, tutti::reduce_scatter_v_args{lanes::in(in), lanes::out(part), own_cut, sum}, looks);
+    for (std::size_t i = 0; i < part.size(); ++i)
+      expect(part[i] == sum_below(n, r * 100 + i), "element of a reduce_scatter_v", i);
+  }
+
+  auto data = numbers(3 * count, me.number());
+  std::vector<std::span<std::uint32_t>> pieces{
+      std::span(data).first(count - 1), {}, std::span(data).subspan(count - 1)};
+  call(me, tutti::all_reduce_coalesced_args{lanes::list(pieces, data.size()), sum}, looks);
+  for (std::size_t i = 0; i < data.size(); ++i) expect(data[i] == sum_below(n, i), "element of a list", i);
+  std::vector<word> words(3 * count, lanes::letter(me.number()));
+  const std::vector<std::span<word>> wordy{std::span(words).first(count), std::span(words).subspan(count)};
+  call(me, tutti::all_reduce_coalesced_args{lanes::list(wordy, words.size()), tutti::erase_type<word>(append{})},
+       looks);
+  expect(words == std::vector<word>(3 * count, lanes::spelled(0, me.size())), "another order of a list");
+}
+
 /// Those with a root, where that alone takes or gives; its own block in its place or apart from it.
 template <class Rank>
 void calls_of_root(Rank& me, std::size_t count, int looks, int root) {
@@ -147,6 +188,7 @@ template <class Rank>
 void all_calls(Rank& me, std::size_t count, int looks, int root) {
   calls_of_wholes(me, count, looks, root);
   calls_of_blocks(me, count, looks);
+  calls_of_any_lengths(me, count, looks);
   calls_of_root(me, count, looks, root);
 }
 

@@ -179,4 +179,13 @@ tutti::buffer out(V& v) {
   return tutti::erase_type(std::span<typename V::value_type>{v});
 }
 
+/// A list of `count` elements in all.
+template <class E>
+tutti::buffer_list list(const std::vector<std::span<E>>& pieces, std::size_t count) {
+  const auto item = [](const void* items, std::size_t i) noexcept {
+    return std::as_writable_bytes(static_cast<const std::span<E>*>(items)[i]);
+  };
+  return {pieces.data(), pieces.size(), count, sizeof(E), tutti::erase_type(std::span<E>{}).type, item};
+}
+
 }  // namespace lanes

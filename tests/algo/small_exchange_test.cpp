@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <vector>
 
 #include <tutti/algo/small_exchange.hpp>
 #include <tutti/core/args.hpp>
@@ -23,6 +24,14 @@ TEST_CASE("small_exchange: which calls are small") {
   CHECK(is_small(tutti::scatter_args{{}, room(511), equal}));
   CHECK_FALSE(is_small(tutti::scatter_args{{}, room(512), equal}));
   CHECK_FALSE(is_small(tutti::all_to_all_v_args{{elements(1), {}, {}, {}}}));
+  const std::vector<std::size_t> little{0, 4000, 1, 0, 0, 0, 90, 4}, much{0, 4000, 1, 0, 0, 0, 90, 5};
+  CHECK(is_small(tutti::all_gather_v_args{elements(90), {}, little}));
+  CHECK_FALSE(is_small(tutti::all_gather_v_args{elements(90), {}, much}));
+  CHECK(is_small(tutti::reduce_scatter_v_args{{}, room(90), little, {}}));
+  CHECK_FALSE(is_small(tutti::reduce_scatter_v_args{{}, room(90), much, {}}));
+  const auto list = [](std::size_t n) { return tutti::buffer_list{nullptr, 1, n, 1, tutti::dtype::u8, nullptr}; };
+  CHECK(is_small(tutti::all_reduce_coalesced_args{list(4095), {}}));
+  CHECK_FALSE(is_small(tutti::all_reduce_coalesced_args{list(4096), {}}));
 }
 
 /// What a rank takes: so many bytes from `begin` on, of the ranks from `first` up to `last`.
@@ -48,6 +57,18 @@ TEST_CASE("small_exchange: who puts, and who takes what of whom") {
   check_takes(exchange_of(tutti::exclusive_scan_args{{block, part, {}}}, me, ranks), 0, 24, 0, 2);
   CHECK(exchange_of(tutti::scan_args{block, part, {}}, me, ranks).puts);
   CHECK_FALSE(exchange_of(tutti::scan_args{block, part, {}}, 3, ranks).puts);  // nobody is behind it
+}
+
+TEST_CASE("small_exchange: blocks of any lengths are put one behind the other") {
+  constexpr int me = 2, ranks = 4;
+  const std::vector<std::size_t> lengths{5, 0, 3, 4};
+  const tutti::const_buffer block{nullptr, 3, 8, tutti::dtype::f64}, whole{nullptr, 12, 8, tutti::dtype::f64};
+  const tutti::buffer part{nullptr, 3, 8, tutti::dtype::f64};
+  CHECK(exchange_of(tutti::all_gather_v_args{block, {}, lengths}, me, ranks).bytes == 40);
+  const auto x = exchange_of(tutti::reduce_scatter_v_args{whole, part, lengths, {}}, me, ranks);
+  check_takes(x, 40, 24, 0, 4);
+  CHECK(x.count == 3);
+  CHECK(x.bytes == 96);
 }
 
 TEST_CASE("small_exchange: the root takes from all, or all from the root") {

@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tutti/algo/block.hpp>
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/meeting.hpp>
 #include <tutti/algo/small_exchange.hpp>
+#include <tutti/algo/small_parts.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -23,7 +23,7 @@ class small_call {
  public:
   small_call(const meeting<T>& m, const Args& a) noexcept : m_(m), a_(a), x_(exchange_of(a, m.rank(), m.size())) {
     beside_ = x_.bytes <= board::cell_bytes;
-    if constexpr (folds) beside_ = beside_ && a.in.element_bytes % (2 * board::cell_alignment) != 0;
+    if constexpr (folds) beside_ = beside_ && element_of(a) % (2 * board::cell_alignment) != 0;
   }
   [[nodiscard]] int first() const noexcept { return x_.first; }
   [[nodiscard]] int last() const noexcept { return x_.last; }
@@ -32,26 +32,19 @@ class small_call {
     return beside_ || (x_.bytes > few_lines && !std::same_as<Args, all_reduce_args>) ? 0 : x_.bytes;
   }
   void put(std::uint64_t step) const noexcept {
-    if (!x_.puts) return;
-    std::byte* const to = place(m_.rank(), step);
-    const std::size_t from = x_.taken < x_.bytes ? x_.begin : x_.bytes, behind = from + x_.taken;
-    copy_bytes(to, x_.in, from);
-    if (behind < x_.bytes) copy_bytes(to + behind, at(x_.in, behind), x_.bytes - behind);
+    if (x_.puts) put_part(a_, x_, place(m_.rank(), step));
   }
   /// Where the operands of a reduction will lie: to be listed while the others are on their way.
   [[nodiscard]] const void* const* operands([[maybe_unused]] std::uint64_t step) const {
-    if constexpr (folds)
-      if (x_.last != 0) return m_.from_others(at(x_.in, x_.begin), [&](int r) { return place(r, step) + x_.begin; });
+    if constexpr (folds) return list_operands(a_, x_, m_, [&](int r) { return place(r, step); });
     return nullptr;
   }
   void take(std::uint64_t step, [[maybe_unused]] const void* const* operands) const {
-    if constexpr (folds) {
-      if (x_.last != 0) a_.op.fold_all(operands, x_.last, x_.out, x_.count, a_.op.context.data());
-    } else {
-      for (int r = x_.first; r < x_.last; ++r)
-        copy_bytes(at(x_.out, static_cast<std::size_t>(r - x_.first) * x_.taken),
-                   r == m_.rank() ? at(x_.in, x_.begin) : place(r, step) + x_.begin, x_.taken);
-    }
+    const auto of = [&](int r) { return place(r, step); };
+    if constexpr (folds)
+      fold_parts(a_, x_, m_, operands, of);
+    else
+      copy_parts(a_, x_, m_.rank(), of);
   }
 
  private:

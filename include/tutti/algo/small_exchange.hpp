@@ -5,9 +5,21 @@
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/direct.hpp>
 #include <tutti/core/args.hpp>
+#include <tutti/core/layout.hpp>
 
 /// Which calls one meeting carries, and what ranks put there and take: one line and one function for each collective.
 namespace tutti::algo {
+
+namespace detail {
+
+/// Elements of all blocks.
+inline std::size_t sum_of(const layout& blocks, int ranks) noexcept {
+  std::size_t sum = 0;
+  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) sum += blocks.size(r);
+  return sum;
+}
+
+}  // namespace detail
 
 /// True where direct_small() takes the call of so many ranks; all of them come to the same.
 constexpr bool is_small(const barrier_args&, int) noexcept { return true; }
@@ -26,13 +38,22 @@ inline bool is_small(const scatter_args& a, int ranks) noexcept {
 inline bool is_small(const all_to_all_args& a, int) noexcept {
   return a.in_blocks.equal() && a.in.bytes() < worth_mapping;
 }
+inline bool is_small(const all_gather_v_args& a, int ranks) noexcept {
+  return detail::sum_of(a.blocks, ranks) * a.in.element_bytes < worth_mapping;
+}
+inline bool is_small(const reduce_scatter_v_args& a, int ranks) noexcept {
+  return detail::sum_of(a.blocks, ranks) * a.out.element_bytes < worth_mapping;
+}
+inline bool is_small(const all_reduce_coalesced_args& a, int ranks) noexcept {
+  return a.data.bytes() < worth_mapping && detail::one_shot_pays(a.data.bytes(), ranks);
+}
 
 namespace detail {
 
 /// One rank's part of a small call. Of each of the ranks from `first` up to `last`, which may be itself, it takes
-/// `taken` bytes, from `begin` on of what that rank put.
+/// `taken` bytes, from `begin` on of what that rank put; see algo/small_parts.hpp for blocks that are not equal.
 struct small_exchange {
-  std::size_t bytes = 0;  ///< what a rank puts, with its own block, which nobody takes
+  std::size_t bytes = 0;  ///< what a rank puts at most, with its own block, which nobody takes
   std::size_t begin = 0, taken = 0;
   std::size_t count = 0;  ///< elements to fold
   int first = 0, last = 0;
@@ -68,6 +89,22 @@ inline small_exchange exchange_of(const reduce_scatter_args& a, int me, int rank
 inline small_exchange exchange_of(const all_to_all_args& a, int me, int ranks) noexcept {
   const std::size_t block = a.in_blocks.size(0) * a.in.element_bytes;
   return everyones_input(a, static_cast<std::size_t>(me) * block, block, ranks);
+}
+
+inline small_exchange exchange_of(const all_gather_v_args& a, int, int ranks) noexcept {
+  small_exchange x = everyones_input(a, 0, a.in.bytes(), ranks);
+  x.bytes = a.blocks.longest() * a.in.element_bytes;
+  return x;
+}
+inline small_exchange exchange_of(const reduce_scatter_v_args& a, int me, int ranks) noexcept {
+  const std::size_t element = a.out.element_bytes;
+  small_exchange x = everyones_input(a, sum_of(a.blocks, me) * element, a.out.bytes(), ranks);
+  x.bytes = sum_of(a.blocks, ranks) * element;
+  x.count = a.out.count;
+  return x;
+}
+inline small_exchange exchange_of(const all_reduce_coalesced_args& a, int, int ranks) noexcept {
+  return {.bytes = a.data.bytes(), .taken = a.data.bytes(), .count = a.data.count, .last = ranks};
 }
 
 /// Everybody's, to those behind.
