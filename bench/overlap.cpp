@@ -91,16 +91,21 @@ void measure(tutti::communicator<>& world, std::size_t mib) {
     pending.wait();
   };
   // In turn, so that what else the machine does meets all of them.
-  std::vector<double> communication, computation, after, nobody, polls, thread_after, thread;
+  std::vector<double> communication, computation, after, nobody, polls, thread_after, thread, awake_after, awake;
   for (int i = 0; i < rounds; ++i) {
     communication.push_back(timed(world, wait));
     computation.push_back(timed(world, only_compute));
     after.push_back(timed(world, one_after_the_other));
     nobody.push_back(timed(world, at_once));
     polls.push_back(timed(world, with_polls));
-    const tutti::progress_thread driving{world.engine()};
-    thread_after.push_back(timed(world, one_after_the_other));
-    thread.push_back(timed(world, at_once));
+    {
+      const tutti::progress_thread driving{world.engine()};
+      thread_after.push_back(timed(world, one_after_the_other));
+      thread.push_back(timed(world, at_once));
+    }
+    const tutti::progress_thread driving{world.engine(), tutti::wait_policy::own_core()};
+    awake_after.push_back(timed(world, one_after_the_other));
+    awake.push_back(timed(world, at_once));
   }
   if (world.rank() != 0) return;
   const double a = median(communication), c = median(computation);
@@ -111,6 +116,7 @@ void measure(tutti::communicator<>& world, std::size_t mib) {
   show("nobody", median(after), median(nobody));
   show("200 polls", median(after), median(polls));
   show("progress_thread", median(thread_after), median(thread));
+  show("the same, awake", median(awake_after), median(awake));
 }
 
 }  // namespace

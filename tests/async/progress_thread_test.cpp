@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <thread>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -44,6 +45,20 @@ TEST_CASE("progress_thread: sleeps while nobody waits, however long a thread tha
   tutti::op_state& slot = o.start();
   s.finish_later(slot, 100);
   op{slot}.wait();
+}
+
+TEST_CASE(
+    "progress_thread: with a core of its own it stays awake for longer, however soon a thread that waits sleeps") {
+  tutti::engine e;
+  e.spin_for(0);
+  for (const auto& [idle, least, most] :
+       {std::tuple{tutti::wait_policy::at_leisure(), 10, 100}, {tutti::wait_policy::own_core(), 1000, 10000}}) {
+    source s{e};
+    const tutti::progress_thread driver{e, idle};
+    s.await_park();
+    CHECK(s.polls() >= static_cast<std::uint64_t>(least));
+    CHECK(s.polls() <= static_cast<std::uint64_t>(most));
+  }
 }
 
 TEST_CASE("progress_thread: operations advance and coroutines resume while nobody else drives") {

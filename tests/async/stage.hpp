@@ -125,6 +125,11 @@ class source final : public tutti::progress_source {
     std::unique_lock guard{mutex_};
     wake_.wait(guard, [this] { return asleep_; });
   }
+  /// Until now; of all threads.
+  [[nodiscard]] std::uint64_t polls() const {
+    auto guard = engine_.lock();
+    return polls_;
+  }
   [[nodiscard]] std::uint64_t overslept() const noexcept { return overslept_.load(); }
   [[nodiscard]] std::uint64_t parks() const noexcept { return parks_.load(); }
   [[nodiscard]] std::uint64_t ticks() const noexcept { return ticks_.load(); }

@@ -58,13 +58,13 @@ class engine {
   /// deadlines of the operations in flight.
   template <class Done>
   void run_until(Done done) noexcept {
-    run_until(done, role::waits);
+    run_until(done, self);
   }
-  /// The same by a thread that only serves the others: while none of them waits, it sleeps as soon as little moves, so
-  /// that it leaves the cores to what they compute.
+  /// The same by a thread that only serves the others: while none of them waits, it sleeps after so many polls that
+  /// moved nothing.
   template <class Done>
-  void serve_until(Done done) noexcept {
-    run_until(done, role::serves);
+  void serve_until(Done done, std::uint32_t polls) noexcept {
+    run_until(done, polls);
   }
 
   /// Executor: the coroutine resumes on a thread that drives this engine.
@@ -146,12 +146,10 @@ class engine {
   void spin_for(std::uint32_t polls) noexcept { wait_by({{polls, polls}, {20, 20}}); }
 
  private:
-  static constexpr std::uint32_t eager_polls = 100;   // without a pause, which takes as long as a message
-  static constexpr std::uint32_t serving_polls = 20;  // of a server that nobody waits for
-  static constexpr int patience = 200;                // pauses before a thread that wants the lock sleeps for it
+  static constexpr std::uint32_t eager_polls = 100;         // without a pause, which takes as long as a message
+  static constexpr std::uint32_t self = ~std::uint32_t{0};  // not that of a server, but of who waits itself
+  static constexpr int patience = 200;                      // pauses before a thread that wants the lock sleeps for it
   static constexpr duration longest_park = std::chrono::milliseconds(20);
-
-  enum class role { waits, serves };
 
   [[gnu::noinline]] void contend(std::unique_lock<std::mutex>& guard) noexcept {
     contenders_.fetch_add(1, std::memory_order_relaxed);
@@ -161,9 +159,9 @@ class engine {
   }
 
   template <class Done>
-  void run_until(Done& done, role who) noexcept {
+  void run_until(Done& done, std::uint32_t serves) noexcept {
     while (!done()) {
-      if (!drive(done, who)) follow(done, who);
+      if (!drive(done, serves)) follow(done, serves);
       run_ready();
     }
   }
@@ -189,7 +187,7 @@ class engine {
   /// Polls until done or something is ready; false if another thread does. Keeps the lock from poll to poll, as long as
   /// nobody else wants it.
   template <class Done>
-  bool drive(Done& done, role who) noexcept {
+  bool drive(Done& done, std::uint32_t serves) noexcept {
     auto guard = lock();
     if (driving_.load(std::memory_order_relaxed) || detaching()) return false;
     driving_.store(true, std::memory_order_relaxed);
@@ -198,7 +196,7 @@ class engine {
       poll_sources();
       tick_if_due();
     } else {
-      spin(done, who, guard);
+      spin(done, serves, guard);
     }
     driving_.store(false, std::memory_order_release);
     if (followers_.load(std::memory_order_relaxed) != 0) notify_locked();
@@ -206,7 +204,7 @@ class engine {
   }
 
   template <class Done>
-  void spin(Done& done, role who, std::unique_lock<std::mutex>& guard) noexcept {
+  void spin(Done& done, std::uint32_t serves, std::unique_lock<std::mutex>& guard) noexcept {
     std::uint32_t idle = 0;
     bool slept = false;
     while (!done() && !has_ready() && !detaching()) {
@@ -219,8 +217,8 @@ class engine {
         slept = false;
         continue;
       }
-      const bool at_leisure = who == role::serves && waiting_.load(std::memory_order_relaxed) == 0;
-      if (at_leisure) spins = std::min(spins, serving_polls);
+      const bool at_leisure = serves != self && waiting_.load(std::memory_order_relaxed) == 0;
+      if (at_leisure) spins = serves;
       if (++idle <= spins) {
         if (idle > eager_polls) detail::cpu_pause();
       } else if (!at_leisure && idle <= spins + yields) {
@@ -277,8 +275,8 @@ class engine {
   }
 
   template <class Done>
-  void follow(Done& done, role who) noexcept {
-    if (who == role::serves) return follow(done);
+  void follow(Done& done, std::uint32_t serves) noexcept {
+    if (serves != self) return follow(done);
     waiting_.fetch_add(1, std::memory_order_relaxed);
     follow(done);
     waiting_.fetch_sub(1, std::memory_order_relaxed);

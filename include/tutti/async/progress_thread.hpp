@@ -3,19 +3,22 @@
 #include <thread>
 
 #include <tutti/async/engine.hpp>
+#include <tutti/async/wait_policy.hpp>
 #include <tutti/core/when_used.hpp>
 
 namespace tutti {
 
 /// A thread that drives an engine for as long as it lives, so that operations advance while the program computes.
-/// Coroutines may then resume on it. Sleeps while nothing arrives, early unless another thread waits. Pays over a
-/// network; in shared memory only where a core is free.
+/// Coroutines may then resume on it. Sleeps while nothing arrives, early unless another thread waits: that pays over a
+/// network. Where a core is free for it, `progress_thread{world.engine(), wait_policy::own_core()}` stays awake for
+/// some 0.1 ms after the last that moved, as large operations in shared memory need it.
 template <class = when_used>
 class basic_progress_thread {
  public:
-  explicit basic_progress_thread(engine& e)
-      : engine_(e),
-        thread_([this] { engine_.serve_until([this] { return stop_.load(std::memory_order_acquire); }); }) {}
+  explicit basic_progress_thread(engine& e, const wait_policy& idle = wait_policy::at_leisure())
+      : engine_(e), thread_([this, polls = idle.polls()] {
+          engine_.serve_until([this] { return stop_.load(std::memory_order_acquire); }, polls);
+        }) {}
   basic_progress_thread(const basic_progress_thread&) = delete;
   basic_progress_thread& operator=(const basic_progress_thread&) = delete;
   ~basic_progress_thread() {

@@ -26,6 +26,9 @@ class wait_policy {
   /// Of ranks that share cores: whoever polls keeps the core from the one it waits for.
   static constexpr wait_policy shared_core() noexcept { return {{4, 4}, {20, 100}}; }
 
+  /// Of a progress_thread that shares its core with what the program computes.
+  static constexpr wait_policy at_leisure() noexcept { return {{20, 20}, {0, 0}}; }
+
   [[nodiscard]] constexpr std::uint32_t polls() const noexcept { return polls_; }
   [[nodiscard]] constexpr std::uint32_t yields() const noexcept { return yields_; }
 
