@@ -117,6 +117,17 @@ inline void cpu_pause() noexcept { TUTTI_PAUSE(); }
 inline void prefetch(const void* from, unsigned long bytes) noexcept {
   for (unsigned long i = 0; i < bytes; i += cache_line) __builtin_prefetch(static_cast<const char*>(from) + i);
 }
+/// The same for lines that are about to be written; what compilers make of the builtin needs -mprfchw on x86.
+inline void prefetch_to_write(const void* from, unsigned long bytes) noexcept {
+  for (unsigned long i = 0; i < bytes; i += cache_line) {
+    const char* const line = static_cast<const char*>(from) + i;
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(*line));
+#else
+    __builtin_prefetch(line, 1);
+#endif
+  }
+}
 }  // namespace tutti::detail
 
 #undef TUTTI_CACHE_LINE

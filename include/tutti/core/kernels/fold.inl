@@ -200,6 +200,15 @@ template <class T, class Op>
   for (int o = 0; o < m; ++o) put(out[o] + at, narrow<T>(a));
 }
 
+/// Asks for the lines of all outputs from byte `from` up to `to`, which lie before `end`: of buffers that other cores
+/// have at hand they come once, to be written, instead of first to be read.
+[[gnu::always_inline]] inline void claim(std::byte* const* out, int m, std::size_t from, std::size_t to,
+                                         std::size_t end) noexcept {
+  if (to > end) return;
+  for (int o = 0; o < m; ++o) tutti::detail::prefetch_to_write(out[o] + from, to - from);
+}
+inline constexpr std::size_t claimed_ahead = 2048;
+
 /// Element i of all outputs becomes in[0][i] op in[1][i] op …; an output may be one of the inputs. Each place is read
 /// once, and before it is written.
 template <class T, class Op>
@@ -218,6 +227,16 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
     std::byte* const to[] = {out[0]};
     for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>)
       fold_four<T, Op>(pair, 2, to, 1, i * sizeof(T), stores::ordinary, divisor);
+  }
+  if (m > 1 && how == stores::ordinary) {
+    constexpr std::size_t step = 4 * lanes<T> * sizeof(T);
+    const std::size_t end = count * sizeof(T);
+    claim(out, m, 0, claimed_ahead < end ? claimed_ahead : end, end);
+    for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) {
+      const std::size_t at = i * sizeof(T) + claimed_ahead;
+      claim(out, m, at, at + step, end);
+      fold_four<T, Op>(in, n, out, m, i * sizeof(T), stores::ordinary, divisor);
+    }
   }
   for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) fold_four<T, Op>(in, n, out, m, i * sizeof(T), how, divisor);
   for (; count - i >= lanes<T>; i += lanes<T>) fold_one<T, Op>(in, n, out, m, i * sizeof(T), divisor);
