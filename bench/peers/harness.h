@@ -130,10 +130,18 @@ class Harness {
   }
 
   // One-way cache-line latency between CPUs 0 and 1, from ranks 0 and 1, in ns.
+  // Between rank 0 and each other; the longest, so that a few that are near do not hide one that is far.
   double probe_hop() {
     double ns = 0;
+    if (size > 1 && sysconf(_SC_NPROCESSORS_ONLN) > 1)
+      for (int other = 1; other < std::min<int>(size, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))); other++)
+        ns = std::max(ns, probe_hop_to(other));
+    return ns;
+  }
+  double probe_hop_to(int other) {
+    double ns = 0;
     barrier();
-    if (rank < 2 && size > 1 && sysconf(_SC_NPROCESSORS_ONLN) > 1) {
+    if (rank == 0 || rank == other) {
       cpu_set_t old, one;
       sched_getaffinity(0, sizeof old, &old);
       CPU_ZERO(&one);
