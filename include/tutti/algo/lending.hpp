@@ -44,7 +44,7 @@ routine add_up(meeting<T> m, board& b, std::uint64_t mine, std::uint64_t& total)
 /// little on average. Each begins with a block that was just written, as a user's is.
 template <mapped_transport T, class Round>
 routine time_blocks(meeting<T> m, board& b, std::byte* block, probe_times& totals, Round round) {
-  constexpr int rounds = 5;
+  constexpr int rounds = 3;
   for (std::size_t p = 0; p < lending_probes.size(); ++p) {
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
     for (int i = 0; i < rounds; ++i) {
