@@ -163,8 +163,9 @@ TEST_CASE("a secret that others can read is refused") {
   temporary_directory folder;
   std::ofstream{folder.file("open")} << std::string(64, '1');
   ::chmod(folder.file("open").c_str(), 0644);
+  const std::string url = "unix:@" + unique_name();
   const auto all = run_ranks("join", 2, [&](int r) {
-    return rank_words{{at("unix:@" + unique_name(), r, 2)}, {"TUTTI_SECRET_FILE=" + folder.file("open")}};
+    return rank_words{{at(url, r, 2)}, {"TUTTI_SECRET_FILE=" + folder.file("open")}};
   });
   check_refused(all, 7, {"chmod 600"});
 }
