@@ -7,6 +7,8 @@
 
 #include <tutti/algo/direct_broadcast.hpp>
 #include <tutti/algo/direct_gather.hpp>
+#include <tutti/algo/direct_small.hpp>
+#include <tutti/algo/direct_uneven.hpp>
 #include <tutti/core/args.hpp>
 
 #include <algo/lanes.hpp>
@@ -52,6 +54,42 @@ TEST_CASE_TEMPLATE("direct_gather: every rank gets every block", T, threads_tran
         });
         for (std::size_t i = 0; i < out.size(); ++i)
           expect(out[i] == static_cast<int>(i / count) * 1000003 + static_cast<int>(i % count), "element", i);
+      }
+    });
+}
+
+/// Whose ranks share a core: how to stage is not chosen, but as it was set.
+class crowded_transport : public threads_transport {
+ public:
+  using threads_transport::threads_transport;
+  [[nodiscard]] double ranks_per_core() const noexcept { return 2; }
+};
+
+TEST_CASE("direct_gather: of what the caches do not hold, near ranks copy stretch by stretch, far ones whole blocks") {
+  using tutti::algo::board;
+  constexpr std::size_t longest = tutti::algo::detail::beyond_caches / sizeof(std::uint32_t), odd = 4321;
+  for (const auto how : {tutti::stores::ordinary, tutti::stores::streaming})
+    lanes::run<crowded_transport>(2, [&](auto& me) {
+      me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+      me.board().use({board::slot_bytes, how});
+      const std::vector<std::size_t> lengths{longest, odd};
+      const auto number = [](std::size_t rank, std::size_t i) { return static_cast<std::uint32_t>(i * 2 + rank); };
+      const auto mine = static_cast<std::size_t>(me.number());
+      std::vector<std::uint32_t> in(longest), even(2 * longest), uneven(longest + odd);
+      for (std::size_t i = 0; i < in.size(); ++i) in[i] = number(mine, i);
+      const tutti::const_buffer block{in.data(), lengths[mine], sizeof(std::uint32_t), tutti::dtype::u32};
+      const auto all = [&](const auto& args, auto gather) {
+        me.run([&](auto l) { return gather(l, me.board(), args); });
+      };
+      all(tutti::all_gather_args{lanes::in(in), lanes::out(even)},
+          [](auto l, auto& b, const auto& a) { return tutti::algo::direct_all_gather(l, b, a); });
+      all(tutti::all_gather_v_args{block, lanes::out(uneven), lengths},
+          [](auto l, auto& b, const auto& a) { return tutti::algo::direct_all_gather_v(l, b, a); });
+      for (std::size_t r = 0; r < 2; ++r) {
+        for (std::size_t i = 0; i < longest; ++i)
+          if (even[r * longest + i] != number(r, i)) return expect(false, "element", i);
+        for (std::size_t i = 0; i < lengths[r]; ++i)
+          if (uneven[r * longest + i] != number(r, i)) return expect(false, "element of any lengths", i);
       }
     });
 }

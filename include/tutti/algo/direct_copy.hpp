@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 
 #include <tutti/algo/block.hpp>
@@ -28,6 +29,13 @@ inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::siz
     copy_out(to + done, from + done, piece_of(bytes, done, board::visit_bytes), message);
   }
   return true;
+}
+
+/// How much of one block ranks copy from each other's buffers before they go on to the next. Of a message that the
+/// caches do not hold, near ranks copy the same stretch of each block at about the same time, all beginning with their
+/// own: it is read from memory once, and by the others from its owner's cache. Far ranks read memory faster.
+inline std::size_t stretch_of(const board& b, std::size_t longest, std::size_t message) noexcept {
+  return message < beyond_caches || b.way().how == stores::streaming ? std::max<std::size_t>(longest, 1) : copy_piece;
 }
 
 }  // namespace tutti::algo::detail

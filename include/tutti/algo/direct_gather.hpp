@@ -28,13 +28,18 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
     const std::uint64_t step = m.post({here, board::nowhere});
     co_await m.everyone(step);
     if (m.all_noted(step)) {
-      if (block_of(m.rank()) != a.in.data) detail::copy_out(block_of(m.rank()), a.in.data, block, message);
-      for (int i = 1; i < m.size(); ++i) {
-        const int r = (m.rank() + i) % m.size();  // not all from the same rank at once
-        const detail::far_buffer in = detail::find(m, r, b.note_of(r, step).in, block);
-        if (!in) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(r), 0});
-        if (const int failed = detail::copy_from(b, block_of(r), in, block, message))
-          co_await detail::give_up(m, failed);
+      const std::size_t stretch = detail::stretch_of(b, block, message);
+      for (std::size_t done = 0; done < block; done += stretch) {
+        const std::size_t bytes = piece_of(block, done, stretch);
+        if (block_of(m.rank()) != a.in.data)
+          detail::copy_out(block_of(m.rank()) + done, at(a.in.data, done), bytes, message);
+        for (int i = 1; i < m.size(); ++i) {
+          const int r = (m.rank() + i) % m.size();  // not all from the same rank at once
+          const detail::far_buffer in = detail::find(m, r, b.note_of(r, step).in, block);
+          if (!in) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(r), 0});
+          if (const int failed = detail::copy_from(b, block_of(r) + done, in + done, bytes, message))
+            co_await detail::give_up(m, failed);
+        }
       }
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
