@@ -164,8 +164,7 @@ TEST_CASE("a secret that others can read is refused") {
   std::ofstream{folder.file("open")} << std::string(64, '1');
   ::chmod(folder.file("open").c_str(), 0644);
   const std::string url = "unix:@" + unique_name();
-  const auto all = run_ranks("join", 2, [&](int r) {
-    return rank_words{{at(url, r, 2)}, {"TUTTI_SECRET_FILE=" + folder.file("open")}};
-  });
+  const auto all = run_ranks(
+      "join", 2, [&](int r) { return rank_words{{at(url, r, 2)}, {"TUTTI_SECRET_FILE=" + folder.file("open")}}; });
   check_refused(all, 7, {"chmod 600"});
 }
