@@ -78,9 +78,9 @@ TEST_CASE("nccl: a captured step is replayed in order, beside operations that ru
 
 TEST_CASE("nccl: a captured operation that is not joined is a usage_error, and the communicator goes on") {
   fake::machine machine;
-  for (const int polls : {0, 2})
+  for (const int polls : {0, 2}) {
+    machine.polls_per_launch = polls;
     run_gpus(2, [&](gpus& g, auto& world) {
-      machine.polls_per_launch = polls;
       fake_stream compute{g.rank()};
       std::vector<float> v(1, 1);
       const auto issue = [&] { return g.all_reduce(on_device(v), tutti::sum, {.stream = compute}); };
@@ -116,6 +116,7 @@ TEST_CASE("nccl: a captured operation that is not joined is a usage_error, and t
       CHECK(g.backend().failure().ok());
       world.barrier().wait();
     });
+  }
   CHECK(machine.misuses == 0);
   CHECK(machine.left() == 0);
 }
