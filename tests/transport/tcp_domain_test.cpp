@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <tutti/transport/frame.hpp>
+#include <tutti/transport/piece.hpp>
 
 #include "transport/tcp_strangers.hpp"
 #include "transport/tcp_world.hpp"
@@ -29,6 +30,8 @@ namespace {
 using namespace tcp_world;
 using tutti::frame;
 using tutti::tcp_notice;
+
+constexpr std::size_t head_bytes = tutti::piece::encoded_bytes + frame::encoded_bytes;
 
 struct against {
   plan p;
@@ -89,15 +92,25 @@ struct against {
     for (const tutti::os::fd* s : {&stream, &notices}) CHECK(tutti::os::set_tcp_options(s->native(), {}) == 0);
     const auto first = d.send(1, 1, {});
     CHECK(until([&] { return first->done(); }));
-    CHECK(strangers::hear(notices, frame::encoded_bytes).size() == frame::encoded_bytes);
+    CHECK(strangers::hear(notices, head_bytes).size() == head_bytes);
   }
 };
 
-std::vector<std::byte> message(std::uint64_t tag, std::span<const std::byte> payload) {
-  const auto header = frame{frame::kind::eager, tag, payload.size()}.encode();
+/// One piece of a stream; the next goes by the way `next`.
+std::vector<std::byte> piece_of(std::span<const std::byte> bytes, int next = 0) {
+  const auto head = tutti::piece{static_cast<std::uint32_t>(bytes.size()), static_cast<std::uint8_t>(next)}.encode();
+  std::vector<std::byte> all(head.begin(), head.end());
+  all.insert(all.end(), bytes.begin(), bytes.end());
+  return all;
+}
+std::vector<std::byte> piece_of(const frame& f, std::span<const std::byte> payload = {}, int next = 0) {
+  const auto header = f.encode();
   std::vector<std::byte> all(header.begin(), header.end());
   all.insert(all.end(), payload.begin(), payload.end());
-  return all;
+  return piece_of(all, next);
+}
+std::vector<std::byte> message(std::uint64_t tag, std::span<const std::byte> payload, int next = 0) {
+  return piece_of(frame{frame::kind::eager, tag, payload.size()}, payload, next);
 }
 
 TEST_CASE("a frame that is cut anywhere loses the peer, and delivers nothing") {
@@ -140,24 +153,28 @@ TEST_CASE("of several connections each carries its stripes, and one that breaks 
   against w{2};
   w.meet();
   const auto payload = drive::pattern(3 * stripe, 5);
-  const auto whole = message(7, payload);
+  const auto piece = message(7, payload);
+  const auto whole = std::span{piece}.subspan(tutti::piece::encoded_bytes);
   std::vector<std::byte> in(payload.size());
   const auto f = w.d.recv(1, 7, in);
-  const auto part = [&](std::size_t from, std::size_t to) { return std::span{whole}.subspan(from, to - from); };
+  const auto part = [&](std::size_t from, std::size_t to, int next) {
+    return piece_of(whole.subspan(from, to - from), next);
+  };
   // The second connection is early, which changes nothing.
-  CHECK(strangers::say(w.tracks[2], part(stripe, 2 * stripe)));
-  CHECK(strangers::say(w.stream, part(0, stripe)));
+  CHECK(strangers::say(w.tracks[2], part(stripe, 2 * stripe, 0)));
+  CHECK(strangers::say(w.stream, part(0, stripe, 2)));
   (void)w.until_done(*f, [i = 0]() mutable { return ++i > 20; });
   CHECK_FALSE(f->done());
   int broken = 2;
   SUBCASE("none") {
     broken = 0;
-    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe)));
-    CHECK(strangers::say(w.tracks[2], part(3 * stripe, whole.size())));
+    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe, 2)));
+    CHECK(strangers::say(w.tracks[2], part(3 * stripe, whole.size(), 2)));
   }
   SUBCASE("what is read") {
-    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe)));
-    CHECK(strangers::say(w.tracks[2], part(3 * stripe, whole.size() - 1)));
+    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe, 2)));
+    const auto last = part(3 * stripe, whole.size(), 2);
+    CHECK(strangers::say(w.tracks[2], std::span{last}.first(last.size() - 1)));
     strangers::reset(w.tracks[2]);
   }
   SUBCASE("what is written") { strangers::reset(w.tracks[3]); }
@@ -195,9 +212,15 @@ TEST_CASE("bytes that are no frames break the protocol") {
   std::byte in{};
   const auto f = w.d.recv(1, 7, {&in, 1});
   SUBCASE("nonsense") { CHECK(strangers::say(w.stream, drive::pattern(64, 3))); }
-  SUBCASE("too long") { CHECK(strangers::say(w.stream, frame{frame::kind::eager, 9, frame::most_bytes}.encode())); }
+  SUBCASE("too long") { CHECK(strangers::say(w.stream, piece_of({frame::kind::eager, 9, frame::most_bytes}))); }
   SUBCASE("large, but nobody was ready for it") {
-    CHECK(strangers::say(w.stream, frame{frame::kind::data, 9, 1 << 20}.encode()));
+    CHECK(strangers::say(w.stream, piece_of({frame::kind::data, 9, 1 << 20})));
+  }
+  SUBCASE("no frame") { CHECK(strangers::say(w.stream, piece_of(drive::pattern(64, 3)))); }
+  SUBCASE("a piece without end") { CHECK(strangers::say(w.stream, tutti::piece{~std::uint32_t{0}, 0}.encode())); }
+  SUBCASE("a way that is none") { CHECK(strangers::say(w.stream, tutti::piece{16, 2}.encode())); }
+  SUBCASE("a notice in the stream") {
+    CHECK(strangers::say(w.stream, tcp_notice{tcp_notice::kind::waiting, {}}.encode()));
   }
   SUBCASE("nonsense against the stream") { CHECK(strangers::say(w.notices, drive::pattern(64, 3))); }
   REQUIRE(w.until([&] { return f->done(); }));
@@ -240,9 +263,9 @@ TEST_CASE("a rank that fails says why on every connection, also to a peer that c
   CHECK(n->what == tcp_notice::kind::abort);
   CHECK(n->why == status{errc::timed_out, 0, 1, 5});
   if (!w.notices) return;
-  const auto last = strangers::hear(w.notices, 16);
-  REQUIRE(last.size() == 16);
-  const auto f = frame::decode(std::span{last}.first<16>());
+  const auto last = strangers::hear(w.notices, head_bytes);
+  REQUIRE(last.size() == head_bytes);
+  const auto f = frame::decode(std::span{last}.last<16>());
   REQUIRE(f);
   CHECK(f->what == frame::kind::abort);
   CHECK(f->cause().code == errc::timed_out);
@@ -258,9 +281,9 @@ TEST_CASE("leaving says goodbye in both directions, after everything that was se
     const auto guard = w.d.lock();
     w.rank0->leave();
   }
-  const auto all = strangers::hear(w.notices, 16 + 1000 + 16 + 1);
+  const auto all = strangers::hear(w.notices, head_bytes + 1000 + head_bytes + 1);
   auto expected = message(9, out);
-  const auto bye = frame{frame::kind::bye, 0, 0}.encode();
+  const auto bye = piece_of({frame::kind::bye, 0, 0});
   expected.insert(expected.end(), bye.begin(), bye.end());
   CHECK(all == expected);
   const auto notice = strangers::hear(w.stream, 17);
@@ -275,13 +298,13 @@ TEST_CASE("a peer that says goodbye is not lost, but nothing more is expected fr
   w.meet();
   const auto last = drive::pattern(4, 1);
   CHECK(strangers::say(w.stream, message(7, last)));
-  SUBCASE("in the stream") { CHECK(strangers::say(w.stream, frame{frame::kind::bye, 0, 0}.encode())); }
+  SUBCASE("in the stream") { CHECK(strangers::say(w.stream, piece_of({frame::kind::bye, 0, 0}))); }
   SUBCASE("against it") {
     CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::bye, {}}.encode()));
     w.stream.reset();
   }
   SUBCASE("both, and is gone") {
-    CHECK(strangers::say(w.stream, frame{frame::kind::bye, 0, 0}.encode()));
+    CHECK(strangers::say(w.stream, piece_of({frame::kind::bye, 0, 0})));
     CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::bye, {}}.encode()));
     w.notices.reset();
     w.stream.reset();

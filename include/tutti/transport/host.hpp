@@ -220,7 +220,7 @@ class basic_host_transport : public mesh<host_pipe> {
     if (!network_)
       throw usage_error(tutti::describe(who(p)) +
                         " is on another machine, but this rank has no connection to a network");
-    connect(p, std::in_place_type<socket_pipe>, network_->pipe_keeper(), p, network_->connections());
+    connect(p, std::in_place_type<socket_pipe>, network_->pipe_keeper(), rank(), p, network_->connections());
     network_->add(p, *channel(p)->stream().socket());
   }
 

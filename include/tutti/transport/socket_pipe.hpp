@@ -1,10 +1,7 @@
 #pragma once
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -12,83 +9,74 @@
 
 #include <tutti/core/status.hpp>
 #include <tutti/os/fd.hpp>
-#include <tutti/os/socket_io.hpp>
-#include <tutti/transport/socket_track.hpp>
-#include <tutti/transport/stripe.hpp>
+#include <tutti/transport/inflow.hpp>
+#include <tutti/transport/piece.hpp>
+#include <tutti/transport/road.hpp>
 #include <tutti/transport/tcp_notice.hpp>
+#include <tutti/transport/way.hpp>
 
 namespace tutti {
 
-/// A pipe over two sockets: each side writes to the connection that it opened and reads from the one that the peer
-/// opened, so that two ranks that connect at once need not agree on one. Against the stream travel only notices.
-/// With several tracks of two sockets each the stream is dealt out to them in stripes; their number is the same at both
-/// ends. Its keeper brings the connections, watches them and decides when the peer is lost.
+/// A pipe over two connections, one that each side opened, so that two ranks that connect at once need not agree on
+/// one. Each writes its stream to its own, and notices to the other's, where short pieces of the stream may go, too:
+/// see way_chooser. Several tracks of two connections each share the stream. Its keeper brings the connections, watches
+/// them and decides when the peer is lost.
 class socket_pipe {
  public:
+  /// Who opened a connection.
+  enum class side : std::uint8_t { ours, theirs };
+
   /// Whoever keeps the connections of pipes.
   class keeper {
    public:
-    virtual void open(int peer) noexcept = 0;             ///< a transfer with the peer begins: connect
-    virtual void full(int peer, int track) noexcept = 0;  ///< a write was cut short: say writable-again by the poller
-    virtual void dry(int peer, int track) noexcept = 0;   ///< a stream that was held back is read again, to its end
+    virtual void open(int peer) noexcept = 0;                          ///< a transfer with the peer begins: connect
+    virtual void watch(int peer, int track, side s) noexcept = 0;      ///< what the connection has wanted() has changed
+    virtual void noticed(int peer, int track) noexcept = 0;            ///< next_notice() has something, or the end
     virtual void broken(int peer, int track, int error) noexcept = 0;  ///< a connection ended; 0: the peer closed it
 
    protected:
     ~keeper() = default;
   };
 
-  using ending = socket_track::ending;
+  using ending = inflow::ending;
 
-  socket_pipe(keeper& k, int peer, int tracks = 1)
-      : keeper_(&k), peer_(peer), tracks_(static_cast<std::size_t>(tracks)), writing_(tracks), reading_(tracks) {}
+  socket_pipe(keeper& k, int rank, int peer, int tracks = 1)
+      : keeper_(&k), peer_(peer), tracks_(static_cast<std::size_t>(tracks)), ways_(rank, peer, tracks) {}
   socket_pipe(const socket_pipe&) = delete;
   socket_pipe& operator=(const socket_pipe&) = delete;
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
-    const int track = writing_.connection();
-    socket_track& t = at(track);
-    if (!t.out || t.out_ended) return 0;
-    a = a.first(std::min(a.size(), writing_.left()));
-    b = b.first(std::min(b.size(), writing_.left() - a.size()));
-    const os::io_result r = send(t.out.native(), a, b);
-    t.full = r.bytes < a.size() + b.size();
-    if (r.closed)
-      end_of(track, t.out_ended, r.error);
-    else if (t.full)
-      keeper_->full(peer_, track);
-    writing_.advance(r.bytes);
-    return r.bytes;
+    if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size() + b.size())) return 0;
+    a = a.first(std::min(a.size(), left_out_));
+    b = b.first(std::min(b.size(), left_out_ - a.size()));
+    const road::parts parts{std::span<const std::byte>{head_out_}.last(head_left_), a, b};
+    const way w = writing_;
+    road& r = written(w);
+    const os::io_result sent = w.against ? r.write_whole(parts) : r.write(parts);
+    const std::size_t of_head = std::min(sent.bytes, head_left_);
+    head_left_ -= of_head;
+    left_out_ -= sent.bytes - of_head;
+    if (head_left_ == 0 && left_out_ == 0) writing_ = next_out_;
+    if (sent.closed)
+      keeper_->broken(peer_, w.track, sent.error);
+    else if (r.full || r.keeps_some())
+      keeper_->watch(peer_, w.track, w.against ? side::theirs : side::ours);
+    return sent.bytes - of_head;
   }
 
   /// Straight into `into`; what came beyond it is kept for the next reads, so that a small message costs one call.
   std::size_t read(std::span<std::byte> into) noexcept {
-    if (ahead_from_ != ahead_to_) {
-      const std::size_t n = std::min(into.size(), ahead_to_ - ahead_from_);
-      std::memcpy(into.data(), ahead_.get() + ahead_from_, n);
-      ahead_from_ += n;
-      return n;
+    while (arriving(reading_).in.what() != inflow::head::body)
+      if (!find_piece()) return 0;
+    road& r = arriving(reading_);
+    std::size_t n = r.in.take(into);
+    if (n == 0 && !into.empty() && may_look(r)) {
+      n = fetch(reading_, into.size() <= small_bytes ? into.first(0) : into).direct;
+      if (n == 0) n = r.in.take(into);
     }
-    const int track = reading_.connection();
-    socket_track& t = at(track);
-    // Once failed, what the peer sent before is still looked for: its last message may complete an operation.
-    if (!t.in || t.in_ended || (!readable_ && failure_.ok())) return 0;
-    // A header comes with its message, if that is small; the call for one buffer is the cheaper one.
-    const std::size_t direct = into.size() <= small_bytes ? 0 : std::min(into.size(), reading_.left());
-    const std::size_t beyond = std::min(read_ahead_bytes, reading_.left() - direct);
-    const std::array<iovec, 2> pieces{iovec{into.data(), direct}, iovec{ahead_.get(), beyond}};
-    const os::io_result r = direct == 0 ? os::receive_some(t.in.native(), std::span{ahead_.get(), beyond})
-                                        : os::receive_some(t.in.native(), pieces);
-    readable_ = r.bytes == direct + beyond;
-    if (!readable_ && std::exchange(t.held, false)) keeper_->dry(peer_, track);
-    if (r.closed) end_of(track, t.in_ended, r.error);
-    received_ += r.bytes;
-    reading_.advance(r.bytes);
-    ahead_from_ = 0;
-    ahead_to_ = r.bytes - std::min(r.bytes, direct);
-    if (direct != 0 || r.bytes == 0) return r.bytes - ahead_to_;
-    ahead_from_ = std::min(into.size(), ahead_to_);
-    std::memcpy(into.data(), ahead_.get(), ahead_from_);
-    return ahead_from_;
+    received_ += n;
+    turn_page();
+    return n;
   }
 
   [[nodiscard]] status failure() const noexcept { return failure_; }
@@ -99,123 +87,198 @@ class socket_pipe {
   // What follows is the keeper's.
 
   [[nodiscard]] int tracks() const noexcept { return static_cast<int>(tracks_.size()); }
-  [[nodiscard]] const socket_track& track(int k) const noexcept { return tracks_[static_cast<std::size_t>(k)]; }
+  [[nodiscard]] const road& at(int track, side s) const noexcept {
+    const auto& t = tracks_[static_cast<std::size_t>(track)];
+    return s == side::ours ? t.ours : t.theirs;
+  }
 
-  void write_to(os::fd connected, int track = 0) noexcept { at(track).out = std::move(connected); }
-  void read_from(os::fd accepted, int track = 0) {
-    if (!ahead_) ahead_ = std::make_unique_for_overwrite<std::byte[]>(read_ahead_bytes);  // NOLINT: no vector's zeros
-    at(track).read_from(std::move(accepted));
+  /// May throw bad_alloc.
+  void use(os::fd connection, int track, side s) {
+    own(track, s).use(std::move(connection));
     readable_ = true;
   }
   /// The next read tries the socket.
   void try_now() noexcept { readable_ = true; }
-  /// There is something to read; false when nobody has read what was there before, or the stream has not come to this
-  /// track yet: it need not be watched until dry() is called.
-  bool arrived(int track = 0) noexcept {
-    socket_track& t = at(track);
-    t.held = track != reading_.connection() || std::exchange(readable_, true);
-    return !t.held;
+  /// There is something to read, beyond notices. Where the stream has not come to this connection yet, or nobody has
+  /// read what was there before, it is held, and need not be watched until the keeper is told.
+  void arrived(int track, side s) noexcept {
+    const way w{track, s == side::ours};
+    road& r = own(track, s);
+    if (r.in.what() == inflow::head::nothing && (w != reading_ || w.against)) {
+      if (!w.against && r.can_read()) (void)fetch(w, {});  // also finds its end
+      return;
+    }
+    r.held = w != reading_ || std::exchange(readable_, true);
   }
+  /// There is room to write.
+  void room(int track, side s) noexcept { own(track, s).flush(); }
   /// From now on failure() is this.
   void fail(status why) noexcept {
     if (failure_.ok()) failure_ = why;
   }
 
-  /// Where the stream is read and written now; -1 for a connection that is not there yet.
-  [[nodiscard]] int out() const noexcept { return track(writing_.connection()).out.native(); }
-  [[nodiscard]] int in() const noexcept { return track(reading_.connection()).in.native(); }
-  [[nodiscard]] bool full() const noexcept { return track(writing_.connection()).full; }
-  [[nodiscard]] bool out_ended() const noexcept { return track(writing_.connection()).out_ended; }
-  [[nodiscard]] bool in_ended() const noexcept { return track(reading_.connection()).in_ended; }
+  /// Nothing of its stream is on its way any more.
+  [[nodiscard]] bool stream_ended() const noexcept {
+    for (const roads& t : tracks_)
+      if (t.theirs.can_read()) return false;
+    return true;
+  }
   /// Bytes of messages.
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
-  /// Connections of both directions that stand.
+  /// Connections of both sides that stand.
   [[nodiscard]] int standing() const noexcept {
     int n = 0;
-    for (const socket_track& t : tracks_) n += t.can_write() + t.can_read();
+    for (const roads& t : tracks_) n += t.ours.stands() + t.theirs.can_read();
     return n;
   }
 
-  /// The next notice of the peer on a track, if there is one; notices() tells whether more may come.
+  /// The next notice of the peer on a track, if there is one before the next piece of its stream; notices() tells
+  /// whether more may come.
   std::optional<tcp_notice> next_notice(int track = 0) noexcept {
-    socket_track& t = at(track);
-    if (t.notices() != ending::none) return std::nullopt;
-    int error = 0;
-    auto n = t.next_notice(error);
-    if (t.said_nonsense())
-      fail({errc::protocol, 0, peer_, 0});
-    else if (t.notices() != ending::none)
-      keeper_->broken(peer_, track, error);
-    return n;
+    road& r = own(track, side::ours);
+    do {
+      if (dropping_) r.in.skip();
+      const auto next = r.in.what();
+      if (next == inflow::head::notice)
+        if (const auto n = r.in.take_notice()) return n;
+      if (next == inflow::head::notice || next == inflow::head::nonsense) return spoilt({track, true});
+      if (next != inflow::head::nothing && !dropping_) return std::nullopt;
+    } while (r.can_read() && fetch({track, true}, {}).bytes != 0);
+    return std::nullopt;
   }
-  [[nodiscard]] ending notices(int k = 0) const noexcept { return track(k).notices(); }
+  [[nodiscard]] ending notices(int track = 0) const noexcept { return at(track, side::ours).in.end(); }
 
   /// On every track, so that each is seen to be alive.
   void tell(const tcp_notice& n) noexcept {
+    for (int k = 0; k < tracks(); ++k) tell(n, k);
+  }
+  void tell(const tcp_notice& n, int track) noexcept {
     const tcp_notice::encoded bytes = n.encode();
-    for (socket_track& t : tracks_) t.tell(bytes);
+    road& r = own(track, side::theirs);
+    (void)r.write_whole({std::span<const std::byte>{bytes}, {}, {}});
+    if (r.keeps_some()) keeper_->watch(peer_, track, side::theirs);
   }
-  void tell(const tcp_notice& n, int track) noexcept { at(track).tell(n.encode()); }
 
-  /// Reads what arrives on a track for nobody.
+  /// The stream is not read any more: what comes of it is thrown away.
+  void drop() noexcept { dropping_ = true; }
   void discard(int track = 0) noexcept {
-    ahead_from_ = ahead_to_ = 0;
-    at(track).discard({ahead_.get(), read_ahead_bytes});
+    drop();
+    road& r = own(track, side::theirs);
+    if (r.can_read()) r.in.discard(r.socket.native());
   }
-  void finish_writing() noexcept {
-    for (socket_track& t : tracks_) t.finish_writing();
+  /// Nothing more is written, and what comes is thrown away, also where it was held.
+  void leave() noexcept {
+    drop();
+    for (roads& t : tracks_)
+      for (road* r : {&t.ours, &t.theirs}) {
+        r->held = false;
+        r->finish_writing();
+      }
   }
-  [[nodiscard]] bool messages_delivered() const noexcept {
-    for (const socket_track& t : tracks_)
-      if (!t.messages_delivered()) return false;
-    return true;
-  }
-  [[nodiscard]] bool notices_delivered() const noexcept {
-    for (const socket_track& t : tracks_)
-      if (!t.notices_delivered()) return false;
+  [[nodiscard]] bool delivered(side s) const noexcept {
+    for (int k = 0; k < tracks(); ++k)
+      if (!at(k, s).delivered()) return false;
     return true;
   }
   void close() noexcept {
-    for (socket_track& t : tracks_) t.close();
+    for (roads& t : tracks_) {
+      t.ours.socket.reset();
+      t.theirs.socket.reset();
+    }
   }
 
  private:
-  // A small message and its header take one call; of a large one only this much is copied twice.
-  static constexpr std::size_t read_ahead_bytes = 8 << 10;
-
   static constexpr std::size_t small_bytes = 256;
 
-  // One buffer costs the kernel less than a list of two, by more than it takes to copy a small message.
-  [[nodiscard]] static os::io_result send(int socket, std::span<const std::byte> a,
-                                          std::span<const std::byte> b) noexcept {
-    if (b.empty()) return os::send_some(socket, a);
-    if (a.size() + b.size() > small_bytes) {
-      const std::array<iovec, 2> pieces{piece(a), piece(b)};
-      return os::send_some(socket, pieces);
+  struct roads {
+    road ours, theirs;
+  };
+  [[nodiscard]] road& own(int k, side s) noexcept {
+    roads& t = tracks_[static_cast<std::size_t>(k)];
+    return s == side::ours ? t.ours : t.theirs;
+  }
+  [[nodiscard]] road& arriving(way w) noexcept { return own(w.track, w.against ? side::ours : side::theirs); }
+  [[nodiscard]] road& written(way w) noexcept { return own(w.track, w.against ? side::theirs : side::ours); }
+
+  bool begin_piece(std::size_t bytes) noexcept {
+    if (bytes == 0 || !written(writing_).can_write()) return false;
+    if (writing_.against && bytes > way_chooser::most_against) {
+      const piece::encoded empty = piece{0, way{}.number()}.encode();
+      (void)written(writing_).write_whole({std::span<const std::byte>{empty}, {}, {}});
+      writing_ = {};
+      if (!written(writing_).can_write()) return false;
     }
-    std::array<std::byte, small_bytes> whole;
-    std::memcpy(whole.data(), a.data(), a.size());
-    std::memcpy(whole.data() + a.size(), b.data(), b.size());
-    return os::send_some(socket, std::span<const std::byte>{whole}.first(a.size() + b.size()));
+    left_out_ = std::min(bytes, ways_.most());
+    next_out_ = ways_.after(writing_, left_out_);
+    if (!written(next_out_).can_write()) next_out_.against = false;
+    head_out_ = piece{static_cast<std::uint32_t>(left_out_), next_out_.number()}.encode();
+    head_left_ = piece::encoded_bytes;
+    return true;
   }
 
-  static iovec piece(std::span<const std::byte> s) noexcept {
-    return {const_cast<std::byte*>(s.data()), s.size()};  // NOLINT: an iovec serves both directions
+  [[nodiscard]] bool may_look(const road& r) const noexcept {
+    // Once failed, what the peer sent before is still looked for: its last message may complete an operation.
+    return r.can_read() && (readable_ || !failure_.ok());
   }
-  [[nodiscard]] socket_track& at(int track) noexcept { return tracks_[static_cast<std::size_t>(track)]; }
-  void end_of(int track, bool& direction, int error) noexcept {
-    direction = true;
-    keeper_->broken(peer_, track, error);
+  /// Looks for the next piece where the stream is read; false when there is nothing for now.
+  bool find_piece() noexcept {
+    road& r = arriving(reading_);
+    if (r.in.what() == inflow::head::nothing && may_look(r)) (void)fetch(reading_, {});
+    if (reading_.against && r.in.what() == inflow::head::notice) keeper_->noticed(peer_, reading_.track);
+    if (r.in.what() == inflow::head::nothing) return false;
+    const auto p = r.in.what() == inflow::head::piece ? r.in.take_piece() : std::nullopt;
+    if (!p || p->next >= 2 * tracks()) {
+      (void)spoilt(reading_);
+      return false;
+    }
+    ways_.heard(reading_);
+    next_in_ = way::of(p->next);
+    turn_page();
+    return true;
+  }
+  /// Goes on to where the next piece is, once this one has been read.
+  void turn_page() noexcept {
+    road& r = arriving(reading_);
+    if (r.in.left() != 0) return;
+    const way here = std::exchange(reading_, next_in_);
+    if (here == reading_) return;
+    readable_ = true;
+    if (here.against && r.in.what() == inflow::head::notice) keeper_->noticed(peer_, here.track);
+    if (r.in.what() == inflow::head::nothing && std::exchange(r.held, false)) watch(here);
+  }
+  inflow::received fetch(way w, std::span<std::byte> direct) noexcept {
+    road& r = arriving(w);
+    const auto got = r.in.receive(r.socket.native(), direct);
+    if (w == reading_) readable_ = got.filled;
+    if (!got.filled && std::exchange(r.held, false)) watch(w);
+    if (!r.can_read()) {
+      keeper_->broken(peer_, w.track, got.error);
+      if (w.against) keeper_->noticed(peer_, w.track);
+    }
+    return got;
+  }
+  void watch(way arriving) noexcept {
+    keeper_->watch(peer_, arriving.track, arriving.against ? side::ours : side::theirs);
+  }
+  std::optional<tcp_notice> spoilt(way w) noexcept {
+    arriving(w).in.spoil();
+    fail({errc::protocol, 0, peer_, 0});
+    watch(w);
+    return std::nullopt;
   }
 
   keeper* keeper_;
   int peer_;
-  bool opened_ = false, readable_ = false;
+  bool opened_ = false, readable_ = false, dropping_ = false;
   status failure_{};
-  std::vector<socket_track> tracks_;
-  stripe_cursor writing_, reading_;
-  std::unique_ptr<std::byte[]> ahead_;  // NOLINT: see read_from()
-  std::size_t ahead_from_ = 0, ahead_to_ = 0;
+  std::vector<roads> tracks_;
+  // What is written: the piece under way, and where the next goes.
+  way_chooser ways_;
+  way writing_{}, next_out_{};
+  std::size_t left_out_ = 0, head_left_ = 0;
+  piece::encoded head_out_{};
+  // What is read.
+  way reading_{}, next_in_{};
   std::uint64_t received_ = 0;
 };
 

@@ -3,8 +3,7 @@
 
 namespace tutti {
 
-/// Where a stream of bytes that is dealt out to several connections has got to: a stripe to each in turn. Both ends
-/// count, so that nothing but the bytes themselves travels, and they arrive in the order in which they were written.
+/// Where the writer of a stream that is dealt out to several connections has got to: a stripe to each in turn.
 class stripe_cursor {
  public:
   static constexpr std::size_t stripe_bytes = std::size_t{64} << 10;

@@ -24,7 +24,6 @@ struct tcp_call {
   std::optional<tcp_dial> dial;
   deadline redial = deadline::max();
   int dials = 0;
-  bool write_watched = false;
 };
 
 /// Opens the connections of a rank to its peers, and again where that failed in passing. Never waits.
@@ -56,7 +55,7 @@ class basic_tcp_dialer {
   /// Those of the first `tracks` that are not open yet.
   void open(tcp_link& l, int p, int tracks) noexcept {
     for (int k = 0; k < tracks; ++k)
-      if (!call(p, k).dial && !l.pipe->track(k).out) dial(l, p, k);
+      if (!call(p, k).dial && !l.pipe->at(k, socket_pipe::side::ours).socket) dial(l, p, k);
   }
   void advance(tcp_link& l, int p, int track) noexcept {
     tcp_call& c = call(p, track);
@@ -135,7 +134,11 @@ class basic_tcp_dialer {
     os::fd s = call(p, track).dial->release();
     detail::tune_outgoing(s.native(), options_);
     poller_.watch(s.native(), tcp_poller::source::out, index(p, track));
-    l.pipe->write_to(std::move(s), track);
+    try {
+      l.pipe->use(std::move(s), track, socket_pipe::side::ours);
+    } catch (const std::bad_alloc&) {
+      l.suspect(ENOMEM, track);
+    }
   }
 
   static constexpr int most_dials = 6;

@@ -132,6 +132,8 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   void abort(status why) noexcept {
     if (!cause_.ok()) return;
     cause_ = why;
+    for (tcp_link& l : links_)
+      if (l.pipe) l.pipe->drop();
     tell(last_word());
     dialer_.hang_up();
   }
@@ -156,11 +158,11 @@ class basic_tcp_domain final : private socket_pipe::keeper {
     if (cause_.ok()) tell(last_word());
     dialer_.hang_up();
     for (tcp_link& l : links_)
-      if (l.pipe) l.pipe->finish_writing();
+      if (l.pipe) l.pipe->leave();
     // Also those that were held back: their end tells that nobody is there to take the last notice.
     for (int p = 0; p < size(); ++p)
       for (int k = 0; link(p).pipe && k < connections(); ++k)
-        if (link(p).pipe->track(k).can_read()) dry(p, k);
+        for (const side s : {side::ours, side::theirs}) watch(p, k, s);
     linger(began, [this] { return everything_delivered(); });
     listener_.close();
     hall_.clear();
@@ -183,6 +185,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
 
  private:
   using source = tcp_poller::source;
+  using side = socket_pipe::side;
 
   template <class Done>
   void linger(deadline began, Done done) noexcept {
@@ -229,14 +232,23 @@ class basic_tcp_domain final : private socket_pipe::keeper {
         look_soon_ = true;
         return dialer_.advance(link(p), p, track);
       case source::in:
-        if (!cause_.ok() || closing_) return discard(p, track);
-        // A stream that its channel holds back would end every park at once.
-        if (!link(p).pipe->arrived(track)) poller_.forget(link(p).pipe->track(track).in.native());
-        return;
+        return attend(p, track, side::theirs, e);
       case source::out:
-        return hear_notices(p, track, e);
+        return attend(p, track, side::ours, e);
     }
   }
+  void attend(int p, int track, side s, const os::ready_event& e) noexcept {
+    socket_pipe& pipe = *link(p).pipe;
+    if (e.writable) pipe.room(track, s);
+    if (s == side::ours) noticed(p, track);
+    if (!stopped())
+      pipe.arrived(track, s);
+    else if (s == side::theirs)
+      pipe.discard(track);
+    // A stream that its channel holds back would end every park at once.
+    if (e.writable || pipe.at(track, s).wanted() != os::interest::read) watch(p, track, s);
+  }
+  [[nodiscard]] bool stopped() const noexcept { return !cause_.ok() || closing_; }
 
   static const tcp_options& checked(const tcp_options& o) {
     constexpr int most = tcp_options::most_connections;
@@ -255,13 +267,23 @@ class basic_tcp_domain final : private socket_pipe::keeper {
     (void)!::read(bell_, &rings, sizeof rings);
   }
 
-  void discard(int p, int track) noexcept {
-    link(p).pipe->discard(track);
-    const socket_track& t = link(p).pipe->track(track);
-    if (t.in_ended) poller_.forget(t.in.native());
+  void open(int p) noexcept override {
+    if (link(p).pipe && !stopped()) dialer_.open(link(p), p, connections());
   }
-
-  void hear_notices(int p, int track, const os::ready_event& e) noexcept {
+  void watch(int p, int track, side s) noexcept override {
+    const road& r = link(p).pipe->at(track, s);
+    if (!r.socket) return;
+    if (const os::interest what = r.wanted(); what == os::interest::none)
+      poller_.forget(r.socket.native());
+    else
+      poller_.watch(r.socket.native(), s == side::ours ? source::out : source::in, dialer_.index(p, track), what);
+  }
+  void broken(int p, int track, int error) noexcept override {
+    if (!link(p).bye && !closing_) link(p).suspect(error, track);
+    for (const side s : {side::ours, side::theirs})
+      if (!link(p).pipe->at(track, s).can_read()) watch(p, track, s);
+  }
+  void noticed(int p, int track) noexcept override {
     tcp_link& l = link(p);
     while (const auto n = l.pipe->next_notice(track)) {
       l.heard = clock::now();
@@ -280,41 +302,23 @@ class basic_tcp_domain final : private socket_pipe::keeper {
     }
     // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
     if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.loss(p));
-    if (e.writable && dialer_.call(p, track).write_watched && !l.pipe->track(track).full)
-      watch_writing(p, track, os::interest::read);
-  }
-
-  void open(int p) noexcept override {
-    if (link(p).pipe && cause_.ok() && !closing_) dialer_.open(link(p), p, connections());
-  }
-  void full(int p, int track) noexcept override {
-    if (!dialer_.call(p, track).write_watched) watch_writing(p, track, os::interest::read_write);
-  }
-  void dry(int p, int track) noexcept override {
-    poller_.watch(link(p).pipe->track(track).in.native(), source::in, dialer_.index(p, track));
-  }
-  void broken(int p, int track, int error) noexcept override {
-    tcp_link& l = link(p);
-    if (!l.bye && !closing_) l.suspect(error, track);
-    const socket_track& t = l.pipe->track(track);
-    if (t.in_ended) poller_.forget(t.in.native());
-    if (t.notices() != socket_pipe::ending::none) poller_.forget(t.out.native());
   }
 
   void welcome(tcp_acceptor::guest g) noexcept {
     look_soon_ = true;
-    if (g.rank < 0 || g.rank >= size() || !link(g.rank).pipe || link(g.rank).pipe->track(g.track).in) return;
+    if (g.rank < 0 || g.rank >= size() || !link(g.rank).pipe || link(g.rank).pipe->at(g.track, side::theirs).socket)
+      return;
     socket_pipe& pipe = *link(g.rank).pipe;
     detail::tune_incoming(g.connection.native(), options_);
     poller_.watch(g.connection.native(), source::in, dialer_.index(g.rank, g.track));
     try {
-      pipe.read_from(std::move(g.connection), g.track);
+      pipe.use(std::move(g.connection), g.track, side::theirs);
     } catch (const std::bad_alloc&) {
       return link(g.rank).suspect(ENOMEM, g.track);
     }
-    if (cause_.ok() && !closing_) return pipe.open();
+    if (!stopped()) return pipe.open();
     pipe.tell(last_word(), g.track);
-    if (closing_) pipe.finish_writing();
+    if (closing_) pipe.leave();
   }
   [[nodiscard]] tcp_notice last_word() const noexcept {
     return cause_.ok() ? tcp_notice{tcp_notice::kind::bye, {}} : tcp_notice{tcp_notice::kind::abort, cause_};
@@ -333,16 +337,11 @@ class basic_tcp_domain final : private socket_pipe::keeper {
     for (int p = 0; p < size(); ++p) {
       const socket_pipe* pipe = link(p).pipe;
       if (!pipe) continue;
-      if (!pipe->notices_delivered() || (cause_.ok() && !pipe->messages_delivered())) return false;
+      if (!pipe->delivered(side::theirs) || (cause_.ok() && !pipe->delivered(side::ours))) return false;
       // A peer on its way here must hear the cause, or it would take the closed door for one.
-      if (!cause_.ok() && pipe->track(0).in.native() < 0 && !is_gone(p)) return false;
+      if (!cause_.ok() && !pipe->at(0, side::theirs).socket && !is_gone(p)) return false;
     }
     return true;
-  }
-
-  void watch_writing(int p, int track, os::interest what) noexcept {
-    if (poller_.watch(link(p).pipe->track(track).out.native(), source::out, dialer_.index(p, track), what))
-      dialer_.call(p, track).write_watched = what == os::interest::read_write;
   }
 
   roster peers_;

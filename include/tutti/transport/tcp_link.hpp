@@ -44,7 +44,7 @@ struct tcp_link {
     return {ours ? errc::out_of_resources : errc::peer_lost, 0, rank, static_cast<std::uint64_t>(error)};
   }
   /// Said goodbye and has nothing on its way any more.
-  [[nodiscard]] bool gone_in_order() const noexcept { return pipe && bye && (pipe->in() < 0 || pipe->in_ended()); }
+  [[nodiscard]] bool gone_in_order() const noexcept { return pipe && bye && pipe->stream_ended(); }
 
   void note(bool is_awaited, deadline now) noexcept {
     const bool moved = std::exchange(received, pipe->received()) != received;

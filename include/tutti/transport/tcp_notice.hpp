@@ -10,14 +10,15 @@
 
 namespace tutti {
 
-/// What a rank says against the stream of a connection that a peer opened: 16 bytes, little-endian. Messages never go
-/// that way, so that a notice need not wait for the end of a half-sent message.
+/// What a rank says on a connection that a peer opened: 16 bytes, little-endian. No long message goes that way, so that
+/// a notice need not wait for the end of one that is half sent.
 struct tcp_notice {
   enum class kind : std::uint8_t {
     abort = 1,   ///< the sender's communicator failed; `why` is the cause
     bye = 2,     ///< the sender leaves in order
     waiting = 3  ///< the sender is alive and, as far as it knows, waits for the rank `why.peer`; -1: not any more
   };
+  static constexpr kind last_kind = kind::waiting;
   static constexpr std::size_t encoded_bytes = 16;
   using encoded = std::array<std::byte, encoded_bytes>;
 
@@ -42,7 +43,8 @@ struct tcp_notice {
     const std::uint16_t other = r.u16();
     const auto peer = static_cast<std::int32_t>(r.u32());
     const std::uint64_t detail = r.u64();
-    if (what < 1 || what > 3 || code > static_cast<std::uint16_t>(last_errc)) return std::nullopt;
+    if (what < 1 || what > static_cast<std::uint8_t>(last_kind) || code > static_cast<std::uint16_t>(last_errc))
+      return std::nullopt;
     tcp_notice n{static_cast<kind>(what), {static_cast<errc>(code), other, peer, detail}};
     if (n.what == kind::abort && n.why.ok()) return std::nullopt;
     return n;

@@ -74,14 +74,16 @@ inline void tune_outgoing(int socket, const tcp_options& o) noexcept {
   send_without_pauses(socket);
 }
 
-/// For a connection from which messages are read. Only notices are written to it, which fill no buffer, and one a
-/// second while this rank waits: when nothing is acknowledged for long, the machine or the way to it is gone.
+/// For a connection from which messages are read. Only notices and short answers are written to it, which fill no
+/// buffer, and a notice a second while this rank waits: when nothing is acknowledged for long, the machine or the way
+/// to it is gone.
 inline void tune_incoming(int socket, const tcp_options& o) noexcept {
   os::tcp_options how;
   how.user_timeout = std::chrono::ceil<std::chrono::milliseconds>(o.silence);
   (void)os::set_tcp_options(socket, how);
   // With a user timeout the kernel would take a single lost probe for a death.
   set_socket_option(socket, SO_KEEPALIVE, 0);
+  send_without_pauses(socket);
 }
 
 /// Everything that was written before finish_writing() has reached the other side's kernel. The end itself, which

@@ -1,0 +1,64 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/transport/piece.hpp>
+#include <tutti/transport/stripe.hpp>
+
+namespace tutti {
+
+/// How a piece of a stream goes to the peer: on the connection of a track that its writer opened, or on the one that
+/// the reader opened, against the reader's own stream.
+struct way {
+  int track = 0;
+  bool against = false;
+
+  friend bool operator==(const way&, const way&) = default;
+  [[nodiscard]] std::uint8_t number() const noexcept { return static_cast<std::uint8_t>(2 * track + against); }
+  static way of(std::uint8_t number) noexcept { return {number / 2, number % 2 != 0}; }
+};
+
+/// Chooses the ways of one writer's pieces. On several tracks stripes go to each in turn. On one, short messages that
+/// answer one another take its two connections in turn, each that by which the peer was heard last, so that no
+/// acknowledgement travels alone; long ones gain nothing by that.
+class way_chooser {
+ public:
+  /// The longest piece that goes against a stream, where it may be in the way of a notice: 32 KiB and a header.
+  static constexpr std::size_t most_against = (32 << 10) + 16;
+
+  way_chooser(int rank, int peer, int tracks) noexcept : tracks_(tracks), waits_(rank < peer), stripe_(tracks) {}
+
+  /// How long the next piece may be.
+  [[nodiscard]] std::size_t most() const noexcept { return std::min(stripe_.left(), piece::most_bytes); }
+  /// The way of what follows a piece of so many bytes that goes by `w`.
+  way after(way w, std::size_t bytes) noexcept {
+    stripe_.advance(bytes);
+    short_ones_ = bytes <= most_against ? short_ones_ + 1 : 0;
+    const bool turns = tracks_ == 1 && !w.against && short_ones_ >= enough_short_ones && in_step();
+    if (turns) heard_ = false;
+    return {stripe_.connection(), turns};
+  }
+  /// A piece of the peer came by `w`.
+  void heard(way w) noexcept {
+    heard_ = true;
+    heard_by_ = w;
+  }
+
+ private:
+  // A long one that follows has to turn back first, which costs as much as a short one.
+  static constexpr std::size_t enough_short_ones = 4;
+
+  // Only in answer to something, so that little is ever there that nobody reads. If both sides took the same connection
+  // they would do so for ever: one of them waits.
+  [[nodiscard]] bool in_step() const noexcept { return heard_ && (!waits_ || heard_by_.against); }
+
+  int tracks_;
+  bool waits_;
+  bool heard_ = false;          // something, since this side last went against the peer's stream
+  way heard_by_{};              // the last
+  std::size_t short_ones_ = 0;  // in a row
+  stripe_cursor stripe_;
+};
+
+}  // namespace tutti

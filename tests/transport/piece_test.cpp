@@ -1,0 +1,39 @@
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/transport/piece.hpp>
+#include <tutti/transport/tcp_notice.hpp>
+
+namespace {
+
+using tutti::piece;
+
+TEST_CASE("the head of a piece survives the way, and is the same on every machine") {
+  for (const piece& one : {piece{0, 0}, piece{1, 31}, piece{0x00bc614e, 2}, piece{piece::most_bytes, 1}}) {
+    const auto back = piece::decode(one.encode());
+    REQUIRE(back);
+    CHECK(back->bytes == one.bytes);
+    CHECK(back->next == one.next);
+  }
+  const auto known = piece{0x00bc614e, 2}.encode();
+  const unsigned bytes[] = {0x70, 2, 0, 0, 0x4e, 0x61, 0xbc, 0};
+  for (std::size_t i = 0; i < known.size(); ++i) CHECK(std::to_integer<unsigned>(known[i]) == bytes[i]);
+}
+
+TEST_CASE("what is no head of a piece is not taken for one, and no notice begins like one") {
+  const auto with = [](std::size_t at, unsigned value) {
+    auto b = piece{100, 0}.encode();
+    b[at] = static_cast<std::byte>(value);
+    return piece::decode(b).has_value();
+  };
+  CHECK(with(0, piece::mark));
+  CHECK_FALSE(with(0, 0x71));
+  CHECK_FALSE(with(2, 1));
+  CHECK_FALSE(with(3, 1));
+  CHECK_FALSE(with(7, 0x41));
+  CHECK(static_cast<unsigned>(tutti::tcp_notice::last_kind) < piece::mark);
+}
+
+}  // namespace
