@@ -207,21 +207,22 @@ TEST_CASE("handshake: whoever proves himself but does not fit learns what differ
 
 TEST_CASE("handshake: two versions name both") {
   const tutti_test::pretended_hmac_scope hmac;
+  constexpr unsigned ours = tutti::wire::handshake_version, newer = ours + 2, newest = ours + 3;
   client_handshake c{client_terms()};
   server_handshake s{server_terms()};
   bytes hello = take(s);
-  hello[8] = std::byte{7};
+  hello[8] = static_cast<std::byte>(newer);
   c.receive(hello);
   REQUIRE(c.why() == refusal::version);
-  CHECK(c.counterpart().version == 7);
+  CHECK(c.counterpart().version == newer);
   CHECK(explain(c.why(), client_terms(), c.counterpart())
-            .find(std::to_string(tutti::wire::handshake_version) + " here, 7 there") != std::string::npos);
+            .find(std::to_string(ours) + " here, " + std::to_string(newer) + " there") != std::string::npos);
   bytes goodbye = take(c);
   REQUIRE(goodbye.size() == detail::preamble_bytes);
-  goodbye[8] = std::byte{6};
+  goodbye[8] = static_cast<std::byte>(newest);
   s.receive(goodbye);
   CHECK(s.why() == refusal::version);
-  CHECK(s.counterpart().version == 6);
+  CHECK(s.counterpart().version == newest);
 }
 
 TEST_CASE("handshake: a message cut at any byte is not accepted, and one changed in any bit is refused") {

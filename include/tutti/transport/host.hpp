@@ -24,10 +24,12 @@
 namespace tutti {
 
 /// A pipe to a rank wherever it is: rings inside the machine, sockets beyond it.
-class host_pipe {
+template <class = when_used>
+class basic_host_pipe {
  public:
   template <class Kind, class... Args>
-  explicit host_pipe(std::in_place_type_t<Kind> kind, Args&&... args) : pipe_(kind, std::forward<Args>(args)...) {}
+  explicit basic_host_pipe(std::in_place_type_t<Kind> kind, Args&&... args)
+      : pipe_(kind, std::forward<Args>(args)...) {}
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
     if (auto* ring = std::get_if<ring_pipe>(&pipe_)) return ring->write(a, b);
@@ -50,6 +52,8 @@ class host_pipe {
  private:
   std::variant<ring_pipe, socket_pipe> pipe_;
 };
+/// See basic_host_pipe.
+using host_pipe = basic_host_pipe<>;
 
 /// The transport of a world of processes: shared memory inside a machine, TCP between machines. Where all ranks are on
 /// one machine it sleeps on a futex and never looks at a socket; else on descriptors. The default.

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/transport/piece.hpp>
 #include <tutti/transport/tcp_notice.hpp>
@@ -19,7 +20,8 @@ namespace tutti {
 
 /// What a peer writes to one connection: notices and pieces of its stream, one after the other. Reads ahead, so that a
 /// small message costs one call.
-class inflow {
+template <class = when_used>
+class basic_inflow {
  public:
   enum class ending : std::uint8_t { none, closed, cut };  ///< not yet; between two records; broken
   /// What comes next; `nothing` where not all of its head is here.
@@ -120,5 +122,8 @@ class inflow {
   std::size_t left_ = 0;                // of the piece under way
   ending end_ = ending::none;
 };
+
+/// See basic_inflow.
+using inflow = basic_inflow<>;
 
 }  // namespace tutti

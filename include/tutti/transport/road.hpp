@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket_io.hpp>
@@ -19,7 +20,8 @@
 namespace tutti {
 
 /// One connection with a peer, both ways.
-class road {
+template <class = when_used>
+class basic_road {
  public:
   os::fd socket;
   inflow in;
@@ -124,5 +126,8 @@ class road {
   std::vector<std::byte> kept_;  // of whole records that the socket had no room for
   bool finishing_ = false;
 };
+
+/// See basic_road.
+using road = basic_road<>;
 
 }  // namespace tutti

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tutti/core/status.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/transport/inflow.hpp>
 #include <tutti/transport/piece.hpp>
@@ -21,7 +22,8 @@ namespace tutti {
 /// one. Each writes its stream to its own, and notices to the other's, where short pieces of the stream may go, too:
 /// see way_chooser. Several tracks of two connections each share the stream. Its keeper brings the connections, watches
 /// them and decides when the peer is lost.
-class socket_pipe {
+template <class = when_used>
+class basic_socket_pipe {
  public:
   /// Who opened a connection.
   enum class side : std::uint8_t { ours, theirs };
@@ -40,10 +42,10 @@ class socket_pipe {
 
   using ending = inflow::ending;
 
-  socket_pipe(keeper& k, int rank, int peer, int tracks = 1)
+  basic_socket_pipe(keeper& k, int rank, int peer, int tracks = 1)
       : keeper_(&k), peer_(peer), tracks_(static_cast<std::size_t>(tracks)), ways_(rank, peer, tracks) {}
-  socket_pipe(const socket_pipe&) = delete;
-  socket_pipe& operator=(const socket_pipe&) = delete;
+  basic_socket_pipe(const basic_socket_pipe&) = delete;
+  basic_socket_pipe& operator=(const basic_socket_pipe&) = delete;
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
     if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size() + b.size())) return 0;
@@ -281,5 +283,8 @@ class socket_pipe {
   way reading_{}, next_in_{};
   std::uint64_t received_ = 0;
 };
+
+/// See basic_socket_pipe.
+using socket_pipe = basic_socket_pipe<>;
 
 }  // namespace tutti

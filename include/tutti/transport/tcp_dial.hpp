@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tutti/core/deadline.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/wire/client_handshake.hpp>
@@ -14,7 +15,8 @@
 namespace tutti {
 
 /// A connection on its way to a peer: connects, then proves itself and makes the peer prove itself. Never waits.
-class tcp_dial {
+template <class = when_used>
+class basic_tcp_dial {
  public:
   enum class state : std::uint8_t {
     connecting,
@@ -25,7 +27,7 @@ class tcp_dial {
     failed     ///< no connection, see error()
   };
 
-  tcp_dial(const os::endpoint& where, const wire::handshake_terms& terms, deadline until) noexcept
+  basic_tcp_dial(const os::endpoint& where, const wire::handshake_terms& terms, deadline until) noexcept
       : handshake_(terms), until_(until) {
     os::socket_result r = os::start_connect(where);
     socket_ = std::move(r.socket);
@@ -88,5 +90,8 @@ class tcp_dial {
   int error_ = 0;
   state state_ = state::connecting;
 };
+
+/// See basic_tcp_dial.
+using tcp_dial = basic_tcp_dial<>;
 
 }  // namespace tutti

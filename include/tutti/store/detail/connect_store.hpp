@@ -14,6 +14,7 @@
 #include <utility>
 
 #include <tutti/core/deadline.hpp>
+#include <tutti/core/when_used.hpp>
 #include <tutti/os/peer_credentials.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
@@ -27,9 +28,10 @@
 namespace tutti::detail {
 
 /// Connects to a store's host that may not be up yet.
-class store_connector {
+template <class = when_used>
+class basic_store_connector {
  public:
-  store_connector(const std::string& address, const tcp_store_options& options, deadline until)
+  basic_store_connector(const std::string& address, const tcp_store_options& options, deadline until)
       : address_(address), options_(options), until_(until) {}
 
   [[nodiscard]] os::fd connect() {
@@ -146,6 +148,8 @@ class store_connector {
   int last_errno_ = 0;
   std::string last_problem_ = "no attempt was made";
 };
+/// See basic_store_connector.
+using store_connector = basic_store_connector<>;
 
 inline os::fd connect_store(const std::string& address, const tcp_store_options& options, deadline until) {
   return store_connector{address, options, until}.connect();
