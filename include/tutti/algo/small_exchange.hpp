@@ -62,7 +62,9 @@ struct small_exchange {
   bool puts = true;
 };
 
-inline small_exchange exchange_of(const barrier_args&, int, int ranks) noexcept { return {.last = ranks}; }
+inline small_exchange exchange_of(const barrier_args&, int, int ranks) noexcept {
+  return {.last = ranks, .puts = false};
+}
 
 /// Everybody's input, to everybody: all of it, or the block of it that is for this rank.
 template <class Args>

@@ -80,6 +80,8 @@ void copy_parts(const Args&, const small_exchange& x, int me, Place place) noexc
                r == me ? at(x.in, x.begin) : place(r) + x.begin, x.taken);
 }
 template <class Place>
+void copy_parts(const barrier_args&, const small_exchange&, int, Place) noexcept {}
+template <class Place>
 void copy_parts(const all_gather_v_args& a, const small_exchange& x, int me, Place place) noexcept {
   const std::size_t element = a.in.element_bytes;
   std::size_t before = 0;

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <span>
 
-#include <tutti/core/when_used.hpp>
 #include <tutti/wire/constant_time.hpp>
 #include <tutti/wire/handshake.hpp>
 
@@ -14,19 +13,17 @@ namespace tutti::wire {
 
 /// The connecting side of a handshake: bytes in, bytes out. Proves itself only to a server that asks as it must, and
 /// believes only a server that proves itself in return.
-template <class = when_used>
-class basic_client_handshake {
+class client_handshake {
  public:
-  explicit basic_client_handshake(const handshake_terms& terms, random_fn random = &kernel_random) noexcept
-      : terms_(terms) {
+  explicit client_handshake(const handshake_terms& terms, random_fn random = &kernel_random) noexcept : terms_(terms) {
     if (!random(nonce_)) {
       refuse(refusal::no_randomness);
     } else if (terms_.how == proof::hmac && (terms_.key == nullptr || hmac_provider.load() == nullptr)) {
       refuse(refusal::no_provider);
     }
   }
-  basic_client_handshake(const basic_client_handshake&) = delete;  // output_ points into the object
-  basic_client_handshake& operator=(const basic_client_handshake&) = delete;
+  client_handshake(const client_handshake&) = delete;  // output_ points into the object
+  client_handshake& operator=(const client_handshake&) = delete;
 
   [[nodiscard]] handshake_state state() const noexcept { return state_; }
   [[nodiscard]] refusal why() const noexcept { return why_; }
@@ -143,8 +140,5 @@ class basic_client_handshake {
   std::array<std::byte, detail::claim_bytes> claim_{};
   std::array<std::byte, detail::reply_bytes> reply_{};
 };
-
-/// See basic_client_handshake.
-using client_handshake = basic_client_handshake<>;
 
 }  // namespace tutti::wire

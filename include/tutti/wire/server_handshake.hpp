@@ -6,7 +6,6 @@
 #include <cstring>
 #include <span>
 
-#include <tutti/core/when_used.hpp>
 #include <tutti/wire/constant_time.hpp>
 #include <tutti/wire/handshake.hpp>
 
@@ -14,11 +13,9 @@ namespace tutti::wire {
 
 /// The accepting side of a handshake: bytes in, bytes out. Takes 112 bytes at most and gives up at the first one that
 /// cannot be right. Every stranger gets the same answer, whatever he did wrong.
-template <class = when_used>
-class basic_server_handshake {
+class server_handshake {
  public:
-  explicit basic_server_handshake(const handshake_terms& terms, random_fn random = &kernel_random) noexcept
-      : terms_(terms) {
+  explicit server_handshake(const handshake_terms& terms, random_fn random = &kernel_random) noexcept : terms_(terms) {
     detail::nonce n{};
     if (!random(n)) {
       refuse(refusal::no_randomness);
@@ -29,8 +26,8 @@ class basic_server_handshake {
       output_ = hello_;
     }
   }
-  basic_server_handshake(const basic_server_handshake&) = delete;  // output_ points into the object
-  basic_server_handshake& operator=(const basic_server_handshake&) = delete;
+  server_handshake(const server_handshake&) = delete;  // output_ points into the object
+  server_handshake& operator=(const server_handshake&) = delete;
 
   [[nodiscard]] handshake_state state() const noexcept { return state_; }
   [[nodiscard]] refusal why() const noexcept { return why_; }
@@ -134,8 +131,5 @@ class basic_server_handshake {
   std::array<std::byte, detail::claim_bytes> claim_bytes_{};
   std::array<std::byte, detail::reply_bytes> reply_{};
 };
-
-/// See basic_server_handshake.
-using server_handshake = basic_server_handshake<>;
 
 }  // namespace tutti::wire
