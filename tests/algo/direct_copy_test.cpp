@@ -52,3 +52,15 @@ TEST_CASE("direct_copy: when a rank takes its buffers back, nothing more is copi
     together.arrive_and_wait();
   });
 }
+
+TEST_CASE(
+    "direct_copy: of what the caches do not hold, near ranks take a piece of each block in turn, far ones blocks") {
+  using tutti::algo::detail::copy_piece, tutti::algo::detail::turn_bytes;
+  constexpr std::size_t block = beyond_caches / 2;
+  board near_ranks, far_ranks;
+  far_ranks.use({board::slot_bytes, tutti::stores::streaming});
+  CHECK(turn_bytes(near_ranks, block, beyond_caches) == copy_piece);
+  CHECK(turn_bytes(near_ranks, block, beyond_caches - 1) == block);
+  CHECK(turn_bytes(far_ranks, block, beyond_caches) == block);
+  CHECK(turn_bytes(near_ranks, 0, 0) == 1);  // a loop over no bytes ends
+}

@@ -65,7 +65,7 @@ class crowded_transport : public threads_transport {
   [[nodiscard]] double ranks_per_core() const noexcept { return 2; }
 };
 
-TEST_CASE("direct_gather: of what the caches do not hold, near ranks copy stretch by stretch, far ones whole blocks") {
+TEST_CASE("direct_gather: every block of a message that the caches do not hold arrives, however ranks stage") {
   using tutti::algo::board;
   constexpr std::size_t longest = tutti::algo::detail::beyond_caches / sizeof(std::uint32_t), odd = 4321;
   for (const auto how : {tutti::stores::ordinary, tutti::stores::streaming})

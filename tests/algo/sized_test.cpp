@@ -9,7 +9,7 @@
 
 using tutti::layout;
 
-TEST_CASE("sized: a situation is told the size of a message only where all ranks know it") {
+TEST_CASE("sized: a situation is told the size of a message where all ranks know it and a choice depends on it") {
   std::vector<float> v(1000);
   constexpr tutti::algo::situation here{tutti::algo::reach::messages, 3, 0, 1};
   const std::vector<std::size_t> counts{1, 2, 997};

@@ -61,6 +61,60 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("progress_thread: asked never to sleep, it does not") {
+  tutti::engine e;
+  source s{e};
+  constexpr std::uint32_t always = ~std::uint32_t{0};
+  const tutti::progress_thread driver{e, {{always, always}, {0, 0}}};
+  while (s.polls() < 50000 && s.parks() == 0) std::this_thread::yield();
+  CHECK(s.parks() == 0);
+}
+
+TEST_CASE("progress_thread: while somebody waits it sleeps no earlier than while nobody does") {
+  tutti::engine e;
+  e.spin_for(50);
+  owner o{e};
+  source s{e};
+  constexpr std::uint32_t polls = 200000;
+  const tutti::progress_thread driver{e, {{polls, polls}, {0, 0}}};
+  while (s.polls() == 0) std::this_thread::yield();  // it drives, and the other follows
+  tutti::op_state& slot = o.start();
+  std::jthread waiting{[&slot] { op{slot}.wait(); }};
+  s.await_park();
+  CHECK(s.polls() >= polls);
+  s.finish_later(slot);
+}
+
+TEST_CASE("progress_thread: what nobody waits for teaches nothing about how long to wait") {
+  tutti::engine e;
+  e.wait_by(tutti::wait_policy::own_core());
+  owner o{e};
+  source s{e};
+  const auto polls_of_a_wait = [&] {
+    const std::uint64_t before = s.polls();
+    tutti::op_state& slot = o.start();
+    std::jthread waiting{[&slot] { op{slot}.wait(); }};
+    s.await_park();
+    const std::uint64_t polls = s.polls() - before;
+    std::this_thread::sleep_for(2 * tutti::wait_policy::soon);  // so that to sleep was right
+    s.finish_later(slot);
+    return polls;
+  };
+  CHECK(polls_of_a_wait() > 2000);
+  for (int i = 0; i < 60; ++i) polls_of_a_wait();
+  CHECK(polls_of_a_wait() < 400);
+  {
+    const tutti::progress_thread driver{e, tutti::wait_policy::own_core()};
+    for (int i = 0; i < 60; ++i) {
+      tutti::op_state& slot = o.start();
+      const op unattended{slot};
+      s.finish_later(slot, 300);
+      while (!unattended.done()) std::this_thread::yield();
+    }
+  }
+  CHECK(polls_of_a_wait() < 400);
+}
+
 TEST_CASE("progress_thread: operations advance and coroutines resume while nobody else drives") {
   tutti::engine e;
   owner o{e};

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <chrono>
 #include <thread>
 #include <tutti/os/event_fd.hpp>
@@ -42,6 +43,21 @@ TEST_CASE("a poller waits no longer than its limit, also below a millisecond") {
   poller p;
   CHECK(p.wait(10us).empty());
   CHECK(p.wait(2ms).empty());
+}
+
+TEST_CASE("what may be watched already can be watched in one go, and a refusal is told") {
+  poller p;
+  auto [a, b] = pair_of_sockets();
+  CHECK(p.watch(a.native(), interest::write, 1));
+  CHECK(p.watch(a.native(), interest::write, 2));
+  p.remove(a.native());
+  CHECK(p.watch(a.native(), interest::write, 3));
+  const auto ready = p.wait(1s);
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].token == 3);
+  errno = 7;
+  CHECK_FALSE(p.watch(-1, interest::read, 4));
+  CHECK(errno == 7);
 }
 
 TEST_CASE("interest decides what is reported; a hang-up always is") {

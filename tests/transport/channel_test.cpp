@@ -187,6 +187,41 @@ TEST_CASE("a sender that runs far ahead is held back, and loses nothing") {
   }
 }
 
+TEST_CASE("who is held back hears of a failure all the same") {
+  pair p;
+  p.a.manners.grain = p.b.manners.grain = 1 << 20;
+  const std::vector<std::byte> large(eager, std::byte{7});
+  for (std::uint64_t i = 0; i < channel_base::most_unexpected / eager + 10; ++i) {
+    auto sent = p.send(p.a, i, large);
+    p.poll(2);
+  }
+  REQUIRE(p.b.failure.ok());
+  p.b.manners.broken = {errc::peer_lost, 0, 0, 0};
+  p.poll(1);
+  CHECK(p.b.failure.code == errc::peer_lost);
+}
+
+TEST_CASE("one poll writes no more than some MiB, however much there is room for") {
+  pair p;
+  p.a.manners.grain = p.b.manners.grain = 1 << 20;
+  p.to_b.capacity = 0;
+  const std::vector<std::byte> large(eager, std::byte{7});
+  std::vector<std::unique_ptr<flight>> sent;
+  for (std::uint64_t i = 0; i < 40; ++i)
+    sent.push_back(std::make_unique<flight>(p.owner, drive::send(p.a, 0, i, large)));
+  p.to_b.capacity = std::size_t{1} << 30;
+  p.a.poll();
+  CHECK(p.to_b.bytes.size() >= std::size_t{4} << 20);
+  CHECK(p.to_b.bytes.size() < std::size_t{6} << 20);
+  std::vector<std::byte> got(eager);
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    auto received = p.recv(p.b, i, got);
+    p.poll(4);
+    REQUIRE(received.done());
+    CHECK(received.result().ok());
+  }
+}
+
 TEST_CASE("a message of another length than its receive is a mismatch") {
   for (const std::size_t size : {std::size_t{0}, std::size_t{9}, std::size_t{11}, eager + 1})
     for (const bool before : {false, true}) {

@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -18,74 +17,13 @@
 #include <tutti/transport/socket_pipe.hpp>
 
 #include "transport/drive.hpp"
+#include "transport/pipe_pair.hpp"
 
 namespace {
 
-using tutti::errc;
-using tutti::socket_pipe;
-using tutti::tcp_notice;
+using namespace pipe_pair;
 
 static_assert(tutti::pipe<socket_pipe>);
-
-using side = socket_pipe::side;
-
-struct events final : socket_pipe::keeper {
-  int opened = 0, watch_calls = 0, noticed_calls = 0, broken_calls = 0, error = 0;
-  socket_pipe* pipe = nullptr;       // whose notices are to be taken
-  std::vector<std::uint64_t> heard;  // their details
-  void open(int) noexcept override { ++opened; }
-  void watch(int, int, side) noexcept override { ++watch_calls; }
-  void noticed(int, int track) noexcept override {
-    ++noticed_calls;
-    while (pipe) {
-      const auto n = pipe->next_notice(track);
-      if (!n) return;
-      heard.push_back(n->why.detail);
-    }
-  }
-  void broken(int, int, int e) noexcept override {
-    ++broken_calls;
-    error = e;
-  }
-};
-
-std::pair<tutti::os::fd, tutti::os::fd> socket_pair(int buffer = 0) {
-  int s[2];
-  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, s) == 0);
-  for (const int one : s)
-    if (buffer > 0) ::setsockopt(one, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
-  return {tutti::os::fd{s[0]}, tutti::os::fd{s[1]}};
-}
-
-/// Two pipes that are connected both ways.
-struct both {
-  events ev_a, ev_b;
-  socket_pipe a, b;
-  explicit both(int buffer = 0, int tracks = 1) : a{ev_a, 0, 1, tracks}, b{ev_b, 1, 0, tracks} {
-    ev_a.pipe = &a;
-    ev_b.pipe = &b;
-    for (int k = 0; k < tracks; ++k) {
-      auto ab = socket_pair(buffer), ba = socket_pair(buffer);
-      a.use(std::move(ab.first), k, side::ours);
-      b.use(std::move(ab.second), k, side::theirs);
-      b.use(std::move(ba.first), k, side::ours);
-      a.use(std::move(ba.second), k, side::theirs);
-    }
-  }
-};
-
-std::vector<std::byte> take(socket_pipe& p, std::size_t bytes, std::size_t at_a_time) {
-  std::vector<std::byte> got(bytes);
-  std::size_t have = 0;
-  for (int idle = 0; have < bytes && idle < 3;) {
-    p.try_now();
-    const std::size_t n = p.read(std::span{got}.subspan(have, std::min(at_a_time, bytes - have)));
-    have += n;
-    idle = n == 0 ? idle + 1 : 0;
-  }
-  got.resize(have);
-  return got;
-}
 
 TEST_CASE("a pipe asks for its connection once, and moves nothing before") {
   events ev;
@@ -137,16 +75,16 @@ TEST_CASE("a stream that nobody reads is noticed, and so is its end") {
   REQUIRE(w.b.read(in) == 100);
   REQUIRE(w.a.write(out, {}) == 100);
   const auto& road = w.b.at(0, side::theirs);
-  w.b.arrived(0, side::theirs);
+  w.b.arrived(0);
   CHECK_FALSE(road.held);
-  w.b.arrived(0, side::theirs);
+  w.b.arrived(0);
   CHECK(road.held);
   CHECK(road.wanted() == tutti::os::interest::none);
   CHECK(w.ev_b.watch_calls == 0);
   CHECK(w.b.read(in) == 100);
   CHECK(w.ev_b.watch_calls == 1);
   CHECK(road.wanted() == tutti::os::interest::read);
-  w.b.arrived(0, side::theirs);
+  w.b.arrived(0);
   CHECK(w.b.read(in) == 0);
   CHECK(w.ev_b.watch_calls == 1);
 }
@@ -166,6 +104,15 @@ TEST_CASE("a full socket takes a part and the keeper hears of it") {
     if (sent < big.size()) sent += w.a.write(std::span{big}.subspan(sent), {});
   }
   CHECK(got == big);
+  CHECK(w.a.at(0, side::ours).wanted() == tutti::os::interest::read);
+}
+
+TEST_CASE("room is told once: who then writes nothing more is not told again") {
+  both w{4096};
+  const auto big = drive::pattern(1 << 20, 3);
+  CHECK(w.a.write(big, {}) < big.size());
+  CHECK(w.a.at(0, side::ours).wanted() == tutti::os::interest::read_write);
+  w.a.room(0, side::ours);
   CHECK(w.a.at(0, side::ours).wanted() == tutti::os::interest::read);
 }
 
@@ -275,7 +222,7 @@ TEST_CASE("stripes go to the tracks in turn, and are read in the order in which 
   CHECK(writes == 5);
   CHECK(w.ev_a.watch_calls == 0);
   // What is there for a later turn need not be watched; it is again when its turn has come and it is dry.
-  for (const int k : {1, 2, 1, 2}) w.b.arrived(k, side::theirs);
+  for (const int k : {1, 2, 1, 2}) w.b.arrived(k);
   CHECK(w.b.at(1, side::theirs).held);
   CHECK(w.b.at(2, side::theirs).held);
   const auto first = take(w.b, stripe, stripe);
@@ -292,161 +239,6 @@ TEST_CASE("stripes go to the tracks in turn, and are read in the order in which 
   CHECK_FALSE(w.b.next_notice(2));
   CHECK(w.b.notices(2) == socket_pipe::ending::closed);
   CHECK(w.b.notices(0) == socket_pipe::ending::none);
-}
-
-std::size_t waiting_at(const tutti::road& r) {
-  int bytes = 0;
-  REQUIRE(::ioctl(r.socket.native(), FIONREAD, &bytes) == 0);
-  return static_cast<std::size_t>(bytes);
-}
-
-/// What both write at once, each of so many bytes, and read afterwards; true if each message went by a connection of
-/// its own.
-bool exchange(both& w, std::size_t bytes) {
-  const auto from_a = drive::pattern(bytes, 1), from_b = drive::pattern(bytes, 2);
-  REQUIRE(w.a.write(from_a, {}) == bytes);
-  REQUIRE(w.b.write(from_b, {}) == bytes);
-  const bool apart = (waiting_at(w.b.at(0, side::ours)) == 0) == (waiting_at(w.a.at(0, side::ours)) == 0);
-  CHECK(take(w.a, bytes, bytes) == from_b);
-  CHECK(take(w.b, bytes, bytes) == from_a);
-  return apart;
-}
-
-TEST_CASE("short messages that answer one another take the two connections in turn, never the same") {
-  both w;
-  for (int i = 0; i < 10; ++i) (void)exchange(w, 36);
-  int apart = 0, against = 0;
-  for (int i = 0; i < 100; ++i) {
-    const auto out = drive::pattern(20, 3);
-    if (i % 25 == 7) {  // one that nobody answers brings them out of step
-      REQUIRE(w.b.write(out, {}) == 20);
-      CHECK(take(w.a, 20, 20) == out);
-    }
-    REQUIRE(w.a.write(out, {}) == 20);
-    against += waiting_at(w.b.at(0, side::ours)) != 0;
-    CHECK(take(w.b, 20, 20) == out);
-    REQUIRE(w.b.write(out, {}) == 20);
-    CHECK(take(w.a, 20, 20) == out);
-    apart += exchange(w, 36);
-  }
-  CHECK(apart >= 80);
-  CHECK(against >= 30);
-}
-
-TEST_CASE("what nobody answers goes with the stream, and so do long messages") {
-  both w{1 << 20};
-  const auto short_one = drive::pattern(36, 1), long_one = drive::pattern(50000, 2);
-  for (int i = 0; i < 20; ++i) {
-    REQUIRE(w.a.write(short_one, {}) == 36);
-    CHECK(waiting_at(w.b.at(0, side::ours)) == 0);
-    CHECK(take(w.b, 36, 36) == short_one);
-  }
-  // Whose turn it is when the long one comes does not matter.
-  for (int before = 20; before < 24; ++before) {
-    for (int i = 0; i < before; ++i) (void)exchange(w, 36);
-    REQUIRE(w.a.write(long_one, {}) == long_one.size());
-    CHECK(waiting_at(w.b.at(0, side::ours)) < 100);
-    CHECK(take(w.b, long_one.size(), 9000) == long_one);
-  }
-}
-
-TEST_CASE("notices and the pieces against a stream keep their order, whatever is read when") {
-  for (const int buffer : {0, 2048}) {
-    both w{buffer};
-    std::mt19937 random{static_cast<unsigned>(buffer) + 5};
-    const auto out = drive::pattern(1 << 20, 6);
-    struct half {
-      socket_pipe* to;
-      socket_pipe* from;
-      events* heard;
-      std::vector<std::byte> in;
-      std::size_t sent = 0, got = 0, begun = 0, ended = 0;
-      std::uint64_t told = 0;
-    } halves[2] = {{&w.a, &w.b, &w.ev_b, std::vector<std::byte>(out.size())},
-                   {&w.b, &w.a, &w.ev_a, std::vector<std::byte>(out.size())}};
-    std::size_t against = 0;
-    for (int idle = 0; idle < 1000 && (halves[0].got < out.size() || halves[1].got < out.size()); ++idle) {
-      for (half& h : halves) {
-        if (h.sent == h.ended) h.ended = std::min(out.size(), h.sent + random() % (random() % 8 == 0 ? 60000 : 300));
-        const std::size_t n = h.to->write(std::span{out}.subspan(h.sent, h.ended - h.sent), {});
-        h.sent += n;
-        if (random() % 16 == 0) h.to->tell({tcp_notice::kind::waiting, {errc::ok, 0, 1, h.told++}});
-        for (const side s : {side::ours, side::theirs}) {
-          h.to->room(0, s);
-          against += waiting_at(h.from->at(0, side::ours)) != 0;
-          if (random() % 2 != 0 || !h.from->at(0, s).can_read()) continue;
-          if (s == side::ours) h.heard->noticed(1, 0);
-          h.from->arrived(0, s);
-        }
-        const std::size_t most = std::min<std::size_t>(random() % 5000, out.size() - h.got);
-        if (random() % 2 != 0) h.from->try_now();
-        const std::size_t m = h.from->read(std::span{h.in}.subspan(h.got, most));
-        h.got += m;
-        if (n + m != 0) idle = 0;
-      }
-    }
-    CHECK(against > 100);
-    for (half& h : halves) {
-      REQUIRE(h.got == out.size());
-      CHECK(h.in == out);
-      for (int i = 0; i < 100; ++i) {
-        h.to->room(0, side::theirs);
-        h.heard->noticed(1, 0);
-      }
-      CHECK(h.heard->broken_calls == 0);
-      REQUIRE(h.heard->heard.size() == h.told);
-      for (std::uint64_t i = 0; i < h.told; ++i) CHECK(h.heard->heard[i] == i);
-    }
-  }
-}
-
-TEST_CASE("a connection that was held is watched again when the stream has been there and left") {
-  both w;
-  const auto out = drive::pattern(36, 1);
-  const auto to_b = [&] {
-    REQUIRE(w.a.write(out, {}) == 36);
-    return waiting_at(w.b.at(0, side::ours)) != 0;
-  };
-  for (int i = 0; i < 10; ++i) (void)exchange(w, 36);
-  while (!to_b()) {
-    CHECK(take(w.b, 36, 36) == out);
-    REQUIRE(w.b.write(out, {}) == 36);
-    CHECK(take(w.a, 36, 36) == out);
-  }
-  // A piece against b's stream and a notice behind it; b looks for notices only.
-  w.a.tell({tcp_notice::kind::waiting, {errc::ok, 0, 1, 77}});
-  for (int i = 0; i < 2; ++i) {
-    w.ev_b.noticed(0, 0);
-    w.b.arrived(0, side::ours);
-  }
-  CHECK(w.b.at(0, side::ours).held);
-  CHECK(w.ev_b.heard.empty());
-  CHECK(take(w.b, 36, 36) == out);
-  CHECK_FALSE(w.b.at(0, side::ours).held);
-  CHECK(w.ev_b.watch_calls > 0);
-  CHECK(w.ev_b.heard == std::vector<std::uint64_t>{77});
-}
-
-TEST_CASE("whoever reads no more still hears notices, behind what is left of the stream") {
-  both w;
-  for (int i = 0; i < 10; ++i) (void)exchange(w, 36);
-  const auto out = drive::pattern(8000, 1);
-  bool turned = false;
-  for (int i = 0; i < 4 && !turned; ++i) {
-    REQUIRE(w.a.write(out, {}) == out.size());
-    turned = waiting_at(w.b.at(0, side::ours)) != 0;
-    if (turned) break;
-    CHECK(take(w.b, out.size(), 9000) == out);
-    REQUIRE(w.b.write(std::span{out}.first(10), {}) == 10);
-    CHECK(take(w.a, 10, 10).size() == 10);
-  }
-  REQUIRE(turned);
-  w.a.tell({tcp_notice::kind::abort, {errc::timed_out, 0, 2, 5}});
-  CHECK_FALSE(w.b.next_notice());
-  w.b.drop();
-  const auto n = w.b.next_notice();
-  REQUIRE(n);
-  CHECK(n->why.code == errc::timed_out);
 }
 
 TEST_CASE("messages get through in pieces, under a storm of signals") {

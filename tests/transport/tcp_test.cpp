@@ -56,6 +56,36 @@ TEST_CASE("messages of all sizes, in threads") {
   CHECK(open_descriptors() == before);
 }
 
+TEST_CASE("who computes for longer than silence, and reads nothing of what answers it, is not taken for dead") {
+  plan p{2};
+  p.options.silence = 200ms;
+  auto ranks = in_processes(p, [](driver& d) {
+    constexpr int tasks = 2000;
+    std::vector<std::byte> task(16), answer(2000);
+    status s{};
+    const auto send = [&](std::uint64_t tag, std::span<const std::byte> m) {
+      if (s.ok()) s = d.wait(*d.send(1 - d.transport().rank(), tag, m));
+    };
+    const auto recv = [&](std::uint64_t tag, std::span<std::byte> m) {
+      if (s.ok()) s = d.wait(*d.recv(1 - d.transport().rank(), tag, m));
+    };
+    const bool asks = d.transport().rank() == 0;
+    for (int i = 0; i < 20; ++i) {
+      if (asks) send(1, task);
+      recv(1, task);
+      if (!asks) send(1, task);
+    }
+    for (int i = 0; i < tasks && asks; ++i) send(2, task);
+    if (asks) std::this_thread::sleep_for(1s);
+    for (int i = 0; i < tasks; ++i) {
+      if (!asks) recv(2, task);
+      asks ? recv(3, answer) : send(3, answer);
+    }
+    return code_of(s);
+  });
+  for (auto& r : ranks) CHECK(to_string(r.wait()) == "exit code 0");
+}
+
 TEST_CASE("messages of all sizes, between processes on two hosts, with a secret") {
   const tutti_test::pretended_hmac_scope hmac;
   plan p{4};

@@ -261,7 +261,8 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
   [[nodiscard]] std::size_t place_for(std::size_t piece, std::size_t block) const noexcept {
     return block < std::size_t{1} << 20 ? piece : std::max(piece, staging_.walk / 2);
   }
-  /// From how many bytes on ranks lend others what these are to copy.
+  /// From how many bytes on ranks lend others what these are to copy: measured with blocks that everyone copies from
+  /// everyone; a root's buffer is compared with it as a whole, which is near enough.
   void lend_from(std::uint64_t bytes) noexcept { lends_from_ = bytes; }
   [[nodiscard]] std::uint64_t lends_from() const noexcept { return lends_from_; }
   /// Makes sure that this rank has room for long walks; false when there is no memory for it.

@@ -23,24 +23,12 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
   const auto block_of = [&](int r) { return at(a.out.data, static_cast<std::size_t>(r) * block); };
   if (block >= worth_mapping) {
     board::exposure shown{b, lane.link()};
-    const std::size_t message = a.out.bytes();
-    const std::uint64_t here = detail::place_or_lend_block(m, b, a.in.data, block, block, message);
+    const std::uint64_t here = detail::place_or_lend_block(m, b, a.in.data, block, block, a.out.bytes());
     const std::uint64_t step = m.post({here, board::nowhere});
     co_await m.everyone(step);
     if (m.all_noted(step)) {
-      const std::size_t stretch = detail::stretch_of(b, block, message);
-      for (std::size_t done = 0; done < block; done += stretch) {
-        const std::size_t bytes = piece_of(block, done, stretch);
-        if (block_of(m.rank()) != a.in.data)
-          detail::copy_out(block_of(m.rank()) + done, at(a.in.data, done), bytes, message);
-        for (int i = 1; i < m.size(); ++i) {
-          const int r = (m.rank() + i) % m.size();  // not all from the same rank at once
-          const detail::far_buffer in = detail::find(m, r, b.note_of(r, step).in, block);
-          if (!in) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(r), 0});
-          if (const int failed = detail::copy_from(b, block_of(r) + done, in + done, bytes, message))
-            co_await detail::give_up(m, failed);
-        }
-      }
+      const status how = detail::copy_noted(lane, m, b, step, layout::of_equal(a.in.count), a.in, a.out);
+      if (!how.ok()) co_await detail::give_up(m, how);
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
       shown.close();

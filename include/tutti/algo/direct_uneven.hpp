@@ -28,20 +28,8 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
     co_await m.everyone(step);
     const bool all = m.all_noted(step);
     if (all) {
-      const std::size_t stretch = detail::stretch_of(b, longest, a.out.bytes());
-      for (std::size_t done = 0; done < longest; done += stretch)
-        for (std::size_t i = 0; i < n; ++i) {
-          const std::size_t r = (static_cast<std::size_t>(m.rank()) + i) % n;
-          const auto rank = static_cast<int>(r);
-          const std::size_t whole = a.blocks.size(r) * element, bytes = piece_of(whole, done, stretch);
-          std::byte* const to = at(a.out.data, a.blocks.begin(r) * element);
-          if (bytes == 0 || (rank == m.rank() && to == a.in.data))
-            continue;  // an empty block lies where the next begins
-          const detail::far_buffer from = detail::find(m, rank, b.note_of(rank, step).in, whole);
-          if (!from) co_await m.refuse({errc::protocol, 0, lane.members().world_rank(rank), 0});
-          if (const int failed = detail::copy_from(b, to + done, from + done, bytes, a.out.bytes()))
-            co_await detail::give_up(m, failed);
-        }
+      const status how = detail::copy_noted(lane, m, b, step, a.blocks, a.in, a.out);
+      if (!how.ok()) co_await detail::give_up(m, how);
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
     }

@@ -116,8 +116,8 @@ routine choose_lending(meeting<T> m, board& b, const probe_times& staged) {
     }
   });
   shown.close();
-  // A whole buffer takes 1/n of it both ways: lent, every rank copies a part; staged, a piece is on its way while the
-  // next is staged.
+  // That goes for a root's whole buffer, too: 1/n of it takes as long both ways. Lent, every rank copies a part;
+  // staged, a piece is on its way while the next is staged.
   b.lend_from(worth_lending(times, staged));
 }
 

@@ -6,7 +6,11 @@
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/direct_copy.hpp>
 #include <tutti/algo/meeting.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/layout.hpp>
+#include <tutti/core/status.hpp>
 #include <tutti/os/process_memory.hpp>
+#include <tutti/transport/lane.hpp>
 
 /// Buffers that peers do not map can be lent to them: the kernel copies what the other process asks for, once, where
 /// staging copies twice. Only to copy: what is folded would have to be copied first.
@@ -79,11 +83,44 @@ inline int copy_to(board& b, far_buffer to, const std::byte* from, std::size_t b
   });
 }
 
-/// Ends the operation after such a copy has failed: with the failure of whoever failed first, or of this system call.
+/// Why such a copy failed.
+inline status copy_failure(int failed) noexcept { return {errc::system, 0, -1, static_cast<std::uint64_t>(failed)}; }
+
+/// Copies the blocks of all ranks to where `blocks` has them in `all`: this rank's from `own`, the others' from where
+/// they have noted them with `step`. Nothing is copied of what is in its place.
+template <mapped_transport T>
+status copy_noted(const lane<T>& lane, const meeting<T>& m, board& b, std::uint64_t step, const layout& blocks,
+                  const_buffer own, buffer all) {
+  const auto n = static_cast<std::size_t>(m.size());
+  const std::size_t element = own.element_bytes, longest = blocks.longest() * element, message = all.bytes();
+  const std::size_t turn = turn_bytes(b, longest, message);
+  for (std::size_t done = 0; done < longest; done += turn)
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t r = (static_cast<std::size_t>(m.rank()) + i) % n;  // not all from the same rank at once
+      const std::size_t whole = blocks.size(r) * element, bytes = piece_of(whole, done, turn);
+      if (bytes == 0) continue;  // an empty block lies where the next begins
+      std::byte* const to = at(all.data, blocks.begin(r) * element);
+      if (i == 0) {
+        if (to != own.data) copy_out(to + done, at(own.data, done), bytes, message);
+        continue;
+      }
+      const auto rank = static_cast<int>(r);
+      const far_buffer from = find(m, rank, b.note_of(rank, step).in, whole);
+      if (!from) return {errc::protocol, 0, lane.members().world_rank(rank), 0};
+      if (const int failed = copy_from(b, to + done, from + done, bytes, message)) return copy_failure(failed);
+    }
+  return {};
+}
+
+/// Ends the operation after such copies have failed: with the failure of whoever failed first, or as it says.
+template <mapped_transport T>
+routine give_up(meeting<T> m, status why) {
+  if (why.code == errc::system && why.detail == ESRCH) co_await m.failure();
+  co_await m.refuse(why);
+}
 template <mapped_transport T>
 routine give_up(meeting<T> m, int failed) {
-  if (failed == ESRCH) co_await m.failure();
-  co_await m.refuse({errc::system, 0, -1, static_cast<std::uint64_t>(failed)});
+  return give_up(m, copy_failure(failed));
 }
 
 }  // namespace tutti::algo::detail

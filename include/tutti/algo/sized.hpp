@@ -6,8 +6,8 @@
 
 namespace tutti::algo {
 
-/// The situation with what the message of a collective adds to it. Where ranks need not know how much the others move,
-/// that is left at 0.
+/// The situation with what the message of a collective adds to it. How much is moved is left at 0 where not all ranks
+/// know it, and where no choice depends on it, as with blocks of any lengths.
 constexpr situation sized(const all_reduce_args& a, situation s) noexcept {
   s.bytes = a.out.bytes(), s.element = a.out.element_bytes;
   return s;

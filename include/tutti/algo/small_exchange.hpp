@@ -51,7 +51,7 @@ inline bool is_small(const all_reduce_coalesced_args& a, int ranks) noexcept {
 namespace detail {
 
 /// One rank's part of a small call. Of each of the ranks from `first` up to `last`, which may be itself, it takes
-/// `taken` bytes, from `begin` on of what that rank put; see algo/small_parts.hpp for blocks that are not equal.
+/// `taken` bytes, from `begin` on of what that rank put; 0 where the blocks that it takes are of any lengths.
 struct small_exchange {
   std::size_t bytes = 0;  ///< what a rank puts at most, with its own block, which nobody takes
   std::size_t begin = 0, taken = 0;
@@ -96,6 +96,7 @@ inline small_exchange exchange_of(const all_to_all_args& a, int me, int ranks) n
 inline small_exchange exchange_of(const all_gather_v_args& a, int, int ranks) noexcept {
   small_exchange x = everyones_input(a, 0, a.in.bytes(), ranks);
   x.bytes = a.blocks.longest() * a.in.element_bytes;
+  x.taken = 0;
   return x;
 }
 inline small_exchange exchange_of(const reduce_scatter_v_args& a, int me, int ranks) noexcept {

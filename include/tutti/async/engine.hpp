@@ -5,6 +5,7 @@
 #include <coroutine>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -58,13 +59,13 @@ class engine {
   /// deadlines of the operations in flight.
   template <class Done>
   void run_until(Done done) noexcept {
-    run_until(done, self);
+    run_until(done, std::nullopt);
   }
   /// The same by a thread that only serves the others: while none of them waits, it sleeps after so many polls that
-  /// moved nothing.
+  /// moved nothing; while one does, as that one would, but not earlier.
   template <class Done>
-  void serve_until(Done done, std::uint32_t polls) noexcept {
-    run_until(done, polls);
+  void serve_until(Done done, std::uint32_t idle_polls) noexcept {
+    run_until(done, at_leisure{idle_polls});
   }
 
   /// Executor: the coroutine resumes on a thread that drives this engine.
@@ -146,9 +147,9 @@ class engine {
   void spin_for(std::uint32_t polls) noexcept { wait_by({{polls, polls}, {20, 20}}); }
 
  private:
-  static constexpr std::uint32_t eager_polls = 100;         // without a pause, which takes as long as a message
-  static constexpr std::uint32_t self = ~std::uint32_t{0};  // not that of a server, but of who waits itself
-  static constexpr int patience = 200;                      // pauses before a thread that wants the lock sleeps for it
+  using at_leisure = std::optional<std::uint32_t>;   // polls of a thread that serves; none of one that waits itself
+  static constexpr std::uint32_t eager_polls = 100;  // without a pause, which takes as long as a message
+  static constexpr int patience = 200;               // pauses before a thread that wants the lock sleeps for it
   static constexpr duration longest_park = std::chrono::milliseconds(20);
 
   [[gnu::noinline]] void contend(std::unique_lock<std::mutex>& guard) noexcept {
@@ -159,9 +160,9 @@ class engine {
   }
 
   template <class Done>
-  void run_until(Done& done, std::uint32_t serves) noexcept {
+  void run_until(Done& done, at_leisure idle_polls) noexcept {
     while (!done()) {
-      if (!drive(done, serves)) follow(done, serves);
+      if (!drive(done, idle_polls)) follow(done, idle_polls);
       run_ready();
     }
   }
@@ -187,7 +188,7 @@ class engine {
   /// Polls until done or something is ready; false if another thread does. Keeps the lock from poll to poll, as long as
   /// nobody else wants it.
   template <class Done>
-  bool drive(Done& done, std::uint32_t serves) noexcept {
+  bool drive(Done& done, at_leisure idle_polls) noexcept {
     auto guard = lock();
     if (driving_.load(std::memory_order_relaxed) || detaching()) return false;
     driving_.store(true, std::memory_order_relaxed);
@@ -196,7 +197,7 @@ class engine {
       poll_sources();
       tick_if_due();
     } else {
-      spin(done, serves, guard);
+      spin(done, idle_polls, guard);
     }
     driving_.store(false, std::memory_order_release);
     if (followers_.load(std::memory_order_relaxed) != 0) notify_locked();
@@ -204,28 +205,33 @@ class engine {
   }
 
   template <class Done>
-  void spin(Done& done, std::uint32_t serves, std::unique_lock<std::mutex>& guard) noexcept {
+  void spin(Done& done, at_leisure idle_polls, std::unique_lock<std::mutex>& guard) noexcept {
     std::uint32_t idle = 0;
-    bool slept = false;
+    bool slept = false, leisure = false;
     while (!done() && !has_ready() && !detaching()) {
       if (contenders_.load(std::memory_order_relaxed) != 0) give_way(guard);
       std::uint32_t spins = policy_.polls();
       const std::uint32_t yields = policy_.yields();
       if (poll_sources()) {
-        if (idle > std::min(eager_polls, spins) && !slept) learn([](wait_policy& p) { p.ended_awake(); });
+        // What nobody waited for teaches nothing about waits.
+        if (idle > std::min(eager_polls, spins) && !slept && !leisure) learn([](wait_policy& p) { p.ended_awake(); });
         idle = 0;
         slept = false;
         continue;
       }
-      const bool at_leisure = serves != self && waiting_.load(std::memory_order_relaxed) == 0;
-      if (at_leisure) spins = serves;
+      if (idle_polls) {
+        const bool waited_for = waiting_.load(std::memory_order_relaxed) != 0;
+        if (waited_for && leisure) idle = 0, slept = false;  // that wait begins now
+        leisure = !waited_for;
+        spins = leisure ? *idle_polls : std::max(spins, *idle_polls);
+      }
       if (++idle <= spins) {
         if (idle > eager_polls) detail::cpu_pause();
-      } else if (!at_leisure && idle <= spins + yields) {
+      } else if (!leisure && idle - spins <= yields) {
         guard.unlock();
         std::this_thread::yield();
         guard.lock();
-      } else if (at_leisure || slept) {
+      } else if (leisure || slept) {
         sleep(done, guard);
       } else {
         slept = true;  // what a wait costs is learned once
@@ -275,8 +281,8 @@ class engine {
   }
 
   template <class Done>
-  void follow(Done& done, std::uint32_t serves) noexcept {
-    if (serves != self) return follow(done);
+  void follow(Done& done, at_leisure idle_polls) noexcept {
+    if (idle_polls) return follow(done);
     waiting_.fetch_add(1, std::memory_order_relaxed);
     follow(done);
     waiting_.fetch_sub(1, std::memory_order_relaxed);

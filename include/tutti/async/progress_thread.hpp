@@ -11,7 +11,8 @@ namespace tutti {
 /// A thread that drives an engine for as long as it lives, so that operations advance while the program computes.
 /// Coroutines may then resume on it. Sleeps while nothing arrives, early unless another thread waits: that pays over a
 /// network. Where a core is free for it, `progress_thread{world.engine(), wait_policy::own_core()}` stays awake for
-/// some 0.1 ms after the last that moved, as large operations in shared memory need it.
+/// some 0.1 ms after the last that moved, as large operations in shared memory need it. Of `idle` only the polls that
+/// it begins with count; how long threads wait is the engine's own policy.
 template <class = when_used>
 class basic_progress_thread {
  public:

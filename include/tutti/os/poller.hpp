@@ -38,6 +38,14 @@ class poller {
   /// Watches `descriptor` until remove() or until its last duplicate is closed. Throws error when the kernel refuses.
   void add(int descriptor, interest what, std::uint64_t token) { control(EPOLL_CTL_ADD, descriptor, what, token); }
   void modify(int descriptor, interest what, std::uint64_t token) { control(EPOLL_CTL_MOD, descriptor, what, token); }
+  /// The same for a descriptor that may be watched already or not; false when the kernel refuses.
+  bool watch(int descriptor, interest what, std::uint64_t token) noexcept {
+    const int saved = errno;
+    const bool done = try_control(EPOLL_CTL_MOD, descriptor, what, token) ||
+                      (errno == ENOENT && try_control(EPOLL_CTL_ADD, descriptor, what, token));
+    errno = saved;
+    return done;
+  }
   void remove(int descriptor) noexcept {
     const int saved = errno;
     ::epoll_ctl(fd_.native(), EPOLL_CTL_DEL, descriptor, nullptr);
@@ -63,11 +71,14 @@ class poller {
   [[nodiscard]] int native() const noexcept { return fd_.native(); }
 
  private:
-  void control(int operation, int descriptor, interest what, std::uint64_t token) {
+  bool try_control(int operation, int descriptor, interest what, std::uint64_t token) noexcept {
     epoll_event e{};
     e.events = static_cast<std::uint32_t>(what);
     e.data.u64 = token;
-    if (::epoll_ctl(fd_.native(), operation, descriptor, &e) != 0) throw_errno(errno, "cannot watch a descriptor");
+    return ::epoll_ctl(fd_.native(), operation, descriptor, &e) == 0;
+  }
+  void control(int operation, int descriptor, interest what, std::uint64_t token) {
+    if (!try_control(operation, descriptor, what, token)) throw_errno(errno, "cannot watch a descriptor");
   }
 
   int wait_raw(std::array<epoll_event, batch>& out, duration limit) noexcept {

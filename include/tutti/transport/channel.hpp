@@ -165,14 +165,16 @@ class channel : public channel_base {
   }
 
   status write_some(bool& moved) {
-    while (!cut_) {
+    for (std::size_t total = 0; !cut_ && total < most_per_poll;) {
       if (header_sent_ == frame::encoded_bytes && payload_.empty()) {
         if (out_) finish(*std::exchange(out_, nullptr), status{});
         if (!next_frame()) return {};
       }
-      const std::size_t n = pipe_.write(std::span{header_out_}.subspan(header_sent_), payload_);
+      const auto some = payload_.first(std::min(payload_.size(), most_per_poll));  // a fast reader would have it all
+      const std::size_t n = pipe_.write(std::span{header_out_}.subspan(header_sent_), some);
       if (n == 0) return told(pipe_.failure());
       moved = true;
+      total += n;
       const std::size_t of_header = std::min(n, frame::encoded_bytes - header_sent_);
       header_sent_ += of_header;
       payload_ = payload_.subspan(n - of_header);
@@ -183,7 +185,8 @@ class channel : public channel_base {
   status read_some(bool& moved) {
     for (std::size_t total = 0; total < most_per_poll;) {
       if (held_) {
-        if (status s = place(frame{*held_}); !s.ok() || held_) return s;
+        if (status s = place(frame{*held_}); !s.ok()) return s;
+        if (held_) return told(pipe_.failure());
         if (body_bytes_ == 0) arrive();
         continue;
       }
@@ -287,8 +290,7 @@ class channel : public channel_base {
 
   status heard_announcement(std::uint64_t tag, std::uint64_t bytes) {
     if (announced_.size() >= most_readies) return {errc::protocol};
-    std::size_t before = 0;
-    while (nth_announced(tag, before)) ++before;
+    const std::size_t before = number_announced(tag);
     announced_.push_back({tag, bytes});
     transfer* t = find(posted_, tag, before);
     transfer* any = t ? nullptr : from_any(tag);

@@ -135,6 +135,11 @@ class channel_base {
     for (pending* p = list.front(); p; p = pending_list::after(*p)) n += static_cast<transfer*>(p)->tag_ == tag;
     return n;
   }
+  [[nodiscard]] std::size_t number_announced(std::uint64_t tag) const noexcept {
+    std::size_t n = 0;
+    for (const announcement& a : announced_) n += a.tag == tag;
+    return n;
+  }
   [[nodiscard]] const announcement* nth_announced(std::uint64_t tag, std::size_t nth) const noexcept {
     for (const announcement& a : announced_)
       if (a.tag == tag && nth-- == 0) return &a;

@@ -15,6 +15,7 @@
 #include <tutti/os/socket_io.hpp>
 #include <tutti/transport/piece.hpp>
 #include <tutti/transport/tcp_notice.hpp>
+#include <tutti/transport/way.hpp>
 
 namespace tutti {
 
@@ -23,12 +24,16 @@ namespace tutti {
 template <class = when_used>
 class basic_inflow {
  public:
-  enum class ending : std::uint8_t { none, closed, cut };  ///< not yet; between two records; broken
+  /// Not yet; between two records; broken; what came is not what a peer writes.
+  enum class ending : std::uint8_t { none, closed, cut, spoilt };
   /// What comes next; `nothing` where not all of its head is here.
   enum class head : std::uint8_t { nothing, notice, piece, body, nonsense };
 
-  /// A short message and all that stands before it; of a long one only this much is copied twice.
-  static constexpr std::size_t ahead_bytes = (8 << 10) + 64;
+  /// A short message and all that stands before it, or as many pieces as go against a stream and a notice behind them;
+  /// of a long message only this much is copied twice.
+  static constexpr std::size_t ahead_bytes = (16 << 10) + 128;
+  static_assert(ahead_bytes >= way_chooser::most_unread * (piece::encoded_bytes + way_chooser::most_against) +
+                                   2 * tcp_notice::encoded_bytes);
 
   /// May throw bad_alloc.
   void open() {
@@ -36,22 +41,35 @@ class basic_inflow {
   }
   [[nodiscard]] ending end() const noexcept { return end_; }
   /// What came is not what a peer writes: nothing more is read.
-  void spoil() noexcept { end_ = ending::cut; }
+  void spoil() noexcept { end_ = ending::spoilt; }
   [[nodiscard]] std::size_t left() const noexcept { return left_; }
 
-  [[nodiscard]] head what() const noexcept {
-    if (left_ != 0) return head::body;
-    if (from_ == to_) return head::nothing;
-    const auto first = std::to_integer<std::uint8_t>(ahead_[from_]);
-    if (first == piece::mark) return to_ - from_ < piece::encoded_bytes ? head::nothing : head::piece;
-    if (first == 0 || first > static_cast<std::uint8_t>(tcp_notice::last_kind)) return head::nonsense;
-    return to_ - from_ < tcp_notice::encoded_bytes ? head::nothing : head::notice;
+  [[nodiscard]] head what() const noexcept { return left_ != 0 ? head::body : what_at(from_); }
+  /// The next notice that was read ahead, also behind pieces that nobody has read yet. Nothing where there is none, or
+  /// nonsense, which spoils.
+  std::optional<tcp_notice> take_notice() noexcept {
+    const std::size_t at = behind_pieces();
+    const head h = what_at(at);
+    if (h == head::notice) {
+      const auto n = decode_at<tcp_notice>(at);
+      if (!n) spoil();
+      std::memmove(ahead_.get() + from_ + tcp_notice::encoded_bytes, ahead_.get() + from_, at - from_);
+      from_ += tcp_notice::encoded_bytes;
+      return n;
+    }
+    // More than goes against a stream; there is no room for what follows.
+    if (h == head::nonsense || h == head::piece || to_ - from_ == ahead_bytes) spoil();
+    return std::nullopt;
   }
-  /// The notice or the head of the piece that is next; nothing where the bytes are none, which ends the connection.
-  std::optional<tcp_notice> take_notice() noexcept { return take_record<tcp_notice>(); }
+  /// The head of the piece that is next; nothing where it is none, which spoils.
   std::optional<piece> take_piece() noexcept {
-    const auto p = take_record<piece>();
-    if (p) left_ = p->bytes;
+    const auto p = what() == head::piece ? decode_at<piece>(from_) : std::nullopt;
+    if (!p) {
+      spoil();
+      return p;
+    }
+    from_ += piece::encoded_bytes;
+    left_ = p->bytes;
     return p;
   }
   /// Bytes of the piece that were read ahead.
@@ -84,7 +102,7 @@ class basic_inflow {
     const std::size_t mine = std::min(r.bytes, direct.size());
     to_ += r.bytes - mine;
     left_ -= mine;
-    if (r.closed) end_ = r.error == 0 && left_ == 0 && from_ == to_ ? ending::closed : ending::cut;
+    if (r.closed) end_ = r.error == 0 && behind_pieces() == to_ ? ending::closed : ending::cut;
     return {r.bytes, mine, r.bytes == direct.size() + room.size(), r.closed ? r.error : 0};
   }
 
@@ -108,13 +126,26 @@ class basic_inflow {
   }
 
  private:
+  [[nodiscard]] head what_at(std::size_t at) const noexcept {
+    if (at >= to_) return head::nothing;
+    const auto first = std::to_integer<std::uint8_t>(ahead_[at]);
+    if (first == piece::mark) return to_ - at < piece::encoded_bytes ? head::nothing : head::piece;
+    if (first == 0 || first > static_cast<std::uint8_t>(tcp_notice::last_kind)) return head::nonsense;
+    return to_ - at < tcp_notice::encoded_bytes ? head::nothing : head::notice;
+  }
   template <class Record>
-  std::optional<Record> take_record() noexcept {
-    const auto r =
-        Record::decode(std::span<const std::byte, Record::encoded_bytes>{ahead_.get() + from_, Record::encoded_bytes});
-    from_ += Record::encoded_bytes;
-    if (!r) end_ = ending::cut;
-    return r;
+  [[nodiscard]] std::optional<Record> decode_at(std::size_t at) const noexcept {
+    return Record::decode(std::span<const std::byte, Record::encoded_bytes>{ahead_.get() + at, Record::encoded_bytes});
+  }
+  /// Where the first record is that is no piece; past what was read ahead where a piece is not all there.
+  [[nodiscard]] std::size_t behind_pieces() const noexcept {
+    std::size_t at = from_ + left_;
+    while (what_at(at) == head::piece) {
+      const auto p = decode_at<piece>(at);
+      if (!p) break;
+      at += piece::encoded_bytes + p->bytes;
+    }
+    return at;
   }
 
   std::unique_ptr<std::byte[]> ahead_;  // NOLINT: see open()

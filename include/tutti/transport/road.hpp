@@ -1,6 +1,7 @@
 #pragma once
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -26,7 +27,7 @@ class basic_road {
   os::fd socket;
   inflow in;
   bool held = false;       ///< what has arrived is not watched until it is read
-  bool full = false;       ///< the last write was cut short
+  bool full = false;       ///< the last write was cut short, and there has been no room since
   bool out_ended = false;  ///< nothing can be written any more
 
   /// May throw bad_alloc.
@@ -78,8 +79,9 @@ class basic_road {
     return r;
   }
   [[nodiscard]] bool keeps_some() const noexcept { return !kept_.empty(); }
-  /// Writes what was kept, as far as there is room.
+  /// There is room again: writes what was kept.
   void flush() noexcept {
+    full = false;
     if (kept_.empty() || out_ended) return;
     const os::io_result r = os::send_some(socket.native(), std::span<const std::byte>{kept_});
     kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(r.bytes));
@@ -96,11 +98,11 @@ class basic_road {
   }
   /// Everything written has reached the peer's kernel, or nobody is there to take it.
   [[nodiscard]] bool delivered() const noexcept {
-    return !can_read() || (kept_.empty() && detail::is_delivered(socket.native()));
+    return !can_read() || ((kept_.empty() || out_ended) && detail::is_delivered(socket.native()));
   }
 
  private:
-  static constexpr std::size_t small_bytes = 256;
+  static constexpr std::size_t most_joined = 256;
 
   static std::size_t size_of(const parts& p) noexcept { return p[0].size() + p[1].size() + p[2].size(); }
   static iovec as_iovec(std::span<const std::byte> s) noexcept {
@@ -110,11 +112,11 @@ class basic_road {
   [[nodiscard]] os::io_result send(const parts& p) const noexcept {
     if (p[0].empty() && p[2].empty()) return os::send_some(socket.native(), p[1]);
     const std::size_t bytes = size_of(p);
-    if (bytes > small_bytes) {
+    if (bytes > most_joined) {
       const std::array<iovec, 3> pieces{as_iovec(p[0]), as_iovec(p[1]), as_iovec(p[2])};
       return os::send_some(socket.native(), pieces);
     }
-    std::array<std::byte, small_bytes> whole;
+    std::array<std::byte, most_joined> whole;
     std::byte* to = whole.data();
     for (const auto& one : p) {
       if (!one.empty()) std::memcpy(to, one.data(), one.size());

@@ -51,19 +51,12 @@ class basic_socket_pipe {
     if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size() + b.size())) return 0;
     a = a.first(std::min(a.size(), left_out_));
     b = b.first(std::min(b.size(), left_out_ - a.size()));
-    const road::parts parts{std::span<const std::byte>{head_out_}.last(head_left_), a, b};
-    const way w = writing_;
-    road& r = written(w);
-    const os::io_result sent = w.against ? r.write_whole(parts) : r.write(parts);
-    const std::size_t of_head = std::min(sent.bytes, head_left_);
+    const std::size_t sent = put(writing_, {std::span<const std::byte>{head_out_}.last(head_left_), a, b});
+    const std::size_t of_head = std::min(sent, head_left_);
     head_left_ -= of_head;
-    left_out_ -= sent.bytes - of_head;
+    left_out_ -= sent - of_head;
     if (head_left_ == 0 && left_out_ == 0) writing_ = next_out_;
-    if (sent.closed)
-      keeper_->broken(peer_, w.track, sent.error);
-    else if (r.full || r.keeps_some())
-      keeper_->watch(peer_, w.track, w.against ? side::theirs : side::ours);
-    return sent.bytes - of_head;
+    return sent - of_head;
   }
 
   /// Straight into `into`; what came beyond it is kept for the next reads, so that a small message costs one call.
@@ -73,7 +66,7 @@ class basic_socket_pipe {
     road& r = arriving(reading_);
     std::size_t n = r.in.take(into);
     if (n == 0 && !into.empty() && may_look(r)) {
-      n = fetch(reading_, into.size() <= small_bytes ? into.first(0) : into).direct;
+      n = fetch(reading_, into.size() < least_direct ? into.first(0) : into).direct;
       if (n == 0) n = r.in.take(into);
     }
     received_ += n;
@@ -101,13 +94,14 @@ class basic_socket_pipe {
   }
   /// The next read tries the socket.
   void try_now() noexcept { readable_ = true; }
-  /// There is something to read, beyond notices. Where the stream has not come to this connection yet, or nobody has
-  /// read what was there before, it is held, and need not be watched until the keeper is told.
-  void arrived(int track, side s) noexcept {
-    const way w{track, s == side::ours};
-    road& r = own(track, s);
-    if (r.in.what() == inflow::head::nothing && (w != reading_ || w.against)) {
-      if (!w.against && r.can_read()) (void)fetch(w, {});  // also finds its end
+  /// There is something to read where the peer writes its stream. Where the stream has not come to this connection yet,
+  /// or nobody has read what was there before, it is held, and need not be watched until the keeper is told. What goes
+  /// against a stream is read ahead with the notices.
+  void arrived(int track) noexcept {
+    const way w{track, false};
+    road& r = arriving(w);
+    if (r.in.what() == inflow::head::nothing && w != reading_) {
+      if (r.can_read()) (void)fetch(w, {});  // also finds its end
       return;
     }
     r.held = w != reading_ || std::exchange(readable_, true);
@@ -134,18 +128,15 @@ class basic_socket_pipe {
     return n;
   }
 
-  /// The next notice of the peer on a track, if there is one before the next piece of its stream; notices() tells
-  /// whether more may come.
+  /// The next notice of the peer on a track; notices() tells whether more may come.
   std::optional<tcp_notice> next_notice(int track = 0) noexcept {
-    road& r = own(track, side::ours);
+    const way w{track, true};
+    road& r = arriving(w);
     do {
       if (dropping_) r.in.skip();
-      const auto next = r.in.what();
-      if (next == inflow::head::notice)
-        if (const auto n = r.in.take_notice()) return n;
-      if (next == inflow::head::notice || next == inflow::head::nonsense) return spoilt({track, true});
-      if (next != inflow::head::nothing && !dropping_) return std::nullopt;
-    } while (r.can_read() && fetch({track, true}, {}).bytes != 0);
+      if (const auto n = r.in.take_notice()) return n;
+      if (r.in.end() == ending::spoilt) spoilt(w);
+    } while (r.can_read() && fetch(w, {}).bytes != 0);
     return std::nullopt;
   }
   [[nodiscard]] ending notices(int track = 0) const noexcept { return at(track, side::ours).in.end(); }
@@ -156,9 +147,7 @@ class basic_socket_pipe {
   }
   void tell(const tcp_notice& n, int track) noexcept {
     const tcp_notice::encoded bytes = n.encode();
-    road& r = own(track, side::theirs);
-    (void)r.write_whole({std::span<const std::byte>{bytes}, {}, {}});
-    if (r.keeps_some()) keeper_->watch(peer_, track, side::theirs);
+    put({track, true}, {std::span<const std::byte>{bytes}, {}, {}});
   }
 
   /// The stream is not read any more: what comes of it is thrown away.
@@ -190,7 +179,7 @@ class basic_socket_pipe {
   }
 
  private:
-  static constexpr std::size_t small_bytes = 256;
+  static constexpr std::size_t least_direct = 257;  // less is read ahead with what follows it
 
   struct roads {
     road ours, theirs;
@@ -205,17 +194,29 @@ class basic_socket_pipe {
   bool begin_piece(std::size_t bytes) noexcept {
     if (bytes == 0 || !written(writing_).can_write()) return false;
     if (writing_.against && bytes > way_chooser::most_against) {
-      const piece::encoded empty = piece{0, way{}.number()}.encode();
-      (void)written(writing_).write_whole({std::span<const std::byte>{empty}, {}, {}});
-      writing_ = {};
+      const way back = ways_.after(writing_, 0);
+      const piece::encoded empty = piece{0, back.number(), read_against_}.encode();
+      put(writing_, {std::span<const std::byte>{empty}, {}, {}});
+      writing_ = back;
       if (!written(writing_).can_write()) return false;
     }
     left_out_ = std::min(bytes, ways_.most());
     next_out_ = ways_.after(writing_, left_out_);
     if (!written(next_out_).can_write()) next_out_.against = false;
-    head_out_ = piece{static_cast<std::uint32_t>(left_out_), next_out_.number()}.encode();
+    head_out_ = piece{static_cast<std::uint32_t>(left_out_), next_out_.number(), read_against_}.encode();
     head_left_ = piece::encoded_bytes;
     return true;
+  }
+
+  /// How much of a piece, or of a notice, went or is kept.
+  std::size_t put(way w, const road::parts& p) noexcept {
+    road& r = written(w);
+    const os::io_result sent = w.against ? r.write_whole(p) : r.write(p);
+    if (sent.closed)
+      keeper_->broken(peer_, w.track, sent.error);
+    else if (r.full || r.keeps_some())
+      keeper_->watch(peer_, w.track, w.against ? side::theirs : side::ours);
+    return sent.bytes;
   }
 
   [[nodiscard]] bool may_look(const road& r) const noexcept {
@@ -228,12 +229,12 @@ class basic_socket_pipe {
     if (r.in.what() == inflow::head::nothing && may_look(r)) (void)fetch(reading_, {});
     if (reading_.against && r.in.what() == inflow::head::notice) keeper_->noticed(peer_, reading_.track);
     if (r.in.what() == inflow::head::nothing) return false;
-    const auto p = r.in.what() == inflow::head::piece ? r.in.take_piece() : std::nullopt;
+    const auto p = r.in.take_piece();
     if (!p || p->next >= 2 * tracks()) {
-      (void)spoilt(reading_);
+      spoilt(reading_);
       return false;
     }
-    ways_.heard(reading_);
+    ways_.heard(reading_, p->read);
     next_in_ = way::of(p->next);
     turn_page();
     return true;
@@ -242,6 +243,7 @@ class basic_socket_pipe {
   void turn_page() noexcept {
     road& r = arriving(reading_);
     if (r.in.left() != 0) return;
+    if (reading_.against) ++read_against_;
     const way here = std::exchange(reading_, next_in_);
     if (here == reading_) return;
     readable_ = true;
@@ -262,11 +264,10 @@ class basic_socket_pipe {
   void watch(way arriving) noexcept {
     keeper_->watch(peer_, arriving.track, arriving.against ? side::ours : side::theirs);
   }
-  std::optional<tcp_notice> spoilt(way w) noexcept {
+  void spoilt(way w) noexcept {
     arriving(w).in.spoil();
     fail({errc::protocol, 0, peer_, 0});
     watch(w);
-    return std::nullopt;
   }
 
   keeper* keeper_;
@@ -281,6 +282,7 @@ class basic_socket_pipe {
   piece::encoded head_out_{};
   // What is read.
   way reading_{}, next_in_{};
+  std::uint16_t read_against_ = 0;  // pieces, modulo 2^16
   std::uint64_t received_ = 0;
 };
 

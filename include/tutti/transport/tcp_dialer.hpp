@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/core/when_used.hpp>
 #include <tutti/transport/tcp_dial.hpp>
 #include <tutti/transport/tcp_link.hpp>
@@ -111,19 +110,14 @@ class basic_tcp_dialer {
   void dial(tcp_link& l, int p, int track) noexcept {
     tcp_call& c = call(p, track);
     c.redial = deadline::max();
-    try {
-      c.dial.emplace(l.address, terms(p, track), after(options_.connect));
-      ++under_way_;
-      ++c.dials;
-      if (c.dial->socket() >= 0)
-        poller_.add(c.dial->socket(), tcp_poller::source::dial, index(p, track), os::interest::write);
-      advance(l, p, track);
-    } catch (const std::bad_alloc&) {
-      l.suspect(ENOMEM, track);
-    } catch (const error&) {
-      l.suspect(ENOMEM, track);
-      hang_up(c);
-    }
+    c.dial.emplace(l.address, terms(p, track), after(options_.connect));
+    ++under_way_;
+    ++c.dials;
+    if (c.dial->socket() < 0 ||
+        poller_.watch(c.dial->socket(), tcp_poller::source::dial, index(p, track), os::interest::write))
+      return advance(l, p, track);
+    l.suspect(ENOMEM, track);
+    hang_up(c);
   }
   void hang_up(tcp_call& c) noexcept {
     if (!c.dial) return;

@@ -241,8 +241,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
     socket_pipe& pipe = *link(p).pipe;
     if (e.writable) pipe.room(track, s);
     if (e.readable && s == side::ours) noticed(p, track);
-    if (e.readable && !stopped()) pipe.arrived(track, s);
-    if (e.readable && stopped() && s == side::theirs) pipe.discard(track);
+    if (e.readable && s == side::theirs) stopped() ? pipe.discard(track) : pipe.arrived(track);
     // A stream that its channel holds back would end every park at once.
     if (e.writable || pipe.at(track, s).wanted() != os::interest::read) watch(p, track, s);
   }

@@ -11,7 +11,7 @@
 namespace tutti {
 
 /// What a rank says on a connection that a peer opened: 16 bytes, little-endian. No long message goes that way, so that
-/// a notice need not wait for the end of one that is half sent.
+/// a notice need not wait for the end of one that is half sent, and is found behind the short ones (inflow).
 struct tcp_notice {
   enum class kind : std::uint8_t {
     abort = 1,   ///< the sender's communicator failed; `why` is the cause

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include <tutti/core/error.hpp>
+#include <tutti/core/deadline.hpp>
 #include <tutti/os/poller.hpp>
 
 namespace tutti {
@@ -24,16 +24,8 @@ class tcp_poller {
   }
   /// For a descriptor that may be watched already. Where the kernel refuses, nothing is lost but time: sockets are also
   /// tried while a transfer with their peer waits.
-  bool watch(int descriptor, source s, int index, os::interest what = os::interest::read) noexcept try {
-    poller_.modify(descriptor, what, token(s, index));
-    return true;
-  } catch (const error&) {
-    try {
-      add(descriptor, s, index, what);
-      return true;
-    } catch (const error&) {
-      return false;
-    }
+  bool watch(int descriptor, source s, int index, os::interest what = os::interest::read) noexcept {
+    return poller_.watch(descriptor, what, token(s, index));
   }
   void forget(int descriptor) noexcept { poller_.remove(descriptor); }
 

@@ -74,9 +74,9 @@ inline void tune_outgoing(int socket, const tcp_options& o) noexcept {
   send_without_pauses(socket);
 }
 
-/// For a connection from which messages are read. Only notices and short answers are written to it, which fill no
-/// buffer, and a notice a second while this rank waits: when nothing is acknowledged for long, the machine or the way
-/// to it is gone.
+/// For a connection from which messages are read. Only notices and a few short pieces are written to it (way_chooser),
+/// which fill no buffer, and a notice a second while this rank waits: when nothing is acknowledged for long, the
+/// machine or the way to it is gone.
 inline void tune_incoming(int socket, const tcp_options& o) noexcept {
   os::tcp_options how;
   how.user_timeout = std::chrono::ceil<std::chrono::milliseconds>(o.silence);

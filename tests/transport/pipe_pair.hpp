@@ -1,0 +1,105 @@
+#pragma once
+#include <doctest/doctest.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/transport/socket_pipe.hpp>
+
+#include "transport/drive.hpp"
+
+// Two pipes of sockets that are each other's peers, and what their keepers hear.
+namespace pipe_pair {
+
+using tutti::errc;
+using tutti::socket_pipe;
+using tutti::tcp_notice;
+
+using side = socket_pipe::side;
+
+struct events final : socket_pipe::keeper {
+  int opened = 0, watch_calls = 0, watched_theirs = 0, noticed_calls = 0, broken_calls = 0, error = 0;
+  socket_pipe* pipe = nullptr;       // whose notices are to be taken
+  std::vector<std::uint64_t> heard;  // their details
+  void open(int) noexcept override { ++opened; }
+  void watch(int, int, side s) noexcept override {
+    ++watch_calls;
+    watched_theirs += s == side::theirs;
+  }
+  void noticed(int, int track) noexcept override {
+    ++noticed_calls;
+    while (pipe) {
+      const auto n = pipe->next_notice(track);
+      if (!n) return;
+      heard.push_back(n->why.detail);
+    }
+  }
+  void broken(int, int, int e) noexcept override {
+    ++broken_calls;
+    error = e;
+  }
+};
+
+inline std::pair<tutti::os::fd, tutti::os::fd> socket_pair(int buffer = 0) {
+  int s[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, s) == 0);
+  for (const int one : s)
+    if (buffer > 0) ::setsockopt(one, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+  return {tutti::os::fd{s[0]}, tutti::os::fd{s[1]}};
+}
+
+/// Two pipes that are connected both ways.
+struct both {
+  events ev_a, ev_b;
+  socket_pipe a, b;
+  explicit both(int buffer = 0, int tracks = 1) : a{ev_a, 0, 1, tracks}, b{ev_b, 1, 0, tracks} {
+    ev_a.pipe = &a;
+    ev_b.pipe = &b;
+    for (int k = 0; k < tracks; ++k) {
+      auto ab = socket_pair(buffer), ba = socket_pair(buffer);
+      a.use(std::move(ab.first), k, side::ours);
+      b.use(std::move(ab.second), k, side::theirs);
+      b.use(std::move(ba.first), k, side::ours);
+      a.use(std::move(ba.second), k, side::theirs);
+    }
+  }
+};
+
+inline std::vector<std::byte> take(socket_pipe& p, std::size_t bytes, std::size_t at_a_time) {
+  std::vector<std::byte> got(bytes);
+  std::size_t have = 0;
+  for (int idle = 0; have < bytes && idle < 3;) {
+    p.try_now();
+    const std::size_t n = p.read(std::span{got}.subspan(have, std::min(at_a_time, bytes - have)));
+    have += n;
+    idle = n == 0 ? idle + 1 : 0;
+  }
+  got.resize(have);
+  return got;
+}
+
+inline std::size_t waiting_at(const tutti::road& r) {
+  int bytes = 0;
+  REQUIRE(::ioctl(r.socket.native(), FIONREAD, &bytes) == 0);
+  return static_cast<std::size_t>(bytes);
+}
+
+/// What both write at once, each of so many bytes, and read afterwards; true if each message went by a connection of
+/// its own.
+inline bool exchange(both& w, std::size_t bytes) {
+  const auto from_a = drive::pattern(bytes, 1), from_b = drive::pattern(bytes, 2);
+  REQUIRE(w.a.write(from_a, {}) == bytes);
+  REQUIRE(w.b.write(from_b, {}) == bytes);
+  const bool apart = (waiting_at(w.b.at(0, side::ours)) == 0) == (waiting_at(w.a.at(0, side::ours)) == 0);
+  CHECK(take(w.a, bytes, bytes) == from_b);
+  CHECK(take(w.b, bytes, bytes) == from_a);
+  return apart;
+}
+
+}  // namespace pipe_pair
