@@ -122,7 +122,7 @@ std::vector<std::byte> against(both& w) {
 TEST_CASE("a notice is heard although a piece is before it that nobody has read, and the piece is not lost") {
   both w;
   const auto out = against(w);
-  for (const std::uint64_t detail : {77, 78}) w.a.tell({tcp_notice::kind::waiting, {errc::ok, 0, 1, detail}});
+  for (const std::uint64_t detail : {77U, 78U}) w.a.tell({tcp_notice::kind::waiting, {errc::ok, 0, 1, detail}});
   w.ev_b.noticed(0, 0);
   CHECK(w.ev_b.heard == std::vector<std::uint64_t>{77, 78});
   CHECK(w.b.at(0, side::ours).wanted() == tutti::os::interest::read);
