@@ -32,6 +32,9 @@ TEST_CASE("small_exchange: which calls are small") {
   const auto list = [](std::size_t n) { return tutti::buffer_list{nullptr, 1, n, 1, tutti::dtype::u8, nullptr}; };
   CHECK(is_small(tutti::all_reduce_coalesced_args{list(4095), {}}));
   CHECK_FALSE(is_small(tutti::all_reduce_coalesced_args{list(4096), {}}));
+  // of so many ranks that reading all of them takes longer than a second meeting
+  CHECK(tutti::algo::is_small(tutti::all_reduce_coalesced_args{list(4032), {}}, 65));
+  CHECK_FALSE(tutti::algo::is_small(tutti::all_reduce_coalesced_args{list(4033), {}}, 65));
 }
 
 /// What a rank takes: so many bytes from `begin` on, of the ranks from `first` up to `last`.

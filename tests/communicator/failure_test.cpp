@@ -225,14 +225,19 @@ TEST_CASE("failure: a reduction that throws ends the world, and its rank is name
       }
     });
   };
-  check([](auto& world, auto& v) {
-    world
-        .all_reduce(v,
-                    [](float a, float b) {
-                      if (throwing) throw std::runtime_error("a user's reason");
-                      return a + b;
-                    })
-        .wait();
+  const auto add_or_throw = [](float a, float b) {
+    if (throwing) throw std::runtime_error("a user's reason");
+    return a + b;
+  };
+  check([&](auto& world, auto& v) { world.all_reduce(v, add_or_throw).wait(); });
+  check([&](auto& world, auto& v) {
+    std::vector<std::span<float>> list{std::span{v}.first(9), std::span{v}.subspan(9)};
+    world.all_reduce_coalesced(list, add_or_throw).wait();
+  });
+  check([&](auto& world, auto& v) {
+    const std::vector<std::size_t> lengths{60, 1, 3};
+    std::vector<float> block(lengths[static_cast<std::size_t>(world.rank())]);
+    world.reduce_scatter_v(v, block, lengths, add_or_throw).wait();
   });
   check([](auto& world, auto& v) {
     world.all_reduce(std::as_writable_bytes(std::span{v}), tutti::raw_reduction{&copy_or_throw, 4}).wait();

@@ -1,8 +1,6 @@
 #pragma once
 #include <cstddef>
 
-#include <tutti/algo/block.hpp>
-#include <tutti/algo/board.hpp>
 #include <tutti/algo/direct.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/layout.hpp>
