@@ -90,6 +90,8 @@ int main(int argc, char** argv) {
     add<tutti::bfloat16, sum_op>("sum_bf16", level);
     add<float, max_op>("max_f32", level);
   }
+  if (tutti::best_instruction_set() == instruction_set::avx512_bf16)
+    add<tutti::bfloat16, sum_op>("sum_bf16", instruction_set::avx512_bf16);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   benchmark::RunSpecifiedBenchmarks();

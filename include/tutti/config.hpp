@@ -61,6 +61,14 @@
 // The few instructions that the compilers' vector extensions cannot say; their headers would cost every user 60 MB.
 #define TUTTI_VCVTPH2PS(to, from) asm("vcvtph2ps %1, %0" : "=v"(to) : "v"(from))
 #define TUTTI_VCVTPS2PH(to, from) asm("vcvtps2ph $0, %1, %0" : "=v"(to) : "v"(from))  // $0: to nearest even
+#define TUTTI_VCVTNE2PS2BF16(to, low, high) asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(to) : "v"(low), "v"(high))
+#define TUTTI_ANY_SUBNORMAL(any, a, b)                                            \
+  {                                                                               \
+    std::uint16_t one, other;                                                     \
+    asm("vfpclassps $0x20, %3, %1\n\tvfpclassps $0x20, %4, %2\n\tkortestw %1, %2" \
+        : "=@ccnz"(any), "=&Yk"(one), "=&Yk"(other)                               \
+        : "v"(a), "v"(b));                                                        \
+  }
 #define TUTTI_VMOVNTPS(to, from) asm volatile("vmovntps %1, %0" : "=m"(to) : "v"(from))
 #define TUTTI_MOVNTPS(to, from) asm volatile("movntps %1, %0" : "=m"(to) : "x"(from))
 #if defined(__clang__)
@@ -79,6 +87,8 @@
 #define TUTTI_CPU_HAS(feature) false
 #define TUTTI_VCVTPH2PS(to, from) ((void)0)
 #define TUTTI_VCVTPS2PH(to, from) ((void)0)
+#define TUTTI_VCVTNE2PS2BF16(to, low, high) ((void)0)
+#define TUTTI_ANY_SUBNORMAL(any, a, b) ((void)0)
 #define TUTTI_VMOVNTPS(to, from) ((void)0)
 #define TUTTI_MOVNTPS(to, from) ((void)0)
 #define TUTTI_TARGET_AVX2
@@ -107,6 +117,7 @@ inline bool cpu_has_avx512() noexcept {
   return cpu_has_avx2() && TUTTI_CPU_HAS("avx512f") && TUTTI_CPU_HAS("avx512bw") && TUTTI_CPU_HAS("avx512dq") &&
          TUTTI_CPU_HAS("avx512vl");
 }
+inline bool cpu_has_avx512_bf16() noexcept { return cpu_has_avx512() && TUTTI_CPU_HAS("avx512bf16"); }
 inline constexpr unsigned cache_line = TUTTI_CACHE_LINE;
 inline constexpr bool address_sanitizer = TUTTI_ADDRESS_SANITIZER;
 inline constexpr bool thread_sanitizer = TUTTI_THREAD_SANITIZER;

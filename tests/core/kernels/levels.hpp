@@ -12,6 +12,7 @@ inline std::vector<tutti::instruction_set> levels() {
   std::vector<tutti::instruction_set> all{tutti::instruction_set::baseline};
   if (tutti::detail::cpu_has_avx2()) all.push_back(tutti::instruction_set::avx2);
   if (tutti::detail::cpu_has_avx512()) all.push_back(tutti::instruction_set::avx512);
+  if (tutti::detail::cpu_has_avx512_bf16()) all.push_back(tutti::instruction_set::avx512_bf16);
   return all;
 }
 

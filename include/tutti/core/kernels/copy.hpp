@@ -19,7 +19,7 @@ inline void copy_streaming(void* to, const void* from, std::size_t bytes, instru
     return;
   }
   std::memcpy(out, in, head);
-  if (set == instruction_set::avx512)
+  if (set >= instruction_set::avx512)
     avx512::copy_lines(out + head, in + head, lines);
   else if (set == instruction_set::avx2)
     avx2::copy_lines(out + head, in + head, lines);

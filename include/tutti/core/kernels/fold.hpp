@@ -40,7 +40,9 @@ using fold_kernel = void (*)(const void* const* inputs, int n, void* const* outp
 template <class T, class Op>
 fold_kernel fold_kernel_for(instruction_set set) noexcept {
   if constexpr (x86_64) {
-    if (set == instruction_set::avx512) return &avx512::fold<T, Op>;
+    if constexpr (std::same_as<T, bfloat16>)
+      if (set == instruction_set::avx512_bf16) return &avx512::fold<T, Op, rounding::by_processor>;
+    if (set >= instruction_set::avx512) return &avx512::fold<T, Op>;
     if (set == instruction_set::avx2) return &avx2::fold<T, Op>;
   }
   return &baseline::fold<T, Op>;
@@ -49,7 +51,7 @@ fold_kernel fold_kernel_for(instruction_set set) noexcept {
 template <class T>
 void scale(const void* in, void* out, std::size_t count, compute_t<T> factor, instruction_set set) noexcept {
   if constexpr (x86_64) {
-    if (set == instruction_set::avx512) return avx512::scale<T>(in, out, count, factor);
+    if (set >= instruction_set::avx512) return avx512::scale<T>(in, out, count, factor);
     if (set == instruction_set::avx2) return avx2::scale<T>(in, out, count, factor);
   }
   baseline::scale<T>(in, out, count, factor);

@@ -34,7 +34,6 @@ template <class T>
   const words all = __builtin_bit_cast(words, value), magnitude = all & 0x7fffffffu;
   const auto order = __builtin_bit_cast(packed<std::int32_t>, magnitude);
   if constexpr (std::same_as<T, bfloat16>) {
-    // Not vcvtneps2bf16, which takes subnormals for zero.
     const words rounded = (all + 0x7fffu + ((all >> 16) & 1u)) >> 16, nan = (all >> 16) | 0x40u;
     return order > 0x7f800000 ? nan : rounded;
   } else {  // small_float::encode
@@ -87,11 +86,28 @@ template <class T>
   }
 }
 
+/// By the processor's own instruction, which takes subnormals for zero: where there is one it is done in words. A
+/// register holds all even elements, then all odd ones, which are dealt out in turn.
+template <class Pairs>
+[[gnu::always_inline]] inline packed<std::uint32_t> encode_by_processor(const Pairs& value) noexcept {
+  bool any = true;
+  TUTTI_ANY_SUBNORMAL(any, value.even, value.odd);
+  if (any) [[unlikely]]
+    return encode<bfloat16>(value.even) | encode<bfloat16>(value.odd) << 16;
+  typename vectors<std::uint16_t, sizeof(Pairs) / 2>::type apart{};
+  TUTTI_VCVTNE2PS2BF16(apart, value.even, value.odd);
+  return __builtin_bit_cast(packed<std::uint32_t>,
+                            __builtin_shufflevector(apart, apart, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7,
+                                                    23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
+}
+
 /// The elements as they are stored.
-template <class T, class V>
+template <class T, rounding by, class V>
 [[gnu::always_inline]] inline auto narrow(const V& value) noexcept {
   if constexpr (sizeof(T) == sizeof(compute_t<T>)) {
     return value;
+  } else if constexpr (by == rounding::by_processor) {
+    return encode_by_processor(value);
   } else if constexpr (in_pairs<T>) {
     return encode<T>(value.even) | encode<T>(value.odd) << 16;
   } else {
@@ -164,7 +180,7 @@ template <class C>
 
 /// Four registers at byte `at` of all inputs, folded and stored to all outputs. By name: an array of them would stay in
 /// memory under -O1.
-template <class T, class Op>
+template <class T, class Op, rounding by>
 [[gnu::always_inline]] inline void fold_four(const std::byte* const* in, int n, std::byte* const* out, int m,
                                              std::size_t at, stores how, compute_t<T> divisor) noexcept {
   constexpr std::size_t next = lanes<T> * sizeof(T);
@@ -179,7 +195,7 @@ template <class T, class Op>
   }
   if constexpr (std::same_as<Op, mean_op>)
     a = divide(a, divisor), b = divide(b, divisor), c = divide(c, divisor), d = divide(d, divisor);
-  const auto w = narrow<T>(a), x = narrow<T>(b), y = narrow<T>(c), z = narrow<T>(d);
+  const auto w = narrow<T, by>(a), x = narrow<T, by>(b), y = narrow<T, by>(c), z = narrow<T, by>(d);
   for (int o = 0; o < m; ++o) {
     std::byte* to = out[o] + at;
     if (how == stores::streaming && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
@@ -191,13 +207,13 @@ template <class T, class Op>
   }
 }
 
-template <class T, class Op>
+template <class T, class Op, rounding by>
 [[gnu::always_inline]] inline void fold_one(const std::byte* const* in, int n, std::byte* const* out, int m,
                                             std::size_t at, compute_t<T> divisor) noexcept {
   auto a = load<T>(in[0] + at);
   for (int r = 1; r < n; ++r) a = apply<Op>(a, load<T>(in[r] + at));
   if constexpr (std::same_as<Op, mean_op>) a = divide(a, divisor);
-  for (int o = 0; o < m; ++o) put(out[o] + at, narrow<T>(a));
+  for (int o = 0; o < m; ++o) put(out[o] + at, narrow<T, by>(a));
 }
 
 /// Asks for the lines of all outputs from byte `from` up to `to`; for nothing where that is past `end`. Of buffers that
@@ -211,22 +227,22 @@ inline constexpr std::size_t claimed_ahead = 2048;  // 32 lines: some 0.1 us of 
 
 /// Element i of all outputs becomes in[0][i] op in[1][i] op …; an output may be one of the inputs. Each place is read
 /// once, and before it is written.
-template <class T, class Op>
+template <class T, class Op, rounding by = rounding::in_words>
 void fold(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores how,
-          double by) noexcept {
-  const auto divisor = static_cast<compute_t<T>>(by);
+          double mean_by) noexcept {
+  const auto divisor = static_cast<compute_t<T>>(mean_by);
   const auto* const* in = reinterpret_cast<const std::byte* const*>(inputs);
   auto* const* out = reinterpret_cast<std::byte* const*>(outputs);
   std::size_t i = 0;
   if (how == stores::streaming) {
     i = elements_before_line<T>(outputs[0], count);
-    fold_scalars<T, Op>(inputs, n, outputs, m, 0, i, by);
+    fold_scalars<T, Op>(inputs, n, outputs, m, 0, i, mean_by);
   }
   if (n == 2 && m == 1 && how == stores::ordinary) {  // what rings and pairs do
     const std::byte* const pair[] = {in[0], in[1]};
     std::byte* const to[] = {out[0]};
     for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>)
-      fold_four<T, Op>(pair, 2, to, 1, i * sizeof(T), stores::ordinary, divisor);
+      fold_four<T, Op, by>(pair, 2, to, 1, i * sizeof(T), stores::ordinary, divisor);
   }
   if (m > 1 && how == stores::ordinary) {
     constexpr std::size_t step = 4 * lanes<T> * sizeof(T);
@@ -235,12 +251,12 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
     for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) {
       const std::size_t at = i * sizeof(T) + claimed_ahead;
       claim(out, m, at, at + step, end);
-      fold_four<T, Op>(in, n, out, m, i * sizeof(T), stores::ordinary, divisor);
+      fold_four<T, Op, by>(in, n, out, m, i * sizeof(T), stores::ordinary, divisor);
     }
   }
-  for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) fold_four<T, Op>(in, n, out, m, i * sizeof(T), how, divisor);
-  for (; count - i >= lanes<T>; i += lanes<T>) fold_one<T, Op>(in, n, out, m, i * sizeof(T), divisor);
-  fold_scalars<T, Op>(inputs, n, outputs, m, i, count, by);
+  for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) fold_four<T, Op, by>(in, n, out, m, i * sizeof(T), how, divisor);
+  for (; count - i >= lanes<T>; i += lanes<T>) fold_one<T, Op, by>(in, n, out, m, i * sizeof(T), divisor);
+  fold_scalars<T, Op>(inputs, n, outputs, m, i, count, mean_by);
   if (how == stores::streaming) stream_fence();
 }
 
@@ -251,7 +267,7 @@ void scale(const void* in, void* out, std::size_t count, compute_t<T> factor) no
   auto* to = static_cast<std::byte*>(out);
   std::size_t i = 0;
   for (; count - i >= lanes<T>; i += lanes<T>) {
-    put(to + i * sizeof(T), narrow<T>(multiply(load<T>(from + i * sizeof(T)), factor)));
+    put(to + i * sizeof(T), narrow<T, rounding::in_words>(multiply(load<T>(from + i * sizeof(T)), factor)));
   }
   scale_scalars<T>(in, out, i, count, factor);
 }

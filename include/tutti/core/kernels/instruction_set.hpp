@@ -7,17 +7,19 @@ namespace tutti {
 
 /// What the kernels of this process are compiled for; the same bits come out of all of them. `baseline` is what every
 /// processor of the architecture has: SSE2 on x86-64, NEON on aarch64.
-enum class instruction_set : std::uint8_t { baseline, avx2, avx512 };
+enum class instruction_set : std::uint8_t { baseline, avx2, avx512, avx512_bf16 };
 
 constexpr const char* name(instruction_set s) noexcept {
-  return s == instruction_set::baseline ? "baseline" : s == instruction_set::avx2 ? "avx2" : "avx512";
+  constexpr const char* names[] = {"baseline", "avx2", "avx512", "avx512_bf16"};
+  return names[static_cast<std::uint8_t>(s)];
 }
 
 /// The widest that processor and operating system have; asked once per process.
 inline instruction_set best_instruction_set() noexcept {
-  static const instruction_set best = detail::cpu_has_avx512() ? instruction_set::avx512
-                                      : detail::cpu_has_avx2() ? instruction_set::avx2
-                                                               : instruction_set::baseline;
+  static const instruction_set best = detail::cpu_has_avx512_bf16() ? instruction_set::avx512_bf16
+                                      : detail::cpu_has_avx512()    ? instruction_set::avx512
+                                      : detail::cpu_has_avx2()      ? instruction_set::avx2
+                                                                    : instruction_set::baseline;
   return best;
 }
 

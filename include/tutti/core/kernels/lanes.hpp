@@ -17,6 +17,9 @@ enum class stores : std::uint8_t { ordinary, streaming };
 
 namespace tutti::detail {
 
+/// Who rounds a float to a bfloat16; the bits are the same.
+enum class rounding : std::uint8_t { in_words, by_processor };
+
 /// A register of the compiler's vector extensions, and the same at any address.
 template <class C, std::size_t bytes>
 struct vectors {
