@@ -14,21 +14,23 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Sends `data` down a binomial tree, in pieces so that levels overlap. Uses tag `step`.
+/// Sends `data` down a binomial tree, in pieces so that levels overlap; where there is one level, at once. Uses tag
+/// `step`.
 template <message_link L>
 routine tree_send_down(L link, std::span<std::byte> data, int root, std::uint64_t step) {
   const tree_place tree{link.size(), root, link.rank()};
-  const std::size_t pieces = pieces_of(data.size());
+  const std::size_t pieces = tree.n > 2 ? pieces_of(data.size()) : 1;
+  const auto piece = [=](std::size_t i) { return pieces > 1 ? piece_of(data, i) : data; };
   in_flight<decltype(link.recv(0, 0, {}))> receives;
   for (std::size_t i = 0, posted = 0; i < pieces; ++i) {
     if (tree.me != 0) {
       for (; posted < std::min(pieces, i + pieces_ahead); ++posted)
-        receives.begin(posted, [&] { return link.recv(tree.parent(), step, piece_of(data, posted)); });
+        receives.begin(posted, [&] { return link.recv(tree.parent(), step, piece(posted)); });
       auto& arrival = receives[i];
       co_await arrival;
     }
     for (int mask = tree.lowest() / 2; mask > 0; mask /= 2)
-      if (tree.me + mask < tree.n) co_await link.send(tree.rank_of(tree.me + mask), step, piece_of(data, i));
+      if (tree.me + mask < tree.n) co_await link.send(tree.rank_of(tree.me + mask), step, piece(i));
   }
 }
 
