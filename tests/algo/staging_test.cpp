@@ -47,8 +47,8 @@ class foreign_transport : public roomy_transport {
  public:
   using roomy_transport::roomy_transport;
   [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
-    return rank() == 1 && peer == 2 && bytes == 2 * board::long_walk ? nullptr
-                                                                     : roomy_transport::resolve(peer, where, bytes);
+    return rank() == 1 && peer == 2 && bytes == board::long_bytes ? nullptr
+                                                                  : roomy_transport::resolve(peer, where, bytes);
   }
 };
 

@@ -67,7 +67,7 @@ class watcher {
       return last;
     }
     [[nodiscard]] std::vector<std::byte> slot(std::uint64_t t) const {
-      const std::byte* s = base + 4096 + t % 2 * board::slot_bytes;
+      const std::byte* s = base + board::slots_at + t % 2 * board::slot_bytes;
       return {s, s + looked_at};
     }
   };

@@ -44,11 +44,18 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
   static constexpr std::size_t worth_streaming = choice_timer::worth_counting;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
 
-  /// What a rank tells beside its step: where its buffers are, if peers can map them.
+  /// What a rank tells beside its step: where its buffers are, if peers can map them, and the bytes of the longest
+  /// block in its slot, where they do not know.
   struct note {
     std::uint64_t in, out;
+    std::uint64_t longest = 0;
   };
-  static constexpr std::size_t part_bytes = 4096 + 2 * slot_bytes;
+  /// Where the slots begin: two lines into a page. AMD's `rep movsb`, which is memcpy, owns lines that others have read
+  /// five times as fast where its target does not lie less than a line behind its source, modulo pages: both for what
+  /// is staged and for what is taken out, from and to users' memory that begins with a page or, as malloc's, 16 bytes
+  /// later.
+  static constexpr std::size_t slots_at = 4096 + 128;
+  static constexpr std::size_t part_bytes = slots_at + 2 * slot_bytes;
 
   /// How data is staged: how many bytes short messages walk through before they come back, of each of the two slots (a
   /// power of two), and by which stores.
@@ -58,6 +65,7 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
     friend bool operator==(const staging&, const staging&) = default;
   };
   static constexpr std::size_t long_walk = std::size_t{2} << 20;
+  static constexpr std::size_t long_bytes = 2 * long_walk + slots_at % 4096;
 
   /// Waits until the ranks from `first` up to `last` have posted the step that this rank posted last, and fails with
   /// errc::mismatch when one of them posted it in another call.
@@ -252,7 +260,7 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
   /// From the next step on, on all ranks alike.
   void use(const staging& s) noexcept {
     for (std::size_t r = 0; r < parts_.size(); ++r)
-      slots_[r] = s.walk == slot_bytes ? parts_[r] + 4096 : long_parts_[r];
+      slots_[r] = s.walk == slot_bytes ? parts_[r] + slots_at : long_parts_[r] + slots_at % 4096;
     staging_ = s;
   }
   [[nodiscard]] const staging& way() const noexcept { return staging_; }
@@ -269,7 +277,7 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
   template <class Link>
   bool make_long(Link& link) noexcept {
     try {
-      if (!long_) long_ = link.allocate(2 * long_walk);
+      if (!long_) long_ = link.allocate(long_bytes);
       return true;
     } catch (...) {
       return false;
@@ -277,14 +285,14 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
   }
   template <class Link>
   [[nodiscard]] std::uint64_t long_place(Link& link) const noexcept {
-    return *link.locate(long_, 2 * long_walk);
+    return *link.locate(long_, long_bytes);
   }
   /// Maps the room that all have noted with `step`; returns the world rank whose place cannot be, -1 if all can.
   template <class Link>
   int find_long(Link& link, std::uint64_t step) noexcept {
     for (int r = 0; r < members_->size; ++r) {
       const int who = members_->world_rank(r);
-      std::byte* p = link.resolve(who, note_of(r, step).in, 2 * long_walk);
+      std::byte* p = link.resolve(who, note_of(r, step).in, long_bytes);
       if (!p) return who;
       long_parts_[static_cast<std::size_t>(r)] = p;
     }
@@ -324,7 +332,7 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
       if (!at) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(static_cast<int>(p)), 0});
       parts_.push_back(at);
     }
-    for (std::byte* p : parts_) slots_.push_back(p + 4096);
+    for (std::byte* p : parts_) slots_.push_back(p + slots_at);
     long_parts_.resize(parts_.size());
     seen_.resize(parts_.size());
     lists_.operands.reserve(parts_.size());

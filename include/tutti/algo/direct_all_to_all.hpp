@@ -45,17 +45,42 @@ int take_blocks(const meeting<T>& m, board& b, std::uint64_t step, const all_to_
   return failed;
 }
 
+/// The slots of an all_to_all: what each rank has cut its own into, for pieces of its blocks from `done` on. Where
+/// that is news to the others, it has noted its longest block with the first.
+template <mapped_transport T>
+class all_to_all_parts {
+ public:
+  all_to_all_parts(const meeting<T>& m, const board& b, const all_to_all_args& a) noexcept
+      : m_(m),
+        b_(b),
+        own_(static_cast<std::size_t>(m.size()), a.in_blocks, a.in.element_bytes),
+        known_(a.in_blocks.equal()) {}
+  [[nodiscard]] const slot_parts& own() const noexcept { return own_; }
+  [[nodiscard]] slot_parts of(int r, std::uint64_t step, std::size_t done) const noexcept {
+    return known_ || r == m_.rank() ? own_ : own_.cut_for(done == 0 ? b_.note_of(r, step).longest : board::slot_bytes);
+  }
+
+ private:
+  const meeting<T>& m_;
+  const board& b_;
+  slot_parts own_;
+  bool known_;
+};
+
 /// Blocks of any lengths, of inputs that everyone has noted with `step`: copies what is left behind the first pieces.
 template <mapped_transport T>
-int take_rests(const meeting<T>& m, board& b, std::uint64_t step, const slot_parts& parts, const all_to_all_args& a) {
-  const std::size_t first = parts.bytes(), element = a.in.element_bytes;
+int take_rests(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_parts<T>& slots,
+               const all_to_all_args& a) {
+  const std::size_t element = a.in.element_bytes;
   int failed = 0;
   for (int i = 0; i < m.size() && failed == 0; ++i) {
     const int rank = (m.rank() + i) % m.size();
     const auto r = static_cast<std::size_t>(rank);
-    const std::size_t bytes = a.out_blocks.size(r) * element, rest = piece_of(bytes, first, bytes);
+    const slot_parts parts = slots.of(rank, step, 0);
+    const std::size_t first = parts.most(), bytes = a.out_blocks.size(r) * element;
+    const std::size_t rest = piece_of(bytes, first, bytes);
     if (rest == 0) continue;
-    const std::uint64_t begin = parts.told_place(m.slot(rank, step), static_cast<std::size_t>(m.rank()));
+    const std::uint64_t begin = parts.told_place(m.slot(rank, step, parts.total()), static_cast<std::size_t>(m.rank()));
     failed =
         take_from(m, b, step, a, rank, begin + first, at(a.out.data, a.out_blocks.begin(r) * element + first), rest);
   }
@@ -70,56 +95,59 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
   const std::size_t element = a.in.element_bytes;
   const bool known = a.in_blocks.equal();
   std::size_t longest = a.in_blocks.longest() * element;
-  const slot_parts parts{n, a.in_blocks, element};
+  const all_to_all_parts<T> slots{m, b, a};
+  const slot_parts& mine = slots.own();
   const auto take = [&](std::uint64_t step, std::size_t r, std::size_t done) noexcept {
     const std::size_t bytes = a.out_blocks.size(r) * element;
-    const std::byte* const from = r == me ? at(a.in.data, a.in_blocks.begin(me) * element + done)
-                                          : parts.of(m.slot(static_cast<int>(r), step, parts.total()), me);
-    if (done < bytes)
-      copy_bytes(at(a.out.data, a.out_blocks.begin(r) * element + done), from, piece_of(bytes, done, parts.bytes()));
+    if (done >= bytes) return;
+    const std::byte* from = at(a.in.data, a.in_blocks.begin(me) * element + done);
+    if (const auto rank = static_cast<int>(r); r != me) {
+      const slot_parts parts = slots.of(rank, step, done);
+      from = parts.of(m.slot(rank, step, parts.total()), r, me);
+    }
+    copy_bytes(at(a.out.data, a.out_blocks.begin(r) * element + done), from, piece_of(bytes, done, mine.most()));
   };
   board::exposure shown{b, lane.link()};
-  for (std::size_t done = 0; done == 0 || done < longest; done += parts.bytes()) {
+  for (std::size_t done = 0; done == 0 || done < longest; done += mine.most()) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
-    std::byte* const slot = m.slot(m.rank(), step, parts.total());
+    std::byte* const slot = m.slot(m.rank(), step, mine.total());
     for (std::size_t r = 0; r < n; ++r) {
-      const std::size_t bytes = a.in_blocks.size(r) * element;
-      parts.tell(slot, r, bytes);
-      parts.tell_place(slot, r, a.in_blocks.begin(r) * element);
+      const std::size_t bytes = a.in_blocks.size(r) * element, begin = a.in_blocks.begin(r) * element;
+      mine.tell(slot, r, bytes, begin);
       if (r != me && done < bytes)
-        b.stage(parts.of(slot, r), at(a.in.data, a.in_blocks.begin(r) * element + done),
-                piece_of(bytes, done, parts.bytes()));
+        b.stage(mine.of(slot, me, r), at(a.in.data, begin + done), piece_of(bytes, done, mine.most()));
     }
-    parts.tell_longest(slot, longest);
     const bool learns = !known && done == 0;
     if (learns)
-      m.post({place_of_input(m, b, a), board::nowhere});
+      m.post({place_of_input(m, b, a), board::nowhere, longest});
     else
       m.post();
     if (!learns) take(step, me, done);  // while the others' are on their way
     co_await m.everyone(step);
     bool mapped = learns;
-    if (learns)
-      for (std::size_t r = 0; r < n; ++r) {
-        const auto rank = static_cast<int>(r);
-        longest = std::max<std::size_t>(longest, parts.told_longest(m.slot(rank, step)));
-        mapped = mapped && b.note_of(rank, step).in != board::nowhere;
-        const std::size_t room = a.out_blocks.size(r) * element;
-        if (const auto told = parts.told(m.slot(rank, step), me); told != room)
-          co_await lane.refuse(other_length(lane, a, rank, told, m.rank(), room));
-      }
+    for (std::size_t r = 0; r < n && learns; ++r) {
+      const auto rank = static_cast<int>(r);
+      longest = std::max<std::size_t>(longest, b.note_of(rank, step).longest);
+      mapped = mapped && b.note_of(rank, step).in != board::nowhere;
+      const slot_parts parts = slots.of(rank, step, 0);
+      const std::size_t room = a.out_blocks.size(r) * element;
+      if (const auto told = parts.told(m.slot(rank, step, parts.total()), me); told != room)
+        co_await lane.refuse(other_length(lane, a, rank, told, m.rank(), room));
+    }
     for (std::size_t r = 0; r < n; ++r)
       if (r != me || learns) take(step, r, done);
-    if (mapped && longest > parts.bytes()) {
-      if (const int failed = take_rests(m, b, step, parts, a)) co_await give_up(m, failed);
+    if (mapped && longest > mine.most()) {
+      if (const int failed = take_rests(m, b, step, slots, a)) co_await give_up(m, failed);
       const std::uint64_t end = m.post();
       co_await m.everyone(end);
-      break;
+      shown.close();
+      co_return;
     }
     if (learns) shown.close();
   }
   shown.close();
+  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);  // before, nobody knew how long it would be
 }
 
 }  // namespace detail

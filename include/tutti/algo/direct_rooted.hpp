@@ -21,150 +21,137 @@ stretch block_of(const Args& a, std::size_t element, int r) noexcept {
   return {a.blocks.begin(i) * element, a.blocks.size(i) * element};
 }
 
-/// What the slots of a gather hold: each a piece of its rank's block. Where the root alone knows how long the blocks
-/// are, the others' first slots begin with that, and the root's first says where they go.
-struct gather_slots {
-  gather_slots(const gather_args& a, int ranks) noexcept
-      : known(a.blocks.equal()),
-        piece(1, a.blocks, a.in.element_bytes),
-        places(slot_parts::with_table(static_cast<std::size_t>(ranks))),
-        most(piece.bytes()) {}
-  template <mapped_transport T>
-  [[nodiscard]] std::byte* of(const meeting<T>& m, int r, std::uint64_t step) const noexcept {
-    return m.slot(r, step, piece.total());
-  }
-
-  bool known;
-  slot_parts piece, places;
-  std::size_t most;  ///< bytes of a piece
-};
+/// Where rank r stages pieces of its block of a gather, which is so long.
+template <mapped_transport T>
+std::byte* staged_block(const meeting<T>& m, int r, std::uint64_t step, std::size_t bytes) noexcept {
+  return m.slot(r, step, std::min(bytes, board::slot_bytes));
+}
+/// What the root's first slot of a gather says, where it alone knows the blocks and others may store there.
+inline slot_parts gather_table(int ranks) noexcept {
+  return slot_parts::with_table(static_cast<std::size_t>(ranks), 0);
+}
 
 template <mapped_transport T>
 routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
-  const gather_slots slots{a, m.size()};
+  const bool known = a.blocks.equal();
   const auto block = [&a](int r) noexcept { return block_of(a, a.in.element_bytes, r); };
   const auto take = [&](std::uint64_t step, std::size_t done) noexcept {
     for (int r = 0; r < m.size(); ++r) {
       const auto [offset, bytes] = block(r);
       if (r != a.root && done < bytes)
-        copy_bytes(at(a.out.data, offset + done), slots.piece.of(slots.of(m, r, step), 0),
-                   piece_of(bytes, done, slots.most));
+        copy_bytes(at(a.out.data, offset + done), staged_block(m, r, step, bytes),
+                   piece_of(bytes, done, board::slot_bytes));
     }
   };
-  std::size_t longest = slots.known ? a.in.bytes() : 0;
+  std::size_t longest = known ? a.in.bytes() : 0;
   std::byte* const own = at(a.out.data, block(a.root).offset);
   board::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
-  if (!slots.known) {
-    co_await m.everyone(step - 1);
-    for (int r = 0; r < m.size(); ++r) {
-      slots.places.tell(m.slot(m.rank(), step), static_cast<std::size_t>(r), block(r).bytes);
-      slots.places.tell_place(m.slot(m.rank(), step), static_cast<std::size_t>(r), block(r).offset);
-    }
-  }
-  if (!slots.known || longest > slots.most)
-    m.post(
-        {place_or_lend(m, a.out.data, a.out.bytes(), b.lends_from()), own == a.in.data ? takes_share : board::nowhere});
-  else
+  if (!known || longest > board::slot_bytes) {
+    const board::note here{place_or_lend(m, a.out.data, a.out.bytes(), b.lends_from()),
+                           own == a.in.data ? takes_share : board::nowhere};
+    if (!known) co_await m.everyone(step - 1);
+    const slot_parts places = gather_table(m.size());
+    for (int r = 0; r < m.size() && !known && here.in != board::nowhere; ++r)
+      places.tell(m.slot(m.rank(), step, places.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
+    m.post(here);
+  } else {
     m.post();
+  }
   copy_bytes(own, a.in.data, a.in.bytes());
   co_await m.everyone(step);
-  for (int r = 0; r < m.size() && !slots.known; ++r) {
+  for (int r = 0; r < m.size() && !known; ++r) {
     if (r == a.root) continue;
-    const std::size_t told = slots.piece.told(m.slot(r, step), 0);
+    const std::uint64_t told = b.note_of(r, step).longest;
     if (told != block(r).bytes) co_await lane.refuse(other_length(lane, a, r, told, a.root, block(r).bytes));
-    longest = std::max(longest, told);
+    longest = std::max<std::size_t>(longest, told);
   }
   take(step, 0);
-  if (longest > slots.most && b.note_of(a.root, step).in != board::nowhere) {
+  if (longest > board::slot_bytes && b.note_of(a.root, step).in != board::nowhere) {
     co_await move_mapped(lane, m, b, a.root, step, flow::to_root, at(a.out.data, 0), [=](int r) {
       const auto [offset, bytes] = block_of(a, a.in.element_bytes, r);
-      return stretch{offset + slots.most, piece_of(bytes, slots.most, bytes)};
+      return stretch{offset + board::slot_bytes, piece_of(bytes, board::slot_bytes, bytes)};
     });
     longest = 0;
   }
   shown.close();
-  for (std::size_t done = slots.most; done < longest; done += slots.most) {
+  for (std::size_t done = board::slot_bytes; done < longest; done += board::slot_bytes) {
     step = m.next();
     m.post();
     co_await m.everyone(step);
     take(step, done);
   }
+  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);  // before, nobody knew how long it would be
 }
 
 template <mapped_transport T>
 routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
-  const gather_slots slots{a, m.size()};
+  const bool known = a.blocks.equal();
   const auto me = static_cast<std::size_t>(m.rank());
-  const std::size_t mine = a.in.bytes(), rest = piece_of(mine, slots.most, mine);
+  const std::size_t mine = a.in.bytes(), rest = piece_of(mine, board::slot_bytes, mine);
   const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
-    std::byte* const slot = slots.of(m, m.rank(), step);
-    slots.piece.tell(slot, 0, mine);
-    b.stage(slots.piece.of(slot, 0), at(a.in.data, std::min(done, mine)), piece_of(mine, done, slots.most));
+    b.stage(staged_block(m, m.rank(), step, mine), at(a.in.data, std::min(done, mine)),
+            piece_of(mine, done, board::slot_bytes));
   };
-  std::size_t longest = slots.known ? mine : 0;
+  std::size_t longest = mine;
   board::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
   co_await m.everyone(step - 1);
   stage(step, 0);
-  if (!slots.known || longest > slots.most) {
-    m.post({rest == 0 ? board::nowhere : place_or_lend(m, at(a.in.data, slots.most), rest, b.lends_from()),
-            board::nowhere});
+  if (!known || longest > board::slot_bytes) {
+    m.post({rest == 0 ? board::nowhere : place_or_lend(m, at(a.in.data, board::slot_bytes), rest, b.lends_from()),
+            board::nowhere, mine});
     co_await m.everyone(step);
   } else {
     m.post();
   }
-  for (int r = 0; r < m.size() && !slots.known; ++r)
-    if (r != a.root) longest = std::max<std::size_t>(longest, slots.piece.told(m.slot(r, step), 0));
-  if (longest > slots.most && b.note_of(a.root, step).in != board::nowhere) {
-    const std::byte* const table = m.slot(a.root, step);
-    if (const auto room = slots.places.told(table, me); !slots.known && room != mine)
+  for (int r = 0; r < m.size() && !known; ++r)
+    if (r != a.root) longest = std::max<std::size_t>(longest, b.note_of(r, step).longest);
+  if (longest > board::slot_bytes && b.note_of(a.root, step).in != board::nowhere) {
+    const slot_parts places = gather_table(m.size());
+    const std::byte* const table = m.slot(a.root, step, places.total());
+    if (const auto room = places.told(table, me); !known && room != mine)
       co_await lane.refuse(other_length(lane, a, m.rank(), mine, a.root, room));
-    const std::size_t begin = slots.known ? me * mine : slots.places.told_place(table, me);
+    const std::size_t begin = known ? me * mine : places.told_place(table, me);
     co_await move_mapped(lane, m, b, a.root, step, flow::to_root, const_cast<std::byte*>(at(a.in.data, mine - rest)),
                          [=](int) { return stretch{begin + mine - rest, rest}; });
     longest = 0;
   }
   shown.close();
-  for (std::size_t done = slots.most; done < longest; done += slots.most) {
+  for (std::size_t done = board::slot_bytes; done < longest; done += board::slot_bytes) {
     step = m.next();
     co_await m.everyone(step - 1);
     stage(step, done);
     m.post();
   }
+  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);
 }
 
 template <mapped_transport T>
 routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const bool known = a.blocks.equal();
-  const auto n = static_cast<std::size_t>(m.size());
+  const auto n = static_cast<std::size_t>(m.size()), root = static_cast<std::size_t>(a.root);
   const slot_parts parts{n, a.blocks, a.out.element_bytes};
   const auto block = [&a](int r) noexcept { return block_of(a, a.out.element_bytes, r); };
   const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
     for (int r = 0; r < m.size(); ++r) {
       const auto [offset, bytes] = block(r);
       if (r != a.root && done < bytes)
-        b.stage(parts.of(m.slot(a.root, step, parts.total()), static_cast<std::size_t>(r)),
-                at(a.in.data, offset + done), piece_of(bytes, done, parts.bytes()));
+        b.stage(parts.of(m.slot(a.root, step, parts.total()), root, static_cast<std::size_t>(r)),
+                at(a.in.data, offset + done), piece_of(bytes, done, parts.most()));
     }
   };
   const std::size_t longest = a.blocks.longest() * a.out.element_bytes;
   const std::byte* const own = at(a.in.data, block(a.root).offset);
   board::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
-  board::note here{board::nowhere, own == a.out.data ? takes_share : board::nowhere};
+  board::note here{board::nowhere, own == a.out.data ? takes_share : board::nowhere, longest};
   if (longest >= worth_mapping && root_may_wait(m, longest))
     here.in = place_or_lend(m, a.in.data, a.in.bytes(), b.lends_from());
   const bool mapped = here.in != board::nowhere;
   if (!mapped || !known) co_await m.everyone(step - 1);
-  if (!known) {
-    std::byte* const table = m.slot(a.root, step);
-    for (int r = 0; r < m.size(); ++r) {
-      parts.tell(table, static_cast<std::size_t>(r), block(r).bytes);
-      parts.tell_place(table, static_cast<std::size_t>(r), block(r).offset);
-    }
-    parts.tell_longest(table, longest);
-  }
+  for (int r = 0; r < m.size() && !known; ++r)
+    parts.tell(m.slot(a.root, step, parts.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
   if (!mapped) stage(step, 0);
   if (!known || longest >= worth_mapping)
     m.post(here);
@@ -180,19 +167,19 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
                          [=](int r) { return block_of(a, a.out.element_bytes, r); });
   }
   shown.close();
-  for (std::size_t done = parts.bytes(); !mapped && done < longest; done += parts.bytes()) {
+  for (std::size_t done = parts.most(); !mapped && done < longest; done += parts.most()) {
     step = m.next();
     co_await m.everyone(step - 1);
     stage(step, done);
     m.post();
   }
+  if (!known && !mapped && b.choice_due(longest)) co_await choose_staging(m, b);
 }
 
 template <mapped_transport T>
 routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const bool known = a.blocks.equal();
-  const slot_parts parts{n, a.blocks, a.out.element_bytes};
   const std::size_t mine = a.out.bytes();
   const bool notes = !known || mine >= worth_mapping;
   std::size_t longest = mine;
@@ -203,12 +190,11 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   else
     m.post();
   co_await m.only(a.root, step);
-  const std::byte* slot = m.slot(a.root, step, parts.total());
-  if (!known) {
-    longest = parts.told_longest(slot);
-    if (const auto told = parts.told(slot, me); told != mine)
-      co_await lane.refuse(other_length(lane, a, a.root, told, m.rank(), mine));
-  }
+  if (!known) longest = b.note_of(a.root, step).longest;
+  const slot_parts parts = known ? slot_parts(n, a.blocks, a.out.element_bytes) : slot_parts::with_table(n, longest);
+  const std::byte* const slot = m.slot(a.root, step, parts.total());
+  if (const auto told = parts.told(slot, me); !known && told != mine)
+    co_await lane.refuse(other_length(lane, a, a.root, told, m.rank(), mine));
   if (notes && b.note_of(a.root, step).in != board::nowhere) {
     const std::size_t begin = known ? me * mine : parts.told_place(slot, me);
     co_await move_mapped(lane, m, b, a.root, step, flow::from_root, at(a.out.data, 0),
@@ -216,16 +202,18 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
     longest = 0;
   }
   shown.close();
-  for (std::size_t done = 0; done < longest; done += parts.bytes()) {
+  for (std::size_t done = 0; done < longest; done += parts.most()) {
     if (done != 0) {
       step = m.next();
       m.post();
       co_await m.only(a.root, step);
     }
     if (done < mine)
-      copy_bytes(at(a.out.data, done), parts.of(m.slot(a.root, step, parts.total()), me),
-                 piece_of(mine, done, parts.bytes()));
+      copy_bytes(at(a.out.data, done),
+                 parts.of(m.slot(a.root, step, parts.total()), static_cast<std::size_t>(a.root), me),
+                 piece_of(mine, done, parts.most()));
   }
+  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);
 }
 
 }  // namespace detail

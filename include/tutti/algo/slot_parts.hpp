@@ -10,63 +10,79 @@
 
 namespace tutti::algo {
 
-/// A slot of the board cut into a part for each rank, behind a table of the lengths of their blocks, of the longest,
-/// and of where they lie, where those are news to the readers.
-///
-/// They do not travel as notes: a slot is written when nobody reads it any more, whichever operations follow one
-/// another; a note may be written earlier, by whoever knows that its operation ends with a meeting of all.
+/// A slot of the board cut into a part for each other rank, as long as the longest block needs, before a table of the
+/// lengths of the blocks and of where they lie, where those are news to the readers. These learn from a note how long
+/// the longest is, and with that where the slot has it.
 class slot_parts {
  public:
   /// For blocks of elements of so many bytes. Where the blocks are equal all ranks know their length, and there is no
   /// table.
   slot_parts(std::size_t ranks, const layout& blocks, std::size_t element) noexcept
-      : slot_parts(blocks.equal() ? slot_parts(ranks, blocks.size(0) * element) : with_table(ranks)) {}
-  static slot_parts with_table(std::size_t ranks) noexcept { return slot_parts(ranks); }
+      : slot_parts(ranks, blocks.equal() ? 0 : table_for(ranks), blocks.longest() * element) {}
+  /// For blocks of any lengths up to so many bytes.
+  static slot_parts with_table(std::size_t ranks, std::uint64_t longest) noexcept {
+    return {ranks, table_for(ranks), longest};
+  }
 
-  /// Of one rank's part.
+  /// Of one rank's part: all of the longest block, or most().
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// What a part holds at most, however long the blocks are.
+  [[nodiscard]] std::size_t most() const noexcept { return most_; }
+  /// The same for blocks up to so long.
+  [[nodiscard]] slot_parts cut_for(std::uint64_t longest) const noexcept {
+    slot_parts p = *this;
+    p.bytes_ = longest < most_ ? std::min(most_, lines_for(std::max(static_cast<std::size_t>(longest), line))) : most_;
+    return p;
+  }
   /// Of all there is, for board::slot().
-  [[nodiscard]] std::size_t total() const noexcept { return head_ != 0 ? board::slot_bytes : ranks_ * bytes_; }
-  [[nodiscard]] std::byte* of(std::byte* slot, std::size_t rank) const noexcept { return slot + head_ + rank * bytes_; }
+  [[nodiscard]] std::size_t total() const noexcept { return table_ + others_ * bytes_; }
+  /// What is for `rank` in the slot of `owner`, which has nothing for itself there.
+  [[nodiscard]] std::byte* of(std::byte* slot, std::size_t owner, std::size_t rank) const noexcept {
+    return slot + (rank < owner ? rank : rank - 1) * bytes_;
+  }
 
-  /// Writes the length of `rank`'s block to the table, if there is one.
-  void tell(std::byte* slot, std::size_t rank, std::uint64_t length) const noexcept {
-    if (head_ != 0) std::memcpy(slot + rank * sizeof length, &length, sizeof length);
+  /// Writes to the table, if there is one, how long `rank`'s block is and where it lies.
+  void tell(std::byte* slot, std::size_t rank, std::uint64_t length, std::uint64_t place) const noexcept {
+    const std::uint64_t both[] = {length, place};
+    if (table_ != 0) std::memcpy(table(slot) + rank * sizeof both, both, sizeof both);
   }
   [[nodiscard]] std::uint64_t told(const std::byte* slot, std::size_t rank) const noexcept {
-    std::uint64_t length = 0;
-    std::memcpy(&length, slot + rank * sizeof length, sizeof length);
-    return length;
-  }
-  /// That of the longest block.
-  void tell_longest(std::byte* slot, std::uint64_t length) const noexcept { tell(slot, ranks_, length); }
-  [[nodiscard]] std::uint64_t told_longest(const std::byte* slot) const noexcept { return told(slot, ranks_); }
-  /// Where `rank`'s block lies.
-  void tell_place(std::byte* slot, std::size_t rank, std::uint64_t where) const noexcept {
-    tell(slot, ranks_ + 1 + rank, where);
+    return word(slot, 2 * rank);
   }
   [[nodiscard]] std::uint64_t told_place(const std::byte* slot, std::size_t rank) const noexcept {
-    return told(slot, ranks_ + 1 + rank);
+    return word(slot, 2 * rank + 1);
   }
 
  private:
-  // Parts begin with a line of the cache: some cores copy to other places at a quarter of their speed.
+  // Parts begin with a line of the cache: see board::slots_at.
   static constexpr std::size_t line = tutti::detail::cache_line;
   static constexpr std::size_t lines_for(std::size_t bytes) noexcept { return (bytes + line - 1) / line * line; }
   static constexpr std::size_t lines_in(std::size_t bytes) noexcept {
     return bytes < line ? bytes : bytes / line * line;
   }
 
-  explicit slot_parts(std::size_t ranks) noexcept
-      : head_(lines_for((2 * ranks + 1) * sizeof(std::uint64_t))),
-        bytes_(lines_in((board::slot_bytes - head_) / ranks)),
-        ranks_(ranks) {}
-  slot_parts(std::size_t ranks, std::size_t longest) noexcept
-      : head_(0),
-        bytes_(std::min(lines_in(board::slot_bytes / ranks), lines_for(std::max(longest, line)))),
-        ranks_(ranks) {}
+  static constexpr std::size_t table_for(std::size_t ranks) noexcept {
+    return lines_for(2 * ranks * sizeof(std::uint64_t));
+  }
+  template <class Byte>
+  [[nodiscard]] Byte* table(Byte* slot) const noexcept {
+    return slot + others_ * bytes_;
+  }
+  [[nodiscard]] std::uint64_t word(const std::byte* slot, std::size_t i) const noexcept {
+    std::uint64_t value = 0;
+    if (table_ != 0) std::memcpy(&value, table(slot) + i * sizeof value, sizeof value);
+    return value;
+  }
 
-  std::size_t head_, bytes_, ranks_;
+  slot_parts(std::size_t ranks, std::size_t table, std::uint64_t longest) noexcept
+      : table_(table),
+        others_(std::max(ranks, std::size_t{2}) - 1),
+        most_(std::min(lines_in(board::slot_bytes / ranks), lines_in((board::slot_bytes - table) / others_))),
+        bytes_(most_) {
+    *this = cut_for(longest);
+  }
+
+  std::size_t table_, others_, most_, bytes_;
 };
 
 }  // namespace tutti::algo
