@@ -11,6 +11,7 @@
 #include <conformance/collectives.hpp>
 #include <conformance/every_reduction.hpp>
 #include <conformance/large.hpp>
+#include <conformance/large_blocks.hpp>
 
 namespace {
 
@@ -43,6 +44,16 @@ TEST_CASE("threads: more elements than an int can count") {
   using enum tutti::algorithm;
   tutti::run_threads(
       2, [](auto& world) { conformance::check_large(world, {automatic, ring}); }, std::chrono::seconds(60));
+  tutti::run_threads(
+      2,
+      [](auto& world) {
+        conformance::large_blocks blocks{world};
+        blocks.check_moves(automatic, automatic, automatic, automatic);
+        blocks.check_moves(tree, ring, linear, pairwise);
+        blocks.check_reductions(automatic, automatic, automatic);
+        blocks.check_reductions(ring, tree, ring);
+      },
+      std::chrono::seconds(60));
 }
 
 }  // namespace
