@@ -64,11 +64,12 @@
 #define TUTTI_VCVTNE2PS2BF16(to, low, high) asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(to) : "v"(low), "v"(high))
 #define TUTTI_ANY_SUBNORMAL(any, a, b)                                            \
   {                                                                               \
-    std::uint16_t one, other;                                                     \
+    std::uint16_t subnormal_a, subnormal_b;                                       \
     asm("vfpclassps $0x20, %3, %1\n\tvfpclassps $0x20, %4, %2\n\tkortestw %1, %2" \
-        : "=@ccnz"(any), "=&Yk"(one), "=&Yk"(other)                               \
+        : "=@ccnz"(any), "=&Yk"(subnormal_a), "=&Yk"(subnormal_b)                 \
         : "v"(a), "v"(b));                                                        \
   }
+#define TUTTI_SUBNORMALS_ARE_ZERO() ((__builtin_ia32_stmxcsr() & 0x40U) != 0)
 #define TUTTI_VMOVNTPS(to, from) asm volatile("vmovntps %1, %0" : "=m"(to) : "v"(from))
 #define TUTTI_MOVNTPS(to, from) asm volatile("movntps %1, %0" : "=m"(to) : "x"(from))
 #if defined(__clang__)
@@ -89,6 +90,7 @@
 #define TUTTI_VCVTPS2PH(to, from) ((void)0)
 #define TUTTI_VCVTNE2PS2BF16(to, low, high) ((void)0)
 #define TUTTI_ANY_SUBNORMAL(any, a, b) ((void)0)
+#define TUTTI_SUBNORMALS_ARE_ZERO() false
 #define TUTTI_VMOVNTPS(to, from) ((void)0)
 #define TUTTI_MOVNTPS(to, from) ((void)0)
 #define TUTTI_TARGET_AVX2
@@ -121,6 +123,8 @@ inline bool cpu_has_avx512_bf16() noexcept { return cpu_has_avx512() && TUTTI_CP
 inline constexpr unsigned cache_line = TUTTI_CACHE_LINE;
 inline constexpr bool address_sanitizer = TUTTI_ADDRESS_SANITIZER;
 inline constexpr bool thread_sanitizer = TUTTI_THREAD_SANITIZER;
+/// The user's program has told the processor so, as -ffast-math does.
+inline bool subnormals_are_zero() noexcept { return TUTTI_SUBNORMALS_ARE_ZERO(); }
 /// Stores past the caches before it are seen no later than ordinary stores after it.
 inline void stream_fence() noexcept { TUTTI_STREAM_FENCE(); }
 inline void cpu_pause() noexcept { TUTTI_PAUSE(); }

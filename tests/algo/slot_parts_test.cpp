@@ -11,12 +11,12 @@ namespace {
 using tutti::algo::board;
 using tutti::algo::slot_parts;
 
-slot_parts known(std::size_t ranks, std::size_t longest) { return {ranks, tutti::layout::of_equal(longest / 8), 8}; }
+slot_parts known(std::size_t ranks, std::size_t longest) { return {ranks, 0, tutti::layout::of_equal(longest / 8), 8}; }
 
 slot_parts told(std::size_t ranks, std::size_t longest) { return slot_parts::with_table(ranks, longest); }
 
 TEST_CASE("slot_parts: parts and table lie inside of the slot, one behind the other") {
-  for (const std::size_t ranks : {2U, 3U, 7U, 64U, 1000U})
+  for (const std::size_t ranks : {2U, 3U, 7U, 64U, 1000U, 4096U})
     for (const std::size_t longest : {std::size_t{0}, std::size_t{1000}, board::slot_bytes})
       for (const bool with_table : {false, true}) {
         CAPTURE(ranks);
@@ -52,7 +52,9 @@ TEST_CASE("slot_parts: no more room than blocks need, in whole lines") {
   }
   CHECK(known(4, 1000).total() == 3072);
   CHECK(told(4, 1000).total() == 3136);
-  CHECK(slot_parts(4, tutti::layout{}, 8).bytes() == 64);
+  const std::vector<std::size_t> counts{1000, 10, 20};
+  CHECK(slot_parts(3, 0, tutti::layout{counts}, 8).bytes() == 192);  // the own block takes no part
+  CHECK(slot_parts(3, 1, tutti::layout{counts}, 8).bytes() == 8000);
 }
 
 }  // namespace

@@ -189,6 +189,37 @@ TEST_CASE("staging: long blocks of an all_gather, which keep to two places, betw
   });
 }
 
+TEST_CASE("staging: groups that move blocks of any lengths only choose when they have learned of a long one") {
+  using namespace tutti;
+  using algo::collective;
+  constexpr std::size_t block = std::size_t{64} << 8;          // of 4 bytes
+  const std::vector<std::size_t> counts{2 * block, block, 0};  // the longest is that of rank 0
+  for (const collective what : {collective::gather, collective::scatter, collective::all_to_all})
+    for (const int root : {0, 1})
+      lanes::run<roomy_transport>(3, [&](auto& me) {
+        const auto rank = static_cast<std::size_t>(me.number());
+        std::vector<std::uint32_t> all(3 * block), mine(counts[rank]);
+        const std::vector<std::size_t> row(3, rank == 0 ? block : 0), column{block, 0, 0};
+        std::vector<std::uint32_t> sent(3 * row[0]), arrived(block);
+        if (what == collective::gather)
+          me.run([&](auto l) {
+            return algo::direct_gather(l, me.board(),
+                                       gather_args{lanes::in(mine), lanes::out(all), layout{counts}, root});
+          });
+        else if (what == collective::scatter)
+          me.run([&](auto l) {
+            return algo::direct_scatter(l, me.board(),
+                                        scatter_args{lanes::in(all), lanes::out(mine), layout{counts}, root});
+          });
+        else
+          me.run([&](auto l) {
+            return algo::direct_all_to_all(
+                l, me.board(), all_to_all_args{lanes::in(sent), lanes::out(arrived), layout{row}, layout{column}});
+          });
+        expect(!me.board().choice_due(std::size_t{1} << 20), "the choice is still due");
+      });
+}
+
 TEST_CASE("staging: where one rank has no memory for long walks, all stay with what they have") {
   lanes::run<poor_transport>(3, [](auto& me) {
     check_sums(me);

@@ -103,7 +103,7 @@ TEST_CASE("group memory: what a message of 64 KiB adds is given back, too") {
     for (int i = 0; i < 20; ++i) {
       auto group = w.split(0);
       group.all_reduce(data).wait();
-      expect(held(w) <= before + 2 * (board::part_bytes + 2 * board::long_walk), "it is still held");
+      expect(held(w) <= before + 2 * (board::part_bytes + board::long_bytes), "it is still held");
     }
   });
 }

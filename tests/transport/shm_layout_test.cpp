@@ -59,6 +59,6 @@ TEST_CASE("limits of the process make the heaps smaller") {
 TEST_CASE("of 64 ranks on a machine the rings and a board of each cost less than 1 MiB per pair") {
   constexpr int n = 64;
   constexpr std::uint64_t pairs = n * (n - 1) / 2;
-  const std::uint64_t boards = n * (tutti::algo::board::part_bytes + 2 * tutti::algo::board::long_walk);
+  const std::uint64_t boards = n * (tutti::algo::board::part_bytes + tutti::algo::board::long_bytes);
   CHECK(tutti::shared_area::bytes(n) + boards <= pairs << 20);
 }

@@ -39,7 +39,9 @@ namespace tutti::algo {
 class board : public board_memory, public turnstile, public recent_calls::witness {
  public:
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
-  static constexpr std::size_t half_bytes = slot_bytes / 2, visit_bytes = std::size_t{16} << 10;
+  static constexpr std::size_t half_bytes = slot_bytes / 2;
+  /// How much is done in memory of others between two looks whether one is still welcome: each piece begins slowly.
+  static constexpr std::size_t visit_bytes = slot_bytes;
   static constexpr std::size_t worth_walking = std::size_t{3} << 10;
   static constexpr std::size_t worth_streaming = choice_timer::worth_counting;
   static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
@@ -50,11 +52,6 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
     std::uint64_t in, out;
     std::uint64_t longest = 0;
   };
-  /// Where the slots begin: two lines into a page. AMD's `rep movsb`, which is memcpy, owns lines that others have read
-  /// five times as fast where its target does not lie less than a line behind its source, modulo pages: both for what
-  /// is staged and for what is taken out, from and to users' memory that begins with a page or, as malloc's, 16 bytes
-  /// later.
-  static constexpr std::size_t slots_at = 4096 + 128;
   static constexpr std::size_t part_bytes = slots_at + 2 * slot_bytes;
 
   /// How data is staged: how many bytes short messages walk through before they come back, of each of the two slots (a
@@ -65,7 +62,7 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
     friend bool operator==(const staging&, const staging&) = default;
   };
   static constexpr std::size_t long_walk = std::size_t{2} << 20;
-  static constexpr std::size_t long_bytes = 2 * long_walk + slots_at % 4096;
+  static constexpr std::size_t long_bytes = slots_at + 2 * long_walk;
 
   /// Waits until the ranks from `first` up to `last` have posted the step that this rank posted last, and fails with
   /// errc::mismatch when one of them posted it in another call.
@@ -113,8 +110,8 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
   };
 
   /// Buffers that this rank notes are open to the others until close(). If the operation fails before, they are taken
-  /// back: nobody else begins, and whoever is at work in them is waited for until it is done with 16 KiB (256 KiB of
-  /// what is lent), or dead; for at most 10 s where it is merely stopped, which may end its piece later.
+  /// back: nobody else begins, and whoever is at work in them is waited for until it is done with 256 KiB, or dead; for
+  /// at most 10 s where it is merely stopped, which may end its piece later.
   template <class Link>
   class exposure {
    public:
@@ -255,12 +252,12 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
   }
 
   [[nodiscard]] choice_timer& timer() noexcept { return timer_; }
-  /// Whether to choose the way to stage before a message of so many bytes, or to look whether that is time.
+  /// Whether to choose the way to stage before a message of so many bytes, or after one whose length was news.
   [[nodiscard]] bool choice_due(std::size_t bytes) noexcept { return timer_.due(bytes); }
   /// From the next step on, on all ranks alike.
   void use(const staging& s) noexcept {
     for (std::size_t r = 0; r < parts_.size(); ++r)
-      slots_[r] = s.walk == slot_bytes ? parts_[r] + slots_at : long_parts_[r] + slots_at % 4096;
+      slots_[r] = s.walk == slot_bytes ? parts_[r] + slots_at : long_parts_[r] + slots_at;
     staging_ = s;
   }
   [[nodiscard]] const staging& way() const noexcept { return staging_; }

@@ -29,7 +29,11 @@ struct board_memory {
     std::atomic<std::uint32_t> retracted;     // this rank's operation failed: its buffers are its user's again
     std::atomic<std::uint32_t> farewells;     // other ranks that have ended their boards: they touch this part no more
   };
-  static_assert(sizeof(line) <= 4096);
+  /// Where the slots begin: some lines into a page. AMD's `rep movsb`, which is memcpy, is slow where (target - source)
+  /// modulo 4096 is 1 to 63, and takes five times as long to write lines that others have read. Users' memory begins
+  /// with a page or, as malloc's, 16 bytes later; so neither what is staged is slow nor what is taken out.
+  static constexpr std::size_t slots_at = 1024;
+  static_assert(sizeof(line) <= slots_at);
 
   /// What is left when this rank's board ends: its memory, which the others may touch until they have said farewell.
   struct remains {

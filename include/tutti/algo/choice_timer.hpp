@@ -16,7 +16,8 @@ class choice_timer {
   /// What came of a choice.
   enum class outcome { same, another };
 
-  /// True when it is time to look, before a message of so many bytes: a long one, or one of many that are shorter.
+  /// True when it is time to look, before a message of so many bytes or after it: a long one, or one of many that are
+  /// shorter.
   [[nodiscard]] bool due(std::size_t bytes) noexcept {
     if (bytes < worth_counting) return false;
     const bool now = moved_ >= next_ && (bytes >= worth_choosing || moved_ >= first_after);

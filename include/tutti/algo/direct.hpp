@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/board.hpp>
@@ -25,7 +26,8 @@ inline constexpr std::size_t one_meeting = std::size_t{64} << 10;
 inline constexpr std::size_t few_lines = 256;
 
 /// Inputs that everyone maps, `b.room().in`: folds `count` elements of all of them, from `begin` on, and stores them to
-/// all of `b.room().results`. Nothing is staged. False if some rank failed meanwhile.
+/// all of `b.room().results`, of which the first is this rank's own. Nothing is staged. False if some rank failed
+/// meanwhile.
 template <class = when_used>
 bool fold_mapped(board& b, std::size_t begin, std::size_t count, std::size_t element, const reduction& with) {
   return fold_displaced(b, displaced{}, 0, begin, count, element, stores::ordinary, with);
@@ -76,9 +78,9 @@ routine two_phase(meeting<T> m, board& b, all_reduce_args a) {
     b.stage(slot + to, in + to, cut.count * element - to);
     m.post();
     co_await m.everyone(step);
-    void* const results[] = {m.slot(m.rank(), step + 1) + from, out + from};
+    void* const results[] = {out + from, m.slot(m.rank(), step + 1) + from};
     a.op.fold_all_to(m.from_others(in + from, [&](int r) { return m.slot(r, step) + from; }), m.size(), results, 2,
-                     cut.size(mine), stores::ordinary, a.op.context.data());
+                     cut.size(mine), stores::own_first, a.op.context.data());
     m.post();
     co_await m.everyone(step + 1);
     for (std::size_t r = 0; r < cut.parts; ++r)
@@ -130,6 +132,7 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
       const auto r = static_cast<std::size_t>(m.rank());
       lists.results.clear();
       for (std::byte* p : lists.out) lists.results.push_back(p + cut.begin(r) * element);
+      std::swap(lists.results.front(), lists.results[r]);
       const bool folded = !a.apart.empty() ? detail::fold_displaced(b, a.apart, r, cut.begin(r), cut.size(r), element,
                                                                     detail::stores_for(bytes), a.op)
                                            : detail::fold_mapped(b, cut.begin(r), cut.size(r), element, a.op);

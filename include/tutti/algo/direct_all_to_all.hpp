@@ -45,15 +45,15 @@ int take_blocks(const meeting<T>& m, board& b, std::uint64_t step, const all_to_
   return failed;
 }
 
-/// The slots of an all_to_all: what each rank has cut its own into, for pieces of its blocks from `done` on. Where
-/// that is news to the others, it has noted its longest block with the first.
+/// How each rank has cut its slot of an all_to_all, for pieces of its blocks from `done` on. Where that is news to the
+/// others, it has noted its longest block with the first.
 template <mapped_transport T>
 class all_to_all_parts {
  public:
   all_to_all_parts(const meeting<T>& m, const board& b, const all_to_all_args& a) noexcept
       : m_(m),
         b_(b),
-        own_(static_cast<std::size_t>(m.size()), a.in_blocks, a.in.element_bytes),
+        own_(static_cast<std::size_t>(m.size()), static_cast<std::size_t>(m.rank()), a.in_blocks, a.in.element_bytes),
         known_(a.in_blocks.equal()) {}
   [[nodiscard]] const slot_parts& own() const noexcept { return own_; }
   [[nodiscard]] slot_parts of(int r, std::uint64_t step, std::size_t done) const noexcept {
@@ -94,18 +94,20 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.in.element_bytes;
   const bool known = a.in_blocks.equal();
-  std::size_t longest = a.in_blocks.longest() * element;
+  std::size_t longest = slot_parts::longest_but(me, n, a.in_blocks) * element;
   const all_to_all_parts<T> slots{m, b, a};
   const slot_parts& mine = slots.own();
   const auto take = [&](std::uint64_t step, std::size_t r, std::size_t done) noexcept {
     const std::size_t bytes = a.out_blocks.size(r) * element;
-    if (done >= bytes) return;
-    const std::byte* from = at(a.in.data, a.in_blocks.begin(me) * element + done);
-    if (const auto rank = static_cast<int>(r); r != me) {
-      const slot_parts parts = slots.of(rank, step, done);
-      from = parts.of(m.slot(rank, step, parts.total()), r, me);
-    }
-    copy_bytes(at(a.out.data, a.out_blocks.begin(r) * element + done), from, piece_of(bytes, done, mine.most()));
+    const auto rank = static_cast<int>(r);
+    if (r == me || done >= bytes) return;
+    const slot_parts parts = slots.of(rank, step, done);
+    copy_bytes(at(a.out.data, a.out_blocks.begin(r) * element + done),
+               parts.of(m.slot(rank, step, parts.total()), r, me), piece_of(bytes, done, mine.most()));
+  };
+  const auto take_own = [&] {
+    copy_bytes(at(a.out.data, a.out_blocks.begin(me) * element), at(a.in.data, a.in_blocks.begin(me) * element),
+               std::min(a.out_blocks.size(me), a.in_blocks.size(me)) * element);
   };
   board::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < longest; done += mine.most()) {
@@ -114,7 +116,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
     std::byte* const slot = m.slot(m.rank(), step, mine.total());
     for (std::size_t r = 0; r < n; ++r) {
       const std::size_t bytes = a.in_blocks.size(r) * element, begin = a.in_blocks.begin(r) * element;
-      mine.tell(slot, r, bytes, begin);
+      if (done == 0) mine.tell(slot, r, bytes, begin);
       if (r != me && done < bytes)
         b.stage(mine.of(slot, me, r), at(a.in.data, begin + done), piece_of(bytes, done, mine.most()));
     }
@@ -123,7 +125,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
       m.post({place_of_input(m, b, a), board::nowhere, longest});
     else
       m.post();
-    if (!learns) take(step, me, done);  // while the others' are on their way
+    if (known && done == 0) take_own();  // while the others' are on their way
     co_await m.everyone(step);
     bool mapped = learns;
     for (std::size_t r = 0; r < n && learns; ++r) {
@@ -135,8 +137,8 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
       if (const auto told = parts.told(m.slot(rank, step, parts.total()), me); told != room)
         co_await lane.refuse(other_length(lane, a, rank, told, m.rank(), room));
     }
-    for (std::size_t r = 0; r < n; ++r)
-      if (r != me || learns) take(step, r, done);
+    if (learns) take_own();
+    for (std::size_t r = 0; r < n; ++r) take(step, r, done);
     if (mapped && longest > mine.most()) {
       if (const int failed = take_rests(m, b, step, slots, a)) co_await give_up(m, failed);
       const std::uint64_t end = m.post();

@@ -131,7 +131,7 @@ template <mapped_transport T>
 routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const bool known = a.blocks.equal();
   const auto n = static_cast<std::size_t>(m.size()), root = static_cast<std::size_t>(a.root);
-  const slot_parts parts{n, a.blocks, a.out.element_bytes};
+  const slot_parts parts{n, root, a.blocks, a.out.element_bytes};
   const auto block = [&a](int r) noexcept { return block_of(a, a.out.element_bytes, r); };
   const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
     for (int r = 0; r < m.size(); ++r) {
@@ -141,7 +141,7 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
                 at(a.in.data, offset + done), piece_of(bytes, done, parts.most()));
     }
   };
-  const std::size_t longest = a.blocks.longest() * a.out.element_bytes;
+  const std::size_t longest = slot_parts::longest_but(root, n, a.blocks) * a.out.element_bytes;
   const std::byte* const own = at(a.in.data, block(a.root).offset);
   board::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
@@ -179,6 +179,7 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
 template <mapped_transport T>
 routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
+  const auto root = static_cast<std::size_t>(a.root);
   const bool known = a.blocks.equal();
   const std::size_t mine = a.out.bytes();
   const bool notes = !known || mine >= worth_mapping;
@@ -191,7 +192,8 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
     m.post();
   co_await m.only(a.root, step);
   if (!known) longest = b.note_of(a.root, step).longest;
-  const slot_parts parts = known ? slot_parts(n, a.blocks, a.out.element_bytes) : slot_parts::with_table(n, longest);
+  const slot_parts parts =
+      known ? slot_parts(n, root, a.blocks, a.out.element_bytes) : slot_parts::with_table(n, longest);
   const std::byte* const slot = m.slot(a.root, step, parts.total());
   if (const auto told = parts.told(slot, me); !known && told != mine)
     co_await lane.refuse(other_length(lane, a, a.root, told, m.rank(), mine));
@@ -209,8 +211,7 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
       co_await m.only(a.root, step);
     }
     if (done < mine)
-      copy_bytes(at(a.out.data, done),
-                 parts.of(m.slot(a.root, step, parts.total()), static_cast<std::size_t>(a.root), me),
+      copy_bytes(at(a.out.data, done), parts.of(m.slot(a.root, step, parts.total()), root, me),
                  piece_of(mine, done, parts.most()));
   }
   if (!known && b.choice_due(longest)) co_await choose_staging(m, b);
@@ -222,7 +223,7 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
 /// One meeting per slot of the longest block, for which only the root waits. Where the others map the root's output, or
 /// it is lent, what their blocks have beyond the first slot they store there themselves, but for 1/n that a root whose
 /// own block is in place takes from their inputs if it maps those: one meeting for that. Where the root alone knows how
-/// long the blocks are, slots begin with the length of their rank's, and all wait for the first slot of all.
+/// long the blocks are, each rank notes that of its own, and all wait for the first slot of all.
 template <mapped_transport T>
 routine direct_gather(lane<T> lane, board& b, gather_args a) {
   board::turn turn{b, lane.link()};
@@ -239,8 +240,8 @@ routine direct_gather(lane<T> lane, board& b, gather_args a) {
 /// Scatter through memory that ranks share. Where the others map the root's input, or it is lent, from 4 KiB on, they
 /// copy their blocks from there, but for 1/n that a root whose own block is in place stores into their outputs if it
 /// maps those: two meetings. Otherwise the root stages a piece for each rank in its slot, 1/n of 256 KiB each: one
-/// meeting with the root per piece of the longest block. Where the root alone knows how long the blocks are, its slot
-/// begins with a table of their lengths.
+/// meeting with the root per piece of the longest block but its own. Where the root alone knows how long the blocks
+/// are, a table of their lengths stands behind the pieces.
 template <mapped_transport T>
 routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
   board::turn turn{b, lane.link()};

@@ -17,6 +17,12 @@ namespace detail {
 /// Operands of so many bytes are larger than the caches of a core: lines that are overwritten there are not read first.
 inline constexpr std::size_t worth_passing_caches = std::size_t{4} << 20;
 
+/// So many bytes are still in a core's first cache when they are used again.
+inline constexpr std::size_t stays_near = std::size_t{16} << 10;
+
+/// Results of so many bytes stay in a core's own cache.
+inline constexpr std::size_t fits_a_core = std::size_t{512} << 10;
+
 inline stores stores_for(std::size_t bytes) noexcept {
   return bytes >= worth_passing_caches ? stores::streaming : stores::ordinary;
 }
@@ -29,7 +35,7 @@ void bring_stretch(const displaced& d, const std::byte* from, std::byte* to, std
   if (!d.bring)
     return how == stores::streaming ? copy_streaming(to, from, count * element) : copy_bytes(to, from, count * element);
   if (how == stores::ordinary) return d.bring(from, to, count, d.factor);
-  alignas(64) std::byte room[board::visit_bytes];
+  alignas(64) std::byte room[stays_near];
   const std::size_t most = sizeof room / element;
   for (std::size_t done = 0; done < count; done += most) {
     const std::size_t piece = std::min(most, count - done);
@@ -87,29 +93,31 @@ void bring_part_of(const all_reduce_args& a, int r, int ranks) {
 }
 
 /// As fold_mapped: `count` elements of inputs that everyone maps, `b.room().in`, from `begin` on, to all of
-/// `b.room().results`, where this rank's input lies elsewhere in part.
+/// `b.room().results`, the own one first, where this rank's input lies elsewhere in part.
 template <class = when_used>
 bool fold_displaced(board& b, const displaced& d, std::size_t rank, std::size_t begin, std::size_t count,
                     std::size_t element, stores how, const reduction& with) {
   auto& [operands, results, in, out] = b.room();
-  alignas(64) std::byte room[board::visit_bytes];
+  alignas(64) std::byte room[stays_near];
   operands.clear();
   for (const std::byte* p : in) operands.push_back(p + begin * element);
   // Those of the others hold operands, and are in the cache; the own one is not, and gets the result from there.
   std::byte* own = nullptr;
   if (how == stores::streaming) {
-    own = static_cast<std::byte*>(results[rank]);
-    results[rank] = results.back();
+    own = static_cast<std::byte*>(results.front());
+    results.front() = results.back();
     results.pop_back();
   }
-  const std::size_t most = sizeof room / element;
+  // What is larger lies in a cache that others share, from where it comes as theirs, too.
+  const stores ways = !own && count * element <= fits_a_core ? stores::own_first : stores::ordinary;
+  const std::size_t most = (d.empty() ? board::visit_bytes : sizeof room) / element;
   const board::visit visit{b};
   for (std::size_t done = 0; done < count; done += most) {
     if (!visit.welcome()) return false;
     const std::size_t piece = std::min(most, count - done);
     operands[rank] = gathered(d, begin + done, piece, in[rank], element, room);
     with.fold_all_to(operands.data(), static_cast<int>(operands.size()), results.data(),
-                     static_cast<int>(results.size()), piece, stores::ordinary, with.context.data());
+                     static_cast<int>(results.size()), piece, ways, with.context.data());
     if (own) copy_streaming(own + done * element, results.front(), piece * element);
     for (const void*& p : operands) p = at(p, piece * element);
     for (void*& p : results) p = at(p, piece * element);

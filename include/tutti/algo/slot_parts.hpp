@@ -15,13 +15,21 @@ namespace tutti::algo {
 /// the longest is, and with that where the slot has it.
 class slot_parts {
  public:
-  /// For blocks of elements of so many bytes. Where the blocks are equal all ranks know their length, and there is no
-  /// table.
-  slot_parts(std::size_t ranks, const layout& blocks, std::size_t element) noexcept
-      : slot_parts(ranks, blocks.equal() ? 0 : table_for(ranks), blocks.longest() * element) {}
+  /// For `owner`'s blocks of elements of so many bytes. Where they are equal all ranks know their length, and there is
+  /// no table.
+  slot_parts(std::size_t ranks, std::size_t owner, const layout& blocks, std::size_t element) noexcept
+      : slot_parts(ranks, blocks.equal() ? 0 : table_for(ranks), longest_but(owner, ranks, blocks) * element) {}
   /// For blocks of any lengths up to so many bytes.
   static slot_parts with_table(std::size_t ranks, std::uint64_t longest) noexcept {
     return {ranks, table_for(ranks), longest};
+  }
+
+  /// Elements of the longest of all blocks but the own one, which takes no part.
+  static std::size_t longest_but(std::size_t owner, std::size_t ranks, const layout& blocks) noexcept {
+    std::size_t longest = 0;
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (r != owner) longest = std::max(longest, blocks.size(r));
+    return longest;
   }
 
   /// Of one rank's part: all of the longest block, or most().

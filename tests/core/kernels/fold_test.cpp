@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -95,7 +96,7 @@ void expect_level(tutti::instruction_set level, std::mt19937_64& g) {
   const auto kernel = fold_kernel_for<T, Op>(level);
   for (std::size_t count = 0; count <= 130; ++count) {
     const auto n = static_cast<std::size_t>(1 + count % 5), m = 1 + count / 5 % 3, shift = count % 67;
-    const auto how = count / 15 % 2 == 0 ? stores::ordinary : stores::streaming;
+    const auto how = std::array{stores::ordinary, stores::streaming, stores::own_first}[count / 15 % 3];
     const double divisor = count % 2 == 0 ? static_cast<double>(n) : 2.75;
     std::vector<memory> inputs, outputs;
     std::vector<const void*> in;
@@ -212,5 +213,43 @@ TEST_CASE("kernels: sums of narrow floats are rounded as the scalar code does") 
 TEST_CASE("kernels: the best instruction set is one of those that this machine has") {
   CHECK(std::string_view{name(tutti::best_instruction_set())} == name(kernels::levels().back()));
 }
+
+#if defined(__x86_64__)
+TEST_CASE("kernels: where a program takes subnormals for zero, bfloat16 has the bits that it has without AVX512-BF16") {
+  if (!tutti::detail::cpu_has_avx512_bf16()) {
+    MESSAGE("skipped: this processor has no AVX512-BF16");
+    return;
+  }
+  constexpr std::size_t count = 96;
+  std::mt19937_64 g{7};
+  std::vector<bfloat16> a(count), b(count), with(count), without(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    a[i] = i % 3 == 0 ? bfloat16::from_bits(static_cast<std::uint16_t>(i + 1)) : draw<bfloat16>(g);
+    b[i] = i % 2 == 0 ? a[i] : draw<bfloat16>(g);
+  }
+  const void* const inputs[] = {a.data(), b.data()};
+  const auto fold = [&](tutti::instruction_set level, auto op, int n, std::vector<bfloat16>& into) {
+    void* const out[] = {into.data()};
+    fold_kernel_for<bfloat16, decltype(op)>(level)(inputs, n, out, 1, count, stores::ordinary, 2);
+  };
+  const auto differ = [&](auto op, int n) {
+    fold(tutti::instruction_set::avx512, op, n, without);
+    fold(tutti::instruction_set::avx512_bf16, op, n, with);
+    int wrong = 0;
+    for (std::size_t i = 0; i < count; ++i) wrong += with[i].bits != without[i].bits;
+    return wrong;
+  };
+  constexpr unsigned daz = 0x40, ftz = 0x8000;
+  const unsigned before = __builtin_ia32_stmxcsr();
+  std::vector<int> wrong;
+  for (const unsigned mode : {0U, daz, ftz, daz | ftz}) {
+    __builtin_ia32_ldmxcsr(before | mode);
+    for (const int n : {1, 2})
+      for (const int found : {differ(sum_op{}, n), differ(max_op{}, n), differ(mean_op{}, n)}) wrong.push_back(found);
+    __builtin_ia32_ldmxcsr(before);
+  }
+  CHECK(std::count(wrong.begin(), wrong.end(), 0) == static_cast<std::ptrdiff_t>(wrong.size()));
+}
+#endif
 
 }  // namespace

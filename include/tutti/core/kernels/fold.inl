@@ -223,13 +223,39 @@ template <class T, class Op, rounding by>
   if (to > end) return;
   for (int o = 0; o < m; ++o) tutti::detail::prefetch_to_write(out[o] + from, to - from);
 }
-inline constexpr std::size_t claimed_ahead = 2048;  // 32 lines: some 0.1 us of folding, as long as one takes to come
+/// As fold(), from element i on and as far as whole registers go, where the lines of all outputs but the first `own`
+/// are asked for so many bytes ahead. Returns how far that was.
+template <class T, class Op, rounding by>
+[[gnu::always_inline]] inline std::size_t fold_claiming(const std::byte* const* in, int n, std::byte* const* out, int m,
+                                                        int own, std::size_t ahead, std::size_t i, std::size_t count,
+                                                        compute_t<T> divisor) noexcept {
+  constexpr std::size_t step = 4 * lanes<T> * sizeof(T);
+  const std::size_t end = count * sizeof(T);
+  claim(out + own, m - own, 0, ahead < end ? ahead : end, end);
+  for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) {
+    const std::size_t at = i * sizeof(T) + ahead;
+    claim(out + own, m - own, at, at + step, end);
+    fold_four<T, Op, by>(in, n, out, m, i * sizeof(T), stores::ordinary, divisor);
+  }
+  return i;
+}
+/// The same of two inputs and two outputs, whose addresses stay in registers: cores that are far from each other then
+/// have a third more lines under way.
+template <class T, class Op, rounding by>
+[[gnu::always_inline]] inline std::size_t fold_pair(const std::byte* const* in, std::byte* const* out, int own,
+                                                    std::size_t i, std::size_t count, compute_t<T> divisor) noexcept {
+  const std::byte* const pair[] = {in[0], in[1]};
+  std::byte* const to[] = {out[0], out[1]};
+  return fold_claiming<T, Op, by>(pair, 2, to, 2, own, 4096, i, count, divisor);
+}
 
 /// Element i of all outputs becomes in[0][i] op in[1][i] op …; an output may be one of the inputs. Each place is read
 /// once, and before it is written.
 template <class T, class Op, rounding by = rounding::in_words>
 void fold(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores how,
           double mean_by) noexcept {
+  if constexpr (by == rounding::by_processor)  // which would not tell its subnormals from zero
+    if (subnormals_are_zero()) return fold<T, Op>(inputs, n, outputs, m, count, how, mean_by);
   const auto divisor = static_cast<compute_t<T>>(mean_by);
   const auto* const* in = reinterpret_cast<const std::byte* const*>(inputs);
   auto* const* out = reinterpret_cast<std::byte* const*>(outputs);
@@ -238,21 +264,19 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
     i = elements_before_line<T>(outputs[0], count);
     fold_scalars<T, Op>(inputs, n, outputs, m, 0, i, mean_by);
   }
-  if (n == 2 && m == 1 && how == stores::ordinary) {  // what rings and pairs do
+  if (n == 2 && m == 1 && how != stores::streaming) {  // what rings and pairs do
     const std::byte* const pair[] = {in[0], in[1]};
     std::byte* const to[] = {out[0]};
     for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>)
       fold_four<T, Op, by>(pair, 2, to, 1, i * sizeof(T), stores::ordinary, divisor);
   }
-  if (m > 1 && how == stores::ordinary) {
-    constexpr std::size_t step = 4 * lanes<T> * sizeof(T);
-    const std::size_t end = count * sizeof(T);
-    claim(out, m, 0, claimed_ahead < end ? claimed_ahead : end, end);
-    for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) {
-      const std::size_t at = i * sizeof(T) + claimed_ahead;
-      claim(out, m, at, at + step, end);
-      fold_four<T, Op, by>(in, n, out, m, i * sizeof(T), stores::ordinary, divisor);
-    }
+  if (m > 1 && how != stores::streaming) {
+    const int own = how == stores::own_first ? 1 : 0;
+    if (n == 2 && m == 2)
+      i = own != 0 ? fold_pair<T, Op, by>(in, out, 1, i, count, divisor)
+                   : fold_pair<T, Op, by>(in, out, 0, i, count, divisor);
+    else  // 32 lines: some 0.1 us of folding, as long as one takes to come
+      i = fold_claiming<T, Op, by>(in, n, out, m, own, 2048, i, count, divisor);
   }
   for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) fold_four<T, Op, by>(in, n, out, m, i * sizeof(T), how, divisor);
   for (; count - i >= lanes<T>; i += lanes<T>) fold_one<T, Op, by>(in, n, out, m, i * sizeof(T), divisor);

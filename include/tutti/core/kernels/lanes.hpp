@@ -10,8 +10,9 @@
 namespace tutti {
 
 /// How results are stored: `streaming` past the caches, in whole lines, for outputs that are larger than these and that
-/// nobody reads soon. Ordinary where a processor or an address allows no other.
-enum class stores : std::uint8_t { ordinary, streaming };
+/// nobody reads soon; ordinary where a processor or an address allows no other. Of several outputs an ordinary one asks
+/// early for the lines of all, `own_first` only for those of all but the first, which are in this core's cache.
+enum class stores : std::uint8_t { ordinary, streaming, own_first };
 
 }  // namespace tutti
 
