@@ -22,7 +22,7 @@ class large_blocks {
   explicit large_blocks(World& world)
       : s_{world}, me_(static_cast<std::size_t>(world.rank())), memory_(2 * half), all_(memory_.span()) {}
 
-  /// What moves: `trees` is what broadcasts take over messages, and so on.
+  /// What moves; `broadcasts` is the algorithm that these are asked for, and so on.
   void check_moves(tutti::algorithm broadcasts, tutti::algorithm gathers, tutti::algorithm rooted,
                    tutti::algorithm exchanges) {
     auto& world = s_.world;

@@ -67,13 +67,14 @@ class all_to_all_parts {
   bool known_;
 };
 
-/// Blocks of any lengths, of inputs that everyone has noted with `step`: copies what is left behind the first pieces.
+/// Blocks of any lengths, of inputs that everyone has noted with `step`: copies what is left of the others' behind the
+/// first pieces.
 template <mapped_transport T>
 int take_rests(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_parts<T>& slots,
                const all_to_all_args& a) {
   const std::size_t element = a.in.element_bytes;
   int failed = 0;
-  for (int i = 0; i < m.size() && failed == 0; ++i) {
+  for (int i = 1; i < m.size() && failed == 0; ++i) {
     const int rank = (m.rank() + i) % m.size();
     const auto r = static_cast<std::size_t>(rank);
     const slot_parts parts = slots.of(rank, step, 0);
@@ -94,9 +95,9 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.in.element_bytes;
   const bool known = a.in_blocks.equal();
-  std::size_t longest = slot_parts::longest_but(me, n, a.in_blocks) * element;
   const all_to_all_parts<T> slots{m, b, a};
   const slot_parts& mine = slots.own();
+  std::size_t longest = mine.longest();
   const auto take = [&](std::uint64_t step, std::size_t r, std::size_t done) noexcept {
     const std::size_t bytes = a.out_blocks.size(r) * element;
     const auto rank = static_cast<int>(r);

@@ -141,7 +141,7 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
                 at(a.in.data, offset + done), piece_of(bytes, done, parts.most()));
     }
   };
-  const std::size_t longest = slot_parts::longest_but(root, n, a.blocks) * a.out.element_bytes;
+  const std::size_t longest = parts.longest();
   const std::byte* const own = at(a.in.data, block(a.root).offset);
   board::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();

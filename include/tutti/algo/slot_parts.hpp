@@ -24,14 +24,8 @@ class slot_parts {
     return {ranks, table_for(ranks), longest};
   }
 
-  /// Elements of the longest of all blocks but the own one, which takes no part.
-  static std::size_t longest_but(std::size_t owner, std::size_t ranks, const layout& blocks) noexcept {
-    std::size_t longest = 0;
-    for (std::size_t r = 0; r < ranks; ++r)
-      if (r != owner) longest = std::max(longest, blocks.size(r));
-    return longest;
-  }
-
+  /// Bytes of the longest of all blocks but the own one, which takes no part.
+  [[nodiscard]] std::size_t longest() const noexcept { return longest_; }
   /// Of one rank's part: all of the longest block, or most().
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   /// What a part holds at most, however long the blocks are.
@@ -39,7 +33,8 @@ class slot_parts {
   /// The same for blocks up to so long.
   [[nodiscard]] slot_parts cut_for(std::uint64_t longest) const noexcept {
     slot_parts p = *this;
-    p.bytes_ = longest < most_ ? std::min(most_, lines_for(std::max(static_cast<std::size_t>(longest), line))) : most_;
+    p.longest_ = static_cast<std::size_t>(longest);
+    p.bytes_ = longest < most_ ? std::min(most_, lines_for(std::max(p.longest_, line))) : most_;
     return p;
   }
   /// Of all there is, for board::slot().
@@ -69,6 +64,13 @@ class slot_parts {
     return bytes < line ? bytes : bytes / line * line;
   }
 
+  /// In elements.
+  static std::size_t longest_but(std::size_t owner, std::size_t ranks, const layout& blocks) noexcept {
+    std::size_t longest = 0;
+    for (std::size_t r = 0; r < ranks; ++r)
+      if (r != owner) longest = std::max(longest, blocks.size(r));
+    return longest;
+  }
   static constexpr std::size_t table_for(std::size_t ranks) noexcept {
     return lines_for(2 * ranks * sizeof(std::uint64_t));
   }
@@ -86,11 +88,12 @@ class slot_parts {
       : table_(table),
         others_(std::max(ranks, std::size_t{2}) - 1),
         most_(std::min(lines_in(board::slot_bytes / ranks), lines_in((board::slot_bytes - table) / others_))),
+        longest_(0),
         bytes_(most_) {
     *this = cut_for(longest);
   }
 
-  std::size_t table_, others_, most_, bytes_;
+  std::size_t table_, others_, most_, longest_, bytes_;
 };
 
 }  // namespace tutti::algo

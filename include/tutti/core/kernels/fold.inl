@@ -223,6 +223,7 @@ template <class T, class Op, rounding by>
   if (to > end) return;
   for (int o = 0; o < m; ++o) tutti::detail::prefetch_to_write(out[o] + from, to - from);
 }
+
 /// As fold(), from element i on and as far as whole registers go, where the lines of all outputs but the first `own`
 /// are asked for so many bytes ahead. Returns how far that was.
 template <class T, class Op, rounding by>
@@ -239,6 +240,7 @@ template <class T, class Op, rounding by>
   }
   return i;
 }
+
 /// The same of two inputs and two outputs, whose addresses stay in registers: cores that are far from each other then
 /// have a third more lines under way.
 template <class T, class Op, rounding by>
