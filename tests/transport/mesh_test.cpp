@@ -337,6 +337,35 @@ TEST_CASE("ranks that prepare for different calls find that out later") {
   }
 }
 
+TEST_CASE("mesh: what a rank waits for in no step is compared with its call, whichever was first") {
+  using tutti::tag;
+  constexpr std::uint16_t mine = 0x2107, other = 0x2106;
+  for (const bool message : {true, false})  // or the ready of one that is large
+    for (const bool call_first : {true, false})
+      for (const std::uint16_t theirs : {mine, other, std::uint16_t{0}})
+        for (const std::uint64_t about : {tag::make(4, 9, 3), tag::make(4, 8, 3), tag::make(4, 9, tag::preparing)}) {
+          world w{2};
+          std::vector<std::byte> bytes(message ? 10 : eager + 1), more(1);
+          const auto call = [&] { w.at(1).note_call({tag::make(4, 9, 0), 5, mine}); };
+          if (call_first) call();
+          const auto meets = w.start(
+              0, message ? send_of(w.at(0), 1, about, bytes, theirs) : recv_of(w.at(0), 1, about, bytes, theirs));
+          w.poll(2);
+          if (!call_first) call();
+          const std::uint32_t step = tag::prepares(about) ? tag::preparing + 1 : 5;
+          const auto next = w.start(1, send_of(w.at(1), 0, tag::make(4, 9, step), more, mine));
+          w.poll(2);
+          const bool odd = theirs == other && about == tag::make(4, 9, 3);
+          CAPTURE(about);
+          CAPTURE(theirs);
+          CHECK(next->code() == (odd ? errc::mismatch : errc::ok));
+          CHECK(w.at(0).failure().code == (odd ? errc::mismatch : errc::ok));
+          if (odd) CHECK(w.at(0).failure().peer == 0);
+          w.at(0).abort({errc::aborted});
+          w.poll(2);
+        }
+}
+
 TEST_CASE("a mesh tells for which peer an operation waits") {
   world w{3};
   std::vector<std::byte> a(1), b(1);

@@ -6,6 +6,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tutti/bootstrap/sim.hpp>
@@ -104,6 +105,54 @@ TEST_CASE("sim: a rank that makes other calls than the others is noticed on ever
         if (o.ends.size() == 1 && o.ends.contains(errc::ok))
           throw std::runtime_error(std::string(m.name) + ": unnoticed");
       });
+}
+
+// A rank that sends takes itself for the root, one that would be sent to does not. Of more than three, some wait.
+TEST_CASE("sim: roots that differ are noticed, also where nobody waits for another rank") {
+  using rooted = std::function<void(world_type&, int root, std::size_t count)>;
+  const std::vector<std::pair<const char*, rooted>> all{
+      {"broadcast",
+       [](world_type& w, int root, std::size_t count) {
+         std::vector<long> v(count);
+         w.broadcast(v, root).wait();
+       }},
+      {"reduce",
+       [](world_type& w, int root, std::size_t count) {
+         std::vector<long> v(count);
+         w.reduce(v, v, 1 - root).wait();
+       }},
+      {"gather",
+       [](world_type& w, int root, std::size_t count) {
+         std::vector<long> in(count), out(count * static_cast<std::size_t>(w.size()));
+         w.gather(in, out, 1 - root).wait();
+       }},
+      {"scatter", [](world_type& w, int root, std::size_t count) {
+         std::vector<long> out(count), in(count * static_cast<std::size_t>(w.size()));
+         w.scatter(in, out, root).wait();
+       }}};
+  for (const auto& [name, call] : all)
+    for_seeds(0, sim_program::seeds / 5, [&, name = name, &call = call](std::uint64_t seed) {
+      std::map<errc, int> ends;
+      std::string text;
+      const std::size_t count = seed % 3 == 0 ? 5'000 : 100;
+      const int size = 2 + static_cast<int>(seed / 3 % 4);
+      run_sim(size, {.seed = seed}, [&](world_type& world) {
+        try {
+          barrier()(world);
+          call(world, world.rank() % 2, count);
+          for (int i = 0; i < world.size(); ++i) barrier()(world);
+          ++ends[errc::ok];
+        } catch (const error& e) {
+          ++ends[e.kind()];
+          text = e.what();
+        }
+      });
+      if (size > 3) ends.erase(errc::timed_out);
+      if (size > 3 ? ends.contains(errc::ok) : !ends.contains(errc::mismatch) || ends.size() != 1)
+        throw std::runtime_error(std::string(name) + ": " + std::to_string(ends[errc::mismatch]) + " noticed, " + text);
+      for (const char* said : {name, "#2", "root 0", "root 1"})
+        if (ends.contains(errc::mismatch) && text.find(said) == std::string::npos) throw std::runtime_error(text);
+    });
 }
 
 TEST_CASE("sim: whoever is not there is named") {

@@ -68,6 +68,14 @@ class channel_base {
       if (u.tag == tag) return u.complete || !find(posted_, tag);
     return nth_announced(tag, number_of(posted_, tag)) != nullptr;
   }
+  /// This rank begins a call, of which messages of the peer's may be here that say something else.
+  [[nodiscard]] status suspect_earlier(const recent_calls::one& begun) const noexcept {
+    for (const auto& u : unexpected_)
+      if (status s = suspect(begun, u.tag, u.call); !s.ok()) return s;
+    for (const announcement& r : readies_)
+      if (status s = suspect(begun, r.tag, r.call); !s.ok()) return s;
+    return {};
+  }
   /// The peer will send nothing more than what is here.
   void note_gone() noexcept { gone_ = true; }
   [[nodiscard]] bool gone() const noexcept { return gone_; }
@@ -168,14 +176,15 @@ class channel_base {
     if (!differ(t, tag, call) || !tag::of_one_operation(t.tag_, tag)) return {};
     return odd(t, call, bytes);
   }
-  /// The same for a frame that nothing waits for.
+  /// The same for a frame that nothing waits for, nor will: this rank may have called that operation, and may wait for
+  /// nobody in it.
   [[nodiscard]] status suspect(const frame& f) const noexcept {
     if (f.call == 0) return {};
     for (const pending_list* list : {&posted_, &not_ready_})
       for (const pending* p = list->front(); p; p = pending_list::after(*p)) {
         if (status s = suspect(static_cast<const transfer&>(*p), f.tag, f.call, f.bytes); !s.ok()) return s;
       }
-    return {};
+    return suspect(recall(f.tag), f.tag, f.call);
   }
   [[nodiscard]] status suspect_ready(const transfer& t) const noexcept {
     for (const announcement& r : readies_)
@@ -189,13 +198,25 @@ class channel_base {
     return suspect_ready(t);
   }
 
-  /// The peer waits in an operation: not for this rank, if that has called something else in its place.
-  [[nodiscard]] status heard_question(const frame& f) const noexcept {
-    const recent_calls::one mine = calls_ ? calls_->recall(f.tag) : recent_calls::one{};
-    if (mine.brief == 0 || (mine.brief == f.call && (mine.all & frame::most_bytes) == f.bytes)) return {};
-    odd_message found{f.call, mine.brief, 0, 0, tag::context(f.tag), tag::sequence(f.tag)};
+  /// What the peer called by `call`, of this operation, is not what this rank called.
+  static status another(const recent_calls::one& mine, std::uint64_t tag, std::uint16_t call) noexcept {
+    odd_message found{call, mine.brief, 0, 0, tag::context(tag), tag::sequence(tag)};
     found.of = odd_message::unit::elements;
     return found.failure();
+  }
+  /// A message or a ready of an operation that this rank has called, as another one.
+  static status suspect(const recent_calls::one& mine, std::uint64_t tag, std::uint16_t call) noexcept {
+    if (mine.brief == call || mine.brief == 0 || call == 0 || tag::prepares(tag)) return {};
+    return tag::of_one_operation(mine.tag, tag) ? another(mine, tag, call) : status{};
+  }
+  [[nodiscard]] recent_calls::one recall(std::uint64_t tag) const noexcept {
+    return calls_ ? calls_->recall(tag) : recent_calls::one{};
+  }
+  /// The peer waits in an operation: not for this rank, if that has called something else in its place.
+  [[nodiscard]] status heard_question(const frame& f) const noexcept {
+    const recent_calls::one mine = recall(f.tag);
+    if (mine.brief == 0 || (mine.brief == f.call && (mine.all & frame::most_bytes) == f.bytes)) return {};
+    return another(mine, f.tag, f.call);
   }
 
   /// An earlier arrival that this receive matches; errc::mismatch when the lengths differ.

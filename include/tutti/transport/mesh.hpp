@@ -50,8 +50,14 @@ class mesh : public link_core {
     return receiving_any{*this, among, tag, in};
   }
 
-  /// This rank begins a collective.
-  void note_call(const recent_calls::one& c) noexcept { calls_.note(c); }
+  /// This rank begins a collective. Where a peer's message of it is here that says another one, it fails at its first
+  /// message, or at the next poll.
+  void note_call(const recent_calls::one& c) noexcept {
+    calls_.note(c);
+    for (int peer = 0; peer < size() && failure().ok(); ++peer)
+      if (const auto* from = channel(peer))
+        if (const status s = from->suspect_earlier(c); !s.ok()) remember(peer, s);
+  }
   void consult(recent_calls::witness& w) noexcept { calls_.consult(w); }
   void dismiss(recent_calls::witness& w) noexcept { calls_.dismiss(w); }
   /// Asks the peer that this operation, a collective that was noted, itself waits for, if there is one. Nobody else:
@@ -163,7 +169,7 @@ class mesh : public link_core {
 
   template <class Begin>
   void begin(detail::transfer& t, int peer, Begin start) noexcept {
-    if (!failure().ok()) return ready_.complete(t, failure());
+    if (const status& why = failure().ok() ? late_ : failure(); !why.ok()) return ready_.complete(t, why);
     if (status s = start(*channel(peer)); !s.ok()) {
       // Found while a routine runs: the failure of everything is dealt out by the next poll.
       s = remember(peer, s);

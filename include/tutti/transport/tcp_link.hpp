@@ -54,14 +54,16 @@ struct tcp_link {
   }
   [[nodiscard]] bool stalled(deadline now) const noexcept { return awaited && now - since >= tcp_blame::moment; }
 
-  /// ", last seen at #39 31 s ago", or what is wrong with the connections. That nothing came is told where `cause`, why
-  /// this rank failed, is that the peer was waited for.
+  /// ", last seen at #39 31 s ago", or what is wrong with the connections, unless `cause`, why this rank failed, is no
+  /// fault of theirs. That nothing came is told where it is that the peer was waited for.
   [[nodiscard]] std::string describe(const wire::handshake_terms& terms, std::uint64_t sequence, errc cause) const {
     const std::string to = " to " + address.to_string() + ": ";
     if (refused != wire::refusal::none) return ", no connection" + to + wire::explain(refused, terms, theirs);
     std::string why;
-    if (error != 0) why = ", connection" + number() + to + std::generic_category().message(error);
-    if (error == ECONNREFUSED && !bye) why += " (it has died, or left while this rank was busy)";
+    if (error != 0 && cause != errc::mismatch) {
+      why = ", connection" + number() + to + std::generic_category().message(error);
+      if (error == ECONNREFUSED && !bye) why += " (it has died, or left while this rank was busy)";
+    }
     const deadline now = clock::now(), last = pipe->received() != received ? now : heard;
     if (last == deadline{})
       return why + (cause == errc::timed_out && error == 0 ? ", not heard from yet" : "") + count();
