@@ -26,7 +26,7 @@ inline constexpr std::size_t eager = channel_base::eager_limit;
 /// A channel that can be used by a routine, as one peer of a mesh.
 class end {
  public:
-  end(drive::wire& out, drive::wire& in) : c{ready_, out, in, manners} {}
+  end(drive::wire& out, drive::wire& in) : c{ready_, places_, out, in, manners} {}
 
   auto send(int, std::uint64_t tag, std::span<const std::byte> s) noexcept {
     struct sending : tutti::detail::transfer {
@@ -66,6 +66,7 @@ class end {
     if (!t.finished()) ready_.complete(t, s);
   }
   tutti::detail::pending_list ready_;
+  tutti::detail::early_places places_;
 
  public:
   channel<drive::memory_pipe> c;

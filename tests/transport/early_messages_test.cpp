@@ -10,9 +10,11 @@
 namespace {
 
 using tutti::detail::early_messages;
+using tutti::detail::early_places;
 
 TEST_CASE("early_messages: they stay in their order and where they are, and count what they take") {
-  early_messages all;
+  early_places places;
+  early_messages all{places};
   auto& one = all.add(1, 10, 100);
   auto& two = all.add(2, 20, 0);
   auto& three = all.add(3, 30, 7);
@@ -33,50 +35,67 @@ TEST_CASE("early_messages: they stay in their order and where they are, and coun
   CHECK(all.held() == 0);
 }
 
-TEST_CASE("early_messages: what one lay in is the next one's, which knows nothing of it") {
-  early_messages all;
+TEST_CASE("early_messages: what one lay in is the next one's, also of another peer, which knows nothing of it") {
+  early_places places;
+  early_messages all{places}, of_another{places};
   auto& first = all.add(1, 10, 5000);
   first.complete = true;
   const std::byte* const place = first.bytes.data();
   all.remove_last();
-  CHECK(all.kept() >= 5000);
-  auto& second = all.add(2, 20, 4000);
+  CHECK(places.kept() >= 5000);
+  auto& second = of_another.add(2, 20, 6000);
   CHECK(&second == &first);
   CHECK(second.bytes.data() == place);
-  CHECK(second.bytes.size() == 4000);
+  CHECK(second.bytes.size() == 6000);
   CHECK(second.tag == 2);
   CHECK(second.call == 20);
   CHECK_FALSE(second.complete);
-  CHECK(all.kept() == 0);
+  CHECK(places.kept() == 0);
 }
 
-TEST_CASE("early_messages: the smallest room that is large enough is taken, else the largest grows") {
-  early_messages all;
-  all.add(1, 0, 100);
-  all.add(2, 0, 1000);
-  all.add(3, 0, 10'000);
-  const std::byte *small = nullptr, *middle = nullptr, *large = nullptr;
-  for (const auto& m : all) (m.tag == 1 ? small : m.tag == 2 ? middle : large) = m.bytes.data();
+TEST_CASE("early_messages: the smallest room that is large enough is taken, else a new one in place of the largest") {
+  early_places places;
+  early_messages all{places};
+  const std::byte* const small = all.add(1, 0, 100).bytes.data();
+  const std::byte* const middle = all.add(2, 0, 1000).bytes.data();
+  const std::byte* const large = all.add(3, 0, 10'000).bytes.data();
   while (all.begin() != all.end()) all.remove(all.begin());
+  const std::size_t kept = places.kept();
   CHECK(all.add(4, 0, 500).bytes.data() == middle);
-  CHECK(all.add(5, 0, 20'000).bytes.size() == 20'000);  // in place of the large one
+  CHECK(all.add(5, 0, 20'000).bytes.size() == 20'000);
+  CHECK(places.kept() < kept - 11'000);  // the large one is gone
   CHECK(all.add(6, 0, 1).bytes.data() == small);
-  CHECK(all.kept() == 0);
+  CHECK(places.kept() == 0);
   (void)large;
 }
 
-TEST_CASE("early_messages: no more is kept than is allowed") {
-  early_messages all;
-  constexpr std::size_t part = early_messages::most_kept / 3;
-  for (std::uint64_t t = 0; t < 6; ++t) all.add(t, 0, part);
+TEST_CASE("early_messages: a loop of many lengths needs no more places than it had in use at a time") {
+  early_places places;
+  early_messages all{places};
+  const std::vector<std::size_t> lengths{0, 1, 64, 65, 4096, 100'000, std::size_t{256} << 10, 3, 70'000};
+  std::size_t kept = 0;
+  for (std::size_t round = 0; round < 10; ++round) {
+    for (std::size_t i = 0; i < 7; ++i) all.add(i, 0, lengths[(round * 4 + i * i) % lengths.size()]);
+    while (all.begin() != all.end()) all.remove(round % 2 == 0 ? all.begin() : std::prev(all.end()));
+    if (round == 5) kept = places.kept();
+  }
+  CHECK(places.kept() <= 7 * early_messages::cost(std::size_t{256} << 10));
+  CHECK(places.kept() >= kept);
+}
+
+TEST_CASE("early_messages: no more is kept than is allowed, and nothing that is longer than any early message") {
+  early_places places;
+  early_messages all{places};
+  constexpr std::size_t part = std::size_t{256} << 10;
+  for (std::uint64_t t = 0; t < 2 * early_places::most_kept / part; ++t) all.add(t, 0, part);
   while (all.begin() != all.end()) all.remove(all.begin());
   CHECK(all.held() == 0);
-  CHECK(all.kept() >= part);
-  CHECK(all.kept() <= early_messages::most_kept);
-  all.add(9, 0, 2 * early_messages::most_kept);
-  const std::size_t before = all.kept();
+  CHECK(places.kept() > early_places::most_kept - 2 * part);
+  CHECK(places.kept() <= early_places::most_kept);
+  all.add(9, 0, part + 1);
+  const std::size_t before = places.kept();
   all.remove_last();
-  CHECK(all.kept() == before);
+  CHECK(places.kept() == before);
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ template <pipe P>
 class channel : public channel_base {
  public:
   template <class... Args>
-  explicit channel(pending_list& ready, Args&&... args) : channel_base(ready), pipe_(std::forward<Args>(args)...) {}
+  channel(pending_list& ready, early_places& places, Args&&... args)
+      : channel_base(ready, places), pipe_(std::forward<Args>(args)...) {}
 
   [[nodiscard]] P& stream() noexcept { return pipe_; }
 

@@ -51,7 +51,7 @@ class channel_base {
   /// Beyond it a rank that runs ahead is held back.
   static constexpr std::size_t most_unexpected = 64 << 20;
 
-  explicit channel_base(pending_list& ready) noexcept : done_(&ready) {}
+  channel_base(pending_list& ready, early_places& places) noexcept : done_(&ready), unexpected_(places) {}
   channel_base(const channel_base&) = delete;
   channel_base& operator=(const channel_base&) = delete;
 

@@ -1,55 +1,109 @@
 #pragma once
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <list>
-#include <vector>
+#include <memory>
+#include <span>
 
 namespace tutti::detail {
 
-/// Messages that came before anybody asked for them, in their order. What they lay in is kept for the next ones, up to
-/// `most_kept` bytes: a steady loop allocates nothing. They stay where they are: one of them may be half filled.
-class early_messages {
- public:
-  static constexpr std::size_t most_kept = std::size_t{512} << 10;
+struct early_message {
+  std::uint64_t tag = 0;
+  std::span<std::byte> bytes;
+  std::uint16_t call = 0;
+  bool complete = false;
+  std::size_t room = 0;
+  std::unique_ptr<std::byte[]> place;
+};
 
-  struct message {
-    std::uint64_t tag;
-    std::uint16_t call;
-    std::vector<std::byte> bytes;
-    bool complete = false;
-  };
-  using list = std::list<message>;
-  using iterator = list::iterator;
+/// What early messages lay in, kept for the next ones of any peer, up to `most_kept` bytes: a steady loop allocates
+/// nothing. There are as many places as were in use at a time.
+class early_places {
+ public:
+  static constexpr std::size_t most_kept = std::size_t{32} << 20;
+  using list = std::list<early_message>;
+
+  /// Moves one that has room for so many bytes to the end of `to`: the smallest that is large enough, else a new one
+  /// for the largest. Throws bad_alloc.
+  void take(list& to, std::size_t bytes) {
+    const std::size_t fits = size_class(bytes);
+    std::size_t from = fits;
+    while (from < classes && free_[from].empty()) ++from;
+    if (from < classes) {
+      kept_ -= cost(free_[from].front().room);
+      to.splice(to.end(), free_[from], free_[from].begin());
+      return;
+    }
+    drop_one_below(fits);
+    const std::size_t room = std::max(bytes, std::size_t{1} << (fits + smallest));
+    to.push_back({.room = room, .place = std::make_unique_for_overwrite<std::byte[]>(room)});
+  }
+  void give(list& from, list::iterator one) noexcept {
+    const std::size_t all = cost(one->room);
+    if (one->room > largest || all > most_kept - kept_) {
+      from.erase(one);
+      return;
+    }
+    kept_ += all;
+    list& same = free_[size_class(one->room)];
+    same.splice(same.begin(), from, one);
+  }
+  [[nodiscard]] std::size_t kept() const noexcept { return kept_; }
 
   /// What one takes, its bookkeeping included.
-  static constexpr std::size_t cost(std::size_t bytes) noexcept { return bytes + 64; }
+  static constexpr std::size_t cost(std::size_t bytes) noexcept { return bytes + 96; }
+
+ private:
+  // Class c has room for 2^(c + smallest) bytes.
+  static constexpr std::size_t smallest = 6, classes = 13, largest = std::size_t{1} << (smallest + classes - 1);
+
+  static constexpr std::size_t size_class(std::size_t bytes) noexcept {
+    return static_cast<std::size_t>(std::bit_width(std::max(bytes, std::size_t{1} << smallest) - 1)) - smallest;
+  }
+  void drop_one_below(std::size_t fits) noexcept {
+    for (std::size_t c = std::min(fits, classes); c-- > 0;) {
+      if (free_[c].empty()) continue;
+      kept_ -= cost(free_[c].front().room);
+      free_[c].pop_front();
+      return;
+    }
+  }
+
+  std::array<list, classes> free_;
+  std::size_t kept_ = 0;
+};
+
+/// Messages that came before anybody asked for them, in their order. They stay where they are: one of them may be half
+/// filled.
+class early_messages {
+ public:
+  using message = early_message;
+  using list = early_places::list;
+  using iterator = list::iterator;
+
+  static constexpr std::size_t cost(std::size_t bytes) noexcept { return early_places::cost(bytes); }
+
+  /// `places`, of all peers, outlives this.
+  explicit early_messages(early_places& places) noexcept : places_(&places) {}
 
   /// Room for one more; its bytes are unspecified. Throws bad_alloc.
   message& add(std::uint64_t tag, std::uint16_t call, std::size_t bytes) {
-    const iterator spare = spare_for(bytes);
-    if (spare == spare_.end()) {
-      all_.push_back({tag, call, std::vector<std::byte>(bytes)});
-    } else {
-      const std::size_t before = cost(spare->bytes.capacity());
-      spare->bytes.resize(bytes);
-      kept_ -= before;
-      all_.splice(all_.end(), spare_, spare);
-      all_.back().tag = tag;
-      all_.back().call = call;
-      all_.back().complete = false;
-    }
+    places_->take(all_, bytes);
+    message& m = all_.back();
+    m.tag = tag;
+    m.call = call;
+    m.bytes = {m.place.get(), bytes};
+    m.complete = false;
     held_ += cost(bytes);
-    return all_.back();
+    return m;
   }
   void remove(iterator m) noexcept {
     held_ -= cost(m->bytes.size());
-    if (cost(m->bytes.capacity()) > most_kept - kept_) {
-      all_.erase(m);
-      return;
-    }
-    kept_ += cost(m->bytes.capacity());
-    spare_.splice(spare_.end(), all_, m);
+    places_->give(all_, m);
   }
   void remove_last() noexcept { remove(std::prev(all_.end())); }
   void clear() noexcept {
@@ -61,23 +115,13 @@ class early_messages {
   [[nodiscard]] iterator end() noexcept { return all_.end(); }
   [[nodiscard]] list::const_iterator begin() const noexcept { return all_.begin(); }
   [[nodiscard]] list::const_iterator end() const noexcept { return all_.end(); }
-  /// What those take that are here, and what was kept of others.
+  /// What they take.
   [[nodiscard]] std::size_t held() const noexcept { return held_; }
-  [[nodiscard]] std::size_t kept() const noexcept { return kept_; }
 
  private:
-  // The smallest that is large enough, else the largest, which grows.
-  [[nodiscard]] iterator spare_for(std::size_t bytes) noexcept {
-    iterator best = spare_.begin();
-    for (iterator s = spare_.begin(); s != spare_.end(); ++s) {
-      const std::size_t room = s->bytes.capacity(), so_far = best->bytes.capacity();
-      if (so_far < bytes ? room > so_far : room >= bytes && room < so_far) best = s;
-    }
-    return best;
-  }
-
-  list all_, spare_;
-  std::size_t held_ = 0, kept_ = 0;
+  early_places* places_;
+  list all_;
+  std::size_t held_ = 0;
 };
 
 }  // namespace tutti::detail

@@ -74,7 +74,7 @@ class mesh : public link_core {
   template <class... Args>
   void connect(int peer, Args&&... args) {
     channels_[static_cast<std::size_t>(peer)] =
-        std::make_unique<detail::channel<P>>(ready_, std::forward<Args>(args)...);
+        std::make_unique<detail::channel<P>>(ready_, early_, std::forward<Args>(args)...);
     channel(peer)->share(peer, from_any_, calls_);
   }
   [[nodiscard]] detail::channel<P>* channel(int peer) const noexcept {
@@ -193,6 +193,7 @@ class mesh : public link_core {
   }
 
   int rank_;
+  detail::early_places early_;
   std::vector<std::unique_ptr<detail::channel<P>>> channels_;
   detail::pending_list from_any_;
   recent_calls calls_;
