@@ -19,10 +19,14 @@ struct collective {
   bool cut = false;  ///< one of its buffers is a block for each rank; `count` is that of a block
   placements where = placements::both;
 
+  [[nodiscard]] bool uneven() const noexcept { return name.ends_with("_v"); }
+  /// What it does, whatever the lengths of its blocks.
+  [[nodiscard]] std::string_view kind() const noexcept { return name.substr(0, name.size() - (uneven() ? 2 : 0)); }
+
   /// What nccl-tests makes of bytes by time: the load of a link if all ranks are equal.
   [[nodiscard]] double bus_factor(int ranks) const noexcept {
     const double others = static_cast<double>(ranks - 1) / ranks;
-    return name == "all_reduce" ? 2 * others : cut ? others : 1.0;
+    return name.starts_with("all_reduce") ? 2 * others : cut ? others : 1.0;
   }
   /// Elements of the larger buffer for a size: nccl-tests' rule, whole blocks of whole 16 bytes where there are blocks.
   [[nodiscard]] std::size_t elements(std::size_t bytes, std::size_t element_bytes, std::size_t ranks) const noexcept {
@@ -30,7 +34,7 @@ struct collective {
     const std::size_t unit = 16 / element_bytes;
     return bytes / element_bytes / ranks / unit * unit * ranks;
   }
-  /// As nccl-tests counts them: of a rank.
+  /// As nccl-tests counts them: of a rank, on average.
   [[nodiscard]] std::size_t count(std::size_t all, std::size_t ranks) const noexcept { return cut ? all / ranks : all; }
 };
 
@@ -44,6 +48,14 @@ inline constexpr std::array collectives{
     collective{.name = "gather", .rooted = true, .cut = true},
     collective{.name = "scatter", .rooted = true, .cut = true},
     collective{.name = "all_to_all", .cut = true, .where = placements::out_of_place},
+    collective{.name = "scan", .reduces = true},
+    collective{.name = "exclusive_scan", .reduces = true},
+    collective{.name = "all_reduce_coalesced", .reduces = true, .where = placements::in_place},
+    collective{.name = "all_gather_v", .cut = true},
+    collective{.name = "reduce_scatter_v", .reduces = true, .cut = true},
+    collective{.name = "gather_v", .rooted = true, .cut = true},
+    collective{.name = "scatter_v", .rooted = true, .cut = true},
+    collective{.name = "all_to_all_v", .cut = true, .where = placements::out_of_place},
     collective{.name = "sendrecv", .where = placements::out_of_place},
 };
 inline const collective& collective_of(std::string_view of) {

@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include <tutti/tutti.hpp>
 
+#include "blocks.hpp"
 #include "collective.hpp"
 #include "options.hpp"
 
@@ -58,51 +60,57 @@ class exercise {
   [[nodiscard]] std::size_t most() const { return std::max<std::size_t>(o_.max_bytes / sizeof(T), ranks()); }
 
   /// Begins it once, on the first `in.size()` elements of both buffers; in place it takes one of them. `done` gets the
-  /// handles.
+  /// handles, which end before it begins with another size.
   template <class Communicator, class Span, class Done>
-  void begin(Communicator& world, const tutti::issue& how, Span in, Span out, placements where, Done done) const {
+  void begin(Communicator& world, const tutti::issue& how, Span in, Span out, placements where, Done done) {
+    cut(in.size());
     const bool in_place = where == placements::in_place;
-    const std::size_t each = in.size() / ranks();
-    const auto own = [&](Span s) { return s.subspan(me() * each, each); };
+    const auto own = [&](Span s) { return s.subspan(blocks_.begin(me()), blocks_.count(me())); };
     const Span to = in_place ? in : out;
-    if (o_.collective == "sendrecv") {
+    const Span block_in = in_place ? own(to) : in.first(blocks_.count(me()));
+    const Span block_out = in_place ? own(in) : out.first(blocks_.count(me()));
+    if (what_.name == "sendrecv") {
       done(world.send(in, next(), 0, how));
       done(world.recv(out, previous(), 0, how));
-    } else if (o_.collective == "barrier") {
+    } else if (what_.name == "barrier") {
       done(world.barrier(how));
-    } else if (o_.collective == "broadcast") {
+    } else if (what_.name == "broadcast") {
       done(world.broadcast(in, o_.root, how));
-    } else if (o_.collective == "all_gather") {
-      done(world.all_gather(in_place ? own(to) : in.first(each), to, how));
-    } else if (o_.collective == "gather") {
-      done(world.gather(in_place ? own(to) : in.first(each), to, o_.root, how));
-    } else if (o_.collective == "scatter") {
-      done(world.scatter(in, in_place ? own(in) : out.first(each), o_.root, how));
-    } else if (o_.collective == "all_to_all") {
+    } else if (what_.name == "all_gather") {
+      done(world.all_gather(block_in, to, how));
+    } else if (what_.name == "gather") {
+      done(world.gather(block_in, to, o_.root, how));
+    } else if (what_.name == "scatter") {
+      done(world.scatter(in, block_out, o_.root, how));
+    } else if (what_.name == "all_to_all") {
       done(world.all_to_all(in, out, how));
+    } else if (what_.uneven() && !what_.reduces) {
+      begin_uneven(world, how, in, block_in, to, block_out, done);
     } else {
       with_reduction([&](auto op) {
-        if (o_.collective == "reduce")
+        if (what_.name == "reduce")
           done(world.reduce(in, to, o_.root, op, how));
-        else if (o_.collective == "reduce_scatter")
-          done(world.reduce_scatter(in, in_place ? own(in) : out.first(each), op, how));
-        else
+        else if (what_.name == "reduce_scatter")
+          done(world.reduce_scatter(in, block_out, op, how));
+        else if (what_.name == "all_reduce")
           done(in_place ? world.all_reduce(in, op, how) : world.all_reduce(in, out, op, how));
+        else
+          begin_other_reduction(world, how, in, to, block_out, op, done);
       });
     }
   }
 
   /// What `in` holds before it.
-  void fill(std::span<T> in, placements where) const {
-    const std::size_t each = in.size() / ranks();
-    const bool own_block =
-        where == placements::in_place && (o_.collective == "all_gather" || o_.collective == "gather");
-    for (std::size_t i = 0; i < in.size(); ++i)
-      in[i] = operand<T>(rank_, own_block ? i - std::min(i, me() * each) : i, o_.op);
+  void fill(std::span<T> in, placements where) {
+    cut(in.size());
+    const bool own_block = where == placements::in_place && what_.kind().ends_with("gather");
+    const std::size_t mine = blocks_.begin(me());
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = operand<T>(rank_, own_block ? i - std::min(i, mine) : i, o_.op);
   }
 
   /// How many elements of the buffer that holds the result are wrong after it.
-  [[nodiscard]] std::uint64_t wrong(std::span<const T> result, placements where) const {
+  [[nodiscard]] std::uint64_t wrong(std::span<const T> result, placements where) {
+    cut(result.size());
     std::uint64_t wrong = 0;
     const auto is = [&](std::size_t first, std::size_t count, auto wanted) {
       for (std::size_t i = 0; i < count; ++i) {
@@ -111,33 +119,78 @@ class exercise {
         wrong += !(std::abs(as_double(result[first + i]) - want) <= off);
       }
     };
-    const std::size_t all = result.size(), each = all / ranks(), mine = me() * each;
+    const std::size_t all = result.size(), mine = blocks_.begin(me());
     const std::size_t at = where == placements::in_place ? mine : 0;  // of the block that each rank gets
-    const auto each_from = [&](auto wanted) {
-      for (std::size_t r = 0; r < ranks(); ++r) is(r * each, each, wanted(static_cast<int>(r)));
+    const auto from = [&](std::size_t rank, std::size_t first) {
+      return [this, rank, first](std::size_t i) { return operand<T>(static_cast<int>(rank), first + i, o_.op); };
     };
-    const auto from = [&](int rank, std::size_t first) {
-      return [this, rank, first](std::size_t i) { return operand<T>(rank, first + i, o_.op); };
+    const auto sum_of = [&](int ranks, std::size_t first) {
+      return [this, ranks, first](std::size_t i) { return expected<T>(ranks, first + i, o_.op); };
     };
     const bool here = !what_.rooted || rank_ == o_.root;  // where the result of a gather or a reduce is
-    if (o_.collective == "broadcast")
-      is(0, all, from(o_.root, 0));
-    else if (o_.collective == "sendrecv")
-      is(0, all, from(previous(), 0));
-    else if (o_.collective == "scatter")
-      is(at, each, from(o_.root, mine));
-    else if (o_.collective == "all_to_all")
-      each_from([&](int r) { return from(r, mine); });
-    else if (here && o_.collective.ends_with("gather"))
-      each_from([&](int r) { return from(r, 0); });
-    else if (o_.collective == "reduce_scatter")
-      is(at, each, [&](std::size_t i) { return expected<T>(size_, mine + i, o_.op); });
-    else if (here && what_.reduces)
-      is(0, all, [&](std::size_t i) { return expected<T>(size_, i, o_.op); });
+    const auto kind = what_.kind();
+    if (kind == "broadcast")
+      is(0, all, from(static_cast<std::size_t>(o_.root), 0));
+    else if (kind == "sendrecv")
+      is(0, all, from(static_cast<std::size_t>(previous()), 0));
+    else if (kind == "scatter")
+      is(at, blocks_.count(me()), from(static_cast<std::size_t>(o_.root), mine));
+    else if (kind == "all_to_all")
+      for (std::size_t r = 0; r < ranks(); ++r)
+        is(blocks_.begin(me(), r), blocks_.count(me() + r), from(r, blocks_.begin(r, me())));
+    else if (here && kind.ends_with("gather"))
+      for (std::size_t r = 0; r < ranks(); ++r) is(blocks_.begin(r), blocks_.count(r), from(r, 0));
+    else if (kind == "reduce_scatter")
+      is(at, blocks_.count(me()), sum_of(size_, mine));
+    else if (kind == "scan" || (kind == "exclusive_scan" && rank_ != 0))  // rank 0 keeps what it had
+      is(0, all, sum_of(rank_ + (kind == "scan" ? 1 : 0), 0));
+    else if (here && what_.reduces && kind != "exclusive_scan")
+      is(0, all, sum_of(size_, 0));
     return wrong;
   }
 
  private:
+  static constexpr std::size_t parts = 16;  ///< of an all_reduce_coalesced
+
+  // Operations in flight keep pointers to what is cut.
+  void cut(std::size_t all) {
+    if (!blocks_.cut(all, ranks(), what_.uneven() ? blocks::lengths::uneven : blocks::lengths::equal)) return;
+    list_.clear();
+    turned_.clear();
+    for (std::size_t r = 0; r < ranks(); ++r) turned_.push_back(blocks_.count(me() + r));
+  }
+  [[noreturn]] void refuse() const { throw std::runtime_error("this backend has no " + std::string(what_.name)); }
+
+  /// Blocks of any lengths, moved.
+  template <class Communicator, class Span, class Done>
+  void begin_uneven(Communicator& world, const tutti::issue& how, Span in, Span block_in, Span to, Span block_out,
+                    Done done) {
+    const auto& counts = blocks_.counts();
+    if constexpr (requires { world.all_to_all_v(in, counts, to, counts, how); }) {
+      if (what_.name == "all_gather_v") return done(world.all_gather_v(block_in, to, counts, how));
+      if (what_.name == "gather_v") return done(world.gather_v(block_in, to, counts, o_.root, how));
+      if (what_.name == "scatter_v") return done(world.scatter_v(in, block_out, counts, o_.root, how));
+      return done(world.all_to_all_v(in, turned_, to, turned_, how));
+    }
+    refuse();
+  }
+  template <class Communicator, class Span, class Op, class Done>
+  void begin_other_reduction(Communicator& world, const tutti::issue& how, Span in, Span to, Span block_out, Op op,
+                             Done done) {
+    if constexpr (requires { world.scan(in, to, op, how); }) {
+      if (what_.name == "scan") return done(world.scan(in, to, op, how));
+      if (what_.name == "exclusive_scan") return done(world.exclusive_scan(in, to, op, how));
+      if (what_.name == "reduce_scatter_v")
+        return done(world.reduce_scatter_v(in, block_out, blocks_.counts(), op, how));
+      for (std::size_t i = list_.size(); i < parts; ++i) {
+        const std::size_t first = in.size() * i / parts, end = in.size() * (i + 1) / parts;
+        list_.push_back(in.subspan(first, end - first));
+      }
+      return done(world.all_reduce_coalesced(list_, op, how));
+    }
+    refuse();
+  }
+
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size_); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(rank_); }
   /// To whom sendrecv sends, and from whom it receives.
@@ -163,6 +216,9 @@ class exercise {
   const options& o_;
   int rank_, size_;
   double mean_error_;
+  blocks blocks_;
+  std::vector<std::size_t> turned_;
+  std::vector<std::span<T>> list_;
 };
 
 /// Calls f with a null pointer to the type of the name.

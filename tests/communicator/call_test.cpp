@@ -61,23 +61,23 @@ TEST_CASE_FIXTURE(one_of_three, "call: blocks lie inside, also where sums of the
         [&] { this->check_blocks("x", offsets.empty() ? layout{counts} : layout{counts, offsets}, 10, how); });
   };
   CHECK(tell({3, 0, 7}, {}) == nothing);
-  CHECK(tell({3, 0, 8}, {}) == "x: block 2 is elements 3 to 3 + 8 of a buffer of 10");
-  CHECK(contains(tell({5, huge, 1}, {}), "block 1 is elements 5 to"));
-  CHECK(contains(tell({0, 0, 0}, {0, 11, 0}), "block 1 is elements 11 to 11 + 0"));
-  CHECK(contains(tell({1, 1, 1}, {0, huge, 0}), "block 1 is"));
+  CHECK(tell({3, 0, 8}, {}) == "x on rank 1: block 2 is 8 elements from element 3 on, of a buffer of 10");
+  CHECK(contains(tell({5, huge, 1}, {}), "block 1 is -1 (as std::size_t) elements from element 5 on"));
+  CHECK(contains(tell({0, 0, 0}, {0, 11, 0}), "block 1 is 0 elements from element 11 on"));
+  CHECK(contains(tell({1, 1, 1}, {0, huge, 0}), "block 1 is 1 elements from element -1 (as std::size_t) on"));
   CHECK(tell({0, 0, 0}, {10, 10, 10}) == nothing);
   CHECK(tell({4, 3, 3}, {6, 0, 3}) == nothing);
-  CHECK(tell({4, 4, 3}, {6, 0, 3}) == "x: blocks 1 and 2 overlap, but are written to");
+  CHECK(tell({4, 4, 3}, {6, 0, 3}) == "x on rank 1: blocks 1 and 2 overlap, but are written to");
   CHECK(tell({4, 4, 3}, {6, 0, 3}, access::read) == nothing);  // one element may go to several ranks
   CHECK(tell({4, 0, 4}, {0, 2, 4}) == nothing);                // nothing overlaps nothing
-  CHECK(tell({1, 2}, {}) == "x: 2 counts for 3 ranks");
-  CHECK(tell({1, 2, 3}, {0, 1}) == "x: 2 offsets for 3 ranks");
+  CHECK(tell({1, 2}, {}) == "x on rank 1: 2 counts for 3 ranks");
+  CHECK(tell({1, 2, 3}, {0, 1}) == "x on rank 1: 2 offsets for 3 ranks");
 }
 
 TEST_CASE_FIXTURE(one_of_three, "call: room, equal blocks, and buffers apart") {
   CHECK(complaint([&] { this->check_room("x", "a", 3, "b", 3); }) == nothing);
   CHECK(complaint([&] { this->check_room("x", "a", 3, "b", 4); }) == nothing);
-  CHECK(complaint([&] { this->check_room("x", "a", 3, "b", 2); }) == "x: a is 3 elements but b is 2");
+  CHECK(complaint([&] { this->check_room("x", "a", 3, "b", 2); }) == "x on rank 1: a is 3 elements but b is 2");
   for (const std::size_t n : {0U, 3U, 9U}) CHECK(complaint([&] { this->check_equal_blocks("x", n); }) == nothing);
   for (const std::size_t n : {1U, 2U, 10U})
     CHECK(contains(complaint([&] { this->check_equal_blocks("x", n); }), "x_v"));
@@ -91,7 +91,7 @@ TEST_CASE_FIXTURE(one_of_three, "call: room, equal blocks, and buffers apart") {
   CHECK(apart(all.first(4), all.last(4)) == nothing);
   CHECK(apart(all.last(4), all.first(4)) == nothing);
   CHECK(apart(all.subspan(3, 0), all) == nothing);
-  CHECK(contains(apart(all.first(5), all.last(4)), "x: in and out overlap in part"));
+  CHECK(contains(apart(all.first(5), all.last(4)), "x on rank 1: in and out overlap in part"));
   CHECK(contains(apart(all.subspan(2, 1), all), "overlap"));
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("call: rank order is direct where memory is mapped, pairwise elsewhere
   CHECK(taken<tutti::broadcast_args>(mapped, {.via = chain, .order = reduction_order::rank}) == chain);
   CHECK(
       contains(complaint([&] { (void)taken<tutti::scan_args>(mapped, {.via = ring, .order = reduction_order::rank}); }),
-               "scan: reduction_order::rank needs algorithm direct or pairwise, and ring was asked for"));
+               "scan on rank 1: reduction_order::rank needs algorithm direct or pairwise, and ring was asked for"));
   // Of elements of which a slot does not hold one per rank, those that move bytes know nothing.
   constexpr std::size_t large = 100'000;
   CHECK(taken<tutti::all_reduce_args>(mapped, in_order, large) == pairwise);
@@ -131,7 +131,7 @@ TEST_CASE("call: rank order is direct where memory is mapped, pairwise elsewhere
     world = std::move(messages);
   });
   CHECK(contains(complaint([&] { (void)taken<tutti::barrier_args>(mapped, {.timeout = std::chrono::seconds(-1)}); }),
-                 "barrier: a timeout cannot be negative"));
+                 "barrier on rank 1: a timeout cannot be negative"));
 }
 
 }  // namespace

@@ -33,19 +33,22 @@ struct one_of_three {
 
 TEST_CASE_FIXTURE(one_of_three, "distributing: a root is a rank") {
   const sizes counts{1, 2, 3};
-  CHECK(contains(complaint([&] { world.reduce(six, 3).wait(); }), "reduce: root 3 is not a rank"));
-  CHECK(contains(complaint([&] { world.gather(two, six, -1).wait(); }), "gather: root -1 is not a rank"));
-  CHECK(contains(complaint([&] { world.scatter(six, two, 3).wait(); }), "scatter: root 3 is not a rank"));
-  CHECK(contains(complaint([&] { world.gather_v(two, six, counts, 3).wait(); }), "gather_v: root 3 is not a rank"));
-  CHECK(contains(complaint([&] { world.scatter_v(six, two, counts, 3).wait(); }), "scatter_v: root 3 is not a rank"));
+  CHECK(contains(complaint([&] { world.reduce(six, 3).wait(); }), "reduce on rank 1: root 3 is not a rank"));
+  CHECK(contains(complaint([&] { world.gather(two, six, -1).wait(); }), "gather on rank 1: root -1 is not a rank"));
+  CHECK(contains(complaint([&] { world.scatter(six, two, 3).wait(); }), "scatter on rank 1: root 3 is not a rank"));
+  CHECK(contains(complaint([&] { world.gather_v(two, six, counts, 3).wait(); }),
+                 "gather_v on rank 1: root 3 is not a rank"));
+  CHECK(contains(complaint([&] { world.scatter_v(six, two, counts, 3).wait(); }),
+                 "scatter_v on rank 1: root 3 is not a rank"));
 }
 
 TEST_CASE_FIXTURE(one_of_three, "distributing: counts of equal blocks fit") {
-  CHECK(complaint([&] { world.reduce(six, two, 1).wait(); }) == "reduce: in is 6 elements but out is 2");
-  CHECK(complaint([&] { world.gather(six, two, 1).wait(); }) == "gather: in x world size is 18 elements but out is 2");
+  CHECK(complaint([&] { world.reduce(six, two, 1).wait(); }) == "reduce on rank 1: in is 6 elements but out is 2");
+  CHECK(complaint([&] { world.gather(six, two, 1).wait(); }) ==
+        "gather on rank 1: in x world size is 18 elements but out is 2");
   CHECK(complaint([&] { world.scatter(two, six, 1).wait(); }) ==
-        "scatter: in is 2 elements but out x world size is 18");
-  CHECK(complaint([&] { world.all_to_all(six, two).wait(); }) == "all_to_all: in is 6 elements but out is 2");
+        "scatter on rank 1: in is 2 elements but out x world size is 18");
+  CHECK(complaint([&] { world.all_to_all(six, two).wait(); }) == "all_to_all on rank 1: in is 6 elements but out is 2");
   CHECK(
       contains(complaint([&] { world.all_to_all(two, two).wait(); }), "2 elements cannot be cut into 3 equal blocks"));
 }
@@ -53,22 +56,23 @@ TEST_CASE_FIXTURE(one_of_three, "distributing: counts of equal blocks fit") {
 TEST_CASE_FIXTURE(one_of_three, "distributing: a layout has a block for each rank, inside of the buffer") {
   const sizes counts{1, 2, 3}, few{1, 2}, offsets{0, 1, 3}, outside{0, 1, 4}, over{0, 0, 3},
       huge{1, 2, ~std::size_t{0}};
-  CHECK(complaint([&] { world.all_gather_v(two, six, few).wait(); }) == "all_gather_v: 2 counts for 3 ranks");
-  CHECK(complaint([&] { world.all_gather_v(two, six, layout{}).wait(); }) == "all_gather_v: 0 counts for 3 ranks");
+  CHECK(complaint([&] { world.all_gather_v(two, six, few).wait(); }) == "all_gather_v on rank 1: 2 counts for 3 ranks");
+  CHECK(complaint([&] { world.all_gather_v(two, six, layout{}).wait(); }) ==
+        "all_gather_v on rank 1: 0 counts for 3 ranks");
   CHECK(complaint([&] { world.all_gather_v(two, six, {counts, few}).wait(); }) ==
-        "all_gather_v: 2 offsets for 3 ranks");
+        "all_gather_v on rank 1: 2 offsets for 3 ranks");
   CHECK(contains(complaint([&] { world.all_gather_v(two, six, {counts, outside}).wait(); }),
-                 "block 2 is elements 4 to 4 + 3 of a buffer of 6"));
+                 "block 2 is 3 elements from element 4 on, of a buffer of 6"));
   CHECK(contains(complaint([&] { world.all_gather_v(two, six, huge).wait(); }), "of a buffer of 6"));
   CHECK(complaint([&] { world.all_gather_v(two, six, {counts, over}).wait(); }) ==
-        "all_gather_v: blocks 0 and 1 overlap, but are written to");
+        "all_gather_v on rank 1: blocks 0 and 1 overlap, but are written to");
   CHECK(complaint([&] { world.all_gather_v(six, six, counts).wait(); }) ==
-        "all_gather_v: in is 6 elements but the count of this rank is 2");
+        "all_gather_v on rank 1: in is 6 elements but the count of this rank is 2");
   const sizes twos{2, 2, 2}, same{0, 0, 0};
   CHECK(complaint([&] { world.reduce_scatter_v(six, std::span{six}.first(2), {twos, same}).wait(); }) ==
-        "reduce_scatter_v in place: blocks 0 and 1 overlap, but are written to");
+        "reduce_scatter_v in place on rank 1: blocks 0 and 1 overlap, but are written to");
   CHECK(complaint([&] { world.reduce_scatter_v(six, std::span{two}.first(1), counts).wait(); }) ==
-        "reduce_scatter_v: the count of this rank is 2 elements but out is 1");
+        "reduce_scatter_v on rank 1: the count of this rank is 2 elements but out is 1");
   CHECK(contains(complaint([&] { world.gather_v(two, six, few, 1).wait(); }), "2 counts for 3 ranks"));
   CHECK(contains(complaint([&] { world.scatter_v(six, two, few, 1).wait(); }), "2 counts for 3 ranks"));
   CHECK(contains(complaint([&] { world.all_to_all_v(six, counts, two, counts).wait(); }), "of a buffer of 2"));
@@ -89,6 +93,13 @@ TEST_CASE_FIXTURE(one_of_three, "distributing: buffers that overlap in part are 
                                   complaint([&] { world.all_to_all(nine.first(6), nine.last(6)).wait(); }),
                                   complaint([&] { world.all_to_all_v(six, counts, six, counts).wait(); })})
     CHECK_MESSAGE(contains(text, "overlap"), text);
+  CHECK(
+      complaint([&] { world.gather(all.subspan(1, 2), all, 1).wait(); }) ==
+      "gather on rank 1: in and out overlap; for in place, in is elements 2 to 4 of out, this rank's block; else pass "
+      "separate buffers");
+  CHECK(contains(complaint([&] { world.scatter_v(all, all.subspan(2, 2), counts, 1).wait(); }),
+                 "for in place, out is elements 1 to 3 of in, this rank's block"));
+  CHECK(contains(complaint([&] { world.all_to_all_v(six, counts, six, counts).wait(); }), "have no form in place"));
 }
 
 using action = void (*)(ranks::world&, bool last);

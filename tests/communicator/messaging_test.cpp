@@ -82,7 +82,7 @@ TEST_CASE("messaging: who receives in a world of one, and from whom it cannot be
   auto alone = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
   std::vector<int> v(3);
   const auto complaint = [](auto call) { return ranks::words_of<tutti::usage_error>(call); };
-  CHECK(complaint([&] { alone.send(v, 0).wait(); }) == "send: rank 0 cannot exchange messages with itself");
+  CHECK(complaint([&] { alone.send(v, 0).wait(); }) == "send: a rank cannot exchange messages with itself");
   CHECK(complaint([&] { (void)alone.recv_any(v).wait(); }) ==
         "recv_any: this communicator has no other rank to receive from");
 }

@@ -29,28 +29,33 @@ TEST_CASE("raw_reducing: wrong sizes and functions are refused before anything i
   auto world = tutti::join(std::make_shared<tutti::threads_hub>(3), 1);
   std::vector<std::byte> six(6), seven(7), eighteen(18);
   CHECK(complaint([&] { world.all_reduce(seven, raw_reduction{&add_bytes, 2}).wait(); }) ==
-        "all_reduce: 7 bytes are not whole elements of 2 bytes");
+        "all_reduce on rank 1: 7 bytes are not whole elements of 2 bytes");
   CHECK(complaint([&] { world.all_reduce(six, raw_reduction{nullptr, 2}).wait(); }) ==
-        "all_reduce: a raw_reduction needs a function and an element of 1 to 4096 bytes; this one has no function");
+        "all_reduce on rank 1: a raw_reduction needs a function and an element of 1 to 4096 bytes; this one has no "
+        "function");
   CHECK(complaint([&] { world.all_reduce(six, raw_reduction{&add_bytes, 0}).wait(); }) ==
-        "all_reduce: a raw_reduction needs a function and an element of 1 to 4096 bytes; this one is of 0");
-  CHECK(complaint([&] { world.all_reduce(six, raw_reduction{&add_bytes, 4097}).wait(); }) ==
-        "all_reduce: a raw_reduction needs a function and an element of 1 to 4096 bytes; this one is of 4097");
+        "all_reduce on rank 1: a raw_reduction needs a function and an element of 1 to 4096 bytes; this one is of 0");
+  CHECK(
+      complaint([&] { world.all_reduce(six, raw_reduction{&add_bytes, 4097}).wait(); }) ==
+      "all_reduce on rank 1: a raw_reduction needs a function and an element of 1 to 4096 bytes; this one is of 4097");
   CHECK(complaint([&] { world.all_reduce(seven, six, raw_reduction{&add_bytes, 1}).wait(); }) ==
-        "all_reduce: in is 7 elements but out is 6");
+        "all_reduce on rank 1: in is 7 elements but out is 6");
   CHECK(complaint([&] {
           world.reduce_scatter(eighteen, std::span{six}.first(5), raw_reduction{&add_bytes, 1}).wait();
-        }) == "reduce_scatter: a block of in is 6 elements but out is 5");
+        }) == "reduce_scatter on rank 1: a block of in is 6 elements but out is 5");
   CHECK(complaint([&] { world.reduce_scatter(eighteen, six, raw_reduction{&add_bytes, 9}).wait(); }) ==
-        "reduce_scatter: 2 elements cannot be cut into 3 equal blocks; reduce_scatter_v takes blocks of any lengths");
+        "reduce_scatter on rank 1: 2 elements cannot be cut into 3 equal blocks; reduce_scatter_v takes blocks of any "
+        "lengths");
   CHECK(complaint([&] {
           world.reduce_scatter(std::span{eighteen}, std::span{eighteen}.first(6), raw_reduction{&add_bytes, 2}).wait();
-        }) == "reduce_scatter: in and out overlap in part; pass the same block for in place, or separate buffers");
+        }) ==
+        "reduce_scatter on rank 1: in and out overlap; for in place, out is elements 6 to 12 of in, this rank's block; "
+        "else pass separate buffers");
   const std::vector<std::size_t> counts{2, 3, 1};
   CHECK(complaint([&] { world.reduce_scatter_v(eighteen, six, counts, raw_reduction{&add_bytes, 3}).wait(); }) ==
-        "reduce_scatter_v: the count of this rank is 9 elements but out is 6");
+        "reduce_scatter_v on rank 1: the count of this rank is 9 elements but out is 6");
   const std::vector<std::span<std::byte>> pieces{six, seven};
-  const std::string rest = ": 7 bytes are not whole elements of 2 bytes";
+  const std::string rest = " on rank 1: 7 bytes are not whole elements of 2 bytes";
   CHECK(complaint([&] { world.all_reduce_coalesced(pieces, raw_reduction{&add_bytes, 2}).wait(); }) ==
         "all_reduce_coalesced" + rest);
   CHECK(complaint([&] { world.reduce(seven, 0, raw_reduction{&add_bytes, 2}).wait(); }) == "reduce" + rest);

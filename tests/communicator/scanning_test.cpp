@@ -19,8 +19,9 @@ TEST_CASE("scanning: counts fit, and buffers are the same or apart, before anyth
   auto world = tutti::join(std::make_shared<tutti::threads_hub>(3), 1);
   std::vector<float> six(6), two(2);
   const std::span all{six};
-  CHECK(complaint([&] { world.scan(six, two).wait(); }) == "scan: in is 6 elements but out is 2");
-  CHECK(complaint([&] { world.exclusive_scan(six, two).wait(); }) == "exclusive_scan: in is 6 elements but out is 2");
+  CHECK(complaint([&] { world.scan(six, two).wait(); }) == "scan on rank 1: in is 6 elements but out is 2");
+  CHECK(complaint([&] { world.exclusive_scan(six, two).wait(); }) ==
+        "exclusive_scan on rank 1: in is 6 elements but out is 2");
   CHECK(contains(complaint([&] { world.scan(all.first(4), all.last(4)).wait(); }), "overlap"));
   CHECK(contains(complaint([&] { world.exclusive_scan(all.first(4), all.last(4)).wait(); }), "overlap"));
 }

@@ -33,7 +33,8 @@ struct one_of_three {
 
 TEST_CASE_FIXTURE(one_of_three, "usage: a root is a rank") {
   for (const int root : {-1, 3, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
-    const std::string wanted = "broadcast: root " + std::to_string(root) + " is not a rank of this communicator of 3";
+    const std::string wanted =
+        "broadcast on rank 1: root " + std::to_string(root) + " is not a rank of this communicator of 3";
     std::string text = "text";
     CHECK(complaint([&] { world.broadcast(six, root).wait(); }) == wanted);
     CHECK(complaint([&] { world.broadcast(text, root).wait(); }) == wanted);
@@ -44,26 +45,27 @@ TEST_CASE_FIXTURE(one_of_three, "usage: a root is a rank") {
 TEST_CASE_FIXTURE(one_of_three, "usage: a peer is another rank") {
   for (const int peer : {-1, 3}) {
     CHECK(complaint([&] { world.send(six, peer).wait(); }) ==
-          "send: peer " + std::to_string(peer) + " is not a rank of this communicator of 3");
+          "send on rank 1: peer " + std::to_string(peer) + " is not a rank of this communicator of 3");
     CHECK(complaint([&] { world.recv(six, peer).wait(); }) ==
-          "recv: peer " + std::to_string(peer) + " is not a rank of this communicator of 3");
+          "recv on rank 1: peer " + std::to_string(peer) + " is not a rank of this communicator of 3");
   }
-  CHECK(complaint([&] { world.send(six, 1).wait(); }) == "send: rank 1 cannot exchange messages with itself");
-  CHECK(complaint([&] { world.recv(six, 1).wait(); }) == "recv: rank 1 cannot exchange messages with itself");
+  CHECK(complaint([&] { world.send(six, 1).wait(); }) == "send on rank 1: a rank cannot exchange messages with itself");
+  CHECK(complaint([&] { world.recv(six, 1).wait(); }) == "recv on rank 1: a rank cannot exchange messages with itself");
 }
 
 TEST_CASE_FIXTURE(one_of_three, "usage: counts fit one another") {
-  CHECK(complaint([&] { world.all_reduce(six, two).wait(); }) == "all_reduce: in is 6 elements but out is 2");
+  CHECK(complaint([&] { world.all_reduce(six, two).wait(); }) == "all_reduce on rank 1: in is 6 elements but out is 2");
   CHECK(complaint([&] { world.all_gather(six, two).wait(); }) ==
-        "all_gather: in x world size is 18 elements but out is 2");
+        "all_gather on rank 1: in x world size is 18 elements but out is 2");
   CHECK(complaint([&] { world.all_gather(six, six).wait(); }) ==
-        "all_gather: in x world size is 18 elements but out is 6");
+        "all_gather on rank 1: in x world size is 18 elements but out is 6");
   CHECK(complaint([&] { world.reduce_scatter(six, std::span{two}.first(1)).wait(); }) ==
-        "reduce_scatter: a block of in is 2 elements but out is 1");
+        "reduce_scatter on rank 1: a block of in is 2 elements but out is 1");
   CHECK(complaint([&] { world.reduce_scatter(two, six).wait(); }) ==
-        "reduce_scatter: 2 elements cannot be cut into 3 equal blocks; reduce_scatter_v takes blocks of any lengths");
+        "reduce_scatter on rank 1: 2 elements cannot be cut into 3 equal blocks; reduce_scatter_v takes blocks of any "
+        "lengths");
   CHECK(complaint([&] { world.scatter(six, six, 1).wait(); }) ==
-        "scatter: in is 6 elements but out x world size is 18");
+        "scatter on rank 1: in is 6 elements but out x world size is 18");
 }
 
 TEST_CASE("usage: out may be larger than the result, of which it holds this rank's part in place, too") {
@@ -121,12 +123,17 @@ TEST_CASE("usage: out may be larger than the result, of which it holds this rank
 TEST_CASE_FIXTURE(one_of_three, "usage: buffers are the same or apart") {
   std::vector<float> nine(9);
   const std::span<float> all{nine};
-  const std::string rest = ": in and out overlap in part; pass the same block for in place, or separate buffers";
-  CHECK(complaint([&] { world.all_reduce(all.first(5), all.last(5)).wait(); }) == "all_reduce" + rest);
-  CHECK(complaint([&] { world.all_gather(all.first(3), all).wait(); }) == "all_gather" + rest);
-  CHECK(complaint([&] { world.all_gather(all.last(3), all).wait(); }) == "all_gather" + rest);
-  CHECK(complaint([&] { world.reduce_scatter(all, all.first(3)).wait(); }) == "reduce_scatter" + rest);
-  CHECK(complaint([&] { world.reduce_scatter(all, all.subspan(4, 3)).wait(); }) == "reduce_scatter" + rest);
+  const std::string own = ", this rank's block; else pass separate buffers";
+  CHECK(complaint([&] { world.all_reduce(all.first(5), all.last(5)).wait(); }) ==
+        "all_reduce on rank 1: in and out overlap in part; pass the same buffer twice for in place, or separate ones");
+  const std::string gathers =
+      "all_gather on rank 1: in and out overlap; for in place, in is elements 3 to 6 of out" + own;
+  CHECK(complaint([&] { world.all_gather(all.first(3), all).wait(); }) == gathers);
+  CHECK(complaint([&] { world.all_gather(all.last(3), all).wait(); }) == gathers);
+  const std::string scatters =
+      "reduce_scatter on rank 1: in and out overlap; for in place, out is elements 3 to 6 of in" + own;
+  CHECK(complaint([&] { world.reduce_scatter(all, all.first(3)).wait(); }) == scatters);
+  CHECK(complaint([&] { world.reduce_scatter(all, all.subspan(4, 3)).wait(); }) == scatters);
 }
 
 TEST_CASE_FIXTURE(one_of_three, "usage: buffers of a list are apart") {
@@ -134,9 +141,9 @@ TEST_CASE_FIXTURE(one_of_three, "usage: buffers of a list are apart") {
   const std::span<float> all{nine};
   std::vector<std::span<float>> list{all.last(3), all.first(3), all.subspan(5, 2)};
   CHECK(complaint([&] { world.all_reduce_coalesced(list).wait(); }) ==
-        "all_reduce_coalesced: buffers 0 and 2 overlap, but are written to");
+        "all_reduce_coalesced on rank 1: buffers 0 and 2 overlap, but are written to");
   CHECK(complaint([&] { (void)world.prepare().all_reduce_coalesced(list); }) ==
-        "all_reduce_coalesced: buffers 0 and 2 overlap, but are written to");
+        "all_reduce_coalesced on rank 1: buffers 0 and 2 overlap, but are written to");
 }
 
 TEST_CASE_FIXTURE(one_of_three, "usage: parts that lie elsewhere ascend inside of the buffer") {
@@ -145,16 +152,16 @@ TEST_CASE_FIXTURE(one_of_three, "usage: parts that lie elsewhere ascend inside o
     return complaint([&] { world.all_reduce(six, {parts.data(), parts.size()}, tutti::sum).wait(); });
   };
   const std::string rest = " is out of order, at null, or beyond the buffer of 6 elements";
-  CHECK(said({{5, 2, two.data()}}) == "all_reduce: part 0" + rest);
-  CHECK(said({{0, 2, two.data()}, {1, 2, two.data()}}) == "all_reduce: part 1" + rest);
-  CHECK(said({{4, 1, nullptr}}) == "all_reduce: part 0" + rest);
+  CHECK(said({{5, 2, two.data()}}) == "all_reduce on rank 1: part 0" + rest);
+  CHECK(said({{0, 2, two.data()}, {1, 2, two.data()}}) == "all_reduce on rank 1: part 1" + rest);
+  CHECK(said({{4, 1, nullptr}}) == "all_reduce on rank 1: part 0" + rest);
   CHECK(contains(said({{7, 0, two.data()}}), "part 0"));
   CHECK(contains(said({{1, ~std::size_t{0}, two.data()}}), "part 0"));
 }
 
 TEST_CASE_FIXTURE(one_of_three, "usage: a timeout is not negative, whatever the operation") {
   const tutti::issue how{.timeout = std::chrono::seconds(-1)};
-  const std::string rest = ": a timeout cannot be negative";
+  const std::string rest = " on rank 1: a timeout cannot be negative";
   std::string text;
   CHECK(complaint([&] { world.barrier(how).wait(); }) == "barrier" + rest);
   CHECK(complaint([&] { world.all_reduce(six, tutti::sum, how).wait(); }) == "all_reduce" + rest);
@@ -271,14 +278,14 @@ TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason"
 TEST_CASE_FIXTURE(one_of_three, "usage: the rest") {
   const tutti::issue streamed{.stream = reinterpret_cast<CUstream_st*>(std::uintptr_t{16})};
   CHECK(complaint([&] { world.barrier(streamed).wait(); }) ==
-        "barrier: streams order operations on devices; this is host memory");
+        "barrier on rank 1: streams order operations on devices; this is host memory");
   CHECK(complaint([&] { (void)world.split(-1); }) ==
         "split(): a color is not negative; a rank that wants no group takes a color of its own");
   CHECK(contains(complaint([&] { (void)world.allocate<double>(std::numeric_limits<std::size_t>::max() / 4); }),
                  "more than there is address space"));
   for (const int r : {-1, 3})
     CHECK(complaint([&] { (void)world.world_rank(r); }) ==
-          "world_rank: rank " + std::to_string(r) + " is not a rank of this communicator of 3");
+          "world_rank on rank 1: rank " + std::to_string(r) + " is not a rank of this communicator of 3");
   const auto hub = std::make_shared<tutti::threads_hub>(2);
   CHECK(complaint([&] { (void)tutti::join(hub, 2); }) == "join: rank 2 is not in a world of 2");
   CHECK(complaint([&] { (void)tutti::join(hub, -1); }) == "join: rank -1 is not in a world of 2");

@@ -7,6 +7,7 @@
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/issuer.hpp>
+#include <tutti/communicator/caller.hpp>
 #include <tutti/communicator/overlapping.hpp>
 #include <tutti/core/buffer.hpp>
 #include <tutti/core/displaced.hpp>
@@ -59,25 +60,37 @@ class call_base {
  protected:
   explicit call_base(issuer<B>* core) noexcept : core_(core) {}
 
+  [[nodiscard]] caller who(const char* call) const noexcept { return {call, rank(), size()}; }
+
   void check_rank(const char* call, const char* what, int r) const {
     if (r < 0 || r >= size())
-      throw usage_error(std::string(call) + ": " + what + " " + std::to_string(r) +
-                        " is not a rank of this communicator of " + std::to_string(size()));
+      who(call).refuse(std::string(what) + " " + std::to_string(r) + " is not a rank of this communicator of " +
+                       std::to_string(size()));
   }
   /// `b` is at least as long as `a`: only its front is written.
-  static void check_room(const char* call, const char* a, std::size_t x, const char* b, std::size_t y) {
+  void check_room(const char* call, const char* a, std::size_t x, const char* b, std::size_t y) const {
     if (y < x) check_equal(call, a, x, b, y);
   }
-  static void check_equal(const char* call, const char* a, std::size_t x, const char* b, std::size_t y) {
+  void check_equal(const char* call, const char* a, std::size_t x, const char* b, std::size_t y) const {
     if (x != y)
-      throw usage_error(std::string(call) + ": " + a + " is " + std::to_string(x) + " elements but " + b + " is " +
-                        std::to_string(y));
+      who(call).refuse(std::string(a) + " is " + std::to_string(x) + " elements but " + b + " is " + std::to_string(y));
   }
   template <class T>
-  static void check_apart(const char* call, std::span<const T> in, std::span<T> out) {
+  void check_apart(const char* call, std::span<const T> in, std::span<T> out,
+                   const char* advice = "pass the same buffer twice for in place, or separate ones") const {
     if (overlap(in.data(), in.size_bytes(), out.data(), out.size_bytes()))
-      throw usage_error(std::string(call) +
-                        ": in and out overlap in part; pass the same block for in place, or separate buffers");
+      who(call).refuse(std::string("in and out overlap in part; ") + advice);
+  }
+  /// The one of the two that a call reads, or writes, may be this rank's block of the other; else they must not touch.
+  template <class T>
+  void check_own_block(const char* call, access of, std::span<const T> in, std::span<T> out, std::size_t begin,
+                       std::size_t count) const {
+    const bool reads = of == access::read;
+    const T *const part = reads ? in.data() : out.data(), *const whole = reads ? out.data() : in.data();
+    if (part == whole + begin || !overlap(in.data(), in.size_bytes(), out.data(), out.size_bytes())) return;
+    who(call).refuse(std::string("in and out overlap; for in place, ") + (reads ? "in" : "out") + " is elements " +
+                     std::to_string(begin) + " to " + std::to_string(begin + count) + " of " + (reads ? "out" : "in") +
+                     ", this rank's block; else pass separate buffers");
   }
   /// One count for each rank, an offset for each or none, every block inside a buffer of `size` elements, and, where
   /// blocks are written to, none over another.
@@ -89,35 +102,32 @@ class call_base {
     for (std::size_t r = 0; r < counts.size(); ++r) {
       const std::size_t begin = offsets.empty() ? end : offsets[r];
       if (begin > size || counts[r] > size - begin)
-        throw usage_error(std::string(call) + ": block " + std::to_string(r) + " is elements " + std::to_string(begin) +
-                          " to " + std::to_string(begin) + " + " + std::to_string(counts[r]) + " of a buffer of " +
-                          std::to_string(size));
+        who(call).refuse("block " + std::to_string(r) + " is " + number(counts[r]) + " elements from element " +
+                         number(begin) + " on, of a buffer of " + std::to_string(size));
       end = begin + counts[r];
     }
     if (how == access::read || offsets.empty()) return;
     if (const auto both = overlapping(counts, offsets); both.first != both.second)
-      throw usage_error(std::string(call) + ": blocks " + std::to_string(both.first) + " and " +
-                        std::to_string(both.second) + " overlap, but are written to");
+      who(call).refuse("blocks " + std::to_string(both.first) + " and " + std::to_string(both.second) +
+                       " overlap, but are written to");
   }
   /// Parts in order, none over another, all inside of a buffer of `size` elements.
-  static void check_parts(const char* call, const displaced& apart, std::size_t size) {
+  void check_parts(const char* call, const displaced& apart, std::size_t size) const {
     std::size_t before = 0;
     for (const displaced_part* p = apart.parts; p != apart.end(); ++p) {
       if (p->first < before || p->first > size || p->count > size - p->first || (!p->data && p->count != 0))
-        throw usage_error(std::string(call) + ": part " + std::to_string(p - apart.parts) +
-                          " is out of order, at null, or beyond the buffer of " + std::to_string(size) + " elements");
+        who(call).refuse("part " + std::to_string(p - apart.parts) +
+                         " is out of order, at null, or beyond the buffer of " + std::to_string(size) + " elements");
       before = p->first + p->count;
     }
   }
   void check_one_each(const char* call, const char* what, std::size_t n) const {
-    if (n != ranks())
-      throw usage_error(std::string(call) + ": " + std::to_string(n) + " " + what + " for " + std::to_string(ranks()) +
-                        " ranks");
+    if (n != ranks()) who(call).refuse(std::to_string(n) + " " + what + " for " + std::to_string(ranks()) + " ranks");
   }
   void check_equal_blocks(const char* call, std::size_t elements) const {
     if (elements % ranks() != 0)
-      throw usage_error(std::string(call) + ": " + std::to_string(elements) + " elements cannot be cut into " +
-                        std::to_string(ranks()) + " equal blocks; " + call + "_v takes blocks of any lengths");
+      who(call).refuse(std::to_string(elements) + " elements cannot be cut into " + std::to_string(ranks()) +
+                       " equal blocks; " + call + "_v takes blocks of any lengths");
   }
 
   /// The algorithm that a call is asked for, or automatic; what cannot be done is refused.
@@ -140,6 +150,12 @@ class call_base {
   issuer<B>* core_;
 
  private:
+  /// A count or an offset, which may come of a negative number.
+  static std::string number(std::size_t n) {
+    const auto as_signed = static_cast<std::ptrdiff_t>(n);
+    return as_signed < 0 ? std::to_string(as_signed) + " (as std::size_t)" : std::to_string(n);
+  }
+
   // Of elements, direct algorithms that reduce need at least one per rank at a time; those that move bytes do not.
   template <class Args>
   void check_issue(const issue& how, std::size_t element_bytes) const {
@@ -152,9 +168,8 @@ class call_base {
     if (how.via != algorithm::automatic && !core_->backend().template can<Args>(how.via, element_bytes))
       throw usage_error(core_->backend().template refusal<Args>(how.via, element_bytes));
     if constexpr (B::where == space::host)
-      if (how.stream)
-        throw usage_error(std::string(Args::name) + ": streams order operations on devices; this is host memory");
-    if (how.timeout < duration{0}) throw usage_error(std::string(Args::name) + ": a timeout cannot be negative");
+      if (how.stream) who(Args::name).refuse("streams order operations on devices; this is host memory");
+    if (how.timeout < duration{0}) who(Args::name).refuse("a timeout cannot be negative");
   }
 
   template <class Args>
@@ -168,9 +183,10 @@ class call_base {
       for (const algorithm a : algo::rank_ordered)
         if ((how.via == algorithm::automatic || how.via == a) && core_->backend().template can<Args>(a, element_bytes))
           return a;
-      throw usage_error(
-          std::string(Args::name) + ": reduction_order::rank needs algorithm direct or pairwise, and " +
-          (how.via == algorithm::automatic ? "neither can run here" : name(how.via) + std::string(" was asked for")));
+      who(Args::name)
+          .refuse("reduction_order::rank needs algorithm direct or pairwise, and " +
+                  (how.via == algorithm::automatic ? "neither can run here"
+                                                   : name(how.via) + std::string(" was asked for")));
     } else {
       return how.via;
     }

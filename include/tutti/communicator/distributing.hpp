@@ -38,7 +38,7 @@ class distributing_calls : public Base {
     const auto to = span_of(out);
     this->check_blocks("all_gather_v", blocks, to.size(), access::write);
     this->check_equal("all_gather_v", "in", from.size(), "the count of this rank", blocks.size(this->me()));
-    check_own_block("all_gather_v", from, to, from.data(), to.data(), blocks);
+    own_block("all_gather_v", access::read, from, to, blocks);
     return move<all_gather_v_args>(from, to, how, where, [&](auto& a) { a.blocks = blocks; });
   }
 
@@ -56,7 +56,7 @@ class distributing_calls : public Base {
     if (this->rank() == root) {
       this->check_room("gather", "in x world size", from.size() * this->ranks(), "out", to.size());
       to = to.first(from.size() * this->ranks());
-      check_own_block("gather", from, to, from.data(), to.data(), blocks);
+      own_block("gather", access::read, from, to, blocks);
     }
     return move<gather_args>(from, this->rank() == root ? to : to.first(0), how, where, [&](auto& a) {
       a.blocks = blocks;
@@ -75,7 +75,7 @@ class distributing_calls : public Base {
     if (this->rank() == root) {
       this->check_blocks("gather_v", blocks, to.size(), access::write);
       this->check_equal("gather_v", "in", from.size(), "the count of this rank", blocks.size(this->me()));
-      check_own_block("gather_v", from, to, from.data(), to.data(), blocks);
+      own_block("gather_v", access::read, from, to, blocks);
     }
     return move<gather_v_args>(from, this->rank() == root ? to : to.first(0), how, where, [&](auto& a) {
       a.blocks = this->rank() == root ? blocks : layout{};
@@ -97,7 +97,7 @@ class distributing_calls : public Base {
     const auto blocks = layout::of_equal(to.size());
     if (this->rank() == root) {
       this->check_equal("scatter", "in", from.size(), "out x world size", to.size() * this->ranks());
-      check_own_block("scatter", from, to, to.data(), from.data(), blocks);
+      own_block("scatter", access::write, from, to, blocks);
     }
     return move<scatter_args>(this->rank() == root ? from : from.first(0), to, how, where, [&](auto& a) {
       a.blocks = blocks;
@@ -116,7 +116,7 @@ class distributing_calls : public Base {
     if (this->rank() == root) {
       this->check_blocks("scatter_v", blocks, from.size(), access::read);
       this->check_equal("scatter_v", "out", to.size(), "the count of this rank", blocks.size(this->me()));
-      check_own_block("scatter_v", from, to, to.data(), from.data(), blocks);
+      own_block("scatter_v", access::write, from, to, blocks);
     }
     return move<scatter_v_args>(this->rank() == root ? from : from.first(0), to, how, where, [&](auto& a) {
       a.blocks = this->rank() == root ? blocks : layout{};
@@ -152,7 +152,7 @@ class distributing_calls : public Base {
     this->check_blocks("all_to_all_v", out_blocks, to.size(), access::write);
     this->check_equal("all_to_all_v", "what this rank has for itself", in_blocks.size(this->me()),
                       "what it gets from itself", out_blocks.size(this->me()));
-    this->check_apart("all_to_all_v", from, to);
+    this->check_apart("all_to_all_v", from, to, "pass separate ones: blocks of any lengths have no form in place");
     return move<all_to_all_v_args>(from, to, how, where, [&](auto& a) {
       a.in_blocks = in_blocks;
       a.out_blocks = out_blocks;
@@ -183,6 +183,11 @@ class distributing_calls : public Base {
   void all_to_all_v(In&&, layout, Out&&, layout, Rest&&...) = delete;
 
  private:
+  template <class T>
+  void own_block(const char* call, access of, std::span<const T> in, std::span<T> out, const layout& blocks) const {
+    this->check_own_block(call, of, in, out, blocks.begin(this->me()), blocks.size(this->me()));
+  }
+
   template <class Args, class T, class Rest>
   started<Args> move(std::span<const T> in, std::span<T> out, const issue& how, const std::source_location& where,
                      Rest rest) {
@@ -191,13 +196,6 @@ class distributing_calls : public Base {
     a.out = erase_type(out);
     rest(a);
     return this->start(shape_of<T>(std::max(in.size(), out.size())), how, where, a);
-  }
-
-  // `part` may be this rank's block of `whole`, one of the two buffers each; else they must not touch.
-  template <class T>
-  void check_own_block(const char* call, std::span<const T> in, std::span<T> out, const T* part, const T* whole,
-                       const layout& blocks) const {
-    if (part != whole + blocks.begin(this->me())) this->check_apart(call, in, out);
   }
 };
 

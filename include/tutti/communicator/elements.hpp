@@ -7,9 +7,9 @@
 #include <type_traits>
 
 #include <tutti/async/op_state.hpp>
+#include <tutti/communicator/caller.hpp>
 #include <tutti/core/buffer.hpp>
 #include <tutti/core/dtype.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/core/raw_reduction.hpp>
 #include <tutti/core/reduction.hpp>
 
@@ -47,17 +47,17 @@ concept reducer_of = reduction_for<Op, std::ranges::range_value_t<R>> ||
 /// How many elements of a buffer are one to its reduction. Refuses a raw_reduction that cannot be, and `n` elements of
 /// the buffer where that does not take them whole.
 template <class Op>
-std::size_t grain_of(const char* call, const Op& with, std::size_t n) {
+std::size_t grain_of(const caller& who, const Op& with, std::size_t n) {
   if constexpr (!std::same_as<Op, raw_reduction>) {
     return 1;
   } else {
     if (!with.valid())
-      throw usage_error(std::string(call) + ": a raw_reduction needs a function and an element of 1 to " +
-                        std::to_string(raw_reduction::most_bytes) + " bytes; this one " +
-                        (with.fold ? "is of " + std::to_string(with.element_bytes) : "has no function"));
+      who.refuse("a raw_reduction needs a function and an element of 1 to " +
+                 std::to_string(raw_reduction::most_bytes) + " bytes; this one " +
+                 (with.fold ? "is of " + std::to_string(with.element_bytes) : "has no function"));
     if (n % with.element_bytes != 0)
-      throw usage_error(std::string(call) + ": " + std::to_string(n) + " bytes are not whole elements of " +
-                        std::to_string(with.element_bytes) + " bytes");
+      who.refuse(std::to_string(n) + " bytes are not whole elements of " + std::to_string(with.element_bytes) +
+                 " bytes");
     return with.element_bytes;
   }
 }

@@ -55,7 +55,7 @@ class messaging_calls : public Base {
   basic_op<int> recv_any(R&& data, std::uint32_t tag = 0, issue how = {},
                          std::source_location where = std::source_location::current()) {
     using T = std::ranges::range_value_t<R>;
-    if (this->size() == 1) throw usage_error("recv_any: this communicator has no other rank to receive from");
+    if (this->size() == 1) this->who("recv_any").refuse("this communicator has no other rank to receive from");
     const auto s = span_of(data);
     return basic_op<int>{this->launch(shape_of<T>(s.size()), how, where,
                                       [&](op_state&) { return recv_any_args{erase_type(std::span<T>{s}), tag}; })};
@@ -75,8 +75,7 @@ class messaging_calls : public Base {
  private:
   void check_peer(const char* call, int r) const {
     this->check_rank(call, "peer", r);
-    if (r == this->rank())
-      throw usage_error(std::string(call) + ": rank " + std::to_string(r) + " cannot exchange messages with itself");
+    if (r == this->rank()) this->who(call).refuse("a rank cannot exchange messages with itself");
   }
 };
 

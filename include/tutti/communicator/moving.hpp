@@ -85,7 +85,7 @@ class moving_calls : public Base {
     const auto from = read_only(in);
     this->check_room("all_gather", "in x world size", from.size() * this->ranks(), "out", std::ranges::size(out));
     const auto to = span_of(out).first(from.size() * this->ranks());
-    if (from.data() != to.data() + from.size() * this->me()) this->check_apart("all_gather", from, to);
+    this->check_own_block("all_gather", access::read, from, to, from.size() * this->me(), from.size());
     all_gather_args a{erase_type(from), erase_type(to)};
     return this->start(shape_of(a.out), how, where, a);
   }

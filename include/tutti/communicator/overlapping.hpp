@@ -117,10 +117,10 @@ block_pair overlapping(std::span<const std::size_t> counts, std::span<const std:
 
 /// Throws usage_error where buffers of a list, which are written to, share a byte.
 template <class = when_used>
-void check_apart(const char* call, const buffer_list& list) {
+void check_apart(const caller& who, const buffer_list& list) {
   if (const auto both = overlapping(listed_buffers{list}); both.first != both.second)
-    throw usage_error(std::string(call) + ": buffers " + std::to_string(both.first) + " and " +
-                      std::to_string(both.second) + " overlap, but are written to");
+    who.refuse("buffers " + std::to_string(both.first) + " and " + std::to_string(both.second) +
+               " overlap, but are written to");
 }
 
 }  // namespace tutti::detail

@@ -38,9 +38,8 @@ class prepared {
 
   typename detail::handle_of<B>::type start(std::source_location where = std::source_location::current()) {
     if (last_ && last_->uses.load(std::memory_order_acquire) == use_)
-      throw usage_error(
-          std::string(Args::name) + ": this prepared operation was started before, at line " + std::to_string(line_) +
-          ", and its handle has not ended; wait for it first, or prepare another with buffers of its own");
+      who().refuse("this prepared operation was started before, at line " + std::to_string(line_) +
+                   ", and its handle has not ended; wait for it first, or prepare another with buffers of its own");
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>) check_list();
     last_ = &issuer_->issue(
         data_.count, data_.type, timeout_, where, [this](op_state&) -> auto& { return args_; }, stream_);
@@ -54,6 +53,9 @@ class prepared {
   prepared(issuer<B>& by, const detail::shape& data, const issue& how, const Args& args)
       : issuer_(&by), data_(data), timeout_(how.timeout), stream_(how.stream), args_(args) {}
 
+  [[nodiscard]] detail::caller who() const noexcept {
+    return {Args::name, issuer_->backend().rank(), issuer_->backend().size()};
+  }
   // What is staged, sent and cut among the ranks is as long as the list was when it was prepared.
   void check_list() const {
     std::size_t bytes = 0;
@@ -64,10 +66,10 @@ class prepared {
       whole = whole && of_one % args_.data.element_bytes == 0;
     }
     if (!whole || bytes != args_.data.bytes())
-      throw usage_error(std::string(Args::name) + ": this operation was prepared for buffers of " +
-                        std::to_string(args_.data.bytes()) + " bytes together, but they are " + std::to_string(bytes) +
-                        (whole ? "" : ", not all of whole elements") + " now; prepare another for them");
-    detail::check_apart(Args::name, args_.data);
+      who().refuse("this operation was prepared for buffers of " + std::to_string(args_.data.bytes()) +
+                   " bytes together, but they are " + std::to_string(bytes) +
+                   (whole ? "" : ", not all of whole elements") + " now; prepare another for them");
+    detail::check_apart(who(), args_.data);
   }
 
   issuer<B>* issuer_;

@@ -77,11 +77,11 @@ class reducing_calls : public Base {
   started<reduce_scatter_args> reduce_scatter(In&& in, Out&& out, Op with = {}, issue how = {},
                                               std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
-    const std::size_t grain = grain_of("reduce_scatter", with, from.size());
+    const std::size_t grain = grain_of(this->who("reduce_scatter"), with, from.size());
     this->check_equal_blocks("reduce_scatter", from.size() / grain);
     const std::size_t count = from.size() / this->ranks();
     const auto to = front<reduce_scatter_args>(span_of(out), count, "a block of in");
-    if (to.data() != from.data() + count * this->me()) this->check_apart("reduce_scatter", from, to);
+    this->check_own_block("reduce_scatter", access::write, from, to, count * this->me(), count);
     return compute<reduce_scatter_args>(from, to, with, how, where);
   }
   /// The same with blocks of any lengths: rank r gets blocks.size(r) elements. `blocks` cuts `in`; its counts are equal
@@ -93,13 +93,13 @@ class reducing_calls : public Base {
   started<reduce_scatter_v_args> reduce_scatter_v(In&& in, Out&& out, layout blocks, Op with = {}, issue how = {},
                                                   std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
-    const std::size_t grain = grain_of("reduce_scatter_v", with, from.size());
+    const std::size_t grain = grain_of(this->who("reduce_scatter_v"), with, from.size());
     this->check_blocks("reduce_scatter_v", blocks, from.size() / grain, access::read);
     const auto to =
         front<reduce_scatter_v_args>(span_of(out), blocks.size(this->me()) * grain, "the count of this rank");
-    if (to.data() != from.data() + blocks.begin(this->me()) * grain)
-      this->check_apart("reduce_scatter_v", from, to);
-    else  // the others read what it writes
+    const std::size_t begin = blocks.begin(this->me()) * grain;
+    this->check_own_block("reduce_scatter_v", access::write, from, to, begin, to.size());
+    if (to.data() == from.data() + begin)  // the others read what it writes
       this->check_blocks("reduce_scatter_v in place", blocks, from.size() / grain, access::write);
     return compute<reduce_scatter_v_args>(from, to, with, how, where, [&](auto& a) { a.blocks = blocks; });
   }
@@ -117,17 +117,17 @@ class reducing_calls : public Base {
     constexpr auto item = [](const void* items, std::size_t i) noexcept {
       return std::as_writable_bytes(std::span{static_cast<const span_type*>(items)[i]});
     };
-    (void)grain_of("all_reduce_coalesced", with, 0);
+    (void)grain_of(this->who("all_reduce_coalesced"), with, 0);
     const buffer one = erase_for(with, std::span<T>{});
     all_reduce_coalesced_args a{
         {std::ranges::data(buffers), std::ranges::size(buffers), 0, one.element_bytes, one.type, item}, {}};
     erase_reduction<T>(with, a.op);
     for (std::size_t i = 0; i < a.data.size; ++i) {
       const std::size_t bytes = a.data[i].size();
-      (void)grain_of("all_reduce_coalesced", with, bytes);
+      (void)grain_of(this->who("all_reduce_coalesced"), with, bytes);
       a.data.count += bytes / one.element_bytes;
     }
-    detail::check_apart("all_reduce_coalesced", a.data);
+    detail::check_apart(this->who("all_reduce_coalesced"), a.data);
     return this->start({a.data.count, one.type, one.element_bytes}, how, where, a);
   }
 
@@ -141,7 +141,7 @@ class reducing_calls : public Base {
     this->check_rank("reduce", "root", root);
     const auto set_root = [&](reduce_args& a) { a.root = root; };
     if (this->rank() == root) return reduce_into<reduce_args>(read_only(in), span_of(out), with, how, where, set_root);
-    (void)grain_of("reduce", with, std::ranges::size(in));
+    (void)grain_of(this->who("reduce"), with, std::ranges::size(in));
     return compute<reduce_args>(read_only(in), span_of(out).first(0), with, how, where, set_root);
   }
   /// The same in place on the root; the others' `inout` is left as it is.
@@ -175,7 +175,7 @@ class reducing_calls : public Base {
   template <class Args, class T, class Op, class Rest = no_more>
   started<Args> reduce_into(std::span<const T> in, std::span<T> out, Op with, const issue& how,
                             const std::source_location& where, Rest rest = {}) {
-    (void)grain_of(Args::name, with, in.size());
+    (void)grain_of(this->who(Args::name), with, in.size());
     const auto to = front<Args>(out, in.size(), "in");
     if (in.data() != to.data()) this->check_apart(Args::name, in, to);
     return compute<Args>(in, to, with, how, where, rest);
@@ -183,8 +183,8 @@ class reducing_calls : public Base {
 
  private:
   template <class Args, class T>
-  static std::span<T> front(std::span<T> out, std::size_t count, const char* what) {
-    Base::check_room(Args::name, what, count, "out", out.size());
+  std::span<T> front(std::span<T> out, std::size_t count, const char* what) const {
+    this->check_room(Args::name, what, count, "out", out.size());
     return out.first(count);
   }
 

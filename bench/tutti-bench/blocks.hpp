@@ -1,0 +1,47 @@
+#pragma once
+#include <cstddef>
+#include <vector>
+
+namespace bench {
+
+/// How a buffer is cut into one block for each rank: equal ones, or, for collectives of blocks of any lengths, every
+/// second one three times as long as its neighbours.
+class blocks {
+ public:
+  enum class lengths : bool { equal, uneven };
+
+  /// False where it is cut so already.
+  bool cut(std::size_t all, std::size_t ranks, lengths how) {
+    if (all == all_ && counts_.size() == ranks) return false;
+    all_ = all;
+    const auto weight = [&](std::size_t r) { return how == lengths::uneven && r % 2 == 1 ? 3U : 1U; };
+    std::size_t whole = 0, before = 0;
+    for (std::size_t r = 0; r < ranks; ++r) whole += weight(r);
+    counts_.clear();
+    for (std::size_t r = 0, end = 0; r < ranks; ++r) {
+      before += weight(r);
+      const std::size_t next = all / whole * before + all % whole * before / whole;
+      counts_.push_back(next - end);
+      end = next;
+    }
+    return true;
+  }
+
+  [[nodiscard]] const std::vector<std::size_t>& counts() const { return counts_; }
+  [[nodiscard]] std::size_t count(std::size_t r) const { return counts_[r % counts_.size()]; }
+  [[nodiscard]] std::size_t begin(std::size_t r) const { return begin(0, r); }
+
+  /// In an all_to_all rank q has block q + r of these for rank r, and gets block q + r from it: so many elements in
+  /// all.
+  [[nodiscard]] std::size_t begin(std::size_t q, std::size_t r) const {
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < r; ++i) at += count(q + i);
+    return at;
+  }
+
+ private:
+  std::vector<std::size_t> counts_;
+  std::size_t all_ = 0;
+};
+
+}  // namespace bench
