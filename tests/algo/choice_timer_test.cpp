@@ -37,10 +37,38 @@ TEST_CASE("choice_timer: a look is due after many messages of some KiB, too") {
   CHECK_FALSE(t.due(few_kib));
 }
 
-TEST_CASE("choice_timer: a choice is outdated where meetings take twice as long, or half, or after 8 GiB") {
+namespace {
+
+/// One that has chosen twice alike.
+choice_timer settled() {
   choice_timer t;
   CHECK(t.due(mib));
+  for (const std::size_t distance : {64u, 256u}) {
+    CHECK(t.outdated(150));
+    t.chose(choice_timer::outcome::same);
+    CHECK(until_look(t) == distance);
+  }
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("choice_timer: the first choice is made again, until two after one another are the same") {
+  choice_timer t;
+  CHECK(t.due(mib));
+  for (const std::size_t distance : {64u, 128u, 256u, 512u}) {
+    CHECK(t.outdated(150));
+    t.chose(choice_timer::outcome::another);
+    CHECK(until_look(t) == distance);
+  }
   CHECK(t.outdated(150));
+  t.chose(choice_timer::outcome::same);
+  CHECK(until_look(t) == 256);
+  CHECK_FALSE(t.outdated(150));
+}
+
+TEST_CASE("choice_timer: a choice is outdated where meetings take twice as long, or half, or after 8 GiB") {
+  choice_timer t = settled();
   for (const std::uint64_t alike : {150u, 180u, 299u, 76u}) CHECK_FALSE(t.outdated(alike));
   CHECK(t.outdated(600));
   CHECK_FALSE(t.outdated(1199));
@@ -53,8 +81,7 @@ TEST_CASE("choice_timer: a choice is outdated where meetings take twice as long,
 }
 
 TEST_CASE("choice_timer: where choices change nothing looks become rare, but not beyond 8 GiB") {
-  choice_timer t;
-  CHECK(t.due(mib));
+  choice_timer t = settled();
   for (const std::size_t distance : {512u, 1024u, 2048u, 4096u, 8192u, 8192u}) {
     t.chose(choice_timer::outcome::same);
     CHECK(until_look(t) == distance);

@@ -12,6 +12,7 @@ class choice_timer {
   static constexpr std::size_t worth_counting = std::size_t{4} << 10, worth_choosing = std::size_t{64} << 10;
   static constexpr std::uint64_t first_after = std::uint64_t{4} << 20;  // of messages that are shorter
   static constexpr std::uint64_t soonest = std::uint64_t{256} << 20, latest = std::uint64_t{8} << 30;
+  static constexpr std::uint64_t unsure = std::uint64_t{64} << 20;  ///< after the first choice it is made once more
 
   /// What came of a choice.
   enum class outcome { same, another };
@@ -26,22 +27,30 @@ class choice_timer {
     return now;
   }
   /// True when it is time to choose: a meeting, which takes `pace` now, took half as long at the last choice, or twice,
-  /// or that was 8 GiB ago.
+  /// or that was 8 GiB ago, or no two choices after one another have been the same yet: something may have held up one.
   [[nodiscard]] bool outdated(std::uint64_t pace) noexcept {
-    if (pace_ < 2 * pace && pace < 2 * pace_ && moved_ < chosen_ + latest) return false;
+    if (settled_ && pace_ < 2 * pace && pace < 2 * pace_ && moved_ < chosen_ + latest) return false;
     pace_ = pace;
     chosen_ = moved_;
     return true;
   }
   /// Where paces change but the choice does not, looks become rare.
   void chose(outcome what) noexcept {
-    distance_ = what == outcome::another ? soonest : std::min(2 * distance_, latest);
+    if (!settled_) {
+      settled_ = what == outcome::same && choices_ != 0;
+      distance_ = settled_ ? soonest : std::min(unsure << choices_, latest);
+      choices_ += choices_ < 7 ? 1 : 0;
+    } else {
+      distance_ = what == outcome::another ? soonest : std::min(2 * distance_, latest);
+    }
     next_ = moved_ + distance_;
   }
 
  private:
   std::uint64_t moved_ = 0, next_ = 0, chosen_ = 0;  // bytes of the messages for which the choice matters
   std::uint64_t distance_ = soonest, pace_ = 0;
+  unsigned choices_ = 0;
+  bool settled_ = false;
 };
 
 }  // namespace tutti::algo
