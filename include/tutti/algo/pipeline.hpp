@@ -76,10 +76,11 @@ routine pipeline(L link, course c, Out out, Into into, Landed landed) {
   const std::size_t ahead = std::min(pieces_ahead, c.per_step);
   std::size_t sent = 0, posted = 0;
   for (std::size_t i = 0; i < c.pieces; ++i) {
-    for (; posted < std::min(c.pieces, i + ahead); ++posted)
-      receives.begin(posted, [&] { return link.recv(c.from, c.first + posted / c.per_step, into(posted)); });
+    // What is sent is on its way while this rank looks for what has come.
     for (; sent < std::min(c.pieces, i + ahead); ++sent)
       sends.begin(sent, [&] { return link.send(c.to, c.first + sent / c.per_step, out(sent)); });
+    for (; posted < std::min(c.pieces, i + ahead); ++posted)
+      receives.begin(posted, [&] { return link.recv(c.from, c.first + posted / c.per_step, into(posted)); });
     auto& arrival = receives[i];  // g++ 12 would copy what a call returns
     auto& departure = sends[i];
     co_await arrival;
