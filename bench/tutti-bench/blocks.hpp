@@ -12,8 +12,9 @@ class blocks {
 
   /// False where it is cut so already.
   bool cut(std::size_t all, std::size_t ranks, lengths how) {
-    if (all == all_ && counts_.size() == ranks) return false;
+    if (all == all_ && how == how_ && counts_.size() == ranks) return false;
     all_ = all;
+    how_ = how;
     const auto weight = [&](std::size_t r) { return how == lengths::uneven && r % 2 == 1 ? 3U : 1U; };
     std::size_t whole = 0, before = 0;
     for (std::size_t r = 0; r < ranks; ++r) whole += weight(r);
@@ -42,6 +43,7 @@ class blocks {
  private:
   std::vector<std::size_t> counts_;
   std::size_t all_ = 0;
+  lengths how_ = lengths::equal;
 };
 
 }  // namespace bench

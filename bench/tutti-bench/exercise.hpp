@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -60,15 +61,15 @@ class exercise {
   [[nodiscard]] std::size_t most() const { return std::max<std::size_t>(o_.max_bytes / sizeof(T), ranks()); }
 
   /// Begins it once, on the first `in.size()` elements of both buffers; in place it takes one of them. `done` gets the
-  /// handles, which end before it begins with another size.
+  /// handles, which end before it begins with another size; buffers of one size are the same ones.
   template <class Communicator, class Span, class Done>
   void begin(Communicator& world, const tutti::issue& how, Span in, Span out, placements where, Done done) {
     cut(in.size());
     const bool in_place = where == placements::in_place;
-    const auto own = [&](Span s) { return s.subspan(blocks_.begin(me()), blocks_.count(me())); };
+    const auto own = [&](Span s) { return s.subspan(mine_, count_); };
     const Span to = in_place ? in : out;
-    const Span block_in = in_place ? own(to) : in.first(blocks_.count(me()));
-    const Span block_out = in_place ? own(in) : out.first(blocks_.count(me()));
+    const Span block_in = in_place ? own(to) : in.first(count_);
+    const Span block_out = in_place ? own(in) : out.first(count_);
     if (what_.name == "sendrecv") {
       done(world.send(in, next(), 0, how));
       done(world.recv(out, previous(), 0, how));
@@ -155,11 +156,15 @@ class exercise {
   // Operations in flight keep pointers to what is cut.
   void cut(std::size_t all) {
     if (!blocks_.cut(all, ranks(), what_.uneven() ? blocks::lengths::uneven : blocks::lengths::equal)) return;
+    mine_ = blocks_.begin(me());
+    count_ = blocks_.count(me());
     list_.clear();
     turned_.clear();
     for (std::size_t r = 0; r < ranks(); ++r) turned_.push_back(blocks_.count(me() + r));
   }
-  [[noreturn]] void refuse() const { throw std::runtime_error("this backend has no " + std::string(what_.name)); }
+  [[noreturn]] void refuse() const {
+    throw std::runtime_error("tutti-bench does not time " + std::string(what_.name) + " on this backend");
+  }
 
   /// Blocks of any lengths, moved.
   template <class Communicator, class Span, class Done>
@@ -177,18 +182,23 @@ class exercise {
   template <class Communicator, class Span, class Op, class Done>
   void begin_other_reduction(Communicator& world, const tutti::issue& how, Span in, Span to, Span block_out, Op op,
                              Done done) {
+    if constexpr (requires { world.reduce_scatter_v(in, block_out, blocks_.counts(), op, how); })
+      if (what_.name == "reduce_scatter_v")
+        return done(world.reduce_scatter_v(in, block_out, blocks_.counts(), op, how));
     if constexpr (requires { world.scan(in, to, op, how); }) {
       if (what_.name == "scan") return done(world.scan(in, to, op, how));
       if (what_.name == "exclusive_scan") return done(world.exclusive_scan(in, to, op, how));
-      if (what_.name == "reduce_scatter_v")
-        return done(world.reduce_scatter_v(in, block_out, blocks_.counts(), op, how));
-      for (std::size_t i = list_.size(); i < parts; ++i) {
-        const std::size_t first = in.size() * i / parts, end = in.size() * (i + 1) / parts;
-        list_.push_back(in.subspan(first, end - first));
-      }
-      return done(world.all_reduce_coalesced(list_, op, how));
     }
+    if constexpr (std::same_as<Span, std::span<T>>)
+      if (what_.name == "all_reduce_coalesced") return done(world.all_reduce_coalesced(list_of(in), op, how));
     refuse();
+  }
+  const std::vector<std::span<T>>& list_of(std::span<T> in) {
+    for (std::size_t i = list_.size(); i < parts; ++i) {
+      const std::size_t first = in.size() * i / parts, end = in.size() * (i + 1) / parts;
+      list_.push_back(in.subspan(first, end - first));
+    }
+    return list_;
   }
 
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size_); }
@@ -217,6 +227,7 @@ class exercise {
   int rank_, size_;
   double mean_error_;
   blocks blocks_;
+  std::size_t mine_ = 0, count_ = 0;  // this rank's block
   std::vector<std::size_t> turned_;
   std::vector<std::span<T>> list_;
 };

@@ -14,7 +14,7 @@ TEST_CASE("blocks: equal ones, and every second one three times as long, fill th
   CHECK_FALSE(b.cut(24, 3, blocks::lengths::equal));
   CHECK(b.counts() == std::vector<std::size_t>{8, 8, 8});
   CHECK(b.begin(2) == 16);
-  blocks v;
+  blocks v = b;
   CHECK(v.cut(24, 3, blocks::lengths::uneven));
   CHECK(v.counts() == std::vector<std::size_t>{4, 15, 5});
   CHECK(v.cut(0, 3, blocks::lengths::uneven));

@@ -29,7 +29,7 @@ TEST_CASE("base: a group's ranks have numbers in the world, and threads are a ma
     expect(world.world_rank(3) == 3, "the world's");
     for (const int none : {-1, group.size()})
       expect(ranks::words_of<tutti::usage_error>([&] { (void)group.world_rank(none); }) ==
-                 "world_rank on rank " + std::to_string(group.rank()) + ": rank " + std::to_string(none) +
+                 "world_rank on rank " + std::to_string(world.rank()) + ": rank " + std::to_string(none) +
                      " is not a rank of this communicator of " + std::to_string(group.size()),
              "no rank");
     expect(group.local_rank() == group.rank() && group.local_size() == group.size() && group.node_rank() == 0,

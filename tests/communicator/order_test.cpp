@@ -117,8 +117,7 @@ TEST_CASE("order: both algorithms that have it can be asked for, others and othe
       (void)world.reduce(v, out, 0, tutti::sum, {.order = reduction_order::rank});
       throw std::logic_error("accepted");
     } catch (const tutti::usage_error& e) {
-      if (std::string{e.what()}.find(": reduction_order::rank") == std::string::npos)
-        throw std::logic_error(e.what());
+      if (std::string{e.what()}.find("reduce on rank ") == std::string::npos) throw std::logic_error(e.what());
     }
   });
 }

@@ -202,9 +202,9 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
   [[nodiscard]] recent_calls::one recall(std::uint64_t t) const noexcept override {
     for (std::size_t i = 0; is_open() && i < remembered; ++i) {
       const called c = recent(rank_, i);
-      if (c.sequence == 0 || c.via != algorithm::automatic || c.what == collective::broadcast_sized) continue;
-      const auto via = c.what == collective::barrier ? algorithm::automatic : algorithm::direct;
-      if (const auto known = noted(members_->context, c, via); tag::of_one_operation(known.tag, t)) return known;
+      if (c.sequence == 0 || !tag::of_one_operation(tag::make(members_->context, c.sequence, 0), t)) continue;
+      if (c.via != algorithm::automatic || c.what == collective::broadcast_sized) continue;
+      return noted(members_->context, c, c.what == collective::barrier ? algorithm::automatic : algorithm::direct);
     }
     return {};
   }

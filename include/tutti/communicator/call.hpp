@@ -60,7 +60,7 @@ class call_base {
  protected:
   explicit call_base(issuer<B>* core) noexcept : core_(core) {}
 
-  [[nodiscard]] caller who(const char* call) const noexcept { return {call, rank(), size()}; }
+  [[nodiscard]] caller who(const char* call) const noexcept { return caller::in(core_->backend(), call); }
 
   void check_rank(const char* call, const char* what, int r) const {
     if (r < 0 || r >= size())

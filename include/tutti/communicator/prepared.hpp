@@ -53,9 +53,7 @@ class prepared {
   prepared(issuer<B>& by, const detail::shape& data, const issue& how, const Args& args)
       : issuer_(&by), data_(data), timeout_(how.timeout), stream_(how.stream), args_(args) {}
 
-  [[nodiscard]] detail::caller who() const noexcept {
-    return {Args::name, issuer_->backend().rank(), issuer_->backend().size()};
-  }
+  [[nodiscard]] detail::caller who() const noexcept { return detail::caller::in(issuer_->backend(), Args::name); }
   // What is staged, sent and cut among the ranks is as long as the list was when it was prepared.
   void check_list() const {
     std::size_t bytes = 0;

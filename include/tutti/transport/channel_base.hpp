@@ -47,7 +47,7 @@ class transfer : public pending {
 class channel_base {
  public:
   /// Larger messages wait until their receiver says that it is there, so that nothing unexpected is large.
-  static constexpr std::size_t eager_limit = 256 << 10;
+  static constexpr std::size_t eager_limit = early_places::largest;
   /// Beyond it a rank that runs ahead is held back.
   static constexpr std::size_t most_unexpected = 64 << 20;
 
@@ -69,7 +69,7 @@ class channel_base {
     return nth_announced(tag, number_of(posted_, tag)) != nullptr;
   }
   /// This rank begins a call, of which messages of the peer's may be here that say something else.
-  [[nodiscard]] status suspect_earlier(const recent_calls::one& begun) const noexcept {
+  [[nodiscard]] status suspect_before(const recent_calls::one& begun) const noexcept {
     for (const auto& u : unexpected_)
       if (status s = suspect(begun, u.tag, u.call); !s.ok()) return s;
     for (const announcement& r : readies_)
@@ -176,8 +176,8 @@ class channel_base {
     if (!differ(t, tag, call) || !tag::of_one_operation(t.tag_, tag)) return {};
     return odd(t, call, bytes);
   }
-  /// The same for a frame that nothing waits for, nor will: this rank may have called that operation, and may wait for
-  /// nobody in it.
+  /// The same for a frame that nothing waits for. Perhaps nothing will, as this rank has called that operation and
+  /// waits for nobody in it: so its call is compared, too.
   [[nodiscard]] status suspect(const frame& f) const noexcept {
     if (f.call == 0) return {};
     for (const pending_list* list : {&posted_, &not_ready_})
@@ -199,7 +199,7 @@ class channel_base {
   }
 
   /// What the peer called by `call`, of this operation, is not what this rank called.
-  static status another(const recent_calls::one& mine, std::uint64_t tag, std::uint16_t call) noexcept {
+  static status calls_differ(const recent_calls::one& mine, std::uint64_t tag, std::uint16_t call) noexcept {
     odd_message found{call, mine.brief, 0, 0, tag::context(tag), tag::sequence(tag)};
     found.of = odd_message::unit::elements;
     return found.failure();
@@ -207,7 +207,7 @@ class channel_base {
   /// A message or a ready of an operation that this rank has called, as another one.
   static status suspect(const recent_calls::one& mine, std::uint64_t tag, std::uint16_t call) noexcept {
     if (mine.brief == call || mine.brief == 0 || call == 0 || tag::prepares(tag)) return {};
-    return tag::of_one_operation(mine.tag, tag) ? another(mine, tag, call) : status{};
+    return tag::of_one_operation(mine.tag, tag) ? calls_differ(mine, tag, call) : status{};
   }
   [[nodiscard]] recent_calls::one recall(std::uint64_t tag) const noexcept {
     return calls_ ? calls_->recall(tag) : recent_calls::one{};
@@ -216,7 +216,7 @@ class channel_base {
   [[nodiscard]] status heard_question(const frame& f) const noexcept {
     const recent_calls::one mine = recall(f.tag);
     if (mine.brief == 0 || (mine.brief == f.call && (mine.all & frame::most_bytes) == f.bytes)) return {};
-    return another(mine, f.tag, f.call);
+    return calls_differ(mine, f.tag, f.call);
   }
 
   /// An earlier arrival that this receive matches; errc::mismatch when the lengths differ.

@@ -1,5 +1,4 @@
 #pragma once
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -24,33 +23,43 @@ struct early_message {
 /// nothing. There are as many places as were in use at a time.
 class early_places {
  public:
-  static constexpr std::size_t most_kept = std::size_t{32} << 20;
+  static constexpr std::size_t most_kept = std::size_t{32} << 20, largest = std::size_t{256} << 10;
   using list = std::list<early_message>;
 
-  /// Moves one that has room for so many bytes to the end of `to`: the smallest that is large enough, else a new one
-  /// for the largest. Throws bad_alloc.
+  early_places() = default;
+  early_places(const early_places&) = delete;
+  early_places& operator=(const early_places&) = delete;
+
+  /// Moves one that has room for so many bytes to the end of `to`: the smallest that is large enough; else a new one,
+  /// for which the largest of the smaller ones goes. Throws bad_alloc.
   void take(list& to, std::size_t bytes) {
     const std::size_t fits = size_class(bytes);
-    std::size_t from = fits;
-    while (from < classes && free_[from].empty()) ++from;
-    if (from < classes) {
+    if (const std::uint64_t enough = fits < classes ? filled_ >> fits : 0; enough != 0) {
+      const std::size_t from = fits + static_cast<std::size_t>(std::countr_zero(enough));
       kept_ -= cost(free_[from].front().room);
       to.splice(to.end(), free_[from], free_[from].begin());
+      if (free_[from].empty()) filled_ &= ~(std::uint64_t{1} << from);
       return;
     }
-    drop_one_below(fits);
-    const std::size_t room = std::max(bytes, std::size_t{1} << (fits + smallest));
+    if (filled_ != 0) drop_one(static_cast<std::size_t>(std::bit_width(filled_) - 1));
+    const std::size_t room = fits < classes ? room_of(fits) : bytes;
     to.push_back({.room = room, .place = std::make_unique_for_overwrite<std::byte[]>(room)});
   }
   void give(list& from, list::iterator one) noexcept {
-    const std::size_t all = cost(one->room);
-    if (one->room > largest || all > most_kept - kept_) {
+    const std::size_t all = cost(one->room), c = size_class(one->room);
+    if (c >= classes || all > most_kept - kept_) {
       from.erase(one);
       return;
     }
     kept_ += all;
-    list& same = free_[size_class(one->room)];
-    same.splice(same.begin(), from, one);
+    filled_ |= std::uint64_t{1} << c;
+    free_[c].splice(free_[c].begin(), from, one);
+  }
+  /// How many are free, and what they take.
+  [[nodiscard]] std::size_t places() const noexcept {
+    std::size_t n = 0;
+    for (const list& l : free_) n += l.size();
+    return n;
   }
   [[nodiscard]] std::size_t kept() const noexcept { return kept_; }
 
@@ -58,22 +67,25 @@ class early_places {
   static constexpr std::size_t cost(std::size_t bytes) noexcept { return bytes + 96; }
 
  private:
-  // Class c has room for 2^(c + smallest) bytes.
-  static constexpr std::size_t smallest = 6, classes = 13, largest = std::size_t{1} << (smallest + classes - 1);
-
+  // Four to a power of two, from 64 bytes on, so that a quarter at most is left empty.
   static constexpr std::size_t size_class(std::size_t bytes) noexcept {
-    return static_cast<std::size_t>(std::bit_width(std::max(bytes, std::size_t{1} << smallest) - 1)) - smallest;
+    if (bytes <= 64) return 0;
+    const auto e = static_cast<std::size_t>(std::bit_width(bytes - 1)) - 1;
+    return 4 * (e - 6) + ((bytes - 1) >> (e - 2) & 3) + 1;
   }
-  void drop_one_below(std::size_t fits) noexcept {
-    for (std::size_t c = std::min(fits, classes); c-- > 0;) {
-      if (free_[c].empty()) continue;
-      kept_ -= cost(free_[c].front().room);
-      free_[c].pop_front();
-      return;
-    }
+  static constexpr std::size_t room_of(std::size_t c) noexcept {
+    return c == 0 ? 64 : ((c - 1) % 4 + 5) << ((c - 1) / 4 + 4);
+  }
+  static constexpr std::size_t classes = 49;  // the last has room for the largest
+
+  void drop_one(std::size_t c) noexcept {
+    kept_ -= cost(free_[c].front().room);
+    free_[c].pop_front();
+    if (free_[c].empty()) filled_ &= ~(std::uint64_t{1} << c);
   }
 
   std::array<list, classes> free_;
+  std::uint64_t filled_ = 0;  // a bit for each class that has some
   std::size_t kept_ = 0;
 };
 

@@ -56,10 +56,12 @@ class mesh : public link_core {
     calls_.note(c);
     for (int peer = 0; peer < size() && failure().ok(); ++peer)
       if (const auto* from = channel(peer))
-        if (const status s = from->suspect_earlier(c); !s.ok()) remember(peer, s);
+        if (const status s = from->suspect_before(c); !s.ok()) remember(peer, s);
   }
   void consult(recent_calls::witness& w) noexcept { calls_.consult(w); }
   void dismiss(recent_calls::witness& w) noexcept { calls_.dismiss(w); }
+  /// True if routines wait for a poll, or a failure that it will deal out.
+  [[nodiscard]] bool has_ready() const noexcept { return link_core::has_ready() || !late_.ok(); }
   /// Asks the peer that this operation, a collective that was noted, itself waits for, if there is one. Nobody else:
   /// its number means something else to ranks that are not in its group. If that one has called another in its place,
   /// it fails the world with errc::mismatch: they may exchange no message that tells.
@@ -146,7 +148,7 @@ class mesh : public link_core {
     return false;
   }
   void begin_any(receiving_any& t, std::uint64_t tag) noexcept {
-    if (!failure().ok()) return ready_.complete(t, failure());
+    if (const status& why = failure().ok() ? late_ : failure(); !why.ok()) return ready_.complete(t, why);
     const auto take = [&](int peer, detail::channel<P>& c) {
       if (!c.offers(tag)) return false;
       begin(t, peer, [&](detail::channel<P>& from) { return from.recv(t); });

@@ -54,8 +54,8 @@ struct tcp_link {
   }
   [[nodiscard]] bool stalled(deadline now) const noexcept { return awaited && now - since >= tcp_blame::moment; }
 
-  /// ", last seen at #39 31 s ago", or what is wrong with the connections, unless `cause`, why this rank failed, is no
-  /// fault of theirs. That nothing came is told where it is that the peer was waited for.
+  /// ", last seen at #39 31 s ago", or what is wrong with the connections, unless `cause`, why this rank failed, is
+  /// errc::mismatch. That nothing came is told where it is that the peer was waited for.
   [[nodiscard]] std::string describe(const wire::handshake_terms& terms, std::uint64_t sequence, errc cause) const {
     const std::string to = " to " + address.to_string() + ": ";
     if (refused != wire::refusal::none) return ", no connection" + to + wire::explain(refused, terms, theirs);
