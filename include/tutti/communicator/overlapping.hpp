@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <tutti/communicator/caller.hpp>
 #include <tutti/core/args.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/core/when_used.hpp>
 
 namespace tutti::detail {
