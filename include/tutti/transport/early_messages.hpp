@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <iterator>
 #include <list>
-#include <memory>
 #include <span>
+#include <vector>
 
 namespace tutti::detail {
 
@@ -16,7 +16,7 @@ struct early_message {
   std::uint16_t call = 0;
   bool complete = false;
   std::size_t room = 0;
-  std::unique_ptr<std::byte[]> place;
+  std::vector<std::byte> place;
 };
 
 /// What early messages lay in, kept for the next ones of any peer, up to `most_kept` bytes: a steady loop allocates
@@ -43,7 +43,7 @@ class early_places {
     }
     if (filled_ != 0) drop_one(static_cast<std::size_t>(std::bit_width(filled_) - 1));
     const std::size_t room = fits < classes ? room_of(fits) : bytes;
-    to.push_back({.room = room, .place = std::make_unique_for_overwrite<std::byte[]>(room)});
+    to.push_back({.room = room, .place = std::vector<std::byte>(room)});
   }
   void give(list& from, list::iterator one) noexcept {
     const std::size_t all = cost(one->room), c = size_class(one->room);
@@ -108,7 +108,7 @@ class early_messages {
     message& m = all_.back();
     m.tag = tag;
     m.call = call;
-    m.bytes = {m.place.get(), bytes};
+    m.bytes = {m.place.data(), bytes};
     m.complete = false;
     held_ += cost(bytes);
     return m;
