@@ -104,7 +104,9 @@ TEST_CASE("broadcast_parameters: on many schedules; a rank that dies or falls si
       ++losses;
       return;
     }
-    if (record.lost_at != 0) throw std::logic_error("nobody has noticed");
+    // Unless it was lost behind the last message that another rank waited for.
+    if (record.lost_at != 0 && std::count(whole.begin(), whole.end(), 2) != n - 1)
+      throw std::logic_error("nobody has noticed");
   });
   CHECK(losses > 30);
 }
