@@ -105,8 +105,8 @@ class exercise {
   void fill(std::span<T> in, placements where) {
     cut(in.size());
     const bool own_block = where == placements::in_place && what_.kind().ends_with("gather");
-    const std::size_t mine = blocks_.begin(me());
-    for (std::size_t i = 0; i < in.size(); ++i) in[i] = operand<T>(rank_, own_block ? i - std::min(i, mine) : i, o_.op);
+    for (std::size_t i = 0; i < in.size(); ++i)
+      in[i] = operand<T>(rank_, own_block ? i - std::min(i, mine_) : i, o_.op);
   }
 
   /// How many elements of the buffer that holds the result are wrong after it.
@@ -120,8 +120,8 @@ class exercise {
         wrong += !(std::abs(as_double(result[first + i]) - want) <= off);
       }
     };
-    const std::size_t all = result.size(), mine = blocks_.begin(me());
-    const std::size_t at = where == placements::in_place ? mine : 0;  // of the block that each rank gets
+    const std::size_t all = result.size();
+    const std::size_t at = where == placements::in_place ? mine_ : 0;  // of the block that each rank gets
     const auto from = [&](std::size_t rank, std::size_t first) {
       return [this, rank, first](std::size_t i) { return operand<T>(static_cast<int>(rank), first + i, o_.op); };
     };
@@ -135,14 +135,14 @@ class exercise {
     else if (kind == "sendrecv")
       is(0, all, from(static_cast<std::size_t>(previous()), 0));
     else if (kind == "scatter")
-      is(at, blocks_.count(me()), from(static_cast<std::size_t>(o_.root), mine));
+      is(at, count_, from(static_cast<std::size_t>(o_.root), mine_));
     else if (kind == "all_to_all")
       for (std::size_t r = 0; r < ranks(); ++r)
         is(blocks_.begin(me(), r), blocks_.count(me() + r), from(r, blocks_.begin(r, me())));
     else if (here && kind.ends_with("gather"))
       for (std::size_t r = 0; r < ranks(); ++r) is(blocks_.begin(r), blocks_.count(r), from(r, 0));
     else if (kind == "reduce_scatter")
-      is(at, blocks_.count(me()), sum_of(size_, mine));
+      is(at, count_, sum_of(size_, mine_));
     else if (kind == "scan" || (kind == "exclusive_scan" && rank_ != 0))  // rank 0 keeps what it had
       is(0, all, sum_of(rank_ + (kind == "scan" ? 1 : 0), 0));
     else if (here && what_.reduces && kind != "exclusive_scan")

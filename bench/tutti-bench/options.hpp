@@ -52,10 +52,11 @@ inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) 
       "Times collectives of tutti with nccl-tests' flags and columns.\n"
       "  tutti-run -n 2 -- tutti-bench all_reduce -b 8 -e 64M -f 4"};
   const std::string of_nccl = "with --backend nccl: ";
-  app.add_option("collective", o.collective,
-                 "the collectives of a communicator, and sendrecv (to the next rank, from the one before); "
-                 "all_reduce_coalesced "
-                 "takes 16 buffers, and of the blocks of _v every second is three times as long as its neighbours")
+  app.add_option(
+         "collective", o.collective,
+         "the collectives of a communicator, and sendrecv (to the next rank, from the one before); "
+         "all_reduce_coalesced takes 16 buffers, and of the blocks of _v every second is three times as long as "
+         "its neighbours")
       ->check(CLI::IsMember(collective_names()))
       ->capture_default_str();
   app.add_option("--backend", o.backend, "host: memory of the host by tutti's own algorithms; nccl: GPUs")

@@ -36,12 +36,12 @@ class choice_timer {
   }
   /// Where paces change but the choice does not, looks become rare.
   void chose(outcome what) noexcept {
-    if (!settled_) {
-      settled_ = what == outcome::same && choices_ != 0;
-      distance_ = settled_ ? soonest : std::min(unsure << choices_, latest);
-      choices_ += choices_ < 7 ? 1 : 0;
-    } else {
+    if (settled_) {
       distance_ = what == outcome::another ? soonest : std::min(2 * distance_, latest);
+    } else {
+      settled_ = chosen_before_ && what == outcome::same;
+      distance_ = settled_ ? soonest : chosen_before_ ? std::min(2 * distance_, latest) : unsure;
+      chosen_before_ = true;
     }
     next_ = moved_ + distance_;
   }
@@ -49,8 +49,7 @@ class choice_timer {
  private:
   std::uint64_t moved_ = 0, next_ = 0, chosen_ = 0;  // bytes of the messages for which the choice matters
   std::uint64_t distance_ = soonest, pace_ = 0;
-  unsigned choices_ = 0;
-  bool settled_ = false;
+  bool chosen_before_ = false, settled_ = false;
 };
 
 }  // namespace tutti::algo

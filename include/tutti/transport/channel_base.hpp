@@ -68,13 +68,12 @@ class channel_base {
       if (u.tag == tag) return u.complete || !find(posted_, tag);
     return nth_announced(tag, number_of(posted_, tag)) != nullptr;
   }
-  /// This rank begins a call, of which messages of the peer's may be here that say something else.
-  [[nodiscard]] status suspect_before(const recent_calls::one& begun) const noexcept {
+  /// What begins here, a transfer or a call, where messages of its operation have come before that say another one.
+  template <class Mine>
+  [[nodiscard]] status suspect_earlier(const Mine& mine) const noexcept {
     for (const auto& u : unexpected_)
-      if (status s = suspect(begun, u.tag, u.call); !s.ok()) return s;
-    for (const announcement& r : readies_)
-      if (status s = suspect(begun, r.tag, r.call); !s.ok()) return s;
-    return {};
+      if (status s = suspect(mine, u.tag, u.call, u.bytes.size()); !s.ok()) return s;
+    return suspect_ready(mine);
   }
   /// The peer will send nothing more than what is here.
   void note_gone() noexcept { gone_ = true; }
@@ -184,18 +183,13 @@ class channel_base {
       for (const pending* p = list->front(); p; p = pending_list::after(*p)) {
         if (status s = suspect(static_cast<const transfer&>(*p), f.tag, f.call, f.bytes); !s.ok()) return s;
       }
-    return suspect(recall(f.tag), f.tag, f.call);
+    return suspect(recall(f.tag), f.tag, f.call, f.bytes);
   }
-  [[nodiscard]] status suspect_ready(const transfer& t) const noexcept {
+  template <class Mine>
+  [[nodiscard]] status suspect_ready(const Mine& mine) const noexcept {
     for (const announcement& r : readies_)
-      if (status s = suspect(t, r.tag, r.call, 0); !s.ok()) return s;
+      if (status s = suspect(mine, r.tag, r.call, 0); !s.ok()) return s;
     return {};
-  }
-
-  [[nodiscard]] status suspect_earlier(const transfer& t) const noexcept {
-    for (const auto& u : unexpected_)
-      if (status s = suspect(t, u.tag, u.call, u.bytes.size()); !s.ok()) return s;
-    return suspect_ready(t);
   }
 
   /// What the peer called by `call`, of this operation, is not what this rank called.
@@ -205,7 +199,7 @@ class channel_base {
     return found.failure();
   }
   /// A message or a ready of an operation that this rank has called, as another one.
-  static status suspect(const recent_calls::one& mine, std::uint64_t tag, std::uint16_t call) noexcept {
+  static status suspect(const recent_calls::one& mine, std::uint64_t tag, std::uint16_t call, std::uint64_t) noexcept {
     if (mine.brief == call || mine.brief == 0 || call == 0 || tag::prepares(tag)) return {};
     return tag::of_one_operation(mine.tag, tag) ? calls_differ(mine, tag, call) : status{};
   }

@@ -15,7 +15,6 @@ struct early_message {
   std::span<std::byte> bytes;
   std::uint16_t call = 0;
   bool complete = false;
-  std::size_t room = 0;
   std::vector<std::byte> place;
 };
 
@@ -36,17 +35,13 @@ class early_places {
     const std::size_t fits = size_class(bytes);
     if (const std::uint64_t enough = fits < classes ? filled_ >> fits : 0; enough != 0) {
       const std::size_t from = fits + static_cast<std::size_t>(std::countr_zero(enough));
-      kept_ -= cost(free_[from].front().room);
-      to.splice(to.end(), free_[from], free_[from].begin());
-      if (free_[from].empty()) filled_ &= ~(std::uint64_t{1} << from);
-      return;
+      return move_one(from, to);
     }
-    if (filled_ != 0) drop_one(static_cast<std::size_t>(std::bit_width(filled_) - 1));
-    const std::size_t room = fits < classes ? room_of(fits) : bytes;
-    to.push_back({.room = room, .place = std::vector<std::byte>(room)});
+    if (list dropped; filled_ != 0) move_one(static_cast<std::size_t>(std::bit_width(filled_) - 1), dropped);
+    to.push_back({.place = std::vector<std::byte>(fits < classes ? room_of(fits) : bytes)});
   }
   void give(list& from, list::iterator one) noexcept {
-    const std::size_t all = cost(one->room), c = size_class(one->room);
+    const std::size_t all = cost(one->place.size()), c = size_class(one->place.size());
     if (c >= classes || all > most_kept - kept_) {
       from.erase(one);
       return;
@@ -78,9 +73,9 @@ class early_places {
   }
   static constexpr std::size_t classes = 49;  // the last has room for the largest
 
-  void drop_one(std::size_t c) noexcept {
-    kept_ -= cost(free_[c].front().room);
-    free_[c].pop_front();
+  void move_one(std::size_t c, list& to) noexcept {
+    kept_ -= cost(free_[c].front().place.size());
+    to.splice(to.end(), free_[c], free_[c].begin());
     if (free_[c].empty()) filled_ &= ~(std::uint64_t{1} << c);
   }
 

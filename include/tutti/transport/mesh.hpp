@@ -56,7 +56,7 @@ class mesh : public link_core {
     calls_.note(c);
     for (int peer = 0; peer < size() && failure().ok(); ++peer)
       if (const auto* from = channel(peer))
-        if (const status s = from->suspect_before(c); !s.ok()) remember(peer, s);
+        if (const status s = from->suspect_earlier(c); !s.ok()) remember(peer, s);
   }
   void consult(recent_calls::witness& w) noexcept { calls_.consult(w); }
   void dismiss(recent_calls::witness& w) noexcept { calls_.dismiss(w); }
@@ -148,7 +148,7 @@ class mesh : public link_core {
     return false;
   }
   void begin_any(receiving_any& t, std::uint64_t tag) noexcept {
-    if (const status& why = failure().ok() ? late_ : failure(); !why.ok()) return ready_.complete(t, why);
+    if (const status why = trouble(); !why.ok()) return ready_.complete(t, why);
     const auto take = [&](int peer, detail::channel<P>& c) {
       if (!c.offers(tag)) return false;
       begin(t, peer, [&](detail::channel<P>& from) { return from.recv(t); });
@@ -171,7 +171,7 @@ class mesh : public link_core {
 
   template <class Begin>
   void begin(detail::transfer& t, int peer, Begin start) noexcept {
-    if (const status& why = failure().ok() ? late_ : failure(); !why.ok()) return ready_.complete(t, why);
+    if (const status why = trouble(); !why.ok()) return ready_.complete(t, why);
     if (status s = start(*channel(peer)); !s.ok()) {
       // Found while a routine runs: the failure of everything is dealt out by the next poll.
       s = remember(peer, s);
@@ -179,6 +179,8 @@ class mesh : public link_core {
     }
   }
 
+  /// The failure, dealt out or not.
+  [[nodiscard]] status trouble() const noexcept { return failure().ok() ? late_ : failure(); }
   // A failure found outside of poll_channels; dealt out by the next poll.
   status remember(int peer, status s) noexcept {
     s = found(peer, s);
