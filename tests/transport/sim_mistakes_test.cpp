@@ -130,8 +130,9 @@ TEST_CASE("sim: roots that differ are noticed, also where nobody waits for anoth
          std::vector<long> out(count), in(count * static_cast<std::size_t>(w.size()));
          w.scatter(in, out, root).wait();
        }}};
-  for (const auto& [name, call] : all)
-    for_seeds(0, sim_program::seeds / 5, [&, name = name, &call = call](std::uint64_t seed) {
+  for (const auto& each : all)
+    for_seeds(0, sim_program::seeds / 5, [&](std::uint64_t seed) {
+      const std::string name = each.first;
       std::map<errc, int> ends;
       std::string text;
       const std::size_t count = seed % 3 == 0 ? 5'000 : 100;
@@ -139,7 +140,7 @@ TEST_CASE("sim: roots that differ are noticed, also where nobody waits for anoth
       run_sim(size, {.seed = seed}, [&](world_type& world) {
         try {
           barrier()(world);
-          call(world, world.rank() % 2, count);
+          each.second(world, world.rank() % 2, count);
           for (int i = 0; i < world.size(); ++i) barrier()(world);
           ++ends[errc::ok];
         } catch (const error& e) {
@@ -149,8 +150,8 @@ TEST_CASE("sim: roots that differ are noticed, also where nobody waits for anoth
       });
       if (size > 3) ends.erase(errc::timed_out);
       if (size > 3 ? ends.contains(errc::ok) : !ends.contains(errc::mismatch) || ends.size() != 1)
-        throw std::runtime_error(std::string(name) + ": " + std::to_string(ends[errc::mismatch]) + " noticed, " + text);
-      for (const char* said : {name, "#2", "root 0", "root 1"})
+        throw std::runtime_error(name + ": " + std::to_string(ends[errc::mismatch]) + " noticed, " + text);
+      for (const std::string& said : {name, std::string("#2"), std::string("root 0"), std::string("root 1")})
         if (!text.empty() && text.find(said) == std::string::npos) throw std::runtime_error(text);
     });
 }
