@@ -24,24 +24,12 @@ class mesh : public link_core {
   /// Starts a message; it is the receiver's to take when the transfer has finished locally. `out` stays valid until
   /// then. Messages of one operation in which the two ranks differ by `call` are errc::mismatch; 0 is not compared.
   auto send(int peer, std::uint64_t tag, std::span<const std::byte> out, std::uint16_t call = 0) noexcept {
-    struct sending : detail::transfer {
-      sending(mesh& m, int to, std::uint64_t t, std::span<const std::byte> s, std::uint16_t brief) noexcept
-          // NOLINTNEXTLINE: a transfer only reads what it sends
-          : transfer(t, const_cast<std::byte*>(s.data()), s.size(), brief) {
-        m.begin(*this, to, [&](detail::channel<P>& c) { return c.send(*this); });
-      }
-    };
-    return sending{*this, peer, tag, out, call};
+    // NOLINTNEXTLINE: a transfer only reads what it sends
+    return moving{*this, peer, tag, {const_cast<std::byte*>(out.data()), out.size()}, call, &detail::channel<P>::send};
   }
 
   auto recv(int peer, std::uint64_t tag, std::span<std::byte> in, std::uint16_t call = 0) noexcept {
-    struct receiving : detail::transfer {
-      receiving(mesh& m, int from, std::uint64_t t, std::span<std::byte> s, std::uint16_t brief) noexcept
-          : transfer(t, s.data(), s.size(), brief) {
-        m.begin(*this, from, [&](detail::channel<P>& c) { return c.recv(*this); });
-      }
-    };
-    return receiving{*this, peer, tag, in, call};
+    return moving{*this, peer, tag, in, call, &detail::channel<P>::recv};
   }
 
   /// Receives the first message of this tag that one of `among` sends or has sent; all other ranks if that is empty.
@@ -129,6 +117,13 @@ class mesh : public link_core {
   }
 
  private:
+  using way_to_start = status (detail::channel<P>::*)(detail::transfer&) noexcept;
+  struct moving : detail::transfer {
+    moving(mesh& m, int peer, std::uint64_t t, std::span<std::byte> s, std::uint16_t brief, way_to_start how) noexcept
+        : transfer(t, s.data(), s.size(), brief) {
+      m.begin(*this, peer, how);
+    }
+  };
   struct receiving_any : detail::transfer {
     std::span<const int> among;
     receiving_any(mesh& m, std::span<const int> ranks, std::uint64_t t, std::span<std::byte> s) noexcept
@@ -151,7 +146,7 @@ class mesh : public link_core {
     if (const status why = trouble(); !why.ok()) return ready_.complete(t, why);
     const auto take = [&](int peer, detail::channel<P>& c) {
       if (!c.offers(tag)) return false;
-      begin(t, peer, [&](detail::channel<P>& from) { return from.recv(t); });
+      begin(t, peer, &detail::channel<P>::recv);
       return true;
     };
     // Everyone's turn to be the first to be asked.
@@ -169,10 +164,9 @@ class mesh : public link_core {
     return false;
   }
 
-  template <class Begin>
-  void begin(detail::transfer& t, int peer, Begin start) noexcept {
+  void begin(detail::transfer& t, int peer, way_to_start start) noexcept {
     if (const status why = trouble(); !why.ok()) return ready_.complete(t, why);
-    if (status s = start(*channel(peer)); !s.ok()) {
+    if (status s = (channel(peer)->*start)(t); !s.ok()) {
       // Found while a routine runs: the failure of everything is dealt out by the next poll.
       s = remember(peer, s);
       if (!t.finished()) ready_.complete(t, s);

@@ -102,7 +102,7 @@ class basic_road {
   }
 
  private:
-  static constexpr std::size_t most_joined = 256;
+  static constexpr std::size_t most_joined = 1280;
 
   static std::size_t size_of(const parts& p) noexcept { return p[0].size() + p[1].size() + p[2].size(); }
   static iovec as_iovec(std::span<const std::byte> s) noexcept {

@@ -183,6 +183,10 @@ class basic_socket_pipe {
 
   struct roads {
     road ours, theirs;
+    void answer() noexcept {
+      ours.in.answered();
+      theirs.in.answered();
+    }
   };
   [[nodiscard]] road& own(int k, side s) noexcept {
     roads& t = tracks_[static_cast<std::size_t>(k)];
@@ -211,6 +215,7 @@ class basic_socket_pipe {
   /// How much of a piece, or of a notice, went or is kept.
   std::size_t put(way w, const road::parts& p) noexcept {
     road& r = written(w);
+    for (roads& t : tracks_) t.answer();
     const os::io_result sent = w.against ? r.write_whole(p) : r.write(p);
     if (sent.closed)
       keeper_->broken(peer_, w.track, sent.error);
