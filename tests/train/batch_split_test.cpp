@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -76,9 +77,11 @@ TEST_CASE("batch_split: on many schedules; a rank that dies or falls silent is a
     tutti::sim_options how{.seed = seed, .memory = seed % 3 ? tutti::sim_memory::shared : tutti::sim_memory::separate};
     how.record = &record;
     int whole = 0;
+    std::array<int, 4> last{};  // began its last call
     const auto both = [&](auto& world) {
       scatter_and_gather(world, batch_split::equal(9, 4), 5);
       scatter_and_gather(world, batch_split::with_first(9, 1, 4), 300);
+      ++last[static_cast<std::size_t>(world.rank())];
       world.barrier().wait();
       ++whole;
     };
@@ -95,7 +98,8 @@ TEST_CASE("batch_split: on many schedules; a rank that dies or falls silent is a
       ++losses;
       return;
     }
-    if (record.lost_at != 0) throw std::logic_error("nobody has noticed");
+    // Who has begun its last call may have sent all that others wait for.
+    if (record.lost_at != 0 && last[seed % 4] != 2) throw std::logic_error("nobody has noticed");
   });
   CHECK(losses > 30);
 }

@@ -9,13 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/transport/frame.hpp>
-#include <tutti/transport/piece.hpp>
-
-#include "transport/tcp_strangers.hpp"
-#include "transport/tcp_world.hpp"
-
-// A real rank 0 against a rank 1 that is made by hand.
+#include "transport/tcp_by_hand.hpp"
 
 namespace tutti {
 inline doctest::String toString(const status& s) {
@@ -27,91 +21,8 @@ inline doctest::String toString(const status& s) {
 
 namespace {
 
-using namespace tcp_world;
-using tutti::frame;
+using namespace tcp_by_hand;
 using tutti::tcp_notice;
-
-constexpr std::size_t head_bytes = tutti::piece::encoded_bytes + frame::encoded_bytes;
-
-struct against {
-  plan p;
-  std::string door = p.peers[0].endpoint;
-  strangers::hall other;
-  std::unique_ptr<tutti::tcp_transport> rank0 = p.transport(0);
-  driver d{*rank0};
-  std::vector<tutti::os::fd> tracks;  // the second and further ones: what rank 1 sends, and against what rank 0 sends
-  tutti::os::fd stream;               // what rank 1 sends
-  tutti::os::fd notices;              // against what rank 0 sends
-
-  explicit against(int connections = 1)
-      : p(with(connections)), other(p.jobs[1], 1, 2, 64, 5s, std::move(p.listeners[1]), connections) {}
-  static plan with(int connections) {
-    plan made{2};
-    made.options.connections = connections;
-    return made;
-  }
-
-  /// Rank 0 does what it does until `done()`, for seconds at most.
-  template <class Done>
-  bool until(Done done) {
-    const auto enough = tutti::after(20s);
-    bool met = false;
-    d.until([&] { return (met = met || done()) || tutti::clock::now() > enough; });
-    return met;
-  }
-  template <class Done>
-  bool until_done(const drive::flight& f, Done done) {
-    return until([&] { return f.done() || done(); });
-  }
-
-  tutti::os::fd dial(const tutti::tcp_job& job, int track = 0) {
-    auto terms = job.terms(1, 2, 0);
-    terms.connections = static_cast<std::uint16_t>(p.options.connections);
-    terms.connection = static_cast<std::uint16_t>(track);
-    tutti::tcp_dial dial{strangers::address_of(door), terms, tutti::after(5s)};
-    CHECK(until([&] {
-      const auto s = dial.progress();
-      return s != tutti::tcp_dial::state::connecting && s != tutti::tcp_dial::state::greeting;
-    }));
-    CHECK(dial.where() == tutti::tcp_dial::state::ready);
-    return dial.release();
-  }
-  /// Both connections stand.
-  void meet() {
-    stream = dial(p.jobs[1]);
-    tracks.resize(2 * static_cast<std::size_t>(p.options.connections));
-    for (int k = 0; k < p.options.connections; ++k) {
-      std::optional<tutti::tcp_acceptor::guest> g;
-      REQUIRE(until([&] { return (g = other.look()).has_value(); }));
-      CHECK(g->rank == 0);
-      const auto at = 2 * static_cast<std::size_t>(g->track);
-      if (k > 0) tracks[2 * static_cast<std::size_t>(k)] = dial(p.jobs[1], k);
-      tracks[at + 1] = std::move(g->connection);
-    }
-    notices = std::move(tracks[1]);
-    for (const tutti::os::fd* s : {&stream, &notices}) CHECK(tutti::os::set_tcp_options(s->native(), {}) == 0);
-    const auto first = d.send(1, 1, {});
-    CHECK(until([&] { return first->done(); }));
-    CHECK(strangers::hear(notices, head_bytes).size() == head_bytes);
-  }
-};
-
-/// One piece of a stream; the next goes by the way `next`.
-std::vector<std::byte> piece_of(std::span<const std::byte> bytes, int next = 0) {
-  const auto head = tutti::piece{static_cast<std::uint32_t>(bytes.size()), static_cast<std::uint8_t>(next)}.encode();
-  std::vector<std::byte> all(head.begin(), head.end());
-  all.insert(all.end(), bytes.begin(), bytes.end());
-  return all;
-}
-std::vector<std::byte> piece_of(const frame& f, std::span<const std::byte> payload = {}, int next = 0) {
-  const auto header = f.encode();
-  std::vector<std::byte> all(header.begin(), header.end());
-  all.insert(all.end(), payload.begin(), payload.end());
-  return piece_of(all, next);
-}
-std::vector<std::byte> message(std::uint64_t tag, std::span<const std::byte> payload, int next = 0) {
-  return piece_of(frame{frame::kind::eager, tag, payload.size()}, payload, next);
-}
 
 TEST_CASE("a frame that is cut anywhere loses the peer, and delivers nothing") {
   const auto payload = drive::pattern(24, 1);

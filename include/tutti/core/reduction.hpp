@@ -89,7 +89,7 @@ constexpr detail::premul_sum_op<F> premul_sum(F factor) noexcept {
 
 /// The sum of all operands over `divisor`, the same on all ranks: a mean of weighted operands, say. 0: a usage_error.
 /// Divides where `mean` does, in the type that elements are computed in, to which `divisor` is rounded; in scans it
-/// divides what has come together. Floats, and complex numbers of them; costs what `mean` does.
+/// divides what has come together. Floats but long double, and complex numbers of them; costs what `mean` does.
 constexpr detail::mean_over_op mean_over(double divisor) {
   if (divisor == 0) throw usage_error("mean_over: the divisor is 0; use sum where there is nothing to divide by");
   return {divisor};
