@@ -4,8 +4,10 @@
 //   tutti-run -n 3 -- 05_blocks
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <span>
 #include <tutti/tutti.hpp>
 #include <vector>

@@ -173,6 +173,12 @@ TEST_CASE("odd_call: what three bits tell apart and names do not") {
   CHECK(say(mean, 1, 4) ==
         "failed: rank 2 called all_reduce (float32, mean_over) with another divisor where rank 1 called all_reduce "
         "(float32, mean_over)");
+  called structs = all_reduce(41, 5);
+  structs.type = tutti::dtype::opaque;
+  structs.element_bytes = 8;
+  CHECK(say(structs, 5, 4) ==
+        "failed: rank 2 called all_reduce (struct, sum) with elements of another size where rank 1 called all_reduce "
+        "(struct, sum)");
   CHECK(say(broadcast(41, 1), 2, 9) ==
         "failed: rank 2 called broadcast (float32) with another root where rank 1 called broadcast (float32)");
 }

@@ -77,7 +77,7 @@ TEST_CASE("early_messages: a loop of many lengths needs no more places than it h
   for (std::size_t round = 0; round < 10; ++round) {
     for (std::size_t i = 0; i < 7; ++i) all.add(i, 0, lengths[(round * 4 + i * i) % lengths.size()]);
     while (all.begin() != all.end()) all.remove(round % 2 == 0 ? all.begin() : std::prev(all.end()));
-    CHECK(places.places() == 7);
+    CHECK(places.free_places() == 7);
     if (round == 8) kept = places.kept();
   }
   CHECK(places.kept() == kept);

@@ -1,21 +1,14 @@
 #include <doctest/doctest.h>
-#include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <tutti/os/fd.hpp>
-#include <tutti/os/resolve.hpp>
-#include <tutti/os/socket.hpp>
 #include <tutti/transport/inflow.hpp>
 
 #include "transport/drive.hpp"
@@ -31,7 +24,6 @@ using head = inflow::head;
 struct source {
   tutti::os::fd far, near;
   inflow in;
-  source(tutti::os::fd there, tutti::os::fd here) : far(std::move(there)), near(std::move(here)) { in.open(); }
   source() {
     int s[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, s) == 0);
@@ -211,48 +203,6 @@ TEST_CASE("pieces are skipped up to the next notice, and all is thrown away wher
   CHECK(s.in.what() == head::nothing);
   CHECK(s.in.end() == inflow::ending::none);
   CHECK_FALSE(s.fetch().filled);
-}
-
-/// Over TCP, with TCP_NODELAY.
-source over_tcp() {
-  namespace os = tutti::os;
-  const os::fd door = os::listen_on(os::resolve("127.0.0.1", 0).front());
-  os::socket_result far = os::start_connect(os::local_endpoint(door.native())), near{};
-  while (!(near = os::accept_connection(door.native())).socket) std::this_thread::yield();
-  const int one = 1;
-  REQUIRE(::setsockopt(far.socket.native(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0);
-  return {std::move(far.socket), std::move(near.socket)};
-}
-bool all_acknowledged(const source& s) {
-  int bytes = 0;
-  REQUIRE(::ioctl(s.far.native(), SIOCOUTQ, &bytes) == 0);
-  return bytes == 0;
-}
-/// Of 100 messages, after those that the kernel acknowledges when they come, because the connection is new.
-struct acknowledged {
-  int in_their_call = 0, with_the_next_look = 0;
-  enum class reader : std::uint8_t { is_silent, answers };
-  explicit acknowledged(reader r) {
-    source s = over_tcp();
-    for (int i = 0; i < 140; ++i) {
-      s.say(piece{0, 0}.encode());
-      while (s.fetch().bytes == 0) std::this_thread::yield();
-      REQUIRE(s.in.take_piece());
-      if (r == reader::answers) s.in.answered();
-      const bool at_once = all_acknowledged(s);
-      REQUIRE(s.fetch().bytes == 0);
-      if (i < 40) continue;
-      in_their_call += at_once;
-      with_the_next_look += !at_once && all_acknowledged(s);
-    }
-  }
-};
-
-TEST_CASE("a short message that nothing answers is acknowledged with the next look, not in the call that receives it") {
-  const acknowledged unanswered{acknowledged::reader::is_silent}, answered{acknowledged::reader::answers};
-  CHECK(unanswered.with_the_next_look > 50);
-  CHECK(unanswered.in_their_call < 50);
-  CHECK(answered.with_the_next_look < 50);
 }
 
 }  // namespace

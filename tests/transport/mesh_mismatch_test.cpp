@@ -121,6 +121,63 @@ TEST_CASE("mesh: what a rank waits for in no step is compared with its call, whi
         }
 }
 
+TEST_CASE("mesh: what has come for a call that has ended here is nobody's") {
+  using tutti::tag;
+  constexpr std::uint16_t brief = 0x2107;
+  constexpr std::uint64_t ended = tag::make(4, 9, 0);
+  for (const std::uint64_t about : {ended + 3, ended + tag::preparing, tag::make(4, 10, 3), tag::make(5, 9, 3)})
+    for (const std::uint16_t theirs : {brief, std::uint16_t{0}})
+      for (const bool in_flight : {false, true}) {
+        world w{2};
+        std::vector<std::byte> bytes(10), more(1);
+        const auto look = [&] {
+          w.at(1).expect_taken([&](std::uint64_t t) { return in_flight && tag::of_one_operation(t, ended); });
+        };
+        w.at(1).note_call({ended, 5, brief});
+        look();
+        const auto meets = w.start(0, send_of(w.at(0), 1, about, bytes, theirs));
+        w.poll(2);
+        look();
+        w.poll(2);
+        const bool odd = about == ended + 3 && theirs == brief && !in_flight;
+        CHECK(w.at(1).failure().code == (odd ? errc::mismatch : errc::ok));
+        CHECK(w.at(0).failure().code == (odd ? errc::mismatch : errc::ok));
+        if (odd) CHECK(w.at(1).failure().peer == 0);
+        w.at(0).abort({errc::aborted});
+        w.poll(2);
+      }
+}
+
+TEST_CASE("mesh: who asks tells of the long message that its receiver does not want so long") {
+  using tutti::tag;
+  constexpr std::uint16_t brief = 0x2107;
+  constexpr std::uint64_t here = tag::make(0, 41, 0);
+  for (const bool receives : {true, false})
+    for (const std::size_t wanted : {std::size_t{10}, eager + 1}) {
+      world w{2};
+      std::vector<std::byte> out(eager + 1), in(wanted);
+      for (int r : {0, 1}) w.at(r).note_call({here, 5, brief});
+      const auto s = w.start(0, send_of(w.at(0), 1, here + 1, out, brief));
+      std::unique_ptr<flight> r;
+      if (receives) r = w.start(1, recv_of(w.at(1), 0, here + 1, in, brief));
+      w.poll(2);
+      w.at(0).ask(s->work(), here);
+      w.poll(4);
+      const bool odd = receives && wanted == 10;
+      CHECK(w.at(0).failure().code == (odd ? errc::mismatch : errc::ok));
+      CHECK(s->done() == receives);
+      if (odd) CHECK(tutti::odd_message::in(w.at(0).failure()).room == 10);
+      if (!receives) {  // what was told is not taken for a message
+        in.resize(eager + 1);
+        r = w.start(1, recv_of(w.at(1), 0, here + 1, in, brief));
+        w.poll(4);
+        CHECK(r->code() == errc::ok);
+      }
+      w.at(0).abort({errc::aborted});
+      w.poll(2);
+    }
+}
+
 TEST_CASE("mesh: who is asked whether it called the same says so where it did not, and nothing else") {
   using tutti::tag;
   constexpr std::uint16_t sum = 0x2107, most = 0x2127;

@@ -156,6 +156,50 @@ TEST_CASE("sim: roots that differ are noticed, also where nobody waits for anoth
     });
 }
 
+// Beyond a whole number of pieces one rank has more, which no other waits for.
+TEST_CASE("sim: messages that nobody has waited for are noticed") {
+  using sized = std::function<void(world_type&, std::vector<long>&)>;
+  const std::vector<std::pair<const char*, sized>> all{
+      {"broadcast", [](world_type& w, std::vector<long>& v) { w.broadcast(v, 0).wait(); }},
+      {"reduce", [](world_type& w, std::vector<long>& v) { w.reduce(v, v, w.size() - 1).wait(); }},
+      {"scan", [](world_type& w, std::vector<long>& v) { w.scan(v).wait(); }},
+      {"exclusive_scan", [](world_type& w, std::vector<long>& v) { w.exclusive_scan(v, v).wait(); }}};
+  for (const auto& each : all)
+    for_seeds(0, 40, [&](std::uint64_t seed) {
+      const int size = 2 + static_cast<int>(seed % 3), odd = static_cast<int>(seed / 3) % size;
+      int noticed = 0;
+      run_sim(size, {.seed = seed}, [&](world_type& world) {
+        std::vector<long> v(32'768 + (world.rank() == odd ? 1 : 0));
+        try {
+          each.second(world, v);
+          for (int i = 0; i <= world.size(); ++i) barrier()(world);
+        } catch (const error& e) {
+          noticed += e.kind() == errc::mismatch || e.kind() == errc::timed_out;
+        }
+      });
+      if (noticed != size)
+        throw std::runtime_error(std::string(each.first) + " of " + std::to_string(size) + ": " +
+                                 std::to_string(noticed) + " noticed the count of rank " + std::to_string(odd));
+    });
+}
+
+TEST_CASE("sim: elements of other sizes are noticed, also where the bytes are as many") {
+  constexpr auto fold = [](const void*, void*, std::size_t, std::size_t) {};
+  for (const auto memory : {sim_memory::separate, sim_memory::shared})
+    for_seeds(0, 40, [&](std::uint64_t seed) {
+      int noticed = 0;
+      run_sim(3, {.seed = seed, .memory = memory}, [&](world_type& world) {
+        std::vector<std::byte> v(800);
+        try {
+          world.all_reduce(v, raw_reduction{fold, world.rank() == 1 ? std::size_t{4} : std::size_t{8}}).wait();
+        } catch (const error& e) {
+          noticed += e.kind() == errc::mismatch;
+        }
+      });
+      if (noticed != 3) throw std::runtime_error(std::to_string(noticed) + " noticed");
+    });
+}
+
 TEST_CASE("sim: whoever is not there is named") {
   for_seeds(0, 100, [](std::uint64_t seed) {
     int named = 0;

@@ -31,9 +31,10 @@ struct against {
   strangers::hall other;
   std::unique_ptr<tutti::tcp_transport> rank0 = p.transport(0);
   driver d{*rank0};
-  std::vector<tutti::os::fd> tracks;  // the second and further ones: what rank 1 sends, and against what rank 0 sends
-  tutti::os::fd stream;               // what rank 1 sends
-  tutti::os::fd notices;              // against what rank 0 sends
+  // What rank 1 sends, and against what rank 0 sends, of each track in turn; of the first these are the two below.
+  std::vector<tutti::os::fd> tracks;
+  tutti::os::fd stream;   // what rank 1 sends
+  tutti::os::fd notices;  // against what rank 0 sends
 
   explicit against(int connections = 1)
       : p(with(connections)), other(p.jobs[1], 1, 2, 64, 5s, std::move(p.listeners[1]), connections) {}

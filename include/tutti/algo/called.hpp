@@ -104,10 +104,11 @@ struct called {
   }
   /// The bits of brief() that say neither a reduction nor a root.
   static constexpr std::uint16_t plain_brief = no_reduction << 3;
-  /// What fits beside the length of a message, never 0: collective 4 bits, type 5, reduction 4, and 3 of the root, or
-  /// of a divisor where there is no root.
+  /// What fits beside the length of a message, never 0: collective 4 bits, type 5, reduction 4, and 3 of the root; of a
+  /// divisor, or of the size of elements that have no type, where there is no root.
   [[nodiscard]] constexpr std::uint16_t brief() const noexcept {
-    const std::uint64_t last = has_root() ? rest : divides() ? rest >> 61 : 0;
+    const std::uint64_t of_size = type == dtype::opaque ? element_bytes ^ element_bytes >> 3 ^ element_bytes >> 6 : 0;
+    const std::uint64_t last = has_root() ? rest : divides() ? rest >> 61 : of_size;
     return static_cast<std::uint16_t>(static_cast<unsigned>(what) << 12 | (static_cast<unsigned>(type) & 31U) << 7 |
                                       (with & 15U) << 3 | static_cast<unsigned>(last & 7));
   }

@@ -26,30 +26,40 @@ class choice_timer {
     if (now) next_ = moved_ + distance_;
     return now;
   }
-  /// True when it is time to choose: a meeting, which takes `pace` now, took half as long at the last choice, or twice,
-  /// or that was 8 GiB ago, or no two choices after one another have been the same yet: something may have held up one.
+  /// True when it is time to choose: no two choices after one another have been the same yet; or a meeting, which takes
+  /// `pace` now, took half as long at the last choice, or twice; or that was 8 GiB ago.
   [[nodiscard]] bool outdated(std::uint64_t pace) noexcept {
-    if (settled_ && pace_ < 2 * pace && pace < 2 * pace_ && moved_ < chosen_ + latest) return false;
+    if (trust_ == trust::settled && pace_ < 2 * pace && pace < 2 * pace_ && moved_ < chosen_ + latest) return false;
     pace_ = pace;
     chosen_ = moved_;
     return true;
   }
-  /// Where paces change but the choice does not, looks become rare.
+  /// Something may have held up the first choice: it is made once more soon, and again until two agree. From then on,
+  /// where paces change but the choice does not, looks become rare.
   void chose(outcome what) noexcept {
-    if (settled_) {
-      distance_ = what == outcome::another ? soonest : std::min(2 * distance_, latest);
-    } else {
-      settled_ = chosen_before_ && what == outcome::same;
-      distance_ = settled_ ? soonest : chosen_before_ ? std::min(2 * distance_, latest) : unsure;
-      chosen_before_ = true;
+    const std::uint64_t longer = std::min(2 * distance_, latest);
+    switch (trust_) {
+      case trust::none:
+        trust_ = trust::once;
+        distance_ = unsure;
+        break;
+      case trust::once:
+        if (what == outcome::same) trust_ = trust::settled;
+        distance_ = what == outcome::same ? soonest : longer;
+        break;
+      case trust::settled:
+        distance_ = what == outcome::same ? longer : soonest;
+        break;
     }
     next_ = moved_ + distance_;
   }
 
  private:
+  enum class trust : std::uint8_t { none, once, settled };
+
   std::uint64_t moved_ = 0, next_ = 0, chosen_ = 0;  // bytes of the messages for which the choice matters
   std::uint64_t distance_ = soonest, pace_ = 0;
-  bool chosen_before_ = false, settled_ = false;
+  trust trust_ = trust::none;
 };
 
 }  // namespace tutti::algo

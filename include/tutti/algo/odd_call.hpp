@@ -129,8 +129,11 @@ std::string explain(const odd_message& m, const std::string& who, const std::str
   if (m.calls_differ()) {
     const std::string theirs = describe_brief(m.sent, members.size, number);
     const std::string its = describe_brief(m.expected, members.size, number);
-    const char* last =
-        called::has_root(static_cast<collective>(m.sent >> 12)) ? " with another root" : " with another divisor";
+    const char* last = " with another divisor";
+    if (called::has_root(static_cast<collective>(m.sent >> 12)))
+      last = " with another root";
+    else if ((m.sent >> 7 & 31U) == static_cast<unsigned>(dtype::opaque))
+      last = " with elements of another size";
     return "failed: " + who + " called " + theirs + (theirs == its ? last : "") + " where " + finder + " called " + its;
   }
   const auto length = [&](std::uint64_t n) { return std::to_string(n) + (n == m.most() ? " or more" : ""); };

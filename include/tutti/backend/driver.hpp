@@ -81,6 +81,15 @@ class driver final : public progress_source {
     if (link_->has_ready()) engine_->notify_locked();
   }
 
+  /// Before another operation begins: what has come for those that have ended is nobody's, and an error.
+  void expect_taken() noexcept {
+    link_->expect_taken([this](std::uint64_t t) {
+      for (const op_state* s = in_flight_.front(); s; s = s->next)
+        if (tag::of_one_operation(t, tag::make(s->info.context, s->info.sequence, 0))) return true;
+      return false;
+    });
+  }
+
   /// The group of this board has ended here; what others still read of it is given back when they have ended, too.
   /// Under the engine's lock.
   void bury(algo::board& b) noexcept {

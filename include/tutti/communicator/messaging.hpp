@@ -36,7 +36,7 @@ class messaging_calls : public Base {
                        send_args{erase_type(s), peer, tag});
   }
 
-  /// Receives what `peer` sends with this tag. A different count is an error on this rank.
+  /// Receives what `peer` sends with this tag. Another number of bytes is an error on this rank.
   template <writable_elements R>
     requires supports<backend_type, recv_args>
   started<recv_args> recv(R&& data, int peer, std::uint32_t tag = 0, issue how = {},

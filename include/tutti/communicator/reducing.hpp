@@ -117,17 +117,18 @@ class reducing_calls : public Base {
     constexpr auto item = [](const void* items, std::size_t i) noexcept {
       return std::as_writable_bytes(std::span{static_cast<const span_type*>(items)[i]});
     };
-    (void)grain_of(this->who("all_reduce_coalesced"), with, 0);
+    const auto who = this->who("all_reduce_coalesced");
+    (void)grain_of(who, with, 0);
     const buffer one = erase_for(with, std::span<T>{});
     all_reduce_coalesced_args a{
         {std::ranges::data(buffers), std::ranges::size(buffers), 0, one.element_bytes, one.type, item}, {}};
     erase_reduction<T>(with, a.op);
     for (std::size_t i = 0; i < a.data.size; ++i) {
       const std::size_t bytes = a.data[i].size();
-      (void)grain_of(this->who("all_reduce_coalesced"), with, bytes);
+      (void)grain_of(who, with, bytes);
       a.data.count += bytes / one.element_bytes;
     }
-    detail::check_apart(this->who("all_reduce_coalesced"), a.data);
+    detail::check_apart(who, a.data);
     return this->start({a.data.count, one.type, one.element_bytes}, how, where, a);
   }
 

@@ -22,7 +22,7 @@ enum class slip : std::uint8_t {
   this_buffer_is_written_and_must_not_be_const,
   in_and_out_must_have_the_same_type_of_elements,
   each_of_these_buffers_must_be_a_span_of_elements_to_write_to,
-  the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one,
+  the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one_and_captures_24_bytes_at_most,
   a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them
 };
 
@@ -55,7 +55,8 @@ consteval slip slip_of_reduction() {
   else
     return reduction_for<given, T> || std::same_as<given, issue>
                ? slip::none
-               : slip::the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one;
+               : slip::
+                     the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one_and_captures_24_bytes_at_most;
 }
 
 template <use How, class A, class... Rest>

@@ -41,4 +41,12 @@ struct tcp_options {
   return first;
 }
 
+/// Has the kernel acknowledge what a TCP socket has received, if anything waits for that, and wait with what comes
+/// next: for data that goes the other way, for another full segment, or for 40 ms.
+inline void acknowledge(int socket) noexcept {
+  constexpr int now = 1, later = 0;
+  (void)::setsockopt(socket, IPPROTO_TCP, TCP_QUICKACK, &now, sizeof now);
+  (void)::setsockopt(socket, IPPROTO_TCP, TCP_QUICKACK, &later, sizeof later);
+}
+
 }  // namespace tutti::os

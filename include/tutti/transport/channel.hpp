@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include <tutti/core/status.hpp>
 #include <tutti/transport/channel_base.hpp>
@@ -85,11 +84,18 @@ class channel : public channel_base {
   } catch (const std::bad_alloc&) {
   }
 
-  /// Asks the peer whether it called the same in this operation. It answers where it did not.
+  /// Asks the peer whether it called the same in this operation, and tells of a message of it that waits for its
+  /// receiver. It answers where it did not, or where it expects another length.
   status ask(const recent_calls::one& call) noexcept try {
     if (bye_) return {};
     pipe_.open();
     control_.push_back({frame::kind::question, call.tag, call.all & frame::most_bytes, call.brief});
+    for (const pending* p = not_ready_.front(); p; p = pending_list::after(*p)) {
+      const auto& t = static_cast<const transfer&>(*p);
+      if (!tag::of_one_operation(t.tag_, call.tag)) continue;
+      control_.push_back({frame::kind::announce, t.tag_, t.bytes_, t.call_});
+      break;
+    }
     bool moved = false;
     return write_some(moved);
   } catch (const std::bad_alloc&) {
@@ -239,7 +245,7 @@ class channel : public channel_base {
       case frame::kind::ready:
         return heard_ready(*f);
       case frame::kind::announce:
-        return heard_announcement(f->tag, f->bytes);
+        return heard_announcement(*f);
       case frame::kind::question:
         return heard_question(*f);
       case frame::kind::eager:
@@ -289,14 +295,18 @@ class channel : public channel_base {
     return {};
   }
 
-  status heard_announcement(std::uint64_t tag, std::uint64_t bytes) {
+  status heard_announcement(const frame& f) {
+    if (!tag::is_point_to_point(f.tag)) {  // it is told of because its sender has waited for long
+      const transfer* its = find(posted_, f.tag);
+      return its ? compare(*its, f.call, f.bytes) : status{};
+    }
     if (announced_.size() >= most_readies) return {errc::protocol};
-    const std::size_t before = number_announced(tag);
-    announced_.push_back({tag, bytes});
-    transfer* t = find(posted_, tag, before);
-    transfer* any = t ? nullptr : from_any(tag);
+    const std::size_t before = number_announced(f.tag);
+    announced_.push_back({f.tag, f.bytes});
+    transfer* t = find(posted_, f.tag, before);
+    transfer* any = t ? nullptr : from_any(f.tag);
     if (const transfer* its = t ? t : any)
-      if (status s = compare(*its, 0, bytes); !s.ok()) return s;
+      if (status s = compare(*its, 0, f.bytes); !s.ok()) return s;
     if (any) post(*any);
     return {};
   }

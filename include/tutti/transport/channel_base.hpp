@@ -75,6 +75,16 @@ class channel_base {
       if (status s = suspect(mine, u.tag, u.call, u.bytes.size()); !s.ok()) return s;
     return suspect_ready(mine);
   }
+  /// A message of an operation that has ended on this rank: it took all that it wanted, and the peer called another
+  /// one.
+  template <class InFlight>
+  [[nodiscard]] status suspect_left_over(InFlight in_flight) const noexcept {
+    for (const auto& u : unexpected_) {
+      const recent_calls::one* mine = u.call != 0 && !tag::prepares(u.tag) ? calls_->find(u.tag) : nullptr;
+      if (mine && !in_flight(u.tag)) return calls_differ(*mine, u.tag, u.call);
+    }
+    return {};
+  }
   /// The peer will send nothing more than what is here.
   void note_gone() noexcept { gone_ = true; }
   [[nodiscard]] bool gone() const noexcept { return gone_; }

@@ -49,9 +49,12 @@ concept transport =
       { l.ranks_per_core() } noexcept -> std::same_as<double>;
       { l.note_issue(tag) } noexcept;  // the world begins its operation of this sequence number
       { l.note_call(call) } noexcept;  // some group does, in which all ranks call this
-      { l.ask(work, tag) } noexcept;   // has the peer that it waits for noted another call in its place?
-      { l.leave() } noexcept;          // an orderly goodbye; bounded
-      { l.prepare_park() } noexcept;   // see progress_source; park() and unpark() without the lock
+      {
+        l.expect_taken([](std::uint64_t) { return true; })
+      } noexcept;                     // of what is in flight, by its tag
+      { l.ask(work, tag) } noexcept;  // has the peer that it waits for noted another call in its place?
+      { l.leave() } noexcept;         // an orderly goodbye; bounded
+      { l.prepare_park() } noexcept;  // see progress_source; park() and unpark() without the lock
       { l.park(d) } noexcept;
       { l.finish_park() } noexcept;
       { l.unpark() } noexcept;

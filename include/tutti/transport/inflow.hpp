@@ -15,14 +15,12 @@
 #include <tutti/os/socket_io.hpp>
 #include <tutti/transport/piece.hpp>
 #include <tutti/transport/tcp_notice.hpp>
-#include <tutti/transport/tcp_sockets.hpp>
 #include <tutti/transport/way.hpp>
 
 namespace tutti {
 
 /// What a peer writes to one connection: notices and pieces of its stream, one after the other. Reads ahead, so that a
-/// small message costs one call. A short message that nothing answers is acknowledged with the next look, while this
-/// rank waits: in the call that receives it, that would take half as long as the whole message.
+/// small message costs one call.
 template <class = when_used>
 class basic_inflow {
  public:
@@ -92,7 +90,6 @@ class basic_inflow {
   /// Receives what is there: bytes of the piece into `direct`, for which nothing may have been read ahead, and what
   /// follows them.
   received receive(int socket, std::span<std::byte> direct) noexcept {
-    if (std::exchange(unanswered_, false) && left_ == 0) detail::acknowledge(socket);
     if (from_ != 0) {
       std::memmove(ahead_.get(), ahead_.get() + from_, to_ - from_);
       to_ -= std::exchange(from_, std::size_t{0});
@@ -102,17 +99,12 @@ class basic_inflow {
     const std::array<iovec, 2> both{iovec{direct.data(), direct.size()}, iovec{room.data(), room.size()}};
     // The call for one buffer is the cheaper one.
     const os::io_result r = direct.empty() ? os::receive_some(socket, room) : os::receive_some(socket, both);
-    unanswered_ = r.bytes != 0 && r.bytes <= ahead_bytes;
     const std::size_t mine = std::min(r.bytes, direct.size());
     to_ += r.bytes - mine;
     left_ -= mine;
     if (r.closed) end_ = r.error == 0 && behind_pieces() == to_ ? ending::closed : ending::cut;
     return {r.bytes, mine, r.bytes == direct.size() + room.size(), r.closed ? r.error : 0};
   }
-
-  /// This rank writes to the peer, whether by this connection or another: what came has its answer, and the kernel
-  /// acknowledges it as it likes. A second opinion would hold up what is long.
-  void answered() noexcept { unanswered_ = false; }
 
   /// Throws away what was read ahead of pieces, up to the next notice.
   void skip() noexcept {
@@ -160,7 +152,6 @@ class basic_inflow {
   std::size_t from_ = 0, to_ = 0;       // what was read ahead
   std::size_t left_ = 0;                // of the piece under way
   ending end_ = ending::none;
-  bool unanswered_ = false;  // something short came, whose acknowledgement waits
 };
 
 /// See basic_inflow.

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,11 +24,12 @@ class mesh : public link_core {
   /// then. Messages of one operation in which the two ranks differ by `call` are errc::mismatch; 0 is not compared.
   auto send(int peer, std::uint64_t tag, std::span<const std::byte> out, std::uint16_t call = 0) noexcept {
     // NOLINTNEXTLINE: a transfer only reads what it sends
-    return moving{*this, peer, tag, {const_cast<std::byte*>(out.data()), out.size()}, call, &detail::channel<P>::send};
+    return started_transfer{
+        *this, peer, tag, {const_cast<std::byte*>(out.data()), out.size()}, call, &detail::channel<P>::send};
   }
 
   auto recv(int peer, std::uint64_t tag, std::span<std::byte> in, std::uint16_t call = 0) noexcept {
-    return moving{*this, peer, tag, in, call, &detail::channel<P>::recv};
+    return started_transfer{*this, peer, tag, in, call, &detail::channel<P>::recv};
   }
 
   /// Receives the first message of this tag that one of `among` sends or has sent; all other ranks if that is empty.
@@ -46,6 +46,14 @@ class mesh : public link_core {
       if (const auto* from = channel(peer))
         if (const status s = from->suspect_earlier(c); !s.ok()) remember(peer, s);
   }
+  /// This rank is about to begin another one: messages of those that have ended here are errc::mismatch.
+  /// `in_flight(tag)` tells which have not.
+  template <class InFlight>
+  void expect_taken(InFlight in_flight) noexcept {
+    for (int peer = 0; early_.taken() != 0 && peer < size() && trouble().ok(); ++peer)
+      if (const auto* from = channel(peer))
+        if (const status s = from->suspect_left_over(in_flight); !s.ok()) remember(peer, s);
+  }
   void consult(recent_calls::witness& w) noexcept { calls_.consult(w); }
   void dismiss(recent_calls::witness& w) noexcept { calls_.dismiss(w); }
   /// True if routines wait for a poll, or a failure that it will deal out.
@@ -54,7 +62,7 @@ class mesh : public link_core {
   /// its number means something else to ranks that are not in its group. If that one has called another in its place,
   /// it fails the world with errc::mismatch: they may exchange no message that tells.
   void ask(const detail::routine_promise* work, std::uint64_t tag) noexcept {
-    const int peer = failure().ok() ? channel_waits_for(work) : -1;
+    const int peer = trouble().ok() ? channel_waits_for(work) : -1;
     if (peer < 0 || !channel(peer)) return;
     if (const recent_calls::one* call = calls_.find(tag))
       if (const status s = channel(peer)->ask(*call); !s.ok()) remember(peer, s);
@@ -118,8 +126,9 @@ class mesh : public link_core {
 
  private:
   using way_to_start = status (detail::channel<P>::*)(detail::transfer&) noexcept;
-  struct moving : detail::transfer {
-    moving(mesh& m, int peer, std::uint64_t t, std::span<std::byte> s, std::uint16_t brief, way_to_start how) noexcept
+  struct started_transfer : detail::transfer {
+    started_transfer(mesh& m, int peer, std::uint64_t t, std::span<std::byte> s, std::uint16_t brief,
+                     way_to_start how) noexcept
         : transfer(t, s.data(), s.size(), brief) {
       m.begin(*this, peer, how);
     }

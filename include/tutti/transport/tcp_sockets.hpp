@@ -86,14 +86,6 @@ inline void tune_incoming(int socket, const tcp_options& o) noexcept {
   send_without_pauses(socket);
 }
 
-/// Acknowledges what has been received, if anything waits for that, and lets what comes next wait: for data that goes
-/// the other way, for another segment, or for the kernel's delay of 40 ms.
-inline void acknowledge(int socket) noexcept {
-  constexpr int now = 1, later = 0;
-  (void)::setsockopt(socket, IPPROTO_TCP, TCP_QUICKACK, &now, sizeof now);
-  (void)::setsockopt(socket, IPPROTO_TCP, TCP_QUICKACK, &later, sizeof later);
-}
-
 /// Everything that was written before finish_writing() has reached the other side's kernel. The end itself, which
 /// counts as one byte, is often acknowledged late, and nothing depends on it.
 [[nodiscard]] inline bool is_delivered(int socket) noexcept {

@@ -1,0 +1,129 @@
+#include <doctest/doctest.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include <tutti/os/resolve.hpp>
+#include <tutti/os/socket.hpp>
+#include <tutti/os/socket_options.hpp>
+
+#include "transport/pipe_pair.hpp"
+
+namespace {
+
+using namespace pipe_pair;
+
+/// Two ends of a connection over TCP.
+std::pair<tutti::os::fd, tutti::os::fd> tcp_pair() {
+  namespace os = tutti::os;
+  const os::fd door = os::listen_on(os::resolve("127.0.0.1", 0).front());
+  os::socket_result far = os::start_connect(os::local_endpoint(door.native())), near{};
+  while (!(near = os::accept_connection(door.native())).socket) std::this_thread::yield();
+  for (const os::fd* one : {&far.socket, &near.socket}) REQUIRE(os::set_tcp_options(one->native(), {}) == 0);
+  return {std::move(far.socket), std::move(near.socket)};
+}
+
+/// Two pipes over TCP, of which `a` writes first.
+struct over_tcp {
+  static constexpr int warm = 40;  // a new connection acknowledges the first messages when they come
+  events ev_a, ev_b;
+  socket_pipe a{ev_a, 0, 1}, b{ev_b, 1, 0};
+  over_tcp() {
+    ev_a.pipe = &a;
+    ev_b.pipe = &b;
+    auto ab = tcp_pair(), ba = tcp_pair();
+    a.use(std::move(ab.first), 0, side::ours);
+    b.use(std::move(ab.second), 0, side::theirs);
+    b.use(std::move(ba.first), 0, side::ours);
+    a.use(std::move(ba.second), 0, side::theirs);
+  }
+  static void pass(socket_pipe& from, socket_pipe& to, std::size_t bytes) {
+    std::vector<std::byte> data(bytes);
+    for (std::size_t sent = 0, got = 0; got < bytes;) {
+      sent += from.write(std::span{data}.subspan(sent), {});
+      to.try_now();
+      got += to.read(std::span{data}.subspan(got));
+    }
+  }
+  static void look(socket_pipe& p) {
+    std::byte none{};
+    p.try_now();
+    CHECK(p.read(std::span{&none, 1}) == 0);
+  }
+  [[nodiscard]] bool all_acknowledged() const {
+    int bytes = 0;
+    REQUIRE(::ioctl(a.at(0, side::ours).socket.native(), SIOCOUTQ, &bytes) == 0);
+    return bytes == 0;
+  }
+  /// That a's and b's kernels have sent, with data or without.
+  [[nodiscard]] std::uint32_t segments() const {
+    std::uint32_t sum = 0;
+    for (const socket_pipe* p : {&a, &b})
+      for (const side s : {side::ours, side::theirs}) {
+        std::array<std::uint32_t, 64> info{};  // a tcp_info, to which glibc's gives no tcpi_segs_out
+        socklen_t bytes = sizeof info;
+        REQUIRE(::getsockopt(p->at(0, s).socket.native(), IPPROTO_TCP, TCP_INFO, info.data(), &bytes) == 0);
+        REQUIRE(bytes > 136);
+        sum += info[34];
+      }
+    return sum;
+  }
+};
+
+/// Of 100 messages from a to b, how many are acknowledged in the call that reads them, and how many with the next look;
+/// `between()` comes between the two.
+struct counted {
+  int in_their_call = 0, with_the_next_look = 0;
+  template <class Between>
+  counted(over_tcp& w, std::size_t bytes, Between between) {
+    for (int i = 0; i < w.warm + 100; ++i) {
+      w.pass(w.a, w.b, bytes);
+      const bool at_once = w.all_acknowledged();
+      between();
+      const bool before = w.all_acknowledged();
+      w.look(w.b);
+      if (i < w.warm) continue;
+      in_their_call += at_once;
+      with_the_next_look += !before && w.all_acknowledged();
+    }
+  }
+};
+
+TEST_CASE("a short message that nothing answers is acknowledged with the next look, not in the call that reads it") {
+  for (const std::size_t bytes : {1UL, 400UL, 16000UL}) {
+    over_tcp w;
+    const counted n{w, bytes, [] {}};
+    CHECK(n.with_the_next_look > 50);
+    CHECK(n.in_their_call < 50);
+  }
+}
+
+TEST_CASE("what this rank writes, by another connection, and long messages leave acknowledgements to the kernel") {
+  over_tcp answers, is_long;
+  const counted with_answers{answers, 1, [&] { answers.pass(answers.b, answers.a, 100'000); }};
+  CHECK(with_answers.with_the_next_look < 50);
+  const counted long_ones{is_long, 20'000, [] {}};
+  CHECK(long_ones.with_the_next_look < 50);
+}
+
+TEST_CASE("messages that answer one another are segments without acknowledgements of their own") {
+  over_tcp w;
+  std::uint32_t before = 0;
+  for (int i = 0; i < w.warm + 100; ++i) {
+    if (i == w.warm) before = w.segments();
+    w.pass(w.a, w.b, 1);
+    w.pass(w.b, w.a, 1);
+  }
+  CHECK(w.segments() - before < 250);
+}
+
+}  // namespace
