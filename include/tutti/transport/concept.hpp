@@ -38,8 +38,9 @@ concept message_link =
 /// A link that can also be driven, watched, put to sleep and ended.
 template <class L>
 concept transport =
-    message_link<L> && requires(L& l, int peer, status why, deadline now, duration d, const routine::promise_type* work,
-                                std::uint64_t tag, std::uint32_t context, const recent_calls::one& call) {
+    message_link<L> &&
+    requires(L& l, int peer, status why, deadline now, duration d, const routine::promise_type* work, std::uint64_t tag,
+             std::uint32_t context, const recent_calls::one& call, bool (*in_flight)(std::uint64_t)) {
       { l.poll() } noexcept -> std::same_as<bool>;  // true if anything moved
       { l.tick(now) } noexcept;                     // about every millisecond: are the peers alive?
       { l.abort(why) } noexcept;  // idempotent: the first cause stays; every pending transfer fails, peers are told
@@ -47,14 +48,12 @@ concept transport =
       { l.waiting_for(work, context) } noexcept -> std::same_as<int>;  // whom it waits for, or -1
       { l.describe(peer) } -> std::same_as<std::string>;               // "rank 3 (host b, pid 712), last seen at #39"
       { l.ranks_per_core() } noexcept -> std::same_as<double>;
-      { l.note_issue(tag) } noexcept;  // the world begins its operation of this sequence number
-      { l.note_call(call) } noexcept;  // some group does, in which all ranks call this
-      {
-        l.expect_taken([](std::uint64_t) { return true; })
-      } noexcept;                     // of what is in flight, by its tag
-      { l.ask(work, tag) } noexcept;  // has the peer that it waits for noted another call in its place?
-      { l.leave() } noexcept;         // an orderly goodbye; bounded
-      { l.prepare_park() } noexcept;  // see progress_source; park() and unpark() without the lock
+      { l.note_issue(tag) } noexcept;          // the world begins its operation of this sequence number
+      { l.note_call(call) } noexcept;          // some group does, in which all ranks call this
+      { l.expect_taken(in_flight) } noexcept;  // tells by tags; what has come for those that have ended is an error
+      { l.ask(work, tag) } noexcept;           // has the peer that it waits for noted another call in its place?
+      { l.leave() } noexcept;                  // an orderly goodbye; bounded
+      { l.prepare_park() } noexcept;           // see progress_source; park() and unpark() without the lock
       { l.park(d) } noexcept;
       { l.finish_park() } noexcept;
       { l.unpark() } noexcept;
