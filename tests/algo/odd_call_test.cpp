@@ -198,6 +198,17 @@ TEST_CASE("odd_call: a length that only two ranks know is between them") {
   CHECK_FALSE(is_between_two({tutti::errc::mismatch, 0, 2, 0}));
 }
 
+TEST_CASE("odd_call: a rank that asked for another algorithm is told which it was") {
+  world_of<3> w;
+  w.begin({0, 1}, all_reduce(2, 5));
+  called by_ring = all_reduce(2, 5);
+  by_ring.via = tutti::algorithm::ring;
+  w.begin({2}, by_ring);
+  CHECK(w.said(0, 2) == "does not match what rank 12 called: all_reduce #2 (5 x float32, sum, by ring)");
+  CHECK(w.said(2, 2) ==
+        "does not match what rank 10 and one other called: all_reduce #2 (5 x float32, sum), not by ring");
+}
+
 TEST_CASE("odd_call: another divisor is told without its value") {
   world_of<3> w;
   called mean = all_reduce(2, 5);

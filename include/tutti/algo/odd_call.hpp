@@ -108,6 +108,13 @@ std::string text_of(const odd_call::side& s, const group& members) {
   return who + " and " + (s.ranks == 2 ? "one other" : std::to_string(s.ranks - 1) + " others");
 }
 
+/// What this rank asked for, which the name of its operation does not say.
+template <class = when_used>
+std::string own_way(const odd_call& found) {
+  const algorithm own = found.usual.what.via;
+  return own == algorithm::automatic || own == found.odd.what.via ? "" : ", not by " + std::string(name(own));
+}
+
 template <class = when_used>
 std::string explain(const odd_call& found, const group& members, const op_info& mine) {
   const std::string who = text_of(found.odd, members), usual = describe(found.usual.what);
@@ -115,7 +122,7 @@ std::string explain(const odd_call& found, const group& members, const op_info& 
   if (odd == usual) odd += unnamed(found.odd.what);
   const bool own = found.usual.rank == members.rank;
   if (own && mine.context == members.context && mine.sequence == found.usual.what.sequence)
-    return "does not match what " + who + " called: " + odd;
+    return "does not match what " + who + " called: " + odd + own_way(found);
   return "failed: " + who + " called " + odd + " where " + (own ? "this rank" : text_of(found.usual, members)) +
          " called " + usual;
 }
