@@ -48,6 +48,7 @@ TEST_CASE("called: a call in words, and what a message keeps of it") {
   CHECK(brief(broadcast_args{floats(1024), 3}, 8) == "broadcast (float32, root 3)");
   CHECK(brief(broadcast_args{floats(1024), 3}, 9) == "broadcast (float32)");  // or root 11
   CHECK(brief(reduce_args{structs(7), {}, largest, 0}, 2) == "reduce (struct, max, root 0)");
+  CHECK(brief(gather_v_args{{structs(1), {}, {}, 2}}, 4) == "gather(_v) (struct, root 2)");
   CHECK(algo::describe_brief(0, 2) == "message");
 }
 

@@ -32,7 +32,7 @@ inline std::string describe(const called& c) {
 }
 
 /// What called::brief() has kept of a call among so many ranks: "broadcast #41 (float32, root 0)"; its number, and how
-/// many elements, where they are known.
+/// many elements, where they are known. "gather(_v)": it does not tell the two apart.
 inline std::string describe_brief(std::uint16_t brief, int ranks, std::uint64_t number = 0,
                                   const std::string& elements = {}) {
   called c;
@@ -41,6 +41,7 @@ inline std::string describe_brief(std::uint16_t brief, int ranks, std::uint64_t 
   c.element_bytes = 0;
   c.with = static_cast<std::uint8_t>(brief >> 3 & 15U);
   std::string text = name(c.what);
+  if (c.what >= collective::gather && c.what <= collective::all_to_all) text += "(_v)";
   if (number != 0) text += " #" + std::to_string(number);
   if (c.what == collective::none || c.what == collective::barrier) return text;
   text += " (" + (elements.empty() ? "" : elements + " x ") + detail::type_and_rest(c);
