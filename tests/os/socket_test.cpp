@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <support/connection.hpp>
 #include <support/temporary_directory.hpp>
 #include <thread>
 #include <tutti/core/deadline.hpp>
@@ -17,39 +18,11 @@
 
 using namespace std::chrono_literals;
 using namespace tutti::os;
+using tutti_test::accept_soon;
+using tutti_test::connect_to;
+using tutti_test::settle;
 
 namespace {
-
-int settle(int socket) {
-  const auto until = tutti::after(20s);
-  int result = EINPROGRESS;
-  while ((result = connect_result(socket)) == EINPROGRESS && tutti::clock::now() < until) std::this_thread::yield();
-  return result;
-}
-
-fd accept_soon(int listener) {
-  const auto until = tutti::after(20s);
-  for (;;) {
-    auto [socket, error] = accept_connection(listener);
-    if (socket || tutti::clock::now() > until) return std::move(socket);
-    REQUIRE(error == EAGAIN);
-    std::this_thread::yield();
-  }
-}
-
-struct connection {
-  fd client, server;
-};
-
-connection connect_to(const endpoint& where) {
-  const fd listener = listen_on(where);
-  auto started = start_connect(where.is_unix() ? where : local_endpoint(listener.native()));
-  REQUIRE(started.socket);
-  REQUIRE(settle(started.socket.native()) == 0);
-  fd server = accept_soon(listener.native());
-  REQUIRE(server);
-  return {std::move(started.socket), std::move(server)};
-}
 
 endpoint loopback(std::uint16_t port = 0) { return resolve("127.0.0.1", port).front(); }
 

@@ -1,24 +1,16 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 
-#include "support/processes.hpp"
+#include "process/trainer.hpp"
 
 // The numbered examples, as a user runs them.
 
 namespace {
 
-using tutti_test::command;
-using tutti_test::processes;
-using tutti_test::tutti_run;
-
 std::string says(const std::string& example, int ranks) {
-  processes started;
-  started.start(
-      {tutti_run(), {"-n", std::to_string(ranks), "--output", "plain", "--", TUTTI_EXAMPLE_DIR "/" + example}, {}});
-  const auto report = started.wait(std::chrono::seconds{150}).front();
+  const auto report = tutti_test::run_example(example, ranks);
   CHECK(report.status == 0);
   return report.out;
 }

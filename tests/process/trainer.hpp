@@ -10,8 +10,22 @@
 
 #include "support/processes.hpp"
 
-/// The trainers among the examples, as a user runs them.
+/// The examples, as a user runs them.
 namespace tutti_test {
+
+inline processes::report run_example(const std::string& example, int ranks,
+                                     const std::vector<std::string>& options = {}) {
+#ifdef TUTTI_EXAMPLE_DIR
+  const std::string path = TUTTI_EXAMPLE_DIR "/" + example;
+#else
+  const std::string path = "./" + example;
+#endif
+  processes started;
+  command what{tutti_run(), {"-n", std::to_string(ranks), "--output", "plain", "--", path}, {}};
+  what.arguments.insert(what.arguments.end(), options.begin(), options.end());
+  started.start(what);
+  return started.wait(std::chrono::seconds{150}).front();
+}
 
 struct trainer_run {
   int status;
@@ -19,21 +33,12 @@ struct trainer_run {
   std::vector<double> losses;
 };
 
-/// Runs an example with a loss log of its own, in `folder`.
+/// Runs a trainer with a loss log of its own, in `folder`.
 inline trainer_run train(const std::string& example, const std::filesystem::path& folder, int ranks,
-                         const std::vector<std::string>& options) {
-#ifdef TUTTI_EXAMPLE_DIR
-  const std::string path = TUTTI_EXAMPLE_DIR "/" + example;
-#else
-  const std::string path = "./" + example;
-#endif
+                         std::vector<std::string> options) {
   const auto log = folder / ("losses-" + std::to_string(ranks));
-  processes started;
-  command what{tutti_run(), {"-n", std::to_string(ranks), "--output", "plain", "--", path}, {}};
-  what.arguments.insert(what.arguments.end(), options.begin(), options.end());
-  what.arguments.insert(what.arguments.end(), {"--loss-log", log.string()});
-  started.start(what);
-  const auto report = started.wait(std::chrono::seconds{150}).front();
+  options.insert(options.end(), {"--loss-log", log.string()});
+  const auto report = run_example(example, ranks, options);
   trainer_run result{report.status, report.out, {}};
   std::ifstream file(log);
   for (std::size_t step = 0; file >> step;) file >> result.losses.emplace_back();

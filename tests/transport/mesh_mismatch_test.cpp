@@ -130,14 +130,14 @@ TEST_CASE("mesh: what has come for a call that has ended here is nobody's") {
       for (const bool in_flight : {false, true}) {
         world w{2};
         std::vector<std::byte> bytes(10), more(1);
-        const auto look = [&] {
-          w.at(1).expect_taken([&](std::uint64_t t) { return in_flight && tag::of_one_operation(t, ended); });
+        const auto begin = [&](std::uint64_t call) {
+          w.at(1).note_call({call, 5, brief},
+                            [&](std::uint64_t t) { return in_flight && tag::of_one_operation(t, ended); });
         };
-        w.at(1).note_call({ended, 5, brief});
-        look();
+        begin(ended);
         const auto meets = w.start(0, send_of(w.at(0), 1, about, bytes, theirs));
         w.poll(2);
-        look();
+        begin(tag::make(4, 20, 0));
         w.poll(2);
         const bool odd = about == ended + 3 && theirs == brief && !in_flight;
         CHECK(w.at(1).failure().code == (odd ? errc::mismatch : errc::ok));

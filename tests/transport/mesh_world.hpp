@@ -1,11 +1,13 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include <tutti/transport/mesh.hpp>
+#include <tutti/transport/recent_calls.hpp>
 
 #include "transport/drive.hpp"
 #include "transport/memory_pipe.hpp"
@@ -21,7 +23,11 @@ inline constexpr std::size_t eager = tutti::detail::channel_base::eager_limit;
 class rank_of_mesh : public tutti::mesh<drive::memory_pipe> {
  public:
   using mesh::mesh;
+  using mesh::note_call;
   using mesh::still_needs;
+  void note_call(const tutti::recent_calls::one& c) noexcept {
+    mesh::note_call(c, [](std::uint64_t) { return true; });
+  }
   void attach(int peer, drive::wire& out, drive::wire& in) { connect(peer, out, in, manners); }
 
   bool poll() noexcept {

@@ -9,27 +9,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include <tutti/os/resolve.hpp>
-#include <tutti/os/socket.hpp>
 #include <tutti/os/socket_options.hpp>
 
+#include "support/connection.hpp"
 #include "transport/pipe_pair.hpp"
 
 namespace {
 
 using namespace pipe_pair;
 
-/// Two ends of a connection over TCP.
-std::pair<tutti::os::fd, tutti::os::fd> tcp_pair() {
-  namespace os = tutti::os;
-  const os::fd door = os::listen_on(os::resolve("127.0.0.1", 0).front());
-  os::socket_result far = os::start_connect(os::local_endpoint(door.native())), near{};
-  while (!(near = os::accept_connection(door.native())).socket) std::this_thread::yield();
-  for (const os::fd* one : {&far.socket, &near.socket}) REQUIRE(os::set_tcp_options(one->native(), {}) == 0);
-  return {std::move(far.socket), std::move(near.socket)};
+tutti_test::connection connect() {
+  auto made = tutti_test::connect_to(tutti::os::resolve("127.0.0.1", 0).front());
+  for (const tutti::os::fd* end : {&made.client, &made.server})
+    REQUIRE(tutti::os::set_tcp_options(end->native(), {}) == 0);
+  return made;
 }
 
 /// Two pipes over TCP, of which `a` writes first.
@@ -40,11 +37,11 @@ struct over_tcp {
   over_tcp() {
     ev_a.pipe = &a;
     ev_b.pipe = &b;
-    auto ab = tcp_pair(), ba = tcp_pair();
-    a.use(std::move(ab.first), 0, side::ours);
-    b.use(std::move(ab.second), 0, side::theirs);
-    b.use(std::move(ba.first), 0, side::ours);
-    a.use(std::move(ba.second), 0, side::theirs);
+    auto by_a = connect(), by_b = connect();
+    a.use(std::move(by_a.client), 0, side::ours);
+    b.use(std::move(by_a.server), 0, side::theirs);
+    b.use(std::move(by_b.client), 0, side::ours);
+    a.use(std::move(by_b.server), 0, side::theirs);
   }
   static void pass(socket_pipe& from, socket_pipe& to, std::size_t bytes) {
     std::vector<std::byte> data(bytes);

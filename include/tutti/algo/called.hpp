@@ -97,10 +97,14 @@ struct called {
     return with == static_cast<std::uint8_t>(reduction_kind::mean_over);
   }
 
-  [[nodiscard]] constexpr bool has_root() const noexcept { return has_root(what); }
-  static constexpr bool has_root(collective c) noexcept {
-    return c == collective::broadcast || c == collective::reduce || c == collective::gather ||
-           c == collective::scatter || c == collective::broadcast_sized;
+  [[nodiscard]] constexpr bool has_root() const noexcept {
+    return what == collective::broadcast || what == collective::reduce || what == collective::gather ||
+           what == collective::scatter || what == collective::broadcast_sized;
+  }
+  /// Its blocks may be of any lengths, of which only the two ranks know that exchange one; those whose lengths all
+  /// ranks know are collectives of their own.
+  [[nodiscard]] constexpr bool is_between_two() const noexcept {
+    return what == collective::gather || what == collective::scatter || what == collective::all_to_all;
   }
   /// The bits of brief() that say neither a reduction nor a root.
   static constexpr std::uint16_t plain_brief = no_reduction << 3;
@@ -111,6 +115,15 @@ struct called {
     const std::uint64_t last = has_root() ? rest : divides() ? rest >> 61 : of_size;
     return static_cast<std::uint16_t>(static_cast<unsigned>(what) << 12 | (static_cast<unsigned>(type) & 31U) << 7 |
                                       (with & 15U) << 3 | static_cast<unsigned>(last & 7));
+  }
+  /// The call of a brief(), as far as that tells: no size of elements, no root.
+  static constexpr called of_brief(std::uint16_t brief) noexcept {
+    called c;
+    c.what = static_cast<collective>(brief >> 12);
+    c.type = static_cast<dtype>(brief >> 7 & 31U);
+    c.element_bytes = 0;
+    c.with = static_cast<std::uint8_t>(brief >> 3 & 15U);
+    return c;
   }
 };
 

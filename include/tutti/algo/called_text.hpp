@@ -20,8 +20,7 @@ inline std::string type_and_rest(const called& c) {
 
 /// "broadcast #41 (1024 x float32, root 0)"
 inline std::string describe(const called& c) {
-  // All that have blocks of any lengths, but those that are known to all, which have names of their own.
-  const bool uneven = c.count == called::any_count && c.what >= collective::gather && c.what <= collective::all_to_all;
+  const bool uneven = c.count == called::any_count && c.is_between_two();
   const std::string text = name(c.what) + std::string(uneven ? "_v" : "") + " #" + std::to_string(c.sequence);
   if (c.what == collective::barrier) return text;
   std::string of = detail::type_and_rest(c);
@@ -35,13 +34,9 @@ inline std::string describe(const called& c) {
 /// many elements, where they are known. "gather(_v)": it does not tell the two apart.
 inline std::string describe_brief(std::uint16_t brief, int ranks, std::uint64_t number = 0,
                                   const std::string& elements = {}) {
-  called c;
-  c.what = static_cast<collective>(brief >> 12);
-  c.type = static_cast<dtype>(brief >> 7 & 31U);
-  c.element_bytes = 0;
-  c.with = static_cast<std::uint8_t>(brief >> 3 & 15U);
+  const called c = called::of_brief(brief);
   std::string text = name(c.what);
-  if (c.what >= collective::gather && c.what <= collective::all_to_all) text += "(_v)";
+  if (c.is_between_two()) text += "(_v)";
   if (number != 0) text += " #" + std::to_string(number);
   if (c.what == collective::none || c.what == collective::barrier) return text;
   text += " (" + (elements.empty() ? "" : elements + " x ") + detail::type_and_rest(c);

@@ -136,10 +136,11 @@ std::string explain(const odd_message& m, const std::string& who, const std::str
   if (m.calls_differ()) {
     const std::string theirs = describe_brief(m.sent, members.size, number);
     const std::string its = describe_brief(m.expected, members.size, number);
+    const called c = called::of_brief(m.sent);
     const char* last = " with another divisor";
-    if (called::has_root(static_cast<collective>(m.sent >> 12)))
+    if (c.has_root())
       last = " with another root";
-    else if ((m.sent >> 7 & 31U) == static_cast<unsigned>(dtype::opaque))
+    else if (c.type == dtype::opaque)
       last = " with elements of another size";
     return "failed: " + who + " called " + theirs + (theirs == its ? last : "") + " where " + finder + " called " + its;
   }
@@ -168,10 +169,8 @@ inline bool is_of_calls(const status& s) noexcept { return s.detail != 0 && odd_
 inline bool is_between_two(const status& s) noexcept {
   if (s.detail == 0) return false;
   const odd_message m = odd_message::in(s);
-  const auto what = static_cast<collective>(m.sent >> 12);
   if (m.sent == 0) return m.bytes != m.room;
-  return m.of == odd_message::unit::bytes && !m.calls_differ() &&
-         (what == collective::gather || what == collective::scatter || what == collective::all_to_all);
+  return m.of == odd_message::unit::bytes && !m.calls_differ() && called::of_brief(m.sent).is_between_two();
 }
 
 /// What ranks called that does not match, for the message of an operation that ended with errc::mismatch; empty where

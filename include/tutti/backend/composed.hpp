@@ -277,8 +277,7 @@ class composed {
     const lane<T> l = state_->begun == algo::progress::nothing ? count_call(a) : lane_of(a);
     const algo::called call = algo::call_of(state_->sequence, a);
     const algorithm via = chosen(a);
-    driver_->expect_taken();
-    driver_->link().note_call(algo::noted(state_->members.context, call, via));
+    driver_->note_call(algo::noted(state_->members.context, call, via));
     if constexpr (mapped_transport<T> && !std::same_as<Args, barrier_args>)
       if (via != algorithm::direct) state_->meeting_place.remember(call, via);
     s.info.sequence = state_->sequence;

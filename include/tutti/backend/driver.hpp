@@ -81,9 +81,9 @@ class driver final : public progress_source {
     if (link_->has_ready()) engine_->notify_locked();
   }
 
-  /// Before another operation begins: what has come for those that have ended is nobody's, and an error.
-  void expect_taken() noexcept {
-    link_->expect_taken([this](std::uint64_t t) {
+  /// An operation begins, in which all ranks of its group call this.
+  void note_call(const recent_calls::one& call) noexcept {
+    link_->note_call(call, [this](std::uint64_t t) {
       for (const op_state* s = in_flight_.front(); s; s = s->next)
         if (tag::of_one_operation(t, tag::make(s->info.context, s->info.sequence, 0))) return true;
       return false;

@@ -45,18 +45,17 @@ consteval slip slip_of_buffer(use how) {
 /// Elements of type T with the reduction given first, or behind a root; a call without it sums.
 template <class T, class Op = sum_op, class... Rest>
 consteval slip slip_of_reduction() {
+  using enum slip;
   using given = std::remove_cvref_t<Op>;
   if constexpr (std::convertible_to<Op, int>)
     return slip_of_reduction<T, Rest...>();
   else if constexpr (std::same_as<given, raw_reduction>)
-    return std::same_as<T, std::byte>
-               ? slip::none
-               : slip::a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them;
+    return std::same_as<T, std::byte> ? none
+                                      : a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them;
+  else if constexpr (reduction_for<given, T> || std::same_as<given, issue>)
+    return none;
   else
-    return reduction_for<given, T> || std::same_as<given, issue>
-               ? slip::none
-               : slip::
-                     the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one_and_captures_24_bytes_at_most;
+    return the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one_and_captures_24_bytes_at_most;
 }
 
 template <use How, class A, class... Rest>

@@ -92,7 +92,7 @@ class channel : public channel_base {
     control_.push_back({frame::kind::question, call.tag, call.all & frame::most_bytes, call.brief});
     for (const pending* p = not_ready_.front(); p; p = pending_list::after(*p)) {
       const auto& t = static_cast<const transfer&>(*p);
-      if (!tag::of_one_operation(t.tag_, call.tag)) continue;
+      if (!tag::of_one_operation(t.tag_, call.tag) || find(queue_, t.tag_)) continue;  // not past an earlier one
       control_.push_back({frame::kind::announce, t.tag_, t.bytes_, t.call_});
       break;
     }

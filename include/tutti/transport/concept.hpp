@@ -48,12 +48,11 @@ concept transport =
       { l.waiting_for(work, context) } noexcept -> std::same_as<int>;  // whom it waits for, or -1
       { l.describe(peer) } -> std::same_as<std::string>;               // "rank 3 (host b, pid 712), last seen at #39"
       { l.ranks_per_core() } noexcept -> std::same_as<double>;
-      { l.note_issue(tag) } noexcept;          // the world begins its operation of this sequence number
-      { l.note_call(call) } noexcept;          // some group does, in which all ranks call this
-      { l.expect_taken(in_flight) } noexcept;  // tells by tags; what has come for those that have ended is an error
-      { l.ask(work, tag) } noexcept;           // has the peer that it waits for noted another call in its place?
-      { l.leave() } noexcept;                  // an orderly goodbye; bounded
-      { l.prepare_park() } noexcept;           // see progress_source; park() and unpark() without the lock
+      { l.note_issue(tag) } noexcept;             // the world begins its operation of this sequence number
+      { l.note_call(call, in_flight) } noexcept;  // some group does; of the calls before, which still go on
+      { l.ask(work, tag) } noexcept;              // has the peer that it waits for noted another call in its place?
+      { l.leave() } noexcept;                     // an orderly goodbye; bounded
+      { l.prepare_park() } noexcept;              // see progress_source; park() and unpark() without the lock
       { l.park(d) } noexcept;
       { l.finish_park() } noexcept;
       { l.unpark() } noexcept;

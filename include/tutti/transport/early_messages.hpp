@@ -32,11 +32,15 @@ class early_places {
   /// Moves one that has room for so many bytes to the end of `to`: the smallest that is large enough; else a new one,
   /// for which the largest of the smaller ones goes. Throws bad_alloc.
   void take(list& to, std::size_t bytes) {
-    take_one(to, bytes);
-    ++taken_;
+    const std::size_t fits = size_class(bytes);
+    if (const std::uint64_t enough = fits < classes ? filled_ >> fits : 0; enough != 0) {
+      const std::size_t from = fits + static_cast<std::size_t>(std::countr_zero(enough));
+      return move_one(from, to);
+    }
+    if (list dropped; filled_ != 0) move_one(static_cast<std::size_t>(std::bit_width(filled_) - 1), dropped);
+    to.push_back({.place = std::vector<std::byte>(fits < classes ? room_of(fits) : bytes)});
   }
   void give(list& from, list::iterator one) noexcept {
-    --taken_;
     const std::size_t all = cost(one->place.size()), c = size_class(one->place.size());
     if (c >= classes || all > most_kept - kept_) {
       from.erase(one);
@@ -46,12 +50,6 @@ class early_places {
     filled_ |= std::uint64_t{1} << c;
     free_[c].splice(free_[c].begin(), from, one);
   }
-  void drop(list& all) noexcept {
-    taken_ -= all.size();
-    all.clear();
-  }
-  /// How many messages there are, of all peers.
-  [[nodiscard]] std::size_t taken() const noexcept { return taken_; }
   /// How many are free, and what they take.
   [[nodiscard]] std::size_t free_places() const noexcept {
     std::size_t n = 0;
@@ -75,15 +73,6 @@ class early_places {
   }
   static constexpr std::size_t classes = 49;  // the last has room for the largest
 
-  void take_one(list& to, std::size_t bytes) {
-    const std::size_t fits = size_class(bytes);
-    if (const std::uint64_t enough = fits < classes ? filled_ >> fits : 0; enough != 0) {
-      const std::size_t from = fits + static_cast<std::size_t>(std::countr_zero(enough));
-      return move_one(from, to);
-    }
-    if (list dropped; filled_ != 0) move_one(static_cast<std::size_t>(std::bit_width(filled_) - 1), dropped);
-    to.push_back({.place = std::vector<std::byte>(fits < classes ? room_of(fits) : bytes)});
-  }
   void move_one(std::size_t c, list& to) noexcept {
     kept_ -= cost(free_[c].front().place.size());
     to.splice(to.end(), free_[c], free_[c].begin());
@@ -92,7 +81,7 @@ class early_places {
 
   std::array<list, classes> free_;
   std::uint64_t filled_ = 0;  // a bit for each class that has some
-  std::size_t kept_ = 0, taken_ = 0;
+  std::size_t kept_ = 0;
 };
 
 /// Messages that came before anybody asked for them, in their order. They stay where they are: one of them may be half
@@ -125,7 +114,7 @@ class early_messages {
   }
   void remove_last() noexcept { remove(std::prev(all_.end())); }
   void clear() noexcept {
-    places_->drop(all_);
+    all_.clear();
     held_ = 0;
   }
 

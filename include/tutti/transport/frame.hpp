@@ -17,7 +17,7 @@ struct frame {
     data = 3,      ///< a large message's bytes follow, after its ready
     abort = 4,     ///< the sender's communicator failed; `tag` carries the cause
     bye = 5,       ///< the sender leaves in order
-    announce = 6,  ///< a large message of a user's waits for its ready; nothing follows
+    announce = 6,  ///< a large message waits for its ready, a user's or one whose sender asks; nothing follows
     question = 7   ///< the sender waits in its operation of this tag: is what the receiver called the same, all of it?
   };
   static constexpr std::size_t encoded_bytes = 16;

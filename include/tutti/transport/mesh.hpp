@@ -38,21 +38,19 @@ class mesh : public link_core {
     return receiving_any{*this, among, tag, in};
   }
 
-  /// This rank begins a collective. Where a peer's message of it is here that says another one, it fails at its first
-  /// message, or at the next poll.
-  void note_call(const recent_calls::one& c) noexcept {
-    calls_.note(c);
-    for (int peer = 0; peer < size() && failure().ok(); ++peer)
-      if (const auto* from = channel(peer))
-        if (const status s = from->suspect_earlier(c); !s.ok()) remember(peer, s);
-  }
-  /// This rank is about to begin another one: messages of those that have ended here are errc::mismatch.
-  /// `in_flight(tag)` tells which have not.
+  /// This rank begins a collective. A peer's message of it that says another one, or one that is left of a call that
+  /// has ended here, fails it at its first message, or at the next poll. `in_flight(tag)` tells which calls have not
+  /// ended.
   template <class InFlight>
-  void expect_taken(InFlight in_flight) noexcept {
-    for (int peer = 0; early_.taken() != 0 && peer < size() && trouble().ok(); ++peer)
-      if (const auto* from = channel(peer))
-        if (const status s = from->suspect_left_over(in_flight); !s.ok()) remember(peer, s);
+  void note_call(const recent_calls::one& c, InFlight in_flight) noexcept {
+    for (int peer = 0; peer < size() && trouble().ok(); ++peer) {
+      const auto* from = channel(peer);
+      if (!from) continue;
+      status s = from->suspect_left_over(in_flight);
+      if (s.ok()) s = from->suspect_earlier(c);
+      if (!s.ok()) remember(peer, s);
+    }
+    calls_.note(c);
   }
   void consult(recent_calls::witness& w) noexcept { calls_.consult(w); }
   void dismiss(recent_calls::witness& w) noexcept { calls_.dismiss(w); }
