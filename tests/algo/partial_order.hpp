@@ -12,7 +12,7 @@
 namespace partial_order {
 
 // One element, some, and several segments or slots.
-inline const std::vector<std::size_t> counts{0, 1, 5, 20000};
+inline const std::vector<std::size_t> counts{0, 1, 5, 20000, 270001};
 
 inline tutti::reduction appending() { return tutti::erase_type<lanes::word>(lanes::append{}); }
 

@@ -20,6 +20,8 @@ static_assert(pieces_of(0) == 1);
 static_assert(pieces_of(1) == 1);
 static_assert(pieces_of(piece_bytes) == 1);
 static_assert(pieces_of(piece_bytes + 1) == 2);
+static_assert(tutti::algo::piece_for(2 * tutti::algo::long_piece_bytes - 1) == piece_bytes);
+static_assert(tutti::algo::piece_for(2 * tutti::algo::long_piece_bytes) == tutti::algo::long_piece_bytes);
 
 TEST_CASE("pipeline: pieces cover a message") {
   std::vector<std::byte> data(2 * piece_bytes + 5);

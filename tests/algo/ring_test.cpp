@@ -20,8 +20,9 @@ using lanes::expect;
 using lanes::word;
 
 // Whole messages, messages of several pieces, more pieces than travel at a time, and fewer elements than ranks. With
-// 65537 words over four ranks only the longest block takes a second piece.
-const std::vector<std::size_t> counts{0, 1, 2, 5, 1000, 65537, 150000};
+// 65537 words over four ranks only the longest block takes a second piece. The last makes long pieces of two ranks'
+// blocks.
+const std::vector<std::size_t> counts{0, 1, 2, 5, 1000, 65537, 150000, 270001};
 
 // Two ranks always fold rank 0 first.
 int first_of(int block, int size) { return size == 2 ? 0 : block + 1; }

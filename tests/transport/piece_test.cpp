@@ -11,12 +11,14 @@ namespace {
 using tutti::piece;
 
 TEST_CASE("the head of a piece survives the way, and is the same on every machine") {
-  for (const piece& one : {piece{0, 0}, piece{1, 31}, piece{0x00bc614e, 2, 0xffff}, piece{piece::most_bytes, 1, 7}}) {
+  for (const piece& one : {piece{0, 0}, piece{1, 31}, piece{0x00bc614e, 2, 0xffff}, piece{piece::most_bytes, 1, 7},
+                           piece{400'000, 31, 9, true}}) {
     const auto back = piece::decode(one.encode());
     REQUIRE(back);
     CHECK(back->bytes == one.bytes);
     CHECK(back->next == one.next);
     CHECK(back->read == one.read);
+    CHECK(back->lent == one.lent);
   }
   const auto known = piece{0x00bc614e, 2, 0x1234}.encode();
   const unsigned bytes[] = {0x70, 2, 0x34, 0x12, 0x4e, 0x61, 0xbc, 0};

@@ -37,6 +37,7 @@ struct events final : socket_pipe::keeper {
     while (pipe) {
       const auto n = pipe->next_notice(track);
       if (!n) return;
+      if (n->what == tcp_notice::kind::has_read) pipe->was_read();
       heard.push_back(n->why.detail);
     }
   }

@@ -9,48 +9,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
-#include <vector>
 
-#include <tutti/os/resolve.hpp>
-#include <tutti/os/socket_options.hpp>
-
-#include "support/connection.hpp"
-#include "transport/pipe_pair.hpp"
+#include "transport/pipes_over_tcp.hpp"
 
 namespace {
 
 using namespace pipe_pair;
 
-tutti_test::connection connect() {
-  auto made = tutti_test::connect_to(tutti::os::resolve("127.0.0.1", 0).front());
-  for (const tutti::os::fd* end : {&made.client, &made.server})
-    REQUIRE(tutti::os::set_tcp_options(end->native(), {}) == 0);
-  return made;
-}
+constexpr int warm = 40;  // a new connection acknowledges the first messages when they come
 
-/// Two pipes over TCP, of which `a` writes first.
-struct over_tcp {
-  static constexpr int warm = 40;  // a new connection acknowledges the first messages when they come
-  events ev_a, ev_b;
-  socket_pipe a{ev_a, 0, 1}, b{ev_b, 1, 0};
-  over_tcp() {
-    ev_a.pipe = &a;
-    ev_b.pipe = &b;
-    auto by_a = connect(), by_b = connect();
-    a.use(std::move(by_a.client), 0, side::ours);
-    b.use(std::move(by_a.server), 0, side::theirs);
-    b.use(std::move(by_b.client), 0, side::ours);
-    a.use(std::move(by_b.server), 0, side::theirs);
-  }
-  static void pass(socket_pipe& from, socket_pipe& to, std::size_t bytes) {
-    std::vector<std::byte> data(bytes);
-    for (std::size_t sent = 0, got = 0; got < bytes;) {
-      sent += from.write(std::span{data}.subspan(sent), {});
-      to.try_now();
-      got += to.read(std::span{data}.subspan(got));
-    }
-  }
+struct acknowledging : over_tcp {
   static void look(socket_pipe& p) {
     std::byte none{};
     p.try_now();
@@ -81,14 +49,14 @@ struct over_tcp {
 struct counted {
   int in_their_call = 0, with_the_next_look = 0;
   template <class Between>
-  counted(over_tcp& w, std::size_t bytes, Between between) {
-    for (int i = 0; i < w.warm + 100; ++i) {
+  counted(acknowledging& w, std::size_t bytes, Between between) {
+    for (int i = 0; i < warm + 100; ++i) {
       w.pass(w.a, w.b, bytes);
       const bool at_once = w.all_acknowledged();
       between();
       const bool before = w.all_acknowledged();
       w.look(w.b);
-      if (i < w.warm) continue;
+      if (i < warm) continue;
       in_their_call += at_once;
       with_the_next_look += !before && w.all_acknowledged();
     }
@@ -97,7 +65,7 @@ struct counted {
 
 TEST_CASE("a short message that nothing answers is acknowledged with the next look, not in the call that reads it") {
   for (const std::size_t bytes : {1UL, 400UL, 16000UL}) {
-    over_tcp w;
+    acknowledging w;
     const counted n{w, bytes, [] {}};
     CHECK(n.with_the_next_look > 50);
     CHECK(n.in_their_call < 50);
@@ -105,7 +73,7 @@ TEST_CASE("a short message that nothing answers is acknowledged with the next lo
 }
 
 TEST_CASE("what this rank writes, by another connection, and long messages leave acknowledgements to the kernel") {
-  over_tcp answers, is_long;
+  acknowledging answers, is_long;
   const counted with_answers{answers, 1, [&] { answers.pass(answers.b, answers.a, 100'000); }};
   CHECK(with_answers.with_the_next_look < 50);
   const counted long_ones{is_long, 20'000, [] {}};
@@ -113,10 +81,10 @@ TEST_CASE("what this rank writes, by another connection, and long messages leave
 }
 
 TEST_CASE("messages that answer one another are segments without acknowledgements of their own") {
-  over_tcp w;
+  acknowledging w;
   std::uint32_t before = 0;
-  for (int i = 0; i < w.warm + 100; ++i) {
-    if (i == w.warm) before = w.segments();
+  for (int i = 0; i < warm + 100; ++i) {
+    if (i == warm) before = w.segments();
     w.pass(w.a, w.b, 1);
     w.pass(w.b, w.a, 1);
   }

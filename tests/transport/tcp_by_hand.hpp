@@ -36,8 +36,9 @@ struct against {
   tutti::os::fd stream;   // what rank 1 sends
   tutti::os::fd notices;  // against what rank 0 sends
 
-  explicit against(int connections = 1)
-      : p(with(connections)), other(p.jobs[1], 1, 2, 64, 5s, std::move(p.listeners[1]), connections) {}
+  explicit against(int connections = 1) : against(with(connections)) {}
+  explicit against(plan made)
+      : p(std::move(made)), other(p.jobs[1], 1, 2, 64, 5s, std::move(p.listeners[1]), p.options.connections) {}
   static plan with(int connections) {
     plan made{2};
     made.options.connections = connections;

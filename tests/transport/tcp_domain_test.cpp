@@ -133,6 +133,9 @@ TEST_CASE("bytes that are no frames break the protocol") {
   SUBCASE("a notice in the stream") {
     CHECK(strangers::say(w.stream, tcp_notice{tcp_notice::kind::waiting, {}}.encode()));
   }
+  SUBCASE("it has read what was not lent") {
+    CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::has_read, {}}.encode()));
+  }
   SUBCASE("nonsense against the stream") { CHECK(strangers::say(w.notices, drive::pattern(64, 3))); }
   REQUIRE(w.until([&] { return f->done(); }));
   CHECK(f->result().code == errc::protocol);

@@ -14,7 +14,8 @@ TEST_CASE("a notice survives the way") {
                             {tcp_notice::kind::abort, {errc::timed_out, 0, -1, 41}},
                             {tcp_notice::kind::abort, {errc::mismatch, 0xfedc, 2, 41}},
                             {tcp_notice::kind::bye, {}},
-                            {tcp_notice::kind::waiting, {errc::ok, 0, 7, 0x123456789abcdefU}}};
+                            {tcp_notice::kind::waiting, {errc::ok, 0, 7, 0x123456789abcdefU}},
+                            {tcp_notice::kind::has_read, {}}};
   for (const tcp_notice& n : all) {
     const auto back = tcp_notice::decode(n.encode());
     REQUIRE(back);
@@ -38,7 +39,7 @@ TEST_CASE("what is no notice is not taken for one") {
   };
   CHECK(with(0, 1));
   CHECK_FALSE(with(0, 0));
-  CHECK_FALSE(with(0, 4));
+  CHECK_FALSE(with(0, 5));
   CHECK_FALSE(with(1, 0));     // an abort without a cause
   CHECK_FALSE(with(1, 0x80));  // an unknown cause
 }

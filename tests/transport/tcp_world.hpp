@@ -34,10 +34,11 @@ struct plan {
   tutti::tcp_options options{};
   std::vector<int> connections{};  // by rank, where they differ
 
-  explicit plan(int ranks, tutti::wire::protection asked = tutti::wire::protection::none) {
+  /// Every second rank pretends to be another machine, or is where `odd` says.
+  explicit plan(int ranks, tutti::wire::protection asked = tutti::wire::protection::none,
+                const char* odd = "127.0.0.2") {
     for (int r = 0; r < ranks; ++r) {
-      // Every second rank pretends to be another machine.
-      listeners.emplace_back(r % 2 == 0 ? "127.0.0.1" : "127.0.0.2", asked);
+      listeners.emplace_back(r % 2 == 0 ? "127.0.0.1" : odd, asked);
       tutti::peer p;
       p.rank = r;
       p.local_size = ranks;
@@ -48,6 +49,7 @@ struct plan {
       jobs.push_back({tutti::wire::job_id::of("test"), 1, {}});
     }
   }
+  static plan on_one_machine(int ranks) { return plan{ranks, tutti::wire::protection::none, "127.0.0.1"}; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers.size()); }
   std::unique_ptr<tutti::tcp_transport> transport(int r) {
     const auto i = static_cast<std::size_t>(r);

@@ -322,8 +322,8 @@ class board : public board_memory, public turnstile, public recent_calls::witnes
     if (!failed.ok()) co_await lane.refuse(failed);
     const auto r = static_cast<std::size_t>(lane.rank());
     places[r] = *link.locate(part, part_bytes);
-    co_await detail::ring_gather(lane, places.data(), sizeof(std::uint64_t), blocks{places.size(), places.size()},
-                                 tag::preparing);
+    co_await detail::ring_gather(lane, &places[r], places.data(), sizeof places[r],
+                                 blocks{places.size(), places.size()}, tag::preparing);
     for (std::size_t p = 0; p < places.size(); ++p) {
       std::byte* at = link.resolve(lane.members().world_rank(static_cast<int>(p)), places[p], part_bytes);
       if (!at) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(static_cast<int>(p)), 0});

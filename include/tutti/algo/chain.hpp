@@ -12,24 +12,34 @@
 
 namespace tutti::algo {
 
-/// Reduce along the chain of ranks that ends at the root, in segments of 256 KiB: each folds its operand behind what it
-/// gets and passes it on. Operands keep the order of ranks, beginning behind the root. n-1 steps and one more for each
-/// further segment; every rank sends the bytes once.
+/// Reduce along the chain of ranks that ends at the root, in segments of 256 KiB, or 1 MiB of two ranks: each folds its
+/// operand behind what it gets and passes it on. Operands keep the order of ranks, beginning behind the root. n-1 steps
+/// and one more for each further segment; every rank sends the bytes once.
 template <message_link L>
 routine chain_reduce(L link, reduce_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(piece_bytes, element);
+  const std::size_t segment = whole_elements(n == 2 ? piece_for(a.in.bytes()) : piece_bytes, element);
+  const std::size_t segments = std::max<std::size_t>((a.in.count + segment - 1) / segment, 1);
+  const std::size_t slot = (std::min(segment, a.in.count) * element + 63) / 64 * 64;
   const bool first = r == (a.root + 1) % n, last = r == a.root;
-  scratch incoming(link, first ? 0 : std::min(segment, a.in.count) * element);
+  scratch incoming(link, first ? 0 : pieces_ahead * slot);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
-  for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
-    const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;
+  const auto count_of = [&](std::size_t i) { return std::min(segment, a.in.count - i * segment); };
+  const auto arrived = [&](std::size_t i) {
+    return std::span{incoming.data() + i % pieces_ahead * slot, count_of(i) * element};
+  };
+  detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
+  for (std::size_t i = 0, posted = 0; i < segments; ++i) {
+    const std::size_t done = i * segment, count = count_of(i), bytes = count * element;
     const std::byte* folded = at(a.in.data, done * element);
     if (!first) {
-      co_await link.recv((r + n - 1) % n, 0, incoming.first(bytes));
-      a.op.fold(folded, incoming.data(), count, a.op.context.data());
-      folded = incoming.data();
+      for (; posted < std::min(segments, i + pieces_ahead); ++posted)
+        receives.begin(posted, [&] { return link.recv((r + n - 1) % n, 0, arrived(posted)); });
+      auto& arrival = receives[i];  // g++ 12 would copy what a call returns
+      co_await arrival;
+      a.op.fold(folded, arrived(i).data(), count, a.op.context.data());
+      folded = arrived(i).data();
     }
     if (last)
       copy_bytes(at(a.out.data, done * element), folded, bytes);

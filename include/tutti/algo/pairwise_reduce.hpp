@@ -60,9 +60,10 @@ routine pairwise_all_reduce(L link, all_reduce_args a) {
   const std::size_t element = a.out.element_bytes;
   const blocks cut{a.out.count, static_cast<std::size_t>(link.size())};
   const auto r = static_cast<std::size_t>(link.rank());
-  co_await detail::pairwise_block(link, a.in.data, element, cut, a.op, at(a.out.data, cut.begin(r) * element));
+  std::byte* const own = at(a.out.data, cut.begin(r) * element);
+  co_await detail::pairwise_block(link, a.in.data, element, cut, a.op, own);
   const std::size_t most = detail::pairwise_segment(cut.parts, element);
-  co_await detail::ring_gather(link, a.out.data, element, cut, (cut.longest() + most - 1) / most);
+  co_await detail::ring_gather(link, own, a.out.data, element, cut, (cut.longest() + most - 1) / most);
 }
 
 /// Reduce-scatter by pairs; `out` may be this rank's block of `in`. Half of pairwise_all_reduce().

@@ -22,7 +22,7 @@ class ring_path {
         size_(static_cast<std::size_t>(size)),
         cut_(cut),
         element_bytes_(element_bytes),
-        piece_(whole_elements(piece_bytes, element_bytes)),
+        piece_(whole_elements(piece_for(cut.longest() * element_bytes), element_bytes)),
         per_step_(std::max<std::size_t>((cut.longest() + piece_ - 1) / piece_, 1)) {}
 
   [[nodiscard]] std::size_t per_step() const noexcept { return per_step_; }
@@ -64,14 +64,21 @@ class ring_path {
   std::size_t element_bytes_, piece_, per_step_;
 };
 
-/// Passes blocks around the ring until everyone has all: rank r starts with block r. Steps [first, first + n - 1).
+/// Passes blocks around the ring until everyone has all: rank r starts with block r, which is also at `own`. Steps
+/// [first, first + n - 1).
 template <message_link L>
-routine ring_gather(L link, void* data, std::size_t element_bytes, blocks cut, std::uint64_t first) {
+routine ring_gather(L link, const void* own, void* data, std::size_t element_bytes, blocks cut, std::uint64_t first) {
   const ring_path path(link.rank(), link.size(), cut, element_bytes);
   auto* bytes = static_cast<std::byte*>(data);
+  const std::size_t before_own = cut.begin(static_cast<std::size_t>(link.rank())) * element_bytes;
   co_await pipeline(
       link, path.around(static_cast<std::size_t>(link.size() - 1), first),
-      [&](std::size_t i) { return path.piece<const std::byte>(bytes, path.passed_out(i), i); },
+      [&](std::size_t i) {
+        const std::size_t b = path.passed_out(i), at = path.begin(b, i);
+        // What the others have read is slow to write again: a copy of the own block is nothing they read.
+        const auto* from = i < path.per_step() ? static_cast<const std::byte*>(own) + (at - before_own) : bytes + at;
+        return std::span{from, path.bytes(b, i)};
+      },
       [&](std::size_t i) { return path.piece(bytes, path.passed_in(i), i); }, [](std::size_t) {});
 }
 
@@ -174,7 +181,7 @@ template <message_link L>
 routine ring_all_gather(L link, all_gather_args a) {
   const auto r = static_cast<std::size_t>(link.rank());
   copy_bytes(at(a.out.data, r * a.in.bytes()), a.in.data, a.in.bytes());
-  co_await detail::ring_gather(link, a.out.data, a.out.element_bytes,
+  co_await detail::ring_gather(link, a.in.data, a.out.data, a.out.element_bytes,
                                blocks{a.out.count, static_cast<std::size_t>(link.size())}, 0);
 }
 

@@ -13,13 +13,13 @@
 
 namespace tutti::algo {
 
-/// All-gather of blocks of any lengths around a ring, in segments of 256 KiB. n-1 steps per segment of the longest
-/// block; every rank sends all blocks but its right neighbour's once.
+/// All-gather of blocks of any lengths around a ring, in segments of 256 KiB to 1 MiB. n-1 steps per segment of the
+/// longest block; every rank sends all blocks but its right neighbour's once.
 template <message_link L>
 routine ring_all_gather_v(L link, all_gather_v_args a) {
-  constexpr std::size_t segment = piece_bytes;
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes, longest = a.blocks.longest() * element;
+  const std::size_t segment = piece_for(longest);
   const auto piece = [&](int b, std::size_t done) {
     const auto i = static_cast<std::size_t>(b);
     const std::size_t bytes = a.blocks.size(i) * element;
@@ -35,14 +35,14 @@ routine ring_all_gather_v(L link, all_gather_v_args a) {
     }
 }
 
-/// Reduce-scatter of blocks of any lengths around a ring, in segments of 256 KiB: what goes around is the partial sum
-/// of a segment, so that two segments are all the temporary memory it takes. n-1 steps per segment of the longest
-/// block; every rank sends all blocks but its own once. Block b starts at rank b + 1 and ends at rank b.
+/// Reduce-scatter of blocks of any lengths around a ring, in segments of 256 KiB to 1 MiB: what goes around is the
+/// partial sum of a segment, so that two segments are all the temporary memory it takes. n-1 steps per segment of the
+/// longest block; every rank sends all blocks but its own once. Block b starts at rank b + 1 and ends at rank b.
 template <message_link L>
 routine ring_reduce_scatter_v(L link, reduce_scatter_v_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
-  const std::size_t segment = whole_elements(piece_bytes, element);
+  const std::size_t segment = whole_elements(piece_for(longest * element), element);
   const std::size_t temporary = n > 1 ? std::min(segment, longest) * element : 0;
   scratch one(link, temporary), other(link, temporary);
   if (!one || !other) co_await link.refuse({errc::out_of_resources});

@@ -21,10 +21,11 @@ struct piece {
   std::uint32_t bytes = 0;
   std::uint8_t next = 0;
   std::uint16_t read = 0;  ///< pieces that went against this stream and were read, modulo 2^16
+  bool lent = false;       ///< its writer goes on when the reader has said that it was read
 
   [[nodiscard]] encoded encode() const noexcept {
     encoded out{};
-    wire::byte_writer{out}.u8(mark).u8(next).u16(read).u32(bytes);
+    wire::byte_writer{out}.u8(mark).u8(static_cast<std::uint8_t>(next | (lent ? lent_bit : 0))).u16(read).u32(bytes);
     return out;
   }
   /// Nothing when the bytes are no such thing.
@@ -34,8 +35,11 @@ struct piece {
     const std::uint16_t read = r.u16();
     const std::uint32_t bytes = r.u32();
     if (first != mark || bytes > most_bytes) return std::nullopt;
-    return piece{bytes, next, read};
+    return piece{bytes, static_cast<std::uint8_t>(next & ~lent_bit), read, (next & lent_bit) != 0};
   }
+
+ private:
+  static constexpr std::uint8_t lent_bit = 0x80;
 };
 
 }  // namespace tutti

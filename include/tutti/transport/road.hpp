@@ -13,6 +13,7 @@
 
 #include <tutti/core/when_used.hpp>
 #include <tutti/os/fd.hpp>
+#include <tutti/os/page_sender.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/transport/inflow.hpp>
@@ -35,7 +36,10 @@ class basic_road {
     in.open();
     socket = std::move(connection);
     finishing_ = out_ended = false;
+    inside_ = detail::stays_inside(socket.native());
   }
+  /// To a peer on this machine, of whose reading this rank hears soon.
+  [[nodiscard]] bool may_lend() const noexcept { return inside_; }
   [[nodiscard]] bool can_write() const noexcept { return socket && !out_ended; }
   [[nodiscard]] bool can_read() const noexcept { return socket && in.end() == inflow::ending::none; }
   [[nodiscard]] bool stands() const noexcept { return can_write() && can_read(); }
@@ -50,11 +54,18 @@ class basic_road {
   using parts = std::array<std::span<const std::byte>, 3>;
 
   /// Writes what there is room for.
-  os::io_result write(const parts& p) noexcept {
-    const os::io_result r = send(p);
-    full = r.bytes < size_of(p);
-    if (r.closed) out_ended = true;
-    return r;
+  os::io_result write(const parts& p) noexcept { return noted(send(p), p); }
+  /// The same; the last part is not copied, and must stay as it is until the peer has read it. What was not written of
+  /// it comes first in the next call.
+  os::io_result lend(const parts& p) noexcept {
+    const parts first{p[0], p[1], {}};
+    const std::size_t before = size_of(first);
+    os::io_result r = before != 0 ? send(first) : os::io_result{};
+    if (!r.closed && r.bytes == before) {
+      r = pages_.send(socket.native(), p[2]);
+      r.bytes += before;
+    }
+    return noted(r, p);
   }
   /// Writes all of a few bytes, later if there is no room now; nobody needs to keep them.
   os::io_result write_whole(const parts& p) noexcept {
@@ -108,6 +119,11 @@ class basic_road {
   static iovec as_iovec(std::span<const std::byte> s) noexcept {
     return {const_cast<std::byte*>(s.data()), s.size()};  // NOLINT: an iovec serves both directions
   }
+  os::io_result noted(const os::io_result& r, const parts& p) noexcept {
+    full = r.bytes < size_of(p);
+    if (r.closed) out_ended = true;
+    return r;
+  }
   // One buffer costs the kernel less than a list, by more than it takes to copy a small message.
   [[nodiscard]] os::io_result send(const parts& p) const noexcept {
     if (p[0].empty() && p[2].empty()) return os::send_some(socket.native(), p[1]);
@@ -126,7 +142,8 @@ class basic_road {
   }
 
   std::vector<std::byte> kept_;  // of whole records that the socket had no room for
-  bool finishing_ = false;
+  bool finishing_ = false, inside_ = false;
+  os::page_sender pages_;
 };
 
 /// See basic_road.

@@ -12,6 +12,7 @@
 #include <tutti/os/fd.hpp>
 #include <tutti/os/socket_options.hpp>
 #include <tutti/transport/inflow.hpp>
+#include <tutti/transport/loans.hpp>
 #include <tutti/transport/piece.hpp>
 #include <tutti/transport/road.hpp>
 #include <tutti/transport/tcp_notice.hpp>
@@ -49,7 +50,7 @@ class basic_socket_pipe {
   basic_socket_pipe& operator=(const basic_socket_pipe&) = delete;
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
-    if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size() + b.size())) return 0;
+    if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size(), b.size())) return 0;
     a = a.first(std::min(a.size(), left_out_));
     b = b.first(std::min(b.size(), left_out_ - a.size()));
     const std::size_t sent = put(writing_, {std::span<const std::byte>{head_out_}.last(head_left_), a, b});
@@ -81,6 +82,12 @@ class basic_socket_pipe {
   }
 
   // What follows is the keeper's.
+
+  /// The peer says that it has read what was lent to it.
+  void was_read() noexcept {
+    if (!loans_.lent() || left_out_ != 0) return fail({errc::protocol, 0, peer_, 0});
+    loans_.was_read();
+  }
 
   [[nodiscard]] int tracks() const noexcept { return static_cast<int>(tracks_.size()); }
   [[nodiscard]] const road& at(int track, side s) const noexcept {
@@ -192,8 +199,10 @@ class basic_socket_pipe {
   [[nodiscard]] road& arriving(way w) noexcept { return own(w.track, w.against ? side::ours : side::theirs); }
   [[nodiscard]] road& written(way w) noexcept { return own(w.track, w.against ? side::theirs : side::ours); }
 
-  bool begin_piece(std::size_t bytes) noexcept {
-    if (bytes == 0 || !written(writing_).can_write()) return false;
+  bool begin_piece(std::size_t header, std::size_t message) noexcept {
+    if (loans_.lent()) keeper_->noticed(peer_, writing_.track);
+    const std::size_t bytes = header + message;
+    if (loans_.lent() || bytes == 0 || !written(writing_).can_write()) return false;
     if (writing_.against && bytes > way_chooser::most_against) {
       const way back = ways_.after(writing_, 0);
       const piece::encoded empty = piece{0, back.number(), read_against_}.encode();
@@ -202,9 +211,11 @@ class basic_socket_pipe {
       if (!written(writing_).can_write()) return false;
     }
     left_out_ = std::min(bytes, ways_.most());
+    const bool lent = left_out_ == bytes && written(writing_).may_lend() && loans_.lend(message);
+    if (lent) left_out_ -= loans::kept_back;
     next_out_ = ways_.after(writing_, left_out_);
     if (!written(next_out_).can_write()) next_out_.against = false;
-    head_out_ = piece{static_cast<std::uint32_t>(left_out_), next_out_.number(), read_against_}.encode();
+    head_out_ = piece{static_cast<std::uint32_t>(left_out_), next_out_.number(), read_against_, lent}.encode();
     head_left_ = piece::encoded_bytes;
     return true;
   }
@@ -212,7 +223,11 @@ class basic_socket_pipe {
   /// How much of a piece, or of a notice, went or is kept.
   std::size_t put(way w, const road::parts& p) noexcept {
     road& r = written(w);
-    const os::io_result sent = w.against ? r.write_whole(p) : r.write(p);
+    os::io_result sent;
+    if (w.against)
+      sent = r.write_whole(p);
+    else
+      sent = loans_.lent() ? r.lend(p) : r.write(p);
     if (sent.bytes != 0) unanswered_ = nullptr;
     if (sent.closed)
       keeper_->broken(peer_, w.track, sent.error);
@@ -242,6 +257,7 @@ class basic_socket_pipe {
     }
     ways_.heard(reading_, p->read);
     next_in_ = way::of(p->next);
+    loans_.begins(*p);
     turn_page();
     return true;
   }
@@ -258,6 +274,7 @@ class basic_socket_pipe {
     road& r = arriving(reading_);
     if (r.in.left() != 0) return;
     if (reading_.against) ++read_against_;
+    if (loans_.ends()) tell({tcp_notice::kind::has_read, {}}, reading_.track);
     const way here = std::exchange(reading_, next_in_);
     if (here == reading_) return;
     readable_ = true;
@@ -293,6 +310,7 @@ class basic_socket_pipe {
   way_chooser ways_;
   way writing_{}, next_out_{};
   std::size_t left_out_ = 0, head_left_ = 0;
+  loans loans_;
   piece::encoded head_out_{};
   // What is read.
   way reading_{}, next_in_{};

@@ -10,6 +10,8 @@
 
 namespace tutti {
 
+static_assert(loans::least > detail::channel_base::eager_limit, "who has not been asked must not wait");
+
 /// Every pair of ranks over TCP, whether on one machine or on two. Connections are opened with the first transfer.
 class tcp_transport : public mesh<socket_pipe> {
  public:

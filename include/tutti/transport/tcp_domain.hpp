@@ -288,6 +288,9 @@ class basic_tcp_domain final : private socket_pipe::keeper {
         case tcp_notice::kind::abort:
           l.pipe->fail(n->why);
           break;
+        case tcp_notice::kind::has_read:
+          l.pipe->was_read();
+          break;
         case tcp_notice::kind::bye:
           l.bye = true;
           break;
