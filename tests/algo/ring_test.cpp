@@ -68,13 +68,13 @@ TEST_CASE("ring: an all_gather passes every block on") {
   for (const int size : tutti_test::grid<int>({1, 2, 3, 5}, {3}))
     lanes::run(size, [](auto& me) {
       for (const std::size_t count : counts) {
-        std::vector<int> in(count), out(count * static_cast<std::size_t>(me.size()), -1);
-        for (std::size_t i = 0; i < count; ++i) in[i] = me.number() * 1000003 + static_cast<int>(i);
+        std::vector<std::int64_t> in(count), out(count * static_cast<std::size_t>(me.size()), -1);
+        for (std::size_t i = 0; i < count; ++i) in[i] = me.number() * 1000003 + static_cast<std::int64_t>(i);
         me.run([&](auto link) {
           return tutti::algo::ring_all_gather(link, tutti::all_gather_args{lanes::in(in), lanes::out(out)});
         });
         for (std::size_t i = 0; i < out.size(); ++i)
-          expect(out[i] == static_cast<int>(i / count) * 1000003 + static_cast<int>(i % count), "element", i);
+          expect(out[i] == static_cast<std::int64_t>(i / count * 1000003 + i % count), "element", i);
       }
     });
 }

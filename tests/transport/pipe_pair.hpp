@@ -41,6 +41,8 @@ struct events final : socket_pipe::keeper {
       heard.push_back(n->why.detail);
     }
   }
+  tutti::os::page_sender sender;
+  tutti::os::page_sender& pages() noexcept override { return sender; }
   void broken(int, int, int e) noexcept override {
     ++broken_calls;
     error = e;

@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
 
+#include <tutti/os/event_fd.hpp>
 #include <tutti/transport/loans.hpp>
 
 #include "transport/pipes_over_tcp.hpp"
@@ -16,7 +18,7 @@ using tutti::loans;
 
 constexpr std::size_t short_loan = 400'000, long_loan = 3 << 20;
 
-/// Writes the message whose header has gone as far as it goes.
+/// Writes as much as goes now.
 std::size_t write_on(socket_pipe& p, std::span<const std::byte> rest) {
   std::size_t sent = 0;
   while (const std::size_t n = p.write({}, rest.subspan(sent))) sent += n;
@@ -28,14 +30,20 @@ TEST_CASE("of a long message between processes of a machine the end goes when th
     over_tcp w;
     auto data = drive::pattern(bytes, 1);
     const auto expected = data;
-    const std::vector<std::byte> header(24, std::byte{7});
-    CHECK(w.a.write(header, data) == header.size() + bytes - loans::kept_back);
-    CHECK(write_on(w.a, std::span{data}.last(loans::kept_back)) == 0);
-    CHECK(take(w.b, header.size(), header.size()) == header);
-    auto got = take(w.b, bytes - 1000, bytes);
-    CHECK(write_on(w.a, std::span{data}.last(loans::kept_back)) == 0);
-    const auto rest = take(w.b, 1000 - loans::kept_back, 1000);
-    got.insert(got.end(), rest.begin(), rest.end());
+    std::vector<std::byte> got;
+    std::size_t sent = 0;
+    const auto pass = [&](std::size_t until) {
+      while (got.size() < until) {
+        sent += write_on(w.a, std::span{data}.subspan(sent));
+        const auto more = take(w.b, until - got.size(), bytes);
+        got.insert(got.end(), more.begin(), more.end());
+      }
+    };
+    const std::size_t lent = bytes - loans::kept_back;
+    pass(lent - 1);
+    CHECK(sent == lent);
+    CHECK(take(w.b, 1, 1).size() == 1);
+    got.push_back(expected[lent - 1]);
     CHECK(take(w.b, 1, 1).empty());
     CHECK(write_on(w.a, std::span{data}.last(loans::kept_back)) == loans::kept_back);
     std::ranges::fill(data, std::byte{0});  // the writer's own again
@@ -45,6 +53,25 @@ TEST_CASE("of a long message between processes of a machine the end goes when th
     CHECK(w.a.failure().ok());
     CHECK(w.b.failure().ok());
   }
+}
+
+TEST_CASE("without a descriptor what is lent is copied, and where the system has refused to lend nothing is") {
+  over_tcp w;
+  const auto message = drive::pattern(short_loan, 1);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{0, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const std::size_t sent = write_on(w.a, message);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(sent == message.size() - loans::kept_back);
+  CHECK(take(w.b, sent, sent) == std::vector(message.begin(), message.end() - loans::kept_back));
+
+  over_tcp refused;
+  const tutti::os::event_fd no_socket;
+  CHECK(refused.ev_a.sender.send(no_socket.native(), message).closed);
+  REQUIRE_FALSE(refused.ev_a.sender.able());
+  CHECK(write_on(refused.a, message) == message.size());
 }
 
 TEST_CASE("what nobody may have asked for does not wait for its reader, nor what does not stay on the machine") {

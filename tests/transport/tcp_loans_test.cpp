@@ -46,6 +46,7 @@ struct lender : against {
 TEST_CASE("tcp: long messages of all kinds between ranks of a machine, in threads") {
   for (const int ranks : {2, 3}) {
     auto p = plan::on_one_machine(ranks);
+    p.options.connections = ranks - 1;  // of which several lend nothing
     const auto said = in_threads(p, [](driver& d) {
       for (int round = 0; round < 3; ++round)
         if (std::string s = drive::all_to_all(d, {bytes, 2 << 20, 100, loans::least, 5 << 20}); !s.empty()) return s;
@@ -79,6 +80,22 @@ TEST_CASE("tcp: what its sender gave up while it was lent never arrives whole") 
     w.rank0->leave();
   }
   CHECK(strangers::hear(w.notices, loans::kept_back).size() < loans::kept_back);
+}
+
+TEST_CASE("tcp: a peer that goes before it has read what it was lent") {
+  lender w;
+  errc expected = errc::peer_lost;
+  SUBCASE("in silence") {
+    strangers::reset(w.notices);
+    strangers::reset(w.stream);
+  }
+  SUBCASE("in order") {
+    expected = errc::peer_left;
+    CHECK(strangers::say(w.stream, piece_of({frame::kind::bye, 0, 0})));
+  }
+  CHECK(w.until([&] { return w.sending->done(); }));
+  CHECK(w.sending->result().code == expected);
+  CHECK(w.sending->result().peer == 1);
 }
 
 TEST_CASE("tcp: who has read what it was lent says so") {

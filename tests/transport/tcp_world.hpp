@@ -34,7 +34,7 @@ struct plan {
   tutti::tcp_options options{};
   std::vector<int> connections{};  // by rank, where they differ
 
-  /// Every second rank pretends to be another machine, or is where `odd` says.
+  /// Every second rank pretends to be another machine, as those that connect to it see it, or is where `odd` says.
   explicit plan(int ranks, tutti::wire::protection asked = tutti::wire::protection::none,
                 const char* odd = "127.0.0.2") {
     for (int r = 0; r < ranks; ++r) {

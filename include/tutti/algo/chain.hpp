@@ -12,9 +12,9 @@
 
 namespace tutti::algo {
 
-/// Reduce along the chain of ranks that ends at the root, in segments of 256 KiB, or 1 MiB of two ranks: each folds its
-/// operand behind what it gets and passes it on. Operands keep the order of ranks, beginning behind the root. n-1 steps
-/// and one more for each further segment; every rank sends the bytes once.
+/// Reduce along the chain of ranks that ends at the root, in segments of 256 KiB, or 1 MiB of 2 MiB and more between
+/// two ranks: each folds its operand behind what it gets and passes it on. Operands keep the order of ranks, beginning
+/// behind the root. n-1 steps and one more for each further segment; every rank sends the bytes once.
 template <message_link L>
 routine chain_reduce(L link, reduce_args a) {
   const int n = link.size(), r = link.rank();

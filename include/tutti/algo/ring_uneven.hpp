@@ -13,8 +13,8 @@
 
 namespace tutti::algo {
 
-/// All-gather of blocks of any lengths around a ring, in segments of 256 KiB to 1 MiB. n-1 steps per segment of the
-/// longest block; every rank sends all blocks but its right neighbour's once.
+/// All-gather of blocks of any lengths around a ring, in segments of 256 KiB, or 1 MiB of long blocks. n-1 steps per
+/// segment of the longest block; every rank sends all blocks but its right neighbour's once.
 template <message_link L>
 routine ring_all_gather_v(L link, all_gather_v_args a) {
   const int n = link.size(), r = link.rank();
@@ -35,9 +35,10 @@ routine ring_all_gather_v(L link, all_gather_v_args a) {
     }
 }
 
-/// Reduce-scatter of blocks of any lengths around a ring, in segments of 256 KiB to 1 MiB: what goes around is the
-/// partial sum of a segment, so that two segments are all the temporary memory it takes. n-1 steps per segment of the
-/// longest block; every rank sends all blocks but its own once. Block b starts at rank b + 1 and ends at rank b.
+/// Reduce-scatter of blocks of any lengths around a ring, in segments of 256 KiB, or 1 MiB of long blocks: what goes
+/// around is the partial sum of a segment, so that two segments are all the temporary memory it takes. n-1 steps per
+/// segment of the longest block; every rank sends all blocks but its own once. Block b starts at rank b + 1 and ends at
+/// rank b.
 template <message_link L>
 routine ring_reduce_scatter_v(L link, reduce_scatter_v_args a) {
   const int n = link.size(), r = link.rank();

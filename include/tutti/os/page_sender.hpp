@@ -20,13 +20,13 @@ namespace detail {
 class no_sigpipe {
  public:
   no_sigpipe() noexcept {
-    sigset_t pending;
-    ::sigemptyset(&pending);
-    (void)::sigpending(&pending);
-    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
     ::sigemptyset(&sigpipe_);
     ::sigaddset(&sigpipe_, SIGPIPE);
     (void)::pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
+    sigset_t pending;
+    ::sigemptyset(&pending);
+    if (::sigismember(&before_, SIGPIPE) == 1) (void)::sigpending(&pending);
+    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
   }
   no_sigpipe(const no_sigpipe&) = delete;
   no_sigpipe& operator=(const no_sigpipe&) = delete;
@@ -44,71 +44,88 @@ class no_sigpipe {
 };
 }  // namespace detail
 
-/// Sends bytes over a socket without copying them: it is given their pages, of which the receiver's call makes the only
-/// copy. Until then they must stay as they are. Takes two descriptors with the first call; where there are none, or the
-/// system or the memory does not permit it, it copies.
+/// Sends bytes over sockets without copying them: a socket is given their pages, of which the receiver's call makes the
+/// only copy. Until then they must stay as they are. The pages go through a pipe of the kernel's, made with the first
+/// call; while one socket's wait there for room, what goes to others is copied. So is everything where the system has
+/// no pipe left or forbids this, and memory of which it cannot.
 template <class = when_used>
 class basic_page_sender {
  public:
-  /// As send_some() on a socket that does not block; what it did not send must come first in the next call.
+  /// False once the system has refused.
+  [[nodiscard]] bool able() const noexcept { return !refused_; }
+
+  /// As send_some() on a socket that does not block; what it did not send must come first in the next call for it.
   [[nodiscard]] io_result send(int socket, std::span<const std::byte> bytes) noexcept {
     detail::no_sigpipe quiet;
     io_result done;
-    while (done.bytes < bytes.size()) {
+    while (done.bytes < bytes.size() && !done.would_block() && !done.closed) {
       const auto rest = bytes.subspan(done.bytes);
-      if (held_ == 0 && !fill(rest)) {
-        const std::size_t before = done.bytes;
-        done = send_some(socket, rest);
-        done.bytes += before;
-        return done;
-      }
-      // Each would be segments of its own without the flag; the last would wait for more with it.
-      const unsigned more = held_ < rest.size() ? SPLICE_F_MORE : 0;
-      const ::ssize_t n = ::splice(out_.native(), nullptr, socket, nullptr, held_, SPLICE_F_NONBLOCK | more);
-      if (n > 0) {
-        held_ -= static_cast<std::size_t>(n);
-        done.bytes += static_cast<std::size_t>(n);
-      } else if (n < 0 && (errno == EINVAL || errno == ENOSYS || errno == EPERM)) {
-        refuse();
-      } else if (n == 0 || errno != EINTR) {
-        quiet.raised = n < 0 && errno == EPIPE;
-        const io_result failed = detail::io_failure(n < 0 ? errno : EAGAIN);
-        done.error = failed.error;
-        done.closed = failed.closed;
-        return done;
-      }
+      const io_result some = fill(socket, rest) ? pass(rest.size()) : send_some(socket, rest);
+      quiet.raised = quiet.raised || some.error == EPIPE;
+      done = {done.bytes + some.bytes, some.error, some.closed};
     }
+    if (done.bytes != 0 && done.would_block()) done.error = 0;
     return done;
+  }
+  /// Nothing more goes to this socket.
+  void forget(int socket) noexcept {
+    if (held_ != 0 && socket == socket_) drop();
   }
 
  private:
-  // Messages that are worth it would go by several calls each through a smaller one. It takes 40 bytes for each page.
-  static constexpr int pipe_bytes = 1 << 20;
+  // A shorter one costs more calls, of 64 KiB as many as copies do. Of what the kernel lets a user's pipes have, 64
+  // MiB, this is so much that one has to do for all sockets.
+  static constexpr int pipe_bytes = 1 << 20, least_bytes = 256 << 10;
 
-  bool fill(std::span<const std::byte> bytes) noexcept {
-    if (!in_ && !open()) return false;
+  /// True if some of the bytes are in the pipe, for this socket.
+  bool fill(int socket, std::span<const std::byte> bytes) noexcept {
+    if (held_ != 0) return socket == socket_;
+    if (refused_ || (!in_ && !open())) return false;
     const iovec all{const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT: an iovec serves both directions
     const ::ssize_t n = ::vmsplice(in_.native(), &all, 1, SPLICE_F_NONBLOCK);
-    if (n > 0) held_ = static_cast<std::size_t>(n);
-    return n > 0;
+    if (n < 0 && is_refusal(errno)) refuse();
+    if (n <= 0) return false;
+    held_ = static_cast<std::size_t>(n);
+    socket_ = socket;
+    return true;
+  }
+  /// From the pipe into its socket, of `all` that are to be sent.
+  io_result pass(std::size_t all) noexcept {
+    // Without the flag each would be segments of its own; the last would wait for more with it.
+    const unsigned more = held_ < all ? SPLICE_F_MORE : 0;
+    const ::ssize_t n = ::splice(out_.native(), nullptr, socket_, nullptr, held_, SPLICE_F_NONBLOCK | more);
+    if (n > 0) {
+      held_ -= static_cast<std::size_t>(n);
+      return {static_cast<std::size_t>(n), 0, false};
+    }
+    const int error = n == 0 ? EAGAIN : errno;
+    if (error == EINTR) return {};
+    if (!is_refusal(error)) return detail::io_failure(error);
+    refuse();
+    return {};
   }
   bool open() noexcept {
     int ends[2];
-    if (refused_ || ::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;
+    if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;
     out_.reset(ends[0]);
     in_.reset(ends[1]);
-    (void)::fcntl(ends[1], F_SETPIPE_SZ, pipe_bytes);
-    return true;
+    if (::fcntl(ends[1], F_SETPIPE_SZ, pipe_bytes) < 0 && ::fcntl(ends[1], F_GETPIPE_SZ) < least_bytes) refuse();
+    return !refused_;
   }
+  static bool is_refusal(int error) noexcept { return error == ENOSYS || error == EPERM || error == EINVAL; }
   void refuse() noexcept {
     refused_ = true;
+    drop();
+  }
+  void drop() noexcept {
     out_.reset();
     in_.reset();
     held_ = 0;
   }
 
   fd out_, in_;
-  std::size_t held_ = 0;  // of what comes next, in the pipe
+  int socket_ = -1;       // of which the pipe has
+  std::size_t held_ = 0;  // so many bytes, which come first in its next call
   bool refused_ = false;
 };
 

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <tutti/transport/early_messages.hpp>
 #include <tutti/transport/piece.hpp>
 
 namespace tutti {
@@ -12,9 +13,9 @@ namespace tutti {
 /// for a whole message what its writer gave up, and perhaps overwrote, while it was lent.
 class loans {
  public:
-  /// Of a message. What nobody has asked for must not wait for its reader, and is no longer than 256 KiB; in both
+  /// Of a message. What its receiver may not have asked for, 256 KiB at most, must not wait to be read. In both
   /// directions at once shorter loans take longer than copies, between cores that share a cache.
-  static constexpr std::size_t least = (std::size_t{256} << 10) + 1, least_both_ways = std::size_t{1} << 20;
+  static constexpr std::size_t least = detail::early_places::largest + 1, least_both_ways = std::size_t{1} << 20;
   static constexpr std::size_t kept_back = 64;
 
   /// Whether the next piece, with so much of a message, is lent.

@@ -57,12 +57,12 @@ class basic_road {
   os::io_result write(const parts& p) noexcept { return noted(send(p), p); }
   /// The same; the last part is not copied, and must stay as it is until the peer has read it. What was not written of
   /// it comes first in the next call.
-  os::io_result lend(const parts& p) noexcept {
+  os::io_result lend(const parts& p, os::page_sender& pages) noexcept {
     const parts first{p[0], p[1], {}};
     const std::size_t before = size_of(first);
     os::io_result r = before != 0 ? send(first) : os::io_result{};
     if (!r.closed && r.bytes == before) {
-      r = pages_.send(socket.native(), p[2]);
+      r = pages.send(socket.native(), p[2]);
       r.bytes += before;
     }
     return noted(r, p);
@@ -143,7 +143,6 @@ class basic_road {
 
   std::vector<std::byte> kept_;  // of whole records that the socket had no room for
   bool finishing_ = false, inside_ = false;
-  os::page_sender pages_;
 };
 
 /// See basic_road.

@@ -10,6 +10,7 @@
 #include <tutti/core/status.hpp>
 #include <tutti/core/when_used.hpp>
 #include <tutti/os/fd.hpp>
+#include <tutti/os/page_sender.hpp>
 #include <tutti/os/socket_options.hpp>
 #include <tutti/transport/inflow.hpp>
 #include <tutti/transport/loans.hpp>
@@ -37,6 +38,7 @@ class basic_socket_pipe {
     virtual void watch(int peer, int track, side s) noexcept = 0;      ///< what the connection has wanted() has changed
     virtual void noticed(int peer, int track) noexcept = 0;            ///< next_notice() has something, or the end
     virtual void broken(int peer, int track, int error) noexcept = 0;  ///< a connection ended; 0: the peer closed it
+    virtual os::page_sender& pages() noexcept = 0;                     ///< for what is lent, of all its pipes
 
    protected:
     ~keeper() = default;
@@ -211,7 +213,8 @@ class basic_socket_pipe {
       if (!written(writing_).can_write()) return false;
     }
     left_out_ = std::min(bytes, ways_.most());
-    const bool lent = left_out_ == bytes && written(writing_).may_lend() && loans_.lend(message);
+    const bool lent =
+        left_out_ == bytes && written(writing_).may_lend() && keeper_->pages().able() && loans_.lend(message);
     if (lent) left_out_ -= loans::kept_back;
     next_out_ = ways_.after(writing_, left_out_);
     if (!written(next_out_).can_write()) next_out_.against = false;
@@ -227,7 +230,7 @@ class basic_socket_pipe {
     if (w.against)
       sent = r.write_whole(p);
     else
-      sent = loans_.lent() ? r.lend(p) : r.write(p);
+      sent = loans_.lent() ? r.lend(p, keeper_->pages()) : r.write(p);
     if (sent.bytes != 0) unanswered_ = nullptr;
     if (sent.closed)
       keeper_->broken(peer_, w.track, sent.error);

@@ -10,9 +10,8 @@
 
 namespace tutti {
 
-static_assert(loans::least > detail::channel_base::eager_limit, "who has not been asked must not wait");
-
-/// Every pair of ranks over TCP, whether on one machine or on two. Connections are opened with the first transfer.
+/// Every pair of ranks over TCP, whether on one machine or on two. Connections are opened with the first transfer. What
+/// is sent to a rank of this machine, and is longer than 256 KiB, has been sent when that rank has read it (loans).
 class tcp_transport : public mesh<socket_pipe> {
  public:
   /// `peers` is the whole world in rank order, `listener` the one whose endpoint this rank gave to it. Throws

@@ -16,6 +16,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/when_used.hpp>
 #include <tutti/os/event_fd.hpp>
+#include <tutti/os/page_sender.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/transport/peer.hpp>
 #include <tutti/transport/socket_pipe.hpp>
@@ -277,9 +278,14 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   }
   void broken(int p, int track, int error) noexcept override {
     if (!link(p).bye && !closing_) link(p).suspect(error, track);
-    for (const side s : {side::ours, side::theirs})
-      if (!link(p).pipe->at(track, s).can_read()) watch(p, track, s);
+    for (const side s : {side::ours, side::theirs}) {
+      const road& r = link(p).pipe->at(track, s);
+      if (r.can_read()) continue;
+      watch(p, track, s);
+      pages_.forget(r.socket.native());
+    }
   }
+  os::page_sender& pages() noexcept override { return pages_; }
   void noticed(int p, int track) noexcept override {
     tcp_link& l = link(p);
     while (const auto n = l.pipe->next_notice(track)) {
@@ -355,6 +361,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   tcp_poller poller_;
   tcp_dialer dialer_;
   os::event_fd waker_;
+  os::page_sender pages_;
   int bell_ = -1;
   std::mutex parking_;  // held while the poller waits without the engine's lock
   bool look_soon_ = true, door_shut_ = false, closing_ = false;

@@ -33,8 +33,7 @@ struct tcp_job {
 struct tcp_options {
   /// That each of two ranks opens to the other, 1 to most_connections, the same on all ranks. With several, messages
   /// travel in stripes of 64 KiB in turn, at the pace of the slowest: for links that limit each connection. Each takes
-  /// a descriptor at both ends, and of the kernel's memory up to buffer_bytes there; two more a single one to a rank of
-  /// this machine, for messages beyond 256 KiB.
+  /// a descriptor at both ends, and of the kernel's memory up to buffer_bytes there.
   int connections = 1;
   static constexpr int most_connections = 16;
 
