@@ -20,8 +20,6 @@ static_assert(pieces_of(0) == 1);
 static_assert(pieces_of(1) == 1);
 static_assert(pieces_of(piece_bytes) == 1);
 static_assert(pieces_of(piece_bytes + 1) == 2);
-static_assert(tutti::algo::piece_for(2 * tutti::algo::long_piece_bytes - 1) == piece_bytes);
-static_assert(tutti::algo::piece_for(2 * tutti::algo::long_piece_bytes) == tutti::algo::long_piece_bytes);
 
 TEST_CASE("pipeline: pieces cover a message") {
   std::vector<std::byte> data(2 * piece_bytes + 5);
@@ -64,6 +62,17 @@ TEST_CASE("pipeline: a piece is sent when the one of the step before has landed,
         expect(order.size() == per_step * static_cast<std::size_t>(me.size()), "another number of pieces");
         for (std::size_t i = 0; i < order.size(); ++i) expect(order[i] == i, "piece", i);
       });
+}
+
+TEST_CASE("pipeline: pieces are long where the link prefers that, and there are two of them at least") {
+  using tutti::algo::long_piece_bytes;
+  for (const int size : {2, 3})
+    lanes::run(size, [](auto& me) {
+      const std::size_t most = me.prefers_long_messages(me.size()) ? long_piece_bytes : piece_bytes;
+      const tutti::lane link{me.link(), me.members(), 1};
+      expect(tutti::algo::piece_for(link, 2 * long_piece_bytes - 1) == piece_bytes, "a long piece of a short block");
+      expect(tutti::algo::piece_for(link, 2 * long_piece_bytes) == most, "another piece of a long block");
+    });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tutti/transport/loans.hpp>
@@ -54,6 +55,15 @@ TEST_CASE("tcp: long messages of all kinds between ranks of a machine, in thread
     });
     for (const std::string& s : said) CHECK(s == "");
   }
+}
+
+TEST_CASE("tcp: long messages are preferred where all of them are lent") {
+  const auto prefers = [](plan p) { return p.transport(0)->prefers_long_messages(); };
+  CHECK(prefers(plan::on_one_machine(3)));
+  CHECK_FALSE(prefers(plan{3}));
+  auto p = plan::on_one_machine(3);
+  p.options.connections = 2;
+  CHECK_FALSE(prefers(std::move(p)));
 }
 
 TEST_CASE("tcp: the end of what is lent is sent when the peer has read the rest, and then the memory is free") {

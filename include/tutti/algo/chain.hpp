@@ -19,7 +19,7 @@ template <message_link L>
 routine chain_reduce(L link, reduce_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(n == 2 ? piece_for(a.in.bytes()) : piece_bytes, element);
+  const std::size_t segment = whole_elements(n == 2 ? piece_for(link, a.in.bytes()) : piece_bytes, element);
   const std::size_t segments = std::max<std::size_t>((a.in.count + segment - 1) / segment, 1);
   const std::size_t slot = (std::min(segment, a.in.count) * element + 63) / 64 * 64;
   const bool first = r == (a.root + 1) % n, last = r == a.root;

@@ -17,12 +17,13 @@ namespace detail {
 /// The blocks of a buffer as pieces that travel around a ring: which one is sent and which one arrives as the i-th.
 class ring_path {
  public:
-  ring_path(int rank, int size, blocks cut, std::size_t element_bytes) noexcept
-      : rank_(static_cast<std::size_t>(rank)),
-        size_(static_cast<std::size_t>(size)),
+  template <message_link L>
+  ring_path(const L& link, blocks cut, std::size_t element_bytes) noexcept
+      : rank_(static_cast<std::size_t>(link.rank())),
+        size_(static_cast<std::size_t>(link.size())),
         cut_(cut),
         element_bytes_(element_bytes),
-        piece_(whole_elements(piece_for(cut.longest() * element_bytes), element_bytes)),
+        piece_(whole_elements(piece_for(link, cut.longest() * element_bytes), element_bytes)),
         per_step_(std::max<std::size_t>((cut.longest() + piece_ - 1) / piece_, 1)) {}
 
   [[nodiscard]] std::size_t per_step() const noexcept { return per_step_; }
@@ -68,7 +69,7 @@ class ring_path {
 /// [first, first + n - 1).
 template <message_link L>
 routine ring_gather(L link, const void* own, void* data, std::size_t element_bytes, blocks cut, std::uint64_t first) {
-  const ring_path path(link.rank(), link.size(), cut, element_bytes);
+  const ring_path path(link, cut, element_bytes);
   auto* bytes = static_cast<std::byte*>(data);
   const std::size_t before_own = cut.begin(static_cast<std::size_t>(link.rank())) * element_bytes;
   co_await pipeline(
@@ -88,7 +89,7 @@ template <message_link L>
 routine ring_blocks(L link, void* buffer, std::size_t element_bytes, blocks cut, const reduction& with,
                     std::size_t passing) {
   const auto n = static_cast<std::size_t>(link.size());
-  const ring_path path(link.rank(), link.size(), cut, element_bytes);
+  const ring_path path(link, cut, element_bytes);
   const std::size_t slot = (path.longest() + 63) / 64 * 64;
   scratch incoming(link, n > 1 ? pieces_ahead * slot : 0);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
@@ -137,7 +138,7 @@ template <message_link L>
 routine ring_reduce_scatter(L link, reduce_scatter_args a) {
   const std::size_t size = a.out.element_bytes;
   const auto n = static_cast<std::size_t>(link.size()), r = static_cast<std::size_t>(link.rank());
-  const detail::ring_path path(link.rank(), link.size(), blocks{a.in.count, n}, size);
+  const detail::ring_path path(link, blocks{a.in.count, n}, size);
   const std::size_t slot = (path.longest() + 63) / 64 * 64, pieces = (n - 1) * path.per_step();
   const auto* in = static_cast<const std::byte*>(a.in.data);
   auto* out = static_cast<std::byte*>(a.out.data);

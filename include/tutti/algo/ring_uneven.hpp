@@ -19,7 +19,7 @@ template <message_link L>
 routine ring_all_gather_v(L link, all_gather_v_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes, longest = a.blocks.longest() * element;
-  const std::size_t segment = piece_for(longest);
+  const std::size_t segment = piece_for(link, longest);
   const auto piece = [&](int b, std::size_t done) {
     const auto i = static_cast<std::size_t>(b);
     const std::size_t bytes = a.blocks.size(i) * element;
@@ -43,7 +43,7 @@ template <message_link L>
 routine ring_reduce_scatter_v(L link, reduce_scatter_v_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
-  const std::size_t segment = whole_elements(piece_for(longest * element), element);
+  const std::size_t segment = whole_elements(piece_for(link, longest * element), element);
   const std::size_t temporary = n > 1 ? std::min(segment, longest) * element : 0;
   scratch one(link, temporary), other(link, temporary);
   if (!one || !other) co_await link.refuse({errc::out_of_resources});

@@ -32,7 +32,8 @@ concept message_link =
       { l.size() } noexcept -> std::same_as<int>;
       { l.send(peer, tag, out) } -> routine_awaitable;
       { l.recv(peer, tag, in) } -> routine_awaitable;
-      { l.temporary() } noexcept -> std::same_as<scratch_pool&>;  // what algorithms fold in
+      { l.temporary() } noexcept -> std::same_as<scratch_pool&>;     // what algorithms fold in
+      { l.prefers_long_messages() } noexcept -> std::same_as<bool>;  // see link_core
     };
 
 /// A link that can also be driven, watched, put to sleep and ended.

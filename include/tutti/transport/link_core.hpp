@@ -40,6 +40,12 @@ class link_core {
   /// Where operations have their temporary memory from.
   [[nodiscard]] scratch_pool& temporary() noexcept { return temporary_; }
 
+  /// Messages of 1 MiB and more are not copied by their sender, so that it pays to make them as long. The same on all
+  /// ranks.
+  [[nodiscard]] bool prefers_long_messages() const noexcept { return long_messages_; }
+  /// Before the first operation.
+  void prefer_long_messages() noexcept { long_messages_ = true; }
+
   /// Awaiting this ends the operation with `why`, at the next poll.
   auto refuse(status why) noexcept {
     struct refused : detail::pending {
@@ -99,6 +105,7 @@ class link_core {
   scratch_pool temporary_;
   status failure_{};
   failure_listener listener_{};
+  bool long_messages_ = false;
 };
 
 }  // namespace tutti

@@ -25,6 +25,7 @@ class tcp_transport : public mesh<socket_pipe> {
       connect(p, domain_.pipe_keeper(), rank, p, domain_.connections());
       domain_.add(p, channel(p)->stream());
     }
+    if (domain_.lends()) prefer_long_messages();
   }
   tcp_transport(const tcp_transport&) = delete;
   tcp_transport& operator=(const tcp_transport&) = delete;

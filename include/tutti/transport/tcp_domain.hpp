@@ -64,6 +64,14 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   /// How many tracks the pipes have to have.
   [[nodiscard]] int connections() const noexcept { return options_.connections; }
 
+  /// All listen at one address and have one connection to each other: their long messages are lent, see loans.
+  [[nodiscard]] bool lends() const {
+    const auto host = [this](int p) { return os::split_host_port(who(p).endpoint).first; };
+    for (int p = 1; p < size(); ++p)
+      if (host(p) != host(0)) return false;
+    return connections() == 1;
+  }
+
   /// Takes care of a peer's pipe, which outlives the domain's last call. Throws usage_error when the roster does not
   /// say where the peer listens.
   void add(int p, socket_pipe& pipe) {
