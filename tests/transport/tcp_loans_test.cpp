@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/transport/host.hpp>
 #include <tutti/transport/loans.hpp>
 #include <tutti/transport/tcp_notice.hpp>
 
@@ -58,7 +59,13 @@ TEST_CASE("tcp: long messages of all kinds between ranks of a machine, in thread
 }
 
 TEST_CASE("tcp: long messages are preferred where all of them are lent") {
-  const auto prefers = [](plan p) { return p.transport(0)->prefers_long_messages(); };
+  const auto prefers = [](plan p) {
+    const tutti::host_transport whole{p.peers, 0, {}, std::move(p.listeners[0]), p.jobs[0], p.options};
+    tutti::tcp_listener again{"127.0.0.1"};
+    const tutti::tcp_transport t{std::move(again), p.peers, 0, p.jobs[0], p.options};
+    CHECK(whole.prefers_long_messages() == t.prefers_long_messages());
+    return t.prefers_long_messages();
+  };
   CHECK(prefers(plan::on_one_machine(3)));
   CHECK_FALSE(prefers(plan{3}));
   auto p = plan::on_one_machine(3);
