@@ -86,7 +86,7 @@ void check_uneven_rooted(Gather gather, Scatter scatter) {
   for (const int size : worlds)
     lanes::run<T>(size, [&](auto& me) {
       const int root = me.size() - 1;
-      const uneven cut{static_cast<std::size_t>(me.size()), me.size() == 2 ? 140001U : 70001U};  // long pieces of two
+      const uneven cut{static_cast<std::size_t>(me.size()), 70001};
       const bool is_root = me.number() == root;
       std::vector<std::uint32_t> whole(is_root ? cut.total : 0, 7),
           mine(cut.lengths[static_cast<std::size_t>(me.number())]);
@@ -146,7 +146,7 @@ template <tutti::transport T, class Reduce, class Gather, class First>
 void check_uneven(Reduce reduce_scatter, Gather all_gather, First first) {
   for (const int size : worlds)
     lanes::run<T>(size, [&](auto& me) {
-      const uneven cut{static_cast<std::size_t>(me.size()), 70001};
+      const uneven cut{static_cast<std::size_t>(me.size()), me.size() == 2 ? 140001U : 70001U};  // long pieces of two
       const auto count = cut.lengths[static_cast<std::size_t>(me.number())];
       std::vector<lanes::word> in(cut.total, lanes::letter(me.number())), mine(count);
       const tutti::reduce_scatter_v_args down{lanes::in(in), lanes::out(mine), cut.layout(),
@@ -156,10 +156,15 @@ void check_uneven(Reduce reduce_scatter, Gather all_gather, First first) {
         lanes::expect(w == lanes::spelled(first(me.number(), me.size()), me.size()), "another order");
       lanes::expect(in == std::vector<lanes::word>(cut.total, lanes::letter(me.number())), "the input was changed");
       std::vector<lanes::word> all(cut.total, lanes::letter(15)), own(count, lanes::letter(me.number()));
+      for (std::size_t i = 0; i < count; ++i) own[i].unused = static_cast<std::uint32_t>(i);  // tells them apart
       const tutti::all_gather_v_args up{lanes::in(own), lanes::out(all), cut.layout()};
       me.run([&](auto link) { return all_gather(link, me.board(), up); });
-      for (std::size_t i = 0; i < all.size(); ++i)
-        lanes::expect(all[i] == lanes::letter(cut.owner(i) < 0 ? 15 : cut.owner(i)), "element", i);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const int from = cut.owner(i);
+        lanes::word expected = lanes::letter(from < 0 ? 15 : from);
+        if (from >= 0) expected.unused = static_cast<std::uint32_t>(i - cut.offsets[static_cast<std::size_t>(from)]);
+        lanes::expect(all[i] == expected, "element", i);
+      }
     });
 }
 
