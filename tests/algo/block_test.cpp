@@ -12,6 +12,9 @@
 namespace {
 
 using tutti::algo::blocks;
+using tutti::algo::whole_lines;
+
+static_assert(whole_lines(0) == 0 && whole_lines(1) == 64 && whole_lines(64) == 64 && whole_lines(65) == 128);
 
 TEST_CASE("block: the parts of a message follow one another and differ by at most one") {
   for (const std::size_t count : std::vector<std::size_t>{0, 1, 2, 7, 64, 1000, std::size_t{5} << 32})

@@ -41,10 +41,8 @@ class rank final : public tutti::op_owner {
       : engine_(std::make_shared<tutti::engine>()),
         driver_(engine_, std::make_unique<T>(hub, number)),
         members_{0, number, hub->size(), {}} {
-    if (prefers_long_messages(size())) driver_.link().prefer_long_messages();
+    if (size() == 2) driver_.link().prefer_long_messages();  // and others do not, so that both are tried
   }
-  /// Worlds of two do, so that both are tried.
-  static bool prefers_long_messages(int size) noexcept { return size == 2; }
 
   [[nodiscard]] int number() const noexcept { return members_.rank; }
   [[nodiscard]] int size() const noexcept { return members_.size; }

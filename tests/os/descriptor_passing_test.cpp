@@ -1,12 +1,14 @@
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <tutti/os/descriptor_passing.hpp>
 #include <utility>
 #include <vector>
+
+#include "support/descriptor_limit.hpp"
 
 using namespace tutti::os;
 
@@ -84,15 +86,12 @@ TEST_CASE("running out of numbers while receiving is an error that leaks nothing
   const std::vector<int> five(5, a.native());
   REQUIRE(send_descriptors(a.native(), greeting, five).bytes == greeting.size());
   const auto before = open_descriptors();
-  rlimit old{};
-  ::getrlimit(RLIMIT_NOFILE, &old);
   const fd next{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
-  const rlimit tight{static_cast<rlim_t>(next.native()) + 3, old.rlim_max};
-  ::setrlimit(RLIMIT_NOFILE, &tight);
+  std::optional<tutti_test::descriptor_limit> tight{next.native() + 3};
   std::array<fd, 5> in;
   std::array<std::byte, 16> payload{};
   const auto r = receive_descriptors(b.native(), payload, in);
-  ::setrlimit(RLIMIT_NOFILE, &old);
+  tight.reset();
   CHECK(r.io.error == EMSGSIZE);
   CHECK(r.descriptors == 0);
   CHECK(open_descriptors() == before + 1);

@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 
+#include <optional>
 #include <string>
 #include <tutti/os/fd.hpp>
 #include <utility>
 #include <vector>
+
+#include "support/descriptor_limit.hpp"
 
 namespace {
 
@@ -54,17 +56,14 @@ TEST_CASE("fd::duplicate is close-on-exec, and running out is a typed error with
 
   CHECK_THROWS_AS((void)tutti::os::fd{}.duplicate(), tutti::error);  // and UBSan needs descriptors for a first look
 
-  rlimit old{};
-  ::getrlimit(RLIMIT_NOFILE, &old);
-  const rlimit tight{static_cast<rlim_t>(b.native()) + 1, old.rlim_max};
-  ::setrlimit(RLIMIT_NOFILE, &tight);
+  std::optional<tutti_test::descriptor_limit> tight{b.native() + 1};
   std::vector<tutti::os::fd> held;
   try {
     for (int i = 0; i < 2048; ++i) held.push_back(a.duplicate());
-    ::setrlimit(RLIMIT_NOFILE, &old);
+    tight.reset();
     FAIL("no error");
   } catch (const tutti::error& e) {
-    ::setrlimit(RLIMIT_NOFILE, &old);
+    tight.reset();
     CHECK(e.kind() == tutti::errc::out_of_resources);
     CHECK(e.cause().detail == EMFILE);
     CHECK(std::string{e.what()}.find("ulimit -n") != std::string::npos);

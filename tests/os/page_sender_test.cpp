@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -15,16 +14,15 @@
 
 #include <tutti/os/event_fd.hpp>
 #include <tutti/os/page_sender.hpp>
-#include <tutti/os/resolve.hpp>
 
 #include "support/connection.hpp"
+#include "support/descriptor_limit.hpp"
 
 namespace {
 
 using tutti::os::io_result;
 using tutti::os::page_sender;
-
-tutti_test::connection connected() { return tutti_test::connect_to(tutti::os::resolve("127.0.0.1", 0).front()); }
+using tutti_test::connect_on_loopback;
 
 std::vector<std::byte> numbered(std::size_t bytes) {
   std::vector<std::byte> all(bytes);
@@ -42,7 +40,7 @@ void receive(int socket, std::span<std::byte> into) {
 
 /// Without a page_sender.
 bool permitted() {
-  const auto c = connected();
+  const auto c = connect_on_loopback();
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   const tutti::os::fd out{ends[0]}, in{ends[1]};
@@ -77,7 +75,7 @@ bool sigpipe_is_blocked() {
 
 /// The reader has gone, and the sender has heard of it.
 tutti_test::connection without_reader() {
-  auto c = connected();
+  auto c = connect_on_loopback();
   const std::byte one{1};
   (void)tutti::os::send_some(c.client.native(), std::span{&one, 1});
   c.server.reset();  // with a byte unread
@@ -89,7 +87,7 @@ tutti_test::connection without_reader() {
 }  // namespace
 
 TEST_CASE("page_sender: more than any buffer holds arrives as it was, from any address") {
-  const auto c = connected();
+  const auto c = connect_on_loopback();
   const auto all = numbered((9 << 20) + 77);
   for (const std::size_t skipped : {std::size_t{0}, std::size_t{1}, std::size_t{4095}}) {
     page_sender s;
@@ -115,14 +113,14 @@ TEST_CASE("page_sender: nothing is copied before the receiver reads, where this 
     MESSAGE("skipped: this system does not permit vmsplice and splice");
     return;
   }
-  const auto c = connected();
+  const auto c = connect_on_loopback();
   page_sender s;
   CHECK(arrives_changed(s, c));
   CHECK(s.able());
 }
 
 TEST_CASE("page_sender: while what goes to one socket waits for room, what goes to others is copied") {
-  const auto slow = connected(), other = connected();
+  const auto slow = connect_on_loopback(), other = connect_on_loopback();
   page_sender s;
   const auto much = numbered(64 << 20);
   std::size_t sent = 0;
@@ -136,18 +134,15 @@ TEST_CASE("page_sender: while what goes to one socket waits for room, what goes 
 }
 
 TEST_CASE("page_sender: without descriptors it copies") {
-  const auto c = connected();
-  rlimit before{};
-  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
-  const rlimit none{static_cast<rlim_t>(std::max(c.client.native(), c.server.native())) + 1, before.rlim_max};
+  const auto c = connect_on_loopback();
   auto all = numbered(100'000);
   const auto expected = all;
   std::vector<std::byte> got(all.size());
   page_sender s;
-  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
-  const io_result sent = s.send(c.client.native(), all);
-  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
-  REQUIRE(sent.bytes == all.size());
+  {
+    const tutti_test::descriptor_limit none{std::max(c.client.native(), c.server.native()) + 1};
+    REQUIRE(s.send(c.client.native(), all).bytes == all.size());
+  }
   std::ranges::fill(all, std::byte{2});
   receive(c.server.native(), got);
   CHECK(got == expected);
@@ -155,7 +150,7 @@ TEST_CASE("page_sender: without descriptors it copies") {
 
 TEST_CASE("page_sender: what is no socket is an error, and nothing is lent any more") {
   const tutti::os::event_fd no_socket;
-  const auto c = connected();
+  const auto c = connect_on_loopback();
   page_sender s;
   const io_result r = s.send(no_socket.native(), numbered(100'000));
   CHECK(r.bytes == 0);
@@ -166,7 +161,7 @@ TEST_CASE("page_sender: what is no socket is an error, and nothing is lent any m
 }
 
 TEST_CASE("page_sender: memory that nobody may read is an error") {
-  const auto c = connected();
+  const auto c = connect_on_loopback();
   page_sender s;
   const io_result r = s.send(c.client.native(), {reinterpret_cast<const std::byte*>(16), 100'000});
   CHECK(r.bytes == 0);

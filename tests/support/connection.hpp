@@ -9,6 +9,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/os/endpoint.hpp>
 #include <tutti/os/fd.hpp>
+#include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
 
 namespace tutti_test {
@@ -46,5 +47,7 @@ inline connection connect_to(const tutti::os::endpoint& where) {
   REQUIRE(server);
   return {std::move(started.socket), std::move(server)};
 }
+
+inline connection connect_on_loopback() { return connect_to(tutti::os::resolve("127.0.0.1", 0).front()); }
 
 }  // namespace tutti_test

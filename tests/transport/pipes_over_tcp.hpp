@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/os/resolve.hpp>
 #include <tutti/os/socket_options.hpp>
 
 #include "support/connection.hpp"
@@ -16,7 +15,7 @@ namespace pipe_pair {
 
 /// A connection as ranks of one machine have it.
 inline tutti_test::connection connect() {
-  auto made = tutti_test::connect_to(tutti::os::resolve("127.0.0.1", 0).front());
+  auto made = tutti_test::connect_on_loopback();
   for (const tutti::os::fd* end : {&made.client, &made.server})
     REQUIRE(tutti::os::set_tcp_options(end->native(), {}) == 0);
   return made;

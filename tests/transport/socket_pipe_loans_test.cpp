@@ -1,5 +1,4 @@
 #include <doctest/doctest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -9,6 +8,7 @@
 #include <tutti/os/event_fd.hpp>
 #include <tutti/transport/loans.hpp>
 
+#include "support/descriptor_limit.hpp"
 #include "transport/pipes_over_tcp.hpp"
 
 namespace {
@@ -58,12 +58,11 @@ TEST_CASE("of a long message between processes of a machine the end goes when th
 TEST_CASE("without a descriptor what is lent is copied, and where the system has refused to lend nothing is") {
   over_tcp w;
   const auto message = drive::pattern(short_loan, 1);
-  rlimit before{};
-  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
-  const rlimit none{0, before.rlim_max};
-  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
-  const std::size_t sent = write_on(w.a, message);
-  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  std::size_t sent = 0;
+  {
+    const tutti_test::descriptor_limit none{0};
+    sent = write_on(w.a, message);
+  }
   CHECK(sent == message.size() - loans::kept_back);
   CHECK(take(w.b, sent, sent) == std::vector(message.begin(), message.end() - loans::kept_back));
 

@@ -31,6 +31,9 @@ constexpr std::size_t whole_elements(std::size_t bytes, std::size_t element) noe
   return std::max<std::size_t>(1, bytes / element);
 }
 
+/// Bytes of the lines of a cache that so many take.
+constexpr std::size_t whole_lines(std::size_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
+
 /// Temporary memory of one operation, aligned for every element; false when there is none to be had. It comes from what
 /// the operation's link keeps, and goes back there.
 class scratch {

@@ -21,7 +21,7 @@ routine chain_reduce(L link, reduce_args a) {
   const std::size_t element = a.in.element_bytes;
   const std::size_t segment = whole_elements(n == 2 ? piece_for(link, a.in.bytes()) : piece_bytes, element);
   const std::size_t segments = std::max<std::size_t>((a.in.count + segment - 1) / segment, 1);
-  const std::size_t slot = (std::min(segment, a.in.count) * element + 63) / 64 * 64;
+  const std::size_t slot = whole_lines(std::min(segment, a.in.count) * element);
   const bool first = r == (a.root + 1) % n, last = r == a.root;
   scratch incoming(link, first ? 0 : pieces_ahead * slot);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
@@ -30,12 +30,12 @@ routine chain_reduce(L link, reduce_args a) {
     return std::span{incoming.data() + i % pieces_ahead * slot, count_of(i) * element};
   };
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
-  for (std::size_t i = 0, posted = 0; i < segments; ++i) {
+  for (std::size_t i = 0; i < segments; ++i) {
     const std::size_t done = i * segment, count = count_of(i), bytes = count * element;
     const std::byte* folded = at(a.in.data, done * element);
     if (!first) {
-      for (; posted < std::min(segments, i + pieces_ahead); ++posted)
-        receives.begin(posted, [&] { return link.recv((r + n - 1) % n, 0, arrived(posted)); });
+      receives.begin_before(std::min(segments, i + pieces_ahead),
+                            [&](std::size_t k) { return link.recv((r + n - 1) % n, 0, arrived(k)); });
       auto& arrival = receives[i];  // g++ 12 would copy what a call returns
       co_await arrival;
       a.op.fold(folded, arrived(i).data(), count, a.op.context.data());

@@ -22,10 +22,10 @@ routine chain_broadcast(L link, broadcast_args a) {
   const std::span<std::byte> data{static_cast<std::byte*>(a.data.data), a.data.bytes()};
   const std::size_t pieces = pieces_of(data.size());
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
-  for (std::size_t i = 0, posted = 0; i < pieces; ++i) {
+  for (std::size_t i = 0; i < pieces; ++i) {
     if (place != 0) {
-      for (; posted < std::min(pieces, i + pieces_ahead); ++posted)
-        receives.begin(posted, [&] { return link.recv(before, 0, piece_of(data, posted)); });
+      receives.begin_before(std::min(pieces, i + pieces_ahead),
+                            [&](std::size_t k) { return link.recv(before, 0, piece_of(data, k)); });
       auto& arrival = receives[i];
       co_await arrival;
     }

@@ -47,7 +47,7 @@ routine halving_doubling_all_reduce(L link, all_reduce_args a) {
   auto* data = static_cast<std::byte*>(a.out.data);
   const unsigned power = std::bit_floor(n), extra = n - power;
   const std::size_t piece = whole_elements(piece_bytes, size);  // elements
-  const std::size_t slot = (std::min(piece, a.out.count) * size + 63) / 64 * 64;
+  const std::size_t slot = whole_lines(std::min(piece, a.out.count) * size);
   scratch incoming(link, pieces_ahead * slot);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   copy_bytes(data, a.in.data, bytes);

@@ -70,11 +70,11 @@ routine hierarchical_broadcast(lane<T> link, machine_memory& memory, broadcast_a
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
   co_await turn;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
-  for (std::size_t i = 0, posted = 0; i < pieces; ++i) {
+  for (std::size_t i = 0; i < pieces; ++i) {
     const auto piece = piece_of(data, i);
     if (tree.speaks && across.me != 0) {
-      for (; posted < std::min(pieces, i + pieces_ahead); ++posted)
-        receives.begin(posted, [&] { return tree.between.recv(before, 0, piece_of(data, posted)); });
+      receives.begin_before(std::min(pieces, i + pieces_ahead),
+                            [&](std::size_t k) { return tree.between.recv(before, 0, piece_of(data, k)); });
       auto& arrival = receives[i];
       co_await arrival;
     }

@@ -54,6 +54,11 @@ class in_flight {
     ::new (static_cast<void*>(place_[i % N])) Transfer(make());
     made_[i % N] = true;
   }
+  /// Begins all before the `last` that have not begun, by `make(i)`.
+  template <class Make>
+  void begin_before(std::size_t last, Make make) noexcept {
+    for (; begun_ < last; ++begun_) begin(begun_, [&] { return make(begun_); });
+  }
   [[nodiscard]] Transfer& operator[](std::size_t i) noexcept {
     return *std::launder(reinterpret_cast<Transfer*>(place_[i % N]));
   }
@@ -65,6 +70,7 @@ class in_flight {
   }
   alignas(Transfer) std::byte place_[N][sizeof(Transfer)];
   bool made_[N] = {};
+  std::size_t begun_ = 0;  // by begin_before()
 };
 
 /// Where the pieces of a pipeline come from and go to.
@@ -83,13 +89,11 @@ routine pipeline(L link, course c, Out out, Into into, Landed landed) {
   in_flight<decltype(link.send(0, 0, {}))> sends;
   in_flight<decltype(link.recv(0, 0, {}))> receives;
   const std::size_t ahead = std::min(pieces_ahead, c.per_step);
-  std::size_t sent = 0, posted = 0;
   for (std::size_t i = 0; i < c.pieces; ++i) {
+    const std::size_t last = std::min(c.pieces, i + ahead);
     // What is sent is on its way while this rank looks for what has come.
-    for (; sent < std::min(c.pieces, i + ahead); ++sent)
-      sends.begin(sent, [&] { return link.send(c.to, c.first + sent / c.per_step, out(sent)); });
-    for (; posted < std::min(c.pieces, i + ahead); ++posted)
-      receives.begin(posted, [&] { return link.recv(c.from, c.first + posted / c.per_step, into(posted)); });
+    sends.begin_before(last, [&](std::size_t k) { return link.send(c.to, c.first + k / c.per_step, out(k)); });
+    receives.begin_before(last, [&](std::size_t k) { return link.recv(c.from, c.first + k / c.per_step, into(k)); });
     auto& arrival = receives[i];  // g++ 12 would copy what a call returns
     auto& departure = sends[i];
     co_await arrival;

@@ -65,13 +65,15 @@ class ring_path {
   std::size_t element_bytes_, piece_, per_step_;
 };
 
-/// Passes blocks around the ring until everyone has all: rank r starts with block r, which is also at `own`. Steps
-/// [first, first + n - 1).
+/// Passes blocks around the ring until everyone has all: rank r starts with block r, which is at `own`, there or
+/// elsewhere. Steps [first, first + n - 1).
 template <message_link L>
 routine ring_gather(L link, const void* own, void* data, std::size_t element_bytes, blocks cut, std::uint64_t first) {
   const ring_path path(link, cut, element_bytes);
   auto* bytes = static_cast<std::byte*>(data);
-  const std::size_t before_own = cut.begin(static_cast<std::size_t>(link.rank())) * element_bytes;
+  const auto r = static_cast<std::size_t>(link.rank());
+  const std::size_t before_own = cut.begin(r) * element_bytes;
+  copy_bytes(bytes + before_own, own, cut.size(r) * element_bytes);
   co_await pipeline(
       link, path.around(static_cast<std::size_t>(link.size() - 1), first),
       [&](std::size_t i) {
@@ -90,7 +92,7 @@ routine ring_blocks(L link, void* buffer, std::size_t element_bytes, blocks cut,
                     std::size_t passing) {
   const auto n = static_cast<std::size_t>(link.size());
   const ring_path path(link, cut, element_bytes);
-  const std::size_t slot = (path.longest() + 63) / 64 * 64;
+  const std::size_t slot = whole_lines(path.longest());
   scratch incoming(link, n > 1 ? pieces_ahead * slot : 0);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   auto* data = static_cast<std::byte*>(buffer);
@@ -139,7 +141,7 @@ routine ring_reduce_scatter(L link, reduce_scatter_args a) {
   const std::size_t size = a.out.element_bytes;
   const auto n = static_cast<std::size_t>(link.size()), r = static_cast<std::size_t>(link.rank());
   const detail::ring_path path(link, blocks{a.in.count, n}, size);
-  const std::size_t slot = (path.longest() + 63) / 64 * 64, pieces = (n - 1) * path.per_step();
+  const std::size_t slot = whole_lines(path.longest()), pieces = (n - 1) * path.per_step();
   const auto* in = static_cast<const std::byte*>(a.in.data);
   auto* out = static_cast<std::byte*>(a.out.data);
   const bool in_place = out == in + r * a.out.bytes();
@@ -180,8 +182,6 @@ routine ring_reduce_scatter(L link, reduce_scatter_args a) {
 /// All-gather around a ring. n-1 steps, (n-1) blocks sent per rank.
 template <message_link L>
 routine ring_all_gather(L link, all_gather_args a) {
-  const auto r = static_cast<std::size_t>(link.rank());
-  copy_bytes(at(a.out.data, r * a.in.bytes()), a.in.data, a.in.bytes());
   co_await detail::ring_gather(link, a.in.data, a.out.data, a.out.element_bytes,
                                blocks{a.out.count, static_cast<std::size_t>(link.size())}, 0);
 }

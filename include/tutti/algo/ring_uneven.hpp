@@ -26,10 +26,15 @@ routine ring_all_gather_v(L link, all_gather_v_args a) {
     return std::span{at(a.out.data, a.blocks.begin(i) * element + std::min(done, bytes)),
                      piece_of(bytes, done, segment)};
   };
+  // The own block goes from where it is, as in ring_gather().
+  const auto own = [&](std::size_t done) {
+    return std::span{at(a.in.data, std::min(done, a.in.bytes())), piece_of(a.in.bytes(), done, segment)};
+  };
   copy_bytes(piece(r, 0).data(), a.in.data, a.in.bytes());
   for (std::size_t done = 0; done == 0 || done < longest; done += segment)
     for (int step = 0; step < n - 1; ++step) {
-      auto sending = link.send((r + 1) % n, 0, piece((r + n - step) % n, done));
+      const std::span<const std::byte> out = step == 0 ? own(done) : piece((r + n - step) % n, done);
+      auto sending = link.send((r + 1) % n, 0, out);
       co_await link.recv((r + n - 1) % n, 0, piece((r + 2 * n - step - 1) % n, done));
       co_await sending;
     }

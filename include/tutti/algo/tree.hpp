@@ -22,10 +22,10 @@ routine tree_send_down(L link, std::span<std::byte> data, int root, std::uint64_
   const std::size_t pieces = tree.n > 2 ? pieces_of(data.size()) : 1;
   const auto piece = [=](std::size_t i) { return pieces > 1 ? piece_of(data, i) : data; };
   in_flight<decltype(link.recv(0, 0, {}))> receives;
-  for (std::size_t i = 0, posted = 0; i < pieces; ++i) {
+  for (std::size_t i = 0; i < pieces; ++i) {
     if (tree.me != 0) {
-      for (; posted < std::min(pieces, i + pieces_ahead); ++posted)
-        receives.begin(posted, [&] { return link.recv(tree.parent(), step, piece(posted)); });
+      receives.begin_before(std::min(pieces, i + pieces_ahead),
+                            [&](std::size_t k) { return link.recv(tree.parent(), step, piece(k)); });
       auto& arrival = receives[i];
       co_await arrival;
     }

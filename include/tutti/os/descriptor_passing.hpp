@@ -29,7 +29,7 @@ struct receive_descriptors_result {
                                                 std::span<const int> descriptors) noexcept {
   if (payload.empty() || descriptors.size() > max_passed_descriptors) return {0, EINVAL, false};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * max_passed_descriptors)> control{};
-  iovec piece{const_cast<std::byte*>(payload.data()), payload.size()};
+  const iovec piece = to_iovec(payload);
   msghdr m = detail::message_of({&piece, 1});
   if (!descriptors.empty()) {
     m.msg_control = control.data();

@@ -81,7 +81,7 @@ class basic_page_sender {
   bool fill(int socket, std::span<const std::byte> bytes) noexcept {
     if (held_ != 0) return socket == socket_;
     if (refused_ || (!in_ && !open())) return false;
-    const iovec all{const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT: an iovec serves both directions
+    const iovec all = to_iovec(bytes);
     const ::ssize_t n = ::vmsplice(in_.native(), &all, 1, SPLICE_F_NONBLOCK);
     if (n < 0 && is_refusal(errno)) refuse();
     if (n <= 0) return false;

@@ -19,6 +19,11 @@ struct io_result {
   [[nodiscard]] bool would_block() const noexcept { return error == EAGAIN; }
 };
 
+/// For calls that only read it.
+[[nodiscard]] inline iovec to_iovec(std::span<const std::byte> bytes) noexcept {
+  return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT: an iovec serves both directions
+}
+
 namespace detail {
 inline io_result io_failure(int error) noexcept {
   if (error == EAGAIN || error == EWOULDBLOCK) return {0, EAGAIN, false};

@@ -116,9 +116,6 @@ class basic_road {
   static constexpr std::size_t most_joined = 1280;
 
   static std::size_t size_of(const parts& p) noexcept { return p[0].size() + p[1].size() + p[2].size(); }
-  static iovec as_iovec(std::span<const std::byte> s) noexcept {
-    return {const_cast<std::byte*>(s.data()), s.size()};  // NOLINT: an iovec serves both directions
-  }
   os::io_result noted(const os::io_result& r, const parts& p) noexcept {
     full = r.bytes < size_of(p);
     if (r.closed) out_ended = true;
@@ -129,7 +126,7 @@ class basic_road {
     if (p[0].empty() && p[2].empty()) return os::send_some(socket.native(), p[1]);
     const std::size_t bytes = size_of(p);
     if (bytes > most_joined) {
-      const std::array<iovec, 3> pieces{as_iovec(p[0]), as_iovec(p[1]), as_iovec(p[2])};
+      const std::array<iovec, 3> pieces{os::to_iovec(p[0]), os::to_iovec(p[1]), os::to_iovec(p[2])};
       return os::send_some(socket.native(), pieces);
     }
     std::array<std::byte, most_joined> whole;

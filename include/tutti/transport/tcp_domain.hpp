@@ -66,10 +66,10 @@ class basic_tcp_domain final : private socket_pipe::keeper {
 
   /// All listen at one address and have one connection to each other: their long messages are lent, see loans.
   [[nodiscard]] bool lends() const {
-    const auto host = [this](int p) { return os::split_host_port(who(p).endpoint).first; };
-    for (int p = 1; p < size(); ++p)
-      if (host(p) != host(0)) return false;
-    return connections() == 1;
+    const auto host_of = [](const peer& p) { return os::split_host_port(p.endpoint).first; };
+    const std::string first = host_of(peers_.front());
+    return connections() == 1 &&
+           std::all_of(peers_.begin(), peers_.end(), [&](const peer& p) { return host_of(p) == first; });
   }
 
   /// Takes care of a peer's pipe, which outlives the domain's last call. Throws usage_error when the roster does not
