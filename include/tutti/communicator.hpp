@@ -44,8 +44,8 @@ using communicator_calls = all_calls<communicator_base<B>>;
 /// Distinct communicators are safe to use from distinct threads; on a shared one, issue from one thread at a time;
 /// abort() may come from any thread. Wrong arguments throw usage_error before anything is sent. Failures at run time
 /// throw error from the handle; the first one is sticky. Communicators split from one world share its links and its
-/// fate. Destroying one with operations in flight aborts them.
-/// Its calls by family: communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp, messaging.hpp;
+/// fate. Destroying one with operations in flight aborts them; a child made by fork() may destroy its copy, and no
+/// more. Its calls by family: communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp, messaging.hpp;
 /// prepared ones: prepared.hpp; who is in it: base.hpp.
 template <backend B = host>
 class communicator : public detail::communicator_calls<B> {
@@ -71,14 +71,14 @@ class communicator : public detail::communicator_calls<B> {
 
   /// Cuts this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.
   /// The new one shares this one's links, engine and fate: a failure of either ends both. One split of a world at a
-  /// time: two threads that try get a usage_error. In shared memory a group takes 516 KiB per rank from its first
-  /// operation on, 4.5 MiB after a message of 64 KiB (of an all_reduce, when it is staged), until all its ranks have
-  /// destroyed it; twice that where it is on several machines.
+  /// time, 32767 in all: usage_error from the next, and from two threads that try together. In shared memory a group
+  /// takes 516 KiB per rank from its first operation on, 4.5 MiB after a message of 64 KiB (of an all_reduce, when it
+  /// is staged), until all its ranks have destroyed it; twice that where it is on several machines.
   [[nodiscard]] communicator split(int color, int key = 0, std::source_location where = std::source_location::current())
     requires(B::where == space::host)
   {
     if (color < 0)
-      throw usage_error("split(): a color is not negative; a rank that wants no group takes a color of its own");
+      this->who("split").refuse("a color is not negative; a rank that wants no group takes a color of its own");
     struct entry {
       std::int32_t color, key, rank, world_rank;
       std::uint32_t context;
@@ -90,7 +90,7 @@ class communicator : public detail::communicator_calls<B> {
     this->all_gather(std::span{&mine, 1}, all, {}, where).wait();
     std::uint32_t context = 0;
     for (const entry& e : all) context = std::max(context, e.context);
-    if (++context > 0x7fff) throw usage_error("split(): more than 32767 groups in one world");
+    if (++context > 0x7fff) this->who("split").refuse("a world can be split 32767 times, and has been");
     std::erase_if(all, [&](const entry& e) { return e.color != color; });
     std::ranges::sort(
         all, [](const entry& a, const entry& b) { return std::pair{a.key, a.rank} < std::pair{b.key, b.rank}; });
@@ -107,14 +107,15 @@ class communicator : public detail::communicator_calls<B> {
   }
 
   /// Zeroed memory for `count` elements that collectives move without staging: peers on this machine map it. Not
-  /// collective. Freed with the array, which must not outlive operations on it. Throws error{out_of_resources}.
+  /// collective. Freed with the array, which must not go before operations on it have ended; while it lives, this rank
+  /// does not leave its world: peers that wait for it hear so only after the last. Throws error{out_of_resources}.
   template <detail::travels T>
   [[nodiscard]] mapped_array<T> allocate(std::size_t count)
     requires(B::where == space::host)
   {
     constexpr std::size_t address_space = std::numeric_limits<std::ptrdiff_t>::max();
     if (count > address_space / sizeof(T))
-      throw usage_error("allocate: " + std::to_string(count) + " elements are more than there is address space");
+      this->who("allocate").refuse(std::to_string(count) + " elements are more than there is address space");
     try {
       return mapped_array<T>::make(this->core_->backend().shared_driver(), count);
     } catch (const std::bad_alloc&) {

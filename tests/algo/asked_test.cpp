@@ -72,7 +72,7 @@ TEST_CASE("asked: a refusal says what was asked for, by whom, why not, and what 
   CHECK(refusal<tutti::broadcast_args>(foreign, apart) ==
         "broadcast: there is no algorithm unknown for it; ask for automatic, tree or chain");
   CHECK(refusal<tutti::all_reduce_args>(algorithm::hierarchical, apart) ==
-        "all_reduce: algorithm hierarchical needs ranks on several machines, with several on one of them, that share "
+        "all_reduce: algorithm hierarchical needs ranks on several machines, with several on one of them that share "
         "its memory, and elements of which a slot of 256 KiB holds one per rank; ask for automatic, ring, "
         "recursive_doubling, halving_doubling or pairwise");
   CHECK(refusal<tutti::all_reduce_args>(algorithm::direct, apart) ==

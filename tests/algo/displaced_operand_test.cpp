@@ -58,7 +58,7 @@ struct operand {
     }
     apart = {parts.data(), parts.size(), nullptr, 2};
     if (doubled)
-      apart.bring = [](const void* from, void* to, std::size_t n, double factor) {
+      apart.bring = [](const void* from, void* to, std::size_t n, double factor) noexcept {
         for (std::size_t i = 0; i < n; ++i)
           static_cast<float*>(to)[i] = static_cast<const float*>(from)[i] * static_cast<float>(factor);
       };

@@ -115,8 +115,12 @@ void check_all_to_all(Make make) {
   for (const int size : worlds)
     lanes::run<T>(size, [&](auto& me) {
       const auto n = static_cast<std::size_t>(me.size());
-      for (const std::size_t count : counts)
-        for (const bool in_place : {false, true}) {
+      std::vector<std::size_t> every = counts;
+      if (n == 2) every.push_back(600001);  // long pieces
+      enum class rank_is { apart, in_place, as_it_likes };
+      for (const std::size_t count : every)
+        for (const rank_is how : {rank_is::apart, rank_is::in_place, rank_is::as_it_likes}) {
+          const bool in_place = how == rank_is::in_place || (how == rank_is::as_it_likes && me.number() % 2 == 0);
           std::vector<std::uint32_t> in(n * count), apart(in_place ? 0 : n * count);
           for (std::size_t k = 0; k < in.size(); ++k)
             in[k] = element(me.number(), static_cast<int>(k / count), k % count);

@@ -12,25 +12,26 @@
 namespace {
 
 using lanes::expect;
+using tutti::algo::nth_piece;
 using tutti::algo::piece_bytes;
-using tutti::algo::piece_of;
 using tutti::algo::pieces_of;
 
 static_assert(pieces_of(0) == 1);
 static_assert(pieces_of(1) == 1);
 static_assert(pieces_of(piece_bytes) == 1);
 static_assert(pieces_of(piece_bytes + 1) == 2);
+static_assert(pieces_of(piece_bytes + 1, 100) == 2622);
 
 TEST_CASE("pipeline: pieces cover a message") {
   std::vector<std::byte> data(2 * piece_bytes + 5);
   std::size_t next = 0;
   for (std::size_t i = 0; i < pieces_of(data.size()); ++i) {
-    const auto piece = piece_of(data, i);
+    const auto piece = nth_piece(std::span{data}, i);
     CHECK(piece.data() == data.data() + next);
     next += piece.size();
   }
   CHECK(next == data.size());
-  CHECK(piece_of({}, 0).empty());
+  CHECK(nth_piece(std::span<std::byte>{}, 0).empty());
 }
 
 // What arrived in one step goes out in the next: after n steps around a ring everyone has their own number again.

@@ -129,6 +129,25 @@ TEST_CASE("driver: a deadline that passed while nobody drove counts after what h
   }
 }
 
+TEST_CASE("driver: whoever drives only now and then is given that once") {
+  using std::chrono::milliseconds;
+  tutti::driver<asking> d(std::make_shared<tutti::engine>(),
+                          std::make_unique<asking>(std::make_shared<tutti::threads_hub>(2), 0));
+  auto guard = d.home().lock();
+  const tutti::deadline start{std::chrono::hours(1)};
+  const auto fails_at = [&](int ms) {
+    d.tick(start + milliseconds(ms));
+    return !d.link().failure().ok();
+  };
+  tutti::op_state op;
+  op.info.issued = start;
+  op.info.expires = start + milliseconds(120);
+  d.in_flight().push_back(op);
+  for (int ms = 0; ms < 200; ms += 50) CHECK_FALSE(fails_at(ms));
+  CHECK(fails_at(200));
+  d.in_flight().remove(op);
+}
+
 TEST_CASE("driver: an operation past its deadline ends all that are in flight, and says whom it waited for") {
   auto world = tutti::join(std::make_shared<tutti::threads_hub>(3), 1);
   std::vector<int> v(10), w(10);

@@ -174,7 +174,7 @@ TEST_CASE_FIXTURE(one_of_three, "usage: a timeout is not negative, whatever the 
   CHECK(complaint([&] { world.send(two, 0, 0, how).wait(); }) == "send" + rest);
   CHECK(complaint([&] { world.recv(two, 0, 0, how).wait(); }) == "recv" + rest);
   for (const auto d : {tutti::duration{0}, tutti::duration{-1}})
-    CHECK(complaint([&] { world.timeout(d); }) == "timeout(): a deadline must lie in the future");
+    CHECK(complaint([&] { world.timeout(d); }) == "timeout on rank 1: a deadline must lie in the future");
 }
 
 // What `call(how)` says to one rank that asks for each of these; a short time, for the call that is not refused.
@@ -280,7 +280,7 @@ TEST_CASE_FIXTURE(one_of_three, "usage: the rest") {
   CHECK(complaint([&] { world.barrier(streamed).wait(); }) ==
         "barrier on rank 1: streams order operations on devices; this is host memory");
   CHECK(complaint([&] { (void)world.split(-1); }) ==
-        "split(): a color is not negative; a rank that wants no group takes a color of its own");
+        "split on rank 1: a color is not negative; a rank that wants no group takes a color of its own");
   CHECK(contains(complaint([&] { (void)world.allocate<double>(std::numeric_limits<std::size_t>::max() / 4); }),
                  "more than there is address space"));
   for (const int r : {-1, 3})

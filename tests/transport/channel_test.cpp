@@ -187,6 +187,31 @@ TEST_CASE("a sender that runs far ahead is held back, and loses nothing") {
   }
 }
 
+TEST_CASE("who is held back is not, while something waits for what comes behind") {
+  pair p;
+  p.a.manners.grain = p.b.manners.grain = 1 << 20;
+  std::vector<std::byte> large(eager, std::byte{7}), longer(2 * eager, std::byte{8}), got(2 * eager);
+  for (std::uint64_t i = 0; i < channel_base::most_unexpected / eager + 10; ++i) {
+    auto sent = p.send(p.a, i, large);
+    p.poll(2);
+  }
+  SUBCASE("a receive") {
+    auto sent = p.send(p.a, 1000, std::span{large}.first(1));
+    auto received = p.recv(p.b, 1000, std::span{got}.first(1));
+    p.poll(100);
+    CHECK(received.code() == errc::ok);
+    CHECK(got[0] == std::byte{7});
+  }
+  SUBCASE("a long message to whoever ran ahead") {
+    auto received = p.recv(p.a, 1000, got);
+    auto sent = p.send(p.b, 1000, longer);
+    p.poll(100);
+    CHECK(received.code() == errc::ok);
+    CHECK(got == longer);
+  }
+  CHECK(p.b.failure.ok());
+}
+
 TEST_CASE("who is held back hears of a failure all the same") {
   pair p;
   p.a.manners.grain = p.b.manners.grain = 1 << 20;

@@ -1,5 +1,6 @@
 #include <dirent.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -8,6 +9,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -15,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/descriptor_limit.hpp"
 #include "support/pretended_hmac.hpp"
 #include "transport/tcp_strangers.hpp"
 #include "transport/tcp_world.hpp"
@@ -288,6 +291,28 @@ TEST_CASE("a cause reaches everybody as it is") {
   });
   CHECK(ranks[2].wait() == 0);
   for (const std::size_t r : {0U, 1U, 3U}) CHECK(to_string(ranks[r].wait()) == to_string(code_of(errc::aborted, -1)));
+}
+
+TEST_CASE("a rank that has no descriptor left for a connection is named itself") {
+  plan p{3};
+  auto ranks = in_processes(p, [](driver& d) {
+    auto& t = d.transport();
+    std::byte token{};
+    const int other = t.rank() == 0 ? 1 : 0;
+    if (t.rank() != 2 && !d.run(drive::send(t, other, 0, {&token, 1})).ok()) return 1;
+    if (t.rank() != 2 && !d.wait(*d.recv(other, 0, {&token, 1})).ok()) return 1;
+    if (t.rank() == 1) {
+      std::optional<tutti_test::descriptor_limit> tight{::fcntl(0, F_DUPFD, 0)};
+      const status s = d.run(drive::send(t, 2, 1, {&token, 1}));
+      const auto guard = d.lock();
+      t.abort(s);
+      return code_of(s);
+    }
+    return code_of(d.wait(*d.recv(1, 1, {&token, 1})));
+  });
+  for (const std::size_t r : {0U, 1U})
+    CHECK(to_string(ranks[r].wait()) == to_string(code_of(errc::out_of_resources, 1)));
+  ranks[2].wait();  // it has never met the others: to it one of them is lost
 }
 
 /// What each of two ranks that must not meet says; none leaves before both have found out.

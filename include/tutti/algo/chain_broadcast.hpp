@@ -25,11 +25,11 @@ routine chain_broadcast(L link, broadcast_args a) {
   for (std::size_t i = 0; i < pieces; ++i) {
     if (place != 0) {
       receives.begin_before(std::min(pieces, i + pieces_ahead),
-                            [&](std::size_t k) { return link.recv(before, 0, piece_of(data, k)); });
+                            [&](std::size_t k) { return link.recv(before, 0, nth_piece(data, k)); });
       auto& arrival = receives[i];
       co_await arrival;
     }
-    if (place + 1 < n) co_await link.send(next, 0, piece_of(data, i));
+    if (place + 1 < n) co_await link.send(next, 0, nth_piece(data, i));
   }
 }
 

@@ -71,10 +71,10 @@ routine hierarchical_broadcast(lane<T> link, machine_memory& memory, broadcast_a
   co_await turn;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
   for (std::size_t i = 0; i < pieces; ++i) {
-    const auto piece = piece_of(data, i);
+    const auto piece = nth_piece(data, i);
     if (tree.speaks && across.me != 0) {
       receives.begin_before(std::min(pieces, i + pieces_ahead),
-                            [&](std::size_t k) { return tree.between.recv(before, 0, piece_of(data, k)); });
+                            [&](std::size_t k) { return tree.between.recv(before, 0, nth_piece(data, k)); });
       auto& arrival = receives[i];
       co_await arrival;
     }

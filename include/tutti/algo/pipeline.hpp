@@ -27,11 +27,12 @@ std::size_t piece_for(const L& link, std::size_t block) noexcept {
 }
 
 /// How many pieces `bytes` make; nothing at all is one empty piece.
-constexpr std::size_t pieces_of(std::size_t bytes) noexcept {
-  return bytes == 0 ? 1 : (bytes + piece_bytes - 1) / piece_bytes;
+constexpr std::size_t pieces_of(std::size_t bytes, std::size_t piece = piece_bytes) noexcept {
+  return bytes == 0 ? 1 : (bytes + piece - 1) / piece;
 }
-inline std::span<std::byte> piece_of(std::span<std::byte> data, std::size_t i) noexcept {
-  return data.subspan(i * piece_bytes, std::min(piece_bytes, data.size() - i * piece_bytes));
+template <class Byte>
+std::span<Byte> nth_piece(std::span<Byte> data, std::size_t i, std::size_t piece = piece_bytes) noexcept {
+  return data.subspan(i * piece, std::min(piece, data.size() - i * piece));
 }
 
 namespace detail {
@@ -49,7 +50,7 @@ class in_flight {
   }
   /// Begins the i-th of all; the one N before it must have finished.
   template <class Make>
-  void begin(std::size_t i, Make make) noexcept {
+  void begin(std::size_t i, Make make) {
     end(i % N);
     ::new (static_cast<void*>(place_[i % N])) Transfer(make());
     made_[i % N] = true;

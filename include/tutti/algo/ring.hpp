@@ -77,9 +77,10 @@ routine ring_gather(L link, const void* own, void* data, std::size_t element_byt
   co_await pipeline(
       link, path.around(static_cast<std::size_t>(link.size() - 1), first),
       [&](std::size_t i) {
-        const std::size_t b = path.passed_out(i), at = path.begin(b, i);
+        const std::size_t b = path.passed_out(i), begin = path.begin(b, i);
         // What the others have read is slow to write again: a copy of the own block is nothing they read.
-        const auto* from = i < path.per_step() ? static_cast<const std::byte*>(own) + (at - before_own) : bytes + at;
+        const auto* from =
+            i < path.per_step() ? static_cast<const std::byte*>(own) + (begin - before_own) : bytes + begin;
         return std::span{from, path.bytes(b, i)};
       },
       [&](std::size_t i) { return path.piece(bytes, path.passed_in(i), i); }, [](std::size_t) {});

@@ -79,9 +79,11 @@ constexpr std::uint64_t estimate_hierarchical(const situation& s) noexcept {
   constexpr bool all = std::same_as<Args, all_reduce_args>;
   const std::size_t part = all ? s.bytes / static_cast<std::size_t>(inside) : s.bytes;
   const std::uint64_t lines = all ? static_cast<std::uint64_t>(inside) : 1;
+  // Reduces go up a tree of machines, whatever else would cost less.
+  const algorithm across =
+      std::same_as<Args, reduce_args> ? algorithm::tree : select<Args>(between(s.machines, part, s.element));
   return time_of(inside_work({inside, s.bytes}), through_memory, crowd) +
-         time_of(work_of<Args>(select<Args>(between(s.machines, part, s.element)), {s.machines, part}),
-                 between_machines, crowd, lines);
+         time_of(work_of<Args>(across, {s.machines, part}), between_machines, crowd, lines);
 }
 
 }  // namespace detail

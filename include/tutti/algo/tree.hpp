@@ -20,7 +20,7 @@ template <message_link L>
 routine tree_send_down(L link, std::span<std::byte> data, int root, std::uint64_t step) {
   const tree_place tree{link.size(), root, link.rank()};
   const std::size_t pieces = tree.n > 2 ? pieces_of(data.size()) : 1;
-  const auto piece = [=](std::size_t i) { return pieces > 1 ? piece_of(data, i) : data; };
+  const auto piece = [=](std::size_t i) { return pieces > 1 ? nth_piece(data, i) : data; };
   in_flight<decltype(link.recv(0, 0, {}))> receives;
   for (std::size_t i = 0; i < pieces; ++i) {
     if (tree.me != 0) {

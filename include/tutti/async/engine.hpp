@@ -1,4 +1,6 @@
 #pragma once
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -119,6 +121,9 @@ class engine {
       follow_.notify_all();
     }
   }
+
+  /// True in a child made by fork(): what it inherited is its parent's, and neither ended nor touched by the child.
+  [[nodiscard]] bool inherited() const noexcept { return ::getpid() != owner_; }
 
   void attach(progress_source& s) {
     auto guard = lock();
@@ -334,6 +339,7 @@ class engine {
     ready_.fetch_sub(1, std::memory_order_release);
   }
 
+  const ::pid_t owner_ = ::getpid();
   std::mutex mutex_;  // sources and everything below them
   std::atomic<std::uint32_t> contenders_{0};
   std::vector<progress_source*> sources_;

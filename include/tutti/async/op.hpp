@@ -46,12 +46,15 @@ class op_slot {
   ~op_slot() { reset(); }
 
   void wait() const noexcept {
-    if (!state_->done()) drive();
+    if (!state_->done()) drive(*state_);
   }
   void reset() noexcept {
     if (!state_) return;
-    wait();
     op_state* s = std::exchange(state_, nullptr);
+    if (!s->done()) {
+      if (s->owner->engine().inherited()) return;  // in a child made by fork(): its parent's
+      drive(*s);
+    }
     if (s->owner) s->owner->release(*s);
   }
   [[nodiscard]] bool holds() const noexcept { return state_ != nullptr; }
@@ -63,8 +66,8 @@ class op_slot {
 
  private:
   // Apart, so that who has nothing to wait for saves no registers for it.
-  [[gnu::noinline]] void drive() const noexcept {
-    state_->owner->engine().run_until([s = state_] { return s->done(); });
+  [[gnu::noinline]] static void drive(op_state& s) noexcept {
+    s.owner->engine().run_until([&s] { return s.done(); });
   }
 
   op_state* state_;

@@ -23,6 +23,10 @@ class basic_progress_thread {
   basic_progress_thread(const basic_progress_thread&) = delete;
   basic_progress_thread& operator=(const basic_progress_thread&) = delete;
   ~basic_progress_thread() {
+    if (engine_.inherited()) {  // no thread goes along with fork()
+      thread_.detach();
+      return;
+    }
     stop_.store(true, std::memory_order_release);
     engine_.notify();
     thread_.join();

@@ -102,16 +102,14 @@ class driver final : public progress_source {
     link_->tick(now);
     reclaim();
     if (in_flight_.front()) ask_around(now);
-    if (now - driven_ > absence) returned_ = now;
-    driven_ = now;
-    // Who comes back late first takes what has arrived meanwhile: that is nobody's delay but its own.
-    if (now - returned_ < absence) return;
-    for (op_state* s = in_flight_.front(); s; s = s->next) {
-      if (now < s->info.expires) continue;
-      s->info.expired = true;
-      link_->abort({errc::timed_out, odd_message::finder_of(link_->rank()), waiting_for(*s), s->info.sequence});
-      return;  // that ended every operation
-    }
+    // Who comes back late first takes what has arrived meanwhile: that is nobody's delay but its own. But once.
+    if (now - std::exchange(driven_, now) > absence && !overdue_) returned_ = now;
+    op_state* s = in_flight_.front();
+    while (s && now < s->info.expires) s = s->next;
+    overdue_ = s != nullptr;
+    if (!overdue_ || now - returned_ < absence) return;
+    s->info.expired = true;  // as all operations do with the next line
+    link_->abort({errc::timed_out, odd_message::finder_of(link_->rank()), waiting_for(*s), s->info.sequence});
   }
   void prepare_park() noexcept override { link_->prepare_park(); }
   void park(duration at_most) noexcept override { link_->park(at_most); }
@@ -163,6 +161,7 @@ class driver final : public progress_source {
   bool splitting_ = false;
   deadline oldest_issued_{}, next_question_{};
   deadline driven_{}, returned_{};  // the last tick, and the first after nobody had driven for a while
+  bool overdue_ = false;            // some operation was, at the last tick
   duration pause_ = patience;
 };
 

@@ -84,8 +84,10 @@ class issuer final : public op_owner {
     home_->notify();
   }
 
-  /// Ends what is still in flight; its handles stay valid and report errc::aborted.
+  /// Ends what is still in flight; its handles stay valid and report errc::aborted. In a child made by fork() neither
+  /// this nor drop() does anything: the rank is its parent's, and peers hear nothing of the child.
   void close() noexcept {
+    if (home_->inherited()) return;
     auto guard = home_->lock();
     if (!backend_.busy(*this)) return;
     backend_.abort(by_this_rank(0));
@@ -98,6 +100,7 @@ class issuer final : public op_owner {
 
   /// The communicator's farewell: this object ends with the last handle, or now.
   void drop() noexcept {
+    if (home_->inherited()) return leave_alone();
     if (pool_.close()) delete this;
   }
 
@@ -133,6 +136,9 @@ class issuer final : public op_owner {
       return make(s);
   }
 
+  void leave_alone() noexcept {  // leak checkers see that it is meant
+    inherited_before_ = std::exchange(last_inherited_, this);
+  }
   [[nodiscard]] status by_this_rank(std::uint64_t detail) const noexcept {
     return {errc::aborted, 0, backend_.world_rank(), detail};
   }
@@ -179,7 +185,10 @@ class issuer final : public op_owner {
         return "failed: " + subject(who) +
                " sent bytes that are not of this protocol; do all ranks run the same version?";
       case errc::out_of_resources:
-        return "failed: out of memory or shared memory" + (r.peer >= 0 ? " on " + who : std::string());
+        return std::string("failed: out of ") +
+               (r.detail == EMFILE || r.detail == ENFILE ? "file descriptors" : "memory or shared memory") +
+               (r.peer >= 0 ? " on " + who : std::string()) +
+               (r.detail == EMFILE ? "; raise its limit (ulimit -n)" : "");
       case errc::system:
         return "failed: " + std::generic_category().message(static_cast<int>(r.detail)) +
                (r.peer >= 0 ? " on " + who : std::string()) +
@@ -215,6 +224,8 @@ class issuer final : public op_owner {
   B backend_;
   op_pool pool_;
   std::atomic<duration> timeout_;
+  issuer* inherited_before_ = nullptr;
+  static inline issuer* last_inherited_ = nullptr;
 };
 
 }  // namespace tutti

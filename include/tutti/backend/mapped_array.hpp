@@ -43,6 +43,7 @@ class mapped_array {
       p = keep->allocate(count * sizeof(T));
     }
     m.memory_ = std::shared_ptr<std::byte>(p, [keep](std::byte* at) {
+      if (keep->home().inherited()) return;  // in a child made by fork(): see issuer
       auto guard = keep->home().lock();
       keep->deallocate(at);
     });

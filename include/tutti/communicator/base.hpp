@@ -60,7 +60,7 @@ class communicator_base : public call_base<B> {
   /// How long operations may take before they fail; 5 minutes unless said otherwise. `issue::timeout` overrides it.
   [[nodiscard]] duration timeout() const noexcept { return core_->timeout(); }
   void timeout(duration d) const {
-    if (d <= duration{0}) throw usage_error("timeout(): a deadline must lie in the future");
+    if (d <= duration{0}) this->who("timeout").refuse("a deadline must lie in the future");
     core_->set_timeout(d);
   }
 

@@ -25,7 +25,8 @@ class messaging_calls : public Base {
 
   /// Sends to one rank, which receives with the same tag and count. Messages of one tag arrive in order. Ends when
   /// `data` may be changed again; beyond 256 KiB that is not before the receiver has called recv, and of the first
-  /// message between two ranks over TCP not before the other has driven its engine, which connects them.
+  /// message between two ranks over TCP not before the other has driven its engine, which connects them. A receiver
+  /// keeps 64 MiB of shorter ones that it has not asked for, and more only while it waits for something behind them.
   template <elements R>
     requires supports<backend_type, send_args>
   started<send_args> send(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
@@ -36,7 +37,8 @@ class messaging_calls : public Base {
                        send_args{erase_type(s), peer, tag});
   }
 
-  /// Receives what `peer` sends with this tag. Another number of bytes is an error on this rank.
+  /// Receives what `peer` sends with this tag. Another number of bytes is errc::mismatch and ends the world, as does
+  /// every failure.
   template <writable_elements R>
     requires supports<backend_type, recv_args>
   started<recv_args> recv(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
@@ -49,7 +51,7 @@ class messaging_calls : public Base {
 
   /// Receives the first message with this tag that any rank sends or has sent; the handle's result is that rank.
   /// Messages of one rank and tag arrive in order. One that a recv() of its sender waits for goes there. With several
-  /// at hand the ranks take turns. A different count is an error on this rank.
+  /// at hand the ranks take turns. A different count is errc::mismatch, and ends the world.
   template <writable_elements R>
     requires supports<backend_type, recv_any_args> && Base::at_once
   basic_op<int> recv_any(R&& data, std::uint32_t tag = 0, issue how = {},

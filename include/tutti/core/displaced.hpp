@@ -12,7 +12,7 @@ struct displaced_part {
 /// Parts of an operand that lie elsewhere than in its buffer, in ascending order and none over another. Does not own.
 struct displaced {
   /// What becomes of them on their way: to[i] = from[i] with `factor`. No overlap.
-  using bring_fn = void (*)(const void* from, void* to, std::size_t count, double factor);
+  using bring_fn = void (*)(const void* from, void* to, std::size_t count, double factor) noexcept;
 
   const displaced_part* parts = nullptr;
   std::size_t size = 0;      ///< how many parts

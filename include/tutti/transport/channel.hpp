@@ -275,7 +275,7 @@ class channel : public channel_base {
     }
     if (status s = suspect(f); !s.ok()) return s;
     if (f.what == frame::kind::data || f.bytes > eager_limit) return {errc::protocol};
-    if (unexpected_.held() + early_messages::cost(f.bytes) > most_unexpected) {
+    if (unexpected_.held() + early_messages::cost(f.bytes) > most_unexpected && !awaits_peer()) {
       held_ = f;
       return {};
     }

@@ -48,7 +48,7 @@ class channel_base {
  public:
   /// Larger messages wait until their receiver says that it is there, so that nothing unexpected is large.
   static constexpr std::size_t eager_limit = early_places::largest;
-  /// Beyond it a rank that runs ahead is held back.
+  /// Beyond it a rank that runs ahead is held back, unless something waits for what may come behind.
   static constexpr std::size_t most_unexpected = 64 << 20;
 
   channel_base(pending_list& ready, early_places& places) noexcept : done_(&ready), unexpected_(places) {}
@@ -100,6 +100,10 @@ class channel_base {
       for (pending* p = list->front(); p; p = pending_list::after(*p))
         if (p->root() == work) return true;
     return (in_ && in_->root() == work) || (out_ && out_->root() == work);
+  }
+  /// Something here goes on with what the peer has still to say.
+  [[nodiscard]] bool awaits_peer() const noexcept {
+    return !posted_.empty() || !not_ready_.empty() || (from_any_ && !from_any_->empty());
   }
   [[nodiscard]] bool waits() const noexcept {
     return in_ || out_ || !posted_.empty() || !queue_.empty() || !not_ready_.empty();

@@ -20,6 +20,7 @@ struct frame {
     announce = 6,  ///< a large message waits for its ready, a user's or one whose sender asks; nothing follows
     question = 7   ///< the sender waits in its operation of this tag: is what the receiver called the same, all of it?
   };
+  static constexpr auto last_kind = static_cast<std::uint8_t>(kind::question);
   static constexpr std::size_t encoded_bytes = 16;
   static constexpr unsigned length_bits = 40;
   static constexpr std::uint64_t most_bytes = (std::uint64_t{1} << length_bits) - 1;
@@ -49,7 +50,7 @@ struct frame {
       second |= std::to_integer<std::uint64_t>(in[8 + i]) << (8 * i);
     }
     const auto raw = static_cast<std::uint8_t>(second >> 56);
-    if (raw < 1 || raw > 7) return std::nullopt;
+    if (raw < 1 || raw > last_kind) return std::nullopt;
     f.what = static_cast<frame::kind>(raw);
     f.bytes = second & most_bytes;
     f.call = static_cast<std::uint16_t>(second >> length_bits);

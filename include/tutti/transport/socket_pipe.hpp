@@ -295,9 +295,7 @@ class basic_socket_pipe {
     }
     return got;
   }
-  void watch(way arriving) noexcept {
-    keeper_->watch(peer_, arriving.track, arriving.against ? side::ours : side::theirs);
-  }
+  void watch(way w) noexcept { keeper_->watch(peer_, w.track, w.against ? side::ours : side::theirs); }
   void spoilt(way w) noexcept {
     arriving(w).in.spoil();
     fail({errc::protocol, 0, peer_, 0});

@@ -122,7 +122,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
         lost = p;
     }
     if (!cause_.ok() || closing_) return;
-    if (lost >= 0) link(lost).pipe->fail(link(lost).loss(lost));
+    if (lost >= 0) link(lost).pipe->fail(link(lost).loss(lost, rank_));
     const int culprit = blame_.culprit([&](int p) { return link(p).stalled(now); }, now);
     if (const auto whom = blame_.announce(culprit, now))
       tell({tcp_notice::kind::waiting, {errc::ok, 0, *whom, issued_}});
@@ -315,7 +315,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
       }
     }
     // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
-    if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.loss(p));
+    if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.loss(p, rank_));
   }
 
   void welcome(tcp_acceptor::guest g) noexcept {

@@ -40,9 +40,10 @@ struct tcp_link {
   [[nodiscard]] bool suspected_for(duration d, deadline now) const noexcept {
     return suspected <= now && now - suspected >= d && !bye && pipe->failure().ok();
   }
-  [[nodiscard]] status loss(int rank) const noexcept {
+  /// `peer` is lost, or `self`, this rank, has run out of descriptors or memory.
+  [[nodiscard]] status loss(int peer, int self) const noexcept {
     const bool ours = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-    return {ours ? errc::out_of_resources : errc::peer_lost, 0, rank, static_cast<std::uint64_t>(error)};
+    return {ours ? errc::out_of_resources : errc::peer_lost, 0, ours ? self : peer, static_cast<std::uint64_t>(error)};
   }
   /// Said goodbye and has nothing on its way any more.
   [[nodiscard]] bool gone_in_order() const noexcept { return pipe && bye && pipe->stream_ended(); }
