@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
 
 #include <communicator/ranks.hpp>
@@ -29,11 +30,13 @@ void add_words(const void* in, void* inout, std::size_t, std::size_t bytes) {
 struct every_collective {
   static constexpr std::size_t n = 3, count = 5;
 
-  void operator()(ranks::world& world) const {
+  template <class World>
+  void operator()(World& world) const {
     const auto me = static_cast<std::size_t>(world.rank());
     std::vector<int> in(n * count), out(n * count);
     const std::array<std::size_t, n> counts{2, 0, 4}, mine{counts[me], counts[me], counts[me]}, offsets{8, 3, 0};
     const std::vector<std::span<int>> pieces{std::span{out}.first(4), std::span{out}.subspan(6, 3)};
+    const std::vector<std::span<int>> nothing;
     const auto reset = [&] {
       for (std::size_t i = 0; i < in.size(); ++i) {
         in[i] = static_cast<int>(i * i + 7 * me);
@@ -66,7 +69,10 @@ struct every_collective {
     check("barrier", [&](auto&& w) { return w.barrier(); });
     check("all_reduce", [&](auto&& w) { return w.all_reduce(in, out, tutti::max); });
     check("all_reduce", [&](auto&& w) { return w.all_reduce(bytes, raw); });
+    check("all_reduce", [&](auto&& w) { return w.all_reduce(in, out, tutti::premul_sum(2)); });
+    check("all_reduce", [&](auto&& w) { return w.all_reduce(in, out, [](int a, int b) { return a > b ? a : b; }); });
     check("all_reduce_coalesced", [&](auto&& w) { return w.all_reduce_coalesced(pieces); });
+    check("all_reduce_coalesced", [&](auto&& w) { return w.all_reduce_coalesced(nothing); });
     check("reduce", [&](auto&& w) { return w.reduce(in, out, 1); });
     check("reduce_scatter", [&](auto&& w) { return w.reduce_scatter(in, small); });
     check("reduce_scatter_v", [&](auto&& w) { return w.reduce_scatter_v(in, result, counts); });
@@ -86,6 +92,7 @@ struct every_collective {
 
 TEST_CASE("prepared: every collective is what it is when it is called, and is not started twice at a time") {
   tutti::run_threads(3, every_collective{});
+  tutti::run_sim(3, {.memory = tutti::sim_memory::separate}, every_collective{});
   auto alone = tutti::join(std::make_shared<tutti::threads_hub>(1), 0);
   int x = 3;
   auto sum = alone.prepare().all_reduce(std::span{&x, 1});

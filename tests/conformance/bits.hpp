@@ -77,9 +77,18 @@ void check_order_of_part(session<World>& s, std::span<T> in, std::span<T> out, c
     expect(at == count, c, "element " + std::to_string(at) + " has not the bits of a fold in rank order");
   };
   auto& w = s.world;
-  for (const tutti::issue how : {tutti::issue{.via = tutti::algorithm::direct}, tutti::issue{}}) {
+  using tutti::algorithm, tutti::reduction_order;
+  const bool mapped = !s.template algorithms<tutti::all_reduce_args>({algorithm::direct}, sizeof(T)).empty();
+  const auto asked = mapped ? tutti::issue{.via = algorithm::direct} : tutti::issue{.order = reduction_order::rank};
+  for (const tutti::issue how : {asked, mapped ? tutti::issue{} : asked}) {
     try_one("all_reduce, in place", from, p.count, [&] { w.all_reduce(from, tutti::sum, how).wait(); });
     try_one("all_reduce", to, p.count, [&] { w.all_reduce(from, to, tutti::sum, how).wait(); });
+    const std::vector<std::span<T>> pieces{from.first(p.count / 7), from.subspan(p.count / 7)};
+    try_one("all_reduce_coalesced", from, p.count, [&] { w.all_reduce_coalesced(pieces, tutti::sum, how).wait(); });
+    auto prepared = w.prepare().all_reduce(from, tutti::sum, how);
+    for (const char* call : {"a prepared all_reduce", "the same again"})
+      try_one(call, from, p.count, [&] { prepared.start().wait(); });
+    if (!mapped) return;
     try_one("reduce and broadcast", to, p.count, [&] {
       w.reduce(from, to, size - 1, tutti::sum, how).wait();
       w.broadcast(to, size - 1, how).wait();
@@ -95,11 +104,6 @@ void check_order_of_part(session<World>& s, std::span<T> in, std::span<T> out, c
                   to.begin() + static_cast<std::ptrdiff_t>(first));
       w.all_gather_v(to.subspan(first, block), from.first(even), blocks, how).wait();
     });
-    const std::vector<std::span<T>> pieces{from.first(p.count / 7), from.subspan(p.count / 7)};
-    try_one("all_reduce_coalesced", from, p.count, [&] { w.all_reduce_coalesced(pieces, tutti::sum, how).wait(); });
-    auto prepared = w.prepare().all_reduce(from, tutti::sum, how);
-    for (const char* call : {"a prepared all_reduce", "the same again"})
-      try_one(call, from, p.count, [&] { prepared.start().wait(); });
     try_one("the scan of the last rank", to, p.count, [&] {
       w.scan(from, to, tutti::sum, how).wait();
       w.broadcast(to, size - 1, how).wait();
@@ -107,10 +111,10 @@ void check_order_of_part(session<World>& s, std::span<T> in, std::span<T> out, c
   }
 }
 
-/// Where ranks map memory, elements are added in rank order whatever the call, the size, the place and the memory.
+/// Where ranks map memory, elements are added in rank order whatever the call, the size, the place and the memory; over
+/// messages the calls that can be asked for it do.
 template <class T, class World>
 void check_rank_order(session<World>& s) {
-  if (s.template algorithms<tutti::all_reduce_args>({tutti::algorithm::direct}, sizeof(T)).empty()) return;
   // Beside a step, in a slot, in one piece and in several, between few ranks and many; each at another offset.
   const std::vector<part> parts{{3, 1},      {2, 27},        {0, 56},     {5, 1023},    {77, 2049},
                                 {1, 10'007}, {1003, 33'333}, {0, 70'000}, {11, 140'009}};

@@ -16,6 +16,7 @@
 #include <tutti/core/args.hpp>
 
 #include <conformance/distribution.hpp>
+#include <conformance/memory.hpp>
 #include <conformance/reduction_cases.hpp>
 #include <conformance/report.hpp>
 
@@ -25,11 +26,12 @@ namespace conformance {
 class cells {
  public:
   cells(const reduction_case& c, std::size_t count, const std::vector<std::byte>& pattern)
-      : case_(&c), count_(count), memory_((count + 2 * margin) * c.bytes, filler) {
+      : case_(&c), count_(count), bytes_((count + 2 * margin) * c.bytes), memory_(own_memory.take(bytes_)) {
+    std::fill_n(memory_.get(), bytes_, filler);
     for (std::size_t i = 0; i < count; i += c.period)
       std::memcpy(at(i), pattern.data(), std::min(c.period, count - i) * c.bytes);
   }
-  [[nodiscard]] std::byte* at(std::size_t i) noexcept { return memory_.data() + (margin + i) * case_->bytes; }
+  [[nodiscard]] std::byte* at(std::size_t i) noexcept { return memory_.get() + (margin + i) * case_->bytes; }
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
   /// The first of `count` elements from `begin` on that is not as in the pattern from its element `first` on.
@@ -43,9 +45,9 @@ class cells {
   }
   [[nodiscard]] bool intact() const noexcept {
     const auto clean = [](std::byte b) { return b == filler; };
-    const auto width = static_cast<std::ptrdiff_t>(margin * case_->bytes);
-    return std::all_of(memory_.begin(), memory_.begin() + width, clean) &&
-           std::all_of(memory_.end() - width, memory_.end(), clean);
+    const std::span all{memory_.get(), bytes_};
+    return std::ranges::all_of(all.first(margin * case_->bytes), clean) &&
+           std::ranges::all_of(all.last(margin * case_->bytes), clean);
   }
   /// Of the values, whatever lies in their padding.
   [[nodiscard]] std::uint64_t digest() {
@@ -58,8 +60,8 @@ class cells {
   static constexpr std::size_t margin = 3;
   static constexpr std::byte filler{0x5a};
   const reduction_case* case_;
-  std::size_t count_;
-  std::vector<std::byte> memory_;
+  std::size_t count_, bytes_;
+  block_of_memory memory_;
 };
 
 /// A communicator's start() without the types of its calls, which a class derived from it may name.
@@ -250,10 +252,14 @@ class every_reduction {
   std::vector<tutti::op> ops_;
 };
 
-/// Fewer elements than ranks, and about as many as fill some registers, with and without a rest.
+/// Fewer elements than ranks, about as many as fill some registers, with and without a rest, and more than one meeting
+/// in memory carries; now and then more than a slot of it, or a piece of a message, holds.
 inline std::size_t count_of(const reduction_case& c, std::size_t turn) noexcept {
-  constexpr std::size_t few[] = {7, 1, 3, 0}, bytes[] = {256, 64, 640, 192};
-  return turn % 2 == 0 ? bytes[turn / 2 % 4] / c.bytes + turn % 3 : few[turn / 2 % 4];
+  constexpr std::size_t few[] = {7, 1, 3, 0}, some[] = {256, 64, 640, 192}, many[] = {5000, 9000, 4200, 20000};
+  constexpr std::size_t more_than_a_slot = 300000;
+  const std::size_t next = turn / 3 % 4, rest = turn % 5;
+  if (turn % 81 == 80) return more_than_a_slot / c.bytes + rest;
+  return turn % 3 == 0 ? few[next] : (turn % 3 == 1 ? some : many)[next] / c.bytes + rest;
 }
 
 /// Every reduction of every dtype through every collective and algorithm that has it: exact where any order gives the
@@ -266,7 +272,7 @@ void check_every_reduction(session<World>& s, std::size_t stride) {
   std::vector<which> names;
   for (std::size_t k = 0; k < all.size(); ++k) {
     if ((k + s.size()) % stride != 0) continue;
-    every_reduction<World>(s, all[k], count_of(all[k], k + 2 * s.size())).run(digests, names);
+    every_reduction<World>(s, all[k], count_of(all[k], k + s.size())).run(digests, names);
   }
   std::vector<std::uint64_t> everyone(digests.size() * s.size());
   s.world.all_gather(digests, everyone).wait();

@@ -11,6 +11,7 @@
 
 #include <tutti/core/reduction.hpp>
 
+#include <conformance/memory.hpp>
 #include <conformance/report.hpp>
 
 namespace conformance {
@@ -192,11 +193,11 @@ void expect_equal(const which& c, std::span<T> got, const table<T>& wanted) {
 template <class T>
 class guarded {
  public:
-  explicit guarded(std::size_t count) : count_(count), memory_(new T[count + 2 * margin]) {
+  explicit guarded(std::size_t count) : count_(count), memory_(own_memory.take((count + 2 * margin) * sizeof(T))) {
     std::memset(bytes(), pattern, (count + 2 * margin) * sizeof(T));
   }
   guarded(std::size_t count, const table<T>& values) : guarded(count) { values.fill(span()); }
-  [[nodiscard]] std::span<T> span() const noexcept { return {memory_.get() + margin, count_}; }
+  [[nodiscard]] std::span<T> span() const noexcept { return {reinterpret_cast<T*>(memory_.get()) + margin, count_}; }
   [[nodiscard]] bool intact() const noexcept {
     const unsigned char* b = bytes();
     for (std::size_t i = 0; i < margin * sizeof(T); ++i)
@@ -210,7 +211,7 @@ class guarded {
   [[nodiscard]] unsigned char* bytes() const noexcept { return reinterpret_cast<unsigned char*>(memory_.get()); }
 
   std::size_t count_;
-  std::unique_ptr<T[]> memory_;
+  block_of_memory memory_;
 };
 
 inline std::uint64_t hash(std::span<const std::byte> bytes, std::uint64_t seed = 0xcbf29ce484222325) noexcept {

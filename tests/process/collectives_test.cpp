@@ -18,7 +18,7 @@ TEST_CASE("collectives are right between processes") {
   // Ranks that believe to be alone on a machine keep its cores from each other, so these worlds are few.
   SUBCASE("shared memory inside of two machines, TCP between them") {
     machines = 2;
-    sizes = {2, 3, 5, 9};
+    sizes = {2, 3, 4, 5, 9};
   }
   SUBCASE("machines of one rank each") {
     machines = 8;
@@ -32,6 +32,8 @@ TEST_CASE("collectives are right between processes") {
         [&](int r) {
           std::vector<std::string> words{at("unix:@" + name, r, n), transport, "timeout=120000"};
           if (machines > 1) words.push_back("domain=machine" + std::to_string(r % machines));
+          if (machines == 2 && n != 3) words.push_back("stride=2");
+          if (n % 2 == 0 || machines == 2) words.push_back("mixed=1");  // buffers of the world's memory, too
           // Two connections, or four, where it takes no more time.
           return rank_words{words, {"TUTTI_CONNECTIONS=" + std::to_string(n == 3 ? 4 : n == 4 || n == 9 ? 2 : 1)}};
         },

@@ -41,9 +41,13 @@ int run(const tutti_test::words& w) {
     world.barrier().wait();
     std::vector<int> one{1 << (world.rank() % 16)};
     world.all_reduce(one).wait();
-    std::printf("joined rank %d of %d local %d of %d node %d sum %d inherit %d in %.2f ms\n", world.rank(),
-                world.size(), world.local_rank(), world.local_size(), world.node_rank(), one[0],
-                inheritable_descriptors(), ms);
+    tutti::all_reduce_args some;
+    some.in = {nullptr, 252, sizeof(int), tutti::dtype::i32};
+    some.out = {nullptr, 252, sizeof(int), tutti::dtype::i32};
+    std::printf(
+        "joined rank %d of %d local %d of %d node %d sum %d inherit %d in %.2f ms, all_reduces 252 ints by %s\n",
+        world.rank(), world.size(), world.local_rank(), world.local_size(), world.node_rank(), one[0],
+        inheritable_descriptors(), ms, tutti::name(world.backend().chosen(some)));
     std::fflush(stdout);
     std::this_thread::sleep_for(std::chrono::milliseconds{w.number("hold")});
   }

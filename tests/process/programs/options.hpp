@@ -39,6 +39,7 @@ inline tutti::init_options options_from(const words& w) {
   o.job = w.text("job");
   o.interface = w.text("interface");
   o.memory_domain = w.text("domain");
+  o.tuning = w.text("tuning");
   if (w.text("transport") == "shm") o.transport = tutti::transport_choice::shm;
   if (w.text("transport") == "tcp") o.transport = tutti::transport_choice::tcp;
   if (w.has("secret")) o.secret = tutti::secret_source::file(w.text("secret"));

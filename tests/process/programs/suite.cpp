@@ -3,18 +3,24 @@
 #include <exception>
 
 #include <conformance/collectives.hpp>
+#include <conformance/memory.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/openssl.hpp>
 
 #include "process/programs/options.hpp"
 
 int main(int argc, char** argv) try {
-  auto world = tutti::init(tutti_test::options_from(tutti_test::words{argc, argv}));
+  const tutti_test::words words{argc, argv};
+  auto world = tutti::init(tutti_test::options_from(words));
   // Types and counts are looked at by threads and simulated ranks too: all of them in one world is enough here, and 6
   // and 7 ranks leave what is long to those.
   using conformance::grid;
   const int n = world.size();
-  conformance::check_world(world, n == 3 ? grid::full : n == 6 || n == 7 ? grid::light : grid::thin);
+  // Worlds of 2 to 9 ranks go through all reductions together, or those of the sizes that there are.
+  const auto stride = static_cast<std::size_t>(words.number("stride", n == 3 ? 3 : 8));
+  if (words.has("mixed")) conformance::own_memory.mix(world);
+  conformance::check_world(world, n == 3 ? grid::full : n == 6 || n == 7 ? grid::light : grid::thin, stride);
+  conformance::own_memory = {};
   std::printf("all well on rank %d of %d\n", world.rank(), world.size());
   return 0;
 } catch (const std::exception& e) {
