@@ -53,8 +53,9 @@ def print_ratios(rows, field="call_us"):
             if not shown or not any(best(row, MPI[links]) for row in sizes.values()):
                 continue
             print(f"\n{op}, {n} ranks, {k}, {links}: us per call, and over the best MPI")
-            print("| size | best MPI | " + " | ".join(f"{p} | ratio" for p in shown) + " |")
-            print("|---|---|" + "---|---|" * len(shown))
+            gloo = links == "TCP" and any("gloo" in row for row in sizes.values())
+            print("| size | best MPI | " + " | ".join(f"{p} | ratio" for p in shown) + (" | gloo | ratio |" if gloo else " |"))
+            print("|---|---|" + "---|---|" * (len(shown) + gloo))
             for size in sorted(sizes):
                 rival = best(sizes[size], MPI[links])
                 if not rival:
@@ -63,6 +64,9 @@ def print_ratios(rows, field="call_us"):
                 for p in shown:
                     own = sizes[size].get(p)
                     columns += [f"{own:.4g}", f"{own / rival[0]:.2f}"] if own else ["", ""]
+                if gloo:
+                    theirs, own = sizes[size].get("gloo"), sizes[size].get(shown[0])
+                    columns += [f"{theirs:.4g}", f"{own / theirs:.2f}"] if own and theirs else ["", ""]
                 print(f"| {label(size)} | " + " | ".join(columns) + " |")
 
 
