@@ -49,7 +49,7 @@ void check_collectives(Run&& run) {
   for (int size = 1; size <= most_ranks; ++size)
     run(size, [](auto& world) {
       const grid how = grid_of(world.size());
-      check_world(world, how, how == grid::full ? 3 : 8);
+      check_world(world, how, how == grid::full ? 4 : 8);
     });
 }
 

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -295,19 +294,22 @@ TEST_CASE("a cause reaches everybody as it is") {
 
 TEST_CASE("a rank that has no descriptor left for a connection is named itself") {
   plan p{3};
-  auto ranks = in_processes(p, [](driver& d) {
+  shared_page<std::atomic<bool>> full;
+  auto ranks = in_processes(p, [&](driver& d) {
     auto& t = d.transport();
     std::byte token{};
     const int other = t.rank() == 0 ? 1 : 0;
     if (t.rank() != 2 && !d.run(drive::send(t, other, 0, {&token, 1})).ok()) return 1;
     if (t.rank() != 2 && !d.wait(*d.recv(other, 0, {&token, 1})).ok()) return 1;
     if (t.rank() == 1) {
-      std::optional<tutti_test::descriptor_limit> tight{::fcntl(0, F_DUPFD, 0)};
+      const tutti_test::descriptor_limit tight{::fcntl(0, F_DUPFD, 0)};
+      *full = true;
       const status s = d.run(drive::send(t, 2, 1, {&token, 1}));
       const auto guard = d.lock();
       t.abort(s);
       return code_of(s);
     }
+    while (t.rank() == 2 && !*full) std::this_thread::sleep_for(std::chrono::milliseconds{1});  // it connects to nobody
     return code_of(d.wait(*d.recv(1, 1, {&token, 1})));
   });
   for (const std::size_t r : {0U, 1U})

@@ -108,7 +108,7 @@ struct called {
   }
   /// The bits of brief() that say neither a reduction nor a root.
   static constexpr std::uint16_t plain_brief = no_reduction << 3;
-  static_assert(static_cast<unsigned>(collective::broadcast_sized) < 16 && static_cast<unsigned>(dtype::opaque) < 32 &&
+  static_assert(static_cast<unsigned>(collective::broadcast_sized) < 16 && dtype_count <= 32 &&
                 static_cast<unsigned>(reduction_kind::mean_over) < no_reduction);
   /// What fits beside the length of a message, never 0: collective 4 bits, type 5, reduction 4, and 3 of the root; of a
   /// divisor, or of the size of elements that have no type, where there is no root.

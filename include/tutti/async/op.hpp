@@ -46,15 +46,15 @@ class op_slot {
   ~op_slot() { reset(); }
 
   void wait() const noexcept {
-    if (!state_->done()) drive(*state_);
+    if (!state_->done()) drive();
   }
   void reset() noexcept {
     if (!state_) return;
-    op_state* s = std::exchange(state_, nullptr);
-    if (!s->done()) {
-      if (s->owner->engine().inherited()) return;  // in a child made by fork(): its parent's
-      drive(*s);
+    if (!state_->done()) {
+      if (state_->owner->engine().inherited()) return static_cast<void>(state_ = nullptr);  // its parent's: see fork()
+      drive();
     }
+    op_state* s = std::exchange(state_, nullptr);
     if (s->owner) s->owner->release(*s);
   }
   [[nodiscard]] bool holds() const noexcept { return state_ != nullptr; }
@@ -66,8 +66,8 @@ class op_slot {
 
  private:
   // Apart, so that who has nothing to wait for saves no registers for it.
-  [[gnu::noinline]] static void drive(op_state& s) noexcept {
-    s.owner->engine().run_until([&s] { return s.done(); });
+  [[gnu::noinline]] void drive() const noexcept {
+    state_->owner->engine().run_until([s = state_] { return s->done(); });
   }
 
   op_state* state_;

@@ -23,8 +23,9 @@ class basic_progress_thread {
   basic_progress_thread(const basic_progress_thread&) = delete;
   basic_progress_thread& operator=(const basic_progress_thread&) = delete;
   ~basic_progress_thread() {
-    if (engine_.inherited()) {  // no thread goes along with fork()
-      thread_.detach();
+    if (engine_.inherited()) {                              // no thread goes along with fork()
+      [[maybe_unused]] static std::thread* kept = nullptr;  // neither to be joined nor to be detached
+      kept = new std::thread(std::move(thread_));
       return;
     }
     stop_.store(true, std::memory_order_release);

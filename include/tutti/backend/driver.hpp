@@ -32,6 +32,10 @@ class driver final : public progress_source {
   driver(const driver&) = delete;
   driver& operator=(const driver&) = delete;
   ~driver() {
+    if (engine_->inherited()) {  // see issuer
+      static_cast<void>(link_.release());
+      return;
+    }
     engine_->detach(*this);
     auto guard = engine_->lock();
     link_->leave();
@@ -102,13 +106,17 @@ class driver final : public progress_source {
     link_->tick(now);
     reclaim();
     if (in_flight_.front()) ask_around(now);
-    // Who comes back late first takes what has arrived meanwhile: that is nobody's delay but its own. But once.
-    if (now - std::exchange(driven_, now) > absence && !overdue_) returned_ = now;
     op_state* s = in_flight_.front();
     while (s && now < s->info.expires) s = s->next;
-    overdue_ = s != nullptr;
-    if (!overdue_ || now - returned_ < absence) return;
-    s->info.expired = true;  // as all operations do with the next line
+    // Who comes back late first takes what has arrived meanwhile: that is nobody's delay but its own. But once for each
+    // deadline, or one who drives only now and then had none.
+    const bool was_away = now - std::exchange(driven_, now) > absence;
+    if (was_away && (!s || s->info.expires != excused_)) {
+      returned_ = now;
+      excused_ = s ? s->info.expires : deadline{};
+    }
+    if (!s || now - returned_ < absence) return;
+    s->info.expired = true;  // what ends the others with it
     link_->abort({errc::timed_out, odd_message::finder_of(link_->rank()), waiting_for(*s), s->info.sequence});
   }
   void prepare_park() noexcept override { link_->prepare_park(); }
@@ -161,7 +169,7 @@ class driver final : public progress_source {
   bool splitting_ = false;
   deadline oldest_issued_{}, next_question_{};
   deadline driven_{}, returned_{};  // the last tick, and the first after nobody had driven for a while
-  bool overdue_ = false;            // some operation was, at the last tick
+  deadline excused_{};              // that had passed then, if one had
   duration pause_ = patience;
 };
 

@@ -77,6 +77,7 @@ class issuer final : public op_owner {
 
   /// Ends every operation of this world, here and on its peers, which are told by whom.
   void abort(std::uint64_t detail) noexcept {
+    if (home_->inherited()) return;
     {
       auto guard = home_->lock();
       backend_.abort(by_this_rank(detail));
@@ -84,8 +85,8 @@ class issuer final : public op_owner {
     home_->notify();
   }
 
-  /// Ends what is still in flight; its handles stay valid and report errc::aborted. In a child made by fork() neither
-  /// this nor drop() does anything: the rank is its parent's, and peers hear nothing of the child.
+  /// Ends what is still in flight; its handles stay valid and report errc::aborted. In a child made by fork() this
+  /// does nothing, as abort(), release() and drop(): the rank is its parent's, and peers hear nothing of the child.
   void close() noexcept {
     if (home_->inherited()) return;
     auto guard = home_->lock();
@@ -95,7 +96,7 @@ class issuer final : public op_owner {
   }
 
   void release(op_state& s) noexcept override {
-    if (pool_.release(s)) delete this;
+    if (!home_->inherited() && pool_.release(s)) delete this;
   }
 
   /// The communicator's farewell: this object ends with the last handle, or now.
@@ -137,7 +138,7 @@ class issuer final : public op_owner {
   }
 
   void leave_alone() noexcept {  // leak checkers see that it is meant
-    inherited_before_ = std::exchange(last_inherited_, this);
+    inherited_before_ = last_inherited_.exchange(this);
   }
   [[nodiscard]] status by_this_rank(std::uint64_t detail) const noexcept {
     return {errc::aborted, 0, backend_.world_rank(), detail};
@@ -225,7 +226,7 @@ class issuer final : public op_owner {
   op_pool pool_;
   std::atomic<duration> timeout_;
   issuer* inherited_before_ = nullptr;
-  static inline issuer* last_inherited_ = nullptr;
+  static inline std::atomic<issuer*> last_inherited_{nullptr};
 };
 
 }  // namespace tutti

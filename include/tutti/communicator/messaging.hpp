@@ -26,7 +26,7 @@ class messaging_calls : public Base {
   /// Sends to one rank, which receives with the same tag and count. Messages of one tag arrive in order. Ends when
   /// `data` may be changed again; beyond 256 KiB that is not before the receiver has called recv, and of the first
   /// message between two ranks over TCP not before the other has driven its engine, which connects them. A receiver
-  /// keeps 64 MiB of shorter ones that it has not asked for, and more only while it waits for something behind them.
+  /// keeps 64 MiB of shorter ones that it has not asked for, then holds its sender back unless it waits for a message.
   template <elements R>
     requires supports<backend_type, send_args>
   started<send_args> send(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
@@ -51,7 +51,8 @@ class messaging_calls : public Base {
 
   /// Receives the first message with this tag that any rank sends or has sent; the handle's result is that rank.
   /// Messages of one rank and tag arrive in order. One that a recv() of its sender waits for goes there. With several
-  /// at hand the ranks take turns. A different count is errc::mismatch, and ends the world.
+  /// at hand the ranks take turns; while it waits, nobody who runs ahead is held back. A different count is
+  /// errc::mismatch, and ends the world.
   template <writable_elements R>
     requires supports<backend_type, recv_any_args> && Base::at_once
   basic_op<int> recv_any(R&& data, std::uint32_t tag = 0, issue how = {},

@@ -122,7 +122,7 @@ class bucket_flight {
   }
   /// After an abort, which ends what it waits for: another thread may be at work in it.
   void drop(engine& driver) noexcept {
-    if (runs_) driver.run_until([this] { return runs_->ended(); });
+    if (runs_ && !driver.inherited()) driver.run_until([this] { return runs_->ended(); });
     clear();
   }
   void clear() noexcept {

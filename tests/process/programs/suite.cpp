@@ -17,7 +17,7 @@ int main(int argc, char** argv) try {
   using conformance::grid;
   const int n = world.size();
   // Worlds of 2 to 9 ranks go through all reductions together, or those of the sizes that there are.
-  const auto stride = static_cast<std::size_t>(words.number("stride", n == 3 ? 3 : 8));
+  const auto stride = static_cast<std::size_t>(words.number("stride", n == 3 ? 4 : 8));
   if (words.has("mixed")) conformance::own_memory.mix(world);
   conformance::check_world(world, n == 3 ? grid::full : n == 6 || n == 7 ? grid::light : grid::thin, stride);
   conformance::own_memory = {};
