@@ -51,7 +51,7 @@ class op_slot {
   void reset() noexcept {
     if (!state_) return;
     if (!state_->done()) {
-      if (state_->owner->engine().inherited()) return static_cast<void>(state_ = nullptr);  // its parent's: see fork()
+      if (state_->owner->engine().inherited()) return static_cast<void>(state_ = nullptr);  // by fork()
       drive();
     }
     op_state* s = std::exchange(state_, nullptr);
