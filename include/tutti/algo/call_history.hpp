@@ -1,0 +1,97 @@
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tutti/algo/board_memory.hpp>
+#include <tutti/algo/called.hpp>
+#include <tutti/algo/fingerprint.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/transport/lane.hpp>
+#include <tutti/transport/odd_message.hpp>
+#include <tutti/transport/recent_calls.hpp>
+#include <tutti/transport/tag.hpp>
+
+namespace tutti::algo {
+
+/// What each rank of a board has called last, in memory that all of them read: steps tell of which call they are, and
+/// ranks that differ are told which calls they were.
+class call_history : public board_memory, public recent_calls::witness {
+ public:
+  [[nodiscard]] bool is_open() const noexcept { return !lines_.empty(); }
+
+  /// The call that the next steps are posted in. Calls are chained: ranks that differed once, where nobody had to look,
+  /// differ from then on.
+  void begin(const called& c) noexcept {
+    call_ = detail::mix(call_, c.fingerprint());
+    remember(c);
+  }
+  /// A call that goes by messages, for the words about ranks that differ.
+  void remember(called c, algorithm via) noexcept {
+    c.via = via;
+    if (is_open()) remember(c);
+  }
+  /// One of the calls that `rank` began last, all of which stay for as long as anybody may wait for their steps;
+  /// nothing when there were fewer, or when it is just being written.
+  [[nodiscard]] called recent(int rank, std::size_t i) const noexcept {
+    const auto& from = at(rank).calls[i % remembered].words;
+    called::packed p;
+    for (std::size_t w = 0; w < 4; ++w) p.words[w] = from[w].load(std::memory_order_acquire);
+    return from[0].load(std::memory_order_relaxed) == p.words[0] ? called::unpack(p) : called{};
+  }
+
+  /// The same of this rank, for others that wait for it in another operation of that number. What went by messages was
+  /// noted.
+  [[nodiscard]] recent_calls::one recall(std::uint64_t t) const noexcept override {
+    for (std::size_t i = 0; is_open() && i < remembered; ++i) {
+      const called c = recent(rank_, i);
+      if (c.sequence == 0 || !tag::of_one_operation(tag::make(members_->context, c.sequence, 0), t)) continue;
+      if (c.via != algorithm::automatic || c.what == collective::broadcast_sized) continue;
+      return noted(members_->context, c, c.what == collective::barrier ? algorithm::automatic : algorithm::direct);
+    }
+    return {};
+  }
+
+ protected:
+  [[nodiscard]] line& at(int rank) const noexcept { return *lines_[static_cast<std::size_t>(rank)]; }
+
+  /// What the steps of the call that has its turn are marked with.
+  [[nodiscard]] std::uint64_t mark() const noexcept { return call_; }
+
+  /// The failure of a rank that has found `rank` at a step of another call: their first calls that differ, if these are
+  /// remembered.
+  [[nodiscard]] status difference(int rank) const noexcept {
+    called mine{}, theirs{};
+    for (std::size_t i = 0; i < remembered * remembered; ++i) {
+      const called m = recent(rank_, i / remembered), t = recent(rank, i % remembered);
+      if (m.sequence == 0 || m.sequence != t.sequence || m == t) continue;
+      if (mine.sequence == 0 || m.sequence < mine.sequence) mine = m, theirs = t;
+    }
+    odd_message found{theirs.brief(), mine.brief(), theirs.count, mine.count, members_->context, mine.sequence};
+    found.of = odd_message::unit::elements;
+    status why = found.failure(members_->world_rank(rank), members_->world_rank(rank_));
+    if (mine.sequence == 0) why.detail = 0;
+    return why;
+  }
+
+  std::vector<line*> lines_;
+  const group* members_ = nullptr;
+  int rank_ = 0;
+
+ private:
+  void remember(const called& c) noexcept {
+    auto& to = at(rank_).calls[begun_++ % remembered].words;
+    const auto from = c.pack();
+    to[0].store(0, std::memory_order_relaxed);  // nothing, for whoever reads in between
+    to[3].store(from.words[3], std::memory_order_release);
+    to[2].store(from.words[2], std::memory_order_release);
+    to[1].store(from.words[1], std::memory_order_release);
+    to[0].store(from.words[0], std::memory_order_release);
+  }
+
+  std::uint64_t call_ = 0;
+  std::size_t begun_ = 0;
+};
+
+}  // namespace tutti::algo
