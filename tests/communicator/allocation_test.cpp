@@ -1,6 +1,5 @@
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -19,13 +18,15 @@
 
 #include <async/allocations.hpp>
 #include <communicator/ranks.hpp>
+#include <communicator/without_allocating.hpp>
 #include <support/grid.hpp>
 
 namespace {
 
-using ranks::expect;
 using ranks::world;
 using tutti::task;
+using tutti_test::expect_none;
+using tutti_test::expect_none_of_any;
 
 #if defined(TUTTI_TEST_COUNTS_NOTHING)
 constexpr bool counting = false;
@@ -33,68 +34,11 @@ constexpr bool counting = false;
 constexpr bool counting = true;
 #endif
 
-/// Between two barriers nobody does anything but what is counted. A group that compares its ways to stage anew may need
-/// a frame more than ever before; what comes again is in one of the two rounds behind that.
-template <class Call>
-void expect_none(world& on, const char* what, std::size_t bytes, Call call,
-                 const std::atomic<long>& counted = allocations::count) {
-  for (int i = 0; i < 100; ++i) call();
-  for (int i = 0; i < 64; ++i) on.barrier().wait();  // of 64 small calls at least one is a routine, with a frame
-  const auto of_a_round = [&] {                      // the same on all ranks
-    const long before = counted.load();
-    for (int i = 0; i < 50; ++i) call();
-    on.barrier().wait();
-    const long during = counted.load() - before;
-    on.barrier().wait();
-    return during;
-  };
-  long during = of_a_round();
-  if (during != 0) during = std::max(of_a_round(), of_a_round());
-  expect(during == 0, std::string(what) + " of " + std::to_string(bytes) + " bytes: " + std::to_string(during) +
-                          " allocations in 50 operations of " + std::to_string(on.size()) + " ranks");
-}
-
-/// Every collective call of a communicator, blocks of `bytes` for each rank where it has blocks.
-void expect_none_of_any(world& on, std::size_t bytes) {
-  const std::size_t count = bytes / sizeof(float), n = static_cast<std::size_t>(on.size());
-  const int last = on.size() - 1;
-  std::vector<float> data(count), other(count), blocks(n * count), others(n * count);
-  const std::vector<std::size_t> counts(n, count);
-  const std::vector<std::span<float>> list{data, other};
-  std::vector<float> long_message(std::size_t{64} << 10);
-  on.broadcast(long_message, 0).wait();  // chooses how to stage, which needs memory once
-  const auto none = [&](const char* what, auto call) { expect_none(on, what, bytes, call); };
-  none("all_reduce", [&] { on.all_reduce(data).wait(); });
-  none("all_reduce into another buffer", [&] { on.all_reduce(data, other, tutti::max).wait(); });
-  none("all_reduce of a value", [&] { (void)on.all_reduce(1.0F).wait(); });
-  none("all_reduce that scales", [&] { on.all_reduce(data, tutti::premul_sum(0.5F)).wait(); });
-  none("all_reduce_coalesced", [&] { on.all_reduce_coalesced(list).wait(); });
-  std::vector<std::span<float>> descending;
-  for (std::size_t i = 40; i-- > 0;) descending.push_back(std::span{data}.subspan(i * count / 40, count / 40));
-  none("all_reduce_coalesced of many", [&] { on.all_reduce_coalesced(descending).wait(); });
-  none("reduce_scatter", [&] { on.reduce_scatter(blocks, data).wait(); });
-  none("reduce_scatter_v", [&] { on.reduce_scatter_v(blocks, data, counts).wait(); });
-  none("reduce", [&] { on.reduce(data, last).wait(); });
-  none("scan", [&] { on.scan(data).wait(); });
-  none("exclusive_scan", [&] { on.exclusive_scan(data, other).wait(); });
-  none("broadcast", [&] { on.broadcast(data, last).wait(); });
-  none("broadcast of a value", [&] { (void)on.broadcast(1, last).wait(); });
-  none("all_gather", [&] { on.all_gather(data, blocks).wait(); });
-  none("all_gather_v", [&] { on.all_gather_v(data, blocks, counts).wait(); });
-  none("gather", [&] { on.gather(data, blocks, last).wait(); });
-  none("gather_v", [&] { on.gather_v(data, blocks, counts, last).wait(); });
-  none("scatter", [&] { on.scatter(blocks, data, 0).wait(); });
-  none("scatter_v", [&] { on.scatter_v(blocks, data, counts, 0).wait(); });
-  none("all_to_all", [&] { on.all_to_all(blocks, others).wait(); });
-  none("all_to_all_v", [&] { on.all_to_all_v(blocks, counts, others, counts).wait(); });
-  none("barrier", [&] { on.barrier().wait(); });
-}
-
 TEST_CASE("allocation: no collective call allocates, of any size, once it is warm") {
   if (!counting) return;
   for (const int size : tutti_test::grid<int>({1, 2, 3}, {3}))
     for (const std::size_t bytes : {std::size_t{4}, std::size_t{4} << 10, std::size_t{200} << 10})
-      CHECK_NOTHROW(tutti::run_threads(size, [bytes](world& on) { expect_none_of_any(on, bytes); }));
+      CHECK_NOTHROW(tutti::run_threads(size, [bytes](world& on) { expect_none_of_any(on, bytes, [] {}); }));
 }
 
 /// Every algorithm over messages that a collective can be asked for: its temporary memory. What messages lie in that

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <list>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tutti::detail {
@@ -38,7 +39,9 @@ class early_places {
       return move_one(from, to);
     }
     if (list dropped; filled_ != 0) move_one(static_cast<std::size_t>(std::bit_width(filled_) - 1), dropped);
-    to.push_back({.place = std::vector<std::byte>(fits < classes ? room_of(fits) : bytes)});
+    early_message fresh;
+    fresh.place.resize(fits < classes ? room_of(fits) : bytes);
+    to.push_back(std::move(fresh));
   }
   void give(list& from, list::iterator one) noexcept {
     const std::size_t all = cost(one->place.size()), c = size_class(one->place.size());
