@@ -60,6 +60,18 @@ TEST_CASE("tutti-bench times each collective, in both kinds of memory, and finds
   }
 }
 
+TEST_CASE("tutti-bench sweeps sizes of scans, lists and blocks of any lengths, and finds their results right") {
+  if (!is_built()) return;
+  for (const std::string name : {"scan", "exclusive_scan", "all_reduce_coalesced", "all_gather_v", "reduce_scatter_v",
+                                 "gather_v", "scatter_v", "all_to_all_v"}) {
+    CAPTURE(name);
+    const auto done = bench(3, {name, "-b", "48", "-e", "3M", "-f", "16", "-n", "2", "-w", "1", "-R", "2"});
+    CHECK_MESSAGE(done.status == 0, done.out);
+    for (const char* bytes : {" 48 ", " 12288 ", " 3145728 "}) CHECK_MESSAGE(contains(done.out, bytes), done.out);
+    CHECK_MESSAGE(contains(done.out, "# Out of bounds values : 0 OK"), done.out);
+  }
+}
+
 TEST_CASE("tutti-bench reduces in every type by every reduction, and asks for an algorithm") {
   if (!is_built()) return;
   for (const std::string type : {"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float",
