@@ -14,12 +14,16 @@
 
 namespace {
 
+using tutti::detail::byte_ring;
+using tutti::detail::ring_reader;
+using tutti::detail::ring_writer;
+
 struct ring_of_16 {
-  alignas(tutti::byte_ring) std::array<std::byte, sizeof(tutti::byte_ring) + 16> memory{};
-  tutti::byte_ring& ring = *reinterpret_cast<tutti::byte_ring*>(memory.data());
-  std::byte* data = memory.data() + sizeof(tutti::byte_ring);
-  tutti::ring_writer writer{ring, data, 16};
-  tutti::ring_reader reader{ring, data, 16};
+  alignas(byte_ring) std::array<std::byte, sizeof(byte_ring) + 16> memory{};
+  byte_ring& ring = *reinterpret_cast<byte_ring*>(memory.data());
+  std::byte* data = memory.data() + sizeof(byte_ring);
+  ring_writer writer{ring, data, 16};
+  ring_reader reader{ring, data, 16};
 
   std::size_t write(const std::string& a, const std::string& b = {}) {
     return writer.write(drive::bytes_of(a), drive::bytes_of(b));
@@ -75,7 +79,7 @@ TEST_CASE("a reader that runs wild cannot make the writer write") {
     const auto before = r.memory;
     r.ring.head = head;
     CHECK(r.write("overwritten") == 0);
-    CHECK(std::equal(r.data, r.data + 16, before.data() + sizeof(tutti::byte_ring)));
+    CHECK(std::equal(r.data, r.data + 16, before.data() + sizeof(byte_ring)));
   }
 }
 

@@ -14,10 +14,10 @@ namespace channel_pair {
 
 using drive::flight;
 using tutti::errc;
-using tutti::frame;
 using tutti::status;
 using tutti::detail::channel;
 using tutti::detail::channel_base;
+using tutti::detail::frame;
 
 static_assert(tutti::pipe<drive::memory_pipe>);
 

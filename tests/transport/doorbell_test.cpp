@@ -15,16 +15,18 @@ namespace {
 
 using namespace std::chrono_literals;
 using tutti::shared_area;
+using tutti::detail::doorbell;
+using tutti::detail::fences;
 
 struct alignas(4096) page {
   std::byte bytes[4096]{};
 };
 
 struct two_ranks {
-  tutti::fences a_fences = tutti::fences::by_ringer, b_fences = a_fences;
+  fences a_fences = fences::by_ringer, b_fences = a_fences;
   std::vector<page> memory{(shared_area::bytes(2) + sizeof(page) - 1) / sizeof(page)};
   shared_area area{reinterpret_cast<std::byte*>(memory.data()), 2};
-  tutti::doorbell a{area, 0, a_fences}, b{area, 1, b_fences};
+  doorbell a{area, 0, a_fences}, b{area, 1, b_fences};
 };
 
 }  // namespace
@@ -91,7 +93,7 @@ TEST_CASE("a rank without the sleeper's descriptor does no harm") {
 }
 
 TEST_CASE("two threads that only sleep and ring never miss each other") {
-  using enum tutti::fences;
+  using enum tutti::detail::fences;
   two_ranks both_by_ringer{by_ringer, by_ringer}, both_by_sleeper{by_sleeper, by_sleeper}, mixed{by_sleeper, by_ringer};
   auto* chosen = &both_by_ringer;
   SUBCASE("that make the fence when they ring") {}
@@ -100,7 +102,7 @@ TEST_CASE("two threads that only sleep and ring never miss each other") {
   two_ranks& w = *chosen;
   std::atomic<int> turn{0};
   constexpr int rounds = 2000;
-  const auto play = [&](tutti::doorbell& bell, int me) {
+  const auto play = [&](doorbell& bell, int me) {
     for (int i = 0; i < rounds; ++i) {
       while (turn.load(std::memory_order_acquire) != me) {
         bell.prepare(shared_area::sleep::on_futex);

@@ -8,7 +8,7 @@
 
 namespace {
 
-using tutti::frame;
+using tutti::detail::frame;
 using tutti::detail::frame_queue;
 
 TEST_CASE("frame_queue: frames leave in the order of a deque, whatever is put at either end") {

@@ -6,7 +6,7 @@
 #include <tutti/transport/frame.hpp>
 
 namespace {
-using tutti::frame;
+using tutti::detail::frame;
 
 constexpr std::array kinds{frame::kind::eager, frame::kind::ready,    frame::kind::data,    frame::kind::abort,
                            frame::kind::bye,   frame::kind::announce, frame::kind::question};

@@ -15,9 +15,9 @@
 
 namespace {
 
-using tutti::inflow;
-using tutti::piece;
-using tutti::tcp_notice;
+using tutti::detail::inflow;
+using tutti::detail::piece;
+using tutti::detail::tcp_notice;
 using head = inflow::head;
 
 /// A connection at whose other end an inflow reads.

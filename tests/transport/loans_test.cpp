@@ -4,7 +4,7 @@
 
 #include <tutti/transport/loans.hpp>
 
-using tutti::loans;
+using tutti::detail::loans;
 
 TEST_CASE("loans: long messages are lent, one at a time, and longer ones where long ones come the other way") {
   loans l;

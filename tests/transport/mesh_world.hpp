@@ -36,7 +36,7 @@ class rank_of_mesh : public tutti::mesh<drive::memory_pipe> {
   void abort(status why) noexcept {
     if (!fail_all(why)) return;
     for (int p = 0; p < size(); ++p)
-      if (channel(p)) channel(p)->say(tutti::frame::abort_with(why));
+      if (channel(p)) channel(p)->say(tutti::detail::frame::abort_with(why));
   }
   [[nodiscard]] int waiting_for(const tutti::routine::promise_type* work) const noexcept {
     return channel_waits_for(work);

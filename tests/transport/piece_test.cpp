@@ -8,7 +8,7 @@
 
 namespace {
 
-using tutti::piece;
+using tutti::detail::piece;
 
 TEST_CASE("the head of a piece survives the way, and is the same on every machine") {
   for (const piece& one : {piece{0, 0}, piece{1, 31}, piece{0x00bc614e, 2, 0xffff}, piece{piece::most_bytes, 1, 7},
@@ -34,7 +34,7 @@ TEST_CASE("what is no head of a piece is not taken for one, and no notice begins
   CHECK(with(0, piece::mark));
   CHECK_FALSE(with(0, 0x71));
   CHECK_FALSE(with(7, 0x41));
-  CHECK(static_cast<unsigned>(tutti::tcp_notice::last_kind) < piece::mark);
+  CHECK(static_cast<unsigned>(tutti::detail::tcp_notice::last_kind) < piece::mark);
 }
 
 }  // namespace

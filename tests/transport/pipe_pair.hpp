@@ -19,7 +19,7 @@ namespace pipe_pair {
 
 using tutti::errc;
 using tutti::socket_pipe;
-using tutti::tcp_notice;
+using tutti::detail::tcp_notice;
 
 using side = socket_pipe::side;
 
@@ -87,7 +87,7 @@ inline std::vector<std::byte> take(socket_pipe& p, std::size_t bytes, std::size_
   return got;
 }
 
-inline std::size_t waiting_at(const tutti::road& r) {
+inline std::size_t waiting_at(const tutti::detail::road& r) {
   int bytes = 0;
   REQUIRE(::ioctl(r.socket.native(), FIONREAD, &bytes) == 0);
   return static_cast<std::size_t>(bytes);

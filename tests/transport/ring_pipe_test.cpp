@@ -17,7 +17,7 @@ struct alignas(4096) page {
 struct two_pipes {
   std::vector<page> memory{(shared_area::bytes(2) + sizeof(page) - 1) / sizeof(page)};
   shared_area area{reinterpret_cast<std::byte*>(memory.data()), 2};
-  tutti::doorbell bell_a{area, 0}, bell_b{area, 1};
+  tutti::detail::doorbell bell_a{area, 0}, bell_b{area, 1};
   tutti::ring_pipe a{area, 0, 1, bell_a}, b{area, 1, 0, bell_b};
 };
 

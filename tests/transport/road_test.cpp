@@ -12,7 +12,7 @@
 
 namespace {
 
-using tutti::road;
+using tutti::detail::road;
 using tutti::os::interest;
 
 /// A road with little room, and its other end.

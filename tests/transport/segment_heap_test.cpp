@@ -14,7 +14,7 @@
 
 namespace {
 
-using tutti::segment_heap;
+using tutti::detail::segment_heap;
 
 constexpr std::size_t page = 4096;
 constexpr std::uint64_t MiB = 1 << 20;

@@ -19,8 +19,8 @@ namespace {
 
 using drive::shm_world;
 using tutti::errc;
-using tutti::shm_hello;
 using tutti::shm_layout;
+using tutti::detail::shm_hello;
 using namespace std::chrono_literals;
 
 /// A leader that this test plays by hand; rank 1 is the child.

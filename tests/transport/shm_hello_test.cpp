@@ -3,7 +3,7 @@
 #include <random>
 #include <tutti/transport/shm_hello.hpp>
 
-using tutti::shm_hello;
+using tutti::detail::shm_hello;
 
 TEST_CASE("a hello survives encoding") {
   const shm_hello h{3, 4, 2, 5, 0x123456789abc, 0xfedcba987654, {tutti::errc::peer_lost, 0, 7, 0}};

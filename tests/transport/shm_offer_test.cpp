@@ -22,6 +22,7 @@ using drive::shm_world;
 using tutti::errc;
 using tutti::shm_offer;
 using tutti::shm_options;
+using tutti::detail::shm_hello;
 using namespace std::chrono_literals;
 using tutti_test::forked_child;
 
@@ -184,10 +185,10 @@ TEST_CASE("a member that waits when the set-up fails learns the cause") {
     const tutti::os::fd s = connect_to(name);
     std::this_thread::sleep_for(50ms);
     const std::string told = read_all(s.native());
-    if (told.size() != tutti::shm_hello::encoded_bytes) return 1;
-    tutti::shm_hello::encoded raw{};
+    if (told.size() != shm_hello::encoded_bytes) return 1;
+    shm_hello::encoded raw{};
     std::transform(told.begin(), told.end(), raw.begin(), [](char c) { return static_cast<std::byte>(c); });
-    const auto hello = tutti::shm_hello::decode(raw);
+    const auto hello = shm_hello::decode(raw);
     return hello && hello->refusal == tutti::status{errc::peer_lost, 0, 2, 0} ? 0 : 2;
   }};
   auto dead = std::make_unique<forked_child>([] { return ::pause(); });
@@ -206,7 +207,7 @@ TEST_CASE("a member that comes twice is served once") {
   forked_child twice{[&] {
     const tutti::os::fd first = connect_to(name), second = connect_to(name);
     const std::size_t a = read_all(first.native()).size(), b = read_all(second.native()).size();
-    return a == tutti::shm_hello::encoded_bytes && b == 0 ? 0 : 1;
+    return a == shm_hello::encoded_bytes && b == 0 ? 0 : 1;
   }};
   forked_child never{[] { return ::pause(); }};
   const tutti::roster all{drive::myself(0), peer_of(twice, 1), peer_of(never, 2)};

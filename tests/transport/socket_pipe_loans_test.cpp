@@ -14,7 +14,7 @@
 namespace {
 
 using namespace pipe_pair;
-using tutti::loans;
+using tutti::detail::loans;
 
 constexpr std::size_t short_loan = 400'000, long_loan = 3 << 20;
 

@@ -209,7 +209,7 @@ TEST_CASE("discarding empties the socket up to its end") {
 }
 
 TEST_CASE("stripes go to the tracks in turn, and are read in the order in which they were written") {
-  constexpr std::size_t stripe = tutti::stripe_cursor::stripe_bytes;
+  constexpr std::size_t stripe = tutti::detail::stripe_cursor::stripe_bytes;
   both w{1 << 20, 3};
   const auto out = drive::pattern(4 * stripe + 10, 7);
   std::size_t sent = 0, writes = 0;

@@ -16,7 +16,7 @@
 namespace {
 
 using namespace pipe_pair;
-using tutti::way_chooser;
+using tutti::detail::way_chooser;
 
 TEST_CASE("short messages that answer one another take the two connections in turn, never the same") {
   both w;
@@ -161,7 +161,7 @@ TEST_CASE("answers that nobody reads wait with the stream, and what went against
     most = std::max(most, waiting_at(w.a.at(0, side::ours)));
   }
   CHECK(most > 0);
-  CHECK(most <= way_chooser::most_unread * (way_chooser::most_against + tutti::piece::encoded_bytes));
+  CHECK(most <= way_chooser::most_unread * (way_chooser::most_against + tutti::detail::piece::encoded_bytes));
   CHECK(answered < 1000 * answer.size() / 2);
   CHECK_FALSE(w.b.at(0, side::theirs).keeps_some());
   std::vector<std::byte> got;

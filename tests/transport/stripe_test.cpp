@@ -6,7 +6,7 @@
 #include <tutti/transport/stripe.hpp>
 #include <vector>
 
-using tutti::stripe_cursor;
+using tutti::detail::stripe_cursor;
 
 TEST_CASE("stripe: a stripe to each connection in turn, in whatever pieces it is counted") {
   constexpr std::size_t all = 7 * stripe_cursor::stripe_bytes + 5;

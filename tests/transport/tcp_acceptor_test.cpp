@@ -13,9 +13,9 @@ namespace {
 
 using namespace std::chrono_literals;
 using strangers::hall;
-using tutti::tcp_dial;
 using tutti::tcp_job;
-using state = tutti::tcp_dial::state;
+using tutti::detail::tcp_dial;
+using state = tutti::detail::tcp_dial::state;
 
 tcp_job job_with(std::optional<tutti::wire::secret> s = std::nullopt) {
   return {tutti::wire::job_id::of("a job"), 3, std::move(s)};

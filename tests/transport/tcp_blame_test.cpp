@@ -9,7 +9,7 @@
 namespace {
 
 using namespace std::chrono_literals;
-using tutti::tcp_blame;
+using tutti::detail::tcp_blame;
 
 const tutti::deadline now = tutti::deadline{} + 1h;
 

@@ -21,9 +21,9 @@
 namespace tcp_by_hand {
 
 using namespace tcp_world;
-using tutti::frame;
+using tutti::detail::frame;
 
-constexpr std::size_t head_bytes = tutti::piece::encoded_bytes + frame::encoded_bytes;
+constexpr std::size_t head_bytes = tutti::detail::piece::encoded_bytes + frame::encoded_bytes;
 
 struct against {
   plan p;
@@ -62,12 +62,12 @@ struct against {
     auto terms = job.terms(1, 2, 0);
     terms.connections = static_cast<std::uint16_t>(p.options.connections);
     terms.connection = static_cast<std::uint16_t>(track);
-    tutti::tcp_dial dial{strangers::address_of(door), terms, tutti::after(5s)};
+    tutti::detail::tcp_dial dial{strangers::address_of(door), terms, tutti::after(5s)};
     CHECK(until([&] {
       const auto s = dial.progress();
-      return s != tutti::tcp_dial::state::connecting && s != tutti::tcp_dial::state::greeting;
+      return s != tutti::detail::tcp_dial::state::connecting && s != tutti::detail::tcp_dial::state::greeting;
     }));
-    CHECK(dial.where() == tutti::tcp_dial::state::ready);
+    CHECK(dial.where() == tutti::detail::tcp_dial::state::ready);
     return dial.release();
   }
   /// Both connections stand.
@@ -75,7 +75,7 @@ struct against {
     stream = dial(p.jobs[1]);
     tracks.resize(2 * static_cast<std::size_t>(p.options.connections));
     for (int k = 0; k < p.options.connections; ++k) {
-      std::optional<tutti::tcp_acceptor::guest> g;
+      std::optional<tutti::detail::tcp_acceptor::guest> g;
       REQUIRE(until([&] { return (g = other.look()).has_value(); }));
       CHECK(g->rank == 0);
       const auto at = 2 * static_cast<std::size_t>(g->track);
@@ -92,7 +92,8 @@ struct against {
 
 /// One piece of a stream; the next goes by the way `next`.
 inline std::vector<std::byte> piece_of(std::span<const std::byte> bytes, int next = 0) {
-  const auto head = tutti::piece{static_cast<std::uint32_t>(bytes.size()), static_cast<std::uint8_t>(next)}.encode();
+  const auto head =
+      tutti::detail::piece{static_cast<std::uint32_t>(bytes.size()), static_cast<std::uint8_t>(next)}.encode();
   std::vector<std::byte> all(head.begin(), head.end());
   all.insert(all.end(), bytes.begin(), bytes.end());
   return all;

@@ -11,8 +11,8 @@
 namespace {
 
 using namespace std::chrono_literals;
-using tutti::tcp_dial;
-using state = tutti::tcp_dial::state;
+using tutti::detail::tcp_dial;
+using state = tutti::detail::tcp_dial::state;
 
 const tutti::tcp_job job{tutti::wire::job_id::of("a job"), 3, {}};
 
@@ -65,7 +65,7 @@ TEST_CASE("whoever speaks another protocol is not believed") {
 TEST_CASE("the connection is the peer's when the greeting is over, byte for byte") {
   strangers::hall h{job, 0, 2};
   tcp_dial d{strangers::address_of(h.listener.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
-  std::optional<tutti::tcp_acceptor::guest> guest;
+  std::optional<tutti::detail::tcp_acceptor::guest> guest;
   CHECK(strangers::finish(d, [&] {
           if (!guest) guest = h.look();
           if (guest && guest->connection) CHECK(strangers::say(guest->connection, ""));

@@ -22,7 +22,7 @@ inline doctest::String toString(const status& s) {
 namespace {
 
 using namespace tcp_by_hand;
-using tutti::tcp_notice;
+using tutti::detail::tcp_notice;
 
 TEST_CASE("a frame that is cut anywhere loses the peer, and delivers nothing") {
   const auto payload = drive::pattern(24, 1);
@@ -60,12 +60,12 @@ TEST_CASE("a connection that is reset loses the peer") {
 }
 
 TEST_CASE("of several connections each carries its stripes, and one that breaks in the middle loses the peer") {
-  constexpr std::size_t stripe = tutti::stripe_cursor::stripe_bytes;
+  constexpr std::size_t stripe = tutti::detail::stripe_cursor::stripe_bytes;
   against w{2};
   w.meet();
   const auto payload = drive::pattern(3 * stripe, 5);
   const auto piece = message(7, payload);
-  const auto whole = std::span{piece}.subspan(tutti::piece::encoded_bytes);
+  const auto whole = std::span{piece}.subspan(tutti::detail::piece::encoded_bytes);
   std::vector<std::byte> in(payload.size());
   const auto f = w.d.recv(1, 7, in);
   const auto part = [&](std::size_t from, std::size_t to, int next) {
@@ -128,8 +128,10 @@ TEST_CASE("bytes that are no frames break the protocol") {
     CHECK(strangers::say(w.stream, piece_of({frame::kind::data, 9, 1 << 20})));
   }
   SUBCASE("no frame") { CHECK(strangers::say(w.stream, piece_of(drive::pattern(64, 3)))); }
-  SUBCASE("a piece without end") { CHECK(strangers::say(w.stream, tutti::piece{~std::uint32_t{0}, 0}.encode())); }
-  SUBCASE("a way that is none") { CHECK(strangers::say(w.stream, tutti::piece{16, 2}.encode())); }
+  SUBCASE("a piece without end") {
+    CHECK(strangers::say(w.stream, tutti::detail::piece{~std::uint32_t{0}, 0}.encode()));
+  }
+  SUBCASE("a way that is none") { CHECK(strangers::say(w.stream, tutti::detail::piece{16, 2}.encode())); }
   SUBCASE("a notice in the stream") {
     CHECK(strangers::say(w.stream, tcp_notice{tcp_notice::kind::waiting, {}}.encode()));
   }
@@ -306,7 +308,7 @@ TEST_CASE("a rank that only waits is connected too, and so is one that is only c
   std::unique_ptr<drive::flight> f;
   SUBCASE("waits") { f = w.d.recv(1, 7, {&in, 1}); }
   SUBCASE("is called") { w.stream = w.dial(w.p.jobs[1]); }
-  std::optional<tutti::tcp_acceptor::guest> g;
+  std::optional<tutti::detail::tcp_acceptor::guest> g;
   CHECK(w.until([&] { return (g = w.other.look()).has_value(); }));
   {
     const auto guard = w.d.lock();

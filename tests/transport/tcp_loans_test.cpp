@@ -18,8 +18,9 @@
 namespace {
 
 using namespace tcp_by_hand;
-using tutti::loans;
-using tutti::tcp_notice;
+using tutti::detail::loans;
+using tutti::detail::piece;
+using tutti::detail::tcp_notice;
 
 constexpr std::size_t bytes = 400'000, lent = bytes - loans::kept_back;
 constexpr std::uint64_t tag = 7;
@@ -37,7 +38,7 @@ struct lender : against {
       got.insert(got.end(), more.begin(), more.end());
       return got.size() == head_bytes + lent;
     }));
-    CHECK(tutti::piece::decode(std::span{got}.first<tutti::piece::encoded_bytes>())->lent);
+    CHECK(piece::decode(std::span{got}.first<piece::encoded_bytes>())->lent);
     got.erase(got.begin(), got.begin() + head_bytes);
     (void)until_done(*sending, [i = 0]() mutable { return ++i > 20; });
     CHECK_FALSE(sending->done());
@@ -78,9 +79,9 @@ TEST_CASE("tcp: the end of what is lent is sent when the peer has read the rest,
   CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::has_read, {}}.encode()));
   CHECK(w.until([&] { return w.sending->done(); }));
   CHECK(w.sending->result().ok());
-  const auto end = strangers::hear(w.notices, tutti::piece::encoded_bytes + loans::kept_back);
-  REQUIRE(end.size() == tutti::piece::encoded_bytes + loans::kept_back);
-  w.got.insert(w.got.end(), end.begin() + tutti::piece::encoded_bytes, end.end());
+  const auto end = strangers::hear(w.notices, piece::encoded_bytes + loans::kept_back);
+  REQUIRE(end.size() == piece::encoded_bytes + loans::kept_back);
+  w.got.insert(w.got.end(), end.begin() + piece::encoded_bytes, end.end());
   CHECK(w.got == w.out);
 }
 
@@ -122,7 +123,7 @@ TEST_CASE("tcp: who has read what it was lent says so") {
   const auto f = w.d.recv(1, tag, in);
   const auto out = drive::pattern(bytes, 5);
   const auto header = frame{frame::kind::data, tag, bytes}.encode();
-  const auto head = tutti::piece{.bytes = header.size() + lent, .lent = true}.encode();
+  const auto head = piece{.bytes = header.size() + lent, .lent = true}.encode();
   CHECK(strangers::hear(w.notices, head_bytes).size() == head_bytes);  // it is ready
   CHECK(strangers::say(w.stream, head));
   CHECK(strangers::say(w.stream, header));

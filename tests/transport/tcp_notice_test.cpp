@@ -7,7 +7,7 @@
 namespace {
 
 using tutti::errc;
-using tutti::tcp_notice;
+using tutti::detail::tcp_notice;
 
 TEST_CASE("a notice survives the way") {
   const tcp_notice all[] = {{tcp_notice::kind::abort, {errc::peer_lost, 0, 3, 0}},

@@ -28,6 +28,8 @@
 namespace strangers {
 
 using namespace std::chrono_literals;
+using tutti::detail::tcp_acceptor;
+using tutti::detail::tcp_dial;
 
 inline tutti::os::endpoint address_of(const std::string& endpoint) {
   const auto [host, port] = tutti::os::split_host_port(endpoint);
@@ -88,7 +90,7 @@ struct hall {
   tutti::tcp_listener listener;
   tutti::tcp_job job;
   tutti::os::poller poller;
-  tutti::tcp_acceptor places;
+  tcp_acceptor places;
 
   hall(tutti::tcp_job j, int rank, int world, int most = 64, tutti::duration patience = 5s,
        tutti::tcp_listener l = tutti::tcp_listener{}, int connections = 1)
@@ -99,13 +101,13 @@ struct hall {
     t.connections = static_cast<std::uint16_t>(connections);
     return t;
   }
-  std::optional<tutti::tcp_acceptor::guest> look() {
+  std::optional<tcp_acceptor::guest> look() {
     places.let_in(listener.native(), poller, 0, tutti::clock::now());
     for (const auto& e : poller.wait(1ms))
       if (auto g = places.hear(static_cast<std::size_t>(e.token))) return g;
     return std::nullopt;
   }
-  std::optional<tutti::tcp_acceptor::guest> guest(std::chrono::milliseconds patience = 5s) {
+  std::optional<tcp_acceptor::guest> guest(std::chrono::milliseconds patience = 5s) {
     for (const auto until = tutti::after(patience); tutti::clock::now() < until;)
       if (auto g = look()) return g;
     return std::nullopt;
@@ -114,8 +116,8 @@ struct hall {
 
 /// Lets a dial go on until it has ended; `meanwhile` is called in between.
 template <class Meanwhile>
-tutti::tcp_dial::state finish(tutti::tcp_dial& d, Meanwhile meanwhile, std::chrono::milliseconds patience = 5s) {
-  using state = tutti::tcp_dial::state;
+tcp_dial::state finish(tcp_dial& d, Meanwhile meanwhile, std::chrono::milliseconds patience = 5s) {
+  using state = tcp_dial::state;
   for (const auto until = tutti::after(patience); tutti::clock::now() < until;) {
     d.progress();
     if (d.where() != state::connecting && d.where() != state::greeting) break;
@@ -123,7 +125,7 @@ tutti::tcp_dial::state finish(tutti::tcp_dial& d, Meanwhile meanwhile, std::chro
   }
   return d.where();
 }
-inline tutti::tcp_dial::state finish(tutti::tcp_dial& d) {
+inline tcp_dial::state finish(tcp_dial& d) {
   return finish(d, [] { std::this_thread::sleep_for(100us); });
 }
 

@@ -7,8 +7,9 @@
 
 namespace {
 
-using tutti::way;
-using tutti::way_chooser;
+using tutti::detail::stripe_cursor;
+using tutti::detail::way;
+using tutti::detail::way_chooser;
 
 /// Two ranks and where the next piece of each goes.
 struct two {
@@ -134,8 +135,8 @@ TEST_CASE("way: with the stream go long messages, what nobody answers, and strip
   two many{3};
   for (int i = 0; i < 20; ++i) {
     CHECK(many.of_low.track == i % 3);
-    CHECK(many.low.most() == tutti::stripe_cursor::stripe_bytes);
-    (void)many.exchange(tutti::stripe_cursor::stripe_bytes);
+    CHECK(many.low.most() == stripe_cursor::stripe_bytes);
+    (void)many.exchange(stripe_cursor::stripe_bytes);
     CHECK_FALSE(many.of_low.against);
   }
 }

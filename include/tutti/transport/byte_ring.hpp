@@ -8,13 +8,13 @@
 
 #include <tutti/config.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// A ring of bytes from one writer to one reader in memory that both map; all-zero bytes are an empty ring.
 /// Head and tail count bytes for ever; the data follows the struct.
 struct byte_ring {
-  alignas(2 * detail::cache_line) std::atomic<std::uint64_t> head{0};  // the reader's
-  alignas(2 * detail::cache_line) std::atomic<std::uint64_t> tail{0};  // the writer's
+  alignas(2 * cache_line) std::atomic<std::uint64_t> head{0};  // the reader's
+  alignas(2 * cache_line) std::atomic<std::uint64_t> tail{0};  // the writer's
 };
 
 /// The writer's end. The capacity is a power of two.
@@ -85,4 +85,4 @@ class ring_reader {
   std::uint64_t head_ = 0, tail_seen_ = 0;
 };
 
-}  // namespace tutti
+}  // namespace tutti::detail

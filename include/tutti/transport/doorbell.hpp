@@ -8,7 +8,7 @@
 #include <tutti/os/event_fd.hpp>
 #include <tutti/transport/shared_area.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// Who pays for the fence between a store and the look whether the peer sleeps.
 enum class fences {
@@ -77,4 +77,4 @@ class doorbell {
   std::vector<os::event_fd> descriptors_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::detail

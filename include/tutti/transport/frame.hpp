@@ -7,7 +7,7 @@
 
 #include <tutti/core/status.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// The header of everything that travels between two ranks: 16 bytes, little-endian, parsed by a pure function.
 struct frame {
@@ -78,4 +78,4 @@ struct frame {
   }
 };
 
-}  // namespace tutti
+}  // namespace tutti::detail

@@ -120,7 +120,7 @@ class basic_host_transport : public mesh<host_pipe> {
     if (!network_) return;
     network_->abort(why);
     for (int p = 0; p < size(); ++p)
-      if (remote(p)) channel(p)->say(frame::abort_with(why));
+      if (remote(p)) channel(p)->say(detail::frame::abort_with(why));
   }
 
   void leave() noexcept {
@@ -129,7 +129,7 @@ class basic_host_transport : public mesh<host_pipe> {
     if (network_ && failure().ok()) {
       network_->prepare_to_leave(began, [this] { return nothing_queued(); });
       for (int p = 0; p < size(); ++p)
-        if (remote(p)) channel(p)->say({frame::kind::bye, 0, 0});
+        if (remote(p)) channel(p)->say({detail::frame::kind::bye, 0, 0});
     }
     if (shared_) shared_->leave();
     if (network_) network_->close(began);

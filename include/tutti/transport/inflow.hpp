@@ -17,7 +17,7 @@
 #include <tutti/transport/tcp_notice.hpp>
 #include <tutti/transport/way.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// What a peer writes to one connection: notices and pieces of its stream, one after the other. Reads ahead, so that a
 /// small message costs one call.
@@ -157,4 +157,4 @@ class basic_inflow {
 /// See basic_inflow.
 using inflow = basic_inflow<>;
 
-}  // namespace tutti
+}  // namespace tutti::detail

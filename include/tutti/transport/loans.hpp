@@ -5,7 +5,7 @@
 #include <tutti/transport/early_messages.hpp>
 #include <tutti/transport/piece.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// Which pieces of the streams of a pipe are lent. Between processes of a machine the writer of a long piece gives the
 /// kernel its memory instead of a copy (os::page_sender), and goes on when the reader says that it has read the piece.
@@ -15,7 +15,7 @@ class loans {
  public:
   /// Of a message. What its receiver may not have asked for, 256 KiB at most, must not wait to be read. In both
   /// directions at once shorter loans take longer than copies, between cores that share a cache.
-  static constexpr std::size_t least = detail::early_places::largest + 1, least_both_ways = std::size_t{1} << 20;
+  static constexpr std::size_t least = early_places::largest + 1, least_both_ways = std::size_t{1} << 20;
   static constexpr std::size_t kept_back = 64;
 
   /// Whether the next piece, with so much of a message, is lent.
@@ -39,4 +39,4 @@ class loans {
   bool long_came_ = false;  // since the last long one went
 };
 
-}  // namespace tutti
+}  // namespace tutti::detail

@@ -7,7 +7,7 @@
 
 #include <tutti/wire/bytes.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// What stands before each piece of a stream that is dealt out to several ways: 8 bytes, little-endian. It says how
 /// long the piece is, by which way the next one goes, so that the reader always knows where to look, and how much of
@@ -42,4 +42,4 @@ struct piece {
   static constexpr std::uint8_t lent_bit = 0x80;
 };
 
-}  // namespace tutti
+}  // namespace tutti::detail

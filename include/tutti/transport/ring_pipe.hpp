@@ -11,7 +11,7 @@ namespace tutti {
 /// A pipe to a rank of the same machine: a ring each way. Never fails by itself: death is the transport's to notice.
 class ring_pipe {
  public:
-  ring_pipe(const shared_area& area, int rank, int peer, doorbell& bell) noexcept
+  ring_pipe(const shared_area& area, int rank, int peer, detail::doorbell& bell) noexcept
       : out_(area.writer(rank, peer)), in_(area.reader(peer, rank)), bell_(&bell), peer_(peer) {}
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
@@ -28,9 +28,9 @@ class ring_pipe {
   void open() noexcept {}
 
  private:
-  ring_writer out_;
-  ring_reader in_;
-  doorbell* bell_;
+  detail::ring_writer out_;
+  detail::ring_reader in_;
+  detail::doorbell* bell_;
   int peer_;
 };
 

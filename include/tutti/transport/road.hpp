@@ -19,7 +19,7 @@
 #include <tutti/transport/inflow.hpp>
 #include <tutti/transport/tcp_sockets.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// One connection with a peer, both ways.
 template <class = when_used>
@@ -36,7 +36,7 @@ class basic_road {
     in.open();
     socket = std::move(connection);
     finishing_ = out_ended = false;
-    inside_ = detail::stays_inside(socket.native());
+    inside_ = stays_inside(socket.native());
   }
   /// To a peer on this machine, of whose reading this rank hears soon.
   [[nodiscard]] bool may_lend() const noexcept { return inside_; }
@@ -109,7 +109,7 @@ class basic_road {
   }
   /// Everything written has reached the peer's kernel, or nobody is there to take it.
   [[nodiscard]] bool delivered() const noexcept {
-    return !can_read() || ((kept_.empty() || out_ended) && detail::is_delivered(socket.native()));
+    return !can_read() || ((kept_.empty() || out_ended) && is_delivered(socket.native()));
   }
 
  private:
@@ -145,4 +145,4 @@ class basic_road {
 /// See basic_road.
 using road = basic_road<>;
 
-}  // namespace tutti
+}  // namespace tutti::detail

@@ -12,7 +12,7 @@
 #include <tutti/os/memory.hpp>
 #include <tutti/os/shm_segment.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// Allocates from one rank's stretch of a shared segment; only that rank's process does. The books are private memory,
 /// so no peer can corrupt them.
@@ -138,4 +138,4 @@ class basic_segment_heap {
 /// See basic_segment_heap.
 using segment_heap = basic_segment_heap<>;
 
-}  // namespace tutti
+}  // namespace tutti::detail

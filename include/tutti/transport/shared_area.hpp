@@ -41,7 +41,7 @@ class shared_area {
   }
   static constexpr std::size_t bytes(int ranks) noexcept {
     const auto n = static_cast<std::size_t>(ranks);
-    return header_bytes + n * round(sizeof(rank_block)) + n * n * (sizeof(byte_ring) + ring_bytes(ranks));
+    return header_bytes + n * round(sizeof(rank_block)) + n * n * (sizeof(detail::byte_ring) + ring_bytes(ranks));
   }
 
   shared_area() = default;
@@ -52,10 +52,10 @@ class shared_area {
     return *reinterpret_cast<rank_block*>(base_ + header_bytes +
                                           static_cast<std::size_t>(rank) * round(sizeof(rank_block)));
   }
-  [[nodiscard]] ring_writer writer(int from, int to) const noexcept {
+  [[nodiscard]] detail::ring_writer writer(int from, int to) const noexcept {
     return {ring(from, to), data(from, to), ring_bytes(ranks_)};
   }
-  [[nodiscard]] ring_reader reader(int from, int to) const noexcept {
+  [[nodiscard]] detail::ring_reader reader(int from, int to) const noexcept {
     return {ring(from, to), data(from, to), ring_bytes(ranks_)};
   }
 
@@ -105,12 +105,14 @@ class shared_area {
   [[nodiscard]] std::byte* ring_at(int from, int to) const noexcept {
     const auto n = static_cast<std::size_t>(ranks_);
     const auto i = static_cast<std::size_t>(to) * n + static_cast<std::size_t>(from);
-    return base_ + header_bytes + n * round(sizeof(rank_block)) + i * (sizeof(byte_ring) + ring_bytes(ranks_));
+    return base_ + header_bytes + n * round(sizeof(rank_block)) + i * (sizeof(detail::byte_ring) + ring_bytes(ranks_));
   }
-  [[nodiscard]] byte_ring& ring(int from, int to) const noexcept {
-    return *reinterpret_cast<byte_ring*>(ring_at(from, to));
+  [[nodiscard]] detail::byte_ring& ring(int from, int to) const noexcept {
+    return *reinterpret_cast<detail::byte_ring*>(ring_at(from, to));
   }
-  [[nodiscard]] std::byte* data(int from, int to) const noexcept { return ring_at(from, to) + sizeof(byte_ring); }
+  [[nodiscard]] std::byte* data(int from, int to) const noexcept {
+    return ring_at(from, to) + sizeof(detail::byte_ring);
+  }
 
   std::byte* base_ = nullptr;
   int ranks_ = 0;

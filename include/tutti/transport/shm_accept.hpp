@@ -154,7 +154,7 @@ template <class = when_used>
     throw usage_error(describe(machine.ranks.front()) + " is the lowest of its machine: it makes the shm_offer");
   detail::shm_visit visit{machine.ranks, until};
   visit.connect(name);
-  const shm_hello hello = visit.take_hello();
+  const detail::shm_hello hello = visit.take_hello();
   const auto ranks = machine.ranks.size();
   if (hello.ranks != ranks || hello.local_rank != static_cast<std::uint32_t>(machine.local_rank) ||
       (hello.bells != 0 && hello.bells != hello.ranks) || hello.heap_bytes > shm_layout::most_heap_bytes)

@@ -24,7 +24,7 @@ class basic_shm_domain {
   explicit basic_shm_domain(shm_place place)
       : place_(std::move(place)),
         bell_(place_.area(), place_.local_rank(),
-              tutti::ranks_per_core(who(rank())) <= 1 ? fences::by_sleeper : fences::by_ringer),
+              tutti::ranks_per_core(who(rank())) <= 1 ? detail::fences::by_sleeper : detail::fences::by_ringer),
         heap_(place_.segment(), place_.heap(rank()), place_.layout().heap_offset(rank()), place_.layout().heap_bytes),
         pid_(::getpid()) {
     auto bells = place_.take_bells();
@@ -38,9 +38,9 @@ class basic_shm_domain {
   [[nodiscard]] int size() const noexcept { return place_.local_size(); }
   [[nodiscard]] const peer& who(int rank) const noexcept { return place_.machine()[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] shared_area area() const noexcept { return place_.area(); }
-  [[nodiscard]] doorbell& bell() noexcept { return bell_; }
-  [[nodiscard]] segment_heap& heap() noexcept { return heap_; }
-  [[nodiscard]] const segment_heap& heap() const noexcept { return heap_; }
+  [[nodiscard]] detail::doorbell& bell() noexcept { return bell_; }
+  [[nodiscard]] detail::segment_heap& heap() noexcept { return heap_; }
+  [[nodiscard]] const detail::segment_heap& heap() const noexcept { return heap_; }
 
   /// The eventfd at which this rank is woken when it sleeps on descriptors; -1 without.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
@@ -100,8 +100,8 @@ class basic_shm_domain {
 
  private:
   shm_place place_;
-  doorbell bell_;
-  segment_heap heap_;
+  detail::doorbell bell_;
+  detail::segment_heap heap_;
   ::pid_t pid_;
   int descriptor_ = -1;
 };

@@ -9,7 +9,7 @@
 #include <tutti/core/status.hpp>
 #include <tutti/transport/shm_layout.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// What the leader of a machine tells a member together with the segment's descriptor: 64 bytes, little-endian; or why
 /// there will be none. The member says nothing; the kernel vouches for it.
@@ -59,4 +59,4 @@ struct shm_hello {
   friend bool operator==(const shm_hello&, const shm_hello&) = default;
 };
 
-}  // namespace tutti
+}  // namespace tutti::detail

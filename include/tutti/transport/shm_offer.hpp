@@ -148,7 +148,7 @@ class basic_shm_offer {
         ++visitors;
         const int r = recognize(visitor.socket.native(), place.machine(), absent);
         if (r < 0) continue;
-        shm_hello hello = hello_for(r);
+        detail::shm_hello hello = hello_for(r);
         hello.refusal = why;
         (void)os::send_descriptors(visitor.socket.native(), hello.encode(), {});
         std::erase(absent, r);
@@ -174,8 +174,8 @@ class basic_shm_offer {
     return -1;
   }
 
-  [[nodiscard]] shm_hello hello_for(int rank) const noexcept {
-    shm_hello hello;
+  [[nodiscard]] detail::shm_hello hello_for(int rank) const noexcept {
+    detail::shm_hello hello;
     hello.ranks = static_cast<std::uint32_t>(layout_.ranks);
     hello.local_rank = static_cast<std::uint32_t>(rank);
     hello.bells = static_cast<std::uint32_t>(bells_.size());

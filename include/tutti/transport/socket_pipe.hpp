@@ -27,6 +27,12 @@ namespace tutti {
 /// them and decides when the peer is lost.
 template <class = when_used>
 class basic_socket_pipe {
+  using inflow = detail::inflow;
+  using piece = detail::piece;
+  using road = detail::road;
+  using tcp_notice = detail::tcp_notice;
+  using way = detail::way;
+
  public:
   /// Who opened a connection.
   enum class side : std::uint8_t { ours, theirs };
@@ -205,7 +211,7 @@ class basic_socket_pipe {
     if (loans_.lent()) keeper_->noticed(peer_, writing_.track);
     const std::size_t bytes = header + message;
     if (loans_.lent() || bytes == 0 || !written(writing_).can_write()) return false;
-    if (writing_.against && bytes > way_chooser::most_against) {
+    if (writing_.against && bytes > detail::way_chooser::most_against) {
       const way back = ways_.after(writing_, 0);
       const piece::encoded empty = piece{0, back.number(), read_against_}.encode();
       put(writing_, {std::span<const std::byte>{empty}, {}, {}});
@@ -215,7 +221,7 @@ class basic_socket_pipe {
     left_out_ = std::min(bytes, ways_.most());
     const bool lent =
         left_out_ == bytes && written(writing_).may_lend() && keeper_->pages().able() && loans_.lend(message);
-    if (lent) left_out_ -= loans::kept_back;
+    if (lent) left_out_ -= detail::loans::kept_back;
     next_out_ = ways_.after(writing_, left_out_);
     if (!written(next_out_).can_write()) next_out_.against = false;
     head_out_ = piece{static_cast<std::uint32_t>(left_out_), next_out_.number(), read_against_, lent}.encode();
@@ -308,10 +314,10 @@ class basic_socket_pipe {
   status failure_{};
   std::vector<roads> tracks_;
   // What is written: the piece under way, and where the next goes.
-  way_chooser ways_;
+  detail::way_chooser ways_;
   way writing_{}, next_out_{};
   std::size_t left_out_ = 0, head_left_ = 0;
-  loans loans_;
+  detail::loans loans_;
   piece::encoded head_out_{};
   // What is read.
   way reading_{}, next_in_{};

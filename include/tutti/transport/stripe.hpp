@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// Where the writer of a stream that is dealt out to several connections has got to: a stripe to each in turn.
 class stripe_cursor {
@@ -30,4 +30,4 @@ class stripe_cursor {
   std::size_t left_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::detail

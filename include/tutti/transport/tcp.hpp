@@ -45,7 +45,7 @@ class tcp_transport : public mesh<socket_pipe> {
     if (!fail_all(why)) return;
     domain_.abort(why);
     for (int p = 0; p < size(); ++p)
-      if (channel(p)) channel(p)->say(frame::abort_with(why));
+      if (channel(p)) channel(p)->say(detail::frame::abort_with(why));
   }
   void leave() noexcept {
     if (std::exchange(left_, true)) return;
@@ -53,7 +53,7 @@ class tcp_transport : public mesh<socket_pipe> {
     if (failure().ok()) {
       domain_.prepare_to_leave(began, [this] { return nothing_queued(); });
       for (int p = 0; p < size(); ++p)
-        if (channel(p)) channel(p)->say({frame::kind::bye, 0, 0});
+        if (channel(p)) channel(p)->say({detail::frame::kind::bye, 0, 0});
     }
     domain_.close(began);
   }

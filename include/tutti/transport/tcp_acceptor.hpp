@@ -16,7 +16,7 @@
 #include <tutti/os/socket_io.hpp>
 #include <tutti/wire/server_handshake.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// The hall in which strangers wait until they have proven to be a peer. It has a fixed number of places and takes no
 /// memory per stranger; when it is full the one who waits longest has to go, as a peer needs only a moment. Whoever
@@ -122,4 +122,4 @@ class basic_tcp_acceptor {
 /// See basic_tcp_acceptor.
 using tcp_acceptor = basic_tcp_acceptor<>;
 
-}  // namespace tutti
+}  // namespace tutti::detail

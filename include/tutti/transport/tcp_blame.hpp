@@ -7,7 +7,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/when_used.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// Finds the rank that holds everybody up. The rank one waits for is often only waiting itself: so ranks that wait tell
 /// their peers, and whom they blame, as soon as a wait is more than a moment and then once a second. A peer who says
@@ -66,4 +66,4 @@ class basic_tcp_blame {
 /// See basic_tcp_blame.
 using tcp_blame = basic_tcp_blame<>;
 
-}  // namespace tutti
+}  // namespace tutti::detail

@@ -12,7 +12,7 @@
 #include <tutti/os/socket_io.hpp>
 #include <tutti/wire/client_handshake.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// A connection on its way to a peer: connects, then proves itself and makes the peer prove itself. Never waits.
 template <class = when_used>
@@ -94,4 +94,4 @@ class basic_tcp_dial {
 /// See basic_tcp_dial.
 using tcp_dial = basic_tcp_dial<>;
 
-}  // namespace tutti
+}  // namespace tutti::detail

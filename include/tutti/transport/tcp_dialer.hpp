@@ -16,7 +16,7 @@
 #include <tutti/transport/tcp_poller.hpp>
 #include <tutti/transport/tcp_sockets.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// One connection that this rank opens.
 struct tcp_call {
@@ -126,7 +126,7 @@ class basic_tcp_dialer {
   }
   void connected(tcp_link& l, int p, int track) noexcept {
     os::fd s = call(p, track).dial->release();
-    detail::tune_outgoing(s.native(), options_);
+    tune_outgoing(s.native(), options_);
     poller_.watch(s.native(), tcp_poller::source::out, index(p, track));
     try {
       l.pipe->use(std::move(s), track, socket_pipe::side::ours);
@@ -146,4 +146,4 @@ class basic_tcp_dialer {
 /// See basic_tcp_dialer.
 using tcp_dialer = basic_tcp_dialer<>;
 
-}  // namespace tutti
+}  // namespace tutti::detail

@@ -34,6 +34,10 @@ namespace tutti {
 /// and fails the pipe of a peer that is gone. Part of a transport, which calls it under the engine's lock.
 template <class = when_used>
 class basic_tcp_domain final : private socket_pipe::keeper {
+  using tcp_link = detail::tcp_link;
+  using tcp_notice = detail::tcp_notice;
+  using tcp_poller = detail::tcp_poller;
+
  public:
   basic_tcp_domain(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
       : peers_(std::move(peers)),
@@ -277,7 +281,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
     if (link(p).pipe && !stopped()) dialer_.open(link(p), p, connections());
   }
   void watch(int p, int track, side s) noexcept override {
-    const road& r = link(p).pipe->at(track, s);
+    const detail::road& r = link(p).pipe->at(track, s);
     if (!r.socket) return;
     if (const os::interest what = r.wanted(); what == os::interest::none)
       poller_.forget(r.socket.native());
@@ -287,7 +291,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   void broken(int p, int track, int error) noexcept override {
     if (!link(p).bye && !closing_) link(p).suspect(error, track);
     for (const side s : {side::ours, side::theirs}) {
-      const road& r = link(p).pipe->at(track, s);
+      const detail::road& r = link(p).pipe->at(track, s);
       if (r.can_read()) continue;
       watch(p, track, s);
       pages_.forget(r.socket.native());
@@ -318,7 +322,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
     if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.loss(p, rank_));
   }
 
-  void welcome(tcp_acceptor::guest g) noexcept {
+  void welcome(detail::tcp_acceptor::guest g) noexcept {
     look_soon_ = true;
     if (g.rank < 0 || g.rank >= size() || !link(g.rank).pipe || link(g.rank).pipe->at(g.track, side::theirs).socket)
       return;
@@ -363,11 +367,11 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   tcp_job job_;
   tcp_options options_;
   tcp_listener listener_;
-  tcp_acceptor hall_;
+  detail::tcp_acceptor hall_;
   std::vector<tcp_link> links_;
-  tcp_blame blame_;
+  detail::tcp_blame blame_;
   tcp_poller poller_;
-  tcp_dialer dialer_;
+  detail::tcp_dialer dialer_;
   os::event_fd waker_;
   os::page_sender pages_;
   int bell_ = -1;

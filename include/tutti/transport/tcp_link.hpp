@@ -13,7 +13,7 @@
 #include <tutti/transport/tcp_blame.hpp>
 #include <tutti/wire/handshake.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// What a rank knows of its connections with one peer.
 struct tcp_link {
@@ -86,4 +86,4 @@ struct tcp_link {
   }
 };
 
-}  // namespace tutti
+}  // namespace tutti::detail

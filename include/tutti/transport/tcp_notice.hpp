@@ -8,7 +8,7 @@
 #include <tutti/core/status.hpp>
 #include <tutti/wire/bytes.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// What a rank says on a connection that a peer opened: 16 bytes, little-endian. No long message goes that way, so that
 /// a notice need not wait for the end of one that is half sent, and is found behind the short ones (inflow).
@@ -52,4 +52,4 @@ struct tcp_notice {
   }
 };
 
-}  // namespace tutti
+}  // namespace tutti::detail

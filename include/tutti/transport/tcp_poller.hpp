@@ -5,7 +5,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/os/poller.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// A poller that knows what the descriptors of a rank's connections are for.
 class tcp_poller {
@@ -36,4 +36,4 @@ class tcp_poller {
   os::poller poller_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::detail

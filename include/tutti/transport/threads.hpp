@@ -143,7 +143,7 @@ class threads_transport : public mesh<ring_pipe> {
  private:
   std::shared_ptr<threads_hub> hub_;
   shared_area area_;
-  doorbell bell_;
+  detail::doorbell bell_;
   // Read once: it is told by files.
   double ranks_per_core_ = static_cast<double>(size()) / static_cast<double>(os::usable_cpus());
 };

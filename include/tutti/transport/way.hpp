@@ -6,7 +6,7 @@
 #include <tutti/transport/piece.hpp>
 #include <tutti/transport/stripe.hpp>
 
-namespace tutti {
+namespace tutti::detail {
 
 /// How a piece of a stream goes to the peer: on the connection of a track that its writer opened, or on the one that
 /// the reader opened, against the reader's own stream.
@@ -69,4 +69,4 @@ class way_chooser {
   stripe_cursor stripe_;
 };
 
-}  // namespace tutti
+}  // namespace tutti::detail
