@@ -201,6 +201,56 @@ TEST_CASE("failure: an operation that waits for its turn names whom the one befo
   });
 }
 
+TEST_CASE("failure: a reduction may abort its world") {
+  for (const int size : {1, 3})
+    for (const auto via : {tutti::algorithm::automatic, tutti::algorithm::ring})
+      tutti::run_threads(size, [via](auto& world) {
+        std::vector<float> v(64, 1.0F);
+        const auto add_or_abort = [w = &world](float a, float b) {
+          if (w->rank() == 0) w->abort(7);
+          return a + b;
+        };
+        try {
+          world.all_reduce(v, add_or_abort, within(30000ms, via)).wait();
+          expect(world.size() == 1 || world.rank() != 0, "the rank that aborted");  // others may have had all
+        } catch (const tutti::error& e) {
+          expect(e.kind() == errc::aborted && (e.peer() == 0 || world.rank() == 0), "kind and rank", e.peer());
+          expect(e.cause().detail == 7, "why", e.cause().detail);
+        }
+      });
+}
+
+TEST_CASE("failure: a reduction neither begins operations nor waits for them, which would never end") {
+  tutti::run_threads(2, [](auto& world) {
+    std::vector<float> v(64, 1.0F), before(64);
+    std::string words;
+    auto pending = world.recv(before, 1 - world.rank(), 5);
+    const auto nested = [&world, &words, &pending](float a, float b) {
+      if (!words.empty()) return a + b;
+      if (world.engine().poll()) words += "polled ";
+      try {
+        world.barrier().wait();
+      } catch (const tutti::usage_error& e) {
+        words += e.what();
+      }
+      try {
+        pending.wait();
+      } catch (const tutti::usage_error& e) {
+        words += std::string("; ") + e.what();
+      }
+      return a + b;
+    };
+    world.all_reduce(v, nested).wait();
+    expect(words ==
+               "barrier in a reduction, which runs inside of another operation; wait() in a reduction, which runs "
+               "inside of another operation",
+           words);
+    world.send(v, 1 - world.rank(), 5).wait();
+    pending.wait();
+    expect(before[0] == 2, "received", before[0]);
+  });
+}
+
 thread_local bool throwing = false;
 
 void copy_or_throw(const void* in, void* inout, std::size_t, std::size_t bytes) {

@@ -117,7 +117,9 @@ def build_and_run(work):
 
 
 def plain(args, work):
-    run(args.cxx, "-std=c++20", "-I", ROOT / "include", "-pthread", HERE / "main.cpp", "-o", work / "consumer")
+    warned = ["-Wall", "-Wextra", "-Werror"]  # as users do, to whom these are no headers of the system
+    main = [HERE / "main.cpp", "-o", work / "consumer"]
+    run(args.cxx, "-std=c++20", *warned, "-I", ROOT / "include", "-pthread", *main)
     expect_output(work / "consumer")
 
 

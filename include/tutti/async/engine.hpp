@@ -15,6 +15,7 @@
 #include <tutti/async/wait_policy.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
+#include <tutti/core/users_reduction.hpp>
 
 namespace tutti {
 
@@ -46,6 +47,7 @@ class engine {
 
   /// Polls every source once and resumes what became ready. True if anything moved. Never blocks.
   bool poll() noexcept {
+    if (detail::users_reduction::runs_here()) return false;
     bool moved = false;
     {
       const auto guard = lock();

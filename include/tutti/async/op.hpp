@@ -9,6 +9,7 @@
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/users_reduction.hpp>
 
 namespace tutti {
 
@@ -45,8 +46,10 @@ class op_slot {
   }
   ~op_slot() { reset(); }
 
-  void wait() const noexcept {
-    if (!state_->done()) drive();
+  void wait() const {
+    if (state_->done()) return;
+    users_reduction::refuse("wait()");
+    drive();
   }
   void reset() noexcept {
     if (!state_) return;

@@ -8,6 +8,7 @@
 #include <tutti/async/frame_cache.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/status.hpp>
+#include <tutti/core/users_reduction.hpp>
 #include <tutti/core/when_used.hpp>
 
 namespace tutti {
@@ -105,6 +106,8 @@ struct routine_promise : cached_frame {
       std::rethrow_exception(failure);
     } catch (const std::bad_alloc&) {
       return {errc::out_of_resources};
+    } catch (const detail::users_reduction::aborted& a) {
+      return {errc::aborted, 0, -1, a.why};
     } catch (...) {
       return {errc::aborted, 0, -1, status::reduction_threw};
     }

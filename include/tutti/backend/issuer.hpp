@@ -18,6 +18,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/stream_ref.hpp>
 #include <tutti/core/text.hpp>
+#include <tutti/core/users_reduction.hpp>
 #include <tutti/os/coarse_clock.hpp>
 
 namespace tutti {
@@ -44,8 +45,9 @@ class issuer final : public op_owner {
   template <class Make>
   op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make,
                   stream_ref stream = {}) {
-    auto guard = home_->lock();
     using args_type = std::remove_cvref_t<decltype(arguments(make, std::declval<op_state&>()))>;
+    detail::users_reduction::refuse(args_type::name);
+    auto guard = home_->lock();
     constexpr bool in_slot = !std::invocable<Make&>;
     constexpr bool can_begin = requires(const args_type& a) {
       { backend_.begin(a) } noexcept;
@@ -77,7 +79,7 @@ class issuer final : public op_owner {
 
   /// Ends every operation of this world, here and on its peers, which are told by whom.
   void abort(std::uint64_t detail) noexcept {
-    if (home_->inherited()) return;
+    if (home_->inherited() || detail::users_reduction::abort(detail)) return;
     {
       auto guard = home_->lock();
       backend_.abort(by_this_rank(detail));

@@ -185,8 +185,9 @@ class call_base {
           return a;
       who(Args::name)
           .refuse("reduction_order::rank needs algorithm direct or pairwise, and " +
-                  (how.via == algorithm::automatic ? "neither can run here"
-                                                   : name(how.via) + std::string(" was asked for")));
+                  (how.via == algorithm::automatic
+                       ? std::string("neither can run here; over messages all_reduce and reduce_scatter have pairwise")
+                       : name(how.via) + std::string(" was asked for")));
     } else {
       return how.via;
     }

@@ -8,6 +8,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/kernels/fold.hpp>
 #include <tutti/core/reduction_ops.hpp>
+#include <tutti/core/users_reduction.hpp>
 
 namespace tutti::detail {
 
@@ -111,6 +112,18 @@ struct folder {
       auto* a = static_cast<T*>(inout);
       for (std::size_t i = 0; i < count; ++i) a[i] = static_cast<T>(quotient(static_cast<C>(a[i]), world_size));
     }
+  }
+};
+
+/// The functions behind the pointers of a reduction, where they call the user's.
+template <class Folder>
+struct of_user {
+  static void fold(const void* right, void* inout, std::size_t count, const void* context) {
+    users_reduction::run([&] { Folder::fold(right, inout, count, context); });
+  }
+  static void fold_all_to(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores how,
+                          const void* context) {
+    users_reduction::run([&] { Folder::fold_all_to(inputs, n, outputs, m, count, how, context); });
   }
 };
 

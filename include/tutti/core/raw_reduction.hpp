@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include <tutti/core/folder.hpp>
 #include <tutti/core/reduction.hpp>
 
 namespace tutti {
@@ -31,26 +32,28 @@ namespace detail {
 
 inline const raw_reduction& raw_of(const void* context) noexcept { return *static_cast<const raw_reduction*>(context); }
 
-inline void fold_raw(const void* right, void* inout, std::size_t count, const void* context) {
-  const raw_reduction& with = raw_of(context);
-  if (count != 0) with.fold(right, inout, with.element_bytes, count * with.element_bytes);
-}
-
-// Through memory of its own, a few elements at a time, as an output may be any of the inputs.
-inline void fold_all_raw(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores,
-                         const void* context) {
-  const raw_reduction& with = raw_of(context);
-  alignas(64) std::array<std::byte, raw_reduction::most_bytes> sum;
-  const std::size_t total = count * with.element_bytes;
-  const std::size_t most = sum.size() / with.element_bytes * with.element_bytes;
-  for (std::size_t at = 0; at < total; at += most) {
-    const std::size_t bytes = std::min(most, total - at);
-    std::memcpy(sum.data(), static_cast<const std::byte*>(inputs[0]) + at, bytes);
-    for (int r = 1; r < n; ++r)
-      with.fold(static_cast<const std::byte*>(inputs[r]) + at, sum.data(), with.element_bytes, bytes);
-    for (int o = 0; o < m; ++o) std::memcpy(static_cast<std::byte*>(outputs[o]) + at, sum.data(), bytes);
+struct raw_folder {
+  static void fold(const void* right, void* inout, std::size_t count, const void* context) {
+    const raw_reduction& with = raw_of(context);
+    if (count != 0) with.fold(right, inout, with.element_bytes, count * with.element_bytes);
   }
-}
+
+  // Through memory of its own, a few elements at a time, as an output may be any of the inputs.
+  static void fold_all_to(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores,
+                          const void* context) {
+    const raw_reduction& with = raw_of(context);
+    alignas(64) std::array<std::byte, raw_reduction::most_bytes> sum;
+    const std::size_t total = count * with.element_bytes;
+    const std::size_t most = sum.size() / with.element_bytes * with.element_bytes;
+    for (std::size_t at = 0; at < total; at += most) {
+      const std::size_t bytes = std::min(most, total - at);
+      std::memcpy(sum.data(), static_cast<const std::byte*>(inputs[0]) + at, bytes);
+      for (int r = 1; r < n; ++r)
+        with.fold(static_cast<const std::byte*>(inputs[r]) + at, sum.data(), with.element_bytes, bytes);
+      for (int o = 0; o < m; ++o) std::memcpy(static_cast<std::byte*>(outputs[o]) + at, sum.data(), bytes);
+    }
+  }
+};
 
 }  // namespace detail
 
@@ -58,8 +61,9 @@ inline void fold_all_raw(const void* const* inputs, int n, void* const* outputs,
 inline void erase_type(const raw_reduction& with, reduction& r) noexcept {
   static_assert(sizeof(raw_reduction) <= reduction::context_bytes);
   r.kind = reduction_kind::raw;
-  r.fold = &detail::fold_raw;
-  r.fold_all_to = &detail::fold_all_raw;
+  using folded = detail::of_user<detail::raw_folder>;
+  r.fold = &folded::fold;
+  r.fold_all_to = &folded::fold_all_to;
   std::memcpy(r.context.data(), &with, sizeof(with));
 }
 inline reduction erase_type(const raw_reduction& with) noexcept {

@@ -68,8 +68,9 @@ inline constexpr detail::sum_op sum{};
 inline constexpr detail::prod_op prod{};
 inline constexpr detail::min_op min{};
 inline constexpr detail::max_op max{};
-/// Divides after the sum, 16-bit types in float32, integers towards zero. Direct algorithms round 16-bit means once;
-/// those that pass partial sums on round them at each hop, and overflow where a sum does.
+/// Divides after the sum: floats of 8 and 16 bits in float32, integers towards zero. The sum of integers must fit their
+/// type. Direct algorithms round narrow means once; those that pass partial sums on round them at each hop, and
+/// overflow where a sum does: `.order = reduction_order::rank` asks for one that does not, premul_sum for smaller sums.
 inline constexpr detail::mean_op mean{};
 inline constexpr detail::band_op band{};
 inline constexpr detail::bor_op bor{};
@@ -97,7 +98,7 @@ constexpr detail::mean_over_op mean_over(double divisor) {
 
 /// Can reduce elements of type `T`: one of the named reductions where they make sense, or a callable (T, T) -> T.
 /// An exception that a callable throws is lost and ends the world: errc::aborted on all ranks, in words that say that a
-/// reduction threw, and on which rank.
+/// reduction threw, and on which rank. A callable may abort() the world; to begin operations or wait for them throws.
 template <class Op, class T>
 concept reduction_for =
     element<T> && (detail::named_reduction_of<Op, T> || (!detail::named_reduction<Op> && custom_reduction<Op, T>) ||
@@ -107,17 +108,19 @@ concept reduction_for =
 /// as a copy of it would be read before it has left the core, by loads that wait for that.
 template <element T, reduction_for<T> Op>
 void erase_type(const Op& with, reduction& r) noexcept {
-  if constexpr (detail::named_reduction<Op>)
-    r.kind = Op::kind;
-  else if constexpr (requires { Op::means; })
-    r.kind = Op::means;
-  else
+  constexpr bool users = !detail::named_reduction<Op> && !requires { Op::means; };
+  if constexpr (users)
     r.kind = reduction_kind::custom;
-  using folded = detail::folder<T, detail::folded_by<Op>>;
+  else if constexpr (detail::named_reduction<Op>)
+    r.kind = Op::kind;
+  else
+    r.kind = Op::means;
+  using plain = detail::folder<T, detail::folded_by<Op>>;
+  using folded = std::conditional_t<users, detail::of_user<plain>, plain>;
   r.fold = &folded::fold;
   r.fold_all_to = &folded::fold_all_to;
   if constexpr (requires { &Op::template prepare<T>; }) r.prepare = &Op::template prepare<T>;
-  if constexpr (std::same_as<detail::folded_by<Op>, detail::mean_op>) r.finish = &folded::divide;
+  if constexpr (std::same_as<detail::folded_by<Op>, detail::mean_op>) r.finish = &plain::divide;
   if constexpr (!std::is_empty_v<Op>) std::memcpy(r.context.data(), &with, sizeof(Op));
 }
 template <element T, reduction_for<T> Op>
