@@ -47,7 +47,10 @@ int main(int argc, char** argv) try {
   const bool first = rank == nullptr || std::string_view{rank} == "0";
   if (const auto status = bench::parse(argc, argv, o, first)) return *status;
   tutti::init_options how;
-  if (o.machines > 1 && rank != nullptr) how.memory_domain = "machine " + std::to_string(std::atoi(rank) % o.machines);
+  if (o.machines > 1) {
+    if (rank == nullptr) throw tutti::usage_error("--machines goes by RANK in the environment, as tutti-run sets it");
+    how.memory_domain = "machine " + std::to_string(std::atoi(rank) % o.machines);
+  }
   auto world = tutti::init(how);
   world.timeout(std::chrono::duration_cast<tutti::duration>(std::chrono::duration<double>(o.timeout_seconds)));
   if (o.root < 0 || o.root >= world.size())
