@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <string>
 
 #include "process/worlds.hpp"
@@ -10,10 +11,13 @@ TEST_CASE("allocation: no collective call between processes allocates, once it i
   for (const std::string where : {"transport=shm", "transport=tcp", "domain="}) {
     const std::string name = unique_name();
     CAPTURE(where);
-    const auto all = run_ranks("allocations", 3, [&](int r) {
-      const std::string place = where == "domain=" ? where + std::to_string(r / 2) : where;
-      return rank_words{{at("unix:@" + name, r, 3), place}, {"TUTTI_JOB=" + name}};
-    });
+    const auto all = run_ranks(
+        "allocations", 3,
+        [&](int r) {
+          const std::string place = where == "domain=" ? where + std::to_string(r / 2) : where;
+          return rank_words{{at("unix:@" + name, r, 3), place}, {"TUTTI_JOB=" + name}};
+        },
+        std::chrono::seconds{120});
     const std::string text = all_text(all);
     CAPTURE(text);
     CHECK(occurrences(text, "all well") == 3);

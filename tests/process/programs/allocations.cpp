@@ -12,8 +12,10 @@
 int main(int argc, char** argv) try {
   const tutti_test::words words{argc, argv};
   auto world = tutti::init(tutti_test::options_from(words));
-  for (const std::size_t bytes : {std::size_t{4}, std::size_t{4} << 10, std::size_t{200} << 10, std::size_t{600} << 10})
+  for (const std::size_t bytes : {std::size_t{4}, std::size_t{4} << 10, std::size_t{600} << 10}) {
+    if (words.has("domain") && bytes != 4096) continue;  // ranks that believe to be alone take long to meet
     tutti_test::expect_none_of_any(world, bytes, [&] { world.barrier().wait(); });
+  }
   std::printf("all well\n");
   return 0;
 } catch (const std::exception& e) {
