@@ -57,21 +57,20 @@ class fiber {
                   static_cast<unsigned>(self & 0xffffffffu));
     // Read by the address sanitizer only, which would forget all that it knows of this stack at every switch.
     inside_.context.uc_stack.ss_size = 0;
-    if constexpr (tutti::detail::thread_sanitizer) inside_.thread = __tsan_create_fiber(0);
+    if constexpr (tutti::detail::thread_sanitizer) inside_.thread = thread_ = __tsan_create_fiber(0);
   }
   fiber(const fiber&) = delete;
   fiber& operator=(const fiber&) = delete;
   ~fiber() {
-    if constexpr (tutti::detail::thread_sanitizer) __tsan_destroy_fiber(inside_.thread);
+    if constexpr (tutti::detail::thread_sanitizer) __tsan_destroy_fiber(thread_);
     ::munmap(stack_, bytes_);
   }
 
   /// Runs the function until it gives way or ends. Not called once it has ended, nor by the fiber itself.
   void resume() noexcept {
-    if constexpr (tutti::detail::thread_sanitizer) outside_.thread = __tsan_get_current_fiber();
     change(outside_, inside_, &outside_.fake_stack);
     if constexpr (tutti::detail::address_sanitizer)
-      __sanitizer_finish_switch_fiber(outside_.fake_stack, nullptr, nullptr);
+      __sanitizer_finish_switch_fiber(outside_.fake_stack, &inside_.bottom, &inside_.bytes);
   }
 
   /// Called by the function: back to who resumed it.
@@ -88,6 +87,7 @@ class fiber {
     void* caught = nullptr;
     unsigned uncaught = 0;
   };
+  // Where to go on. Inside, that is another stack where a fiber that this one runs has given way for it.
   struct side {
     ucontext_t context{};
     exceptions exception{};
@@ -120,13 +120,17 @@ class fiber {
       __sanitizer_start_switch_fiber(fake_stack, to.bottom, to.bytes);
     else
       (void)fake_stack;
-    if constexpr (tutti::detail::thread_sanitizer) __tsan_switch_to_fiber(to.thread, 0);
+    if constexpr (tutti::detail::thread_sanitizer) {
+      from.thread = __tsan_get_current_fiber();
+      __tsan_switch_to_fiber(to.thread, 0);
+    }
     ::swapcontext(&from.context, &to.context);
   }
 
   std::function<void()> body_;
   std::byte* stack_ = nullptr;
   std::size_t bytes_ = 0;
+  void* thread_ = nullptr;  // what the thread sanitizer takes this fiber for
   side inside_, outside_;
   bool ended_ = false;
 };
