@@ -139,9 +139,11 @@ build bench-nccl-overhead $cxx "${flags[@]}" bench/gpu/overhead.cpp "${libs[@]}"
 build bench-nccl-gradients $cxx "${flags[@]}" bench/gpu/gradients.cpp "${libs[@]}"
 if has_header CLI/CLI.hpp && has_header nlohmann/json.hpp; then
   build tutti-bench bash -c 'set -e; o=$(mktemp -d); trap "rm -rf $o" EXIT
-    "${@:2:$#-3}" -c bench/tutti-bench/main.cpp -o $o/a.o & first=$!
-    "${@:2:$#-3}" -c bench/tutti-bench/nccl.cpp -o $o/b.o; wait $first
-    "${@:2:$#-3}" $o/a.o $o/b.o $1 "${@: -2}"' - "${libs[*]}" $cxx "${flags[@]}"
+    for source in bench/tutti-bench/*.cpp; do
+      [[ $source == */no_nccl.cpp ]] || { "${@:2:$#-3}" -c $source -o $o/$(basename $source).o & parts+=($!); }
+    done
+    for part in ${parts[@]}; do wait $part; done
+    "${@:2:$#-3}" $o/*.o $1 "${@: -2}"' - "${libs[*]}" $cxx "${flags[@]}"
 else
   record build/tutti-bench skipped 0 "no CLI/CLI.hpp or nlohmann/json.hpp: INCLUDE=a directory with both (docs/gpu.md), or \
 Debian's libcli11-dev and nlohmann-json3-dev; bench/overhead has the bandwidths of all_reduce without"

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -282,3 +283,33 @@ TEST_CASE("nccl: a group is one launch") {
 }
 
 }  // namespace
+
+TEST_CASE("nccl: a product of one rank is whole, though NCCL before 2.29.7 leaves out the end of some") {
+  for (const int version : {22903, 22907}) {
+    fake::machine machine;
+    machine.version = version;
+    run_gpus(1, [](gpus& g, auto&) {
+      const std::size_t n = 131073;  // one more than its 32 blocks share
+      const auto twice = tutti::premul_sum(2.0F);
+      const auto whole = [&](auto call) {
+        std::vector<float> in(n, 3), out(n, -1);
+        call(on_device(in), on_device(out));
+        return static_cast<std::size_t>(std::ranges::count(out, 6.0F));
+      };
+      CHECK(whole([&](auto in, auto out) { g.all_reduce(in, out, twice).wait(); }) == n);
+      CHECK(whole([&](auto in, auto out) { g.reduce(in, out, 0, twice).wait(); }) == n);
+      CHECK(whole([&](auto in, auto out) { g.reduce_scatter(in, out, twice).wait(); }) == n);
+      const std::array<std::size_t, 1> counts{n};
+      CHECK(whole([&](auto in, auto out) { g.reduce_scatter_v(in, out, counts, twice).wait(); }) == n);
+      std::vector<float> small(5, 3), large(n, 3);
+      const std::array lists{on_device(small), on_device(large)};
+      g.all_reduce_coalesced(lists, twice).wait();
+      CHECK(std::ranges::count(small, 6.0F) == 5);
+      CHECK(static_cast<std::size_t>(std::ranges::count(large, 6.0F)) == n);
+    });
+    std::size_t calls = 0;
+    for (const fake::call& c : machine.calls()) calls += c.what == "ncclAllReduce";
+    CHECK(calls == (version == 22903 ? 5 : 3));
+    CHECK(machine.left() == 0);
+  }
+}

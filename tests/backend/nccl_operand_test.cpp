@@ -53,6 +53,10 @@ static_assert(can(dtype::f8_e4m3, kind::mean, 1) && !can(dtype::f8_e4m3, kind::m
 
 // NCCL 2.28.9 has no kernel that multiplies 8-bit floats for a world of one rank: to be given one ends its
 // communicator.
+static_assert(nccl_operand_of(dtype::f32, kind::premul_sum, 1, 22903).in_pieces &&
+              !nccl_operand_of(dtype::f32, kind::premul_sum, 1, 22907).in_pieces &&
+              !nccl_operand_of(dtype::f32, kind::premul_sum, 2, 22903).in_pieces &&
+              !nccl_operand_of(dtype::f32, kind::mean, 1, 22903).in_pieces);
 constexpr nccl_operand alone(dtype t, kind k) { return nccl_operand_of(t, k, 1, now); }
 static_assert(alone(dtype::f8_e4m3, kind::mean).with == nccl_reduction::op_sum &&
               alone(dtype::f32, kind::mean).with == nccl_reduction::op_sum &&

@@ -104,10 +104,13 @@ inline void execute(const parts& all) {
   } else {
     std::vector<double> result(any.count * (any.what == part::kind::reduce_scatter ? n : 1));
     for (std::size_t i = 0; i < result.size(); ++i) result[i] = folded(all, i);
+    const bool product = any.reduction > static_cast<int>(tutti::nccl_reduction::op_avg);
+    const bool loses = n == 1 && product && machine::here().version < 22907;
+    const std::size_t written = loses ? written_alone(any.count, any.type) : any.count;
     for (std::size_t r = 0; r < n; ++r) {
       if (any.what == part::kind::reduce && static_cast<int>(r) != any.root) continue;
       const std::size_t first = any.what == part::kind::reduce_scatter ? r * any.count : 0;
-      for (std::size_t i = 0; i < any.count; ++i) store(any.type, all[r]->out, i, result[first + i]);
+      for (std::size_t i = 0; i < written; ++i) store(any.type, all[r]->out, i, result[first + i]);
     }
   }
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -75,6 +76,11 @@ inline void store(tutti::nccl_dtype t, void* to, std::size_t i, double x) {
     std::memcpy(static_cast<std::byte*>(to) + i * sizeof(T), &y, sizeof(T));
     return 0;
   });
+}
+/// How many of its elements NCCL before 2.29.7 writes of a product of one rank.
+inline std::size_t written_alone(std::size_t n, tutti::nccl_dtype t) {
+  const std::size_t blocks = std::clamp<std::size_t>((n * bytes_of(t) + 16383) / 16384, 1, 32), pack = 16 / bytes_of(t);
+  return std::min(n, blocks * ((n / blocks + pack - 1) / pack * pack));
 }
 /// As NCCL's kernels round what they compute: 8-bit floats have no overflow.
 inline double rounded(tutti::nccl_dtype t, double x) {

@@ -30,27 +30,36 @@ class nccl_enqueue {
 
   nccl_result operator()(const all_reduce_args& a) const noexcept {
     return reduced(a.op, a.in.type, [&](const nccl_operand& o) {
-      return Api::all_reduce(a.in.data, a.out.data, a.in.count * o.per_element, o.type, o.with, d_.comm(), d_.stream());
+      return pieces(o, a.in.count, a.in.element_bytes, [&](std::size_t first, std::size_t count) {
+        return Api::all_reduce(at(a.in, first), at(a.out, first), count * o.per_element, o.type, o.with, d_.comm(),
+                               d_.stream());
+      });
     });
   }
   nccl_result operator()(const reduce_args& a) const noexcept {
     return reduced(a.op, a.in.type, [&](const nccl_operand& o) {
-      return Api::reduce(a.in.data, a.out.data, a.in.count * o.per_element, o.type, o.with, a.root, d_.comm(),
-                         d_.stream());
+      return pieces(o, a.in.count, a.in.element_bytes, [&](std::size_t first, std::size_t count) {
+        return Api::reduce(at(a.in, first), at(a.out, first), count * o.per_element, o.type, o.with, a.root, d_.comm(),
+                           d_.stream());
+      });
     });
   }
   nccl_result operator()(const reduce_scatter_args& a) const noexcept {
     return reduced(a.op, a.in.type, [&](const nccl_operand& o) {
-      return Api::reduce_scatter(a.in.data, a.out.data, a.out.count * o.per_element, o.type, o.with, d_.comm(),
-                                 d_.stream());
+      return pieces(o, a.out.count, a.in.element_bytes, [&](std::size_t first, std::size_t count) {
+        return Api::reduce_scatter(at(a.in, first), at(a.out, first), count * o.per_element, o.type, o.with, d_.comm(),
+                                   d_.stream());
+      });
     });
   }
   nccl_result operator()(const reduce_scatter_v_args& a) const noexcept {
     return reduced(a.op, a.in.type, [&](const nccl_operand& o) {
       return for_ranks([&](int root, std::size_t r) {
         if (a.blocks.size(r) == 0) return nccl_result::success;
-        return Api::reduce(at(a.in, a.blocks.begin(r)), a.out.data, a.blocks.size(r) * o.per_element, o.type, o.with,
-                           root, d_.comm(), d_.stream());
+        return pieces(o, a.blocks.size(r), a.in.element_bytes, [&](std::size_t first, std::size_t count) {
+          return Api::reduce(at(a.in, a.blocks.begin(r) + first), at(a.out, first), count * o.per_element, o.type,
+                             o.with, root, d_.comm(), d_.stream());
+        });
       });
     });
   }
@@ -60,7 +69,10 @@ class nccl_enqueue {
         const auto part = a.data[i];
         const std::size_t count = part.size() / a.data.element_bytes;
         if (count == 0) return nccl_result::success;
-        return Api::all_reduce(part.data(), part.data(), count * o.per_element, o.type, o.with, d_.comm(), d_.stream());
+        return pieces(o, count, a.data.element_bytes, [&](std::size_t first, std::size_t n) {
+          std::byte* const from = part.data() + first * a.data.element_bytes;
+          return Api::all_reduce(from, from, n * o.per_element, o.type, o.with, d_.comm(), d_.stream());
+        });
       });
     });
   }
@@ -170,6 +182,15 @@ class nccl_enqueue {
     for (std::size_t i = 0; i < n && fine(r); ++i) r = call(i);
     const nccl_result ended = Api::group_end();
     return fine(r) ? ended : r;
+  }
+  /// call(first, count), for the last whole 16 KiB and what is behind them each where NCCL needs that: before 2.29.7
+  /// its blocks of threads, one for each 16 KiB and 32 at most, share a product of one rank so that up to 31 elements
+  /// at the end are nobody's.
+  template <class Call>
+  nccl_result pieces(const nccl_operand& o, std::size_t count, std::size_t element_bytes, Call call) const noexcept {
+    const std::size_t behind = o.in_pieces ? count % (16384 / element_bytes) : 0, whole = count - behind;
+    if (behind == 0 || whole == 0) return call(std::size_t{0}, count);
+    return grouped(2, [&](std::size_t i) { return i == 0 ? call(std::size_t{0}, whole) : call(whole, behind); });
   }
   template <class Call>
   nccl_result for_ranks(Call call) const noexcept {

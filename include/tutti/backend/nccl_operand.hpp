@@ -17,6 +17,7 @@ struct nccl_operand {
   std::size_t per_element = 1;  ///< of NCCL's elements
   nccl_reduction with = nccl_reduction::op_sum;
   bool scaled = false;        ///< a sum of products with a factor, which is made for the call
+  bool in_pieces = false;     ///< ... of which NCCL may leave out what is behind its last whole 16 KiB
   int divisor = 1;            ///< of the result, once NCCL has it: a mean that NCCL cannot make right
   const char* why = nullptr;  ///< not null: NCCL cannot, and this is why and what to do
 };
@@ -120,6 +121,7 @@ constexpr nccl_operand nccl_operand_of(dtype t, reduction_kind k, int ranks, int
         break;
       case reduction_kind::premul_sum:
         o.scaled = true;
+        o.in_pieces = ranks == 1 && version < 22907;
         if (eight && ranks == 1)
           o.why = "NCCL cannot multiply 8-bit floats in a world of one rank; use float16, or a kernel of your own";
         break;

@@ -108,7 +108,7 @@ class basic_rendezvous_file {
   /// Under the lock: puts `bytes` at the end, which is at `offset`; all of it or, with an error, nothing.
   void append(std::uint64_t offset, std::span<const std::byte> bytes) const {
     if (const int cause = write_at(offset, bytes); cause != 0) {
-      static_cast<void>(::ftruncate(file_.native(), static_cast<off_t>(offset)));
+      [[maybe_unused]] const int left = ::ftruncate(file_.native(), static_cast<off_t>(offset));
       fail_rendezvous(cause, path_, "cannot write " + std::to_string(bytes.size()) + " bytes");
     }
   }
