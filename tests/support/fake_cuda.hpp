@@ -64,6 +64,7 @@ struct cuda {
   }
   static result query_event(event_handle e) noexcept {
     return on("cudaEventQuery", [&](machine& m) {
+      ++m.questions;
       if (e->in) return spoil(m, 907);
       if (const int no = m.unsafe()) return no;
       return e->ahead.contains(e->recorded) ? 600 : 0;

@@ -236,6 +236,7 @@ class machine {
   bool gate_open = true;                          ///< ncclCommAbort returns
   int inside = 0;                                 ///< threads in ncclCommAbort
   int misuses = 0;                                ///< calls that NCCL does not permit
+  int questions = 0;                              ///< whether an event is over
 
  private:
   inline static machine* here_ = nullptr;

@@ -34,10 +34,10 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   using base = detail::nccl_session<Api, nccl_driver>;
   using base::connecting_, base::connecting_by_, base::failure_, base::launching_, base::settled_, base::suspected_;
   using base::connection_, base::control_, base::engine_, base::place_, base::traffic_;
-  using base::drain, base::fail_by, base::blame, base::condemn, base::retire;
+  using base::drain, base::fail_by, base::blame, base::condemn;
   using typename base::runtime, typename base::traffic;
   using flight = typename traffic::flight;
-  using phase = typename flight::phase;
+  using typename base::phase;
 
  public:
   using base::connected, base::fail;
@@ -148,11 +148,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     bool moved = false;
     if (connection_ && (connecting_ || launching_) && !suspected_) moved = proceed();
     if (traffic_.empty()) return moved;
-    const cuda::relaxed_capture<runtime> any_time;
-    while (landed()) {
-      retire({});
-      moved = true;
-    }
+    moved = base::land(detail::nccl_asked::waited_for) || moved;
     return (!failure_.ok() && drain()) || moved;
   }
 
@@ -168,6 +164,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
       const nccl_result r = connection_.asked();
       if (r != nccl_result::success && r != nccl_result::in_progress) return blame(r, "a running collective");
     }
+    if (base::land(detail::nccl_asked::all); !failure_.ok()) return;
     for (flight* f = traffic_.front(); f; f = f->next) {
       if (now < f->expires || f->now == phase::captured) continue;
       if (f->op) f->op->info.expired = true;
@@ -270,16 +267,6 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     if (launched) in_stream();
     advance();
     return true;
-  }
-
-  /// The device is done with the first in flight, or will never be asked for it.
-  bool landed() noexcept {
-    const flight* const f = traffic_.front();
-    if (!f || !failure_.ok() || f->now < phase::running) return false;
-    if (f->now == phase::captured) return true;
-    const auto r = runtime::query_event(f->done.native());
-    if (r != cuda::result::success && r != cuda::result::not_ready) fail_by(r, "cudaEventQuery");
-    return r == cuda::result::success;
   }
 
   static nccl_result worse(nccl_result a, nccl_result b) noexcept {

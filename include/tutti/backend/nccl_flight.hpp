@@ -46,6 +46,12 @@ struct nccl_flight {
   alignas(std::max_align_t) std::array<std::byte, most_bytes> args;
 };
 
+/// Whose end the device is asked for: a question costs 1.5 us while its answer is new.
+enum class nccl_asked : std::uint8_t {
+  waited_for,  ///< those whose handle has not ended
+  all          ///< and those that were joined, for which nobody waits
+};
+
 /// Flights in the order of their issue, and those to be used again. Under the engine's lock.
 template <class Flight>
 class nccl_flights {

@@ -112,11 +112,29 @@ class nccl_session {
  protected:
   using runtime = typename Api::cuda;
   using traffic = nccl_traffic<Driver, runtime>;
+  using phase = typename traffic::phase;
 
   ~nccl_session() = default;
 
   void retire(status how) noexcept {
     if (traffic_.retire(how)) engine_->notify_locked();
+  }
+  /// Ends what the device is done with. Operations end in their order: past the first that has, it asks for one 2, 4, 8
+  /// further on.
+  bool land(nccl_asked who) noexcept {
+    bool moved = false;
+    for (std::size_t ahead = 1; failure_.ok(); ahead *= 2) {
+      const auto* const f = traffic_.running(ahead, who);
+      if (!f) break;
+      const cuda::relaxed_capture<runtime> any_time;
+      const auto r = runtime::query_event(f->done.native());
+      if (r != cuda::result::success && r != cuda::result::not_ready) fail_by(r, "cudaEventQuery");
+      if (r != cuda::result::success) break;
+      if (traffic_.retire_through(*f)) engine_->notify_locked();
+      moved = true;
+    }
+    for (; failure_.ok() && traffic_.front() && traffic_.front()->now == phase::captured; moved = true) retire({});
+    return moved;
   }
   /// After a failure: operations end when the device no longer touches their buffers.
   bool drain() noexcept {

@@ -142,6 +142,13 @@ class nccl_traffic {
     return b;
   }
   void forget_queue() noexcept { queued_ = nullptr; }
+  /// The n-th of those in the stream that `who` tells, or the last of them; null where there is none.
+  [[nodiscard]] flight* running(std::size_t n, nccl_asked who) const noexcept {
+    flight* last = nullptr;
+    for (flight* f = flights_.front(); f && f->now >= phase::running && n != 0; f = f->next)
+      if (f->now == phase::running && (f->op || who == nccl_asked::all)) last = f, --n;
+    return last;
+  }
 
   /// Marks the end of a flight in the stream that it was put into; what CUDA said where that is a failure.
   cuda::result put_into(flight& f, cuda::stream_handle s) noexcept {
@@ -223,11 +230,12 @@ class nccl_traffic {
     for (const flight* f = flights_.front(); f && f->now >= phase::running && f->sequence < sequence; f = f->next)
       if (f->now == phase::running) last = f;
     const cuda::relaxed_capture<R> any_time;
-    if (!last || R::query_event(last->done.native()) != cuda::result::success) return;
-    for (bool over = false; !over;) {
-      over = flights_.front() == last;
-      retire({});
-    }
+    if (last && R::query_event(last->done.native()) == cuda::result::success) retire_through(*last);
+  }
+  /// True if the last that was aloft is among them.
+  bool retire_through(const flight& last) noexcept {
+    while (flights_.front() != &last) retire({});
+    return retire({});
   }
 
  private:
