@@ -282,8 +282,6 @@ TEST_CASE("nccl: a group is one launch") {
   CHECK(launches == 2);
 }
 
-}  // namespace
-
 TEST_CASE("nccl: a product of one rank is whole, though NCCL before 2.29.7 leaves out the end of some") {
   for (const int version : {22903, 22907}) {
     fake::machine machine;
@@ -313,3 +311,5 @@ TEST_CASE("nccl: a product of one rank is whole, though NCCL before 2.29.7 leave
     CHECK(machine.left() == 0);
   }
 }
+
+}  // namespace

@@ -51,12 +51,14 @@ static_assert(!can(dtype::f16, kind::mean, 2048));
 static_assert(can(dtype::f8_e4m3, kind::mean, 1) && !can(dtype::f8_e4m3, kind::mean, 2) &&
               !can(dtype::f8_e5m2, kind::mean, 2) && !can(dtype::f8_e5m2, kind::mean, 12));
 
-// NCCL 2.28.9 has no kernel that multiplies 8-bit floats for a world of one rank: to be given one ends its
-// communicator.
+// Before 2.29.7 a product of one rank may lack its last elements.
 static_assert(nccl_operand_of(dtype::f32, kind::premul_sum, 1, 22903).in_pieces &&
               !nccl_operand_of(dtype::f32, kind::premul_sum, 1, 22907).in_pieces &&
               !nccl_operand_of(dtype::f32, kind::premul_sum, 2, 22903).in_pieces &&
               !nccl_operand_of(dtype::f32, kind::mean, 1, 22903).in_pieces);
+
+// NCCL 2.28.9 has no kernel that multiplies 8-bit floats for a world of one rank: to be given one ends its
+// communicator.
 constexpr nccl_operand alone(dtype t, kind k) { return nccl_operand_of(t, k, 1, now); }
 static_assert(alone(dtype::f8_e4m3, kind::mean).with == nccl_reduction::op_sum &&
               alone(dtype::f32, kind::mean).with == nccl_reduction::op_sum &&

@@ -55,6 +55,7 @@ TEST_CASE("nccl: an operation comes after its stream's work, and what joins come
 TEST_CASE("nccl: a loop that only joins holds no more events than what is under way, and seldom asks for them") {
   fake::machine machine;
   std::barrier both{2};  // nobody is far ahead, and nobody polls
+  const auto began = std::chrono::steady_clock::now();
   run_gpus(2,
            [&](gpus& g, auto&) {
              fake_stream compute{g.rank()};
@@ -69,7 +70,10 @@ TEST_CASE("nccl: a loop that only joins holds no more events than what is under 
            },
            {.calls = tutti::nccl_calls::blocking});
   CHECK(machine.left() == 0);
-  CHECK(machine.questions < 2000);  // of 4000 operations; most of them from a tick every millisecond
+  // Of 4000 operations every eighth join asks, and each rank once in 64, and in steps of 1, 2, 4 … with each tick, of
+  // which there is one a millisecond at most, however slow this machine is.
+  const auto spent = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began);
+  CHECK(machine.questions <= 4000 / 8 + 4000 / 64 + 2 * 10 * (1 + spent.count()));
 }
 
 TEST_CASE("nccl: whoever waits for the last of many asks for few of them") {

@@ -34,7 +34,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   using base = detail::nccl_session<Api, nccl_driver>;
   using base::connecting_, base::connecting_by_, base::failure_, base::launching_, base::settled_, base::suspected_;
   using base::connection_, base::control_, base::engine_, base::place_, base::traffic_;
-  using base::drain, base::fail_by, base::blame, base::condemn;
+  using base::drain, base::fail_by, base::blame, base::condemn, base::land;
   using typename base::runtime, typename base::traffic;
   using flight = typename traffic::flight;
   using typename base::phase;
@@ -148,7 +148,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     bool moved = false;
     if (connection_ && (connecting_ || launching_) && !suspected_) moved = proceed();
     if (traffic_.empty()) return moved;
-    moved = base::land(detail::nccl_asked::waited_for) || moved;
+    moved = land(detail::nccl_asked::waited_for) || moved;
     return (!failure_.ok() && drain()) || moved;
   }
 
@@ -164,7 +164,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
       const nccl_result r = connection_.asked();
       if (r != nccl_result::success && r != nccl_result::in_progress) return blame(r, "a running collective");
     }
-    if (base::land(detail::nccl_asked::all); !failure_.ok()) return;
+    if (land(detail::nccl_asked::all); !failure_.ok()) return;
     for (flight* f = traffic_.front(); f; f = f->next) {
       if (now < f->expires || f->now == phase::captured) continue;
       if (f->op) f->op->info.expired = true;
