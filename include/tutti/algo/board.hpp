@@ -13,6 +13,7 @@
 #include <tutti/algo/board_slots.hpp>
 #include <tutti/algo/call_history.hpp>
 #include <tutti/algo/choice_timer.hpp>
+#include <tutti/algo/claim_choice.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/turnstile.hpp>
 #include <tutti/config.hpp>
@@ -186,6 +187,8 @@ class board : public turnstile, public call_history, public board_slots {
     return post(link);
   }
 
+  /// For what this rank folds into the others' buffers.
+  [[nodiscard]] claim_choice& claims() noexcept { return claims_; }
   [[nodiscard]] choice_timer& timer() noexcept { return timer_; }
   /// Whether to choose the way to stage before a message of so many bytes, or after one whose length was news.
   [[nodiscard]] bool choice_due(std::size_t bytes) noexcept { return timer_.due(bytes); }
@@ -263,6 +266,7 @@ class board : public turnstile, public call_history, public board_slots {
 
   std::uint64_t lends_from_ = nowhere;
   choice_timer timer_;
+  claim_choice claims_;
   std::vector<std::uint64_t> seen_;  // the highest step of each rank that was found posted, in this call
   lists lists_;
   std::uint64_t step_ = 0, all_seen_ = 0;

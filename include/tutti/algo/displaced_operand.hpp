@@ -4,6 +4,7 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/board.hpp>
+#include <tutti/algo/fold_piece.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/kernels/copy.hpp>
 #include <tutti/core/when_used.hpp>
@@ -116,8 +117,7 @@ bool fold_displaced(board& b, const displaced& d, std::size_t rank, std::size_t 
     if (!visit.welcome()) return false;
     const std::size_t piece = std::min(most, count - done);
     operands[rank] = gathered(d, begin + done, piece, in[rank], element, room);
-    with.fold_all_to(operands.data(), static_cast<int>(operands.size()), results.data(),
-                     static_cast<int>(results.size()), piece, ways, with.context.data());
+    fold_piece(b, count * element, piece, element, ways, with);
     if (own) copy_streaming(own + done * element, results.front(), piece * element);
     for (const void*& p : operands) p = at(p, piece * element);
     for (void*& p : results) p = at(p, piece * element);

@@ -6,6 +6,7 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/board.hpp>
+#include <tutti/algo/fold_piece.hpp>
 #include <tutti/algo/meeting.hpp>
 #include <tutti/core/args.hpp>
 
@@ -88,8 +89,7 @@ list_fold fold_mapped_lists(const meeting<T>& m, board& b, std::uint64_t step, s
       room.results.push_back(c.at);
     }
     if (!visit.welcome()) return list_fold::unwelcome;
-    with.fold_all_to(room.operands.data(), m.size(), room.results.data(), m.size(), piece / element, stores::ordinary,
-                     with.context.data());
+    fold_piece(b, count * element, piece / element, element, stores::ordinary, with);
     for (int r = 0; r < m.size(); ++r) {
       cursors[r].at += piece;
       cursors[r].left -= piece;

@@ -96,7 +96,8 @@ void expect_level(tutti::instruction_set level, std::mt19937_64& g) {
   const auto kernel = fold_kernel_for<T, Op>(level);
   for (std::size_t count = 0; count <= 130; ++count) {
     const auto n = static_cast<std::size_t>(1 + count % 5), m = 1 + count / 5 % 3, shift = count % 67;
-    const auto how = std::array{stores::ordinary, stores::streaming, stores::own_first}[count / 15 % 3];
+    const auto how =
+        std::array{stores::ordinary, stores::streaming, stores::own_first, stores::unclaimed}[count / 15 % 4];
     const double divisor = count % 2 == 0 ? static_cast<double>(n) : 2.75;
     std::vector<memory> inputs, outputs;
     std::vector<const void*> in;

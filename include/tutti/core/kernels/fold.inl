@@ -273,10 +273,11 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
       fold_four<T, Op, by>(pair, 2, to, 1, i * sizeof(T), stores::ordinary, divisor);
   }
   if (m > 1 && how != stores::streaming) {
-    const int own = how == stores::own_first ? 1 : 0;
+    const int own = how == stores::unclaimed ? m : how == stores::own_first ? 1 : 0;
     if (n == 2 && m == 2)
-      i = own != 0 ? fold_pair<T, Op, by>(in, out, 1, i, count, divisor)
-                   : fold_pair<T, Op, by>(in, out, 0, i, count, divisor);
+      i = own == 2   ? fold_pair<T, Op, by>(in, out, 2, i, count, divisor)
+          : own == 1 ? fold_pair<T, Op, by>(in, out, 1, i, count, divisor)
+                     : fold_pair<T, Op, by>(in, out, 0, i, count, divisor);
     else  // 32 lines: some 0.1 us of folding, as long as one takes to come
       i = fold_claiming<T, Op, by>(in, n, out, m, own, 2048, i, count, divisor);
   }

@@ -11,8 +11,9 @@ namespace tutti {
 
 /// How results are stored: `streaming` past the caches, in whole lines, for outputs that are larger than these and that
 /// nobody reads soon; ordinary where a processor or an address allows no other. Of several outputs an ordinary one asks
-/// early for the lines of all, `own_first` only for those of all but the first, which are in this core's cache.
-enum class stores : std::uint8_t { ordinary, streaming, own_first };
+/// early for the lines of all, `own_first` only for those of all but the first, which are in this core's cache, and
+/// `unclaimed` for none.
+enum class stores : std::uint8_t { ordinary, streaming, own_first, unclaimed };
 
 }  // namespace tutti
 

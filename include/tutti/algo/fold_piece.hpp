@@ -1,0 +1,29 @@
+#pragma once
+#include <chrono>
+#include <cstddef>
+
+#include <tutti/algo/board.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/reduction.hpp>
+#include <tutti/core/when_used.hpp>
+
+namespace tutti::algo::detail {
+
+/// `count` elements of all of `b.room().operands`, a piece of `bytes`, to all of `b.room().results`: stored as
+/// `claiming`, or without claims where that takes this rank less time.
+template <class = when_used>
+void fold_piece(board& b, std::size_t bytes, std::size_t count, std::size_t element, stores claiming,
+                const reduction& with) {
+  const auto& [operands, results, in, out] = b.room();
+  const auto fold = [&](stores how) {
+    with.fold_all_to(operands.data(), static_cast<int>(operands.size()), results.data(),
+                     static_cast<int>(results.size()), count, how, with.context.data());
+  };
+  if (results.size() < 2 || count * element < claim_choice::worth_timing) return fold(claiming);
+  const deadline begin = clock::now();
+  fold(b.claims().next(bytes, claiming));
+  const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
+  b.claims().took(bytes, count * element, static_cast<std::uint64_t>(took));
+}
+
+}  // namespace tutti::algo::detail
