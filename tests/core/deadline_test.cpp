@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <type_traits>
 
 #include <tutti/core/deadline.hpp>
@@ -59,6 +60,14 @@ TEST_CASE("remaining: knows the last deadline") {
   const duration left = remaining(deadline::max());
   CHECK(left <= deadline::max() - before);
   CHECK(left >= deadline::max() - tutti::clock::now());
+}
+
+TEST_CASE("nanoseconds_since: counts from the moment that it is told, between the readings before and after it") {
+  const auto before = tutti::clock::now();
+  const std::uint64_t hour = tutti::nanoseconds_since(before - 1h);
+  const auto most = duration{tutti::clock::now() - before + 1h};
+  CHECK(hour >= 3'600'000'000'000);
+  CHECK(hour <= static_cast<std::uint64_t>(most.count()));
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 #pragma once
-#include <chrono>
 #include <cstddef>
 
 #include <tutti/algo/board.hpp>
@@ -22,8 +21,7 @@ void fold_piece(board& b, std::size_t bytes, std::size_t count, std::size_t elem
   if (results.size() < 2 || count * element < claim_choice::worth_timing) return fold(claiming);
   const deadline begin = clock::now();
   fold(b.claims().next(bytes, claiming));
-  const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
-  b.claims().took(bytes, count * element, static_cast<std::uint64_t>(took));
+  b.claims().took(bytes, count * element, nanoseconds_since(begin));
 }
 
 }  // namespace tutti::algo::detail

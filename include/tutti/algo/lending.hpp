@@ -1,7 +1,6 @@
 #pragma once
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -55,8 +54,7 @@ routine time_blocks(meeting<T> m, board& b, std::byte* block, probe_times& total
       co_await round(lending_probes[p]);
       const std::uint64_t read = m.post();
       co_await m.everyone(read);
-      const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
-      least = std::min(least, static_cast<std::uint64_t>(took));
+      least = std::min(least, nanoseconds_since(begin));
     }
     co_await add_up(m, b, least, totals[p]);
   }

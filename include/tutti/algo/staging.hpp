@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -26,8 +25,7 @@ routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
       const std::uint64_t step = m.post();
       if (!b.sees(0, m.size(), meetings)) co_await m.everyone(step);
     }
-    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
-    least = std::min(least, static_cast<std::uint64_t>(took) / meetings);
+    least = std::min(least, nanoseconds_since(begin) / meetings);
   }
   co_await add_up(m, b, least, total);
 }
@@ -93,8 +91,7 @@ routine choose_staging(meeting<T> m, board& b) {
       co_await m.everyone(step, piece);
       for (int k = 1; k <= compared_with(m); ++k)
         std::memcpy(read.data(), m.slot((m.rank() + k) % m.size(), step, piece), piece);
-      const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(clock::now() - begin).count();
-      round_times[i] = static_cast<std::uint64_t>(took);
+      round_times[i] = nanoseconds_since(begin);
     }
     // The median of the second half: one round in which another program had the core would decide an average.
     std::uint64_t *const end = round_times + rounds, *const middle = end - rounds / 4;

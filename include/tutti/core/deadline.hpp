@@ -1,5 +1,6 @@
 #pragma once
 #include <chrono>
+#include <cstdint>
 
 namespace tutti {
 
@@ -21,6 +22,11 @@ inline deadline after(duration d) noexcept {
 inline duration remaining(deadline d) noexcept {
   const auto now = clock::now();
   return d > now ? duration{d - now} : duration{0};  // a deadline long past would overflow the subtraction
+}
+
+/// Nanoseconds since `begin`, which is past.
+inline std::uint64_t nanoseconds_since(deadline begin) noexcept {
+  return static_cast<std::uint64_t>(duration{clock::now() - begin}.count());
 }
 
 }  // namespace tutti
