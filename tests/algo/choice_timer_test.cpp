@@ -89,3 +89,9 @@ TEST_CASE("choice_timer: where choices change nothing looks become rare, but not
   t.chose(choice_timer::outcome::another);
   CHECK(until_look(t) == 256);
 }
+
+TEST_CASE("choice_timer: where nobody knows what a meeting takes, each look chooses") {
+  choice_timer t = settled();
+  CHECK_FALSE(t.outdated(150));
+  for (int i = 0; i < 3; ++i) CHECK(t.outdated(choice_timer::no_pace));
+}

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -50,6 +51,13 @@ class foreign_transport : public roomy_transport {
     return rank() == 1 && peer == 2 && bytes == board::long_bytes ? nullptr
                                                                   : roomy_transport::resolve(peer, where, bytes);
   }
+};
+
+/// Ranks that share cores and have no memory for long walks.
+class crowded_transport : public poor_transport {
+ public:
+  using poor_transport::poor_transport;
+  [[nodiscard]] double ranks_per_core() const noexcept { return 1.5; }
 };
 
 template <class T>
@@ -227,6 +235,22 @@ TEST_CASE("staging: where one rank has no memory for long walks, all stay with w
     std::byte* first = me.board().slot(0, 0);
     expect(me.board().slot(0, 1) == first + board::slot_bytes, "the slots moved");
   });
+}
+
+TEST_CASE("staging: ranks that share cores choose by which stores to stage, need no room for it, and lend nothing") {
+  for (const int n : {2, 3, 5}) {
+    std::atomic<int> past_caches = 0;
+    lanes::run<crowded_transport>(n, [&](auto& me) {
+      me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+      me.run([&](auto l) { return look(l, me.board()); });
+      expect(me.board().way().walk == board::slot_bytes, "the slots moved");
+      expect(me.board().lends_from() == board::nowhere, "a rank lends");
+      if (me.board().way().how == tutti::stores::streaming) ++past_caches;
+      expect(!me.board().choice_due(std::size_t{1} << 20), "nothing was chosen");
+      check_sums(me);
+    });
+    CHECK((past_caches == 0 || past_caches == n));
+  }
 }
 
 TEST_CASE("staging: room of a rank that another cannot map fails all, who name it") {

@@ -14,6 +14,8 @@ class choice_timer {
   static constexpr std::uint64_t soonest = std::uint64_t{256} << 20, latest = std::uint64_t{8} << 30;
   static constexpr std::uint64_t unsure = std::uint64_t{64} << 20;  ///< after the first choice it is made once more
 
+  static constexpr std::uint64_t no_pace = 0;
+
   /// What came of a choice.
   enum class outcome { same, another };
 
@@ -27,7 +29,7 @@ class choice_timer {
     return now;
   }
   /// True when it is time to choose: no two choices after one another have been the same yet; or a meeting, which takes
-  /// `pace` now, took half as long at the last choice, or twice; or that was 8 GiB ago.
+  /// `pace` now, took half as long at the last choice, or twice; or that was 8 GiB ago; or nobody knows what one takes.
   [[nodiscard]] bool outdated(std::uint64_t pace) noexcept {
     if (trust_ == trust::settled && pace_ < 2 * pace && pace < 2 * pace_ && moved_ < chosen_ + latest) return false;
     pace_ = pace;

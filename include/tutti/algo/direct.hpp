@@ -78,9 +78,9 @@ routine two_phase(meeting<T> m, board& b, all_reduce_args a) {
     b.stage(slot + to, in + to, cut.count * element - to);
     m.post();
     co_await m.everyone(step);
-    void* const results[] = {out + from, m.slot(m.rank(), step + 1) + from};
-    a.op.fold_all_to(m.from_others(in + from, [&](int r) { return m.slot(r, step) + from; }), m.size(), results, 2,
-                     cut.size(mine), stores::own_first, a.op.context.data());
+    a.op.fold_all(m.from_others(in + from, [&](int r) { return m.slot(r, step) + from; }), m.size(), out + from,
+                  cut.size(mine), a.op.context.data());
+    b.stage(m.slot(m.rank(), step + 1) + from, out + from, to - from);
     m.post();
     co_await m.everyone(step + 1);
     for (std::size_t r = 0; r < cut.parts; ++r)

@@ -34,7 +34,7 @@ inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::siz
 /// How much of one block ranks copy from each other's buffers before they go on to the next. Of a message that the
 /// caches do not hold, near ranks copy the same part of each block at about the same time, all beginning with their
 /// own: it is read from memory once, and by the others from its owner's cache. Far ranks, which are those that stage
-/// past the caches, read memory faster. Who never chose how to stage, as ranks that share cores, counts as near.
+/// past the caches, read memory faster. Who never chose how to stage counts as near.
 inline std::size_t turn_bytes(const board& b, std::size_t longest, std::size_t message) noexcept {
   return message < beyond_caches || b.way().how == stores::streaming ? std::max<std::size_t>(longest, 1) : copy_piece;
 }

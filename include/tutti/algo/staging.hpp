@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -51,68 +52,91 @@ routine time_staging(meeting<T> m, board& b, probe_times& totals) {
   });
 }
 
-/// Compares the ways to stage data, and lending with the best of them, between the cores that the ranks have now: a
-/// store into a line that another core has just read costs more than the copy, and what spares it differs. Near cores:
-/// enough room that lines leave the reader's cache before they are written again; far ones: stores past the caches;
-/// others: neither. All ranks take part in the same operation and choose alike. 5 to 20 ms, of which the operation's
-/// deadline must leave room; nothing where ranks share cores. Only a look, of 20 us, where the choice is made and a
-/// meeting takes about as long as it did then (choice_timer): a virtual machine may move from near cores to far ones.
-template <mapped_transport T>
-routine choose_staging(meeting<T> m, board& b) {
-  constexpr std::size_t piece = std::size_t{64} << 10, ways = 3;
-  constexpr board::staging choices[ways] = {{board::slot_bytes, stores::ordinary},
-                                            {board::slot_bytes, stores::streaming},
-                                            {board::long_walk, stores::ordinary}};
-  const bool own_core = m.link().ranks_per_core() <= 1;
-  scratch read(m.link(), own_core ? piece : 0);
-  const bool willing = own_core && read && b.make_long(m.link());
-  const std::uint64_t asked = m.post({willing ? b.long_place(m.link()) : board::nowhere, 0});
-  co_await m.everyone(asked);
-  if (!m.all_noted(asked)) co_return;
-  if (const int who = b.find_long(m.link(), asked); who >= 0) co_await m.refuse({errc::protocol, 0, who, 0});
-  std::uint64_t pace = 0;
-  co_await time_meetings(m, b, pace);
-  if (!b.timer().outdated(pace)) co_return;
-  const board::staging way_before = b.way();
-  const std::uint64_t lent_before = b.lends_from();
+/// The ways to stage that are compared: far cores want stores past the caches, near ones room enough that lines leave
+/// the reader's cache before they are written again, others neither. The last needs room of its own.
+inline constexpr std::array<board::staging, 3> ways_to_stage = {{{board::slot_bytes, stores::ordinary},
+                                                                 {board::slot_bytes, stores::streaming},
+                                                                 {board::long_walk, stores::ordinary}}};
+using way_times = std::array<std::uint64_t, ways_to_stage.size()>;
+inline constexpr std::size_t staged_piece = std::size_t{64} << 10;
 
-  constexpr std::size_t most_rounds = 4 * board::long_walk / piece;  // through both slots twice
-  std::uint64_t times[ways] = {}, round_times[most_rounds] = {};
+/// What the ranks take to exchange `block`, one such piece, in each of the first `ways`, in nanoseconds, added up.
+/// Where they share cores the waits do not count: how long those are is up to the scheduler.
+template <mapped_transport T>
+routine time_ways(meeting<T> m, board& b, std::byte* block, std::size_t ways, way_times& totals) {
+  constexpr std::size_t most_rounds = 4 * board::long_walk / staged_piece;  // through both slots twice
+  const bool own_core = m.link().ranks_per_core() <= 1;
+  std::uint64_t round_times[most_rounds] = {};
+  way_times times{};
   for (std::size_t w = 0; w < ways; ++w) {
-    b.use(choices[w]);
-    const std::size_t rounds = std::max<std::size_t>(48, 4 * choices[w].walk / piece);
+    b.use(ways_to_stage[w]);
+    const std::size_t rounds = std::max<std::size_t>(48, 4 * ways_to_stage[w].walk / staged_piece);
     for (std::size_t i = 0; i < rounds; ++i) {
       const std::uint64_t step = m.next();
-      std::memset(read.data(), static_cast<int>(i), piece);  // as a user's buffer would have been written
+      std::memset(block, static_cast<int>(i), staged_piece);  // as a user's buffer would have been written
       co_await m.everyone(step - 1);
       const deadline begin = clock::now();
-      b.stage(m.slot(m.rank(), step, piece), read.data(), piece);
+      b.stage(m.slot(m.rank(), step, staged_piece), block, staged_piece);
+      const std::uint64_t staging = nanoseconds_since(begin);
       m.post();
-      co_await m.everyone(step, piece);
+      co_await m.everyone(step, staged_piece);
+      const deadline met = clock::now();
       for (int k = 1; k <= compared_with(m); ++k)
-        std::memcpy(read.data(), m.slot((m.rank() + k) % m.size(), step, piece), piece);
-      round_times[i] = nanoseconds_since(begin);
+        std::memcpy(block, m.slot((m.rank() + k) % m.size(), step, staged_piece), staged_piece);
+      round_times[i] = own_core ? nanoseconds_since(begin) : staging + nanoseconds_since(met);
     }
     // The median of the second half: one round in which another program had the core would decide an average.
     std::uint64_t *const end = round_times + rounds, *const middle = end - rounds / 4;
     std::nth_element(end - rounds / 2, middle, end);
     times[w] = *middle;
   }
-  std::memcpy(m.beside(m.rank(), m.next()), times, sizeof times);
+  std::memcpy(m.beside(m.rank(), m.next()), times.data(), sizeof times);
   const std::uint64_t told = m.post();
   co_await m.everyone(told);
-  std::uint64_t all[ways] = {};
+  totals = {};
   for (int r = 0; r < m.size(); ++r) {
-    std::memcpy(times, m.beside(r, told), sizeof times);
-    for (std::size_t w = 0; w < ways; ++w) all[w] += times[w];
+    std::memcpy(times.data(), m.beside(r, told), sizeof times);
+    for (std::size_t w = 0; w < ways; ++w) totals[w] += times[w];
   }
+}
+
+/// Compares the ways to stage data, and lending with the best of them, between the cores that the ranks have now: a
+/// store into a line that another core has just read costs more than the copy, and what spares it differs. All ranks
+/// take part in the same operation and choose alike. 5 to 20 ms, of which the operation's deadline must leave room;
+/// only a look, of 20 us, where the choice is made and a meeting takes about as long as it did then (choice_timer): a
+/// virtual machine may move from near cores to far ones. Where ranks share cores the scheduler decides what a meeting
+/// takes, so none looks, and what is compared is what needs no room: stores past the caches with ordinary ones.
+template <mapped_transport T>
+routine choose_staging(meeting<T> m, board& b) {
+  const bool own_core = m.link().ranks_per_core() <= 1;
+  scratch block(m.link(), staged_piece);
+  const bool willing = block && (!own_core || b.make_long(m.link()));
+  const std::uint64_t place = !willing ? board::nowhere : own_core ? b.long_place(m.link()) : 0;
+  const std::uint64_t asked = m.post({place, 0});
+  co_await m.everyone(asked);
+  if (!m.all_noted(asked)) co_return;
+  std::uint64_t pace = choice_timer::no_pace;
+  if (own_core) {
+    if (const int who = b.find_long(m.link(), asked); who >= 0) co_await m.refuse({errc::protocol, 0, who, 0});
+    co_await time_meetings(m, b, pace);
+  }
+  if (!b.timer().outdated(pace)) co_return;
+  const board::staging way_before = b.way();
+  const std::uint64_t lent_before = b.lends_from();
+
+  way_times times{};
+  const std::size_t ways = own_core ? ways_to_stage.size() : 2;
+  co_await time_ways(m, b, block.data(), ways, times);
   // The first that is as good as the best, give or take an eighth: short walks leave more of the caches to others.
-  const std::uint64_t least = *std::min_element(all, all + ways);
-  const auto* const chosen = std::find_if(all, all + ways, [&](std::uint64_t t) { return t <= least + least / 8; });
-  b.use(choices[chosen - all]);
-  probe_times staged{};
-  co_await time_staging(m, b, staged);
-  co_await choose_lending(m, b, staged);
+  const auto end = times.begin() + static_cast<std::ptrdiff_t>(ways);
+  const std::uint64_t least = *std::min_element(times.begin(), end);
+  const auto chosen = std::find_if(times.begin(), end, [&](std::uint64_t t) { return t <= least + least / 8; });
+  b.use(ways_to_stage[static_cast<std::size_t>(chosen - times.begin())]);
+  if (own_core) {
+    probe_times staged{};
+    co_await time_staging(m, b, staged);
+    co_await choose_lending(m, b, staged);
+  }
   using outcome = choice_timer::outcome;
   b.timer().chose(b.way() == way_before && b.lends_from() == lent_before ? outcome::same : outcome::another);
 }
