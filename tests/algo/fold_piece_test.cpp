@@ -30,7 +30,10 @@ bool fold(board& b, std::size_t results, std::size_t count) {
   return true;
 }
 
-stores next(board& b, std::size_t count) { return b.claims().next(count * sizeof(float), stores::ordinary); }
+stores next(board& b, std::size_t count) {
+  const auto kernel = reinterpret_cast<std::uintptr_t>(tutti::erase_type<float>(tutti::sum).fold_all_to);
+  return b.claims().next({kernel, count * sizeof(float)}, stores::ordinary);
+}
 
 }  // namespace
 

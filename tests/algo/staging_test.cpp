@@ -60,6 +60,20 @@ class crowded_transport : public poor_transport {
   [[nodiscard]] double ranks_per_core() const noexcept { return 1.5; }
 };
 
+/// The same, but one rank has a core of its own, and room: it cannot know that of the others.
+class mixed_transport : public crowded_transport {
+ public:
+  using crowded_transport::crowded_transport;
+  [[nodiscard]] double ranks_per_core() const noexcept { return rank() == 0 ? 1 : 1.5; }
+};
+
+/// More ranks than are worth comparing.
+class packed_transport : public roomy_transport {
+ public:
+  using roomy_transport::roomy_transport;
+  [[nodiscard]] double ranks_per_core() const noexcept { return rank() == 0 ? 1 : 20; }
+};
+
 template <class T>
 tutti::routine look(tutti::lane<T> l, board& b) {
   board::turn turn{b, l.link()};
@@ -237,20 +251,37 @@ TEST_CASE("staging: where one rank has no memory for long walks, all stay with w
   });
 }
 
+/// Ranks that share cores choose among those stores alike.
+template <class T>
+void check_crowded(int n) {
+  std::atomic<int> past_caches = 0;
+  lanes::run<T>(n, [&](auto& me) {
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+    me.run([&](auto l) { return look(l, me.board()); });
+    expect(me.board().way().walk == board::slot_bytes, "the slots moved");
+    expect(me.board().lends_from() == board::nowhere, "a rank lends");
+    if (me.board().way().how == tutti::stores::streaming) ++past_caches;
+    expect(!me.board().choice_due(std::size_t{1} << 20), "nothing was chosen");
+    check_sums(me);
+  });
+  CHECK((past_caches == 0 || past_caches == n));
+}
+
 TEST_CASE("staging: ranks that share cores choose by which stores to stage, need no room for it, and lend nothing") {
-  for (const int n : {2, 3, 5}) {
-    std::atomic<int> past_caches = 0;
-    lanes::run<crowded_transport>(n, [&](auto& me) {
-      me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-      me.run([&](auto l) { return look(l, me.board()); });
-      expect(me.board().way().walk == board::slot_bytes, "the slots moved");
-      expect(me.board().lends_from() == board::nowhere, "a rank lends");
-      if (me.board().way().how == tutti::stores::streaming) ++past_caches;
-      expect(!me.board().choice_due(std::size_t{1} << 20), "nothing was chosen");
-      check_sums(me);
-    });
-    CHECK((past_caches == 0 || past_caches == n));
-  }
+  for (const int n : {2, 3, 5}) check_crowded<crowded_transport>(n);
+}
+
+TEST_CASE("staging: so does a group of which only some ranks share cores") {
+  for (const int n : {2, 3}) check_crowded<mixed_transport>(n);
+}
+
+TEST_CASE("staging: a group of which a rank shares its core with many compares nothing") {
+  lanes::run<packed_transport>(2, [](auto& me) {
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+    me.run([&](auto l) { return look(l, me.board()); });
+    expect(me.board().choice_due(std::size_t{1} << 20), "something was chosen");
+    check_sums(me);
+  });
 }
 
 TEST_CASE("staging: room of a rank that another cannot map fails all, who name it") {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tutti/core/hash.hpp>
 #include <tutti/core/kernels/lanes.hpp>
 
 namespace tutti::algo {
@@ -12,18 +13,24 @@ namespace tutti::algo {
 /// Whether sums that go into memory which other cores have at hand ask early for its lines: between far cores of one
 /// processor that saves a third, of the next it costs as much. Each rank measures it, piece by piece of what it folds,
 /// for itself, since the bits are the same; and apart for each power of two, as caches hold one length and not the
-/// next.
+/// next, and for each kernel, as some take longer than memory.
 class claim_choice {
  public:
   static constexpr std::size_t worth_timing = std::size_t{64} << 10;  ///< bytes of a piece
 
-  /// How to store the next piece of a fold of `bytes`: as `claiming`, or without.
-  [[nodiscard]] stores next(std::size_t bytes, stores claiming) const noexcept {
-    return of(bytes).claims_next() ? claiming : stores::unclaimed;
+  /// Folds that take alike: of so many bytes each, by the function at this address.
+  struct kind {
+    std::uintptr_t kernel;
+    std::size_t bytes;
+  };
+
+  /// How to store the next piece of such a fold: as `claiming`, or without.
+  [[nodiscard]] stores next(kind k, stores claiming) const noexcept {
+    return records_[place(k)].claims_next() ? claiming : stores::unclaimed;
   }
   /// A piece of such a fold, of so many bytes, took so long, stored as next() said.
-  void took(std::size_t bytes, std::size_t piece, std::uint64_t nanoseconds) noexcept {
-    record& r = of(bytes);
+  void took(kind k, std::size_t piece, std::uint64_t nanoseconds) noexcept {
+    record& r = records_[place(k)];
     double& pace = r.pace[r.claims_next() ? 1 : 0];
     const double now = static_cast<double>(nanoseconds) / static_cast<double>(piece);
     // One that met another program, or pages of which there were none yet, tells nothing of those that follow.
@@ -42,14 +49,14 @@ class claim_choice {
       return (pace[1] < pace[0]) != (pieces % rare == 0);  // now and then the other: cores may have moved
     }
   };
-  static constexpr std::size_t shortest = std::bit_width(worth_timing);
-  static std::size_t place(std::size_t bytes) noexcept {
-    return std::clamp<std::size_t>(std::bit_width(bytes), shortest, shortest + 9) - shortest;
+  static constexpr std::size_t shortest = std::bit_width(worth_timing), lengths = 10, kernels = 8;
+  /// Two kernels may come to the same place: they are told apart well enough where few are in use.
+  static std::size_t place(kind k) noexcept {
+    const std::size_t length = std::clamp<std::size_t>(std::bit_width(k.bytes), shortest, shortest + lengths - 1);
+    return tutti::detail::mix(0, k.kernel) % kernels * lengths + length - shortest;
   }
-  [[nodiscard]] record& of(std::size_t bytes) noexcept { return records_[place(bytes)]; }
-  [[nodiscard]] const record& of(std::size_t bytes) const noexcept { return records_[place(bytes)]; }
 
-  std::array<record, 10> records_{};
+  std::array<record, kernels * lengths> records_{};
 };
 
 }  // namespace tutti::algo

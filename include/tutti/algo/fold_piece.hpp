@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 #include <tutti/algo/board.hpp>
 #include <tutti/core/deadline.hpp>
@@ -8,7 +9,7 @@
 
 namespace tutti::algo::detail {
 
-/// `count` elements of all of `b.room().operands`, a piece of `bytes`, to all of `b.room().results`: stored as
+/// Folds `count` elements of all of `b.room().operands`, a piece of `bytes`, to all of `b.room().results`: stored as
 /// `claiming`, or without claims where that takes this rank less time.
 template <class = when_used>
 void fold_piece(board& b, std::size_t bytes, std::size_t count, std::size_t element, stores claiming,
@@ -20,8 +21,9 @@ void fold_piece(board& b, std::size_t bytes, std::size_t count, std::size_t elem
   };
   if (results.size() < 2 || count * element < claim_choice::worth_timing) return fold(claiming);
   const deadline begin = clock::now();
-  fold(b.claims().next(bytes, claiming));
-  b.claims().took(bytes, count * element, nanoseconds_since(begin));
+  const claim_choice::kind kind{reinterpret_cast<std::uintptr_t>(with.fold_all_to), bytes};
+  fold(b.claims().next(kind, claiming));
+  b.claims().took(kind, count * element, nanoseconds_since(begin));
 }
 
 }  // namespace tutti::algo::detail

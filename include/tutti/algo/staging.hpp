@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <new>
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/lending.hpp>
@@ -52,25 +51,37 @@ routine time_staging(meeting<T> m, board& b, probe_times& totals) {
   });
 }
 
+/// How ranks stand to the cores of their machine; a group is as crowded as its worst rank, which all are told.
+enum class crowding : std::uint64_t { own_cores, shared_cores, too_many };
+
+inline crowding crowding_of(double ranks_per_core) noexcept {
+  constexpr double worth_comparing = 8;  // beyond, rounds take milliseconds
+  return ranks_per_core <= 1                 ? crowding::own_cores
+         : ranks_per_core <= worth_comparing ? crowding::shared_cores
+                                             : crowding::too_many;
+}
+
 /// The ways to stage that are compared: far cores want stores past the caches, near ones room enough that lines leave
-/// the reader's cache before they are written again, others neither. The last needs room of its own.
+/// the reader's cache before they are written again, others neither. The last needs room of its own, and is not
+/// compared where ranks share cores.
 inline constexpr std::array<board::staging, 3> ways_to_stage = {{{board::slot_bytes, stores::ordinary},
                                                                  {board::slot_bytes, stores::streaming},
                                                                  {board::long_walk, stores::ordinary}}};
 using way_times = std::array<std::uint64_t, ways_to_stage.size()>;
 inline constexpr std::size_t staged_piece = std::size_t{64} << 10;
 
-/// What the ranks take to exchange `block`, one such piece, in each of the first `ways`, in nanoseconds, added up.
-/// Where they share cores the waits do not count: how long those are is up to the scheduler.
+/// What the ranks take to exchange `block`, one such piece, in each way, in nanoseconds, added up; the most there is
+/// for what is not compared. Where they share cores the waits do not count: how long those are is up to the scheduler.
 template <mapped_transport T>
-routine time_ways(meeting<T> m, board& b, std::byte* block, std::size_t ways, way_times& totals) {
+routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_times& totals) {
   constexpr std::size_t most_rounds = 4 * board::long_walk / staged_piece;  // through both slots twice
-  const bool own_core = m.link().ranks_per_core() <= 1;
+  const bool alone = ranks == crowding::own_cores;
+  const std::size_t ways = alone ? ways_to_stage.size() : ways_to_stage.size() - 1;
   std::uint64_t round_times[most_rounds] = {};
   way_times times{};
   for (std::size_t w = 0; w < ways; ++w) {
     b.use(ways_to_stage[w]);
-    const std::size_t rounds = std::max<std::size_t>(48, 4 * ways_to_stage[w].walk / staged_piece);
+    const std::size_t rounds = std::max<std::size_t>(alone ? 48 : 24, 4 * ways_to_stage[w].walk / staged_piece);
     for (std::size_t i = 0; i < rounds; ++i) {
       const std::uint64_t step = m.next();
       std::memset(block, static_cast<int>(i), staged_piece);  // as a user's buffer would have been written
@@ -83,7 +94,7 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, std::size_t ways, wa
       const deadline met = clock::now();
       for (int k = 1; k <= compared_with(m); ++k)
         std::memcpy(block, m.slot((m.rank() + k) % m.size(), step, staged_piece), staged_piece);
-      round_times[i] = own_core ? nanoseconds_since(begin) : staging + nanoseconds_since(met);
+      round_times[i] = alone ? nanoseconds_since(begin) : staging + nanoseconds_since(met);
     }
     // The median of the second half: one round in which another program had the core would decide an average.
     std::uint64_t *const end = round_times + rounds, *const middle = end - rounds / 4;
@@ -93,7 +104,8 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, std::size_t ways, wa
   std::memcpy(m.beside(m.rank(), m.next()), times.data(), sizeof times);
   const std::uint64_t told = m.post();
   co_await m.everyone(told);
-  totals = {};
+  totals.fill(std::numeric_limits<std::uint64_t>::max());
+  for (std::size_t w = 0; w < ways; ++w) totals[w] = 0;
   for (int r = 0; r < m.size(); ++r) {
     std::memcpy(times.data(), m.beside(r, told), sizeof times);
     for (std::size_t w = 0; w < ways; ++w) totals[w] += times[w];
@@ -105,18 +117,23 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, std::size_t ways, wa
 /// take part in the same operation and choose alike. 5 to 20 ms, of which the operation's deadline must leave room;
 /// only a look, of 20 us, where the choice is made and a meeting takes about as long as it did then (choice_timer): a
 /// virtual machine may move from near cores to far ones. Where ranks share cores the scheduler decides what a meeting
-/// takes, so none looks, and what is compared is what needs no room: stores past the caches with ordinary ones.
+/// takes, so none looks, and only stores past the caches are compared with ordinary ones; nothing where more than 8
+/// share one.
 template <mapped_transport T>
 routine choose_staging(meeting<T> m, board& b) {
-  const bool own_core = m.link().ranks_per_core() <= 1;
-  scratch block(m.link(), staged_piece);
-  const bool willing = block && (!own_core || b.make_long(m.link()));
-  const std::uint64_t place = !willing ? board::nowhere : own_core ? b.long_place(m.link()) : 0;
-  const std::uint64_t asked = m.post({place, 0});
+  const crowding mine = crowding_of(m.link().ranks_per_core());
+  const bool alone = mine == crowding::own_cores;
+  scratch block(m.link(), mine == crowding::too_many ? 0 : staged_piece);
+  const bool willing = block && (!alone || b.make_long(m.link()));
+  const std::uint64_t place = !willing ? board::nowhere : alone ? b.long_place(m.link()) : 0;
+  const std::uint64_t asked = m.post({place, static_cast<std::uint64_t>(mine)});
   co_await m.everyone(asked);
   if (!m.all_noted(asked)) co_return;
+  crowding ranks = mine;
+  for (int r = 0; r < m.size(); ++r) ranks = std::max(ranks, static_cast<crowding>(b.note_of(r, asked).out));
+  if (ranks == crowding::too_many) co_return;
   std::uint64_t pace = choice_timer::no_pace;
-  if (own_core) {
+  if (ranks == crowding::own_cores) {
     if (const int who = b.find_long(m.link(), asked); who >= 0) co_await m.refuse({errc::protocol, 0, who, 0});
     co_await time_meetings(m, b, pace);
   }
@@ -125,14 +142,13 @@ routine choose_staging(meeting<T> m, board& b) {
   const std::uint64_t lent_before = b.lends_from();
 
   way_times times{};
-  const std::size_t ways = own_core ? ways_to_stage.size() : 2;
-  co_await time_ways(m, b, block.data(), ways, times);
+  co_await time_ways(m, b, block.data(), ranks, times);
   // The first that is as good as the best, give or take an eighth: short walks leave more of the caches to others.
-  const auto end = times.begin() + static_cast<std::ptrdiff_t>(ways);
-  const std::uint64_t least = *std::min_element(times.begin(), end);
-  const auto chosen = std::find_if(times.begin(), end, [&](std::uint64_t t) { return t <= least + least / 8; });
+  const std::uint64_t least = *std::min_element(times.begin(), times.end());
+  const auto* const chosen =
+      std::find_if(times.begin(), times.end(), [&](std::uint64_t t) { return t <= least + least / 8; });
   b.use(ways_to_stage[static_cast<std::size_t>(chosen - times.begin())]);
-  if (own_core) {
+  if (ranks == crowding::own_cores) {
     probe_times staged{};
     co_await time_staging(m, b, staged);
     co_await choose_lending(m, b, staged);

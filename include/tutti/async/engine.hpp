@@ -1,6 +1,4 @@
 #pragma once
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -15,6 +13,7 @@
 #include <tutti/async/wait_policy.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
+#include <tutti/core/forks.hpp>
 #include <tutti/core/users_reduction.hpp>
 
 namespace tutti {
@@ -125,7 +124,7 @@ class engine {
   }
 
   /// True in a child made by fork(): what it inherited is its parent's, and neither ended nor touched by the child.
-  [[nodiscard]] bool inherited() const noexcept { return ::getpid() != owner_; }
+  [[nodiscard]] bool inherited() const noexcept { return maker_.inherited(); }
 
   void attach(progress_source& s) {
     auto guard = lock();
@@ -341,7 +340,7 @@ class engine {
     ready_.fetch_sub(1, std::memory_order_release);
   }
 
-  const ::pid_t owner_ = ::getpid();
+  const detail::origin maker_;
   std::mutex mutex_;  // sources and everything below them
   std::atomic<std::uint32_t> contenders_{0};
   std::vector<progress_source*> sources_;

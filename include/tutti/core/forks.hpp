@@ -1,0 +1,26 @@
+#pragma once
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <new>
+
+namespace tutti::detail {
+
+/// The process that made it: its child, by fork(), is told from it by a load, where getpid() is a system call of some
+/// 200 ns. A child that a bare clone() makes is not told.
+class origin {
+ public:
+  origin() {
+    static const int failed = ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+    if (failed != 0) throw std::bad_alloc();
+  }
+  /// True in a child of that process, and in theirs.
+  [[nodiscard]] bool inherited() const noexcept { return forks.load(std::memory_order_relaxed) != generation_; }
+
+ private:
+  static inline std::atomic<std::uint64_t> forks{0};  // between this process and the first that was watched
+  const std::uint64_t generation_ = forks.load(std::memory_order_relaxed);
+};
+
+}  // namespace tutti::detail
