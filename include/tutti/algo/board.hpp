@@ -168,6 +168,12 @@ class board : public turnstile, public call_history, public board_slots {
     return true;
   }
 
+  /// Asks for what the others have posted, so that who does not wait for them finds it here when its next call does.
+  void ask() const noexcept {
+    for (int r = 0; r < members_->size; ++r)
+      if (r != rank_) tutti::detail::prefetch(at(r, step_).data, 1);
+  }
+
   /// Publishes this rank's slot of the next step; returns its number.
   template <class Link>
   std::uint64_t post(Link& link) noexcept {

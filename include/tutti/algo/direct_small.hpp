@@ -75,6 +75,7 @@ progress begin_small(const lane<T>& lane, board& b, const Args& a, int looks) no
   if constexpr (requires { a.op; })
     if (calls_user(a.op.kind)) return progress::posted;  // it may throw
   const auto* const operands = call.operands(step);
+  if (call.first() != 0 || call.last() != m.size()) b.ask();
   if (!b.sees(call.first(), call.last(), looks)) return progress::posted;
   call.take(step, operands);
   return progress::all;
