@@ -50,7 +50,14 @@ class world {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(machines_.size()); }
   forked_child& rank(int r) { return children_[static_cast<std::size_t>(r)]; }
   std::string end_of(int r) { return tcp_world::to_string(rank(r).wait()); }
-  [[nodiscard]] std::atomic<int>& counter() const noexcept { return page_->counter; }
+  /// For a rank to call when its transport is set up and works.
+  void report_set_up() const noexcept { ++page_->set_up; }
+  /// True when all of them have, false when some have not in half a minute.
+  [[nodiscard]] bool everyone_is_set_up() const {
+    const auto until = tutti::after(30s);
+    while (page_->set_up < size() && tutti::clock::now() < until) std::this_thread::sleep_for(200us);
+    return page_->set_up == size();
+  }
 
  private:
   struct entry {
@@ -61,7 +68,7 @@ class world {
   };
   struct page {
     std::array<entry, 8> ranks;
-    std::atomic<int> counter;
+    std::atomic<int> set_up;
   };
 
   int child(int r, const body& run) {
@@ -176,10 +183,12 @@ TEST_CASE("a rank that is killed is named on its machine and on the others") {
   for (int run = 0; run < 25; ++run) {
     world w{{0, 0, 1, 1}, [&](driver& d) {
               if (const status s = work(d, 1); !s.ok()) return code_of(s);
+              w.report_set_up();
               return code_of(work(d, 1 << 30));
             }};
     // Set-up has its own tests: a rank that dies there is named by an exception.
-    std::this_thread::sleep_for(std::chrono::milliseconds(60 + random() % 20));
+    REQUIRE(w.everyone_is_set_up());
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
     const int victim = static_cast<int>(random() % 4);
     w.rank(victim).signal(SIGKILL);
     for (int r = 0; r < 4; ++r) {

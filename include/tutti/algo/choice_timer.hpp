@@ -13,8 +13,7 @@ class choice_timer {
   static constexpr std::uint64_t first_after = std::uint64_t{4} << 20;  // of messages that are shorter
   static constexpr std::uint64_t soonest = std::uint64_t{256} << 20, latest = std::uint64_t{8} << 30;
   static constexpr std::uint64_t unsure = std::uint64_t{64} << 20;  ///< after the first choice it is made once more
-
-  static constexpr std::uint64_t no_pace = 0;
+  static constexpr std::uint64_t no_pace = 0;                       ///< what a meeting takes where nobody knows
 
   /// What came of a choice.
   enum class outcome { same, another };

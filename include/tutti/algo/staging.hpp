@@ -78,7 +78,7 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_
   const bool alone = ranks == crowding::own_cores;
   const std::size_t ways = alone ? ways_to_stage.size() : ways_to_stage.size() - 1;
   std::uint64_t round_times[most_rounds] = {};
-  way_times times{};
+  totals.fill(std::numeric_limits<std::uint64_t>::max());
   for (std::size_t w = 0; w < ways; ++w) {
     b.use(ways_to_stage[w]);
     const std::size_t rounds = std::max<std::size_t>(alone ? 48 : 24, 4 * ways_to_stage[w].walk / staged_piece);
@@ -99,16 +99,7 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_
     // The median of the second half: one round in which another program had the core would decide an average.
     std::uint64_t *const end = round_times + rounds, *const middle = end - rounds / 4;
     std::nth_element(end - rounds / 2, middle, end);
-    times[w] = *middle;
-  }
-  std::memcpy(m.beside(m.rank(), m.next()), times.data(), sizeof times);
-  const std::uint64_t told = m.post();
-  co_await m.everyone(told);
-  totals.fill(std::numeric_limits<std::uint64_t>::max());
-  for (std::size_t w = 0; w < ways; ++w) totals[w] = 0;
-  for (int r = 0; r < m.size(); ++r) {
-    std::memcpy(times.data(), m.beside(r, told), sizeof times);
-    for (std::size_t w = 0; w < ways; ++w) totals[w] += times[w];
+    co_await add_up(m, b, *middle, totals[w]);
   }
 }
 
