@@ -13,7 +13,7 @@ using namespace tutti;
 
 void conform(sim_memory memory) {
   conformance::check_collectives([=](int size, auto f) {
-    if (tutti_test::slow && size != 3 && size != 5) return;
+    if (tutti_test::slow && size != 3) return;  // the threads of five ranks go there too
     run_sim(size, {.seed = static_cast<std::uint64_t>(size), .memory = memory}, f);
   });
 }

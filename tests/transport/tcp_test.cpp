@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "support/descriptor_limit.hpp"
+#include "support/grid.hpp"
 #include "support/pretended_hmac.hpp"
 #include "transport/tcp_strangers.hpp"
 #include "transport/tcp_world.hpp"
@@ -131,7 +132,7 @@ TEST_CASE("one thread drives while another issues") {
 
 TEST_CASE("a rank that is killed at any moment is named by every survivor") {
   std::mt19937 random{std::random_device{}()};
-  for (int run = 0; run < 100; ++run) {
+  for (int run = 0; run < (tutti_test::slow ? 25 : 100); ++run) {
     plan p{4};
     auto ranks = in_processes(p, [](driver& d) { return code_of(work(d, 1 << 30)); });
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
