@@ -58,6 +58,7 @@
 #define TUTTI_X86_64 true
 #define TUTTI_STREAM_FENCE() asm volatile("sfence" ::: "memory")
 #define TUTTI_CPU_HAS(feature) (__builtin_cpu_supports(feature) != 0)
+#define TUTTI_CPU_IS(name) (__builtin_cpu_is(name) != 0)
 // The few instructions that the compilers' vector extensions cannot say; their headers would cost every user 60 MB.
 #define TUTTI_VCVTPH2PS(to, from) asm("vcvtph2ps %1, %0" : "=v"(to) : "v"(from))
 #define TUTTI_VCVTPS2PH(to, from) asm("vcvtps2ph $0, %1, %0" : "=v"(to) : "v"(from))  // $0: to nearest even
@@ -86,6 +87,7 @@
 #define TUTTI_X86_64 false
 #define TUTTI_STREAM_FENCE() ((void)0)
 #define TUTTI_CPU_HAS(feature) false
+#define TUTTI_CPU_IS(name) false
 #define TUTTI_VCVTPH2PS(to, from) ((void)0)
 #define TUTTI_VCVTPS2PH(to, from) ((void)0)
 #define TUTTI_VCVTNE2PS2BF16(to, low, high) ((void)0)
@@ -120,6 +122,7 @@ inline bool cpu_has_avx512() noexcept {
          TUTTI_CPU_HAS("avx512vl");
 }
 inline bool cpu_has_avx512_bf16() noexcept { return cpu_has_avx512() && TUTTI_CPU_HAS("avx512bf16"); }
+inline bool cpu_is_zen3() noexcept { return TUTTI_CPU_IS("znver3"); }
 inline constexpr unsigned cache_line = TUTTI_CACHE_LINE;
 inline constexpr bool address_sanitizer = TUTTI_ADDRESS_SANITIZER;
 inline constexpr bool thread_sanitizer = TUTTI_THREAD_SANITIZER;

@@ -51,10 +51,10 @@ TEST_CASE("block: scratch memory suits every element") {
 
 TEST_CASE("block: bytes are copied between overlapping and between absent buffers") {
   char text[] = "abcdef";
-  tutti::algo::copy_bytes(text + 1, text, 4);
+  tutti::copy_bytes(text + 1, text, 4);
   CHECK(std::strcmp(text, "aabcdf") == 0);
-  tutti::algo::copy_bytes(nullptr, nullptr, 0);
-  tutti::algo::copy_bytes(text, text, 3);
+  tutti::copy_bytes(nullptr, nullptr, 0);
+  tutti::copy_bytes(text, text, 3);
   CHECK(std::strcmp(text, "aabcdf") == 0);
 }
 

@@ -87,13 +87,13 @@ TEST_CASE("lending: where staging is slower, where it is faster, and where nobod
   CHECK(decided<lending_transport>(1, slow) == board::nowhere);
 }
 
-TEST_CASE("lending: blocks are lent from the length on from which lending is faster for all") {
+TEST_CASE("lending: blocks are lent from the length on from which lending is faster for all, by more than chance") {
   using tutti::algo::detail::lending_probes, tutti::algo::detail::worth_lending;
-  const probe_times staged = {10, 20, 30};
-  CHECK(worth_lending({9, 19, 29}, staged) == lending_probes[0]);
-  CHECK(worth_lending({10, 19, 29}, staged) == lending_probes[1]);
-  CHECK(worth_lending({9, 20, 29}, staged) == lending_probes[2]);
-  CHECK(worth_lending({9, 19, 30}, staged) == board::nowhere);
+  const probe_times staged = {80, 160, 240};
+  CHECK(worth_lending({69, 139, 209}, staged) == lending_probes[0]);
+  CHECK(worth_lending({70, 139, 209}, staged) == lending_probes[1]);
+  CHECK(worth_lending({69, 140, 209}, staged) == lending_probes[2]);
+  CHECK(worth_lending({69, 139, 210}, staged) == board::nowhere);
   CHECK(worth_lending({1, 1, 1}, {}) == board::nowhere);  // staging was not measured
 }
 

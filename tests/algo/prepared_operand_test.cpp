@@ -22,7 +22,7 @@ TEST_CASE("prepared_operand: a routine sees a prepared copy, and the input stays
     const auto way = [&](auto, const tutti::reduce_args& a) -> tutti::routine {
       seen = static_cast<const int*>(a.in.data);
       prepares = a.op.prepare != nullptr;
-      tutti::algo::copy_bytes(a.out.data, a.in.data, a.in.bytes());
+      tutti::copy_bytes(a.out.data, a.in.data, a.in.bytes());
       co_return;
     };
     me.run([&](auto link) {

@@ -1,10 +1,10 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <span>
 
 #include <tutti/async/scratch_pool.hpp>
+#include <tutti/core/kernels/copy.hpp>
 
 namespace tutti::algo {
 
@@ -53,10 +53,6 @@ class scratch {
   std::byte* data_;
   std::size_t bytes_;
 };
-
-inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
-  if (bytes != 0 && to != from) std::memmove(to, from, bytes);
-}
 
 inline std::byte* at(void* p, std::size_t bytes) noexcept { return static_cast<std::byte*>(p) + bytes; }
 inline const std::byte* at(const void* p, std::size_t bytes) noexcept {

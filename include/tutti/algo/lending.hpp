@@ -30,6 +30,12 @@ int compared_with(const meeting<T>& m) noexcept {
   return std::min(m.size() - 1, 3);
 }
 
+/// Writes to every line, so that the caches hold them as they do a buffer that its user has just written: memset would
+/// leave them in memory.
+inline void write_to(std::byte* block, std::size_t bytes) noexcept {
+  for (std::size_t i = 0; i < bytes; i += tutti::detail::cache_line) block[i] = std::byte{1};
+}
+
 /// Adds up what each rank has measured.
 template <mapped_transport T>
 routine add_up(meeting<T> m, board& b, std::uint64_t mine, std::uint64_t& total) {
@@ -43,11 +49,12 @@ routine add_up(meeting<T> m, board& b, std::uint64_t mine, std::uint64_t& total)
 /// little on average. Each begins with a block that was just written, as a user's is.
 template <mapped_transport T, class Round>
 routine time_blocks(meeting<T> m, board& b, std::byte* block, probe_times& totals, Round round) {
-  constexpr int rounds = 3;
+  constexpr std::size_t fewest = 3, enough = std::size_t{1} << 20;  // bytes, to have been in every place of the slots
   for (std::size_t p = 0; p < lending_probes.size(); ++p) {
+    const std::size_t rounds = std::max(fewest, enough / lending_probes[p]);
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
-    for (int i = 0; i < rounds; ++i) {
-      std::memset(block, i, lending_probes[p]);
+    for (std::size_t i = 0; i < rounds; ++i) {
+      write_to(block, lending_probes[p]);
       const std::uint64_t written = m.post();
       co_await m.everyone(written);
       const deadline begin = clock::now();
@@ -60,11 +67,12 @@ routine time_blocks(meeting<T> m, board& b, std::byte* block, probe_times& total
   }
 }
 
-/// From which length on blocks are lent: of the first probe from which on lending is faster; board::nowhere if the
-/// last is not.
+/// From which length on blocks are lent: of the first probe from which on lending is faster by an eighth, as less may
+/// be chance; board::nowhere if the last is not.
 inline std::uint64_t worth_lending(const probe_times& times, const probe_times& staged) noexcept {
   std::uint64_t from = board::nowhere;
-  for (std::size_t p = lending_probes.size(); p-- > 0 && times[p] < staged[p];) from = lending_probes[p];
+  for (std::size_t p = lending_probes.size(); p-- > 0 && times[p] < staged[p] - staged[p] / 8;)
+    from = lending_probes[p];
   return from;
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 
 #include <tutti/core/args.hpp>
+#include <tutti/core/kernels/copy.hpp>
 
 namespace tutti::algo {
 
@@ -27,10 +27,10 @@ class list_walk {
     }
   }
   void gather(std::byte* to, std::size_t bytes) {
-    next(bytes, [&](auto piece, std::size_t offset) { std::memcpy(to + offset, piece.data(), piece.size()); });
+    next(bytes, [&](auto piece, std::size_t offset) { copy_bytes(to + offset, piece.data(), piece.size()); });
   }
   void scatter(const std::byte* from, std::size_t bytes) {
-    next(bytes, [&](auto piece, std::size_t offset) { std::memcpy(piece.data(), from + offset, piece.size()); });
+    next(bytes, [&](auto piece, std::size_t offset) { copy_bytes(piece.data(), from + offset, piece.size()); });
   }
 
  private:

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
 #include <tutti/algo/block.hpp>
@@ -46,7 +45,7 @@ routine time_staging(meeting<T> m, board& b, probe_times& totals) {
       m.post();
       co_await m.everyone(step);
       for (int i = 1; i <= compared_with(m); ++i)
-        std::memcpy(room.data() + longest_probe + done, m.slot((m.rank() + i) % m.size(), step, place), copy_piece);
+        copy_bytes(room.data() + longest_probe + done, m.slot((m.rank() + i) % m.size(), step, place), copy_piece);
     }
   });
 }
@@ -84,7 +83,7 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_
     const std::size_t rounds = std::max<std::size_t>(alone ? 48 : 24, 4 * ways_to_stage[w].walk / staged_piece);
     for (std::size_t i = 0; i < rounds; ++i) {
       const std::uint64_t step = m.next();
-      std::memset(block, static_cast<int>(i), staged_piece);  // as a user's buffer would have been written
+      write_to(block, staged_piece);
       co_await m.everyone(step - 1);
       const deadline begin = clock::now();
       b.stage(m.slot(m.rank(), step, staged_piece), block, staged_piece);
@@ -93,7 +92,7 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_
       co_await m.everyone(step, staged_piece);
       const deadline met = clock::now();
       for (int k = 1; k <= compared_with(m); ++k)
-        std::memcpy(block, m.slot((m.rank() + k) % m.size(), step, staged_piece), staged_piece);
+        copy_bytes(block, m.slot((m.rank() + k) % m.size(), step, staged_piece), staged_piece);
       round_times[i] = alone ? nanoseconds_since(begin) : staging + nanoseconds_since(met);
     }
     // The median of the second half: one round in which another program had the core would decide an average.

@@ -120,7 +120,7 @@ class composed {
 
   void start(const all_gather_args& a, op_state& s) noexcept {
     if (alone(s)) {
-      algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
+      copy_bytes(a.out.data, a.in.data, a.out.bytes());
       return finish(s);
     }
     if (!run_small(s, a)) run(s, a, way_of(a));
@@ -263,7 +263,7 @@ class composed {
   /// What a reduction makes of one operand.
   template <class Args>
   void take_own(const Args& a, op_state& s) noexcept {
-    algo::copy_bytes(a.out.data, a.in.data, a.out.bytes());
+    copy_bytes(a.out.data, a.in.data, a.out.bytes());
     if (a.op.kind == reduction_kind::mean_over) a.op.finish(a.out.data, a.out.count, 1, a.op.context.data());
     finish(s);
   }

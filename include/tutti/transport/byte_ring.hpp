@@ -7,6 +7,7 @@
 #include <span>
 
 #include <tutti/config.hpp>
+#include <tutti/core/kernels/copy.hpp>
 
 namespace tutti::detail {
 
@@ -46,8 +47,8 @@ class ring_writer {
     if (s.empty()) return;
     const std::size_t at = tail_ & (capacity_ - 1);
     const std::size_t first = std::min(s.size(), capacity_ - at);
-    std::memcpy(data_ + at, s.data(), first);
-    if (first < s.size()) std::memcpy(data_, s.data() + first, s.size() - first);
+    copy_bytes(data_ + at, s.data(), first);
+    if (first < s.size()) copy_bytes(data_, s.data() + first, s.size() - first);
     tail_ += s.size();
   }
 
@@ -71,8 +72,8 @@ class ring_reader {
     if (n == 0) return 0;
     const std::size_t at = head_ & (capacity_ - 1);
     const std::size_t first = std::min(n, capacity_ - at);
-    std::memcpy(into.data(), data_ + at, first);
-    if (first < n) std::memcpy(into.data() + first, data_, n - first);
+    copy_bytes(into.data(), data_ + at, first);
+    if (first < n) copy_bytes(into.data() + first, data_, n - first);
     head_ += n;
     ring_->head.store(head_, std::memory_order_release);
     return n;

@@ -299,6 +299,18 @@ void scale(const void* in, void* out, std::size_t count, compute_t<T> factor) no
   scale_scalars<T>(in, out, i, count, factor);
 }
 
+/// From the front, a few registers at a time: `to` may lie before `from`, but not inside of it.
+inline void copy_forward(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  using loose = typename vectors<std::uint8_t, width>::loose;
+  constexpr std::size_t registers = 4, whole = registers * width;
+  for (; bytes >= whole; bytes -= whole, to += whole, from += whole) {
+    typename vectors<std::uint8_t, width>::type v[registers];
+    for (std::size_t k = 0; k < registers; ++k) v[k] = *reinterpret_cast<const loose*>(from + k * width);
+    for (std::size_t k = 0; k < registers; ++k) *reinterpret_cast<loose*>(to + k * width) = v[k];
+  }
+  std::memmove(to, from, bytes);
+}
+
 /// Whole lines to an aligned address.
 inline void copy_lines(std::byte* to, const std::byte* from, std::size_t lines) noexcept {
   using bytes = typename vectors<std::uint8_t, width>::type;
