@@ -37,7 +37,7 @@ def allocated_megabytes(command):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget", type=int, default=332, help="of memory (default: %(default)s)")
+    parser.add_argument("--budget", type=int, default=334, help="of memory (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--cxx", default="g++")
     args = parser.parse_args()

@@ -72,11 +72,12 @@ class communicator : public detail::communicator_calls<B> {
   /// Cuts this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.
   /// The new one shares this one's links, engine and fate: a failure of either ends both. One split of a world at a
   /// time, 32767 in all: usage_error from the next, and from two threads that try together. In shared memory a group
-  /// takes 516 KiB per rank from its first operation on, 4.5 MiB after a message of 64 KiB (of an all_reduce, when it
-  /// is staged), until all its ranks have destroyed it; twice that where it is on several machines.
+  /// takes 516 KiB per rank from its first operation on, 4.5 MiB after a message of 64 KiB, or 4 MiB of shorter
+  /// ones, that are staged, until all its ranks have destroyed it; twice that where it is on several machines.
   [[nodiscard]] communicator split(int color, int key = 0, std::source_location where = std::source_location::current())
     requires(B::where == space::host)
   {
+    this->core_->engine().check_place("split");
     if (color < 0)
       this->who("split").refuse("a color is not negative; a rank that wants no group takes a color of its own");
     struct entry {
@@ -113,6 +114,7 @@ class communicator : public detail::communicator_calls<B> {
   [[nodiscard]] mapped_array<T> allocate(std::size_t count)
     requires(B::where == space::host)
   {
+    this->core_->engine().check_place("allocate");
     constexpr std::size_t address_space = std::numeric_limits<std::ptrdiff_t>::max();
     if (count > address_space / sizeof(T))
       this->who("allocate").refuse(std::to_string(count) + " elements are more than there is address space");

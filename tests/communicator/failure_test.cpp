@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/async/progress_thread.hpp>
 #include <tutti/async/resume_on.hpp>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
@@ -233,18 +234,25 @@ TEST_CASE("failure: a reduction neither begins operations nor waits for them, wh
       } catch (const tutti::usage_error& e) {
         words += e.what();
       }
-      try {
-        pending.wait();
-      } catch (const tutti::usage_error& e) {
-        words += std::string("; ") + e.what();
-      }
+      const auto refused = [&](auto call) {
+        try {
+          call();
+        } catch (const tutti::usage_error& e) {
+          words += std::string("; ") + e.what();
+        }
+      };
+      refused([&] { pending.wait(); });
+      refused([&] { (void)world.template allocate<float>(5); });
+      refused([&] { (void)world.split(0); });
+      refused([&] { const tutti::progress_thread thread{world.engine()}; });
       return a + b;
     };
     world.all_reduce(v, nested).wait();
-    expect(words ==
-               "barrier in a reduction, which runs inside of another operation; wait() in a reduction, which runs "
-               "inside of another operation",
-           words);
+    std::string wanted;
+    for (const char* call : {"barrier", "wait()", "allocate", "split", "progress_thread"})
+      wanted +=
+          (wanted.empty() ? "" : "; ") + std::string(call) + " in a reduction, which runs inside of another operation";
+    expect(words == wanted, words);
     world.send(v, 1 - world.rank(), 5).wait();
     pending.wait();
     expect(before[0] == 2, "received", before[0]);
@@ -269,7 +277,7 @@ TEST_CASE("failure: a reduction that throws ends the world, and its rank is name
         expect(me != 0, "the rank that threw");
       } catch (const tutti::error& e) {
         expect(e.kind() == errc::aborted && (e.peer() == 0 || me == 0), "kind and rank");
-        expect(contains(e.what(), me == 0 ? "a reduction threw an exception on this rank"
+        expect(contains(e.what(), me == 0 ? "a reduction threw an exception on this rank: a user's reason"
                                           : "a reduction threw an exception on rank 0"),
                e.what());
       }

@@ -136,6 +136,23 @@ TEST_CASE_FIXTURE(one_of_three, "usage: buffers are the same or apart") {
   CHECK(complaint([&] { world.reduce_scatter(all, all.subspan(4, 3)).wait(); }) == scatters);
 }
 
+TEST_CASE_FIXTURE(one_of_three, "usage: what is not empty is not at null") {
+  const std::span<float> nowhere{static_cast<float*>(nullptr), 6};
+  CHECK(complaint([&] { world.all_reduce(nowhere).wait(); }) == "all_reduce on rank 1: in is 6 elements at null");
+  CHECK(complaint([&] { world.all_reduce(six, nowhere).wait(); }) == "all_reduce on rank 1: out is 6 elements at null");
+  CHECK(complaint([&] { world.broadcast(nowhere, 0).wait(); }) ==
+        "broadcast on rank 1: the buffer is 6 elements at null");
+  CHECK(complaint([&] { world.all_gather(two, nowhere).wait(); }) == "all_gather on rank 1: out is 6 elements at null");
+  CHECK(complaint([&] { world.send(nowhere, 0).wait(); }) == "send on rank 1: the buffer is 6 elements at null");
+  CHECK(complaint([&] { world.recv(nowhere, 0).wait(); }) == "recv on rank 1: the buffer is 6 elements at null");
+  CHECK(complaint([&] { (void)world.prepare().all_reduce(nowhere); }) ==
+        "all_reduce on rank 1: in is 6 elements at null");
+  const std::array<std::span<float>, 2> list{std::span{six}, nowhere};
+  CHECK(complaint([&] { world.all_reduce_coalesced(list).wait(); }) ==
+        "all_reduce_coalesced on rank 1: buffer 1 is 24 bytes at null");
+  (void)world.prepare().all_reduce(nowhere.first(0));  // nothing is anywhere
+}
+
 TEST_CASE_FIXTURE(one_of_three, "usage: buffers of a list are apart") {
   std::vector<float> nine(9);
   const std::span<float> all{nine};

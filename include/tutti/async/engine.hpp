@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include <tutti/async/wait_policy.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/core/forks.hpp>
 #include <tutti/core/users_reduction.hpp>
 
@@ -46,7 +48,7 @@ class engine {
 
   /// Polls every source once and resumes what became ready. True if anything moved. Never blocks.
   bool poll() noexcept {
-    if (detail::users_reduction::runs_here()) return false;
+    if (detail::users_reduction::runs_here() || inherited()) return false;
     bool moved = false;
     {
       const auto guard = lock();
@@ -125,6 +127,12 @@ class engine {
 
   /// True in a child made by fork(): what it inherited is its parent's, and neither ended nor touched by the child.
   [[nodiscard]] bool inherited() const noexcept { return maker_.inherited(); }
+  /// Throws usage_error where `call` must not begin: inside of a reduction, which runs under lock(), and in a child
+  /// made by fork(), which would act as its parent.
+  void check_place(const char* call) const {
+    detail::users_reduction::refuse(call);
+    if (inherited()) throw_inherited(call);
+  }
 
   void attach(progress_source& s) {
     auto guard = lock();
@@ -347,6 +355,13 @@ class engine {
   std::uint32_t polls_ = 0;
   deadline last_tick_{};
   wait_policy policy_{{1000, 1000}, {20, 20}};
+
+  [[noreturn, gnu::cold, gnu::noinline]] static void throw_inherited(const char* call) {
+    throw usage_error(
+        std::string(call) +
+        " in a child made by fork(): the world is its parent's, and the child may destroy its copy, and no "
+        "more; init() makes one of its own");
+  }
 
   std::atomic<bool> driving_{false};
   std::atomic<std::uint32_t> detaching_{0};

@@ -48,7 +48,7 @@ class op_slot {
 
   void wait() const {
     if (state_->done()) return;
-    users_reduction::refuse("wait()");
+    state_->owner->engine().check_place("wait()");
     drive();
   }
   void reset() noexcept {

@@ -50,6 +50,8 @@ class op_owner {
  public:
   virtual void release(op_state& s) noexcept = 0;
   virtual void failed(status why) noexcept = 0;  ///< under the engine's lock: one operation could not be done
+  /// Under it, before failed(): what a user's reduction threw says so.
+  virtual void threw([[maybe_unused]] const char* what) noexcept {}
   virtual error describe(const op_state& s) const = 0;
   virtual tutti::engine& engine() noexcept = 0;
 

@@ -17,7 +17,7 @@ template <class = when_used>
 class basic_progress_thread {
  public:
   explicit basic_progress_thread(engine& e, const wait_policy& idle = wait_policy::at_leisure())
-      : engine_(e), thread_([this, polls = idle.polls()] {
+      : engine_((e.check_place("progress_thread"), e)), thread_([this, polls = idle.polls()] {
           engine_.serve_until([this] { return stop_.load(std::memory_order_acquire); }, polls);
         }) {}
   basic_progress_thread(const basic_progress_thread&) = delete;

@@ -108,6 +108,9 @@ struct routine_promise : cached_frame {
       return {errc::out_of_resources};
     } catch (const detail::users_reduction::aborted& a) {
       return {errc::aborted, 0, -1, a.why};
+    } catch (const std::exception& e) {
+      if (op) op->owner->threw(e.what());
+      return {errc::aborted, 0, -1, status::reduction_threw};
     } catch (...) {
       return {errc::aborted, 0, -1, status::reduction_threw};
     }

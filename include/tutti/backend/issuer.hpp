@@ -46,7 +46,7 @@ class issuer final : public op_owner {
   op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make,
                   stream_ref stream = {}) {
     using args_type = std::remove_cvref_t<decltype(arguments(make, std::declval<op_state&>()))>;
-    detail::users_reduction::refuse(args_type::name);
+    home_->check_place(args_type::name);
     auto guard = home_->lock();
     constexpr bool in_slot = !std::invocable<Make&>;
     constexpr bool can_begin = requires(const args_type& a) {
@@ -113,6 +113,12 @@ class issuer final : public op_owner {
     if (own && why.peer < 0) why.peer = backend_.world_rank();
     backend_.abort(why);
   }
+  void threw(const char* what) noexcept override {
+    try {
+      if (words_.empty()) words_ = what;
+    } catch (const std::bad_alloc&) {  // then without
+    }
+  }
 
   [[nodiscard]] error describe(const op_state& s) const override {
     const auto guard = home_->lock();  // others go on, and count what is told here
@@ -173,7 +179,8 @@ class issuer final : public op_owner {
                " destroyed its communicator before this operation was complete; do all ranks make the same calls?";
       case errc::aborted:
         if (r.detail == status::reduction_threw)
-          return "failed: a reduction threw an exception on " + (r.peer < 0 || own ? "this rank" : who);
+          return "failed: a reduction threw an exception on " +
+                 (r.peer < 0 || own ? "this rank" + (words_.empty() ? "" : ": " + words_) : who);
         if (r.detail == status::group_left)
           return "was not begun: its group was left by an exception, or its handle was dropped in it";
         return "aborted" + (r.peer < 0 ? "" : " by " + (own ? "this rank" : who)) +
@@ -227,6 +234,7 @@ class issuer final : public op_owner {
   B backend_;
   op_pool pool_;
   std::atomic<duration> timeout_;
+  std::string words_;  // of a reduction that threw here
   issuer* inherited_before_ = nullptr;
   static inline std::atomic<issuer*> last_inherited_{nullptr};
 };

@@ -81,6 +81,7 @@ class communicator_base : public call_base<B> {
   template <class Args>
   started<std::remove_cvref_t<Args>> start(const shape& data, const issue& how, const std::source_location& where,
                                            Args&& args) {
+    this->check_there(args);
     this->check_supported(args);
     const algorithm via = this->template resolved<std::remove_cvref_t<Args>>(how, data.element_bytes);
     if constexpr (requires { args.via; }) args.via = via;

@@ -137,6 +137,17 @@ class call_base {
     return how.order == reduction_order::any ? how.via : in_order<Args>(how, element_bytes);
   }
 
+  /// What is not empty is not at null.
+  template <class Args>
+  void check_there(const Args& args) const {
+    const auto look = [&](const char* what, const auto& b) {
+      if (!b.data && b.count != 0)
+        who(Args::name).refuse(std::string(what) + " is " + std::to_string(b.count) + " elements at null");
+    };
+    if constexpr (requires { args.in.data; }) look("in", args.in);
+    if constexpr (requires { args.out.data; }) look("out", args.out);
+    if constexpr (requires { args.data.data; }) look("the buffer", args.data);
+  }
   /// Throws error{unsupported} before anything is started where the backend cannot do this and says so.
   template <class Args>
   void check_supported(const Args& args) const {

@@ -115,9 +115,12 @@ block_pair overlapping(std::span<const std::size_t> counts, std::span<const std:
   return overlapping(counted_blocks{counts, offsets});
 }
 
-/// Throws usage_error where buffers of a list, which are written to, share a byte.
+/// Throws usage_error where buffers of a list, which are written to, share a byte, or are not there.
 template <class = when_used>
 void check_apart(const caller& who, const buffer_list& list) {
+  for (std::size_t i = 0; i < list.size; ++i)
+    if (const auto bytes = list[i]; !bytes.data() && !bytes.empty())
+      who.refuse("buffer " + std::to_string(i) + " is " + std::to_string(bytes.size()) + " bytes at null");
   if (const auto both = overlapping(listed_buffers{list}); both.first != both.second)
     who.refuse("buffers " + std::to_string(both.first) + " and " + std::to_string(both.second) +
                " overlap, but are written to");

@@ -95,6 +95,7 @@ class preparing_base : public call_base<B> {
  protected:
   template <class Args>
   prepared<B, Args> start(const shape& data, const issue& how, const std::source_location&, Args args) {
+    this->check_there(args);
     this->check_supported(args);
     const algorithm via = this->template resolved<Args>(how, data.element_bytes);
     if constexpr (requires { args.via; }) {

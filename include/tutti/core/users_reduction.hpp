@@ -7,7 +7,9 @@
 namespace tutti::detail {
 
 /// A reduction that is a user's function, while it runs on this thread: under the lock of the engine that moves its
-/// operation. What would take that lock again is refused, and an abort() done when the function has returned.
+/// operation. What begins, waits, allocates or splits would take that lock again, and is refused; an abort() is done
+/// when the function has returned. What cannot refuse waits for ever there: the end of a handle in flight, of an array
+/// or of a communicator.
 class users_reduction {
  public:
   struct aborted {

@@ -15,6 +15,20 @@
 
 #include "process/programs/options.hpp"
 
+namespace {
+
+template <class Call>
+bool refused(Call call) {
+  try {
+    call();
+  } catch (const tutti::usage_error&) {
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) try {
   std::optional world{tutti::init(tutti_test::options_from(tutti_test::words{argc, argv}))};
   const int n = world->size();
@@ -23,6 +37,9 @@ int main(int argc, char** argv) try {
   std::optional<tutti::progress_thread> thread;
   if (world->rank() < 2) thread.emplace(world->engine());  // one of them forks
 
+  std::vector<int> late(1);
+  std::optional<tutti::op> pending;
+  if (world->rank() == 1) pending.emplace(world->recv(late, 0, 9));
   std::vector<int> large(300000, 1);
   std::optional under_way{world->all_reduce(large)};
   if (world->rank() == 1) {
@@ -30,6 +47,10 @@ int main(int argc, char** argv) try {
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(20);
+      if (!refused([&] { world->all_reduce(1).wait(); }) || !refused([&] { std::move(*pending).wait(); }) ||
+          !refused([&] { (void)world->allocate<float>(5); }) || !refused([&] { (void)world->split(0); }))
+        ::_exit(3);
+      pending.reset();
       under_way.reset();
       thread.reset();
       group.reset();
@@ -43,6 +64,13 @@ int main(int argc, char** argv) try {
   }
   std::move(*under_way).wait();
   under_way.reset();
+  if (world->rank() == 1) {
+    world->send(late, 0, 8).wait();  // the child has gone
+    std::move(*pending).wait();
+  } else if (world->rank() == 0) {
+    world->recv(late, 1, 8).wait();
+    world->send(late, 1, 9).wait();
+  }
   for (const int i : large)
     if (i != n) throw std::runtime_error("a wrong sum");
   for (int round = 0; round < 50; ++round) {
