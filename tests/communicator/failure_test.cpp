@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <source_location>
 #include <span>
 #include <stdexcept>
@@ -13,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/async/progress_thread.hpp>
 #include <tutti/async/resume_on.hpp>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
@@ -199,106 +197,6 @@ TEST_CASE("failure: an operation that waits for its turn names whom the one befo
     const auto e = error_of(group.all_reduce(w, tutti::sum, within(50ms)));
     over.open();
     expect(e->kind() == errc::timed_out && e->peer() == 1, "blamed rank", e->peer());
-  });
-}
-
-TEST_CASE("failure: a reduction may abort its world") {
-  for (const int size : {1, 3})
-    for (const auto via : {tutti::algorithm::automatic, tutti::algorithm::ring})
-      tutti::run_threads(size, [via](auto& world) {
-        std::vector<float> v(64, 1.0F);
-        const auto add_or_abort = [w = &world](float a, float b) {
-          if (w->rank() == 0) w->abort(7);
-          return a + b;
-        };
-        try {
-          world.all_reduce(v, add_or_abort, within(30000ms, via)).wait();
-          expect(world.size() == 1 || world.rank() != 0, "the rank that aborted");  // others may have had all
-        } catch (const tutti::error& e) {
-          expect(e.kind() == errc::aborted && (e.peer() == 0 || world.rank() == 0), "kind and rank", e.peer());
-          expect(e.cause().detail == 7, "why", e.cause().detail);
-        }
-      });
-}
-
-TEST_CASE("failure: a reduction neither begins operations nor waits for them, which would never end") {
-  tutti::run_threads(2, [](auto& world) {
-    std::vector<float> v(64, 1.0F), before(64);
-    std::string words;
-    auto pending = world.recv(before, 1 - world.rank(), 5);
-    const auto nested = [&world, &words, &pending](float a, float b) {
-      if (!words.empty()) return a + b;
-      if (world.engine().poll()) words += "polled ";
-      try {
-        world.barrier().wait();
-      } catch (const tutti::usage_error& e) {
-        words += e.what();
-      }
-      const auto refused = [&](auto call) {
-        try {
-          call();
-        } catch (const tutti::usage_error& e) {
-          words += std::string("; ") + e.what();
-        }
-      };
-      refused([&] { pending.wait(); });
-      refused([&] { (void)world.template allocate<float>(5); });
-      refused([&] { (void)world.split(0); });
-      refused([&] { const tutti::progress_thread thread{world.engine()}; });
-      return a + b;
-    };
-    world.all_reduce(v, nested).wait();
-    std::string wanted;
-    for (const char* call : {"barrier", "wait()", "allocate", "split", "progress_thread"})
-      wanted +=
-          (wanted.empty() ? "" : "; ") + std::string(call) + " in a reduction, which runs inside of another operation";
-    expect(words == wanted, words);
-    world.send(v, 1 - world.rank(), 5).wait();
-    pending.wait();
-    expect(before[0] == 2, "received", before[0]);
-  });
-}
-
-thread_local bool throwing = false;
-
-void copy_or_throw(const void* in, void* inout, std::size_t, std::size_t bytes) {
-  if (throwing) throw std::runtime_error("a user's reason");
-  std::memcpy(inout, in, bytes);
-}
-
-TEST_CASE("failure: a reduction that throws ends the world, and its rank is named") {
-  const auto check = [](auto reduce) {
-    tutti::run_threads(3, [&](auto& world) {
-      std::vector<float> v(64, 1.0F);
-      const int me = world.rank();
-      throwing = me == 0;
-      try {
-        reduce(world, v);
-        expect(me != 0, "the rank that threw");
-      } catch (const tutti::error& e) {
-        expect(e.kind() == errc::aborted && (e.peer() == 0 || me == 0), "kind and rank");
-        expect(contains(e.what(), me == 0 ? "a reduction threw an exception on this rank: a user's reason"
-                                          : "a reduction threw an exception on rank 0"),
-               e.what());
-      }
-    });
-  };
-  const auto add_or_throw = [](float a, float b) {
-    if (throwing) throw std::runtime_error("a user's reason");
-    return a + b;
-  };
-  check([&](auto& world, auto& v) { world.all_reduce(v, add_or_throw).wait(); });
-  check([&](auto& world, auto& v) {
-    std::vector<std::span<float>> list{std::span{v}.first(9), std::span{v}.subspan(9)};
-    world.all_reduce_coalesced(list, add_or_throw).wait();
-  });
-  check([&](auto& world, auto& v) {
-    const std::vector<std::size_t> lengths{60, 1, 3};
-    std::vector<float> block(lengths[static_cast<std::size_t>(world.rank())]);
-    world.reduce_scatter_v(v, block, lengths, add_or_throw).wait();
-  });
-  check([](auto& world, auto& v) {
-    world.all_reduce(std::as_writable_bytes(std::span{v}), tutti::raw_reduction{&copy_or_throw, 4}).wait();
   });
 }
 
