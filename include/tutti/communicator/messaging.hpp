@@ -38,7 +38,7 @@ class messaging_calls : public Base {
   }
 
   /// Receives what `peer` sends with this tag. Another number of bytes is errc::mismatch and ends the world, as does
-  /// every failure.
+  /// every failure; types are not compared.
   template <writable_elements R>
     requires supports<backend_type, recv_args>
   started<recv_args> recv(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
