@@ -72,6 +72,7 @@ TEST_CASE("users_reduction: one neither begins operations nor waits for them, wh
       wanted +=
           (wanted.empty() ? "" : "; ") + std::string(call) + " in a reduction, which runs inside of another operation";
     expect(words == wanted, words);
+    world.barrier().wait();  // nobody sends while the other still reduces
     world.send(v, 1 - world.rank(), 5).wait();
     pending.wait();
     expect(before[0] == 2, "received", before[0]);

@@ -87,7 +87,8 @@ class call_base {
                        std::size_t count) const {
     const bool reads = of == access::read;
     const T *const part = reads ? in.data() : out.data(), *const whole = reads ? out.data() : in.data();
-    if (part == whole + begin || !overlap(in.data(), in.size_bytes(), out.data(), out.size_bytes())) return;
+    const bool own = whole && part == whole + begin;
+    if (own || !overlap(in.data(), in.size_bytes(), out.data(), out.size_bytes())) return;
     who(call).refuse(std::string("in and out overlap; for in place, ") + (reads ? "in" : "out") + " is elements " +
                      std::to_string(begin) + " to " + std::to_string(begin + count) + " of " + (reads ? "out" : "in") +
                      ", this rank's block; else pass separate buffers");

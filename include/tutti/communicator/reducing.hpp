@@ -99,7 +99,7 @@ class reducing_calls : public Base {
         front<reduce_scatter_v_args>(span_of(out), blocks.size(this->me()) * grain, "the count of this rank");
     const std::size_t begin = blocks.begin(this->me()) * grain;
     this->check_own_block("reduce_scatter_v", access::write, from, to, begin, to.size());
-    if (to.data() == from.data() + begin)  // the others read what it writes
+    if (from.data() && to.data() == from.data() + begin)  // the others read what it writes
       this->check_blocks("reduce_scatter_v in place", blocks, from.size() / grain, access::write);
     return compute<reduce_scatter_v_args>(from, to, with, how, where, [&](auto& a) { a.blocks = blocks; });
   }
