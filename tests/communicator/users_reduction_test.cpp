@@ -16,6 +16,7 @@
 namespace {
 
 using namespace std::chrono_literals;
+using ranks::complaint;
 using ranks::contains;
 using ranks::expect;
 using ranks::within;
@@ -48,22 +49,11 @@ TEST_CASE("users_reduction: one neither begins operations nor waits for them, wh
     const auto nested = [&world, &words, &pending](float a, float b) {
       if (!words.empty()) return a + b;
       if (world.engine().poll()) words += "polled ";
-      try {
-        world.barrier().wait();
-      } catch (const tutti::usage_error& e) {
-        words += e.what();
-      }
-      const auto refused = [&](auto call) {
-        try {
-          call();
-        } catch (const tutti::usage_error& e) {
-          words += std::string("; ") + e.what();
-        }
-      };
-      refused([&] { pending.wait(); });
-      refused([&] { (void)world.template allocate<float>(5); });
-      refused([&] { (void)world.split(0); });
-      refused([&] { const tutti::progress_thread thread{world.engine()}; });
+      words += complaint([&] { world.barrier().wait(); });
+      words += "; " + complaint([&] { pending.wait(); });
+      words += "; " + complaint([&] { (void)world.template allocate<float>(5); });
+      words += "; " + complaint([&] { (void)world.split(0); });
+      words += "; " + complaint([&] { const tutti::progress_thread thread{world.engine()}; });
       return a + b;
     };
     world.all_reduce(v, nested).wait();

@@ -99,7 +99,7 @@ struct routine_promise : cached_frame {
   std::suspend_always initial_suspend() const noexcept { return {}; }
   void return_void() const noexcept {}
   void unhandled_exception() noexcept { failure = std::current_exception(); }
-  /// Memory ran out, or a user's reduction threw.
+  /// The root's: memory ran out, or a user's reduction threw, whose words its owner hears.
   [[nodiscard]] status outcome() const noexcept {
     if (!failure) return {};
     try {
@@ -109,11 +109,10 @@ struct routine_promise : cached_frame {
     } catch (const detail::users_reduction::aborted& a) {
       return {errc::aborted, 0, -1, a.why};
     } catch (const std::exception& e) {
-      if (op) op->owner->threw(e.what());
-      return {errc::aborted, 0, -1, status::reduction_threw};
-    } catch (...) {
-      return {errc::aborted, 0, -1, status::reduction_threw};
+      op->owner->threw(e.what());
+    } catch (...) {  // it has no words
     }
+    return {errc::aborted, 0, -1, status::reduction_threw};
   }
 
   struct final_awaiter {

@@ -35,7 +35,7 @@ inline void copy_forward(void* to, const void* from, std::size_t bytes, instruct
   const auto* in = static_cast<const std::byte*>(from);
   const std::size_t head = elements_before_line<std::byte>(to, bytes);
   std::memmove(out, in, head);
-  if (x86_64 && set >= instruction_set::avx2)  // wider ones are no faster
+  if (x86_64 && set >= instruction_set::avx2)  // all that a Zen 3 has
     avx2::copy_forward(out + head, in + head, bytes - head);
   else
     baseline::copy_forward(out + head, in + head, bytes - head);
