@@ -11,6 +11,7 @@
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/direct_small.hpp>
 #include <tutti/algo/fingerprint.hpp>
+#include <tutti/algo/last_choice.hpp>
 #include <tutti/algo/machine_memory.hpp>
 #include <tutti/algo/odd_call.hpp>
 #include <tutti/algo/one_message.hpp>
@@ -91,7 +92,7 @@ class composed {
   }
 
   void start(const all_reduce_args& a, op_state& s) noexcept {
-    if (!a.apart.empty() && (a.op.prepare || size() == 1 || chosen(a) != algorithm::direct || algo::is_unmapped(a)))
+    if (!a.apart.empty() && (a.op.prepare || size() == 1 || settled(a) != algorithm::direct || algo::is_unmapped(a)))
       return start(algo::bring_all(a), s);
     if (a.op.prepare) return start(algo::prepare_into_output(a), s);
     if (alone(s)) return take_own(a, s);
@@ -230,6 +231,7 @@ class composed {
     int looks = 0;                                   // for others that are about to post
     algo::progress begun = algo::progress::nothing;  // of the call that is being issued
     std::uint64_t sequence = 0;
+    algo::last_choice last;
     std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
   };
 
@@ -276,7 +278,7 @@ class composed {
   lane<T> enter(op_state& s, const Args& a) noexcept {
     const lane<T> l = state_->begun == algo::progress::nothing ? count_call(a) : lane_of(a);
     const algo::called call = algo::call_of(state_->sequence, a);
-    const algorithm via = chosen(a);
+    const algorithm via = settled(a);
     driver_->note_call(algo::noted(state_->members.context, call, via));
     if constexpr (mapped_transport<T> && !std::same_as<Args, barrier_args>)
       if (via != algorithm::direct) state_->meeting_place.remember(call, via);
@@ -295,10 +297,18 @@ class composed {
     const std::uint64_t sequence = state_->sequence;
     return {driver_->link(), state_->members, sequence, algo::call_of(sequence, a).brief()};
   }
+  /// chosen(), of which over messages the last is kept.
+  template <class Args>
+  [[nodiscard]] algorithm settled(const Args& a) const noexcept {
+    if constexpr (requires { a.via; })
+      if (a.via == algorithm::automatic && links() != algo::reach::memory)
+        return state_->last.template of<Args>(algo::sized(a, situation(0, 1)), [&] { return chosen(a); });
+    return chosen(a);
+  }
   /// What a collective does by the algorithm that is chosen for it, as way(lane, args).
   template <class Args>
   auto way_of(const Args& a) const noexcept {
-    return [via = chosen(a), at = state_.get(), n = size()](auto l, const Args& call) {
+    return [via = settled(a), at = state_.get(), n = size()](auto l, const Args& call) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call);
       if constexpr (on_machines && algo::has_algorithm<Args>(algorithm::hierarchical))
@@ -323,9 +333,9 @@ class composed {
   /// One meeting in shared memory carries it.
   template <class Args>
   [[nodiscard]] bool is_small(const Args& a) const noexcept {
-    if (!algo::is_small(a, size())) return false;
+    if (links() != algo::reach::memory || !algo::is_small(a, size())) return false;
     if constexpr (requires { a.via; }) return chosen(a) == algorithm::direct;
-    return links() == algo::reach::memory;
+    return true;
   }
   template <class Args>
   bool run_small(op_state& s, const Args& a) noexcept {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include <tutti/core/little_endian.hpp>
 #include <tutti/core/status.hpp>
 
 namespace tutti::detail {
@@ -34,21 +35,16 @@ struct frame {
   [[nodiscard]] encoded encode() const noexcept {
     encoded out{};
     const std::uint64_t second = static_cast<std::uint64_t>(what) << 56 | std::uint64_t{call} << length_bits | bytes;
-    for (unsigned i = 0; i < 8; ++i) {
-      out[i] = static_cast<std::byte>(tag >> (8 * i));
-      out[8 + i] = static_cast<std::byte>(second >> (8 * i));
-    }
+    store_little(out.data(), tag);
+    store_little(out.data() + 8, second);
     return out;
   }
 
   /// Nothing when the bytes are not a frame.
   static std::optional<frame> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
     frame f;
-    std::uint64_t second = 0;
-    for (unsigned i = 0; i < 8; ++i) {
-      f.tag |= std::to_integer<std::uint64_t>(in[i]) << (8 * i);
-      second |= std::to_integer<std::uint64_t>(in[8 + i]) << (8 * i);
-    }
+    f.tag = load_little<std::uint64_t>(in.data());
+    const auto second = load_little<std::uint64_t>(in.data() + 8);
     const auto raw = static_cast<std::uint8_t>(second >> 56);
     if (raw < 1 || raw > last_kind) return std::nullopt;
     f.what = static_cast<frame::kind>(raw);

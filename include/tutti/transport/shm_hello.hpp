@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include <tutti/core/little_endian.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/transport/shm_layout.hpp>
 
@@ -35,15 +36,14 @@ struct shm_hello {
         area_bytes,
         heap_bytes,
         std::uint64_t{static_cast<std::uint32_t>(refusal.peer)} << 32 | static_cast<std::uint64_t>(refusal.code)};
-    for (std::size_t i = 0; i < words.size() * 8; ++i) out[i] = static_cast<std::byte>(words[i / 8] >> (i % 8 * 8));
+    for (std::size_t i = 0; i < words.size(); ++i) store_little(out.data() + 8 * i, words[i]);
     return out;
   }
 
   /// Nothing when the bytes are not a hello. A hello of another version is one: the caller compares.
   static std::optional<shm_hello> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
     std::array<std::uint64_t, 8> words{};
-    for (std::size_t i = 0; i < encoded_bytes; ++i)
-      words[i / 8] |= std::to_integer<std::uint64_t>(in[i]) << (i % 8 * 8);
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = load_little<std::uint64_t>(in.data() + 8 * i);
     if (words[0] != magic) return std::nullopt;
     const auto low = [](std::uint64_t w) { return static_cast<std::uint32_t>(w & 0xffffffffU); };
     const auto code = std::min(words[5] & 0xffffU, static_cast<std::uint64_t>(last_errc));

@@ -4,7 +4,8 @@
 #include <cstring>
 #include <span>
 #include <string_view>
-#include <type_traits>
+
+#include <tutti/core/little_endian.hpp>
 
 namespace tutti::wire {
 
@@ -46,10 +47,7 @@ class byte_writer {
   }
   template <class Unsigned>
   byte_writer& put(Unsigned v) noexcept {
-    if (!reserve(sizeof v)) return *this;
-    for (std::size_t i = 0; i < sizeof v; ++i) {
-      out_[used_ - sizeof v + i] = static_cast<std::byte>(static_cast<std::uint64_t>(v) >> (8 * i));
-    }
+    if (reserve(sizeof v)) tutti::detail::store_little(out_.data() + used_ - sizeof v, v);
     return *this;
   }
 
@@ -98,9 +96,7 @@ class byte_reader {
   template <class Unsigned>
   Unsigned take() noexcept {
     const auto taken = bytes(sizeof(Unsigned));
-    std::uint64_t v = 0;
-    for (std::size_t i = 0; i < taken.size(); ++i) v |= static_cast<std::uint64_t>(taken[i]) << (8 * i);
-    return static_cast<Unsigned>(v);
+    return taken.empty() ? Unsigned{0} : tutti::detail::load_little<Unsigned>(taken.data());
   }
 
   std::span<const std::byte> in_;

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include <tutti/core/little_endian.hpp>
 #include <tutti/wire/checksum.hpp>
 #include <tutti/wire/hex.hpp>
 
@@ -20,10 +21,8 @@ struct job_id {
     if (parse_hex(name, id.bytes)) return id;
     const auto text = std::as_bytes(std::span{name.data(), name.size()});
     const std::uint64_t low = checksum(text), high = checksum(text, low ^ 0x9e3779b97f4a7c15ULL);
-    for (std::size_t i = 0; i < 8; ++i) {
-      id.bytes[i] = static_cast<std::byte>(low >> (8 * i));
-      id.bytes[8 + i] = static_cast<std::byte>(high >> (8 * i));
-    }
+    tutti::detail::store_little(id.bytes.data(), low);
+    tutti::detail::store_little(id.bytes.data() + 8, high);
     return id;
   }
 

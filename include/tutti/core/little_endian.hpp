@@ -1,0 +1,30 @@
+#pragma once
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstring>
+
+namespace tutti::detail {
+
+/// Puts a number at `at`, its lowest byte first. One store where the processor has that order: compilers do not make
+/// one of a loop over the bytes.
+template <std::unsigned_integral Number>
+void store_little(std::byte* at, Number n) noexcept {
+  if constexpr (std::endian::native == std::endian::little)
+    std::memcpy(at, &n, sizeof n);
+  else
+    for (std::size_t i = 0; i < sizeof n; ++i) at[i] = static_cast<std::byte>(n >> (8 * i));
+}
+
+/// The number that store_little() has put there.
+template <std::unsigned_integral Number>
+[[nodiscard]] Number load_little(const std::byte* at) noexcept {
+  Number n = 0;
+  if constexpr (std::endian::native == std::endian::little)
+    std::memcpy(&n, at, sizeof n);
+  else
+    for (std::size_t i = 0; i < sizeof n; ++i) n = static_cast<Number>(n | std::to_integer<Number>(at[i]) << (8 * i));
+  return n;
+}
+
+}  // namespace tutti::detail
