@@ -13,6 +13,7 @@
 #include <tutti/os/page_sender.hpp>
 #include <tutti/os/socket_options.hpp>
 #include <tutti/transport/inflow.hpp>
+#include <tutti/transport/late_acknowledgement.hpp>
 #include <tutti/transport/loans.hpp>
 #include <tutti/transport/piece.hpp>
 #include <tutti/transport/road.hpp>
@@ -237,7 +238,7 @@ class basic_socket_pipe {
       sent = r.write_whole(p);
     else
       sent = loans_.lent() ? r.lend(p, keeper_->pages()) : r.write(p);
-    if (sent.bytes != 0) unanswered_ = nullptr;
+    if (sent.bytes != 0) late_.answered();
     if (sent.closed)
       keeper_->broken(peer_, w.track, sent.error);
     else if (r.full || r.keeps_some())
@@ -253,9 +254,14 @@ class basic_socket_pipe {
   bool find_piece() noexcept {
     road& r = arriving(reading_);
     if (r.in.what() == inflow::head::nothing && may_look(r)) {
-      acknowledge();
+      if (const road* by = late_.due(); by && by->can_read()) os::acknowledge(by->socket.native());
       const inflow::received got = fetch(reading_, {});
-      if (got.bytes != 0) unanswered_ = got.filled ? nullptr : &r;
+      if (got.bytes == 0)
+        late_.looked_in_vain();
+      else if (got.filled)
+        late_.long_came();
+      else
+        late_.short_came(r);
     }
     if (reading_.against && r.in.what() == inflow::head::notice) keeper_->noticed(peer_, reading_.track);
     if (r.in.what() == inflow::head::nothing) return false;
@@ -269,14 +275,6 @@ class basic_socket_pipe {
     loans_.begins(*p);
     turn_page();
     return true;
-  }
-  /// Where nothing answers a short message, the kernel would acknowledge it in the call that reads it, which takes half
-  /// as long as its way. With the next look nobody waits for that. What answers it, by whichever connection, leaves
-  /// that to the kernel: the writer of a long message hears a few bytes before each, and took twice to three times as
-  /// long when it acknowledged those later.
-  void acknowledge() noexcept {
-    const road* const last = std::exchange(unanswered_, nullptr);
-    if (last && last->can_read()) os::acknowledge(last->socket.native());
   }
   /// Goes on to where the next piece is, once this one has been read.
   void turn_page() noexcept {
@@ -321,8 +319,8 @@ class basic_socket_pipe {
   piece::encoded head_out_{};
   // What is read.
   way reading_{}, next_in_{};
-  std::uint16_t read_against_ = 0;    // pieces, modulo 2^16
-  const road* unanswered_ = nullptr;  // that brought a short message, which nothing has answered yet
+  std::uint16_t read_against_ = 0;  // pieces, modulo 2^16
+  detail::late_acknowledgement late_;
   std::uint64_t received_ = 0;
 };
 
