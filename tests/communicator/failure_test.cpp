@@ -291,6 +291,23 @@ TEST_CASE("failure: a message of another size is an error on both sides") {
       "count"));
 }
 
+TEST_CASE("failure: who waits elsewhere hears of a count that is each rank's own without a number") {
+  collected<std::string> text(3);
+  tutti::run_threads(3, [&](auto& world) {
+    world.timeout(20s);
+    auto group = world.split(world.rank() == 2 ? 1 : 0);
+    const std::vector<std::size_t> counts(2, 12);
+    std::vector<float> in(12), out(24);
+    if (world.rank() == 2) text[2] = error_of(world.barrier())->what();
+    if (world.rank() == 0) expect(nothrow(group.gather(in, out, 0)).wait().code == errc::mismatch, "not told");
+    if (world.rank() == 1)
+      expect(nothrow(group.gather_v(in, out, counts, 0)).wait().code == errc::mismatch, "not told");
+  });
+  CAPTURE(text[2]);
+  CHECK(contains(text[2], " called gather (12 x float32)"));
+  CHECK(contains(text[2], " called gather_v (float32)"));
+}
+
 TEST_CASE("failure: run_threads throws what the first rank threw, not what the others met because of it") {
   for (int round = 0; round < 20; ++round)
     CHECK_THROWS_WITH_AS(tutti::run_threads(3,

@@ -31,12 +31,12 @@ inline std::string describe(const called& c) {
 }
 
 /// What called::brief() has kept of a call among so many ranks: "broadcast #41 (float32, root 0)"; its number, and how
-/// many elements, where they are known. "gather(_v)": it does not tell the two apart.
+/// many elements, where they are known. "gather(_v)": it does not tell the two apart; `variant` does.
 inline std::string describe_brief(std::uint16_t brief, int ranks, std::uint64_t number = 0,
-                                  const std::string& elements = {}) {
+                                  const std::string& elements = {}, const char* variant = "(_v)") {
   const called c = called::of_brief(brief);
   std::string text = name(c.what);
-  if (c.is_between_two()) text += "(_v)";
+  if (c.is_between_two()) text += variant;
   if (number != 0) text += " #" + std::to_string(number);
   if (c.what == collective::none || c.what == collective::barrier) return text;
   text += " (" + (elements.empty() ? "" : elements + " x ") + detail::type_and_rest(c);

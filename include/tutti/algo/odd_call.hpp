@@ -146,16 +146,17 @@ std::string explain(const odd_message& m, const std::string& who, const std::str
   }
   const auto length = [&](std::uint64_t n) { return std::to_string(n) + (n == m.most() ? " or more" : ""); };
   // The root is one of what a plain brief leaves open.
-  const auto call = [&](const std::string& elements = {}) {
+  const auto call = [&](const std::string& elements = {}, const char* variant = "(_v)") {
     const auto brief = static_cast<std::uint16_t>(m.sent | called::plain_brief);
-    return describe_brief(brief, std::numeric_limits<int>::max(), number, elements);
+    return describe_brief(brief, std::numeric_limits<int>::max(), number, elements, variant);
   };
+  static_assert(odd_message::any == called::any_count);
+  const auto of = [&](std::uint64_t n) { return n == odd_message::any ? call({}, "_v") : call(length(n), ""); };
   if (m.of == odd_message::unit::elements && m.bytes == m.room)
     return "failed: " + who + " called " + call() +
            " with another size, root, divisor, algorithm or lengths of blocks than " + finder;
   if (m.of == odd_message::unit::elements)
-    return "failed: " + who + " called " + call(length(m.bytes)) + " where " + finder + " called " +
-           call(length(m.room));
+    return "failed: " + who + " called " + of(m.bytes) + " where " + finder + " called " + of(m.room);
   return "failed: " + who + " sent " + length(m.bytes) + " bytes of " + (m.sent == 0 ? "a message" : call()) + " to " +
          finder + ", which waits for " + (m.bytes == m.room ? "another length" : length(m.room));
 }
