@@ -157,9 +157,14 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
         "float32)");
   counts.bytes = counts.room;
   CHECK(say(counts, 2, 1) ==
-        "failed: rank 2 called all_reduce #41 (float32) with another size, root, divisor, algorithm or lengths of "
-        "blocks than "
+        "failed: rank 2 called all_reduce #41 (float32) with another size, root, divisor or lengths of blocks than "
         "rank 1");
+  counts.of = tutti::odd_message::unit::algorithms;
+  counts.bytes = static_cast<std::uint64_t>(tutti::algorithm::ring);
+  counts.room = static_cast<std::uint64_t>(tutti::algorithm::pairwise);
+  CHECK(say(counts, 2, 3) ==
+        "failed: rank 2 called all_reduce #41 (float32, by ring) where this rank called all_reduce #41 (float32, by "
+        "pairwise)");
 }
 
 TEST_CASE("odd_call: a count that is each rank's own has no number, but a name") {
@@ -180,8 +185,8 @@ TEST_CASE("odd_call: a count that is each rank's own has no number, but a name")
   CHECK(say(1U << 30, called::any_count) ==
         "failed: rank 2 called gather #41 (524286 or more x float32) where rank 1 called gather_v #41 (float32)");
   CHECK(say(called::any_count, called::any_count) ==
-        "failed: rank 2 called gather(_v) #41 (float32) with another size, root, divisor, algorithm or lengths of "
-        "blocks than rank 1");
+        "failed: rank 2 called gather(_v) #41 (float32) with another size, root, divisor or lengths of blocks "
+        "than rank 1");
 }
 
 TEST_CASE("odd_call: what three bits tell apart and names do not") {

@@ -22,7 +22,7 @@ TEST_CASE("odd_message: calls that differ, their place, and who found it out") {
 }
 
 TEST_CASE("odd_message: lengths of equal calls, and of users' messages, which may be longer") {
-  for (const auto unit : {odd_message::unit::bytes, odd_message::unit::elements}) {
+  for (const auto unit : {odd_message::unit::bytes, odd_message::unit::elements, odd_message::unit::algorithms}) {
     odd_message m{0x2abc, 0x2abc, 100, std::uint64_t{1} << 40, 0, 41};
     m.of = unit;
     const auto told = odd_message::in(m.failure());
