@@ -107,9 +107,10 @@ class communicator : public detail::communicator_calls<B> {
     return {std::move(made), whole.shared_driver()->shared_home(), this->timeout()};
   }
 
-  /// Zeroed memory for `count` elements that collectives move without staging: peers on this machine map it. Not
-  /// collective. Freed with the array, which must not go before operations on it have ended; while it lives, this rank
-  /// does not leave its world: peers that wait for it hear so only after the last. Throws error{out_of_resources}.
+  /// Zeroed memory for `count` elements that collectives move without staging: peers on this machine map it. What is
+  /// staged all the same, as short messages are, says docs/algorithms.md, by collective.
+  /// Not collective. Freed with the array, which must not go before operations on it have ended; while it lives, this
+  /// rank does not leave its world: peers that wait for it hear so only after the last. Throws error{out_of_resources}.
   template <detail::travels T>
   [[nodiscard]] mapped_array<T> allocate(std::size_t count)
     requires(B::where == space::host)

@@ -153,13 +153,40 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
   tutti::odd_message counts{sums, sums, 5, 1U << 30, 0, 41};
   counts.of = tutti::odd_message::unit::elements;
   CHECK(say(counts, 2, 1) ==
-        "failed: rank 2 called all_reduce #41 (5 x float32) where rank 1 called all_reduce #41 (524287 or more x "
+        "failed: rank 2 called all_reduce #41 (5 x float32) where rank 1 called all_reduce #41 (524286 or more x "
         "float32)");
   counts.bytes = counts.room;
   CHECK(say(counts, 2, 1) ==
-        "failed: rank 2 called all_reduce #41 (float32) with another size, root, divisor, algorithm or lengths of "
-        "blocks than "
+        "failed: rank 2 called all_reduce #41 (float32) with another size, root, divisor or lengths of blocks than "
         "rank 1");
+  counts.of = tutti::odd_message::unit::algorithms;
+  counts.bytes = static_cast<std::uint64_t>(tutti::algorithm::ring);
+  counts.room = static_cast<std::uint64_t>(tutti::algorithm::pairwise);
+  CHECK(say(counts, 2, 3) ==
+        "failed: rank 2 called all_reduce #41 (float32, by ring) where this rank called all_reduce #41 (float32, by "
+        "pairwise)");
+}
+
+TEST_CASE("odd_call: a count that is each rank's own has no number, but a name") {
+  tutti::op_state s;
+  s.info.context = 0;
+  s.info.sequence = 39;
+  const auto say = [&](std::uint64_t theirs, std::uint64_t mine) {
+    called c = all_reduce(41, 5);
+    c.what = collective::gather;
+    c.with = called::no_reduction;
+    tutti::odd_message m{c.brief(), c.brief(), theirs, mine, 0, 41};
+    m.of = tutti::odd_message::unit::elements;
+    s.result = m.failure(2, 1);
+    return tutti::algo::explain_mismatch(s, board{}, {0, 3, 4, {}}, "rank 2");
+  };
+  CHECK(say(called::any_count, 12) ==
+        "failed: rank 2 called gather_v #41 (float32) where rank 1 called gather #41 (12 x float32)");
+  CHECK(say(1U << 30, called::any_count) ==
+        "failed: rank 2 called gather #41 (524286 or more x float32) where rank 1 called gather_v #41 (float32)");
+  CHECK(say(called::any_count, called::any_count) ==
+        "failed: rank 2 called gather(_v) #41 (float32) with another size, root, divisor or lengths of blocks "
+        "than rank 1");
 }
 
 TEST_CASE("odd_call: what three bits tell apart and names do not") {

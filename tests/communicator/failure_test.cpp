@@ -291,6 +291,48 @@ TEST_CASE("failure: a message of another size is an error on both sides") {
       "count"));
 }
 
+/// What rank 2 hears in the world while the others call different things in a group.
+template <class F>
+std::string heard_elsewhere(F in_group) {
+  collected<std::string> text(3);
+  std::barrier divided{3};
+  tutti::run_threads(3, [&](auto& world) {
+    world.timeout(20s);
+    auto group = world.split(world.rank() == 2 ? 1 : 0);
+    group.barrier().wait();
+    divided.arrive_and_wait();
+    if (world.rank() == 2)
+      text[2] = error_of(world.barrier())->what();
+    else
+      expect(nothrow(in_group(group)).wait().code == errc::mismatch, "not told");
+  });
+  return text[2];
+}
+
+TEST_CASE("failure: who waits elsewhere hears of a count that is each rank's own without a number") {
+  const std::vector<std::size_t> counts(2, 12);
+  const std::string text = heard_elsewhere([&](auto& group) {
+    static thread_local std::vector<float> in(12), out(24);
+    return group.rank() == 0 ? group.gather(in, out, 0) : group.gather_v(in, out, counts, 0);
+  });
+  CAPTURE(text);
+  CHECK(contains(text, " called gather (12 x float32)"));
+  CHECK(contains(text, " called gather_v (float32)"));
+}
+
+TEST_CASE("failure: who waits elsewhere hears by which algorithms ranks differ") {
+  const std::string text = heard_elsewhere([&](auto& group) {
+    static thread_local std::vector<float> in(12), out(24);
+    auto mine = group.gather(in, out, 0, {.via = group.rank() == 0 ? algorithm::direct : algorithm::linear});
+    if (group.rank() == 0) return mine;
+    mine.wait();  // it has sent its block, and goes on
+    return group.barrier();
+  });
+  CAPTURE(text);
+  CHECK(contains(text, " called gather(_v) (float32, by linear)"));
+  CHECK(contains(text, " called gather(_v) (float32, by direct)"));
+}
+
 TEST_CASE("failure: run_threads throws what the first rank threw, not what the others met because of it") {
   for (int round = 0; round < 20; ++round)
     CHECK_THROWS_WITH_AS(tutti::run_threads(3,

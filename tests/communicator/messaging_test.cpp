@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -97,6 +98,43 @@ TEST_CASE("messaging: another count than was sent is an error of the receiver") 
       words = ranks::words_of<tutti::error>([&] { world.recv(v, 0, 5).wait(); });
   });
   CHECK(words.find("recv #1 (messaging_test.cpp") == 0);
+  CHECK(ranks::contains(words, ", 4 x int32, from rank 0, tag 5) failed: "));
+}
+
+/// What rank 1 is told in a group that it is rank 0 of, where nobody answers.
+template <class F>
+std::string unanswered(F start) {
+  std::string words;
+  tutti::run_threads(3, [&](auto& world) {
+    auto group = world.split(world.rank() == 0 ? 1 : 0);
+    if (world.rank() == 1)
+      words = ranks::error_of(start(group))->what();
+    else
+      static_cast<void>(tutti::nothrow(world.barrier()).wait());
+  });
+  return words;
+}
+
+TEST_CASE("messaging: errors name the other rank, as in the world, and the tag") {
+  using namespace std::chrono_literals;
+  std::vector<int> few(2), many(100000);
+  const auto in_time = ranks::within(30ms);
+  CHECK(ranks::contains(unanswered([&](auto& group) { return group.send(many, 1, 7, in_time); }),
+                        ", 100000 x int32, to rank 2, tag 7) timed out after 30 ms"));
+  CHECK(ranks::contains(unanswered([&](auto& group) { return group.recv(few, 1, 4000000000, in_time); }),
+                        ", 2 x int32, from rank 2, tag 4000000000) timed out after 30 ms"));
+  CHECK(ranks::contains(unanswered([&](auto& group) { return group.recv_any(few, 3, in_time); }),
+                        ", 2 x int32, tag 3) timed out after 30 ms"));
+  CHECK_FALSE(ranks::contains(unanswered([&](auto& group) { return group.barrier(in_time); }), "tag"));
+}
+
+TEST_CASE("messaging: who waits for a rank that has left is told for which message") {
+  std::string words;
+  tutti::run_threads(2, [&](auto& world) {
+    std::vector<int> v(2);
+    if (world.rank() == 0) words = ranks::error_of(world.recv(v, 1))->what();
+  });
+  CHECK(ranks::contains(words, ", 2 x int32, from rank 1, tag 0) failed: "));
 }
 
 }  // namespace

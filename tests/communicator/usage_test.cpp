@@ -208,25 +208,26 @@ TEST_CASE_FIXTURE(one_of_three, "usage: an algorithm that a collective does not 
   const std::string reducing = "automatic, direct, ring, recursive_doubling, halving_doubling or pairwise",
                     scattering = "automatic, direct, ring or pairwise", one_way = "automatic";
   std::string text;
-  check_refused([&](auto how) { return world.all_reduce(six, tutti::sum, how); }, {tree, foreign}, "all_reduce",
-                reducing);
+  check_refused([&](auto how) { return world.all_reduce(six, tutti::sum, how); }, {tree, foreign},
+                "all_reduce on rank 1", reducing);
   check_refused([&](auto how) { return world.all_reduce(two, std::span{six}.first(2), tutti::sum, how); }, {tree},
-                "all_reduce", reducing);
-  check_refused([&](auto how) { return world.all_reduce(x, tutti::sum, how); }, {tree}, "all_reduce", reducing);
+                "all_reduce on rank 1", reducing);
+  check_refused([&](auto how) { return world.all_reduce(x, tutti::sum, how); }, {tree}, "all_reduce on rank 1",
+                reducing);
   check_refused([&](auto how) { return world.broadcast(six, 0, how); }, {ring, recursive_doubling, foreign},
-                "broadcast", "automatic, direct, tree or chain");
-  check_refused([&](auto how) { return world.broadcast(x, 0, how); }, {ring, recursive_doubling}, "broadcast",
+                "broadcast on rank 1", "automatic, direct, tree or chain");
+  check_refused([&](auto how) { return world.broadcast(x, 0, how); }, {ring, recursive_doubling}, "broadcast on rank 1",
                 "automatic, direct, tree or chain");
   check_refused([&](auto how) { return world.broadcast(text, 0, how); }, {direct, ring, recursive_doubling},
-                "broadcast", "automatic or tree");
+                "broadcast on rank 1", "automatic or tree");
   check_refused([&](auto how) { return world.reduce_scatter(six, two, tutti::sum, how); }, {recursive_doubling, tree},
-                "reduce_scatter", scattering);
-  check_refused([&](auto how) { return world.all_gather(two, six, how); }, {recursive_doubling, tree}, "all_gather",
-                "automatic, direct, ring or bruck");
+                "reduce_scatter on rank 1", scattering);
+  check_refused([&](auto how) { return world.all_gather(two, six, how); }, {recursive_doubling, tree},
+                "all_gather on rank 1", "automatic, direct, ring or bruck");
   const std::vector<algorithm> any{direct, ring, recursive_doubling, tree, foreign};
-  check_refused([&](auto how) { return world.barrier(how); }, any, "barrier", one_way);
-  check_refused([&](auto how) { return world.send(two, 0, 0, how); }, any, "send", one_way);
-  check_refused([&](auto how) { return world.recv(two, 0, 0, how); }, any, "recv", one_way);
+  check_refused([&](auto how) { return world.barrier(how); }, any, "barrier on rank 1", one_way);
+  check_refused([&](auto how) { return world.send(two, 0, 0, how); }, any, "send on rank 1", one_way);
+  check_refused([&](auto how) { return world.recv(two, 0, 0, how); }, any, "recv on rank 1", one_way);
 }
 
 TEST_CASE("usage: two splits of a world at once are refused, as they could agree on the same messages") {
@@ -245,11 +246,12 @@ TEST_CASE("usage: an algorithm is refused where there is nothing to do, too") {
   one_of_three some;
   std::vector<float> none, four(4);
   for (ranks::world* w : {&alone, &some.world}) {
-    check_refused([&](auto how) { return w->all_reduce(none, tutti::sum, how); }, {algorithm::tree}, "all_reduce",
+    const std::string by = w == &alone ? "" : " on rank 1";
+    check_refused([&](auto how) { return w->all_reduce(none, tutti::sum, how); }, {algorithm::tree}, "all_reduce" + by,
                   "automatic, direct, ring, recursive_doubling, halving_doubling or pairwise");
-    check_refused([&](auto how) { return w->broadcast(none, 0, how); }, {algorithm::ring}, "broadcast",
+    check_refused([&](auto how) { return w->broadcast(none, 0, how); }, {algorithm::ring}, "broadcast" + by,
                   "automatic, direct, tree or chain");
-    check_refused([&](auto how) { return w->all_gather(none, none, how); }, {algorithm::tree}, "all_gather",
+    check_refused([&](auto how) { return w->all_gather(none, none, how); }, {algorithm::tree}, "all_gather" + by,
                   "automatic, direct, ring or bruck");
   }
   check_refused([&](auto how) { return alone.all_reduce(four, tutti::sum, how); }, {algorithm::tree}, "all_reduce",
@@ -266,7 +268,7 @@ TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason"
   const auto first = [](page a, page) { return a; };
   auto crowd = tutti::join(std::make_shared<tutti::threads_hub>(65), 0);
   CHECK(complaint([&] { crowd.all_reduce(pages, first, {.via = algorithm::direct}).wait(); }) ==
-        "all_reduce: algorithm direct" + needs +
+        "all_reduce on rank 0: algorithm direct" + needs +
             "; ask for automatic, ring, recursive_doubling, halving_doubling or pairwise");
   const auto how = ranks::within(std::chrono::milliseconds(20));
   CHECK(tutti::nothrow(crowd.all_reduce(pages, first, how)).wait().code == tutti::errc::timed_out);  // automatic can
@@ -284,11 +286,12 @@ TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason"
       }
       world.all_reduce(v).wait();
     });
-    CHECK(said == std::vector{"all_reduce: algorithm direct" + needs +
-                                  "; ask for automatic, ring, recursive_doubling, halving_doubling or pairwise",
-                              "broadcast: algorithm direct" + needs + "; ask for automatic, tree or chain",
-                              "reduce_scatter: algorithm direct" + needs + "; ask for automatic, ring or pairwise",
-                              "all_gather: algorithm direct" + needs + "; ask for automatic, ring or bruck"});
+    const std::string by = (size == 1 ? "" : " on rank 0") + (": algorithm direct" + needs);
+    CHECK(said ==
+          std::vector{"all_reduce" + by + "; ask for automatic, ring, recursive_doubling, halving_doubling or pairwise",
+                      "broadcast" + by + "; ask for automatic, tree or chain",
+                      "reduce_scatter" + by + "; ask for automatic, ring or pairwise",
+                      "all_gather" + by + "; ask for automatic, ring or bruck"});
   }
 }
 

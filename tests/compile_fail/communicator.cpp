@@ -13,7 +13,12 @@
 // SECTION_copy_assignment: deleted
 // SECTION_strings: these_elements_cannot_travel
 // SECTION_string_by_value: this_buffer_is_a_temporary
-// SECTION_too_large_by_value: value_bytes
+// SECTION_too_large_by_value: a_value_must_be_trivially_copyable_and_of_at_most_64_bytes__pass_a_span_of_a_larger_one
+// SECTION_too_large_to_reduce_by_value: a_value_must_be_trivially_copyable_and_of_at_most_64_bytes
+// SECTION_pointer_by_value: pass_a_span
+// SECTION_prepared_sum_of_a_value: values_cannot_be_prepared__pass_a_span_of_one_that_outlives_it
+// SECTION_prepared_broadcast_of_a_value: values_cannot_be_prepared__pass_a_span_of_one_that_outlives_it
+// SECTION_sum_of_a_value_on_a_device: values_are_in_host_memory__pass_them_to_a_communicator_of_the_host
 // SECTION_large_elements: these_elements_cannot_travel
 // SECTION_constant_buffer: this_buffer_is_written_and_must_not_be_const
 // SECTION_constant_out: this_buffer_is_written_and_must_not_be_const
@@ -65,6 +70,9 @@ struct page_and_more {
 struct nine {
   double words[9];
 };
+struct device_backend : tutti::threads {
+  static constexpr tutti::space where = tutti::space::cuda;
+};
 
 [[maybe_unused]] void allowed(world_t& world, std::vector<point>& points, const std::vector<float>& constant,
                               std::vector<float>& out) {
@@ -105,6 +113,28 @@ auto f(world_t& world) { return world.all_reduce(std::string("text")); }
 
 #if defined(SECTION_too_large_by_value)
 auto f(world_t& world, nine n) { return world.broadcast(n, 0); }
+#endif
+
+#if defined(SECTION_too_large_to_reduce_by_value)
+auto f(world_t& world, nine n) {
+  return world.all_reduce(n, [](nine a, nine) { return a; });
+}
+#endif
+
+#if defined(SECTION_pointer_by_value)
+auto f(world_t& world, float* p) { return world.all_reduce(p); }
+#endif
+
+#if defined(SECTION_prepared_sum_of_a_value)
+auto f(world_t& world) { return world.prepare().all_reduce(3.0f); }
+#endif
+
+#if defined(SECTION_prepared_broadcast_of_a_value)
+auto f(world_t& world) { return world.prepare().broadcast(3.0f, 0); }
+#endif
+
+#if defined(SECTION_sum_of_a_value_on_a_device)
+auto f(tutti::communicator<device_backend>& world) { return world.all_reduce(3.0f); }
 #endif
 
 #if defined(SECTION_large_elements)

@@ -214,4 +214,9 @@ TEST_CASE("mesh: who is asked whether it called the same says so where it did no
   CHECK(size.code == errc::mismatch);
   CHECK_FALSE(tutti::odd_message::in(size).calls_differ());
   CHECK(tutti::odd_message::in(size).sent != 0);
+  CHECK(tutti::odd_message::in(size).of == tutti::odd_message::unit::elements);
+  CHECK(ask(sum, 6, here + 4).detail == size.detail);  // by another algorithm as well: it may be so because of the rest
+  const auto way = tutti::odd_message::in(ask(sum, 5, here + 4));
+  CHECK(way.of == tutti::odd_message::unit::algorithms);
+  CHECK((way.bytes == 4 && way.room == 0));
 }

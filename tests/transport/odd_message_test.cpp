@@ -22,7 +22,7 @@ TEST_CASE("odd_message: calls that differ, their place, and who found it out") {
 }
 
 TEST_CASE("odd_message: lengths of equal calls, and of users' messages, which may be longer") {
-  for (const auto unit : {odd_message::unit::bytes, odd_message::unit::elements}) {
+  for (const auto unit : {odd_message::unit::bytes, odd_message::unit::elements, odd_message::unit::algorithms}) {
     odd_message m{0x2abc, 0x2abc, 100, std::uint64_t{1} << 40, 0, 41};
     m.of = unit;
     const auto told = odd_message::in(m.failure());
@@ -34,6 +34,9 @@ TEST_CASE("odd_message: lengths of equal calls, and of users' messages, which ma
     CHECK(told.context == 0);
     CHECK(told.number_near(40) == 41);
   }
+  const auto own = odd_message::in(odd_message{0x2abc, 0x2abc, odd_message::any, 1U << 30, 0, 41}.failure());
+  CHECK(own.bytes == odd_message::any);
+  CHECK(own.room == own.most());
   const auto user = odd_message::in(odd_message{0, 0, 4000000, 4000004}.failure());
   CHECK(user.sent == 0);
   CHECK(user.bytes == 4000000);

@@ -74,19 +74,19 @@ constexpr bool can_ask(algorithm via, const situation& s) noexcept {
 /// Why it cannot, and what it can be asked for instead.
 template <class Args>
 std::string refusal(algorithm via, const situation& s) {
-  std::string text = std::string(Args::name) + ": ";
+  std::string text;
   if (has_algorithm<Args>(via) && via == algorithm::hierarchical)
-    text +=
+    text =
         "algorithm hierarchical needs ranks on several machines, with several on one of them that share its memory, "
         "and "
         "elements of which a slot of " +
         std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
   else if (has_algorithm<Args>(via))
-    text += "algorithm " + std::string(name(via)) +
-            " needs a world whose ranks map each other's memory, and elements of which a slot of " +
-            std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
+    text = "algorithm " + std::string(name(via)) +
+           " needs a world whose ranks map each other's memory, and elements of which a slot of " +
+           std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
   else
-    text += "there is no algorithm " + std::string(name(via)) + " for it";
+    text = "there is no algorithm " + std::string(name(via)) + " for it";
   text += "; ask for automatic";
   std::string last;
   for (const algorithm a : algorithms_of<Args>) {

@@ -70,6 +70,13 @@ class call_history : public board_memory, public recent_calls::witness {
     }
     odd_message found{theirs.brief(), mine.brief(), theirs.count, mine.count, members_->context, mine.sequence};
     found.of = odd_message::unit::elements;
+    if (called by_theirs = mine; mine != theirs && (by_theirs.via = theirs.via, by_theirs == theirs)) {
+      const auto taken = [](algorithm a) {
+        return static_cast<std::uint64_t>(a == algorithm::automatic ? algorithm::direct : a);
+      };
+      found.bytes = taken(theirs.via), found.room = taken(mine.via);
+      found.of = odd_message::unit::algorithms;
+    }
     status why = found.failure(members_->world_rank(rank), members_->world_rank(rank_));
     if (mine.sequence == 0) why.detail = 0;
     return why;

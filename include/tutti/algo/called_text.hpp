@@ -30,17 +30,24 @@ inline std::string describe(const called& c) {
   return text + " (" + of + ")";
 }
 
-/// What called::brief() has kept of a call among so many ranks: "broadcast #41 (float32, root 0)"; its number, and how
-/// many elements, where they are known. "gather(_v)": it does not tell the two apart.
-inline std::string describe_brief(std::uint16_t brief, int ranks, std::uint64_t number = 0,
-                                  const std::string& elements = {}) {
+/// What is known of a call beside its brief, where it is.
+struct beside_brief {
+  std::uint64_t number = 0;
+  std::string elements{};        ///< how many
+  const char* variant = "(_v)";  ///< of gather, scatter and all_to_all: a brief does not tell two kinds of them apart
+  algorithm via = algorithm::automatic;
+};
+
+/// What called::brief() has kept of a call among so many ranks: "broadcast #41 (float32, root 0)".
+inline std::string describe_brief(std::uint16_t brief, int ranks, const beside_brief& more = {}) {
   const called c = called::of_brief(brief);
   std::string text = name(c.what);
-  if (c.is_between_two()) text += "(_v)";
-  if (number != 0) text += " #" + std::to_string(number);
+  if (c.is_between_two()) text += more.variant;
+  if (more.number != 0) text += " #" + std::to_string(more.number);
   if (c.what == collective::none || c.what == collective::barrier) return text;
-  text += " (" + (elements.empty() ? "" : elements + " x ") + detail::type_and_rest(c);
+  text += " (" + (more.elements.empty() ? "" : more.elements + " x ") + detail::type_and_rest(c);
   if (c.has_root() && ranks <= 8) text += ", root " + std::to_string(brief & 7U);
+  if (more.via != algorithm::automatic) text += std::string(", by ") + name(more.via);
   return text + ")";
 }
 

@@ -105,7 +105,7 @@ constexpr called call_of(std::uint64_t sequence, const all_to_all_args& a) noexc
 
 /// The same as a rank remembers it for others that wait: `via` is the algorithm that it takes.
 constexpr recent_calls::one noted(std::uint32_t context, const called& c, algorithm via) noexcept {
-  return {tag::make(context, c.sequence, 0), detail::mix(c.fingerprint(), static_cast<std::uint64_t>(via)), c.brief()};
+  return {tag::make(context, c.sequence, static_cast<std::uint32_t>(via)), detail::mix(0, c.fingerprint()), c.brief()};
 }
 
 }  // namespace tutti::algo

@@ -134,8 +134,8 @@ std::string explain(const odd_message& m, const std::string& who, const std::str
   const bool here = odd_message::mark_of(mine.context) == m.context && mine.context != op_info::outside;
   const std::uint64_t number = here ? m.number_near(mine.sequence) : 0;
   if (m.calls_differ()) {
-    const std::string theirs = describe_brief(m.sent, members.size, number);
-    const std::string its = describe_brief(m.expected, members.size, number);
+    const std::string theirs = describe_brief(m.sent, members.size, {number});
+    const std::string its = describe_brief(m.expected, members.size, {number});
     const called c = called::of_brief(m.sent);
     const char* last = " with another divisor";
     if (c.has_root())
@@ -146,18 +146,23 @@ std::string explain(const odd_message& m, const std::string& who, const std::str
   }
   const auto length = [&](std::uint64_t n) { return std::to_string(n) + (n == m.most() ? " or more" : ""); };
   // The root is one of what a plain brief leaves open.
-  const auto call = [&](const std::string& elements = {}) {
+  const auto call = [&](const beside_brief& more) {
     const auto brief = static_cast<std::uint16_t>(m.sent | called::plain_brief);
-    return describe_brief(brief, std::numeric_limits<int>::max(), number, elements);
+    return describe_brief(brief, std::numeric_limits<int>::max(), more);
+  };
+  static_assert(odd_message::any == called::any_count);
+  const auto with = [&](std::uint64_t n) {
+    if (m.of == odd_message::unit::algorithms) return call({.number = number, .via = static_cast<algorithm>(n)});
+    if (n == odd_message::any) return call({.number = number, .variant = "_v"});
+    return call({number, length(n), ""});
   };
   if (m.of == odd_message::unit::elements && m.bytes == m.room)
-    return "failed: " + who + " called " + call() +
-           " with another size, root, divisor, algorithm or lengths of blocks than " + finder;
-  if (m.of == odd_message::unit::elements)
-    return "failed: " + who + " called " + call(length(m.bytes)) + " where " + finder + " called " +
-           call(length(m.room));
-  return "failed: " + who + " sent " + length(m.bytes) + " bytes of " + (m.sent == 0 ? "a message" : call()) + " to " +
-         finder + ", which waits for " + (m.bytes == m.room ? "another length" : length(m.room));
+    return "failed: " + who + " called " + call({number}) +
+           " with another size, root, divisor or lengths of blocks than " + finder;
+  if (m.of != odd_message::unit::bytes)
+    return "failed: " + who + " called " + with(m.bytes) + " where " + finder + " called " + with(m.room);
+  return "failed: " + who + " sent " + length(m.bytes) + " bytes of " + (m.sent == 0 ? "a message" : call({number})) +
+         " to " + finder + ", which waits for " + (m.bytes == m.room ? "another length" : length(m.room));
 }
 
 }  // namespace detail

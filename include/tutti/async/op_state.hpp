@@ -39,6 +39,8 @@ struct op_info {
   deadline issued{};
   deadline expires{};
   bool expired = false;             ///< its own deadline passed, not that of another operation
+  int peer = -1;                    ///< the other rank of a message, in its group, where it is known
+  std::int64_t tag = -1;            ///< of a message
   const char* reduction = nullptr;  ///< its name, where there is one
   int root = -1;
   std::uint32_t context = outside;  ///< of the group whose collectives it is one of; 0: the world's

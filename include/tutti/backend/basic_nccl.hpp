@@ -69,7 +69,7 @@ class basic_nccl {
   }
   template <class Args>
   [[nodiscard]] std::string refusal(algorithm via, std::size_t) const {
-    return std::string(Args::name) + ": NCCL chooses its algorithms itself, " + name(via) +
+    return std::string("NCCL chooses its algorithms itself, ") + name(via) +
            " cannot be asked for; ask for automatic, and see NCCL_ALGO";
   }
   template <class Args>

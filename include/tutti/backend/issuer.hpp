@@ -7,6 +7,7 @@
 #include <memory>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -73,6 +74,8 @@ class issuer final : public op_owner {
     s.info.stream = stream;
     if constexpr (requires { args.op.kind; }) s.info.reduction = name(args.op.kind);
     if constexpr (requires { args.root; }) s.info.root = args.root;
+    if constexpr (requires { args.peer; }) s.info.peer = args.peer;
+    if constexpr (requires { args.tag; }) s.info.tag = args.tag;
     backend_.start(args, s);
     return s;
   }
@@ -128,7 +131,7 @@ class issuer final : public op_owner {
     if (s.info.count != 0) text += ", " + std::to_string(s.info.count) + " x " + std::string(name(s.info.type));
     if (s.info.reduction) text += std::string(", ") + s.info.reduction;
     if (s.info.root >= 0) text += ", root " + std::to_string(s.info.root);
-    text += ") " + explain(s);
+    text += message_of(s.info) + ") " + explain(s);
     if constexpr (requires { backend_.odd_rank(s); })
       if (r.code == errc::mismatch) r.peer = backend_.odd_rank(s);
     return error{r, text, {backend_.rank(), s.info.sequence, s.info.collective, s.info.where}};
@@ -156,6 +159,16 @@ class issuer final : public op_owner {
     const std::string file = l.file_name();
     const auto slash = file.find_last_of('/');
     return (slash == std::string::npos ? file : file.substr(slash + 1)) + ":" + std::to_string(l.line());
+  }
+  /// ", to rank 1, tag 7", by the rank's number in the world.
+  [[nodiscard]] std::string message_of(const op_info& i) const {
+    std::string text;
+    if constexpr (requires { backend_.members(); })
+      if (i.peer >= 0)
+        text += (std::string_view{i.collective} == "send" ? ", to rank " : ", from rank ") +
+                std::to_string(backend_.members().world_rank(i.peer));
+    if (i.tag >= 0) text += ", tag " + std::to_string(i.tag);
+    return text;
   }
   [[nodiscard]] std::string explain(const op_state& s) const {
     const status& r = s.result;

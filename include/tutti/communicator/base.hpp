@@ -11,6 +11,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/issuer.hpp>
 #include <tutti/communicator/call.hpp>
+#include <tutti/communicator/slip.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/transport/peer.hpp>
 
@@ -26,6 +27,8 @@ class communicator_base : public call_base<B> {
   template <class Args>
   using started = typename handle_of<B>::type;
   static constexpr bool at_once = B::where == space::host;  // values and strings are in host memory
+  static constexpr slip by_value =                          // why not
+      at_once ? slip::none : slip::values_are_in_host_memory__pass_them_to_a_communicator_of_the_host;
 
   communicator_base(communicator_base&& other) noexcept : call_base<B>(std::exchange(other.core_, nullptr)) {}
   communicator_base& operator=(communicator_base&& other) noexcept {

@@ -11,7 +11,6 @@
 #include <tutti/communicator/overlapping.hpp>
 #include <tutti/core/buffer.hpp>
 #include <tutti/core/displaced.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/core/layout.hpp>
 #include <tutti/core/options.hpp>
 
@@ -178,7 +177,7 @@ class call_base {
   void check_wishes(const issue& how, std::size_t element_bytes) const {
     if constexpr (!requires(Args a) { a.op; }) element_bytes = 1;
     if (how.via != algorithm::automatic && !core_->backend().template can<Args>(how.via, element_bytes))
-      throw usage_error(core_->backend().template refusal<Args>(how.via, element_bytes));
+      who(Args::name).refuse(core_->backend().template refusal<Args>(how.via, element_bytes));
     if constexpr (B::where == space::host)
       if (how.stream) who(Args::name).refuse("streams order operations on devices; this is host memory");
     if (how.timeout < duration{0}) who(Args::name).refuse("a timeout cannot be negative");

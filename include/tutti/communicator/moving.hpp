@@ -91,7 +91,7 @@ class moving_calls : public Base {
   }
 
   // Calls that do not compile, with the reason: see slip.
-  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
+  template <class... Given, slip Why = slip_of_value_or_call<use::write, Base::by_value, Given...>()>
     requires(Why != slip::none)
   void broadcast(Given&&...) = delete;
   template <class... Given, slip Why = slip_of_call<use::write, Given...>()>

@@ -10,6 +10,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/issuer.hpp>
 #include <tutti/communicator/call.hpp>
+#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/options.hpp>
@@ -89,6 +90,7 @@ class preparing_base : public call_base<B> {
   template <class Args>
   using started = prepared<B, Args>;
   static constexpr bool at_once = false;
+  static constexpr slip by_value = slip::values_cannot_be_prepared__pass_a_span_of_one_that_outlives_it;
 
   explicit preparing_base(issuer<B>* core) noexcept : call_base<B>(core) {}
 

@@ -155,7 +155,7 @@ class reducing_calls : public Base {
   }
 
   // Calls that do not compile, with the reason: see slip.
-  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
+  template <class... Given, slip Why = slip_of_value_or_call<use::reduce, Base::by_value, Given...>()>
     requires(Why != slip::none)
   void all_reduce(Given&&...) = delete;
   template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>

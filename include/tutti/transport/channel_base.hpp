@@ -223,8 +223,13 @@ class channel_base {
   /// The peer waits in an operation: not for this rank, if that has called something else in its place.
   [[nodiscard]] status heard_question(const frame& f) const noexcept {
     const recent_calls::one mine = recall(f.tag);
-    if (mine.brief == 0 || (mine.brief == f.call && (mine.all & frame::most_bytes) == f.bytes)) return {};
-    return calls_differ(mine, f.tag, f.call);
+    if (mine.brief == 0) return {};
+    if (mine.brief != f.call || (mine.all & frame::most_bytes) != f.bytes) return calls_differ(mine, f.tag, f.call);
+    const std::uint32_t theirs = tag::step(f.tag), own = tag::step(mine.tag);
+    if (theirs == own) return {};
+    odd_message by{f.call, mine.brief, theirs, own, tag::context(f.tag), tag::sequence(f.tag)};
+    by.of = odd_message::unit::algorithms;
+    return by.failure();
   }
 
   /// An earlier arrival that this receive matches; errc::mismatch when the lengths differ.

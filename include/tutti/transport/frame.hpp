@@ -19,7 +19,7 @@ struct frame {
     abort = 4,     ///< the sender's communicator failed; `tag` carries the cause
     bye = 5,       ///< the sender leaves in order
     announce = 6,  ///< a large message waits for its ready, a user's or one whose sender asks; nothing follows
-    question = 7   ///< the sender waits in its operation of this tag: is what the receiver called the same, all of it?
+    question = 7   ///< the sender waits in the operation of this tag, by the algorithm of its step: does the receiver?
   };
   static constexpr auto last_kind = static_cast<std::uint8_t>(kind::question);
   static constexpr std::size_t encoded_bytes = 16;

@@ -9,12 +9,13 @@ namespace tutti {
 /// How the calls of two ranks differ, as one of them found out by the other's message or step: what status::detail
 /// tells every rank. status::peer is the one, status::other the one that found out.
 struct odd_message {
-  enum class unit : std::uint8_t { bytes, elements };
-  static constexpr std::uint64_t most_of_call = (1U << 19) - 1, most_of_user = (1U << 26) - 1;
+  enum class unit : std::uint8_t { bytes, elements, algorithms };
+  static constexpr std::uint64_t most_of_call = (1U << 19) - 2, most_of_user = (1U << 26) - 1;
+  static constexpr std::uint64_t any = ~std::uint64_t{0};  ///< a number of elements that is each rank's own
   static constexpr unsigned number_bits = 10;
 
   std::uint16_t sent = 0, expected = 0;  ///< what the two called, in brief; 0: unknown, or a message of a user's
-  std::uint64_t bytes = 0, room = 0;     ///< lengths of the two, where they called the same
+  std::uint64_t bytes = 0, room = 0;     ///< of the two, where they called the same: lengths, or tutti::algorithm
   std::uint32_t context = 0;             ///< of the group, all that a mark of 4 bits tells
   std::uint64_t sequence = 0;            ///< of the call, its last 10 bits
   unit of = unit::bytes;
@@ -32,16 +33,17 @@ struct odd_message {
     return ahead < half ? here + ahead : here + ahead >= turn ? here + ahead - turn : 0;
   }
 
-  /// 1 | mark 4 | number 10 | sent 16 | expected 16, or 0 | unit 1 | collective and type 9 | mark 4 | number 10 | two
-  /// lengths of 19, or of 26 for a user's message, which has no number.
+  /// 1 | mark 4 | number 10 | sent 16 | expected 16, or 0 | elements 1 | collective and type 9 | algorithms 1 | mark 4
+  /// | number 10 | two lengths of 19, whose last value is `any`, or of 26 for a user's message, which has no number.
   [[nodiscard]] constexpr status failure(int peer = -1, int finder = -1) const noexcept {
+    const auto told = [](std::uint64_t n) { return n == any ? most_of_call + 1 : std::min(n, most_of_call); };
     const std::uint64_t place = std::uint64_t{mark_of(context)} << number_bits | sequence % (1U << number_bits);
     std::uint64_t all = 0;
     if (calls_differ()) {
       all = std::uint64_t{1} << 63 | place << 32 | std::uint64_t{sent} << 16 | expected;
     } else if (const std::uint64_t call = std::max(sent, expected) >> 7; call != 0) {
-      all = static_cast<std::uint64_t>(of) << 62 | call << 53 | place << 38 | std::min(bytes, most_of_call) << 19 |
-            std::min(room, most_of_call);
+      const std::uint64_t elements = of == unit::elements, algorithms = of == unit::algorithms;
+      all = elements << 62 | call << 53 | algorithms << 52 | place << 38 | told(bytes) << 19 | told(room);
     } else {
       all = std::min(bytes, most_of_user) << 26 | std::min(room, most_of_user);
     }
@@ -56,11 +58,12 @@ struct odd_message {
       m.expected = static_cast<std::uint16_t>(part(0, 16));
       m.place(part(32, 14));
     } else if (part(53, 9) != 0) {
-      m.of = static_cast<unit>(part(62, 1));
+      m.of = part(52, 1) != 0 ? unit::algorithms : static_cast<unit>(part(62, 1));
       m.sent = m.expected = static_cast<std::uint16_t>(part(53, 9) << 7);
       m.place(part(38, 14));
-      m.bytes = part(19, 19);
-      m.room = part(0, 19);
+      const auto meant = [](std::uint64_t told) { return told > most_of_call ? any : told; };
+      m.bytes = meant(part(19, 19));
+      m.room = meant(part(0, 19));
     } else {
       m.bytes = part(26, 26);
       m.room = part(0, 26);

@@ -14,8 +14,8 @@ class recent_calls {
   static constexpr std::size_t remembered = 64;
 
   struct one {
-    std::uint64_t tag;
-    std::uint64_t all;    ///< a hash of everything that ranks must call alike
+    std::uint64_t tag;    ///< whose step is the algorithm
+    std::uint64_t all;    ///< a hash of everything else that ranks must call alike
     std::uint16_t brief;  ///< what of it can be told; 0 where there is no such call
   };
 

@@ -14,6 +14,7 @@ struct tag {
     return static_cast<std::uint64_t>(context & 0x7fffu) << 49 | std::uint64_t{1} << 48 | user;
   }
   static constexpr std::uint64_t sequence(std::uint64_t t) noexcept { return (t >> 24) & 0xffffffu; }
+  static constexpr std::uint32_t step(std::uint64_t t) noexcept { return static_cast<std::uint32_t>(t & 0xffffffu); }
   /// Two messages of one operation, whatever its steps; not those of users.
   static constexpr bool of_one_operation(std::uint64_t a, std::uint64_t b) noexcept {
     return a >> 24 == b >> 24 && !is_point_to_point(a);
