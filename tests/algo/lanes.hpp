@@ -78,7 +78,7 @@ class rank final : public tutti::op_owner {
   }
 
   void release(tutti::op_state& s) noexcept override { pool_.release(s); }
-  void failed(tutti::status why) noexcept override { driver_.link().abort(why); }
+  void failed(tutti::status& why) noexcept override { driver_.link().abort(why); }
   tutti::error describe(const tutti::op_state& s) const override {
     return {s.result, "algorithm #" + std::to_string(s.info.sequence) +
                           " failed: " + tutti::category().message(static_cast<int>(s.result.code)) + ", peer " +

@@ -1,8 +1,5 @@
 #include <doctest/doctest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,6 +12,7 @@
 #include <tutti/algo/lending.hpp>
 
 #include <algo/lanes.hpp>
+#include <support/forbidden_call.hpp>
 #include <support/forked_child.hpp>
 
 namespace {
@@ -55,18 +53,6 @@ std::uint64_t decided(int n, const probe_times& staged) {
   return all;
 }
 
-/// process_vm_writev fails with EPERM in this thread from here on; false where that cannot be had.
-bool forbid_writing() {
-  ::sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(::seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const ::sock_fprog all{4, program};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) == 0;
-}
-
 constexpr std::uint64_t long_time = std::uint64_t{1} << 50;
 constexpr probe_times slow = {long_time, long_time, long_time}, fast = {1, 1, 1},
                       slow_from_middle = {1, long_time, long_time};
@@ -102,7 +88,7 @@ TEST_CASE("lending: a rank that may read the memory of the others, but not write
   bool forbidden = false;
   std::uint64_t decided = 1;
   lanes::run<lending_transport>(2, [&](auto& me) {
-    if (me.number() == 1) forbidden = forbid_writing();  // to this thread
+    if (me.number() == 1) forbidden = tutti_test::forbid(SYS_process_vm_writev);  // to this thread
     me.run([&](auto l) { return choose(l, me.board(), slow); });
     if (me.number() == 0) decided = me.board().lends_from();
   });

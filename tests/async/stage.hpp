@@ -45,7 +45,7 @@ class owner final : public tutti::op_owner {
     pool_.release(s);
     released_.fetch_add(1);
   }
-  void failed(tutti::status) noexcept override { failures_.fetch_add(1); }
+  void failed(tutti::status&) noexcept override { failures_.fetch_add(1); }
   tutti::error describe(const tutti::op_state& s) const override {
     return {s.result, "operation " + std::to_string(s.info.sequence) + " failed", {0, s.info.sequence, "test", {}}};
   }

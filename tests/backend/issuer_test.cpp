@@ -254,12 +254,16 @@ TEST_CASE_FIXTURE(issued, "issuer: errors say which call it was, who failed it, 
   issuer->drop();
 }
 
-TEST_CASE_FIXTURE(issued, "issuer: what only this rank has run out of is told in its name") {
-  tutti::op running = start();
-  end({errc::out_of_resources});
-  CHECK(tutti::nothrow(std::move(running)).wait().code == errc::out_of_resources);
-  CHECK(record->aborted.code == errc::out_of_resources);
-  CHECK(record->aborted.peer == 11);
+TEST_CASE_FIXTURE(issued, "issuer: what only this rank has run out of, or done, is told in its name, here as there") {
+  for (const errc code : {errc::out_of_resources, errc::system, errc::aborted}) {
+    const tutti::status by_this_rank{code, 0, 11, 7};
+    record->aborted = {};
+    tutti::op running = start();
+    end({code, 0, -1, 7});
+    CHECK(tutti::nothrow(std::move(running)).wait() == by_this_rank);
+    CHECK(record->aborted == by_this_rank);
+  }
+  CHECK(words({errc::aborted}).ends_with("aborted by this rank"));
   issuer->drop();
 }
 

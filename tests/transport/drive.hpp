@@ -27,7 +27,7 @@ struct owner final : tutti::op_owner {
   tutti::engine home;
   std::function<void(tutti::status)> on_failure;  // under the engine's lock, as a backend's abort is
   void release(tutti::op_state&) noexcept override {}
-  void failed(tutti::status why) noexcept override {
+  void failed(tutti::status& why) noexcept override {
     if (on_failure) on_failure(why);
   }
   tutti::error describe(const tutti::op_state& s) const override { return {s.result, "an operation of a test"}; }

@@ -51,7 +51,8 @@ struct op_info {
 class op_owner {
  public:
   virtual void release(op_state& s) noexcept = 0;
-  virtual void failed(status why) noexcept = 0;  ///< under the engine's lock: one operation could not be done
+  /// Under the engine's lock: one operation could not be done. Where only this rank knows why, `why` gets its number.
+  virtual void failed(status& why) noexcept = 0;
   /// Under it, before failed(): what a user's reduction threw says so.
   virtual void threw([[maybe_unused]] const char* what) noexcept {}
   virtual error describe(const op_state& s) const = 0;

@@ -110,7 +110,7 @@ class issuer final : public op_owner {
     if (pool_.close()) delete this;
   }
 
-  void failed(status why) noexcept override {
+  void failed(status& why) noexcept override {
     // What only this rank ran out of, or met in its user's code, is its own doing.
     const bool own = why.code == errc::out_of_resources || why.code == errc::system || why.code == errc::aborted;
     if (own && why.peer < 0) why.peer = backend_.world_rank();
@@ -193,7 +193,7 @@ class issuer final : public op_owner {
       case errc::aborted:
         if (r.detail == status::reduction_threw)
           return "failed: a reduction threw an exception on " +
-                 (r.peer < 0 || own ? "this rank" + (words_.empty() ? "" : ": " + words_) : who);
+                 (own ? "this rank" + (words_.empty() ? "" : ": " + words_) : who);
         if (r.detail == status::group_left)
           return "was not begun: its group was left by an exception, or its handle was dropped in it";
         return "aborted" + (r.peer < 0 ? "" : " by " + (own ? "this rank" : who)) +

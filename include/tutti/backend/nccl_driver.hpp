@@ -196,16 +196,15 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   void launch() noexcept {
     batch_ = traffic_.next_batch();
     flight& first = batch_.front();
-    const bool together = first.group != 0;
     target_ = traffic_.stream_of(first);
     auto waits = cuda::result::success;
     batch_.each([&](flight& f) {
       if (waits == cuda::result::success) waits = runtime::wait(target_, f.ready.native());
     });
     if (first.graph != 0 && cuda::is_of_capture(waits))
-      return batch_.each([this](flight& f) { traffic_.write_down(f, false); });
+      return batch_.each([this](flight& f) { traffic_.write_off(f); });
     if (waits != cuda::result::success) return fail_by(waits, "cudaStreamWaitEvent");
-    const nccl_result r = place_.size == 1 ? call_alone(together) : call(together);
+    const nccl_result r = place_.size == 1 ? call_alone() : call();
     if (!failure_.ok()) return;
     if (r == nccl_result::in_progress) {
       launching_ = true;
@@ -218,7 +217,8 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     }
   }
 
-  nccl_result call(bool together) noexcept {
+  nccl_result call() noexcept {
+    const bool together = batch_.front().group != 0;
     const cuda::relaxed_capture<runtime> any_time;  // NCCL asks after events of graphs that it knows
     nccl_result r = together ? Api::group_start() : nccl_result::success;
     if (r != nccl_result::success) return r;
@@ -226,9 +226,9 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     return together ? worse(r, Api::group_end()) : r;
   }
   // Of one rank, NCCL launches its kernel at once, on whatever device is current.
-  nccl_result call_alone(bool together) noexcept try {
+  nccl_result call_alone() noexcept try {
     const cuda::basic_device_guard<runtime> guard{place_.device};
-    return call(together);
+    return call();
   } catch (const error& e) {
     fail(e.cause(), e.what());
     return nccl_result::success;

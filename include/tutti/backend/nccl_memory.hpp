@@ -119,21 +119,21 @@ class basic_nccl_memory {
       const nccl_place& at = home->place();
       if (fence && !detail::free_bounded(std::move(*fence), after(at.patience))) return;
       if (*window) deregister();
-      call_bounded(after(at.patience),
-                   [p = data, nccl = fence.has_value(), device = at.device] { give_back(p, nccl, device); });
+      call_bounded(after(at.patience), [p = data, nccl = fence.has_value(), device = at.device] {
+        try {
+          const cuda::relaxed_capture<runtime> any_time;
+          const cuda::basic_device_guard<runtime> guard{device};
+          if (nccl)
+            static_cast<void>(Api::deallocate(p));
+          else
+            static_cast<void>(runtime::deallocate(p));
+        } catch (const error&) {  // no such device any more
+        }
+      });
     }
     void deregister() noexcept try {
       static_cast<void>(home->at_rest("ncclCommWindowDeregister", after(home->place().patience), nullptr,
                                       [this](nccl_comm comm) { return Api::deregister_window(comm, *window); }));
-    } catch (const error&) {  // no such device any more
-    }
-    static void give_back(void* p, bool nccl, int device) noexcept try {
-      const cuda::relaxed_capture<runtime> any_time;
-      const cuda::basic_device_guard<runtime> guard{device};
-      if (nccl)
-        static_cast<void>(Api::deallocate(p));
-      else
-        static_cast<void>(runtime::deallocate(p));
     } catch (const error&) {  // no such device any more
     }
 

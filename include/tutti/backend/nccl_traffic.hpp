@@ -154,7 +154,7 @@ class nccl_traffic {
   cuda::result put_into(flight& f, cuda::stream_handle s) noexcept {
     const auto r = R::record(f.done.native(), s);
     if (f.graph != 0 && (r == cuda::result::success || cuda::is_of_capture(r))) {
-      write_down(f, r == cuda::result::success);
+      r == cuda::result::success ? write_down(f) : write_off(f);
       return cuda::result::success;
     }
     if (r != cuda::result::success) return r;
@@ -162,14 +162,18 @@ class nccl_traffic {
     f.launched.store(true, std::memory_order_release);
     return r;
   }
-  /// The flight is part of a graph, or, where that was spoilt, of nothing.
-  void write_down(flight& f, bool well) noexcept {
-    if (!well) f.done = {};
+  /// The flight is part of a graph.
+  void write_down(flight& f) noexcept {
     f.now = phase::captured;
     op_state* const s = std::exchange(f.op, nullptr);
     f.held = s != nullptr;
     if (s) captured_.complete(*s, world_rank_);
     f.launched.store(true, std::memory_order_release);
+  }
+  /// Its graph was spoilt: it is part of nothing.
+  void write_off(flight& f) noexcept {
+    f.done = {};
+    write_down(f);
   }
 
   /// The stream's later work comes after the operation, whose handle ends; there is nothing to do where that has landed

@@ -44,21 +44,26 @@ inline std::uint64_t next_generation(const std::string& place) {
   return 0;
 }
 
-/// Joins over any store, and makes a link of any kind. What fails here on one rank fails on all.
+/// Joins at a meeting, over any store, and makes a link of any kind. What fails here on one rank fails on all.
 template <class Link, store S>
 class joining {
  public:
   joining(S& meeting, const init_options& options, const init_plan& plan, roll_call_claim me, roll_call_options how)
-      : options_(options), plan_(plan), me_(std::move(me)), until_(how.until), call_(meeting, me_, std::move(how)) {}
+      : meeting_(meeting),
+        options_(options),
+        plan_(plan),
+        me_(std::move(me)),
+        until_(how.until),
+        call_(meeting, me_, std::move(how)) {}
 
-  [[nodiscard]] std::unique_ptr<Link> run(const own_trouble& own, bool host, const std::optional<wire::secret>& secret,
+  [[nodiscard]] std::unique_ptr<Link> run(const own_trouble& own, const std::optional<wire::secret>& secret,
                                           std::uint64_t generation) {
     links<Link> found;
     found.all = call_.call();
     called_ = true;
     try {
       own.raise();
-      connect(found, host, secret);
+      connect(found, secret);
       found.job = {wire::job_id::of(plan_.job + "/" + std::to_string(call_.nonce())), generation, secret};
       found.options.connections = plan_.connections;
       auto link = std::move(found).make();
@@ -78,7 +83,7 @@ class joining {
   [[nodiscard]] bool called() const noexcept { return called_; }
 
  private:
-  void connect(links<Link>& found, bool host, const std::optional<wire::secret>& secret) {
+  void connect(links<Link>& found, const std::optional<wire::secret>& secret) {
     found.rank = me_.rank;
     peer& self = found.all[static_cast<std::size_t>(me_.rank)];
     const link_needs needs{found.all, self, plan_.transport};
@@ -98,7 +103,7 @@ class joining {
     call_.exchange_places(found.all, self);
     check_places(found.all);
     call_.note_served();
-    if (host) call_.await_served();
+    if (meeting_.is_host()) call_.await_served();
     if (offer) found.memory.emplace(offer->hand_out(found.all, me_.rank, until_));
     if (needs.memory && !offer)
       found.memory.emplace(shm_accept(leader(found.all, self).shared_memory, found.all, me_.rank, until_));
@@ -110,6 +115,7 @@ class joining {
     return self;
   }
 
+  S& meeting_;
   const init_options& options_;
   const init_plan& plan_;
   roll_call_claim me_;
@@ -155,7 +161,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   if (plan.vouched) how.settle = duration{0};
   joining<Link, decltype(where)> join{where, options, plan, std::move(me), std::move(how)};
   try {
-    auto link = join.run(own, where.is_host(), who.secret, who.generation);
+    auto link = join.run(own, who.secret, who.generation);
     where.leave(until);
     return link;
   } catch (...) {

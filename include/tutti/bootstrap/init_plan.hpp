@@ -72,9 +72,8 @@ bool launcher_vouches(const variable_lookup auto& get, const launch& found, std:
   return !get("TUTTI_JOB") && !get("TUTTI_RENDEZVOUS") && found.rendezvous == local_rendezvous(user, found.job);
 }
 
-std::optional<launch> read_launch(const variable_lookup auto& get, std::uint32_t user, bool by_options,
-                                  std::optional<int> surplus) {
-  if (!by_options && !surplus) return read_environment(get, user);
+/// Where options have been written over the environment, or another rank over one beyond its world.
+std::optional<launch> read_changed(const variable_lookup auto& get, std::uint32_t user, std::optional<int> surplus) {
   try {
     return read_environment(get, user);
   } catch (const usage_error& e) {
@@ -132,7 +131,8 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& giv
   }
   add_hydra_job(get, hydra);
 
-  const auto found = read_launch(get, user, given_place || rank.has_value(), surplus);
+  const bool changed = given_place || rank || surplus;
+  const auto found = changed ? read_changed(get, user, surplus) : read_environment(get, user);
   if (!found) return plan;
   plan.rank = surplus.value_or(found->rank);
   plan.world_size = found->world_size;

@@ -72,7 +72,7 @@ class roll_call {
     const peer& self = all[static_cast<std::size_t>(me_.rank)];
     if (self.pid != me_.pid || self.start_time != me_.start_time)
       throw error{{errc::protocol}, "the roster lists " + tutti::describe(self) + " instead of " + describe(me_)};
-    choose_watched(claims, self.local_rank == 0);
+    choose_watched(claims, self);
     round_ = "places";
     return all;
   }
@@ -90,7 +90,7 @@ class roll_call {
   void note_served() {
     if (meeting_->add("served", 1) == me_.world_size) meeting_->set("all served", one_byte());
   }
-  void await_served() { static_cast<void>(wait_for("all served", false)); }
+  void await_served() { static_cast<void>(wait_for("all served")); }
 
   /// Round three: all ranks have their links.
   void confirm() { static_cast<void>(exchange(one_byte(), 1)); }
@@ -98,7 +98,7 @@ class roll_call {
   /// Any round with an entry of at most 65535 bytes from every rank; returns them in rank order.
   [[nodiscard]] std::vector<detail::blob> exchange(std::span<const std::byte> mine, std::size_t longest) {
     // The host of the store may have turned to other things; only get() waits for it until the deadline.
-    static_cast<void>(wait_for("terms", false));
+    static_cast<void>(wait_for("terms"));
     meeting_->set(slot(me_.rank), mine);
     return finish_round(longest, duration{0});
   }
@@ -150,10 +150,10 @@ class roll_call {
   }
 
   std::vector<detail::blob> finish_round(std::size_t longest, duration settle) {
-    if (!coordinator_) return read_list(wait_for(key("verdict"), true), longest);
+    if (!coordinator_) return read_list(wait_for(key("verdict")), longest);
     std::vector<detail::blob> entries;
     for (int r = 0; r < me_.world_size; ++r) {
-      entries.push_back(wait_for(slot(r), false));
+      entries.push_back(wait_for(slot(r)));
       if (round_ == first_round && r != me_.rank)
         if (const auto c = decode_claim(entries.back())) watch(*c);
     }
@@ -202,7 +202,7 @@ class roll_call {
   }
 
   /// Waits for a key, looking around now and then: has somebody failed or died, is it time to give up?
-  detail::blob wait_for(const std::string& wanted, bool is_verdict) {
+  detail::blob wait_for(const std::string& wanted) {
     for (;;) {
       const deadline end = std::min(how_.until, after(slice));
       try {
@@ -213,7 +213,7 @@ class roll_call {
       }
       if (auto written = look_around()) {
         check(*written);
-        if (is_verdict) return *std::move(written);
+        if (wanted == key("verdict")) return *std::move(written);
         // All others may go on, but this rank has run out of time or patience.
         if (clock::now() >= how_.until || how_.stop.stop_requested()) throw given_up();
       }
@@ -250,17 +250,16 @@ class roll_call {
     const auto n = static_cast<std::size_t>(me_.world_size);
     const status why{errc::rendezvous, 0, absent.empty() ? -1 : absent.front(), 0};
     const bool joining = round_ == first_round;
+    const char* const advice =
+        joining ? ". Did these processes start, and do they use this rendezvous?" : ". Are these processes stopped?";
     std::string text = std::to_string(n - absent.size()) + " of " + std::to_string(n) + " ranks " +
                        (joining ? "came within " : "made their links within ") + waited();
-    if (!absent.empty()) text += "; absent: " + detail::rank_list(absent) + advice(joining);
+    if (!absent.empty()) text += "; absent: " + detail::rank_list(absent) + advice;
     // Whom a store has turned away may be the one that is missing.
     if constexpr (requires { meeting_->remark(); })
       if (const std::string more = meeting_->remark(); !more.empty()) text += " " + more;
     if (!absent.empty()) return {why, text};
     return {why, text + ", but the rank that calls the roll did not go on; is it stopped?"};
-  }
-  static std::string advice(bool joining) {
-    return joining ? ". Did these processes start, and do they use this rendezvous?" : ". Are these processes stopped?";
   }
 
   /// Processes of this machine whose death is noticed at once: it may be that of the store's host, or of one for whom
@@ -269,12 +268,13 @@ class roll_call {
     if (c.memory_domain == me_.memory_domain && c.start_time != 0 && c.pid != me_.pid) watched_.push_back(c);
   }
   /// The first rank of a machine watches all of it, and the others watch that one.
-  void choose_watched(const std::vector<detail::blob>& claims, bool lead) {
+  void choose_watched(const std::vector<detail::blob>& claims, const peer& self) {
     std::vector<roll_call_claim> machine;
     for (const detail::blob& entry : claims)
       if (auto c = decode_claim(entry); c && c->memory_domain == me_.memory_domain) machine.push_back(*std::move(c));
     watched_.clear();
-    for (std::size_t i = 0; i < machine.size() && (lead || coordinator_ || i == 0); ++i) watch(machine[i]);
+    for (std::size_t i = 0; i < machine.size() && (self.local_rank == 0 || coordinator_ || i == 0); ++i)
+      watch(machine[i]);
   }
 
   static constexpr std::string_view first_round = "ranks";

@@ -18,11 +18,13 @@ inline bool accept_heavy_fences() noexcept {
 
 /// A sequentially consistent fence on this thread and, at some moment during the call, on every thread of every process
 /// that accepts it: so that the others, who do something often, need none. Costs some 20 us where the others run.
-inline void heavy_fence() noexcept {
+/// False where it is one of this thread alone, as in a sandbox that was entered since.
+[[nodiscard]] inline bool heavy_fence() noexcept {
   const int saved = errno;
-  (void)::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+  const bool done = ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
   errno = saved;
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  return done;
 }
 
 /// The other side of heavy_fence(): orders for the compiler alone.

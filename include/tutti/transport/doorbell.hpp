@@ -55,10 +55,10 @@ class doorbell {
   void prepare(shared_area::sleep how) noexcept {
     seen_ = mine().bell.load(std::memory_order_acquire);
     mine().sleeping.store(how, std::memory_order_seq_cst);
-    if (reachable_)
-      os::heavy_fence();
-    else
+    if (mine().fences.load(std::memory_order_relaxed) == 0)
       std::atomic_thread_fence(std::memory_order_seq_cst);
+    else if (!os::heavy_fence())
+      fall_back();
   }
   void sleep(duration at_most) noexcept { os::futex_wait(mine().bell, seen_, at_most); }
   void finish() noexcept { mine().sleeping.store(shared_area::sleep::awake, std::memory_order_relaxed); }
@@ -69,6 +69,12 @@ class doorbell {
 
  private:
   [[nodiscard]] shared_area::rank_block& mine() const noexcept { return area_.block(rank_); }
+
+  // From now on the ringers make the fences. Of one that looked before, the store is visible a moment later.
+  void fall_back() noexcept {
+    mine().fences.store(0, std::memory_order_seq_cst);
+    sleep(std::chrono::milliseconds{1});
+  }
 
   shared_area area_;
   int rank_;

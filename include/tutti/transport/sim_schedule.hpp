@@ -98,11 +98,11 @@ class sim_schedule {
         limit += most_steps;
       }
       if (rank_state* next = choose())
-        resume(*next, false);
+        resume(*next);
       else if (!arrivals_.empty())
         now_ = std::get<0>(arrivals_.top()) - 1;
       else if (rank_state* polls = draw([](const rank_state& r) { return r.what == state::idle && r.idle < patience; }))
-        resume(*polls, true);
+        polls->asked = true, resume(*polls);
       else if (!ask_everyone() && !hangs())
         return false;
     }
@@ -167,13 +167,13 @@ class sim_schedule {
     return nullptr;
   }
 
-  void resume(rank_state& r, bool untold) noexcept {
+  void resume(rank_state& r) noexcept {
     ++now_;
     ++steps_;
     running_ = static_cast<int>(&r - ranks_.data());
     note(0, static_cast<std::uint64_t>(running_));
     last_ = &r;
-    r.untold = untold || (std::exchange(r.asked, false) && !r.news.load(std::memory_order_relaxed));
+    r.untold = std::exchange(r.asked, false) && !r.news.load(std::memory_order_relaxed);
     r.what = state::ready;
     r.fiber->resume();
     running_ = -1;

@@ -121,7 +121,8 @@ class basic_tcp_domain final : private socket_pipe::keeper {
       tcp_link& l = link(p);
       if (!l.pipe) continue;
       dialer_.tick(l, p, now, [this] { return cause_.ok() && !closing_; });
-      l.note(awaits(p), now);
+      l.note(now);
+      l.awaited = awaits(p);
       if (l.suspected_for(options_.grace, now) && !left(p) && (lost < 0 || l.suspected < link(lost).suspected))
         lost = p;
     }

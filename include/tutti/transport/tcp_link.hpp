@@ -48,11 +48,11 @@ struct tcp_link {
   /// Said goodbye and has nothing on its way any more.
   [[nodiscard]] bool gone_in_order() const noexcept { return pipe && bye && pipe->stream_ended(); }
 
-  void note(bool is_awaited, deadline now) noexcept {
+  /// `awaited` may change afterwards.
+  void note(deadline now) noexcept {
     const bool moved = std::exchange(received, pipe->received()) != received;
     if (moved) heard = now;
     if (moved || !awaited) since = now;
-    awaited = is_awaited;
   }
   [[nodiscard]] bool stalled(deadline now) const noexcept { return awaited && now - since >= tcp_blame::moment; }
 
