@@ -43,6 +43,10 @@ struct handle_of<B> {
   using type = typename B::op_type;
 };
 
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_moved_away() {
+  throw usage_error("this communicator was moved away; call the one that it was moved to");
+}
+
 /// What an operation does with a buffer.
 enum class access { read, write };
 
@@ -54,13 +58,17 @@ class call_base {
  public:
   using backend_type = B;
 
-  [[nodiscard]] int rank() const noexcept { return core_->backend().rank(); }
-  [[nodiscard]] int size() const noexcept { return core_->backend().size(); }
+  [[nodiscard]] int rank() const { return core().backend().rank(); }
+  [[nodiscard]] int size() const { return core().backend().size(); }
 
  protected:
   explicit call_base(issuer<B>* core) noexcept : core_(core) {}
 
-  [[nodiscard]] caller who(const char* call) const noexcept { return caller::in(core_->backend(), call); }
+  [[nodiscard]] caller who(const char* call) const { return caller::in(core().backend(), call); }
+  [[nodiscard]] issuer<B>& core() const {
+    if (!core_) throw_moved_away();
+    return *core_;
+  }
 
   void check_rank(const char* call, const char* what, int r) const {
     if (r < 0 || r >= size())
@@ -152,14 +160,14 @@ class call_base {
   /// Throws error{unsupported} before anything is started where the backend cannot do this and says so.
   template <class Args>
   void check_supported(const Args& args) const {
-    if constexpr (requires { core_->backend().check(args); }) core_->backend().check(args);
+    if constexpr (requires { core().backend().check(args); }) core().backend().check(args);
   }
 
   /// Its size as what counts of buffers are compared with, and its rank as what they are indexed by.
-  [[nodiscard]] std::size_t ranks() const noexcept { return static_cast<std::size_t>(size()); }
-  [[nodiscard]] std::size_t me() const noexcept { return static_cast<std::size_t>(rank()); }
+  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size()); }
+  [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(rank()); }
 
-  issuer<B>* core_;
+  issuer<B>* core_;  // null after a move
 
  private:
   /// A count or an offset, which may come of a negative number.
@@ -177,8 +185,8 @@ class call_base {
   template <class Args>
   void check_wishes(const issue& how, std::size_t element_bytes) const {
     if constexpr (!requires(Args a) { a.op; }) element_bytes = 1;
-    if (how.via != algorithm::automatic && !core_->backend().template can<Args>(how.via, element_bytes))
-      throw usage_error(core_->backend().template refusal<Args>(how.via, element_bytes));
+    if (how.via != algorithm::automatic && !core().backend().template can<Args>(how.via, element_bytes))
+      throw usage_error(core().backend().template refusal<Args>(how.via, element_bytes));
     if constexpr (B::where == space::host)
       if (how.stream) who(Args::name).refuse("streams order operations on devices; this is host memory");
     if (how.timeout < duration{0}) who(Args::name).refuse("a timeout cannot be negative");
@@ -193,7 +201,7 @@ class call_base {
     if constexpr (reduces<Args>) {
       if (size() == 1) return how.via;
       for (const algorithm a : algo::rank_ordered)
-        if ((how.via == algorithm::automatic || how.via == a) && core_->backend().template can<Args>(a, element_bytes))
+        if ((how.via == algorithm::automatic || how.via == a) && core().backend().template can<Args>(a, element_bytes))
           return a;
       who(Args::name)
           .refuse("reduction_order::rank needs algorithm direct or pairwise, and " +

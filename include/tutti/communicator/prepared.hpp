@@ -100,9 +100,9 @@ class preparing_base : public call_base<B> {
     const algorithm via = this->template resolved<Args>(how, data.element_bytes);
     if constexpr (requires { args.via; }) {
       args.via = via;
-      args.via = this->core_->backend().chosen(args);
+      args.via = this->core().backend().chosen(args);
     }
-    return {*this->core_, data, how, args};
+    return {this->core(), data, how, args};
   }
 };
 
