@@ -40,8 +40,8 @@ using communicator_calls = all_calls<communicator_base<B>>;
 /// A group of ranks that can act together; the typed face of a backend.
 ///
 /// Every rank issues the same collectives in the same order. A call starts the operation and returns its handle;
-/// buffers belong to it until the handle has ended (see op). Ranges are contiguous: std::vector, std::span, arrays.
-/// Distinct communicators are safe to use from distinct threads; on a shared one,
+/// buffers belong to it until the handle has ended (see op). Ranges are contiguous: std::vector, std::span, arrays; on
+/// hosts they are shorter than 1 TiB. Distinct communicators are safe to use from distinct threads; on a shared one,
 /// issue from one thread at a time; abort() may come from any thread. Wrong arguments throw usage_error before anything
 /// is sent, as do calls of a communicator that was moved away. Failures at run time throw error from the handle; the
 /// first one is sticky. Communicators split from one world share its links and its fate. Destroying one with operations

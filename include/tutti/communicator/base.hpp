@@ -84,7 +84,7 @@ class communicator_base : public call_base<B> {
                                            Args&& args) {
     this->check_there(args);
     this->check_supported(args);
-    const algorithm via = this->template resolved<std::remove_cvref_t<Args>>(how, data.element_bytes);
+    const algorithm via = this->template resolved<std::remove_cvref_t<Args>>(how, data);
     if constexpr (requires { args.via; }) args.via = via;
     return started<std::remove_cvref_t<Args>>{
         core().issue(data.count, data.type, how.timeout, where, [&]() -> auto& { return args; }, how.stream)};
@@ -93,7 +93,7 @@ class communicator_base : public call_base<B> {
   template <class Make>
   op_state& launch(const shape& data, const issue& how, const std::source_location& where, Make make) {
     using args = std::remove_cvref_t<std::invoke_result_t<Make, op_state&>>;
-    const algorithm via = this->template resolved<args>(how, data.element_bytes);
+    const algorithm via = this->template resolved<args>(how, data);
     return core().issue(
         data.count, data.type, how.timeout, where,
         [&](op_state& s) -> decltype(auto) {

@@ -14,6 +14,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/layout.hpp>
 #include <tutti/core/options.hpp>
+#include <tutti/transport/frame.hpp>
 
 namespace tutti::detail {
 
@@ -22,6 +23,9 @@ struct shape {
   std::size_t count = 0;
   dtype type = dtype::u8;
   std::size_t element_bytes = 1;
+
+  /// More than the header of a message can tell.
+  [[nodiscard]] constexpr bool too_long() const noexcept { return (count | count * element_bytes) > frame::most_bytes; }
 };
 template <element T>
 constexpr shape shape_of(std::size_t count) noexcept {
@@ -141,9 +145,9 @@ class call_base {
 
   /// The algorithm that a call is asked for, or automatic; what cannot be done is refused.
   template <class Args>
-  [[nodiscard]] algorithm resolved(const issue& how, std::size_t element_bytes) const {
-    check_issue<Args>(how, element_bytes);
-    return how.order == reduction_order::any ? how.via : in_order<Args>(how, element_bytes);
+  [[nodiscard]] algorithm resolved(const issue& how, const shape& data) const {
+    check_issue<Args>(how, data);
+    return how.order == reduction_order::any ? how.via : in_order<Args>(how, data.element_bytes);
   }
 
   /// What is not empty is not at null.
@@ -178,17 +182,22 @@ class call_base {
 
   // Of elements, direct algorithms that reduce need at least one per rank at a time; those that move bytes do not.
   template <class Args>
-  void check_issue(const issue& how, std::size_t element_bytes) const {
-    if (how.via != algorithm::automatic || how.stream || how.timeout < duration{0})
-      check_wishes<Args>(how, element_bytes);
+  void check_issue(const issue& how, const shape& data) const {
+    if (how.via != algorithm::automatic || how.stream || how.timeout < duration{0} || data.too_long())
+      check_wishes<Args>(how, data);
   }
   template <class Args>
-  void check_wishes(const issue& how, std::size_t element_bytes) const {
-    if constexpr (!requires(Args a) { a.op; }) element_bytes = 1;
+  void check_wishes(const issue& how, const shape& data) const {
+    const std::size_t element_bytes = requires(Args a) { a.op; } ? data.element_bytes : 1;
     if (how.via != algorithm::automatic && !core().backend().template can<Args>(how.via, element_bytes))
       throw usage_error(core().backend().template refusal<Args>(how.via, element_bytes));
-    if constexpr (B::where == space::host)
+    if constexpr (B::where == space::host) {
       if (how.stream) who(Args::name).refuse("streams order operations on devices; this is host memory");
+      if (data.too_long())
+        who(Args::name)
+            .refuse(number(data.count) + " elements of " + std::to_string(data.element_bytes) +
+                    " bytes are too long for one call, which takes less than 1 TiB; make several");
+    }
     if (how.timeout < duration{0}) who(Args::name).refuse("a timeout cannot be negative");
   }
 
