@@ -40,13 +40,14 @@ using communicator_calls = all_calls<communicator_base<B>>;
 /// A group of ranks that can act together; the typed face of a backend.
 ///
 /// Every rank issues the same collectives in the same order. A call starts the operation and returns its handle;
-/// buffers belong to it until the handle has ended (see op). Ranges are contiguous: std::vector, std::span, arrays.
-/// Distinct communicators are safe to use from distinct threads; on a shared one, issue from one thread at a time;
-/// abort() may come from any thread. Wrong arguments throw usage_error before anything is sent. Failures at run time
-/// throw error from the handle; the first one is sticky. Communicators split from one world share its links and its
-/// fate. Destroying one with operations in flight aborts them; a child made by fork() may destroy its copy, and no
-/// more. Its calls by family: communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp, messaging.hpp;
-/// prepared ones: prepared.hpp; who is in it: base.hpp.
+/// buffers belong to it until the handle has ended (see op). Ranges are contiguous: std::vector, std::span, arrays; on
+/// hosts they are shorter than 1 TiB. Distinct communicators are safe to use from distinct threads; on a shared one,
+/// issue from one thread at a time; abort() may come from any thread. Wrong arguments throw usage_error before anything
+/// is sent, as do calls of a communicator that was moved away. Failures at run time throw error from the handle; the
+/// first one is sticky. Communicators split from one world share its links and its fate. Destroying one with operations
+/// in flight aborts them; a child made by fork() may destroy its copy, and no more. Its calls by family:
+/// communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp, messaging.hpp; prepared ones: prepared.hpp;
+/// who is in it: base.hpp.
 template <backend B = host>
 class communicator : public detail::communicator_calls<B> {
   using calls = detail::communicator_calls<B>;
@@ -77,14 +78,14 @@ class communicator : public detail::communicator_calls<B> {
   [[nodiscard]] communicator split(int color, int key = 0, std::source_location where = std::source_location::current())
     requires(B::where == space::host)
   {
-    this->core_->engine().check_place("split");
+    this->core().engine().check_place("split");
     if (color < 0)
       this->who("split").refuse("a color is not negative; a rank that wants no group takes a color of its own");
     struct entry {
       std::int32_t color, key, rank, world_rank;
       std::uint32_t context;
     };
-    auto& whole = this->core_->backend();
+    auto& whole = this->core().backend();
     const detail::split_in_progress alone{*whole.shared_driver()};
     const entry mine{color, key, this->rank(), whole.world_rank(), alone.contexts()};
     std::vector<entry> all(this->ranks());
@@ -101,7 +102,7 @@ class communicator : public detail::communicator_calls<B> {
       g.members.push_back(e.world_rank);
     }
     auto made = [&] {
-      auto guard = this->core_->engine().lock();
+      auto guard = this->core().engine().lock();
       return B{whole.shared_driver(), std::move(g)};
     }();
     return {std::move(made), whole.shared_driver()->shared_home(), this->timeout()};
@@ -115,12 +116,12 @@ class communicator : public detail::communicator_calls<B> {
   [[nodiscard]] mapped_array<T> allocate(std::size_t count)
     requires(B::where == space::host)
   {
-    this->core_->engine().check_place("allocate");
+    this->core().engine().check_place("allocate");
     constexpr std::size_t address_space = std::numeric_limits<std::ptrdiff_t>::max();
     if (count > address_space / sizeof(T))
       this->who("allocate").refuse(std::to_string(count) + " elements are more than there is address space");
     try {
-      return mapped_array<T>::make(this->core_->backend().shared_driver(), count);
+      return mapped_array<T>::make(this->core().backend().shared_driver(), count);
     } catch (const std::bad_alloc&) {
       throw error{{errc::out_of_resources}, "allocate: no memory for " + std::to_string(count) + " elements"};
     }

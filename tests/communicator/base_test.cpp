@@ -16,6 +16,7 @@ namespace {
 
 using ranks::contains;
 using ranks::expect;
+using namespace std::chrono_literals;
 
 static_assert(tutti::detail::communicator_base<tutti::threads>::at_once);
 static_assert(std::is_same_v<ranks::world::started<tutti::barrier_args>, tutti::op>);
@@ -55,6 +56,38 @@ TEST_CASE("base: a rank aborts what it has, and what was moved away is not its o
   second.abort();
   CHECK(second.backend().failure().code == tutti::errc::aborted);
   CHECK(second.backend().failure().peer == 0);
+}
+
+TEST_CASE("base: the calls of one that was moved away are refused") {
+  auto world = tutti::join(std::make_shared<tutti::threads_hub>(2), 0);
+  const auto home = std::move(world);
+  std::vector<int> v(4);
+  const auto refused = [](auto call) {
+    CHECK(ranks::words_of<tutti::usage_error>(call) ==
+          "this communicator was moved away; call the one that it was moved to");
+  };
+  refused([&] { (void)world.rank(); });  // NOLINT: it may be called
+  refused([&] { (void)world.size(); });
+  refused([&] { (void)world.world_rank(0); });
+  refused([&] { (void)world.local_rank(); });
+  refused([&] { (void)world.local_size(); });
+  refused([&] { (void)world.engine(); });
+  refused([&] { (void)world.backend(); });
+  refused([&] { (void)world.timeout(); });
+  refused([&] { world.timeout(1s); });
+  refused([&] { (void)world.split(0); });
+  refused([&] { (void)world.allocate<float>(5); });
+  refused([&] { (void)world.control().rank(); });
+  refused([&] { (void)world.prepare().barrier(); });
+  refused([&] { world.barrier().wait(); });
+  refused([&] { world.all_reduce(v).wait(); });
+  refused([&] { world.all_reduce(5).wait(); });
+  refused([&] { world.broadcast(v, 0).wait(); });
+  refused([&] { world.all_to_all(v, v).wait(); });
+  refused([&] { world.scan(v).wait(); });
+  refused([&] { world.send(v, 1).wait(); });
+  refused([&] { world.recv_any(v).wait(); });
+  CHECK(home.rank() == 0);
 }
 
 TEST_CASE("base: one that is assigned to ends what it had in flight, and takes over what the other has") {

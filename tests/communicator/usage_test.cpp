@@ -53,6 +53,23 @@ TEST_CASE_FIXTURE(one_of_three, "usage: a peer is another rank") {
   CHECK(complaint([&] { world.recv(six, 1).wait(); }) == "recv on rank 1: a rank cannot exchange messages with itself");
 }
 
+TEST_CASE_FIXTURE(one_of_three, "usage: what a message cannot carry is refused") {
+  const auto refused = [](const std::string& call, const std::string& count) {
+    return call + " on rank 1: " + count +
+           " elements of 4 bytes are too long for one call, which takes less than 1 TiB; "
+           "make several";
+  };
+  const std::size_t tib = std::size_t{1} << 40;
+  const std::span one_tib{six.data(), tib / sizeof(float)}, negative{six.data(), std::size_t(-2)};  // never looked at
+  CHECK(complaint([&] { world.all_reduce(one_tib).wait(); }) == refused("all_reduce", "274877906944"));
+  CHECK(complaint([&] { world.all_reduce(negative).wait(); }) == refused("all_reduce", "-2 (as std::size_t)"));
+  CHECK(complaint([&] { world.broadcast(one_tib, 0).wait(); }) == refused("broadcast", "274877906944"));
+  CHECK(complaint([&] { world.send(one_tib, 0).wait(); }) == refused("send", "274877906944"));
+  CHECK(complaint([&] { world.recv(one_tib, 0).wait(); }) == refused("recv", "274877906944"));
+  CHECK(complaint([&] { world.recv_any(one_tib).wait(); }) == refused("recv_any", "274877906944"));
+  CHECK(complaint([&] { (void)world.prepare().all_reduce(one_tib); }) == refused("all_reduce", "274877906944"));
+}
+
 TEST_CASE_FIXTURE(one_of_three, "usage: counts fit one another") {
   CHECK(complaint([&] { world.all_reduce(six, two).wait(); }) == "all_reduce on rank 1: in is 6 elements but out is 2");
   CHECK(complaint([&] { world.all_gather(six, two).wait(); }) ==

@@ -42,29 +42,29 @@ class communicator_base : public call_base<B> {
   /// The number in the world of this group's rank `r`: errors name ranks by it. Throws usage_error for no rank.
   [[nodiscard]] int world_rank(int r) const {
     this->check_rank("world_rank", "rank", r);
-    return core_->backend().members().world_rank(r);
+    return core().backend().members().world_rank(r);
   }
 
   /// The ranks of the world, by world rank: machine, host, process. Not where ranks are threads of one process.
-  [[nodiscard]] const roster& peers() const noexcept
+  [[nodiscard]] const roster& peers() const
     requires requires(B& b) { b.shared_driver()->link().peers(); }
   {
-    return core_->backend().shared_driver()->link().peers();
+    return core().backend().shared_driver()->link().peers();
   }
   /// This process among those of the world on its machine, how many these are, and which machine it is; to choose a
   /// device, say. Groups that were split from a world tell the same.
-  [[nodiscard]] int local_rank() const noexcept { return self() ? self()->local_rank : rank(); }
-  [[nodiscard]] int local_size() const noexcept { return self() ? self()->local_size : size(); }
-  [[nodiscard]] int node_rank() const noexcept { return self() ? self()->node_rank : 0; }
+  [[nodiscard]] int local_rank() const { return self() ? self()->local_rank : rank(); }
+  [[nodiscard]] int local_size() const { return self() ? self()->local_size : size(); }
+  [[nodiscard]] int node_rank() const { return self() ? self()->node_rank : 0; }
 
-  [[nodiscard]] tutti::engine& engine() const noexcept { return core_->engine(); }
-  [[nodiscard]] B& backend() const noexcept { return core_->backend(); }
+  [[nodiscard]] tutti::engine& engine() const { return core().engine(); }
+  [[nodiscard]] B& backend() const { return core().backend(); }
 
   /// How long operations may take before they fail; 5 minutes unless said otherwise. `issue::timeout` overrides it.
-  [[nodiscard]] duration timeout() const noexcept { return core_->timeout(); }
+  [[nodiscard]] duration timeout() const { return core().timeout(); }
   void timeout(duration d) const {
     if (d <= duration{0}) this->who("timeout").refuse("a deadline must lie in the future");
-    core_->set_timeout(d);
+    core().set_timeout(d);
   }
 
   /// Ends every operation of this world, here and on its peers, with errc::aborted that names this rank. Any thread;
@@ -74,6 +74,7 @@ class communicator_base : public call_base<B> {
   }
 
  protected:
+  using call_base<B>::core;
   using call_base<B>::core_;
 
   communicator_base(B b, std::shared_ptr<tutti::engine> home, duration timeout)
@@ -86,17 +87,17 @@ class communicator_base : public call_base<B> {
                                            Args&& args) {
     this->check_there(args);
     this->check_supported(args);
-    const algorithm via = this->template resolved<std::remove_cvref_t<Args>>(how, data.element_bytes);
+    const algorithm via = this->template resolved<std::remove_cvref_t<Args>>(how, data);
     if constexpr (requires { args.via; }) args.via = via;
     return started<std::remove_cvref_t<Args>>{
-        core_->issue(data.count, data.type, how.timeout, where, [&]() -> auto& { return args; }, how.stream)};
+        core().issue(data.count, data.type, how.timeout, where, [&]() -> auto& { return args; }, how.stream)};
   }
   /// For arguments that point into the operation: `make(op_state&)` returns them, or what they are kept in.
   template <class Make>
   op_state& launch(const shape& data, const issue& how, const std::source_location& where, Make make) {
     using args = std::remove_cvref_t<std::invoke_result_t<Make, op_state&>>;
-    const algorithm via = this->template resolved<args>(how, data.element_bytes);
-    return core_->issue(
+    const algorithm via = this->template resolved<args>(how, data);
+    return core().issue(
         data.count, data.type, how.timeout, where,
         [&](op_state& s) -> decltype(auto) {
           decltype(auto) a = make(s);
@@ -107,9 +108,9 @@ class communicator_base : public call_base<B> {
   }
 
  private:
-  [[nodiscard]] const peer* self() const noexcept {
+  [[nodiscard]] const peer* self() const {
     if constexpr (requires(B& b) { b.shared_driver()->link().peers(); })
-      return &peers()[static_cast<std::size_t>(core_->backend().shared_driver()->link().rank())];
+      return &peers()[static_cast<std::size_t>(core().backend().shared_driver()->link().rank())];
     return nullptr;
   }
 

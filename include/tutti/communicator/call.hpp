@@ -13,6 +13,7 @@
 #include <tutti/core/displaced.hpp>
 #include <tutti/core/layout.hpp>
 #include <tutti/core/options.hpp>
+#include <tutti/transport/frame.hpp>
 
 namespace tutti::detail {
 
@@ -21,6 +22,9 @@ struct shape {
   std::size_t count = 0;
   dtype type = dtype::u8;
   std::size_t element_bytes = 1;
+
+  /// More than the header of a message can tell.
+  [[nodiscard]] constexpr bool too_long() const noexcept { return (count | count * element_bytes) > frame::most_bytes; }
 };
 template <element T>
 constexpr shape shape_of(std::size_t count) noexcept {
@@ -42,6 +46,10 @@ struct handle_of<B> {
   using type = typename B::op_type;
 };
 
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_moved_away() {
+  throw usage_error("this communicator was moved away; call the one that it was moved to");
+}
+
 /// What an operation does with a buffer.
 enum class access { read, write };
 
@@ -53,13 +61,17 @@ class call_base {
  public:
   using backend_type = B;
 
-  [[nodiscard]] int rank() const noexcept { return core_->backend().rank(); }
-  [[nodiscard]] int size() const noexcept { return core_->backend().size(); }
+  [[nodiscard]] int rank() const { return core().backend().rank(); }
+  [[nodiscard]] int size() const { return core().backend().size(); }
 
  protected:
   explicit call_base(issuer<B>* core) noexcept : core_(core) {}
 
-  [[nodiscard]] caller who(const char* call) const noexcept { return caller::in(core_->backend(), call); }
+  [[nodiscard]] caller who(const char* call) const { return caller::in(core().backend(), call); }
+  [[nodiscard]] issuer<B>& core() const {
+    if (!core_) throw_moved_away();
+    return *core_;
+  }
 
   void check_rank(const char* call, const char* what, int r) const {
     if (r < 0 || r >= size())
@@ -132,9 +144,9 @@ class call_base {
 
   /// The algorithm that a call is asked for, or automatic; what cannot be done is refused.
   template <class Args>
-  [[nodiscard]] algorithm resolved(const issue& how, std::size_t element_bytes) const {
-    check_issue<Args>(how, element_bytes);
-    return how.order == reduction_order::any ? how.via : in_order<Args>(how, element_bytes);
+  [[nodiscard]] algorithm resolved(const issue& how, const shape& data) const {
+    check_issue<Args>(how, data);
+    return how.order == reduction_order::any ? how.via : in_order<Args>(how, data.element_bytes);
   }
 
   /// What is not empty is not at null.
@@ -151,14 +163,14 @@ class call_base {
   /// Throws error{unsupported} before anything is started where the backend cannot do this and says so.
   template <class Args>
   void check_supported(const Args& args) const {
-    if constexpr (requires { core_->backend().check(args); }) core_->backend().check(args);
+    if constexpr (requires { core().backend().check(args); }) core().backend().check(args);
   }
 
   /// Its size as what counts of buffers are compared with, and its rank as what they are indexed by.
-  [[nodiscard]] std::size_t ranks() const noexcept { return static_cast<std::size_t>(size()); }
-  [[nodiscard]] std::size_t me() const noexcept { return static_cast<std::size_t>(rank()); }
+  [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size()); }
+  [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(rank()); }
 
-  issuer<B>* core_;
+  issuer<B>* core_;  // null after a move
 
  private:
   /// A count or an offset, which may come of a negative number.
@@ -169,17 +181,22 @@ class call_base {
 
   // Of elements, direct algorithms that reduce need at least one per rank at a time; those that move bytes do not.
   template <class Args>
-  void check_issue(const issue& how, std::size_t element_bytes) const {
-    if (how.via != algorithm::automatic || how.stream || how.timeout < duration{0})
-      check_wishes<Args>(how, element_bytes);
+  void check_issue(const issue& how, const shape& data) const {
+    if (how.via != algorithm::automatic || how.stream || how.timeout < duration{0} || data.too_long())
+      check_wishes<Args>(how, data);
   }
   template <class Args>
-  void check_wishes(const issue& how, std::size_t element_bytes) const {
-    if constexpr (!requires(Args a) { a.op; }) element_bytes = 1;
-    if (how.via != algorithm::automatic && !core_->backend().template can<Args>(how.via, element_bytes))
-      who(Args::name).refuse(core_->backend().template refusal<Args>(how.via, element_bytes));
-    if constexpr (B::where == space::host)
+  void check_wishes(const issue& how, const shape& data) const {
+    const std::size_t element_bytes = requires(Args a) { a.op; } ? data.element_bytes : 1;
+    if (how.via != algorithm::automatic && !core().backend().template can<Args>(how.via, element_bytes))
+      who(Args::name).refuse(core().backend().template refusal<Args>(how.via, element_bytes));
+    if constexpr (B::where == space::host) {
       if (how.stream) who(Args::name).refuse("streams order operations on devices; this is host memory");
+      if (data.too_long())
+        who(Args::name)
+            .refuse(number(data.count) + " elements of " + std::to_string(data.element_bytes) +
+                    " bytes are too long for one call, which takes less than 1 TiB; make several");
+    }
     if (how.timeout < duration{0}) who(Args::name).refuse("a timeout cannot be negative");
   }
 
@@ -192,7 +209,7 @@ class call_base {
     if constexpr (reduces<Args>) {
       if (size() == 1) return how.via;
       for (const algorithm a : algo::rank_ordered)
-        if ((how.via == algorithm::automatic || how.via == a) && core_->backend().template can<Args>(a, element_bytes))
+        if ((how.via == algorithm::automatic || how.via == a) && core().backend().template can<Args>(a, element_bytes))
           return a;
       who(Args::name)
           .refuse("reduction_order::rank needs algorithm direct or pairwise, and " +

@@ -99,12 +99,12 @@ class preparing_base : public call_base<B> {
   prepared<B, Args> start(const shape& data, const issue& how, const std::source_location&, Args args) {
     this->check_there(args);
     this->check_supported(args);
-    const algorithm via = this->template resolved<Args>(how, data.element_bytes);
+    const algorithm via = this->template resolved<Args>(how, data);
     if constexpr (requires { args.via; }) {
       args.via = via;
-      args.via = this->core_->backend().chosen(args);
+      args.via = this->core().backend().chosen(args);
     }
-    return {*this->core_, data, how, args};
+    return {this->core(), data, how, args};
   }
 };
 
