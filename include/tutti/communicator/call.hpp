@@ -46,10 +46,6 @@ struct handle_of<B> {
   using type = typename B::op_type;
 };
 
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_moved_away() {
-  throw usage_error("this communicator was moved away; call the one that it was moved to");
-}
-
 /// What an operation does with a buffer.
 enum class access { read, write };
 
@@ -67,9 +63,12 @@ class call_base {
  protected:
   explicit call_base(issuer<B>* core) noexcept : core_(core) {}
 
-  [[nodiscard]] caller who(const char* call) const { return caller::in(core().backend(), call); }
+  [[nodiscard]] caller who(const char* call) const noexcept {
+    return core_ ? caller::in(core_->backend(), call) : caller::moved_away(call);
+  }
   [[nodiscard]] issuer<B>& core() const {
-    if (!core_) throw_moved_away();
+    if (!core_) [[unlikely]]
+      throw_moved_away();
     return *core_;
   }
 

@@ -5,6 +5,10 @@
 
 namespace tutti::detail {
 
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_moved_away() {
+  throw usage_error("this communicator was moved away; call the one that it was moved to");
+}
+
 /// Who made a call, to be named where its arguments are refused: by world rank, as in other errors.
 struct caller {
   const char* call;
@@ -15,7 +19,11 @@ struct caller {
     return {call, b.members().world_rank(b.rank()), b.size()};
   }
 
+  /// Of a communicator that is none any more; does not throw, so that who has nothing to refuse need not make it.
+  static constexpr caller moved_away(const char* call) noexcept { return {call, 0, 0}; }
+
   [[noreturn]] void refuse(const std::string& why) const {
+    if (ranks == 0) throw_moved_away();
     throw usage_error(std::string(call) + (ranks > 1 ? " on rank " + std::to_string(rank) : "") + ": " + why);
   }
 };
