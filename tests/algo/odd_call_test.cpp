@@ -147,9 +147,13 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
   CHECK(say({root_1, sums, 9, 9, 0, 41}, 2, 1) ==
         "failed: rank 2 called broadcast #41 (float32, root 1) where rank 1 called all_reduce #41 (float32, sum)");
   CHECK(say({sums, sums, 20, 800, 0, 41}, 2, 3) ==
-        "failed: rank 2 sent 20 bytes of all_reduce #41 (float32) to this rank, which waits for 800");
+        "failed: rank 2 sent 20 bytes of all_reduce #41 (float32) to this rank, which waits for 800: they differ in "
+        "the count or "
+        "the algorithm");
   CHECK(say({sums, sums, 20, 800, 1, 41}, 2, 0) ==  // of another group
-        "failed: rank 2 sent 20 bytes of all_reduce (float32) to rank 0, which waits for 800");
+        "failed: rank 2 sent 20 bytes of all_reduce (float32) to rank 0, which waits for 800: they differ in the count "
+        "or the "
+        "algorithm");
   tutti::odd_message counts{sums, sums, 5, 1U << 30, 0, 41};
   counts.of = tutti::odd_message::unit::elements;
   CHECK(say(counts, 2, 1) ==
@@ -157,8 +161,8 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
         "float32)");
   counts.bytes = counts.room;
   CHECK(say(counts, 2, 1) ==
-        "failed: rank 2 called all_reduce #41 (float32) with another size, root, divisor or lengths of blocks than "
-        "rank 1");
+        "failed: rank 2 called all_reduce #41 (float32) with another size, root, divisor, algorithm or lengths of "
+        "blocks than rank 1");
   counts.of = tutti::odd_message::unit::algorithms;
   counts.bytes = static_cast<std::uint64_t>(tutti::algorithm::ring);
   counts.room = static_cast<std::uint64_t>(tutti::algorithm::pairwise);
@@ -185,8 +189,8 @@ TEST_CASE("odd_call: a count that is each rank's own has no number, but a name")
   CHECK(say(1U << 30, called::any_count) ==
         "failed: rank 2 called gather #41 (524286 or more x float32) where rank 1 called gather_v #41 (float32)");
   CHECK(say(called::any_count, called::any_count) ==
-        "failed: rank 2 called gather(_v) #41 (float32) with another size, root, divisor or lengths of blocks "
-        "than rank 1");
+        "failed: rank 2 called gather(_v) #41 (float32) with another size, root, divisor, algorithm or lengths of "
+        "blocks than rank 1");
 }
 
 TEST_CASE("odd_call: what three bits tell apart and names do not") {

@@ -15,7 +15,7 @@
 
 #include "transport/tcp_world.hpp"
 
-// Ranks that reach each other by messages and ask for different algorithms: their messages do not meet.
+// Ranks that reach each other by messages and ask for different algorithms.
 
 namespace {
 
@@ -44,7 +44,7 @@ std::vector<std::string> told(int size, Call call, algorithm usual, algorithm od
   return said;
 }
 
-TEST_CASE("odd algorithm: ranks that asked for different ones are told which") {
+TEST_CASE("odd algorithm: ranks whose messages do not meet are told which they asked for") {
   const auto sum = [](auto& world, algorithm via) {
     std::vector<float> v(4096);
     world.all_reduce(v, tutti::sum, {.via = via}).wait();
@@ -54,6 +54,20 @@ TEST_CASE("odd algorithm: ranks that asked for different ones are told which") {
       CAPTURE(text);
       CHECK(contains(text, " called all_reduce #1 (float32, by ring)"));
       CHECK(contains(text, " called all_reduce #1 (float32, by recursive_doubling)"));
+    }
+}
+
+TEST_CASE("odd algorithm: ranks whose messages meet are told that the algorithm may be what differs") {
+  const auto sum = [](auto& world, algorithm via) {
+    std::vector<float> v(4096);
+    world.all_reduce(v, tutti::sum, {.via = via}).wait();
+  };
+  for (const auto& [usual, odd] : {std::pair{algorithm::recursive_doubling, algorithm::ring},
+                                   std::pair{algorithm::recursive_doubling, algorithm::halving_doubling}})
+    for (const std::string& text : told(3, sum, usual, odd)) {
+      CAPTURE(text);
+      CHECK(contains(text, "all_reduce #1 (float32"));
+      CHECK((contains(text, "algorithm") || contains(text, ", by ")));
     }
 }
 

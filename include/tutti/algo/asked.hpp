@@ -78,8 +78,7 @@ std::string refusal(algorithm via, const situation& s) {
   if (has_algorithm<Args>(via) && via == algorithm::hierarchical)
     text =
         "algorithm hierarchical needs ranks on several machines, with several on one of them that share its memory, "
-        "and "
-        "elements of which a slot of " +
+        "and elements of which a slot of " +
         std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
   else if (has_algorithm<Args>(via))
     text = "algorithm " + std::string(name(via)) +

@@ -158,11 +158,13 @@ std::string explain(const odd_message& m, const std::string& who, const std::str
   };
   if (m.of == odd_message::unit::elements && m.bytes == m.room)
     return "failed: " + who + " called " + call({number}) +
-           " with another size, root, divisor or lengths of blocks than " + finder;
+           " with another size, root, divisor, algorithm or lengths of blocks than " + finder;
   if (m.of != odd_message::unit::bytes)
     return "failed: " + who + " called " + with(m.bytes) + " where " + finder + " called " + with(m.room);
+  const bool by_all = m.sent != 0 && !called::of_brief(m.sent).is_between_two();
   return "failed: " + who + " sent " + length(m.bytes) + " bytes of " + (m.sent == 0 ? "a message" : call({number})) +
-         " to " + finder + ", which waits for " + (m.bytes == m.room ? "another length" : length(m.room));
+         " to " + finder + ", which waits for " + (m.bytes == m.room ? "another length" : length(m.room)) +
+         (by_all ? ": they differ in the count or the algorithm" : "");
 }
 
 }  // namespace detail

@@ -24,7 +24,7 @@ enum class slip : std::uint8_t {
   each_of_these_buffers_must_be_a_span_of_elements_to_write_to,
   the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one_and_captures_24_bytes_at_most,
   a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them,
-  a_value_must_be_trivially_copyable_and_of_at_most_64_bytes__pass_a_span_of_a_larger_one,
+  a_value_is_trivially_copyable_and_has_64_bytes_and_an_alignment_of_16_at_most__pass_a_span_of_another,
   values_cannot_be_prepared__pass_a_span_of_one_that_outlives_it,
   values_are_in_host_memory__pass_them_to_a_communicator_of_the_host
 };
@@ -90,7 +90,7 @@ consteval slip slip_of_call() {
   }
 }
 
-static_assert(op_state::value_bytes == 64, "a slip says so");
+static_assert(op_state::value_bytes == 64 && op_state::value_alignment == 16, "a slip says so");
 
 /// Of a call that takes one value, too, unless `by_value` says why not.
 template <use How, slip by_value, class A, class... Rest>
@@ -98,7 +98,7 @@ consteval slip slip_of_value_or_call() {
   if constexpr (std::ranges::range<A>)
     return slip_of_call<How, A, Rest...>();
   else if constexpr (!value<std::remove_cvref_t<A>>)
-    return slip::a_value_must_be_trivially_copyable_and_of_at_most_64_bytes__pass_a_span_of_a_larger_one;
+    return slip::a_value_is_trivially_copyable_and_has_64_bytes_and_an_alignment_of_16_at_most__pass_a_span_of_another;
   else
     return by_value != slip::none ? by_value : slip_of_call<How, A, Rest...>();
 }

@@ -8,7 +8,8 @@ namespace tutti::detail {
 /// When to acknowledge a short message over TCP. The kernel would do it in the call that reads the message, which takes
 /// half as long as its way, unless what answers it takes the acknowledgement with it. Where nothing does, it is done
 /// with the next look, for which nobody waits. Whether something will is taken to be as it was the last time; where it
-/// was, some looks in vain tell otherwise.
+/// was, some looks in vain tell otherwise; where epoll tells what has come, as among many peers, nobody looks in vain,
+/// and what nothing answers is left to the kernel.
 ///
 /// Long messages are the kernel's: their writer hears a few bytes before each, and took twice to three times as long
 /// when those were acknowledged later.
@@ -31,7 +32,7 @@ class late_acknowledgement {
     if (std::exchange(open_, false)) answers_ = in_vain_ < patience;
   }
   void looked_in_vain() noexcept {
-    if (open_ && ++in_vain_ == patience) answers_ = false;
+    if (open_ && in_vain_ < patience && ++in_vain_ == patience) answers_ = false;
   }
   /// The connection on which to acknowledge before the next look; null for none.
   [[nodiscard]] const road* due() noexcept { return answers_ ? nullptr : std::exchange(owed_, nullptr); }

@@ -16,7 +16,7 @@ namespace tutti {
 /// address space per rank for its allocations. Ranks are local ranks.
 struct shm_layout {
   /// Changes whenever ranks built before and after could not share a segment.
-  static constexpr std::uint32_t version = 6;
+  static constexpr std::uint32_t version = 7;
   static constexpr int most_ranks = 4096;
   static constexpr std::uint64_t least_heap_bytes = 1U << 20, most_heap_bytes = std::uint64_t{1} << 46;
 
