@@ -98,7 +98,7 @@ TEST_CASE_FIXTURE(one_of_three, "call: room, equal blocks, and buffers apart") {
 /// What a call with `how` would run.
 template <class Args, class World>
 algorithm taken(const World& w, const tutti::issue& how, std::size_t element = 4) {
-  return w.template resolved<Args>(how, element);
+  return w.template resolved<Args>(how, {1, tutti::dtype::u8, element});
 }
 
 TEST_CASE("call: rank order is direct where memory is mapped, pairwise elsewhere, and nothing where it means nothing") {
