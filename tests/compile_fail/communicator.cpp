@@ -14,8 +14,7 @@
 // SECTION_strings: these_elements_cannot_travel
 // SECTION_string_by_value: this_buffer_is_a_temporary
 // SECTION_too_large_by_value: a_value_is_trivially_copyable_and_has_64_bytes_and_an_alignment_of_16_at_most
-// SECTION_too_large_to_reduce_by_value:
-// a_value_is_trivially_copyable_and_has_64_bytes_and_an_alignment_of_16_at_most__pass_a_span_of_another
+// SECTION_too_large_to_reduce_by_value: a_value_is_trivially_copyable.*__pass_a_span_of_another
 // SECTION_pointer_by_value: pass_a_span
 // SECTION_prepared_sum_of_a_value: values_cannot_be_prepared__pass_a_span_of_one_that_outlives_it
 // SECTION_prepared_broadcast_of_a_value: values_cannot_be_prepared__pass_a_span_of_one_that_outlives_it
