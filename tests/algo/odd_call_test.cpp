@@ -148,12 +148,10 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
         "failed: rank 2 called broadcast #41 (float32, root 1) where rank 1 called all_reduce #41 (float32, sum)");
   CHECK(say({sums, sums, 20, 800, 0, 41}, 2, 3) ==
         "failed: rank 2 sent 20 bytes of all_reduce #41 (float32) to this rank, which waits for 800: they differ in "
-        "the count or "
-        "the algorithm");
+        "the count or the algorithm");
   CHECK(say({sums, sums, 20, 800, 1, 41}, 2, 0) ==  // of another group
         "failed: rank 2 sent 20 bytes of all_reduce (float32) to rank 0, which waits for 800: they differ in the count "
-        "or the "
-        "algorithm");
+        "or the algorithm");
   tutti::odd_message counts{sums, sums, 5, 1U << 30, 0, 41};
   counts.of = tutti::odd_message::unit::elements;
   CHECK(say(counts, 2, 1) ==

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+
 #include <tutti/bootstrap/slurm.hpp>
 
 TEST_CASE("ports of Slurm jobs lie in their range and differ between neighbours") {

@@ -300,7 +300,7 @@ class composed {
   }
   /// chosen(), of which over messages the last is kept.
   template <class Args>
-  [[nodiscard]] algorithm settled(const Args& a) const noexcept {
+  [[nodiscard]] algorithm settled(const Args& a) noexcept {
     if constexpr (requires { a.via; })
       if (a.via == algorithm::automatic && links() != algo::reach::memory)
         return state_->last.template of<Args>(algo::sized(a, situation(0, 1)), [&] { return chosen(a); });
@@ -308,7 +308,7 @@ class composed {
   }
   /// What a collective does by the algorithm that is chosen for it, as way(lane, args).
   template <class Args>
-  auto way_of(const Args& a) const noexcept {
+  auto way_of(const Args& a) noexcept {
     return [via = settled(a), at = state_.get(), n = size()](auto l, const Args& call) {
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call);

@@ -19,28 +19,26 @@ class late_acknowledgement {
 
   void short_came(const road& by) noexcept {
     owed_ = &by;
-    open_ = true;
-    in_vain_ = 0;
+    looks_left_ = patience;
   }
   void long_came() noexcept {
     owed_ = nullptr;
-    open_ = false;
+    looks_left_ = 0;
   }
   /// This rank wrote something, by whichever connection.
   void answered() noexcept {
     owed_ = nullptr;
-    if (std::exchange(open_, false)) answers_ = in_vain_ < patience;
+    if (std::exchange(looks_left_, 0) != 0) answers_ = true;
   }
   void looked_in_vain() noexcept {
-    if (open_ && in_vain_ < patience && ++in_vain_ == patience) answers_ = false;
+    if (looks_left_ != 0 && --looks_left_ == 0) answers_ = false;
   }
   /// The connection on which to acknowledge before the next look; null for none.
   [[nodiscard]] const road* due() noexcept { return answers_ ? nullptr : std::exchange(owed_, nullptr); }
 
  private:
   const road* owed_ = nullptr;  // that brought what is not acknowledged
-  bool open_ = false;           // what came last is not answered yet
-  int in_vain_ = 0;             // looks since
+  int looks_left_ = 0;          // for an answer to what came last
   bool answers_ = false;
 };
 
