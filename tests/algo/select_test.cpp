@@ -36,6 +36,7 @@ static_assert(in_memory_always_direct<all_reduce_args>() && in_memory_always_dir
 
 // What was measured over TCP on loopback, where it made a difference (docs/results/tcp.md).
 static_assert(by_messages<all_reduce_args>(2, 64 * KiB) == algorithm::recursive_doubling);
+static_assert(by_messages<all_reduce_args>(2, 128 * KiB) == algorithm::recursive_doubling);
 static_assert(by_messages<all_reduce_args>(2, 256 * KiB) == algorithm::ring);
 static_assert(by_messages<all_reduce_args>(3, 64 * KiB, 2) == algorithm::recursive_doubling);
 static_assert(by_messages<all_reduce_args>(3, 256 * KiB, 2) == algorithm::ring);

@@ -45,8 +45,9 @@ TEST_CASE("notices and pieces come out as they went in, in whatever parts they a
     source s;
     const auto body = drive::pattern(300, 1);
     std::vector<std::byte> all(waiting.begin(), waiting.end());
-    const auto first = piece{300, 1}.encode(), empty = piece{0, 2}.encode();
+    const auto first = piece{300, 1, 0, false, true}.encode(), empty = piece{0, 2}.encode();
     all.insert(all.end(), first.begin(), first.end());
+    all.insert(all.end(), piece::padding_bytes, std::byte{0x70});
     all.insert(all.end(), body.begin(), body.end());
     all.insert(all.end(), empty.begin(), empty.end());
     all.insert(all.end(), waiting.begin(), waiting.end());

@@ -53,6 +53,24 @@ TEST_CASE("header and payload arrive in order, whatever the sizes of the reads")
   }
 }
 
+TEST_CASE("long messages are padded where the kernel would copy them slowly") {
+  alignas(4096) static std::byte memory[4096 + 20000];
+  std::ranges::copy(drive::pattern(sizeof memory, 1), memory);
+  const auto header = drive::pattern(16, 2);
+  for (const std::size_t at : {0UL, 16UL, 24UL, 40UL, 55UL, 56UL, 2000UL, 4090UL}) {
+    for (const std::size_t bytes : {8UL << 10, 20000UL}) {
+      both w{1 << 20};
+      const std::span<const std::byte> payload{memory + at, bytes};
+      REQUIRE(w.a.write(header, payload) == header.size() + bytes);
+      const bool padded = bytes > (8 << 10) && ((at != 24 && at < 56) || at == 4090);
+      CHECK(waiting_at(w.b.at(0, side::theirs)) == header.size() + bytes + (padded ? 72 : 8));
+      auto expected = header;
+      expected.insert(expected.end(), payload.begin(), payload.end());
+      CHECK(take(w.b, header.size() + bytes, 7000) == expected);
+    }
+  }
+}
+
 TEST_CASE("a small message costs one read, and a dry socket none") {
   both w;
   const auto header = drive::pattern(16, 1), payload = drive::pattern(100, 2);

@@ -10,6 +10,7 @@
 #include <tutti/core/buffer.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/kernels/copy.hpp>
 #include <tutti/grad/placement.hpp>
 #include <tutti/grad/plan.hpp>
 
@@ -56,7 +57,7 @@ class arena : public placement {
   void copy_from(const arena& other) noexcept {
     for (std::size_t i = 0; i < size(); ++i)
       if (of(i).count != 0)
-        std::memcpy(memory_.data() + of(i).offset, other.memory_.data() + other.of(i).offset, of(i).bytes());
+        copy_bytes(memory_.data() + of(i).offset, other.memory_.data() + other.of(i).offset, of(i).bytes());
   }
 
   /// True when some of these bytes are gradients' memory.

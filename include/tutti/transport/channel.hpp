@@ -3,12 +3,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <new>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include <tutti/core/kernels/copy.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/transport/channel_base.hpp>
 #include <tutti/transport/frame.hpp>
@@ -320,7 +320,7 @@ class channel : public channel_base {
       early_messages::message& u = *std::exchange(filling_, nullptr);
       u.complete = true;
       if (transfer* t = find(posted_, u.tag)) {
-        if (!u.bytes.empty()) std::memcpy(t->data_, u.bytes.data(), u.bytes.size());
+        copy_bytes(t->data_, u.bytes.data(), u.bytes.size());
         finish(*t, status{});
         unexpected_.remove_last();
       }

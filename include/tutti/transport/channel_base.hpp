@@ -1,12 +1,12 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <tutti/async/routine.hpp>
+#include <tutti/core/kernels/copy.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/transport/early_messages.hpp>
 #include <tutti/transport/frame.hpp>
@@ -243,7 +243,7 @@ class channel_base {
       if (!it->complete && find(posted_, t.tag_)) return {};  // it belongs to the first receive that was posted
       if (status s = compare(t, it->call, it->bytes.size()); !s.ok()) return s;
       if (!it->complete) return {};  // its last bytes are still coming: arrive() looks among the posted ones
-      if (t.bytes_ != 0) std::memcpy(t.data_, it->bytes.data(), t.bytes_);
+      copy_bytes(t.data_, it->bytes.data(), t.bytes_);
       unexpected_.remove(it);
       matched = true;
       return {};

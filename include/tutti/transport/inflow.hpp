@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include <tutti/core/kernels/copy.hpp>
 #include <tutti/core/when_used.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/transport/piece.hpp>
@@ -37,7 +38,7 @@ class basic_inflow {
 
   /// May throw bad_alloc.
   void open() {
-    if (!ahead_) ahead_ = std::make_unique_for_overwrite<std::byte[]>(ahead_bytes);  // NOLINT: no vector's zeros
+    if (!ahead_) ahead_ = std::make_unique_for_overwrite<lines>();
   }
   [[nodiscard]] ending end() const noexcept { return end_; }
   /// What came is not what a peer writes: nothing more is read.
@@ -53,7 +54,7 @@ class basic_inflow {
     if (h == head::notice) {
       const auto n = decode_at<tcp_notice>(at);
       if (!n) spoil();
-      std::memmove(ahead_.get() + from_ + tcp_notice::encoded_bytes, ahead_.get() + from_, at - from_);
+      std::memmove(ahead_->bytes + from_ + tcp_notice::encoded_bytes, ahead_->bytes + from_, at - from_);
       from_ += tcp_notice::encoded_bytes;
       return n;
     }
@@ -68,14 +69,14 @@ class basic_inflow {
       spoil();
       return p;
     }
-    from_ += piece::encoded_bytes;
+    from_ += p->head_bytes();
     left_ = p->bytes;
     return p;
   }
   /// Bytes of the piece that were read ahead.
   std::size_t take(std::span<std::byte> into) noexcept {
     const std::size_t n = std::min({into.size(), left_, to_ - from_});
-    if (n != 0) std::memcpy(into.data(), ahead_.get() + from_, n);
+    copy_bytes(into.data(), ahead_->bytes + from_, n);
     from_ += n;
     left_ -= n;
     return n;
@@ -91,11 +92,11 @@ class basic_inflow {
   /// follows them.
   received receive(int socket, std::span<std::byte> direct) noexcept {
     if (from_ != 0) {
-      std::memmove(ahead_.get(), ahead_.get() + from_, to_ - from_);
+      std::memmove(ahead_->bytes, ahead_->bytes + from_, to_ - from_);
       to_ -= std::exchange(from_, std::size_t{0});
     }
     direct = direct.first(std::min(direct.size(), left_));
-    const std::span room{ahead_.get() + to_, ahead_bytes - to_};
+    const std::span<std::byte> room{ahead_->bytes + to_, ahead_bytes - to_};
     const std::array<iovec, 2> both{iovec{direct.data(), direct.size()}, iovec{room.data(), room.size()}};
     // The call for one buffer is the cheaper one.
     const os::io_result r = direct.empty() ? os::receive_some(socket, room) : os::receive_some(socket, both);
@@ -128,14 +129,17 @@ class basic_inflow {
  private:
   [[nodiscard]] head what_at(std::size_t at) const noexcept {
     if (at >= to_) return head::nothing;
-    const auto first = std::to_integer<std::uint8_t>(ahead_[at]);
-    if (first == piece::mark) return to_ - at < piece::encoded_bytes ? head::nothing : head::piece;
+    const auto first = std::to_integer<std::uint8_t>(ahead_->bytes[at]);
+    if (first == piece::mark) {
+      const bool all = to_ - at >= piece::encoded_bytes && to_ - at >= piece::head_bytes(ahead_->bytes + at);
+      return all ? head::piece : head::nothing;
+    }
     if (first == 0 || first > static_cast<std::uint8_t>(tcp_notice::last_kind)) return head::nonsense;
     return to_ - at < tcp_notice::encoded_bytes ? head::nothing : head::notice;
   }
   template <class Record>
   [[nodiscard]] std::optional<Record> decode_at(std::size_t at) const noexcept {
-    return Record::decode(std::span<const std::byte, Record::encoded_bytes>{ahead_.get() + at, Record::encoded_bytes});
+    return Record::decode(std::span<const std::byte, Record::encoded_bytes>{ahead_->bytes + at, Record::encoded_bytes});
   }
   /// Where the first record is that is no piece; past what was read ahead where a piece is not all there.
   [[nodiscard]] std::size_t behind_pieces() const noexcept {
@@ -143,14 +147,19 @@ class basic_inflow {
     while (what_at(at) == head::piece) {
       const auto p = decode_at<piece>(at);
       if (!p) break;
-      at += piece::encoded_bytes + p->bytes;
+      at += p->head_bytes() + p->bytes;
     }
     return at;
   }
 
-  std::unique_ptr<std::byte[]> ahead_;  // NOLINT: see open()
-  std::size_t from_ = 0, to_ = 0;       // what was read ahead
-  std::size_t left_ = 0;                // of the piece under way
+  // Begins with a line: the kernel copies slowly to some bytes behind the start of a page (see piece).
+  struct alignas(cache_line) lines {
+    std::byte bytes[ahead_bytes];
+  };
+
+  std::unique_ptr<lines> ahead_;
+  std::size_t from_ = 0, to_ = 0;  // what was read ahead
+  std::size_t left_ = 0;           // of the piece under way
   ending end_ = ending::none;
 };
 

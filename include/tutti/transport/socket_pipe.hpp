@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -59,7 +60,7 @@ class basic_socket_pipe {
   basic_socket_pipe& operator=(const basic_socket_pipe&) = delete;
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
-    if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size(), b.size())) return 0;
+    if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size(), b)) return 0;
     a = a.first(std::min(a.size(), left_out_));
     b = b.first(std::min(b.size(), left_out_ - a.size()));
     const std::size_t sent = put(writing_, {std::span<const std::byte>{head_out_}.last(head_left_), a, b});
@@ -208,9 +209,9 @@ class basic_socket_pipe {
   [[nodiscard]] road& arriving(way w) noexcept { return own(w.track, w.against ? side::ours : side::theirs); }
   [[nodiscard]] road& written(way w) noexcept { return own(w.track, w.against ? side::theirs : side::ours); }
 
-  bool begin_piece(std::size_t header, std::size_t message) noexcept {
+  bool begin_piece(std::size_t header, std::span<const std::byte> message) noexcept {
     if (loans_.lent()) keeper_->noticed(peer_, writing_.track);
-    const std::size_t bytes = header + message;
+    const std::size_t bytes = header + message.size();
     if (loans_.lent() || bytes == 0 || !written(writing_).can_write()) return false;
     if (writing_.against && bytes > detail::way_chooser::most_against) {
       const way back = ways_.after(writing_, 0);
@@ -221,12 +222,15 @@ class basic_socket_pipe {
     }
     left_out_ = std::min(bytes, ways_.most());
     const bool lent =
-        left_out_ == bytes && written(writing_).may_lend() && keeper_->pages().able() && loans_.lend(message);
+        left_out_ == bytes && written(writing_).may_lend() && keeper_->pages().able() && loans_.lend(message.size());
     if (lent) left_out_ -= detail::loans::kept_back;
     next_out_ = ways_.after(writing_, left_out_);
     if (!written(next_out_).can_write()) next_out_.against = false;
-    head_out_ = piece{static_cast<std::uint32_t>(left_out_), next_out_.number(), read_against_, lent}.encode();
-    head_left_ = piece::encoded_bytes;
+    const bool padded = !lent && left_out_ > detail::way_chooser::most_against &&
+                        piece::copied_slowly_behind(piece::encoded_bytes + header, message.data());
+    const piece head{static_cast<std::uint32_t>(left_out_), next_out_.number(), read_against_, lent, padded};
+    head_left_ = head.head_bytes();
+    std::ranges::copy(head.encode(), std::span{head_out_}.last(head_left_).begin());
     return true;
   }
 
@@ -316,7 +320,7 @@ class basic_socket_pipe {
   way writing_{}, next_out_{};
   std::size_t left_out_ = 0, head_left_ = 0;
   detail::loans loans_;
-  piece::encoded head_out_{};
+  std::array<std::byte, piece::encoded_bytes + piece::padding_bytes> head_out_{};  // the last head_left_ of it
   // What is read.
   way reading_{}, next_in_{};
   std::uint16_t read_against_ = 0;  // pieces, modulo 2^16

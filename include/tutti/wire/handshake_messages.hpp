@@ -11,7 +11,7 @@
 
 namespace tutti::wire {
 
-inline constexpr std::uint16_t handshake_version = 8;
+inline constexpr std::uint16_t handshake_version = 9;
 
 /// What a connection is for. A claim to be one thing is no good for another.
 enum class connection_role : std::uint8_t { store_client = 1, peer = 2 };
