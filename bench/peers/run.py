@@ -53,6 +53,7 @@ def build(out):
         f"mpicxx.mpich {flags} -o {out}/mpi_mpich peer_mpi.cpp",
         f"g++ {flags} -w -o {out}/gloo peer_gloo.cpp -lgloo -lpthread",
         f"g++ {flags} -o {out}/floor floor.cpp",
+        f"g++ {flags} -o {out}/floor_tcp floor_tcp.cpp",
         f"g++ {flags} -o {out}/limits limits.cpp",
         f"g++ -std=c++20 -O3 -I ../../include -pthread -o {out}/tutti peer_tutti.cpp",
         f"g++ -std=c++20 -O3 -I ../../include -pthread -o {out}/ddp_tutti peer_ddp_tutti.cpp",
@@ -95,7 +96,7 @@ def peers(out, added):
         Peer("ompi-noyield", "ompi", ompi, ["--mca", "mpi_yield_when_idle", "0"], ops=["all_reduce", "barrier"], ranks=over),
         Peer("mpich", "mpich", mpich, ops=ALL_OPS),
         Peer("mpich-rg", "mpich", mpich, env=rg, ops=["all_reduce", "broadcast", "barrier"], ranks=two),
-        Peer("mpich-tcp", "mpich", mpich, env={"UCX_TLS": "tcp,self", "MPIR_CVAR_NOLOCAL": "1"}, ops=["all_reduce", "barrier"], ranks=two),
+        Peer("mpich-tcp", "mpich", mpich, env={"UCX_TLS": "tcp,self", "MPIR_CVAR_NOLOCAL": "1"}, ops=ALL_OPS, ranks=two),
         Peer("gloo-ring", "fork", gloo, env={"PEER_VARIANT": "ring"}, ops=[o for o in OPS if o != "reduce_scatter"], **threads),
         Peer("gloo-bcube", "fork", gloo, env={"PEER_VARIANT": "bcube"}, ops=["all_reduce"], **threads),
         Peer("gloo-hd", "fork", gloo, env={"PEER_VARIANT": "hd"}, ops=["all_reduce", "reduce_scatter"], **threads),
@@ -104,6 +105,7 @@ def peers(out, added):
         Peer("floor-cma", "fork", floor, env={"PEER_VARIANT": "cma"}),
         Peer("floor-shm", "fork", floor, env={"PEER_VARIANT": "shm"}),
         Peer("floor-zc", "fork", floor, env={"PEER_VARIANT": "zc"}),
+        Peer("floor-tcp", "fork", f"{out}/floor_tcp", ops=["all_reduce", "broadcast", "reduce_scatter", "all_gather", "reduce"], ranks=two),
     ] + [Peer(n, "fork", c.split(), ops=ALL_OPS) for n, c in (a.split("=", 1) for a in added)]
 
 
