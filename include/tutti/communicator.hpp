@@ -123,7 +123,9 @@ class communicator : public detail::communicator_calls<B> {
     try {
       return mapped_array<T>::make(this->core().backend().shared_driver(), count);
     } catch (const std::bad_alloc&) {
-      throw error{{errc::out_of_resources}, "allocate: no memory for " + std::to_string(count) + " elements"};
+      const std::string why = "no memory for " + std::to_string(count) + " elements of " + std::to_string(sizeof(T)) +
+                              " bytes; ask for fewer, or let the process have more (ulimit -v, the job's limit)";
+      throw error{{errc::out_of_resources}, this->who("allocate").text(why)};
     }
   }
 };

@@ -45,7 +45,7 @@ TEST_CASE("notices and pieces come out as they went in, in whatever parts they a
     source s;
     const auto body = drive::pattern(300, 1);
     std::vector<std::byte> all(waiting.begin(), waiting.end());
-    const auto first = piece{300, 1, 0, false, true}.encode(), empty = piece{0, 2}.encode();
+    const auto first = piece{.bytes = 300, .next = 1, .padded = true}.encode(), empty = piece{0, 2}.encode();
     all.insert(all.end(), first.begin(), first.end());
     all.insert(all.end(), piece::padding_bytes, std::byte{0x70});
     all.insert(all.end(), body.begin(), body.end());
@@ -192,7 +192,8 @@ TEST_CASE("pieces are skipped up to the next notice, and all is thrown away wher
   source s;
   const auto body = drive::pattern(100, 3);
   for (int i = 0; i < 3; ++i) {
-    s.say(piece{100, 0}.encode());
+    s.say(piece{.bytes = 100, .padded = i == 1}.encode());
+    if (i == 1) s.say(drive::pattern(piece::padding_bytes, 5));
     s.say(body);
   }
   s.say(waiting);

@@ -54,20 +54,34 @@ TEST_CASE("header and payload arrive in order, whatever the sizes of the reads")
 }
 
 TEST_CASE("long messages are padded where the kernel would copy them slowly") {
-  alignas(4096) static std::byte memory[4096 + 20000];
+  alignas(4096) static std::byte memory[4096 + 150'000];
   std::ranges::copy(drive::pattern(sizeof memory, 1), memory);
   const auto header = drive::pattern(16, 2);
-  for (const std::size_t at : {0UL, 16UL, 24UL, 40UL, 55UL, 56UL, 2000UL, 4090UL}) {
-    for (const std::size_t bytes : {8UL << 10, 20000UL}) {
-      both w{1 << 20};
-      const std::span<const std::byte> payload{memory + at, bytes};
-      REQUIRE(w.a.write(header, payload) == header.size() + bytes);
-      const bool padded = bytes > (8 << 10) && ((at != 24 && at < 56) || at == 4090);
-      CHECK(waiting_at(w.b.at(0, side::theirs)) == header.size() + bytes + (padded ? 72 : 8));
-      auto expected = header;
-      expected.insert(expected.end(), payload.begin(), payload.end());
-      CHECK(take(w.b, header.size() + bytes, 7000) == expected);
+  const auto send = [&](both& w, std::size_t at, std::size_t bytes) {
+    const std::span<const std::byte> payload{memory + at, bytes};
+    auto expected = header;
+    expected.insert(expected.end(), payload.begin(), payload.end());
+    std::size_t left = header.size() + bytes;
+    while (left != 0) {  // a stripe at a time
+      const std::span<const std::byte> rest = std::span{expected}.last(left);
+      const std::size_t n =
+          left > bytes ? w.a.write(rest.first(left - bytes), payload) : w.a.write({}, payload.last(left));
+      REQUIRE(n != 0);
+      left -= n;
     }
+    const std::size_t there = waiting_at(w.b.at(0, side::theirs));
+    CHECK(take(w.b, header.size() + bytes, 7000) == expected);
+    return there;
+  };
+  for (const std::size_t at : {0UL, 16UL, 24UL, 40UL, 87UL, 88UL, 2000UL, 4060UL}) {
+    CAPTURE(at);
+    for (const std::size_t bytes : {8UL << 10, 20'000UL}) {
+      both w{1 << 20};
+      const bool padded = bytes > (8 << 10) && ((at != 24 && at < 88) || at == 4060);
+      CHECK(send(w, at, bytes) == header.size() + bytes + (padded ? 136 : 8));
+    }
+    both w{1 << 20, 3};
+    CHECK(send(w, at, 150'000) >= (64 << 10) + 8);
   }
 }
 

@@ -76,7 +76,7 @@ constexpr work all_reduce_work(algorithm via, const extent& e) noexcept {
     const std::uint64_t paired = e.surplus * e.share;
     w.steps = log + 2 * odd, w.path = (log + odd) * all;
     w.moved = 2 * log * (all - paired) + 4 * paired, w.folded = log * (all - paired) + paired;
-    if (e.n == 2) w.folded -= all / 4;  // whole messages that come at once are in the cache when they are folded
+    if (e.n == 2) w.folded -= all / 8;  // whole messages that come at once are in the cache when they are folded
   }
   return w;
 }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <tutti/algo/block.hpp>
-#include <tutti/algo/pipeline.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -28,10 +27,12 @@ routine recursive_doubling_all_reduce(L link, all_reduce_args a) {
   const std::span<std::byte> mine{static_cast<std::byte*>(a.out.data), bytes};
   // Folds `other`, which came from the ranks below or above, into `mine`.
   const auto fold = [&](std::uint64_t from_below) {
-    if (from_below != 0)
-      detail::fold_left(a.op, other.data(), mine.data(), a.out.count, bytes);
-    else
+    if (from_below != 0) {
+      a.op.fold(mine.data(), other.data(), a.out.count, a.op.context.data());
+      copy_bytes(mine.data(), other.data(), bytes);
+    } else {
       a.op.fold(other.data(), mine.data(), a.out.count, a.op.context.data());
+    }
   };
 
   // The first 2 * extra ranks form pairs; the odd one of each pair stands for both.

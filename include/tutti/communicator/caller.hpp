@@ -24,7 +24,10 @@ struct caller {
 
   [[noreturn]] void refuse(const std::string& why) const {
     if (ranks == 0) throw_moved_away();
-    throw usage_error(std::string(call) + (ranks > 1 ? " on rank " + std::to_string(rank) : "") + ": " + why);
+    throw usage_error(text(why));
+  }
+  [[nodiscard]] std::string text(const std::string& why) const {
+    return std::string(call) + (ranks > 1 ? " on rank " + std::to_string(rank) : "") + ": " + why;
   }
 };
 

@@ -14,7 +14,7 @@ namespace tutti::detail {
 /// where there is some. It says how long the piece is, by which way the next one goes, so that the reader always knows
 /// where to look, and how much of what the reader writes against this stream has been read.
 struct piece {
-  static constexpr std::size_t encoded_bytes = 8, padding_bytes = 64;
+  static constexpr std::size_t encoded_bytes = 8, padding_bytes = 128;
   static constexpr std::size_t most_bytes = std::size_t{1} << 30;
   static constexpr std::uint8_t mark = 0x70;  ///< the first byte; no notice begins so
   using encoded = std::array<std::byte, encoded_bytes>;
@@ -32,12 +32,13 @@ struct piece {
     return encoded_bytes + ((std::to_integer<std::uint8_t>(in[1]) & padded_bit) != 0 ? padding_bytes : 0);
   }
 
-  /// Whether a message is written faster behind padding. The kernel copies by `rep movsb`, on AMD's processors (Zen 3)
-  /// in two to three times the time when it writes up to 31 bytes behind where it reads, counted within pages. It
-  /// writes at the start of a page, as a rule, and the reader's memory is probably placed as the writer's. `before`:
-  /// bytes of the piece, and of its head, in front of the message.
+  /// Whether a message is written faster behind padding. The kernel copies by `rep movsb`, which on AMD's processors
+  /// takes several times as long when it writes up to 63 bytes behind where it reads, counted within pages
+  /// (copy_bytes() has the same for memcpy). It writes at the start of a page, as a rule; the reader's memory is
+  /// probably placed as the writer's, so that what lies before is as bad. `before`: bytes of the piece, and of its
+  /// head, before the message.
   static bool copied_slowly_behind(std::size_t before, const std::byte* message) noexcept {
-    constexpr std::size_t page = 4096, near = 32;
+    constexpr std::size_t page = 4096, near = 64;
     const std::size_t apart = (before - std::bit_cast<std::uintptr_t>(message)) % page;
     return apart != 0 && (apart < near || apart > page - near);
   }

@@ -226,9 +226,14 @@ class basic_socket_pipe {
     if (lent) left_out_ -= detail::loans::kept_back;
     next_out_ = ways_.after(writing_, left_out_);
     if (!written(next_out_).can_write()) next_out_.against = false;
+    // What is lent the kernel does not copy here.
     const bool padded = !lent && left_out_ > detail::way_chooser::most_against &&
                         piece::copied_slowly_behind(piece::encoded_bytes + header, message.data());
-    const piece head{static_cast<std::uint32_t>(left_out_), next_out_.number(), read_against_, lent, padded};
+    const piece head{.bytes = static_cast<std::uint32_t>(left_out_),
+                     .next = next_out_.number(),
+                     .read = read_against_,
+                     .lent = lent,
+                     .padded = padded};
     head_left_ = head.head_bytes();
     std::ranges::copy(head.encode(), std::span{head_out_}.last(head_left_).begin());
     return true;

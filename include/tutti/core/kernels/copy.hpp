@@ -52,7 +52,7 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes >= left_to_strings) {
     static const bool by_registers = detail::cpu_is_zen3();
     const auto ahead = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
-    const bool just_behind = (ahead - 1) % 4096 < 63;
+    const bool just_behind = (ahead - 1) % 4096 < 63;  // no other processor loses by it
     if ((by_registers || just_behind) && ahead >= bytes)
       return detail::copy_forward(to, from, bytes, best_instruction_set());
   }
