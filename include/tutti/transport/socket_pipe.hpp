@@ -1,8 +1,8 @@
 #pragma once
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <utility>
@@ -235,7 +235,8 @@ class basic_socket_pipe {
                      .lent = lent,
                      .padded = padded};
     head_left_ = head.head_bytes();
-    std::ranges::copy(head.encode(), std::span{head_out_}.last(head_left_).begin());
+    const piece::encoded first = head.encode();
+    std::memcpy(head_out_ + sizeof head_out_ - head_left_, first.data(), first.size());
     return true;
   }
 
@@ -325,7 +326,7 @@ class basic_socket_pipe {
   way writing_{}, next_out_{};
   std::size_t left_out_ = 0, head_left_ = 0;
   detail::loans loans_;
-  std::array<std::byte, piece::encoded_bytes + piece::padding_bytes> head_out_{};  // the last head_left_ of it
+  std::byte head_out_[piece::encoded_bytes + piece::padding_bytes] = {};  // the last head_left_ of it
   // What is read.
   way reading_{}, next_in_{};
   std::uint16_t read_against_ = 0;  // pieces, modulo 2^16
