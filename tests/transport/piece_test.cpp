@@ -20,8 +20,7 @@ TEST_CASE("the head of a piece survives the way, and is the same on every machin
     CHECK(back->read == one.read);
     CHECK(back->lent == one.lent);
     CHECK(back->padded == one.padded);
-    CHECK(one.head_bytes() == piece::encoded_bytes + (one.padded ? piece::padding_bytes : 0));
-    CHECK(piece::head_bytes(one.encode().data()) == one.head_bytes());
+    CHECK(piece::head_bytes(one.encode().data()) == piece::encoded_bytes + (one.padded ? piece::padding_bytes : 0));
   }
   const auto known = piece{0x00bc614e, 2, 0x1234}.encode();
   const unsigned bytes[] = {0x70, 2, 0x34, 0x12, 0x4e, 0x61, 0xbc, 0};

@@ -56,8 +56,7 @@ class arena : public placement {
   /// Takes the values of all gradients from an arena of the same parameters.
   void copy_from(const arena& other) noexcept {
     for (std::size_t i = 0; i < size(); ++i)
-      if (of(i).count != 0)
-        copy_bytes(memory_.data() + of(i).offset, other.memory_.data() + other.of(i).offset, of(i).bytes());
+      copy_bytes(memory_.data() + of(i).offset, other.memory_.data() + other.of(i).offset, of(i).bytes());
   }
 
   /// True when some of these bytes are gradients' memory.

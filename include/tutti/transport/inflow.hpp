@@ -69,7 +69,7 @@ class basic_inflow {
       spoil();
       return p;
     }
-    from_ += p->head_bytes();
+    from_ += piece::head_bytes(ahead_->bytes + from_);
     left_ = p->bytes;
     return p;
   }
@@ -147,7 +147,7 @@ class basic_inflow {
     while (what_at(at) == head::piece) {
       const auto p = decode_at<piece>(at);
       if (!p) break;
-      at += p->head_bytes() + p->bytes;
+      at += piece::head_bytes(ahead_->bytes + at) + p->bytes;
     }
     return at;
   }

@@ -1,11 +1,11 @@
 #pragma once
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
+#include <tutti/core/kernels/copy.hpp>
 #include <tutti/wire/bytes.hpp>
 
 namespace tutti::detail {
@@ -25,22 +25,17 @@ struct piece {
   bool lent = false;       ///< its writer goes on when the reader has said that it was read
   bool padded = false;     ///< padding_bytes that mean nothing are before its first byte
 
-  /// Of all that is before the first byte of the piece.
-  [[nodiscard]] std::size_t head_bytes() const noexcept { return encoded_bytes + (padded ? padding_bytes : 0); }
-  /// The same of one that has been encoded.
+  /// Of all that is before the first byte of a piece, whose head has been encoded.
   static std::size_t head_bytes(const std::byte* in) noexcept {
     return encoded_bytes + ((std::to_integer<std::uint8_t>(in[1]) & padded_bit) != 0 ? padding_bytes : 0);
   }
 
-  /// Whether a message is written faster behind padding. The kernel copies by `rep movsb`, which on AMD's processors
-  /// takes several times as long when it writes up to 63 bytes behind where it reads, counted within pages
-  /// (copy_bytes() has the same for memcpy). It writes at the start of a page, as a rule; the reader's memory is
-  /// probably placed as the writer's, so that what lies before is as bad. `before`: bytes of the piece, and of its
-  /// head, before the message.
+  /// Whether a message is written faster behind padding. The kernel copies by `rep movsb`, and writes at the start of a
+  /// page, as a rule; the reader's memory is probably placed as the writer's, so that what lies just before is as bad.
+  /// `before`: bytes of the piece, and of its head, before the message.
   static bool copied_slowly_behind(std::size_t before, const std::byte* message) noexcept {
-    constexpr std::size_t page = 4096, near = 64;
-    const std::size_t apart = (before - std::bit_cast<std::uintptr_t>(message)) % page;
-    return apart != 0 && (apart < near || apart > page - near);
+    const auto from = reinterpret_cast<std::uintptr_t>(message);
+    return strings_are_slow(before, from) || strings_are_slow(from, before);
   }
 
   [[nodiscard]] encoded encode() const noexcept {

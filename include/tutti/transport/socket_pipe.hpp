@@ -229,14 +229,14 @@ class basic_socket_pipe {
     // What is lent the kernel does not copy here.
     const bool padded = !lent && left_out_ > detail::way_chooser::most_against &&
                         piece::copied_slowly_behind(piece::encoded_bytes + header, message.data());
-    const piece head{.bytes = static_cast<std::uint32_t>(left_out_),
-                     .next = next_out_.number(),
-                     .read = read_against_,
-                     .lent = lent,
-                     .padded = padded};
-    head_left_ = head.head_bytes();
-    const piece::encoded first = head.encode();
-    std::memcpy(head_out_ + sizeof head_out_ - head_left_, first.data(), first.size());
+    const piece::encoded head = piece{.bytes = static_cast<std::uint32_t>(left_out_),
+                                      .next = next_out_.number(),
+                                      .read = read_against_,
+                                      .lent = lent,
+                                      .padded = padded}
+                                    .encode();
+    head_left_ = piece::head_bytes(head.data());
+    std::memcpy(head_out_ + sizeof head_out_ - head_left_, head.data(), head.size());
     return true;
   }
 

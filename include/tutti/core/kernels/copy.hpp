@@ -41,6 +41,10 @@ inline void copy_forward(void* to, const void* from, std::size_t bytes, instruct
     baseline::copy_forward(out + head, in + head, bytes - head);
 }
 
+/// Whether AMD's `rep movsb`, which is memcpy and the kernel's copies, loses what it gains, or much more: where it writes
+/// 1 to 63 bytes behind where it reads, counted within pages (docs/decisions.md).
+constexpr bool strings_are_slow(std::uintptr_t to, std::uintptr_t from) noexcept { return (to - from - 1) % 4096 < 63; }
+
 }  // namespace detail
 
 /// memmove; both may be null if `bytes` is 0. From 4 KiB on C libraries leave it to `rep movsb`, which on AMD's
@@ -51,9 +55,8 @@ inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   if (bytes == 0 || to == from) return;
   if (bytes >= left_to_strings) {
     static const bool by_registers = detail::cpu_is_zen3();
-    const auto ahead = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
-    const bool just_behind = (ahead - 1) % 4096 < 63;  // no other processor loses by it
-    if ((by_registers || just_behind) && ahead >= bytes)
+    const auto there = reinterpret_cast<std::uintptr_t>(to), here = reinterpret_cast<std::uintptr_t>(from);
+    if ((by_registers || detail::strings_are_slow(there, here)) && there - here >= bytes)
       return detail::copy_forward(to, from, bytes, best_instruction_set());
   }
   std::memmove(to, from, bytes);
