@@ -41,8 +41,8 @@ inline void copy_forward(void* to, const void* from, std::size_t bytes, instruct
     baseline::copy_forward(out + head, in + head, bytes - head);
 }
 
-/// Whether AMD's `rep movsb`, which is memcpy and the kernel's copies, loses what it gains, or much more: where it writes
-/// 1 to 63 bytes behind where it reads, counted within pages (docs/decisions.md).
+/// Whether AMD's `rep movsb`, which is memcpy and the kernel's copies, loses what it gains, or much more: where it
+/// writes 1 to 63 bytes behind where it reads, counted within pages (docs/decisions.md).
 constexpr bool strings_are_slow(std::uintptr_t to, std::uintptr_t from) noexcept { return (to - from - 1) % 4096 < 63; }
 
 }  // namespace detail
