@@ -208,7 +208,7 @@ def run_peers(a, out, results):
             if n > 4 and rnd >= 2:
                 continue
             for p in chosen:
-                ops = [o for o in a.ops if o in p.ops and (n == 2 or o not in ("reduce_scatter", "all_gather"))]
+                ops = [o for o in (a.ops or OPS) if o in p.ops and (n == 2 or o not in ("reduce_scatter", "all_gather"))]
                 if not ops or not p.ranks(n):
                     continue
                 sizes = [s for s in a.sizes if n <= 4 or s <= 64 << 20]
@@ -280,6 +280,7 @@ def run_hosts(a, out, results):
     """Two emulated hosts: network namespaces joined by a veth pair, at a limited rate, or by a link with a delay."""
     link = None
     rows = results.setdefault("hosts", [])
+    host = lambda r, n: r * 2 // n if a.placed == "blocks" else r % 2
     ns = [f"peers{os.getpid()}-{i}" for i in range(2)]
     names = a.peers or ["tutti", "gloo-ring", "gloo-bcube", "gloo-hd", "torch"]
     chosen = by_connections(out, a.connections) + [p for p in peers(out, a.add) if p.name in names or any(x.startswith(p.name + "=") for x in a.add)]
@@ -305,9 +306,9 @@ def run_hosts(a, out, results):
                 net(f"tc -n {x} qdisc add dev peersv{i} root tbf rate {a.rate} burst 512kb latency 50ms")
         for rnd, n, p in itertools.product(range(a.rounds), a.n, chosen):
             wait_quiet(a.quiet)
-            got, _ = launch(p, n, out, ["--ops", "all_reduce,barrier", "--sizes", ",".join(map(str, a.sizes)), "--budget", str(a.budget)],
-                            wrap=lambda r: ["ip", "netns", "exec", ns[r % 2]],
-                            rank_env=lambda r: {"PEER_ADDR": f"10.77.0.{r % 2 + 1}", "GLOO_SOCKET_IFNAME": f"peersv{r % 2}", **pace})
+            got, _ = launch(p, n, out, ["--ops", ",".join(a.ops or ["all_reduce", "barrier"]), "--sizes", ",".join(map(str, a.sizes)), "--budget", str(a.budget)],
+                            wrap=lambda r: ["ip", "netns", "exec", ns[host(r, n)]],
+                            rank_env=lambda r: {"PEER_ADDR": f"10.77.0.{host(r, n) + 1}", "GLOO_SOCKET_IFNAME": f"peersv{host(r, n)}", **pace})
             rows += [dict(r, peer=p.name, round=rnd, rate=a.rate) for r in got]
     finally:
         if link:
@@ -325,9 +326,10 @@ def main():
     words = lambda s: s.split(",")
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("what", nargs="*", default=["limits", "peers", "ddp", "startup"], help="limits, peers, ddp, startup, hosts")
-    ap.add_argument("--n", type=ints, default=[], help="numbers of ranks: 2, 4 and 8, or 2 of hosts, where they take turns")
+    ap.add_argument("--n", type=ints, default=[], help="numbers of ranks: 2, 4 and 8, or 2 of hosts")
     ap.add_argument("--sizes", type=ints, default=SIZES, help="bytes")
-    ap.add_argument("--ops", type=words, default=OPS, help=f"peers: of {', '.join(ALL_OPS)}; default: the first {len(OPS)}")
+    ap.add_argument("--ops", type=words, default=[],
+                    help=f"peers, hosts: of {', '.join(ALL_OPS)}; default: the first {len(OPS)}, of hosts all_reduce and barrier")
     ap.add_argument("--peers", type=words, default=[], help="only these")
     ap.add_argument("--add", action="append", default=[], metavar="NAME=COMMAND", help="our own adaptor, or any other")
     ap.add_argument("--rounds", type=int, default=3)
@@ -341,6 +343,7 @@ def main():
     ap.add_argument("--busy", type=float, default=25, help="per cent of the machine that others may use during a cell that counts")
     ap.add_argument("--quiet", type=float, default=60, help="seconds to wait for others to leave the machine alone")
     ap.add_argument("--no-build", action="store_true", help="what is in --build already")
+    ap.add_argument("--placed", choices=["turns", "blocks"], default="turns", help="hosts: which ranks are on which")
     ap.add_argument("--rate", default="10gbit", help="hosts: link rate, '' for unlimited")
     ap.add_argument("--json", default="results.json")
     ap.add_argument("--build", default=os.path.join(tempfile.gettempdir(), "peers-build"))

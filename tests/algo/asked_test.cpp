@@ -12,7 +12,7 @@ using tutti::algorithm;
 using namespace tutti::algo;
 
 constexpr situation mapped{reach::memory, 8, 0, 4}, apart{reach::messages, 8, 0, 4},
-    crowded{reach::memory, 65, 0, 4096}, layered{reach::machines, 8, 0, 4};
+    crowded{reach::memory, 65, 0, 4096}, layered{reach::machines, 8, 0, 4, 3}, level{reach::machines, 8, 0, 4, 2, 1, 4};
 constexpr auto foreign = static_cast<algorithm>(200);
 
 static_assert(can_ask<tutti::all_reduce_args>(algorithm::direct, mapped));
@@ -27,11 +27,15 @@ static_assert(!can_ask<tutti::broadcast_sized_args>(algorithm::direct, mapped));
 static_assert(!can_ask<tutti::reduce_scatter_args>(algorithm::recursive_doubling, mapped));
 static_assert(can_ask<tutti::gather_args>(algorithm::tree, mapped));
 static_assert(!can_ask<tutti::gather_v_args>(algorithm::tree, mapped), "nobody but the root knows the lengths");
+static_assert(can_ask<tutti::all_reduce_args>(algorithm::hierarchical, layered));
+static_assert(can_ask<tutti::all_gather_args>(algorithm::hierarchical, level));
+static_assert(!can_ask<tutti::all_gather_args>(algorithm::hierarchical, layered), "not as many on each");
+static_assert(!can_ask<tutti::reduce_scatter_args>(algorithm::hierarchical, layered));
 static_assert(!can_ask<tutti::barrier_args>(algorithm::direct, mapped));
 
 template <class Args>
 void check_consistent() {
-  for (const situation& s : {mapped, apart, crowded, layered}) {
+  for (const situation& s : {mapped, apart, crowded, layered, level}) {
     CHECK(can_ask<Args>(algorithm::automatic, s));
     for (const auto via : {algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::tree,
                            algorithm::linear, algorithm::pairwise, algorithm::halving_doubling, algorithm::bruck,
@@ -75,6 +79,9 @@ TEST_CASE("asked: a refusal says what was asked for, why not, and what there is"
         "algorithm hierarchical needs ranks on several machines, with several on one of them that share "
         "its memory, and elements of which a slot of 256 KiB holds one per rank; ask for automatic, ring, "
         "recursive_doubling, halving_doubling or pairwise");
+  CHECK(refusal<tutti::all_gather_args>(algorithm::hierarchical, apart) ==
+        "algorithm hierarchical needs ranks on several machines, as many on each, several that share its memory, and "
+        "elements of which a slot of 256 KiB holds one per rank; ask for automatic, ring or bruck");
   CHECK(refusal<tutti::all_reduce_args>(algorithm::direct, apart) ==
         "algorithm direct needs a world whose ranks map each other's memory, and elements of which a slot "
         "of 256 KiB holds one per rank; ask for automatic, ring, recursive_doubling, halving_doubling or pairwise");

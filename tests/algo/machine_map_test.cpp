@@ -24,6 +24,9 @@ TEST_CASE("machine_map: machines with as many ranks, block by block and in turns
   CHECK(blocks.lowest == ranks{0, 2, 4});
   CHECK(blocks.machine == ranks{0, 0, 1, 1, 2, 2});
   CHECK(turns.machine_of(3) == 1);
+  CHECK(turns.in_order == ranks{0, 2, 1, 3});
+  CHECK(turns.rank_at(1, 0) == 1);
+  CHECK(turns.rank_at(0, 1) == 2);
 }
 
 TEST_CASE("machine_map: the lowest rank speaks where machines differ") {

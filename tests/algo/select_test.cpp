@@ -21,7 +21,7 @@ constexpr algorithm by_messages(int ranks, std::size_t bytes, int crowd = 1) {
 }
 template <class Args>
 constexpr algorithm on_machines(int ranks, int machines, std::size_t bytes) {
-  return select<Args>({reach::machines, ranks, bytes, 4, machines, 1});
+  return select<Args>({reach::machines, ranks, bytes, 4, machines, 1, ranks % machines == 0 ? ranks / machines : 0});
 }
 template <class Args>
 constexpr bool in_memory_always_direct() {
@@ -73,6 +73,11 @@ static_assert(by_messages<all_to_all_args>(8, 4) == algorithm::pairwise);
 static_assert(on_machines<all_reduce_args>(8, 2, MiB) == algorithm::hierarchical);
 static_assert(on_machines<broadcast_args>(8, 2, MiB) == algorithm::hierarchical);
 static_assert(on_machines<reduce_args>(8, 2, MiB) == algorithm::hierarchical);
+static_assert(on_machines<all_gather_args>(8, 2, MiB) == algorithm::hierarchical);
+static_assert(on_machines<all_gather_args>(512, 64, 512) == algorithm::bruck, "a step for each machine is too many");
+static_assert(on_machines<reduce_scatter_args>(8, 2, MiB) == algorithm::hierarchical);
+static_assert(on_machines<all_gather_args>(9, 2, MiB) == algorithm::ring, "machines have not as many ranks");
+static_assert(on_machines<reduce_scatter_args>(9, 2, MiB) == algorithm::ring);
 static_assert(select<broadcast_args>(between(16, 64 * MiB, 4)) == algorithm::chain, "nobody's line carries it twice");
 
 template <class Args>
@@ -83,7 +88,9 @@ void check_grid(std::initializer_list<algorithm> order) {
       for (std::size_t bytes = 0; bytes < std::size_t{1} << 62; bytes = bytes == 0 ? 4 * KiB : 2 * bytes) {
         bool cheapest = true;  // millions of CHECKs would take longer than what they look at
         for (const int machines : {1, (ranks + 1) / 2, ranks}) {
-          const situation s{machines > 1 ? reach::machines : reach::messages, ranks, bytes, 4, machines, crowd};
+          const int on_each = ranks % machines == 0 ? ranks / machines : 0;
+          const reach links = machines > 1 ? reach::machines : reach::messages;
+          const situation s{links, ranks, bytes, 4, machines, crowd, on_each};
           const algorithm best = select<Args>(s);
           cheapest = cheapest && can_ask<Args>(best, s) && best != algorithm::automatic;
           for (const algorithm a : algorithms_of<Args>)

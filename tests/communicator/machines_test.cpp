@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -37,7 +38,30 @@ using placed = tutti::composed<placed_transport>;
 
 using tutti_test::expect;
 
-/// Every collective that has a hierarchical way, by it and by what is chosen.
+/// Blocks of every rank, which have a hierarchical way where machines have as many ranks.
+void use_blocks(tutti::communicator<placed>& world, algorithm via) {
+  const auto n = static_cast<std::size_t>(world.size()), me = static_cast<std::size_t>(world.rank());
+  const issue how{.via = via};
+  for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{70000}}) {
+    std::vector<long> own(count, world.rank()), all(n * count, -1), operands, sum(count, -1);
+    for (std::size_t b = 0; b < n; ++b) operands.insert(operands.end(), count, static_cast<long>(100 * b + me));
+    auto gathered = world.all_gather(own, all, how);
+    auto reduced = world.reduce_scatter(operands, sum, tutti::sum, how);  // two in flight
+    reduced.wait();
+    gathered.wait();
+    for (std::size_t i = 0; i < all.size(); ++i) expect(all[i] == static_cast<long>(i / count), "all_gather");
+    expect(sum == std::vector<long>(count, static_cast<long>(n * (100 * me) + n * (n - 1) / 2)), "reduce_scatter");
+    auto shared = world.template allocate<long>(n * count);
+    std::copy(operands.begin(), operands.end(), shared.span().begin());
+    const auto mine = shared.span().subspan(me * count, count);
+    world.reduce_scatter(shared, mine, tutti::sum, how).wait();
+    world.all_gather(mine, shared, how).wait();
+    for (std::size_t i = 0; i < n * count; ++i)
+      expect(shared.span()[i] == static_cast<long>(n * (100 * (i / count)) + n * (n - 1) / 2), "in shared memory");
+  }
+}
+
+/// Every other collective that has a hierarchical way, by it and by what is chosen.
 void use(tutti::communicator<placed>& world, algorithm via) {
   const int n = world.size();
   const issue how{.via = via};
@@ -76,11 +100,14 @@ TEST_CASE("machines: collectives of 2 to 9 ranks on machines of all sizes") {
         placed_transport::placement.clear();
         for (int r = 0; r < n; ++r)
           placed_transport::placement.push_back(even ? r % machines : r < n - 2 ? 0 : r % machines);
-        const bool layered = tutti::algo::machine_map::of(placed_transport::placement, 0).layered();
+        const auto map = tutti::algo::machine_map::of(placed_transport::placement, 0);
+        const bool layered = map.layered();
         tutti::for_seeds(1, tutti_test::slow ? 1 : 2, [&](std::uint64_t seed) {
           tutti::run_sim<placed>(n, seed, [&](auto& world) {
             use(world, algorithm::automatic);
             if (layered) use(world, algorithm::hierarchical);
+            use_blocks(world, algorithm::automatic);
+            if (layered && map.even) use_blocks(world, algorithm::hierarchical);
             auto part = world.split(world.rank() % 2);
             use(part, algorithm::automatic);
           });

@@ -84,7 +84,8 @@ void check_barrier(session<World>& s) {
 template <class World>
 void check_movement(session<World>& s) {
   using enum tutti::algorithm;
-  const ways to_all{automatic, direct, tree, chain, hierarchical}, from_all{automatic, direct, ring, bruck};
+  const ways to_all{automatic, direct, tree, chain, hierarchical},
+      from_all{automatic, direct, ring, bruck, hierarchical};
   check_barrier(s);
   for (int i = 0; i < 20; ++i) s.world.barrier().wait();
   for (const std::size_t count : s.counts(every_count)) {

@@ -86,8 +86,8 @@ void check_reductions_of(session<World>& s, const sizes& all_counts, Op... reduc
       for (const auto via : s.template algorithms<tutti::all_reduce_args>(
                {automatic, direct, ring, recursive_doubling, halving_doubling, hierarchical, pairwise}, sizeof(T)))
         check_all_reduce<T>(s, how, count, via);
-      for (const auto via :
-           s.template algorithms<tutti::reduce_scatter_args>({automatic, direct, ring, pairwise}, sizeof(T)))
+      for (const auto via : s.template algorithms<tutti::reduce_scatter_args>(
+               {automatic, direct, ring, pairwise, hierarchical}, sizeof(T)))
         check_reduce_scatter<T>(s, how, count, via);
     }
 }

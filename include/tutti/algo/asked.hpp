@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <string>
 
@@ -24,9 +25,11 @@ inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, alg
 template <>
 inline constexpr std::array algorithms_of<broadcast_sized_args>{algorithm::tree};
 template <>
-inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring, algorithm::pairwise};
+inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring, algorithm::pairwise,
+                                                               algorithm::hierarchical};
 template <>
-inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring, algorithm::bruck};
+inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring, algorithm::bruck,
+                                                           algorithm::hierarchical};
 template <>
 inline constexpr std::array algorithms_of<all_reduce_coalesced_args>{
     algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::pairwise};
@@ -55,6 +58,11 @@ inline constexpr std::array algorithms_of<all_to_all_args>{algorithm::direct, al
 template <>
 inline constexpr std::array algorithms_of<all_to_all_v_args>{algorithm::direct, algorithm::pairwise};
 
+/// The collectives whose hierarchical way wants as many ranks on every machine.
+template <class Args>
+inline constexpr bool by_equal_machines =
+    std::same_as<Args, all_gather_args> || std::same_as<Args, reduce_scatter_args>;
+
 /// The algorithms that fold every element in rank order with one rounding, and so give the same bits.
 inline constexpr std::array rank_ordered{algorithm::direct, algorithm::pairwise};
 
@@ -68,7 +76,7 @@ constexpr bool has_algorithm(algorithm via) noexcept {
 template <class Args>
 constexpr bool can_ask(algorithm via, const situation& s) noexcept {
   return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s)) &&
-         (via != algorithm::hierarchical || hierarchical_possible(s));
+         (via != algorithm::hierarchical || (hierarchical_possible(s) && (!by_equal_machines<Args> || s.on_each != 0)));
 }
 
 /// Why it cannot, and what it can be asked for instead.
@@ -76,10 +84,10 @@ template <class Args>
 std::string refusal(algorithm via, const situation& s) {
   std::string text;
   if (has_algorithm<Args>(via) && via == algorithm::hierarchical)
-    text =
-        "algorithm hierarchical needs ranks on several machines, with several on one of them that share its memory, "
-        "and elements of which a slot of " +
-        std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
+    text = "algorithm hierarchical needs ranks on several machines, " +
+           std::string(by_equal_machines<Args> ? "as many on each, several that share its memory, "
+                                               : "with several on one of them that share its memory, ") +
+           "and elements of which a slot of " + std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
   else if (has_algorithm<Args>(via))
     text = "algorithm " + std::string(name(via)) +
            " needs a world whose ranks map each other's memory, and elements of which a slot of " +

@@ -110,6 +110,11 @@ constexpr work all_gather_work(algorithm via, const extent& e) noexcept {
   return {.steps = e.n - 1, .path = rest, .moved = 2 * rest};
 }
 
+constexpr work reduce_scatter_work(const extent& e) noexcept {
+  const std::uint64_t rest = e.bytes - e.share;
+  return {.steps = e.n - 1, .path = rest, .moved = 2 * rest, .folded = rest};
+}
+
 /// What a hierarchical way does in a machine's memory: meetings before the message goes to other machines or after it
 /// has come from them.
 constexpr work inside_work(const extent& e) noexcept { return {.steps = 2, .moved = 3 * e.bytes}; }

@@ -14,6 +14,7 @@ struct machine_map {
                                ///< as many ranks, else the lowest
   std::vector<int> machine;    ///< of each rank; machines are numbered in the order of their lowest ranks
   std::vector<int> lowest;     ///< rank of each machine
+  std::vector<int> in_order;   ///< the ranks of machine 0, then those of machine 1, and so on
   int place = 0;               ///< of this rank in `here`
   int across = -1;             ///< of this rank in `elsewhere`; -1 when another one speaks for its machine
   bool even = true;            ///< all machines have as many ranks
@@ -24,6 +25,10 @@ struct machine_map {
   [[nodiscard]] bool layered() const noexcept { return machines > 1 && machines < ranks; }
 
   [[nodiscard]] int machine_of(int rank) const noexcept { return machine[static_cast<std::size_t>(rank)]; }
+  /// Of a place on a machine, where all have as many.
+  [[nodiscard]] int rank_at(int on, int at) const noexcept {
+    return in_order[static_cast<std::size_t>(on) * here.size() + static_cast<std::size_t>(at)];
+  }
 
   /// Of a group whose ranks the link places.
   template <class Link>
@@ -56,6 +61,9 @@ struct machine_map {
         if (r == rank) m.across = static_cast<int>(m.elsewhere.size());
         m.elsewhere.push_back(r);
       }
+    for (int k = 0; k < m.machines; ++k)
+      for (int r = 0; r < m.ranks; ++r)
+        if (m.machine_of(r) == k) m.in_order.push_back(r);
     return m;
   }
 };

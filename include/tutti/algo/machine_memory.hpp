@@ -21,14 +21,17 @@ class machine_memory {
   struct side {
     turnstile order;  // of calls, each of which takes several turns on the board
     board place;
-    std::vector<std::size_t> counts;  // of the blocks of the call that has its turn
+    std::vector<std::size_t> counts, offsets;  // of the blocks of the call that has its turn
   };
 
   template <class = when_used>
   machine_memory(const group& all, machine_map where)
       : map(std::move(where)), members_{all.context, map.place, static_cast<int>(map.here.size()), {}} {
     for (const int r : map.here) members_.members.push_back(all.world_rank(r));
-    for (side* s : {&up, &down}) s->counts.resize(map.here.size());
+    for (side* s : {&up, &down}) {
+      s->counts.resize(map.here.size());
+      s->offsets.resize(map.here.size());
+    }
   }
 
   [[nodiscard]] int size() const noexcept { return members_.size; }

@@ -31,6 +31,8 @@ constexpr work work_of(algorithm via, const extent& e) noexcept {
     return scan_work(via, e);
   else if constexpr (std::same_as<Args, all_gather_args>)
     return all_gather_work(via, e);
+  else if constexpr (std::same_as<Args, reduce_scatter_args>)
+    return reduce_scatter_work(e);
   else if constexpr (std::same_as<Args, gather_args>)
     return rooted_work(via, e, received);
   else if constexpr (std::same_as<Args, scatter_args>)
@@ -75,13 +77,14 @@ template <class Args>
 constexpr std::uint64_t estimate_hierarchical(const situation& s) noexcept {
   const int inside = (s.world_size + s.machines - 1) / s.machines;
   const auto crowd = static_cast<std::uint64_t>(s.crowd);
-  // All ranks of a machine carry a part of an all_reduce; of the others, one speaks for it.
-  constexpr bool all = std::same_as<Args, all_reduce_args>;
+  // All ranks of a machine carry a part, or each its block; in trees one speaks for it.
+  constexpr bool all = std::same_as<Args, all_reduce_args> || by_equal_machines<Args>;
   const std::size_t part = all ? s.bytes / static_cast<std::size_t>(inside) : s.bytes;
   const std::uint64_t lines = all ? static_cast<std::uint64_t>(inside) : 1;
-  // Reduces go up a tree of machines, whatever else would cost less.
-  const algorithm across =
-      std::same_as<Args, reduce_args> ? algorithm::tree : select<Args>(between(s.machines, part, s.element));
+  // Reduces go up a tree of machines and blocks from each machine to each, whatever else would cost less.
+  const algorithm across = std::same_as<Args, reduce_args> ? algorithm::tree
+                           : by_equal_machines<Args>       ? algorithm::ring
+                                                           : select<Args>(between(s.machines, part, s.element));
   return time_of(inside_work({inside, s.bytes}), through_memory, crowd) +
          time_of(work_of<Args>(across, {s.machines, part}), between_machines, crowd, lines);
 }

@@ -12,6 +12,7 @@
 #include <tutti/algo/direct_scan.hpp>
 #include <tutti/algo/direct_uneven.hpp>
 #include <tutti/algo/hierarchical.hpp>
+#include <tutti/algo/hierarchical_blocks.hpp>
 #include <tutti/algo/hierarchical_tree.hpp>
 #include <tutti/algo/linear.hpp>
 #include <tutti/algo/machine_memory.hpp>
@@ -93,6 +94,14 @@ routine by_machines(lane<T> l, machine_memory& memory, const broadcast_args& a) 
 template <mapped_transport T>
 routine by_machines(lane<T> l, machine_memory& memory, const reduce_args& a) {
   return hierarchical_reduce<T>(l, memory, a);
+}
+template <mapped_transport T>
+routine by_machines(lane<T> l, machine_memory& memory, const reduce_scatter_args& a) {
+  return hierarchical_reduce_scatter<T>(l, memory, a);
+}
+template <mapped_transport T>
+routine by_machines(lane<T> l, machine_memory& memory, const all_gather_args& a) {
+  return hierarchical_all_gather<T>(l, memory, a);
 }
 
 template <message_link L>

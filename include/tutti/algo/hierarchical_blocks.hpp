@@ -1,0 +1,195 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <tutti/algo/block.hpp>
+#include <tutti/algo/direct_uneven.hpp>
+#include <tutti/algo/fingerprint.hpp>
+#include <tutti/algo/machine_map.hpp>
+#include <tutti/algo/machine_memory.hpp>
+#include <tutti/algo/pipeline.hpp>
+#include <tutti/algo/turnstile.hpp>
+#include <tutti/async/routine.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/transport/concept.hpp>
+#include <tutti/transport/lane.hpp>
+
+/// Collectives whose blocks each belong to a rank, over machines with equally many ranks: a block goes to another
+/// machine once, between the ranks of equal place, and through memory inside. Every rank is busy between machines, each
+/// with a connection of its own.
+namespace tutti::algo {
+
+namespace detail {
+
+/// Who exchanges what in which step. In the steps of distance d each machine sends to the one d behind it and hears
+/// from the one d before, a segment of a block at a time.
+template <mapped_transport T>
+class block_exchange {
+ public:
+  static constexpr std::uint64_t between_steps = 1 << 20;
+
+  block_exchange(lane<T> link, machine_memory& memory, std::size_t count, std::size_t element_bytes) noexcept
+      : link_(link),
+        side_(memory.up),
+        map_(memory.map),
+        machine_(map_.machine_of(link.rank())),
+        count_(count),
+        element_(element_bytes),
+        segment_(whole_elements(long_piece_bytes, element_bytes)),
+        per_machine_(std::max<std::size_t>(1, (count + segment_ - 1) / segment_)) {}
+
+  [[nodiscard]] std::size_t steps() const noexcept {
+    return static_cast<std::size_t>(map_.machines - 1) * per_machine_;
+  }
+  [[nodiscard]] int machine() const noexcept { return machine_; }
+  [[nodiscard]] int target(std::size_t i) const noexcept { return (machine_ + distance(i)) % map_.machines; }
+  [[nodiscard]] int source(std::size_t i) const noexcept {
+    return (machine_ + map_.machines - distance(i)) % map_.machines;
+  }
+  [[nodiscard]] std::size_t begin(std::size_t i) const noexcept { return i % per_machine_ * segment_; }  ///< elements
+  [[nodiscard]] std::size_t size(std::size_t i) const noexcept { return piece_of(count_, begin(i), segment_); }
+  [[nodiscard]] std::size_t bytes(std::size_t i) const noexcept { return size(i) * element_; }
+  [[nodiscard]] std::size_t most_bytes() const noexcept { return std::min(segment_, count_) * element_; }
+
+  [[nodiscard]] auto send(std::size_t i, const std::byte* out) const noexcept {
+    return link_.send(map_.rank_at(target(i), map_.place), tag(i), {out, bytes(i)});
+  }
+  [[nodiscard]] auto recv(std::size_t i, std::byte* in) const noexcept {
+    return link_.recv(map_.rank_at(source(i), map_.place), tag(i), {in, bytes(i)});
+  }
+
+  /// Of the blocks of a machine's ranks, `size` elements from `begin` on. One behind the other, they need no offsets:
+  /// `first` is where they begin, in elements.
+  struct part {
+    layout cut;
+    std::size_t first;
+  };
+  [[nodiscard]] part of_machine(int machine, std::size_t begin, std::size_t size) const noexcept {
+    const auto rank_at = [&](std::size_t place) {
+      return static_cast<std::size_t>(map_.rank_at(machine, static_cast<int>(place)));
+    };
+    bool close = size == count_;
+    for (std::size_t p = 0; p < side_.counts.size(); ++p) {
+      side_.counts[p] = size;
+      side_.offsets[p] = rank_at(p) * count_ + begin;
+      close = close && rank_at(p) == rank_at(0) + p;
+    }
+    if (close) return {layout(side_.counts), side_.offsets[0]};
+    return {layout(side_.counts, side_.offsets), 0};
+  }
+
+ private:
+  [[nodiscard]] int distance(std::size_t i) const noexcept { return 1 + static_cast<int>(i / per_machine_); }
+  [[nodiscard]] std::uint64_t tag(std::size_t i) const noexcept { return between_steps + i % per_machine_; }
+
+  lane<T> link_;
+  machine_memory::side& side_;
+  const machine_map& map_;
+  int machine_;
+  std::size_t count_, element_, segment_, per_machine_;
+};
+
+}  // namespace detail
+
+/// All-gather over several machines with as many ranks each. Every rank sends its block to its counterpart on each
+/// other machine, in segments of 1 MiB, and each segment that has come is gathered inside (algo/direct_uneven.hpp)
+/// while the next is on its way; so are, first, the machine's own blocks. For k ranks on each of M machines: M-1 steps
+/// per MiB of a block, M meetings of the machine; k(M-1) blocks into every machine, the least possible, where a ring of
+/// ranks takes kM-1. `memory` outlives it.
+template <mapped_transport T>
+routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather_args a) {
+  turnstile::turn turn{memory.up.order, link.link()};
+  const std::size_t element = a.out.element_bytes, count = a.in.count;
+  const detail::block_exchange<T> across(link, memory, count, element);
+  const auto inside = [&](int machine, const void* own, std::size_t begin, std::size_t size) {
+    const auto p = across.of_machine(machine, begin, size);
+    all_gather_v_args part{a.in, a.out, p.cut};
+    part.in.data = own;
+    part.in.count = size;
+    part.out.data = at(a.out.data, p.first * element);
+    return direct_all_gather_v<T>(memory.inside(link), memory.up.place, part);
+  };
+  const auto arrives_at = [&](std::size_t i) {
+    const int from = memory.map.rank_at(across.source(i), memory.map.place);
+    return at(a.out.data, (static_cast<std::size_t>(from) * count + across.begin(i)) * element);
+  };
+  detail::in_flight<decltype(link.send(0, 0, {}))> sends;
+  detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
+  const std::size_t steps = across.steps();
+  const auto begin_before = [&](std::size_t end) {
+    end = std::min(end, steps);
+    sends.begin_before(end, [&](std::size_t k) { return across.send(k, at(a.in.data, across.begin(k) * element)); });
+    receives.begin_before(end, [&](std::size_t k) { return across.recv(k, arrives_at(k)); });
+  };
+  co_await turn;
+  co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
+  begin_before(pieces_ahead);
+  co_await inside(across.machine(), a.in.data, 0, count);
+  for (std::size_t i = 0; i < steps; ++i) {
+    auto& arrival = receives[i];
+    auto& departure = sends[i];
+    co_await arrival;
+    co_await departure;
+    begin_before(i + 1 + pieces_ahead);
+    co_await inside(across.source(i), arrives_at(i), across.begin(i), across.size(i));
+  }
+}
+
+/// Reduce-scatter over several machines with as many ranks each; `out` may be this rank's block of `in`. The ranks of a
+/// machine reduce the blocks of another one's ranks inside (algo/direct_uneven.hpp), in segments of 1 MiB, and each
+/// sends its counterpart there what that is to have, while the next segment is reduced; each folds what comes into its
+/// own block, of its own machine first and then machine by machine, downwards. For k ranks on each of M machines: M-1
+/// steps per MiB of a block, M meetings of the machine; k(M-1) blocks out of every machine, the least possible, where a
+/// ring of ranks takes kM-1; 4 MiB of temporary memory. `memory` outlives it.
+template <mapped_transport T>
+routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce_scatter_args a) {
+  turnstile::turn turn{memory.up.order, link.link()};
+  const std::size_t element = a.out.element_bytes, count = a.out.count;
+  const detail::block_exchange<T> across(link, memory, count, element);
+  const std::size_t steps = across.steps(), slot = whole_lines(across.most_bytes());
+  scratch outgoing(link, pieces_ahead * slot), incoming(link, pieces_ahead * slot);
+  if (!outgoing || !incoming) co_await link.refuse({errc::out_of_resources});
+  const reduction sum = a.op.partial();
+  const auto inside = [&](int machine, void* own, std::size_t begin, std::size_t size) {
+    const auto p = across.of_machine(machine, begin, size);
+    reduce_scatter_v_args part{a.in, a.out, p.cut, sum};
+    part.in.data = at(a.in.data, p.first * element);
+    part.out.data = own;
+    part.out.count = size;
+    return direct_reduce_scatter_v<T>(memory.inside(link), memory.up.place, part);
+  };
+  const auto slot_of = [&](const scratch& s, std::size_t i) { return s.data() + i % pieces_ahead * slot; };
+  detail::in_flight<decltype(link.send(0, 0, {}))> sends;
+  detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
+  co_await turn;
+  co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
+  for (std::size_t i = 0; i <= steps; ++i) {
+    receives.begin_before(std::min(steps, i + 1), [&](std::size_t k) { return across.recv(k, slot_of(incoming, k)); });
+    if (i < steps) {
+      if (i >= pieces_ahead) {
+        auto& departure = sends[i - pieces_ahead];
+        co_await departure;
+      }
+      std::byte* const sums = slot_of(outgoing, i);
+      co_await inside(across.target(i), sums, across.begin(i), across.size(i));
+      sends.begin(i, [&] { return across.send(i, sums); });
+    }
+    if (i == 0) {
+      co_await inside(across.machine(), a.out.data, 0, count);
+      continue;
+    }
+    auto& arrival = receives[i - 1];
+    co_await arrival;
+    std::byte* const into = at(a.out.data, across.begin(i - 1) * element);
+    sum.fold(slot_of(incoming, i - 1), into, across.size(i - 1), sum.context.data());
+  }
+  for (std::size_t i = steps - std::min(steps, pieces_ahead); i < steps; ++i) {
+    auto& departure = sends[i];
+    co_await departure;
+  }
+  if (a.op.finish) a.op.finish(a.out.data, count, link.size(), a.op.context.data());
+}
+
+}  // namespace tutti::algo
