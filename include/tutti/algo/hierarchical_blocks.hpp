@@ -66,7 +66,7 @@ class block_exchange {
     layout cut;
     std::size_t first;
   };
-  [[nodiscard]] part of_machine(int machine, std::size_t begin, std::size_t size) const noexcept {
+  [[nodiscard]] part of_machine(int machine, std::size_t begin, std::size_t size) noexcept {
     const auto rank_at = [&](std::size_t place) {
       return static_cast<std::size_t>(map_.rank_at(machine, static_cast<int>(place)));
     };
@@ -102,7 +102,7 @@ template <mapped_transport T>
 routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather_args a) {
   turnstile::turn turn{memory.up.order, link.link()};
   const std::size_t element = a.out.element_bytes, count = a.in.count;
-  const detail::block_exchange<T> across(link, memory, count, element);
+  detail::block_exchange<T> across(link, memory, count, element);
   const auto inside = [&](int machine, const void* own, std::size_t begin, std::size_t size) {
     const auto p = across.of_machine(machine, begin, size);
     all_gather_v_args part{a.in, a.out, p.cut};
@@ -147,7 +147,7 @@ template <mapped_transport T>
 routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce_scatter_args a) {
   turnstile::turn turn{memory.up.order, link.link()};
   const std::size_t element = a.out.element_bytes, count = a.out.count;
-  const detail::block_exchange<T> across(link, memory, count, element);
+  detail::block_exchange<T> across(link, memory, count, element);
   const std::size_t steps = across.steps(), slot = whole_lines(across.most_bytes());
   scratch outgoing(link, pieces_ahead * slot), incoming(link, pieces_ahead * slot);
   if (!outgoing || !incoming) co_await link.refuse({errc::out_of_resources});
