@@ -277,10 +277,12 @@ def run_startup(a, out, results):
 
 
 def run_hosts(a, out, results):
-    """Two emulated hosts: network namespaces joined by a veth pair, at a limited rate, or by a link with a delay."""
+    """Two emulated hosts, with half of the CPUs each: network namespaces joined by a veth pair, at a limited rate, or by a link with a delay."""
     link = None
     rows = results.setdefault("hosts", [])
     host = lambda r, n: r * 2 // n if a.placed == "blocks" else r % 2
+    half = (os.cpu_count() + 1) // 2  # ranks that share a machine with others' spinning would wait for its CPUs, not for the link
+    cpus = [f"0-{half - 1}", f"{os.cpu_count() - half}-{os.cpu_count() - 1}"]
     ns = [f"peers{os.getpid()}-{i}" for i in range(2)]
     names = a.peers or ["tutti", "gloo-ring", "gloo-bcube", "gloo-hd", "torch"]
     chosen = by_connections(out, a.connections) + [p for p in peers(out, a.add) if p.name in names or any(x.startswith(p.name + "=") for x in a.add)]
@@ -307,7 +309,7 @@ def run_hosts(a, out, results):
         for rnd, n, p in itertools.product(range(a.rounds), a.n, chosen):
             wait_quiet(a.quiet)
             got, _ = launch(p, n, out, ["--ops", ",".join(a.ops or ["all_reduce", "barrier"]), "--sizes", ",".join(map(str, a.sizes)), "--budget", str(a.budget)],
-                            wrap=lambda r: ["ip", "netns", "exec", ns[host(r, n)]],
+                            wrap=lambda r: ["ip", "netns", "exec", ns[host(r, n)], "taskset", "-c", cpus[host(r, n)]],
                             rank_env=lambda r: {"PEER_ADDR": f"10.77.0.{host(r, n) + 1}", "GLOO_SOCKET_IFNAME": f"peersv{host(r, n)}", **pace})
             rows += [dict(r, peer=p.name, round=rnd, rate=a.rate) for r in got]
     finally:

@@ -44,6 +44,8 @@ class block_exchange {
     return static_cast<std::size_t>(map_.machines - 1) * per_machine_;
   }
   [[nodiscard]] int machine() const noexcept { return machine_; }
+  /// In the first steps the machine's own blocks have their turn, too, segment by segment.
+  [[nodiscard]] bool at_home(std::size_t i) const noexcept { return i < per_machine_; }
   [[nodiscard]] int target(std::size_t i) const noexcept { return (machine_ + distance(i)) % map_.machines; }
   [[nodiscard]] int source(std::size_t i) const noexcept {
     return (machine_ + map_.machines - distance(i)) % map_.machines;
@@ -95,8 +97,8 @@ class block_exchange {
 
 /// All-gather over several machines with as many ranks each. Every rank sends its block to its counterpart on each
 /// other machine, in segments of 1 MiB, and each segment that has come is gathered inside (algo/direct_uneven.hpp)
-/// while the next is on its way; so are, first, the machine's own blocks. For k ranks on each of M machines: M-1 steps
-/// per MiB of a block, M meetings of the machine; k(M-1) blocks into every machine, the least possible, where a ring of
+/// while the next is on its way; so are, in between, the machine's own. For k ranks on each of M machines: M-1 steps
+/// and M all_gathers inside per MiB of a block; k(M-1) blocks into every machine, the least possible, where a ring of
 /// ranks takes kM-1. `memory` outlives it.
 template <mapped_transport T>
 routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather_args a) {
@@ -126,8 +128,9 @@ routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather
   co_await turn;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
   begin_before(pieces_ahead);
-  co_await inside(across.machine(), a.in.data, 0, count);
   for (std::size_t i = 0; i < steps; ++i) {
+    if (across.at_home(i))
+      co_await inside(across.machine(), at(a.in.data, across.begin(i) * element), across.begin(i), across.size(i));
     auto& arrival = receives[i];
     auto& departure = sends[i];
     co_await arrival;
@@ -141,8 +144,8 @@ routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather
 /// machine reduce the blocks of another one's ranks inside (algo/direct_uneven.hpp), in segments of 1 MiB, and each
 /// sends its counterpart there what that is to have, while the next segment is reduced; each folds what comes into its
 /// own block, of its own machine first and then machine by machine, downwards. For k ranks on each of M machines: M-1
-/// steps per MiB of a block, M meetings of the machine; k(M-1) blocks out of every machine, the least possible, where a
-/// ring of ranks takes kM-1; 4 MiB of temporary memory. `memory` outlives it.
+/// steps and M reduce_scatters inside per MiB of a block; k(M-1) blocks out of every machine, the least possible, where
+/// a ring of ranks takes kM-1; 4 MiB of temporary memory. `memory` outlives it.
 template <mapped_transport T>
 routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce_scatter_args a) {
   turnstile::turn turn{memory.up.order, link.link()};
@@ -176,10 +179,9 @@ routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce
       co_await inside(across.target(i), sums, across.begin(i), across.size(i));
       sends.begin(i, [&] { return across.send(i, sums); });
     }
-    if (i == 0) {
-      co_await inside(across.machine(), a.out.data, 0, count);
-      continue;
-    }
+    if (across.at_home(i))
+      co_await inside(across.machine(), at(a.out.data, across.begin(i) * element), across.begin(i), across.size(i));
+    if (i == 0) continue;
     auto& arrival = receives[i - 1];
     co_await arrival;
     std::byte* const into = at(a.out.data, across.begin(i - 1) * element);
