@@ -281,11 +281,15 @@ def run_hosts(a, out, results):
     link = None
     rows = results.setdefault("hosts", [])
     host = lambda r, n: r * 2 // n if a.placed == "blocks" else r % 2
-    half = (os.cpu_count() + 1) // 2  # ranks that share a machine with others' spinning would wait for its CPUs, not for the link
-    cpus = [f"0-{half - 1}", f"{os.cpu_count() - half}-{os.cpu_count() - 1}"]
+    # Ranks that wait for each other's CPUs do not measure the link.
+    mine = sorted(os.sched_getaffinity(0))
+    half = len(mine) // 2
+    cpus = [",".join(map(str, part or mine)) for part in (mine[:half], mine[half:])]
     ns = [f"peers{os.getpid()}-{i}" for i in range(2)]
     names = a.peers or ["tutti", "gloo-ring", "gloo-bcube", "gloo-hd", "torch"]
     chosen = by_connections(out, a.connections) + [p for p in peers(out, a.add) if p.name in names or any(x.startswith(p.name + "=") for x in a.add)]
+    for p in chosen:
+        p.pin = False  # to a CPU of its host, not to one of all
     pace = {"LD_PRELOAD": f"{out}/libpace.so", "PEER_PACE": str(int(a.pace * 125e6))} if a.pace else {}
     def net(cmd):
         sh(cmd, check=True)
@@ -311,7 +315,7 @@ def run_hosts(a, out, results):
             got, _ = launch(p, n, out, ["--ops", ",".join(a.ops or ["all_reduce", "barrier"]), "--sizes", ",".join(map(str, a.sizes)), "--budget", str(a.budget)],
                             wrap=lambda r: ["ip", "netns", "exec", ns[host(r, n)], "taskset", "-c", cpus[host(r, n)]],
                             rank_env=lambda r: {"PEER_ADDR": f"10.77.0.{host(r, n) + 1}", "GLOO_SOCKET_IFNAME": f"peersv{host(r, n)}", **pace})
-            rows += [dict(r, peer=p.name, round=rnd, rate=a.rate) for r in got]
+            rows += [dict(r, peer=p.name, round=rnd, rate=a.rate, placed=a.placed) for r in got]
     finally:
         if link:
             link.terminate()

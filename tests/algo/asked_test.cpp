@@ -80,7 +80,8 @@ TEST_CASE("asked: a refusal says what was asked for, why not, and what there is"
         "its memory, and elements of which a slot of 256 KiB holds one per rank; ask for automatic, ring, "
         "recursive_doubling, halving_doubling or pairwise");
   CHECK(refusal<tutti::all_gather_args>(algorithm::hierarchical, apart) ==
-        "algorithm hierarchical needs ranks on several machines, as many on each, several that share its memory, and "
+        "algorithm hierarchical needs ranks on several machines, equally many on each, at least two, which share "
+        "memory, and "
         "elements of which a slot of 256 KiB holds one per rank; ask for automatic, ring or bruck");
   CHECK(refusal<tutti::all_reduce_args>(algorithm::direct, apart) ==
         "algorithm direct needs a world whose ranks map each other's memory, and elements of which a slot "

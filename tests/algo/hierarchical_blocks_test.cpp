@@ -1,7 +1,10 @@
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <tutti/algo/hierarchical_blocks.hpp>
@@ -91,6 +94,7 @@ TEST_CASE("hierarchical: a reduce_scatter over every even placement, in place an
 
 TEST_CASE("hierarchical: blocks of calls that follow one another do not meet, whoever is late") {
   lanes::run(4, [&](auto& me) {
+    if (me.number() % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     auto memory = lanes::on_machines(me, {0, 1, 1, 0});
     const auto with = tutti::erase_type<int>(tutti::sum);
     constexpr std::size_t count = 3;
@@ -119,6 +123,55 @@ TEST_CASE("hierarchical: blocks of calls that follow one another do not meet, wh
         expect(all[at][i] == 10 * k + static_cast<int>(i / count), "a block of call", at);
         expect(out[at][i % count] == 4 * k + 6, "a sum of call", at);
       }
+  });
+}
+
+struct counted_sum {
+  std::atomic<int>* calls;
+  int operator()(int a, int b) const {
+    ++*calls;
+    return a + b;
+  }
+};
+
+TEST_CASE("hierarchical: the next reduce_scatter meets while the sums of the one before are on their way") {
+  std::atomic<int> folded{0};
+  lanes::run(4, [&](auto& me) {
+    auto memory = lanes::on_machines(me, {0, 0, 1, 1});
+    // Machine 1 comes when machine 0 folds what is the second call's.
+    const auto limit = tutti::clock::now() + std::chrono::seconds(20);
+    while (me.number() > 1 && folded == 0 && tutti::clock::now() < limit) std::this_thread::yield();
+    expect(me.number() < 2 || folded != 0, "machine 0 waits for machine 1");
+    const std::vector<int> in{1, 2, 3, 4};
+    std::vector<int> first(1), second(1);
+    const auto start = [&](std::vector<int>& out, const tutti::reduction& with) {
+      return me.start([&, with](auto link) {
+        return tutti::algo::hierarchical_reduce_scatter(
+            link, memory, tutti::reduce_scatter_args{lanes::in(in), lanes::out(out), with});
+      });
+    };
+    tutti::op a = start(first, tutti::erase_type<int>(tutti::sum));
+    tutti::op b = start(second, tutti::erase_type<int>(counted_sum{&folded}));
+    b.wait();
+    a.wait();
+    expect(first[0] == 4 * (me.number() + 1) && second == first, "sums of rank", static_cast<std::size_t>(me.number()));
+  });
+}
+
+TEST_CASE("hierarchical: a reduce_scatter takes operands machine by machine, from its own on downwards") {
+  lanes::run(6, [](auto& me) {
+    auto memory = lanes::on_machines(me, {0, 1, 2, 0, 1, 2});
+    std::vector<lanes::word> in(6, lanes::letter(me.number())), out(1);
+    const auto with = tutti::erase_type<lanes::word>(lanes::append{});
+    me.run([&](auto link) {
+      return tutti::algo::hierarchical_reduce_scatter(link, memory,
+                                                      tutti::reduce_scatter_args{lanes::in(in), lanes::out(out), with});
+    });
+    lanes::word expected{};
+    for (int k = 3; k > 0; --k)
+      for (const int r : {(me.number() + k) % 3, (me.number() + k) % 3 + 3})
+        expected = lanes::append{}(expected, lanes::letter(r));
+    expect(out[0] == expected, "the word of rank", static_cast<std::size_t>(me.number()));
   });
 }
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -153,7 +152,7 @@ TEST_CASE("allocation: a steady loop of coroutines allocates nothing") {
       (void)co_await on.all_reduce(1.0);
       co_await on.broadcast(small, 1);
     };
-    const auto loop = [](world& on, auto make, long& fewest) -> task<> {
+    const auto loop = [](world& on, auto make, std::vector<long>& counted) -> task<> {
       std::vector<float> small(100), large(50000), blocks(300), others(300);
       const std::vector<std::size_t> counts{50, 0, 250};
       const std::vector<std::span<float>> list{small, large, blocks};
@@ -178,13 +177,15 @@ TEST_CASE("allocation: a steady loop of coroutines allocates nothing") {
           co_await on.all_gather(small, blocks);
           co_await on.reduce_scatter(blocks, small);
         }
-        if (round > 1) fewest = std::min(fewest, allocations::count.load() - before);
+        if (round > 1) counted.push_back(allocations::count.load() - before);
       }
     };
-    // Not all of them: as in expect_none, a frame or an early message more than ever before may come late, but once.
-    long fewest = std::numeric_limits<long>::max();
-    tutti::sync_wait(w, loop(w, step, fewest));
-    during.fetch_add(fewest);
+    // As in expect_none, a frame or an early message more than ever before may come late: of four rounds in one.
+    std::vector<long> counted;
+    counted.reserve(4);
+    tutti::sync_wait(w, loop(w, step, counted));
+    std::sort(counted.begin(), counted.end());
+    during.fetch_add(counted.at(2));
     w.barrier().wait();
   });
   CHECK(during.load() == 0);

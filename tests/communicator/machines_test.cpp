@@ -110,6 +110,7 @@ TEST_CASE("machines: collectives of 2 to 9 ranks on machines of all sizes") {
             if (layered && map.even) use_blocks(world, algorithm::hierarchical);
             auto part = world.split(world.rank() % 2);
             use(part, algorithm::automatic);
+            use_blocks(part, algorithm::automatic);
           });
         });
       }

@@ -58,7 +58,7 @@ inline constexpr std::array algorithms_of<all_to_all_args>{algorithm::direct, al
 template <>
 inline constexpr std::array algorithms_of<all_to_all_v_args>{algorithm::direct, algorithm::pairwise};
 
-/// The collectives whose hierarchical way wants as many ranks on every machine.
+/// The collectives whose hierarchical way wants equally many ranks on every machine.
 template <class Args>
 inline constexpr bool by_equal_machines =
     std::same_as<Args, all_gather_args> || std::same_as<Args, reduce_scatter_args>;
@@ -85,7 +85,7 @@ std::string refusal(algorithm via, const situation& s) {
   std::string text;
   if (has_algorithm<Args>(via) && via == algorithm::hierarchical)
     text = "algorithm hierarchical needs ranks on several machines, " +
-           std::string(by_equal_machines<Args> ? "as many on each, several that share its memory, "
+           std::string(by_equal_machines<Args> ? "equally many on each, at least two, which share memory, "
                                                : "with several on one of them that share its memory, ") +
            "and elements of which a slot of " + std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
   else if (has_algorithm<Args>(via))

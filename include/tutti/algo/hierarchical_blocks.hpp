@@ -16,19 +16,21 @@
 #include <tutti/transport/concept.hpp>
 #include <tutti/transport/lane.hpp>
 
-/// Collectives whose blocks each belong to a rank, over machines with equally many ranks: a block goes to another
-/// machine once, between the ranks of equal place, and through memory inside. Every rank is busy between machines, each
-/// with a connection of its own.
+/// Collectives whose blocks each belong to a rank, over machines with equally many ranks, at least two: a block goes to
+/// another machine once, between the ranks of equal place, and through memory inside. Every rank is busy between
+/// machines, each with connections of its own.
 namespace tutti::algo {
 
 namespace detail {
 
-/// Who exchanges what in which step. In the steps of distance d each machine sends to the one d behind it and hears
-/// from the one d before, a segment of a block at a time.
+/// Who exchanges what in which step. In the steps of distance d each machine sends to the one d further on and hears
+/// from the one d further back, a segment of a block at a time.
 template <mapped_transport T>
 class block_exchange {
  public:
   static constexpr std::uint64_t between_steps = 1 << 20;
+  /// On a line of 10 Gbit/s for a millisecond, which is long beside the meetings that it takes inside.
+  static constexpr std::size_t segment_bytes = std::size_t{1} << 20;
 
   block_exchange(lane<T> link, machine_memory& memory, std::size_t count, std::size_t element_bytes) noexcept
       : link_(link),
@@ -37,7 +39,7 @@ class block_exchange {
         machine_(map_.machine_of(link.rank())),
         count_(count),
         element_(element_bytes),
-        segment_(whole_elements(long_piece_bytes, element_bytes)),
+        segment_(whole_elements(segment_bytes, element_bytes)),
         per_machine_(std::max<std::size_t>(1, (count + segment_ - 1) / segment_)) {}
 
   [[nodiscard]] std::size_t steps() const noexcept {
@@ -62,23 +64,23 @@ class block_exchange {
     return link_.recv(map_.rank_at(source(i), map_.place), tag(i), {in, bytes(i)});
   }
 
-  /// Of the blocks of a machine's ranks, `size` elements from `begin` on. One behind the other, they need no offsets:
-  /// `first` is where they begin, in elements.
+  /// Of the blocks of a machine's ranks, `size` elements from `begin` on, for a call inside; good until the next one.
+  /// Blocks that are adjacent need no offsets: `first` is where they begin, in elements.
   struct part {
     layout cut;
     std::size_t first;
   };
-  [[nodiscard]] part of_machine(int machine, std::size_t begin, std::size_t size) noexcept {
+  [[nodiscard]] part cut(int machine, std::size_t begin, std::size_t size) noexcept {
     const auto rank_at = [&](std::size_t place) {
       return static_cast<std::size_t>(map_.rank_at(machine, static_cast<int>(place)));
     };
-    bool close = size == count_;
+    bool adjacent = size == count_;
     for (std::size_t p = 0; p < side_.counts.size(); ++p) {
       side_.counts[p] = size;
       side_.offsets[p] = rank_at(p) * count_ + begin;
-      close = close && rank_at(p) == rank_at(0) + p;
+      adjacent = adjacent && rank_at(p) == rank_at(0) + p;
     }
-    if (close) return {layout(side_.counts), side_.offsets[0]};
+    if (adjacent) return {layout(side_.counts), side_.offsets[0]};
     return {layout(side_.counts, side_.offsets), 0};
   }
 
@@ -95,7 +97,7 @@ class block_exchange {
 
 }  // namespace detail
 
-/// All-gather over several machines with as many ranks each. Every rank sends its block to its counterpart on each
+/// All-gather over several machines with equally many ranks. Every rank sends its block to its counterpart on each
 /// other machine, in segments of 1 MiB, and each segment that has come is gathered inside (algo/direct_uneven.hpp)
 /// while the next is on its way; so are, in between, the machine's own. For k ranks on each of M machines: M-1 steps
 /// and M all_gathers inside per MiB of a block; k(M-1) blocks into every machine, the least possible, where a ring of
@@ -106,7 +108,7 @@ routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather
   const std::size_t element = a.out.element_bytes, count = a.in.count;
   detail::block_exchange<T> across(link, memory, count, element);
   const auto inside = [&](int machine, const void* own, std::size_t begin, std::size_t size) {
-    const auto p = across.of_machine(machine, begin, size);
+    const auto p = across.cut(machine, begin, size);
     all_gather_v_args part{a.in, a.out, p.cut};
     part.in.data = own;
     part.in.count = size;
@@ -125,9 +127,9 @@ routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather
     sends.begin_before(end, [&](std::size_t k) { return across.send(k, at(a.in.data, across.begin(k) * element)); });
     receives.begin_before(end, [&](std::size_t k) { return across.recv(k, arrives_at(k)); });
   };
+  begin_before(pieces_ahead);  // needs no turn: calls that follow one another are on their way together
   co_await turn;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
-  begin_before(pieces_ahead);
   for (std::size_t i = 0; i < steps; ++i) {
     if (across.at_home(i))
       co_await inside(across.machine(), at(a.in.data, across.begin(i) * element), across.begin(i), across.size(i));
@@ -140,23 +142,21 @@ routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather
   }
 }
 
-/// Reduce-scatter over several machines with as many ranks each; `out` may be this rank's block of `in`. The ranks of a
+/// Reduce-scatter over several machines with equally many ranks; `out` may be this rank's block of `in`. The ranks of a
 /// machine reduce the blocks of another one's ranks inside (algo/direct_uneven.hpp), in segments of 1 MiB, and each
 /// sends its counterpart there what that is to have, while the next segment is reduced; each folds what comes into its
-/// own block, of its own machine first and then machine by machine, downwards. For k ranks on each of M machines: M-1
-/// steps and M reduce_scatters inside per MiB of a block; k(M-1) blocks out of every machine, the least possible, where
-/// a ring of ranks takes kM-1; 4 MiB of temporary memory. `memory` outlives it.
+/// own block. Operands are taken machine by machine, from its own on downwards, around. For k ranks on each of M
+/// machines: M-1 steps and M reduce_scatters inside per MiB of a block; k(M-1) blocks out of every machine, the least
+/// possible, where a ring of ranks takes kM-1; up to 4 MiB of temporary memory. `memory` outlives it.
 template <mapped_transport T>
 routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce_scatter_args a) {
   turnstile::turn turn{memory.up.order, link.link()};
   const std::size_t element = a.out.element_bytes, count = a.out.count;
   detail::block_exchange<T> across(link, memory, count, element);
   const std::size_t steps = across.steps(), slot = whole_lines(across.most_bytes());
-  scratch outgoing(link, pieces_ahead * slot), incoming(link, pieces_ahead * slot);
-  if (!outgoing || !incoming) co_await link.refuse({errc::out_of_resources});
   const reduction sum = a.op.partial();
   const auto inside = [&](int machine, void* own, std::size_t begin, std::size_t size) {
-    const auto p = across.of_machine(machine, begin, size);
+    const auto p = across.cut(machine, begin, size);
     reduce_scatter_v_args part{a.in, a.out, p.cut, sum};
     part.in.data = at(a.in.data, p.first * element);
     part.out.data = own;
@@ -164,10 +164,14 @@ routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce
     return direct_reduce_scatter_v<T>(memory.inside(link), memory.up.place, part);
   };
   const auto slot_of = [&](const scratch& s, std::size_t i) { return s.data() + i % pieces_ahead * slot; };
+  co_await turn;
+  scratch outgoing(link, pieces_ahead * slot), incoming(link, pieces_ahead * slot);
+  if (!outgoing || !incoming) co_await link.refuse({errc::out_of_resources});
   detail::in_flight<decltype(link.send(0, 0, {}))> sends;
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
-  co_await turn;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
+  // A slot is free for step i once what was sent in step i - 2 has gone, or what came then has been folded, which is in
+  // step i - 1.
   for (std::size_t i = 0; i <= steps; ++i) {
     receives.begin_before(std::min(steps, i + 1), [&](std::size_t k) { return across.recv(k, slot_of(incoming, k)); });
     if (i < steps) {
@@ -181,6 +185,7 @@ routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce
     }
     if (across.at_home(i))
       co_await inside(across.machine(), at(a.out.data, across.begin(i) * element), across.begin(i), across.size(i));
+    if (i + 1 == steps) turn.leave();  // the rest needs no meeting
     if (i == 0) continue;
     auto& arrival = receives[i - 1];
     co_await arrival;

@@ -25,7 +25,7 @@ struct machine_map {
   [[nodiscard]] bool layered() const noexcept { return machines > 1 && machines < ranks; }
 
   [[nodiscard]] int machine_of(int rank) const noexcept { return machine[static_cast<std::size_t>(rank)]; }
-  /// Of a place on a machine, where all have as many.
+  /// Of a place on a machine, where all have equally many.
   [[nodiscard]] int rank_at(int on, int at) const noexcept {
     return in_order[static_cast<std::size_t>(on) * here.size() + static_cast<std::size_t>(at)];
   }

@@ -15,7 +15,8 @@ namespace tutti::algo {
 
 /// What the ranks of one machine share in a group that spans several. They are a group of their own, and meet on one of
 /// two boards before a call goes to other machines (`up`), and on the other after it has come back (`down`): so the
-/// next call can be on its way up meanwhile. Calls have their turn on both in the order of their issue.
+/// next call can be on its way up meanwhile. Those that do all inside at one end of their way use one. Calls have their
+/// turn on both in the order of their issue.
 class machine_memory {
  public:
   struct side {

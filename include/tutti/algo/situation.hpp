@@ -33,7 +33,7 @@ struct situation {
   std::size_t element = 1;
   int machines = 1;
   int crowd = 1;    ///< ranks to a core, of the machine where they are most
-  int on_each = 0;  ///< ranks of every machine; 0 where not all have as many
+  int on_each = 0;  ///< ranks of every machine; 0 where they differ
 };
 
 /// True where the direct algorithms can run at all: a slot holds at least one element for each rank.

@@ -226,7 +226,7 @@ class composed {
     algo::board meeting_place;
     std::unique_ptr<algo::machine_memory> memory;  // of ranks on several machines, some of which share one
     algo::reach links = algo::reach::messages;
-    int machines = 1, on_each = 0;                   // ranks of every machine, if all have as many
+    int machines = 1, on_each = 0;                   // ranks of every machine; 0: they differ
     int crowd = 1;                                   // ranks to a core
     int looks = 0;                                   // for others that are about to post
     algo::progress begun = algo::progress::nothing;  // of the call that is being issued

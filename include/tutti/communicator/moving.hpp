@@ -77,7 +77,7 @@ class moving_calls : public Base {
 
   /// Block r of everyone's `out` becomes rank r's `in`, which may be the own block of `out`. The n blocks are the front
   /// of `out`, which may be larger. Collective; the count of `in` equal on all ranks.
-  /// Costs: see algo/direct_gather.hpp, algo/ring.hpp and algo/bruck.hpp.
+  /// Costs: see algo/direct_gather.hpp, algo/ring.hpp, algo/bruck.hpp and algo/hierarchical_blocks.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_gather_args> && alike<In, Out>
   started<all_gather_args> all_gather(In&& in, Out&& out, issue how = {},

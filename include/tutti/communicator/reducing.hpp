@@ -31,7 +31,7 @@ class reducing_calls : public Base {
 
   /// Reduces `inout` over all ranks, in place: element i of every rank, in an order that is the same on all ranks,
   /// which therefore end with equal bits. Collective; any count, equal on all ranks. Costs: see algo/direct.hpp,
-  /// algo/recursive_doubling.hpp and algo/ring.hpp.
+  /// algo/recursive_doubling.hpp, algo/ring.hpp and algo/hierarchical.hpp.
   template <writable_elements R, reducer_of<R> Op = sum_op>
     requires supports<backend_type, all_reduce_args>
   started<all_reduce_args> all_reduce(R&& inout, Op with = {}, issue how = {},
@@ -71,7 +71,8 @@ class reducing_calls : public Base {
   }
 
   /// Rank r gets block r of the reduction of everyone's `in`, which is n equal blocks. `out` may be block r of `in`, or
-  /// larger than a block: the front is written. Collective. Costs: see algo/direct_gather.hpp and algo/ring.hpp.
+  /// larger than a block: the front is written. Collective. Costs: see algo/direct_gather.hpp, algo/ring.hpp and
+  /// algo/hierarchical_blocks.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, reduce_scatter_args> && alike<In, Out>
   started<reduce_scatter_args> reduce_scatter(In&& in, Out&& out, Op with = {}, issue how = {},
