@@ -21,7 +21,7 @@ constexpr algorithm by_messages(int ranks, std::size_t bytes, int crowd = 1) {
 }
 template <class Args>
 constexpr algorithm on_machines(int ranks, int machines, std::size_t bytes) {
-  return select<Args>({reach::machines, ranks, bytes, 4, machines, 1, ranks % machines == 0 ? ranks / machines : 0});
+  return select<Args>({reach::machines, ranks, bytes, 4, machines, 1, ranks % machines == 0});
 }
 template <class Args>
 constexpr bool in_memory_always_direct() {
@@ -88,9 +88,8 @@ void check_grid(std::initializer_list<algorithm> order) {
       for (std::size_t bytes = 0; bytes < std::size_t{1} << 62; bytes = bytes == 0 ? 4 * KiB : 2 * bytes) {
         bool cheapest = true;  // millions of CHECKs would take longer than what they look at
         for (const int machines : {1, (ranks + 1) / 2, ranks}) {
-          const int on_each = ranks % machines == 0 ? ranks / machines : 0;
           const reach links = machines > 1 ? reach::machines : reach::messages;
-          const situation s{links, ranks, bytes, 4, machines, crowd, on_each};
+          const situation s{links, ranks, bytes, 4, machines, crowd, ranks % machines == 0};
           const algorithm best = select<Args>(s);
           cheapest = cheapest && can_ask<Args>(best, s) && best != algorithm::automatic;
           for (const algorithm a : algorithms_of<Args>)

@@ -76,7 +76,7 @@ constexpr bool has_algorithm(algorithm via) noexcept {
 template <class Args>
 constexpr bool can_ask(algorithm via, const situation& s) noexcept {
   return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s)) &&
-         (via != algorithm::hierarchical || (hierarchical_possible(s) && (!by_equal_machines<Args> || s.on_each != 0)));
+         (via != algorithm::hierarchical || (hierarchical_possible(s) && (!by_equal_machines<Args> || s.even)));
 }
 
 /// Why it cannot, and what it can be asked for instead.

@@ -52,32 +52,35 @@ class block_exchange {
   [[nodiscard]] int source(std::size_t i) const noexcept {
     return (machine_ + map_.machines - distance(i)) % map_.machines;
   }
-  [[nodiscard]] std::size_t begin(std::size_t i) const noexcept { return i % per_machine_ * segment_; }  ///< elements
+  /// The rank that is heard.
+  [[nodiscard]] int from(std::size_t i) const noexcept { return map_.rank_at(source(i), map_.place); }
+  /// Elements of the segment.
   [[nodiscard]] std::size_t size(std::size_t i) const noexcept { return piece_of(count_, begin(i), segment_); }
-  [[nodiscard]] std::size_t bytes(std::size_t i) const noexcept { return size(i) * element_; }
+  /// Bytes of a block before it.
+  [[nodiscard]] std::size_t offset(std::size_t i) const noexcept { return begin(i) * element_; }
   [[nodiscard]] std::size_t most_bytes() const noexcept { return std::min(segment_, count_) * element_; }
 
   [[nodiscard]] auto send(std::size_t i, const std::byte* out) const noexcept {
-    return link_.send(map_.rank_at(target(i), map_.place), tag(i), {out, bytes(i)});
+    return link_.send(map_.rank_at(target(i), map_.place), tag(i), {out, size(i) * element_});
   }
   [[nodiscard]] auto recv(std::size_t i, std::byte* in) const noexcept {
-    return link_.recv(map_.rank_at(source(i), map_.place), tag(i), {in, bytes(i)});
+    return link_.recv(from(i), tag(i), {in, size(i) * element_});
   }
 
-  /// Of the blocks of a machine's ranks, `size` elements from `begin` on, for a call inside; good until the next one.
-  /// Blocks that are adjacent need no offsets: `first` is where they begin, in elements.
+  /// Of the blocks of a machine's ranks the segment of step i, for a call inside; good until the next one. Blocks that
+  /// are adjacent need no offsets: `first` is where they begin, in elements.
   struct part {
-    layout cut;
+    layout blocks;
     std::size_t first;
   };
-  [[nodiscard]] part cut(int machine, std::size_t begin, std::size_t size) noexcept {
+  [[nodiscard]] part cut(int machine, std::size_t i) noexcept {
     const auto rank_at = [&](std::size_t place) {
       return static_cast<std::size_t>(map_.rank_at(machine, static_cast<int>(place)));
     };
-    bool adjacent = size == count_;
+    bool adjacent = size(i) == count_;
     for (std::size_t p = 0; p < side_.counts.size(); ++p) {
-      side_.counts[p] = size;
-      side_.offsets[p] = rank_at(p) * count_ + begin;
+      side_.counts[p] = size(i);
+      side_.offsets[p] = rank_at(p) * count_ + begin(i);
       adjacent = adjacent && rank_at(p) == rank_at(0) + p;
     }
     if (adjacent) return {layout(side_.counts), side_.offsets[0]};
@@ -85,6 +88,7 @@ class block_exchange {
   }
 
  private:
+  [[nodiscard]] std::size_t begin(std::size_t i) const noexcept { return i % per_machine_ * segment_; }
   [[nodiscard]] int distance(std::size_t i) const noexcept { return 1 + static_cast<int>(i / per_machine_); }
   [[nodiscard]] std::uint64_t tag(std::size_t i) const noexcept { return between_steps + i % per_machine_; }
 
@@ -107,38 +111,36 @@ routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather
   turnstile::turn turn{memory.up.order, link.link()};
   const std::size_t element = a.out.element_bytes, count = a.in.count;
   detail::block_exchange<T> across(link, memory, count, element);
-  const auto inside = [&](int machine, const void* own, std::size_t begin, std::size_t size) {
-    const auto p = across.cut(machine, begin, size);
-    all_gather_v_args part{a.in, a.out, p.cut};
+  const auto inside = [&](int machine, std::size_t i, const void* own) {
+    const auto p = across.cut(machine, i);
+    all_gather_v_args part{a.in, a.out, p.blocks};
     part.in.data = own;
-    part.in.count = size;
+    part.in.count = across.size(i);
     part.out.data = at(a.out.data, p.first * element);
     return direct_all_gather_v<T>(memory.inside(link), memory.up.place, part);
   };
   const auto arrives_at = [&](std::size_t i) {
-    const int from = memory.map.rank_at(across.source(i), memory.map.place);
-    return at(a.out.data, (static_cast<std::size_t>(from) * count + across.begin(i)) * element);
+    return at(a.out.data, static_cast<std::size_t>(across.from(i)) * count * element + across.offset(i));
   };
   detail::in_flight<decltype(link.send(0, 0, {}))> sends;
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
   const std::size_t steps = across.steps();
   const auto begin_before = [&](std::size_t end) {
     end = std::min(end, steps);
-    sends.begin_before(end, [&](std::size_t k) { return across.send(k, at(a.in.data, across.begin(k) * element)); });
+    sends.begin_before(end, [&](std::size_t k) { return across.send(k, at(a.in.data, across.offset(k))); });
     receives.begin_before(end, [&](std::size_t k) { return across.recv(k, arrives_at(k)); });
   };
   begin_before(pieces_ahead);  // needs no turn: calls that follow one another are on their way together
   co_await turn;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
   for (std::size_t i = 0; i < steps; ++i) {
-    if (across.at_home(i))
-      co_await inside(across.machine(), at(a.in.data, across.begin(i) * element), across.begin(i), across.size(i));
+    if (across.at_home(i)) co_await inside(across.machine(), i, at(a.in.data, across.offset(i)));
     auto& arrival = receives[i];
     auto& departure = sends[i];
     co_await arrival;
     co_await departure;
     begin_before(i + 1 + pieces_ahead);
-    co_await inside(across.source(i), arrives_at(i), across.begin(i), across.size(i));
+    co_await inside(across.source(i), i, arrives_at(i));
   }
 }
 
@@ -155,12 +157,12 @@ routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce
   detail::block_exchange<T> across(link, memory, count, element);
   const std::size_t steps = across.steps(), slot = whole_lines(across.most_bytes());
   const reduction sum = a.op.partial();
-  const auto inside = [&](int machine, void* own, std::size_t begin, std::size_t size) {
-    const auto p = across.cut(machine, begin, size);
-    reduce_scatter_v_args part{a.in, a.out, p.cut, sum};
+  const auto inside = [&](int machine, std::size_t i, void* own) {
+    const auto p = across.cut(machine, i);
+    reduce_scatter_v_args part{a.in, a.out, p.blocks, sum};
     part.in.data = at(a.in.data, p.first * element);
     part.out.data = own;
-    part.out.count = size;
+    part.out.count = across.size(i);
     return direct_reduce_scatter_v<T>(memory.inside(link), memory.up.place, part);
   };
   const auto slot_of = [&](const scratch& s, std::size_t i) { return s.data() + i % pieces_ahead * slot; };
@@ -180,17 +182,15 @@ routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce
         co_await departure;
       }
       std::byte* const sums = slot_of(outgoing, i);
-      co_await inside(across.target(i), sums, across.begin(i), across.size(i));
+      co_await inside(across.target(i), i, sums);
       sends.begin(i, [&] { return across.send(i, sums); });
     }
-    if (across.at_home(i))
-      co_await inside(across.machine(), at(a.out.data, across.begin(i) * element), across.begin(i), across.size(i));
+    if (across.at_home(i)) co_await inside(across.machine(), i, at(a.out.data, across.offset(i)));
     if (i + 1 == steps) turn.leave();  // the rest needs no meeting
     if (i == 0) continue;
     auto& arrival = receives[i - 1];
     co_await arrival;
-    std::byte* const into = at(a.out.data, across.begin(i - 1) * element);
-    sum.fold(slot_of(incoming, i - 1), into, across.size(i - 1), sum.context.data());
+    sum.fold(slot_of(incoming, i - 1), at(a.out.data, across.offset(i - 1)), across.size(i - 1), sum.context.data());
   }
   for (std::size_t i = steps - std::min(steps, pieces_ahead); i < steps; ++i) {
     auto& departure = sends[i];

@@ -32,8 +32,8 @@ struct situation {
   std::size_t bytes = 0;  ///< of the whole message
   std::size_t element = 1;
   int machines = 1;
-  int crowd = 1;    ///< ranks to a core, of the machine where they are most
-  int on_each = 0;  ///< ranks of every machine; 0 where they differ
+  int crowd = 1;      ///< ranks to a core, of the machine where they are most
+  bool even = false;  ///< all machines have equally many ranks
 };
 
 /// True where the direct algorithms can run at all: a slot holds at least one element for each rank.

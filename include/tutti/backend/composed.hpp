@@ -226,7 +226,8 @@ class composed {
     algo::board meeting_place;
     std::unique_ptr<algo::machine_memory> memory;  // of ranks on several machines, some of which share one
     algo::reach links = algo::reach::messages;
-    int machines = 1, on_each = 0;                   // ranks of every machine; 0: they differ
+    int machines = 1;
+    bool even = false;                               // machines have equally many ranks
     int crowd = 1;                                   // ranks to a core
     int looks = 0;                                   // for others that are about to post
     algo::progress begun = algo::progress::nothing;  // of the call that is being issued
@@ -241,7 +242,7 @@ class composed {
     if constexpr (on_machines) {
       auto map = algo::machine_map::of(driver_->link(), members());
       state_->machines = map.machines;
-      if (map.even) state_->on_each = static_cast<int>(map.here.size());
+      state_->even = map.even;
       if (map.layered()) {
         state_->memory = std::make_unique<algo::machine_memory>(members(), std::move(map));
         state_->links = algo::reach::machines;
@@ -260,7 +261,7 @@ class composed {
     return tag::point_to_point(state_->members.context, t);
   }
   [[nodiscard]] algo::situation situation(std::size_t bytes, std::size_t element) const noexcept {
-    return {links(), size(), bytes, element, state_->machines, state_->crowd, state_->on_each};
+    return {links(), size(), bytes, element, state_->machines, state_->crowd, state_->even};
   }
   [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }
   /// What a reduction makes of one operand.
