@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
+#include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <coroutine>
 #include <cstdint>
@@ -45,6 +47,57 @@ TEST_CASE("engine: poll says whether anything moved") {
   CHECK(e.poll());
   CHECK_FALSE(e.poll());
   pending.wait();
+}
+
+/// While it lives, this thread and those that it starts run on one CPU.
+class on_one_cpu {
+ public:
+  on_one_cpu() {
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &before_)) {
+        CPU_SET(cpu, &one);
+        break;
+      }
+    ::sched_setaffinity(0, sizeof one, &one);
+  }
+  on_one_cpu(const on_one_cpu&) = delete;
+  on_one_cpu& operator=(const on_one_cpu&) = delete;
+  ~on_one_cpu() { ::sched_setaffinity(0, sizeof before_, &before_); }
+
+ private:
+  cpu_set_t before_;
+};
+
+TEST_CASE("engine: who waits for somebody on its own CPU learns to poll little, though it was told that it has one") {
+  constexpr std::uint32_t most = 1500;  // in less time than the system lets a thread run
+  tutti::engine e;
+  e.wait_by({{most, most}, {100, 100}});
+  owner o{e};
+  source s{e};
+  const on_one_cpu here;
+  std::atomic<tutti::op_state*> asked{nullptr};
+  std::jthread peer{[&](const std::stop_token& end) {
+    while (!end.stop_requested())
+      if (tutti::op_state* slot = asked.exchange(nullptr))
+        s.finish_later(*slot);
+      else
+        std::this_thread::yield();
+  }};
+  const auto polls_of_a_wait = [&] {
+    const std::uint64_t before = s.polls();
+    tutti::op_state& slot = o.start();
+    asked = &slot;
+    op{slot}.wait();
+    return s.polls() - before;
+  };
+  for (int i = 0; i < 100; ++i) polls_of_a_wait();
+  std::vector<std::uint64_t> polls;
+  for (int i = 0; i < 9; ++i) polls.push_back(polls_of_a_wait());
+  std::nth_element(polls.begin(), polls.begin() + 4, polls.end());
+  CHECK(polls[4] < most / 10);
 }
 
 TEST_CASE("engine: coroutines resume in the order in which their operations ended") {
@@ -115,7 +168,7 @@ TEST_CASE("engine: what is posted runs on a thread that drives, and can be withd
 
 TEST_CASE("engine: what another thread does wakes a thread that sleeps in it") {
   tutti::engine e;
-  e.spin_for(0);
+  stage::spin_for(e, 0);
   owner o{e};
   source s{e};
   for (int i = 0; i < 200; ++i) {
@@ -145,7 +198,7 @@ TEST_CASE("engine: what another thread does wakes a thread that sleeps in it") {
 
 TEST_CASE("engine: deadlines are looked at while it sleeps and while it is busy") {
   tutti::engine e;
-  e.spin_for(0);
+  stage::spin_for(e, 0);
   source s{e};
   std::uint64_t polls = 0;
   e.run_until([&] { return ++polls > 3000 || s.ticks() > 0; });
@@ -155,7 +208,7 @@ TEST_CASE("engine: deadlines are looked at while it sleeps and while it is busy"
 TEST_CASE("engine: one of two waiting threads drives, and hands over when it is done") {
   for (const std::uint32_t spins : {0u, 50u, 100000u}) {
     tutti::engine e;
-    e.spin_for(spins);
+    stage::spin_for(e, spins);
     owner o{e};
     source s{e};
     for (int i = 0; i < 100; ++i) {
@@ -175,7 +228,7 @@ TEST_CASE("engine: one of two waiting threads drives, and hands over when it is 
 
 TEST_CASE("engine: many threads issue, wait and await on one engine, and no wake-up is lost") {
   tutti::engine e;
-  e.spin_for(3);
+  stage::spin_for(e, 3);
   owner o{e};
   source s{e};
   constexpr int threads = 4, rounds = 1500;
@@ -209,7 +262,7 @@ TEST_CASE("engine: many threads issue, wait and await on one engine, and no wake
 
 TEST_CASE("engine: a source can be taken away while another thread drives") {
   tutti::engine e;
-  e.spin_for(10);
+  stage::spin_for(e, 10);
   source stays{e};
   const tutti::progress_thread driver{e};
   for (int i = 0; i < 50; ++i) {

@@ -24,7 +24,7 @@ static_assert(!std::is_copy_constructible_v<tutti::progress_thread> &&
 TEST_CASE("progress_thread: ends at once, awake or asleep") {
   for (const std::uint32_t spins : {0u, 1000u}) {
     tutti::engine e;
-    e.spin_for(spins);
+    stage::spin_for(e, spins);
     for (int i = 0; i < 20; ++i) const tutti::progress_thread driver{e};
     source s{e};
     for (int i = 0; i < 20; ++i) {
@@ -37,7 +37,7 @@ TEST_CASE("progress_thread: ends at once, awake or asleep") {
 
 TEST_CASE("progress_thread: sleeps while nobody waits, however long a thread that waits would spin") {
   tutti::engine e;
-  e.spin_for(~std::uint32_t{0});
+  stage::spin_for(e, ~std::uint32_t{0});
   owner o{e};
   source s{e};
   const tutti::progress_thread driver{e};
@@ -50,7 +50,7 @@ TEST_CASE("progress_thread: sleeps while nobody waits, however long a thread tha
 TEST_CASE(
     "progress_thread: with a core of its own it stays awake for longer, however soon a thread that waits sleeps") {
   tutti::engine e;
-  e.spin_for(0);
+  stage::spin_for(e, 0);
   for (const auto& [idle, least, most] :
        {std::tuple{tutti::wait_policy::at_leisure(), 10, 100}, {tutti::wait_policy::own_core(), 1000, 10000}}) {
     source s{e};
@@ -72,7 +72,7 @@ TEST_CASE("progress_thread: asked never to sleep, it does not") {
 
 TEST_CASE("progress_thread: while somebody waits it sleeps no earlier than while nobody does") {
   tutti::engine e;
-  e.spin_for(50);
+  stage::spin_for(e, 50);
   owner o{e};
   source s{e};
   constexpr std::uint32_t polls = 200000;
@@ -137,7 +137,7 @@ TEST_CASE("progress_thread: operations advance and coroutines resume while nobod
 
 TEST_CASE("progress_thread: the issuing thread waits beside it") {
   tutti::engine e;
-  e.spin_for(20);
+  stage::spin_for(e, 20);
   owner o{e};
   source s{e};
   const tutti::progress_thread driver{e};

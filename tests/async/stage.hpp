@@ -17,6 +17,9 @@
 
 namespace stage {
 
+/// Whoever waits in it polls so often, whatever the waits before were like.
+inline void spin_for(tutti::engine& e, std::uint32_t polls) { e.wait_by({{polls, polls}, {20, 20}}); }
+
 /// Owner of operations that end when the test says so.
 class owner final : public tutti::op_owner {
  public:

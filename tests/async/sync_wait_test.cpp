@@ -63,7 +63,7 @@ TEST_CASE("sync_wait: runs what it waits for on the calling thread") {
 
 TEST_CASE("sync_wait: a coroutine that ends on a thread of somebody else's wakes the waiting one") {
   tutti::engine here, there;
-  here.spin_for(0);
+  stage::spin_for(here, 0);
   const tutti::progress_thread elsewhere{there};
   source sleeps{here};
   for (int i = 0; i < 50; ++i) {

@@ -17,7 +17,7 @@ TEST_CASE("wait_policy: begins with the most, and stays there while waits end in
   for (int i = 0; i < 100; ++i) {
     CHECK(p.polls() == polls.most);
     CHECK(p.yields() == yields.most);
-    p.ended_awake();
+    p.ended_polling();
   }
 }
 
@@ -38,7 +38,7 @@ TEST_CASE("wait_policy: waits that end in time lengthen it again, up to the most
   for (int i = 0; i < 100; ++i) p.slept(1ms);
   for (int i = 0; i < 100; ++i) {
     const wait_policy before = p;
-    p.ended_awake();
+    p.ended_polling();
     CHECK(p.polls() >= before.polls());
     CHECK(p.yields() >= before.yields());
   }
@@ -56,12 +56,52 @@ TEST_CASE("wait_policy: a short sleep says that it was given up too early") {
 TEST_CASE("wait_policy: follows the share of waits that end in time") {
   wait_policy p{polls, yields};
   for (int i = 0; i < 1000; ++i) {
-    p.ended_awake();
+    p.ended_polling();
     p.slept(1ms);
     if (i < 100) continue;
     CHECK(p.polls() > polls.least + 300);
     CHECK(p.polls() < polls.most - 300);
   }
+}
+
+TEST_CASE("wait_policy: waits that end while others use the core leave few polls, and all yields") {
+  wait_policy p{polls, yields};
+  for (int i = 0; i < 100; ++i) {
+    const wait_policy before = p;
+    p.ended_yielding(2 * wait_policy::hand_over);
+    CHECK(p.polls() <= before.polls());
+    CHECK(p.yields() == yields.most);
+  }
+  CHECK(p.polls() == wait_policy::few);
+}
+
+TEST_CASE("wait_policy: polls come back once nobody else wants the core, and once they suffice") {
+  for (int quick : {0, 1}) {
+    wait_policy p{polls, yields};
+    for (int i = 0; i < 100; ++i) p.ended_yielding(2 * wait_policy::hand_over);
+    for (int i = 0; i < 100; ++i) {
+      const std::uint32_t before = p.polls();
+      if (quick != 0)
+        p.ended_yielding(wait_policy::hand_over / 2);
+      else
+        p.ended_polling();
+      CHECK(p.polls() >= before);
+    }
+    CHECK(p.polls() == polls.most);
+  }
+}
+
+TEST_CASE("wait_policy: fewer than a few polls stay what they are") {
+  wait_policy p{{4, 4}, yields};
+  for (int i = 0; i < 100; ++i) p.ended_yielding(2 * wait_policy::hand_over);
+  CHECK(p.polls() == 4);
+}
+
+TEST_CASE("wait_policy: sleeps do not bring polls back where others use the core") {
+  wait_policy p{polls, yields};
+  for (int i = 0; i < 100; ++i) p.ended_yielding(2 * wait_policy::hand_over);
+  for (int i = 0; i < 100; ++i) p.slept(i % 2 != 0 ? 1ms : wait_policy::soon / 2);
+  CHECK(p.polls() == wait_policy::few);
 }
 
 TEST_CASE("wait_policy: equal bounds stay, also the largest there are") {

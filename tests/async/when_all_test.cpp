@@ -128,7 +128,7 @@ TEST_CASE("when_all: destroyed while suspended, it waits for its operations and 
 
 TEST_CASE("when_all: children that end on two threads") {
   tutti::engine e;
-  e.spin_for(5);
+  stage::spin_for(e, 5);
   owner o{e};
   source s{e};
   const tutti::progress_thread other{e};

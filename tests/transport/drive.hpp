@@ -104,7 +104,7 @@ template <class Transport>
 class rank_driver {
  public:
   explicit rank_driver(Transport& t, std::uint32_t spins = 50) : transport_(&t), source_(t) {
-    owner_.home.spin_for(spins);
+    owner_.home.wait_by({{spins, spins}, {20, 20}});
     owner_.home.attach(source_);
     owner_.on_failure = [&t](tutti::status why) { t.abort(why); };
   }

@@ -20,12 +20,14 @@ namespace detail {
 struct halved_range {
   std::size_t begin = 0, end = 0;
 
+  enum which { lower, upper };
+  /// Where a rank is beside its partner at that distance.
+  static which side(unsigned me, unsigned distance) noexcept { return (me & distance) != 0 ? upper : lower; }
   static halved_range before(unsigned me, unsigned power, unsigned distance) noexcept {
     halved_range range{0, power};
-    for (unsigned d = 1; d < distance; d *= 2) range = range.half((me & d) != 0 ? upper : lower);
+    for (unsigned d = 1; d < distance; d *= 2) range = range.half(side(me, d));
     return range;
   }
-  enum which { lower, upper };
   [[nodiscard]] halved_range half(which w) const noexcept {
     const std::size_t middle = (begin + end) / 2;
     return w == lower ? halved_range{begin, middle} : halved_range{middle, end};
@@ -79,10 +81,10 @@ routine halving_doubling_all_reduce(L link, all_reduce_args a) {
   };
   const auto slot_of = [&](std::size_t i, part) { return incoming.data() + i % pieces_ahead * slot; };
   const auto in_place = [&](std::size_t, part p) { return data + p.begin * size; };
-  const auto fold_from = [&](bool below) {
-    return [&, below](std::size_t i, part p) {
+  const auto fold_from = [&](halved_range::which partner) {
+    return [&, partner](std::size_t i, part p) {
       std::byte *from = slot_of(i, p), *into = in_place(i, p);
-      if (below)
+      if (partner == halved_range::lower)
         detail::fold_left(a.op, from, into, p.count, p.count * size);
       else
         a.op.fold(from, into, p.count, a.op.context.data());
@@ -98,7 +100,7 @@ routine halving_doubling_all_reduce(L link, all_reduce_args a) {
     co_await exchange(static_cast<int>(r + 1), none, all, after, in_place, nothing);
     co_return;
   }
-  if (paired) co_await exchange(static_cast<int>(r - 1), none, all, before, slot_of, fold_from(true));
+  if (paired) co_await exchange(static_cast<int>(r - 1), none, all, before, slot_of, fold_from(halved_range::lower));
   const unsigned me = paired ? r / 2 : r - extra;
   const auto peer_at = [=](unsigned distance) {
     const unsigned partner = me ^ distance;
@@ -108,10 +110,9 @@ routine halving_doubling_all_reduce(L link, all_reduce_args a) {
   std::uint64_t step = 0;
   for (unsigned distance = 1; distance < power; distance *= 2, ++step) {
     const auto range = halved_range::before(me, power, distance);
-    const bool below = (me & distance) != 0;  // so is the partner
-    const part lower = part_of(range.half(halved_range::lower)), upper = part_of(range.half(halved_range::upper));
-    co_await exchange(peer_at(distance), below ? lower : upper, below ? upper : lower, halving + step, slot_of,
-                      fold_from(below));
+    const auto mine = halved_range::side(me, distance), theirs = halved_range::side(me ^ distance, distance);
+    co_await exchange(peer_at(distance), part_of(range.half(theirs)), part_of(range.half(mine)), halving + step,
+                      slot_of, fold_from(theirs));
   }
   if (a.op.finish) {
     const part mine = part_of(halved_range::before(me, power, power));
@@ -119,10 +120,9 @@ routine halving_doubling_all_reduce(L link, all_reduce_args a) {
   }
   for (unsigned distance = power / 2; distance > 0; distance /= 2) {
     const auto range = halved_range::before(me, power, distance);
-    const bool below = (me & distance) != 0;
-    const part lower = part_of(range.half(halved_range::lower)), upper = part_of(range.half(halved_range::upper));
-    co_await exchange(peer_at(distance), below ? upper : lower, below ? lower : upper, doubling + --step, in_place,
-                      nothing);
+    const auto mine = halved_range::side(me, distance), theirs = halved_range::side(me ^ distance, distance);
+    co_await exchange(peer_at(distance), part_of(range.half(mine)), part_of(range.half(theirs)), doubling + --step,
+                      in_place, nothing);
   }
   if (paired) co_await exchange(static_cast<int>(r - 1), all, none, after, in_place, nothing);
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <tutti/async/op_state.hpp>
@@ -157,8 +158,6 @@ class engine {
     policy_ = p;
     publish();
   }
-  /// Always the same number of polls.
-  void spin_for(std::uint32_t polls) noexcept { wait_by({{polls, polls}, {20, 20}}); }
 
  private:
   using at_leisure = std::optional<std::uint32_t>;   // polls of a thread that serves; none of one that waits itself
@@ -220,40 +219,43 @@ class engine {
 
   template <class Done>
   void spin(Done& done, at_leisure idle_polls, std::unique_lock<std::mutex>& guard) noexcept {
-    std::uint32_t idle = 0;
-    bool slept = false, leisure = false;
+    detail::wait_so_far w;
+    bool leisure = false;
     while (!done() && !has_ready() && !detaching()) {
       if (contenders_.load(std::memory_order_relaxed) != 0) give_way(guard);
-      std::uint32_t spins = policy_.polls();
-      const std::uint32_t yields = policy_.yields();
       if (poll_sources()) {
-        // What nobody waited for teaches nothing about waits.
-        if (idle > std::min(eager_polls, spins) && !slept && !leisure) learn([](wait_policy& p) { p.ended_awake(); });
-        idle = 0;
-        slept = false;
+        if (!leisure) learn_from(w);  // what nobody waited for teaches nothing about waits
+        w = {};
         continue;
       }
+      std::uint32_t polls = policy_.polls();
       if (idle_polls) {
         const bool waited_for = waiting_.load(std::memory_order_relaxed) != 0;
-        if (waited_for && leisure) idle = 0, slept = false;  // that wait begins now
+        if (waited_for && leisure) w = {};  // that wait begins now
         leisure = !waited_for;
-        spins = leisure ? *idle_polls : std::max(spins, *idle_polls);
+        polls = leisure ? *idle_polls : std::max(polls, *idle_polls);
       }
-      if (++idle <= spins) {
-        if (idle > eager_polls) detail::cpu_pause();
-      } else if (!leisure && idle - spins <= yields) {
-        guard.unlock();
-        std::this_thread::yield();
-        guard.lock();
-      } else if (leisure || slept) {
-        sleep(done, guard);
-      } else {
-        slept = true;  // what a wait costs is learned once
+      if (w.slept || (w.polls >= polls && (leisure || w.yields >= policy_.yields()))) {
         const auto began = clock::now();
         sleep(done, guard);
-        learn([took = clock::now() - began](wait_policy& p) { p.slept(took); });
+        const auto took = clock::now() - began;
+        if (!leisure && !std::exchange(w.slept, true)) learn([took](wait_policy& p) { p.slept(took); });
+      } else if (w.polls < polls) {
+        if (++w.polls > eager_polls) detail::cpu_pause();
+      } else {
+        guard.unlock();
+        w.yield();
+        guard.lock();
       }
     }
+  }
+  /// Something moved. What a sleep cost has been learned, and a wait of a few polls of many teaches nothing.
+  void learn_from(const detail::wait_so_far& w) noexcept {
+    if (w.slept || w.polls == 0) return;
+    if (w.yields != 0)
+      learn([&w](wait_policy& p) { p.ended_yielding(w.away); });
+    else if (w.polls > eager_polls || policy_.polls() <= eager_polls)
+      learn([](wait_policy& p) { p.ended_polling(); });
   }
   template <class Lesson>
   void learn(Lesson lesson) noexcept {
