@@ -44,10 +44,10 @@ using communicator_calls = all_calls<communicator_base<B>>;
 /// hosts they are shorter than 1 TiB. Distinct communicators are safe to use from distinct threads; on a shared one,
 /// issue from one thread at a time; abort() may come from any thread. Wrong arguments throw usage_error before anything
 /// is sent, as do calls of a communicator that was moved away. Failures at run time throw error from the handle; the
-/// first one is sticky. Communicators split from one world share its links and its fate. Destroying one with operations
-/// in flight aborts them; a child made by fork() may destroy its copy, and no more. Its calls by family:
-/// communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp, messaging.hpp; prepared ones: prepared.hpp;
-/// who is in it: base.hpp.
+/// first one is sticky. Communicators split from one world share its links and its fate: destroying one with operations
+/// in flight aborts them all, errc::aborted everywhere; a child made by fork() may destroy its copy, and no more. Its
+/// calls by family: communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp, messaging.hpp; prepared
+/// ones: prepared.hpp; who is in it: base.hpp.
 template <backend B = host>
 class communicator : public detail::communicator_calls<B> {
   using calls = detail::communicator_calls<B>;
@@ -71,10 +71,11 @@ class communicator : public detail::communicator_calls<B> {
   }
 
   /// Cuts this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.
-  /// The new one shares this one's links, engine and fate: a failure of either ends both. One split of a world at a
-  /// time, 32767 in all: usage_error from the next, and from two threads that try together. In shared memory a group
-  /// takes 516 KiB per rank from its first operation on, 4.5 MiB after a message of 64 KiB, or 4 MiB of shorter
-  /// ones, that are staged, until all its ranks have destroyed it; twice that where it is on several machines.
+  /// The new one shares this one's links, engine and fate: a failure of either ends both. In errors it is the
+  /// all_gather of 20 bytes that it makes. One split of a world at a time, 32767 in all: usage_error from the next, and
+  /// from two threads that try together. In shared memory a group takes 516 KiB per rank from its first operation
+  /// on, 4.5 MiB after a message of 64 KiB, or 4 MiB of shorter ones, that are staged, until all its ranks have
+  /// destroyed it; twice that where it is on several machines.
   [[nodiscard]] communicator split(int color, int key = 0, std::source_location where = std::source_location::current())
     requires(B::where == space::host)
   {

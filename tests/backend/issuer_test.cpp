@@ -271,7 +271,7 @@ TEST_CASE_FIXTURE(issued, "issuer: it lives until its last handle is gone, and c
   const std::weak_ptr<stub::record> watched = record;
   tutti::op running = start();
   issuer->close();
-  CHECK(record->aborted.code == errc::aborted);
+  CHECK(record->aborted == tutti::status{errc::aborted, 0, 11, tutti::status::destroyed});
   issuer->drop();
   record.reset();
   CHECK_FALSE(watched.expired());

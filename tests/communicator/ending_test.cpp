@@ -3,6 +3,7 @@
 #include <barrier>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -84,8 +85,27 @@ TEST_CASE("ending: a communicator that is destroyed too early names its rank") {
     auto never = world->recv(v, 1 - world->rank(), 5);
     if (world->rank() == 1) world.reset();
     const auto s = nothrow(std::move(never)).wait();
-    expect(s == tutti::status{errc::aborted, 0, 1, 0}, "blamed rank", s.peer);
+    expect(s == tutti::status{errc::aborted, 0, 1, tutti::status::destroyed}, "blamed rank", s.peer);
   });
+}
+
+TEST_CASE("ending: a group that is destroyed in flight ends its world, which is told why") {
+  collected<std::string> told(3);
+  tutti::run_threads(3, [&](auto& world) {
+    std::vector<int> v(10);
+    std::optional<tutti::op> kept;
+    {
+      auto group = world.split(0);
+      if (world.rank() == 0) kept.emplace(group.recv(v, 1));
+    }
+    told[world.rank()] = error_of(world.barrier())->what();
+    if (kept) expect(nothrow(std::move(*kept)).wait().code == errc::aborted, "the receive ended in another way");
+  });
+  for (const int r : {0, 1, 2}) {
+    CAPTURE(told[r]);
+    CHECK(contains(told[r], r == 0 ? "aborted by this rank" : "aborted by rank 0 (a thread of this process)"));
+    CHECK(contains(told[r], "it destroyed a communicator with operations in flight, which ends its world"));
+  }
 }
 
 TEST_CASE("ending: a rank that leaves is named, at once") {

@@ -56,10 +56,13 @@ struct every_collective {
       auto running = prepared.start();
       const auto said = complaint([&] { prepared.start().wait(); });
       expect(contains(said, call + " on rank " + std::to_string(world.rank()) +
-                                ": this prepared operation was started before, at line "),
+                                ": this prepared operation was started before, at prepared_test.cpp:"),
              said);
       running.wait();
       auto moved = std::move(prepared);
+      expect(complaint([&] { prepared.start().wait(); }) ==
+                 call + ": this prepared operation was moved away; start what it was moved to",
+             call + ", moved");
       nothrow(moved.start()).wait();
     };
     const auto part = std::span{in}.first(count), small = std::span{out}.first(count);
@@ -140,7 +143,7 @@ struct around {
     auto running = message.start();
     const auto said = complaint([&] { message.start().wait(); });
     expect(said.starts_with(call + " on rank ") &&
-               contains(said, ": this prepared operation was started before, at line "),
+               contains(said, ": this prepared operation was started before, at prepared_test.cpp:"),
            said);
     return running;
   }

@@ -85,6 +85,18 @@ TEST_CASE_FIXTURE(one_of_three, "usage: counts fit one another") {
         "scatter on rank 1: in is 6 elements but out x world size is 18");
 }
 
+TEST_CASE_FIXTURE(one_of_three, "usage: a block for each rank may be more than can be counted") {
+  constexpr std::size_t most = ~std::size_t{0};
+  const std::span third{six.data(), most / 3 + 1};  // three of these are 2^64 + 2; never looked at
+  const std::string all = std::to_string(most);
+  const std::string too_much = "in x world size is " + all + " elements but out is 6";
+  CHECK(complaint([&] { world.all_gather(third, six).wait(); }) == "all_gather on rank 1: " + too_much);
+  CHECK(complaint([&] { (void)world.prepare().all_gather(third, six); }) == "all_gather on rank 1: " + too_much);
+  CHECK(complaint([&] { world.gather(third, six, 1).wait(); }) == "gather on rank 1: " + too_much);
+  CHECK(complaint([&] { world.scatter(two, third, 1).wait(); }) ==
+        "scatter on rank 1: in is 2 elements but out x world size is " + all);
+}
+
 TEST_CASE("usage: out may be larger than the result, of which it holds this rank's part in place, too") {
   tutti::run_threads(3, [](ranks::world& world) {
     constexpr std::size_t n = 3, room = 12;

@@ -61,8 +61,8 @@ class engine {
     return run_ready() || moved;
   }
 
-  /// Drives until `done()`, which may only look: it is called under lock(). Every wait inside is bounded by the
-  /// deadlines of the operations in flight.
+  /// Drives until `done()`, which may only look: it is called with and without lock(). Every wait inside is bounded by
+  /// the deadlines of the operations in flight.
   template <class Done>
   void run_until(Done done) noexcept {
     run_until(done, std::nullopt);

@@ -90,13 +90,14 @@ class issuer final : public op_owner {
     home_->notify();
   }
 
-  /// Ends what is still in flight; its handles stay valid and report errc::aborted. In a child made by fork() this
-  /// does nothing, as abort(), release() and drop(): the rank is its parent's, and peers hear nothing of the child.
+  /// Ends the world if something is still in flight; handles stay valid and report errc::aborted. In a child made by
+  /// fork() this does nothing, as abort(), release() and drop(): the rank is its parent's, and peers hear nothing of
+  /// the child.
   void close() noexcept {
     if (home_->inherited()) return;
     auto guard = home_->lock();
     if (!backend_.busy(*this)) return;
-    backend_.abort(by_this_rank(0));
+    backend_.abort(by_this_rank(status::destroyed));
     home_->notify_locked();
   }
 
@@ -126,8 +127,8 @@ class issuer final : public op_owner {
   [[nodiscard]] error describe(const op_state& s) const override {
     const auto guard = home_->lock();  // others go on, and count what is told here
     status r = s.result;
-    std::string text =
-        std::string(s.info.collective) + " #" + std::to_string(s.info.sequence) + " (" + place(s.info.where);
+    std::string text = std::string(s.info.collective) + " #" + std::to_string(s.info.sequence) + " (" +
+                       detail::file_and_line(s.info.where);
     if (s.info.count != 0) text += ", " + std::to_string(s.info.count) + " x " + std::string(name(s.info.type));
     if (s.info.reduction) text += std::string(", ") + s.info.reduction;
     if (s.info.root >= 0) text += ", root " + std::to_string(s.info.root);
@@ -155,11 +156,6 @@ class issuer final : public op_owner {
     return {errc::aborted, 0, backend_.world_rank(), detail};
   }
 
-  static std::string place(const std::source_location& l) {
-    const std::string file = l.file_name();
-    const auto slash = file.find_last_of('/');
-    return (slash == std::string::npos ? file : file.substr(slash + 1)) + ":" + std::to_string(l.line());
-  }
   /// ", to rank 1, tag 7", by the rank's number in the world.
   [[nodiscard]] std::string message_of(const op_info& i) const {
     std::string text;
@@ -182,8 +178,7 @@ class issuer final : public op_owner {
                  "now";
         return (s.info.expired ? "timed out after " + detail::in_seconds(s.info.expires - s.info.issued)
                                : std::string("failed: another operation, here or on another rank, timed out")) +
-               ": waiting for " + who +
-               "; is that rank stuck, slow, or past this call? The communicator is unusable now";
+               ": waiting for " + sought(s.info, who) + "? The communicator is unusable now";
       case errc::peer_lost:
         return "failed: " + subject(who) +
                " died, left, or lost its connection; see that rank's own output for the cause";
@@ -196,10 +191,7 @@ class issuer final : public op_owner {
                  (own ? "this rank" + (words_.empty() ? "" : ": " + words_) : who);
         if (r.detail == status::group_left)
           return "was not begun: its group was left by an exception, or its handle was dropped in it";
-        return "aborted" + (r.peer < 0 ? "" : " by " + (own ? "this rank" : who)) +
-               (r.detail == status::pass_dropped
-                    ? ": a pass was dropped there before its finish() had ended, as where the backward pass throws"
-                    : "");
+        return "aborted" + (r.peer < 0 ? "" : " by " + (own ? "this rank" : who)) + occasion(r.detail);
       case errc::mismatch:
         return explain_mismatch(s) + (algo::is_between_two(r)
                                           ? "; sender and receiver must agree on the count"
@@ -227,6 +219,20 @@ class issuer final : public op_owner {
     }
   }
 
+  /// Who, or what from any rank, did not come in time, and a question that may help.
+  static std::string sought(const op_info& i, const std::string& who) {
+    const bool message_of_any = i.tag >= 0 && i.peer < 0;
+    return message_of_any ? "a message with this tag from any rank; has one been sent"
+                          : who + "; is that rank stuck, slow, or past this call";
+  }
+  /// On which a rank aborted, where it was not abort().
+  static std::string occasion(std::uint64_t detail) {
+    if (detail == status::pass_dropped)
+      return ": a pass was dropped there before its finish() had ended, as where the backward pass throws";
+    if (detail == status::destroyed)
+      return ": it destroyed a communicator with operations in flight, which ends its world; wait for them first";
+    return "";
+  }
   [[nodiscard]] std::string blamed(int peer) const {
     return peer >= 0 ? backend_.describe(peer) : std::string("a rank that could not be determined");
   }

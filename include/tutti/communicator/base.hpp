@@ -68,7 +68,7 @@ class communicator_base : public call_base<B> {
   }
 
   /// Ends every operation of this world, here and on its peers, with errc::aborted that names this rank. Any thread;
-  /// idempotent; does nothing after a move. `why` becomes status::detail everywhere; the last three numbers are taken.
+  /// idempotent; does nothing after a move. `why` becomes status::detail everywhere; the last four numbers are taken.
   void abort(std::uint64_t why = 0) const noexcept {
     if (core_) core_->abort(why);
   }

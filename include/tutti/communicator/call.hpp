@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -89,7 +90,8 @@ class call_base {
   void check_apart(const char* call, std::span<const T> in, std::span<T> out,
                    const char* advice = "pass the same buffer twice for in place, or separate ones") const {
     if (overlap(in.data(), in.size_bytes(), out.data(), out.size_bytes()))
-      who(call).refuse(std::string("in and out overlap in part; ") + advice);
+      who(call).refuse((in.data() == out.data() ? "in and out overlap; " : "in and out overlap in part; ") +
+                       std::string(advice));
   }
   /// The one of the two that a call reads, or writes, may be this rank's block of the other; else they must not touch.
   template <class T>
@@ -165,6 +167,11 @@ class call_base {
     if constexpr (requires { core().backend().check(args); }) core().backend().check(args);
   }
 
+  /// So many elements for each rank, all together; more than can be counted are as many as can.
+  [[nodiscard]] std::size_t for_all_ranks(std::size_t n) const {
+    constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+    return n > most / ranks() ? most : n * ranks();
+  }
   /// Its size as what counts of buffers are compared with, and its rank as what they are indexed by.
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size()); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(rank()); }

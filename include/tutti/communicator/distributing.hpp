@@ -54,8 +54,9 @@ class distributing_calls : public Base {
     auto to = span_of(out);
     const auto blocks = layout::of_equal(from.size());
     if (this->rank() == root) {
-      this->check_room("gather", "in x world size", from.size() * this->ranks(), "out", to.size());
-      to = to.first(from.size() * this->ranks());
+      const std::size_t all = this->for_all_ranks(from.size());
+      this->check_room("gather", "in x world size", all, "out", to.size());
+      to = to.first(all);
       own_block("gather", access::read, from, to, blocks);
     }
     return move<gather_args>(from, this->rank() == root ? to : to.first(0), how, where, [&](auto& a) {
@@ -96,7 +97,7 @@ class distributing_calls : public Base {
     const auto to = span_of(out);
     const auto blocks = layout::of_equal(to.size());
     if (this->rank() == root) {
-      this->check_equal("scatter", "in", from.size(), "out x world size", to.size() * this->ranks());
+      this->check_equal("scatter", "in", from.size(), "out x world size", this->for_all_ranks(to.size()));
       own_block("scatter", access::write, from, to, blocks);
     }
     return move<scatter_args>(this->rank() == root ? from : from.first(0), to, how, where, [&](auto& a) {

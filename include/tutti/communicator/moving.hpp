@@ -83,8 +83,9 @@ class moving_calls : public Base {
   started<all_gather_args> all_gather(In&& in, Out&& out, issue how = {},
                                       std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
-    this->check_room("all_gather", "in x world size", from.size() * this->ranks(), "out", std::ranges::size(out));
-    const auto to = span_of(out).first(from.size() * this->ranks());
+    const std::size_t all = this->for_all_ranks(from.size());
+    this->check_room("all_gather", "in x world size", all, "out", std::ranges::size(out));
+    const auto to = span_of(out).first(all);
     this->check_own_block("all_gather", access::read, from, to, from.size() * this->me(), from.size());
     all_gather_args a{erase_type(from), erase_type(to)};
     return this->start(shape_of(a.out), how, where, a);

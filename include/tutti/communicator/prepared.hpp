@@ -2,6 +2,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/options.hpp>
+#include <tutti/core/text.hpp>
 
 namespace tutti {
 
@@ -29,8 +31,8 @@ class preparing_base;
 /// its start to its end. Counts and offsets stay as they were. The spans of a list may point elsewhere between two
 /// operations, to as many elements in all: another number, or an overlap, is a usage_error before anything is sent.
 /// One at a time: a start before the handle of the last one has ended is a usage_error that starts nothing, on every
-/// rank alike. Moves, also in flight. Must not outlive the communicator; moving that is fine. Thread safety is the
-/// communicator's.
+/// rank alike. Moves, also in flight; what was moved away starts nothing, a usage_error. Must not outlive the
+/// communicator; moving that is fine. Thread safety is the communicator's.
 template <backend B, class Args>
 class prepared {
  public:
@@ -38,14 +40,17 @@ class prepared {
   prepared& operator=(prepared&&) noexcept = default;
 
   typename detail::handle_of<B>::type start(std::source_location where = std::source_location::current()) {
+    if (!issuer_)
+      throw usage_error(std::string(Args::name) +
+                        ": this prepared operation was moved away; start what it was moved to");
     if (last_ && last_->uses.load(std::memory_order_acquire) == use_)
-      who().refuse("this prepared operation was started before, at line " + std::to_string(line_) +
+      who().refuse("this prepared operation was started before, at " + detail::file_and_line(started_) +
                    ", and its handle has not ended; wait for it first, or prepare another with buffers of its own");
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>) check_list();
     last_ = &issuer_->issue(
         data_.count, data_.type, timeout_, where, [this](op_state&) -> auto& { return args_; }, stream_);
     use_ = last_->uses.load(std::memory_order_relaxed);
-    line_ = where.line();
+    started_ = where;
     return typename detail::handle_of<B>::type{*last_};
   }
 
@@ -71,14 +76,17 @@ class prepared {
     detail::check_apart(who(), args_.data);
   }
 
-  issuer<B>* issuer_;
+  struct borrowed {
+    void operator()(issuer<B>*) const noexcept {}
+  };
+  std::unique_ptr<issuer<B>, borrowed> issuer_;  // the communicator's; null after a move
   detail::shape data_;
   duration timeout_;
   stream_ref stream_;
   Args args_;
   op_state* last_ = nullptr;  // the slot of the last start; its owner may have given it back
   std::uint64_t use_ = 0;
-  std::uint_least32_t line_ = 0;
+  std::source_location started_;
 };
 
 namespace detail {

@@ -11,7 +11,8 @@ namespace tutti {
 
 /// A reducer over elements that only its author knows, given at run time: for bindings, and for libraries that bring
 /// reducers as functions of bytes. Must be associative and commutative. An exception that it throws is lost and ends
-/// the world: errc::aborted on all ranks, in words that say that a reduction threw, and on which rank.
+/// the world: errc::aborted on all ranks, where one has its result already in the next call, in words that say that a
+/// reduction threw, and on which rank.
 struct raw_reduction {
   /// The largest element: what fits the staging memory of every machine.
   static constexpr std::size_t most_bytes = 4096;

@@ -97,8 +97,9 @@ constexpr detail::mean_over_op mean_over(double divisor) {
 }
 
 /// Can reduce elements of type `T`: one of the named reductions where they make sense, or a callable (T, T) -> T.
-/// An exception that a callable throws is lost and ends the world: errc::aborted on all ranks, in words that say that a
-/// reduction threw, and on which rank. A callable may abort() the world; to begin operations or wait for them throws.
+/// An exception that a callable throws is lost and ends the world: errc::aborted on all ranks, where one has its result
+/// already in the next call, in words that say that a reduction threw, and on which rank. A callable may abort() the
+/// world; to begin operations or wait for them throws.
 template <class Op, class T>
 concept reduction_for =
     element<T> && (detail::named_reduction_of<Op, T> || (!detail::named_reduction<Op> && custom_reduction<Op, T>) ||

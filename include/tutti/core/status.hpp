@@ -38,6 +38,8 @@ struct status {
   static constexpr std::uint64_t pass_dropped = reduction_threw - 1;
   /// Where the group of an operation was left by an exception before it had begun.
   static constexpr std::uint64_t group_left = reduction_threw - 2;
+  /// Where a communicator was destroyed with operations in flight.
+  static constexpr std::uint64_t destroyed = reduction_threw - 3;
 
   [[nodiscard]] constexpr bool ok() const noexcept { return code == errc::ok; }
   friend constexpr bool operator==(const status&, const status&) = default;

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <cstddef>
+#include <source_location>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,12 @@ inline std::string in_seconds(duration d) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
   if (ms < 1000) return std::to_string(ms) + " ms";
   return std::to_string(ms / 1000) + (ms % 1000 >= 100 ? "." + std::to_string(ms % 1000 / 100) : "") + " s";
+}
+
+/// "train.cpp:46"
+inline std::string file_and_line(const std::source_location& l) {
+  const std::string_view file = l.file_name();
+  return std::string(file.substr(file.find_last_of('/') + 1)) + ":" + std::to_string(l.line());
 }
 
 }  // namespace tutti::detail
