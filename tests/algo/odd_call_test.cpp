@@ -152,6 +152,9 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
   CHECK(say({sums, sums, 20, 800, 1, 41}, 2, 0) ==  // of another group
         "failed: rank 2 sent 20 bytes of all_reduce (float32) to rank 0, which waits for 800: they differ in the count "
         "or the algorithm");
+  const std::vector<std::size_t> lengths{1, 2, 3, 4};
+  const auto blocks = tutti::algo::call_of(41, tutti::all_gather_v_args{{}, {}, tutti::layout{lengths}}).brief();
+  CHECK(say({blocks, blocks, 20, 800, 0, 41}, 2, 3).ends_with("they differ in the lengths of blocks or the algorithm"));
   tutti::odd_message counts{sums, sums, 5, 1U << 30, 0, 41};
   counts.of = tutti::odd_message::unit::elements;
   CHECK(say(counts, 2, 1) ==

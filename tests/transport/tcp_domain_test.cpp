@@ -274,13 +274,16 @@ TEST_CASE("that nothing was heard of a peer is told where time ran out, and noth
   }
 }
 
-TEST_CASE("what is wrong with a connection is not told where the calls of ranks differ") {
+TEST_CASE("what is wrong with a connection is not told where the calls of ranks differ, or one has aborted") {
+  errc cause{};
+  SUBCASE("differ") { cause = errc::mismatch; }
+  SUBCASE("aborted") { cause = errc::aborted; }
   against w;
   w.other.listener.close();
   std::byte in{};
   const auto f = w.d.recv(1, 7, {&in, 1});
   REQUIRE(w.until([&] { return w.rank0->describe(1).find("Connection refused") != std::string::npos; }));
-  w.rank0->abort({errc::mismatch, 0, 1, 0});
+  w.rank0->abort({cause, 0, 1, 0});
   CHECK(w.rank0->describe(1) == "rank 1 (host b, pid 1001)");
   CHECK(w.until([&] { return f->done(); }));
 }

@@ -161,10 +161,14 @@ std::string explain(const odd_message& m, const std::string& who, const std::str
            " with another size, root, divisor, algorithm or lengths of blocks than " + finder;
   if (m.of != odd_message::unit::bytes)
     return "failed: " + who + " called " + with(m.bytes) + " where " + finder + " called " + with(m.room);
-  const bool by_all = m.sent != 0 && !called::of_brief(m.sent).is_between_two();
+  const called c = called::of_brief(m.sent);
+  const bool by_all = m.sent != 0 && !c.is_between_two();
+  const bool in_blocks = c.what == collective::reduce_scatter_v || c.what == collective::all_gather_v;
   return "failed: " + who + " sent " + length(m.bytes) + " bytes of " + (m.sent == 0 ? "a message" : call({number})) +
          " to " + finder + ", which waits for " + (m.bytes == m.room ? "another length" : length(m.room)) +
-         (by_all ? ": they differ in the count or the algorithm" : "");
+         (by_all
+              ? std::string(": they differ in the ") + (in_blocks ? "lengths of blocks" : "count") + " or the algorithm"
+              : "");
 }
 
 }  // namespace detail

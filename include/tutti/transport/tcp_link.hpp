@@ -56,13 +56,13 @@ struct tcp_link {
   }
   [[nodiscard]] bool stalled(deadline now) const noexcept { return awaited && now - since >= tcp_blame::moment; }
 
-  /// ", last seen at #39 31 s ago", or what is wrong with the connections, unless `cause`, why this rank failed, is
-  /// errc::mismatch. That nothing came is told where it is that the peer was waited for.
+  /// ", last seen at #39 31 s ago", and what is wrong with the connections where that may have led to `cause`, for
+  /// which this rank failed. That nothing came is told where it is that the peer was waited for.
   [[nodiscard]] std::string describe(const wire::handshake_terms& terms, std::uint64_t sequence, errc cause) const {
     const std::string to = " to " + address.to_string() + ": ";
     if (refused != wire::refusal::none) return ", no connection" + to + wire::explain(refused, terms, theirs);
     std::string why;
-    if (error != 0 && cause != errc::mismatch) {
+    if (error != 0 && cause != errc::mismatch && cause != errc::aborted) {
       why = ", connection" + number() + to + std::generic_category().message(error);
       if (error == ECONNREFUSED && !bye) why += " (it has died, or left while this rank was busy)";
     }
