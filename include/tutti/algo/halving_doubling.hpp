@@ -34,6 +34,81 @@ struct halved_range {
   }
 };
 
+/// How two ranks exchange parts of the buffers of an all_reduce, a piece of each at a time. Outlives its routines.
+template <message_link L>
+class part_exchange {
+ public:
+  struct part {
+    std::size_t begin, count;  // elements
+  };
+
+  part_exchange(L link, const all_reduce_args& a)
+      : link_(link),
+        call_(a),
+        piece_(whole_elements(piece_bytes, a.out.element_bytes)),
+        slot_bytes_(whole_lines(std::min(piece_, a.out.count) * a.out.element_bytes)),
+        slots_(link_, pieces_ahead * slot_bytes_) {}
+  part_exchange(const part_exchange&) = delete;
+  part_exchange& operator=(const part_exchange&) = delete;
+
+  /// There is memory for what is to be folded.
+  [[nodiscard]] bool ready() const noexcept { return static_cast<bool>(slots_); }
+
+  /// What comes takes its place in the buffer.
+  [[nodiscard]] routine replace(int peer, part give, part take, std::uint64_t step) {
+    return exchange(
+        peer, give, take, step, [this](std::size_t, part p) { return place_of(p); }, [](std::size_t, part) {});
+  }
+  /// It is folded into what stands there, as the operand of a partner on that side.
+  [[nodiscard]] routine fold(int peer, part give, part take, std::uint64_t step, halved_range::which partner) {
+    return exchange(
+        peer, give, take, step, [this](std::size_t i, part) { return slot(i); },
+        [this, partner](std::size_t i, part p) { fold_piece(slot(i), p, partner); });
+  }
+  /// A part that is all summed.
+  void finish(part p) {
+    if (call_.op.finish) call_.op.finish(place_of(p), p.count, link_.size(), call_.op.context.data());
+  }
+
+ private:
+  template <class Into, class Landed>
+  routine exchange(int peer, part give, part take, std::uint64_t step, Into into, Landed landed) {
+    const std::size_t pieces = std::max<std::size_t>((std::max(give.count, take.count) + piece_ - 1) / piece_, 1);
+    return pipeline(
+        link_, {peer, peer, pieces, pieces, step},
+        [=, this](std::size_t i) {
+          const part p = nth(give, i);
+          return std::span<const std::byte>{place_of(p), p.count * element()};
+        },
+        [=, this](std::size_t i) {
+          const part p = nth(take, i);
+          return std::span{into(i, p), p.count * element()};
+        },
+        [=, this](std::size_t i) { landed(i, nth(take, i)); });
+  }
+  void fold_piece(std::byte* from, part p, halved_range::which partner) {
+    if (partner == halved_range::lower)
+      fold_left(call_.op, from, place_of(p), p.count, p.count * element());
+    else
+      call_.op.fold(from, place_of(p), p.count, call_.op.context.data());
+  }
+
+  [[nodiscard]] std::size_t element() const noexcept { return call_.out.element_bytes; }
+  [[nodiscard]] part nth(part whole, std::size_t i) const noexcept {
+    const std::size_t skipped = std::min(i * piece_, whole.count);
+    return {whole.begin + skipped, std::min(piece_, whole.count - skipped)};
+  }
+  [[nodiscard]] std::byte* place_of(part p) const noexcept {
+    return static_cast<std::byte*>(call_.out.data) + p.begin * element();
+  }
+  [[nodiscard]] std::byte* slot(std::size_t i) noexcept { return slots_.data() + i % pieces_ahead * slot_bytes_; }
+
+  L link_;
+  const all_reduce_args& call_;
+  std::size_t piece_, slot_bytes_;
+  scratch slots_;
+};
+
 }  // namespace detail
 
 /// All-reduce as a reduce-scatter by halves, exchanged with partners at distances 1, 2, 4, …, and an all-gather back
@@ -44,87 +119,45 @@ struct halved_range {
 template <message_link L>
 routine halving_doubling_all_reduce(L link, all_reduce_args a) {
   using detail::halved_range;
+  using part = typename detail::part_exchange<L>::part;
   const auto n = static_cast<unsigned>(link.size()), r = static_cast<unsigned>(link.rank());
-  const std::size_t size = a.out.element_bytes, bytes = a.out.bytes();
-  auto* data = static_cast<std::byte*>(a.out.data);
   const unsigned power = std::bit_floor(n), extra = n - power;
-  const std::size_t piece = whole_elements(piece_bytes, size);  // elements
-  const std::size_t slot = whole_lines(std::min(piece, a.out.count) * size);
-  scratch incoming(link, pieces_ahead * slot);
-  if (!incoming) co_await link.refuse({errc::out_of_resources});
-  copy_bytes(data, a.in.data, bytes);
-
-  const blocks cut{a.out.count, power};
+  detail::part_exchange<L> with(link, a);
+  if (!with.ready()) co_await link.refuse({errc::out_of_resources});
+  copy_bytes(a.out.data, a.in.data, a.out.bytes());
   constexpr std::uint64_t before = 0, after = 1, halving = 2, doubling = halving + 32;
-  // Exchanges parts of the buffer with `peer`, some elements of each at a time. With a slot for what arrives it is
-  // folded into its place.
-  struct part {
-    std::size_t begin, count;
-  };
-  const auto exchange = [&](int peer, part give, part take, std::uint64_t step, auto slot_of, auto landed) {
-    const std::size_t pieces = std::max<std::size_t>((std::max(give.count, take.count) + piece - 1) / piece, 1);
-    const auto cut_of = [piece](part whole, std::size_t i) {
-      const std::size_t skipped = std::min(i * piece, whole.count);
-      return part{whole.begin + skipped, std::min(piece, whole.count - skipped)};
-    };
-    return detail::pipeline(
-        link, {peer, peer, pieces, pieces, step},
-        [=](std::size_t i) {
-          const part p = cut_of(give, i);
-          return std::span<const std::byte>{data + p.begin * size, p.count * size};
-        },
-        [=](std::size_t i) {
-          const part p = cut_of(take, i);
-          return std::span{slot_of(i, p), p.count * size};
-        },
-        [=](std::size_t i) { landed(i, cut_of(take, i)); });
-  };
-  const auto slot_of = [&](std::size_t i, part) { return incoming.data() + i % pieces_ahead * slot; };
-  const auto in_place = [&](std::size_t, part p) { return data + p.begin * size; };
-  const auto fold_from = [&](halved_range::which partner) {
-    return [&, partner](std::size_t i, part p) {
-      std::byte *from = slot_of(i, p), *into = in_place(i, p);
-      if (partner == halved_range::lower)
-        detail::fold_left(a.op, from, into, p.count, p.count * size);
-      else
-        a.op.fold(from, into, p.count, a.op.context.data());
-    };
-  };
-  const auto nothing = [](std::size_t, part) {};
   const part all{0, a.out.count}, none{0, 0};
 
   // The first 2 * extra ranks form pairs; the odd one of each pair stands for both.
   const bool paired = r < 2 * extra;
   if (paired && r % 2 == 0) {
-    co_await exchange(static_cast<int>(r + 1), all, none, before, in_place, nothing);
-    co_await exchange(static_cast<int>(r + 1), none, all, after, in_place, nothing);
+    co_await with.replace(static_cast<int>(r + 1), all, none, before);
+    co_await with.replace(static_cast<int>(r + 1), none, all, after);
     co_return;
   }
-  if (paired) co_await exchange(static_cast<int>(r - 1), none, all, before, slot_of, fold_from(halved_range::lower));
+  if (paired) co_await with.fold(static_cast<int>(r - 1), none, all, before, halved_range::lower);
   const unsigned me = paired ? r / 2 : r - extra;
   const auto peer_at = [=](unsigned distance) {
     const unsigned partner = me ^ distance;
     return static_cast<int>(partner < extra ? 2 * partner + 1 : partner + extra);
   };
-  const auto part_of = [&](halved_range h) { return part{cut.begin(h.begin), cut.begin(h.end) - cut.begin(h.begin)}; };
+  const auto part_of = [cut = blocks{a.out.count, power}](halved_range h) {
+    return part{cut.begin(h.begin), cut.begin(h.end) - cut.begin(h.begin)};
+  };
+  const auto half = [=](unsigned distance, halved_range::which w) {
+    return part_of(halved_range::before(me, power, distance).half(w));
+  };
   std::uint64_t step = 0;
   for (unsigned distance = 1; distance < power; distance *= 2, ++step) {
-    const auto range = halved_range::before(me, power, distance);
     const auto mine = halved_range::side(me, distance), theirs = halved_range::side(me ^ distance, distance);
-    co_await exchange(peer_at(distance), part_of(range.half(theirs)), part_of(range.half(mine)), halving + step,
-                      slot_of, fold_from(theirs));
+    co_await with.fold(peer_at(distance), half(distance, theirs), half(distance, mine), halving + step, theirs);
   }
-  if (a.op.finish) {
-    const part mine = part_of(halved_range::before(me, power, power));
-    a.op.finish(data + mine.begin * size, mine.count, link.size(), a.op.context.data());
-  }
+  with.finish(part_of(halved_range::before(me, power, power)));
   for (unsigned distance = power / 2; distance > 0; distance /= 2) {
-    const auto range = halved_range::before(me, power, distance);
     const auto mine = halved_range::side(me, distance), theirs = halved_range::side(me ^ distance, distance);
-    co_await exchange(peer_at(distance), part_of(range.half(mine)), part_of(range.half(theirs)), doubling + --step,
-                      in_place, nothing);
+    co_await with.replace(peer_at(distance), half(distance, mine), half(distance, theirs), doubling + --step);
   }
-  if (paired) co_await exchange(static_cast<int>(r - 1), all, none, after, in_place, nothing);
+  if (paired) co_await with.replace(static_cast<int>(r - 1), all, none, after);
 }
 
 }  // namespace tutti::algo
