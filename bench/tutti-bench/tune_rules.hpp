@@ -56,10 +56,10 @@ inline bool sample::complete(const series& s) const {
   return true;
 }
 
-/// The rules for one collective. An algorithm gives way to one that is faster by a twentieth; between two sizes the
-/// change lies in their geometric middle.
+/// The rules for one collective. An algorithm gives way to one that is faster by a twentieth, but for a single size
+/// only to one that is faster by a fifth; between two sizes the change lies in their geometric middle.
 inline std::string rules_of(const series& s, const std::string& links, int ranks) {
-  constexpr double worth_it = 0.95;
+  constexpr double worth_it = 0.95, worth_it_once = 0.8;
   if (s.samples.empty() && s.algorithms.size() != 1) return {};
   std::string rules;
   const auto rule = [&](const std::string& bytes, std::size_t a) {
@@ -83,16 +83,18 @@ inline std::string rules_of(const series& s, const std::string& links, int ranks
     rule("*", fastest(product));
     return rules;
   }
-  std::size_t chosen = fastest(s.samples[0].seconds), previous = s.samples[0].bytes;
-  for (const sample& m : s.samples) {
-    const std::size_t best = fastest(m.seconds);
-    if (m.seconds[chosen] <= 0 || m.seconds[best] < worth_it * m.seconds[chosen]) {
-      rule(std::to_string(2 * previous), chosen);
-      chosen = best;
-    }
-    previous = m.bytes;
-  }
-  rule("*", chosen);
+  const auto gains = [&](std::size_t i, std::size_t over, double worth) {
+    const std::vector<double>& times = s.samples[i].seconds;
+    return times[over] <= 0 || times[fastest(times)] < worth * times[over];
+  };
+  std::vector<std::size_t> chosen;  // of each size
+  for (std::size_t i = 0; i < s.samples.size(); ++i)
+    chosen.push_back(i != 0 && !gains(i, chosen.back(), worth_it) ? chosen.back() : fastest(s.samples[i].seconds));
+  for (std::size_t i = 1; i + 1 < chosen.size(); ++i)
+    if (chosen[i - 1] == chosen[i + 1] && !gains(i, chosen[i - 1], worth_it_once)) chosen[i] = chosen[i - 1];
+  for (std::size_t i = 1; i < chosen.size(); ++i)
+    if (chosen[i] != chosen[i - 1]) rule(std::to_string(2 * s.samples[i - 1].bytes), chosen[i - 1]);
+  rule("*", chosen.back());
   return rules;
 }
 

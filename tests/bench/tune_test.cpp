@@ -68,6 +68,14 @@ TEST_CASE("tune: an algorithm gives way to one that is faster by a twentieth, be
   CHECK(bench::rules_of(series_of({}), "messages", 4).empty());
 }
 
+TEST_CASE("tune: for a single size an algorithm gives way only to one that is faster by a fifth") {
+  CHECK(bench::rules_of(series_of({{256, {1, 2}}, {1024, {2, 1.7}}, {4096, {4, 5}}}), "messages", 4) ==
+        "all_reduce messages 4 * recursive_doubling\n");
+  CHECK(bench::rules_of(series_of({{256, {1, 2}}, {1024, {2, 1.5}}, {4096, {4, 5}}}), "messages", 4) ==
+        "all_reduce messages 4 512 recursive_doubling\nall_reduce messages 4 2048 ring\n"
+        "all_reduce messages 4 * recursive_doubling\n");
+}
+
 TEST_CASE("tune: where nobody knows the size, who is behind the least over all sizes") {
   auto s = series_of({{256, {1, 2}}, {1024, {3, 1}}});
   s.depends_on = bench::what_counts::nothing;
