@@ -75,14 +75,14 @@ TEST_CASE("wait_policy: waits that end while others use the core leave few polls
   CHECK(p.polls() == wait_policy::few);
 }
 
-TEST_CASE("wait_policy: polls come back once nobody else wants the core, and once they suffice") {
-  for (int quick : {0, 1}) {
+TEST_CASE("wait_policy: polls come back once nobody takes the core, or who computes, and once they suffice") {
+  for (const tutti::duration away : {tutti::duration{0}, wait_policy::hand_over, wait_policy::time_slice}) {
     wait_policy p{polls, yields};
     for (int i = 0; i < 100; ++i) p.ended_yielding(2 * wait_policy::hand_over);
     for (int i = 0; i < 100; ++i) {
       const std::uint32_t before = p.polls();
-      if (quick != 0)
-        p.ended_yielding(wait_policy::hand_over / 2);
+      if (away != tutti::duration{0})
+        p.ended_yielding(away);
       else
         p.ended_polling();
       CHECK(p.polls() >= before);

@@ -10,7 +10,7 @@ namespace tutti {
 
 /// How long a thread that waits stays awake: first it polls, then it gives its core away now and then, then it sleeps.
 /// Both grow between their bounds while waits end before the sleep, or soon after, and shrink while they do not. Where
-/// somebody else needs the core, to poll keeps it from the one who is waited for: then the polls shrink to a `few`.
+/// the one who is waited for needs this core, to poll keeps it from him: then the polls shrink to a `few`.
 /// Averages that forget an eighth at each wait. A value; whoever drives the engine owns it.
 class wait_policy {
  public:
@@ -22,6 +22,8 @@ class wait_policy {
   /// Who gave its core away for longer than this gave it to somebody: two switches take some 3 us, and to find that
   /// nobody wants it less than 1.
   static constexpr duration hand_over = std::chrono::microseconds(2);
+  /// For as long as this, to a program that computes: it takes the core now and then, and did not help.
+  static constexpr duration time_slice = std::chrono::milliseconds(1);
   /// Polls where cores are shared though ranks do not outnumber them.
   static constexpr std::uint32_t few = 32;
 
@@ -46,7 +48,7 @@ class wait_policy {
   }
   /// It ended while the thread gave its core away, at first for so long.
   constexpr void ended_yielding(duration away) noexcept {
-    settle(more(awake_), away > hand_over ? less(alone_) : more(alone_));
+    settle(more(awake_), away > hand_over && away < time_slice ? less(alone_) : more(alone_));
   }
   /// A wait slept, for so long.
   constexpr void slept(duration d) noexcept { settle(d < soon ? more(awake_) : less(awake_), alone_); }
@@ -69,7 +71,7 @@ class wait_policy {
 
   bounds polls_bounds_, yields_bounds_;
   std::uint32_t awake_ = most_score;  // how often waits ended before the sleep
-  std::uint32_t alone_ = most_score;  // how often nobody else needed the core
+  std::uint32_t alone_ = most_score;  // how often it was not this core that the other needed
   std::uint32_t polls_, yields_;
 };
 
