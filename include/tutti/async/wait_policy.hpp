@@ -23,7 +23,7 @@ class wait_policy {
   /// nobody wants it less than 1.
   static constexpr duration hand_over = std::chrono::microseconds(2);
   /// For as long as this, to a program that computes: it takes the core now and then, and did not help.
-  static constexpr duration time_slice = std::chrono::milliseconds(1);
+  static constexpr duration time_slice = std::chrono::milliseconds(3);
   /// Polls where cores are shared though ranks do not outnumber them.
   static constexpr std::uint32_t few = 32;
 
