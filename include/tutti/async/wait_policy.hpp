@@ -22,7 +22,8 @@ class wait_policy {
   /// Who gave its core away for longer than this gave it to somebody: two switches take some 3 us, and to find that
   /// nobody wants it less than 1.
   static constexpr duration hand_over = std::chrono::microseconds(2);
-  /// For as long as this, to a program that computes: it takes the core now and then, and did not help.
+  /// For as long as this, to a program that computes, which takes its slices anyway. A rank that polls over TCP keeps a
+  /// core for 2 ms before it gives it back.
   static constexpr duration time_slice = std::chrono::milliseconds(3);
   /// Polls where cores are shared though ranks do not outnumber them.
   static constexpr std::uint32_t few = 32;
