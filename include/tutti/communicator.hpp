@@ -23,6 +23,7 @@
 #include <tutti/communicator/reducing.hpp>
 #include <tutti/communicator/scanning.hpp>
 #include <tutti/core/args.hpp>
+#include <tutti/core/buffer.hpp>
 
 namespace tutti {
 
@@ -71,11 +72,10 @@ class communicator : public detail::communicator_calls<B> {
   }
 
   /// Cuts this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.
-  /// The new one shares this one's links, engine and fate: a failure of either ends both. In errors it is the
-  /// all_gather of 20 bytes that it makes. One split of a world at a time, 32767 in all: usage_error from the next, and
-  /// from two threads that try together. In shared memory a group takes 516 KiB per rank from its first operation
-  /// on, 4.5 MiB after a message of 64 KiB, or 4 MiB of shorter ones, that are staged, until all its ranks have
-  /// destroyed it; twice that where it is on several machines.
+  /// The new one shares this one's links, engine and fate: a failure of either ends both. One split of a world at a
+  /// time, 32767 in all: usage_error from the next, and from two threads that try together. In shared memory a group
+  /// takes 516 KiB per rank from its first operation on, 4.5 MiB after a message of 64 KiB, or 4 MiB of shorter
+  /// ones, that are staged, until all its ranks have destroyed it; twice that where it is on several machines.
   [[nodiscard]] communicator split(int color, int key = 0, std::source_location where = std::source_location::current())
     requires(B::where == space::host)
   {
@@ -90,7 +90,8 @@ class communicator : public detail::communicator_calls<B> {
     const detail::split_in_progress alone{*whole.shared_driver()};
     const entry mine{color, key, this->rank(), whole.world_rank(), alone.contexts()};
     std::vector<entry> all(this->ranks());
-    this->all_gather(std::span{&mine, 1}, all, {}, where).wait();
+    all_gather_args entries{erase_type(std::span{&mine, 1}), erase_type(std::span{all}), algorithm::automatic, "split"};
+    this->start({}, {}, where, entries).wait();
     std::uint32_t context = 0;
     for (const entry& e : all) context = std::max(context, e.context);
     if (++context > 0x7fff) this->who("split").refuse("a world can be split 32767 times, and has been");

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -255,6 +256,37 @@ TEST_CASE("communicator: timeouts belong to the communicator and to its groups")
   w.timeout(tutti::duration::max());
   w.barrier().wait();
   w.barrier({.timeout = tutti::duration::max()}).wait();
+}
+
+TEST_CASE("communicator: a split that meets another call is told as a split, whatever it gathers") {
+  struct as_long_as_an_entry {
+    std::array<char, 20> bytes;
+  };
+  const auto barrier = [](world& w) { w.barrier().wait(); };
+  const auto gather = [](world& w) {
+    const std::array<as_long_as_an_entry, 1> mine{};
+    std::array<as_long_as_an_entry, 2> all;
+    w.all_gather(mine, all).wait();
+  };
+  for (const auto& other : std::initializer_list<std::function<void(world&)>>{barrier, gather}) {
+    ranks::collected<std::string> told(2);
+    tutti::run_threads(2, [&](world& w) {
+      w.barrier().wait();
+      try {
+        if (w.rank() == 1)
+          other(w);
+        else
+          (void)w.split(0);
+      } catch (const tutti::error& e) {
+        told[w.rank()] = e.what();
+      }
+    });
+    CAPTURE(told[0]);
+    CAPTURE(told[1]);
+    CHECK(told[0].starts_with("split #2 (communicator_test.cpp:"));
+    CHECK(ranks::contains(told[1], "split #2"));
+    CHECK(ranks::contains(told[1], "called"));
+  }
 }
 
 }  // namespace

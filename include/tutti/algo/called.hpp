@@ -47,6 +47,7 @@ using tutti::detail::mix;
 /// elements, the reduction with the divisor of a mean_over, the root. Other captures are each rank's own.
 struct called {
   static constexpr std::uint64_t any_count = ~std::uint64_t{0};  ///< each rank has its own
+  static constexpr std::uint64_t of_split = 1;                   ///< `rest` of the all_gather that a split makes
   static constexpr std::uint8_t no_reduction = 15;
   struct packed {
     std::uint64_t words[4];
@@ -97,6 +98,7 @@ struct called {
     return with == static_cast<std::uint8_t>(reduction_kind::mean_over);
   }
 
+  [[nodiscard]] constexpr bool splits() const noexcept { return what == collective::all_gather && rest == of_split; }
   [[nodiscard]] constexpr bool has_root() const noexcept {
     return what == collective::broadcast || what == collective::reduce || what == collective::gather ||
            what == collective::scatter || what == collective::broadcast_sized;

@@ -72,6 +72,8 @@ class issuer final : public op_owner {
     const deadline expires = limit >= deadline::max() - now ? deadline::max() : now + limit;
     s.info = {args.name, count, type, 0, where, now, expires};
     s.info.stream = stream;
+    if constexpr (requires { args.within; })
+      if (args.within) s.info.collective = args.within;
     if constexpr (requires { args.op.kind; }) s.info.reduction = name(args.op.kind);
     if constexpr (requires { args.root; }) s.info.root = args.root;
     if constexpr (requires { args.peer; }) s.info.peer = args.peer;

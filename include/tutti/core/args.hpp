@@ -61,6 +61,7 @@ struct all_gather_args {
   const_buffer in;
   buffer out;
   algorithm via = algorithm::automatic;
+  const char* within = nullptr;  ///< "split" where that is what was called
 };
 
 /// Many buffers as if they were one; a list whose C++ type has been erased. Does not own.
