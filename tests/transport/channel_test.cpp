@@ -1,9 +1,12 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
+
+#include <tutti/transport/tag.hpp>
 
 #include "support/grid.hpp"
 #include "transport/channel_pair.hpp"
@@ -97,6 +100,34 @@ TEST_CASE("a small message does not overtake a large one of the same tag") {
   CHECK(x == large);
   CHECK(y == small);
   CHECK(z == larger);
+}
+
+TEST_CASE("messages of users keep the order of their tag, whatever of them has to wait for its receiver") {
+  constexpr std::size_t messages = 40;
+  constexpr std::uint64_t tags[] = {tutti::tag::point_to_point(0, 1), tutti::tag::point_to_point(0, 2)};
+  const auto length = [](std::size_t i) { return i % 5 < 3 ? eager + 1 + i : i; };
+  const auto tag_of = [&](std::size_t i) { return tags[i % 7 < 4 ? 0 : 1]; };
+  for (const std::size_t late : {std::size_t{0}, std::size_t{11}, messages}) {  // sends that begin after receives
+    pair p;
+    std::vector<std::vector<std::byte>> out, in;
+    for (std::size_t i = 0; i < messages; ++i) {
+      out.push_back(drive::pattern(length(i), i));
+      in.push_back(room(length(i)));
+    }
+    std::vector<std::unique_ptr<flight>> running;
+    const auto send = [&](std::size_t i) {
+      running.push_back(std::make_unique<flight>(p.owner, drive::send(p.a, 0, tag_of(i), out[i])));
+    };
+    for (std::size_t i = 0; i < messages - late; ++i) send(i);
+    p.poll(3);
+    for (std::size_t i = 0; i < messages; ++i)
+      running.push_back(std::make_unique<flight>(p.owner, drive::recv(p.b, 0, tag_of(i), in[i])));
+    for (std::size_t i = messages - late; i < messages; ++i) send(i);
+    const auto ended = [](const auto& f) { return f->done(); };
+    for (int i = 0; i < 100000 && !std::ranges::all_of(running, ended); ++i) p.poll();
+    for (const auto& f : running) CHECK(f->code() == errc::ok);
+    CHECK(in == out);
+  }
 }
 
 TEST_CASE("a large message stays at home until its receiver speaks") {

@@ -70,6 +70,14 @@ class pending_list {
     (last_ ? last_->next_ : first_) = &p;
     last_ = &p;
   }
+  void push_front(pending& p) noexcept {
+    p.unlink();
+    p.list_ = this;
+    p.next_ = first_;
+    p.previous_ = nullptr;
+    (first_ ? first_->previous_ : last_) = &p;
+    first_ = &p;
+  }
   void remove(pending& p) noexcept {
     (p.previous_ ? p.previous_->next_ : first_) = p.next_;
     (p.next_ ? p.next_->previous_ : last_) = p.previous_;

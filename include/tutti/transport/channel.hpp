@@ -129,20 +129,23 @@ class channel : public channel_base {
     if (t.bytes_ > eager_limit) control_.push_back({frame::kind::ready, t.tag_, 0, t.call_});
   }
 
-  /// What follows with its tag waits with it.
+  /// What follows with its tag waits with it, and does so already where it waited behind others before.
   void announce(transfer& t) noexcept {
     t.announced_ = true;
-    not_ready_.push_back(t);
+    not_ready_.push_front(t);
     while (transfer* behind = find(queue_, t.tag_)) not_ready_.push_back(*behind);
     if (take_ready(t.tag_)) release(t.tag_);
   }
-  /// The first message of a tag that waits for its receiver goes on, and what follows up to the next that has to wait.
+  /// The first message of a tag that waits for its receiver goes on, and what follows up to the next that has to wait,
+  /// with that one where it has to be announced.
   void release(std::uint64_t tag) noexcept {
     transfer* t = find(not_ready_, tag);
+    bool last = false;
     do {
+      last = to_announce(*t);
       queue_.push_back(*t);
       t = find(not_ready_, tag);
-    } while (t && (t->bytes_ <= eager_limit || to_announce(*t)));
+    } while (t && !last && (t->bytes_ <= eager_limit || to_announce(*t)));
   }
 
   bool next_frame() noexcept {
@@ -284,7 +287,8 @@ class channel : public channel_base {
   }
 
   status heard_ready(const frame& f) {
-    if (const transfer* t = find(not_ready_, f.tag)) {
+    // What is small or not announced follows one that is about to be, whose receiver this is.
+    if (const transfer* t = find(not_ready_, f.tag); t && t->bytes_ > eager_limit && !to_announce(*t)) {
       if (differ(*t, f.tag, f.call)) return odd(*t, f.call, 0);
       release(f.tag);
       return {};
