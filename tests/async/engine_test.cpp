@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <coroutine>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -56,7 +57,7 @@ class on_one_cpu {
     ::sched_getaffinity(0, sizeof before_, &before_);
     cpu_set_t one;
     CPU_ZERO(&one);
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu)
       if (CPU_ISSET(cpu, &before_)) {
         CPU_SET(cpu, &one);
         break;
