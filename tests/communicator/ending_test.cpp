@@ -91,11 +91,13 @@ TEST_CASE("ending: a communicator that is destroyed too early names its rank") {
 
 TEST_CASE("ending: a group that is destroyed in flight ends its world, which is told why") {
   collected<std::string> told(3);
+  std::barrier all_split{3};
   tutti::run_threads(3, [&](auto& world) {
     std::vector<int> v(10);
     std::optional<tutti::op> kept;
     {
       auto group = world.split(0);
+      all_split.arrive_and_wait();
       if (world.rank() == 0) kept.emplace(group.recv(v, 1));
     }
     told[world.rank()] = error_of(world.barrier())->what();
