@@ -1,11 +1,12 @@
 #include <doctest/doctest.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <memory>
 #include <thread>
 #include <type_traits>
@@ -18,6 +19,7 @@
 #include <tutti/async/resume_on.hpp>
 
 #include <async/stage.hpp>
+#include <support/on_one_cpu.hpp>
 
 namespace {
 
@@ -50,35 +52,13 @@ TEST_CASE("engine: poll says whether anything moved") {
   pending.wait();
 }
 
-/// While it lives, this thread and those that it starts run on one CPU.
-class on_one_cpu {
- public:
-  on_one_cpu() {
-    ::sched_getaffinity(0, sizeof before_, &before_);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-      if (CPU_ISSET(cpu, &before_)) {
-        CPU_SET(cpu, &one);
-        break;
-      }
-    ::sched_setaffinity(0, sizeof one, &one);
-  }
-  on_one_cpu(const on_one_cpu&) = delete;
-  on_one_cpu& operator=(const on_one_cpu&) = delete;
-  ~on_one_cpu() { ::sched_setaffinity(0, sizeof before_, &before_); }
-
- private:
-  cpu_set_t before_;
-};
-
 TEST_CASE("engine: who waits for somebody on its own CPU learns to poll little, though it was told that it has one") {
   constexpr std::uint32_t most = 1500;  // in less time than the system lets a thread run
   tutti::engine e;
   e.wait_by({{most, most}, {100, 100}});
   owner o{e};
   source s{e};
-  const on_one_cpu here;
+  const tutti_test::on_one_cpu here;
   std::atomic<tutti::op_state*> asked{nullptr};
   std::jthread peer{[&](const std::stop_token& end) {
     while (!end.stop_requested())
@@ -94,11 +74,21 @@ TEST_CASE("engine: who waits for somebody on its own CPU learns to poll little, 
     op{slot}.wait();
     return s.polls() - before;
   };
-  for (int i = 0; i < 100; ++i) polls_of_a_wait();
-  std::vector<std::uint64_t> polls;
-  for (int i = 0; i < 9; ++i) polls.push_back(polls_of_a_wait());
-  std::nth_element(polls.begin(), polls.begin() + 4, polls.end());
-  CHECK(polls[4] < most / 10);
+  for (int attempt = 0; attempt < 30; ++attempt) {
+    const auto began = std::chrono::steady_clock::now();
+    const std::clock_t processor = std::clock();
+    for (int i = 0; i < 100; ++i) polls_of_a_wait();
+    std::vector<std::uint64_t> polls;
+    for (int i = 0; i < 9; ++i) polls.push_back(polls_of_a_wait());
+    const double used = static_cast<double>(std::clock() - processor) / CLOCKS_PER_SEC;
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - began;
+    std::nth_element(polls.begin(), polls.begin() + 4, polls.end());
+    const bool alone = used > 0.95 * passed.count();  // else the core went to other programs, too
+    if (polls[4] >= most / 10 && !alone) continue;
+    CHECK(polls[4] < most / 10);
+    return;
+  }
+  MESSAGE("not checked: other programs took this core each time");
 }
 
 TEST_CASE("engine: coroutines resume in the order in which their operations ended") {
