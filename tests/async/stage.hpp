@@ -17,7 +17,7 @@
 
 namespace stage {
 
-/// Whoever waits in it polls so often, whatever the waits before were like.
+/// Whoever waits in it polls so often, however long the waits before were; less where somebody else takes its core.
 inline void spin_for(tutti::engine& e, std::uint32_t polls) { e.wait_by({{polls, polls}, {20, 20}}); }
 
 /// Owner of operations that end when the test says so.

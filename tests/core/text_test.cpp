@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <source_location>
 #include <string>
 #include <tutti/core/text.hpp>
 
@@ -23,4 +24,9 @@ TEST_CASE("text: durations are cut, not rounded, and say no more than a tenth of
   CHECK(in_seconds(1099ms) == "1 s");
   CHECK(in_seconds(1999ms) == "1.9 s");
   CHECK(in_seconds(31s) == "31 s");
+}
+
+TEST_CASE("text: a place in a source is its file's name without folders, and its line") {
+  const auto here = std::source_location::current();
+  CHECK(tutti::detail::file_and_line(here) == "text_test.cpp:" + std::to_string(here.line()));
 }

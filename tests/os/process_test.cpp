@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 #include <support/forked_child.hpp>
+#include <support/on_one_cpu.hpp>
 #include <thread>
 #include <tutti/core/deadline.hpp>
 #include <tutti/os/host.hpp>
@@ -117,19 +118,8 @@ TEST_CASE("process_watch is not fooled by a number that was used again") {
 
 TEST_CASE("usable_cpus follows the affinity mask") {
   CHECK(usable_cpus() >= 1);
-  cpu_set_t old;
-  REQUIRE(::sched_getaffinity(0, sizeof old, &old) == 0);
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &old)) {
-      CPU_SET(cpu, &one);
-      break;
-    }
-  }
-  REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
+  const tutti_test::on_one_cpu here;
   CHECK(usable_cpus() == 1);
-  ::sched_setaffinity(0, sizeof old, &old);
 }
 
 TEST_CASE("processes of one user on one machine share a memory domain; another ipc namespace is another domain") {

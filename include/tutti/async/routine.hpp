@@ -64,19 +64,11 @@ class pending_list {
 
   void push_back(pending& p) noexcept {
     p.unlink();
-    p.list_ = this;
-    p.previous_ = last_;
-    p.next_ = nullptr;
-    (last_ ? last_->next_ : first_) = &p;
-    last_ = &p;
+    link(p, last_, nullptr);
   }
   void push_front(pending& p) noexcept {
     p.unlink();
-    p.list_ = this;
-    p.next_ = first_;
-    p.previous_ = nullptr;
-    (first_ ? first_->previous_ : last_) = &p;
-    first_ = &p;
+    link(p, nullptr, first_);
   }
   void remove(pending& p) noexcept {
     (p.previous_ ? p.previous_->next_ : first_) = p.next_;
@@ -92,6 +84,14 @@ class pending_list {
   inline bool run() noexcept;
 
  private:
+  void link(pending& p, pending* before, pending* after) noexcept {
+    p.list_ = this;
+    p.previous_ = before;
+    p.next_ = after;
+    (before ? before->next_ : first_) = &p;
+    (after ? after->previous_ : last_) = &p;
+  }
+
   pending* first_ = nullptr;
   pending* last_ = nullptr;
 };

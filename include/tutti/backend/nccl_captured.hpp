@@ -2,13 +2,13 @@
 #include <cstdint>
 #include <source_location>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include <tutti/async/op_state.hpp>
 #include <tutti/backend/lost_by.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/status.hpp>
+#include <tutti/core/text.hpp>
 #include <tutti/cuda/types.hpp>
 
 namespace tutti::detail {
@@ -50,10 +50,8 @@ class nccl_captured {
   /// Throws the usage_error that a destructor could not throw.
   void check_dropped() {
     if (!dropped_) return;
-    const std::string_view file = where_.file_name();
-    throw usage_error(std::string(std::exchange(dropped_, nullptr)) + " (" +
-                      std::string(file.substr(file.find_last_of('/') + 1)) + ":" + std::to_string(where_.line()) +
-                      ") was issued " + how_);
+    throw usage_error(std::string(std::exchange(dropped_, nullptr)) + " (" + file_and_line(where_) + ") was issued " +
+                      how_);
   }
 
   /// Operations of a group are one launch, which runs or is part of one graph.
