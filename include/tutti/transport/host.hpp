@@ -169,6 +169,7 @@ class basic_host_transport : public mesh<host_pipe> {
   }
 
   void prepare_park() noexcept {
+    if (network_) network_->prepare_park();
     if (shared_) shared_->bell().prepare(network_ ? shared_area::sleep::on_descriptor : shared_area::sleep::on_futex);
   }
   void park(duration at_most) noexcept {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,7 @@
 #include <tutti/transport/tcp_options.hpp>
 #include <tutti/transport/tcp_poller.hpp>
 #include <tutti/transport/tcp_sockets.hpp>
+#include <tutti/transport/tcp_watch.hpp>
 
 namespace tutti {
 
@@ -48,6 +50,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
         hall_(std::max(64, (3 + options.connections) * size()), own_terms(), options.stranger),
         links_(peers_.size()),
         blame_(rank, size()),
+        watch_(poller_, links_, options_.connections),
         dialer_(poller_, options_, own_terms()) {
     if (rank < 0 || rank >= size())
       throw usage_error("rank " + std::to_string(rank) + " is not in a world of " + std::to_string(size()));
@@ -95,19 +98,27 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   /// sockets from which it awaits something, and the poller only now and then. `awaits(peer)`: a transfer is pending.
   template <class Awaits>
   bool poll(Awaits awaits) noexcept {
-    constexpr int most_tried = 4, polls_per_look = 32;
+    constexpr int most_tried = 4;
     int awaited = 0;
-    std::array<socket_pipe*, most_tried> tried;
+    std::uint64_t received = 0;
+    std::array<int, most_tried> tried;
     for (int p = 0; p < size(); ++p) {
-      if (!link(p).pipe || !awaits(p)) continue;
-      if (awaited < most_tried) tried[static_cast<std::size_t>(awaited)] = link(p).pipe;
+      if (!link(p).pipe) continue;
+      received += link(p).pipe->received();
+      if (!awaits(p)) continue;
+      if (awaited < most_tried) tried[static_cast<std::size_t>(awaited)] = p;
       ++awaited;
     }
     const bool few = awaited > 0 && awaited <= most_tried;
-    const bool moved = (!few || look_soon_ || dialer_.busy() || ++polls_ % polls_per_look == 0) && look();
+    const bool all = watch_.is_due(received) || !few;
+    if (all) watch_.all();
+    const bool moved = (all || look_soon_ || dialer_.busy()) && look();
+    if (!few) return moved;
     // A look takes the socket's lock, without which the kernel cannot deliver what is looked for: hence the pauses.
-    for (int i = 0; few && i < 4; ++i) detail::cpu_pause();
-    for (int i = 0; few && i < awaited; ++i) tried[static_cast<std::size_t>(i)]->try_now();
+    for (int i = 0; i < 4; ++i) detail::cpu_pause();
+    const auto asked = std::span{tried}.first(static_cast<std::size_t>(awaited));
+    for (const int p : asked) link(p).pipe->try_now();
+    watch_.leave_to_polls(asked);
     return moved;
   }
 
@@ -115,12 +126,15 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   template <class Awaits, class Left>
   void tick(deadline now, Awaits awaits, Left left) noexcept {
     hall_.expire(now);
+    look_soon_ = true;
     if (std::exchange(door_shut_, false)) poller_.watch(listener_.native(), source::door, 0);
     int lost = -1;
     for (int p = 0; p < size(); ++p) {
       tcp_link& l = link(p);
       if (!l.pipe) continue;
       dialer_.tick(l, p, now, [this] { return cause_.ok() && !closing_; });
+      if (l.unwatched)
+        for (int k = 0; k < connections(); ++k) noticed(p, k);
       l.note(now);
       l.awaited = awaits(p);
       if (l.suspected_for(options_.grace, now) && !left(p) && (lost < 0 || l.suspected < link(lost).suspected))
@@ -175,8 +189,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
       if (l.pipe) l.pipe->leave();
     // Also those that were held back: their end tells that nobody is there to take the last notice.
     for (int p = 0; p < size(); ++p)
-      for (int k = 0; link(p).pipe && k < connections(); ++k)
-        for (const side s : {side::ours, side::theirs}) watch(p, k, s);
+      if (link(p).pipe) watch_.renew(p);
     linger(began, [this] { return everything_delivered(); });
     listener_.close();
     hall_.clear();
@@ -184,6 +197,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
       if (l.pipe) l.pipe->close();
   }
 
+  void prepare_park() noexcept { watch_.all(); }
   void park(duration at_most) noexcept {
     const std::scoped_lock parked(parking_);
     (void)poller_.wait(at_most);
@@ -203,6 +217,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
 
   template <class Done>
   void linger(deadline began, Done done) noexcept {
+    watch_.all();
     waker_.notify();
     const std::scoped_lock parked(parking_);
     while (!done() && clock::now() - began < options_.goodbye)
@@ -281,14 +296,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   void open(int p) noexcept override {
     if (link(p).pipe && !stopped()) dialer_.open(link(p), p, connections());
   }
-  void watch(int p, int track, side s) noexcept override {
-    const detail::road& r = link(p).pipe->at(track, s);
-    if (!r.socket) return;
-    if (const os::interest what = r.wanted(); what == os::interest::none)
-      poller_.forget(r.socket.native());
-    else
-      poller_.watch(r.socket.native(), s == side::ours ? source::out : source::in, dialer_.index(p, track), what);
-  }
+  void watch(int p, int track, side s) noexcept override { watch_.renew(p, track, s); }
   void broken(int p, int track, int error) noexcept override {
     if (!link(p).bye && !closing_) link(p).suspect(error, track);
     for (const side s : {side::ours, side::theirs}) {
@@ -372,13 +380,13 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   std::vector<tcp_link> links_;
   detail::tcp_blame blame_;
   tcp_poller poller_;
+  detail::tcp_watch watch_;
   detail::tcp_dialer dialer_;
   os::event_fd waker_;
   os::page_sender pages_;
   int bell_ = -1;
   std::mutex parking_;  // held while the poller waits without the engine's lock
   bool look_soon_ = true, door_shut_ = false, closing_ = false;
-  std::uint32_t polls_ = 0;
   std::uint64_t issued_ = 0;
   status cause_{};
 };

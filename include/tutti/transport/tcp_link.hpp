@@ -21,6 +21,7 @@ struct tcp_link {
   os::endpoint address;
   bool bye = false;  ///< it leaves in order
   bool awaited = false;
+  bool unwatched = false;                ///< its sockets are polled and not told to the poller
   deadline suspected = deadline::max();  ///< since when something is broken
   deadline since{};                      ///< awaited, and no byte of a message came
   deadline heard{};

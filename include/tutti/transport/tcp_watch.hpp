@@ -1,0 +1,82 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/when_used.hpp>
+#include <tutti/os/poller.hpp>
+#include <tutti/transport/polling_rhythm.hpp>
+#include <tutti/transport/road.hpp>
+#include <tutti/transport/socket_pipe.hpp>
+#include <tutti/transport/tcp_link.hpp>
+#include <tutti/transport/tcp_poller.hpp>
+
+namespace tutti::detail {
+
+/// Of which connections the poller is told what arrives: of all, but for those of peers whom a busy rank asks itself,
+/// again and again. The poller and the links outlive it.
+template <class = when_used>
+class basic_tcp_watch {
+ public:
+  using side = socket_pipe::side;
+
+  basic_tcp_watch(tcp_poller& poller, std::vector<tcp_link>& links, int connections) noexcept
+      : poller_(poller), links_(links), connections_(connections) {}
+  basic_tcp_watch(const basic_tcp_watch&) = delete;
+  basic_tcp_watch& operator=(const basic_tcp_watch&) = delete;
+
+  /// What a connection has wanted() has changed.
+  void renew(int p, int track, side s) noexcept {
+    const road& r = link(p).pipe->at(track, s);
+    if (!r.socket) return;
+    if (const os::interest what = r.wanted(); what == os::interest::none)
+      poller_.forget(r.socket.native());
+    else
+      poller_.watch(r.socket.native(), s == side::ours ? tcp_poller::source::out : tcp_poller::source::in,
+                    p * connections_ + track, what);
+  }
+  void renew(int p) noexcept {
+    for (int k = 0; k < connections_; ++k)
+      for (const side s : {side::ours, side::theirs}) renew(p, k, s);
+  }
+
+  /// A poll, by when so many bytes have come in all: true where it is time to look at all().
+  [[nodiscard]] bool is_due(std::uint64_t received) noexcept {
+    rhythm_.note(received);
+    return rhythm_.look_is_due();
+  }
+  /// This rank asks these peers with each poll. Where that has found something often enough, the poller is told nothing
+  /// of them, but of room to write, until all().
+  void leave_to_polls(std::span<const int> peers) noexcept {
+    if (!rhythm_.is_found()) return;
+    rhythm_.begin_again();
+    some_out_ = true;
+    for (const int p : peers) leave_out(p);
+  }
+  void all() noexcept {
+    rhythm_.begin_again();
+    if (!std::exchange(some_out_, false)) return;
+    for (int p = 0; p < static_cast<int>(links_.size()); ++p)
+      if (std::exchange(link(p).unwatched, false)) renew(p);
+  }
+
+ private:
+  [[nodiscard]] tcp_link& link(int p) const noexcept { return links_[static_cast<std::size_t>(p)]; }
+  void leave_out(int p) noexcept {
+    link(p).unwatched = true;
+    for (int k = 0; k < connections_; ++k)
+      for (const side s : {side::ours, side::theirs})
+        if (const road& r = link(p).pipe->at(k, s); r.wanted() == os::interest::read) poller_.forget(r.socket.native());
+  }
+
+  tcp_poller& poller_;
+  std::vector<tcp_link>& links_;
+  int connections_;
+  polling_rhythm rhythm_;
+  bool some_out_ = false;
+};
+/// See basic_tcp_watch.
+using tcp_watch = basic_tcp_watch<>;
+
+}  // namespace tutti::detail
