@@ -8,7 +8,7 @@
 #include <tutti/core/options.hpp>
 #include <tutti/transport/sim_options.hpp>
 
-/// What bytes of a fuzzer mean: a world and the collectives that all of its ranks call.
+/// What bytes of a fuzzer mean: a world, and the collectives and messages of all of its ranks.
 namespace collective_program {
 
 /// Zeros when there is nothing left: every input is a program.
@@ -48,6 +48,8 @@ enum class call : std::uint8_t {
   scatter_v,
   all_to_all,
   all_to_all_v,
+  messages,
+  messages_to_any,
   calls
 };
 

@@ -18,9 +18,10 @@
 #include <conformance/operands.hpp>
 #include <fuzz/area.hpp>
 #include <fuzz/collective_program.hpp>
+#include <fuzz/messages.hpp>
 
-// Simulated ranks call collectives of any kind, shape and place: each gives what a loop over plain values gives, and
-// writes nowhere else.
+// Simulated ranks call collectives of any kind, shape and place, and send messages: each gives what a loop over plain
+// values gives, and writes nowhere else.
 
 namespace {
 
@@ -239,24 +240,20 @@ class player {
     return s;
   }
 
-  /// The length of what `a` has for `b`, and its elements.
+  static std::size_t most(const step& s) { return s.type % 4 == 3 && s.count < 100 ? 9 : 200'000; }  // pages are long
+  /// The length of what `a` has for `b`.
   [[nodiscard]] std::size_t length(const step& s, std::size_t a, std::size_t b) const {
-    const std::size_t most = s.type % 4 == 3 && s.count < 100 ? 9 : 200'000;  // pages are long
     switch (s.what) {
       case call::all_to_all_v:
-        return std::min(most, s.lengths[a * n() + b]);
+        return std::min(most(s), s.lengths[a * n() + b]);
       case call::all_gather_v:
       case call::gather_v:
-        return std::min(most, s.lengths[a]);
+        return std::min(most(s), s.lengths[a]);
       case call::scatter_v:
-        return std::min(most, s.lengths[b]);
+        return std::min(most(s), s.lengths[b]);
       default:
-        return std::min(most, s.count);
+        return std::min(most(s), s.count);
     }
-  }
-  template <class T>
-  [[nodiscard]] static T parcel(const step& s, std::size_t a, std::size_t b, std::size_t i) {
-    return element_of<T>(i, s.salt * 64 + a * 8 + b);
   }
   /// Blocks for, or from, everyone; none where there is nothing to have.
   [[nodiscard]] std::shared_ptr<blocks> table(const step& s, bool uneven, bool there, bool from) const {
@@ -269,6 +266,8 @@ class player {
   end moving(const step& s) {
     using enum call;
     if (s.what == broadcast) return broadcasting<T>(s);
+    if (s.what == messages) return exchange<T>(w_, s, most(s));
+    if (s.what == messages_to_any) return gather_any<T>(w_, s, most(s));
     const bool root = w_.rank() == s.root;
     const bool uneven = s.what == all_gather_v || s.what == gather_v || s.what == scatter_v || s.what == all_to_all_v;
     const bool gathers = s.what == gather || s.what == gather_v,

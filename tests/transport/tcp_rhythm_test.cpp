@@ -1,8 +1,12 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <thread>
 #include <vector>
 
 #include <tutti/transport/tcp_dial.hpp>
@@ -75,6 +79,44 @@ TEST_CASE("a rank that has asked a peer again and again opens to others, while m
   using state = tutti::detail::tcp_dial::state;
   CHECK(in_rhythm(w, [&, late = for_long()] { return dial.progress() == state::ready || late(); }).ok());
   CHECK(dial.where() == state::ready);
+}
+
+TEST_CASE("a rank that asks one peer again and again takes what another one sends meanwhile") {
+  plan p{3};
+  std::vector<std::unique_ptr<tutti::tcp_transport>> ranks;
+  std::vector<std::unique_ptr<driver>> drivers;
+  for (int r = 0; r < p.size(); ++r) {
+    ranks.push_back(p.transport(r));
+    drivers.push_back(std::make_unique<driver>(*ranks.back()));
+  }
+  const auto poll = [&] {
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      const auto guard = drivers[r]->lock();
+      ranks[r]->poll();
+    }
+  };
+  const auto payload = drive::pattern(60'000, 3);
+  const auto exchange = [&](int peer, std::uint64_t tag) {
+    std::vector<std::byte> in(8);
+    const auto receives = drivers[0]->recv(peer, tag, in);
+    const auto sends = drivers[static_cast<std::size_t>(peer)]->send(0, tag, std::span{payload}.first(8));
+    while (!receives->done() || !sends->done()) poll();
+  };
+  for (const int peer : {1, 2})
+    for (std::uint64_t tag = 0; tag < 300; ++tag) exchange(peer, tag);
+  std::vector<std::unique_ptr<drive::flight>> many;  // more than the kernel takes
+  for (std::uint64_t tag = 300; tag < 700; ++tag) many.push_back(drivers[2]->send(0, tag, payload));
+  const auto sent = [](const auto& f) { return f->done(); };
+  for (std::uint64_t tag = 300; tag < 3000 && !std::ranges::all_of(many, sent); ++tag) exchange(1, tag);
+  CHECK(std::ranges::all_of(many, sent));
+  std::vector<std::byte> in(payload.size());
+  const auto last = drivers[0]->recv(2, 699, in);
+  for (int i = 0; i < 100'000 && !last->done(); ++i) poll();
+  CHECK(in == payload);
+  drivers.clear();
+  std::vector<std::thread> leaving;
+  for (auto& r : ranks) leaving.emplace_back([&r] { r.reset(); });
+  for (std::thread& t : leaving) t.join();
 }
 
 }  // namespace

@@ -105,14 +105,16 @@ class basic_tcp_domain final : private socket_pipe::keeper {
     for (int p = 0; p < size(); ++p) {
       if (!link(p).pipe) continue;
       received += link(p).pipe->received();
-      if (!awaits(p)) continue;
+      if (!awaits(p)) {
+        watch_.one(p);
+        continue;
+      }
       if (awaited < most_tried) tried[static_cast<std::size_t>(awaited)] = p;
       ++awaited;
     }
     const bool few = awaited > 0 && awaited <= most_tried;
-    const bool all = watch_.is_due(received) || !few;
-    if (all) watch_.all();
-    const bool moved = (all || look_soon_ || dialer_.busy()) && look();
+    if (!few) watch_.all();
+    const bool moved = (watch_.is_due(received) || !few || look_soon_ || dialer_.busy()) && look();
     if (!few) return moved;
     // A look takes the socket's lock, without which the kernel cannot deliver what is looked for: hence the pauses.
     for (int i = 0; i < 4; ++i) detail::cpu_pause();
@@ -126,15 +128,13 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   template <class Awaits, class Left>
   void tick(deadline now, Awaits awaits, Left left) noexcept {
     hall_.expire(now);
-    look_soon_ = true;
     if (std::exchange(door_shut_, false)) poller_.watch(listener_.native(), source::door, 0);
     int lost = -1;
     for (int p = 0; p < size(); ++p) {
       tcp_link& l = link(p);
       if (!l.pipe) continue;
       dialer_.tick(l, p, now, [this] { return cause_.ok() && !closing_; });
-      if (l.unwatched)
-        for (int k = 0; k < connections(); ++k) noticed(p, k);
+      for (int k = 0; l.unwatched && k < connections(); ++k) noticed(p, k);
       l.note(now);
       l.awaited = awaits(p);
       if (l.suspected_for(options_.grace, now) && !left(p) && (lost < 0 || l.suspected < link(lost).suspected))

@@ -14,8 +14,8 @@
 
 namespace tutti::detail {
 
-/// Of which connections the poller is told what arrives: of all, but for those of peers whom a busy rank asks itself,
-/// again and again. The poller and the links outlive it.
+/// Of which connections the poller is told what arrives: of all, but for those of peers from whom a busy rank awaits
+/// something, and whom it asks itself, again and again. The poller and the links outlive it.
 template <class = when_used>
 class basic_tcp_watch {
  public:
@@ -41,24 +41,27 @@ class basic_tcp_watch {
       for (const side s : {side::ours, side::theirs}) renew(p, k, s);
   }
 
-  /// A poll, by when so many bytes have come in all: true where it is time to look at all().
+  /// A poll, by when so many bytes have come in all; true where it is time to ask the poller, too.
   [[nodiscard]] bool is_due(std::uint64_t received) noexcept {
     rhythm_.note(received);
+    if (rhythm_.is_lost()) all();
     return rhythm_.look_is_due();
   }
   /// This rank asks these peers with each poll. Where that has found something often enough, the poller is told nothing
-  /// of them, but of room to write, until all().
+  /// of them, but of room to write, until nothing comes for long, or all() or one() are called.
   void leave_to_polls(std::span<const int> peers) noexcept {
     if (!rhythm_.is_found()) return;
     rhythm_.begin_again();
     some_out_ = true;
     for (const int p : peers) leave_out(p);
   }
+  void one(int p) noexcept {
+    if (std::exchange(link(p).unwatched, false)) renew(p);
+  }
   void all() noexcept {
     rhythm_.begin_again();
     if (!std::exchange(some_out_, false)) return;
-    for (int p = 0; p < static_cast<int>(links_.size()); ++p)
-      if (std::exchange(link(p).unwatched, false)) renew(p);
+    for (int p = 0; p < static_cast<int>(links_.size()); ++p) one(p);
   }
 
  private:
