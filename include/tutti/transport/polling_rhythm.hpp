@@ -4,9 +4,9 @@
 
 namespace tutti::detail {
 
-/// When a rank that asks sockets itself, those from which it awaits something, asks the poller, too, which knows of all.
-/// While what it awaits comes within a few polls each time, the poller need not be told of those sockets: the kernel
-/// would note each arrival there as well, which makes the way of a short message a twentieth longer.
+/// When a rank that asks sockets itself, those from which it awaits something, asks the poller, too, which knows of
+/// all. While what it awaits comes within a few polls each time, the poller need not be told of those sockets: the
+/// kernel would note each arrival there as well, which makes the way of a short message a twentieth longer.
 class polling_rhythm {
  public:
   static constexpr std::uint32_t polls_per_look = 32, long_while = 32, enough = 64;
