@@ -23,9 +23,9 @@ using source = tcp_poller::source;
 /// Two connections with peer 1, which a poller hears of.
 struct watched {
   over_tcp pipes;
-  tcp_poller poller;
+  tcp_poller poller{1};
   std::vector<tcp_link> links = std::vector<tcp_link>(2);
-  tcp_watch watch{poller, links, 1};
+  tcp_watch watch{poller, links};
   std::uint64_t received = 0;
 
   watched() {

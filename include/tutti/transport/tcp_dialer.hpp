@@ -38,9 +38,9 @@ class basic_tcp_dialer {
   basic_tcp_dialer(const basic_tcp_dialer&) = delete;
   basic_tcp_dialer& operator=(const basic_tcp_dialer&) = delete;
 
-  /// How the poller names a connection.
-  [[nodiscard]] int index(int p, int track) const noexcept { return p * options_.connections + track; }
-  [[nodiscard]] tcp_call& call(int p, int track) noexcept { return calls_[static_cast<std::size_t>(index(p, track))]; }
+  [[nodiscard]] tcp_call& call(int p, int track) noexcept {
+    return calls_[static_cast<std::size_t>(poller_.index(p, track))];
+  }
 
   /// Some connection is under way.
   [[nodiscard]] bool busy() const noexcept { return under_way_ != 0; }
@@ -65,7 +65,7 @@ class basic_tcp_dialer {
         return;
       case tcp_dial::state::greeting:
         if (before == tcp_dial::state::connecting)
-          poller_.watch(c.dial->socket(), tcp_poller::source::dial, index(p, track));
+          poller_.watch(c.dial->socket(), tcp_poller::source::dial, poller_.index(p, track));
         return;
       case tcp_dial::state::ready:
         connected(l, p, track);
@@ -114,7 +114,7 @@ class basic_tcp_dialer {
     ++under_way_;
     ++c.dials;
     if (c.dial->socket() < 0 ||
-        poller_.watch(c.dial->socket(), tcp_poller::source::dial, index(p, track), os::interest::write))
+        poller_.watch(c.dial->socket(), tcp_poller::source::dial, poller_.index(p, track), os::interest::write))
       return advance(l, p, track);
     l.suspect(ENOMEM, track);
     hang_up(c);
@@ -127,7 +127,7 @@ class basic_tcp_dialer {
   void connected(tcp_link& l, int p, int track) noexcept {
     os::fd s = call(p, track).dial->release();
     tune_outgoing(s.native(), options_);
-    poller_.watch(s.native(), tcp_poller::source::out, index(p, track));
+    poller_.watch(s.native(), tcp_poller::source::out, poller_.index(p, track));
     try {
       l.pipe->use(std::move(s), track, socket_pipe::side::ours);
     } catch (const std::bad_alloc&) {

@@ -50,7 +50,8 @@ class basic_tcp_domain final : private socket_pipe::keeper {
         hall_(std::max(64, (3 + options.connections) * size()), own_terms(), options.stranger),
         links_(peers_.size()),
         blame_(rank, size()),
-        watch_(poller_, links_, options_.connections),
+        poller_(options_.connections),
+        watch_(poller_, links_),
         dialer_(poller_, options_, own_terms()) {
     if (rank < 0 || rank >= size())
       throw usage_error("rank " + std::to_string(rank) + " is not in a world of " + std::to_string(size()));
@@ -238,7 +239,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   }
 
   void handle(const os::ready_event& e) noexcept {
-    const int index = tcp_poller::index_of(e), p = index / connections(), track = index % connections();
+    const int p = poller_.peer_of(e), track = poller_.track_of(e);
     switch (tcp_poller::source_of(e)) {
       case source::door:
         look_soon_ = true;
@@ -255,7 +256,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
         drain_bell();
         return;
       case source::stranger:
-        if (auto guest = hall_.hear(static_cast<std::size_t>(index))) welcome(std::move(*guest));
+        if (auto guest = hall_.hear(static_cast<std::size_t>(tcp_poller::index_of(e)))) welcome(std::move(*guest));
         return;
       case source::dial:
         look_soon_ = true;
@@ -337,7 +338,7 @@ class basic_tcp_domain final : private socket_pipe::keeper {
       return;
     socket_pipe& pipe = *link(g.rank).pipe;
     detail::tune_incoming(g.connection.native(), options_);
-    poller_.watch(g.connection.native(), source::in, dialer_.index(g.rank, g.track));
+    poller_.watch(g.connection.native(), source::in, poller_.index(g.rank, g.track));
     try {
       pipe.use(std::move(g.connection), g.track, side::theirs);
     } catch (const std::bad_alloc&) {

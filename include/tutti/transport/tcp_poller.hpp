@@ -7,9 +7,11 @@
 
 namespace tutti::detail {
 
-/// A poller that knows what the descriptors of a rank's connections are for.
+/// A poller that knows what the descriptors of a rank's connections are for, of which it has so many to each peer.
 class tcp_poller {
  public:
+  explicit tcp_poller(int connections) : connections_(connections) {}
+
   enum class source : std::uint8_t { door, waker, bell, stranger, dial, in, out };
 
   static constexpr std::uint64_t token(source s, int index = 0) noexcept {
@@ -17,6 +19,11 @@ class tcp_poller {
   }
   static constexpr source source_of(const os::ready_event& e) noexcept { return static_cast<source>(e.token >> 32); }
   static constexpr int index_of(const os::ready_event& e) noexcept { return static_cast<int>(e.token & 0xffffffffU); }
+
+  /// How it names a connection, and whose that is.
+  [[nodiscard]] int index(int peer, int track) const noexcept { return peer * connections_ + track; }
+  [[nodiscard]] int peer_of(const os::ready_event& e) const noexcept { return index_of(e) / connections_; }
+  [[nodiscard]] int track_of(const os::ready_event& e) const noexcept { return index_of(e) % connections_; }
 
   /// Throws error when the kernel refuses.
   void add(int descriptor, source s, int index = 0, os::interest what = os::interest::read) {
@@ -34,6 +41,7 @@ class tcp_poller {
 
  private:
   os::poller poller_;
+  int connections_;
 };
 
 }  // namespace tutti::detail

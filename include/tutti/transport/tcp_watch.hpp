@@ -21,8 +21,7 @@ class basic_tcp_watch {
  public:
   using side = socket_pipe::side;
 
-  basic_tcp_watch(tcp_poller& poller, std::vector<tcp_link>& links, int connections) noexcept
-      : poller_(poller), links_(links), connections_(connections) {}
+  basic_tcp_watch(tcp_poller& poller, std::vector<tcp_link>& links) noexcept : poller_(poller), links_(links) {}
   basic_tcp_watch(const basic_tcp_watch&) = delete;
   basic_tcp_watch& operator=(const basic_tcp_watch&) = delete;
 
@@ -30,14 +29,15 @@ class basic_tcp_watch {
   void renew(int p, int track, side s) noexcept {
     const road& r = link(p).pipe->at(track, s);
     if (!r.socket) return;
-    if (const os::interest what = r.wanted(); what == os::interest::none)
+    const os::interest what = r.wanted();
+    if (what == os::interest::none || (what == os::interest::read && link(p).unwatched))
       poller_.forget(r.socket.native());
     else
       poller_.watch(r.socket.native(), s == side::ours ? tcp_poller::source::out : tcp_poller::source::in,
-                    p * connections_ + track, what);
+                    poller_.index(p, track), what);
   }
   void renew(int p) noexcept {
-    for (int k = 0; k < connections_; ++k)
+    for (int k = 0; k < link(p).pipe->tracks(); ++k)
       for (const side s : {side::ours, side::theirs}) renew(p, k, s);
   }
 
@@ -53,7 +53,10 @@ class basic_tcp_watch {
     if (!rhythm_.is_found()) return;
     rhythm_.begin_again();
     some_out_ = true;
-    for (const int p : peers) leave_out(p);
+    for (const int p : peers) {
+      link(p).unwatched = true;
+      renew(p);
+    }
   }
   void one(int p) noexcept {
     if (std::exchange(link(p).unwatched, false)) renew(p);
@@ -66,16 +69,9 @@ class basic_tcp_watch {
 
  private:
   [[nodiscard]] tcp_link& link(int p) const noexcept { return links_[static_cast<std::size_t>(p)]; }
-  void leave_out(int p) noexcept {
-    link(p).unwatched = true;
-    for (int k = 0; k < connections_; ++k)
-      for (const side s : {side::ours, side::theirs})
-        if (const road& r = link(p).pipe->at(k, s); r.wanted() == os::interest::read) poller_.forget(r.socket.native());
-  }
 
   tcp_poller& poller_;
   std::vector<tcp_link>& links_;
-  int connections_;
   polling_rhythm rhythm_;
   bool some_out_ = false;
 };
