@@ -28,6 +28,22 @@ TEST_CASE("choice_timer: a look is due for long messages, again after 256 MiB, a
   CHECK(until_look(t) == 256);
 }
 
+TEST_CASE("choice_timer: who only counts comes to the same as who asks, and asking whether it is due counts nothing") {
+  choice_timer asks, counts;
+  CHECK(asks.due(mib));
+  CHECK(counts.due(mib));
+  for (int i = 0; i < 256; ++i) {
+    CHECK_FALSE(asks.due(mib));
+    CHECK_FALSE(counts.is_due(mib));
+    counts.count(100);
+    counts.count(mib);
+  }
+  CHECK(counts.is_due(mib));
+  CHECK_FALSE(counts.is_due(100));
+  CHECK(counts.due(mib));
+  CHECK(asks.due(mib));
+}
+
 TEST_CASE("choice_timer: a look is due after many messages of some KiB, too") {
   constexpr std::size_t few_kib = std::size_t{8} << 10, many = 4 * mib / few_kib;
   choice_timer t;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <tutti/algo/at_once.hpp>
 #include <tutti/algo/direct_small.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/raw_reduction.hpp>
@@ -36,7 +37,8 @@ template <class Rank, class Args>
 progress call(Rank& me, const Args& a, int looks) {
   progress so_far = progress::nothing;
   me.run([&](auto lane) {
-    if (looks != not_at_once && me.board().is_clear(looks))
+    if (looks != not_at_once && may_begin(lane.link(), me.board(), a, me.number(), me.size()) &&
+        me.board().is_clear(looks))
       so_far = tutti::algo::begin_small(lane, me.board(), a, looks);
     return so_far == progress::all ? ended(lane) : tutti::algo::direct_small(lane, me.board(), a, so_far);
   });
@@ -200,6 +202,14 @@ TEST_CASE("direct_small: every collective, whichever ranks come at once") {
           const int kind = (round + me.number()) % 3;  // one gives up at its first look, another waits
           all_calls(me, count, kind == 0 ? not_at_once : kind == 1 ? 0 : 200, round % me.size());
         }
+    });
+}
+
+TEST_CASE("direct_small: calls of some KiB, all of which choose how to stage after the same one") {
+  for (const int size : {2, 3})
+    lanes::run<lanes::staging_transport>(size, [](auto& me) {
+      const auto count = std::size_t{8192} / sizeof(std::uint32_t) / static_cast<std::size_t>(me.size());
+      for (int round = 0; round < 700; ++round) calls_of_blocks(me, count, (round + me.number()) % 3 == 0 ? 0 : 200);
     });
 }
 

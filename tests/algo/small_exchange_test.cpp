@@ -21,17 +21,17 @@ TEST_CASE("small_exchange: which calls are small") {
   CHECK_FALSE(is_small(tutti::scan_args{elements(4096), {}, {}}));
   CHECK(is_small(tutti::gather_args{elements(4095), {}, equal}));
   CHECK_FALSE(is_small(tutti::gather_v_args{{elements(1), {}, {}}}));  // not all ranks know how long its blocks are
-  CHECK(is_small(tutti::scatter_args{{}, room(511), equal}));
-  CHECK_FALSE(is_small(tutti::scatter_args{{}, room(512), equal}));
+  CHECK(is_small(tutti::scatter_args{{}, room(1024), equal}));
+  CHECK_FALSE(is_small(tutti::scatter_args{{}, room(1025), equal}));
   CHECK_FALSE(is_small(tutti::all_to_all_v_args{{elements(1), {}, {}, {}}}));
-  const std::vector<std::size_t> little{0, 4000, 1, 0, 0, 0, 90, 4}, much{0, 4000, 1, 0, 0, 0, 90, 5};
+  const std::vector<std::size_t> little{0, 8000, 1, 0, 0, 0, 90, 101}, much{0, 8000, 1, 0, 0, 0, 90, 102};
   CHECK(is_small(tutti::all_gather_v_args{elements(90), {}, little}));
   CHECK_FALSE(is_small(tutti::all_gather_v_args{elements(90), {}, much}));
   CHECK(is_small(tutti::reduce_scatter_v_args{{}, room(90), little, {}}));
   CHECK_FALSE(is_small(tutti::reduce_scatter_v_args{{}, room(90), much, {}}));
   const auto list = [](std::size_t n) { return tutti::buffer_list{nullptr, 1, n, 1, tutti::dtype::u8, nullptr}; };
-  CHECK(is_small(tutti::all_reduce_coalesced_args{list(4095), {}}));
-  CHECK_FALSE(is_small(tutti::all_reduce_coalesced_args{list(4096), {}}));
+  CHECK(is_small(tutti::all_reduce_coalesced_args{list(8192), {}}));
+  CHECK_FALSE(is_small(tutti::all_reduce_coalesced_args{list(8193), {}}));
   // of so many ranks that reading all of them takes longer than a second meeting
   CHECK(tutti::algo::is_small(tutti::all_reduce_coalesced_args{list(4032), {}}, 65));
   CHECK_FALSE(tutti::algo::is_small(tutti::all_reduce_coalesced_args{list(4033), {}}, 65));

@@ -46,6 +46,13 @@ class board : public turnstile, public call_history, public board_slots {
     std::uint64_t longest = 0;
   };
 
+  /// So many bytes of others' slots will be read: with the first looks for a step their first lines are asked for, so
+  /// that they arrive together.
+  struct asking {
+    std::size_t bytes = 0;
+    int times = 6;  // who comes much later would lose its lines again and again
+  };
+
   /// Waits until the ranks from `first` up to `last` have posted the step that this rank posted last, and fails with
   /// errc::mismatch when one of them posted it in another call.
   ///
@@ -54,11 +61,10 @@ class board : public turnstile, public call_history, public board_slots {
   /// step t, nobody is beyond t + 2, and the cells of four steps are kept.
   class reached final : public condition {
    public:
-    /// `expected` bytes of the slots will be read then: their first lines are asked for while waiting, so that they
-    /// arrive together with the step.
+    /// `expected` bytes of the slots will be read then.
     template <class Link>
     reached(board& b, Link& link, int first, int last, std::uint64_t step, std::size_t expected = 0) noexcept
-        : board_(b), step_(step), expected_(expected <= worth_asking ? expected : 0), next_(first), end_(last) {
+        : board_(b), step_(step), ahead_{expected}, next_(first), end_(last) {
       link.watch(*this);
     }
     bool holds() noexcept override {
@@ -67,8 +73,7 @@ class board : public turnstile, public call_history, public board_slots {
         if (seen >= step_) continue;  // and found alike: the line may be on its way back to its rank by now
         const cell& c = board_.at(next_, step_);
         tutti::detail::prefetch(c.data, cell_bytes);
-        if (expected_ != 0 && asks_left_ != 0 && asks_left_-- != 0)
-          tutti::detail::prefetch(board_.slot(next_, step_, expected_), std::min(expected_, most_ahead));
+        board_.ask_for(next_, step_, ahead_);
         if (c.step.load(std::memory_order_acquire) < step_) return false;
         differs_ = c.call.load(std::memory_order_relaxed) != board_.posted_;
         if (differs_) return true;
@@ -80,13 +85,9 @@ class board : public turnstile, public call_history, public board_slots {
     int waiting_for() const noexcept override { return board_.members_->world_rank(next_); }
 
    private:
-    // Of a long message the writer would lose lines that it has not written yet.
-    static constexpr std::size_t worth_asking = std::size_t{64} << 10, most_ahead = 4096;
-
     board& board_;
     std::uint64_t step_;
-    std::size_t expected_;
-    int asks_left_ = 6;  // who comes much later would lose its lines again and again
+    asking ahead_;
     int next_, end_;
     bool differs_ = false;
   };
@@ -150,12 +151,14 @@ class board : public turnstile, public call_history, public board_slots {
     return is_open() && is_free() && (all_seen_ == step_ || sees(0, members_->size, looks));
   }
   /// Looks at most so many times whether the ranks from `first` up to `last` have posted the step that this rank posted
-  /// last, in the same call.
-  [[nodiscard]] bool sees(int first, int last, int looks) noexcept {
+  /// last, in the same call, to read so many bytes of their slots.
+  [[nodiscard]] bool sees(int first, int last, int looks, std::size_t expected = 0) noexcept {
+    asking ahead{expected};
     for (int r = first; r < last; ++r) {
       std::uint64_t& seen = seen_[static_cast<std::size_t>(r)];
       for (const cell& c = at(r, step_); seen < step_;) {
         tutti::detail::prefetch(c.data, cell_bytes);
+        ask_for(r, step_, ahead);
         if (c.step.load(std::memory_order_acquire) >= step_) {
           if (c.call.load(std::memory_order_relaxed) != posted_) return false;
           seen = step_;
@@ -196,6 +199,7 @@ class board : public turnstile, public call_history, public board_slots {
   /// For what this rank folds into the others' buffers.
   [[nodiscard]] claim_choice& claims() noexcept { return claims_; }
   [[nodiscard]] choice_timer& timer() noexcept { return timer_; }
+  [[nodiscard]] const choice_timer& timer() const noexcept { return timer_; }
   /// Whether to choose the way to stage before a message of so many bytes, or after one whose length was news.
   [[nodiscard]] bool choice_due(std::size_t bytes) noexcept { return timer_.due(bytes); }
   /// From how many bytes on ranks lend others what these are to copy: measured with blocks that everyone copies from
@@ -260,6 +264,14 @@ class board : public turnstile, public call_history, public board_slots {
  private:
   using call_history::at;
   [[nodiscard]] cell& at(int rank, std::uint64_t step) const noexcept { return at(rank).cells[step % 4]; }
+
+  void ask_for(int r, std::uint64_t step, asking& ahead) const noexcept {
+    // Of a long message the writer would lose lines that it has not written yet.
+    constexpr std::size_t worth_asking = std::size_t{64} << 10, most = 4096;
+    if (ahead.bytes == 0 || ahead.bytes > worth_asking || ahead.times == 0) return;
+    --ahead.times;
+    tutti::detail::prefetch(slot(r, step, ahead.bytes), std::min(ahead.bytes, most));
+  }
 
   template <class Link>
   void retract(Link& link) noexcept {

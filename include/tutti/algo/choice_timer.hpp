@@ -21,11 +21,17 @@ class choice_timer {
   /// True when it is time to look, before a message of so many bytes or after it: a long one, or one of many that are
   /// shorter.
   [[nodiscard]] bool due(std::size_t bytes) noexcept {
-    if (bytes < worth_counting) return false;
-    const bool now = moved_ >= next_ && (bytes >= worth_choosing || moved_ >= first_after);
-    moved_ += bytes;
+    const bool now = is_due(bytes);
+    count(bytes);
     if (now) next_ = moved_ + distance_;
     return now;
+  }
+  void count(std::size_t bytes) noexcept {
+    if (bytes >= worth_counting) moved_ += bytes;
+  }
+  /// As due(), and nothing is counted.
+  [[nodiscard]] bool is_due(std::size_t bytes) const noexcept {
+    return bytes >= worth_counting && moved_ >= next_ && (bytes >= worth_choosing || moved_ >= first_after);
   }
   /// True when it is time to choose: no two choices after one another have been the same yet; or a meeting, which takes
   /// `pace` now, took half as long at the last choice, or twice; or that was 8 GiB ago; or nobody knows what one takes.

@@ -8,6 +8,7 @@
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/displaced_operand.hpp>
 #include <tutti/algo/meeting.hpp>
+#include <tutti/algo/progress.hpp>
 #include <tutti/algo/staging.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
@@ -104,27 +105,30 @@ inline bool is_unmapped(const all_reduce_args& a) noexcept { return a.out.bytes(
 /// of 128 KiB, one meeting each; else in slots of 256 KiB, of which each rank folds 1/n, two meetings each.
 /// Of an operand that is displaced in part, what others fold is in its place already, from 4 KiB on; what this rank
 /// folds is read where it lies, and brought to its place only where it is staged.
+/// Of what has begun (algo/at_once.hpp) the only piece is staged, and posted with a note.
 template <mapped_transport T>
-routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a) {
+routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a, progress so_far = progress::nothing) {
   board::turn turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::meeting<T> m{lane, b};
+  const bool begun = so_far != progress::nothing;
+  if (!begun) m.begin(a);
   const std::size_t element = a.out.element_bytes, bytes = a.out.bytes();
   const bool all_at_once = detail::one_shot_pays(bytes, m.size());
   std::uint64_t staged = board::nowhere;
   if (!is_unmapped(a)) {
     const board::note mine{m.place(a.in.data, bytes), m.place(a.out.data, bytes)};
     const bool mapped = mine.in != board::nowhere && mine.out != board::nowhere;
-    const std::uint64_t step = m.next();
+    const std::uint64_t step = begun ? b.step() : m.next();
     if (!mapped) detail::bring_part_of(a, m.rank(), m.size());
-    if (!mapped && all_at_once) {  // the first piece goes with the note
+    if (!mapped && all_at_once && !begun) {  // the first piece goes with the note
       co_await m.everyone(step - 1);
       const std::size_t first = std::min(bytes, detail::one_shot_piece(element) * element);
       b.stage(m.slot(m.rank(), step, first), a.in.data, first);
     }
     board::exposure shown{b, lane.link()};
-    m.post(mapped ? mine : board::note{board::nowhere, board::nowhere});
+    if (!begun) m.post(mapped ? mine : board::note{board::nowhere, board::nowhere});
     co_await m.everyone(step, mapped || !all_at_once ? 0 : std::min(bytes, board::half_bytes));
     auto& lists = b.room();
     if (m.map_all(step, &board::note::in, bytes, lists.in) && m.map_all(step, &board::note::out, bytes, lists.out)) {

@@ -6,6 +6,7 @@
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/meeting.hpp>
+#include <tutti/algo/progress.hpp>
 #include <tutti/algo/small_exchange.hpp>
 #include <tutti/algo/small_parts.hpp>
 #include <tutti/async/routine.hpp>
@@ -21,18 +22,20 @@ namespace detail {
 template <mapped_transport T, class Args>
 class small_call {
  public:
-  small_call(const meeting<T>& m, const Args& a) noexcept : m_(m), a_(a), x_(exchange_of(a, m.rank(), m.size())) {
+  small_call(const meeting<T>& m, board& b, const Args& a) noexcept
+      : m_(m), b_(b), a_(a), x_(exchange_of(a, m.rank(), m.size())) {
     beside_ = x_.bytes <= board::cell_bytes;
     if constexpr (folds) beside_ = beside_ && element_of(a) % (2 * board::cell_alignment) != 0;
   }
   [[nodiscard]] int first() const noexcept { return x_.first; }
   [[nodiscard]] int last() const noexcept { return x_.last; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return x_.bytes; }
   /// What to ask for while it is written: a few lines, and all where everyone writes as long.
   [[nodiscard]] std::size_t asked_for() const noexcept {
     return beside_ || (x_.bytes > few_lines && !std::same_as<Args, all_reduce_args>) ? 0 : x_.bytes;
   }
   void put(std::uint64_t step) const noexcept {
-    if (x_.puts) put_part(a_, x_, place(m_.rank(), step));
+    if (x_.puts) put_part(a_, x_, b_, place(m_.rank(), step));
   }
   /// Where the operands of a reduction will lie: to be listed while the others are on their way.
   [[nodiscard]] const void* const* operands([[maybe_unused]] std::uint64_t step) const {
@@ -54,6 +57,7 @@ class small_call {
   }
 
   const meeting<T>& m_;
+  board& b_;
   const Args& a_;
   small_exchange x_;
   bool beside_;
@@ -61,15 +65,12 @@ class small_call {
 
 }  // namespace detail
 
-/// How much of a small call has been done at once.
-enum class progress { nothing, posted, all };
-
 /// Begins a small call where the board is clear, and ends it if the others are seen within so many looks: what a
 /// routine costs is as long as their messages take.
 template <mapped_transport T, class Args>
 progress begin_small(const lane<T>& lane, board& b, const Args& a, int looks) noexcept {
   const detail::meeting<T> m{lane, b, a};
-  const detail::small_call<T, Args> call{m, a};
+  const detail::small_call<T, Args> call{m, b, a};
   call.put(m.next());
   const std::uint64_t step = m.post();
   if constexpr (requires { a.op; })
@@ -78,6 +79,7 @@ progress begin_small(const lane<T>& lane, board& b, const Args& a, int looks) no
   if (call.first() != 0 || call.last() != m.size()) b.ask();
   if (!b.sees(call.first(), call.last(), looks)) return progress::posted;
   call.take(step, operands);
+  b.timer().count(call.bytes());
   return progress::all;
 }
 
@@ -90,7 +92,7 @@ routine direct_small(lane<T> lane, board& b, Args a, progress so_far = progress:
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b};
   if (so_far == progress::nothing) m.begin(a);
-  const detail::small_call<T, Args> call{m, a};
+  const detail::small_call<T, Args> call{m, b, a};
   if (so_far == progress::nothing) {
     co_await m.everyone(b.step());
     call.put(m.next());
@@ -99,6 +101,7 @@ routine direct_small(lane<T> lane, board& b, Args a, progress so_far = progress:
   const std::uint64_t step = b.step();
   co_await m.those(call.first(), call.last(), step, call.asked_for());
   call.take(step, call.operands(step));
+  if (b.choice_due(call.bytes())) co_await detail::choose_staging(m, b);
 }
 
 /// Barrier on the board: each rank stores its step and reads the others'. One meeting.

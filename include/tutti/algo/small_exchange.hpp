@@ -19,6 +19,9 @@ inline std::size_t sum_of(const layout& blocks, int ranks) noexcept {
 
 }  // namespace detail
 
+/// Up to here two meetings, of which the first tells where buffers are, take longer than staging what they hold.
+inline constexpr std::size_t most_at_once = 2 * worth_mapping;
+
 /// True where direct_small() takes the call of so many ranks; all of them come to the same.
 constexpr bool is_small(const barrier_args&, int) noexcept { return true; }
 inline bool is_small(const all_reduce_args& a, int ranks) noexcept {
@@ -27,23 +30,23 @@ inline bool is_small(const all_reduce_args& a, int ranks) noexcept {
 inline bool is_small(const reduce_args& a, int) noexcept { return a.in.bytes() < worth_mapping; }
 inline bool is_small(const scan_args& a, int) noexcept { return a.in.bytes() < worth_mapping; }
 inline bool is_small(const broadcast_args& a, int) noexcept { return a.data.bytes() < worth_mapping; }
-inline bool is_small(const all_gather_args& a, int) noexcept { return a.out.bytes() < worth_mapping; }
-inline bool is_small(const reduce_scatter_args& a, int) noexcept { return a.in.bytes() < worth_mapping; }
+inline bool is_small(const all_gather_args& a, int) noexcept { return a.out.bytes() <= most_at_once; }
+inline bool is_small(const reduce_scatter_args& a, int) noexcept { return a.in.bytes() <= most_at_once; }
 inline bool is_small(const gather_args& a, int) noexcept { return a.blocks.equal() && a.in.bytes() < worth_mapping; }
 inline bool is_small(const scatter_args& a, int ranks) noexcept {
-  return a.blocks.equal() && a.out.bytes() * static_cast<std::size_t>(ranks) < worth_mapping;
+  return a.blocks.equal() && a.out.bytes() * static_cast<std::size_t>(ranks) <= most_at_once;
 }
 inline bool is_small(const all_to_all_args& a, int) noexcept {
-  return a.in_blocks.equal() && a.in.bytes() < worth_mapping;
+  return a.in_blocks.equal() && a.in.bytes() <= most_at_once;
 }
 inline bool is_small(const all_gather_v_args& a, int ranks) noexcept {
-  return detail::sum_of(a.blocks, ranks) * a.in.element_bytes < worth_mapping;
+  return detail::sum_of(a.blocks, ranks) * a.in.element_bytes <= most_at_once;
 }
 inline bool is_small(const reduce_scatter_v_args& a, int ranks) noexcept {
-  return detail::sum_of(a.blocks, ranks) * a.out.element_bytes < worth_mapping;
+  return detail::sum_of(a.blocks, ranks) * a.out.element_bytes <= most_at_once;
 }
 inline bool is_small(const all_reduce_coalesced_args& a, int ranks) noexcept {
-  return a.data.bytes() < worth_mapping && detail::one_shot_pays(a.data.bytes(), ranks);
+  return a.data.bytes() <= most_at_once && detail::one_shot_pays(a.data.bytes(), ranks);
 }
 
 namespace detail {

@@ -19,23 +19,23 @@ std::size_t element_of(const Args& a) noexcept {
 inline std::size_t element_of(const all_reduce_coalesced_args& a) noexcept { return a.data.element_bytes; }
 
 template <class Args>
-void put_part(const Args&, const small_exchange& x, std::byte* to) noexcept {
+void put_part(const Args&, const small_exchange& x, board& b, std::byte* to) noexcept {
   const std::size_t from = x.taken < x.bytes ? x.begin : x.bytes, behind = from + x.taken;
-  copy_bytes(to, x.in, from);
-  if (behind < x.bytes) copy_bytes(to + behind, at(x.in, behind), x.bytes - behind);
+  b.stage(to, x.in, from);
+  if (behind < x.bytes) b.stage(to + behind, at(x.in, behind), x.bytes - behind);
 }
-inline void put_part(const all_gather_v_args& a, const small_exchange&, std::byte* to) noexcept {
-  copy_bytes(to, a.in.data, a.in.bytes());
+inline void put_part(const all_gather_v_args& a, const small_exchange&, board& b, std::byte* to) noexcept {
+  b.stage(to, a.in.data, a.in.bytes());
 }
-inline void put_part(const reduce_scatter_v_args& a, const small_exchange& x, std::byte* to) noexcept {
-  if (a.blocks.offsets().empty()) return copy_bytes(to, a.in.data, x.bytes);
+inline void put_part(const reduce_scatter_v_args& a, const small_exchange& x, board& b, std::byte* to) noexcept {
+  if (a.blocks.offsets().empty()) return b.stage(to, a.in.data, x.bytes);
   for (std::size_t r = 0, done = 0; done < x.bytes; ++r) {
     const std::size_t bytes = a.blocks.size(r) * a.out.element_bytes;
-    copy_bytes(to + done, at(a.in.data, a.blocks.begin(r) * a.out.element_bytes), bytes);
+    b.stage(to + done, at(a.in.data, a.blocks.begin(r) * a.out.element_bytes), bytes);
     done += bytes;
   }
 }
-inline void put_part(const all_reduce_coalesced_args& a, const small_exchange& x, std::byte* to) noexcept {
+inline void put_part(const all_reduce_coalesced_args& a, const small_exchange& x, board&, std::byte* to) noexcept {
   list_walk{a.data}.gather(to, x.bytes);
 }
 

@@ -19,6 +19,7 @@
 #include <tutti/algo/message_all_reduce.hpp>
 #include <tutti/algo/pairwise.hpp>
 #include <tutti/algo/pairwise_reduce.hpp>
+#include <tutti/algo/progress.hpp>
 #include <tutti/algo/ring.hpp>
 #include <tutti/algo/ring_uneven.hpp>
 #include <tutti/algo/scan.hpp>
@@ -26,13 +27,13 @@
 #include <tutti/algo/tree_reduce.hpp>
 #include <tutti/algo/tree_rooted.hpp>
 
-/// Which routine a collective is, once its algorithm has been chosen: by_memory where that is `direct`, by_machines
-/// where it is `hierarchical`, else by_messages.
+/// Which routine a collective is, once its algorithm has been chosen: by_memory where that is `direct`, for what
+/// at_once has left of it, by_machines where it is `hierarchical`, else by_messages.
 namespace tutti::algo {
 
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const all_reduce_args& a) {
-  return direct_all_reduce<T>(l, b, a);
+routine by_memory(lane<T> l, board& b, const all_reduce_args& a, progress so_far = progress::nothing) {
+  return direct_all_reduce<T>(l, b, a, so_far);
 }
 template <mapped_transport T>
 routine by_memory(lane<T> l, board& b, const broadcast_args& a) {
@@ -81,6 +82,10 @@ routine by_memory(lane<T> l, board& b, const reduce_scatter_v_args& a) {
 template <mapped_transport T>
 routine by_memory(lane<T> l, board& b, const all_reduce_coalesced_args& a) {
   return direct_all_reduce_coalesced<T>(l, b, a);
+}
+template <mapped_transport T, class Args>
+routine by_memory(lane<T> l, board& b, const Args& a, progress) {
+  return by_memory<T>(l, b, a);
 }
 
 template <mapped_transport T>

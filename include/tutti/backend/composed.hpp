@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tutti/algo/asked.hpp>
+#include <tutti/algo/at_once.hpp>
 #include <tutti/algo/barrier.hpp>
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/direct_small.hpp>
@@ -74,9 +75,12 @@ class composed {
   template <class Args>
     requires(mapped_transport<T> && requires(const Args& a) { algo::is_small(a, 1); })
   bool begin(const Args& a) noexcept {
-    if (size() == 1 || !is_plain(a) || !is_small(a) || driver_->in_flight().front() != nullptr) return false;
-    if (state_->sequence % 64 == 0 || !failure().ok() || !state_->meeting_place.is_clear(state_->looks)) return false;
-    const auto so_far = algo::begin_small<T>(count_call(a), state_->meeting_place, a, state_->looks);
+    algo::board& b = state_->meeting_place;
+    if (size() == 1 || links() != algo::reach::memory || driver_->in_flight().front() != nullptr) return false;
+    if (state_->sequence % 64 == 0 || !failure().ok()) return false;
+    if (!is_plain(a) || !is_direct(a) || !algo::may_begin(driver_->link(), b, a, rank(), size())) return false;
+    if (!b.is_clear(state_->looks)) return false;
+    const auto so_far = algo::begin<T>(count_call(a), b, a, state_->looks);
     if (so_far == algo::progress::all) return true;
     state_->begun = so_far;
     return false;
@@ -278,7 +282,8 @@ class composed {
 
   template <class Args>
   lane<T> enter(op_state& s, const Args& a) noexcept {
-    const lane<T> l = state_->begun == algo::progress::nothing ? count_call(a) : lane_of(a);
+    const bool counted = std::exchange(state_->begun, algo::progress::nothing) != algo::progress::nothing;
+    const lane<T> l = counted ? lane_of(a) : count_call(a);
     const algo::called call = algo::call_of(state_->sequence, a);
     const algorithm via = settled(a);
     driver_->note_call(algo::noted(state_->members.context, call, via));
@@ -311,9 +316,9 @@ class composed {
   /// What a collective does by the algorithm that is chosen for it, as way(lane, args).
   template <class Args>
   auto way_of(const Args& a) noexcept {
-    return [via = settled(a), at = state_.get(), n = size()](auto l, const Args& call) {
+    return [via = settled(a), at = state_.get(), n = size(), so_far = state_->begun](auto l, const Args& call) {
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call);
+        if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call, so_far);
       if constexpr (on_machines && algo::has_algorithm<Args>(algorithm::hierarchical))
         if (via == algorithm::hierarchical) return algo::by_machines(l, *at->memory, call);
       return algo::by_messages(l, call, via);
@@ -336,7 +341,10 @@ class composed {
   /// One meeting in shared memory carries it.
   template <class Args>
   [[nodiscard]] bool is_small(const Args& a) const noexcept {
-    if (links() != algo::reach::memory || !algo::is_small(a, size())) return false;
+    return links() == algo::reach::memory && algo::is_small(a, size()) && is_direct(a);
+  }
+  template <class Args>
+  [[nodiscard]] bool is_direct(const Args& a) const noexcept {
     if constexpr (requires { a.via; }) return chosen(a) == algorithm::direct;
     return true;
   }
@@ -344,8 +352,8 @@ class composed {
   bool run_small(op_state& s, const Args& a) noexcept {
     if constexpr (mapped_transport<T>) {
       if (!is_small(a)) return false;
+      const auto so_far = state_->begun;
       const lane<T> l = enter(s, a);
-      const auto so_far = std::exchange(state_->begun, algo::progress::nothing);
       launch(s, [&] { return algo::direct_small<T>(l, state_->meeting_place, a, so_far); });
       return true;
     }

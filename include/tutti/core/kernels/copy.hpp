@@ -35,7 +35,7 @@ inline void copy_forward(void* to, const void* from, std::size_t bytes, instruct
   const auto* in = static_cast<const std::byte*>(from);
   const std::size_t head = elements_before_line<std::byte>(to, bytes);
   std::memmove(out, in, head);
-  if (x86_64 && set >= instruction_set::avx2)  // all that a Zen 3 has
+  if (x86_64 && set >= instruction_set::avx2)  // what a Zen 3 has, and faster on Skylake
     avx2::copy_forward(out + head, in + head, bytes - head);
   else
     baseline::copy_forward(out + head, in + head, bytes - head);
@@ -48,13 +48,14 @@ constexpr bool strings_are_slow(std::uintptr_t to, std::uintptr_t from) noexcept
 }  // namespace detail
 
 /// memmove; both may be null if `bytes` is 0. From 4 KiB on C libraries leave it to `rep movsb`, which on AMD's
-/// processors takes twenty times as long where `to` lies some bytes behind `from` modulo pages, and on a Zen 3 twice as
-/// long at some times as at others: there it goes through registers (docs/decisions.md).
+/// processors takes twenty times as long where `to` lies some bytes behind `from` modulo pages, on a Zen 3 twice as
+/// long at some times as at others, and on Intel's Skylake servers a fifth longer between cores: there it goes through
+/// registers (docs/decisions.md).
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   constexpr std::size_t left_to_strings = std::size_t{4} << 10;
   if (bytes == 0 || to == from) return;
   if (bytes >= left_to_strings) {
-    static const bool by_registers = detail::cpu_is_zen3();
+    static const bool by_registers = detail::cpu_is_zen3() || detail::cpu_is_skylake_server();
     const auto there = reinterpret_cast<std::uintptr_t>(to), here = reinterpret_cast<std::uintptr_t>(from);
     if ((by_registers || detail::strings_are_slow(there, here)) && there - here >= bytes)
       return detail::copy_forward(to, from, bytes, best_instruction_set());
