@@ -19,6 +19,7 @@ namespace {
 
 using lanes::expect;
 using tutti::algo::board;
+using tutti::algo::detail::copy_times;
 using tutti::algo::detail::probe_times;
 
 std::atomic<int> other_process;  // what rank 0 takes for rank 1's process; 0: this one
@@ -32,7 +33,7 @@ class lending_transport : public lanes::staging_transport {
 };
 
 template <class T>
-tutti::routine choose(tutti::lane<T> l, board& b, const probe_times& staged) {
+tutti::routine choose(tutti::lane<T> l, board& b, const copy_times& staged) {
   tutti::algo::board::turn turn{b, l.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(l);
@@ -41,14 +42,14 @@ tutti::routine choose(tutti::lane<T> l, board& b, const probe_times& staged) {
 
 /// What all of `n` ranks decide where staging takes so long.
 template <class T>
-std::uint64_t decided(int n, const probe_times& staged) {
-  std::uint64_t all = 0;
+board::lending decided(int n, const copy_times& staged) {
+  board::lending all;
   lanes::run<T>(n, [&](auto& me) {
-    me.board().lend_from(1);
+    me.board().lend({1, 1});
     me.run([&](auto l) { return choose(l, me.board(), staged); });
-    if (me.number() == 0) all = me.board().lends_from();
+    if (me.number() == 0) all = me.board().lends();
     me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-    expect(me.board().lends_from() == all, "ranks decide differently");
+    expect(me.board().lends() == all, "ranks decide differently");
   });
   return all;
 }
@@ -56,6 +57,7 @@ std::uint64_t decided(int n, const probe_times& staged) {
 constexpr std::uint64_t long_time = std::uint64_t{1} << 50;
 constexpr probe_times slow = {long_time, long_time, long_time}, fast = {1, 1, 1},
                       slow_from_middle = {1, long_time, long_time};
+constexpr board::lending nothing;
 
 }  // namespace
 
@@ -65,12 +67,14 @@ TEST_CASE("lending: where staging is slower, where it is faster, and where nobod
   for (const int n : {2, 3}) {
     CAPTURE(n);
     other_process = 0;
-    CHECK(decided<lending_transport>(n, slow) == lending_probes[0]);
-    CHECK(decided<lending_transport>(n, slow_from_middle) == lending_probes[1]);
-    CHECK(decided<lending_transport>(n, fast) == board::nowhere);
-    CHECK(decided<lanes::staging_transport>(n, slow) == board::nowhere);
+    CHECK(decided<lending_transport>(n, {slow, fast}) == board::lending{lending_probes[0], board::nowhere});
+    CHECK(decided<lending_transport>(n, {fast, slow}) == board::lending{board::nowhere, lending_probes[0]});
+    CHECK(decided<lending_transport>(n, {slow_from_middle, slow}) ==
+          board::lending{lending_probes[1], lending_probes[0]});
+    CHECK(decided<lending_transport>(n, {fast, fast}) == nothing);
+    CHECK(decided<lanes::staging_transport>(n, {slow, slow}) == nothing);
   }
-  CHECK(decided<lending_transport>(1, slow) == board::nowhere);
+  CHECK(decided<lending_transport>(1, {slow, slow}) == nothing);
 }
 
 TEST_CASE("lending: blocks are lent from the length on from which lending is faster for all, by more than chance") {
@@ -86,17 +90,17 @@ TEST_CASE("lending: blocks are lent from the length on from which lending is fas
 TEST_CASE("lending: a rank that may read the memory of the others, but not write there") {
   if (!lanes::kernel_copies_here()) return;
   bool forbidden = false;
-  std::uint64_t decided = 1;
+  board::lending decided{1, 1};
   lanes::run<lending_transport>(2, [&](auto& me) {
     if (me.number() == 1) forbidden = tutti_test::forbid(SYS_process_vm_writev);  // to this thread
-    me.run([&](auto l) { return choose(l, me.board(), slow); });
-    if (me.number() == 0) decided = me.board().lends_from();
+    me.run([&](auto l) { return choose(l, me.board(), {slow, slow}); });
+    if (me.number() == 0) decided = me.board().lends();
   });
   if (!forbidden) {
     MESSAGE("left out: this system has no filters for system calls");
     return;
   }
-  CHECK(decided == board::nowhere);
+  CHECK(decided == nothing);
 }
 
 TEST_CASE("lending: a process that is not the rank, though it can be read, is found out") {
@@ -104,6 +108,6 @@ TEST_CASE("lending: a process that is not the rank, though it can be read, is fo
   // It has the same memory, as it was forked, but that of before.
   tutti_test::forked_child child{[] { return ::pause(); }};
   other_process = child.pid();
-  CHECK(decided<lending_transport>(3, slow) == board::nowhere);
+  CHECK(decided<lending_transport>(3, {slow, slow}) == nothing);
   other_process = 0;
 }

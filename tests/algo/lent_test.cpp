@@ -42,7 +42,7 @@ template <class Rank>
 void lend(Rank& me) {
   (void)me.board().choice_due(tutti::algo::choice_timer::worth_choosing);  // as if everything had been chosen
   me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-  me.board().lend_from(least);
+  me.board().lend({least, least});
 }
 
 /// What a rank has in its block.

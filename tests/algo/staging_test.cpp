@@ -259,7 +259,7 @@ void check_crowded(int n) {
     me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
     me.run([&](auto l) { return look(l, me.board()); });
     expect(me.board().way().walk == board::slot_bytes, "the slots moved");
-    expect(me.board().lends_from() == board::nowhere, "a rank lends");
+    expect(me.board().lends() == board::lending{}, "a rank lends");
     if (me.board().way().how == tutti::stores::streaming) ++past_caches;
     expect(!me.board().choice_due(std::size_t{1} << 20), "nothing was chosen");
     check_sums(me);

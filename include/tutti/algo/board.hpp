@@ -202,10 +202,14 @@ class board : public turnstile, public call_history, public board_slots {
   [[nodiscard]] const choice_timer& timer() const noexcept { return timer_; }
   /// Whether to choose the way to stage before a message of so many bytes, or after one whose length was news.
   [[nodiscard]] bool choice_due(std::size_t bytes) noexcept { return timer_.due(bytes); }
-  /// From how many bytes on ranks lend others what these are to copy: measured with blocks that everyone copies from
-  /// everyone; a root's buffer is compared with it as a whole, which is near enough.
-  void lend_from(std::uint64_t bytes) noexcept { lends_from_ = bytes; }
-  [[nodiscard]] std::uint64_t lends_from() const noexcept { return lends_from_; }
+  /// From how many bytes on ranks lend others what these are to copy: blocks that everyone copies from everyone, and
+  /// the whole buffer of a root.
+  struct lending {
+    std::uint64_t blocks = nowhere, whole = nowhere;
+    friend bool operator==(const lending&, const lending&) = default;
+  };
+  void lend(const lending& from) noexcept { lends_ = from; }
+  [[nodiscard]] const lending& lends() const noexcept { return lends_; }
   /// Maps the room for long walks that all have noted with `step`; returns the world rank whose place cannot be, -1 if
   /// all can.
   template <class Link>
@@ -282,7 +286,7 @@ class board : public turnstile, public call_history, public board_slots {
         std::this_thread::yield();
   }
 
-  std::uint64_t lends_from_ = nowhere;
+  lending lends_;
   choice_timer timer_;
   claim_choice claims_;
   std::vector<std::uint64_t> seen_;  // the highest step of each rank that was found posted, in this call

@@ -29,7 +29,8 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
     std::byte* staged = m.slot(a.root, step, piece);
     const bool tells = done == 0 && bytes >= worth_mapping;
     const bool may_wait = tells && (!root || detail::root_may_wait(m, bytes));
-    const std::uint64_t here = may_wait ? detail::place_or_lend(m, a.data.data, bytes, b.lends_from()) : board::nowhere;
+    const std::uint64_t here =
+        may_wait ? detail::place_or_lend(m, a.data.data, bytes, b.lends().whole) : board::nowhere;
     if (root && here == board::nowhere) {
       co_await m.everyone(step - 1);
       b.stage(staged, at(a.data.data, done), piece);

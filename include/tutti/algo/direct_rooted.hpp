@@ -48,7 +48,7 @@ routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   board::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
   if (!known || longest > board::slot_bytes) {
-    const board::note here{place_or_lend(m, a.out.data, a.out.bytes(), b.lends_from()),
+    const board::note here{place_or_lend(m, a.out.data, a.out.bytes(), b.lends().whole),
                            own == a.in.data ? takes_share : board::nowhere};
     if (!known) co_await m.everyone(step - 1);
     const slot_parts places = gather_table(m.size());
@@ -99,7 +99,7 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   co_await m.everyone(step - 1);
   stage(step, 0);
   if (!known || longest > board::slot_bytes) {
-    m.post({rest == 0 ? board::nowhere : place_or_lend(m, at(a.in.data, board::slot_bytes), rest, b.lends_from()),
+    m.post({rest == 0 ? board::nowhere : place_or_lend(m, at(a.in.data, board::slot_bytes), rest, b.lends().whole),
             board::nowhere, mine});
     co_await m.everyone(step);
   } else {
@@ -147,7 +147,7 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   std::uint64_t step = m.next();
   board::note here{board::nowhere, own == a.out.data ? takes_share : board::nowhere, longest};
   if (longest >= worth_mapping && root_may_wait(m, longest))
-    here.in = place_or_lend(m, a.in.data, a.in.bytes(), b.lends_from());
+    here.in = place_or_lend(m, a.in.data, a.in.bytes(), b.lends().whole);
   const bool mapped = here.in != board::nowhere;
   if (!mapped || !known) co_await m.everyone(step - 1);
   for (int r = 0; r < m.size() && !known; ++r)
@@ -187,7 +187,7 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   board::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
   if (notes)
-    m.post({mine >= worth_mapping ? place_or_lend(m, a.out.data, mine, b.lends_from()) : board::nowhere, mine});
+    m.post({mine >= worth_mapping ? place_or_lend(m, a.out.data, mine, b.lends().whole) : board::nowhere, mine});
   else
     m.post();
   co_await m.only(a.root, step);

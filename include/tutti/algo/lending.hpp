@@ -8,6 +8,7 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/lent.hpp>
+#include <tutti/algo/mapped_move.hpp>
 #include <tutti/algo/meeting.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/deadline.hpp>
@@ -23,6 +24,11 @@ inline constexpr std::size_t longest_probe = lending_probes.back();
 
 /// What each of them took the ranks in nanoseconds, added up.
 using probe_times = std::array<std::uint64_t, lending_probes.size()>;
+
+/// That of blocks which everyone copies from everyone, and of one which all copy from rank 0.
+struct copy_times {
+  probe_times blocks{}, whole{};
+};
 
 /// How many of the others' blocks a rank reads to compare: more would cost as much again, and tell the same.
 template <mapped_transport T>
@@ -78,10 +84,10 @@ inline std::uint64_t worth_lending(const probe_times& times, const probe_times& 
 
 /// Decides which buffers the group lends (algo/lent.hpp): where every rank can read and write every other's memory,
 /// those that the kernel moves faster than staging, which took as long as `staged` says. All ranks take part in the
-/// same operation and decide alike; 1 to 8 ms.
+/// same operation and decide alike; 2 to 12 ms.
 template <mapped_transport T>
-routine choose_lending(meeting<T> m, board& b, const probe_times& staged) {
-  b.lend_from(board::nowhere);
+routine choose_lending(meeting<T> m, board& b, const copy_times& staged) {
+  b.lend({});
   scratch room(m.link(), 2 * longest_probe);
   // That a process of this number can be read does not say that it is the rank: it may be numbered elsewhere.
   const auto here = reinterpret_cast<std::uintptr_t>(room.data());
@@ -112,19 +118,23 @@ routine choose_lending(meeting<T> m, board& b, const probe_times& staged) {
     co_return;
   }
 
-  probe_times times{};
-  co_await time_blocks(m, b, room.data(), times, [&](std::size_t bytes) -> routine {
-    for (int i = 1; i <= compared_with(m); ++i) {
-      const int r = (m.rank() + i) % m.size();
-      const far_buffer block{lenders[static_cast<std::size_t>(r)], m.process_of(r)};
-      if (const int failed = copy_from(b, room.data() + longest_probe, block, bytes, bytes))
+  copy_times times;
+  std::byte *const own = room.data(), *const to = own + longest_probe;
+  const auto lender = [&](int r) { return far_buffer{lenders[static_cast<std::size_t>(r)], m.process_of(r)}; };
+  co_await time_blocks(m, b, own, times.blocks, [&](std::size_t bytes) -> routine {
+    for (int i = 1; i <= compared_with(m); ++i)
+      if (const int failed = copy_from(b, to, lender((m.rank() + i) % m.size()), bytes, bytes))
         co_await give_up(m, failed);
-    }
+  });
+  co_await time_blocks(m, b, own, times.whole, [&](std::size_t bytes) -> routine {  // as move_mapped() does
+    const std::size_t share = share_of_root(bytes, m.size()), rest = bytes - share;
+    int failed = m.rank() == 0 ? 0 : copy_from(b, to, lender(0), rest, bytes);
+    for (int r = 1; r < m.size() && m.rank() == 0 && failed == 0; ++r)
+      failed = copy_to(b, lender(r) + (longest_probe + rest), own + rest, share, bytes);
+    if (failed != 0) co_await give_up(m, failed);
   });
   shown.close();
-  // That goes for a root's whole buffer, too: 1/n of it takes as long both ways. Lent, every rank copies a part;
-  // staged, a piece is on its way while the next is staged.
-  b.lend_from(worth_lending(times, staged));
+  b.lend({worth_lending(times.blocks, staged.blocks), worth_lending(times.whole, staged.whole)});
 }
 
 }  // namespace tutti::algo::detail

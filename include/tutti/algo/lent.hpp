@@ -43,7 +43,7 @@ std::uint64_t place_or_lend(const meeting<T>& m, const void* p, std::size_t byte
 template <mapped_transport T>
 std::uint64_t place_or_lend_block(const meeting<T>& m, const board& b, const void* p, std::size_t bytes,
                                   std::size_t longest, std::size_t message) noexcept {
-  const bool pays = longest >= b.lends_from() && message < beyond_caches;
+  const bool pays = longest >= b.lends().blocks && message < beyond_caches;
   return place_or_lend(m, p, bytes, pays ? 1 : board::nowhere);
 }
 

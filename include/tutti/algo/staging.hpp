@@ -29,23 +29,38 @@ routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
   co_await add_up(m, b, least, total);
 }
 
-/// What the ranks take to exchange blocks by the way in use; left as it was where one of them has no memory.
+/// What the ranks take by the way in use to exchange blocks, and to give out rank 0's; left as it was where one of them
+/// has no memory.
 template <mapped_transport T>
-routine time_staging(meeting<T> m, board& b, probe_times& totals) {
+routine time_staging(meeting<T> m, board& b, copy_times& totals) {
   scratch room(m.link(), 2 * longest_probe);
   const std::uint64_t asked = m.post({room ? std::uint64_t{1} : board::nowhere, 0});
   co_await m.everyone(asked);
   if (!m.all_noted(asked)) co_return;
-  co_await time_blocks(m, b, room.data(), totals, [&](std::size_t bytes) -> routine {
+  std::byte *const own = room.data(), *const to = own + longest_probe;
+  co_await time_blocks(m, b, own, totals.blocks, [&](std::size_t bytes) -> routine {
     const std::size_t place = b.place_for(copy_piece, bytes);
     for (std::size_t done = 0; done < bytes; done += copy_piece) {
       const std::uint64_t step = m.next();
       co_await m.everyone(step - 1);
-      b.stage(m.slot(m.rank(), step, place), room.data() + done, copy_piece);
+      b.stage(m.slot(m.rank(), step, place), own + done, copy_piece);
       m.post();
       co_await m.everyone(step);
       for (int i = 1; i <= compared_with(m); ++i)
-        copy_bytes(room.data() + longest_probe + done, m.slot((m.rank() + i) % m.size(), step, place), copy_piece);
+        copy_bytes(to + done, m.slot((m.rank() + i) % m.size(), step, place), copy_piece);
+    }
+  });
+  co_await time_blocks(m, b, own, totals.whole, [&](std::size_t bytes) -> routine {  // as direct_broadcast() does
+    for (std::size_t done = 0; done < bytes; done += copy_piece) {
+      const std::uint64_t step = m.next();
+      if (m.rank() == 0) {
+        co_await m.everyone(step - 1);
+        b.stage(m.slot(0, step, copy_piece), own + done, copy_piece);
+      }
+      m.post();
+      if (m.rank() == 0) continue;
+      co_await m.only(0, step);
+      copy_bytes(to + done, m.slot(0, step, copy_piece), copy_piece);
     }
   });
 }
@@ -104,7 +119,7 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_
 
 /// Compares the ways to stage data, and lending with the best of them, between the cores that the ranks have now: a
 /// store into a line that another core has just read costs more than the copy, and what spares it differs. All ranks
-/// take part in the same operation and choose alike. 5 to 20 ms, of which the operation's deadline must leave room;
+/// take part in the same operation and choose alike. 5 to 25 ms, of which the operation's deadline must leave room;
 /// only a look, of 20 us, where the choice is made and a meeting takes about as long as it did then (choice_timer): a
 /// virtual machine may move from near cores to far ones. Where ranks share cores the scheduler decides what a meeting
 /// takes, so none looks, and only stores past the caches are compared with ordinary ones; nothing where more than 8
@@ -129,7 +144,7 @@ routine choose_staging(meeting<T> m, board& b) {
   }
   if (!b.timer().outdated(pace)) co_return;
   const board::staging way_before = b.way();
-  const std::uint64_t lent_before = b.lends_from();
+  const board::lending lent_before = b.lends();
 
   way_times times{};
   co_await time_ways(m, b, block.data(), ranks, times);
@@ -139,12 +154,12 @@ routine choose_staging(meeting<T> m, board& b) {
       std::find_if(times.begin(), times.end(), [&](std::uint64_t t) { return t <= least + least / 8; });
   b.use(ways_to_stage[static_cast<std::size_t>(chosen - times.begin())]);
   if (ranks == crowding::own_cores) {
-    probe_times staged{};
+    copy_times staged;
     co_await time_staging(m, b, staged);
     co_await choose_lending(m, b, staged);
   }
   using outcome = choice_timer::outcome;
-  b.timer().chose(b.way() == way_before && b.lends_from() == lent_before ? outcome::same : outcome::another);
+  b.timer().chose(b.way() == way_before && b.lends() == lent_before ? outcome::same : outcome::another);
 }
 
 }  // namespace tutti::algo::detail
