@@ -8,43 +8,24 @@
 #include <vector>
 
 #include <tutti/algo/at_once.hpp>
-#include <tutti/algo/direct.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/reduction.hpp>
 
+#include <algo/at_once.hpp>
 #include <algo/lanes.hpp>
 #include <support/grid.hpp>
 
 namespace {
 
 using lanes::append;
+using lanes::call;
 using lanes::expect;
 using lanes::word;
 using tutti::algo::progress;
 
-template <class Lane>
-tutti::routine ended(Lane) {
-  co_return;
-}
-
-/// As a backend does: at once, within so many looks, or what is left of it. Negative: not at once.
-template <class Rank>
-progress all_reduce(Rank& me, const tutti::all_reduce_args& a, int looks) {
-  progress so_far = progress::nothing;
-  me.run([&](auto lane) {
-    tutti::algo::board& b = me.board();
-    if (looks >= 0 && tutti::algo::may_begin(lane.link(), b, a, me.number(), me.size()) && b.is_clear(looks))
-      so_far = tutti::algo::begin(lane, b, a, looks);
-    if (so_far == progress::all) return ended(lane);
-    return tutti::algo::is_small(a, me.size()) ? tutti::algo::direct_small(lane, b, a, so_far)
-                                               : tutti::algo::direct_all_reduce(lane, b, a, so_far);
-  });
-  return so_far;
-}
-
 template <class T>
-tutti::all_reduce_args sum_of(const std::vector<T>& in, std::span<T> out) {
-  return {lanes::in(in), tutti::erase_type(out), tutti::erase_type<T>(tutti::sum)};
+tutti::all_reduce_args sum_of(std::span<const T> in, std::span<T> out) {
+  return {tutti::erase_type(in), tutti::erase_type(out), tutti::erase_type<T>(tutti::sum)};
 }
 
 constexpr std::size_t most = std::size_t{128} << 8;  // floats of a piece
@@ -60,9 +41,7 @@ TEST_CASE("at_once: all_reduces of one piece, whichever ranks come at once and w
           const bool maps = round % 4 == 3 || (round % 4 == 1 && number == round % 3);
           const std::span<float> v{maps ? mapped : own.data(), count};
           for (std::size_t i = 0; i < count; ++i) v[i] = static_cast<float>(i % 1000 + number + round);
-          const tutti::all_reduce_args a{tutti::erase_type(std::span<const float>{v}), tutti::erase_type(v),
-                                         tutti::erase_type<float>(tutti::sum)};
-          all_reduce(me, a, static_cast<int>((round + number) % 3) * 100 - 100);
+          call(me, sum_of<float>(v, v), static_cast<int>((round + number) % 3) * 100 - 100);
           const auto n = static_cast<std::size_t>(me.size());
           for (const std::size_t i : {std::size_t{0}, count / 2, count - 1})
             expect(v[i] == static_cast<float>(n * (i % 1000 + round) + n * (n - 1) / 2),
@@ -75,7 +54,7 @@ TEST_CASE("at_once: all ranks choose how to stage after the same call, whoever c
   lanes::run<lanes::staging_transport>(2, [](auto& me) {
     std::vector<float> in(most, 2), out(most);
     for (int round = 0; round < 1200; ++round) {  // 150 MiB: three choices
-      all_reduce(me, sum_of<float>(in, out), (round / 8 + me.number()) % 2 * 200 - 1);
+      call(me, sum_of<float>(in, out), (round / 8 + me.number()) % 2 * 200 - 1);
       expect(out.front() == 4 && out.back() == 4, "a sum");
     }
   });
@@ -86,7 +65,7 @@ TEST_CASE("at_once: an all_reduce of one piece ends without a routine where the 
   lanes::run<lanes::staging_transport>(2, [&](auto& me) {
     std::vector<std::uint32_t> in(2048, 3), out(2048);
     for (int i = 0; i < 300; ++i) {
-      ++(all_reduce(me, sum_of<std::uint32_t>(in, out), 1 << 22) == progress::all ? at_once : routines);
+      ++(call(me, sum_of<std::uint32_t>(in, out), 1 << 22) == progress::all ? at_once : routines);
       expect(out.front() == 6 && out.back() == 6, "a sum");
     }
   });
@@ -97,13 +76,11 @@ TEST_CASE("at_once: an all_reduce of one piece ends without a routine where the 
 TEST_CASE("at_once: what is mapped on this rank, or is no single piece, does not begin") {
   lanes::run<lanes::staging_transport>(2, [](auto& me) {
     const auto may_begin = [&](std::span<float> v) {
-      const tutti::all_reduce_args a{tutti::erase_type(std::span<const float>{v}), tutti::erase_type(v),
-                                     tutti::erase_type<float>(tutti::sum)};
-      return tutti::algo::may_begin(me.link(), me.board(), a, me.number(), me.size());
+      return tutti::algo::may_begin(me.link(), me.board(), sum_of<float>(v, v), me.number(), me.size());
     };
     std::vector<float> own(40000);
     auto* const mapped = reinterpret_cast<float*>(me.link().allocate(16384));
-    expect(may_begin(std::span{own}.first(32768 / 2)) == false, "the choice of how to stage is due");
+    expect(!may_begin(std::span{own}.first(16384)), "the choice of how to stage is due");
     expect(may_begin(std::span{own}.first(2048)), "8 KiB");
     expect(!may_begin(std::span{own}), "two pieces");
     expect(!may_begin({mapped, 2048}), "mapped");
@@ -117,7 +94,7 @@ TEST_CASE("at_once: operands are taken in the order of the ranks, and what a use
     for (int round = 0; round < 20; ++round) {
       std::vector<word> v(300, lanes::letter(me.number()));
       const tutti::all_reduce_args a{lanes::in(v), lanes::out(v), tutti::erase_type<word>(append{})};
-      const progress so_far = all_reduce(me, a, 1 << 20);
+      const progress so_far = call(me, a, 1 << 20);
       expect(so_far != progress::all, "a user's function was called where it may not throw");
       expect(v == std::vector<word>(300, lanes::spelled(0, me.size())), "another order in round", round);
     }
@@ -129,11 +106,11 @@ TEST_CASE("at_once: ranks that call all_reduces of different lengths are told so
     std::atomic<int> mismatches{0};
     lanes::run<lanes::staging_transport>(2, [&](auto& me) {
       std::vector<std::uint32_t> in(2048), out(2048);
-      all_reduce(me, sum_of<std::uint32_t>(in, out), -1);  // opens the board
+      call(me, sum_of<std::uint32_t>(in, out), -1);  // opens the board
       in.resize(3000 + static_cast<std::size_t>(me.number()));
       out.resize(in.size());
       try {
-        all_reduce(me, sum_of<std::uint32_t>(in, out), looks);
+        call(me, sum_of<std::uint32_t>(in, out), looks);
       } catch (const tutti::error& e) {
         mismatches += e.kind() == tutti::errc::mismatch;
       }

@@ -9,41 +9,23 @@
 #include <string>
 #include <vector>
 
-#include <tutti/algo/at_once.hpp>
 #include <tutti/algo/direct_small.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/raw_reduction.hpp>
 #include <tutti/core/reduction.hpp>
 
+#include <algo/at_once.hpp>
 #include <algo/lanes.hpp>
 #include <support/grid.hpp>
 
 namespace {
 
 using lanes::append;
+using lanes::call;
 using lanes::expect;
+using lanes::not_at_once;
 using lanes::word;
 using tutti::algo::progress;
-
-constexpr int not_at_once = -1;
-
-template <class Lane>
-tutti::routine ended(Lane) {
-  co_return;
-}
-
-/// As a backend does: at once, within so many looks, or what is left of it.
-template <class Rank, class Args>
-progress call(Rank& me, const Args& a, int looks) {
-  progress so_far = progress::nothing;
-  me.run([&](auto lane) {
-    if (looks != not_at_once && may_begin(lane.link(), me.board(), a, me.number(), me.size()) &&
-        me.board().is_clear(looks))
-      so_far = tutti::algo::begin_small(lane, me.board(), a, looks);
-    return so_far == progress::all ? ended(lane) : tutti::algo::direct_small(lane, me.board(), a, so_far);
-  });
-  return so_far;
-}
 
 std::vector<std::uint32_t> numbers(std::size_t count, int rank) {
   std::vector<std::uint32_t> v(count);
@@ -209,7 +191,11 @@ TEST_CASE("direct_small: calls of some KiB, all of which choose how to stage aft
   for (const int size : {2, 3})
     lanes::run<lanes::staging_transport>(size, [](auto& me) {
       const auto count = std::size_t{8192} / sizeof(std::uint32_t) / static_cast<std::size_t>(me.size());
-      for (int round = 0; round < 700; ++round) calls_of_blocks(me, count, (round + me.number()) % 3 == 0 ? 0 : 200);
+      for (int round = 0; round < 700; ++round) {
+        const int looks = (round + me.number()) % 3 == 0 ? 0 : 200;
+        calls_of_blocks(me, count, looks);
+        calls_of_any_lengths(me, std::size_t{600}, looks);
+      }
     });
 }
 

@@ -2,6 +2,7 @@
 #include <cstddef>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/board.hpp>
 #include <tutti/algo/list_walk.hpp>
 #include <tutti/algo/meeting.hpp>
 #include <tutti/algo/small_exchange.hpp>
@@ -35,8 +36,9 @@ inline void put_part(const reduce_scatter_v_args& a, const small_exchange& x, bo
     done += bytes;
   }
 }
-inline void put_part(const all_reduce_coalesced_args& a, const small_exchange& x, board&, std::byte* to) noexcept {
-  list_walk{a.data}.gather(to, x.bytes);
+inline void put_part(const all_reduce_coalesced_args& a, const small_exchange& x, board& b, std::byte* to) noexcept {
+  list_walk{a.data}.next(x.bytes,
+                         [&](auto piece, std::size_t offset) { b.stage(to + offset, piece.data(), piece.size()); });
 }
 
 /// What this rank takes of itself.

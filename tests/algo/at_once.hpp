@@ -1,0 +1,36 @@
+#pragma once
+#include <concepts>
+
+#include <tutti/algo/at_once.hpp>
+#include <tutti/algo/direct.hpp>
+#include <tutti/algo/direct_small.hpp>
+#include <tutti/async/routine.hpp>
+#include <tutti/core/args.hpp>
+
+namespace lanes {
+
+inline constexpr int not_at_once = -1;
+
+template <class Lane>
+tutti::routine ended(Lane) {
+  co_return;
+}
+
+/// A call as a backend makes it: at once, within so many looks, or what is left of it.
+template <class Rank, class Args>
+tutti::algo::progress call(Rank& me, const Args& a, int looks) {
+  using tutti::algo::progress;
+  progress so_far = progress::nothing;
+  me.run([&](auto lane) {
+    tutti::algo::board& b = me.board();
+    if (looks != not_at_once && tutti::algo::may_begin(lane.link(), b, a, me.number(), me.size()) && b.is_clear(looks))
+      so_far = tutti::algo::begin(lane, b, a, looks);
+    if (so_far == progress::all) return ended(lane);
+    if constexpr (std::same_as<Args, tutti::all_reduce_args>)
+      if (!tutti::algo::is_small(a, me.size())) return tutti::algo::direct_all_reduce(lane, b, a, so_far);
+    return tutti::algo::direct_small(lane, b, a, so_far);
+  });
+  return so_far;
+}
+
+}  // namespace lanes
