@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -201,6 +202,24 @@ TEST_CASE("prepared: what was wrong is found when it is prepared; it outlives th
   CHECK(complaint([&] { (void)world.prepare().barrier({.timeout = tutti::duration{-1}}); }) ==
         "barrier: a timeout cannot be negative");
   static_assert(!std::is_copy_constructible_v<decltype(gather)>);
+}
+
+TEST_CASE("prepared: whose communicator is gone, or was assigned another, starts nothing") {
+  const auto alone = [] { return tutti::join(std::make_shared<tutti::threads_hub>(1), 0); };
+  const char* const gone = ": the communicator of this prepared operation is gone; prepare it with one that lives";
+  std::vector<float> v(4, 2);
+  std::optional world{alone()};
+  auto sum = world->prepare().all_reduce(v);
+  sum.start().wait();
+  *world = alone();
+  CHECK(complaint([&] { (void)sum.start(); }) == std::string("all_reduce") + gone);
+  auto from = world->prepare().broadcast(v, 0);
+  auto last = from.start();
+  world.reset();
+  CHECK(complaint([&] { (void)from.start(); }) == std::string("broadcast") + gone);
+  auto moved = std::move(from);
+  CHECK(complaint([&] { (void)moved.start(); }) == std::string("broadcast") + gone);
+  last.wait();
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ class issuer final : public op_owner {
   [[nodiscard]] B& backend() noexcept { return backend_; }
   [[nodiscard]] const B& backend() const noexcept { return backend_; }
   [[nodiscard]] tutti::engine& engine() noexcept override { return *home_; }
+  /// Expires with the communicator: from then on nothing may be issued.
+  [[nodiscard]] std::weak_ptr<const char> life() const noexcept { return life_; }
   [[nodiscard]] duration timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
   void set_timeout(duration d) noexcept { timeout_.store(d, std::memory_order_relaxed); }
 
@@ -109,6 +111,7 @@ class issuer final : public op_owner {
 
   /// The communicator's farewell: this object ends with the last handle, or now.
   void drop() noexcept {
+    life_.reset();
     if (home_->inherited()) return leave_alone();
     if (pool_.close()) delete this;
   }
@@ -255,6 +258,7 @@ class issuer final : public op_owner {
   B backend_;
   op_pool pool_;
   std::atomic<duration> timeout_;
+  std::shared_ptr<const char> life_ = std::make_shared<const char>();
   std::string words_;  // of a reduction that threw here
   issuer* inherited_before_ = nullptr;
   static inline std::atomic<issuer*> last_inherited_{nullptr};

@@ -31,8 +31,8 @@ class preparing_base;
 /// its start to its end. Counts and offsets stay as they were. The spans of a list may point elsewhere between two
 /// operations, to as many elements in all: another number, or an overlap, is a usage_error before anything is sent.
 /// One at a time: a start before the handle of the last one has ended is a usage_error that starts nothing, on every
-/// rank alike. Moves, also in flight; what was moved away starts nothing, a usage_error. Must not outlive the
-/// communicator; moving that is fine. Thread safety is the communicator's.
+/// rank alike. Moves, also in flight. What was moved away, or whose communicator is gone, starts nothing, a
+/// usage_error; a communicator may be moved. Thread safety is the communicator's.
 template <backend B, class Args>
 class prepared {
  public:
@@ -43,6 +43,9 @@ class prepared {
     if (!issuer_)
       throw usage_error(std::string(Args::name) +
                         ": this prepared operation was moved away; start what it was moved to");
+    if (life_.expired())
+      throw usage_error(std::string(Args::name) +
+                        ": the communicator of this prepared operation is gone; prepare it with one that lives");
     if (last_ && last_->uses.load(std::memory_order_acquire) == use_)
       who().refuse("this prepared operation was started before, at " + detail::file_and_line(started_) +
                    ", and its handle has not ended; wait for it first, or prepare another with buffers of its own");
@@ -57,7 +60,7 @@ class prepared {
  private:
   friend class detail::preparing_base<B>;
   prepared(issuer<B>& by, const detail::shape& data, const issue& how, const Args& args)
-      : issuer_(&by), data_(data), timeout_(how.timeout), stream_(how.stream), args_(args) {}
+      : issuer_(&by), life_(by.life()), data_(data), timeout_(how.timeout), stream_(how.stream), args_(args) {}
 
   [[nodiscard]] detail::caller who() const noexcept { return detail::caller::in(issuer_->backend(), Args::name); }
   // What is staged, sent and cut among the ranks is as long as the list was when it was prepared.
@@ -80,6 +83,7 @@ class prepared {
     void operator()(issuer<B>*) const noexcept {}
   };
   std::unique_ptr<issuer<B>, borrowed> issuer_;  // the communicator's; null after a move
+  std::weak_ptr<const char> life_;               // of the communicator
   detail::shape data_;
   duration timeout_;
   stream_ref stream_;
