@@ -66,7 +66,8 @@ class communicator : public detail::communicator_calls<B> {
 
   /// The collectives, send and recv as calls that start nothing: each checks its arguments, chooses its algorithm, and
   /// returns what starts it, often (see prepared): `auto average = world.prepare().all_reduce(gradients, mean)`. Not
-  /// those by value and of strings, and no recv_any. Sends nothing.
+  /// those by value and of strings, and no recv_any. Sends nothing. Ends with this communicator, unlike what its calls
+  /// return, which then refuses to start.
   [[nodiscard]] detail::all_calls<detail::preparing_base<B>> prepare() noexcept {
     return detail::all_calls<detail::preparing_base<B>>{this->core_};
   }
