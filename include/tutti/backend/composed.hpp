@@ -313,7 +313,8 @@ class composed {
         return state_->last.template of<Args>(algo::sized(a, situation(0, 1)), [&] { return chosen(a); });
     return chosen(a);
   }
-  /// What a collective does by the algorithm that is chosen for it, as way(lane, args); to be asked for before enter().
+  /// What a collective does by the algorithm that is chosen for it, as way(lane, args). To be asked for before enter(),
+  /// which forgets what begin() has done.
   template <class Args>
   auto way_of(const Args& a) noexcept {
     return [via = settled(a), at = state_.get(), n = size(), so_far = state_->begun](auto l, const Args& call) {
