@@ -73,6 +73,7 @@
 #define TUTTI_SUBNORMALS_ARE_ZERO() ((__builtin_ia32_stmxcsr() & 0x40U) != 0)
 #define TUTTI_VMOVNTPS(to, from) asm volatile("vmovntps %1, %0" : "=m"(to) : "v"(from))
 #define TUTTI_MOVNTPS(to, from) asm volatile("movntps %1, %0" : "=m"(to) : "x"(from))
+#define TUTTI_VZEROUPPER() __builtin_ia32_vzeroupper()
 #if defined(__clang__)
 #define TUTTI_TARGET_AVX2 _Pragma("clang attribute push(__attribute__((target(\"avx2,f16c\"))), apply_to=function)")
 #define TUTTI_TARGET_AVX512 \
@@ -95,6 +96,7 @@
 #define TUTTI_SUBNORMALS_ARE_ZERO() false
 #define TUTTI_VMOVNTPS(to, from) ((void)0)
 #define TUTTI_MOVNTPS(to, from) ((void)0)
+#define TUTTI_VZEROUPPER() ((void)0)
 #define TUTTI_TARGET_AVX2
 #define TUTTI_TARGET_AVX512
 #define TUTTI_TARGET_END

@@ -12,6 +12,7 @@
 #include <conformance/reductions.hpp>
 #include <conformance/report.hpp>
 #include <conformance/special_reductions.hpp>
+#include <conformance/thread_state.hpp>
 #include <conformance/values.hpp>
 
 namespace conformance {
@@ -31,6 +32,7 @@ void check_world(World& world, grid how, std::size_t stride) {
   check_values(s);
   check_messages(s);
   check_in_flight(s);
+  check_thread_state(s);
   check_groups(s);
   world.barrier().wait();
 }

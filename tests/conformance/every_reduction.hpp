@@ -20,6 +20,8 @@
 #include <conformance/reduction_cases.hpp>
 #include <conformance/report.hpp>
 
+#include <support/thread_state.hpp>
+
 namespace conformance {
 
 /// Elements of a case between two margins, aligned for the element and for nothing else.
@@ -84,7 +86,10 @@ class every_reduction {
   /// Adds to `digests` what all ranks must have alike, and to `names` what it is.
   void run(std::vector<std::uint64_t>& digests, std::vector<which>& names) {
     start_all();
-    for (tutti::op& o : ops_) o.wait();
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      ops_[i].wait();
+      expect(tutti_test::upper_halves_in_use() == 0, calls_[i]->name, "upper halves of vector registers are in use");
+    }
     for (const auto& c : calls_) check(*c);
     for (const auto& c : calls_)
       if (c->agrees) {

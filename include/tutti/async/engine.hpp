@@ -15,6 +15,7 @@
 #include <tutti/async/wait_policy.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
+#include <tutti/core/errno_guard.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/forks.hpp>
 #include <tutti/core/users_reduction.hpp>
@@ -52,6 +53,7 @@ class engine {
     if (detail::users_reduction::runs_here() || inherited()) return false;
     bool moved = false;
     {
+      const detail::errno_guard kept;
       const auto guard = lock();
       if (!driving_.load(std::memory_order_relaxed) && !detaching()) {
         moved = poll_sources();
@@ -175,7 +177,7 @@ class engine {
   template <class Done>
   void run_until(Done& done, at_leisure idle_polls) noexcept {
     while (!done()) {
-      if (!drive(done, idle_polls)) follow(done, idle_polls);
+      if (const detail::errno_guard kept; !drive(done, idle_polls)) follow(done, idle_polls);
       run_ready();
     }
   }

@@ -50,6 +50,7 @@ class issuer final : public op_owner {
                   stream_ref stream = {}) {
     using args_type = std::remove_cvref_t<decltype(arguments(make, std::declval<op_state&>()))>;
     home_->check_place(args_type::name);
+    const detail::errno_guard kept;
     auto guard = home_->lock();
     constexpr bool in_slot = !std::invocable<Make&>;
     constexpr bool can_begin = requires(const args_type& a) {

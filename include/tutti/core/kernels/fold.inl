@@ -1,4 +1,5 @@
-// Compiled once for each instruction set, whose namespace defines `width`, the bytes of its registers: see fold.hpp.
+// Compiled once for each instruction set, whose namespace defines `width`, the bytes of its registers, and
+// clear_upper_halves(): see fold.hpp.
 // Every level gives the same bits as fold_scalars; only which of several NaNs comes out is left to the compiler.
 
 template <class C>
@@ -283,7 +284,9 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
   }
   for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) fold_four<T, Op, by>(in, n, out, m, i * sizeof(T), how, divisor);
   for (; count - i >= lanes<T>; i += lanes<T>) fold_one<T, Op, by>(in, n, out, m, i * sizeof(T), divisor);
+  clear_upper_halves();
   fold_scalars<T, Op>(inputs, n, outputs, m, i, count, mean_by);
+  clear_upper_halves();  // compiled into this function, it may be of wide registers, too
   if (how == stores::streaming) stream_fence();
 }
 
@@ -296,7 +299,9 @@ void scale(const void* in, void* out, std::size_t count, compute_t<T> factor) no
   for (; count - i >= lanes<T>; i += lanes<T>) {
     put(to + i * sizeof(T), narrow<T, rounding::in_words>(multiply(load<T>(from + i * sizeof(T)), factor)));
   }
+  clear_upper_halves();
   scale_scalars<T>(in, out, i, count, factor);
+  clear_upper_halves();
 }
 
 /// From the front, a few registers at a time: `to` may lie before `from`, but not inside of it.
@@ -308,6 +313,7 @@ inline void copy_forward(std::byte* to, const std::byte* from, std::size_t bytes
     for (std::size_t k = 0; k < registers; ++k) v[k] = *reinterpret_cast<const loose*>(from + k * width);
     for (std::size_t k = 0; k < registers; ++k) *reinterpret_cast<loose*>(to + k * width) = v[k];
   }
+  clear_upper_halves();
   std::memmove(to, from, bytes);
 }
 
@@ -320,4 +326,5 @@ inline void copy_lines(std::byte* to, const std::byte* from, std::size_t lines) 
     for (std::size_t k = 0; k < 64 / width; ++k) v[k] = *reinterpret_cast<const loose*>(from + k * width);
     for (std::size_t k = 0; k < 64 / width; ++k) put_past_caches(to + k * width, v[k]);
   }
+  clear_upper_halves();
 }
