@@ -13,6 +13,7 @@
 #include <tutti/async/task.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/reducer.hpp>
+#include <tutti/transport/threads.hpp>
 
 namespace {
 

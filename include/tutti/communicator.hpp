@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <tutti/async/op.hpp>
-#include <tutti/backend/composed.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/default.hpp>
 #include <tutti/backend/mapped_array.hpp>
@@ -35,6 +34,28 @@ using all_calls = messaging_calls<moving_calls<distributing_calls<scanning_calls
 
 template <backend B>
 using communicator_calls = all_calls<communicator_base<B>>;
+
+/// While it lives, no other split of the backend's world can begin.
+template <class B>
+class split_in_progress {
+ public:
+  split_in_progress(B& whole, engine& home) : whole_(whole), home_(home) {
+    auto guard = home_.lock();
+    contexts_ = whole_.begin_split();
+  }
+  split_in_progress(const split_in_progress&) = delete;
+  split_in_progress& operator=(const split_in_progress&) = delete;
+  ~split_in_progress() {
+    auto guard = home_.lock();
+    whole_.end_split();
+  }
+  [[nodiscard]] std::uint32_t contexts() const noexcept { return contexts_; }
+
+ private:
+  B& whole_;
+  engine& home_;
+  std::uint32_t contexts_ = 0;
+};
 
 }  // namespace detail
 
@@ -88,7 +109,7 @@ class communicator : public detail::communicator_calls<B> {
       std::uint32_t context;
     };
     auto& whole = this->core().backend();
-    const detail::split_in_progress alone{*whole.shared_driver()};
+    const detail::split_in_progress alone{whole, this->core().engine()};
     const entry mine{color, key, this->rank(), whole.world_rank(), alone.contexts()};
     std::vector<entry> all(this->ranks());
     all_gather_args entries{erase_type(std::span{&mine, 1}), erase_type(std::span{all}), algorithm::automatic, "split"};
@@ -108,7 +129,7 @@ class communicator : public detail::communicator_calls<B> {
       auto guard = this->core().engine().lock();
       return B{whole.shared_driver(), std::move(g)};
     }();
-    return {std::move(made), whole.shared_driver()->shared_home(), this->timeout()};
+    return {std::move(made), this->core().shared_engine(), this->timeout()};
   }
 
   /// Zeroed memory for `count` elements that collectives move without staging: peers on this machine map it. What is
@@ -124,7 +145,7 @@ class communicator : public detail::communicator_calls<B> {
     if (count > address_space / sizeof(T))
       this->who("allocate").refuse(std::to_string(count) + " elements are more than there is address space");
     try {
-      return mapped_array<T>::make(this->core().backend().shared_driver(), count);
+      return mapped_array<T>{this->core().backend().allocate(count * sizeof(T)), count};
     } catch (const std::bad_alloc&) {
       const std::string why = "no memory for " + std::to_string(count) + " elements of " + std::to_string(sizeof(T)) +
                               " bytes; ask for fewer, or let the process have more (ulimit -v, the job's limit)";

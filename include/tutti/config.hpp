@@ -10,6 +10,24 @@
 #error "tutti: compile with -std=c++20 (g++ 12, clang 16 or newer)"
 #endif
 
+// Where TUTTI_SEPARATE_COMPILATION is defined, one file of the program compiles what the headers then only declare
+// (impl/src.hpp).
+#if defined(TUTTI_SEPARATE_COMPILATION)
+#define TUTTI_DECL
+#define TUTTI_COMPILATION "tutti_is_separately_compiled_here_and_header_only_elsewhere"
+#else
+#define TUTTI_DECL inline
+#define TUTTI_COMPILATION "tutti_is_header_only_here_and_separately_compiled_elsewhere"
+#endif
+// Files that define the macro and files that do not must not be linked together. A linker keeps the first section of a
+// group of one name, so the symbol that the other kind of file refers to is discarded, and it says so.
+#if !defined(__CUDACC__)
+asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\n"
+    "\t.globl " TUTTI_COMPILATION "\n\t.hidden " TUTTI_COMPILATION "\n" TUTTI_COMPILATION
+    ":\n\t.8byte 0\n\t.popsection\n"
+    "\t.pushsection .data.rel.ro.tutti_user,\"aw\",@progbits\n\t.8byte " TUTTI_COMPILATION "\n\t.popsection");
+#endif
+
 // Two cores that write to one cache line slow each other down; prefetchers fetch lines in pairs on x86.
 #if defined(__x86_64__)
 #define TUTTI_CACHE_LINE 64
@@ -152,6 +170,7 @@ inline void prefetch_to_write(const void* from, unsigned long bytes) noexcept {
 }
 }  // namespace tutti::detail
 
+#undef TUTTI_COMPILATION
 #undef TUTTI_CACHE_LINE
 #undef TUTTI_PAUSE
 #undef TUTTI_SINGLE_THREADED

@@ -39,11 +39,11 @@ TEST_CASE("driver: one split at a time, from the highest context so far") {
   d->use_context(5);
   d->use_context(3);
   {
-    const tutti::detail::split_in_progress first{*d};
+    const tutti::detail::split_in_progress first{*d, d->home()};
     CHECK(first.contexts() == 5);
-    CHECK_THROWS_AS(tutti::detail::split_in_progress{*d}, tutti::usage_error);
+    CHECK_THROWS_AS((tutti::detail::split_in_progress{*d, d->home()}), tutti::usage_error);
   }
-  const tutti::detail::split_in_progress again{*d};
+  const tutti::detail::split_in_progress again{*d, d->home()};
   CHECK(again.contexts() == 5);
 }
 

@@ -39,10 +39,15 @@ std::shared_ptr<driver> alone() {
                                   std::make_unique<counting_transport>(std::make_shared<tutti::threads_hub>(1), 0));
 }
 
+template <class T>
+mapped_array<T> elements(const std::shared_ptr<driver>& world, std::size_t count) {
+  return {tutti::detail::allocate_shared(world, count * sizeof(T)), count};
+}
+
 TEST_CASE("mapped_array: holds zeroed elements, and frees them once") {
   const auto world = alone();
   {
-    auto a = mapped_array<int>::make(world, 100);
+    auto a = elements<int>(world, 100);
     CHECK(counting_transport::alive == 1);
     CHECK(a.size() == 100);
     CHECK(a.span().size() == 100);
@@ -53,7 +58,7 @@ TEST_CASE("mapped_array: holds zeroed elements, and frees them once") {
     CHECK(a.size() == 0);  // NOLINT: what is left behind
     CHECK(a.data() == nullptr);
     CHECK(b[99] == 7);
-    b = mapped_array<int>::make(world, 5);
+    b = elements<int>(world, 5);
     CHECK(counting_transport::alive == 1);
   }
   CHECK(counting_transport::alive == 0);
@@ -62,7 +67,7 @@ TEST_CASE("mapped_array: holds zeroed elements, and frees them once") {
 TEST_CASE("mapped_array: keeps its world together until it is gone") {
   auto world = alone();
   const std::weak_ptr<driver> watched = world;
-  auto a = mapped_array<double>::make(world, 3);
+  auto a = elements<double>(world, 3);
   world.reset();
   CHECK_FALSE(watched.expired());
   a = {};

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <tutti/bootstrap/init.hpp>
+#include <tutti/impl/bootstrap/init.hpp>
 
 #include <chrono>
 #include <filesystem>

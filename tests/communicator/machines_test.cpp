@@ -14,6 +14,7 @@
 #include <tutti/backend/composed.hpp>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/impl/bootstrap/threads.hpp>
 
 #include <support/expect.hpp>
 #include <support/grid.hpp>

@@ -14,6 +14,7 @@
 
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/impl/bootstrap/threads.hpp>
 
 #include <communicator/ranks.hpp>
 
@@ -263,7 +264,7 @@ TEST_CASE("usage: two splits of a world at once are refused, as they could agree
   tutti::run_threads(1, [](auto& world) {
     auto group = world.split(0);
     {
-      const tutti::detail::split_in_progress elsewhere{*world.backend().shared_driver()};
+      const tutti::detail::split_in_progress elsewhere{world.backend(), world.engine()};
       CHECK_THROWS_AS((void)group.split(0), tutti::usage_error);
     }
     CHECK(group.split(0).size() == 1);

@@ -14,6 +14,7 @@
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/mean.hpp>
 #include <tutti/grad/reducer.hpp>
+#include <tutti/impl/bootstrap/threads.hpp>
 #include <type_traits>
 #include <utility>
 #include <vector>

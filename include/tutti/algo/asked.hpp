@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include <tutti/algo/rank_ordered.hpp>
 #include <tutti/algo/situation.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/options.hpp>
@@ -62,9 +63,6 @@ inline constexpr std::array algorithms_of<all_to_all_v_args>{algorithm::direct, 
 template <class Args>
 inline constexpr bool by_equal_machines =
     std::same_as<Args, all_gather_args> || std::same_as<Args, reduce_scatter_args>;
-
-/// The algorithms that fold every element in rank order with one rounding, and so give the same bits.
-inline constexpr std::array rank_ordered{algorithm::direct, algorithm::pairwise};
 
 template <class Args>
 constexpr bool has_algorithm(algorithm via) noexcept {

@@ -14,6 +14,7 @@
 #include <tutti/backend/stream_op.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/impl/backend/issuer.hpp>
 #include <tutti/transport/lane.hpp>
 
 namespace tutti {

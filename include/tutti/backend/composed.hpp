@@ -1,391 +1,163 @@
 #pragma once
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include <tutti/algo/asked.hpp>
-#include <tutti/algo/at_once.hpp>
-#include <tutti/algo/barrier.hpp>
-#include <tutti/algo/board.hpp>
-#include <tutti/algo/direct_small.hpp>
-#include <tutti/algo/fingerprint.hpp>
-#include <tutti/algo/last_choice.hpp>
-#include <tutti/algo/machine_memory.hpp>
-#include <tutti/algo/odd_call.hpp>
-#include <tutti/algo/one_message.hpp>
-#include <tutti/algo/prepared_operand.hpp>
-#include <tutti/algo/select.hpp>
-#include <tutti/algo/sized.hpp>
-#include <tutti/algo/tree.hpp>
-#include <tutti/algo/tuning.hpp>
-#include <tutti/algo/ways.hpp>
-#include <tutti/backend/driver.hpp>
-#include <tutti/transport/lane.hpp>
+#include <tutti/algo/reach.hpp>
+#include <tutti/async/op_state.hpp>
+#include <tutti/backend/control_lane.hpp>
+#include <tutti/config.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/options.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/transport/group.hpp>
+#include <tutti/transport/peer.hpp>
 
 namespace tutti {
 
-/// The backend of CPUs: algorithms of algo/ over a transport, for all ranks of a world or for a group of them.
-/// Called under the engine's lock.
-template <transport T>
+class engine;
+template <class T>
+class driver;
+template <class T>
+class composed;
+
+/// Whether the ranks of a transport are processes, whose machine and number are known: a roster. Known before the
+/// transport is, so that what only starts operations need not include it.
+template <class Transport>
+inline constexpr bool has_roster = false;
+
+namespace detail {
+
+template <class T>
+class composed_core;
+
+template <class Args, class... All>
+inline constexpr bool is_one_of = (std::same_as<Args, All> || ...);
+
+/// The collectives that a composed backend may end inside the call that issues them.
+template <class Args>
+concept immediate_collective =
+    is_one_of<Args, barrier_args, all_reduce_args, reduce_args, scan_args, exclusive_scan_args, broadcast_args,
+              all_gather_args, reduce_scatter_args, gather_args, gather_v_args, scatter_args, scatter_v_args,
+              all_to_all_args, all_to_all_v_args>;
+
+/// All that a composed backend starts.
+template <class Args>
+concept composed_operation = immediate_collective<Args> ||
+                             is_one_of<Args, broadcast_sized_args, all_reduce_coalesced_args, reduce_scatter_v_args,
+                                       all_gather_v_args, send_args, recv_args, recv_any_args>;
+
+/// What a composed backend does for one kind of operation: the members of composed, defined in
+/// impl/backend/composed.hpp and instantiated once where they are compiled separately.
+template <class T, composed_operation Args>
+struct composed_call {
+  static void start(composed_core<T>& b, const Args& a, op_state& s) noexcept;
+  static bool begin(composed_core<T>& b, const Args& a) noexcept;
+  static algorithm chosen(const composed_core<T>& b, const Args& a) noexcept;
+  static bool can(const composed_core<T>& b, algorithm via, std::size_t element_bytes) noexcept;
+  static std::string refusal(const composed_core<T>& b, algorithm via, std::size_t element_bytes);
+};
+
+}  // namespace detail
+
+/// The backend of CPUs: the algorithms of algo/ over a transport, for all ranks of a world or for a group of them. Its
+/// members are called under the engine's lock. The transport may be an incomplete type where they are only called.
+template <class T>
 class composed {
  public:
   using transport_type = T;
   static constexpr space where = space::host;
 
   /// All ranks of the transport.
-  explicit composed(std::shared_ptr<driver<T>> d) : driver_(std::move(d)), state_(std::make_unique<state>()) {
-    state_->members = {0, driver_->link().rank(), driver_->link().size(), {}};
-    look_around();
-  }
+  explicit composed(std::shared_ptr<driver<T>> d);
   /// A group of them.
-  composed(std::shared_ptr<driver<T>> d, group g) : driver_(std::move(d)), state_(std::make_unique<state>()) {
-    driver_->use_context(g.context);
-    state_->members = std::move(g);
-    look_around();
-  }
-
-  composed(composed&&) noexcept = default;
+  composed(std::shared_ptr<driver<T>> d, group g);
+  composed(composed&&) noexcept;
   composed& operator=(composed&&) = delete;
-  /// A group's memory is given back; that of a world ends with it.
-  ~composed() {
-    if (!state_) return;
-    auto guard = driver_->home().lock();
-    if constexpr (mapped_transport<T>) driver_->link().dismiss(state_->meeting_place);
-    if (state_->members.context == 0) return;
-    driver_->bury(state_->meeting_place);
-    if (state_->memory) state_->memory->for_each_board([this](algo::board& b) { driver_->bury(b); });
-  }
+  /// Gives a group's memory back; that of a world ends with the world.
+  ~composed();
 
-  [[nodiscard]] int rank() const noexcept { return state_->members.rank; }
-  [[nodiscard]] int size() const noexcept { return state_->members.size; }
+  [[nodiscard]] int rank() const noexcept { return members_->rank; }
+  [[nodiscard]] int size() const noexcept { return members_->size; }
+  [[nodiscard]] const group& members() const noexcept { return *members_; }
   /// This rank's number in the world, by which failures name it.
-  [[nodiscard]] int world_rank() const noexcept { return driver_->link().rank(); }
-  [[nodiscard]] const group& members() const noexcept { return state_->members; }
-  [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept { return driver_; }
-  [[nodiscard]] status failure() const noexcept { return driver_->link().failure(); }
-  [[nodiscard]] std::string describe(int world_rank) const { return driver_->link().describe(world_rank); }
-  void abort(status why) noexcept { driver_->link().abort(why); }
+  [[nodiscard]] int world_rank() const noexcept { return members_->world_rank(members_->rank); }
+  /// The ranks of the world, by world rank.
+  [[nodiscard]] const roster& peers() const noexcept
+    requires has_roster<T>
+  {
+    return *peers_;
+  }
+  [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept;
+  [[nodiscard]] const std::shared_ptr<engine>& shared_engine() const noexcept;
+  /// What a world of devices beside this one asks it.
+  [[nodiscard]] std::unique_ptr<control_lane> make_control_lane() const;
+  [[nodiscard]] status failure() const noexcept;
+  [[nodiscard]] std::string describe(int world_rank) const;
+  void abort(status why) noexcept;
 
-  /// Does at once what there is to do of a call that one meeting in shared memory carries, if nothing has to be waited
+  /// Does at once what there is to do of a call that one exchange in shared memory carries, if nothing has to be waited
   /// for first; true where that is all of it. Else start() does the rest. Not beside operations in flight, which wait
   /// for this rank to drive, and not every time.
-  template <class Args>
-    requires(mapped_transport<T> && requires(const Args& a) { algo::is_small(a, 1); })
+  template <detail::immediate_collective Args>
   bool begin(const Args& a) noexcept {
-    algo::board& b = state_->meeting_place;
-    if (size() == 1 || links() != algo::reach::memory || driver_->in_flight().front() != nullptr) return false;
-    if (state_->sequence % 64 == 0 || !failure().ok()) return false;
-    if (!is_plain(a) || !is_direct(a) || !algo::may_begin(driver_->link(), b, a, rank(), size())) return false;
-    if (!b.is_clear(state_->looks)) return false;
-    const auto so_far = algo::begin<T>(count_call(a), b, a, state_->looks);
-    if (so_far == algo::progress::all) return true;
-    state_->begun = so_far;
-    return false;
+    return detail::composed_call<T, Args>::begin(*core_.get(), a);
   }
-
-  void start(const barrier_args& a, op_state& s) noexcept {
-    if (run_small(s, a)) return;
-    run(s, a, [&](auto l, const barrier_args&) {
-      if constexpr (on_machines)
-        if (state_->memory) return algo::hierarchical_barrier<T>(l, *state_->memory);
-      return algo::dissemination_barrier(l);
-    });
-  }
-
-  void start(const all_reduce_args& a, op_state& s) noexcept {
-    if (!a.apart.empty() && (a.op.prepare || size() == 1 || settled(a) != algorithm::direct || algo::is_unmapped(a)))
-      return start(algo::bring_all(a), s);
-    if (a.op.prepare) return start(algo::prepare_into_output(a), s);
-    if (alone(s)) return take_own(a, s);
-    if (!a.apart.empty()) algo::bring_for_others(a, rank(), size());
-    if (!run_small(s, a)) run(s, a, way_of(a));
-  }
-
-  void start(const broadcast_args& a, op_state& s) noexcept {
-    if (alone(s)) return finish(s);
-    if (!run_small(s, a)) run(s, a, way_of(a));
-  }
-
-  void start(const broadcast_sized_args& a, op_state& s) noexcept {
-    if (alone(s)) return finish(s);
-    run(s, a, [](auto l, const broadcast_sized_args& call) { return algo::tree_broadcast_sized(l, call); });
-  }
-
-  void start(const reduce_scatter_args& a, op_state& s) noexcept {
-    if (alone(s)) {
-      if (a.op.prepare) return start(algo::prepare_into_output(a), s);
-      return take_own(a, s);
-    }
-    if (!a.op.prepare && run_small(s, a)) return;
-    run_prepared(s, a);
-  }
-
-  void start(const all_gather_args& a, op_state& s) noexcept {
-    if (alone(s)) {
-      copy_bytes(a.out.data, a.in.data, a.out.bytes());
-      return finish(s);
-    }
-    if (!run_small(s, a)) run(s, a, way_of(a));
-  }
-
-  /// The other collectives.
-  template <class Args>
-    requires requires(const Args& a, const algo::situation& s) { algo::sized(a, s); }
+  template <detail::composed_operation Args>
   void start(const Args& a, op_state& s) noexcept {
-    if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
-      if (a.op.prepare) return start(algo::prepare_in_place(a), s);
-    if constexpr (requires { algo::is_small(a, 1); })
-      if (size() != 1 && is_plain(a) && run_small(s, a)) return;
-    run_prepared(s, a);
-  }
-
-  void start(const send_args& a, op_state& s) noexcept {
-    s.info.sequence = ++state_->messages;
-    launch(s, [&] {
-      return algo::send_one(driver_->link(), world(a.peer), user_tag(a.tag),
-                            {static_cast<const std::byte*>(a.data.data), a.data.bytes()});
-    });
-  }
-  void start(const recv_args& a, op_state& s) noexcept {
-    s.info.sequence = ++state_->messages;
-    launch(s, [&] {
-      return algo::recv_one(driver_->link(), world(a.peer), user_tag(a.tag),
-                            {static_cast<std::byte*>(a.data.data), a.data.bytes()});
-    });
-  }
-
-  /// From any rank of the group; its number becomes the operation's value.
-  void start(const recv_any_args& a, op_state& s) noexcept {
-    s.info.sequence = ++state_->messages;
-    launch(s, [&] {
-      return algo::recv_any_one(driver_->link(), state_->members, user_tag(a.tag),
-                                {static_cast<std::byte*>(a.data.data), a.data.bytes()}, s);
-    });
+    detail::composed_call<T, Args>::start(*core_.get(), a, s);
   }
 
   /// The algorithm that a collective's start() takes: what was asked for, else what the table says, else what costs
   /// least by algo/select.hpp; `automatic` where there is one way only.
-  template <class Args>
+  template <detail::composed_operation Args>
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
-    if constexpr (requires { a.via; }) {
-      if (a.via != algorithm::automatic) return a.via;
-      const algo::situation here = algo::sized(a, situation(0, 1));
-      if (driver_->tuning().size() == 0) return algo::select<Args>(here);
-      const algorithm tuned = driver_->tuning().template choose<Args>(here, algorithm::automatic);
-      return tuned != algorithm::automatic ? tuned : algo::select<Args>(here);
-    }
-    return algorithm::automatic;
+    return detail::composed_call<T, Args>::chosen(*core_.get(), a);
+  }
+  /// True if this collective can be asked for this algorithm here; start() takes no other.
+  template <detail::composed_operation Args>
+  [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {
+    return detail::composed_call<T, Args>::can(*core_.get(), via, element_bytes);
+  }
+  /// Why it cannot, for the user.
+  template <detail::composed_operation Args>
+  [[nodiscard]] std::string refusal(algorithm via, std::size_t element_bytes) const {
+    return detail::composed_call<T, Args>::refusal(*core_.get(), via, element_bytes);
   }
 
   /// How the ranks of this group reach each other.
-  [[nodiscard]] algo::reach links() const noexcept { return state_->links; }
-
+  [[nodiscard]] algo::reach links() const noexcept;
   /// True where every all_reduce that is asked for no algorithm folds all operands of an element at once: the ranks
   /// share memory, and no table of algorithms says otherwise.
-  [[nodiscard]] bool folds_at_once() const noexcept {
-    return links() == algo::reach::memory && driver_->tuning().size() == 0;
-  }
-
-  /// True if this collective can be asked for this algorithm here; start() takes no other.
-  template <class Args>
-  [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {
-    return algo::can_ask<Args>(via, situation(0, element_bytes));
-  }
-  /// Why it cannot, for the user.
-  template <class Args>
-  [[nodiscard]] std::string refusal(algorithm via, std::size_t element_bytes) const {
-    return algo::refusal<Args>(via, situation(0, element_bytes));
-  }
+  [[nodiscard]] bool folds_at_once() const noexcept;
 
   /// What ranks called that does not match, after errc::mismatch; empty where that is not known.
-  [[nodiscard]] std::string explain_mismatch(const op_state& s) const {
-    const int peer = s.result.peer;
-    return algo::explain_mismatch(s, state_->meeting_place, state_->members,
-                                  peer < 0               ? "a rank"
-                                  : peer == world_rank() ? "this rank"
-                                                         : describe(peer) + ": it");
-  }
-
+  [[nodiscard]] std::string explain_mismatch(const op_state& s) const;
   /// The world rank whose fault errc::mismatch is: that differs from most of its group, or sent a user's message of
   /// another length. -1 where two of many differ, and nobody knows what the others called.
-  [[nodiscard]] int odd_rank(const op_state& s) const noexcept {
-    const int odd = algo::odd_call::find(state_->meeting_place, state_->members, s.result.peer).culprit;
-    if (odd >= 0) return world(odd);
-    return driver_->link().size() > 2 && algo::is_of_calls(s.result) ? -1 : s.result.peer;
-  }
-
+  [[nodiscard]] int odd_rank(const op_state& s) const noexcept;
   /// True while an operation that `owner` issued is in flight.
-  [[nodiscard]] bool busy(const op_owner& owner) const noexcept {
-    for (const op_state* s = driver_->in_flight().front(); s; s = s->next)
-      if (s->owner == &owner) return true;
-    return false;
-  }
+  [[nodiscard]] bool busy(const op_owner& owner) const noexcept;
+
+  /// Begins the agreement on the context of a new group and returns the highest used so far by a group of this rank.
+  /// Throws usage_error while another split of this world is under way.
+  [[nodiscard]] std::uint32_t begin_split();
+  void end_split() noexcept;
+  /// Zeroed memory of this rank, which peers map where the transport can; freed with the last copy of the pointer, also
+  /// in another thread. Takes the engine's lock. Throws std::bad_alloc or error{out_of_resources}.
+  [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
 
  private:
-  struct state {  // where routines keep pointers to: does not move with the backend
-    group members;
-    algo::board meeting_place;
-    std::unique_ptr<algo::machine_memory> memory;  // of ranks on several machines, some of which share one
-    algo::reach links = algo::reach::messages;
-    int machines = 1;
-    bool even = false;                               // machines have equally many ranks
-    int crowd = 1;                                   // ranks to a core
-    int looks = 0;                                   // for others that are about to post
-    algo::progress begun = algo::progress::nothing;  // of the call that is being issued
-    std::uint64_t sequence = 0;
-    algo::last_choice last;
-    std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
-  };
-
-  static constexpr bool on_machines = mapped_transport<T> && requires(const T& link) { link.machine_of(0); };
-
-  void look_around() {
-    if constexpr (on_machines) {
-      auto map = algo::machine_map::of(driver_->link(), members());
-      state_->machines = map.machines;
-      state_->even = map.even;
-      if (map.layered()) {
-        state_->memory = std::make_unique<algo::machine_memory>(members(), std::move(map));
-        state_->links = algo::reach::machines;
-      }
-    }
-    if constexpr (mapped_transport<T>) {
-      if (maps_all(driver_->link(), members())) state_->links = algo::reach::memory;
-      driver_->link().consult(state_->meeting_place);
-    }
-    if constexpr (requires(const T& link) { link.crowd(); }) state_->crowd = driver_->link().crowd();
-    if (driver_->link().ranks_per_core() <= 1) state_->looks = 256;
-  }
-
-  [[nodiscard]] int world(int rank) const noexcept { return state_->members.world_rank(rank); }
-  [[nodiscard]] std::uint64_t user_tag(std::uint32_t t) const noexcept {
-    return tag::point_to_point(state_->members.context, t);
-  }
-  [[nodiscard]] algo::situation situation(std::size_t bytes, std::size_t element) const noexcept {
-    return {links(), size(), bytes, element, state_->machines, state_->crowd, state_->even};
-  }
-  [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }
-  /// What a reduction makes of one operand.
-  template <class Args>
-  void take_own(const Args& a, op_state& s) noexcept {
-    copy_bytes(a.out.data, a.in.data, a.out.bytes());
-    if (a.op.kind == reduction_kind::mean_over) a.op.finish(a.out.data, a.out.count, 1, a.op.context.data());
-    finish(s);
-  }
-  void finish(op_state& s) noexcept {
-    s.info.sequence = ++state_->sequence;
-    s.complete(status{});
-  }
-
-  template <class Args>
-  lane<T> enter(op_state& s, const Args& a) noexcept {
-    const bool counted = std::exchange(state_->begun, algo::progress::nothing) != algo::progress::nothing;
-    const lane<T> l = counted ? lane_of(a) : count_call(a);
-    const algo::called call = algo::call_of(state_->sequence, a);
-    const algorithm via = settled(a);
-    driver_->note_call(algo::noted(state_->members.context, call, via));
-    if constexpr (mapped_transport<T> && !std::same_as<Args, barrier_args>)
-      if (via != algorithm::direct) state_->meeting_place.remember(call, via);
-    s.info.sequence = state_->sequence;
-    s.info.context = state_->members.context;
-    return l;
-  }
-  // Compilers would call it, which costs a small operation as much as ten of its checks.
-  template <class Args>
-  [[gnu::always_inline]] lane<T> count_call(const Args& a) noexcept {
-    ++state_->sequence;
-    if (state_->members.context == 0) driver_->link().note_issue(state_->sequence);
-    return lane_of(a);
-  }
-  template <class Args>
-  lane<T> lane_of(const Args& a) const noexcept {
-    const std::uint64_t sequence = state_->sequence;
-    return {driver_->link(), state_->members, sequence, algo::call_of(sequence, a).brief()};
-  }
-  /// chosen(), of which over messages the last is kept.
-  template <class Args>
-  [[nodiscard]] algorithm settled(const Args& a) noexcept {
-    if constexpr (requires { a.via; })
-      if (a.via == algorithm::automatic && links() != algo::reach::memory)
-        return state_->last.template of<Args>(algo::sized(a, situation(0, 1)), [&] { return chosen(a); });
-    return chosen(a);
-  }
-  /// What a collective does by the algorithm that is chosen for it, as way(lane, args). To be asked for before enter(),
-  /// which forgets what begin() has done.
-  template <class Args>
-  auto way_of(const Args& a) noexcept {
-    return [via = settled(a), at = state_.get(), n = size(), so_far = state_->begun](auto l, const Args& call) {
-      if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call, so_far);
-      if constexpr (on_machines && algo::has_algorithm<Args>(algorithm::hierarchical))
-        if (via == algorithm::hierarchical) return algo::by_machines(l, *at->memory, call);
-      return algo::by_messages(l, call, via);
-    };
-  }
-  template <class Args, class Way>
-  void run(op_state& s, const Args& a, Way way) noexcept {
-    const lane<T> l = enter(s, a);
-    launch(s, [&] { return way(l, a); });
-  }
-
-  /// Operands that are all there, and enter as they are.
-  template <class Args>
-  static bool is_plain(const Args& a) noexcept {
-    if constexpr (requires { a.apart; })
-      if (!a.apart.empty()) return false;
-    if constexpr (requires { a.op; }) return !a.op.prepare;
-    return true;
-  }
-  /// One meeting in shared memory carries it.
-  template <class Args>
-  [[nodiscard]] bool is_small(const Args& a) const noexcept {
-    return links() == algo::reach::memory && algo::is_small(a, size()) && is_direct(a);
-  }
-  template <class Args>
-  [[nodiscard]] bool is_direct(const Args& a) const noexcept {
-    if constexpr (requires { a.via; }) return chosen(a) == algorithm::direct;
-    return true;
-  }
-  template <class Args>
-  bool run_small(op_state& s, const Args& a) noexcept {
-    if constexpr (mapped_transport<T>) {
-      if (!is_small(a)) return false;
-      const auto so_far = state_->begun;
-      const lane<T> l = enter(s, a);
-      launch(s, [&] { return algo::direct_small<T>(l, state_->meeting_place, a, so_far); });
-      return true;
-    }
-    return false;
-  }
-
-  /// Over a prepared copy of the input where the reduction asks for that.
-  template <class Args>
-  void run_prepared(op_state& s, const Args& a) noexcept {
-    run(s, a, [way = way_of(a)](auto l, const Args& call) {
-      if constexpr (requires { call.op, call.in; })
-        if (call.op.prepare) return algo::over_prepared_operand(l, call, way);
-      return way(l, call);
-    });
-  }
-
-  template <class Make>
-  void launch(op_state& s, Make make) noexcept {
-    if (const status f = driver_->link().failure(); !f.ok()) return s.complete(f);
-    try {
-      routine work = make();
-      driver_->in_flight().push_back(s);
-      std::move(work).start(s);
-      driver_->started();
-    } catch (const std::bad_alloc&) {
-      s.complete({errc::out_of_resources});
-    }
-  }
-
-  std::shared_ptr<driver<T>> driver_;
-  std::unique_ptr<state> state_;
+  std::unique_ptr<detail::composed_core<T>> core_;
+  const group* members_;
+  const roster* peers_ = nullptr;
 };
 
 }  // namespace tutti
+
+#if !defined(TUTTI_SEPARATE_COMPILATION)
+#include <tutti/impl/backend/composed.hpp>
+#endif

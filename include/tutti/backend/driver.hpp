@@ -21,8 +21,10 @@ namespace tutti {
 
 /// A world's transport as its engine drives it, with the operations in flight and their deadlines. Shared by the
 /// communicators that were split from one world; the last of them says goodbye.
-template <transport T>
+template <class T>
 class driver final : public progress_source {
+  static_assert(transport<T>);
+
  public:
   driver(std::shared_ptr<engine> home, std::unique_ptr<T> link) : engine_(std::move(home)), link_(std::move(link)) {
     // Where ranks outnumber cores, a spinning rank keeps the core from the one it waits for.
@@ -175,26 +177,20 @@ class driver final : public progress_source {
 
 namespace detail {
 
-/// While it lives, no other split of the driver's world can begin.
+/// Memory of driver::allocate(), given back with the last copy of the pointer. Takes the engine's lock.
 template <class Driver>
-class split_in_progress {
- public:
-  explicit split_in_progress(Driver& d) : driver_(d) {
-    auto guard = d.home().lock();
-    contexts_ = d.begin_split();
+std::shared_ptr<std::byte> allocate_shared(const std::shared_ptr<Driver>& keep, std::size_t bytes) {
+  std::byte* p = nullptr;
+  {
+    auto guard = keep->home().lock();
+    p = keep->allocate(bytes);
   }
-  split_in_progress(const split_in_progress&) = delete;
-  split_in_progress& operator=(const split_in_progress&) = delete;
-  ~split_in_progress() {
-    auto guard = driver_.home().lock();
-    driver_.end_split();
-  }
-  [[nodiscard]] std::uint32_t contexts() const noexcept { return contexts_; }
-
- private:
-  Driver& driver_;
-  std::uint32_t contexts_ = 0;
-};
+  return {p, [keep](std::byte* at) {
+            if (keep->home().inherited()) return;  // in a child made by fork(): see issuer
+            auto guard = keep->home().lock();
+            keep->deallocate(at);
+          }};
+}
 
 }  // namespace detail
 

@@ -33,23 +33,9 @@ class mapped_array {
     return *this;
   }
 
-  /// Made by communicator::allocate.
-  template <class Driver>
-  static mapped_array make(std::shared_ptr<Driver> keep, std::size_t count) {
-    mapped_array m;
-    std::byte* p = nullptr;
-    {
-      auto guard = keep->home().lock();
-      p = keep->allocate(count * sizeof(T));
-    }
-    m.memory_ = std::shared_ptr<std::byte>(p, [keep](std::byte* at) {
-      if (keep->home().inherited()) return;  // in a child made by fork(): see issuer
-      auto guard = keep->home().lock();
-      keep->deallocate(at);
-    });
-    m.count_ = count;
-    return m;
-  }
+  /// `memory` holds `count` elements. Made by communicator::allocate.
+  mapped_array(std::shared_ptr<std::byte> memory, std::size_t count) noexcept
+      : memory_(std::move(memory)), count_(count) {}
 
   [[nodiscard]] T* data() const noexcept { return reinterpret_cast<T*>(memory_.get()); }
   [[nodiscard]] std::size_t size() const noexcept { return count_; }

@@ -1,10 +1,22 @@
 #pragma once
 #include <tutti/backend/composed.hpp>
-#include <tutti/transport/threads.hpp>
+#include <tutti/backend/issuer.hpp>
 
 namespace tutti {
+
+class threads_transport;
 
 /// Ranks are threads of one process: the shape of nn.DataParallel, and of tests.
 using threads = composed<threads_transport>;
 
 }  // namespace tutti
+
+#if defined(TUTTI_SEPARATE_COMPILATION)
+namespace tutti {
+#define TUTTI_TEMPLATE extern template
+#define TUTTI_TRANSPORT threads_transport
+#include <tutti/impl/backend/instances.inl>
+}  // namespace tutti
+#else
+#include <tutti/transport/threads.hpp>
+#endif

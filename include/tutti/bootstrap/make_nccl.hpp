@@ -157,16 +157,14 @@ nccl_unique_id invite(communicator<Host>& world, const std::vector<device_claim>
 template <nccl_functions Api, backend Host, class Connect>
 communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const nccl_options& options,
                                             const std::vector<device_claim>& all, Connect connect) {
-  const auto driver_of_host = world.backend().shared_driver();
+  const Host& beside = world.backend();
   const device_claim& mine = all[static_cast<std::size_t>(world.rank())];
-  const nccl_place place{mine.device,       world.rank(),    world.size(), world.backend().world_rank(),
-                         mine.nccl_version, options.patience};
-  using lane = driver_control_lane<std::remove_reference_t<decltype(*driver_of_host)>>;
+  const nccl_place place{mine.device,         world.rank(),      world.size(),
+                         beside.world_rank(), mine.nccl_version, options.patience};
   std::shared_ptr<nccl_driver<Api>> made;
   std::exception_ptr failed;
   try {
-    made = std::make_shared<nccl_driver<Api>>(driver_of_host->shared_home(), place,
-                                              std::make_unique<lane>(driver_of_host));
+    made = std::make_shared<nccl_driver<Api>>(beside.shared_engine(), place, beside.make_control_lane());
   } catch (...) {
     failed = std::current_exception();
   }
@@ -193,7 +191,7 @@ communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const ncc
     return made->failure();
   }();
   if (!f.ok()) {
-    const std::string who = f.peer >= 0 ? driver_of_host->link().describe(f.peer) : std::string("a rank");
+    const std::string who = f.peer >= 0 ? beside.describe(f.peer) : std::string("a rank");
     throw error{
         f,
         "NCCL did not come up: " +
@@ -201,7 +199,7 @@ communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const ncc
             scarce_shm(all),
         {world.rank()}};
   }
-  return {basic_nccl<Api>{std::move(made), world.backend().members()}, driver_of_host->shared_home(), options.timeout};
+  return {basic_nccl<Api>{std::move(made), beside.members()}, beside.shared_engine(), options.timeout};
 }
 
 }  // namespace detail

@@ -14,24 +14,24 @@
 
 namespace tutti {
 
+class threads_hub;
+
 /// One rank of a world of threads; for programs that make their threads themselves. All ranks share one hub.
-/// A template so that only programs that call it compile it.
+/// Throws usage_error for a rank that is not in the hub's world.
 template <class B = threads>
-communicator<B> join(std::shared_ptr<threads_hub> hub, int rank, duration timeout = std::chrono::minutes(5)) {
-  using link = typename B::transport_type;
-  if (rank < 0 || rank >= hub->size())
-    throw usage_error("join: rank " + std::to_string(rank) + " is not in a world of " + std::to_string(hub->size()));
-  auto home = std::make_shared<engine>();
-  auto d = std::make_shared<driver<link>>(home, std::make_unique<link>(std::move(hub), rank));
-  return {B{std::move(d)}, std::move(home), timeout};
-}
+communicator<B> join(std::shared_ptr<threads_hub> hub, int rank, duration timeout = std::chrono::minutes(5));
+
+namespace detail {
+template <class Hub>
+std::shared_ptr<Hub> make_hub(int size);
+}  // namespace detail
 
 /// Runs `f(world)` on `size` threads, each a rank, and returns when all have ended. `world` is a
 /// communicator<threads>&, which no communicator<>& binds to: write that, or `[](auto& world) { … }`. If one throws,
 /// the others are aborted and the exception is rethrown here: the first that was not itself caused by that abort.
 template <std::invocable<communicator<threads>&> F>
 void run_threads(int size, F f, duration timeout = std::chrono::minutes(5)) {
-  auto hub = std::make_shared<threads_hub>(size);
+  auto hub = detail::make_hub<threads_hub>(size);
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(size));
   std::atomic<int> first{-1};
   {
@@ -65,3 +65,12 @@ void run_threads(int size, F f, duration timeout = std::chrono::minutes(5)) {
 }
 
 }  // namespace tutti
+
+#if defined(TUTTI_SEPARATE_COMPILATION)
+namespace tutti {
+extern template communicator<threads> join<threads>(std::shared_ptr<threads_hub>, int, duration);
+extern template std::shared_ptr<threads_hub> detail::make_hub<threads_hub>(int);
+}  // namespace tutti
+#else
+#include <tutti/impl/bootstrap/threads.hpp>
+#endif

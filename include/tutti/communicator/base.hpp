@@ -47,9 +47,9 @@ class communicator_base : public call_base<B> {
 
   /// The ranks of the world, by world rank: machine, host, process. Not where ranks are threads of one process.
   [[nodiscard]] const roster& peers() const
-    requires requires(B& b) { b.shared_driver()->link().peers(); }
+    requires requires(B& b) { b.peers(); }
   {
-    return core().backend().shared_driver()->link().peers();
+    return core().backend().peers();
   }
   /// This process among those of the world on its machine, how many these are, and which machine it is; to choose a
   /// device, say. Groups that were split from a world tell the same.
@@ -109,8 +109,8 @@ class communicator_base : public call_base<B> {
 
  private:
   [[nodiscard]] const peer* self() const {
-    if constexpr (requires(B& b) { b.shared_driver()->link().peers(); })
-      return &peers()[static_cast<std::size_t>(core().backend().shared_driver()->link().rank())];
+    if constexpr (requires(B& b) { b.peers(); })
+      return &peers()[static_cast<std::size_t>(core().backend().world_rank())];
     return nullptr;
   }
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include <tutti/algo/asked.hpp>
+#include <tutti/algo/rank_ordered.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/issuer.hpp>

@@ -85,8 +85,8 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   void add(int p, socket_pipe& pipe) {
     const std::string& where = who(p).endpoint;
     if (where.empty()) throw usage_error(tutti::describe(who(p)) + " does not listen on TCP, but has to be reached so");
-    const auto [host, port] = os::split_host_port(where);
-    link(p).address = os::resolve(host, port).front();
+    const auto [address, port] = os::split_host_port(where);
+    link(p).address = os::resolve(address, port).front();
     link(p).pipe = &pipe;
   }
   /// Also ends a park when the eventfd `bell` is readable.

@@ -13,15 +13,15 @@ namespace tutti {
 /// Where a rank can be reached by its peers; made before roll call, given to the transport afterwards.
 class tcp_listener {
  public:
-  /// Listens on `host` (an address, the name of a network interface, or a host name of this machine) and a port that
+  /// Listens on `address` (an address, the name of a network interface, or a host name of this machine) and a port that
   /// the kernel picks unless one is given. Beyond loopback only with the job's secret, or where `asked` spells out
   /// `insecure`. Never on every interface at once. Throws usage_error when refused, error when the system fails.
-  explicit tcp_listener(const std::string& host = "127.0.0.1", wire::protection asked = wire::protection::none,
+  explicit tcp_listener(const std::string& address = "127.0.0.1", wire::protection asked = wire::protection::none,
                         std::uint16_t port = 0)
       : asked_(asked) {
-    const os::endpoint where = os::resolve(host, port).front();
+    const os::endpoint where = os::resolve(address, port).front();
     if (where.is_unix() || where.is_wildcard()) {
-      throw usage_error("cannot listen on " + host +
+      throw usage_error("cannot listen on " + address +
                         ": name an address or a network interface (\"eth0\") at which the other ranks reach this one");
     }
     const auto who = where.is_loopback() ? wire::reach::this_machine : wire::reach::network;

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include <tutti/bootstrap/init.hpp>
+#include <tutti/impl/bootstrap/init.hpp>
 
 #include "process/programs/options.hpp"
 

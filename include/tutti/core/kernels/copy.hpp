@@ -10,37 +10,6 @@ namespace tutti {
 
 namespace detail {
 
-inline void copy_streaming(void* to, const void* from, std::size_t bytes, instruction_set set) noexcept {
-  auto* out = static_cast<std::byte*>(to);
-  const auto* in = static_cast<const std::byte*>(from);
-  const std::size_t head = elements_before_line<std::byte>(to, bytes), lines = (bytes - head) / 64;
-  if (!x86_64 || lines == 0) {
-    if (bytes != 0) std::memcpy(to, from, bytes);
-    return;
-  }
-  std::memcpy(out, in, head);
-  if (set >= instruction_set::avx512)
-    avx512::copy_lines(out + head, in + head, lines);
-  else if (set == instruction_set::avx2)
-    avx2::copy_lines(out + head, in + head, lines);
-  else
-    baseline::copy_lines(out + head, in + head, lines);
-  const std::size_t done = head + lines * 64;
-  std::memcpy(out + done, in + done, bytes - done);
-  stream_fence();
-}
-
-inline void copy_forward(void* to, const void* from, std::size_t bytes, instruction_set set) noexcept {
-  auto* out = static_cast<std::byte*>(to);
-  const auto* in = static_cast<const std::byte*>(from);
-  const std::size_t head = elements_before_line<std::byte>(to, bytes);
-  std::memmove(out, in, head);
-  if (x86_64 && set >= instruction_set::avx2)  // what a Zen 3 has, and faster on Skylake
-    avx2::copy_forward(out + head, in + head, bytes - head);
-  else
-    baseline::copy_forward(out + head, in + head, bytes - head);
-}
-
 /// Whether AMD's `rep movsb`, which is memcpy and the kernel's copies, loses what it gains, or much more: where it
 /// writes 1 to 63 bytes behind where it reads, counted within pages (docs/decisions.md).
 constexpr bool strings_are_slow(std::uintptr_t to, std::uintptr_t from) noexcept { return (to - from - 1) % 4096 < 63; }

@@ -1,41 +1,9 @@
 #pragma once
-#include <concepts>
 #include <cstddef>
-#include <cstdint>
-#include <type_traits>
 
 #include <tutti/config.hpp>
 #include <tutti/core/kernels/instruction_set.hpp>
 #include <tutti/core/kernels/lanes.hpp>
-
-// One text, three instruction sets. Written with the compiler's vector extensions, so that the speed depends neither on
-// -march nor on -O2 or -O3; <immintrin.h> would cost every user 60 MB of compiler memory.
-
-// Every kernel calls clear_upper_halves() before it returns and before it calls code for the baseline. g++ clears these
-// halves at some levels of optimisation only, and until they are cleared each switch between the caller's SSE code and
-// AVX code of a library takes some 70 cycles.
-
-namespace tutti::detail::baseline {
-inline constexpr std::size_t width = 16;
-inline void clear_upper_halves() noexcept {}
-#include <tutti/core/kernels/fold.inl>
-}  // namespace tutti::detail::baseline
-
-TUTTI_TARGET_AVX2
-namespace tutti::detail::avx2 {
-inline constexpr std::size_t width = 32;
-[[gnu::always_inline]] inline void clear_upper_halves() noexcept { TUTTI_VZEROUPPER(); }
-#include <tutti/core/kernels/fold.inl>
-}  // namespace tutti::detail::avx2
-TUTTI_TARGET_END
-
-TUTTI_TARGET_AVX512
-namespace tutti::detail::avx512 {
-inline constexpr std::size_t width = 64;
-[[gnu::always_inline]] inline void clear_upper_halves() noexcept { TUTTI_VZEROUPPER(); }
-#include <tutti/core/kernels/fold.inl>
-}  // namespace tutti::detail::avx512
-TUTTI_TARGET_END
 
 namespace tutti::detail {
 
@@ -45,23 +13,19 @@ using fold_kernel = void (*)(const void* const* inputs, int n, void* const* outp
 
 /// The kernel of one type and operation for an instruction set that this process has.
 template <class T, class Op>
-fold_kernel fold_kernel_for(instruction_set set) noexcept {
-  if constexpr (x86_64) {
-    if constexpr (std::same_as<T, bfloat16>)
-      if (set == instruction_set::avx512_bf16) return &avx512::fold<T, Op, rounding::by_processor>;
-    if (set >= instruction_set::avx512) return &avx512::fold<T, Op>;
-    if (set == instruction_set::avx2) return &avx2::fold<T, Op>;
-  }
-  return &baseline::fold<T, Op>;
-}
+fold_kernel fold_kernel_for(instruction_set set) noexcept;
 
+/// out[i] = factor * in[i], rounded once; out may be in.
 template <class T>
-void scale(const void* in, void* out, std::size_t count, compute_t<T> factor, instruction_set set) noexcept {
-  if constexpr (x86_64) {
-    if (set >= instruction_set::avx512) return avx512::scale<T>(in, out, count, factor);
-    if (set == instruction_set::avx2) return avx2::scale<T>(in, out, count, factor);
-  }
-  baseline::scale<T>(in, out, count, factor);
-}
+void scale(const void* in, void* out, std::size_t count, compute_t<T> factor, instruction_set set) noexcept;
+
+/// Copies past the caches, in whole lines where the processor can. No overlap.
+TUTTI_DECL void copy_streaming(void* to, const void* from, std::size_t bytes, instruction_set set) noexcept;
+/// Copies from the front, a few registers at a time: `to` may lie before `from`, but not inside of it.
+TUTTI_DECL void copy_forward(void* to, const void* from, std::size_t bytes, instruction_set set) noexcept;
 
 }  // namespace tutti::detail
+
+#if !defined(TUTTI_SEPARATE_COMPILATION)
+#include <tutti/impl/core/kernels.hpp>
+#endif

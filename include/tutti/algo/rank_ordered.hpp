@@ -1,0 +1,11 @@
+#pragma once
+#include <array>
+
+#include <tutti/core/options.hpp>
+
+namespace tutti::algo {
+
+/// The algorithms that fold every element in rank order with one rounding, and so give the same bits.
+inline constexpr std::array rank_ordered{algorithm::direct, algorithm::pairwise};
+
+}  // namespace tutti::algo

@@ -1,0 +1,26 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tutti::algo {
+
+/// How the ranks of a world reach each other.
+enum class reach : std::uint8_t {
+  memory,    ///< all can map each other's memory
+  messages,  ///< by messages, all alike
+  machines   ///< by messages, but some of them share a machine and its memory
+};
+
+constexpr const char* name(reach r) noexcept {
+  constexpr const char* names[] = {"memory", "messages", "machines"};
+  return names[static_cast<std::size_t>(r)];
+}
+constexpr std::optional<reach> reach_of(std::string_view text) noexcept {
+  for (const reach r : {reach::memory, reach::messages, reach::machines})
+    if (text == name(r)) return r;
+  return std::nullopt;
+}
+
+}  // namespace tutti::algo

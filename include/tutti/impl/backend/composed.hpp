@@ -1,0 +1,117 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <tutti/backend/composed.hpp>
+#include <tutti/backend/driver.hpp>
+#include <tutti/impl/backend/composed_core.hpp>
+
+// Out of their classes and not inline, so that an explicit instantiation declaration keeps them from being
+// instantiated.
+
+namespace tutti {
+
+namespace detail {
+
+template <class T, composed_operation Args>
+void composed_call<T, Args>::start(composed_core<T>& b, const Args& a, op_state& s) noexcept {
+  b.start(a, s);
+}
+template <class T, composed_operation Args>
+bool composed_call<T, Args>::begin([[maybe_unused]] composed_core<T>& b, [[maybe_unused]] const Args& a) noexcept {
+  if constexpr (mapped_transport<T> && immediate_collective<Args>) return b.begin(a);
+  return false;
+}
+template <class T, composed_operation Args>
+algorithm composed_call<T, Args>::chosen(const composed_core<T>& b, const Args& a) noexcept {
+  return b.chosen(a);
+}
+template <class T, composed_operation Args>
+bool composed_call<T, Args>::can(const composed_core<T>& b, algorithm via, std::size_t element_bytes) noexcept {
+  return b.template can<Args>(via, element_bytes);
+}
+template <class T, composed_operation Args>
+std::string composed_call<T, Args>::refusal(const composed_core<T>& b, algorithm via, std::size_t element_bytes) {
+  return b.template refusal<Args>(via, element_bytes);
+}
+
+}  // namespace detail
+
+template <class T>
+composed<T>::composed(std::shared_ptr<driver<T>> d)
+    : core_(std::make_unique<detail::composed_core<T>>(std::move(d))), members_(&core_->members()) {
+  if constexpr (has_roster<T>) peers_ = &shared_driver()->link().peers();
+}
+template <class T>
+composed<T>::composed(std::shared_ptr<driver<T>> d, group g)
+    : core_(std::make_unique<detail::composed_core<T>>(std::move(d), std::move(g))), members_(&core_->members()) {
+  if constexpr (has_roster<T>) peers_ = &shared_driver()->link().peers();
+}
+template <class T>
+composed<T>::composed(composed&&) noexcept = default;
+template <class T>
+composed<T>::~composed() = default;
+
+template <class T>
+const std::shared_ptr<driver<T>>& composed<T>::shared_driver() const noexcept {
+  return core_->shared_driver();
+}
+template <class T>
+const std::shared_ptr<engine>& composed<T>::shared_engine() const noexcept {
+  return shared_driver()->shared_home();
+}
+template <class T>
+std::unique_ptr<control_lane> composed<T>::make_control_lane() const {
+  return std::make_unique<driver_control_lane<driver<T>>>(shared_driver());
+}
+template <class T>
+status composed<T>::failure() const noexcept {
+  return core_->failure();
+}
+template <class T>
+std::string composed<T>::describe(int world_rank) const {
+  return core_->describe(world_rank);
+}
+template <class T>
+void composed<T>::abort(status why) noexcept {
+  core_->abort(why);
+}
+template <class T>
+algo::reach composed<T>::links() const noexcept {
+  return core_->links();
+}
+template <class T>
+bool composed<T>::folds_at_once() const noexcept {
+  return core_->folds_at_once();
+}
+template <class T>
+std::string composed<T>::explain_mismatch(const op_state& s) const {
+  return core_->explain_mismatch(s);
+}
+template <class T>
+int composed<T>::odd_rank(const op_state& s) const noexcept {
+  return core_->odd_rank(s);
+}
+template <class T>
+bool composed<T>::busy(const op_owner& owner) const noexcept {
+  return core_->busy(owner);
+}
+
+template <class T>
+std::uint32_t composed<T>::begin_split() {
+  return shared_driver()->begin_split();
+}
+template <class T>
+void composed<T>::end_split() noexcept {
+  shared_driver()->end_split();
+}
+
+template <class T>
+std::shared_ptr<std::byte> composed<T>::allocate(std::size_t bytes) const {
+  return detail::allocate_shared(shared_driver(), bytes);
+}
+
+}  // namespace tutti

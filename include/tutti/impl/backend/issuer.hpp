@@ -1,0 +1,155 @@
+#pragma once
+#include <cerrno>
+#include <new>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <tutti/algo/odd_call.hpp>
+#include <tutti/backend/issuer.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/core/text.hpp>
+
+namespace tutti {
+
+namespace detail {
+
+/// The words for a failed operation of a backend.
+template <class B>
+class failure_text {
+ public:
+  /// `words` are those of an exception that a reduction threw on this rank; empty if none did.
+  failure_text(const B& of, const std::string& words) noexcept : backend_(&of), words_(&words) {}
+
+  /// ", to rank 1, tag 7", by the rank's number in the world.
+  [[nodiscard]] std::string message_of(const op_info& i) const {
+    std::string text;
+    if constexpr (requires { backend_->members(); })
+      if (i.peer >= 0)
+        text += (std::string_view{i.collective} == "send" ? ", to rank " : ", from rank ") +
+                std::to_string(backend_->members().world_rank(i.peer));
+    if (i.tag >= 0) text += ", tag " + std::to_string(i.tag);
+    return text;
+  }
+  [[nodiscard]] std::string explain(const op_state& s) const {
+    const status& r = s.result;
+    const std::string who = blamed(r.peer);
+    const bool own = r.peer == backend_->world_rank();
+    switch (r.code) {
+      case errc::timed_out:
+        if (own)
+          return "failed: " + (r.other == 0 ? std::string("another rank") : subject(backend_->describe(r.other - 1))) +
+                 " timed out, waiting for this rank; what kept this rank from that call? The communicator is unusable "
+                 "now";
+        return (s.info.expired ? "timed out after " + detail::in_seconds(s.info.expires - s.info.issued)
+                               : std::string("failed: another operation, here or on another rank, timed out")) +
+               ": waiting for " + sought(s.info, who) + "? The communicator is unusable now";
+      case errc::peer_lost:
+        return "failed: " + subject(who) +
+               " died, left, or lost its connection; see that rank's own output for the cause";
+      case errc::peer_left:
+        return "failed: " + subject(who) +
+               " destroyed its communicator before this operation was complete; do all ranks make the same calls?";
+      case errc::aborted:
+        if (r.detail == status::reduction_threw)
+          return "failed: a reduction threw an exception on " +
+                 (own ? "this rank" + (words_->empty() ? "" : ": " + *words_) : who);
+        if (r.detail == status::group_left)
+          return "was not begun: its group was left by an exception, or its handle was dropped in it";
+        return "aborted" + (r.peer < 0 ? "" : " by " + (own ? "this rank" : who)) + occasion(r.detail);
+      case errc::mismatch:
+        return explain_mismatch(s) + (algo::is_between_two(r)
+                                          ? "; sender and receiver must agree on the count"
+                                          : "; all ranks must issue the same operations in the same order");
+      case errc::protocol:
+        return "failed: " + subject(who) +
+               " sent bytes that are not of this protocol; do all ranks run the same version?";
+      case errc::out_of_resources:
+        return std::string("failed: out of ") +
+               (r.detail == EMFILE || r.detail == ENFILE ? "file descriptors" : "memory or shared memory") +
+               (r.peer >= 0 ? " on " + who : std::string()) +
+               (r.detail == EMFILE ? "; raise its limit (ulimit -n)" : "");
+      case errc::system:
+        return "failed: " + std::generic_category().message(static_cast<int>(r.detail)) +
+               (r.peer >= 0 ? " on " + who : std::string()) +
+               (r.detail == EPERM ? "; the kernel copies long messages between processes (process_vm_readv, _writev): "
+                                    "enter sandboxes that forbid it before the first of them"
+                                  : "");
+      case errc::device:
+        if constexpr (requires { backend_->words(r); }) return "failed: " + backend_->words(r);
+        [[fallthrough]];
+      default:
+        return "failed: " + category().message(static_cast<int>(r.code)) +
+               (r.peer >= 0 ? " (" + who + ")" : std::string());
+    }
+  }
+
+ private:
+  /// Who, or what from any rank, did not come in time, and a question that may help.
+  static std::string sought(const op_info& i, const std::string& who) {
+    const bool message_of_any = i.tag >= 0 && i.peer < 0;
+    return message_of_any ? "a message with this tag from any rank; has one been sent"
+                          : who + "; is that rank stuck, slow, or past this call";
+  }
+  /// On which a rank aborted, where it was not abort().
+  static std::string occasion(std::uint64_t detail) {
+    if (detail == status::pass_dropped)
+      return ": a pass was dropped there before its finish() had ended, as where the backward pass throws";
+    if (detail == status::destroyed)
+      return ": it destroyed a communicator with operations in flight, which ends its world; wait for them first";
+    return "";
+  }
+  [[nodiscard]] std::string blamed(int peer) const {
+    return peer >= 0 ? backend_->describe(peer) : std::string("a rank that could not be determined");
+  }
+  /// Before a verb: what is said of a rank between commas ends with one.
+  static std::string subject(std::string who) {
+    if (who.find("), ") != std::string::npos) who += ',';
+    return who;
+  }
+  [[nodiscard]] std::string explain_mismatch(const op_state& s) const {
+    if constexpr (requires { backend_->explain_mismatch(s); })
+      if (std::string text = backend_->explain_mismatch(s); !text.empty()) return text;
+    const bool own = s.result.peer == backend_->world_rank();
+    return "failed: " + (own ? "this rank" : blamed(s.result.peer) + ": it") +
+           " called another collective here, or with another size or type";
+  }
+
+  const B* backend_;
+  const std::string* words_;
+};
+
+}  // namespace detail
+
+template <backend B>
+error issuer<B>::describe(const op_state& s) const {
+  const auto guard = home_->lock();  // others go on, and count what is told here
+  status r = s.result;
+  std::string text = std::string(s.info.collective) + " #" + std::to_string(s.info.sequence) + " (" +
+                     detail::file_and_line(s.info.where);
+  if (s.info.count != 0) text += ", " + std::to_string(s.info.count) + " x " + std::string(name(s.info.type));
+  if (s.info.reduction) text += std::string(", ") + s.info.reduction;
+  if (s.info.root >= 0) text += ", root " + std::to_string(s.info.root);
+  const detail::failure_text<B> words{backend_, words_};
+  text += words.message_of(s.info) + ") " + words.explain(s);
+  if constexpr (requires { backend_.odd_rank(s); })
+    if (r.code == errc::mismatch) r.peer = backend_.odd_rank(s);
+  return error{r, text, {backend_.rank(), s.info.sequence, s.info.collective, s.info.where}};
+}
+
+template <backend B>
+void issuer<B>::failed(status& why) noexcept {
+  // What only this rank ran out of, or met in its user's code, is its own doing.
+  const bool own = why.code == errc::out_of_resources || why.code == errc::system || why.code == errc::aborted;
+  if (own && why.peer < 0) why.peer = backend_.world_rank();
+  backend_.abort(why);
+}
+template <backend B>
+void issuer<B>::threw(const char* what) noexcept {
+  try {
+    if (words_.empty()) words_ = what;
+  } catch (const std::bad_alloc&) {  // then without
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,35 @@
+#pragma once
+
+/// What TUTTI_SEPARATE_COMPILATION leaves out of every other file: included by one source file of a program that
+/// defines it, or compiled into the library tutti::compiled.
+
+#if !defined(TUTTI_SEPARATE_COMPILATION)
+#error "tutti: define TUTTI_SEPARATE_COMPILATION for the whole program, also for the file that includes impl/src.hpp"
+#endif
+
+#include <tutti/bootstrap/init.hpp>
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/communicator.hpp>
+#include <tutti/impl/backend/composed.hpp>
+#include <tutti/impl/backend/issuer.hpp>
+#include <tutti/impl/bootstrap/init.hpp>
+#include <tutti/impl/bootstrap/threads.hpp>
+#include <tutti/impl/kernel_instances.hpp>
+#include <tutti/transport/host.hpp>
+#include <tutti/transport/threads.hpp>
+
+namespace tutti {
+
+#define TUTTI_TEMPLATE template
+#define TUTTI_TRANSPORT host_transport
+#include <tutti/impl/backend/instances.inl>
+
+#define TUTTI_TEMPLATE template
+#define TUTTI_TRANSPORT threads_transport
+#include <tutti/impl/backend/instances.inl>
+
+template communicator<host> init<host>(const init_options&);
+template communicator<threads> join<threads>(std::shared_ptr<threads_hub>, int, duration);
+template std::shared_ptr<threads_hub> detail::make_hub<threads_hub>(int);
+
+}  // namespace tutti

@@ -1,0 +1,2 @@
+// The library tutti::compiled.
+#include <tutti/impl/src.hpp>
