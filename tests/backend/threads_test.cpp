@@ -12,27 +12,33 @@
 #include <conformance/every_reduction.hpp>
 #include <conformance/large.hpp>
 #include <conformance/large_blocks.hpp>
+#include <support/grid.hpp>
 
 namespace {
 
-TEST_CASE("threads: every collective, every way, in every type") {
+TEST_CASE("threads: every collective, every way, in every type" * doctest::test_suite("grid")) {
   conformance::check_collectives([](int size, auto f) { tutti::run_threads(size, f, std::chrono::seconds(60)); });
 }
 
-TEST_CASE("threads: every reduction of every type, by every collective and algorithm, in worlds of every size") {
-  for (int size = 1; size <= conformance::most_ranks; ++size)
+TEST_CASE("threads: every reduction of every type, by every collective and algorithm, in worlds of every size" *
+          doctest::test_suite("grid")) {
+  for (const int size : tutti_test::world_sizes())
     tutti::run_threads(
         size,
         [](auto& world) {
           conformance::session<std::remove_reference_t<decltype(world)>> s{world};
-          conformance::check_every_reduction(s, tutti_test::slow ? 9 : 1);
+          conformance::check_every_reduction(s, tutti_test::reduction_stride(tutti_test::slow ? 9 : 1));
         },
         std::chrono::seconds(60));
 }
 
-TEST_CASE("threads: more elements than an int can count") {
+TEST_CASE("threads: more elements than an int can count" * doctest::test_suite("grid")) {
   if (tutti::detail::address_sanitizer || tutti::detail::thread_sanitizer) {
     MESSAGE("skipped: under a sanitizer this takes minutes, and twice the memory");
+    return;
+  }
+  if (tutti_test::reduced()) {
+    MESSAGE("skipped: the reduced grid has no large counts");
     return;
   }
   constexpr std::uint64_t needed = std::uint64_t{6} << 30;

@@ -37,21 +37,21 @@ void check_world(World& world, grid how, std::size_t stride) {
   world.barrier().wait();
 }
 
-/// Powers of two, their neighbours, primes and odd squares: algorithms differ in what they do with each. The threads of
-/// more than five ranks are on the same paths as those of five.
-inline constexpr int most_ranks = tutti_test::slow ? 5 : 9;
-
 /// Large worlds are slow on few cores: what depends on counts and types is tried in small ones.
-constexpr grid grid_of(int size) { return size == 3 || (size < 5 && !tutti_test::slow) ? grid::full : grid::thin; }
+inline grid grid_of(int size) {
+  if (tutti_test::reduced()) return size == 3 ? grid::thin : grid::light;
+  return size == 3 || (size < 5 && !tutti_test::slow) ? grid::full : grid::thin;
+}
 
 /// `run(n, f)` runs n ranks, calls `f(world)` on each with the rank's communicator, and throws what a rank threw. Ranks
-/// may be threads or simulated: `f` is a function object without references to anything.
+/// may be threads or simulated: `f` is a function object without references to anything. Powers of two, their
+/// neighbours, primes and odd squares: algorithms differ in what they do with each.
 template <class Run>
 void check_collectives(Run&& run) {
-  for (int size = 1; size <= most_ranks; ++size)
+  for (const int size : tutti_test::world_sizes())
     run(size, [](auto& world) {
       const grid how = grid_of(world.size());
-      check_world(world, how, how == grid::full ? 4 : 8);
+      check_world(world, how, tutti_test::reduction_stride(how == grid::full ? 4 : 8));
     });
 }
 

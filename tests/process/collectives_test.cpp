@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "process/worlds.hpp"
+#include "support/grid.hpp"
 
 // The suite that every backend passes, over real processes.
-TEST_CASE("collectives are right between processes") {
+TEST_CASE("collectives are right between processes" * doctest::test_suite("grid")) {
   using namespace tutti_test;
   std::string transport = "transport=automatic";
   int machines = 1;
@@ -23,7 +24,7 @@ TEST_CASE("collectives are right between processes") {
     machines = 8;
     sizes = {3};
   }
-  for (const int n : sizes) {
+  for (const int n : world_sizes(sizes)) {
     const std::string name = unique_name();
     CAPTURE(n);
     const auto all = run_ranks(

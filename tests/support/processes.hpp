@@ -48,7 +48,8 @@ inline std::string tutti_run() {
 struct command {
   std::string program;
   std::vector<std::string> arguments;
-  std::vector<std::string> environment;  ///< NAME=VALUE, beside PATH, HOME, TMPDIR and the sanitizers' options
+  /// NAME=VALUE, beside PATH, HOME, TMPDIR, TUTTI_TEST_GRID and the sanitizers' options.
+  std::vector<std::string> environment;
 };
 
 class processes {
@@ -153,7 +154,7 @@ class processes {
   static std::vector<std::string> base_environment() {
     std::vector<std::string> variables;
     for (const char* name : {"PATH", "HOME", "TMPDIR", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS",
-                             "ASAN_SYMBOLIZER_PATH", "TSAN_SYMBOLIZER_PATH"})
+                             "ASAN_SYMBOLIZER_PATH", "TSAN_SYMBOLIZER_PATH", "TUTTI_TEST_GRID"})
       if (const char* value = std::getenv(name)) variables.push_back(std::string(name) + "=" + value);
     return variables;
   }

@@ -18,8 +18,12 @@ void conform(sim_memory memory) {
   });
 }
 
-TEST_CASE("sim: does what every backend does, by messages") { conform(sim_memory::separate); }
+TEST_CASE("sim: does what every backend does, by messages" * doctest::test_suite("grid")) {
+  conform(sim_memory::separate);
+}
 
-TEST_CASE("sim: does what every backend does, in shared memory") { conform(sim_memory::shared); }
+TEST_CASE("sim: does what every backend does, in shared memory" * doctest::test_suite("grid")) {
+  conform(sim_memory::shared);
+}
 
 }  // namespace

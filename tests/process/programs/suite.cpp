@@ -4,6 +4,7 @@
 
 #include <conformance/collectives.hpp>
 #include <conformance/memory.hpp>
+#include <support/grid.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/openssl.hpp>
 
@@ -18,8 +19,10 @@ int main(int argc, char** argv) try {
   const int n = world.size();
   // Worlds of 2 to 9 ranks go through all reductions together, or those of the sizes that there are.
   const auto stride = static_cast<std::size_t>(words.number("stride", n == 3 ? 4 : 8));
+  const grid how = n == 3 ? grid::full : n == 6 || n == 7 ? grid::light : grid::thin;
   if (words.has("mixed")) conformance::own_memory.mix(world);
-  conformance::check_world(world, n == 3 ? grid::full : n == 6 || n == 7 ? grid::light : grid::thin, stride);
+  conformance::check_world(world, tutti_test::reduced() ? conformance::grid_of(n) : how,
+                           tutti_test::reduction_stride(stride));
   conformance::own_memory = {};
   std::printf("all well on rank %d of %d\n", world.rank(), world.size());
   return 0;
