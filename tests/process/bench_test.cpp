@@ -30,7 +30,8 @@ bool is_built() {
 
 }  // namespace
 
-TEST_CASE("tutti-bench times each collective, in both kinds of memory, and finds its results right") {
+TEST_CASE("tutti-bench times each collective, in both kinds of memory, and finds its results right" *
+          doctest::test_suite("bench")) {
   if (!is_built()) return;
   struct {
     std::string name, row, in_place;
@@ -60,7 +61,8 @@ TEST_CASE("tutti-bench times each collective, in both kinds of memory, and finds
   }
 }
 
-TEST_CASE("tutti-bench sweeps sizes of scans, lists and blocks of any lengths, and finds their results right") {
+TEST_CASE("tutti-bench sweeps sizes of scans, lists and blocks of any lengths, and finds their results right" *
+          doctest::test_suite("bench")) {
   if (!is_built()) return;
   for (const std::string name : {"scan", "exclusive_scan", "all_reduce_coalesced", "all_gather_v", "reduce_scatter_v",
                                  "gather_v", "scatter_v", "all_to_all_v"}) {
@@ -72,7 +74,8 @@ TEST_CASE("tutti-bench sweeps sizes of scans, lists and blocks of any lengths, a
   }
 }
 
-TEST_CASE("tutti-bench reduces in every type by every reduction, and asks for an algorithm") {
+TEST_CASE("tutti-bench reduces in every type by every reduction, and asks for an algorithm" *
+          doctest::test_suite("bench")) {
   if (!is_built()) return;
   for (const std::string type : {"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "bfloat16", "float",
                                  "double", "f8e4m3", "f8e5m2"})
@@ -89,7 +92,7 @@ TEST_CASE("tutti-bench reduces in every type by every reduction, and asks for an
   CHECK_MESSAGE(contains(ring.out, "algorithm: ring"), ring.out);
 }
 
-TEST_CASE("tutti-bench says what cannot be timed") {
+TEST_CASE("tutti-bench says what cannot be timed" * doctest::test_suite("bench")) {
   if (!is_built()) return;
   const auto alone = bench(1, {"sendrecv"});
   CHECK(alone.status != 0);

@@ -51,7 +51,7 @@ TEST_CASE("a table of algorithms is what a world goes by") {
   }
 }
 
-TEST_CASE("tutti-bench --tune writes a table that init() takes") {
+TEST_CASE("tutti-bench --tune writes a table that init() takes" * doctest::test_suite("bench")) {
   const std::string bench = TUTTI_BENCH_DIR "/tutti-bench";
   if (::access(bench.c_str(), X_OK) != 0) {
     MESSAGE("skipped: there is no " << bench);
