@@ -1,4 +1,5 @@
-# Install rules: headers, CMake package files and pkg-config files. Nothing installed depends on the machine.
+# Install rules: headers, CMake package files and pkg-config files. Nothing installed depends on the machine, but for
+# tutti::compiled where TUTTI_COMPILED asks for it.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/tutti)
@@ -37,7 +38,18 @@ endforeach()
 
 configure_package_config_file(cmake/tutti-config.cmake.in tutti-config.cmake INSTALL_DESTINATION ${package_dir}
   NO_SET_AND_CHECK_MACRO)
-write_basic_package_version_file(tutti-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+set(arch_independent ARCH_INDEPENDENT)
+if(TUTTI_COMPILED)
+  set(arch_independent)
+  install(TARGETS tutti_compiled EXPORT tutti-compiled-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT tutti-compiled-targets NAMESPACE tutti:: DESTINATION ${package_dir})
+  set(compiled_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  file(RELATIVE_PATH TUTTI_PC_PREFIX "/${compiled_pc_dir}" "/")
+  string(REGEX REPLACE "/$" "" TUTTI_PC_PREFIX "${TUTTI_PC_PREFIX}")
+  configure_file(cmake/tutti-compiled.pc.in tutti-compiled.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti-compiled.pc DESTINATION ${compiled_pc_dir})
+endif()
+write_basic_package_version_file(tutti-config-version.cmake COMPATIBILITY SameMinorVersion ${arch_independent})
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tutti-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/tutti-config-version.cmake
   DESTINATION ${package_dir})
 install(FILES cmake/FindNCCL.cmake DESTINATION ${package_dir})

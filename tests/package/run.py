@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Uses tutti as a stranger's project would, one way per call.
 
-  run.py plain|add_subdirectory|find_package|pkg_config|vcpkg|conan [--build DIR] [--cxx COMPILER]
+  run.py plain|add_subdirectory|find_package|compiled|pkg_config|vcpkg|conan [--build DIR] [--cxx COMPILER]
 
 Exit status 77 means skipped, with the reason printed: only conan does that, when no package index can be reached.
 """
@@ -75,7 +75,7 @@ def check_prefix(prefix, build):
             raise Failure(f"{path} holds a path of this machine")
 
 
-def install(args, work):
+def install(args, work, *options):
     """Installs the library, then moves the tree, so that only relative paths survive."""
     run(
         "cmake",
@@ -88,7 +88,9 @@ def install(args, work):
         f"-DCMAKE_CXX_COMPILER={args.cxx}",
         f"-DCMAKE_INSTALL_PREFIX={work / 'stage'}",
         *(f"-DTUTTI_BUILD_{part}=OFF" for part in ("TESTS", "BENCH", "EXAMPLES", "TOOLS")),
+        *options,
     )
+    run("cmake", "--build", work / "tutti")
     run("cmake", "--install", work / "tutti")
     (work / "stage").rename(work / "prefix")
     check_prefix(work / "prefix", work)
@@ -114,6 +116,26 @@ def build_and_run(work):
     run("cmake", "--build", work)
     expect_output(work / "consumer")
     expect_output(work / "consumer_openssl", "openssl")
+
+
+def compiled(args, work):
+    """The library tutti::compiled, installed, by CMake and by pkg-config; and files of both kinds in one program."""
+    prefix = install(args, work, "-DTUTTI_COMPILED=ON", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0")
+    consume(args, work / "consumer", f"-DCMAKE_PREFIX_PATH={prefix}", "-DTUTTI_WANTED_COMPONENTS=compiled")
+    run("cmake", "--build", work / "consumer", "--target", "consumer_compiled")
+    expect_output(work / "consumer/consumer_compiled")
+
+    env = {"PKG_CONFIG_PATH": str(next(prefix.glob("lib*/**/pkgconfig")))}
+    flags = run("pkg-config", "--cflags", "--libs", "tutti-compiled", env=env).split()
+    run(args.cxx, "-std=c++20", HERE / "main.cpp", *flags, "-o", work / "by_pkg_config")
+    expect_output(work / "by_pkg_config")
+
+    (work / "other.cpp").write_text("#include <tutti/config.hpp>\n")
+    mixed = ["-I", ROOT / "include", "-c", work / "other.cpp", "-o", work / "other.o"]
+    run(args.cxx, "-std=c++20", *mixed)
+    out = run(args.cxx, "-std=c++20", HERE / "main.cpp", work / "other.o", *flags, "-o", work / "mixed", expect=None)
+    if "separately_compiled" not in out:
+        raise Failure(f"a linker must refuse files with and without TUTTI_SEPARATE_COMPILATION in words, but said\n{out}")
 
 
 def plain(args, work):
@@ -145,6 +167,7 @@ def find_package(args, work):
             ["-DTUTTI_WANTED_COMPONENTS=kernels", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"],
             "'kernels' needs CUDA::cudart",
         ),
+        (["-DTUTTI_WANTED_COMPONENTS=compiled"], "installed without its component 'compiled'"),
         ([f"-DTUTTI_WANTED_VERSION={major}.{int(minor) + 1}"], "compatible with requested version"),
     ):
         out = consume(args, fresh(work / "refused"), prefix, *options, expect=None)
@@ -215,7 +238,7 @@ def conan(args, work):
     return 0
 
 
-WAYS = {f.__name__: f for f in (plain, add_subdirectory, find_package, pkg_config, vcpkg, conan)}
+WAYS = {f.__name__: f for f in (plain, add_subdirectory, find_package, compiled, pkg_config, vcpkg, conan)}
 
 
 def main():
