@@ -319,6 +319,7 @@ class composed_core {
   template <class Args>
   auto way_of(const Args& a) noexcept {
     return [via = settled(a), at = &state_, n = size(), so_far = state_.begun](auto l, const Args& call) {
+      static_cast<void>(at), static_cast<void>(so_far);  // where nothing is mapped
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call, so_far);
       if constexpr (on_machines && algo::has_algorithm<Args>(algorithm::hierarchical))
