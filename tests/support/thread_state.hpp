@@ -26,6 +26,9 @@ inline unsigned upper_halves_in_use() noexcept {
   asm volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(1));
   return a & 0x44U;
 }
+/// Leaves one in use, as code does that ends without vzeroupper; and what clears it.
+inline void use_upper_half() noexcept { asm volatile("vpcmpeqd %%ymm1, %%ymm1, %%ymm1" ::: "xmm1"); }
+inline void clear_upper_halves() noexcept { asm volatile("vzeroupper"); }
 inline unsigned vector_control() noexcept { return __builtin_ia32_stmxcsr(); }
 /// Control word and tags of the x87 unit.
 inline unsigned x87_state() noexcept {
@@ -37,6 +40,8 @@ constexpr unsigned vector_flags = 0x3f, serious_flags = 0x0d;  // all; invalid, 
 #else
 inline bool tells_registers_in_use() noexcept { return false; }
 inline unsigned upper_halves_in_use() noexcept { return 0; }
+inline void use_upper_half() noexcept {}
+inline void clear_upper_halves() noexcept {}
 inline unsigned vector_control() noexcept { return 0; }
 inline unsigned x87_state() noexcept { return 0; }
 constexpr unsigned vector_flags = 0, serious_flags = 0;
