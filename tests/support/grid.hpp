@@ -13,7 +13,7 @@ namespace tutti_test {
 /// on: there each path is taken once, not with every count and number of ranks.
 inline constexpr bool slow = tutti::detail::thread_sanitizer || tutti::detail::address_sanitizer;
 
-/// Whether conformance runs take a part of their cases only: TUTTI_TEST_GRID=reduced, as `./dev test` sets it. Without
+/// True if conformance runs take a part of their cases only: TUTTI_TEST_GRID=reduced, as `./dev test` sets it. Without
 /// it they take all of them, as in `./dev check`.
 inline bool reduced() {
   static const bool is = [] {
@@ -34,7 +34,7 @@ inline std::vector<int> world_sizes(std::vector<int> all = {1, 2, 3, 4, 5, 6, 7,
   return all;
 }
 
-/// Of every reduction of every type a conformance run takes one in so many.
+/// Returns one in how many of all reductions of all types a conformance run takes.
 inline std::size_t reduction_stride(std::size_t full) { return reduced() ? 6 * full : full; }
 
 /// Every third of `all`, in order, with the last: from a list that ends with the most, the most stays.

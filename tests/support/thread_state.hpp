@@ -13,13 +13,13 @@
 namespace tutti_test {
 
 #if defined(__x86_64__)
-/// Whether this processor tells which registers are in use: XGETBV with ecx = 1.
+/// True if this processor tells which registers are in use: XGETBV with ecx = 1.
 inline bool tells_registers_in_use() noexcept {
   unsigned a = 0xd, b = 0, c = 1, d = 0;
   asm("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
   return tutti::detail::cpu_has_avx2() && (a & 4U) != 0;
 }
-/// Of the upper halves of ymm and zmm registers 0 to 15, those that are in use: bits 2 and 6.
+/// Returns which upper halves of ymm and zmm registers 0 to 15 are in use: bits 2 and 6.
 inline unsigned upper_halves_in_use() noexcept {
   if (!tells_registers_in_use()) return 0;
   unsigned a = 0, d = 0;
@@ -47,7 +47,7 @@ inline unsigned x87_state() noexcept { return 0; }
 constexpr unsigned vector_flags = 0, serious_flags = 0;
 #endif
 
-/// What a call may leave behind in the thread that makes it, beside its result.
+/// The state of the calling thread that a collective must leave as it is.
 class thread_state {
  public:
   thread_state() noexcept
@@ -58,7 +58,7 @@ class thread_state {
     thread_locale_ = uselocale(locale_t{});
   }
 
-  /// What differs from `before`, in words; empty if nothing does. Flags of floating-point exceptions may be raised by
+  /// Describes what differs from `before`; empty if nothing does. Flags of floating-point exceptions may be raised by
   /// arithmetic, but none is cleared, and exact arithmetic on finite numbers raises none that a program would trap.
   [[nodiscard]] std::string changed_since(const thread_state& before) const {
     std::string text;

@@ -6,7 +6,7 @@
 
 namespace tutti::algo {
 
-/// How the ranks of a world reach each other.
+/// The ways in which the ranks of a world reach each other.
 enum class reach : std::uint8_t {
   memory,    ///< all can map each other's memory
   messages,  ///< by messages, all alike

@@ -24,8 +24,8 @@ class driver;
 template <class T>
 class composed;
 
-/// Whether the ranks of a transport are processes, whose machine and number are known: a roster. Known before the
-/// transport is, so that what only starts operations need not include it.
+/// True for a transport whose ranks are processes, whose machines and numbers are known: it has a roster. Declared
+/// apart from the transport, so that a file that only starts operations need not include it.
 template <class Transport>
 inline constexpr bool has_roster = false;
 
@@ -50,8 +50,8 @@ concept composed_operation = immediate_collective<Args> ||
                              is_one_of<Args, broadcast_sized_args, all_reduce_coalesced_args, reduce_scatter_v_args,
                                        all_gather_v_args, send_args, recv_args, recv_any_args>;
 
-/// What a composed backend does for one kind of operation: the members of composed, defined in
-/// impl/backend/composed.hpp and instantiated once where they are compiled separately.
+/// The members of composed for one kind of operation. impl/backend/composed.hpp defines them; they are instantiated
+/// once where they are compiled separately.
 template <class T, composed_operation Args>
 struct composed_call {
   static void start(composed_core<T>& b, const Args& a, op_state& s) noexcept;
@@ -87,13 +87,10 @@ class composed {
   [[nodiscard]] int world_rank() const noexcept { return members_->world_rank(members_->rank); }
   /// The ranks of the world, by world rank.
   [[nodiscard]] const roster& peers() const noexcept
-    requires has_roster<T>
-  {
-    return *peers_;
-  }
+    requires has_roster<T>;
   [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept;
   [[nodiscard]] const std::shared_ptr<engine>& shared_engine() const noexcept;
-  /// What a world of devices beside this one asks it.
+  /// Makes the view of this world that a world of devices beside it keeps.
   [[nodiscard]] std::unique_ptr<control_lane> make_control_lane() const;
   [[nodiscard]] status failure() const noexcept;
   [[nodiscard]] std::string describe(int world_rank) const;
@@ -151,9 +148,9 @@ class composed {
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
 
  private:
+  // Calls above say core_.get(): a plain * of a unique_ptr would instantiate composed_core<T>, to look for its friends.
   std::unique_ptr<detail::composed_core<T>> core_;
   const group* members_;
-  const roster* peers_ = nullptr;
 };
 
 }  // namespace tutti

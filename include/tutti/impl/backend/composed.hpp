@@ -42,19 +42,21 @@ std::string composed_call<T, Args>::refusal(const composed_core<T>& b, algorithm
 
 template <class T>
 composed<T>::composed(std::shared_ptr<driver<T>> d)
-    : core_(std::make_unique<detail::composed_core<T>>(std::move(d))), members_(&core_->members()) {
-  if constexpr (has_roster<T>) peers_ = &shared_driver()->link().peers();
-}
+    : core_(std::make_unique<detail::composed_core<T>>(std::move(d))), members_(&core_->members()) {}
 template <class T>
 composed<T>::composed(std::shared_ptr<driver<T>> d, group g)
-    : core_(std::make_unique<detail::composed_core<T>>(std::move(d), std::move(g))), members_(&core_->members()) {
-  if constexpr (has_roster<T>) peers_ = &shared_driver()->link().peers();
-}
+    : core_(std::make_unique<detail::composed_core<T>>(std::move(d), std::move(g))), members_(&core_->members()) {}
 template <class T>
 composed<T>::composed(composed&&) noexcept = default;
 template <class T>
 composed<T>::~composed() = default;
 
+template <class T>
+const roster& composed<T>::peers() const noexcept
+  requires has_roster<T>
+{
+  return shared_driver()->link().peers();
+}
 template <class T>
 const std::shared_ptr<driver<T>>& composed<T>::shared_driver() const noexcept {
   return core_->shared_driver();

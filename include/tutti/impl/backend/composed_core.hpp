@@ -64,7 +64,6 @@ class composed_core {
   /// This rank's number in the world, by which failures name it.
   [[nodiscard]] int world_rank() const noexcept { return driver_->link().rank(); }
   [[nodiscard]] const group& members() const noexcept { return state_.members; }
-  [[nodiscard]] driver<T>& world_driver() const noexcept { return *driver_; }
   [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept { return driver_; }
   [[nodiscard]] status failure() const noexcept { return driver_->link().failure(); }
   [[nodiscard]] std::string describe(int world_rank) const { return driver_->link().describe(world_rank); }
