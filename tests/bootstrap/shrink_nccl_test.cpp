@@ -14,8 +14,8 @@
 #include <support/gpus.hpp>
 #include <tutti/bootstrap/shrink_nccl.hpp>
 #include <tutti/bootstrap/survivors.hpp>
-#include <tutti/impl/bootstrap/threads.hpp>
 #include <tutti/store/memory_store.hpp>
+#include <tutti/transport/threads.hpp>
 
 namespace {
 

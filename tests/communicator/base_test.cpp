@@ -9,7 +9,7 @@
 
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/communicator/base.hpp>
-#include <tutti/impl/bootstrap/threads.hpp>
+#include <tutti/transport/threads.hpp>
 
 #include <communicator/ranks.hpp>
 

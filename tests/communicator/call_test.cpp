@@ -13,7 +13,7 @@
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/communicator/call.hpp>
-#include <tutti/impl/bootstrap/threads.hpp>
+#include <tutti/transport/threads.hpp>
 
 #include <communicator/ranks.hpp>
 

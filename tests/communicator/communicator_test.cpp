@@ -18,7 +18,7 @@
 #include <tutti/backend/concept.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/communicator.hpp>
-#include <tutti/impl/bootstrap/threads.hpp>
+#include <tutti/transport/threads.hpp>
 
 #include <communicator/ranks.hpp>
 

@@ -19,7 +19,7 @@
 #include <tutti/async/task.hpp>
 #include <tutti/async/when_all.hpp>
 #include <tutti/bootstrap/threads.hpp>
-#include <tutti/impl/bootstrap/threads.hpp>
+#include <tutti/transport/threads.hpp>
 
 #include <async/stage.hpp>
 #include <communicator/ranks.hpp>

@@ -10,7 +10,7 @@
 
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
-#include <tutti/impl/bootstrap/threads.hpp>
+#include <tutti/transport/threads.hpp>
 
 #include <communicator/ranks.hpp>
 #include <support/grid.hpp>

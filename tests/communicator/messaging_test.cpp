@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <tutti/bootstrap/threads.hpp>
-#include <tutti/impl/bootstrap/threads.hpp>
+#include <tutti/transport/threads.hpp>
 
 #include <communicator/ranks.hpp>
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/arena.hpp>
-#include <tutti/impl/bootstrap/threads.hpp>
+#include <tutti/transport/threads.hpp>
 #include <type_traits>
 #include <utility>
 #include <vector>

@@ -9,7 +9,7 @@
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/compress.hpp>
 #include <tutti/grad/reducer.hpp>
-#include <tutti/impl/bootstrap/threads.hpp>
+#include <tutti/transport/threads.hpp>
 #include <utility>
 #include <vector>
 

@@ -17,11 +17,12 @@ namespace tutti {
 class threads_hub;
 
 /// One rank of a world of threads; for programs that make their threads themselves. All ranks share one hub.
-/// Throws usage_error for a rank that is not in the hub's world.
+/// <tutti/transport/threads.hpp> has the hub. Throws usage_error for a rank that is not in the hub's world.
 template <class B = threads>
 communicator<B> join(std::shared_ptr<threads_hub> hub, int rank, duration timeout = std::chrono::minutes(5));
 
 namespace detail {
+/// Makes a hub. A template, so that threads_hub may be incomplete here.
 template <class Hub>
 std::shared_ptr<Hub> make_hub(int size);
 }  // namespace detail
