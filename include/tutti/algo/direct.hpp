@@ -29,8 +29,7 @@ inline constexpr std::size_t few_lines = 256;
 /// Inputs that everyone maps, `b.room().in`: folds `count` elements of all of them, from `begin` on, and stores them to
 /// all of `b.room().results`, of which the first is this rank's own. Nothing is staged. False if some rank failed
 /// meanwhile.
-template <class = when_used>
-bool fold_mapped(board& b, std::size_t begin, std::size_t count, std::size_t element, const reduction& with) {
+inline bool fold_mapped(board& b, std::size_t begin, std::size_t count, std::size_t element, const reduction& with) {
   return fold_displaced(b, displaced{}, 0, begin, count, element, stores::ordinary, with);
 }
 

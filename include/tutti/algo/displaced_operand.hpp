@@ -7,7 +7,6 @@
 #include <tutti/algo/fold_piece.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/kernels/copy.hpp>
-#include <tutti/core/when_used.hpp>
 
 /// Operands in place of which parts lie elsewhere. Whoever reads an operand must find it in its buffer: all parts are
 /// brought there first, but for those that nobody reads but this rank, which brings them as it folds them.
@@ -29,9 +28,8 @@ inline stores stores_for(std::size_t bytes) noexcept {
 }
 
 /// A stretch of one part to its place.
-template <class = when_used>
-void bring_stretch(const displaced& d, const std::byte* from, std::byte* to, std::size_t count, std::size_t element,
-                   stores how) {
+inline void bring_stretch(const displaced& d, const std::byte* from, std::byte* to, std::size_t count,
+                          std::size_t element, stores how) {
   if (count * element < board::worth_streaming) how = stores::ordinary;
   if (!d.bring)
     return how == stores::streaming ? copy_streaming(to, from, count * element) : copy_bytes(to, from, count * element);
@@ -46,9 +44,8 @@ void bring_stretch(const displaced& d, const std::byte* from, std::byte* to, std
 }
 
 /// What lies elsewhere of the elements from `first` to `last`, to its place in `buffer`, which begins with element 0.
-template <class = when_used>
-void bring(const displaced& d, std::size_t first, std::size_t last, std::byte* buffer, std::size_t element,
-           stores how) {
+inline void bring(const displaced& d, std::size_t first, std::size_t last, std::byte* buffer, std::size_t element,
+                  stores how) {
   for (const displaced_part* p = d.from(first); p != d.end() && p->first < last; ++p) {
     const std::size_t from = std::max(p->first, first), to = std::min(p->first + p->count, last);
     bring_stretch(d, at(p->data, (from - p->first) * element), buffer + from * element, to - from, element, how);
@@ -56,9 +53,8 @@ void bring(const displaced& d, std::size_t first, std::size_t last, std::byte* b
 }
 
 /// `count` elements from `first` on, one after the other: where they lie, if they do so, or in `room`.
-template <class = when_used>
-const std::byte* gathered(const displaced& d, std::size_t first, std::size_t count, const std::byte* buffer,
-                          std::size_t element, std::byte* room) {
+inline const std::byte* gathered(const displaced& d, std::size_t first, std::size_t count, const std::byte* buffer,
+                                 std::size_t element, std::byte* room) {
   const displaced_part* p = d.from(first);
   const std::size_t last = first + count;
   if (p == d.end() || p->first >= last) return buffer + first * element;
@@ -84,8 +80,7 @@ inline blocks cut_of(const all_reduce_args& a, int ranks) noexcept {
 }
 
 /// The part that rank `r` of `ranks` folds, to its place.
-template <class = when_used>
-void bring_part_of(const all_reduce_args& a, int r, int ranks) {
+inline void bring_part_of(const all_reduce_args& a, int r, int ranks) {
   if (a.apart.empty()) return;
   const blocks cut = cut_of(a, ranks);
   const std::size_t first = cut.begin(static_cast<std::size_t>(r));
@@ -95,9 +90,8 @@ void bring_part_of(const all_reduce_args& a, int r, int ranks) {
 
 /// As fold_mapped: `count` elements of inputs that everyone maps, `b.room().in`, from `begin` on, to all of
 /// `b.room().results`, the own one first, where this rank's input lies elsewhere in part.
-template <class = when_used>
-bool fold_displaced(board& b, const displaced& d, std::size_t rank, std::size_t begin, std::size_t count,
-                    std::size_t element, stores how, const reduction& with) {
+inline bool fold_displaced(board& b, const displaced& d, std::size_t rank, std::size_t begin, std::size_t count,
+                           std::size_t element, stores how, const reduction& with) {
   auto& [operands, results, in, out] = b.room();
   alignas(64) std::byte room[stays_near];
   operands.clear();
@@ -128,21 +122,18 @@ bool fold_displaced(board& b, const displaced& d, std::size_t rank, std::size_t 
 }  // namespace detail
 
 /// Brings everything to its place.
-template <class = when_used>
-void bring_all(const displaced& d, const buffer& into) {
+inline void bring_all(const displaced& d, const buffer& into) {
   detail::bring(d, 0, into.count, static_cast<std::byte*>(into.data), into.element_bytes,
                 detail::stores_for(into.bytes()));
 }
-template <class = when_used>
-all_reduce_args bring_all(all_reduce_args a) {
+inline all_reduce_args bring_all(all_reduce_args a) {
   bring_all(a.apart, a.out);
   a.apart = {};
   return a;
 }
 
 /// Brings what other ranks will read of an operand of which this one folds its part.
-template <class = when_used>
-void bring_for_others(const all_reduce_args& a, int rank, int ranks) {
+inline void bring_for_others(const all_reduce_args& a, int rank, int ranks) {
   for (int r = 0; r < ranks; ++r)
     if (r != rank) detail::bring_part_of(a, r, ranks);
 }

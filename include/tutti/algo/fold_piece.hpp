@@ -5,15 +5,13 @@
 #include <tutti/algo/board.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/reduction.hpp>
-#include <tutti/core/when_used.hpp>
 
 namespace tutti::algo::detail {
 
 /// Folds `count` elements of all of `b.room().operands`, a piece of `bytes`, to all of `b.room().results`: stored as
 /// `claiming`, or without claims where that takes this rank less time.
-template <class = when_used>
-void fold_piece(board& b, std::size_t bytes, std::size_t count, std::size_t element, stores claiming,
-                const reduction& with) {
+inline void fold_piece(board& b, std::size_t bytes, std::size_t count, std::size_t element, stores claiming,
+                       const reduction& with) {
   const auto& [operands, results, in, out] = b.room();
   const auto fold = [&](stores how) {
     with.fold_all_to(operands.data(), static_cast<int>(operands.size()), results.data(),

@@ -8,7 +8,6 @@
 #include <tutti/algo/machine_map.hpp>
 #include <tutti/algo/turnstile.hpp>
 #include <tutti/async/routine.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/transport/lane.hpp>
 
 namespace tutti::algo {
@@ -25,7 +24,6 @@ class machine_memory {
     std::vector<std::size_t> counts, offsets;  // of the blocks of the call that has its turn
   };
 
-  template <class = when_used>
   machine_memory(const group& all, machine_map where)
       : map(std::move(where)), members_{all.context, map.place, static_cast<int>(map.here.size()), {}} {
     for (const int r : map.here) members_.members.push_back(all.world_rank(r));

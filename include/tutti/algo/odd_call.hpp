@@ -9,7 +9,6 @@
 #include <tutti/algo/called.hpp>
 #include <tutti/algo/called_text.hpp>
 #include <tutti/async/op_state.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/transport/lane.hpp>
 #include <tutti/transport/odd_message.hpp>
 
@@ -101,22 +100,19 @@ inline const char* unnamed(const called& c) noexcept {
                                                 : " with another divisor";
 }
 
-template <class = when_used>
-std::string text_of(const odd_call::side& s, const group& members) {
+inline std::string text_of(const odd_call::side& s, const group& members) {
   const std::string who = "rank " + std::to_string(members.world_rank(s.rank));
   if (s.ranks == 1) return who;
   return who + " and " + (s.ranks == 2 ? "one other" : std::to_string(s.ranks - 1) + " others");
 }
 
 /// What this rank asked for, which the name of its operation does not say.
-template <class = when_used>
-std::string own_way(const odd_call& found) {
+inline std::string own_way(const odd_call& found) {
   const algorithm own = found.usual.what.via;
   return own == algorithm::automatic || own == found.odd.what.via ? "" : ", not by " + std::string(name(own));
 }
 
-template <class = when_used>
-std::string explain(const odd_call& found, const group& members, const op_info& mine) {
+inline std::string explain(const odd_call& found, const group& members, const op_info& mine) {
   const std::string who = text_of(found.odd, members), usual = describe(found.usual.what);
   std::string odd = describe(found.odd.what);
   if (odd == usual) odd += unnamed(found.odd.what);
@@ -128,9 +124,8 @@ std::string explain(const odd_call& found, const group& members, const op_info& 
 }
 
 /// `who` has sent it, and `finder` found it out.
-template <class = when_used>
-std::string explain(const odd_message& m, const std::string& who, const std::string& finder, const group& members,
-                    const op_info& mine) {
+inline std::string explain(const odd_message& m, const std::string& who, const std::string& finder,
+                           const group& members, const op_info& mine) {
   const bool here = odd_message::mark_of(mine.context) == m.context && mine.context != op_info::outside;
   const std::uint64_t number = here ? m.number_near(mine.sequence) : 0;
   if (m.calls_differ()) {
@@ -186,8 +181,8 @@ inline bool is_between_two(const status& s) noexcept {
 
 /// What ranks called that does not match, for the message of an operation that ended with errc::mismatch; empty where
 /// it is not known. `blamed` is the rank that the failure is about, as the subject of a sentence.
-template <class = when_used>
-std::string explain_mismatch(const op_state& s, const board& b, const group& members, const std::string& blamed) {
+inline std::string explain_mismatch(const op_state& s, const board& b, const group& members,
+                                    const std::string& blamed) {
   const auto found = odd_call::find(b, members, s.result.peer);
   if (found.odd.rank >= 0) return detail::explain(found, members, s.info);
   if (s.result.detail == 0) return "";

@@ -4,7 +4,6 @@
 
 #include <tutti/async/engine.hpp>
 #include <tutti/async/wait_policy.hpp>
-#include <tutti/core/when_used.hpp>
 
 namespace tutti {
 
@@ -13,16 +12,15 @@ namespace tutti {
 /// network. Where a core is free for it, `progress_thread{world.engine(), wait_policy::own_core()}` stays awake for
 /// some 0.1 ms after the last that moved, as large operations in shared memory need it. Of `idle` only the polls that
 /// it begins with count; how long threads wait is the engine's own policy.
-template <class = when_used>
-class basic_progress_thread {
+class progress_thread {
  public:
-  explicit basic_progress_thread(engine& e, const wait_policy& idle = wait_policy::at_leisure())
+  explicit progress_thread(engine& e, const wait_policy& idle = wait_policy::at_leisure())
       : engine_((e.check_place("progress_thread"), e)), thread_([this, polls = idle.polls()] {
           engine_.serve_until([this] { return stop_.load(std::memory_order_acquire); }, polls);
         }) {}
-  basic_progress_thread(const basic_progress_thread&) = delete;
-  basic_progress_thread& operator=(const basic_progress_thread&) = delete;
-  ~basic_progress_thread() {
+  progress_thread(const progress_thread&) = delete;
+  progress_thread& operator=(const progress_thread&) = delete;
+  ~progress_thread() {
     if (engine_.inherited()) {                              // no thread goes along with fork()
       [[maybe_unused]] static std::thread* kept = nullptr;  // neither to be joined nor to be detached
       kept = new std::thread(std::move(thread_));
@@ -38,7 +36,5 @@ class basic_progress_thread {
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };
-/// See basic_progress_thread.
-using progress_thread = basic_progress_thread<>;
 
 }  // namespace tutti

@@ -9,7 +9,6 @@
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/core/users_reduction.hpp>
-#include <tutti/core/when_used.hpp>
 
 namespace tutti {
 
@@ -203,7 +202,6 @@ class background {
   ~background() { running_.destroy(); }
 
   /// Runs it until its first wait.
-  template <class = when_used>
   auto begin() noexcept {
     struct awaiter {
       handle child;
@@ -219,7 +217,6 @@ class background {
   }
 
   /// Waits for its end; once it has begun.
-  template <class = when_used>
   auto operator co_await() noexcept {
     struct awaiter {
       handle child;

@@ -9,18 +9,16 @@
 #include <utility>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 
 namespace tutti {
 
 /// A call into a library that may never return, on a thread of its own: it can be waited for with a limit, and is left
 /// behind when that is over. What it uses must outlive it then.
-template <class = when_used>
-class basic_bounded_call {
+class bounded_call {
  public:
-  basic_bounded_call() = default;
-  basic_bounded_call(const basic_bounded_call&) = delete;
-  basic_bounded_call& operator=(const basic_bounded_call&) = delete;
+  bounded_call() = default;
+  bounded_call(const bounded_call&) = delete;
+  bounded_call& operator=(const bounded_call&) = delete;
 
   /// Begins `f()`, which must not throw. Once. Without a thread to be had, it runs here. Throws bad_alloc.
   template <class F>
@@ -63,8 +61,6 @@ class basic_bounded_call {
   };
   std::shared_ptr<state> state_;
 };
-/// See basic_bounded_call.
-using bounded_call = basic_bounded_call<>;
 
 /// `f()`, which must not throw, waited for until `limit`; true if it has ended. Else it is left behind, as is what it
 /// was to do where there is no memory for a thread.

@@ -1,13 +1,11 @@
 #pragma once
 #include <tutti/backend/composed.hpp>
 #include <tutti/backend/issuer.hpp>
-#include <tutti/core/when_used.hpp>
 
 namespace tutti {
 
-template <class>
-class basic_host_transport;
-using host_transport = basic_host_transport<when_used>;
+class host_transport;
+using host_transport = host_transport;
 template <>
 inline constexpr bool has_roster<host_transport> = true;
 

@@ -8,7 +8,6 @@
 
 #include <tutti/communicator/caller.hpp>
 #include <tutti/core/args.hpp>
-#include <tutti/core/when_used.hpp>
 
 namespace tutti::detail {
 
@@ -110,14 +109,12 @@ block_pair overlapping(const Blocks& all) noexcept {
         return {b, a};
   return {};
 }
-template <class = when_used>
-block_pair overlapping(std::span<const std::size_t> counts, std::span<const std::size_t> offsets) noexcept {
+inline block_pair overlapping(std::span<const std::size_t> counts, std::span<const std::size_t> offsets) noexcept {
   return overlapping(counted_blocks{counts, offsets});
 }
 
 /// Throws usage_error where buffers of a list, which are written to, share a byte, or are not there.
-template <class = when_used>
-void check_apart(const caller& who, const buffer_list& list) {
+inline void check_apart(const caller& who, const buffer_list& list) {
   for (std::size_t i = 0; i < list.size; ++i)
     if (const auto bytes = list[i]; !bytes.data() && !bytes.empty())
       who.refuse("buffer " + std::to_string(i) + " is " + std::to_string(bytes.size()) + " bytes at null");

@@ -13,7 +13,6 @@
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/grad/comparison.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/step.hpp>
@@ -21,8 +20,7 @@
 namespace tutti::grad {
 
 /// "weight, 640 x float32" as messages show it.
-template <class = when_used>
-[[nodiscard]] std::string describe(const parameter_shape& p) {
+[[nodiscard]] inline std::string describe(const parameter_shape& p) {
   std::string text =
       (p.name.empty() ? "" : p.name + ", ") + std::to_string(p.count) + " x " + std::string(tutti::name(p.type));
   if (p.rows > 1) text += " in " + std::to_string(p.rows) + " rows";
@@ -100,8 +98,7 @@ constexpr begun pass_of(double weight) noexcept { return weight > 0 ? begun::pas
 
 /// Throws the exception that is being handled; where ranks have met in different calls, with what these may be. Of
 /// rebuild() only those hear who called it, or met what agree_on_order() begins with, or what nobody knows.
-template <class = when_used>
-[[noreturn]] void tell_apart(begun here) {
+[[noreturn]] inline void tell_apart(begun here) {
   try {
     throw;
   } catch (const error& e) {

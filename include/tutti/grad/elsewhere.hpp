@@ -4,17 +4,15 @@
 #include <vector>
 
 #include <tutti/core/displaced.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/weight.hpp>
 
 namespace tutti::grad {
 
 /// Gradients of a pass that lie in memory of their user's until their bucket is reduced.
-template <class = when_used>
-class basic_elsewhere {
+class elsewhere {
  public:
-  explicit basic_elsewhere(std::size_t parameters) : at_(parameters), place_(parameters), parts_(parameters) {}
+  explicit elsewhere(std::size_t parameters) : at_(parameters), place_(parameters), parts_(parameters) {}
 
   /// For the buckets of this plan.
   void arrange(const plan& p) {
@@ -50,7 +48,5 @@ class basic_elsewhere {
   std::vector<std::size_t> place_;     // of each parameter among all, bucket by bucket
   std::vector<displaced_part> parts_;  // in this order
 };
-/// See basic_elsewhere.
-using elsewhere = basic_elsewhere<>;
 
 }  // namespace tutti::grad

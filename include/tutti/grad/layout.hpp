@@ -6,7 +6,6 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/marks.hpp>
 #include <tutti/grad/plan.hpp>
@@ -17,8 +16,7 @@ namespace tutti::grad::detail {
 
 /// The plan of a reducer: with room behind the last bucket for the map of what is used. usage_error for a gradient that
 /// has no mean, and options that no plan can follow.
-template <class = when_used>
-[[nodiscard]] plan layout_of(const marks& all, const reducer_options& options, std::span<const int> arrival) {
+[[nodiscard]] inline plan layout_of(const marks& all, const reducer_options& options, std::span<const int> arrival) {
   for (std::size_t i = 0; i < all.size(); ++i)
     if (const dtype type = all.shapes()[i].type; !has_mean(type))
       throw usage_error("reducer: " + all.label(i) + " is " + std::string(name(type)) +

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <tutti/core/error.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/grad/plan.hpp>
 
 namespace tutti::grad {
@@ -15,10 +14,9 @@ namespace tutti::grad {
 /// The gradients of a model as a pass marks them: each once, in any order. Of the passes that have ended, the order of
 /// the last that saw as many become ready as any did is kept: one that leaves out most, as a rank does that has run out
 /// of samples or skips, tells nothing of when they become ready.
-template <class = when_used>
-class basic_marks {
+class marks {
  public:
-  explicit basic_marks(std::span<const parameter_shape> shapes)
+  explicit marks(std::span<const parameter_shape> shapes)
       : shapes_(shapes.begin(), shapes.end()), marked_(shapes.size()) {
     arriving_.reserve(shapes.size());
   }
@@ -96,7 +94,5 @@ class basic_marks {
   std::vector<int> order_, arriving_;
   std::size_t seen_ = 0;  // became ready in the pass whose order is kept
 };
-/// See basic_marks.
-using marks = basic_marks<>;
 
 }  // namespace tutti::grad

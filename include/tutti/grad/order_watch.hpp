@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <tutti/core/hash.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/step.hpp>
 
@@ -13,11 +12,10 @@ namespace tutti::grad {
 /// Whether gradients have left the plan's order for good: for so many passes in a row they came in orders that all
 /// give one and the same other plan. Plans are the same here where each bucket holds the same gradients, in whatever
 /// order: that within a bucket matters to nobody, and differs from pass to pass where threads compute gradients.
-template <class = when_used>
-class basic_order_watch {
+class order_watch {
  public:
   /// 0: never.
-  explicit basic_order_watch(std::size_t passes) noexcept : passes_(passes) {}
+  explicit order_watch(std::size_t passes) noexcept : passes_(passes) {}
 
   /// From here on this is the plan.
   void follow(const plan& p) {
@@ -56,7 +54,5 @@ class basic_order_watch {
   std::uint64_t now_ = 0, given_ = 0;  // contents of the plan, and of that which the last order gives
   std::vector<int> last_;
 };
-/// See basic_order_watch.
-using order_watch = basic_order_watch<>;
 
 }  // namespace tutti::grad

@@ -8,15 +8,13 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/grad/plan.hpp>
 
 namespace tutti::grad {
 
 /// Where the gradients of a plan lie in one piece of memory, whatever memory that is: offsets in bytes, every bucket
 /// from a page on. Errors: usage_error for gradients that no memory could hold.
-template <class = when_used>
-class basic_placement {
+class placement {
  public:
   struct place {
     std::size_t offset = 0, count = 0;
@@ -26,7 +24,7 @@ class basic_placement {
   };
 
   /// `p` is the plan of `shapes`.
-  basic_placement(std::span<const parameter_shape> shapes, plan p) : plan_(std::move(p)), places_(shapes.size()) {
+  placement(std::span<const parameter_shape> shapes, plan p) : plan_(std::move(p)), places_(shapes.size()) {
     for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
       const bucket& k = plan_.buckets[b];
       const std::size_t size = size_of(k.type);
@@ -71,7 +69,5 @@ class basic_placement {
   std::vector<std::size_t> starts_;
   std::size_t bytes_ = 0;
 };
-/// See basic_placement.
-using placement = basic_placement<>;
 
 }  // namespace tutti::grad

@@ -11,7 +11,6 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/hash.hpp>
-#include <tutti/core/when_used.hpp>
 
 namespace tutti::grad {
 
@@ -104,14 +103,12 @@ struct plan {
 
 namespace detail {
 
-template <class = when_used>
-[[noreturn]] void refuse_parameter(std::size_t index, const parameter_shape& p, const char* why) {
+[[noreturn]] inline void refuse_parameter(std::size_t index, const parameter_shape& p, const char* why) {
   throw usage_error("plan: parameter " + std::to_string(index) + " (\"" + p.name + "\") " + why);
 }
 
 /// Elements from the start of the slot to the start of the next one.
-template <class = when_used>
-std::size_t padded_count(std::size_t index, const parameter_shape& p) {
+inline std::size_t padded_count(std::size_t index, const parameter_shape& p) {
   if (static_cast<std::size_t>(p.type) >= dtype_count)
     refuse_parameter(index, p, "has an unknown dtype; use one of tutti::dtype");
   const std::size_t size = size_of(p.type);
@@ -124,16 +121,14 @@ std::size_t padded_count(std::size_t index, const parameter_shape& p) {
   return (p.count + line - 1) / line * line;
 }
 
-template <class = when_used>
-void check_limits(const bucket_limits& limits) {
+inline void check_limits(const bucket_limits& limits) {
   const auto& each = limits.each_bytes;
   if (limits.first_bytes == 0 || limits.cap_bytes == 0 || std::find(each.begin(), each.end(), 0u) != each.end())
     throw usage_error("plan: bucket_limits of 0 bytes; give first_bytes, cap_bytes and each of each_bytes at least 1");
 }
 
 /// The order of arrival, checked; without one, the reverse of the registration.
-template <class = when_used>
-std::vector<int> order_of(std::size_t parameters, std::span<const int> arrival) {
+inline std::vector<int> order_of(std::size_t parameters, std::span<const int> arrival) {
   if (parameters > static_cast<std::size_t>(std::numeric_limits<int>::max()))
     throw usage_error("plan: more parameters than an int can number");
   std::vector<int> order(parameters);
@@ -155,8 +150,7 @@ std::vector<int> order_of(std::size_t parameters, std::span<const int> arrival) 
 }
 
 /// Moves `delayed` parameters to the end of an order, which otherwise stays; returns how many precede them.
-template <class = when_used>
-std::size_t put_last(std::vector<int>& order, std::span<const int> delayed) {
+inline std::size_t put_last(std::vector<int>& order, std::span<const int> delayed) {
   std::vector<char> late(order.size());
   for (const int i : delayed) {
     if (i < 0 || static_cast<std::size_t>(i) >= late.size())
@@ -183,9 +177,8 @@ std::size_t put_last(std::vector<int>& order, std::span<const int> delayed) {
 /// own, at the end.
 /// Errors: usage_error for a cap of 0, a dtype without a size, sizes that overflow, rows that do not divide a count,
 /// and an order that is none. Cost: O(n + b log b) for n parameters in b buckets.
-template <class = when_used>
-[[nodiscard]] plan make_plan(std::span<const parameter_shape> parameters, bucket_limits limits = {},
-                             std::span<const int> arrival = {}, std::span<const int> delayed = {}) {
+[[nodiscard]] inline plan make_plan(std::span<const parameter_shape> parameters, bucket_limits limits = {},
+                                    std::span<const int> arrival = {}, std::span<const int> delayed = {}) {
   detail::check_limits(limits);
   std::vector<int> order = detail::order_of(parameters.size(), arrival);
   const std::size_t early = detail::put_last(order, delayed);

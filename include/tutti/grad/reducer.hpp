@@ -310,8 +310,8 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   Comm* world_;
   Hook hook_;
   arena arena_;
-  std::vector<char> scaled_;         // gradients of the pass under way that have been multiplied
-  basic_elsewhere<Comm> elsewhere_;  // compiled where a reducer is: see when_used
+  std::vector<char> scaled_;  // gradients of the pass under way that have been multiplied
+  elsewhere elsewhere_;
   weighing weights_;
   detail::launcher<Comm, flight> buckets_;
   std::source_location where_;

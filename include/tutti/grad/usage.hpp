@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <tutti/core/dtype.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/reducer_options.hpp>
 
@@ -16,11 +15,10 @@ namespace tutti::grad {
 /// gets back what it held. One element for each parameter, in the order of registration, travels in a tail. Where the
 /// graph is fixed, one more counts the ranks that have not learnt yet what they use, and with none of them left the map
 /// has travelled for the last time.
-template <class = when_used>
-class basic_usage {
+class usage {
  public:
-  explicit basic_usage(std::size_t parameters, unused_parameters how = unused_parameters::tracked,
-                       graph kind = graph::dynamic)
+  explicit usage(std::size_t parameters, unused_parameters how = unused_parameters::tracked,
+                 graph kind = graph::dynamic)
       : mine_(parameters), anyone_(parameters, char{1}), how_(how), kind_(kind) {}
 
   /// Forgets the last pass.
@@ -101,7 +99,5 @@ class basic_usage {
   std::vector<std::pair<std::size_t, std::size_t>> kept_;  // parameter, place in bytes_
   std::vector<std::byte> bytes_;
 };
-/// See basic_usage.
-using usage = basic_usage<>;
 
 }  // namespace tutti::grad

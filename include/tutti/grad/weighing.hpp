@@ -15,7 +15,6 @@
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/reducer_options.hpp>
@@ -41,11 +40,10 @@ struct add_pledges {
 /// to be divided as they are made, and for float16, whose sums would overflow, they travel by themselves, and no bucket
 /// leaves before they are known; also where buckets travel in groups of their own, as nothing else would tell ranks
 /// that call something else that a pass has begun. Else behind the first bucket of float or double, if there is one.
-template <class = when_used>
-class basic_weighing {
+class weighing {
  public:
   /// Gradients are divided by `predivide` before the sum, and by as much less after it.
-  basic_weighing(scaling how, double predivide, int ranks) : how_(how), predivide_(predivide), ranks_(ranks) {
+  weighing(scaling how, double predivide, int ranks) : how_(how), predivide_(predivide), ranks_(ranks) {
     if (!(predivide > 0) || predivide > std::numeric_limits<double>::max())
       throw usage_error("reducer: predivide is a finite number above 0");
     if (detail::takes_as_is(how) && predivide != 1)
@@ -206,7 +204,5 @@ class basic_weighing {
   pledge pledge_;
   std::optional<op> flight_;
 };
-/// See basic_weighing.
-using weighing = basic_weighing<>;
 
 }  // namespace tutti::grad

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <span>
 
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/socket_io.hpp>
 
@@ -48,8 +47,7 @@ class no_sigpipe {
 /// only copy. Until then they must stay as they are. The pages go through a pipe of the kernel's, made with the first
 /// call; while one socket's wait there for room, what goes to others is copied. So is everything where the system has
 /// no pipe left or forbids this, and memory of which it cannot.
-template <class = when_used>
-class basic_page_sender {
+class page_sender {
  public:
   /// False once the system has refused.
   [[nodiscard]] bool able() const noexcept { return !refused_; }
@@ -128,8 +126,5 @@ class basic_page_sender {
   std::size_t held_ = 0;  // so many bytes, which come first in its next call
   bool refused_ = false;
 };
-
-/// See basic_page_sender.
-using page_sender = basic_page_sender<>;
 
 }  // namespace tutti::os

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/store/detail/rendezvous_file.hpp>
 #include <tutti/store/errors.hpp>
 #include <tutti/store/file_store_options.hpp>
@@ -27,16 +26,15 @@ namespace tutti {
 /// A file left by a job that was killed does not matter: it is replaced when its maker is dead, or silent on another
 /// machine for two seconds. A rank whose file was replaced under it gets error{rendezvous}. The last one to finish
 /// removes it.
-template <class = when_used>
-class basic_file_store {
+class file_store {
  public:
   /// Opens or makes the file at `path`. Throws error{rendezvous} when that is a directory, a foreign file (which is
   /// left as it is), a link or file of another user, or cannot be written; {timed_out} when its lock is never free.
-  explicit basic_file_store(const std::string& path, file_store_options options = {})
+  explicit file_store(const std::string& path, file_store_options options = {})
       : options_(options), file_(path, options), table_(options.limits) {}
-  basic_file_store(const basic_file_store&) = delete;
-  basic_file_store& operator=(const basic_file_store&) = delete;
-  ~basic_file_store() { finish(); }
+  file_store(const file_store&) = delete;
+  file_store& operator=(const file_store&) = delete;
+  ~file_store() { finish(); }
 
   void set(std::string_view key, std::span<const std::byte> value) {
     detail::check_entry(key, value);
@@ -199,7 +197,5 @@ class basic_file_store {
   std::uint64_t end_ = wire::rendezvous_head::bytes;  // of the records that are in the table
   std::vector<std::byte> buffer_;
 };
-/// See basic_file_store.
-using file_store = basic_file_store<>;
 
 }  // namespace tutti

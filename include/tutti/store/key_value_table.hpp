@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include <tutti/core/when_used.hpp>
 #include <tutti/wire/bytes.hpp>
 #include <tutti/wire/store_frame.hpp>
 
@@ -22,13 +21,12 @@ struct store_limits {
 };
 
 /// The table behind the stores: bounded, in memory, for one thread at a time.
-template <class = when_used>
-class basic_key_value_table {
+class key_value_table {
  public:
   using value_type = std::vector<std::byte>;
 
-  basic_key_value_table() = default;
-  explicit basic_key_value_table(store_limits limits) noexcept : limits_(limits) {}
+  key_value_table() = default;
+  explicit key_value_table(store_limits limits) noexcept : limits_(limits) {}
 
   [[nodiscard]] const value_type* find(std::string_view key) const noexcept {
     const auto at = entries_.find(key);
@@ -99,7 +97,5 @@ class basic_key_value_table {
   std::map<std::string, value_type, by_text> entries_;
   std::size_t bytes_ = 0;
 };
-/// See basic_key_value_table.
-using key_value_table = basic_key_value_table<>;
 
 }  // namespace tutti

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/os/wait_ready.hpp>
 #include <tutti/store/detail/connect_store.hpp>
@@ -27,18 +26,17 @@ namespace tutti {
 /// A client of a store_server. Models `store`. One thread at a time uses it; several clients in one process are
 /// independent. After a lost connection, or a request that could not be sent in time, every call fails with that cause;
 /// a get() that timed out leaves the client usable.
-template <class = when_used>
-class basic_store_client {
+class store_client {
  public:
   /// Connects to "host:port", "[v6]:port" or "unix:name", again and again until the host is up or `until`.
   /// Throws error{timed_out}, or at once error{auth_failed}, {protocol} or {rendezvous} saying what differs.
-  basic_store_client(std::string address, tcp_store_options options, deadline until)
+  store_client(std::string address, tcp_store_options options, deadline until)
       : address_(std::move(address)), options_(std::move(options)) {
     socket_ = detail::connect_store(address_, options_, until);
   }
-  basic_store_client(basic_store_client&& other) noexcept = default;
-  basic_store_client& operator=(basic_store_client&&) = delete;
-  ~basic_store_client() { goodbye(); }
+  store_client(store_client&& other) noexcept = default;
+  store_client& operator=(store_client&&) = delete;
+  ~store_client() { goodbye(); }
 
   [[nodiscard]] const std::string& address() const noexcept { return address_; }
 
@@ -212,7 +210,5 @@ class basic_store_client {
   bool complete_ = false;  // response_ and its value are at the front of in_
   std::optional<error> broken_;
 };
-/// See basic_store_client.
-using store_client = basic_store_client<>;
 
 }  // namespace tutti

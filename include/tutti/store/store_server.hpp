@@ -13,7 +13,6 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/peer_credentials.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket.hpp>
@@ -31,18 +30,17 @@ namespace tutti {
 /// secret: names the job's id, unless any will do); over a Unix socket the kernel vouches that it is the same user.
 /// Strangers are read no further than 112 bytes, have 5 s, and the oldest of too many is dropped; nobody is ever waited
 /// for.
-template <class = when_used>
-class basic_store_server {
+class store_server {
  public:
   /// Listens on `where` (port 0: any, see endpoint()). Throws error: the address is taken, or strangers could reach it
   /// and there is no secret.
-  basic_store_server(const os::endpoint& where, tcp_store_options options)
-      : basic_store_server(listen_within_policy(where, options), std::move(options)) {
+  store_server(const os::endpoint& where, tcp_store_options options)
+      : store_server(listen_within_policy(where, options), std::move(options)) {
     if (where.is_unix()) unix_file_ = where.to_string().substr(5);
   }
 
   /// Takes over a listening socket, as inherited from a launcher. Throws error as above.
-  basic_store_server(os::fd listener, tcp_store_options options)
+  store_server(os::fd listener, tcp_store_options options)
       : options_(std::move(options)), table_(options_.limits), listener_(std::move(listener)) {
     int listening = 0;
     socklen_t bytes = sizeof listening;
@@ -65,9 +63,9 @@ class basic_store_server {
     poller_.add(listener_.native(), os::interest::read, listener_token);
   }
 
-  basic_store_server(const basic_store_server&) = delete;
-  basic_store_server& operator=(const basic_store_server&) = delete;
-  ~basic_store_server() {
+  store_server(const store_server&) = delete;
+  store_server& operator=(const store_server&) = delete;
+  ~store_server() {
     if (!unix_file_.empty() && unix_file_.front() != '@' && owner_ == ::getpid()) ::unlink(unix_file_.c_str());
   }
 
@@ -364,7 +362,5 @@ class basic_store_server {
   wire::refusal last_refusal_ = wire::refusal::none;
   wire::handshake_counterpart last_refused_;
 };
-/// See basic_store_server.
-using store_server = basic_store_server<>;
 
 }  // namespace tutti

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/store/errors.hpp>
 #include <tutti/store/store_client.hpp>
 #include <tutti/store/store_server.hpp>
@@ -21,20 +20,19 @@ namespace tutti {
 /// A store over TCP or a Unix socket. One rank opens it as the host, the others connect. Models `store`; one thread at
 /// a time uses it. The host has no thread: it serves the others whenever it is in a call of its own, above all while it
 /// waits in get(), so before it turns to something else it lingers until they are done.
-template <class = when_used>
-class basic_tcp_store {
+class tcp_store {
  public:
   /// Opens the store as its host, listening on `where`; see store_server.
-  [[nodiscard]] static basic_tcp_store host(const os::endpoint& where, tcp_store_options options) {
-    return basic_tcp_store{std::make_unique<store_server>(where, std::move(options))};
+  [[nodiscard]] static tcp_store host(const os::endpoint& where, tcp_store_options options) {
+    return tcp_store{std::make_unique<store_server>(where, std::move(options))};
   }
   /// Opens the store as its host, on a listening socket that was inherited.
-  [[nodiscard]] static basic_tcp_store host(os::fd listener, tcp_store_options options) {
-    return basic_tcp_store{std::make_unique<store_server>(std::move(listener), std::move(options))};
+  [[nodiscard]] static tcp_store host(os::fd listener, tcp_store_options options) {
+    return tcp_store{std::make_unique<store_server>(std::move(listener), std::move(options))};
   }
   /// Connects to the host at "host:port" or "unix:name", which may not be up yet; see store_client.
-  [[nodiscard]] static basic_tcp_store connect(std::string address, tcp_store_options options, deadline until) {
-    return basic_tcp_store{std::make_unique<store_client>(std::move(address), std::move(options), until)};
+  [[nodiscard]] static tcp_store connect(std::string address, tcp_store_options options, deadline until) {
+    return tcp_store{std::make_unique<store_client>(std::move(address), std::move(options), until)};
   }
 
   void set(std::string_view key, std::span<const std::byte> value) {
@@ -123,8 +121,8 @@ class basic_tcp_store {
   [[nodiscard]] std::string address() const { return server_ ? server_->endpoint().to_string() : client_->address(); }
 
  private:
-  explicit basic_tcp_store(std::unique_ptr<store_server> server) noexcept : server_(std::move(server)) {}
-  explicit basic_tcp_store(std::unique_ptr<store_client> client) noexcept : client_(std::move(client)) {}
+  explicit tcp_store(std::unique_ptr<store_server> server) noexcept : server_(std::move(server)) {}
+  explicit tcp_store(std::unique_ptr<store_client> client) noexcept : client_(std::move(client)) {}
 
   template <class Apply>
   void change(std::string_view key, Apply&& apply) {
@@ -146,7 +144,5 @@ class basic_tcp_store {
   std::unique_ptr<store_server> server_;
   std::unique_ptr<store_client> client_;
 };
-/// See basic_tcp_store.
-using tcp_store = basic_tcp_store<>;
 
 }  // namespace tutti

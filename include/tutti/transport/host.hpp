@@ -13,7 +13,6 @@
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/process.hpp>
 #include <tutti/transport/mesh.hpp>
 #include <tutti/transport/ring_pipe.hpp>
@@ -24,12 +23,10 @@
 namespace tutti {
 
 /// A pipe to a rank wherever it is: rings inside the machine, sockets beyond it.
-template <class = when_used>
-class basic_host_pipe {
+class host_pipe {
  public:
   template <class Kind, class... Args>
-  explicit basic_host_pipe(std::in_place_type_t<Kind> kind, Args&&... args)
-      : pipe_(kind, std::forward<Args>(args)...) {}
+  explicit host_pipe(std::in_place_type_t<Kind> kind, Args&&... args) : pipe_(kind, std::forward<Args>(args)...) {}
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
     if (auto* ring = std::get_if<ring_pipe>(&pipe_)) return ring->write(a, b);
@@ -52,18 +49,15 @@ class basic_host_pipe {
  private:
   std::variant<ring_pipe, socket_pipe> pipe_;
 };
-/// See basic_host_pipe.
-using host_pipe = basic_host_pipe<>;
 
 /// The transport of a world of processes: shared memory inside a machine, TCP between machines. Where all ranks are on
 /// one machine it sleeps on a futex and never looks at a socket; else on descriptors. The default.
-template <class = when_used>
-class basic_host_transport : public mesh<host_pipe> {
+class host_transport : public mesh<host_pipe> {
  public:
   /// `memory` is this rank's place among the ranks of its machine, `listener` where the others connect; either may be
   /// missing where the roster has no use for it. Throws usage_error when they do not reach every rank.
-  basic_host_transport(roster all, int rank, std::optional<shm_place> memory, std::optional<tcp_listener> listener = {},
-                       tcp_job job = {}, const tcp_options& options = {})
+  host_transport(roster all, int rank, std::optional<shm_place> memory, std::optional<tcp_listener> listener = {},
+                 tcp_job job = {}, const tcp_options& options = {})
       : mesh(rank, static_cast<int>(all.size())), all_(std::move(all)), local_(all_.size(), -1) {
     if (memory) shared_.emplace(std::move(*memory));
     if (shared_)
@@ -82,9 +76,9 @@ class basic_host_transport : public mesh<host_pipe> {
     }
     network_->listen_to(shared_->descriptor());
   }
-  basic_host_transport(const basic_host_transport&) = delete;
-  basic_host_transport& operator=(const basic_host_transport&) = delete;
-  ~basic_host_transport() { leave(); }
+  host_transport(const host_transport&) = delete;
+  host_transport& operator=(const host_transport&) = delete;
+  ~host_transport() { leave(); }
 
   bool poll() noexcept {
     if (shared_ && failure().ok())
@@ -245,7 +239,5 @@ class basic_host_transport : public mesh<host_pipe> {
   std::optional<tcp_domain> network_;
   bool left_ = false;
 };
-/// See basic_host_transport.
-using host_transport = basic_host_transport<>;
 
 }  // namespace tutti

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include <tutti/core/kernels/copy.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/transport/piece.hpp>
 #include <tutti/transport/tcp_notice.hpp>
@@ -22,8 +21,7 @@ namespace tutti::detail {
 
 /// What a peer writes to one connection: notices and pieces of its stream, one after the other. Reads ahead, so that a
 /// small message costs one call.
-template <class = when_used>
-class basic_inflow {
+class inflow {
  public:
   /// Not yet; between two records; broken; what came is not what a peer writes.
   enum class ending : std::uint8_t { none, closed, cut, spoilt };
@@ -162,8 +160,5 @@ class basic_inflow {
   std::size_t left_ = 0;           // of the piece under way
   ending end_ = ending::none;
 };
-
-/// See basic_inflow.
-using inflow = basic_inflow<>;
 
 }  // namespace tutti::detail

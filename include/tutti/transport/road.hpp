@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/page_sender.hpp>
 #include <tutti/os/poller.hpp>
@@ -22,8 +21,7 @@
 namespace tutti::detail {
 
 /// One connection with a peer, both ways.
-template <class = when_used>
-class basic_road {
+class road {
  public:
   os::fd socket;
   inflow in;
@@ -141,8 +139,5 @@ class basic_road {
   std::vector<std::byte> kept_;  // of whole records that the socket had no room for
   bool finishing_ = false, inside_ = false;
 };
-
-/// See basic_road.
-using road = basic_road<>;
 
 }  // namespace tutti::detail

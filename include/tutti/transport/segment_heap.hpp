@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <tutti/core/error.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/memory.hpp>
 #include <tutti/os/shm_segment.hpp>
 
@@ -18,16 +17,15 @@ namespace tutti::detail {
 /// so no peer can corrupt them.
 /// Not synchronized: a transport calls it under its engine's lock. First fit, neighbours merge. Of n blocks: O(n) plus
 /// zeroing, and O(log n) to locate().
-template <class = when_used>
-class basic_segment_heap {
+class segment_heap {
  public:
   static constexpr std::size_t alignment = 4096;
 
   /// Owns [offset, offset + bytes) of `segment`, which is mapped at `base`; both outlive the heap.
-  basic_segment_heap(os::shm_segment& segment, std::byte* base, std::uint64_t offset, std::uint64_t bytes) noexcept
+  segment_heap(os::shm_segment& segment, std::byte* base, std::uint64_t offset, std::uint64_t bytes) noexcept
       : segment_(&segment), base_(base), offset_(offset), bytes_(bytes / alignment * alignment) {}
-  basic_segment_heap(const basic_segment_heap&) = delete;
-  basic_segment_heap& operator=(const basic_segment_heap&) = delete;
+  segment_heap(const segment_heap&) = delete;
+  segment_heap& operator=(const segment_heap&) = delete;
 
   /// Zeroed memory, aligned to 4096 bytes, whose pages are taken now: touching it later cannot fault.
   /// Throws error{out_of_resources} when the machine or this stretch has no room left.
@@ -135,7 +133,5 @@ class basic_segment_heap {
   std::uint64_t reserved_ = 0;  // pages up to here are taken
   std::vector<block> blocks_;   // without gaps, by position; the last one is used, and no two free ones are neighbours
 };
-/// See basic_segment_heap.
-using segment_heap = basic_segment_heap<>;
 
 }  // namespace tutti::detail

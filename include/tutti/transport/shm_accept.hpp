@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/descriptor_passing.hpp>
 #include <tutti/os/peer_credentials.hpp>
 #include <tutti/os/poller.hpp>
@@ -25,10 +24,9 @@ namespace tutti {
 namespace detail {
 
 /// A member's visit to the leader of its machine.
-template <class = when_used>
-class basic_shm_visit {
+class shm_visit {
  public:
-  basic_shm_visit(const roster& machine, deadline until) noexcept
+  shm_visit(const roster& machine, deadline until) noexcept
       : machine_(machine), leader_(machine.front()), began_(clock::now()), until_(until) {}
 
   void connect(const std::string& name) {
@@ -136,8 +134,6 @@ class basic_shm_visit {
   os::fd socket_;
   std::vector<os::fd> descriptors_;
 };
-/// See basic_shm_visit.
-using shm_visit = basic_shm_visit<>;
 
 }  // namespace detail
 
@@ -147,8 +143,7 @@ using shm_visit = basic_shm_visit<>;
 /// Call it in the thread that lives longest (see os::beacon_owner). Throws error{auth_failed} when the name is not the
 /// leader's, {protocol} when it is of another version, {peer_lost} when a rank died, and {rendezvous} when the leader
 /// refused or the deadline passed; it names the ranks that were waited for.
-template <class = when_used>
-[[nodiscard]] shm_place shm_accept(const std::string& name, const roster& all, int rank, deadline until) {
+[[nodiscard]] inline shm_place shm_accept(const std::string& name, const roster& all, int rank, deadline until) {
   detail::shm_machine machine{all, rank};
   if (machine.local_rank == 0)
     throw usage_error(describe(machine.ranks.front()) + " is the lowest of its machine: it makes the shm_offer");

@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/process.hpp>
 #include <tutti/transport/doorbell.hpp>
 #include <tutti/transport/segment_heap.hpp>
@@ -18,10 +17,9 @@ namespace tutti {
 /// One rank among the ranks of its machine: tells who lives, wakes them, and shares memory with them. What a transport
 /// over shared memory has besides its messages. Ranks are local ranks. Under the engine's lock, except the bell's
 /// sleep.
-template <class = when_used>
-class basic_shm_domain {
+class shm_domain {
  public:
-  explicit basic_shm_domain(shm_place place)
+  explicit shm_domain(shm_place place)
       : place_(std::move(place)),
         bell_(place_.area(), place_.local_rank(),
               tutti::ranks_per_core(who(rank())) <= 1 ? detail::fences::by_sleeper : detail::fences::by_ringer),
@@ -31,8 +29,8 @@ class basic_shm_domain {
     if (!bells.empty()) descriptor_ = bells[static_cast<std::size_t>(rank())].native();
     bell_.wake_by(std::move(bells));
   }
-  basic_shm_domain(const basic_shm_domain&) = delete;
-  basic_shm_domain& operator=(const basic_shm_domain&) = delete;
+  shm_domain(const shm_domain&) = delete;
+  shm_domain& operator=(const shm_domain&) = delete;
 
   [[nodiscard]] int rank() const noexcept { return place_.local_rank(); }
   [[nodiscard]] int size() const noexcept { return place_.local_size(); }
@@ -105,8 +103,5 @@ class basic_shm_domain {
   ::pid_t pid_;
   int descriptor_ = -1;
 };
-
-/// See basic_shm_domain.
-using shm_domain = basic_shm_domain<>;
 
 }  // namespace tutti

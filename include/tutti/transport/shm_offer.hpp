@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/descriptor_passing.hpp>
 #include <tutti/os/peer_credentials.hpp>
 #include <tutti/os/poller.hpp>
@@ -35,11 +34,10 @@ struct shm_options {
 /// The leader's side of setting up shared memory: makes the segment and hands it to the other ranks of its machine.
 /// Only the lowest rank of a machine makes one, before roll call, which carries name() to the others.
 /// The segment has no name; the socket's vanishes when hand_out() returns or the offer is destroyed.
-template <class = when_used>
-class basic_shm_offer {
+class shm_offer {
  public:
   /// For `local_ranks` ranks, this one included. Throws usage_error and, when memory is short, error{out_of_resources}.
-  explicit basic_shm_offer(int local_ranks, shm_options options = {}) : options_(options), name_(random_name()) {
+  explicit shm_offer(int local_ranks, shm_options options = {}) : options_(options), name_(random_name()) {
     make_segment(local_ranks);
     if (options.sleep_on == shared_area::sleep::on_descriptor) bells_.resize(static_cast<std::size_t>(local_ranks));
     listener_ = os::listen_on(os::endpoint::unix_socket(name_));
@@ -213,7 +211,5 @@ class basic_shm_offer {
   std::vector<os::event_fd> bells_;
   os::fd listener_;
 };
-/// See basic_shm_offer.
-using shm_offer = basic_shm_offer<>;
 
 }  // namespace tutti

@@ -13,7 +13,6 @@
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/beacon.hpp>
 #include <tutti/os/event_fd.hpp>
 #include <tutti/os/process.hpp>
@@ -55,11 +54,10 @@ inline std::string format_duration(duration d) {
 /// A rank's place in the memory that the ranks of its machine share: the mapping, the descriptor with which it reserves
 /// pages, and the beacon that tells the others that it lives. Made by shm_offer::hand_out() and shm_accept(); a
 /// transport is made from it. Local ranks index everything. Move-only; its destruction says goodbye.
-template <class = when_used>
-class basic_shm_place {
+class shm_place {
  public:
   /// Maps the segment. `machine` are the ranks of this machine by local rank. Throws error.
-  basic_shm_place(os::shm_segment segment, const shm_layout& layout, roster machine, int local_rank)
+  shm_place(os::shm_segment segment, const shm_layout& layout, roster machine, int local_rank)
       : segment_(std::move(segment)),
         layout_(layout),
         machine_(std::move(machine)),
@@ -174,7 +172,5 @@ class basic_shm_place {
   std::vector<os::event_fd> bells_;
   os::beacon_owner beacon_;
 };
-/// See basic_shm_place.
-using shm_place = basic_shm_place<>;
 
 }  // namespace tutti

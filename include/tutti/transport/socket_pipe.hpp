@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <tutti/core/status.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/page_sender.hpp>
 #include <tutti/os/socket_options.hpp>
@@ -27,8 +26,7 @@ namespace tutti {
 /// one. Each writes its stream to its own, and notices to the other's, where short pieces of the stream may go, too:
 /// see way_chooser. Several tracks of two connections each share the stream. Its keeper brings the connections, watches
 /// them and decides when the peer is lost.
-template <class = when_used>
-class basic_socket_pipe {
+class socket_pipe {
   using inflow = detail::inflow;
   using piece = detail::piece;
   using road = detail::road;
@@ -54,10 +52,10 @@ class basic_socket_pipe {
 
   using ending = inflow::ending;
 
-  basic_socket_pipe(keeper& k, int rank, int peer, int tracks = 1)
+  socket_pipe(keeper& k, int rank, int peer, int tracks = 1)
       : keeper_(&k), peer_(peer), tracks_(static_cast<std::size_t>(tracks)), ways_(rank, peer, tracks) {}
-  basic_socket_pipe(const basic_socket_pipe&) = delete;
-  basic_socket_pipe& operator=(const basic_socket_pipe&) = delete;
+  socket_pipe(const socket_pipe&) = delete;
+  socket_pipe& operator=(const socket_pipe&) = delete;
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
     if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size(), b)) return 0;
@@ -333,8 +331,5 @@ class basic_socket_pipe {
   detail::late_acknowledgement late_;
   std::uint64_t received_ = 0;
 };
-
-/// See basic_socket_pipe.
-using socket_pipe = basic_socket_pipe<>;
 
 }  // namespace tutti

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_io.hpp>
@@ -21,8 +20,7 @@ namespace tutti::detail {
 /// The hall in which strangers wait until they have proven to be a peer. It has a fixed number of places and takes no
 /// memory per stranger; when it is full the one who waits longest has to go, as a peer needs only a moment. Whoever
 /// says something wrong, or says it too slowly, is sent away; nobody waits for him.
-template <class = when_used>
-class basic_tcp_acceptor {
+class tcp_acceptor {
  public:
   struct guest {
     int rank = -1;
@@ -30,7 +28,7 @@ class basic_tcp_acceptor {
     int track = 0;  ///< which of the peer's connections this is
   };
 
-  basic_tcp_acceptor(int places, const wire::handshake_terms& terms, duration patience)
+  tcp_acceptor(int places, const wire::handshake_terms& terms, duration patience)
       : places_(static_cast<std::size_t>(places)), terms_(terms), patience_(patience) {}
 
   /// Lets in some of those who wait at the door; `token` + place is how the poller will name them. False when the
@@ -118,8 +116,5 @@ class basic_tcp_acceptor {
   wire::handshake_terms terms_;
   duration patience_;
 };
-
-/// See basic_tcp_acceptor.
-using tcp_acceptor = basic_tcp_acceptor<>;
 
 }  // namespace tutti::detail

@@ -5,17 +5,15 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 
 namespace tutti::detail {
 
 /// Finds the rank that holds everybody up. The rank one waits for is often only waiting itself: so ranks that wait tell
 /// their peers, and whom they blame, as soon as a wait is more than a moment and then once a second. A peer who says
 /// nothing is the one; otherwise the one that he blames. The answer travels one rank further with every telling.
-template <class = when_used>
-class basic_tcp_blame {
+class tcp_blame {
  public:
-  explicit basic_tcp_blame(int rank, int size) : rank_(rank), heard_(static_cast<std::size_t>(size)) {}
+  explicit tcp_blame(int rank, int size) : rank_(rank), heard_(static_cast<std::size_t>(size)) {}
 
   /// A peer said that it waits for `whom` (-1: no more).
   void hear(int peer, int whom, deadline now) noexcept {
@@ -62,8 +60,5 @@ class basic_tcp_blame {
   int told_ = -1;
   deadline last_{};
 };
-
-/// See basic_tcp_blame.
-using tcp_blame = basic_tcp_blame<>;
 
 }  // namespace tutti::detail

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/wire/client_handshake.hpp>
@@ -15,8 +14,7 @@
 namespace tutti::detail {
 
 /// A connection on its way to a peer: connects, then proves itself and makes the peer prove itself. Never waits.
-template <class = when_used>
-class basic_tcp_dial {
+class tcp_dial {
  public:
   enum class state : std::uint8_t {
     connecting,
@@ -27,7 +25,7 @@ class basic_tcp_dial {
     failed     ///< no connection, see error()
   };
 
-  basic_tcp_dial(const os::endpoint& where, const wire::handshake_terms& terms, deadline until) noexcept
+  tcp_dial(const os::endpoint& where, const wire::handshake_terms& terms, deadline until) noexcept
       : handshake_(terms), until_(until) {
     os::socket_result r = os::start_connect(where);
     socket_ = std::move(r.socket);
@@ -90,8 +88,5 @@ class basic_tcp_dial {
   int error_ = 0;
   state state_ = state::connecting;
 };
-
-/// See basic_tcp_dial.
-using tcp_dial = basic_tcp_dial<>;
 
 }  // namespace tutti::detail

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/transport/tcp_dial.hpp>
 #include <tutti/transport/tcp_link.hpp>
 #include <tutti/transport/tcp_options.hpp>
@@ -26,17 +25,16 @@ struct tcp_call {
 };
 
 /// Opens the connections of a rank to its peers, and again where that failed in passing. Never waits.
-template <class = when_used>
-class basic_tcp_dialer {
+class tcp_dialer {
  public:
   /// `terms` are this rank's for any peer.
-  basic_tcp_dialer(tcp_poller& poller, const tcp_options& options, const wire::handshake_terms& terms)
+  tcp_dialer(tcp_poller& poller, const tcp_options& options, const wire::handshake_terms& terms)
       : poller_(poller),
         options_(options),
         terms_(terms),
         calls_(terms.world * static_cast<std::size_t>(options.connections)) {}
-  basic_tcp_dialer(const basic_tcp_dialer&) = delete;
-  basic_tcp_dialer& operator=(const basic_tcp_dialer&) = delete;
+  tcp_dialer(const tcp_dialer&) = delete;
+  tcp_dialer& operator=(const tcp_dialer&) = delete;
 
   [[nodiscard]] tcp_call& call(int p, int track) noexcept {
     return calls_[static_cast<std::size_t>(poller_.index(p, track))];
@@ -143,7 +141,5 @@ class basic_tcp_dialer {
   std::vector<tcp_call> calls_;
   int under_way_ = 0;
 };
-/// See basic_tcp_dialer.
-using tcp_dialer = basic_tcp_dialer<>;
 
 }  // namespace tutti::detail

@@ -15,7 +15,6 @@
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/event_fd.hpp>
 #include <tutti/os/page_sender.hpp>
 #include <tutti/os/resolve.hpp>
@@ -34,14 +33,13 @@ namespace tutti {
 
 /// The TCP connections of one rank: opens them when a pipe asks, lets in peers and nobody else, watches all of them,
 /// and fails the pipe of a peer that is gone. Part of a transport, which calls it under the engine's lock.
-template <class = when_used>
-class basic_tcp_domain final : private socket_pipe::keeper {
+class tcp_domain final : private socket_pipe::keeper {
   using tcp_link = detail::tcp_link;
   using tcp_notice = detail::tcp_notice;
   using tcp_poller = detail::tcp_poller;
 
  public:
-  basic_tcp_domain(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
+  tcp_domain(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
       : peers_(std::move(peers)),
         rank_(rank),
         job_(std::move(job)),
@@ -63,8 +61,8 @@ class basic_tcp_domain final : private socket_pipe::keeper {
     poller_.add(listener_.native(), source::door);
     poller_.add(waker_.native(), source::waker);
   }
-  basic_tcp_domain(const basic_tcp_domain&) = delete;
-  basic_tcp_domain& operator=(const basic_tcp_domain&) = delete;
+  tcp_domain(const tcp_domain&) = delete;
+  tcp_domain& operator=(const tcp_domain&) = delete;
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
   [[nodiscard]] const peer& who(int p) const noexcept { return peers_[static_cast<std::size_t>(p)]; }
@@ -391,7 +389,5 @@ class basic_tcp_domain final : private socket_pipe::keeper {
   std::uint64_t issued_ = 0;
   status cause_{};
 };
-/// See basic_tcp_domain.
-using tcp_domain = basic_tcp_domain<>;
 
 }  // namespace tutti

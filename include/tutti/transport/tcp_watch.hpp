@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/transport/polling_rhythm.hpp>
 #include <tutti/transport/road.hpp>
@@ -16,14 +15,13 @@ namespace tutti::detail {
 
 /// Of which connections the poller is told what arrives: of all, but for those of peers from whom a busy rank awaits
 /// something, and whom it asks itself, again and again. The poller and the links outlive it.
-template <class = when_used>
-class basic_tcp_watch {
+class tcp_watch {
  public:
   using side = socket_pipe::side;
 
-  basic_tcp_watch(tcp_poller& poller, std::vector<tcp_link>& links) noexcept : poller_(poller), links_(links) {}
-  basic_tcp_watch(const basic_tcp_watch&) = delete;
-  basic_tcp_watch& operator=(const basic_tcp_watch&) = delete;
+  tcp_watch(tcp_poller& poller, std::vector<tcp_link>& links) noexcept : poller_(poller), links_(links) {}
+  tcp_watch(const tcp_watch&) = delete;
+  tcp_watch& operator=(const tcp_watch&) = delete;
 
   /// What a connection has wanted() has changed.
   void renew(int p, int track, side s) noexcept {
@@ -75,7 +73,5 @@ class basic_tcp_watch {
   polling_rhythm rhythm_;
   bool some_out_ = false;
 };
-/// See basic_tcp_watch.
-using tcp_watch = basic_tcp_watch<>;
 
 }  // namespace tutti::detail

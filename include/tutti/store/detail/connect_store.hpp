@@ -14,7 +14,6 @@
 #include <utility>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/peer_credentials.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
@@ -28,10 +27,9 @@
 namespace tutti::detail {
 
 /// Connects to a store's host that may not be up yet.
-template <class = when_used>
-class basic_store_connector {
+class store_connector {
  public:
-  basic_store_connector(const std::string& address, const tcp_store_options& options, deadline until)
+  store_connector(const std::string& address, const tcp_store_options& options, deadline until)
       : address_(address), options_(options), until_(until) {}
 
   [[nodiscard]] os::fd connect() {
@@ -148,8 +146,6 @@ class basic_store_connector {
   int last_errno_ = 0;
   std::string last_problem_ = "no attempt was made";
 };
-/// See basic_store_connector.
-using store_connector = basic_store_connector<>;
 
 inline os::fd connect_store(const std::string& address, const tcp_store_options& options, deadline until) {
   return store_connector{address, options, until}.connect();

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/host.hpp>
 #include <tutti/os/process.hpp>
@@ -45,10 +44,9 @@ inline std::string creator_of(const wire::rendezvous_head& h) {
 }
 
 /// The file of a file_store: found or made, checked for being alive, locked, and replaced as a whole only.
-template <class = when_used>
-class basic_rendezvous_file {
+class rendezvous_file {
  public:
-  basic_rendezvous_file(const std::string& path, const file_store_options& options)
+  rendezvous_file(const std::string& path, const file_store_options& options)
       : path_(own_target_of(path)), options_(options) {
     const deadline until = after(options_.timeout);
     while (!try_open(until)) {
@@ -345,7 +343,5 @@ class basic_rendezvous_file {
   wire::rendezvous_head head_;
   std::array<std::byte, 16> seen_alive_{};
 };
-/// See basic_rendezvous_file.
-using rendezvous_file = basic_rendezvous_file<>;
 
 }  // namespace tutti::detail

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/core/when_used.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket_io.hpp>
@@ -20,12 +19,11 @@ namespace tutti::detail {
 
 /// One connection at the host of a store: first a stranger with a handshake and no memory of his own, then a client
 /// with a stream of requests and responses.
-template <class = when_used>
-class basic_store_connection {
+class store_connection {
  public:
   enum class progress : std::uint8_t { going_on, ended };
 
-  basic_store_connection(os::fd socket, const wire::handshake_terms& terms, deadline expires) noexcept
+  store_connection(os::fd socket, const wire::handshake_terms& terms, deadline expires) noexcept
       : socket_(std::move(socket)), handshake_(terms), expires_(expires) {}
 
   [[nodiscard]] int native() const noexcept { return socket_.native(); }
@@ -146,7 +144,5 @@ class basic_store_connection {
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;
 };
-/// See basic_store_connection.
-using store_connection = basic_store_connection<>;
 
 }  // namespace tutti::detail
