@@ -8,15 +8,16 @@ Tensors of the CPU. Operations run on one thread of the group in the order in wh
 pass goes on meanwhile. The ranks of a group meet at a file of this machine.
 Written for torch 1.13 (Debian 12), by what its own test of process groups in Python does (test_c10d_pypg.py).
 """
+import atexit
 import ctypes
 import queue
 import shutil
 import tempfile
 import threading
+import weakref
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _create_work_from_future
 
 TYPES = {torch.float32: b"float32", torch.float64: b"float64", torch.float16: b"float16", torch.bfloat16: b"bfloat16",
          torch.int64: b"int64", torch.int32: b"int32"}
@@ -34,6 +35,40 @@ def load(path):
     return lib
 
 
+class Work(dist._Work):
+    """An operation under way. wait() raises where it has failed, and so does DistributedDataParallel's backward().
+
+    torch 1.13 calls wait() of a work that C++ makes of a future, which swallows the error, and set_exception() of a future
+    leaves C++ a value that is no tensor. An exception in a callback is the one way in which a future of Python's fails in C++.
+    """
+
+    def __init__(self, result):
+        super().__init__()
+        self._failure = None
+        self._ended = torch.futures.Future()
+        self._future = self._ended.then(lambda _: self._outcome(result))
+
+    def _outcome(self, result):
+        if self._failure is not None:
+            raise self._failure
+        return result
+
+    def end(self, failure=None):
+        self._failure = failure
+        self._ended.set_result(None)
+
+    def wait(self, timeout=None):
+        self._ended.wait()
+        self._outcome(None)
+        return True
+
+    def is_completed(self):
+        return self._ended.done()
+
+    def get_future(self):
+        return self._future
+
+
 class ProcessGroupTutti(dist.ProcessGroup):
     def __init__(self, lib, rendezvous, rank, size, timeout, order):
         super().__init__(rank, size)
@@ -45,26 +80,30 @@ class ProcessGroupTutti(dist.ProcessGroup):
         self._queue = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
+        # A daemon thread is ended in the middle of a call as Python ends, which C++ does not survive.
+        at_exit = weakref.WeakMethod(self.close)
+        atexit.register(lambda: (close := at_exit()) and close())
 
     def _serve(self):
         while (next_one := self._queue.get()) is not None:
-            run, result, future = next_one
+            run, work = next_one
             try:
                 run()
-                future.set_result(result)
-            except Exception as e:  # as a Gloo group would: whoever waits gets it
-                future.set_exception(e)
+                work.end()
+            except Exception as e:
+                work.end(e)
         self._lib.tutti_torch_close(self._group)
 
     def close(self):
-        """Ends the group, on all ranks, when what it was asked for is done."""
-        self._queue.put(None)
-        self._thread.join()
+        """Ends the group, on all ranks, when what it was asked for is done. The interpreter's end does it, too."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
 
     def _start(self, result, run):
-        future = torch.futures.Future()
-        self._queue.put((run, result, future))
-        return _create_work_from_future(future)
+        work = Work(result)
+        self._queue.put((run, work))
+        return work
 
     def _call(self, name, *args):  # without Python's lock: ctypes lets it go
         if getattr(self._lib, "tutti_torch_" + name)(self._group, *args) != 0:

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""examples/torch_ddp: DistributedDataParallel on tutti ends with Gloo's parameters, and with bits that no bucket changes.
+"""examples/torch_ddp: DistributedDataParallel on tutti ends with Gloo's parameters, and with bits that no bucket changes;
+where a rank is killed, backward() and all_reduce() of the others raise, and their interpreters end in order.
 
     torch_ddp.py LIBRARY     exits with 77, and says why, where no python3 has torch
 """
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,14 +25,51 @@ def python_with_torch():
 
 def start(library):
     python = python_with_torch()
+    status = max(abs(s) for s in run([python, __file__, library, "compare"]))
+    for scene in ("backward", "all_reduce"):
+        *survivors, killed = run([python, __file__, library, scene])
+        if killed != -signal.SIGKILL or any(survivors):
+            print(f"{scene}: the last rank kills itself, the others end with 0 after an error; they ended with", survivors, killed)
+            status = 1
+    return status
+
+
+def run(command):
     with tempfile.TemporaryDirectory() as folder:
         env = dict(os.environ, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
-        ranks = [subprocess.Popen([python, __file__, library, str(r), folder], env=env) for r in range(RANKS)]
+        ranks = [subprocess.Popen([*command, str(r), folder], env=env) for r in range(RANKS)]
         try:
-            return max(abs(r.wait(timeout=300)) for r in ranks)
+            return [r.wait(timeout=300) for r in ranks]
         finally:
             for r in ranks:
                 r.kill()
+
+
+def survive(library, scene, rank, folder):
+    """The last rank is killed in the midst of training; what the others get must be an error that names it."""
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    sys.path.insert(0, str(EXAMPLE))
+    import tutti_process_group
+
+    tutti_process_group.register(library)
+    dist.init_process_group("tutti", init_method=f"file://{folder}/torch", rank=rank, world_size=RANKS)
+    ddp = DistributedDataParallel(torch.nn.Linear(160, 160))
+    for step in range(1000):
+        if rank == RANKS - 1 and step == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            if scene == "all_reduce":
+                dist.all_reduce(torch.ones(1000))
+            else:
+                ddp(torch.randn(16, 160)).sum().backward()
+        except RuntimeError as e:
+            if step < 3 or f"rank {RANKS - 1}" not in str(e):
+                raise
+            return
+    raise AssertionError(f"rank {rank}: no error after {scene} without rank {RANKS - 1}")
 
 
 def main(library, rank, folder):
@@ -90,4 +129,7 @@ def main(library, rank, folder):
 if __name__ == "__main__":
     if len(sys.argv) == 2:
         sys.exit(start(sys.argv[1]))
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    if sys.argv[2] == "compare":
+        main(sys.argv[1], int(sys.argv[3]), sys.argv[4])
+    else:
+        survive(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
