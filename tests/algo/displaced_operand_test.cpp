@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <tutti/algo/bring_all.hpp>
 #include <tutti/algo/direct.hpp>
 #include <tutti/algo/displaced_operand.hpp>
 #include <tutti/core/reduction.hpp>

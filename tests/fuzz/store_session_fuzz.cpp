@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include <tutti/store/detail/store_terms.hpp>
 #include <tutti/store/store_server.hpp>
 #include <tutti/store/tcp_store_options.hpp>
 #include <tutti/wire/client_handshake.hpp>

@@ -71,7 +71,7 @@ float at(std::size_t i, int rank) { return static_cast<float>(static_cast<int>(i
 
 TEST_CASE("elsewhere: the parts of each bucket, with what becomes of them") {
   const shapes list{{"a", 5}, {"b", 0}, {"c", 100}, {"d", 3}};
-  const tutti::grad::plan p = tutti::grad::make_plan<>(list, {100, 1000});
+  const tutti::grad::plan p = tutti::grad::make_plan(list, {100, 1000});
   REQUIRE(p.buckets.size() == 2);  // d, c and b; a
   tutti::grad::elsewhere e{list.size()};
   e.arrange(p);

@@ -121,17 +121,6 @@ inline bool fold_displaced(board& b, const displaced& d, std::size_t rank, std::
 
 }  // namespace detail
 
-/// Brings everything to its place.
-inline void bring_all(const displaced& d, const buffer& into) {
-  detail::bring(d, 0, into.count, static_cast<std::byte*>(into.data), into.element_bytes,
-                detail::stores_for(into.bytes()));
-}
-inline all_reduce_args bring_all(all_reduce_args a) {
-  bring_all(a.apart, a.out);
-  a.apart = {};
-  return a;
-}
-
 /// Brings what other ranks will read of an operand of which this one folds its part.
 inline void bring_for_others(const all_reduce_args& a, int rank, int ranks) {
   for (int r = 0; r < ranks; ++r)

@@ -5,7 +5,6 @@
 namespace tutti {
 
 class host_transport;
-using host_transport = host_transport;
 template <>
 inline constexpr bool has_roster<host_transport> = true;
 

@@ -7,7 +7,7 @@
 
 #include <tutti/bootstrap/secret.hpp>
 #include <tutti/core/deadline.hpp>
-#include <tutti/store/tcp_store_options.hpp>
+#include <tutti/store/exposure.hpp>
 
 namespace tutti {
 

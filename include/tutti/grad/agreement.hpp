@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tutti/async/task.hpp>
+#include <tutti/config.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/grad/comparison.hpp>
@@ -20,12 +21,7 @@
 namespace tutti::grad {
 
 /// "weight, 640 x float32" as messages show it.
-[[nodiscard]] inline std::string describe(const parameter_shape& p) {
-  std::string text =
-      (p.name.empty() ? "" : p.name + ", ") + std::to_string(p.count) + " x " + std::string(tutti::name(p.type));
-  if (p.rows > 1) text += " in " + std::to_string(p.rows) + " rows";
-  return text;
-}
+[[nodiscard]] TUTTI_DECL std::string describe(const parameter_shape& p);
 
 namespace detail {
 
@@ -98,23 +94,7 @@ constexpr begun pass_of(double weight) noexcept { return weight > 0 ? begun::pas
 
 /// Throws the exception that is being handled; where ranks have met in different calls, with what these may be. Of
 /// rebuild() only those hear who called it, or met what agree_on_order() begins with, or what nobody knows.
-[[noreturn]] inline void tell_apart(begun here) {
-  try {
-    throw;
-  } catch (const error& e) {
-    if (e.kind() != errc::mismatch) throw;
-    const std::string what = e.what();
-    const auto says = [&](const char* call) { return what.find(call) != std::string::npos; };
-    std::string calls = here == begun::rebuild ? "rebuild() on this rank, and begin() or"
-                        : here == begun::pass  ? "begin() on this rank, and"
-                                              : "begin() with weight 0 on this rank, which has run out of samples, and";
-    const bool unknown = says("called another collective here") || says("bytes of a message");
-    if (here != begun::rebuild && (unknown || says("(3 x float64, sum)") || says("(float64, sum)")))
-      calls += " rebuild() or";
-    throw error(e.cause(), "reducer: " + calls + " another call elsewhere; all ranks make the same: " + what,
-                {e.rank(), e.sequence(), e.collective(), e.where()});
-  }
-}
+[[noreturn]] TUTTI_DECL void tell_apart(begun here);
 
 /// Gives all ranks rank 0's order. Begins on `meeting`, where a pass would, with as little as a pass begins with and of
 /// another size, so that ranks that begin one instead are found, over messages too.
@@ -171,3 +151,7 @@ auto make_alike(Comm& world, const char* who, std::span<const parameter_shape> s
 
 }  // namespace detail
 }  // namespace tutti::grad
+
+#if !defined(TUTTI_SEPARATE_COMPILATION)
+#include <tutti/impl/grad/agreement.hpp>
+#endif

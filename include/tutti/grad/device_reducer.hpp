@@ -30,6 +30,7 @@
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
 #include <tutti/grad/weighing.hpp>
+#include <tutti/impl/grad/ledger.hpp>
 
 namespace tutti::grad {
 

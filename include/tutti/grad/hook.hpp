@@ -75,7 +75,8 @@ inline constexpr bool gathers<H, Comm> = gathers_for<Comm, float>;
 
 /// The one all_reduce of a bucket.
 template <class Comm, class T, class Op>
-auto reduce_bucket(Comm& world, const bucket_view<T>& b, Op with, const issue& how) {
+auto reduce_bucket(Comm& world, const bucket_view<T>& b, Op with, const issue& how)
+    -> decltype(world.all_reduce(b.elements, with, how, b.where)) {
   if constexpr (gathers_for<Comm, T>)
     if (!b.apart.empty()) return world.all_reduce(b.elements, b.apart, with, how, b.where);
   return world.all_reduce(b.elements, with, how, b.where);
@@ -128,7 +129,7 @@ struct sum_hook {
   issue how{};
 
   template <class Comm, number T>
-  auto operator()(Comm& world, bucket_view<T> b) const {
+  auto operator()(Comm& world, bucket_view<T> b) const -> decltype(detail::reduce_bucket(world, b, sum, how)) {
     if (b.divisor == 1) return detail::reduce_bucket(world, b, sum, how);
     return detail::reduce_bucket(world, b, mean_over(b.divisor), how);
   }
@@ -153,7 +154,7 @@ struct divide_after_hook {
   issue how{};
 
   template <class Comm, number T>
-  auto operator()(Comm& world, bucket_view<T> b) const {
+  auto operator()(Comm& world, bucket_view<T> b) const -> decltype(detail::reduce_bucket(world, b, sum, how)) {
     return detail::reduce_bucket(world, b, sum, how);
   }
 };

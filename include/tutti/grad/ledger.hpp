@@ -1,14 +1,9 @@
 #pragma once
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 
-#include <tutti/core/error.hpp>
-#include <tutti/core/status.hpp>
-#include <tutti/grad/layout.hpp>
 #include <tutti/grad/marks.hpp>
 #include <tutti/grad/order_watch.hpp>
 #include <tutti/grad/pass.hpp>
@@ -56,92 +51,24 @@ class ledger {
   ledger& operator=(const ledger&) = delete;
   ~ledger() = default;
 
-  void require_idle(const char* call) const {
-    if (rebuilding_) throw usage_error("reducer: " + std::string(call) + " during rebuild(); await it first");
-    if (current_) throw usage_error("reducer: " + std::string(call) + " during a pass; finish it first");
-  }
+  void require_idle(const char* call) const;
   /// What both kinds of passes begin with; returns the weight of all that has been accumulated, and of this.
-  double start(double weight) {
-    weight_digits::check(weight);
-    weight_digits::check(carried_weight_ + weight);
-    require_idle("begin()");
-    if (!carrying_) {
-      usage_.clear();
-      step_ = step::apply;
-    }
-    marks_.clear();
-    return carried_weight_ + weight;
-  }
+  double start(double weight);
   /// Of a pass that only adds to the gradients.
-  void start_accumulating(double weight) {
-    (void)start(weight);
-    reduces_ = false;
-    more_weight_ = weight;
-  }
-  void leave_out_never_used() {
-    for (std::size_t i = 0; i < size(); ++i)
-      if (usage_.never(i)) leave_out(i, "begin");
-  }
+  void start_accumulating(double weight);
+  void leave_out_never_used();
 
-  void ready(std::size_t i) {
-    marks_.check(i, "ready");
-    if (usage_.never(i)) marks_.refuse_change(i, "ready", "not used");
-    marks_.mark(i, "ready");
-    usage_.use(i);
-    if (reduces_) marks_.arrive(i), self().complete(i);
-  }
-  void unused(std::size_t i) {
-    marks_.check(i, "unused");
-    if (usage_.never(i)) return;  // as is known
-    if (reduces_ && self().weights_.mine() > 0 && usage_.always(i) && !usage_.used_here(i))
-      marks_.refuse_change(i, "unused", "used");
-    if (reduces_)
-      leave_out(i, "unused");
-    else
-      marks_.mark(i, "unused");
-  }
-  void rest_unused() {
-    for (std::size_t i = 0; i < size(); ++i)
-      if (!marks_.has(i) && !self().arena_.is_delayed(i)) unused(i);
-  }
-  void skip(step why) {
-    if (why == step::apply) throw usage_error("skip: say why, by one of the other values of grad::step");
-    if (reduces_ && size() != 0 && self().buckets_.all_left() && why > step_)
-      throw usage_error("skip: all gradients are marked, and the peers have been told so; skip before the last mark");
-    step_ = std::max(step_, why);
-    if (!reduces_) carrying_ = true;  // also where this pass is dropped: what it has added stays
-    for (std::size_t i = 0; reduces_ && i < size(); ++i) {
-      if (marks_.has(i) || self().arena_.is_delayed(i)) continue;
-      marks_.mark(i, "skip");
-      self().complete(i);
-    }
-  }
+  void ready(std::size_t i);
+  void unused(std::size_t i);
+  void rest_unused();
+  void skip(step why);
 
   /// The end of a pass that accumulates.
-  step stop_accumulating() {
-    carried_weight_ += more_weight_;
-    carrying_ = true;
-    for (std::size_t i = 0; more_weight_ > 0 && i < size(); ++i)
-      if (!marks_.has(i) && !usage_.never(i)) usage_.use(i);
-    let_go();
-    return step_;
-  }
+  step stop_accumulating();
   /// Of one that reduces: what is delayed needs no mark, all others have one.
-  void mark_the_rest() {
-    for (std::size_t i = 0; i < size(); ++i) {
-      if (marks_.has(i) || !self().arena_.is_delayed(i)) continue;
-      marks_.mark(i, "finish");
-      if (self().weights_.mine() > 0) usage_.use(i);
-      self().count_in(i);
-    }
-    marks_.require_all();
-  }
+  void mark_the_rest();
   /// When all have been reduced.
-  void settle_accounts() {
-    forget_carried();
-    if (marks_.learn_order())
-      watch_.see(marks_.order(), [&](const auto& order) { return layout_of(marks_, options_, order); });
-  }
+  void settle_accounts();
   [[nodiscard]] bool carrying() const noexcept { return carrying_; }
   void forget_carried() noexcept {
     carrying_ = false;
@@ -152,21 +79,10 @@ class ledger {
     rebuilding_ = false;
     if (current_) std::exchange(current_, nullptr)->owner_ = nullptr;
   }
-  void drop() noexcept {
-    if (reduces_) return self().give_up(status::pass_dropped);
-    step_ = std::max(step_, step::skip_failure);  // what it has added is there, and not whole
-    carrying_ = true;
-    let_go();
-  }
+  void drop() noexcept;
 
   /// For a new plan, and for the first.
-  void prepare_buckets() {
-    marks_.expect(layout().order());
-    self().weights_.arrange(layout(), options_.order);
-    watch_.follow(layout());
-    self().buckets_.arrange(layout());
-    ++plans_;
-  }
+  void prepare_buckets();
 
   reducer_options options_;
   marks marks_;
@@ -189,16 +105,7 @@ class ledger {
   [[nodiscard]] const Reducer& self() const noexcept { return static_cast<const Reducer&>(*this); }
 
   // A gradient that this pass does not use contributes zero.
-  void leave_out(std::size_t i, const char* call) {
-    marks_.mark(i, call);
-    try {
-      if (!usage_.used_here(i)) self().zero(i);
-    } catch (...) {
-      self().give_up();
-      throw;
-    }
-    self().complete(i);
-  }
+  void leave_out(std::size_t i, const char* call);
 };
 
 }  // namespace tutti::grad::detail

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/core/error.hpp>
 #include <tutti/grad/plan.hpp>
 
 namespace tutti::grad {
@@ -24,9 +23,7 @@ class marks {
   [[nodiscard]] std::size_t size() const noexcept { return shapes_.size(); }
   [[nodiscard]] const std::vector<parameter_shape>& shapes() const noexcept { return shapes_; }
   /// "parameter 3 (weight)"
-  [[nodiscard]] std::string label(std::size_t i) const {
-    return "parameter " + std::to_string(i) + (shapes_[i].name.empty() ? "" : " (" + shapes_[i].name + ")");
-  }
+  [[nodiscard]] std::string label(std::size_t i) const;
 
   void clear() noexcept {
     std::fill(marked_.begin(), marked_.end(), char{0});
@@ -35,30 +32,12 @@ class marks {
   [[nodiscard]] bool has(std::size_t i) const noexcept { return marked_[i] != 0; }
 
   /// Errors name the call.
-  void check(std::size_t i, const char* call) const {
-    if (i >= size())
-      throw usage_error(std::string(call) + ": there is no parameter " + std::to_string(i) + " among " +
-                        std::to_string(size()));
-  }
-  void check_count(std::size_t i, const char* call, std::size_t given) const {
-    if (given != shapes_[i].count)
-      throw usage_error(std::string(call) + ": " + label(i) + " has " + std::to_string(shapes_[i].count) +
-                        " elements, and was given " + std::to_string(given));
-  }
-  void mark(std::size_t i, const char* call) {
-    check(i, call);
-    if (std::exchange(marked_[i], char{1}))
-      throw usage_error(std::string(call) + ": " + label(i) + " was marked twice in one pass");
-  }
+  void check(std::size_t i, const char* call) const;
+  void check_count(std::size_t i, const char* call, std::size_t given) const;
+  void mark(std::size_t i, const char* call);
   /// Of a graph that is fixed.
-  [[noreturn]] void refuse_change(std::size_t i, const char* call, const char* was) const {
-    throw usage_error(std::string(call) + ": " + label(i) + " was " + was +
-                      " in the first pass, and the graph is fixed; where passes differ it is dynamic");
-  }
-  void require_all() const {
-    for (std::size_t i = 0; i < size(); ++i)
-      if (!marked_[i]) throw usage_error("finish: " + label(i) + " was never marked ready in this pass");
-  }
+  [[noreturn]] void refuse_change(std::size_t i, const char* call, const char* was) const;
+  void require_all() const;
 
   /// The order of all gradients until one has been seen: that of the plan.
   void expect(std::vector<int> order) {
@@ -71,14 +50,7 @@ class marks {
   }
   /// Ends a pass. What did not become ready comes last, in the order that was known before. False where it does not
   /// count, as less became ready than ever.
-  bool learn_order() {
-    if (arriving_.empty() || arriving_.size() < seen_) return false;
-    seen_ = arriving_.size();
-    for (const int i : order_)
-      if (marked_[static_cast<std::size_t>(i)] != arrived) arriving_.push_back(i);
-    std::swap(order_, arriving_);
-    return true;
-  }
+  bool learn_order();
   /// Of all gradients, as last seen or expected.
   [[nodiscard]] const std::vector<int>& order() const noexcept { return order_; }
   /// The same, but empty until an order has been seen.
@@ -96,3 +68,7 @@ class marks {
 };
 
 }  // namespace tutti::grad
+
+#if !defined(TUTTI_SEPARATE_COMPILATION)
+#include <tutti/impl/grad/marks.hpp>
+#endif

@@ -1,17 +1,11 @@
 #pragma once
-#include <algorithm>
-#include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include <tutti/algo/displaced_operand.hpp>
-#include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/status.hpp>
@@ -49,26 +43,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   using base::size, base::layout;
 
   explicit reducer(Comm& world, std::span<const parameter_shape> shapes, reducer_options options = {}, Hook hook = {},
-                   std::source_location where = std::source_location::current())
-      : base(shapes, std::move(options), world.rank()),
-        world_(&detail::countable(world)),
-        hook_(std::move(hook)),
-        arena_(detail::make_alike(
-            world, "reducer", shapes,
-            [&] {
-              detail::let_check(hook_, options_);
-              return detail::make_arena(world, marks_, detail::layout_of(marks_, options_, options_.arrival));
-            },
-            [&](const arena& a) {
-              return a.layout().id() ^ options_.id() ^ static_cast<std::uint64_t>(detail::sums_of(hook_, world));
-            },
-            where)),
-        scaled_(shapes.size()),
-        elsewhere_(shapes.size()),
-        weights_(detail::scaling_of<Hook>, options_.predivide, world.size()),
-        buckets_(world, options_.order, options_.in_flight) {
-    lay_out();
-  }
+                   std::source_location where = std::source_location::current());
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
   ~reducer() {
@@ -93,18 +68,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   /// Begins a pass. `weight` is what this rank's gradients count for: its number of samples or tokens; 0 contributes
   /// nothing, and where all weights are 0 the result is 0. Throws usage_error while another pass is under way.
   [[nodiscard]] pass_type begin(double weight = 1, contribution what = contribution::mean,
-                                std::source_location where = std::source_location::current()) {
-    detail::let_check(hook_, what);
-    const double whole = start(weight);
-    where_ = where;
-    reduces_ = true;
-    elsewhere_.clear();
-    buckets_.begin();
-    pass_type begun{*this};
-    weights_.begin(*world_, whole, what, detail::sums_of(hook_, *world_), where);
-    this->leave_out_never_used();
-    return begun;
-  }
+                                std::source_location where = std::source_location::current());
 
   /// Begins a pass that sends nothing: the backward pass adds to the gradients, and the next begin() without
   /// `accumulate` reduces what has come together, with the weights of all these passes added up. Gradients need no
@@ -141,33 +105,9 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   using flight = detail::flight_t<Hook, Comm>;
   static constexpr bool averages = !detail::takes_as_is(detail::scaling_of<Hook>);
 
-  task<bool> lay_out_anew(std::source_location where) {
-    require_idle("rebuild()");  // also when it is awaited
-    pass_type at_work{*this};   // dropped or failed, it ends the world: plans might differ
-    reduces_ = rebuilding_ = true;
-    std::vector<int> order = marks_.order();
-    Comm& meeting = weights_.travel_alone() ? *world_ : buckets_.lane(0);  // where a pass begins
-    co_await detail::agree_on_order(*world_, meeting, order, where);
-    const bool changed = follow(order);
-    this->let_go();
-    co_return changed;
-  }
-  // In finish(), where all ranks have heard rank 0's wish.
-  task<> replan_now() {
-    std::vector<int> order = marks_.order();
-    co_await buckets_.lane(0).broadcast(std::span{order}, 0, {}, where_);
-    follow(order);
-  }
-  bool follow(const std::vector<int>& order) {
-    plan better = detail::layout_of(marks_, options_, order);
-    if (better == layout()) return false;
-    arena moved = detail::make_arena(*world_, marks_, std::move(better));
-    moved.copy_from(arena_);
-    arena_ = std::move(moved);
-    lay_out();
-    if constexpr (requires { hook_.reset(); }) hook_.reset();
-    return true;
-  }
+  task<bool> lay_out_anew(std::source_location where);
+  task<> replan_now();
+  bool follow(const std::vector<int>& order);
 
   void lay_out() {
     this->prepare_buckets();
@@ -176,32 +116,13 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
 
   using base::ready;
   template <class T>
-  void ready(std::size_t i, std::span<const T> from) {
-    marks_.check(i, "ready");
-    const std::span<T> gradient = arena_.gradient<T>(i);
-    marks_.check_count(i, "ready", from.size());
-    const bool there = from.data() == gradient.data();
-    if (!there && arena_.touches(from.data(), from.size_bytes()))
-      throw usage_error("ready: " + marks_.label(i) +
-                        " was given an array in the reducer's memory that is not its own");
-    if (!reduces_) {
-      ready(i);
-      if (!there) std::copy(from.begin(), from.end(), gradient.begin());
-      return;
-    }
-    if (!there && !marks_.has(i)) elsewhere_.put(i, from.data());
-    ready(i);
-  }
+  void ready(std::size_t i, std::span<const T> from);
 
+  // Members with lambdas that are templates are defined here: nvcc 13 refuses them outside of the class.
   void zero(std::size_t i) {
     visit_gradient(marks_.shapes()[i].type, [&]<class T>() { usage_.leave_out(i, arena_.gradient<T>(i)); });
   }
-  void complete(std::size_t i) {
-    count_in(i);
-    advance();
-    world_->engine().poll();
-    if (buckets_.bounded()) advance();
-  }
+  void complete(std::size_t i);
   void count_in(std::size_t i) {
     const std::size_t b = arena_.bucket_of(i);
     visit_gradient(layout().buckets[b].type, [&]<class T>() {  // at once, while caches hold it, if that is possible
@@ -210,68 +131,17 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     });
     buckets_.complete(b);
   }
-  void advance() {
-    try {
-      buckets_.advance(departure());
-    } catch (...) {
-      give_up();
-      detail::tell_apart(detail::pass_of(weights_.mine()));
-    }
-  }
+  void advance();
   auto departure() {
     return [this](std::size_t b, Comm& lane) {
       return visit_gradient(layout().buckets[b].type, [&]<class T>() { return depart<T>(b, lane); });
     };
   }
   template <class T>
-  flight depart(std::size_t b, Comm& lane) {
-    const bucket& k = layout().buckets[b];
-    constexpr std::size_t line = line_elements<T>;
-    const bool last = b + 1 == layout().buckets.size();
-    const auto tail = arena_.tail<T>(b).first(last && usage_.map_count() == 0 ? line : arena_.tail<T>(b).size());
-    const auto elements = arena_.bucket_with_tail<T>(b).first(k.count + tail.size());
-    // Waits, and does not leave this bucket to a later mark: its place among the collectives that the user issues
-    // between marks must not depend on when messages arrive, as it does where the buckets under way are bounded.
-    weights_.settle<T>();
-    for (const bucket_slot& s : k.slots)
-      if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i] && !elsewhere_.has(i))
-        multiply(arena_.gradient<T>(i), weights_.before<T>());
-    displaced apart = elsewhere_.template list<T>(k, weights_.before<T>());
-    if constexpr (!detail::gathers<Hook, Comm>) algo::bring_all(std::exchange(apart, {}), erase_type(elements));
-    weights_.put(b, tail);
-    if (last) {
-      step_flags::put(step_, tail.first(line), watch_.wants());
-      if (tail.size() > line) usage_.put(weights_.mine(), tail.subspan(line));
-    }
-    return hook_(lane, bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.divisor<T>(),
-                                      weights_.unit<T>(), apart});
-  }
+  flight depart(std::size_t b, Comm& lane);
 
-  task<step> finish(pass_type given) {
-    auto mine = std::move(given);  // a parameter lives as long as the task, this one as long as the body
-    if (!reduces_) co_return this->stop_accumulating();
-    this->mark_the_rest();
-    try {
-      co_await weights_.all_heard();
-      co_await buckets_.finish(departure());
-      if (size() == 0) co_await agree_on_step();
-    } catch (...) {
-      detail::tell_apart(detail::pass_of(weights_.mine()));
-    }
-    weights_.learn_from(arena_);
-    if (conclude() == wish::replan) co_await replan_now();
-    this->let_go();
-    co_return step_;
-  }
-
-  // Of a model without parameters, as no bucket carries it.
-  task<> agree_on_step() {
-    std::array<float, line_elements<float>> line{};
-    step_flags::put(step_, std::span<float>{line});
-    co_await world_->all_reduce(line, sum, {}, where_);
-    step_ = step_flags::take(std::span<const float>{line});
-  }
-
+  task<step> finish(pass_type given);
+  task<> agree_on_step();
   // What all ranks have learned, and the mean.
   wish conclude() {
     this->settle_accounts();
@@ -299,13 +169,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     usage_.learn(weights_.mine());
     return heard;
   }
-
-  void give_up(std::uint64_t why = 0) noexcept {
-    world_->abort(why);
-    buckets_.drop();
-    weights_.forget();
-    this->let_go();
-  }
+  void give_up(std::uint64_t why = 0) noexcept;
 
   Comm* world_;
   Hook hook_;
@@ -318,3 +182,14 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
 };
 
 }  // namespace tutti::grad
+
+#include <tutti/impl/grad/reducer.hpp>
+
+#if defined(TUTTI_SEPARATE_COMPILATION)  // impl/src.hpp compiles the one over the default backend
+#include <tutti/communicator.hpp>
+namespace tutti::grad {
+extern template class detail::ledger<reducer<communicator<host>>>;
+extern template class detail::launcher<communicator<host>, op>;
+extern template class reducer<communicator<host>>;
+}  // namespace tutti::grad
+#endif

@@ -79,16 +79,7 @@ class usage {
   [[nodiscard]] bool used_anywhere(std::size_t i) const noexcept { return anyone_[i] != 0; }
 
   /// After take(): puts back the gradients that no rank used.
-  void restore(const arena& memory) const {
-    for (const auto& [i, at] : kept_) {
-      if (anyone_[i]) continue;
-      const dtype type = memory.layout().buckets[memory.bucket_of(i)].type;
-      visit_gradient(type, [&]<class T>() {
-        const auto gradient = std::as_writable_bytes(memory.gradient<T>(i));
-        std::copy_n(bytes_.data() + at, gradient.size(), gradient.data());
-      });
-    }
-  }
+  void restore(const arena& memory) const;
 
  private:
   std::vector<char> mine_, anyone_, learnt_;
@@ -101,3 +92,7 @@ class usage {
 };
 
 }  // namespace tutti::grad
+
+#if !defined(TUTTI_SEPARATE_COMPILATION)
+#include <tutti/impl/grad/usage.hpp>
+#endif

@@ -7,7 +7,6 @@
 #include <optional>
 #include <source_location>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -43,25 +42,10 @@ struct add_pledges {
 class weighing {
  public:
   /// Gradients are divided by `predivide` before the sum, and by as much less after it.
-  weighing(scaling how, double predivide, int ranks) : how_(how), predivide_(predivide), ranks_(ranks) {
-    if (!(predivide > 0) || predivide > std::numeric_limits<double>::max())
-      throw usage_error("reducer: predivide is a finite number above 0");
-    if (detail::takes_as_is(how) && predivide != 1)
-      throw usage_error("reducer: predivide = " + std::to_string(predivide) +
-                        " with a hook that takes gradients as they are; leave it 1, or use sum_hook");
-  }
+  weighing(scaling how, double predivide, int ranks);
 
   /// For the buckets of this plan, which leave in this order.
-  void arrange(const plan& p, launch_order order) {
-    const auto wide = [](const bucket& b) { return size_of(b.type) >= sizeof(float); };
-    const auto narrow = [](const bucket& b) { return b.type == dtype::f16; };
-    const auto& buckets = p.buckets;
-    alone_ = how_ == scaling::divided || order == launch_order::ready ||
-             std::any_of(buckets.begin(), buckets.end(), narrow) ||
-             std::none_of(buckets.begin(), buckets.end(), wide) ||
-             (how_ == scaling::averaged && ranks_ > weight_digits::most_averaged);
-    behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
-  }
+  void arrange(const plan& p, launch_order order);
 
   /// In a collective of their own, which begin() starts.
   [[nodiscard]] bool travel_alone() const noexcept { return alone_; }
@@ -102,20 +86,9 @@ class weighing {
     hear();
   }
   /// Ends when all have begun, where the weights travel by themselves.
-  task<> all_heard() {
-    if (!flight_) co_return;
-    op weights = *std::exchange(flight_, std::nullopt);
-    co_await std::move(weights);
-    hear();
-  }
+  task<> all_heard();
   /// After the last bucket.
-  void learn_from(const arena& memory) noexcept {
-    if (alone_) return;
-    if (memory.layout().buckets[behind_].type == dtype::f64)
-      learn_from(memory.tail<double>(behind_));
-    else
-      learn_from(memory.tail<float>(behind_));
-  }
+  void learn_from(const arena& memory) noexcept;
 
   /// What gradients of T are multiplied by before the sum; after settle().
   template <class T>
@@ -175,23 +148,7 @@ class weighing {
   void hear() noexcept { learn(weight_digits::take(std::span<const double>{pledge_.digits})); }
   // The unit is so large that no sum of float16 exceeds its largest term, and a power of two, by which only subnormals
   // are rounded.
-  void learn(double total) noexcept {
-    total_ = shares_ = total;
-    unit_ = 1;
-    // A hook that does not leave the tail alone may have made anything of it.
-    if (detail::takes_as_is(how_) || !(total > 0 && total < 0x1p1000)) return;
-    // Of equal factors nothing is left but the number of ranks that have one; what is near a whole number is it.
-    if (how_ == scaling::divided && pledge_.least == pledge_.most && pledge_.most != 1) {
-      common_ = pledge_.most;
-      shares_ = static_cast<double>(static_cast<std::int64_t>(total / common_ + 0.5));
-    }
-    // Gradients that nothing is to be multiplied by stay as they are where their sum is divided before it is rounded.
-    if (sums_ == partial_sums::wide && how_ == scaling::divided && predivide_ == 1 && pledge_.least == pledge_.most &&
-        divides<float16>(shares_))
-      return;
-    while (unit_ < shares_) unit_ *= 2;
-    while (unit_ / 2 >= shares_) unit_ /= 2;
-  }
+  void learn(double total) noexcept;
 
   scaling how_;
   partial_sums sums_ = partial_sums::rounded;
@@ -206,3 +163,7 @@ class weighing {
 };
 
 }  // namespace tutti::grad
+
+#if !defined(TUTTI_SEPARATE_COMPILATION)
+#include <tutti/impl/grad/weighing.hpp>
+#endif

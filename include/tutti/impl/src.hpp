@@ -10,10 +10,20 @@
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/communicator.hpp>
+#include <tutti/grad/reducer.hpp>
+#include <tutti/impl/algo/bring_all.hpp>
 #include <tutti/impl/backend/composed.hpp>
 #include <tutti/impl/backend/issuer.hpp>
 #include <tutti/impl/bootstrap/init.hpp>
 #include <tutti/impl/bootstrap/threads.hpp>
+#include <tutti/impl/communicator/overlapping.hpp>
+#include <tutti/impl/grad/agreement.hpp>
+#include <tutti/impl/grad/layout.hpp>
+#include <tutti/impl/grad/marks.hpp>
+#include <tutti/impl/grad/placement.hpp>
+#include <tutti/impl/grad/plan.hpp>
+#include <tutti/impl/grad/usage.hpp>
+#include <tutti/impl/grad/weighing.hpp>
 #include <tutti/impl/kernel_instances.hpp>
 #include <tutti/transport/host.hpp>
 #include <tutti/transport/threads.hpp>
@@ -31,5 +41,9 @@ namespace tutti {
 template communicator<host> init<host>(const init_options&);
 template communicator<threads> join<threads>(std::shared_ptr<threads_hub>, int, duration);
 template std::shared_ptr<threads_hub> detail::make_hub<threads_hub>(int);
+
+template class grad::detail::ledger<grad::reducer<communicator<host>>>;
+template class grad::detail::launcher<communicator<host>, op>;
+template class grad::reducer<communicator<host>>;
 
 }  // namespace tutti

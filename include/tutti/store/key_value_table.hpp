@@ -9,16 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include <tutti/store/store_limits.hpp>
 #include <tutti/wire/bytes.hpp>
 #include <tutti/wire/store_frame.hpp>
 
 namespace tutti {
-
-/// How much a store holds at most.
-struct store_limits {
-  std::size_t keys = 128 * 1024;
-  std::size_t bytes = std::size_t{256} << 20;  ///< of keys and values together
-};
 
 /// The table behind the stores: bounded, in memory, for one thread at a time.
 class key_value_table {

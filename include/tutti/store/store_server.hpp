@@ -18,6 +18,7 @@
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_options.hpp>
 #include <tutti/store/detail/store_connection.hpp>
+#include <tutti/store/detail/store_terms.hpp>
 #include <tutti/store/errors.hpp>
 #include <tutti/store/key_value_table.hpp>
 #include <tutti/store/tcp_store_options.hpp>

@@ -10,6 +10,7 @@
 #include <tutti/algo/at_once.hpp>
 #include <tutti/algo/barrier.hpp>
 #include <tutti/algo/board.hpp>
+#include <tutti/algo/bring_all.hpp>
 #include <tutti/algo/direct_small.hpp>
 #include <tutti/algo/fingerprint.hpp>
 #include <tutti/algo/last_choice.hpp>

@@ -20,6 +20,7 @@
 #include <tutti/os/socket_io.hpp>
 #include <tutti/os/socket_options.hpp>
 #include <tutti/os/wait_ready.hpp>
+#include <tutti/store/detail/store_terms.hpp>
 #include <tutti/store/errors.hpp>
 #include <tutti/store/tcp_store_options.hpp>
 #include <tutti/wire/client_handshake.hpp>

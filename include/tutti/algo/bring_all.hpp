@@ -1,0 +1,23 @@
+#pragma once
+#include <tutti/config.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/buffer.hpp>
+#include <tutti/core/displaced.hpp>
+
+namespace tutti::algo {
+
+/// Copies all parts that lie elsewhere to their places in `into`.
+TUTTI_DECL void bring_all(const displaced& d, const buffer& into);
+
+/// Does the same for the arguments of an all_reduce, and returns them without parts elsewhere.
+inline all_reduce_args bring_all(all_reduce_args a) {
+  bring_all(a.apart, a.out);
+  a.apart = {};
+  return a;
+}
+
+}  // namespace tutti::algo
+
+#if !defined(TUTTI_SEPARATE_COMPILATION)
+#include <tutti/impl/algo/bring_all.hpp>
+#endif

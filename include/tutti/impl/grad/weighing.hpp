@@ -1,0 +1,72 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <tutti/async/op.hpp>
+#include <tutti/async/task.hpp>
+#include <tutti/config.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/grad/arena.hpp>
+#include <tutti/grad/plan.hpp>
+#include <tutti/grad/weighing.hpp>
+
+namespace tutti::grad {
+
+TUTTI_DECL weighing::weighing(scaling how, double predivide, int ranks)
+    : how_(how), predivide_(predivide), ranks_(ranks) {
+  if (!(predivide > 0) || predivide > std::numeric_limits<double>::max())
+    throw usage_error("reducer: predivide is a finite number above 0");
+  if (detail::takes_as_is(how) && predivide != 1)
+    throw usage_error("reducer: predivide = " + std::to_string(predivide) +
+                      " with a hook that takes gradients as they are; leave it 1, or use sum_hook");
+}
+
+TUTTI_DECL void weighing::arrange(const plan& p, launch_order order) {
+  const auto wide = [](const bucket& b) { return size_of(b.type) >= sizeof(float); };
+  const auto narrow = [](const bucket& b) { return b.type == dtype::f16; };
+  const auto& buckets = p.buckets;
+  alone_ = how_ == scaling::divided || order == launch_order::ready ||
+           std::any_of(buckets.begin(), buckets.end(), narrow) || std::none_of(buckets.begin(), buckets.end(), wide) ||
+           (how_ == scaling::averaged && ranks_ > weight_digits::most_averaged);
+  behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
+}
+
+TUTTI_DECL task<> weighing::all_heard() {
+  if (!flight_) co_return;
+  op weights = *std::exchange(flight_, std::nullopt);
+  co_await std::move(weights);
+  hear();
+}
+
+TUTTI_DECL void weighing::learn_from(const arena& memory) noexcept {
+  if (alone_) return;
+  if (memory.layout().buckets[behind_].type == dtype::f64)
+    learn_from(memory.tail<double>(behind_));
+  else
+    learn_from(memory.tail<float>(behind_));
+}
+
+TUTTI_DECL void weighing::learn(double total) noexcept {
+  total_ = shares_ = total;
+  unit_ = 1;
+  // A hook that does not leave the tail alone may have made anything of it.
+  if (detail::takes_as_is(how_) || !(total > 0 && total < 0x1p1000)) return;
+  // Of equal factors nothing is left but the number of ranks that have one; what is near a whole number is it.
+  if (how_ == scaling::divided && pledge_.least == pledge_.most && pledge_.most != 1) {
+    common_ = pledge_.most;
+    shares_ = static_cast<double>(static_cast<std::int64_t>(total / common_ + 0.5));
+  }
+  // Gradients that nothing is to be multiplied by stay as they are where their sum is divided before it is rounded.
+  if (sums_ == partial_sums::wide && how_ == scaling::divided && predivide_ == 1 && pledge_.least == pledge_.most &&
+      divides<float16>(shares_))
+    return;
+  while (unit_ < shares_) unit_ *= 2;
+  while (unit_ / 2 >= shares_) unit_ /= 2;
+}
+
+}  // namespace tutti::grad

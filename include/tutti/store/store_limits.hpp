@@ -1,0 +1,12 @@
+#pragma once
+#include <cstddef>
+
+namespace tutti {
+
+/// How much a store holds at most.
+struct store_limits {
+  std::size_t keys = 128 * 1024;
+  std::size_t bytes = std::size_t{256} << 20;  ///< of keys and values together
+};
+
+}  // namespace tutti
