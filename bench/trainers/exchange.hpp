@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+/// How ranks combine their gradients. What all exchanges have:
+///   rank(), size()
+///   broadcast(parameters)   from rank 0
+///   gradients()             one span per tensor, where the backward pass writes sums over the rank's samples
+///   begin(samples)          before a backward pass over so many samples
+///   ready(i)                the gradient of tensor i is complete
+///   finish(loss)            ends when gradients() are means over all samples of all ranks; returns the mean loss
+namespace trainers {
+
+/// Gradients as one array in ordinary memory, followed by the loss and the number of samples, so that one all_reduce
+/// carries a step, as trainers on MPI do it. `All` is `void(std::span<float>)`, which sums an array over the ranks.
+class whole_array {
+ public:
+  explicit whole_array(std::span<const std::size_t> counts) {
+    std::size_t total = 0;
+    for (const std::size_t n : counts) total += n;
+    memory_.resize(total + 2);
+    for (std::size_t at = 0; const std::size_t n : counts) {
+      tensors_.push_back(std::span{memory_}.subspan(at, n));
+      at += n;
+    }
+  }
+
+  std::span<const std::span<float>> gradients() const { return tensors_; }
+  void begin(double samples) { memory_.back() = static_cast<float>(samples); }
+
+  template <class All>
+  double finish(double loss, All all_reduce) {
+    memory_[memory_.size() - 2] = static_cast<float>(loss);
+    all_reduce(std::span{memory_});
+    const float samples = memory_.back();
+    for (float& x : memory_) x /= samples;
+    return static_cast<double>(memory_[memory_.size() - 2]);
+  }
+
+ private:
+  std::vector<float> memory_;
+  std::vector<std::span<float>> tensors_;
+};
+
+}  // namespace trainers

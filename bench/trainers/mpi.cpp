@@ -1,0 +1,50 @@
+// The trainer on MPI: one blocking all_reduce of all gradients a step.
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <span>
+#include <vector>
+
+#include "trainers/exchange.hpp"
+#include "trainers/trainer.hpp"
+
+namespace {
+
+class mpi_exchange {
+ public:
+  explicit mpi_exchange(std::span<const std::size_t> counts) : array_(counts) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  void broadcast(std::span<float> parameters) {
+    MPI_Bcast(parameters.data(), static_cast<int>(parameters.size()), MPI_FLOAT, 0, MPI_COMM_WORLD);
+  }
+  std::span<const std::span<float>> gradients() const { return array_.gradients(); }
+  void begin(double samples) { array_.begin(samples); }
+  void ready(std::size_t) {}
+  double finish(double loss) {
+    return array_.finish(loss, [](std::span<float> all) {
+      MPI_Allreduce(MPI_IN_PLACE, all.data(), static_cast<int>(all.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    });
+  }
+
+ private:
+  trainers::whole_array array_;
+  int rank_ = 0, size_ = 1;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  MPI_Init(&argc, &argv);
+  trainers::run(trainers::parse(argc, argv), "MPI_Allreduce",
+                [](const std::vector<std::size_t>& counts) { return mpi_exchange{counts}; });
+  MPI_Finalize();
+} catch (const std::exception& failure) {
+  std::fprintf(stderr, "trainer-mpi: %s\n", failure.what());
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
