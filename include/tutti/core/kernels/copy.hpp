@@ -11,7 +11,7 @@ namespace tutti {
 namespace detail {
 
 /// Whether AMD's `rep movsb`, which is memcpy and the kernel's copies, loses what it gains, or much more: where it
-/// writes 1 to 63 bytes behind where it reads, counted within pages (docs/decisions.md).
+/// writes 1 to 63 bytes behind where it reads, counted within pages (docs/design/shared_memory.md).
 constexpr bool strings_are_slow(std::uintptr_t to, std::uintptr_t from) noexcept { return (to - from - 1) % 4096 < 63; }
 
 }  // namespace detail
@@ -19,7 +19,7 @@ constexpr bool strings_are_slow(std::uintptr_t to, std::uintptr_t from) noexcept
 /// memmove; both may be null if `bytes` is 0. From 4 KiB on C libraries leave it to `rep movsb`, which on AMD's
 /// processors takes twenty times as long where `to` lies some bytes behind `from` modulo pages, on a Zen 3 twice as
 /// long at some times as at others, and on Intel's Skylake servers a fifth longer between cores: there it goes through
-/// registers (docs/decisions.md).
+/// registers (docs/design/shared_memory.md).
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) noexcept {
   constexpr std::size_t left_to_strings = std::size_t{4} << 10;
   if (bytes == 0 || to == from) return;
