@@ -65,6 +65,26 @@ TEST_CASE("gradient_norm: clips as torch's clip_grad_norm_ does") {
   CHECK(a[0] == doctest::Approx(0.6));
 }
 
+TEST_CASE("gradient_norm: clipping by a norm that is not finite never makes a step of what overflowed") {
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double most : {0.0, 1.0, infinity})
+    for (const double norm : {infinity, nan}) {
+      CHECK(std::isnan(clip_factor(norm, most)));
+      CHECK_THROWS_AS((void)clip_factor(norm, most, if_not_finite::refuse), std::overflow_error);
+    }
+  CHECK(clip_factor(3, 1, if_not_finite::refuse) == clip_factor(3, 1));
+  CHECK_THROWS_AS((void)clip_factor(infinity, -1, if_not_finite::refuse), tutti::usage_error);
+  const auto clipped = [](auto g) {
+    scale_gradients(g, clip_factor(measure(g).norm(), 1));
+    for (const auto x : g) CHECK(std::isnan(static_cast<double>(x)));
+  };
+  clipped(std::vector<float>{1, std::numeric_limits<float>::infinity(), 2});
+  clipped(std::vector<float>{3, std::numeric_limits<float>::quiet_NaN(), 4});
+  clipped(std::vector<double>{1e200, 1});  // finite, but their squares are not
+  clipped(std::vector<tutti::float16>{tutti::float16{1}, tutti::float16{HUGE_VALF}});
+  clipped(std::vector<tutti::bfloat16>{tutti::bfloat16{1}, tutti::bfloat16{HUGE_VALF}});
+}
+
 TEST_CASE("gradient_norm: of a reducer with several types, and of shards, is that of the whole") {
   tutti::run_threads(3, [](world_t& world) {
     const std::vector<tutti::grad::parameter_shape> shapes{{"a", 3, dtype::f32}, {"b", 2, dtype::f64}, {"c", 1}};

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <stdexcept>
 #include <type_traits>
 
 #include <tutti/core/dtype.hpp>
@@ -80,15 +81,31 @@ template <class Gradients>
   return m;
 }
 
+/// What clipping does where the norm is infinite or NaN, as an element is, or the sum of their squares.
+enum class if_not_finite : std::uint8_t {
+  spread,  ///< the factor is NaN, and so is every gradient that it multiplies
+  refuse   ///< std::overflow_error, as torch's error_if_nonfinite; on all ranks, where all have the norm of the whole
+};
+
 /// What gradients of this norm are multiplied by so that it is at most `max_norm`: torch's clip_grad_norm_, with its
-/// 1e-6 against a norm of 0. 1 if `max_norm` is infinite. Errors: usage_error for a `max_norm` that is negative or NaN.
-[[nodiscard]] inline double clip_factor(double norm, double max_norm) {
+/// 1e-6 against a norm of 0. Gradients with a norm that is not finite never become a step: torch lets an infinite norm
+/// make zeros of all finite ones, this makes all NaN. An infinite `max_norm` clips nothing. Errors: usage_error for a
+/// `max_norm` that is negative or NaN; as `what` says.
+[[nodiscard]] inline double clip_factor(double norm, double max_norm, if_not_finite what = if_not_finite::spread) {
   if (!(max_norm >= 0)) throw usage_error("clipping: a largest norm that is negative or NaN; give one of 0 or more");
+  if (!std::isfinite(norm)) {
+    if (what == if_not_finite::refuse)
+      throw std::overflow_error(
+          "clipping: the norm of the gradients is infinite or NaN; skip this step, or lower the "
+          "learning rate or the scale of the loss");
+    return std::numeric_limits<double>::quiet_NaN();
+  }
   const double factor = max_norm / (norm + 1e-6);
   return factor < 1 ? factor : 1;
 }
 
-/// Multiplies every gradient, rounding each element once.
+/// Multiplies every gradient: in double where `by` is no float, else in float but for gradients of double; 16 bits are
+/// rounded from float then, as torch's are. A factor of 0 leaves zeros, of infinities, too.
 template <class Gradients>
 void scale_gradients(Gradients&& gradients, double by) {
   for_each_gradient(gradients, [&]<class T, std::size_t N>(std::span<T, N> g) { grad::multiply(std::span<T>{g}, by); });

@@ -42,7 +42,7 @@ struct loss_scaler_state {
 /// What is to be done with gradients of a scaled loss.
 struct unscaling {
   double norm = 0;        ///< of the gradients without the scale, before they are clipped
-  double factor = 1;      ///< takes the scale off and clips
+  double factor = 1;      ///< takes the scale off and clips; NaN where the norm is no finite number
   bool overflow = false;  ///< some element, the norm or the factor is infinite or NaN: skip the step
 };
 
