@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <numeric>
 #include <random>
@@ -21,6 +22,14 @@ TEST_CASE("permutation: bit for bit torch.randperm, of which the lower 32 bits o
     tutti::train::permute(std::span{narrow}, p.seed + (std::uint64_t{3} << 32));
     CHECK(std::equal(narrow.begin(), narrow.end(), p.numbers.begin(), p.numbers.end()));
   }
+}
+
+TEST_CASE("permutation: of a span of a fixed length") {
+  std::array<int, 10> numbers{};
+  std::vector<int> same(10);
+  tutti::train::permute(std::span{numbers}, 1);
+  tutti::train::permute(std::span{same}, 1);
+  CHECK(std::ranges::equal(numbers, same));
 }
 
 TEST_CASE("permutation: of 100003 numbers, by the hash of what torch gave") {

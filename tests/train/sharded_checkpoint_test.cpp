@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -120,7 +121,7 @@ TEST_CASE("sharded_checkpoint: elements that nobody saved, and tensors of other 
   const temporary_directory folder;
   std::atomic<int> mismatches{0};
   tutti::run_threads(2, [&](world_t& world) {
-    std::vector<float> v(3, 1);
+    std::array<float, 3> v{1, 1, 1};
     const auto first = static_cast<std::uint64_t>(4 * world.rank());  // 0 to 3 and 4 to 7 of 7: 3 is missing
     save_sharded(world, folder.path().string(), std::vector{shard("w", std::span{v}, first, 7)});
     const auto load = [&](std::uint64_t from, std::uint64_t total, const char* what) {

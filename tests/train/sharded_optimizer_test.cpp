@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <barrier>
 #include <cmath>
 #include <cstddef>
@@ -126,7 +127,7 @@ TEST_CASE("sharded_optimizer: gradients of a scaled loss are unscaled and clippe
 TEST_CASE("sharded_optimizer: where one rank skips, or all weights are 0, no rank steps, and all know") {
   using tutti::grad::step;
   tutti::run_threads(3, [](world_t& world) {
-    std::vector<float> p(4, 1), g(4);
+    std::array<float, 4> p{1, 1, 1, 1}, g{};
     sharded_optimizer optimizer{world, std::span{p}, adamw{}};
     const auto pass = [&](double weight, step why) {
       std::fill(g.begin(), g.end(), 1.0f);

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -41,14 +42,38 @@ TEST_CASE("tensor_file: reads a file that another program wrote") {
   CHECK(weight == std::vector<float>{0, 0.5, -1, 1.5, 2, 1e30f});
   CHECK(bias == std::vector<double>{1, -2, 0.1});
   CHECK((mask[0] && !mask[1] && mask[2]));
-  const tensor_file file{golden};
-  const auto* scalar = file.header().find(
+  const std::string scalar =
       "gr\xc3\xb6\xc3\x9f"
-      "e \"q\"");
-  REQUIRE(scalar != nullptr);
-  CHECK(scalar->shape.empty());
-  file.read(*scalar, 0, std::as_writable_bytes(std::span{&number, 1}));
+      "e \"q\"";
+  const tensor_file file{golden};
+  const auto* stored = file.header().find(scalar);
+  REQUIRE(stored != nullptr);
+  CHECK(stored->shape.empty());
+  read_tensors(golden, std::vector{tensor(scalar, number)});
   CHECK(number == -7);
+}
+
+TEST_CASE("tensor_file: scalars are of shape [], spans of a fixed length are vectors") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  const std::int64_t seen = 41;
+  std::array<float, 3> a{1, 2, 3}, b{};
+  write_tensors(path, std::vector{tensor("num_batches_tracked", seen), tensor("a", std::span{a}),
+                                  tensor("also a scalar", std::span{a}.first<1>(), {})});
+  CHECK(tensor_file{path}.header().find("num_batches_tracked")->shape.empty());
+  CHECK(tensor_file{path}.header().find("also a scalar")->shape.empty());
+  CHECK(tensor_file{path}.header().find("a")->shape == std::vector<std::uint64_t>{3});
+  std::int64_t number = 0;
+  float one = 0;
+  read_tensors(path, std::vector{tensor("num_batches_tracked", number), tensor("a", std::span{b}, {3}),
+                                 tensor("also a scalar", one)});
+  CHECK(number == 41);
+  CHECK(a == b);
+  CHECK(one == 1);
+  const std::vector vector{tensor("num_batches_tracked", std::span{&number, 1})};
+  CHECK(failure_of([&] { read_tensors(path, vector); }).mentions("int64 [] where int64 [1] is expected"));
+  CHECK_THROWS_AS(read_tensors(path, std::vector{tensor("num_batches_tracked", seen)}), tutti::usage_error);
+  CHECK_THROWS_AS((void)tensor("a", std::span{a}, {}), tutti::usage_error);
 }
 
 TEST_CASE("tensor_file: what is written is read again, and its bytes are those of the format") {

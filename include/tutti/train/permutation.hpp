@@ -38,13 +38,13 @@ inline constexpr std::size_t many_elements = 0xffffffffu / 20;
 /// Fills `into` with 0, 1, … in the order of `torch.randperm(n, generator=g.manual_seed(seed))` on the CPU: the same
 /// numbers on every machine and compiler. As there, only the lower 32 bits of the seed count. `Index` must be able to
 /// number the elements. Cost: O(n).
-template <class Index>
-void permute(std::span<Index> into, std::uint64_t seed) {
+template <class Index, std::size_t N>
+void permute(std::span<Index, N> into, std::uint64_t seed) {
   std::mt19937 random(static_cast<std::uint32_t>(seed & 0xffffffffu));
   if (into.size() < many_elements)
-    detail::shuffle_few(into, random);
+    detail::shuffle_few<Index>(into, random);
   else
-    detail::shuffle_many(into, random);
+    detail::shuffle_many<Index>(into, random);
 }
 
 }  // namespace tutti::train

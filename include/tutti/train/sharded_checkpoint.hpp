@@ -27,9 +27,9 @@ struct tensor_shard {
 };
 
 /// Of const elements only to be saved. Errors: usage_error where they would lie beyond the tensor.
-template <class T>
+template <class T, std::size_t N>
   requires number<std::remove_const_t<T>>
-[[nodiscard]] tensor_shard shard(std::string name, std::span<T> values, std::uint64_t first, std::uint64_t total) {
+[[nodiscard]] tensor_shard shard(std::string name, std::span<T, N> values, std::uint64_t first, std::uint64_t total) {
   if (first > total || values.size() > total - first)
     throw usage_error("shard \"" + name + "\" is elements " + std::to_string(first) + " to " +
                       std::to_string(first + values.size()) + " of " + std::to_string(total));

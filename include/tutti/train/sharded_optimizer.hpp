@@ -224,4 +224,7 @@ class sharded_optimizer {
   coverage reduced_;  // in this pass
 };
 
+template <class Comm, class T, std::size_t N, class Rule>
+sharded_optimizer(Comm&, std::span<T, N>, Rule) -> sharded_optimizer<Comm, T, Rule>;
+
 }  // namespace tutti::train

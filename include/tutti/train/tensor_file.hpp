@@ -28,23 +28,38 @@ struct named_tensor {
   bool constant = false;  ///< to be saved only: loading refuses it
 };
 
-/// Names some memory, that of const elements only to be saved. Without a shape it is a vector. Errors: usage_error for
-/// a shape of another number of elements.
+namespace detail {
 template <class T>
-  requires number<std::remove_const_t<T>>
-[[nodiscard]] named_tensor tensor(std::string name, std::span<T> values, std::vector<std::uint64_t> shape = {}) {
+named_tensor name_memory(std::string name, T* first, std::size_t count, std::vector<std::uint64_t> shape) {
   using element_type = std::remove_const_t<T>;
   constexpr dtype type = dtype_of<element_type>();
   static_assert(!safetensors_name(type).empty(), "safetensors has no name for this type");
+  const std::span<element_type> memory{const_cast<element_type*>(first), count};
+  return {std::move(name), type, std::move(shape), std::as_writable_bytes(memory), std::is_const_v<T>};
+}
+}  // namespace detail
+
+/// Names some memory, that of const elements only to be saved: a vector, a tensor of some shape, or a scalar, which is
+/// of shape [] as torch's counters are. Errors: usage_error for a shape of another number of elements.
+template <class T, std::size_t N>
+  requires number<std::remove_const_t<T>>
+[[nodiscard]] named_tensor tensor(std::string name, std::span<T, N> values) {
+  return detail::name_memory(std::move(name), values.data(), values.size(), {values.size()});
+}
+template <class T, std::size_t N>
+  requires number<std::remove_const_t<T>>
+[[nodiscard]] named_tensor tensor(std::string name, std::span<T, N> values, std::vector<std::uint64_t> shape) {
   std::uint64_t count = 1;
   for (const std::uint64_t d : shape) count *= d;
-  if (shape.empty())
-    shape = {values.size()};
-  else if (count != values.size())
+  if (count != values.size())
     throw usage_error("tensor \"" + name + "\" has " + std::to_string(values.size()) +
                       " elements, which its shape does not");
-  const std::span<element_type> memory{const_cast<element_type*>(values.data()), values.size()};
-  return {std::move(name), type, std::move(shape), std::as_writable_bytes(memory), std::is_const_v<T>};
+  return detail::name_memory(std::move(name), values.data(), values.size(), std::move(shape));
+}
+template <class T>
+  requires number<std::remove_const_t<T>>
+[[nodiscard]] named_tensor tensor(std::string name, T& scalar) {
+  return detail::name_memory(std::move(name), &scalar, 1, {});
 }
 
 /// A safetensors file that is open for reading; its header has been understood, and fits the length of the file.
