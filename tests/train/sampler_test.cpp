@@ -121,7 +121,8 @@ TEST_CASE("sampler: worlds that shrink and grow in the midst of an epoch see eve
       for (auto& s : all) {
         s.resume(at);
         for (std::size_t i = 0; i < steps; ++i) append(seen, s.take(batch));
-        next = std::max(next, s.state());  // at the end of an epoch ranks with one less stand behind
+        next = s.state();
+        REQUIRE(next == all.front().state());
       }
       at = next;
     }
@@ -130,6 +131,27 @@ TEST_CASE("sampler: worlds that shrink and grow in the midst of an epoch see eve
     append(seen, rest.take(samples));
     REQUIRE(seen.size() == samples);
     REQUIRE(each(counts(samples, seen), 1));
+  }
+}
+
+TEST_CASE("sampler: where nothing is left, all ranks know, and the least state brings no sample again") {
+  for (const std::size_t samples : {1u, 3u, 9u, 10u, 11u, 12u})
+    for (const std::size_t batch : {1u, 2u, 5u, 100u}) {
+      auto all = world_of(samples, 4, {.rest = leftover::keep});
+      sampler_state least{~std::uint64_t{0}, 0};
+      for (auto& s : all) {
+        for (std::size_t i = s.batches(batch); i-- > 0;) (void)s.take(batch);
+        least = std::min(least, s.state());
+      }
+      CHECK(least == sampler_state{0, samples});
+      all.front().resume(least);
+      CHECK(all.front().take(samples).empty());
+    }
+  // A rank that has nothing left does not say that of the others.
+  auto all = world_of(9, 4, {.rest = leftover::keep});
+  for (auto& s : all) {
+    (void)s.take(2);
+    CHECK(s.state().position == 8);
   }
 }
 

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -20,7 +21,7 @@ TEST_CASE("top_k_accuracy: the place of the right class; of equals the first; Na
   CHECK(place({1, 3, 2}, 0) == 2);
   CHECK(place({5, 5, 5}, 0) == 0);
   CHECK(place({5, 5, 5}, 2) == 2);
-  CHECK(place({not_a_number, not_a_number, not_a_number}, 0) == 2);
+  CHECK(place({not_a_number, not_a_number, not_a_number}, 0) == std::numeric_limits<std::size_t>::max());
   CHECK(place({1, not_a_number, 0}, 0) == 1);
 }
 
@@ -35,6 +36,13 @@ TEST_CASE("top_k_accuracy: counts those among the first K") {
   CHECK(a.count() == 3);
   a.add(std::span<const float>{}, std::span<const std::uint8_t>{});
   CHECK(a.count() == 3);
+}
+
+TEST_CASE("top_k_accuracy: NaN is not right where all classes are among the first K either") {
+  tutti::train::top_k_accuracy<1, 5> a;
+  a.add(std::vector<float>{not_a_number, 1, not_a_number, 1}, std::vector<int>{0, 1});
+  CHECK(a.accuracy<1>() == 0);
+  CHECK(a.accuracy<5>() == 0.5);
 }
 
 TEST_CASE("top_k_accuracy: labels that do not fit are refused and count for nothing") {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <tutti/train/update_rule.hpp>
 #include <vector>
@@ -41,6 +42,24 @@ void check(const Rule& rule, const std::vector<double>& expected) {
 TEST_CASE("update_rule: torch's SGD, with and without momentum and decay") {
   check(sgd{.rate = 0.1}, plain_sgd);
   check(sgd{.rate = 0.05, .momentum = 0.9, .weight_decay = 0.01}, momentum_sgd);
+}
+
+TEST_CASE("update_rule: without momentum and decay nothing is left of an infinity") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> p{1, infinity}, velocity(2);
+  const std::array slots{std::span{velocity}};
+  const auto step = [&](const sgd& rule, float g) {
+    const std::vector<float> gradients(2, g);
+    rule(std::span{p}, std::span<const float>{gradients}, slots, 1);
+  };
+  step({.rate = 0.5}, infinity);
+  CHECK(p[0] == -infinity);
+  CHECK(velocity == std::vector<float>{0, 0});
+  p = {1, infinity};
+  step({.rate = 0.5}, 1);
+  CHECK(p == std::vector<float>{0.5f, infinity});
+  step({.rate = 0.5, .momentum = 0.5}, 1);  // begins with the gradient, as torch's buffer does
+  CHECK(velocity == std::vector<float>{1, 1});
 }
 
 TEST_CASE("update_rule: torch's AdamW") {

@@ -21,9 +21,11 @@ namespace tutti::grad {
 ///
 /// bfloat16 has float's range and travels at once. float16 is scaled so that no sum overflows, by a power of two which
 /// the ranks agree on first (an all_reduce of one float as ready() is called); its bucket travels in finish().
-/// Error of a sum of n ranks, for |x| at most the largest magnitude m in the bucket: each term and, over messages, each
-/// partial sum is rounded once, to 2^-8 (bfloat16) or 2^-11 (float16) of itself, plus n^2 m 2^-39 for float16.
-/// Infinities, NaNs and what float cannot hold arrive as infinities or NaNs. Memory: a copy in the wire's type of as
+/// Error of a sum of n ranks: each term, the sum and, over messages, each partial sum is rounded to 16 bits. That is at
+/// most n u of the sum of the terms' magnitudes, with u = 2^-8 (bfloat16) or 2^-11 (float16), and 2 u of it where all
+/// ranks are folded at once, in shared memory; besides n 2^-134 for bfloat16, n^2 m 2^-39 for float16, m the largest
+/// magnitude in the bucket on any rank. Infinities, NaNs and what the wire's type cannot hold, bfloat16's largest being
+/// 3.39e38, arrive as infinities or NaNs. Memory: a copy in the wire's type of as
 /// many buckets as are under way at a time; reducer_options::in_flight bounds that. Move-only, as are
 /// all hooks that keep something: std::move() it into the reducer, and find it as reducer::hook().
 /// The inner hook is called for one bucket after the other: by ready() for bfloat16, in tasks, maybe by another thread,

@@ -15,7 +15,7 @@
 
 namespace tutti::grad {
 
-/// Conversions that remember: out[i] = (in[i] + left[i]) x factor, computed in float and rounded once to a float of 8
+/// Conversions that remember: out[i] = (in[i] + left[i]) x factor, computed in float and then rounded to one of 8
 /// or 16 bits that is narrower than `from`; left[i] becomes what that leaves out, in the unit of `in`, or 0 where that
 /// is not finite. Otherwise as cast_kernels.
 template <class K>

@@ -49,7 +49,7 @@ enum class scaling : std::uint8_t {
 /// How a hook's sums of 16 bits come about.
 enum class partial_sums : std::uint8_t {
   rounded,  ///< some are stored in 16 bits on their way: gradients of float16 are scaled so that none overflows
-  wide      ///< each is added up, and divided, in float, and rounded once
+  wide      ///< each is added up, and divided, in float, and rounded to 16 bits once
 };
 
 namespace detail {

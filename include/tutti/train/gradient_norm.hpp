@@ -104,8 +104,8 @@ enum class if_not_finite : std::uint8_t {
   return factor < 1 ? factor : 1;
 }
 
-/// Multiplies every gradient: in double where `by` is no float, else in float but for gradients of double; 16 bits are
-/// rounded from float then, as torch's are. A factor of 0 leaves zeros, of infinities, too.
+/// Multiplies every gradient: those of double, and others by a factor that is no float, in double, else in float; that
+/// product is rounded to the gradient's type then. A factor of 0 leaves zeros, of infinities, too.
 template <class Gradients>
 void scale_gradients(Gradients&& gradients, double by) {
   for_each_gradient(gradients, [&]<class T, std::size_t N>(std::span<T, N> g) { grad::multiply(std::span<T>{g}, by); });

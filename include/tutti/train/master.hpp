@@ -19,7 +19,7 @@ using master_t = std::conditional_t<std::floating_point<T>, T, float>;
 template <parameter_number T>
 inline constexpr bool has_master = !std::same_as<T, master_t<T>>;
 
-/// Into the master, exactly, and back, rounded once.
+/// Into the master, exactly, and back, rounded to nearest even.
 template <parameter_number T>
 void widen(std::span<const T> from, std::span<master_t<T>> to) noexcept {
   for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<master_t<T>>(from[i]);

@@ -31,8 +31,8 @@ struct sampler_options {
   std::uint64_t seed = 0;  ///< equal on all ranks; that of an epoch is seed + epoch
 };
 
-/// Where in its epochs a sampler is: the same on all ranks that have taken equally many. To be saved, and to go on from
-/// with any number of ranks.
+/// Where in its epochs a sampler is: the same on all ranks that have made the same calls of take(). To be saved, and to
+/// go on from with any number of ranks.
 struct sampler_state {
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;  ///< samples of the epoch's order that all ranks together have taken
@@ -71,15 +71,16 @@ class sampler {
   void set_epoch(std::uint64_t epoch) { resume({epoch, 0}); }
 
   /// The next samples of this rank: `most`, or what is left of the epoch. Valid until the epoch or the ranks change.
+  /// With `keep`, all ranks call it equally often, also one that has nothing left: state() tells where all ranks are.
   std::span<const std::uint64_t> take(std::size_t most) noexcept {
-    const auto some = std::span{mine_}.subspan(taken_, std::min(most, left()));
-    taken_ += some.size();
+    const auto some = std::span{mine_}.last(left()).first(std::min(most, left()));
+    asked_ += std::min(most, share_of(0) - asked_);
     return some;
   }
 
   /// Samples of this rank, from where the epoch began or was resumed; and those that it has not taken yet.
   [[nodiscard]] std::size_t size() const noexcept { return mine_.size(); }
-  [[nodiscard]] std::size_t left() const noexcept { return mine_.size() - taken_; }
+  [[nodiscard]] std::size_t left() const noexcept { return mine_.size() - std::min(asked_, mine_.size()); }
   /// How many batches the rank with the most samples takes, counted as size() is: all ranks do as many steps, and with
   /// `keep` the last take() may be empty on some.
   [[nodiscard]] std::size_t batches(std::size_t batch) const {
@@ -89,7 +90,7 @@ class sampler {
   }
 
   [[nodiscard]] sampler_state state() const noexcept {
-    return {epoch_, std::min<std::uint64_t>(samples_, begin_ + taken_ * static_cast<std::size_t>(ranks_))};
+    return {epoch_, std::min<std::uint64_t>(samples_, begin_ + asked_ * static_cast<std::size_t>(ranks_))};
   }
   /// Goes on from a state with these samples and options, and any number of ranks: what was not taken is divided anew.
   /// Where ranks may have taken unequally many (one was lost), all resume from the least: states are compared with <.
@@ -103,7 +104,7 @@ class sampler {
     ranks_ = ranks;
     epoch_ = from.epoch;
     begin_ = static_cast<std::size_t>(from.position);
-    taken_ = 0;
+    asked_ = 0;
     deal();
   }
   void resume(sampler_state from) { resume(from, rank_, ranks_); }
@@ -161,7 +162,8 @@ class sampler {
   int rank_, ranks_;
   sampler_options options_;
   std::uint64_t epoch_ = 0;
-  std::size_t begin_ = 0, taken_ = 0;
+  std::size_t begin_ = 0;
+  std::size_t asked_ = 0;  // for so many; no more than the rank with the most has
   std::vector<std::uint64_t> mine_;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,9 +13,10 @@
 namespace tutti::train {
 
 /// The number of classes that scores put before the right one; among equals the first comes first. A NaN as the score
-/// of the right class puts all others before it; as that of another class, that class.
+/// of another class puts that class before it; as that of the right class leaves it no place: the largest number.
 template <number T>
 [[nodiscard]] std::size_t rank_of_label(std::span<const T> scores, std::size_t label) noexcept {
+  if (std::isnan(static_cast<double>(scores[label]))) return static_cast<std::size_t>(-1);
   std::size_t before = 0;
   for (std::size_t c = 0; c < scores.size(); ++c) {
     const bool behind = c < label ? scores[label] > scores[c] : scores[label] >= scores[c];

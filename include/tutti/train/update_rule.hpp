@@ -18,7 +18,8 @@ concept update_rule =
       rule(parameters, gradients, memory, step);
     };
 
-/// torch.optim.SGD: momentum without dampening, L2 decay added to the gradient.
+/// torch.optim.SGD: momentum without dampening, L2 decay added to the gradient. A momentum or decay of 0 is none: the
+/// velocity stays as it is then, and an infinity is gone with the step that it came in.
 struct sgd {
   static constexpr std::size_t slots = 1;
   double rate = 1e-3, momentum = 0, weight_decay = 0;
@@ -28,9 +29,9 @@ struct sgd {
                   std::uint64_t /*step*/) const noexcept {
     const auto by = static_cast<T>(rate), keep = static_cast<T>(momentum), decay = static_cast<T>(weight_decay);
     for (std::size_t i = 0; i < p.size(); ++i) {
-      T& velocity = memory[0][i];
-      velocity = keep * velocity + (g[i] + decay * p[i]);
-      p[i] -= by * velocity;
+      T move = decay == 0 ? g[i] : g[i] + decay * p[i];
+      if (keep != 0) move = memory[0][i] = keep * memory[0][i] + move;
+      p[i] -= by * move;
     }
   }
 };

@@ -11,7 +11,7 @@ namespace tutti::cuda {
 
 /// The division of a mean, for backends that take it as a template argument.
 struct divider {
-  /// data[i] = T(data[i] / divisor) for floats of 8, 16, 32 and 64 bits, in float (in double for f64), rounded once, as
+  /// data[i] = T(data[i] / divisor) for floats of 8, 16, 32 and 64 bits, the quotient in float (in double for f64), as
   /// the host's mean. Any thread; the stream and the memory are of its current device. The host does not wait; `data`
   /// is free when the stream has passed this point. Errors: errc::unsupported for other types, errc::device. One pass.
   static status divide(void* data, std::size_t count, dtype t, double divisor, stream_handle s) noexcept {
