@@ -33,7 +33,7 @@ TEST_CASE("shard_state: sums become the mean by the weights of all ranks, and a 
         expect(s.bytes() == 2 * sizeof(double) && s.gradients().empty(), "memory of a pass before the first");
         std::vector<double> parameters{10, 20};
         const auto pass = [&](double weight, contribution what, double sum, double factor) {
-          s.begin(weight, what);
+          s.begin(world, weight, what);
           expect(s.begun() && !s.averaged() && s.gradients().size() == 2, "begun");
           for (double& g : s.gradients()) g = sum;
           tutti::sync_wait(world, s.average(world, "s"));
@@ -70,12 +70,15 @@ TEST_CASE("shard_state: piece by piece is as at once; a weight that is none chan
   CHECK(pieces == whole);
   CHECK(a.steps() == 9);
   CHECK(b.steps() == 9);
-  b.begin(2, contribution::mean);
-  b.gradients()[0] = 7;
-  for (const double bad : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()})
-    CHECK_THROWS_AS(b.begin(bad, contribution::mean), tutti::usage_error);
-  CHECK(b.scale() == 2);
-  CHECK(b.gradients()[0] == 7);
+  tutti::run_threads(1, [&](tutti::communicator<tutti::threads>& world) {
+    b.begin(world, 2, contribution::mean);
+    b.gradients()[0] = 7;
+    for (const double bad : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+      CHECK_THROWS_AS(b.begin(world, bad, contribution::mean), tutti::usage_error);
+    CHECK(b.gradients()[0] == 7);
+    tutti::sync_wait(world, b.average(world, "b"));
+    CHECK(b.total_weight() == 2);
+  });
 }
 
 TEST_CASE("shard_state: all ranks leave a pass without its step, or none; otherwise all are told, until they resume") {
@@ -85,7 +88,7 @@ TEST_CASE("shard_state: all ranks leave a pass without its step, or none; otherw
         shard_state<double, sgd> s{1, {.rate = 1}};
         std::vector<double> parameters{10};
         const auto pass = [&](auto steps, double weight = 1) {
-          s.begin(weight, contribution::sum);
+          s.begin(world, weight, contribution::sum);
           s.gradients()[0] = 3;
           const auto f = tutti_test::failure_of([&] { (void)tutti::sync_wait(world, s.average(world, "shards")); });
           if (f.kind == tutti::errc::ok && steps(world.rank())) s.step(parameters, 1);

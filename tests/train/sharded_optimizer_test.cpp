@@ -6,14 +6,18 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/bootstrap/threads.hpp>
+#include <tutti/grad/reducer.hpp>
 #include <tutti/train/loss_scaler.hpp>
 #include <tutti/train/sharded_optimizer.hpp>
+#include <tutti/train/sharded_parameters.hpp>
+#include <tutti/train/update_rule.hpp>
 #include <utility>
 #include <vector>
 
@@ -107,6 +111,45 @@ TEST_CASE("sharded_optimizer: on many schedules; a lost rank is an error, not a 
     }
   });
   CHECK(losses > 10);
+}
+
+TEST_CASE("sharded_optimizer: equal weights multiply nothing, so that the bits are those of a reducer and its step") {
+  tutti::run_threads(3, [](world_t& world) {
+    constexpr std::size_t n = 500;
+    for (const double weight : {1.0, 3.0, 6.0, 0.1, 7e5}) {
+      std::mt19937 random(static_cast<unsigned>(world.rank()));
+      std::vector<float> g(n), expected(n, 1), p(n, 1), fully(n, 1);
+      for (float& x : g) x = std::generate_canonical<float, 24>(random) - 0.5f;
+      tutti::grad::reducer reducer{world, std::vector<tutti::grad::parameter_shape>{{"p", n}}};
+      std::ranges::copy(g, reducer.gradient<float>(0).begin());
+      const double mine = world.rank() == 1 && weight == 6 ? 0 : weight;  // whoever has no weight is not asked
+      auto pass = reducer.begin(mine);
+      pass.ready(0);
+      tutti::sync_wait(world, pass.finish());
+      const sgd rule{.rate = 1};
+      std::vector<float> memory(n);
+      rule(std::span{expected}, std::span<const float>{reducer.gradient<float>(0)}, {std::span{memory}}, 1);
+
+      sharded_optimizer optimizer{world, std::span{p}, rule};
+      auto used = g;
+      optimizer.begin(mine);
+      optimizer.reduce(used).wait();
+      tutti::sync_wait(world, optimizer.step());
+      if (p != expected) throw std::runtime_error("an optimizer, weights " + std::to_string(weight));
+      if (optimizer.total_weight() != reducer.total_weight()) throw std::runtime_error("their sum");
+
+      const std::vector<std::size_t> units{n};
+      auto parameters = tutti::train::shard_parameters<float>(world, units, rule);
+      parameters.assign(0, fully);
+      parameters.begin(mine);
+      std::ranges::copy(g, parameters.gradients(0).begin());
+      tutti::sync_wait(world, parameters.scatter(0));
+      tutti::sync_wait(world, parameters.step());
+      const auto whole = tutti::sync_wait(world, parameters.gather(0));
+      if (!std::ranges::equal(whole, expected))
+        throw std::runtime_error("parameters, weights " + std::to_string(weight));
+    }
+  });
 }
 
 TEST_CASE("sharded_optimizer: gradients of a scaled loss are unscaled and clipped by the norm of the whole") {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <tutti/core/reduction.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
+#include <tutti/grad/weighing.hpp>
 #include <tutti/grad/weight.hpp>
 #include <tutti/train/update_rule.hpp>
 
@@ -26,12 +28,13 @@ class shard_state {
  public:
   shard_state(std::size_t elements, Rule rule) : rule_(rule), size_(elements), memory_(elements * Rule::slots) {}
 
-  /// Errors: usage_error for a bad weight, which changes nothing.
-  void begin(double weight, grad::contribution what) {
+  /// Collective: starts an all_reduce of 56 bytes, by which ranks learn each other's weights. Errors: usage_error for a
+  /// bad weight, which changes nothing.
+  template <class Comm>
+  void begin(Comm& world, double weight, grad::contribution what) {
     grad::weight_digits::check(weight);
     gradients_.resize(size_);
-    weight_ = weight;
-    scale_ = grad::factor_of(what, weight);
+    weights_.begin(world, weight, what, grad::partial_sums::wide, std::source_location::current());
     left_ = left_ || (begun_ && averaged_ && steps_by_it());
     averaged_ = false;
     verdict_ = grad::step::apply;
@@ -51,7 +54,7 @@ class shard_state {
                         "the pass");
     }
     try {
-      begin(weight, what);
+      begin(world, weight, what);
     } catch (const usage_error&) {
       throw;
     } catch (...) {
@@ -66,8 +69,14 @@ class shard_state {
   [[nodiscard]] bool broken_off() const noexcept {
     return begun_ && (!averaged_ || std::uncaught_exceptions() > exceptions_);
   }
-  /// What this rank's gradients are multiplied by before they are added up.
-  [[nodiscard]] double scale() const noexcept { return scale_; }
+  /// What this rank's gradients are multiplied by before they are added up: 1 on all ranks that have a weight where
+  /// these are equal. Waits until all ranks have begun.
+  [[nodiscard]] double scale() {
+    if (!weights_.template settled<T>()) weights_.template settle<T>();
+    return weights_.template before<T>();
+  }
+  /// Ends when all ranks have begun; scale() does not wait then.
+  task<> all_begun() { return weights_.all_heard(); }
   /// Sums; means from average() on.
   [[nodiscard]] std::span<T> gradients() noexcept { return gradients_; }
   [[nodiscard]] std::span<const T> gradients() const noexcept { return gradients_; }
@@ -78,25 +87,27 @@ class shard_state {
       throw usage_error(std::string(who) + ": skip() says why, between begin() and average()");
     verdict_ = why > verdict_ ? why : verdict_;
   }
-  /// Collective: an all_reduce of 32 bytes, with which all ranks learn the weight of all, and whether one skips; then
-  /// the sums stay as they are. Where all weights are 0, the mean is 0. Again in the same pass it sends nothing, and
+  /// Collective: an all_reduce of 24 bytes, with which all ranks learn whether one skips; then the sums stay as they
+  /// are. Where all weights are 0, the mean is 0. Again in the same pass it sends nothing, and
   /// its result is the same. Errors: error{mismatch} on all ranks where some, but not all, have left the last pass
   /// after average() and without its step, as by an exception that was caught: their parts are of another step. So
   /// does each later one, until resume().
   template <class Comm>
   task<grad::step> average(Comm& world, const char* who) {
     if (averaged_) co_return verdict_;
-    std::array<double, 4> tail{weight_, left_ ? 1.0 : 0.0, left_ ? world.rank() : 0.0, 0};
+    co_await weights_.all_heard();
+    std::array<double, 3> tail{left_ ? 1.0 : 0.0, left_ ? world.rank() : 0.0, 0};
     grad::step_flags::put(verdict_, std::span<double>{tail});
     co_await world.all_reduce(tail, sum);
-    if (tail[1] > 0 && tail[1] < world.size()) {
+    if (tail[0] > 0 && tail[0] < world.size()) {
       begun_ = false;  // on all ranks: none waits for another
-      refuse_torn(world, who, tail[1], tail[2]);
+      refuse_torn(world, who, tail[0], tail[1]);
     }
     left_ = false;
-    total_ = tail[0];
+    total_ = weights_.total();
     verdict_ = grad::step_flags::take(std::span<const double>{tail});
-    if (verdict_ == grad::step::apply && total_ > 0) grad::divide(std::span{gradients_}, total_);
+    if (verdict_ == grad::step::apply && total_ > 0)
+      grad::divide(std::span{gradients_}, weights_.template divisor<T>() * weights_.template after<T>());
     averaged_ = true;
     co_return verdict_;
   }
@@ -159,7 +170,8 @@ class shard_state {
   Rule rule_;
   std::size_t size_;
   std::vector<T> memory_, gradients_;
-  double weight_ = 1, scale_ = 1, total_ = 0;
+  grad::weighing weights_{grad::scaling::divided, 1, 1};  // as of a reducer whose hook divides
+  double total_ = 0;                                      // of the last pass that was averaged
   grad::step verdict_ = grad::step::apply;
   bool begun_ = false, averaged_ = false;
   bool left_ = false;   // the last pass, which this rank could have ended with a step

@@ -130,6 +130,7 @@ class sharded_parameters {
   [[nodiscard]] task<> scatter(std::size_t unit) {
     auto& k = at(unit, "scatter");
     if (!k.computes) refuse("scatter", unit, "it has no gradients; fetch gradients() first, also where they are zeros");
+    co_await mine_.all_begun();
     const auto all = k.gradient.span().first(k.cut.elements());
     grad::multiply(all, mine_.scale());
     auto flight = world_->reduce_scatter_v(all, all.subspan(k.cut.first(), k.cut.size()), k.cut.counts(), sum);
