@@ -50,6 +50,24 @@ TEST_CASE("atomic_file: the old bytes stay until commit(), and without it") {
   CHECK(files_in(folder) == 1);
 }
 
+TEST_CASE("atomic_file: a symbolic link stays, and what it names is replaced, or made") {
+  const tutti_test::temporary_directory folder;
+  std::filesystem::create_directory(folder.file("runs"));
+  std::filesystem::create_symlink("runs/latest", folder.file("link"));
+  std::filesystem::create_symlink(folder.file("runs/1"), folder.file("runs/latest"));
+  for (const char* text : {"made", "replaced"}) {
+    atomic_file f{folder.file("link")};
+    write(f, text);
+    f.commit();
+    CHECK(text_of(folder.file("runs/1")) == text);
+  }
+  CHECK(std::filesystem::is_symlink(folder.file("link")));
+  CHECK(std::filesystem::is_symlink(folder.file("runs/latest")));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.file("runs")), {}) == 2);
+  std::filesystem::create_symlink("loop", folder.file("loop"));
+  CHECK_THROWS_AS(atomic_file(folder.file("loop")), tutti::error);
+}
+
 TEST_CASE("atomic_file: a path that cannot be is an error that names it, and leaves nothing") {
   const tutti_test::temporary_directory folder;
   CHECK_THROWS_AS(atomic_file(folder.file("none/f")), tutti::error);

@@ -9,6 +9,7 @@
 namespace {
 using tutti::train::detail::append_json;
 using tutti::train::detail::json_reader;
+using tutti::train::detail::not_utf8;
 
 std::string complaint(std::string_view text, void (*read)(json_reader&)) {
   try {
@@ -71,4 +72,24 @@ TEST_CASE("json: values have commas between them, and none at the end") {
   };
   for (const char* right : {"[]", " [ 1 , 2 ] "}) CHECK(complaint(right, values) == "");
   for (const char* wrong : {"[1 2]", "[1,]", "[,1]", "[1", "[1]]"}) CHECK(complaint(wrong, values) != "");
+}
+
+TEST_CASE("json_text: UTF-8 is that of Unicode, in its shortest form") {
+  constexpr auto all = std::string_view::npos;
+  for (const std::string_view text :
+       {"", "abc", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",
+        "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", "a\xe2\x82\xac\xf0\x9d\x84\x9e."})
+    CHECK(not_utf8(text) == all);
+  CHECK(not_utf8(std::string_view("a\0b", 3)) == all);
+  for (const std::string_view text : {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xc2",
+                                      "\xc2"
+                                      "a",
+                                      "\xe0\x9f\xbf", "\xe2\x82",
+                                      "\xe2\x82"
+                                      "a",
+                                      "\xed\xa0\x80", "\xed\xbf\xbf", "\xf0\x8f\xbf\xbf", "\xf0\x90\x80",
+                                      "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xfe"}) {
+    CHECK(not_utf8(text) == 0);
+    CHECK(not_utf8("ab\xc3\xbc" + std::string(text)) == 4);
+  }
 }

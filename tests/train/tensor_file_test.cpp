@@ -176,3 +176,66 @@ TEST_CASE("tensor_file: a file that cannot be written leaves the old one; wrong 
   CHECK(failure_of([&] { write_tensors(folder.path().string(), {}); }).kind == tutti::errc::system);
   CHECK(bytes_of(path) == whole);
 }
+
+TEST_CASE("tensor_file: names and words that are no UTF-8 are neither written nor read") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  std::vector<float> a{1, 2};
+  const std::string latin =
+      "gr\xfc\xdf"
+      "e";
+  const auto complaint = [&](const std::string& name, const metadata& words) {
+    try {
+      write_tensors(path, std::vector{tensor(name, std::span{a})}, words);
+      return std::string{};
+    } catch (const tutti::usage_error& e) {
+      return std::string{e.what()};
+    }
+  };
+  CHECK(complaint(latin, {}).find("the name of a tensor that begins with \"gr\" is no UTF-8 from byte 2") !=
+        std::string::npos);
+  CHECK(complaint("a", {{latin, "b"}}).find("a word of the metadata") != std::string::npos);
+  CHECK(complaint("a", {{"b", latin}}).find("the metadata's \"b\"") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK(complaint("gr\xc3\xbc\xc3\x9f"
+                  "e",
+                  {})
+            .empty());
+  std::string bytes = bytes_of(path);
+  bytes[bytes.find('\xc3')] = 'a';
+  write(path, bytes);
+  CHECK(failure_of([&] { tensor_file{path}; }).mentions("byte 5 of the header is no UTF-8"));
+}
+
+TEST_CASE("tensor_file: a tensor of an unknown type is refused where it is asked for, and others are read") {
+  const temporary_directory folder;
+  const std::string path = folder.file("model.safetensors");
+  const std::string json =
+      R"({"q":{"dtype":"F4","shape":[7],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(json.size());
+  const float one = 1;
+  write(path, bytes + json + "abcd" + std::string(reinterpret_cast<const char*>(&one), 4));
+  std::vector<float> a(1);
+  std::vector<std::uint8_t> q(7);
+  read_tensors(path, std::vector{tensor("a", std::span{a})});
+  CHECK(a[0] == 1);
+  const auto f = failure_of([&] { read_tensors(path, std::vector{tensor("q", std::span{q})}); });
+  CHECK(f.kind == tutti::errc::mismatch);
+  CHECK(f.mentions("tensor \"q\" is of the unknown type \"F4\" [7] where uint8 [7] is expected"));
+  const tensor_file file{path};
+  std::string raw(4, ' ');
+  file.read(*file.header().find("q"), 0, std::as_writable_bytes(std::span{raw}));
+  CHECK(raw == "abcd");
+  CHECK(safetensors_header::parse(file.header().encode(), 8).tensors == file.header().tensors);
+}
+
+TEST_CASE("tensor_file: a checkpoint that is saved through a symbolic link goes into the file that it names") {
+  const temporary_directory folder;
+  std::vector<float> a{1, 2}, b(2);
+  std::filesystem::create_symlink("real", folder.file("link"));
+  write_tensors(folder.file("link"), std::vector{tensor("a", std::span{a})});
+  CHECK(std::filesystem::is_symlink(folder.file("link")));
+  read_tensors(folder.file("real"), std::vector{tensor("a", std::span{b})});
+  CHECK(a == b);
+}

@@ -6,9 +6,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <filesystem>
 #include <span>
 #include <string>
-#include <utility>
+#include <system_error>
 
 #include <tutti/os/fd.hpp>
 #include <tutti/os/sync_folder.hpp>
@@ -16,11 +17,12 @@
 namespace tutti::os {
 
 /// A file that replaces another as a whole: after a crash at any moment its path names the old bytes or the new ones.
-/// Written under another name beside it, made durable and renamed by commit(); without that it is removed. A process
-/// that is killed leaves `path.<pid>.<n>.tmp`. Errors: error{system} or {out_of_resources} that names the path.
+/// Written under another name beside it, made durable and renamed by commit(); without that it is removed. A symbolic
+/// link stays: the file that it names is replaced, or made. A process that is killed leaves `path.<pid>.<n>.tmp`.
+/// Errors: error{system} or {out_of_resources} that names the path.
 class atomic_file {
  public:
-  explicit atomic_file(std::string path) : path_(std::move(path)) {
+  explicit atomic_file(const std::string& path) : path_(behind_links(path)) {
     static std::atomic<unsigned> count{0};
     temporary_ = path_ + "." + std::to_string(::getpid()) + "." + std::to_string(count++) + ".tmp";
     ::unlink(temporary_.c_str());  // of a predecessor with this pid
@@ -52,6 +54,16 @@ class atomic_file {
   }
 
  private:
+  static std::string behind_links(const std::string& path) {
+    std::filesystem::path at = path;
+    for (int links = 0; links < 40; ++links) {  // as many as the kernel follows
+      std::error_code none;
+      const auto to = std::filesystem::read_symlink(at, none);
+      if (none) return at.string();
+      at = at.parent_path() / to;  // or `to` alone, where it begins at the root
+    }
+    throw_errno(ELOOP, "cannot write " + path);
+  }
   [[noreturn]] static void fail(const std::string& what) { throw_errno(errno, what); }
 
   std::string path_, temporary_;

@@ -28,6 +28,23 @@ inline void append_json(std::string& to, std::string_view text) {
   to += '"';
 }
 
+/// The first byte that begins no character of UTF-8: not in the shortest way, half of a surrogate pair, cut off, beyond
+/// U+10FFFF. npos where all is text.
+[[nodiscard]] inline std::size_t not_utf8(std::string_view text) noexcept {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  for (std::size_t i = 0; i < text.size();) {
+    const unsigned first = byte(i), second = byte(i + 1);
+    const std::size_t more = first < 0x80 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+    const unsigned least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (more > 0 && (first < 0xc2 || first > 0xf4 || second < least || second > most)) return i;
+    for (std::size_t k = 2; k <= more; ++k)
+      if ((byte(i + k) & 0xc0) != 0x80) return i;
+    i += more + 1;
+  }
+  return std::string_view::npos;
+}
+
 /// Takes a text apart from the front. Anything else than what is asked for is error{protocol}.
 class json_reader {
  public:

@@ -57,7 +57,8 @@ class loss_scaler {
         !(options.least >= 0 && options.least <= options.most) || !std::isfinite(options.most) ||
         !(options.most >= smallest) || !(options.initial > 0))
       throw usage_error(
-          "loss_scaler: give growth > 1, 0 < backoff < 1, interval > 0, initial > 0, 0 <= least <= most, most >= "
+          "loss_scaler: give growth > 1, 0 < backoff < 1, interval > 0, initial > 0, 0 <= least <= most, most finite "
+          "and >= "
           "2^-126");
     options_.least = std::max(options.least, smallest);
     state_.scale = std::clamp(options.initial, options_.least, options.most);
@@ -112,7 +113,8 @@ class loss_scaler {
   /// number.
   void resume(const loss_scaler_state& from) {
     if (!(from.scale > 0) || !std::isfinite(from.scale))
-      throw usage_error("loss_scaler: resumed with a scale of " + std::to_string(from.scale));
+      throw usage_error("loss_scaler: resumed with a scale of " + std::to_string(from.scale) +
+                        "; give one that is finite and above 0");
     state_ = {std::clamp(from.scale, options_.least, options_.most), from.clean_steps};
   }
 

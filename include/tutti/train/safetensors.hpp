@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -19,12 +20,23 @@ namespace tutti::train {
 /// Words beside the tensors of a file.
 using metadata = std::map<std::string, std::string>;
 
+namespace detail {
+inline std::string shape_text(std::span<const std::uint64_t> shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + "]";
+}
+}  // namespace detail
+
 /// Where a tensor lies in a safetensors file.
 struct stored_tensor {
   std::string name;
   dtype type = dtype::f32;
   std::vector<std::uint64_t> shape;    ///< empty for a scalar
   std::uint64_t begin = 0, bytes = 0;  ///< from the end of the header
+  /// The name of its type where this version does not know that: nothing but its bytes can be read then, and `type`
+  /// says nothing.
+  std::string unknown_type = {};
 
   friend bool operator==(const stored_tensor&, const stored_tensor&) = default;
 };
@@ -37,6 +49,12 @@ struct stored_tensor {
   return static_cast<std::size_t>(t) < std::size(names) ? names[static_cast<std::size_t>(t)] : "";
 }
 
+/// "float32 [64, 10]".
+[[nodiscard]] inline std::string text_of(const stored_tensor& t) {
+  return (t.unknown_type.empty() ? std::string(name(t.type)) : "of the unknown type \"" + t.unknown_type + "\"") + " " +
+         detail::shape_text(t.shape);
+}
+
 /// What a safetensors file says before its data: little-endian u64 length, that many bytes of JSON, then the data, in
 /// which tensors lie one behind the other without gaps.
 struct safetensors_header {
@@ -46,7 +64,8 @@ struct safetensors_header {
   std::vector<stored_tensor> tensors;  ///< in the order of their data
   metadata words;
 
-  /// The JSON, padded with spaces so that the data begins at a multiple of 8.
+  /// The JSON, padded with spaces so that the data begins at a multiple of 8. Names and words are UTF-8, or no other
+  /// program reads it.
   [[nodiscard]] std::string encode() const {
     std::string text = "{";
     if (!words.empty()) {
@@ -63,7 +82,9 @@ struct safetensors_header {
     }
     for (const stored_tensor& t : tensors) {
       detail::append_json(text, t.name);
-      text.append(":{\"dtype\":\"").append(safetensors_name(t.type)).append("\",\"shape\":[");
+      text += ":{\"dtype\":";
+      detail::append_json(text, t.unknown_type.empty() ? safetensors_name(t.type) : t.unknown_type);
+      text += ",\"shape\":[";
       for (std::size_t i = 0; i < t.shape.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(t.shape[i]);
       text += "],\"data_offsets\":[" + std::to_string(t.begin) + "," + std::to_string(t.begin + t.bytes) + "]},";
     }
@@ -74,12 +95,14 @@ struct safetensors_header {
   }
 
   /// Understands or refuses the JSON of a file with so many bytes of data: error{protocol} that says what is wrong.
-  /// Every length is checked before memory is reserved for it; duplicates, gaps, overlaps and what the format does not
-  /// know are refused.
+  /// Every length is checked before memory is reserved for it; duplicates, gaps, overlaps, what is no UTF-8 and
+  /// what the format does not know are refused, but a type that this version does not know is stored_tensor's.
   [[nodiscard]] static safetensors_header parse(std::string_view json, std::uint64_t data_bytes) {
     detail::json_reader in{json};
     safetensors_header h;
     bool has_words = false;
+    if (const auto at = detail::not_utf8(json); at != std::string_view::npos)
+      throw error{{errc::protocol}, "byte " + std::to_string(at) + " of the header is no UTF-8"};
     if (json.empty() || json.front() != '{') in.fail("'{' is missing");
     in.expect('{');
     for (std::size_t n = 0; in.more('}', n); ++n) {
@@ -141,8 +164,12 @@ struct safetensors_header {
     }
     if (!type_seen || !shape_seen || !place_seen) refuse(t, "has no dtype, no shape or no data_offsets");
     std::size_t i = 0;
-    while (i < dtype_count && (type.empty() || safetensors_name(static_cast<dtype>(i)) != type)) ++i;
-    if (i == dtype_count) refuse(t, "is of type \"" + type + "\", which this version does not know");
+    while (i < dtype_count && safetensors_name(static_cast<dtype>(i)) != type) ++i;
+    if (type.empty()) refuse(t, "has no type");
+    if (i == dtype_count) {  // of another version, or of less than a byte: maybe nobody asks for it
+      t.unknown_type = std::move(type);
+      return t;
+    }
     t.type = static_cast<dtype>(i);
     std::uint64_t bytes = size_of(t.type);
     for (const std::uint64_t d : t.shape) {

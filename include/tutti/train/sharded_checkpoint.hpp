@@ -105,9 +105,10 @@ inline void fill_shard(const tensor_shard& wanted, std::span<const tensor_file> 
     if (t == nullptr) continue;
     const auto place = place_of(file, *t);
     if (!place) file.refuse("it does not say where its part of \"" + t->name + "\" lies");
-    if (t->type != wanted.part.type || place->total != wanted.total)
-      refuse("is " + std::to_string(place->total) + " x " + std::string(name(t->type)) + " where " +
-             std::to_string(wanted.total) + " x " + std::string(name(wanted.part.type)) + " is expected");
+    if (!t->unknown_type.empty() || t->type != wanted.part.type || place->total != wanted.total)
+      refuse("is " + std::to_string(place->total) + " x " +
+             (t->unknown_type.empty() ? std::string(name(t->type)) : "the unknown \"" + t->unknown_type + "\"") +
+             " where " + std::to_string(wanted.total) + " x " + std::string(name(wanted.part.type)) + " is expected");
     known = true;
     const std::uint64_t from = std::max(place->first, wanted.first), to = std::min(place->first + t->shape[0], end);
     if (from < to) pieces.push_back({from, to, &file, t, place->first});

@@ -52,8 +52,8 @@ template <class T, std::size_t N>
   std::uint64_t count = 1;
   for (const std::uint64_t d : shape) count *= d;
   if (count != values.size())
-    throw usage_error("tensor \"" + name + "\" has " + std::to_string(values.size()) +
-                      " elements, which its shape does not");
+    throw usage_error("tensor \"" + name + "\" has " + std::to_string(values.size()) + " elements, not the " +
+                      std::to_string(count) + " of its shape " + detail::shape_text(shape));
   return detail::name_memory(std::move(name), values.data(), values.size(), std::move(shape));
 }
 template <class T>
@@ -105,13 +105,30 @@ class tensor_file {
   safetensors_header header_;
 };
 
-/// Writes tensors to a safetensors file, replacing it as a whole. Names must differ. This process alone.
-/// Errors: usage_error for names or types that the format has not; error{system} or {out_of_resources}.
+namespace detail {
+inline void require_text(std::string_view what, std::string_view text) {
+  const auto at = not_utf8(text);
+  if (at == std::string_view::npos) return;
+  std::string shown;  // with the bytes that are none of its text as escapes
+  append_json(shown, text.substr(0, at));
+  throw usage_error("write_tensors: " + std::string(what) + " that begins with " + shown + " is no UTF-8 from byte " +
+                    std::to_string(at) + " on; other programs could not read the file");
+}
+}  // namespace detail
+
+/// Writes tensors to a safetensors file, replacing it as a whole; through a symbolic link, the file that it names.
+/// Names must differ. This process alone. Errors: usage_error for names, words or types that the format has not: names
+/// and words are UTF-8; error{system} or {out_of_resources}.
 inline void write_tensors(const std::string& path, std::span<const named_tensor> tensors, const metadata& words = {}) {
   safetensors_header header;
   header.words = words;
+  for (const auto& [key, value] : words) {
+    detail::require_text("a word of the metadata", key);
+    detail::require_text("the metadata's \"" + key + "\"", value);
+  }
   std::uint64_t end = 0;
   for (const named_tensor& t : tensors) {
+    detail::require_text("the name of a tensor", t.name);
     if (t.name == safetensors_header::reserved || header.find(t.name) != nullptr || safetensors_name(t.type).empty())
       throw usage_error("write_tensors: tensor \"" + t.name + "\" comes twice, or the format has no such name or type");
     header.tensors.push_back({t.name, t.type, t.shape, end, t.bytes.size()});
@@ -137,12 +154,6 @@ auto find_any_prefix(std::string_view name, Find find) {
   return find(std::string(prefix) + std::string(name));
 }
 
-inline std::string shape_text(std::span<const std::uint64_t> shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return text + "]";
-}
-
 inline void refuse_constant(const named_tensor& t) {
   if (t.constant) throw usage_error("tensor \"" + t.name + "\" is const: it can be saved, not loaded");
 }
@@ -160,9 +171,9 @@ inline metadata read_tensors(const std::string& path, std::span<const named_tens
   for (const named_tensor& t : tensors) {
     const auto* s = detail::find_any_prefix(t.name, [&](const std::string& name) { return file.header().find(name); });
     if (s == nullptr) file.mismatch("it has no tensor \"" + t.name + "\"");
-    if (s->type != t.type || s->shape != t.shape)
-      file.mismatch("tensor \"" + t.name + "\" is " + std::string(name(s->type)) + " " + detail::shape_text(s->shape) +
-                    " where " + std::string(name(t.type)) + " " + detail::shape_text(t.shape) + " is expected");
+    if (!s->unknown_type.empty() || s->type != t.type || s->shape != t.shape)
+      file.mismatch("tensor \"" + t.name + "\" is " + text_of(*s) + " where " + std::string(name(t.type)) + " " +
+                    detail::shape_text(t.shape) + " is expected");
     found.push_back(s);
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) file.read(*found[i], 0, tensors[i].bytes);
