@@ -61,11 +61,11 @@ int rank_count(std::string_view value) {
 }
 
 std::chrono::milliseconds duration(std::string_view option, std::string_view value) {
-  constexpr double most = 3.0e7;  // about a year: far below where a time point would overflow
+  constexpr int most = 30'000'000;  // about a year: far below where a time point would overflow
   double seconds = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
   if (error != std::errc{} || end != value.data() + value.size() || !(seconds >= 0) || seconds > most)
-    refuse(text(option, " wants a time in seconds, such as 2.5, and got '", value, "'"));
+    refuse(text(option, " wants a time of 0 to ", most, " seconds, such as 2.5, and got '", value, "'"));
   return std::chrono::milliseconds{std::llround(seconds * 1000)};
 }
 

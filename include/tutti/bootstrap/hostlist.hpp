@@ -35,7 +35,8 @@ inline std::vector<std::string> expand_bracket(std::string_view list, std::strin
     if (!first || !last || *first > highest_number || *last > highest_number)
       refuse_hostlist(list, "brackets hold numbers and ranges of numbers");
     if (*first > *last) refuse_hostlist(list, "the range " + quoted(item) + " runs backwards");
-    if (*last - *first >= longest_hostlist || low.size() > 64) refuse_hostlist(list, "more than 65536 hosts");
+    if (*last - *first >= longest_hostlist) refuse_hostlist(list, "more than 65536 hosts");
+    if (low.size() > 64) refuse_hostlist(list, "a number of more than 64 digits");
     for (std::uint64_t n = *first; n <= *last; ++n) {
       const std::string digits = std::to_string(n);
       texts.push_back(std::string(low.size() > digits.size() ? low.size() - digits.size() : 0, '0') + digits);

@@ -25,7 +25,7 @@ struct weight_digits {
     char text[32];
     const auto end = std::to_chars(text, text + sizeof text, weight).ptr;
     throw usage_error("a weight of " + std::string(text, end) +
-                      ": give 0 or a number from 2^-60 to 2^60, such as a number of samples");
+                      ": give 0, or a number of at least 2^-60 and below 2^60, such as a number of samples");
   }
 
   /// Bits of a digit: the sum of 4096 of them still fits.
