@@ -88,8 +88,9 @@ TEST_CASE_FIXTURE(one_of_three, "distributing: buffers that overlap in part are 
   std::vector<float> more(9);
   const std::span all{six}, nine{more};
   for (const std::string& text : {complaint([&] { world.gather(all.subspan(1, 2), all, 1).wait(); }),
-                                  complaint([&] { world.scatter(all, all.subspan(1, 2), 1).wait(); }),
-                                  complaint([&] { world.all_gather_v(all.subspan(2, 2), all, counts).wait(); }),
+                                  complaint([&] { world.scatter(all, all.subspan(1, 2), 1).wait(); }), complaint([&] {
+                                    (void)world.prepare().all_gather_v(all.subspan(2, 2), all, counts);
+                                  }),
                                   complaint([&] { world.reduce(all.first(4), all.last(4), 1).wait(); }),
                                   complaint([&] { world.all_to_all(nine.first(6), nine.last(6)).wait(); }),
                                   complaint([&] { world.all_to_all_v(six, counts, six, counts).wait(); })})
@@ -102,6 +103,30 @@ TEST_CASE_FIXTURE(one_of_three, "distributing: buffers that overlap in part are 
                  "for in place, out is elements 1 to 3 of in, this rank's block"));
   CHECK(contains(complaint([&] { world.all_to_all_v(six, counts, six, counts).wait(); }),
                  "in and out overlap; pass separate ones: blocks of any lengths have no form in place"));
+}
+
+TEST_CASE("distributing: an all_gather_v takes its block from wherever it lies in out, with counts of any integers") {
+  const auto gather = [](auto& world) {
+    const int ranks = world.size(), me = world.rank();
+    std::vector<int> lengths, starts;  // as an interface of C has them: ranks + 1 to 2 elements, with gaps
+    for (int r = 0; r < ranks; ++r) {
+      lengths.push_back(1 + ranks - r);
+      starts.push_back(r == 0 ? 1 : starts.back() + lengths[static_cast<std::size_t>(r - 1)] + 2);
+    }
+    const auto counts = tutti::as_counts(lengths), offsets = tutti::as_counts(starts);
+    const auto mine = counts[static_cast<std::size_t>(me)], own = offsets[static_cast<std::size_t>(me)];
+    const std::size_t size = offsets.back() + counts.back() + 3;
+    for (const std::size_t at : {std::size_t{0}, own, own + 1, own == 0 ? own : own - 1, size - mine}) {
+      std::vector<int> out(size, -1);
+      for (std::size_t i = 0; i < mine; ++i) out[at + i] = me * 100 + static_cast<int>(i);
+      world.all_gather_v(std::span{out}.subspan(at, mine), out, {counts, offsets}).wait();
+      for (int r = 0; r < ranks; ++r)
+        for (std::size_t i = 0; i < counts[static_cast<std::size_t>(r)]; ++i)
+          expect(out[offsets[static_cast<std::size_t>(r)] + i] == r * 100 + static_cast<int>(i), "a block");
+    }
+  };
+  tutti::run_threads(3, [&](auto& world) { gather(world); });
+  tutti::run_sim(4, tutti::sim_options{}, [&](auto& world) { gather(world); });
 }
 
 using action = void (*)(ranks::world&, bool last);

@@ -27,7 +27,7 @@
 // SECTION_vector_of_bool: for_vector_of_bool_use_vector_of_char
 // SECTION_container_of_the_moment: this_buffer_is_a_temporary.*pass_a_named_container
 // SECTION_counts_of_the_moment: these_counts_are_a_temporary
-// SECTION_signed_counts: counts_and_offsets_must_be_std_size_t
+// SECTION_signed_counts: counts_and_offsets_must_be_std_size_t.*tutti_as_counts_makes_them
 // SECTION_offsets_of_the_moment: these_counts_are_a_temporary
 // SECTION_reduce_to_constant: this_buffer_is_written_and_must_not_be_const
 // SECTION_reduce_structs: the_library_cannot_reduce_these_elements_so__pass_a_function

@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <source_location>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include <tutti/communicator/elements.hpp>
 #include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
+#include <tutti/core/as_counts.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/layout.hpp>
 
@@ -28,17 +30,21 @@ class distributing_calls : public Base {
 
   /// Block r of everyone's `out` becomes rank r's `in`, which has blocks.size(r) elements. `blocks` cuts `out`, which
   /// may be larger; its counts are equal on all ranks, its offsets are each rank's own, and it belongs to the operation
-  /// as the buffers do. `in` may be the own block of `out`. Collective. Costs: see algo/direct_uneven.hpp and
-  /// algo/ring_uneven.hpp.
+  /// as the buffers do. `in` may be the own block of `out`; where it touches `out` at another place, as C interfaces
+  /// have it, it is moved there first, which an operation that is prepared, or on a device, refuses. Collective. Costs:
+  /// see algo/direct_uneven.hpp and algo/ring_uneven.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_gather_v_args> && alike<In, Out>
   started<all_gather_v_args> all_gather_v(In&& in, Out&& out, layout blocks, issue how = {},
                                           std::source_location where = std::source_location::current()) {
-    const auto from = read_only(in);
+    auto from = read_only(in);
     const auto to = span_of(out);
     this->check_blocks("all_gather_v", blocks, to.size(), access::write);
     this->check_equal("all_gather_v", "in", from.size(), "the count of this rank", blocks.size(this->me()));
-    own_block("all_gather_v", access::read, from, to, blocks);
+    if constexpr (Base::at_once)
+      from = moved_to_own_block(from, to, blocks);
+    else
+      own_block("all_gather_v", access::read, from, to, blocks);
     return move<all_gather_v_args>(from, to, how, where, [&](auto& a) { a.blocks = blocks; });
   }
 
@@ -184,6 +190,14 @@ class distributing_calls : public Base {
   void all_to_all_v(In&&, layout, Out&&, layout, Rest&&...) = delete;
 
  private:
+  /// `in`, or this rank's block of `out` with what it held, where they touch.
+  template <class T>
+  std::span<const T> moved_to_own_block(std::span<const T> in, std::span<T> out, const layout& blocks) const {
+    const std::span<T> own = out.subspan(blocks.begin(this->me()), in.size());
+    if (in.data() == own.data() || !overlap(in.data(), in.size_bytes(), out.data(), out.size_bytes())) return in;
+    std::memmove(own.data(), in.data(), in.size_bytes());
+    return own;
+  }
   template <class T>
   void own_block(const char* call, access of, std::span<const T> in, std::span<T> out, const layout& blocks) const {
     this->check_own_block(call, of, in, out, blocks.begin(this->me()), blocks.size(this->me()));
