@@ -1,11 +1,13 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <vector>
+
+#include <tutti/async/task.hpp>
+#include <tutti/train/metric.hpp>
+#include <tutti/train/sampler.hpp>
 
 #include "digits/batch.hpp"
 #include "digits/dataset.hpp"
@@ -14,21 +16,20 @@
 
 namespace digits {
 
-/// Judges the model on the part of the images that falls to one rank; the ranks' results are to be added.
-template <class T>
-metrics evaluate(model<T>& net, const dataset& data, std::size_t rank, std::size_t ranks) {
+/// Judges the model on all images, each on one rank; all ranks get the same result.
+template <class T, class Comm>
+tutti::task<metrics> evaluate(model<T>& net, const dataset& data, Comm& world) {
   constexpr std::size_t at_once = 256;
-  std::vector<std::uint32_t> numbers(data.size());
-  std::iota(numbers.begin(), numbers.end(), 0u);
-  auto rest = slice(std::span<const std::uint32_t>{numbers}, rank, ranks);
   metrics result;
-  while (!rest.empty()) {
-    const auto some = rest.first(std::min(at_once, rest.size()));
+  auto samples = tutti::train::sampler::exact(data.size(), world);
+  while (samples.left() > 0) {
+    const auto numbers = samples.take(at_once);
+    const std::vector<std::uint32_t> some(numbers.begin(), numbers.end());
     const auto images = gather<T>(data, some);
-    result += judge(net.forward(images), std::span{images.labels});
-    rest = rest.subspan(some.size());
+    judge(result, net.forward(images), std::span{images.labels});
   }
-  return result;
+  co_await tutti::train::combine(world, result.loss, result.accuracy);
+  co_return result;
 }
 
 }  // namespace digits

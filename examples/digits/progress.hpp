@@ -43,7 +43,8 @@ class progress {
     char text[160];
     std::snprintf(text, sizeof text,
                   "epoch %2zu/%zu  loss %.5f  test loss %.5f  top-1 %6.2f %%  top-5 %6.2f %%  %.0f images/s", epoch,
-                  epochs_, train_loss, test.mean_loss(), 100 * test.top1(), 100 * test.top5(), images_per_second);
+                  epochs_, train_loss, test.loss.mean(), 100 * test.accuracy.accuracy<1>(),
+                  100 * test.accuracy.accuracy<5>(), images_per_second);
     line(text);
   }
 

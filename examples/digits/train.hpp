@@ -50,11 +50,10 @@ class trainer {
       const auto start = std::chrono::steady_clock::now();
       const double loss = co_await train_epoch(epoch);
       const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-      const metrics mine = evaluate(net_, data_.test, rank(), ranks());
-      const metrics test = co_await world_.all_reduce(mine, [](metrics a, const metrics& b) { return a += b; });
+      const metrics test = co_await evaluate(net_, data_.test, world_);
       progress_.epoch(epoch + 1, loss, test, static_cast<double>(data_.train.size()) / spent.count());
       if (options_.checkpoint.empty()) continue;
-      co_await save_training(options_.checkpoint, epoch + 1, world_.rank(), net_, *step_);
+      co_await save_training(world_, options_.checkpoint, epoch + 1, net_, *step_);
     }
     const std::string bits = co_await common::equal_bits(world_, std::as_bytes(net_.parameters()));
     progress_.line("parameters: " + bits);
@@ -115,16 +114,15 @@ class trainer {
     co_return loss;
   }
 
-  /// Returns the epoch to begin with. Rank 0 decides whether there is a checkpoint; all ranks load it.
+  /// Returns the epoch to begin with. Rank 0 decides whether there is a checkpoint, and reads it for all.
   tutti::task<std::size_t> resume() {
     const bool here = !options_.checkpoint.empty() && std::filesystem::exists(options_.checkpoint);
     if (!co_await world_.broadcast(here, /*root=*/0)) co_return 0;
-    const auto done = load_training(options_.checkpoint, net_, *step_);
+    const auto done = load_training(world_, options_.checkpoint, net_, *step_);
     progress_.line("resumed from " + options_.checkpoint.string() + " after epoch " + std::to_string(done));
     co_return done;
   }
 
-  std::size_t rank() const { return static_cast<std::size_t>(world_.rank()); }
   std::size_t ranks() const { return static_cast<std::size_t>(world_.size()); }
 
   const options& options_;

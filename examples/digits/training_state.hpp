@@ -5,26 +5,39 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <tutti/tutti.hpp>
 #include <vector>
 
-#include "digits/checkpoint.hpp"
+#include <tutti/train/checkpoint.hpp>
+
 #include "digits/model.hpp"
 #include "digits/step.hpp"
 
-// All that a training goes on with: parameters, momentum, and where the loss scale is.
+// All that a training goes on with: parameters, momentum, and where the loss scale is; the epoch among the words.
 
 namespace digits {
 
 namespace detail {
 
 template <class T>
-std::vector<named_span<T>> tensors_of(model<T>& net, std::span<T> velocity, std::span<T> scaler) {
-  std::vector<named_span<T>> all;
-  for (const auto& tensor : net.tensors())
-    all.push_back({tensor.name, net.parameters().subspan(tensor.first, tensor.count)});
-  all.push_back({"velocity", velocity});
-  all.push_back({"loss scaler", scaler});
+std::vector<tutti::train::named_tensor> tensors_of(model<T>& net, std::span<T> velocity, std::array<T, 2>& scaler) {
+  using tutti::train::tensor;
+  std::vector<tutti::train::named_tensor> all;
+  for (std::size_t i = 0; i < net.tensors().size(); ++i) {
+    const auto& t = net.tensors()[i];
+    const auto values = net.parameters().subspan(t.first, t.count);
+    if (i % 2 == 1) {
+      all.push_back(tensor(std::string(t.name), values));
+    } else {  // a weight, before its bias: a row for each input
+      const std::size_t outputs = net.tensors()[i + 1].count;
+      all.push_back(tensor(std::string(t.name), values, {t.count / outputs, outputs}));
+    }
+  }
+  all.push_back(tensor("optimizer.velocity", velocity));
+  all.push_back(tensor("loss_scaler.scale", scaler[0]));
+  all.push_back(tensor("loss_scaler.clean_steps", scaler[1]));
   return all;
 }
 
@@ -32,25 +45,28 @@ std::vector<named_span<T>> tensors_of(model<T>& net, std::span<T> velocity, std:
 
 /// Rank 0 writes it to a file; all ranks call this after the same step.
 template <class T>
-tutti::task<> save_training(const std::filesystem::path& path, std::uint64_t epochs_done, int rank, model<T>& net,
-                            step_policy<T>& step) {
+tutti::task<> save_training(tutti::communicator<>& world, std::filesystem::path path, std::uint64_t epochs_done,
+                            model<T>& net, step_policy<T>& step) {
   auto velocity = co_await step.velocity();
   auto scaler = step.scaler();
-  if (rank == 0)
-    save_checkpoint<T>(path, epochs_done, detail::tensors_of(net, std::span{velocity}, std::span<T>{scaler}));
+  const auto tensors = detail::tensors_of(net, std::span{velocity}, scaler);
+  tutti::train::save_checkpoint(world, path.string(), tensors, {{"epoch", std::to_string(epochs_done)}});
 }
 
-/// Each rank reads it; returns the epochs done. Whether the optimizer was divided, and the loss scaled, may differ from
-/// what they are now.
+/// Rank 0 reads it and tells the others; returns the epochs done. Whether the optimizer was divided, and the loss
+/// scaled, may differ from what they are now.
 template <class T>
-std::size_t load_training(const std::filesystem::path& path, model<T>& net, step_policy<T>& step) {
+std::size_t load_training(tutti::communicator<>& world, const std::filesystem::path& path, model<T>& net,
+                          step_policy<T>& step) {
   std::vector<T> velocity(net.parameters().size());
   std::array<T, 2> scaler{};
-  const auto tensors = detail::tensors_of(net, std::span{velocity}, std::span<T>{scaler});
-  const auto done = static_cast<std::size_t>(load_checkpoint<T>(path, tensors));
+  const auto tensors = detail::tensors_of(net, std::span{velocity}, scaler);
+  const auto words = tutti::train::load_checkpoint(world, path.string(), tensors);
+  const auto epoch = words.find("epoch");
+  if (epoch == words.end()) throw std::runtime_error{path.string() + " does not say after which epoch it was written"};
   step.set_velocity(velocity);
   step.set_scaler(scaler);
-  return done;
+  return std::stoull(epoch->second);
 }
 
 }  // namespace digits

@@ -60,9 +60,7 @@ class trainer {
       const double loss = train_epoch(epoch);
       const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
       device_.download(net_.parameters().data(), host_net_.parameters());
-      const auto mine = digits::evaluate(host_net_, data_.test, rank(), ranks());
-      const auto test =
-          world_.all_reduce(mine, [](digits::metrics a, const digits::metrics& b) { return a += b; }).wait();
+      const auto test = tutti::sync_wait(world_, digits::evaluate(host_net_, data_.test, world_));
       progress_.epoch(epoch + 1, loss, test, static_cast<double>(data_.train.size()) / spent.count());
     }
     const auto bytes = std::as_bytes(std::span<const float>{host_net_.parameters()});

@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -14,7 +16,11 @@ std::string told_by(int rank) {
   REQUIRE(file != nullptr);
   digits::progress progress{rank, 2, file.get()};
   progress.step(1, 1, 22, 0.5);
-  progress.epoch(1, 0.5, {.loss_sum = 3, .top1_count = 9, .top5_count = 10, .image_count = 10}, 1234);
+  digits::metrics test;
+  test.loss.add_sum(3, 10);
+  for (std::size_t i = 0; i < 10; ++i)  // nine of ten are right, and one comes second
+    test.accuracy.add(std::vector<float>{0, 1, 2}, std::vector<int>{i < 9 ? 2 : 1});
+  progress.epoch(1, 0.5, test, 1234);
   progress.line("done");
   std::rewind(file.get());
   std::string text(500, '\0');

@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <tutti/tutti.hpp>
 #include <vector>
@@ -62,13 +64,30 @@ TEST_CASE("digits training state: a run that goes on takes the steps of one that
     CHECK(whole.step->scaler() == std::array{0x1p14f, 4.0f});
     training first{world, zero, true};
     first.take(0, 3);
-    tutti::sync_wait(world, digits::save_training(file, 5, 0, first.net, *first.step));
+    tutti::sync_wait(world, digits::save_training(world, file, 5, first.net, *first.step));
     training second{world, zero, true};
-    CHECK(digits::load_training(file, second.net, *second.step) == 5);
+    CHECK(digits::load_training(world, file, second.net, *second.step) == 5);
     CHECK(second.all() == first.all());
     second.take(3, 6);
     CHECK(second.all() == whole.all());
   }
+}
+
+TEST_CASE("digits training state: it is a file that any reader of safetensors opens") {
+  const temporary_directory folder;
+  auto world = tutti::init();
+  const auto file = (folder.path() / "state.safetensors").string();
+  training some{world, 0, true};
+  some.take(0, 6);
+  tutti::sync_wait(world, digits::save_training(world, file, 5, some.net, *some.step));
+  std::vector<float> bias(10), weight(64 * 10);
+  float scale = 0;
+  const std::vector tensors{tutti::train::tensor("module.dense2.bias", std::span{bias}),
+                            tutti::train::tensor("module.dense2.weight", std::span{weight}, {64, 10}),
+                            tutti::train::tensor("loss_scaler.scale", scale)};
+  CHECK(tutti::train::read_tensors(file, tensors) == tutti::train::metadata{{"epoch", "5"}});
+  CHECK(scale == 0x1p14f);
+  CHECK(std::ranges::equal(bias, some.net.parameters().last(10)));
 }
 
 TEST_CASE("digits training state: a run without a loss scale leaves none, and one with it begins anew") {
@@ -76,12 +95,12 @@ TEST_CASE("digits training state: a run without a loss scale leaves none, and on
   auto world = tutti::init();
   const auto file = folder.path() / "state";
   training plain{world, 0, false};
-  tutti::sync_wait(world, digits::save_training(file, 1, 0, plain.net, *plain.step));
+  tutti::sync_wait(world, digits::save_training(world, file, 1, plain.net, *plain.step));
   training scaled{world, 0, true};
-  CHECK(digits::load_training(file, scaled.net, *scaled.step) == 1);
+  CHECK(digits::load_training(world, file, scaled.net, *scaled.step) == 1);
   CHECK(scaled.step->scaler() == std::array{0x1p16f, 0.0f});
   scaled.take(0, 1);
-  tutti::sync_wait(world, digits::save_training(file, 2, 0, scaled.net, *scaled.step));
-  CHECK(digits::load_training(file, plain.net, *plain.step) == 2);
+  tutti::sync_wait(world, digits::save_training(world, file, 2, scaled.net, *scaled.step));
+  CHECK(digits::load_training(world, file, plain.net, *plain.step) == 2);
   CHECK(plain.step->loss_scale() == 1);
 }

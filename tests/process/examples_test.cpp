@@ -1,9 +1,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <span>
 #include <string>
+#include <tutti/train/tensor_file.hpp>
+#include <vector>
 
 #include "process/trainer.hpp"
+#include "support/temporary_directory.hpp"
 
 // The numbered examples, as a user runs them.
 
@@ -25,6 +31,38 @@ TEST_CASE("the examples 02, 04 and 05 say what they should, with any number of r
     CHECK(all.find("of 10 features, number 7 splits best: gain 310.0\n") != std::string::npos);
     CHECK(std::count(all.begin(), all.end(), '\n') == ranks);
   }
+}
+
+TEST_CASE("the example 06 goes on from its checkpoint on another number of ranks, and leaves a file for torch") {
+  const tutti_test::temporary_directory folder;
+  const auto learn = [&](int ranks, const std::string& where) {
+    const auto report = tutti_test::run_example("06_shards", ranks, {where});
+    CAPTURE(report.out);
+    CHECK(report.status == 0);
+    return report.out.substr(0, report.out.find(" on "));
+  };
+  const std::string twice = folder.file("twice"), once = folder.file("once");
+  std::filesystem::create_directory(twice);
+  std::filesystem::create_directory(once);
+  CHECK(learn(3, twice).find("after step 200") != std::string::npos);
+  const std::string resumed = learn(2, twice);
+  CHECK(resumed.find("after step 400") != std::string::npos);
+  (void)learn(1, once);
+  CHECK(learn(1, once) == resumed);  // the same training, whoever took part
+
+  std::vector<double> weight(2), mean(2);
+  std::int64_t batches = 0;
+  tutti::train::read_tensors(twice + "/model.safetensors",
+                             std::vector{tutti::train::tensor("linear.weight", std::span{weight}, {1, 2}),
+                                         tutti::train::tensor("norm.running_mean", std::span{mean}),
+                                         tutti::train::tensor("norm.num_batches_tracked", batches)});
+  CHECK(batches == 400);
+  CHECK(mean[0] == doctest::Approx(100).epsilon(0.02));
+}
+
+TEST_CASE("the example 07 averages every eighth step") {
+  const std::string all = says("07_local_sgd", 3);
+  CHECK(all.find("y = 3.0000 x -2.0000 after 400 steps and 50 averages on 3 ranks") != std::string::npos);
 }
 
 }  // namespace
