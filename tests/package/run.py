@@ -157,6 +157,20 @@ def add_subdirectory(args, work):
         raise Failure(f"on by default in a user's project: {on}")
     build_and_run(work)
 
+    consume(args, work / "alone", f"-DTUTTI_SOURCE_DIR={ROOT}", "-DTUTTI_WANTED_COMPONENTS=")
+    cache = (work / "alone/CMakeCache.txt").read_text()
+    unasked = re.findall(r"^(?:\w*(?:SSL|CUDA|NCCL|PKG_CONFIG|pkgcfg)|CMAKE_INSTALL_\w+DIR)\w*", cache, re.MULTILINE)
+    if unasked:
+        raise Failure(f"looked for in a user's project that asked for no component: {unasked}")
+    for component, options, message in (
+        ("bogus", (), "tutti has no component 'bogus'"),
+        ("openssl", ("-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON",), "'openssl' needs OpenSSL::Crypto"),
+    ):
+        wanted = (f"-DTUTTI_SOURCE_DIR={ROOT}", f"-DTUTTI_WANTED_COMPONENTS={component}", *options)
+        out = consume(args, fresh(work / "refused"), *wanted, expect=None)
+        if message not in " ".join(out.split()):
+            raise Failure(f"the component {component} must be refused with '{message}', but got\n{out}")
+
 
 def find_package(args, work):
     prefix = f"-DCMAKE_PREFIX_PATH={install(args, work)}"
