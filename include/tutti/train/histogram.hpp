@@ -28,7 +28,7 @@ class histogram {
     else if (value >= high_)
       sums_[n + 1] += 1;
     else
-      sums_[std::min(n - 1, static_cast<std::size_t>((value - low_) / (high_ - low_) * static_cast<double>(n)))] += 1;
+      sums_[(std::min)(n - 1, static_cast<std::size_t>((value - low_) / (high_ - low_) * static_cast<double>(n)))] += 1;
   }
   template <class T>
   void add(std::span<const T> values) noexcept {

@@ -72,7 +72,7 @@ class sampler {
 
   /// The next samples of this rank: `most`, or what is left of the epoch. Valid until the epoch or the ranks change.
   std::span<const std::uint64_t> take(std::size_t most) noexcept {
-    const auto some = std::span{mine_}.subspan(taken_, std::min(most, left()));
+    const auto some = std::span{mine_}.subspan(taken_, (std::min)(most, left()));
     taken_ += some.size();
     return some;
   }
@@ -102,7 +102,7 @@ class sampler {
     rank_ = rank;
     ranks_ = ranks;
     epoch_ = from.epoch;
-    begin_ = static_cast<std::size_t>(from.position);
+    begin_ = from.position;
     taken_ = 0;
     deal();
   }
@@ -127,15 +127,16 @@ class sampler {
         return rest / n;
       case leftover::keep:
         return rest / n + (static_cast<std::size_t>(rank) < more ? 1 : 0);
-      default:
-        return rest / n + (more != 0 ? 1 : 0);
+      case leftover::pad:
+        break;
     }
+    return rest / n + (more != 0 ? 1 : 0);
   }
 
   void deal() {
     if (options_.order == sample_order::sequential)
       pick([](std::size_t at) { return at; });
-    else if (samples_ <= std::numeric_limits<std::uint32_t>::max())
+    else if (samples_ <= (std::numeric_limits<std::uint32_t>::max)())
       pick_shuffled<std::uint32_t>();
     else
       pick_shuffled<std::uint64_t>();
