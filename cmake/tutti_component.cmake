@@ -5,11 +5,13 @@
 # Headers with NVCC_OPTIONS are for CUDA compilers only.
 # Declares tutti::<name>, an interface target with its own headers and its own export set, so that the installed tree is
 # the same whether the package was found here or not. Sets <name>_AVAILABLE in the caller when it was.
+#
+# A project that includes this one names the components whose packages are looked for in TUTTI_COMPONENTS.
 function(tutti_add_component name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "PKG_CONFIG" "HEADERS;PACKAGE;LINK;DEFINE;NVCC_OPTIONS")
 
   list(GET arg_LINK 0 first_target)
-  if(NOT TARGET ${first_target})
+  if(NOT TARGET ${first_target} AND (PROJECT_IS_TOP_LEVEL OR name IN_LIST TUTTI_COMPONENTS))
     list(PREPEND CMAKE_MODULE_PATH "${PROJECT_SOURCE_DIR}/cmake")  # for packages without files of their own
     find_package(${arg_PACKAGE} QUIET)
   endif()
@@ -20,6 +22,10 @@ function(tutti_add_component name)
     set(available TRUE)
   endif()
   set(${name}_AVAILABLE ${available} PARENT_SCOPE)
+  if(name IN_LIST TUTTI_COMPONENTS AND NOT available)
+    list(JOIN arg_PACKAGE " " wanted)
+    message(FATAL_ERROR "tutti's component '${name}' needs ${first_target} (find_package(${wanted}))")
+  endif()
 
   list(TRANSFORM arg_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/tutti/" OUTPUT_VARIABLE globs)
   file(GLOB headers CONFIGURE_DEPENDS ${globs})

@@ -1,5 +1,6 @@
 # Install rules: headers, CMake package files and pkg-config files. Nothing installed depends on the machine, but for
 # tutti::compiled where TUTTI_COMPILED asks for it.
+include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/tutti)

@@ -3,7 +3,8 @@
 
 A header includes lower floors only, or a concept header of its own floor, or a file of its own folder. It also checks
 that includes are written <tutti/...>, that they form no cycle, that optional headers stay optional, that compiler and
-operating-system conditionals stay in config.hpp, and that no header grows past 400 lines.
+operating-system conditionals stay in config.hpp, that every header comes to config.hpp before it declares anything, and
+that no header grows past 400 lines.
 
   check_includes.py [--root DIR]   checks DIR/include/tutti, prints the sizes, exit status 1 after a violation
   check_includes.py --leaves      prints the headers that the umbrella does not reach, for the linter
@@ -42,6 +43,8 @@ OPTIONAL = re.compile(
 )
 
 INCLUDE = re.compile(r"^\s*#\s*include\s*([<\"])([^>\"]+)[>\"]")
+# Of the standard headers, the one that refuses an older C++ with words of its own.
+NOT_BEFORE_CONFIG = "coroutine"
 CONDITIONAL = re.compile(r"^\s*#\s*(?:el)?if.*$")
 PLATFORM = re.compile(
     r"\b(__GNUC__|__GNUC_MINOR__|__GNUG__|__clang__|__clang_major__|_MSC_VER|__NVCC__|__CUDACC__|__CUDA_ARCH__"
@@ -127,6 +130,14 @@ def check(root):
             violations.append(f"{path}:1: has no #pragma once")
         if len(lines) > MAX_LINES:
             violations.append(f"{path}:{len(lines)}: is longer than {MAX_LINES} lines; split it by concept")
+        if path.endswith(".hpp") and path not in ("config.hpp", "version.hpp"):
+            includes = [found[2] for found in map(INCLUDE.match, lines) if found]
+            first = next((i for i in includes if i.startswith("tutti/") or i == NOT_BEFORE_CONFIG), NOT_BEFORE_CONFIG)
+            if first == NOT_BEFORE_CONFIG:
+                violations.append(
+                    f"{path}:1: must include <tutti/config.hpp>, which says what a compiler lacks, "
+                    f"before <{NOT_BEFORE_CONFIG}> and before it declares anything"
+                )
         for number, line in enumerate(lines, 1):
             where = f"{path}:{number}"
             found = INCLUDE.match(line)
@@ -168,15 +179,15 @@ def self_test():
     clean = {
         "config.hpp": ["#if defined(__linux__)", "#endif"],
         "core/status.hpp": ["#include <vector>", "#include <tutti/config.hpp>"],
-        "async/concepts.hpp": [],
+        "async/concepts.hpp": ["#include <tutti/config.hpp>"],
         "async/op.hpp": ["#include <tutti/core/status.hpp>"],
         "os/fd.hpp": ["#include <tutti/async/concepts.hpp>"],
-        "store/concept.hpp": [],
+        "store/concept.hpp": ["#include <tutti/config.hpp>"],
         "store/memory.hpp": ["#include <tutti/os/fd.hpp>"],
         "transport/shm.hpp": ["#include <tutti/store/concept.hpp>"],
         "bootstrap/nccl.hpp": ["#include <tutti/cuda/event.hpp>", "#include <tutti/cuda/runtime.hpp>"],
-        "cuda/event.hpp": [],
-        "cuda/runtime.hpp": [],
+        "cuda/event.hpp": ["#include <tutti/config.hpp>"],
+        "cuda/runtime.hpp": ["#include <tutti/config.hpp>"],
         "cuda/kernels/pack.cuh": ["#include <tutti/cuda/event.hpp>", "#if defined(FEATURE)", "#endif"],
         "communicator.hpp": ["#include <tutti/async/op.hpp>"],
         "bootstrap/init.hpp": ["#include <tutti/communicator.hpp>"],
@@ -210,6 +221,8 @@ def self_test():
         ("store/memory.hpp", ["// filler"] * MAX_LINES, "is longer than 400 lines"),
         ("store/memory.hpp", ["#include <tutti/store/nowhere.hpp>"], "which does not exist"),
         ("store/memory.hpp", ['#include "concept.hpp"'], "write <tutti/...>"),
+        ("os/pipe.hpp", ["#include <vector>"], "must include <tutti/config.hpp>"),
+        ("os/pipe.hpp", ["#include <coroutine>", "#include <tutti/config.hpp>"], "must include <tutti/config.hpp>"),
         ("attic/box.hpp", ["#include <tutti/core/status.hpp>"], "stands on no floor"),
         (
             "store/concept.hpp",

@@ -115,7 +115,7 @@ class communicator : public detail::communicator_calls<B> {
     all_gather_args entries{erase_type(std::span{&mine, 1}), erase_type(std::span{all}), algorithm::automatic, "split"};
     this->start({}, {}, where, entries).wait();
     std::uint32_t context = 0;
-    for (const entry& e : all) context = std::max(context, e.context);
+    for (const entry& e : all) context = (std::max)(context, e.context);
     if (++context > 0x7fff) this->who("split").refuse("a world can be split 32767 times, and has been");
     std::erase_if(all, [&](const entry& e) { return e.color != color; });
     std::ranges::sort(
@@ -141,7 +141,7 @@ class communicator : public detail::communicator_calls<B> {
     requires(B::where == space::host)
   {
     this->core().engine().check_place("allocate");
-    constexpr std::size_t address_space = std::numeric_limits<std::ptrdiff_t>::max();
+    constexpr std::size_t address_space = (std::numeric_limits<std::ptrdiff_t>::max)();
     if (count > address_space / sizeof(T))
       this->who("allocate").refuse(std::to_string(count) + " elements are more than there is address space");
     try {

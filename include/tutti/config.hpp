@@ -2,12 +2,24 @@
 
 /// The only home of compiler and operating-system conditionals.
 
+// Every header comes here before it declares anything. What is missing is said in one line; including a file that does
+// not exist is what makes a compiler stop there, and not thousands of errors later.
 #if !defined(__linux__)
 #error "tutti: this version needs Linux"
+#include <tutti_stops_after_the_error_above>
+#elif !defined(__cpp_impl_coroutine) || !defined(__cpp_concepts)
+#error "tutti: needs C++20, compile with -std=c++20 or newer (g++ 12, clang 16, or a later one)"
+#include <tutti_stops_after_the_error_above>
+#elif !defined(__cpp_exceptions)
+#error "tutti: reports errors by exceptions, compile without -fno-exceptions"
+#include <tutti_stops_after_the_error_above>
 #endif
 
-#if !defined(__cpp_impl_coroutine) || !defined(__cpp_concepts)
-#error "tutti: compile with -std=c++20 (g++ 12, clang 16 or newer)"
+#include <version>
+
+#if !defined(__cpp_lib_jthread)
+#error "tutti: needs std::stop_token; clang's libc++ has it from version 20 on, or with -fexperimental-library"
+#include <tutti_stops_after_the_error_above>
 #endif
 
 // Where TUTTI_SEPARATE_COMPILATION is defined, one file of the program compiles what the headers then only declare
@@ -77,6 +89,13 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
 #define TUTTI_STREAM_FENCE() asm volatile("sfence" ::: "memory")
 #define TUTTI_CPU_HAS(feature) (__builtin_cpu_supports(feature) != 0)
 #define TUTTI_CPU_IS(name) (__builtin_cpu_is(name) != 0)
+// Clang before 18 does not know this one by name. CPUID, leaf 1: bit 29 of ecx.
+#define TUTTI_CPU_HAS_F16C(has)                                         \
+  {                                                                     \
+    unsigned eax = 1, ebx = 0, ecx = 0, edx = 0;                        \
+    asm volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx)); \
+    (has) = ((ecx >> 29U) & 1U) != 0;                                   \
+  }
 // The few instructions that the compilers' vector extensions cannot say; their headers would cost every user 60 MB.
 #define TUTTI_VCVTPH2PS(to, from) asm("vcvtph2ps %1, %0" : "=v"(to) : "v"(from))
 #define TUTTI_VCVTPS2PH(to, from) asm("vcvtps2ph $0, %1, %0" : "=v"(to) : "v"(from))  // $0: to nearest even
@@ -107,10 +126,11 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
 #define TUTTI_STREAM_FENCE() ((void)0)
 #define TUTTI_CPU_HAS(feature) false
 #define TUTTI_CPU_IS(name) false
+#define TUTTI_CPU_HAS_F16C(has) (has) = false;
 #define TUTTI_VCVTPH2PS(to, from) ((void)0)
 #define TUTTI_VCVTPS2PH(to, from) ((void)0)
 #define TUTTI_VCVTNE2PS2BF16(to, low, high) ((void)0)
-#define TUTTI_ANY_SUBNORMAL(any, a, b) ((void)0)
+#define TUTTI_ANY_SUBNORMAL(any, a, b) ((void)0);
 #define TUTTI_SUBNORMALS_ARE_ZERO() false
 #define TUTTI_VMOVNTPS(to, from) ((void)0)
 #define TUTTI_MOVNTPS(to, from) ((void)0)
@@ -136,7 +156,11 @@ namespace tutti::detail {
 inline bool single_threaded() noexcept { return TUTTI_SINGLE_THREADED; }
 inline constexpr bool x86_64 = TUTTI_X86_64;
 /// The operating system saves the wide registers, too.
-inline bool cpu_has_avx2() noexcept { return TUTTI_CPU_HAS("avx2") && TUTTI_CPU_HAS("f16c"); }
+inline bool cpu_has_avx2() noexcept {
+  bool f16c = false;
+  if (TUTTI_CPU_HAS("avx2")) TUTTI_CPU_HAS_F16C(f16c)
+  return f16c;
+}
 inline bool cpu_has_avx512() noexcept {
   return cpu_has_avx2() && TUTTI_CPU_HAS("avx512f") && TUTTI_CPU_HAS("avx512bw") && TUTTI_CPU_HAS("avx512dq") &&
          TUTTI_CPU_HAS("avx512vl");
@@ -177,6 +201,7 @@ inline void prefetch_to_write(const void* from, unsigned long bytes) noexcept {
 #undef TUTTI_X86_64
 #undef TUTTI_STREAM_FENCE
 #undef TUTTI_CPU_HAS
+#undef TUTTI_CPU_HAS_F16C
 #undef TUTTI_HAS_FEATURE
 #undef TUTTI_ADDRESS_SANITIZER
 #undef TUTTI_THREAD_SANITIZER

@@ -3,6 +3,8 @@
 /// All of tutti that a plain C++20 compiler builds. Components with dependencies of their own (OpenSSL, NCCL, MPI) are
 /// headers beside it, switched on by linking their CMake target or including them.
 
+#include <tutti/config.hpp>
+
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/async/progress_thread.hpp>

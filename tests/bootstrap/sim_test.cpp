@@ -13,7 +13,7 @@
 #include <tutti/async/task.hpp>
 #include <tutti/bootstrap/sim.hpp>
 
-#include <support/docs_examples.hpp>
+#include <docs/testing.hpp>
 #include <transport/sim_program.hpp>
 
 namespace {
@@ -194,37 +194,11 @@ TEST_CASE("for_seeds: names the seed that failed, and keeps the error") {
 }
 
 TEST_CASE("run_sim: the examples of docs/testing.md") {
-  tutti::for_seeds(1, 100, [](std::uint64_t seed) {
-    tutti::run_sim(4, seed, [](tutti::communicator<tutti::sim>& world) {
-      std::vector<float> v(100, static_cast<float>(world.rank()));
-      world.all_reduce(v).wait();  // blocking calls and coroutines run unchanged
-      if (v[0] != 6) throw std::runtime_error("a wrong sum");
-    });
-  });
-  const auto program = [](communicator<sim>& world) {
-    for (int i = 0; i < 100; ++i) world.barrier().wait();
-  };
-  const auto lose = [&] {
-    tutti::sim_record record;
-    tutti::run_sim(4,
-                   {.seed = 7,
-                    .memory = tutti::sim_memory::shared,
-                    .lose_rank = 2,
-                    .lose_at_step = 100,
-                    .how = tutti::sim_loss::silent,
-                    .record = &record},
-                   program);
-  };
-  CHECK_THROWS_AS(lose(), error);
-  const std::string here =
-      docs_examples::bare(docs_examples::text_of(TUTTI_SOURCE_DIR "/tests/bootstrap/sim_test.cpp"));
-  const auto blocks = docs_examples::of(TUTTI_SOURCE_DIR "/docs/testing.md");
-  CHECK(blocks.size() == 2);
-  for (const std::string& block : blocks) {
-    const std::size_t code = block.find("tutti::for_seeds");  // behind what is included
-    CHECK_MESSAGE(
-        here.find(docs_examples::bare(block.substr(code == std::string::npos ? 0 : code))) != std::string::npos, block);
-  }
+  docs_testing::in_many_orders();
+  CHECK_THROWS_AS(docs_testing::with_a_loss([](communicator<sim>& world) {
+                    for (int i = 0; i < 100; ++i) world.barrier().wait();
+                  }),
+                  error);
 }
 
 }  // namespace

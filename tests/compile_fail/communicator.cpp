@@ -16,9 +16,9 @@
 // SECTION_too_large_by_value: a_value_is_trivially_copyable_and_has_64_bytes_and_an_alignment_of_16_at_most
 // SECTION_too_large_to_reduce_by_value: a_value_is_trivially_copyable.*__pass_a_span_of_another
 // SECTION_pointer_by_value: pass_a_span
-// SECTION_prepared_sum_of_a_value: values_cannot_be_prepared__pass_a_span_of_one_that_outlives_it
-// SECTION_prepared_broadcast_of_a_value: values_cannot_be_prepared__pass_a_span_of_one_that_outlives_it
-// SECTION_sum_of_a_value_on_a_device: values_are_in_host_memory__pass_them_to_a_communicator_of_the_host
+// SECTION_prepared_sum_of_a_value: values_cannot_be_prepared_so_pass_a_span_of_one_that_outlives_it
+// SECTION_prepared_broadcast_of_a_value: values_cannot_be_prepared_so_pass_a_span_of_one_that_outlives_it
+// SECTION_sum_of_a_value_on_a_device: values_are_in_host_memory_so_pass_them_to_a_communicator_of_the_host
 // SECTION_large_elements: these_elements_cannot_travel
 // SECTION_constant_buffer: this_buffer_is_written_and_must_not_be_const
 // SECTION_constant_out: this_buffer_is_written_and_must_not_be_const
@@ -30,13 +30,13 @@
 // SECTION_signed_counts: counts_and_offsets_must_be_std_size_t.*tutti_as_counts_makes_them
 // SECTION_offsets_of_the_moment: these_counts_are_a_temporary
 // SECTION_reduce_to_constant: this_buffer_is_written_and_must_not_be_const
-// SECTION_reduce_structs: the_library_cannot_reduce_these_elements_so__pass_a_function
-// SECTION_reduce_by_what_is_none: the_library_cannot_reduce_these_elements_so__pass_a_function
+// SECTION_reduce_structs: the_library_cannot_reduce_these_elements_so_pass_a_function
+// SECTION_reduce_by_what_is_none: the_library_cannot_reduce_these_elements_so_pass_a_function
 // SECTION_reduce_scatter_v_differ: in_and_out_must_have_the_same_type
-// SECTION_reduce_scatter_v_of_structs: the_library_cannot_reduce_these_elements_so__pass_a_function
+// SECTION_reduce_scatter_v_of_structs: the_library_cannot_reduce_these_elements_so_pass_a_function
 // SECTION_coalesced_vectors: each_of_these_buffers_must_be_a_span
 // SECTION_coalesced_temporary: this_buffer_is_a_temporary
-// SECTION_scan_structs: the_library_cannot_reduce_these_elements_so__pass_a_function
+// SECTION_scan_structs: the_library_cannot_reduce_these_elements_so_pass_a_function
 // SECTION_exclusive_scan_temporary: this_buffer_is_a_temporary
 // SECTION_gather_to_constant: this_buffer_is_written_and_must_not_be_const
 // SECTION_gather_v_of_bool: for_vector_of_bool_use_vector_of_char
@@ -45,17 +45,18 @@
 // SECTION_all_to_all_strings: these_elements_cannot_travel
 // SECTION_all_to_all_v_differ: in_and_out_must_have_the_same_type
 // SECTION_all_gather_v_to_constant: this_buffer_is_written_and_must_not_be_const
-// SECTION_sum_of_structs: the_library_cannot_reduce_these_elements_so__pass_a_function
-// SECTION_sum_of_struct_by_value: the_library_cannot_reduce_these_elements_so__pass_a_function
+// SECTION_sum_of_structs: the_library_cannot_reduce_these_elements_so_pass_a_function
+// SECTION_sum_of_struct_by_value: the_library_cannot_reduce_these_elements_so_pass_a_function
 // SECTION_temporary_to_send: this_buffer_is_a_temporary
 // SECTION_constant_to_receive: this_buffer_is_written_and_must_not_be_const
 // SECTION_temporary_to_receive_from_any: this_buffer_is_a_temporary
-// SECTION_raw_reduction_of_floats: a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them
-// SECTION_raw_reduction_into_floats: a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them
-// SECTION_raw_reduction_of_spans_of_floats: a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them
-// SECTION_timeout_without_unit: no matching (member )?function for call to .*timeout
-// SECTION_allocate_strings: is_trivially_copyable_v.*string|constraints not satisfied .*string
-// SECTION_not_a_backend: 'int' does not satisfy 'backend'|satisfaction of 'backend<B>' .*int
+// SECTION_raw_reduction_of_floats: a_raw_reduction_takes_ranges_of_std_byte_as_std_as_writable_bytes_makes_them
+// SECTION_raw_reduction_into_floats: a_raw_reduction_takes_ranges_of_std_byte_as_std_as_writable_bytes_makes_them
+// SECTION_raw_reduction_of_spans_of_floats:
+// a_raw_reduction_takes_ranges_of_std_byte_as_std_as_writable_bytes_makes_them SECTION_timeout_without_unit: no
+// matching (member )?function for call to .*timeout SECTION_allocate_strings:
+// is_trivially_copyable_v.*string|constraints not satisfied .*string SECTION_not_a_backend: 'int' does not satisfy
+// 'backend'|satisfaction of 'backend<B>' .*int
 
 namespace {
 

@@ -13,6 +13,9 @@ int main() {
 #if defined(TUTTI_WITH_OPENSSL)
   std::printf(" openssl");
 #endif
+#if defined(TUTTI_SEPARATE_COMPILATION)
+  std::printf(" compiled");
+#endif
 #if __has_include(<tutti/bootstrap/init.hpp>)
   auto world = tutti::init();
   std::printf(" world %d", world.size());

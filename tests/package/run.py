@@ -118,17 +118,22 @@ def build_and_run(work):
     expect_output(work / "consumer_openssl", "openssl")
 
 
+def consume_compiled(args, work, prefix):
+    wanted = ("-DTUTTI_WANTED_COMPONENTS=compiled", "-DCMAKE_BUILD_TYPE=Debug")
+    consume(args, work, f"-DCMAKE_PREFIX_PATH={prefix}", *wanted)
+    run("cmake", "--build", work, "--target", "consumer_compiled")
+    expect_output(work / "consumer_compiled", "compiled")
+
+
 def compiled(args, work):
     """The library tutti::compiled, installed, by CMake and by pkg-config; and files of both kinds in one program."""
     prefix = install(args, work, "-DTUTTI_COMPILED=ON", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0")
-    consume(args, work / "consumer", f"-DCMAKE_PREFIX_PATH={prefix}", "-DTUTTI_WANTED_COMPONENTS=compiled")
-    run("cmake", "--build", work / "consumer", "--target", "consumer_compiled")
-    expect_output(work / "consumer/consumer_compiled")
+    consume_compiled(args, work / "consumer", prefix)
 
     env = {"PKG_CONFIG_PATH": str(next(prefix.glob("lib*/**/pkgconfig")))}
     flags = run("pkg-config", "--cflags", "--libs", "tutti-compiled", env=env).split()
     run(args.cxx, "-std=c++20", HERE / "main.cpp", *flags, "-o", work / "by_pkg_config")
-    expect_output(work / "by_pkg_config")
+    expect_output(work / "by_pkg_config", "compiled")
 
     (work / "other.cpp").write_text("#include <tutti/config.hpp>\n")
     mixed = ["-I", ROOT / "include", "-c", work / "other.cpp", "-o", work / "other.o"]
@@ -151,6 +156,20 @@ def add_subdirectory(args, work):
     if on:
         raise Failure(f"on by default in a user's project: {on}")
     build_and_run(work)
+
+    consume(args, work / "alone", f"-DTUTTI_SOURCE_DIR={ROOT}", "-DTUTTI_WANTED_COMPONENTS=")
+    cache = (work / "alone/CMakeCache.txt").read_text()
+    unasked = re.findall(r"^(?:\w*(?:SSL|CUDA|NCCL|PKG_CONFIG|pkgcfg)|CMAKE_INSTALL_\w+DIR)\w*", cache, re.MULTILINE)
+    if unasked:
+        raise Failure(f"looked for in a user's project that asked for no component: {unasked}")
+    for component, options, message in (
+        ("bogus", (), "tutti has no component 'bogus'"),
+        ("openssl", ("-DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON",), "'openssl' needs OpenSSL::Crypto"),
+    ):
+        wanted = (f"-DTUTTI_SOURCE_DIR={ROOT}", f"-DTUTTI_WANTED_COMPONENTS={component}", *options)
+        out = consume(args, fresh(work / "refused"), *wanted, expect=None)
+        if message not in " ".join(out.split()):
+            raise Failure(f"the component {component} must be refused with '{message}', but got\n{out}")
 
 
 def find_package(args, work):
@@ -185,6 +204,19 @@ def pkg_config(args, work):
         expect_output(work / f"consumer-{name}", *words)
 
 
+def run_port(args, checkout, work, features, expect=0):
+    return run(
+        "cmake",
+        f"-DPORT_DIR={checkout / 'packaging/vcpkg/ports/tutti'}",
+        f"-DWORK_DIR={work}",
+        f"-DFEATURES={features}",
+        "-P",
+        HERE / "vcpkg/run_port.cmake",
+        env={"CXX": args.cxx},
+        expect=expect,
+    )
+
+
 def vcpkg(args, work):
     port = ROOT / "packaging/vcpkg/ports/tutti"
     for manifest in (ROOT / "vcpkg.json", port / "vcpkg.json"):
@@ -195,19 +227,32 @@ def vcpkg(args, work):
     for feature in re.findall(r"^    (\w+) TUTTI_", portfile, re.MULTILINE):
         if feature not in json.loads((port / "vcpkg.json").read_text())["features"]:
             raise Failure(f"portfile.cmake knows a feature '{feature}' that vcpkg.json lacks")
-    for features in ("core;openssl;tools", "core"):
-        run(
-            "cmake",
-            f"-DPORT_DIR={port}",
-            f"-DWORK_DIR={work}",
-            f"-DFEATURES={features}",
-            "-P",
-            HERE / "vcpkg/run_port.cmake",
-            env={"CXX": args.cxx},
-        )
+
+    checkout = work / "checkout"
+    for part in ("include", "src", "cmake", "tools", "packaging"):
+        shutil.copytree(ROOT / part, checkout / part, ignore=shutil.ignore_patterns("sources.sha256"))
+    for part in ("CMakeLists.txt", "LICENSE"):
+        shutil.copy(ROOT / part, checkout / part)
+    stamp = checkout / "packaging/vcpkg/ports/tutti/stamp.cmake"
+    stamps = set()
+    for change in ("", "// changed\n"):
+        with (checkout / "include/tutti/version.hpp").open("a") as file:
+            file.write(change)
+        out = run_port(args, checkout, work, "core", expect=None)
+        if f"cmake -P {stamp}" not in out:
+            raise Failure(f"sources without a stamp, or with that of others, must be refused in words, but got\n{out}")
+        run("cmake", "-P", stamp)
+        stamps.add((stamp.parent / "sources.sha256").read_text())
+    if len(stamps) != 2:
+        raise Failure("other sources must make another stamp, or vcpkg does not build them")
+
+    for features in ("core;openssl;tools", "core;compiled", "core"):
+        run_port(args, checkout, work, features)
         if (work / "packages/tools/tutti/tutti-run").exists() != ("tools" in features):
             raise Failure(f"the features {features} must decide whether tutti-run is installed")
-    check_prefix(work / "packages", work)
+        check_prefix(work / "packages", work)
+        if "compiled" in features:
+            consume_compiled(args, work / "compiled", work / "packages")
     consume(args, work / "consumer", f"-DCMAKE_PREFIX_PATH={work / 'packages'}", f"-DTUTTI_WANTED_VERSION={version()}")
     build_and_run(work / "consumer")
 
@@ -231,10 +276,30 @@ def conan(args, work):
             return SKIPPED
     env = {"CONAN_HOME": str(work / "home"), "CXX": args.cxx}
     run(tool, "profile", "detect", env=env)
-    out = run(tool, "create", ".", env=env, cwd=ROOT)
-    print(out)
-    if f"\ntutti {version()}" not in out:
-        raise Failure("conan create did not run the consumer")
+    cxx20 = ("-s", "compiler.cppstd=20")
+    for options, words in (
+        (cxx20, ()),
+        ((*cxx20, "-o", "&:header_only=False", "-s", "build_type=Debug"), ("compiled",)),
+    ):
+        out = run(tool, "create", ".", *options, env=env, cwd=ROOT)
+        print(out)
+        if f"\n{' '.join(('tutti', version(), *words))} world 1" not in out:
+            raise Failure(f"conan create {' '.join(options)} did not run the consumer with what it asks for")
+
+    # The default of many compilers; what was made for C++20 is in the cache by now, and must not be handed out for it.
+    wanted = ("--requires", f"tutti/{version()}", "--generator", "CMakeDeps", "--no-remote", "--output-folder")
+    for options in ((), ("-o", "tutti/*:header_only=False", "-s", "build_type=Debug")):
+        out = run(tool, "install", *wanted, work / "old", "-s", "compiler.cppstd=gnu17", *options, env=env, expect=None)
+        if "needs C++20, and compiler.cppstd is gnu17" not in out:
+            raise Failure(f"a profile of C++17 must be refused in a sentence, but got\n{out}")
+
+    major, minor, _ = version().split(".")
+    if int(minor):
+        run(tool, "install", *wanted, work / "deps", *cxx20, env=env)
+        options = (f"-DTUTTI_WANTED_VERSION={major}.{int(minor) - 1}", "-DTUTTI_WANTED_COMPONENTS=")
+        out = consume(args, work / "refused", f"-DCMAKE_PREFIX_PATH={work / 'deps'}", *options, expect=None)
+        if "compatible with requested version" not in " ".join(out.split()):
+            raise Failure(f"conan must refuse another minor version as the installed package does, but got\n{out}")
     return 0
 
 

@@ -14,7 +14,7 @@ struct blocks {
   std::size_t parts;
 
   [[nodiscard]] std::size_t begin(std::size_t i) const noexcept {
-    return i * (count / parts) + std::min(i, count % parts);
+    return i * (count / parts) + (std::min)(i, count % parts);
   }
   [[nodiscard]] std::size_t size(std::size_t i) const noexcept { return count / parts + (i < count % parts ? 1 : 0); }
   /// What both ends of a link cut their messages by, whichever two blocks they have in hand.
@@ -23,7 +23,7 @@ struct blocks {
 
 /// What is left of `whole` behind `done`, at most `most`.
 constexpr std::size_t piece_of(std::size_t whole, std::size_t done, std::size_t most) noexcept {
-  return done < whole ? std::min(most, whole - done) : 0;
+  return done < whole ? (std::min)(most, whole - done) : 0;
 }
 
 /// How many elements so many bytes hold; one that is larger than all of them counts, too.

@@ -37,7 +37,7 @@ class board : public turnstile, public call_history, public board_slots {
  public:
   /// How much is done in memory of others between two looks whether one is still welcome: each piece begins slowly.
   static constexpr std::size_t visit_bytes = slot_bytes;
-  static constexpr std::uint64_t nowhere = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::uint64_t nowhere = (std::numeric_limits<std::uint64_t>::max)();
 
   /// What a rank tells beside its step: where its buffers are, if peers can map them, and the bytes of the longest
   /// block in its slot, where they do not know.
@@ -274,7 +274,7 @@ class board : public turnstile, public call_history, public board_slots {
     constexpr std::size_t worth_asking = std::size_t{64} << 10, most = 4096;
     if (ahead.bytes == 0 || ahead.bytes > worth_asking || ahead.times == 0) return;
     --ahead.times;
-    tutti::detail::prefetch(slot(r, step, ahead.bytes), std::min(ahead.bytes, most));
+    tutti::detail::prefetch(slot(r, step, ahead.bytes), (std::min)(ahead.bytes, most));
   }
 
   template <class Link>

@@ -54,7 +54,7 @@ class board_slots {
   /// Where a piece of a message lies in a slot, as a number of bytes for slot(). Pieces of long blocks that all ranks
   /// stage keep to two places: more room would push the blocks out of a cache that the cores share.
   [[nodiscard]] std::size_t place_for(std::size_t piece, std::size_t block) const noexcept {
-    return block < std::size_t{1} << 20 ? piece : std::max(piece, staging_.walk / 2);
+    return block < std::size_t{1} << 20 ? piece : (std::max)(piece, staging_.walk / 2);
   }
   /// Makes sure that this rank has room for long walks; false when there is no memory for it.
   template <class Link>

@@ -26,7 +26,7 @@ routine bruck_all_gather(L link, all_gather_args a) {
   // Place i holds the block of rank r + i.
   std::uint64_t step = 0;
   for (std::size_t have = 1; have < n; have *= 2, ++step) {
-    const std::size_t bytes = std::min(have, n - have) * block;
+    const std::size_t bytes = (std::min)(have, n - have) * block;
     auto sending = link.send(static_cast<int>((r + n - have) % n), step, std::span<const std::byte>{data, bytes});
     co_await link.recv(static_cast<int>((r + have) % n), step, std::span{data + have * block, bytes});
     co_await sending;

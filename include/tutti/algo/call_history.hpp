@@ -66,15 +66,20 @@ class call_history : public board_memory, public recent_calls::witness {
     for (std::size_t i = 0; i < remembered * remembered; ++i) {
       const called m = recent(rank_, i / remembered), t = recent(rank, i % remembered);
       if (m.sequence == 0 || m.sequence != t.sequence || m == t) continue;
-      if (mine.sequence == 0 || m.sequence < mine.sequence) mine = m, theirs = t;
+      if (mine.sequence != 0 && m.sequence >= mine.sequence) continue;
+      mine = m;
+      theirs = t;
     }
     odd_message found{theirs.brief(), mine.brief(), theirs.count, mine.count, members_->context, mine.sequence};
     found.of = odd_message::unit::elements;
-    if (called by_theirs = mine; mine != theirs && (by_theirs.via = theirs.via, by_theirs == theirs)) {
+    called by_theirs = mine;
+    by_theirs.via = theirs.via;
+    if (mine != theirs && by_theirs == theirs) {
       const auto taken = [](algorithm a) {
         return static_cast<std::uint64_t>(a == algorithm::automatic ? algorithm::direct : a);
       };
-      found.bytes = taken(theirs.via), found.room = taken(mine.via);
+      found.bytes = taken(theirs.via);
+      found.room = taken(mine.via);
       found.of = odd_message::unit::algorithms;
     }
     status why = found.failure(members_->world_rank(rank), members_->world_rank(rank_));

@@ -24,7 +24,7 @@ routine chain_broadcast(L link, broadcast_args a) {
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
   for (std::size_t i = 0; i < pieces; ++i) {
     if (place != 0) {
-      receives.begin_before(std::min(pieces, i + pieces_ahead),
+      receives.begin_before((std::min)(pieces, i + pieces_ahead),
                             [&](std::size_t k) { return link.recv(before, 0, nth_piece(data, k)); });
       auto& arrival = receives[i];
       co_await arrival;

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tutti/config.hpp>
+
 namespace tutti::algo {
 
 /// When a group chooses its way to stage, and when it looks whether its cores are where they were when it chose. It
@@ -44,7 +46,7 @@ class choice_timer {
   /// Something may have held up the first choice: it is made once more soon, and again until two agree. From then on,
   /// where paces change but the choice does not, looks become rare.
   void chose(outcome what) noexcept {
-    const std::uint64_t longer = std::min(2 * distance_, latest);
+    const std::uint64_t longer = (std::min)(2 * distance_, latest);
     switch (trust_) {
       case trust::none:
         trust_ = trust::once;

@@ -34,7 +34,7 @@ class claim_choice {
     double& pace = r.pace[r.claims_next() ? 1 : 0];
     const double now = static_cast<double>(nanoseconds) / static_cast<double>(piece);
     // One that met another program, or pages of which there were none yet, tells nothing of those that follow.
-    pace = pace == 0 || now < pace / 2 ? now : pace + (std::min(now, 2 * pace) - pace) / 8;
+    pace = pace == 0 || now < pace / 2 ? now : pace + ((std::min)(now, 2 * pace) - pace) / 8;
     ++r.pieces;
   }
 

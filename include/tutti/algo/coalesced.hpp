@@ -37,7 +37,7 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
   if (!b.is_open()) co_await b.open(lane);
   detail::meeting<T> m{lane, b, a};
   const std::size_t element = a.data.element_bytes, total = a.data.bytes();
-  const std::size_t most = whole_elements(board::slot_bytes, element) * element, place = std::min(most, total);
+  const std::size_t most = whole_elements(board::slot_bytes, element) * element, place = (std::min)(most, total);
   list_walk from{a.data}, to{a.data};
   std::uint64_t staged = board::nowhere;  // the step with which the first slot went
   const auto mine = static_cast<std::size_t>(m.rank());
@@ -51,7 +51,7 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
     const std::uint64_t told = detail::tell_places(m, a.data, m.slot(m.rank(), step));
-    if (told == board::nowhere) stage(step, std::min(most, total));
+    if (told == board::nowhere) stage(step, (std::min)(most, total));
     board::exposure shown{b, lane.link()};
     m.post({told, 0});
     co_await m.everyone(step);
@@ -79,7 +79,7 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
       from = list_walk{a.data};
   }
   for (std::size_t done = 0; done == 0 || done < total; done += most) {
-    const std::size_t bytes = std::min(most, total - done);
+    const std::size_t bytes = (std::min)(most, total - done);
     std::uint64_t step = staged;
     if (done != 0 || staged == board::nowhere) {
       step = m.next();

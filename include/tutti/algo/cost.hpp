@@ -51,15 +51,15 @@ struct extent {
 
   constexpr extent(int ranks, std::size_t whole) noexcept
       : n(static_cast<std::uint64_t>(ranks)),
-        bytes(std::min(std::uint64_t{whole}, std::uint64_t{1} << 40)),
+        bytes((std::min)(std::uint64_t{whole}, std::uint64_t{1} << 40)),
         share(bytes >> 32 != 0 ? bytes / n : static_cast<std::uint32_t>(bytes) / static_cast<std::uint32_t>(n)),
-        log(static_cast<std::uint64_t>(std::bit_width(n - 1))),
+        log(static_cast<unsigned>(std::bit_width(n - 1))),
         power(std::bit_floor(n)),
         surplus(n - power) {}
   [[nodiscard]] constexpr std::uint64_t power_log() const noexcept { return log - (surplus != 0 ? 1 : 0); }
   /// Bytes in the first piece of a pipeline on its way along a chain of all ranks.
   [[nodiscard]] constexpr std::uint64_t fill() const noexcept {
-    return n <= 2 ? 0 : (n - 2) * std::min(bytes, std::uint64_t{piece_bytes});
+    return n <= 2 ? 0 : (n - 2) * (std::min)(bytes, std::uint64_t{piece_bytes});
   }
 };
 
@@ -67,15 +67,23 @@ constexpr work all_reduce_work(algorithm via, const extent& e) noexcept {
   const std::uint64_t all = e.bytes, rest = all - e.share, log = e.power_log(), odd = e.surplus != 0 ? 1 : 0;
   work w;
   if (via == algorithm::ring || via == algorithm::pairwise) {
-    w.steps = 2 * (e.n - 1), w.path = 2 * rest, w.moved = 4 * rest, w.folded = rest;
+    w.steps = 2 * (e.n - 1);
+    w.path = 2 * rest;
+    w.moved = 4 * rest;
+    w.folded = rest;
   } else if (via == algorithm::halving_doubling) {
     // Partners wait for each other at the end of each step: of 4 and 8 ranks that cost an eighth more than a ring.
     const std::uint64_t halves = all - (all >> log);
-    w.steps = 2 * (log + odd), w.path = 2 * halves + odd * all, w.moved = 4 * rest * 9 / 8, w.folded = rest;
+    w.steps = 2 * (log + odd);
+    w.path = 2 * halves + odd * all;
+    w.moved = 4 * rest * 9 / 8;
+    w.folded = rest;
   } else {
     const std::uint64_t paired = e.surplus * e.share;
-    w.steps = log + 2 * odd, w.path = (log + odd) * all;
-    w.moved = 2 * log * (all - paired) + 4 * paired, w.folded = log * (all - paired) + paired;
+    w.steps = log + 2 * odd;
+    w.path = (log + odd) * all;
+    w.moved = 2 * log * (all - paired) + 4 * paired;
+    w.folded = log * (all - paired) + paired;
     if (e.n == 2) w.folded -= all / 8;  // whole messages that come at once are in the cache when they are folded
   }
   return w;

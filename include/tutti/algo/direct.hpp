@@ -46,7 +46,7 @@ template <mapped_transport T>
 routine one_shot(meeting<T> m, board& b, all_reduce_args a, std::uint64_t staged) {
   const std::size_t element = a.out.element_bytes, most = one_shot_piece(element);
   for (std::size_t done = 0; done == 0 || done < a.out.count; done += most) {
-    const std::size_t count = std::min(most, a.out.count - done);
+    const std::size_t count = (std::min)(most, a.out.count - done);
     const std::byte* own = at(a.in.data, done * element);
     std::uint64_t step = staged;
     if (done != 0 || staged == board::nowhere) {
@@ -67,7 +67,7 @@ routine two_phase(meeting<T> m, board& b, all_reduce_args a) {
   const auto mine = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.out.element_bytes, most = whole_elements(board::slot_bytes, element);
   for (std::size_t done = 0; done < a.out.count; done += most) {
-    const blocks cut{std::min(most, a.out.count - done), static_cast<std::size_t>(m.size())};
+    const blocks cut{(std::min)(most, a.out.count - done), static_cast<std::size_t>(m.size())};
     const std::byte* in = at(a.in.data, done * element);
     std::byte* out = at(a.out.data, done * element);
     const std::size_t from = cut.begin(mine) * element, to = from + cut.size(mine) * element;
@@ -123,12 +123,12 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a, progress so
     if (!mapped) detail::bring_part_of(a, m.rank(), m.size());
     if (!mapped && all_at_once && !begun) {  // the first piece goes with the note
       co_await m.everyone(step - 1);
-      const std::size_t first = std::min(bytes, detail::one_shot_piece(element) * element);
+      const std::size_t first = (std::min)(bytes, detail::one_shot_piece(element) * element);
       b.stage(m.slot(m.rank(), step, first), a.in.data, first);
     }
     board::exposure shown{b, lane.link()};
     if (!begun) m.post(mapped ? mine : board::note{board::nowhere, board::nowhere});
-    co_await m.everyone(step, mapped || !all_at_once ? 0 : std::min(bytes, board::half_bytes));
+    co_await m.everyone(step, mapped || !all_at_once ? 0 : (std::min)(bytes, board::half_bytes));
     auto& lists = b.room();
     if (m.map_all(step, &board::note::in, bytes, lists.in) && m.map_all(step, &board::note::out, bytes, lists.out)) {
       const blocks cut{a.out.count, static_cast<std::size_t>(m.size())};

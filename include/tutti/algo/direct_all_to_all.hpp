@@ -108,7 +108,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
   };
   const auto take_own = [&] {
     copy_bytes(at(a.out.data, a.out_blocks.begin(me) * element), at(a.in.data, a.in_blocks.begin(me) * element),
-               std::min(a.out_blocks.size(me), a.in_blocks.size(me)) * element);
+               (std::min)(a.out_blocks.size(me), a.in_blocks.size(me)) * element);
   };
   board::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < longest; done += mine.most()) {

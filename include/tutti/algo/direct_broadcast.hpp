@@ -24,7 +24,7 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
   const bool root = m.rank() == a.root;
   board::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < bytes; done += detail::copy_piece) {
-    const std::size_t piece = std::min(detail::copy_piece, bytes - done);
+    const std::size_t piece = (std::min)(detail::copy_piece, bytes - done);
     const std::uint64_t step = m.next();
     std::byte* staged = m.slot(a.root, step, piece);
     const bool tells = done == 0 && bytes >= worth_mapping;

@@ -37,7 +37,7 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
     shown.close();
   }
   for (std::size_t done = 0; done == 0 || done < block; done += detail::copy_piece) {
-    const std::size_t piece = std::min(detail::copy_piece, block - done);
+    const std::size_t piece = (std::min)(detail::copy_piece, block - done);
     const std::size_t place = b.place_for(piece, block);
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
@@ -79,7 +79,7 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
   }
   const std::size_t most = whole_elements(board::slot_bytes, element * n);
   for (std::size_t done = 0; done == 0 || done < block; done += most) {
-    const std::size_t piece = std::min(most, block - done) * element;
+    const std::size_t piece = (std::min)(most, block - done) * element;
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
     const auto own = [&](std::size_t r) { return at(a.in.data, (r * block + done) * element); };

@@ -14,7 +14,7 @@ template <mapped_transport T>
 routine reduce_at_root(meeting<T> m, board& b, reduce_args a) {
   const std::size_t element = a.in.element_bytes, most = one_shot_piece(element);
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += most) {
-    const std::size_t count = std::min(most, a.in.count - done), bytes = count * element;
+    const std::size_t count = (std::min)(most, a.in.count - done), bytes = count * element;
     const std::byte* const own = at(a.in.data, done * element);
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
@@ -98,7 +98,7 @@ routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
   }
   const std::size_t most = whole_elements(board::slot_bytes, element);
   for (std::size_t done = 0; done < count; done += most)
-    co_await detail::reduce_slot(m, b, a, done, std::min(most, count - done));
+    co_await detail::reduce_slot(m, b, a, done, (std::min)(most, count - done));
 }
 
 }  // namespace tutti::algo

@@ -24,7 +24,7 @@ stretch block_of(const Args& a, std::size_t element, int r) noexcept {
 /// Where rank r stages pieces of its block of a gather, which is so long.
 template <mapped_transport T>
 std::byte* staged_block(const meeting<T>& m, int r, std::uint64_t step, std::size_t bytes) noexcept {
-  return m.slot(r, step, std::min(bytes, board::slot_bytes));
+  return m.slot(r, step, (std::min)(bytes, board::slot_bytes));
 }
 /// What the root's first slot of a gather says, where it alone knows the blocks and others may store there.
 inline slot_parts gather_table(int ranks) noexcept {
@@ -90,7 +90,7 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   const auto me = static_cast<std::size_t>(m.rank());
   const std::size_t mine = a.in.bytes(), rest = piece_of(mine, board::slot_bytes, mine);
   const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
-    b.stage(staged_block(m, m.rank(), step, mine), at(a.in.data, std::min(done, mine)),
+    b.stage(staged_block(m, m.rank(), step, mine), at(a.in.data, (std::min)(done, mine)),
             piece_of(mine, done, board::slot_bytes));
   };
   std::size_t longest = mine;

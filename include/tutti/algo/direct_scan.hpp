@@ -33,7 +33,7 @@ routine scan_over(meeting<T> m, board& b, scan_args a, int terms) {
     if (mapped) co_return;
   }
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += most) {
-    const std::size_t count = std::min(most, a.in.count - done), bytes = count * element;
+    const std::size_t count = (std::min)(most, a.in.count - done), bytes = count * element;
     const std::byte* const own = at(a.in.data, done * element);
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);

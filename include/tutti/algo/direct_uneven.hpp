@@ -36,11 +36,11 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
     shown.close();
     if (all) co_return;
   }
-  const std::size_t place = std::min(longest, board::slot_bytes);
+  const std::size_t place = (std::min)(longest, board::slot_bytes);
   for (std::size_t done = 0; done == 0 || done < longest; done += board::slot_bytes) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
-    const std::byte* const own = at(a.in.data, std::min(done, mine));
+    const std::byte* const own = at(a.in.data, (std::min)(done, mine));
     b.stage(m.slot(m.rank(), step, place), own, piece_of(mine, done, board::slot_bytes));
     m.post();
     co_await m.everyone(step);
@@ -86,7 +86,7 @@ routine direct_reduce_scatter_v(lane<T> lane, board& b, reduce_scatter_v_args a)
     shown.close();
     if (mapped) co_return;
   }
-  const std::size_t most = whole_elements(board::slot_bytes, element * n), part = std::min(most, longest) * element;
+  const std::size_t most = whole_elements(board::slot_bytes, element * n), part = (std::min)(most, longest) * element;
   for (std::size_t done = 0; done == 0 || done < longest; done += most) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);

@@ -37,7 +37,7 @@ inline void bring_stretch(const displaced& d, const std::byte* from, std::byte* 
   alignas(64) std::byte room[stays_near];
   const std::size_t most = sizeof room / element;
   for (std::size_t done = 0; done < count; done += most) {
-    const std::size_t piece = std::min(most, count - done);
+    const std::size_t piece = (std::min)(most, count - done);
     d.bring(from + done * element, room, piece, d.factor);
     copy_streaming(to + done * element, room, piece * element);
   }
@@ -47,7 +47,7 @@ inline void bring_stretch(const displaced& d, const std::byte* from, std::byte* 
 inline void bring(const displaced& d, std::size_t first, std::size_t last, std::byte* buffer, std::size_t element,
                   stores how) {
   for (const displaced_part* p = d.from(first); p != d.end() && p->first < last; ++p) {
-    const std::size_t from = std::max(p->first, first), to = std::min(p->first + p->count, last);
+    const std::size_t from = (std::max)(p->first, first), to = (std::min)(p->first + p->count, last);
     bring_stretch(d, at(p->data, (from - p->first) * element), buffer + from * element, to - from, element, how);
   }
 }
@@ -66,7 +66,7 @@ inline const std::byte* gathered(const displaced& d, std::size_t first, std::siz
   };
   for (; p != d.end() && p->first < last; ++p) {
     if (p->first > done) from_buffer(p->first);
-    const std::size_t to = std::min(p->first + p->count, last);
+    const std::size_t to = (std::min)(p->first + p->count, last);
     bring_stretch(d, at(p->data, (done - p->first) * element), room + (done - first) * element, to - done, element,
                   stores::ordinary);
     done = to;
@@ -109,7 +109,7 @@ inline bool fold_displaced(board& b, const displaced& d, std::size_t rank, std::
   const board::visit visit{b};
   for (std::size_t done = 0; done < count; done += most) {
     if (!visit.welcome()) return false;
-    const std::size_t piece = std::min(most, count - done);
+    const std::size_t piece = (std::min)(most, count - done);
     operands[rank] = gathered(d, begin + done, piece, in[rank], element, room);
     fold_piece(b, count * element, piece, element, ways, with);
     if (own) copy_streaming(own + done * element, results.front(), piece * element);

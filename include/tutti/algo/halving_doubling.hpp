@@ -46,7 +46,7 @@ class part_exchange {
       : link_(link),
         call_(a),
         piece_(whole_elements(piece_bytes, a.out.element_bytes)),
-        slot_bytes_(whole_lines(std::min(piece_, a.out.count) * a.out.element_bytes)),
+        slot_bytes_(whole_lines((std::min)(piece_, a.out.count) * a.out.element_bytes)),
         slots_(link_, pieces_ahead * slot_bytes_) {}
   part_exchange(const part_exchange&) = delete;
   part_exchange& operator=(const part_exchange&) = delete;
@@ -73,7 +73,7 @@ class part_exchange {
  private:
   template <class Into, class Landed>
   routine exchange(int peer, part give, part take, std::uint64_t step, Into into, Landed landed) {
-    const std::size_t pieces = std::max<std::size_t>((std::max(give.count, take.count) + piece_ - 1) / piece_, 1);
+    const std::size_t pieces = std::max<std::size_t>(((std::max)(give.count, take.count) + piece_ - 1) / piece_, 1);
     return pipeline(
         link_, {peer, peer, pieces, pieces, step},
         [=, this](std::size_t i) {
@@ -95,8 +95,8 @@ class part_exchange {
 
   [[nodiscard]] std::size_t element() const noexcept { return call_.out.element_bytes; }
   [[nodiscard]] part nth(part whole, std::size_t i) const noexcept {
-    const std::size_t skipped = std::min(i * piece_, whole.count);
-    return {whole.begin + skipped, std::min(piece_, whole.count - skipped)};
+    const std::size_t skipped = (std::min)(i * piece_, whole.count);
+    return {whole.begin + skipped, (std::min)(piece_, whole.count - skipped)};
   }
   [[nodiscard]] std::byte* place_of(part p) const noexcept {
     return static_cast<std::byte*>(call_.out.data) + p.begin * element();
@@ -155,7 +155,8 @@ routine halving_doubling_all_reduce(L link, all_reduce_args a) {
   with.finish(part_of(halved_range::before(me, power, power)));
   for (unsigned distance = power / 2; distance > 0; distance /= 2) {
     const auto mine = halved_range::side(me, distance), theirs = halved_range::side(me ^ distance, distance);
-    co_await with.replace(peer_at(distance), half(distance, mine), half(distance, theirs), doubling + --step);
+    --step;
+    co_await with.replace(peer_at(distance), half(distance, mine), half(distance, theirs), doubling + step);
   }
   if (paired) co_await with.replace(static_cast<int>(r - 1), all, none, after);
 }

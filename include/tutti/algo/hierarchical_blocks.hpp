@@ -58,7 +58,7 @@ class block_exchange {
   [[nodiscard]] std::size_t size(std::size_t i) const noexcept { return piece_of(count_, begin(i), segment_); }
   /// Bytes of a block before it.
   [[nodiscard]] std::size_t offset(std::size_t i) const noexcept { return begin(i) * element_; }
-  [[nodiscard]] std::size_t most_bytes() const noexcept { return std::min(segment_, count_) * element_; }
+  [[nodiscard]] std::size_t most_bytes() const noexcept { return (std::min)(segment_, count_) * element_; }
 
   [[nodiscard]] auto send(std::size_t i, const std::byte* out) const noexcept {
     return link_.send(map_.rank_at(target(i), map_.place), tag(i), {out, size(i) * element_});
@@ -126,7 +126,7 @@ routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
   const std::size_t steps = across.steps();
   const auto begin_before = [&](std::size_t end) {
-    end = std::min(end, steps);
+    end = (std::min)(end, steps);
     sends.begin_before(end, [&](std::size_t k) { return across.send(k, at(a.in.data, across.offset(k))); });
     receives.begin_before(end, [&](std::size_t k) { return across.recv(k, arrives_at(k)); });
   };
@@ -175,7 +175,8 @@ routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce
   // A slot is free for step i once what was sent in step i - 2 has gone, or what came then has been folded, which is in
   // step i - 1.
   for (std::size_t i = 0; i <= steps; ++i) {
-    receives.begin_before(std::min(steps, i + 1), [&](std::size_t k) { return across.recv(k, slot_of(incoming, k)); });
+    receives.begin_before((std::min)(steps, i + 1),
+                          [&](std::size_t k) { return across.recv(k, slot_of(incoming, k)); });
     if (i < steps) {
       if (i >= pieces_ahead) {
         auto& departure = sends[i - pieces_ahead];
@@ -192,7 +193,7 @@ routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce
     co_await arrival;
     sum.fold(slot_of(incoming, i - 1), at(a.out.data, across.offset(i - 1)), across.size(i - 1), sum.context.data());
   }
-  for (std::size_t i = steps - std::min(steps, pieces_ahead); i < steps; ++i) {
+  for (std::size_t i = steps - (std::min)(steps, pieces_ahead); i < steps; ++i) {
     auto& departure = sends[i];
     co_await departure;
   }

@@ -73,7 +73,7 @@ routine hierarchical_broadcast(lane<T> link, machine_memory& memory, broadcast_a
   for (std::size_t i = 0; i < pieces; ++i) {
     const auto piece = nth_piece(data, i);
     if (tree.speaks && across.me != 0) {
-      receives.begin_before(std::min(pieces, i + pieces_ahead),
+      receives.begin_before((std::min)(pieces, i + pieces_ahead),
                             [&](std::size_t k) { return tree.between.recv(before, 0, nth_piece(data, k)); });
       auto& arrival = receives[i];
       co_await arrival;
@@ -96,19 +96,22 @@ routine hierarchical_reduce(lane<T> link, machine_memory& memory, reduce_args a)
   const detail::tree_of_machines<lane<T>> tree(link, memory.map, a.root);
   const bool root = link.rank() == a.root;
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(piece_bytes, element), most = std::min(segment, a.in.count) * element;
+  const std::size_t segment = whole_elements(piece_bytes, element), most = (std::min)(segment, a.in.count) * element;
   scratch incoming(link, tree.speaks ? most : 0), own(link, tree.speaks && !root ? most : 0);
   if (!incoming || !own) co_await link.refuse({errc::out_of_resources});
   const reduction sum = a.op.partial();
   co_await turn;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
-    const std::size_t count = std::min(segment, a.in.count - done);
+    const std::size_t count = (std::min)(segment, a.in.count - done);
     const_buffer operand = a.in;
     operand.data = at(a.in.data, done * element);
     operand.count = count;
     buffer machine{nullptr, 0, a.in.element_bytes, a.in.type};
-    if (tree.speaks) machine.data = root ? at(a.out.data, done * element) : own.data(), machine.count = count;
+    if (tree.speaks) {
+      machine.data = root ? at(a.out.data, done * element) : own.data();
+      machine.count = count;
+    }
     if (memory.size() > 1)
       co_await direct_reduce<T>(memory.inside(link), memory.up.place, {operand, machine, sum, tree.speaker});
     else

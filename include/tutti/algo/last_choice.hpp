@@ -16,7 +16,9 @@ class last_choice {
   algorithm of(const situation& here, Weigh weigh) noexcept {
     const void* const collective = &algorithms_of<Args>;
     if (collective_ != collective || bytes_ != here.bytes || element_ != here.element) {
-      collective_ = collective, bytes_ = here.bytes, element_ = here.element;
+      collective_ = collective;
+      bytes_ = here.bytes;
+      element_ = here.element;
       via_ = weigh();
     }
     return via_;

@@ -33,7 +33,7 @@ struct copy_times {
 /// How many of the others' blocks a rank reads to compare: more would cost as much again, and tell the same.
 template <mapped_transport T>
 int compared_with(const meeting<T>& m) noexcept {
-  return std::min(m.size() - 1, 3);
+  return (std::min)(m.size() - 1, 3);
 }
 
 /// Writes to every line, so that the caches hold them as they do a buffer that its user has just written: memset would
@@ -57,8 +57,8 @@ template <mapped_transport T, class Round>
 routine time_blocks(meeting<T> m, board& b, std::byte* block, probe_times& totals, Round round) {
   constexpr std::size_t fewest = 3, enough = std::size_t{1} << 20;  // bytes, to have been in every place of the slots
   for (std::size_t p = 0; p < lending_probes.size(); ++p) {
-    const std::size_t rounds = std::max(fewest, enough / lending_probes[p]);
-    std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+    const std::size_t rounds = (std::max)(fewest, enough / lending_probes[p]);
+    std::uint64_t least = (std::numeric_limits<std::uint64_t>::max)();
     for (std::size_t i = 0; i < rounds; ++i) {
       write_to(block, lending_probes[p]);
       const std::uint64_t written = m.post();
@@ -67,7 +67,7 @@ routine time_blocks(meeting<T> m, board& b, std::byte* block, probe_times& total
       co_await round(lending_probes[p]);
       const std::uint64_t read = m.post();
       co_await m.everyone(read);
-      least = std::min(least, nanoseconds_since(begin));
+      least = (std::min)(least, nanoseconds_since(begin));
     }
     co_await add_up(m, b, least, totals[p]);
   }

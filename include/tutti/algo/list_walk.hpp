@@ -17,7 +17,7 @@ class list_walk {
   void next(std::size_t bytes, Visit visit) {
     for (std::size_t done = 0; done < bytes;) {
       const auto item = list_[item_];
-      const std::size_t n = std::min(item.size() - used_, bytes - done);
+      const std::size_t n = (std::min)(item.size() - used_, bytes - done);
       if (n != 0) visit(item.subspan(used_, n), done);
       done += n;
       used_ += n;

@@ -68,7 +68,7 @@ list_fold fold_mapped_lists(const meeting<T>& m, board& b, std::uint64_t step, s
     list_cursor c{slot, slot + told * sizeof(list_place), nullptr, 0};
     for (std::size_t skip = begin * element; skip != 0;) {
       if (!find_bytes(c, m, rank)) return list_fold::foreign;
-      const std::size_t n = std::min(skip, c.left);
+      const std::size_t n = (std::min)(skip, c.left);
       c.at += n;
       c.left -= n;
       skip -= n;
@@ -78,13 +78,13 @@ list_fold fold_mapped_lists(const meeting<T>& m, board& b, std::uint64_t step, s
   const board::visit visit{b};
   const std::size_t most = whole_elements(board::visit_bytes, element) * element;
   for (std::size_t left = count * element; left != 0;) {
-    std::size_t piece = std::min(left, most);
+    std::size_t piece = (std::min)(left, most);
     room.operands.clear();
     room.results.clear();
     for (rank = 0; rank < m.size(); ++rank) {
       list_cursor& c = cursors[rank];
       if (!find_bytes(c, m, rank)) return list_fold::foreign;
-      piece = std::min(piece, c.left);
+      piece = (std::min)(piece, c.left);
       room.operands.push_back(c.at);
       room.results.push_back(c.at);
     }

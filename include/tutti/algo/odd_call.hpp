@@ -41,13 +41,16 @@ struct odd_call {
         found.odd = {theirs, r, 1};
       for (side& s : sides) {
         if (s.ranks != 0 && s.what != theirs) continue;
-        if (s.ranks++ == 0) s.what = theirs, s.rank = r;
+        if (s.ranks++ == 0) {
+          s.what = theirs;
+          s.rank = r;
+        }
         break;
       }
     }
     int most = 0, all = 0;
     for (const side& s : sides) {
-      most = std::max(most, s.ranks);
+      most = (std::max)(most, s.ranks);
       all += s.ranks;
       if (begun && s.ranks != 0 && s.what == found.odd.what) found.odd = s;
     }
@@ -143,7 +146,7 @@ inline std::string explain(const odd_message& m, const std::string& who, const s
   // The root is one of what a plain brief leaves open.
   const auto call = [&](const beside_brief& more) {
     const auto brief = static_cast<std::uint16_t>(m.sent | called::plain_brief);
-    return describe_brief(brief, std::numeric_limits<int>::max(), more);
+    return describe_brief(brief, (std::numeric_limits<int>::max)(), more);
   };
   static_assert(odd_message::any == called::any_count);
   const auto with = [&](std::uint64_t n) {

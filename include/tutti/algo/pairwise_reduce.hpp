@@ -28,7 +28,7 @@ template <message_link L>
 routine pairwise_block(L link, const void* in, std::size_t element, blocks cut, const reduction& with, void* out) {
   const int n = link.size(), r = link.rank();
   const auto ranks = static_cast<std::size_t>(n), own = static_cast<std::size_t>(r);
-  const std::size_t most = std::min(pairwise_segment(ranks, element), std::max<std::size_t>(cut.longest(), 1));
+  const std::size_t most = (std::min)(pairwise_segment(ranks, element), std::max<std::size_t>(cut.longest(), 1));
   const std::size_t slot = whole_lines(most * element);
   scratch incoming(link, ranks * slot), list(link, ranks * sizeof(void*));
   if (!incoming || !list) co_await link.refuse({errc::out_of_resources});

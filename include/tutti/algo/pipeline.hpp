@@ -32,7 +32,7 @@ constexpr std::size_t pieces_of(std::size_t bytes, std::size_t piece = piece_byt
 }
 template <class Byte>
 std::span<Byte> nth_piece(std::span<Byte> data, std::size_t i, std::size_t piece = piece_bytes) noexcept {
-  return data.subspan(i * piece, std::min(piece, data.size() - i * piece));
+  return data.subspan(i * piece, (std::min)(piece, data.size() - i * piece));
 }
 
 namespace detail {
@@ -89,9 +89,9 @@ template <message_link L, class Out, class Into, class Landed>
 routine pipeline(L link, course c, Out out, Into into, Landed landed) {
   in_flight<decltype(link.send(0, 0, {}))> sends;
   in_flight<decltype(link.recv(0, 0, {}))> receives;
-  const std::size_t ahead = std::min(pieces_ahead, c.per_step);
+  const std::size_t ahead = (std::min)(pieces_ahead, c.per_step);
   for (std::size_t i = 0; i < c.pieces; ++i) {
-    const std::size_t last = std::min(c.pieces, i + ahead);
+    const std::size_t last = (std::min)(c.pieces, i + ahead);
     // What is sent is on its way while this rank looks for what has come.
     sends.begin_before(last, [&](std::size_t k) { return link.send(c.to, c.first + k / c.per_step, out(k)); });
     receives.begin_before(last, [&](std::size_t k) { return link.recv(c.from, c.first + k / c.per_step, into(k)); });

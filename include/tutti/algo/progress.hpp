@@ -1,4 +1,5 @@
 #pragma once
+#include <tutti/config.hpp>
 
 namespace tutti::algo {
 

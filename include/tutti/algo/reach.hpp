@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include <tutti/config.hpp>
+
 namespace tutti::algo {
 
 /// The ways in which the ranks of a world reach each other.

@@ -33,7 +33,7 @@ class ring_path {
             per_step_, first};
   }
   /// Bytes of the longest piece.
-  [[nodiscard]] std::size_t longest() const noexcept { return std::min(piece_, cut_.longest()) * element_bytes_; }
+  [[nodiscard]] std::size_t longest() const noexcept { return (std::min)(piece_, cut_.longest()) * element_bytes_; }
 
   /// While blocks are reduced, rank r begins with block r - 1 and ends with block r; while they are passed on, it
   /// begins with block r.
@@ -44,12 +44,12 @@ class ring_path {
 
   /// Of block b, what travels as the i-th piece: its number of elements, and its first byte in the buffer.
   [[nodiscard]] std::size_t count(std::size_t b, std::size_t i) const noexcept {
-    const std::size_t before = std::min((i % per_step_) * piece_, cut_.size(b));
-    return std::min(piece_, cut_.size(b) - before);
+    const std::size_t before = (std::min)((i % per_step_) * piece_, cut_.size(b));
+    return (std::min)(piece_, cut_.size(b) - before);
   }
   [[nodiscard]] std::size_t bytes(std::size_t b, std::size_t i) const noexcept { return count(b, i) * element_bytes_; }
   [[nodiscard]] std::size_t begin(std::size_t b, std::size_t i) const noexcept {
-    return (cut_.begin(b) + std::min((i % per_step_) * piece_, cut_.size(b))) * element_bytes_;
+    return (cut_.begin(b) + (std::min)((i % per_step_) * piece_, cut_.size(b))) * element_bytes_;
   }
   template <class Byte>
   [[nodiscard]] std::span<Byte> piece(Byte* data, std::size_t b, std::size_t i) const noexcept {

@@ -23,12 +23,12 @@ routine ring_all_gather_v(L link, all_gather_v_args a) {
   const auto piece = [&](int b, std::size_t done) {
     const auto i = static_cast<std::size_t>(b);
     const std::size_t bytes = a.blocks.size(i) * element;
-    return std::span{at(a.out.data, a.blocks.begin(i) * element + std::min(done, bytes)),
+    return std::span{at(a.out.data, a.blocks.begin(i) * element + (std::min)(done, bytes)),
                      piece_of(bytes, done, segment)};
   };
   // The own block goes from where it is, as in ring_gather().
   const auto own = [&](std::size_t done) {
-    return std::span{at(a.in.data, std::min(done, a.in.bytes())), piece_of(a.in.bytes(), done, segment)};
+    return std::span{at(a.in.data, (std::min)(done, a.in.bytes())), piece_of(a.in.bytes(), done, segment)};
   };
   copy_bytes(piece(r, 0).data(), a.in.data, a.in.bytes());
   for (std::size_t done = 0; done == 0 || done < longest; done += segment)
@@ -49,14 +49,14 @@ routine ring_reduce_scatter_v(L link, reduce_scatter_v_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
   const std::size_t segment = whole_elements(piece_for(link, longest * element), element);
-  const std::size_t temporary = n > 1 ? std::min(segment, longest) * element : 0;
+  const std::size_t temporary = n > 1 ? (std::min)(segment, longest) * element : 0;
   scratch one(link, temporary), other(link, temporary);
   if (!one || !other) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < longest; done += segment) {
     const auto count = [&](int b) { return piece_of(a.blocks.size(static_cast<std::size_t>(b)), done, segment); };
     const auto operand = [&](int b) {
       const auto i = static_cast<std::size_t>(b);
-      return at(a.in.data, (a.blocks.begin(i) + std::min(done, a.blocks.size(i))) * element);
+      return at(a.in.data, (a.blocks.begin(i) + (std::min)(done, a.blocks.size(i))) * element);
     };
     const int first = (r + n - 1) % n;
     const std::byte* sum = operand(first);

@@ -46,11 +46,11 @@ template <message_link L>
 routine recursive_doubling_scan(L link, scan_args a) {
   const std::size_t element = a.in.element_bytes;
   const std::size_t segment = whole_elements(piece_bytes, element);
-  scratch incoming(link, link.rank() == 0 ? 0 : std::min(segment, a.in.count) * element);
+  scratch incoming(link, link.rank() == 0 ? 0 : (std::min)(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   copy_bytes(a.out.data, a.in.data, a.in.bytes());
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
-    const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;
+    const std::size_t count = (std::min)(segment, a.in.count - done), bytes = count * element;
     co_await detail::scan_rounds(link, 0, {at(a.out.data, done * element), bytes}, count, a.op, incoming.first(bytes));
   }
   if (a.op.finish) a.op.finish(a.out.data, a.in.count, link.rank() + 1, a.op.context.data());
@@ -63,10 +63,10 @@ routine recursive_doubling_exclusive_scan(L link, exclusive_scan_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
   const std::size_t segment = whole_elements(piece_bytes, element);
-  scratch incoming(link, r == 0 ? 0 : std::min(segment, a.in.count) * element);
+  scratch incoming(link, r == 0 ? 0 : (std::min)(segment, a.in.count) * element);
   if (!incoming) co_await link.refuse({errc::out_of_resources});
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
-    const std::size_t count = std::min(segment, a.in.count - done), bytes = count * element;
+    const std::size_t count = (std::min)(segment, a.in.count - done), bytes = count * element;
     const std::span operand{at(a.in.data, done * element), bytes};
     if (r == 0) {
       if (n != 1) co_await link.send(1, 0, operand);

@@ -9,7 +9,8 @@ namespace tutti::algo {
 /// The situation with what the message of a collective adds to it. How much is moved is left at 0 where not all ranks
 /// know it, and where no choice depends on it, as with blocks of any lengths.
 constexpr situation sized(const all_reduce_args& a, situation s) noexcept {
-  s.bytes = a.out.bytes(), s.element = a.out.element_bytes;
+  s.bytes = a.out.bytes();
+  s.element = a.out.element_bytes;
   return s;
 }
 constexpr situation sized(const broadcast_args& a, situation s) noexcept {
@@ -17,7 +18,8 @@ constexpr situation sized(const broadcast_args& a, situation s) noexcept {
   return s;
 }
 constexpr situation sized(const reduce_scatter_args& a, situation s) noexcept {
-  s.bytes = a.in.bytes(), s.element = a.out.element_bytes;
+  s.bytes = a.in.bytes();
+  s.element = a.out.element_bytes;
   return s;
 }
 constexpr situation sized(const all_gather_args& a, situation s) noexcept {
@@ -25,15 +27,18 @@ constexpr situation sized(const all_gather_args& a, situation s) noexcept {
   return s;
 }
 constexpr situation sized(const reduce_args& a, situation s) noexcept {
-  s.bytes = a.in.bytes(), s.element = a.in.element_bytes;
+  s.bytes = a.in.bytes();
+  s.element = a.in.element_bytes;
   return s;
 }
 constexpr situation sized(const scan_args& a, situation s) noexcept {
-  s.bytes = a.in.bytes(), s.element = a.in.element_bytes;
+  s.bytes = a.in.bytes();
+  s.element = a.in.element_bytes;
   return s;
 }
 constexpr situation sized(const all_reduce_coalesced_args& a, situation s) noexcept {
-  s.bytes = a.data.bytes(), s.element = a.data.element_bytes;
+  s.bytes = a.data.bytes();
+  s.element = a.data.element_bytes;
   return s;
 }
 constexpr situation sized(const reduce_scatter_v_args& a, situation s) noexcept {

@@ -33,8 +33,8 @@ class slot_parts {
   /// The same for blocks up to so long.
   [[nodiscard]] slot_parts cut_for(std::uint64_t longest) const noexcept {
     slot_parts p = *this;
-    p.longest_ = static_cast<std::size_t>(longest);
-    p.bytes_ = longest < most_ ? std::min(most_, lines_for(std::max(p.longest_, line))) : most_;
+    p.longest_ = longest;
+    p.bytes_ = longest < most_ ? (std::min)(most_, lines_for((std::max)(p.longest_, line))) : most_;
     return p;
   }
   /// Of all there is, for board::slot().
@@ -68,7 +68,7 @@ class slot_parts {
   static std::size_t longest_but(std::size_t owner, std::size_t ranks, const layout& blocks) noexcept {
     std::size_t longest = 0;
     for (std::size_t r = 0; r < ranks; ++r)
-      if (r != owner) longest = std::max(longest, blocks.size(r));
+      if (r != owner) longest = (std::max)(longest, blocks.size(r));
     return longest;
   }
   static constexpr std::size_t table_for(std::size_t ranks) noexcept {
@@ -86,8 +86,8 @@ class slot_parts {
 
   slot_parts(std::size_t ranks, std::size_t table, std::uint64_t longest) noexcept
       : table_(table),
-        others_(std::max(ranks, std::size_t{2}) - 1),
-        most_(std::min(lines_in(board::slot_bytes / ranks), lines_in((board::slot_bytes - table) / others_))),
+        others_((std::max)(ranks, std::size_t{2}) - 1),
+        most_((std::min)(lines_in(board::slot_bytes / ranks), lines_in((board::slot_bytes - table) / others_))),
         longest_(0),
         bytes_(most_) {
     *this = cut_for(longest);

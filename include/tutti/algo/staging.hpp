@@ -17,14 +17,14 @@ namespace tutti::algo::detail {
 template <mapped_transport T>
 routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
   constexpr int batches = 6, meetings = 32;
-  std::uint64_t least = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t least = (std::numeric_limits<std::uint64_t>::max)();
   for (int i = 0; i < batches; ++i) {
     const deadline begin = clock::now();
     for (int k = 0; k < meetings; ++k) {
       const std::uint64_t step = m.post();
       if (!b.sees(0, m.size(), meetings)) co_await m.everyone(step);
     }
-    least = std::min(least, nanoseconds_since(begin) / meetings);
+    least = (std::min)(least, nanoseconds_since(begin) / meetings);
   }
   co_await add_up(m, b, least, total);
 }
@@ -92,7 +92,7 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_
   const bool alone = ranks == crowding::own_cores;
   const std::size_t ways = alone ? ways_to_stage.size() : ways_to_stage.size() - 1;
   std::uint64_t round_times[most_rounds] = {};
-  totals.fill(std::numeric_limits<std::uint64_t>::max());
+  totals.fill((std::numeric_limits<std::uint64_t>::max)());
   for (std::size_t w = 0; w < ways; ++w) {
     b.use(ways_to_stage[w]);
     const std::size_t rounds = std::max<std::size_t>(alone ? 48 : 24, 4 * ways_to_stage[w].walk / staged_piece);
@@ -135,7 +135,7 @@ routine choose_staging(meeting<T> m, board& b) {
   co_await m.everyone(asked);
   if (!m.all_noted(asked)) co_return;
   crowding ranks = mine;
-  for (int r = 0; r < m.size(); ++r) ranks = std::max(ranks, static_cast<crowding>(b.note_of(r, asked).out));
+  for (int r = 0; r < m.size(); ++r) ranks = (std::max)(ranks, static_cast<crowding>(b.note_of(r, asked).out));
   if (ranks == crowding::too_many) co_return;
   std::uint64_t pace = choice_timer::no_pace;
   if (ranks == crowding::own_cores) {

@@ -24,7 +24,7 @@ routine tree_send_down(L link, std::span<std::byte> data, int root, std::uint64_
   in_flight<decltype(link.recv(0, 0, {}))> receives;
   for (std::size_t i = 0; i < pieces; ++i) {
     if (tree.me != 0) {
-      receives.begin_before(std::min(pieces, i + pieces_ahead),
+      receives.begin_before((std::min)(pieces, i + pieces_ahead),
                             [&](std::size_t k) { return link.recv(tree.parent(), step, piece(k)); });
       auto& arrival = receives[i];
       co_await arrival;

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstddef>
 
+#include <tutti/config.hpp>
+
 namespace tutti::algo::detail {
 
 /// A rank's place in a binomial tree of n ranks, numbered from the root on.
@@ -22,7 +24,7 @@ struct tree_place {
   [[nodiscard]] bool leaf() const noexcept { return me % 2 != 0 || (me != 0 && me + 1 >= n); }
   /// Ranks below the child `v` that hangs on the bit `mask`, itself included.
   [[nodiscard]] std::size_t below(int v, int mask) const noexcept {
-    return static_cast<std::size_t>(std::min(mask, n - v));
+    return static_cast<std::size_t>((std::min)(mask, n - v));
   }
 };
 

@@ -18,8 +18,8 @@ namespace tutti::algo {
 class tuning {
  public:
   static constexpr std::size_t most_rules = 128;
-  static constexpr int any_ranks = std::numeric_limits<int>::max();
-  static constexpr std::size_t any_bytes = std::numeric_limits<std::size_t>::max();
+  static constexpr int any_ranks = (std::numeric_limits<int>::max)();
+  static constexpr std::size_t any_bytes = (std::numeric_limits<std::size_t>::max)();
 
   struct rule {
     std::uint32_t collective = 0;  ///< its name, by id_of()

@@ -16,7 +16,7 @@ class turnstile {
     turn(turnstile& t, Link& link) noexcept : turnstile_(t), number_(t.asked_++) {
       link.watch(*this);
     }
-    ~turn() { leave(); }
+    ~turn() override { leave(); }
     /// Lets the next one in, which need not wait for the end of this turn; once it has come.
     void leave() noexcept {
       if (finished() && !std::exchange(left_, true)) ++turnstile_.served_;

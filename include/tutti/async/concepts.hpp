@@ -1,4 +1,6 @@
 #pragma once
+#include <tutti/config.hpp>
+
 #include <concepts>
 #include <coroutine>
 #include <type_traits>

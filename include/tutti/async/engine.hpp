@@ -1,4 +1,6 @@
 #pragma once
+#include <tutti/config.hpp>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -13,7 +15,6 @@
 
 #include <tutti/async/op_state.hpp>
 #include <tutti/async/wait_policy.hpp>
-#include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/errno_guard.hpp>
 #include <tutti/core/error.hpp>
@@ -235,7 +236,7 @@ class engine {
         const bool waited_for = waiting_.load(std::memory_order_relaxed) != 0;
         if (waited_for && leisure) w = {};  // that wait begins now
         leisure = !waited_for;
-        polls = leisure ? *idle_polls : std::max(polls, *idle_polls);
+        polls = leisure ? *idle_polls : (std::max)(polls, *idle_polls);
       }
       if (w.slept || (w.polls >= polls && (leisure || w.yields >= policy_.yields()))) {
         const auto began = clock::now();

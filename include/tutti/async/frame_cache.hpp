@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <new>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 /// Recycles coroutine frames: a thread keeps the few it freed last, so that a steady loop allocates nothing.

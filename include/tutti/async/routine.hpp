@@ -1,4 +1,6 @@
 #pragma once
+#include <tutti/config.hpp>
+
 #include <coroutine>
 #include <cstdint>
 #include <exception>
@@ -18,6 +20,8 @@ class routine;
 namespace detail {
 
 struct routine_promise;
+
+class pending_list;
 
 /// What a routine waits for: a node that somebody below completes. Lives in the routine's frame.
 /// A node whose operation failed never resumes its routine: the whole operation is destroyed instead, so that
@@ -40,7 +44,7 @@ class pending {
  protected:
   friend class pending_list;
   inline void unlink() noexcept;
-  inline void finish(status s, class pending_list& ready) noexcept;
+  inline void finish(status s, pending_list& ready) noexcept;
 
   status result_{};
   bool finished_ = false;
@@ -48,8 +52,8 @@ class pending {
  private:
   std::coroutine_handle<routine_promise> waiting_;
   const routine_promise* root_ = nullptr;
-  class pending_list* ready_ = nullptr;  // where a failure that nobody awaits yet will be queued
-  class pending_list* list_ = nullptr;
+  pending_list* ready_ = nullptr;  // where a failure that nobody awaits yet will be queued
+  pending_list* list_ = nullptr;
   pending* next_ = nullptr;
   pending* previous_ = nullptr;
 };

@@ -2,6 +2,8 @@
 #include <cstddef>
 #include <new>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// Temporary memory of operations, kept between them: a steady loop allocates nothing. There are as many blocks as were

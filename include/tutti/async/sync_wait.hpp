@@ -1,4 +1,6 @@
 #pragma once
+#include <tutti/config.hpp>
+
 #include <atomic>
 #include <coroutine>
 #include <exception>
@@ -42,7 +44,7 @@ class signalling {
       return signal{};
     }
     void return_void() const noexcept {}
-    void unhandled_exception() const noexcept { std::terminate(); }  // the body below catches everything
+    [[noreturn]] void unhandled_exception() const noexcept { std::terminate(); }  // the body below catches everything
   };
 
   explicit signalling(std::coroutine_handle<promise_type> h) noexcept : handle_(h) {}

@@ -66,7 +66,7 @@ class wait_policy {
     awake_ = awake;
     alone_ = alone;
     const std::uint32_t undisturbed = between(polls_bounds_, awake);
-    polls_ = between({std::min(few, undisturbed), undisturbed}, alone);
+    polls_ = between({(std::min)(few, undisturbed), undisturbed}, alone);
     yields_ = between(yields_bounds_, awake);
   }
 

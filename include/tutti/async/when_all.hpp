@@ -1,4 +1,6 @@
 #pragma once
+#include <tutti/config.hpp>
+
 #include <atomic>
 #include <coroutine>
 #include <cstddef>
@@ -50,7 +52,7 @@ struct child {
       return arrive{};
     }
     void return_void() const noexcept {}
-    void unhandled_exception() const noexcept { std::terminate(); }  // the body catches everything
+    [[noreturn]] void unhandled_exception() const noexcept { std::terminate(); }  // the body catches everything
   };
 
   explicit child(std::coroutine_handle<promise_type> h) noexcept : handle(h) {}
@@ -86,17 +88,18 @@ auto take(outcome<T>& o) {
   return std::move(*o.value);
 }
 
-template <class... A, std::size_t... I>
-task<std::tuple<decltype(take(std::declval<outcome<await_result_t<A>>&>()))...>> when_all(std::index_sequence<I...>,
+template <class... A, std::size_t... Index>
+task<std::tuple<decltype(take(std::declval<outcome<await_result_t<A>>&>()))...>> when_all(std::index_sequence<Index...>,
                                                                                           A... a) {
   std::tuple<outcome<await_result_t<A>>...> outcomes;
   latch all(sizeof...(A));
   {
-    std::tuple<decltype(run_child(a, std::get<I>(outcomes)))...> children{run_child(a, std::get<I>(outcomes))...};
-    (std::get<I>(children).start(all), ...);
+    std::tuple<decltype(run_child(a, std::get<Index>(outcomes)))...> children{
+        run_child(a, std::get<Index>(outcomes))...};
+    (std::get<Index>(children).start(all), ...);
     co_await all;
   }
-  co_return std::tuple<decltype(take(std::get<I>(outcomes)))...>{take(std::get<I>(outcomes))...};
+  co_return std::tuple<decltype(take(std::get<Index>(outcomes)))...>{take(std::get<Index>(outcomes))...};
 }
 
 }  // namespace detail

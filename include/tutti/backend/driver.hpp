@@ -54,7 +54,7 @@ class driver final : public progress_source {
 
   /// Contexts keep the messages of groups apart. To be called under the lock, as is begin_split().
   void use_context(std::uint32_t c) noexcept {
-    contexts_ = std::max(contexts_, c);
+    contexts_ = (std::max)(contexts_, c);
     reclaim();
   }
 

@@ -69,7 +69,7 @@ class issuer final : public op_owner {
       }
     const auto now = os::coarse_now();
     const duration limit = timeout > duration{0} ? timeout : timeout_.load(std::memory_order_relaxed);
-    const deadline expires = limit >= deadline::max() - now ? deadline::max() : now + limit;
+    const deadline expires = limit >= (deadline::max)() - now ? (deadline::max)() : now + limit;
     s.info = {args.name, count, type, 0, where, now, expires};
     s.info.stream = stream;
     if constexpr (requires { args.within; })

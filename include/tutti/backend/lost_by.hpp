@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 /// How a handle of a captured operation ended that was not joined.

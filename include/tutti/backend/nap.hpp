@@ -17,7 +17,7 @@ class nap {
   void prepare(duration longest) noexcept { longest_ = longest; }
   void sleep(duration at_most) {
     std::unique_lock guard{mutex_};
-    waken_.wait_for(guard, std::min(at_most, longest_), [this] { return woken_; });
+    waken_.wait_for(guard, (std::min)(at_most, longest_), [this] { return woken_; });
     woken_ = false;
   }
   void wake() noexcept {

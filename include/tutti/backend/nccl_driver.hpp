@@ -174,7 +174,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
 
   // A device tells nobody that it is done: whoever sleeps looks again soon.
   void prepare_park() noexcept override {
-    nap_.prepare(traffic_.empty() && !connecting_ ? duration::max() : nap::brief);
+    nap_.prepare(traffic_.empty() && !connecting_ ? (duration::max)() : nap::brief);
   }
   void park(duration at_most) noexcept override { nap_.sleep(at_most); }
   void finish_park() noexcept override {}

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// What not every NCCL has that this library works with.

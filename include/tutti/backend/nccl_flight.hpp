@@ -26,8 +26,8 @@ struct nccl_flight {
     captured    ///< in a graph: the device is never asked for it, only its handle holds it
   };
   static constexpr std::size_t most_bytes =
-      std::max({sizeof(all_reduce_args), sizeof(reduce_args), sizeof(scatter_args), sizeof(reduce_scatter_v_args),
-                sizeof(all_to_all_args), sizeof(all_reduce_coalesced_args)});
+      (std::max)({sizeof(all_reduce_args), sizeof(reduce_args), sizeof(scatter_args), sizeof(reduce_scatter_v_args),
+                  sizeof(all_to_all_args), sizeof(all_reduce_coalesced_args)});
 
   nccl_flight* next = nullptr;
   op_state* op = nullptr;  ///< null: the handle ended by join(), and only the device is waited for

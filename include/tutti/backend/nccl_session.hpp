@@ -150,7 +150,7 @@ class nccl_session {
   /// the kernel has closed its connection, which for a process that is killed comes after NCCL's and after the GPU's
   /// memory is given back.
   void blame(nccl_result r, const char* during) noexcept {
-    suspected_.raise(r, during, control_ ? after(place_.patience / 5) : deadline::min());
+    suspected_.raise(r, during, control_ ? after(place_.patience / 5) : (deadline::min)());
     if (!control_) condemn();
   }
   void condemn() noexcept try {

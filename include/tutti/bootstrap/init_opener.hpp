@@ -91,9 +91,12 @@ class meeting_opener {
         return "unix:@" + url_.path;
       case rendezvous_url::scheme::unix_path:
         return "unix:" + url_.path;
-      default:
-        return url_.host;
+      case rendezvous_url::scheme::tcp:
+      case rendezvous_url::scheme::file:
+      case rendezvous_url::scheme::env:
+        break;
     }
+    return url_.host;
   }
   [[nodiscard]] std::string address() const {
     if (url_.kind != rendezvous_url::scheme::tcp) return host();
@@ -103,7 +106,8 @@ class meeting_opener {
   [[nodiscard]] tcp_store_options options() const {
     tcp_store_options o;
     o.rank = who_.rank;
-    o.world = std::max(who_.world_size, who_.rank + 1);  // one rank too many is let in, so that it can tell the others
+    o.world =
+        (std::max)(who_.world_size, who_.rank + 1);  // one rank too many is let in, so that it can tell the others
     o.job = who_.job;
     o.generation = who_.generation;
     o.secret = who_.secret;
@@ -143,7 +147,8 @@ class meeting_opener {
   [[nodiscard]] tcp_store connect(deadline until) const {
     const bool patient = who_.generation != 0;
     for (;;) {
-      const deadline slice = who_.stop.stop_possible() ? std::min(until, after(std::chrono::milliseconds{500})) : until;
+      const deadline slice =
+          who_.stop.stop_possible() ? (std::min)(until, after(std::chrono::milliseconds{500})) : until;
       try {
         return tcp_store::connect(address(), options(), slice);
       } catch (const error& e) {
@@ -174,7 +179,7 @@ class meeting_opener {
   /// The address is taken: by a second rank 0 of this job, as the roll call will say; or by something else.
   [[nodiscard]] tcp_store meet_holder(const error& taken) const {
     try {
-      return connect(std::min(who_.until, after(std::chrono::seconds{2})));
+      return connect((std::min)(who_.until, after(std::chrono::seconds{2})));
     } catch (const error& e) {
       throw error{{errc::rendezvous, 0, -1, taken.cause().detail},
                   std::string(taken.what()) + "; asked as a rank would, it answered: " + e.what(),

@@ -44,7 +44,7 @@ int chosen_connections(const init_options& options, const variable_lookup auto& 
   if (options.connections < 0 || options.connections > most)
     throw usage_error("init_options::connections, " + std::to_string(options.connections) + "," + range);
   const auto text = get("TUTTI_CONNECTIONS");
-  if (options.connections != 0 || !text) return std::max(options.connections, 1);
+  if (options.connections != 0 || !text) return (std::max)(options.connections, 1);
   const auto n = parse_decimal<int>(*text);
   if (!n || *n < 1 || *n > most) throw usage_error("environment: " + show("TUTTI_CONNECTIONS", *text) + range);
   return *n;

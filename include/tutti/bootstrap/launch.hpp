@@ -1,6 +1,8 @@
 #pragma once
 #include <string>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// What a launcher told this process about its place in the job.

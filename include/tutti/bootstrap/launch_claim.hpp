@@ -57,7 +57,7 @@ inline std::string show(const launch_claim& c) {
 
 /// The number in a variable; nullopt when it is not set, usage_error when it is not a number of that range.
 std::optional<int> read_number(const variable_lookup auto& get, const char* name, int least,
-                               int most = std::numeric_limits<int>::max()) {
+                               int most = (std::numeric_limits<int>::max)()) {
   const auto text = get(name);
   if (!text) return std::nullopt;
   const auto value = parse_decimal<int>(*text);

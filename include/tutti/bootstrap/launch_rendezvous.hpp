@@ -54,8 +54,8 @@ std::string job_name(const variable_lookup auto& get, launcher by) {
   return "";
 }
 
-/// `unix:@tutti-<uid>-<job>`: characters that a URL reserves are replaced, a job too long for a socket's name is cut,
-/// and its hash keeps it apart from others then.
+/// `unix:` and the abstract name `tutti-<uid>-<job>`: characters that a URL reserves are replaced, a job too long for a
+/// socket's name is cut, and its hash keeps it apart from others then.
 inline std::string local_rendezvous(std::uint32_t user, std::string_view job) {
   constexpr std::size_t longest_job = 64;
   std::string name = "unix:@tutti-" + std::to_string(user) + "-";

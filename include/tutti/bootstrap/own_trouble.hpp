@@ -1,6 +1,8 @@
 #pragma once
 #include <exception>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 /// The first error that this process alone has met: a file that it cannot read, a variable that it cannot understand.

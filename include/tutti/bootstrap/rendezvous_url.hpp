@@ -37,7 +37,7 @@ inline std::string to_string(const rendezvous_url& url) {
   switch (url.kind) {
     case tcp:
       text = url.host.find(':') == std::string::npos ? "tcp://" + url.host : "tcp://[" + url.host + "]";
-      text += ":" + std::to_string(url.port);
+      text += ":" + std::to_string(int{url.port});
       break;
     case file:
       text = "file://" + url.path;

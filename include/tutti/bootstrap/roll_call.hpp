@@ -163,7 +163,7 @@ class roll_call {
   }
 
   void wait_for_surplus(duration settle) {
-    const deadline end = std::min(how_.until, after(settle));
+    const deadline end = (std::min)(how_.until, after(settle));
     try {
       check(meeting_->get(key("verdict"), end));
     } catch (const error& e) {
@@ -175,9 +175,9 @@ class roll_call {
     const detail::blob list = detail::encode_list(entries);
     const std::span<const std::byte> all{list};
     for (std::size_t at = piece_bytes, i = 1; at < all.size(); at += piece_bytes, ++i)
-      meeting_->set(key("more/" + std::to_string(i)), all.subspan(at, std::min(piece_bytes, all.size() - at)));
+      meeting_->set(key("more/" + std::to_string(i)), all.subspan(at, (std::min)(piece_bytes, all.size() - at)));
     const auto head = detail::encode_list_head(static_cast<std::uint32_t>(entries.size()), all.size(),
-                                               all.first(std::min(piece_bytes, all.size())));
+                                               all.first((std::min)(piece_bytes, all.size())));
     check(meeting_->compare_set(key("verdict"), {}, head));
   }
 
@@ -204,7 +204,7 @@ class roll_call {
   /// Waits for a key, looking around now and then: has somebody failed or died, is it time to give up?
   detail::blob wait_for(const std::string& wanted) {
     for (;;) {
-      const deadline end = std::min(how_.until, after(slice));
+      const deadline end = (std::min)(how_.until, after(slice));
       try {
         return meeting_->get(wanted, end);
       } catch (const error& e) {

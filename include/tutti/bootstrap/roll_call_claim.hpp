@@ -134,7 +134,8 @@ inline std::string printable(std::string_view text) {
 /// Why two processes cannot be ranks of one world, or empty: what differs, both by name, and what to do.
 [[nodiscard]] inline std::string why_not_together(const roll_call_claim& a, const roll_call_claim& b) {
   const auto version = [](const roll_call_claim& c) {
-    return std::to_string(c.version[0]) + "." + std::to_string(c.version[1]) + "." + std::to_string(c.version[2]);
+    return std::to_string(int{c.version[0]}) + "." + std::to_string(int{c.version[1]}) + "." +
+           std::to_string(int{c.version[2]});
   };
   const std::string both = describe(a) + " and " + describe(b);
   if (a.version != b.version || a.protocols != b.protocols)

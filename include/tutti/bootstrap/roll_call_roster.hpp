@@ -23,13 +23,13 @@ class cpu_set {
     if (mask.size() > together_.size()) together_.resize(mask.size());
     for (std::size_t i = 0; i < mask.size(); ++i)
       together_[i] = static_cast<char>(static_cast<unsigned char>(together_[i]) | static_cast<unsigned char>(mask[i]));
-    if (limit != 0) limit_ = std::min(limit_, limit);
+    if (limit != 0) limit_ = (std::min)(limit_, limit);
   }
   /// 0 when one of them could not tell.
   [[nodiscard]] int count() const noexcept {
     std::uint32_t n = 0;
     for (const char c : together_) n += static_cast<std::uint32_t>(std::popcount(static_cast<unsigned char>(c)));
-    return told_ ? static_cast<int>(std::min(n, limit_)) : 0;
+    return told_ ? static_cast<int>((std::min)(n, limit_)) : 0;
   }
 
  private:

@@ -70,7 +70,7 @@ inline constexpr std::array<std::byte, 8> verdict_magic{std::byte{'t'},  std::by
     return v;
   }
   v.failure.code = code <= static_cast<std::uint16_t>(last_errc) ? static_cast<errc>(code) : errc::rendezvous;
-  v.failure.peer = std::max(v.failure.peer, -1);
+  v.failure.peer = (std::max)(v.failure.peer, -1);
   v.message = printable(r.text(roll_call_verdict::longest_message));
   if (!r.ok()) return std::nullopt;
   return v;

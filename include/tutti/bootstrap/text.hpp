@@ -5,6 +5,8 @@
 #include <string_view>
 #include <system_error>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 /// Digits only: no sign, no space, no prefix; nullopt for anything else and for what `Int` cannot hold.

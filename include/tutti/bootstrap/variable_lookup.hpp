@@ -3,6 +3,8 @@
 #include <optional>
 #include <string_view>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// Looks up environment variables: any callable that takes a name and returns the value, or nullopt when it is not set.

@@ -28,7 +28,7 @@ class communicator_base : public call_base<B> {
   using started = typename handle_of<B>::type;
   static constexpr bool at_once = B::where == space::host;  // values and strings are in host memory
   static constexpr slip by_value =                          // why not
-      at_once ? slip::none : slip::values_are_in_host_memory__pass_them_to_a_communicator_of_the_host;
+      at_once ? slip::none : slip::values_are_in_host_memory_so_pass_them_to_a_communicator_of_the_host;
 
   communicator_base(communicator_base&& other) noexcept : call_base<B>(std::exchange(other.core_, nullptr)) {}
   communicator_base& operator=(communicator_base&& other) noexcept {

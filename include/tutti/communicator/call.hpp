@@ -169,7 +169,7 @@ class call_base {
 
   /// So many elements for each rank, all together; more than can be counted are as many as can.
   [[nodiscard]] std::size_t for_all_ranks(std::size_t n) const {
-    constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+    constexpr std::size_t most = (std::numeric_limits<std::size_t>::max)();
     return n > most / ranks() ? most : n * ranks();
   }
   /// Its size as what counts of buffers are compared with, and its rank as what they are indexed by.

@@ -210,7 +210,7 @@ class distributing_calls : public Base {
     a.in = erase_type(in);
     a.out = erase_type(out);
     rest(a);
-    return this->start(shape_of<T>(std::max(in.size(), out.size())), how, where, a);
+    return this->start(shape_of<T>((std::max)(in.size(), out.size())), how, where, a);
   }
 };
 

@@ -102,7 +102,7 @@ class preparing_base : public call_base<B> {
   template <class Args>
   using started = prepared<B, Args>;
   static constexpr bool at_once = false;
-  static constexpr slip by_value = slip::values_cannot_be_prepared__pass_a_span_of_one_that_outlives_it;
+  static constexpr slip by_value = slip::values_cannot_be_prepared_so_pass_a_span_of_one_that_outlives_it;
 
   explicit preparing_base(issuer<B>* core) noexcept : call_base<B>(core) {}
 

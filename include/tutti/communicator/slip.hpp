@@ -16,17 +16,17 @@ namespace tutti::detail {
 /// takes them. It is a template's argument and no static_assert, so that concepts can still ask what compiles.
 enum class slip : std::uint8_t {
   none,
-  this_buffer_is_a_temporary_and_gone_before_the_operation_ends__pass_a_named_container_or_a_span,
-  these_elements_do_not_lie_one_after_another__for_vector_of_bool_use_vector_of_char,
-  these_elements_cannot_travel__they_must_be_trivially_copyable_and_of_at_most_4096_bytes,
+  this_buffer_is_a_temporary_and_gone_before_the_operation_ends_so_pass_a_named_container_or_a_span,
+  these_elements_do_not_lie_one_after_another_so_for_vector_of_bool_use_vector_of_char,
+  these_elements_cannot_travel_as_they_must_be_trivially_copyable_and_of_at_most_4096_bytes,
   this_buffer_is_written_and_must_not_be_const,
   in_and_out_must_have_the_same_type_of_elements,
   each_of_these_buffers_must_be_a_span_of_elements_to_write_to,
-  the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one_and_captures_24_bytes_at_most,
-  a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them,
-  a_value_is_trivially_copyable_and_has_64_bytes_and_an_alignment_of_16_at_most__pass_a_span_of_another,
-  values_cannot_be_prepared__pass_a_span_of_one_that_outlives_it,
-  values_are_in_host_memory__pass_them_to_a_communicator_of_the_host
+  the_library_cannot_reduce_these_elements_so_pass_a_function_of_two_that_returns_one_and_captures_24_bytes_at_most,
+  a_raw_reduction_takes_ranges_of_std_byte_as_std_as_writable_bytes_makes_them,
+  a_value_is_trivially_copyable_and_has_64_bytes_and_an_alignment_of_16_at_most_so_pass_a_span_of_another,
+  values_cannot_be_prepared_so_pass_a_span_of_one_that_outlives_it,
+  values_are_in_host_memory_so_pass_them_to_a_communicator_of_the_host
 };
 
 /// What a call does with its buffer. Of two, the second is written.
@@ -36,11 +36,11 @@ template <class R>
 consteval slip slip_of_buffer(use how) {
   using enum slip;
   if constexpr (!std::ranges::borrowed_range<R>)
-    return this_buffer_is_a_temporary_and_gone_before_the_operation_ends__pass_a_named_container_or_a_span;
+    return this_buffer_is_a_temporary_and_gone_before_the_operation_ends_so_pass_a_named_container_or_a_span;
   else if constexpr (!std::ranges::contiguous_range<R> || !std::ranges::sized_range<R>)
-    return these_elements_do_not_lie_one_after_another__for_vector_of_bool_use_vector_of_char;
+    return these_elements_do_not_lie_one_after_another_so_for_vector_of_bool_use_vector_of_char;
   else if constexpr (!travels<std::ranges::range_value_t<R>>)
-    return these_elements_cannot_travel__they_must_be_trivially_copyable_and_of_at_most_4096_bytes;
+    return these_elements_cannot_travel_as_they_must_be_trivially_copyable_and_of_at_most_4096_bytes;
   else
     return how == use::read || writable_elements<R> ? none : this_buffer_is_written_and_must_not_be_const;
 }
@@ -54,11 +54,11 @@ consteval slip slip_of_reduction() {
     return slip_of_reduction<T, Rest...>();
   else if constexpr (std::same_as<given, raw_reduction>)
     return std::same_as<T, std::byte> ? none
-                                      : a_raw_reduction_takes_ranges_of_std_byte__std_as_writable_bytes_makes_them;
+                                      : a_raw_reduction_takes_ranges_of_std_byte_as_std_as_writable_bytes_makes_them;
   else if constexpr (reduction_for<given, T> || std::same_as<given, issue>)
     return none;
   else
-    return the_library_cannot_reduce_these_elements_so__pass_a_function_of_two_that_returns_one_and_captures_24_bytes_at_most;
+    return the_library_cannot_reduce_these_elements_so_pass_a_function_of_two_that_returns_one_and_captures_24_bytes_at_most;
 }
 
 template <use How, class A, class... Rest>
@@ -98,7 +98,8 @@ consteval slip slip_of_value_or_call() {
   if constexpr (std::ranges::range<A>)
     return slip_of_call<How, A, Rest...>();
   else if constexpr (!value<std::remove_cvref_t<A>>)
-    return slip::a_value_is_trivially_copyable_and_has_64_bytes_and_an_alignment_of_16_at_most__pass_a_span_of_another;
+    return slip::
+        a_value_is_trivially_copyable_and_has_64_bytes_and_an_alignment_of_16_at_most_so_pass_a_span_of_another;
   else
     return by_value != slip::none ? by_value : slip_of_call<How, A, Rest...>();
 }

@@ -2,6 +2,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// The clock of every wait: monotonic, so that setting the time of day ends nothing.
@@ -15,7 +17,7 @@ using duration = std::chrono::nanoseconds;
 /// The deadline `d` from now; saturates instead of overflowing.
 inline deadline after(duration d) noexcept {
   const auto now = clock::now();
-  return d >= deadline::max() - now ? deadline::max() : now + std::chrono::duration_cast<clock::duration>(d);
+  return d >= (deadline::max)() - now ? (deadline::max)() : now + std::chrono::duration_cast<clock::duration>(d);
 }
 
 /// What is left until `d`, never negative.

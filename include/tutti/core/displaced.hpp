@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// Elements of a buffer that lie elsewhere still.

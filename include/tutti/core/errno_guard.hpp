@@ -1,6 +1,8 @@
 #pragma once
 #include <cerrno>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 /// Restores the caller's errno when it goes out of scope: the system calls of a collective are none of the user's.

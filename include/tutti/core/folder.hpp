@@ -77,7 +77,7 @@ struct folder {
     constexpr std::size_t block = 4096 / sizeof(C);
     C accumulator[block];
     for (std::size_t at = 0; at < count; at += block) {
-      const std::size_t part = std::min(block, count - at);
+      const std::size_t part = (std::min)(block, count - at);
       const auto* first = static_cast<const T*>(inputs[0]) + at;
       for (std::size_t i = 0; i < part; ++i) accumulator[i] = static_cast<C>(first[i]);
       for (int r = 1; r < n; ++r) {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <new>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 /// The process that made it: its child, by fork(), is told from it by a load, where getpid() is a system call of some

@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <tutti/config.hpp>
+
 /// Hashes that are equal on all machines, so that ranks can compare them.
 namespace tutti::detail {
 

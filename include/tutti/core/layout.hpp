@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <span>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 namespace detail {
@@ -10,17 +12,17 @@ namespace detail {
 /// What is wrong with counts or offsets, in words that compilers print: see communicator/slip.hpp.
 enum class layout_slip : unsigned char {
   none,
-  these_counts_are_a_temporary_and_gone_before_the_operation_ends__pass_a_named_container_or_a_span,
-  counts_and_offsets_must_be_std_size_t_one_after_another__tutti_as_counts_makes_them_of_other_integers
+  these_counts_are_a_temporary_and_gone_before_the_operation_ends_so_pass_a_named_container_or_a_span,
+  counts_and_offsets_must_be_std_size_t_one_after_another_and_tutti_as_counts_makes_them_of_other_integers
 };
 
 template <class R, class... More>
 consteval layout_slip slip_of_counts() {
   using enum layout_slip;
   if constexpr (std::ranges::range<R> && !std::ranges::borrowed_range<R>)
-    return these_counts_are_a_temporary_and_gone_before_the_operation_ends__pass_a_named_container_or_a_span;
+    return these_counts_are_a_temporary_and_gone_before_the_operation_ends_so_pass_a_named_container_or_a_span;
   else if constexpr (std::ranges::range<R> && !std::constructible_from<std::span<const std::size_t>, R&>)
-    return counts_and_offsets_must_be_std_size_t_one_after_another__tutti_as_counts_makes_them_of_other_integers;
+    return counts_and_offsets_must_be_std_size_t_one_after_another_and_tutti_as_counts_makes_them_of_other_integers;
   else if constexpr (sizeof...(More) != 0)
     return slip_of_counts<More...>();
   else

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 /// Puts a number at `at`, its lowest byte first. One store where the processor has that order: compilers do not make

@@ -47,7 +47,7 @@ struct raw_folder {
     const std::size_t total = count * with.element_bytes;
     const std::size_t most = sum.size() / with.element_bytes * with.element_bytes;
     for (std::size_t at = 0; at < total; at += most) {
-      const std::size_t bytes = std::min(most, total - at);
+      const std::size_t bytes = (std::min)(most, total - at);
       std::memcpy(sum.data(), static_cast<const std::byte*>(inputs[0]) + at, bytes);
       for (int r = 1; r < n; ++r)
         with.fold(static_cast<const std::byte*>(inputs[r]) + at, sum.data(), with.element_bytes, bytes);

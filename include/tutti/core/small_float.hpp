@@ -2,6 +2,8 @@
 #include <bit>
 #include <cstdint>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 /// A binary format of at most 16 bits: its constants, and conversions from and to float. Encoding rounds to nearest

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 /// What SplitMix64 adds between two numbers.

@@ -4,6 +4,8 @@
 #include <system_error>
 #include <type_traits>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// Why an operation ended without its result.

@@ -106,7 +106,7 @@ class basic_runtime_dlopen {
     std::memcpy(who.uuid.data(), about.data() + 256, who.uuid.size());
     about[255] = 0;
     who.model = {};
-    std::copy_n(about.data(), std::min(std::strlen(about.data()), who.model.size() - 1), who.model.data());
+    std::copy_n(about.data(), (std::min)(std::strlen(about.data()), who.model.size() - 1), who.model.data());
     who.pci = {};
     return call(&table_type::pci, who.pci.data(), static_cast<int>(who.pci.size()), device);
   }

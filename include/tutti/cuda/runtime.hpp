@@ -22,7 +22,7 @@ struct runtime {
     who.pci = {};
     std::snprintf(who.pci.data(), who.pci.size(), "%04x:%02x:%02x.0", about.pciDomainID, about.pciBusID,
                   about.pciDeviceID);
-    std::copy_n(about.name, std::min(std::strlen(about.name), who.model.size() - 1), who.model.data());
+    std::copy_n(about.name, (std::min)(std::strlen(about.name), who.model.size() - 1), who.model.data());
     return r;
   }
   static result get_device(int& device) noexcept { return code(::cudaGetDevice(&device)); }

@@ -23,7 +23,7 @@ namespace tutti::grad {
 template <number T>
 void adasum(std::span<T> a, std::span<const T> b) noexcept {
   constexpr double least = 1.4916681462400413e-154;  // the root of the smallest normal double, as in Horovod
-  constexpr double most = std::numeric_limits<double>::max(), down = 0x1p-600;
+  constexpr double most = (std::numeric_limits<double>::max)(), down = 0x1p-600;
   double product = 0, a_norm = 0, b_norm = 0, a_unit = 1, b_unit = 1;
   const auto add_up = [&](double a_by, double b_by) {
     product = a_norm = b_norm = 0;

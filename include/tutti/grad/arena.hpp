@@ -24,19 +24,12 @@ constexpr bool has_mean(dtype t) noexcept {
 /// Calls `f.template operator()<T>()` for the element type of a gradient; usage_error for one that has no mean.
 template <class F>
 decltype(auto) visit_gradient(dtype t, F&& f) {
-  switch (t) {
-    case dtype::f16:
-      return f.template operator()<float16>();
-    case dtype::bf16:
-      return f.template operator()<bfloat16>();
-    case dtype::f32:
-      return f.template operator()<float>();
-    case dtype::f64:
-      return f.template operator()<double>();
-    default:
-      throw usage_error("gradients of type " + std::string(name(t)) +
-                        " cannot be averaged; use float16, bfloat16, float or double");
-  }
+  if (t == dtype::f16) return f.template operator()<float16>();
+  if (t == dtype::bf16) return f.template operator()<bfloat16>();
+  if (t == dtype::f32) return f.template operator()<float>();
+  if (t == dtype::f64) return f.template operator()<double>();
+  throw usage_error("gradients of type " + std::string(name(t)) +
+                    " cannot be averaged; use float16, bfloat16, float or double");
 }
 
 /// The memory of all gradients, once: every gradient is a view into its bucket from the start, so that nothing is

@@ -45,7 +45,7 @@ void broadcast_parameters(Comm& world, R&& tensors, int root = 0, std::size_t ch
   };
   for (const auto& t : tensors)
     for (std::span<T> rest{t}; !rest.empty();) {
-      const auto part = rest.first(std::min(rest.size(), most));
+      const auto part = rest.first((std::min)(rest.size(), most));
       rest = rest.subspan(part.size());
       if (packed.size() + part.size() > most) flush();
       if (part.size() == most) {  // a whole chunk needs no copy

@@ -98,15 +98,16 @@ class compress_hook {
     T most{};
     for (const T x : g) {
       const T magnitude = x < 0 ? -x : x;
-      if (!(magnitude <= std::numeric_limits<T>::max())) return std::numeric_limits<float>::infinity();
-      most = std::max(most, magnitude);
+      if (!(magnitude <= (std::numeric_limits<T>::max)())) return std::numeric_limits<float>::infinity();
+      most = (std::max)(most, magnitude);
     }
     return static_cast<float>(most);
   }
   // The power of two that brings a sum of `ranks` terms, each at most `most`, below the largest float16, 65504.
   static double scale_for(float most, int ranks) noexcept {
     double bound = static_cast<double>(most) * ranks, unit = 1;
-    if (!(bound > 0) || bound > std::numeric_limits<float>::max() * 4096.0) return 1;  // zeros, or not finite
+    if (!(bound > 0) || bound > static_cast<double>((std::numeric_limits<float>::max)()) * 4096.0)
+      return 1;  // zeros, or not finite
     while (bound * unit > 32768) unit /= 2;
     while (bound * unit * 2 <= 32768 && unit < 0x1p126) unit *= 2;
     return unit;

@@ -1,4 +1,6 @@
 #pragma once
+#include <tutti/config.hpp>
+
 #include <atomic>
 #include <concepts>
 #include <coroutine>

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <span>
 
+#include <tutti/config.hpp>
+
 namespace tutti::grad {
 
 /// A matrix in row-major order.
@@ -69,7 +71,7 @@ inline void orthonormalize(const matrix_view& p) noexcept {
     const auto row = p.row(k);
     // Brought to a magnitude of 1 first: squares neither overflow nor vanish.
     float most = 0;
-    for (const float x : row) most = std::max(most, x < 0 ? -x : x);
+    for (const float x : row) most = (std::max)(most, x < 0 ? -x : x);
     if (most == 0) continue;
     for (float& x : row) x /= most;
     const float before = detail::dot(row, row);

@@ -38,7 +38,7 @@ class placement {
   [[nodiscard]] const place& of(std::size_t parameter, dtype asked) const;
 
  private:
-  static constexpr std::size_t page = 4096, most = std::numeric_limits<std::ptrdiff_t>::max();
+  static constexpr std::size_t page = 4096, most = (std::numeric_limits<std::ptrdiff_t>::max)();
 
   plan plan_;
   std::vector<place> places_;

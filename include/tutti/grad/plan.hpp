@@ -27,8 +27,8 @@ struct bucket_limits {
 
   /// Of the bucket that closes as number `i`; at most cap_bytes.
   [[nodiscard]] std::size_t cap_of(std::size_t i) const noexcept {
-    if (i < each_bytes.size()) return std::min(each_bytes[i], cap_bytes);
-    return i == 0 && each_bytes.empty() ? std::min(first_bytes, cap_bytes) : cap_bytes;
+    if (i < each_bytes.size()) return (std::min)(each_bytes[i], cap_bytes);
+    return i == 0 && each_bytes.empty() ? (std::min)(first_bytes, cap_bytes) : cap_bytes;
   }
 };
 
@@ -82,7 +82,7 @@ struct plan {
 /// Errors: usage_error for a cap of 0, a dtype without a size, sizes that overflow, rows that do not divide a count,
 /// and an order that is none. Cost: O(n + b log b) for n parameters in b buckets.
 [[nodiscard]] TUTTI_DECL plan make_plan(std::span<const parameter_shape> parameters, bucket_limits limits = {},
-                             std::span<const int> arrival = {}, std::span<const int> delayed = {});
+                                        std::span<const int> arrival = {}, std::span<const int> delayed = {});
 
 }  // namespace tutti::grad
 

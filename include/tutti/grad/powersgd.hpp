@@ -106,7 +106,7 @@ class powersgd_hook {
   // So many there have been, whatever has been forgotten since.
   [[nodiscard]] std::uint64_t passes() const noexcept {
     std::uint64_t most = passes_;
-    for (const state& s : states_) most = std::max(most, s.passes);
+    for (const state& s : states_) most = (std::max)(most, s.passes);
     return most;
   }
   /// A matrix in a bucket, and where its approximation is among those of the bucket.
@@ -163,7 +163,7 @@ class powersgd_hook {
     s.p_count = s.q_count = 0;
     for (const bucket_slot& slot : b.slots) {
       const std::size_t rows = slot.rows, columns = slot.count / slot.rows;
-      const std::size_t rank = std::min({options_.rank, rows, columns});
+      const std::size_t rank = (std::min)({options_.rank, rows, columns});
       if (!pays(slot)) continue;
       s.list.push_back({slot.offset, rows, columns, rank, s.p_count, s.q_count});
       s.p_count += rank * rows;
@@ -175,7 +175,7 @@ class powersgd_hook {
   // waits in the task, as ranks may come to buckets in any order.
   template <class Comm, class T>
   task<> agree(Comm& world, bucket_view<T> b, state& s) {
-    s.passes = std::max(s.passes, passes_);
+    s.passes = (std::max)(s.passes, passes_);
     std::uint64_t id = s.passes;
     for (const float x : s.warm) id = tutti::detail::splitmix(id ^ std::bit_cast<std::uint32_t>(x));
     return compared(world, b, s, s.ids.begin(world, id, {}, b.where));
@@ -200,7 +200,7 @@ class powersgd_hook {
   }
   [[nodiscard]] bool pays(const bucket_slot& slot) const noexcept {
     const std::size_t rows = slot.rows, columns = slot.count / slot.rows;
-    const auto travels = static_cast<double>((rows + columns) * std::min({options_.rank, rows, columns}));
+    const auto travels = static_cast<double>((rows + columns) * (std::min)({options_.rank, rows, columns}));
     return slot.count > 0 && travels * options_.least_ratio < static_cast<double>(slot.count);
   }
 
@@ -244,7 +244,7 @@ class powersgd_hook {
       orthonormalize(p);
       const auto mine = m.in(left);
       project_back(mine, p, q);
-      row_.resize(std::max(row_.size(), m.columns));
+      row_.resize((std::max)(row_.size(), m.columns));
       const std::span<float> row{row_.data(), m.columns};
       for (std::size_t i = 0; i < m.rows; ++i) {
         expand_row(p, q, i, row);

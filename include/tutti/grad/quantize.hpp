@@ -30,12 +30,12 @@ struct quantized_block {
     float most = 0;
     for (const float x : values) {
       const float magnitude = std::abs(x);
-      if (!(magnitude <= std::numeric_limits<float>::max())) {
+      if (!(magnitude <= (std::numeric_limits<float>::max)())) {
         *this = {std::numeric_limits<float>::quiet_NaN(), {}};
         std::fill(values.begin(), values.end(), 0.0f);
         return;
       }
-      most = std::max(most, magnitude);
+      most = (std::max)(most, magnitude);
     }
     scale = most / 127;
     std::fill(std::begin(levels), std::end(levels), std::int8_t{0});
@@ -116,8 +116,8 @@ class quantize_hook {
 
   static void encode_all(std::span<float> values, std::span<quantized_block> out) noexcept {
     for (std::size_t k = 0, at = 0; k < out.size(); ++k, at += quantized_block::size) {
-      const std::size_t begin = std::min(at, values.size());
-      out[k].encode(values.subspan(begin, std::min(quantized_block::size, values.size() - begin)));
+      const std::size_t begin = (std::min)(at, values.size());
+      out[k].encode(values.subspan(begin, (std::min)(quantized_block::size, values.size() - begin)));
     }
   }
 

@@ -45,7 +45,7 @@ class reproducible_hook {
       const auto nodes = nodes_of(part_of(shards, r, ranks_));
       begins_.push_back(all_.size());
       all_.insert(all_.end(), nodes.begin(), nodes.end());
-      rounds_ = std::max(rounds_, nodes.size());
+      rounds_ = (std::max)(rounds_, nodes.size());
     }
     begins_.push_back(all_.size());
     mine_ = part_of(shards, rank_, ranks_);
@@ -78,7 +78,7 @@ class reproducible_hook {
     if (static_cast<std::size_t>(world.rank()) != rank_ || static_cast<std::size_t>(world.size()) != ranks_)
       refuse("it was made for another world than the reducer");
     state& s = state_of(b.index);
-    if (s.taken + 1 != std::max(mine_.size(), std::size_t{1}))
+    if (s.taken + 1 != (std::max)(mine_.size(), std::size_t{1}))
       refuse(std::to_string(s.taken) + " shards were kept and one marked ready, of " + std::to_string(mine_.size()));
     const auto g = b.gradients();
     if (s.taken > 0 && s.sums[0].size() != g.size_bytes())

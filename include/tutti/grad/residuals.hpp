@@ -77,7 +77,7 @@ class residuals {
 
   /// An infinity or NaN in a gradient must not stay for ever.
   static void drop_non_finite(std::span<float> r) noexcept {
-    constexpr float most = std::numeric_limits<float>::max();
+    constexpr float most = (std::numeric_limits<float>::max)();
     for (float& x : r)
       if (!(x >= -most && x <= most)) x = 0;
   }

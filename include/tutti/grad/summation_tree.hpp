@@ -3,6 +3,8 @@
 #include <span>
 #include <vector>
 
+#include <tutti/config.hpp>
+
 namespace tutti::grad {
 
 /// A node of the binary tree over 0, 1, 2, ...: the sum of the numbers [index << level, (index + 1) << level).

@@ -29,7 +29,7 @@ struct pledge {
 };
 struct add_pledges {
   pledge operator()(const pledge& a, const pledge& b) const noexcept {
-    pledge both{{}, std::min(a.least, b.least), std::max(a.most, b.most)};
+    pledge both{{}, (std::min)(a.least, b.least), (std::max)(a.most, b.most)};
     for (std::size_t i = 0; i < both.digits.size(); ++i) both.digits[i] = a.digits[i] + b.digits[i];
     return both;
   }

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cerrno>
 
+#include <tutti/config.hpp>
+
 namespace tutti::os {
 
 /// Lets heavy_fence() of any process reach this one; false where the kernel cannot, or a sandbox forbids it.

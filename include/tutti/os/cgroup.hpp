@@ -82,7 +82,7 @@ inline std::optional<std::uint64_t> number_in(const std::string& path) {
   const auto lower = [&](std::uint64_t quota, std::uint64_t period) {
     if (period == 0) return;
     const int cpus = static_cast<int>(std::clamp<std::uint64_t>((quota + period - 1) / period, 1, 1 << 20));
-    limit = limit ? std::min(*limit, cpus) : cpus;
+    limit = limit ? (std::min)(*limit, cpus) : cpus;
   };
   for (const std::string& directory : detail::cgroup_directories("cpu")) {
     if (const auto both = read_file(directory + "/cpu.max")) {
@@ -108,9 +108,9 @@ inline std::optional<std::uint64_t> number_in(const std::string& path) {
       if (!limit || !used) continue;
       const auto cache =
           detail::field_of(read_file(directory + "/memory.stat").value_or(""), "inactive_file").value_or(0);
-      const std::uint64_t busy = *used - std::min(*used, cache);
-      const std::uint64_t left = *limit - std::min(*limit, busy);
-      room = room ? std::min(*room, left) : left;
+      const std::uint64_t busy = *used - (std::min)(*used, cache);
+      const std::uint64_t left = *limit - (std::min)(*limit, busy);
+      room = room ? (std::min)(*room, left) : left;
     }
   }
   return room;

@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <string>
 
+#include <tutti/config.hpp>
+
 namespace tutti::os {
 
 /// A shared library that is loaded at run time, and stays: what it began may go on when nobody calls it any more.

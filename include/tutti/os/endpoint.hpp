@@ -79,11 +79,12 @@ class endpoint {
     char text[INET6_ADDRSTRLEN] = {};
     if (family() == AF_INET) {
       const auto a = as<sockaddr_in>();
-      return std::string{::inet_ntop(AF_INET, &a.sin_addr, text, sizeof text)} + ":" + std::to_string(port());
+      return std::string{::inet_ntop(AF_INET, &a.sin_addr, text, sizeof text)} + ":" + std::to_string(int{port()});
     }
     if (family() == AF_INET6) {
       const auto a = as<sockaddr_in6>();
-      return "[" + std::string{::inet_ntop(AF_INET6, &a.sin6_addr, text, sizeof text)} + "]:" + std::to_string(port());
+      return "[" + std::string{::inet_ntop(AF_INET6, &a.sin6_addr, text, sizeof text)} +
+             "]:" + std::to_string(int{port()});
     }
     const std::size_t head = offsetof(sockaddr_un, sun_path);
     if (!is_unix() || bytes_ <= head) return is_unix() ? "unix:(unnamed)" : "(none)";

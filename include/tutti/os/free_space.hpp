@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include <tutti/config.hpp>
+
 namespace tutti::os {
 
 /// How much of a file system this process may still fill, and which one it is.

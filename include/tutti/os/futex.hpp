@@ -18,7 +18,7 @@ static_assert(sizeof(std::atomic<std::uint32_t>) == 4 && std::atomic<std::uint32
 
 inline timespec to_timespec(duration d) noexcept {
   const auto whole = std::chrono::duration_cast<std::chrono::seconds>(d);
-  return {static_cast<std::time_t>(whole.count()), static_cast<long>((d - whole).count())};
+  return {whole.count(), (d - whole).count()};
 }
 }  // namespace detail
 

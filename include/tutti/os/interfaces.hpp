@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <tutti/config.hpp>
+
 namespace tutti::os {
 
 /// The names of the network interfaces that are up and have an IPv4 or IPv6 address, in the kernel's order; empty where

@@ -24,7 +24,7 @@ namespace tutti::os {
   if (const auto kib = detail::field_of(table, "MemAvailable:")) {
     bytes = (*kib + detail::field_of(table, "SwapFree:").value_or(0)) * 1024;
   }
-  return std::min(bytes, cgroup_memory_headroom().value_or(bytes));
+  return (std::min)(bytes, cgroup_memory_headroom().value_or(bytes));
 }
 
 /// "1.5 GiB", for messages.

@@ -3,6 +3,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <tutti/config.hpp>
+
 namespace tutti::os {
 
 /// Who made the other end of a Unix socket, as the kernel recorded it at connect() or listen().

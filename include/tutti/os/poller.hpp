@@ -93,7 +93,7 @@ class poller {
       fine_ = false;
     }
     constexpr duration longest = std::chrono::hours{1};
-    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(std::min(limit, longest)).count();
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>((std::min)(limit, longest)).count();
     return ::epoll_wait(fd_.native(), out.data(), size, static_cast<int>(ms));
   }
 

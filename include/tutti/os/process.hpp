@@ -48,7 +48,7 @@ inline process_stat read_process_stat(::pid_t pid) noexcept {
   for (int field = 3; field <= 22; ++field) {
     if (field == 20) s.threads = parse_number(rest).value_or(0);
     if (field == 22) s.start_time = parse_number(rest).value_or(0);
-    rest.remove_prefix(std::min(rest.size(), rest.find(' ')));
+    rest.remove_prefix((std::min)(rest.size(), rest.find(' ')));
     if (!rest.empty()) rest.remove_prefix(1);
   }
   return s;
@@ -93,8 +93,8 @@ inline process_stat read_process_stat(::pid_t pid) noexcept {
 [[nodiscard]] inline int usable_cpus() {
   int cpus = 0;
   for (const std::uint64_t word : affinity()) cpus += std::popcount(word);
-  if (cpus == 0) cpus = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return std::max(1, std::min(cpus, cgroup_cpu_limit().value_or(cpus)));
+  if (cpus == 0) cpus = static_cast<int>((std::max)(1U, std::thread::hardware_concurrency()));
+  return (std::max)(1, (std::min)(cpus, cgroup_cpu_limit().value_or(cpus)));
 }
 
 }  // namespace tutti::os

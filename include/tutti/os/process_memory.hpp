@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tutti/config.hpp>
+
 /// Private memory of another process of this machine, copied by the kernel: process_vm_readv(2), process_vm_writev(2).
 /// Processes of one user may do so unless the machine forbids it (Yama, seccomp, pid namespaces, PR_SET_DUMPABLE).
 namespace tutti::os {

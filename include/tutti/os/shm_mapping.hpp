@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include <tutti/config.hpp>
+
 namespace tutti::os {
 
 /// Owns a range of mapped memory and unmaps it when destroyed. Outlives the segment it came from.

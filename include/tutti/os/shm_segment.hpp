@@ -85,7 +85,7 @@ class shm_segment {
       // The kernel would rather kill a process than refuse pages of a memfd, so what cannot work is not tried; asked
       // again for every piece, because the other ranks of this machine reserve at the same time.
       if (bytes - done > available_memory()) fail_reserve(ENOMEM, bytes);
-      const std::uint64_t now = std::min(piece, bytes - done);
+      const std::uint64_t now = (std::min)(piece, bytes - done);
       int rc = allocate(offset + done, now);
       if (rc == EINTR) rc = allocate_between_signals(offset + done, now);
       if (rc != 0) fail_reserve(rc, bytes);
@@ -121,7 +121,7 @@ class shm_segment {
 
   static std::uint64_t size_to_whole_pages(std::uint64_t bytes) {
     const std::uint64_t page = page_bytes();
-    if (bytes == 0 || bytes > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - page) {
+    if (bytes == 0 || bytes > static_cast<std::uint64_t>((std::numeric_limits<off_t>::max)()) - page) {
       throw usage_error{"a shared-memory segment cannot have " + std::to_string(bytes) + " bytes"};
     }
     return (bytes + page - 1) / page * page;
@@ -141,7 +141,7 @@ class shm_segment {
   [[nodiscard]] int allocate_between_signals(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     constexpr std::uint64_t piece = 1U << 16;
     while (bytes > 0) {
-      const std::uint64_t now = std::min(bytes, piece);
+      const std::uint64_t now = (std::min)(bytes, piece);
       const int rc = allocate(offset, now);
       if (rc == EINTR) continue;
       if (rc != 0) return rc;
@@ -156,7 +156,7 @@ class shm_segment {
     std::string advice = "; use smaller buffers or fewer ranks on this machine, or raise the memory limit";
     struct statvfs v{};
     if (origin_ == origin::unlinked_file && ::fstatvfs(fd_.native(), &v) == 0) {
-      left = std::min<std::uint64_t>(left, static_cast<std::uint64_t>(v.f_bavail) * v.f_frsize);
+      left = std::min<std::uint64_t>(left, v.f_bavail * v.f_frsize);
       advice +=
           directory_.empty() ? std::string{} : ", or enlarge the file system: mount -o remount,size=... " + directory_;
     }

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <span>
 
+#include <tutti/config.hpp>
+
 namespace tutti::os {
 
 /// What a read or write did. `error` is 0, EAGAIN (nothing could be moved now) or the errno of a broken connection.
@@ -26,7 +28,7 @@ struct io_result {
 
 namespace detail {
 inline io_result io_failure(int error) noexcept {
-  if (error == EAGAIN || error == EWOULDBLOCK) return {0, EAGAIN, false};
+  if (error == EAGAIN) return {0, EAGAIN, false};
   return {0, error, true};
 }
 inline msghdr message_of(std::span<const iovec> pieces) noexcept {

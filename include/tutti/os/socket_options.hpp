@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <chrono>
 
+#include <tutti/config.hpp>
+
 namespace tutti::os {
 
 /// How soon the kernel notices that the other machine is gone while nothing is being sent.

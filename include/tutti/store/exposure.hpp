@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// The consent to listen without a secret at an address that other machines reach.

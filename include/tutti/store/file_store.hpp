@@ -59,7 +59,7 @@ class file_store {
         next_beat = now + beat_interval;
       }
       // There is no notice of changes that works on every shared file system.
-      std::this_thread::sleep_for(std::min(pause, remaining(until)));
+      std::this_thread::sleep_for((std::min)(pause, remaining(until)));
       pause = std::min<duration>(pause * 2, std::chrono::milliseconds{10});
     }
   }

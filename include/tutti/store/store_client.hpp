@@ -48,7 +48,8 @@ class store_client {
   [[nodiscard]] std::vector<std::byte> get(std::string_view key, deadline until) {
     detail::check_key(key);
     const auto since = clock::now();
-    if (!send({wire::store_verb::get}, key, {}, {}, std::max(until, after(std::chrono::seconds{1})))) fail_to_send(key);
+    if (!send({wire::store_verb::get}, key, {}, {}, (std::max)(until, after(std::chrono::seconds{1}))))
+      fail_to_send(key);
     if (!await_response(until)) {
       // The response may be on its way already: the next request has another id, so it will be passed over.
       --last_id_;
@@ -102,8 +103,8 @@ class store_client {
   wire::store_response call(wire::store_request q, std::string_view key, std::span<const std::byte> expected,
                             std::span<const std::byte> value) {
     // What is said after a failure still has a second.
-    const deadline began = clock::now(), last = std::max(options_.until, after(std::chrono::seconds{1}));
-    const deadline until = std::min(after(options_.timeout), last);
+    const deadline began = clock::now(), last = (std::max)(options_.until, after(std::chrono::seconds{1}));
+    const deadline until = (std::min)(after(options_.timeout), last);
     if (!send(q, key, expected, value, until)) fail_to_send(key);
     if (!await_response(until)) {
       fail(errc::timed_out, 0,

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// How much a store holds at most.

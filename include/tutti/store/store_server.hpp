@@ -60,7 +60,7 @@ class store_server {
     check_policy(endpoint_, options_);
     terms_ = detail::handshake_terms_of(options_, how);
     stranger_limit_ =
-        std::max<std::size_t>(64, 4 * static_cast<std::size_t>(std::max({options_.world, options_.expected, 0})));
+        std::max<std::size_t>(64, 4 * static_cast<std::size_t>((std::max)({options_.world, options_.expected, 0})));
     poller_.add(listener_.native(), os::interest::read, listener_token);
   }
 
@@ -77,8 +77,8 @@ class store_server {
   /// error only when the poller breaks; nothing that comes in can make it throw.
   bool step(duration limit) {
     const deadline now = clock::now();
-    if (paused_until_ > now) limit = std::min(limit, duration{paused_until_ - now});
-    if (!strangers_.empty()) limit = std::min(limit, remaining(connections_.at(strangers_.front())->expires()));
+    if (paused_until_ > now) limit = (std::min)(limit, duration{paused_until_ - now});
+    if (!strangers_.empty()) limit = (std::min)(limit, remaining(connections_.at(strangers_.front())->expires()));
     resume_listener(now);
     bool busy = false;
     std::size_t got = os::poller::batch;
@@ -111,7 +111,7 @@ class store_server {
 
   /// Serves until all ranks but this one have come and gone; false when the deadline passed first.
   bool linger(deadline until) {
-    const auto others = static_cast<std::size_t>(std::max(options_.world - 1, 0));
+    const auto others = static_cast<std::size_t>((std::max)(options_.world - 1, 0));
     return serve_until(until, [&] { return ranks_.size() >= others && clients() == 0; });
   }
 

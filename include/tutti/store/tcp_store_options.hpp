@@ -20,7 +20,7 @@ struct tcp_store_options {
   std::optional<wire::secret> secret;  ///< needed between machines; not used over Unix sockets
   exposure network = exposure::guarded;
   duration timeout = std::chrono::seconds{60};           ///< of every call that is given no deadline
-  deadline until = deadline::max();                      ///< no such call lasts longer than a second beyond it
+  deadline until = (deadline::max)();                    ///< no such call lasts longer than a second beyond it
   duration handshake_timeout = std::chrono::seconds{5};  ///< at the host: how long a stranger may take to prove himself
   int expected = 0;       ///< at the host: how many may come at once, if more than `world`
   store_limits limits{};  ///< at the host

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// The bytes of a text, as a value for a store. Does not own them.

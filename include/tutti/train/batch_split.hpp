@@ -32,7 +32,7 @@ class batch_split {
       s.counts_[0] = batch;
       return s;
     }
-    const std::size_t rest = batch - std::min(first, batch), each = rest / others.size();
+    const std::size_t rest = batch - (std::min)(first, batch), each = rest / others.size();
     if (first < each) {
       s.counts_[0] = first;
       for (std::size_t i = 0; i < others.size(); ++i) others[i] = each + (i < rest % others.size() ? 1 : 0);
@@ -68,7 +68,7 @@ class batch_split {
   static void chunk(std::size_t batch, std::span<std::size_t> counts) noexcept {
     const std::size_t size = batch / counts.size() + (batch % counts.size() != 0 ? 1 : 0);
     for (std::size_t& n : counts) {
-      n = std::min(size, batch);
+      n = (std::min)(size, batch);
       batch -= n;
     }
   }

@@ -19,7 +19,7 @@ class confusion_matrix {
   /// A sample of class `label` that was taken for `predicted`. Errors: usage_error for no such class.
   void add(std::size_t label, std::size_t predicted) {
     if (label >= classes_ || predicted >= classes_)
-      throw usage_error("confusion_matrix: class " + std::to_string(std::max(label, predicted)) + " of " +
+      throw usage_error("confusion_matrix: class " + std::to_string((std::max)(label, predicted)) + " of " +
                         std::to_string(classes_));
     sums_[label * classes_ + predicted] += 1;
   }

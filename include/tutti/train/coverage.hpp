@@ -4,6 +4,8 @@
 #include <iterator>
 #include <vector>
 
+#include <tutti/config.hpp>
+
 namespace tutti::train {
 
 /// Which of the elements from 0 on have come, in stretches of any order, each element once. Neighbours become one, so

@@ -53,7 +53,8 @@ class histogram {
     if (value < low) return n;
     if (value >= high) return n + 1;
     // The quotient is rounded, and so is an edge: either may lie on the other's wrong side.
-    const auto near = std::min(n - 1, static_cast<std::size_t>((value - low) / (high - low) * static_cast<double>(n)));
+    const auto near =
+        (std::min)(n - 1, static_cast<std::size_t>((value - low) / (high - low) * static_cast<double>(n)));
     if (edges_[near] <= value && value < edges_[near + 1]) return near;
     return static_cast<std::size_t>(std::upper_bound(edges_.begin(), edges_.end(), value) - edges_.begin()) - 1;
   }

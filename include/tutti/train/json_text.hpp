@@ -77,7 +77,7 @@ class json_reader {
     std::uint64_t value = 0;
     for (; n < rest_.size() && rest_[n] >= '0' && rest_[n] <= '9'; ++n) {
       const auto digit = static_cast<std::uint64_t>(rest_[n] - '0');
-      if (value > (std::numeric_limits<std::uint64_t>::max() - digit) / 10) fail("a number is too large");
+      if (value > ((std::numeric_limits<std::uint64_t>::max)() - digit) / 10) fail("a number is too large");
       value = value * 10 + digit;
     }
     if (n == 0 || (n > 1 && rest_[0] == '0')) fail("a whole number is missing");

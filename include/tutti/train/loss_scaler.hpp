@@ -25,7 +25,7 @@ struct loss_scaler_options {
 
   /// torch.amp.GradScaler: no bounds but the normal numbers of float32.
   static constexpr loss_scaler_options torch() noexcept {
-    return {.least = 0, .most = std::numeric_limits<float>::max()};
+    return {.least = 0, .most = (std::numeric_limits<float>::max)()};
   }
   /// apex.amp's LossScaler: at most 2^24, no lower bound but that.
   static constexpr loss_scaler_options apex() noexcept { return {.least = 0}; }
@@ -60,7 +60,7 @@ class loss_scaler {
           "loss_scaler: give growth > 1, 0 < backoff < 1, interval > 0, initial > 0, 0 <= least <= most, most finite "
           "and >= "
           "2^-126");
-    options_.least = std::max(options.least, smallest);
+    options_.least = (std::max)(options.least, smallest);
     state_.scale = std::clamp(options.initial, options_.least, options.most);
   }
 
@@ -101,10 +101,10 @@ class loss_scaler {
   /// Moves the scale; once per step, whether it was taken or skipped.
   void update(const unscaling& step) noexcept {
     if (step.overflow) {
-      state_ = {std::max(options_.least, state_.scale * options_.backoff), 0};
+      state_ = {(std::max)(options_.least, state_.scale * options_.backoff), 0};
     } else if (++state_.clean_steps >= options_.interval) {
       const float grown = state_.scale * options_.growth;
-      state_ = {std::isfinite(grown) ? std::min(options_.most, grown) : state_.scale, 0};
+      state_ = {std::isfinite(grown) ? (std::min)(options_.most, grown) : state_.scale, 0};
     }
   }
 
@@ -119,7 +119,7 @@ class loss_scaler {
   }
 
  private:
-  static constexpr float smallest = std::numeric_limits<float>::min();
+  static constexpr float smallest = (std::numeric_limits<float>::min)();
 
   [[nodiscard]] unscaling judge(const gradient_measure& scaled, double max_norm) const {
     const double inverse = 1.0 / static_cast<double>(state_.scale);

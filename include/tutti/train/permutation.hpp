@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include <tutti/config.hpp>
+
 namespace tutti::train {
 
 namespace detail {
@@ -23,7 +25,7 @@ template <class Index>
 void shuffle_many(std::span<Index> numbers, std::mt19937& random) {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const std::uint64_t high = random(), low = random();
-    const auto j = static_cast<std::size_t>((high << 32 | low) % (i + 1));
+    const auto j = (high << 32 | low) % (i + 1);
     numbers[i] = static_cast<Index>(i);
     numbers[i] = numbers[j];
     numbers[j] = static_cast<Index>(i);

@@ -1,6 +1,8 @@
 #pragma once
 #include <ostream>
 
+#include <tutti/config.hpp>
+
 namespace tutti::train {
 
 /// A stream that writes on rank 0 and is silent elsewhere, so that what all ranks say is said once:

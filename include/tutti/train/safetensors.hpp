@@ -173,7 +173,7 @@ struct safetensors_header {
     t.type = static_cast<dtype>(i);
     std::uint64_t bytes = size_of(t.type);
     for (const std::uint64_t d : t.shape) {
-      if (d != 0 && bytes > std::numeric_limits<std::uint64_t>::max() / d) refuse(t, "has too large a shape");
+      if (d != 0 && bytes > (std::numeric_limits<std::uint64_t>::max)() / d) refuse(t, "has too large a shape");
       bytes *= d;
     }
     if (bytes != t.bytes)

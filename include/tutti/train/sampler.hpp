@@ -74,13 +74,13 @@ class sampler {
   /// With `keep`, all ranks call it equally often, also one that has nothing left: state() tells where all ranks are.
   std::span<const std::uint64_t> take(std::size_t most) noexcept {
     const auto some = std::span{mine_}.last(left()).first(std::min(most, left()));
-    asked_ += std::min(most, share_of(0) - asked_);
+    asked_ += (std::min)(most, share_of(0) - asked_);
     return some;
   }
 
   /// Samples of this rank, from where the epoch began or was resumed; and those that it has not taken yet.
   [[nodiscard]] std::size_t size() const noexcept { return mine_.size(); }
-  [[nodiscard]] std::size_t left() const noexcept { return mine_.size() - std::min(asked_, mine_.size()); }
+  [[nodiscard]] std::size_t left() const noexcept { return mine_.size() - (std::min)(asked_, mine_.size()); }
   /// How many batches the rank with the most samples takes, counted as size() is: all ranks do as many steps, and with
   /// `keep` the last take() may be empty on some.
   [[nodiscard]] std::size_t batches(std::size_t batch) const {
@@ -128,15 +128,16 @@ class sampler {
         return rest / n;
       case leftover::keep:
         return rest / n + (static_cast<std::size_t>(rank) < more ? 1 : 0);
-      default:
-        return rest / n + (more != 0 ? 1 : 0);
+      case leftover::pad:
+        break;
     }
+    return rest / n + (more != 0 ? 1 : 0);
   }
 
   void deal() {
     if (options_.order == sample_order::sequential)
       pick([](std::size_t at) { return at; });
-    else if (samples_ <= std::numeric_limits<std::uint32_t>::max())
+    else if (samples_ <= (std::numeric_limits<std::uint32_t>::max)())
       pick_shuffled<std::uint32_t>();
     else
       pick_shuffled<std::uint64_t>();

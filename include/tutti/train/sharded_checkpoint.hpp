@@ -110,7 +110,7 @@ inline void fill_shard(const tensor_shard& wanted, std::span<const tensor_file> 
              (t->unknown_type.empty() ? std::string(name(t->type)) : "the unknown \"" + t->unknown_type + "\"") +
              " where " + std::to_string(wanted.total) + " x " + std::string(name(wanted.part.type)) + " is expected");
     known = true;
-    const std::uint64_t from = std::max(place->first, wanted.first), to = std::min(place->first + t->shape[0], end);
+    const std::uint64_t from = (std::max)(place->first, wanted.first), to = (std::min)(place->first + t->shape[0], end);
     if (from < to) pieces.push_back({from, to, &file, t, place->first});
   }
   if (!known) refuse("is in none of its files");
@@ -119,8 +119,7 @@ inline void fill_shard(const tensor_shard& wanted, std::span<const tensor_file> 
   for (const piece& p : pieces) {
     if (p.begin > done) break;
     if (p.end <= done) continue;
-    const auto into = wanted.part.bytes.subspan(static_cast<std::size_t>((done - wanted.first) * size),
-                                                static_cast<std::size_t>((p.end - done) * size));
+    const auto into = wanted.part.bytes.subspan((done - wanted.first) * size, (p.end - done) * size);
     p.file->read(*p.from, (done - p.first) * size, into);
     done = p.end;
   }

@@ -111,7 +111,7 @@ class sharded_optimizer {
     auto& slice = slices_[used_++];
     std::size_t at = 0;
     for (std::size_t r = 0; r < slice.size(); at += counts[r++])
-      slice[r] = std::max(std::min(end, at + counts[r]), std::max(first, at)) - std::max(first, at);
+      slice[r] = (std::max)((std::min)(end, at + counts[r]), (std::max)(first, at)) - (std::max)(first, at);
     const std::size_t begin = std::clamp(first, cut_.first(), cut_.first() + size()) - cut_.first();
     return world_->reduce_scatter_v(gradients,
                                     mine_.gradients().subspan(begin, slice[static_cast<std::size_t>(world_->rank())]),

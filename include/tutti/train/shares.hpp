@@ -21,7 +21,7 @@ class shares {
     mine_ = static_cast<std::size_t>(rank);
     const std::size_t each = elements / n, more = elements % n;
     for (std::size_t r = 0; r < n; ++r) counts_.push_back(each + (r < more ? 1 : 0));
-    first_ = mine_ * each + std::min(mine_, more);
+    first_ = mine_ * each + (std::min)(mine_, more);
   }
 
   [[nodiscard]] std::size_t elements() const noexcept { return elements_; }

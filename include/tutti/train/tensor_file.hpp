@@ -72,7 +72,7 @@ class tensor_file {
     file_.read(0, std::as_writable_bytes(std::span{&length, 1}));
     if (length > safetensors_header::most_bytes || length > file_.size() - sizeof length)
       refuse("its header would have " + std::to_string(length) + " bytes: it is another kind of file, or truncated");
-    std::string text(static_cast<std::size_t>(length), '\0');
+    std::string text(length, '\0');
     file_.read(sizeof length, std::as_writable_bytes(std::span{text}));
     data_ = sizeof length + length;
     try {
@@ -135,7 +135,7 @@ inline void write_tensors(const std::string& path, std::span<const named_tensor>
     end += t.bytes.size();
   }
   const std::string text = header.encode();
-  const auto length = static_cast<std::uint64_t>(text.size());
+  const std::uint64_t length = text.size();
   os::atomic_file file{path};
   file.write(std::as_bytes(std::span{&length, 1}));
   file.write(std::as_bytes(std::span{text}));

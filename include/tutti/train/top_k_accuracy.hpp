@@ -59,7 +59,10 @@ class top_k_accuracy {
     requires((Wanted == K) || ...)
   [[nodiscard]] double accuracy() const noexcept {
     std::size_t k = 0, found = 0;
-    ((found = K == Wanted ? k : found, ++k), ...);
+    for (const std::size_t each : {K...}) {
+      if (each == Wanted) found = k;
+      ++k;
+    }
     return sums_[found] / sums_.back();
   }
   [[nodiscard]] double count() const noexcept { return sums_.back(); }

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include <tutti/config.hpp>
+
 namespace tutti::train {
 
 /// How an optimizer moves parameters, element by element: what it remembers for each lies in `slots` numbers, zero at

@@ -2,6 +2,8 @@
 #include <array>
 #include <span>
 
+#include <tutti/config.hpp>
+
 namespace tutti::train {
 
 /// A mean over samples, such as that of a loss: never a mean of means, whatever the sizes of batches. A metric.

@@ -30,8 +30,8 @@ class ring_writer {
     if (capacity_ - (tail_ - head_seen_) < a.size() + b.size())
       head_seen_ = ring_->head.load(std::memory_order_acquire);
     const std::size_t before = room();
-    put(a.first(std::min(a.size(), room())));
-    put(b.first(std::min(b.size(), room())));
+    put(a.first((std::min)(a.size(), room())));
+    put(b.first((std::min)(b.size(), room())));
     const std::size_t written = before - room();
     if (written != 0) ring_->tail.store(tail_, std::memory_order_release);
     return written;
@@ -46,7 +46,7 @@ class ring_writer {
   void put(std::span<const std::byte> s) noexcept {
     if (s.empty()) return;
     const std::size_t at = tail_ & (capacity_ - 1);
-    const std::size_t first = std::min(s.size(), capacity_ - at);
+    const std::size_t first = (std::min)(s.size(), capacity_ - at);
     copy_bytes(data_ + at, s.data(), first);
     if (first < s.size()) copy_bytes(data_, s.data() + first, s.size() - first);
     tail_ += s.size();
@@ -71,7 +71,7 @@ class ring_reader {
     const std::size_t n = std::min<std::size_t>(into.size(), there <= capacity_ ? there : 0);
     if (n == 0) return 0;
     const std::size_t at = head_ & (capacity_ - 1);
-    const std::size_t first = std::min(n, capacity_ - at);
+    const std::size_t first = (std::min)(n, capacity_ - at);
     copy_bytes(into.data(), data_ + at, first);
     if (first < n) copy_bytes(into.data() + first, data_, n - first);
     head_ += n;

@@ -180,12 +180,12 @@ class channel : public channel_base {
         if (out_) finish(*std::exchange(out_, nullptr), status{});
         if (!next_frame()) return {};
       }
-      const auto some = payload_.first(std::min(payload_.size(), most_per_poll));  // a fast reader would have it all
+      const auto some = payload_.first((std::min)(payload_.size(), most_per_poll));  // a fast reader would have it all
       const std::size_t n = pipe_.write(std::span{header_out_}.subspan(header_sent_), some);
       if (n == 0) return told(pipe_.failure());
       moved = true;
       total += n;
-      const std::size_t of_header = std::min(n, frame::encoded_bytes - header_sent_);
+      const std::size_t of_header = (std::min)(n, frame::encoded_bytes - header_sent_);
       header_sent_ += of_header;
       payload_ = payload_.subspan(n - of_header);
     }
@@ -229,7 +229,7 @@ class channel : public channel_base {
     const std::size_t left = body_bytes_ - body_got_;
     if (in_) return {in_->data_ + body_got_, left};
     if (filling_) return {filling_->bytes.data() + body_got_, left};
-    return std::span{dropped_}.first(std::min(left, dropped_.size()));
+    return std::span{dropped_}.first((std::min)(left, dropped_.size()));
   }
 
   status dispatch() {

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 struct early_message {
@@ -38,7 +40,7 @@ class early_places {
       const std::size_t from = fits + static_cast<std::size_t>(std::countr_zero(enough));
       return move_one(from, to);
     }
-    if (list dropped; filled_ != 0) move_one(static_cast<std::size_t>(std::bit_width(filled_) - 1), dropped);
+    if (list dropped; filled_ != 0) move_one(static_cast<unsigned>(std::bit_width(filled_)) - 1, dropped);
     early_message fresh;
     fresh.place.resize(fits < classes ? room_of(fits) : bytes);
     to.push_back(std::move(fresh));
@@ -68,7 +70,7 @@ class early_places {
   // Four to a power of two, from 64 bytes on, so that a quarter at most is left empty.
   static constexpr std::size_t size_class(std::size_t bytes) noexcept {
     if (bytes <= 64) return 0;
-    const auto e = static_cast<std::size_t>(std::bit_width(bytes - 1)) - 1;
+    const auto e = static_cast<unsigned>(std::bit_width(bytes - 1)) - 1;
     return 4 * (e - 6) + ((bytes - 1) >> (e - 2) & 3) + 1;
   }
   static constexpr std::size_t room_of(std::size_t c) noexcept {

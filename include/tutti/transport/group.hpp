@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// A group of ranks on a transport: all of them, or a subset with ranks of its own.

@@ -158,7 +158,7 @@ class host_transport : public mesh<host_pipe> {
   [[nodiscard]] int crowd() const noexcept {
     int most = 1;
     for (const peer& p : all_)
-      if (p.local_cpus > 0) most = std::max(most, (p.local_size + p.local_cpus - 1) / p.local_cpus);
+      if (p.local_cpus > 0) most = (std::max)(most, (p.local_size + p.local_cpus - 1) / p.local_cpus);
     return most;
   }
 

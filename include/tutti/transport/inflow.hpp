@@ -73,7 +73,7 @@ class inflow {
   }
   /// Bytes of the piece that were read ahead.
   std::size_t take(std::span<std::byte> into) noexcept {
-    const std::size_t n = std::min({into.size(), left_, to_ - from_});
+    const std::size_t n = (std::min)({into.size(), left_, to_ - from_});
     copy_bytes(into.data(), ahead_->bytes + from_, n);
     from_ += n;
     left_ -= n;
@@ -93,12 +93,12 @@ class inflow {
       std::memmove(ahead_->bytes, ahead_->bytes + from_, to_ - from_);
       to_ -= std::exchange(from_, std::size_t{0});
     }
-    direct = direct.first(std::min(direct.size(), left_));
+    direct = direct.first((std::min)(direct.size(), left_));
     const std::span<std::byte> room{ahead_->bytes + to_, ahead_bytes - to_};
     const std::array<iovec, 2> both{iovec{direct.data(), direct.size()}, iovec{room.data(), room.size()}};
     // The call for one buffer is the cheaper one.
     const os::io_result r = direct.empty() ? os::receive_some(socket, room) : os::receive_some(socket, both);
-    const std::size_t mine = std::min(r.bytes, direct.size());
+    const std::size_t mine = (std::min)(r.bytes, direct.size());
     to_ += r.bytes - mine;
     left_ -= mine;
     if (r.closed) end_ = r.error == 0 && behind_pieces() == to_ ? ending::closed : ending::cut;
@@ -108,7 +108,7 @@ class inflow {
   /// Throws away what was read ahead of pieces, up to the next notice.
   void skip() noexcept {
     do {
-      const std::size_t n = std::min(left_, to_ - from_);
+      const std::size_t n = (std::min)(left_, to_ - from_);
       from_ += n;
       left_ -= n;
     } while (what() == head::piece && take_piece());

@@ -16,7 +16,7 @@ class condition : public detail::pending {
   virtual int waiting_for() const noexcept = 0;  ///< world rank whose store is missing
 
  protected:
-  ~condition() = default;
+  virtual ~condition() = default;
 
  private:
   friend class link_core;

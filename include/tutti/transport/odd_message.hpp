@@ -36,16 +36,16 @@ struct odd_message {
   /// 1 | mark 4 | number 10 | sent 16 | expected 16, or 0 | elements 1 | collective and type 9 | algorithms 1 | mark 4
   /// | number 10 | two lengths of 19, whose last value is `any`, or of 26 for a user's message, which has no number.
   [[nodiscard]] constexpr status failure(int peer = -1, int finder = -1) const noexcept {
-    const auto told = [](std::uint64_t n) { return n == any ? most_of_call + 1 : std::min(n, most_of_call); };
+    const auto told = [](std::uint64_t n) { return n == any ? most_of_call + 1 : (std::min)(n, most_of_call); };
     const std::uint64_t place = std::uint64_t{mark_of(context)} << number_bits | sequence % (1U << number_bits);
     std::uint64_t all = 0;
     if (calls_differ()) {
       all = std::uint64_t{1} << 63 | place << 32 | std::uint64_t{sent} << 16 | expected;
-    } else if (const std::uint64_t call = std::max(sent, expected) >> 7; call != 0) {
+    } else if (const std::uint64_t call = (std::max)(sent, expected) >> 7; call != 0) {
       const std::uint64_t elements = of == unit::elements, algorithms = of == unit::algorithms;
       all = elements << 62 | call << 53 | algorithms << 52 | place << 38 | told(bytes) << 19 | told(room);
     } else {
-      all = std::min(bytes, most_of_user) << 26 | std::min(room, most_of_user);
+      all = (std::min)(bytes, most_of_user) << 26 | (std::min)(room, most_of_user);
     }
     return {errc::mismatch, finder_of(finder), peer, all};
   }

@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <utility>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 /// When a rank that asks sockets itself, those from which it awaits something, asks the poller, too, which knows of

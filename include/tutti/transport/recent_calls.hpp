@@ -25,7 +25,7 @@ class recent_calls {
     [[nodiscard]] virtual one recall(std::uint64_t t) const noexcept = 0;
 
    protected:
-    ~witness() = default;
+    virtual ~witness() = default;
 
    private:
     friend class recent_calls;

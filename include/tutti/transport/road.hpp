@@ -76,7 +76,7 @@ class road {
     try {
       std::size_t sent = r.bytes;
       for (const auto& one : p) {
-        const std::size_t of_this = std::min(sent, one.size());
+        const std::size_t of_this = (std::min)(sent, one.size());
         kept_.insert(kept_.end(), one.begin() + static_cast<std::ptrdiff_t>(of_this), one.end());
         sent -= of_this;
       }

@@ -45,8 +45,8 @@ class segment_heap {
     }
     const std::uint64_t at = blocks_[i].at;
     // What nobody had before is zero already.
-    if (at < dirty_) std::memset(base_ + at, 0, std::min(wanted, dirty_ - at));
-    dirty_ = std::max(dirty_, at + wanted);
+    if (at < dirty_) std::memset(base_ + at, 0, (std::min)(wanted, dirty_ - at));
+    dirty_ = (std::max)(dirty_, at + wanted);
     return base_ + at;
   }
 
@@ -103,8 +103,8 @@ class segment_heap {
   void reserve(std::uint64_t end) {
     if (end <= reserved_) return;
     const std::uint64_t step = std::clamp(reserved_ / 4, least_step, most_step);
-    const std::uint64_t wish = std::max(end, reserved_ + step);
-    const std::uint64_t generous = std::min(bytes_, (wish + least_step - 1) / least_step * least_step);
+    const std::uint64_t wish = (std::max)(end, reserved_ + step);
+    const std::uint64_t generous = (std::min)(bytes_, (wish + least_step - 1) / least_step * least_step);
     try {
       segment_->reserve(offset_ + reserved_, generous - reserved_);
       reserved_ = generous;

@@ -96,7 +96,7 @@ class shm_visit {
       if (got.io.closed) fail_refused("it closed the connection");
       for (std::size_t i = 0; i < got.descriptors; ++i) descriptors_.push_back(std::move(received[i]));
       payload = payload.subspan(got.io.bytes);
-      if (got.io.would_block()) wait([&] { (void)poller.wait(std::min(remaining(until_), look_around_every)); });
+      if (got.io.would_block()) wait([&] { (void)poller.wait((std::min)(remaining(until_), look_around_every)); });
     }
   }
 
@@ -121,7 +121,7 @@ class shm_visit {
   // The name was listened at before it was published, so being refused means that the leader has given up.
   [[noreturn]] void fail_refused(const std::string& how) const {
     // A process that is killed closes its sockets a little before it counts as dead.
-    const deadline sure = std::min(until_, after(std::chrono::milliseconds{100}));
+    const deadline sure = (std::min)(until_, after(std::chrono::milliseconds{100}));
     for (expect_life(); clock::now() < sure; expect_life()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
     throw error{{errc::rendezvous, 0, leader_.rank, 0},
                 who() + " does not hand out the shared memory of this machine (" + how +

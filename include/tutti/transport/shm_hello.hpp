@@ -46,7 +46,7 @@ struct shm_hello {
     for (std::size_t i = 0; i < words.size(); ++i) words[i] = load_little<std::uint64_t>(in.data() + 8 * i);
     if (words[0] != magic) return std::nullopt;
     const auto low = [](std::uint64_t w) { return static_cast<std::uint32_t>(w & 0xffffffffU); };
-    const auto code = std::min(words[5] & 0xffffU, static_cast<std::uint64_t>(last_errc));
+    const auto code = (std::min)(words[5] & 0xffffU, static_cast<std::uint64_t>(last_errc));
     return shm_hello{low(words[1]),
                      low(words[1] >> 32),
                      low(words[2]),

@@ -38,9 +38,9 @@ struct shm_layout {
   /// the process may not have so much.
   static std::uint64_t default_heap_bytes(int ranks) noexcept {
     constexpr std::uint64_t most = std::uint64_t{64} << 30, most_together = std::uint64_t{4} << 40;
-    const auto n = static_cast<std::uint64_t>(std::max(ranks, 1));
-    const std::uint64_t limit = std::min(limit_of(RLIMIT_AS), file_limit());
-    return std::max(least_heap_bytes, std::min({most, most_together / n, limit / 4 / n}));
+    const auto n = static_cast<std::uint64_t>((std::max)(ranks, 1));
+    const std::uint64_t limit = (std::min)(limit_of(RLIMIT_AS), file_limit());
+    return (std::max)(least_heap_bytes, (std::min)({most, most_together / n, limit / 4 / n}));
   }
 
   /// The largest segment that the kernel lets this process make; it answers a larger one with SIGXFSZ.

@@ -65,7 +65,7 @@ class shm_offer {
       serve(listener.native(), absent, place, until);
     } catch (const error& e) {
       place.area().fail(e.cause());
-      turn_away(listener.native(), absent, place, e.cause(), std::min(until, after(patience)));
+      turn_away(listener.native(), absent, place, e.cause(), (std::min)(until, after(patience)));
       throw;
     }
     listener.reset();
@@ -133,7 +133,7 @@ class shm_offer {
                           " did not come for the shared memory of this machine within " +
                           detail::format_duration(now - began) + "; failed before, or stopped?");
       }
-      if (!visitor.socket) (void)poller.wait(std::min(remaining(until), look_around_every));
+      if (!visitor.socket) (void)poller.wait((std::min)(remaining(until), look_around_every));
     }
   }
 
@@ -189,7 +189,7 @@ class shm_offer {
     std::span<const int> rest{descriptors.data(), descriptors.size()};
     std::span<const std::byte> payload{hello};
     while (!rest.empty()) {
-      const auto some = rest.first(std::min(rest.size(), os::max_passed_descriptors));
+      const auto some = rest.first((std::min)(rest.size(), os::max_passed_descriptors));
       const os::io_result sent = os::send_descriptors(visitor, payload, some);
       if (sent.bytes == payload.size()) {
         rest = rest.subspan(some.size());

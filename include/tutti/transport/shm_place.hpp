@@ -28,7 +28,7 @@ namespace detail {
 /// "rank 3 (host b, pid 712) and rank 5 (host b, pid 714)"
 inline std::string describe_some(const roster& ranks, const std::vector<int>& which) {
   constexpr std::size_t most = 4;
-  const std::size_t named = std::min(which.size(), most);
+  const std::size_t named = (std::min)(which.size(), most);
   std::string text;
   for (std::size_t i = 0; i < named; ++i) {
     if (i != 0) text += i + 1 == which.size() ? " and " : ", ";

@@ -82,7 +82,7 @@ class sim_network {
   void leave(int rank) noexcept {
     if (std::exchange(at(rank).left, true)) return;
     at(rank).awaits = nullptr;
-    for (int r = 0; r < size(); ++r) schedule_.wake_at(std::max(schedule_.now(), stream(rank, r).last_arrival()), r);
+    for (int r = 0; r < size(); ++r) schedule_.wake_at((std::max)(schedule_.now(), stream(rank, r).last_arrival()), r);
   }
   [[nodiscard]] bool has_left(int peer, int rank) noexcept { return at(peer).left && stream(peer, rank).drained(); }
 

@@ -27,15 +27,15 @@ class sim_stream {
   /// Takes some of the two spans, one after the other; 0 when full, and then the writer is woken when there is room.
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) {
     const std::size_t wanted = a.size() + b.size(), held = bytes_.size() - begin_,
-                      capacity = std::max(capacity_, wanted / 8);
-    const std::size_t n = held < capacity ? portion(std::min(capacity - held, wanted), wanted) : 0;
+                      capacity = (std::max)(capacity_, wanted / 8);
+    const std::size_t n = held < capacity ? portion((std::min)(capacity - held, wanted), wanted) : 0;
     writer_waits_ = n == 0;
     if (n == 0) return 0;
-    const auto first = a.first(std::min(n, a.size())), second = b.first(n - first.size());
+    const auto first = a.first((std::min)(n, a.size())), second = b.first(n - first.size());
     bytes_.insert(bytes_.end(), first.begin(), first.end());
     bytes_.insert(bytes_.end(), second.begin(), second.end());
     written_ += n;
-    last_arrival_ = std::max(last_arrival_, schedule_->now() + schedule_->random().below(slowness_ + 1));
+    last_arrival_ = (std::max)(last_arrival_, schedule_->now() + schedule_->random().below(slowness_ + 1));
     coming_.push_back({last_arrival_, written_});
     schedule_->wake_at(last_arrival_, to_);
     note(1, n);
@@ -48,7 +48,7 @@ class sim_stream {
       arrived_ = coming_.front().until;
       coming_.pop_front();
     }
-    const std::size_t n = portion(std::min(into.size(), static_cast<std::size_t>(arrived_ - read_)), into.size());
+    const std::size_t n = portion((std::min)(into.size(), static_cast<std::size_t>(arrived_ - read_)), into.size());
     if (n == 0) return 0;
     std::memcpy(into.data(), bytes_.data() + begin_, n);
     begin_ += n;
@@ -78,7 +78,7 @@ class sim_stream {
   std::size_t portion(std::size_t most, std::size_t wanted) noexcept {
     sim_random& r = schedule_->random();
     if (most <= 1 || r.one_in(whole_)) return most;
-    return std::min(most, std::max<std::size_t>(wanted / 16, r.below(r.one_of({1, 8, 64, 4096})) + 1));
+    return (std::min)(most, std::max<std::size_t>(wanted / 16, r.below(r.one_of({1, 8, 64, 4096})) + 1));
   }
   void note(std::uint64_t what, std::size_t n) noexcept {
     schedule_->note(what << 16 | static_cast<std::uint64_t>(from_) << 8 | static_cast<std::uint64_t>(to_), n);

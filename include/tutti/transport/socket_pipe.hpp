@@ -59,10 +59,10 @@ class socket_pipe {
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
     if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size(), b)) return 0;
-    a = a.first(std::min(a.size(), left_out_));
-    b = b.first(std::min(b.size(), left_out_ - a.size()));
+    a = a.first((std::min)(a.size(), left_out_));
+    b = b.first((std::min)(b.size(), left_out_ - a.size()));
     const std::size_t sent = put(writing_, {std::span<const std::byte>{head_out_}.last(head_left_), a, b});
-    const std::size_t of_head = std::min(sent, head_left_);
+    const std::size_t of_head = (std::min)(sent, head_left_);
     head_left_ -= of_head;
     left_out_ -= sent - of_head;
     if (head_left_ == 0 && left_out_ == 0) writing_ = next_out_;
@@ -218,7 +218,7 @@ class socket_pipe {
       writing_ = back;
       if (!written(writing_).can_write()) return false;
     }
-    left_out_ = std::min(bytes, ways_.most());
+    left_out_ = (std::min)(bytes, ways_.most());
     const bool lent =
         left_out_ == bytes && written(writing_).may_lend() && keeper_->pages().able() && loans_.lend(message.size());
     if (lent) left_out_ -= detail::loans::kept_back;

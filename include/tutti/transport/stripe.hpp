@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
 
+#include <tutti/config.hpp>
+
 namespace tutti::detail {
 
 /// Where the writer of a stream that is dealt out to several connections has got to: a stripe to each in turn.

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
 
+#include <tutti/config.hpp>
+
 namespace tutti {
 
 /// Names a message between two ranks: which communicator, which of its operations, which step of the algorithm.

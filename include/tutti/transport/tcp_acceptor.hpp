@@ -59,7 +59,7 @@ class tcp_acceptor {
     if (at >= places_.size() || !places_[at].connection) return std::nullopt;
     place& p = places_[at];
     std::array<std::byte, 256> some;
-    const auto room = std::span{some}.first(std::min(some.size(), p.handshake->wanted()));
+    const auto room = std::span{some}.first((std::min)(some.size(), p.handshake->wanted()));
     const os::io_result r = os::receive_some(p.connection.native(), room);
     p.handshake->receive(room.first(r.bytes));
     const bool understood = speak(p);

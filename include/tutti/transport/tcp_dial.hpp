@@ -75,7 +75,7 @@ class tcp_dial {
     }
     if (!handshake_.output().empty() || state_ != state::greeting) return false;
     std::array<std::byte, 128> some;
-    const auto room = std::span{some}.first(std::min(some.size(), handshake_.wanted()));
+    const auto room = std::span{some}.first((std::min)(some.size(), handshake_.wanted()));
     const os::io_result r = os::receive_some(socket_.native(), room);
     if (r.closed) state_ = state::hung_up;
     handshake_.receive(room.first(r.bytes));

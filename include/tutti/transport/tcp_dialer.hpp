@@ -20,7 +20,7 @@ namespace tutti::detail {
 /// One connection that this rank opens.
 struct tcp_call {
   std::optional<tcp_dial> dial;
-  deadline redial = deadline::max();
+  deadline redial = (deadline::max)();
   int dials = 0;
 };
 
@@ -95,7 +95,7 @@ class tcp_dialer {
         c.dial->expire(now);
         advance(l, p, k);
       } else if (now >= c.redial) {
-        c.redial = deadline::max();
+        c.redial = (deadline::max)();
         if (may_dial()) dial(l, p, k);
       }
     }
@@ -107,7 +107,7 @@ class tcp_dialer {
  private:
   void dial(tcp_link& l, int p, int track) noexcept {
     tcp_call& c = call(p, track);
-    c.redial = deadline::max();
+    c.redial = (deadline::max)();
     c.dial.emplace(l.address, terms(p, track), after(options_.connect));
     ++under_way_;
     ++c.dials;

@@ -45,7 +45,7 @@ class tcp_domain final : private socket_pipe::keeper {
         job_(std::move(job)),
         options_(checked(options)),
         listener_(std::move(listener)),
-        hall_(std::max(64, (3 + options.connections) * size()), own_terms(), options.stranger),
+        hall_((std::max)(64, (3 + options.connections) * size()), own_terms(), options.stranger),
         links_(peers_.size()),
         blame_(rank, size()),
         poller_(options_.connections),

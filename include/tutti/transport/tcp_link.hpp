@@ -21,9 +21,9 @@ struct tcp_link {
   os::endpoint address;
   bool bye = false;  ///< it leaves in order
   bool awaited = false;
-  bool unwatched = false;                ///< its sockets are polled and not told to the poller
-  deadline suspected = deadline::max();  ///< since when something is broken
-  deadline since{};                      ///< awaited, and no byte of a message came
+  bool unwatched = false;                  ///< its sockets are polled and not told to the poller
+  deadline suspected = (deadline::max)();  ///< since when something is broken
+  deadline since{};                        ///< awaited, and no byte of a message came
   deadline heard{};
   std::uint64_t received = 0, issued = 0;
   int error = 0, broken = 0;  ///< the first error, and on which track
@@ -35,7 +35,7 @@ struct tcp_link {
       error = why;
       broken = track;
     }
-    if (suspected == deadline::max()) suspected = clock::now();
+    if (suspected == (deadline::max)()) suspected = clock::now();
   }
   /// Broken for so long that no other cause will come to light.
   [[nodiscard]] bool suspected_for(duration d, deadline now) const noexcept {
@@ -71,7 +71,7 @@ struct tcp_link {
     if (last == deadline{})
       return why + (cause == errc::timed_out && error == 0 ? ", not heard from yet" : "") + count();
     const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(now - last).count();
-    return why + ", last seen at #" + std::to_string(std::max(sequence, issued)) + " " +
+    return why + ", last seen at #" + std::to_string((std::max)(sequence, issued)) + " " +
            (ago < 1000 ? std::to_string(ago) + " ms ago" : std::to_string(ago / 1000) + " s ago") + count();
   }
 

@@ -133,7 +133,7 @@ class threads_transport : public mesh<ring_pipe> {
     return reinterpret_cast<std::uintptr_t>(p);
   }
   [[nodiscard]] std::byte* resolve(int, std::uint64_t where, std::size_t = 1) const noexcept {
-    return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(where));
+    return reinterpret_cast<std::byte*>(where);
   }
   [[nodiscard]] int process_of(int) const noexcept { return 0; }
   /// A thread does not end without its rank, which finishes what it does.

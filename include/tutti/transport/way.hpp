@@ -33,7 +33,7 @@ class way_chooser {
   way_chooser(int rank, int peer, int tracks) noexcept : tracks_(tracks), waits_(rank < peer), stripe_(tracks) {}
 
   /// How long the next piece may be.
-  [[nodiscard]] std::size_t most() const noexcept { return std::min(stripe_.left(), piece::most_bytes); }
+  [[nodiscard]] std::size_t most() const noexcept { return (std::min)(stripe_.left(), piece::most_bytes); }
   /// The way of what follows a piece of so many bytes that goes by `w`.
   way after(way w, std::size_t bytes) noexcept {
     stripe_.advance(bytes);

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <span>
 
+#include <tutti/config.hpp>
+
 namespace tutti::wire {
 
 /// FNV-1a over 64 bits: tells torn and foreign bytes from whole ones. Protects from accidents, not from people.

@@ -36,14 +36,14 @@ class client_handshake {
 
   /// What to send now; sent(n) takes the first n bytes off it.
   [[nodiscard]] std::span<const std::byte> output() const noexcept { return output_; }
-  void sent(std::size_t bytes) noexcept { output_ = output_.subspan(std::min(bytes, output_.size())); }
+  void sent(std::size_t bytes) noexcept { output_ = output_.subspan((std::min)(bytes, output_.size())); }
 
   void receive(std::span<const std::byte> in) noexcept {
     while (state_ == handshake_state::running && !in.empty()) {
       // A reply before the claim was sent answers something else.
       if (greeted_ && !output_.empty()) return refuse(refusal::not_our_protocol);
       const auto message = greeted_ ? std::span<std::byte>{reply_} : std::span<std::byte>{hello_};
-      const std::size_t now = std::min(in.size(), message.size() - received_);
+      const std::size_t now = (std::min)(in.size(), message.size() - received_);
       std::memcpy(message.data() + received_, in.data(), now);
       received_ += now;
       in = in.subspan(now);
@@ -63,7 +63,7 @@ class client_handshake {
 
   /// Looks at as much of the preamble as is there; false when the handshake is over.
   bool check_preamble(std::span<const std::byte> message) noexcept {
-    const std::size_t known = std::min(message.size(), detail::magic.size());
+    const std::size_t known = (std::min)(message.size(), detail::magic.size());
     if (!std::equal(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(known), detail::magic.begin())) {
       refuse(refusal::not_our_protocol);
       return false;

@@ -2,6 +2,8 @@
 #include <cstddef>
 #include <span>
 
+#include <tutti/config.hpp>
+
 namespace tutti::wire {
 
 /// Whether two byte strings are equal, in a time that does not depend on where they differ.

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <tutti/config.hpp>
+
 namespace tutti::wire {
 
 /// Reads exactly two hexadecimal digits per byte of `out`; false (and zeros) when `text` is anything else.

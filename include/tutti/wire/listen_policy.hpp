@@ -3,6 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include <tutti/config.hpp>
+
 namespace tutti::wire {
 
 /// Who can reach a listener.

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <span>
 
+#include <tutti/config.hpp>
+
 namespace tutti::wire {
 
 /// Fills `out` with random bytes; false when there are none. Protocols take one as a parameter, so that tests can

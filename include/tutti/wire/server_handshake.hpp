@@ -43,7 +43,7 @@ class server_handshake {
 
   /// What to send now; sent(n) takes the first n bytes off it.
   [[nodiscard]] std::span<const std::byte> output() const noexcept { return output_; }
-  void sent(std::size_t bytes) noexcept { output_ = output_.subspan(std::min(bytes, output_.size())); }
+  void sent(std::size_t bytes) noexcept { output_ = output_.subspan((std::min)(bytes, output_.size())); }
 
   void receive(std::span<const std::byte> in) noexcept {
     if (state_ != handshake_state::running || in.empty()) return;
@@ -51,7 +51,7 @@ class server_handshake {
     std::memcpy(claim_bytes_.data() + received_, in.data(), in.size());
     received_ += in.size();
 
-    const std::size_t known = std::min(received_, detail::magic.size());
+    const std::size_t known = (std::min)(received_, detail::magic.size());
     if (!std::equal(detail::magic.begin(), detail::magic.begin() + static_cast<std::ptrdiff_t>(known),
                     claim_bytes_.begin())) {
       return refuse(refusal::not_our_protocol);

@@ -19,8 +19,9 @@ class TuttiTestConan(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self)
         toolchain.user_presets_path = False
-        if self.dependencies["tutti"].options.with_openssl:
-            toolchain.cache_variables["TUTTI_OPENSSL"] = True
+        options = self.dependencies["tutti"].options
+        toolchain.cache_variables["TUTTI_OPENSSL"] = bool(options.with_openssl)
+        toolchain.cache_variables["TUTTI_COMPILED"] = not options.header_only
         toolchain.generate()
 
     def build(self):

@@ -92,7 +92,7 @@ template <class T>
 template <class Pairs>
 [[gnu::always_inline]] inline packed<std::uint32_t> encode_by_processor(const Pairs& value) noexcept {
   bool any = true;
-  TUTTI_ANY_SUBNORMAL(any, value.even, value.odd);
+  TUTTI_ANY_SUBNORMAL(any, value.even, value.odd)
   if (any) [[unlikely]]
     return encode<bfloat16>(value.even) | encode<bfloat16>(value.odd) << 16;
   typename vectors<std::uint16_t, sizeof(Pairs) / 2>::type apart{};

@@ -41,7 +41,7 @@ result resident_blocks(std::uint64_t& blocks) noexcept {
   result r = told(::cudaDeviceGetAttribute(&processors, ::cudaDevAttrMultiProcessorCount, device));
   if (r == result::success) r = told(::cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, block_threads, 0));
   if (r != result::success) return r;
-  const int n = std::max(1, processors * each);
+  const int n = (std::max)(1, processors * each);
   if (kept) known[device].store(n, std::memory_order_relaxed);
   blocks = static_cast<std::uint64_t>(n);
   return result::success;

@@ -77,11 +77,14 @@ class failure_text {
                                   : "");
       case errc::device:
         if constexpr (requires { backend_->words(r); }) return "failed: " + backend_->words(r);
-        [[fallthrough]];
-      default:
-        return "failed: " + category().message(static_cast<int>(r.code)) +
-               (r.peer >= 0 ? " (" + who + ")" : std::string());
+        break;
+      case errc::ok:
+      case errc::auth_failed:
+      case errc::rendezvous:
+      case errc::unsupported:
+        break;
     }
+    return "failed: " + category().message(static_cast<int>(r.code)) + (r.peer >= 0 ? " (" + who + ")" : std::string());
   }
 
  private:

@@ -68,7 +68,7 @@ void ledger<Reducer>::skip(step why) {
   if (why == step::apply) throw usage_error("skip: say why, by one of the other values of grad::step");
   if (reduces_ && size() != 0 && self().buckets_.all_left() && why > step_)
     throw usage_error("skip: all gradients are marked, and the peers have been told so; skip before the last mark");
-  step_ = std::max(step_, why);
+  step_ = (std::max)(step_, why);
   if (!reduces_) carrying_ = true;  // also where this pass is dropped: what it has added stays
   for (std::size_t i = 0; reduces_ && i < size(); ++i) {
     if (marks_.has(i) || self().arena_.is_delayed(i)) continue;
@@ -108,7 +108,7 @@ void ledger<Reducer>::settle_accounts() {
 template <class Reducer>
 void ledger<Reducer>::drop() noexcept {
   if (reduces_) return self().give_up(status::pass_dropped);
-  step_ = std::max(step_, step::skip_failure);  // what it has added is there, and not whole
+  step_ = (std::max)(step_, step::skip_failure);  // what it has added is there, and not whole
   carrying_ = true;
   let_go();
 }

@@ -30,7 +30,7 @@ inline std::size_t padded_count(std::size_t index, const parameter_shape& p) {
   if (size == 0 || slot_alignment % size != 0)
     refuse_parameter(index, p, "has a dtype without a size that divides 64; give a dtype of numbers");
   const std::size_t line = slot_alignment / size;
-  if (p.count > std::numeric_limits<std::size_t>::max() / size - line)
+  if (p.count > (std::numeric_limits<std::size_t>::max)() / size - line)
     refuse_parameter(index, p, "has more bytes than memory has addresses; check its count");
   if (p.rows == 0 || p.count % p.rows != 0) refuse_parameter(index, p, "has rows that do not divide its count");
   return (p.count + line - 1) / line * line;
@@ -44,7 +44,7 @@ inline void check_limits(const bucket_limits& limits) {
 
 /// The order of arrival, checked; without one, the reverse of the registration.
 inline std::vector<int> order_of(std::size_t parameters, std::span<const int> arrival) {
-  if (parameters > static_cast<std::size_t>(std::numeric_limits<int>::max()))
+  if (parameters > static_cast<std::size_t>((std::numeric_limits<int>::max)()))
     throw usage_error("plan: more parameters than an int can number");
   std::vector<int> order(parameters);
   if (arrival.empty()) {
@@ -90,7 +90,7 @@ TUTTI_DECL plan make_plan(std::span<const parameter_shape> parameters, bucket_li
   std::vector<int> order = detail::order_of(parameters.size(), arrival);
   const std::size_t early = detail::put_last(order, delayed);
   // Half of the range, so that an open bucket and one more parameter cannot overflow.
-  limits.cap_bytes = std::min(limits.cap_bytes, std::numeric_limits<std::size_t>::max() / 2);
+  limits.cap_bytes = (std::min)(limits.cap_bytes, (std::numeric_limits<std::size_t>::max)() / 2);
   std::vector<bucket> open(dtype_count);
   std::vector<std::size_t> when(parameters.size());  // the place of each parameter in the order
   plan result;

@@ -19,7 +19,7 @@ namespace tutti::grad {
 
 TUTTI_DECL weighing::weighing(scaling how, double predivide, int ranks)
     : how_(how), predivide_(predivide), ranks_(ranks) {
-  if (!(predivide > 0) || predivide > std::numeric_limits<double>::max())
+  if (!(predivide > 0) || predivide > (std::numeric_limits<double>::max)())
     throw usage_error("reducer: predivide is a finite number above 0");
   if (detail::takes_as_is(how) && predivide != 1)
     throw usage_error("reducer: predivide = " + std::to_string(predivide) +

@@ -52,7 +52,7 @@ class store_connector {
                         "; is rank 0 running there, is that the address it listens on, does a firewall lie between?",
                     error_context{options_.rank}};
       }
-      std::this_thread::sleep_for(std::min(pause, left));
+      std::this_thread::sleep_for((std::min)(pause, left));
       pause = std::min<duration>(pause * 2, std::chrono::milliseconds{250});
     }
   }
@@ -77,7 +77,7 @@ class store_connector {
   [[nodiscard]] os::fd reach(const os::endpoint& where) {
     auto started = os::start_connect(where);
     int cause = started.error;
-    const deadline patience = std::min(until_, after(std::chrono::seconds{5}));
+    const deadline patience = (std::min)(until_, after(std::chrono::seconds{5}));
     while (started.socket && (cause = os::connect_result(started.socket.native())) == EINPROGRESS) {
       if (clock::now() >= patience) {
         cause = ETIMEDOUT;

@@ -129,7 +129,7 @@ class rendezvous_file {
       if (now.kind == wire::head_kind::valid) {
         const std::uint64_t finished = now.head.finished + 1;
         put_counter(wire::rendezvous_head::finished_offset, finished);
-        const auto expected = static_cast<std::uint64_t>(std::max(options_.world, 0));
+        const auto expected = static_cast<std::uint64_t>((std::max)(options_.world, 0));
         struct stat current{};
         if (finished >= now.head.joined && now.head.joined >= expected && ::stat(path_.c_str(), &current) == 0 &&
             same_file(current)) {
@@ -181,8 +181,9 @@ class rendezvous_file {
         fail_rendezvous(0, path_, "it is some other file, which is left as it is; remove it or choose another path");
       case wire::head_kind::other_version:
         fail_rendezvous(0, path_,
-                        "it is of version " + std::to_string(found.head.version) + " of the format, this is version " +
-                            std::to_string(wire::rendezvous_head::current_version) +
+                        "it is of version " + std::to_string(int{found.head.version}) +
+                            " of the format, this is version " +
+                            std::to_string(int{wire::rendezvous_head::current_version}) +
                             "; all ranks must be built with the same version of tutti");
       case wire::head_kind::empty:
         return replace();
@@ -286,7 +287,7 @@ class rendezvous_file {
                     "rendezvous file " + path_ +
                         ": another process holds its lock and does not give it back; is a rank stopped?"};
       }
-      std::this_thread::sleep_for(std::min(pause, remaining(until)));
+      std::this_thread::sleep_for((std::min)(pause, remaining(until)));
       pause = std::min<duration>(pause * 2, std::chrono::milliseconds{5});
     }
     return guard{file.native()};

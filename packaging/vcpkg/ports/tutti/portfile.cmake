@@ -1,11 +1,16 @@
 # An overlay port: it builds the checkout that it lies in.
+#   cmake -P <checkout>/packaging/vcpkg/ports/tutti/stamp.cmake
 #   vcpkg install tutti --overlay-ports=<checkout>/packaging/vcpkg/ports
+include("${CMAKE_CURRENT_LIST_DIR}/stamp.cmake")
 get_filename_component(SOURCE_PATH "${CURRENT_PORT_DIR}/../../../.." ABSOLUTE)
 
-set(VCPKG_BUILD_TYPE release) # header-only
+if(NOT "compiled" IN_LIST FEATURES)
+  set(VCPKG_BUILD_TYPE release)  # header-only
+endif()
 
 vcpkg_check_features(OUT_FEATURE_OPTIONS FEATURE_OPTIONS
   FEATURES
+    compiled TUTTI_COMPILED
     tools TUTTI_BUILD_TOOLS
 )
 
@@ -16,9 +21,15 @@ vcpkg_cmake_configure(
     -DTUTTI_BUILD_TESTS=OFF
     -DTUTTI_BUILD_BENCH=OFF
     -DTUTTI_BUILD_EXAMPLES=OFF
+  OPTIONS_DEBUG
+    -DTUTTI_BUILD_TOOLS=OFF
 )
 vcpkg_cmake_install()
 vcpkg_cmake_config_fixup(PACKAGE_NAME tutti CONFIG_PATH share/cmake/tutti)
+file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/debug/include" "${CURRENT_PACKAGES_DIR}/debug/share")
+if(NOT "openssl" IN_LIST FEATURES AND NOT "tools" IN_LIST FEATURES)
+  file(REMOVE "${CURRENT_PACKAGES_DIR}/share/pkgconfig/tutti-openssl.pc")  # it would ask for a port that is not there
+endif()
 vcpkg_fixup_pkgconfig()
 
 if("tools" IN_LIST FEATURES)
@@ -26,6 +37,6 @@ if("tools" IN_LIST FEATURES)
   vcpkg_copy_tools(TOOL_NAMES ${programs} AUTO_CLEAN)
 endif()
 
-file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/share/doc" "${CURRENT_PACKAGES_DIR}/lib" "${CURRENT_PACKAGES_DIR}/debug")
+file(REMOVE_RECURSE "${CURRENT_PACKAGES_DIR}/share/doc")
 file(INSTALL "${CMAKE_CURRENT_LIST_DIR}/usage" DESTINATION "${CURRENT_PACKAGES_DIR}/share/${PORT}")
 vcpkg_install_copyright(FILE_LIST "${SOURCE_PATH}/LICENSE")
