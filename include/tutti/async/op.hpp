@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <tutti/async/concepts.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/error.hpp>
@@ -216,6 +217,11 @@ class [[nodiscard]] nothrow_op {
   }
   detail::op_slot slot_;
 };
+
+template <class T>
+inline constexpr bool in_flight_when_made<basic_op<T>> = true;
+template <>
+inline constexpr bool in_flight_when_made<nothrow_op> = true;
 
 /// `status s = co_await nothrow(world.barrier())`.
 template <class T>

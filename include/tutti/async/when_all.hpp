@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <exception>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -101,10 +102,22 @@ task<std::tuple<decltype(take(std::declval<outcome<await_result_t<A>>&>()))...>>
 
 }  // namespace detail
 
-/// Awaits all of them: tasks are started in argument order, operations are in flight already. Results come as a tuple
-/// (std::monostate for void). Ends when every one has ended; then the first exception, in argument order, is thrown.
+/// Awaits all of them: tasks are started in the order of the tuple, operations are in flight already. Results come as a
+/// tuple (std::monostate for void). Ends when every one has ended; then the first exception, in that order, is thrown.
+/// `co_await when_all(std::tuple{world.all_reduce(a), world.all_reduce(b)})`: in braces, and only there, operations are
+/// issued from left to right by every compiler.
+template <awaitable... A>
+auto when_all(std::tuple<A...> all) {
+  return std::apply([](A&... a) { return detail::when_all<A...>(std::index_sequence_for<A...>{}, std::move(a)...); },
+                    all);
+}
+/// The same for arguments of which at most one is an operation: where more are, compilers would issue them in orders of
+/// their own.
 template <awaitable... A>
 auto when_all(A&&... a) {
+  static_assert((std::size_t{0} + ... + (in_flight_when_made<std::remove_cvref_t<A>> ? 1 : 0)) <= 1,
+                "compilers evaluate these arguments in orders of their own, and ranks must issue operations in one: "
+                "write when_all(std::tuple{first, second}), whose braces go from left to right");
   return detail::when_all<std::remove_cvref_t<A>...>(std::index_sequence_for<A...>{}, std::forward<A>(a)...);
 }
 
