@@ -3,6 +3,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <exception>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -90,6 +91,9 @@ auto take(outcome<T>& o) {
 template <class... A, std::size_t... I>
 task<std::tuple<decltype(take(std::declval<outcome<await_result_t<A>>&>()))...>> when_all(std::index_sequence<I...>,
                                                                                           A... a) {
+  // Whoever awaits an operation, and no more, issues nothing.
+  constexpr std::size_t issuing = (std::size_t{0} + ... + (in_flight_when_made<A> ? 0 : 1));
+  [[maybe_unused]] const std::conditional_t<(issuing > 1), side_by_side, std::monostate> running;
   std::tuple<outcome<await_result_t<A>>...> outcomes;
   latch all(sizeof...(A));
   {
@@ -125,6 +129,8 @@ auto when_all(A&&... a) {
 template <awaitable A>
   requires std::is_void_v<await_result_t<A>>
 task<> when_all(std::vector<A> list) {
+  std::optional<detail::side_by_side> running;
+  if (!in_flight_when_made<A> && list.size() > 1) running.emplace();
   // The types say void and child in terms of A, so that nothing of this is compiled before it is called.
   std::vector<detail::outcome<await_result_t<A>>> outcomes(list.size());
   detail::latch all(list.size());
