@@ -24,7 +24,7 @@ struct tcp_store_options {
   int world = 1;                       ///< 0 at a host that serves worlds of any size
   wire::job_id job{};                  ///< the same for all ranks of a job
   std::uint64_t generation = 0;        ///< the same for all ranks; another one after each restart
-  std::optional<wire::secret> secret;  ///< needed between machines; not used over Unix sockets
+  std::optional<wire::secret> secret = {};  ///< needed between machines; not used over Unix sockets
   exposure network = exposure::guarded;
   duration timeout = std::chrono::seconds{60};           ///< of every call that is given no deadline
   deadline until = deadline::max();                      ///< no such call lasts longer than a second beyond it
