@@ -2,6 +2,7 @@
 //
 //   tutti-run -n 4 -- 02_coroutines
 #include <cstdio>
+#include <tuple>
 #include <tutti/tutti.hpp>
 #include <vector>
 
@@ -11,7 +12,8 @@ tutti::task<> program(tutti::communicator<>& world) {
   std::vector<float> gradient(1 << 20, static_cast<float>(world.rank()));
   std::vector<double> loss(1, 0.5 * world.rank());
 
-  co_await tutti::when_all(world.all_reduce(gradient, tutti::mean), world.all_reduce(loss, tutti::max));
+  // The braces issue them from left to right on every rank, by whatever compiler its program was made.
+  co_await tutti::when_all(std::tuple{world.all_reduce(gradient, tutti::mean), world.all_reduce(loss, tutti::max)});
 
   // The other style of errors: a status instead of an exception.
   const tutti::status outcome = co_await tutti::nothrow(world.barrier());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tutti/async/op.hpp>
+#include <tutti/async/task.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/default.hpp>
 #include <tutti/backend/mapped_array.hpp>
@@ -35,13 +36,13 @@ using all_calls = messaging_calls<moving_calls<distributing_calls<scanning_calls
 template <backend B>
 using communicator_calls = all_calls<communicator_base<B>>;
 
-/// While it lives, no other split of the backend's world can begin.
+/// While it lives, no other communicator of the backend's world can be split.
 template <class B>
 class split_in_progress {
  public:
   split_in_progress(B& whole, engine& home) : whole_(whole), home_(home) {
     auto guard = home_.lock();
-    contexts_ = whole_.begin_split();
+    context_ = whole_.begin_split();
   }
   split_in_progress(const split_in_progress&) = delete;
   split_in_progress& operator=(const split_in_progress&) = delete;
@@ -49,12 +50,13 @@ class split_in_progress {
     auto guard = home_.lock();
     whole_.end_split();
   }
-  [[nodiscard]] std::uint32_t contexts() const noexcept { return contexts_; }
+  /// The lowest context that a group of this rank can have.
+  [[nodiscard]] std::uint32_t context() const noexcept { return context_; }
 
  private:
   B& whole_;
   engine& home_;
-  std::uint32_t contexts_ = 0;
+  std::uint32_t context_ = 0;
 };
 
 }  // namespace detail
@@ -94,42 +96,26 @@ class communicator : public detail::communicator_calls<B> {
   }
 
   /// Cuts this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.
-  /// The new one shares this one's links, engine and fate: a failure of either ends both. One split of a world at a
-  /// time, 32767 in all: usage_error from the next, and from two threads that try together. In shared memory a group
-  /// takes 516 KiB per rank from its first operation on, 4.5 MiB after a message of 64 KiB, or 4 MiB of shorter
-  /// ones, that are staged, until all its ranks have destroyed it; twice that where it is on several machines.
+  /// The new one shares this one's links, engine and fate: a failure of either ends both. One communicator of a world
+  /// at a time: usage_error from the split of another meanwhile; 32767 splits in all. In shared memory a group takes
+  /// 516 KiB per rank from its first operation on, 4.5 MiB after a message of 64 KiB, or 4 MiB of shorter ones, that
+  /// are staged, until all its ranks have destroyed it; twice that where it is on several machines.
   [[nodiscard]] communicator split(int color, int key = 0, std::source_location where = std::source_location::current())
     requires(B::where == space::host)
   {
-    this->core().engine().check_place("split");
-    if (color < 0)
-      this->who("split").refuse("a color is not negative; a rank that wants no group takes a color of its own");
-    struct entry {
-      std::int32_t color, key, rank, world_rank;
-      std::uint32_t context;
-    };
-    auto& whole = this->core().backend();
-    const detail::split_in_progress alone{whole, this->core().engine()};
-    const entry mine{color, key, this->rank(), whole.world_rank(), alone.contexts()};
-    std::vector<entry> all(this->ranks());
-    all_gather_args entries{erase_type(std::span{&mine, 1}), erase_type(std::span{all}), algorithm::automatic, "split"};
-    this->start({}, {}, where, entries).wait();
-    std::uint32_t context = 0;
-    for (const entry& e : all) context = (std::max)(context, e.context);
-    if (++context > 0x7fff) this->who("split").refuse("a world can be split 32767 times, and has been");
-    std::erase_if(all, [&](const entry& e) { return e.color != color; });
-    std::ranges::sort(
-        all, [](const entry& a, const entry& b) { return std::pair{a.key, a.rank} < std::pair{b.key, b.rank}; });
-    group g{context, 0, static_cast<int>(all.size()), {}};
-    for (const entry& e : all) {
-      if (e.world_rank == mine.world_rank) g.rank = static_cast<int>(g.members.size());
-      g.members.push_back(e.world_rank);
-    }
-    auto made = [&] {
-      auto guard = this->core().engine().lock();
-      return B{whole.shared_driver(), std::move(g)};
-    }();
-    return {std::move(made), this->core().shared_engine(), this->timeout()};
+    splitting cut{*this, color, key, where};
+    cut.gathering.wait();
+    return cut.finish();
+  }
+  /// The same for coroutines, which go on side by side: `auto half = co_await world.split_async(color)`. Begins when it
+  /// is awaited; this communicator stays where it is until it has ended.
+  [[nodiscard]] task<communicator> split_async(int color, int key = 0,
+                                               std::source_location where = std::source_location::current())
+    requires(B::where == space::host)
+  {
+    splitting cut{*this, color, key, where};
+    co_await std::move(cut.gathering);
+    co_return cut.finish();
   }
 
   /// Zeroed memory for `count` elements that collectives move without staging: peers on this machine map it. What is
@@ -152,6 +138,57 @@ class communicator : public detail::communicator_calls<B> {
       throw error{{errc::out_of_resources}, this->who("allocate").text(why)};
     }
   }
+
+ private:
+  /// A split under way: every rank hears what the others want, and takes the same conclusions.
+  struct splitting {
+    struct entry {
+      std::int32_t color, key, rank, world_rank;
+      std::uint32_t context;
+    };
+    communicator& whole;
+    const detail::split_in_progress<B> alone;
+    const entry mine;
+    std::vector<entry> all;
+    op gathering;
+
+    splitting(communicator& of, int color, int key, std::source_location where)
+        : whole((check(of, color), of)),
+          alone(of.backend(), of.engine()),
+          mine{color, key, of.rank(), of.backend().world_rank(), alone.context()},
+          all(of.ranks()),
+          gathering(of.start({}, {}, where,
+                             all_gather_args{erase_type(std::span{&mine, 1}), erase_type(std::span{all}),
+                                             algorithm::automatic, "split"})) {}
+    splitting(const splitting&) = delete;
+    splitting& operator=(const splitting&) = delete;
+    ~splitting() = default;
+
+    static void check(const communicator& of, int color) {
+      of.engine().check_place("split");
+      if (color < 0)
+        of.who("split").refuse("a color is not negative; a rank that wants no group takes a color of its own");
+    }
+    /// Once `gathering` has ended.
+    communicator finish() {
+      group g{0, 0, 0, {}};
+      for (const entry& e : all) g.context = (std::max)(g.context, e.context);
+      if (g.context > 0x7fff) whole.who("split").refuse("a world can be split 32767 times, and has been");
+      std::erase_if(all, [&](const entry& e) { return e.color != mine.color; });
+      std::ranges::sort(
+          all, [](const entry& a, const entry& b) { return std::pair{a.key, a.rank} < std::pair{b.key, b.rank}; });
+      g.size = static_cast<int>(all.size());
+      for (const entry& e : all) {
+        if (e.world_rank == mine.world_rank) g.rank = static_cast<int>(g.members.size());
+        g.members.push_back(e.world_rank);
+      }
+      auto made = [&] {
+        auto guard = whole.engine().lock();
+        return B{whole.backend().shared_driver(), std::move(g)};
+      }();
+      return {std::move(made), whole.core().shared_engine(), whole.timeout()};
+    }
+  };
 };
 
 }  // namespace tutti

@@ -60,7 +60,7 @@ class rank final : public tutti::op_owner {
     s.info = {"algorithm", 0, tutti::dtype::u8, ++sequence_, std::source_location::current(), now, now + limit, false};
     driver_.link().note_issue(sequence_);
     tutti::routine work = make(tutti::lane<T>{driver_.link(), members_, sequence_});
-    driver_.in_flight().push_back(s);
+    driver_.enter(s);
     std::move(work).start(s);
     driver_.started();
     return tutti::op{s};

@@ -52,6 +52,34 @@ TEST_CASE("engine: poll says whether anything moved") {
   pending.wait();
 }
 
+TEST_CASE("engine: poll_for returns when something has moved, or the time is over, and sleeps meanwhile") {
+  tutti::engine e;
+  stage::spin_for(e, 5);
+  owner o{e};
+  source s{e};
+  CHECK_FALSE(e.poll_for(std::chrono::nanoseconds(0)));
+  op pending{[&]() -> tutti::op_state& {
+    tutti::op_state& slot = o.start();
+    s.finish_later(slot, 500);
+    return slot;
+  }()};
+  CHECK(e.poll_for(std::chrono::minutes(10)));
+  CHECK(pending.done());
+  pending.wait();
+
+  std::vector<int> order;
+  tutti::op_state& slot = o.start();
+  const started waits = note_order(op{slot}, order, 1);
+  std::thread other{[&] {
+    s.await_park();
+    s.finish_later(slot);
+  }};
+  while (order.empty()) e.poll_for(std::chrono::minutes(10));
+  other.join();
+  CHECK(waits.done());
+  CHECK(s.overslept() == 0);
+}
+
 TEST_CASE("engine: who waits for somebody on its own CPU learns to poll little, though it was told that it has one") {
   constexpr std::uint32_t most = 1500;  // in less time than the system lets a thread run
   tutti::engine e;

@@ -151,4 +151,20 @@ TEST_CASE("progress_thread: the issuing thread waits beside it") {
   CHECK(s.overslept() == 0);
 }
 
+TEST_CASE("progress_thread: it may outlive its world") {
+  auto e = std::make_shared<tutti::engine>();
+  const std::weak_ptr<tutti::engine> life = e;
+  {
+    const tutti::progress_thread driver{*e};
+    {
+      const source s{*e};
+      while (s.polls() == 0) std::this_thread::yield();
+    }
+    e.reset();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    CHECK_FALSE(life.expired());
+  }
+  CHECK(life.expired());
+}
+
 }  // namespace

@@ -19,7 +19,7 @@ TEST_CASE("scratch_pool: what is given back is taken again") {
   CHECK(reinterpret_cast<std::uintptr_t>(first) % scratch_pool::alignment == 0);
   std::memset(first, 1, 1000);
   pool.give(first);
-  CHECK(pool.take(4096) == first);
+  CHECK(pool.take(1024) == first);
   pool.give(first);
   pool.give(nullptr);
 }
@@ -79,6 +79,22 @@ TEST_CASE("scratch_pool: what is kept is bounded, whatever was in use") {
   pool.give(whole);
   pool.give(other);
   CHECK(pool.kept() == most);
+}
+
+TEST_CASE("scratch_pool: of many free blocks of several sizes the smallest that fits, the last that was given first") {
+  scratch_pool pool;
+  std::vector<std::byte*> small, large;
+  for (int i = 0; i < 3; ++i) small.push_back(pool.take(64)), large.push_back(pool.take(5000));
+  for (const std::size_t i : {0u, 1u, 2u}) {
+    pool.give(large[i]);
+    pool.give(small[i]);
+  }
+  CHECK(pool.kept() == 3 * (64 + 8192));
+  for (const std::size_t i : {2u, 1u}) CHECK(pool.take(1) == small[i]);
+  CHECK(pool.take(65) == large[2]);
+  CHECK(pool.take(64) == small[0]);
+  CHECK(pool.take(64) == large[1]);
+  for (std::byte* p : {small[0], small[1], small[2], large[1], large[2]}) pool.give(p);
 }
 
 TEST_CASE("scratch_pool: more memory than there can be is refused") {

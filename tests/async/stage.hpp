@@ -30,7 +30,7 @@ class owner final : public tutti::op_owner {
     auto guard = engine_.lock();
     tutti::op_state& s = pool_.acquire();
     s.owner = this;
-    s.info = {"test", 1, tutti::dtype::i32, ++issued_, std::source_location::current(), {}, {}};
+    s.info = {"test", 1, tutti::dtype::i32, ++issued_, std::source_location::current(), {}, tutti::deadline::max()};
     return s;
   }
   void finish(tutti::op_state& s, tutti::status how = {}) {

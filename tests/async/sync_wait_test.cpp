@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <concepts>
+#include <coroutine>
 #include <memory>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include <tutti/async/op.hpp>
@@ -12,6 +14,7 @@
 #include <tutti/async/resume_on.hpp>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
+#include <tutti/async/when_all.hpp>
 
 #include <async/stage.hpp>
 
@@ -82,6 +85,55 @@ TEST_CASE("sync_wait: a coroutine that ends on a thread of somebody else's wakes
     other.join();
   }
   CHECK(sleeps.overslept() == 0);
+}
+
+TEST_CASE("sync_wait: drives every engine whose operations it comes to wait for") {
+  const auto here = std::make_shared<tutti::engine>(), there = std::make_shared<tutti::engine>();
+  owner o{*here}, p{*there};
+  source s{*here}, t{*there};
+  tutti::op_state &a = o.start(), &b = p.start();
+  s.finish_later(a, 3);
+  t.finish_later(b, 3);
+  tutti::sync_wait(*here, tutti::when_all(std::tuple{op{a}, op{b}}));
+
+  // Also where an inner one meets it first, and goes on when that has ended.
+  tutti::op_state &c = o.start(), &d = p.start();
+  bool through = false;
+  const auto outer = [&]() -> task<> {
+    co_await op{c};
+    tutti::sync_wait(*here, []() -> task<> { co_return; }());
+    co_await op{d};
+    through = true;
+  };
+  s.finish_later(c, 3);
+  t.finish_later(d, 2000);
+  tutti::sync_wait(*here, outer());
+  CHECK(through);
+}
+
+TEST_CASE("sync_wait: a result that is a reference is copied") {
+  struct refers {
+    int& to;
+    bool await_ready() const { return true; }
+    void await_suspend(std::coroutine_handle<>) const {}
+    int& await_resume() const { return to; }
+  };
+  struct gives {
+    std::unique_ptr<int> held;
+    bool await_ready() const { return true; }
+    void await_suspend(std::coroutine_handle<>) const {}
+    std::unique_ptr<int>&& await_resume() { return std::move(held); }
+  };
+  static_assert(tutti::awaitable<refers> && tutti::awaitable<gives>);
+  tutti::engine e;
+  int x = 3;
+  static_assert(std::same_as<decltype(tutti::sync_wait(e, refers{x})), int>);
+  CHECK(tutti::sync_wait(e, refers{x}) == 3);
+  CHECK(*tutti::sync_wait(e, gives{std::make_unique<int>(4)}) == 4);
+  const auto [a, b] = tutti::sync_wait(e, tutti::when_all(refers{x}, gives{std::make_unique<int>(5)}));
+  static_assert(std::same_as<decltype(a), const int>);
+  CHECK(a == 3);
+  CHECK(*b == 5);
 }
 
 }  // namespace

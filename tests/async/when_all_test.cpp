@@ -47,6 +47,22 @@ TEST_CASE("when_all: results come in argument order, nothing as monostate") {
   (void)none;
 }
 
+TEST_CASE("when_all: operations are issued from left to right") {
+  tutti::engine e;
+  owner o{e};
+  std::vector<std::uint64_t> issued;
+  const auto issue = [&] {
+    tutti::op_state& s = o.finished();
+    issued.push_back(s.info.sequence);
+    return op{s};
+  };
+  auto both = when_all(std::tuple{issue(), tutti::nothrow(issue()), issue()});
+  CHECK(issued == std::vector<std::uint64_t>{1, 2, 3});
+  const auto results = tutti::sync_wait(e, std::move(both));
+  static_assert(std::is_same_v<std::remove_cvref_t<decltype(std::get<1>(results))>, tutti::status>);
+  CHECK(std::get<1>(results).ok());
+}
+
 TEST_CASE("when_all: ends when every one has ended, in whatever order") {
   tutti::engine e;
   owner o{e};
@@ -114,7 +130,7 @@ TEST_CASE("when_all: destroyed while suspended, it waits for its operations and 
   tutti::op_state& b = o.start();
   bool through = false;
   started r = [](op x, op y, bool& flag) -> started {
-    co_await when_all(std::move(x), std::move(y));
+    co_await when_all(std::tuple{std::move(x), std::move(y)});
     flag = true;
   }(op{a}, op{b}, through);
   o.finish(a);

@@ -34,17 +34,19 @@ TEST_CASE("driver: memory is zeroed, aligned to pages, and may be nothing") {
   }
 }
 
-TEST_CASE("driver: one split at a time, from the highest context so far") {
+TEST_CASE("driver: groups of one parent are split at a time, each with a context beyond all so far") {
   const auto d = one_of(1);
   d->use_context(5);
   d->use_context(3);
-  {
-    const tutti::detail::split_in_progress first{*d, d->home()};
-    CHECK(first.contexts() == 5);
-    CHECK_THROWS_AS((tutti::detail::split_in_progress{*d, d->home()}), tutti::usage_error);
-  }
-  const tutti::detail::split_in_progress again{*d, d->home()};
-  CHECK(again.contexts() == 5);
+  CHECK(d->begin_split(4) == 6);
+  CHECK(d->begin_split(4) == 7);
+  CHECK_THROWS_AS(static_cast<void>(d->begin_split(0)), tutti::usage_error);
+  d->end_split();
+  CHECK_THROWS_AS(static_cast<void>(d->begin_split(0)), tutti::usage_error);
+  d->end_split();
+  d->use_context(9);
+  CHECK(d->begin_split(0) == 10);
+  d->end_split();
 }
 
 /// Remembers for which operations somebody was asked.
@@ -74,7 +76,7 @@ TEST_CASE("driver: who waits asks after a while, ever more rarely, and at once a
     s.info.sequence = sequence;
     s.info.issued = start + milliseconds(ms);
     s.info.expires = tutti::deadline::max();
-    d.in_flight().push_back(s);
+    d.enter(s);
   };
   CHECK(at(0).empty());
   first.info.context = second.info.context = 0;
@@ -116,7 +118,7 @@ TEST_CASE("driver: a deadline that passed while nobody drove counts after what h
     tutti::op_state op;
     op.info.issued = start;
     op.info.expires = start + milliseconds(100);
-    d.in_flight().push_back(op);
+    d.enter(op);
     for (int ms = 0; ms < 95; ms += 5) CHECK_FALSE(fails_at(ms));
     if (was_away) {
       CHECK_FALSE(fails_at(1000));
@@ -142,7 +144,7 @@ TEST_CASE("driver: whoever drives only now and then is given that once") {
   tutti::op_state op;
   op.info.issued = start;
   op.info.expires = start + milliseconds(120);
-  d.in_flight().push_back(op);
+  d.enter(op);
   for (int ms = 0; ms < 200; ms += 50) CHECK_FALSE(fails_at(ms));
   CHECK(fails_at(200));
   d.in_flight().remove(op);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -148,7 +149,7 @@ TEST_CASE("allocation: a steady loop of coroutines allocates nothing") {
       auto a = on.all_reduce(small);
       auto b = on.all_reduce(large, tutti::max);
       auto c = on.barrier();
-      co_await tutti::when_all(std::move(a), std::move(b), std::move(c));
+      co_await tutti::when_all(std::tuple{std::move(a), std::move(b), std::move(c)});
       (void)co_await on.all_reduce(1.0);
       co_await on.broadcast(small, 1);
     };

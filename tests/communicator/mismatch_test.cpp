@@ -180,7 +180,9 @@ TEST_CASE("mismatch: a call that ended at once is known to whoever waits for ano
 }
 
 TEST_CASE("mismatch: the message says what the other rank called") {
-  const std::string advice = "; all ranks must issue the same operations in the same order";
+  const std::string advice =
+      "; all ranks must issue the same operations in the same order, and threads or coroutines that issue beside each "
+      "other need a split() each";
   const auto ends = differ(3, all_reduce(4096), broadcast(1024, 0));
   for (const std::size_t r : {0U, 1U}) {
     CAPTURE(ends[r].text);

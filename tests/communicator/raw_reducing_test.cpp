@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -110,6 +111,39 @@ TEST_CASE("raw_reducing: whatever reduces takes a function of bytes, and does wh
           [&] { return world.all_reduce_coalesced(pieces, raw); });
     }
   });
+}
+
+/// What a binding keeps for the function that its user gave it.
+struct closure {
+  std::atomic<int> calls{0};
+  std::uint32_t factor = 1;
+};
+void add_for(void* user, const void* in, void* inout, std::size_t element, std::size_t bytes) {
+  static_cast<closure*>(user)->calls += 1;
+  for (std::size_t i = 0; i < bytes / element; ++i)
+    static_cast<std::uint32_t*>(inout)[i] +=
+        static_cast<closure*>(user)->factor * static_cast<const std::uint32_t*>(in)[i];
+}
+
+TEST_CASE("raw_reducing: a function may have a pointer of its user's") {
+  closure of_ranks[2];
+  tutti::run_threads(2, [&](ranks::world& world) {
+    closure& mine = of_ranks[world.rank()];
+    for (const std::size_t count : {3u, 50000u}) {
+      std::vector<std::uint32_t> in(count, 5), out(count);
+      world
+          .all_reduce(std::as_bytes(std::span{in}), std::as_writable_bytes(std::span{out}),
+                      raw_reduction{.element_bytes = 4, .fold_for = &add_for, .user = &mine})
+          .wait();
+      ranks::expect(out == std::vector<std::uint32_t>(count, 10), "a sum");
+    }
+    std::vector<std::byte> four(4);
+    ranks::expect(complaint([&] {
+                    world.all_reduce(four, raw_reduction{&add_bytes, 4, &add_for, &mine}).wait();
+                  }).find("this one has two functions") != std::string::npos,
+                  "two functions");
+  });
+  CHECK(of_ranks[0].calls + of_ranks[1].calls > 0);
 }
 
 TEST_CASE("raw_reducing: a world of one copies its bytes") {

@@ -1,4 +1,5 @@
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <tutti/tutti.hpp>
@@ -26,6 +27,11 @@ namespace {
   // SECTION_discard: co_await it, or call wait
 #pragma GCC diagnostic error "-Wunused-result"
   world.barrier();
+#endif
+  co_await tutti::when_all(std::tuple{world.barrier(), tutti::nothrow(world.barrier())});
+#if defined(SECTION_order_of_arguments)
+  // SECTION_order_of_arguments: whose braces go from left to right
+  co_await tutti::when_all(world.barrier(), tutti::nothrow(world.barrier()));
 #endif
 #if defined(SECTION_constant_result)
   // SECTION_constant_result: this_buffer_is_written_and_must_not_be_const

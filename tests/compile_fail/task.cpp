@@ -1,8 +1,10 @@
 #include <coroutine>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include <tutti/async/sync_wait.hpp>
 #include <tutti/async/task.hpp>
 
 // A task runs once, for the one who awaits it, and what it returns is a value.
@@ -12,6 +14,7 @@
 // SECTION_copy_assignment: deleted
 // SECTION_discarded_call: nodiscard
 // SECTION_reference_result: no reference alternative|is_reference_v<int ?&>
+// SECTION_reference_to_what_cannot_be_copied: is a reference, of which a copy is kept
 // SECTION_another_result: return_value
 // SECTION_value_from_nothing: no member named 'return_value' in .*task
 // SECTION_no_value: no member named 'return_void' in .*task
@@ -38,6 +41,16 @@ task<int> f() {
   auto t = number();
   co_return co_await t;
 }
+#endif
+
+#if defined(SECTION_reference_to_what_cannot_be_copied)
+struct refers {
+  std::unique_ptr<int>& to;
+  bool await_ready() const { return true; }
+  void await_suspend(std::coroutine_handle<>) const {}
+  std::unique_ptr<int>& await_resume() const { return to; }
+};
+void f(tutti::engine& e, std::unique_ptr<int>& p) { tutti::sync_wait(e, refers{p}); }
 #endif
 
 #if defined(SECTION_copy)

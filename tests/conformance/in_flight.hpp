@@ -92,7 +92,8 @@ tutti::task<> check_coroutines(session<World>& s) {
   auto one = s.world.all_reduce(rank);
   auto two = s.world.broadcast(3.5 * (rank + 1), size - 1);
   auto three = s.world.barrier();
-  const auto [sum, copy, nothing] = co_await tutti::when_all(std::move(one), std::move(two), std::move(three));
+  const auto [sum, copy, nothing] =
+      co_await tutti::when_all(std::tuple{std::move(one), std::move(two), std::move(three)});
   expect(sum == all && copy == 3.5 * size, c, "other values");
   (void)nothing;
 

@@ -5,6 +5,7 @@
 #include <tutti/bootstrap/openssl.hpp>
 #endif
 
+#include <chrono>
 #include <cstdio>
 
 // The smallest program of a user: it proves that a way of installing tutti gives headers, flags and libraries.
@@ -17,7 +18,7 @@ int main() {
   std::printf(" compiled");
 #endif
 #if __has_include(<tutti/bootstrap/init.hpp>)
-  auto world = tutti::init();
+  auto world = tutti::init({.rank = {}, .timeout = std::chrono::minutes{1}});  // and no warning of what is left out
   std::printf(" world %d", world.size());
 #endif
   std::printf("\n");

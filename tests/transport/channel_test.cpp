@@ -309,9 +309,21 @@ TEST_CASE("a channel knows which operation it holds and what it last heard of") 
   CHECK(p.b.c.frames_received() == 0);
   const auto s = p.send(p.a, tutti::tag::make(1, 39, 2), in);
   CHECK(p.finish(s, r));
-  CHECK(p.b.c.last_sequence() == 39);
+  CHECK(p.b.c.last_sequence() == 0);  // of a group, whose numbers are its own
   CHECK(p.b.c.frames_received() == 1);
   CHECK_FALSE(p.b.c.waits());
+  const auto tell = [&](std::uint64_t t) {
+    const auto again = p.recv(p.b, t, in), message = p.send(p.a, t, in);
+    CHECK(p.finish(message, again));
+    return p.b.c.last_sequence();
+  };
+  CHECK(tell(tutti::tag::make(0, 39, 2)) == 39);
+  CHECK(tell(tutti::tag::make(0, 38, 1)) == 39);
+  CHECK(tell(tutti::tag::point_to_point(0, 5)) == 39);
+  p.a.c.say({tutti::detail::frame::kind::bye});
+  bool moved = false;
+  while (!p.b.c.said_bye()) CHECK(p.b.c.progress(moved).ok());
+  CHECK(p.b.c.last_sequence() == 39);
 }
 
 }  // namespace

@@ -22,12 +22,12 @@ TEST_CASE("early_messages: they stay in their order and where they are, and coun
   CHECK(one.bytes.size() == 100);
   CHECK(two.bytes.empty());
   CHECK_FALSE(three.complete);
-  all.remove(std::next(all.begin()));
+  all.remove(*std::next(all.begin()));
   std::vector<std::uint64_t> tags;
   for (const auto& m : all) tags.push_back(m.tag);
   CHECK(tags == std::vector<std::uint64_t>{1, 3});
   CHECK(&*all.begin() == &one);
-  all.remove_last();
+  all.remove(*std::prev(all.end()));
   CHECK(std::next(all.begin()) == all.end());
   CHECK(all.held() == early_messages::cost(100));
   all.clear();
@@ -41,7 +41,7 @@ TEST_CASE("early_messages: what one lay in is the next one's, also of another pe
   auto& first = all.add(1, 10, 5000);
   first.complete = true;
   const std::byte* const place = first.bytes.data();
-  all.remove_last();
+  all.remove(*std::prev(all.end()));
   CHECK(places.kept() >= 5000);
   auto& second = of_another.add(2, 20, 5100);
   CHECK(&second == &first);
@@ -59,7 +59,7 @@ TEST_CASE("early_messages: the smallest room that is large enough is taken, else
   const std::byte* const small = all.add(1, 0, 100).bytes.data();
   const std::byte* const middle = all.add(2, 0, 1000).bytes.data();
   const std::byte* const large = all.add(3, 0, 10'000).bytes.data();
-  while (all.begin() != all.end()) all.remove(all.begin());
+  while (all.begin() != all.end()) all.remove(*all.begin());
   const std::size_t kept = places.kept();
   CHECK(all.add(4, 0, 500).bytes.data() == middle);
   CHECK(all.add(5, 0, 20'000).bytes.size() == 20'000);
@@ -76,7 +76,7 @@ TEST_CASE("early_messages: a loop of many lengths needs no more places than it h
   std::size_t kept = 0;
   for (std::size_t round = 0; round < 10; ++round) {
     for (std::size_t i = 0; i < 7; ++i) all.add(i, 0, lengths[(round * 4 + i * i) % lengths.size()]);
-    while (all.begin() != all.end()) all.remove(round % 2 == 0 ? all.begin() : std::prev(all.end()));
+    while (all.begin() != all.end()) all.remove(round % 2 == 0 ? *all.begin() : *std::prev(all.end()));
     CHECK(places.free_places() == 7);
     if (round == 8) kept = places.kept();
   }
@@ -88,13 +88,13 @@ TEST_CASE("early_messages: no more is kept than is allowed, and nothing that is 
   early_messages all{places};
   constexpr std::size_t part = std::size_t{256} << 10;
   for (std::uint64_t t = 0; t < 2 * early_places::most_kept / part; ++t) all.add(t, 0, part);
-  while (all.begin() != all.end()) all.remove(all.begin());
+  while (all.begin() != all.end()) all.remove(*all.begin());
   CHECK(all.held() == 0);
   CHECK(places.kept() > early_places::most_kept - 2 * part);
   CHECK(places.kept() <= early_places::most_kept);
   all.add(9, 0, part + 1);
   const std::size_t before = places.kept();
-  all.remove_last();
+  all.remove(*std::prev(all.end()));
   CHECK(places.kept() == before);
 }
 

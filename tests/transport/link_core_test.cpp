@@ -69,6 +69,42 @@ TEST_CASE("the first failure stays and fails every condition, now and later") {
   CHECK(third.code() == errc::peer_lost);
 }
 
+TEST_CASE("a condition that is looked at later is not polled until then, and fails with the others") {
+  struct counting final : tutti::condition {
+    int looks = 0;
+    bool on = false;
+    bool holds() noexcept override {
+      ++looks;
+      return on;
+    }
+    int waiting_for() const noexcept override { return 4; }
+  };
+  using link_type = decltype(fixture::l);
+  const auto later = [](link_type& l, counting& c) -> tutti::routine {
+    l.watch(c, link_type::looks::later);
+    co_await c;
+  };
+  fixture f;
+  counting a, b, c;
+  a.on = true;
+  const drive::flight at_once{f.owner, later(f.l, a)}, first{f.owner, later(f.l, b)}, second{f.owner, later(f.l, c)};
+  CHECK(at_once.done());
+  for (int i = 0; i < 10; ++i) f.l.poll();
+  CHECK(b.looks == 1);
+  b.on = true;
+  f.l.look_from_now_on(b);
+  CHECK_FALSE(first.done());
+  CHECK(f.l.poll());
+  CHECK(first.result().ok());
+  CHECK_FALSE(f.l.condition_waits_on(4));
+  CHECK(f.l.fail({errc::peer_lost, 0, 2, 0}));
+  CHECK(f.l.run_only());
+  CHECK(second.code() == errc::peer_lost);
+  f.l.look_from_now_on(c);  // too late, and no harm
+  CHECK_FALSE(f.l.run_only());
+  CHECK(c.looks == 1);
+}
+
 TEST_CASE("a condition tells whom its routine waits for") {
   fixture f;
   drive::switched a{3}, b{5};

@@ -6,6 +6,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -282,7 +283,8 @@ class player {
     auto reduced = world_.all_reduce(h->in, h->out);
     auto met = world_.barrier();
     auto copy = world_.broadcast(operand(k, me(), 3), 0);
-    const auto [a, b, first] = co_await tutti::when_all(std::move(reduced), std::move(met), std::move(copy));
+    const auto [a, b, first] =
+        co_await tutti::when_all(std::tuple{std::move(reduced), std::move(met), std::move(copy)});
     (void)a, (void)b;
     co_await one_by_one(k, total);
     expect("when_all", k, h->out, [&](std::size_t i) { return sum_of(k, n(), i); });

@@ -30,6 +30,11 @@ concept awaitable = requires(detail::awaiter_t<std::remove_cvref_t<A>>& w, std::
   w.await_resume();
 };
 
+/// True for a handle of an operation, which is in flight once it has been made: the order in which such arguments of a
+/// call are evaluated is one that the ranks must agree on.
+template <class A>
+inline constexpr bool in_flight_when_made = false;
+
 /// What `co_await std::move(a)` returns.
 template <class A>
 using await_result_t = decltype(std::declval<detail::awaiter_t<std::remove_cvref_t<A>>&>().await_resume());

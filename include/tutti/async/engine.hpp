@@ -3,17 +3,21 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <coroutine>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <tutti/async/driven_here.hpp>
+#include <tutti/async/followers.hpp>
 #include <tutti/async/op_state.hpp>
+#include <tutti/async/progress_source.hpp>
+#include <tutti/async/ready_queue.hpp>
+#include <tutti/async/timed.hpp>
 #include <tutti/async/wait_policy.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/errno_guard.hpp>
@@ -23,27 +27,14 @@
 
 namespace tutti {
 
-/// Something that moves operations forward when it is polled: a backend over its transport.
-class progress_source {
- public:
-  virtual bool poll() noexcept = 0;                  ///< under the lock; true if anything moved
-  virtual void tick(deadline now) noexcept = 0;      ///< under the lock, about every millisecond: deadlines, liveness
-  virtual void prepare_park() noexcept = 0;          ///< under the lock; from here on, arrivals must end a park
-  virtual void park(duration at_most) noexcept = 0;  ///< without it; sleeps until something may have arrived
-  virtual void finish_park() noexcept = 0;           ///< under the lock
-  virtual void unpark() noexcept = 0;                ///< any thread: ends a park
-
- protected:
-  ~progress_source() = default;
-};
-
 /// Drives operations and resumes the coroutines that wait for them.
 ///
-/// Coroutines resume only inside poll(), run_until() or an operation's wait(): never inside the issuing call.
+/// Coroutines resume only inside poll(), run_until() or an operation's wait(), never inside the issuing call; but where
+/// nobody drives, after the deadline, on a thread of the library (see detail::overdue).
 /// Any thread may drive; one at a time polls the sources, the others wait to be told or take over.
 /// Waiting spins for a bounded number of polls, then yields the core a few times, then sleeps; how long, it learns from
 /// the waits before (wait_policy). Whoever spins keeps the lock until somebody else asks for it.
-class engine {
+class engine : public std::enable_shared_from_this<engine> {
  public:
   engine() = default;
   engine(const engine&) = delete;
@@ -64,6 +55,15 @@ class engine {
     return run_ready() || moved;
   }
 
+  /// For an event loop: polls, and sleeps where nothing has come, until something has moved or the time is over. True
+  /// if anything moved. Coroutines resume inside, and are not waited for.
+  bool poll_for(duration at_most) noexcept {
+    if (poll()) return true;
+    const auto moved = [this, before = moves()] { return moves() != before; };
+    run_until(detail::timed{moved, after(at_most)});
+    return moved();
+  }
+
   /// Drives until `done()`, which may only look: it is called with and without lock(). Every wait inside is bounded by
   /// the deadlines of the operations in flight.
   template <class Done>
@@ -77,27 +77,44 @@ class engine {
     run_until(done, at_leisure{idle_polls});
   }
 
+  /// The same, and resumes nobody: also ends where a coroutine is ready.
+  template <class Done>
+  void watch_until(Done done, std::uint32_t idle_polls) noexcept {
+    const at_leisure idle{idle_polls};
+    while (!done() && !has_ready())
+      if (!drive(done, idle)) follow(done, idle);
+  }
+  /// Counts polls that have moved something.
+  [[nodiscard]] std::uint32_t moves() const noexcept { return moves_.load(std::memory_order_relaxed); }
+
   /// Executor: the coroutine resumes on a thread that drives this engine.
   void post(waiter& w) noexcept {
-    {
-      std::scoped_lock guard(ready_mutex_);
-      w.next = nullptr;
-      w.previous = last_ready_;
-      (last_ready_ ? last_ready_->next : first_ready_) = &w;
-      last_ready_ = &w;
-      w.queued = true;
-      ready_.fetch_add(1, std::memory_order_release);
-    }
+    ready_.push(w);
+    notify();
+  }
+  /// The same once its operation has ended and those that are ahead of it in its line have been resumed. It may run
+  /// before this returns.
+  void post_in_line(waiter& w, waiting_line& line) noexcept {
+    ready_.wait_in_line(w, line);
     notify();
   }
 
-  /// Takes a waiter back that was posted and not yet resumed; false if it was not queued.
-  bool withdraw(waiter& w) noexcept {
-    std::scoped_lock guard(ready_mutex_);
-    if (!w.queued) return false;
-    unlink(w);
-    return true;
+  /// Polls once as poll() does, unless somebody has driven within this time.
+  static constexpr duration unattended = std::chrono::seconds(1);
+  void attend() noexcept {
+    {
+      const auto guard = lock();
+      const auto now = clock::now();
+      const bool attended = last_tick_ != attended_ && now - last_tick_ < unattended;
+      if (attended || driving_.load(std::memory_order_relaxed) || detaching()) return;
+      poll_sources();
+      tick(attended_ = now);
+    }
+    resume_ready();
   }
+
+  /// Takes a waiter back that was posted and not yet resumed; false if it was not queued.
+  bool withdraw(waiter& w) noexcept { return ready_.withdraw(w); }
 
   /// The lock of everything a source touches; held while an operation is started. Whoever drives gives way at once.
   [[nodiscard]] std::unique_lock<std::mutex> lock() noexcept {
@@ -121,12 +138,7 @@ class engine {
       std::scoped_lock guard(park_mutex_);  // a source that is parked cannot be detached meanwhile
       if (progress_source* s = parked_.load(std::memory_order_relaxed)) s->unpark();
     }
-    if (followers_.load(std::memory_order_relaxed) != 0) {
-      {
-        std::scoped_lock guard(follow_mutex_);
-      }
-      follow_.notify_all();
-    }
+    if (followers_.any()) followers_.tell();
   }
 
   /// True in a child made by fork(): what it inherited is its parent's, and neither ended nor touched by the child.
@@ -135,7 +147,7 @@ class engine {
   /// made by fork(), which would act as its parent.
   void check_place(const char* call) const {
     detail::users_reduction::refuse(call);
-    if (inherited()) throw_inherited(call);
+    if (inherited()) detail::throw_inherited(call);
   }
 
   void attach(progress_source& s) {
@@ -183,7 +195,7 @@ class engine {
     }
   }
 
-  [[nodiscard]] bool has_ready() const noexcept { return ready_.load(std::memory_order_acquire) != 0; }
+  [[nodiscard]] bool has_ready() const noexcept { return ready_.size() != 0; }
   [[nodiscard]] bool detaching() const noexcept { return detaching_.load(std::memory_order_seq_cst) != 0; }
 
   // From here to run_ready(), all but follow() are called under the lock.
@@ -191,12 +203,15 @@ class engine {
   bool poll_sources() noexcept {
     bool moved = false;
     for (progress_source* s : sources_) moved |= s->poll();
+    if (moved) moves_.store(moves() + 1, std::memory_order_relaxed);
     if ((++polls_ & 0x3ff) == 0) tick_if_due();
     return moved;
   }
   void tick_if_due() noexcept {
     const auto now = clock::now();
-    if (now - last_tick_ < std::chrono::milliseconds(1)) return;
+    if (now - last_tick_ >= std::chrono::milliseconds(1)) tick(now);
+  }
+  void tick(deadline now) noexcept {
     last_tick_ = now;
     for (progress_source* s : sources_) s->tick(now);
   }
@@ -216,7 +231,7 @@ class engine {
       spin(done, idle_polls, guard);
     }
     driving_.store(false, std::memory_order_release);
-    if (followers_.load(std::memory_order_relaxed) != 0) notify_locked();
+    if (followers_.any()) notify_locked();
     return true;
   }
 
@@ -288,7 +303,7 @@ class engine {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (!poll_sources() && !done() && !has_ready() && !detaching()) {
       guard.unlock();
-      only.park(longest_park);
+      only.park(detail::at_most(done, longest_park));
       guard.lock();
     }
     {
@@ -315,30 +330,22 @@ class engine {
     }
     {
       const auto registered = lock();
-      followers_.fetch_add(1, std::memory_order_seq_cst);
+      followers_.join();
     }
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    {
-      std::unique_lock guard(follow_mutex_);
-      while (!relevant()) follow_.wait_for(guard, longest_park);
-    }
-    followers_.fetch_sub(1, std::memory_order_relaxed);
+    followers_.wait(relevant, [&] { return detail::at_most(done, longest_park); });
   }
 
   /// Resumes what is ready now; what becomes so meanwhile is for the next time.
   bool run_ready() noexcept {
+    if (!has_ready()) return false;
+    const detail::driven_here here{*this};
+    return resume_ready();
+  }
+  bool resume_ready() noexcept {
     bool any = false;
-    for (std::size_t most = ready_.load(std::memory_order_acquire); most > 0; --most) {
-      std::coroutine_handle<> next;
-      decltype(waiter::stopped) stopped = nullptr;
-      {
-        std::scoped_lock guard(ready_mutex_);
-        if (!first_ready_) break;
-        waiter& w = *first_ready_;
-        unlink(w);
-        next = w.handle;
-        if (w.op && w.op->result.code == errc::aborted) stopped = w.stopped;
-      }
+    for (std::size_t most = ready_.size(); most > 0; --most) {
+      auto [next, stopped] = ready_.pop();
+      if (!next) break;
       if (stopped) next = stopped(next);  // foreign code, which may come back to this engine
       next.resume();
       any = true;
@@ -346,27 +353,14 @@ class engine {
     return any;
   }
 
-  void unlink(waiter& w) noexcept {
-    (w.previous ? w.previous->next : first_ready_) = w.next;
-    (w.next ? w.next->previous : last_ready_) = w.previous;
-    w.queued = false;
-    ready_.fetch_sub(1, std::memory_order_release);
-  }
-
   const detail::origin maker_;
   std::mutex mutex_;  // sources and everything below them
   std::atomic<std::uint32_t> contenders_{0};
   std::vector<progress_source*> sources_;
   std::uint32_t polls_ = 0;
-  deadline last_tick_{};
+  std::atomic<std::uint32_t> moves_{0};  // polls that moved something; changes under the mutex
+  deadline last_tick_{}, attended_{};
   wait_policy policy_{{1000, 1000}, {20, 20}};
-
-  [[noreturn, gnu::cold, gnu::noinline]] static void throw_inherited(const char* call) {
-    throw usage_error(
-        std::string(call) +
-        " in a child made by fork(): the world is its parent's, and the child may destroy its copy, and no "
-        "more; init() makes one of its own");
-  }
 
   std::atomic<bool> driving_{false};
   std::atomic<std::uint32_t> detaching_{0};
@@ -374,14 +368,9 @@ class engine {
   std::mutex park_mutex_;
   std::atomic<progress_source*> parked_{nullptr};
 
-  std::mutex ready_mutex_;
-  waiter* first_ready_ = nullptr;
-  waiter* last_ready_ = nullptr;
-  std::atomic<std::size_t> ready_{0};  // how many are queued; changes under the mutex
+  detail::ready_queue ready_;
 
-  std::mutex follow_mutex_;
-  std::condition_variable follow_;
-  std::atomic<std::uint32_t> followers_{0};
+  detail::followers followers_;
   std::atomic<std::uint32_t> waiting_{0};  // threads that wait for what another one drives
 };
 

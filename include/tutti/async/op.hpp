@@ -8,8 +8,12 @@
 #include <type_traits>
 #include <utility>
 
+#include <tutti/async/concepts.hpp>
+#include <tutti/async/drive_scope.hpp>
+#include <tutti/async/driven_here.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
+#include <tutti/async/overdue.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/users_reduction.hpp>
 
@@ -86,18 +90,22 @@ class op_awaiter_base {
   op_awaiter_base& operator=(op_awaiter_base&&) = delete;
   ~op_awaiter_base() {
     if (!suspended_ || !slot_.holds()) return;
+    if (waiter_.watch) overdue::strike(waiter_);
     // Destroyed while suspended: leave the word, or the ready list if the operation has just ended.
     auto self = reinterpret_cast<std::uintptr_t>(&waiter_);
-    if (slot_->word.compare_exchange_strong(self, op_state::in_flight, std::memory_order_acq_rel)) return;
+    const bool left = slot_->word.compare_exchange_strong(self, op_state::in_flight, std::memory_order_acq_rel);
+    if (left && !waiter_.in) return;
     tutti::engine& home = slot_->owner->engine();
-    {
+    if (!left) {
       auto guard = home.lock();
     }  // complete() runs under it: now the waiter has been posted
     home.withdraw(waiter_);
   }
 
   // An aborted operation must pass await_suspend: senders end on the stopped channel from there.
-  [[nodiscard]] bool await_ready() const noexcept { return slot_->done() && slot_->result.code != errc::aborted; }
+  [[nodiscard]] bool await_ready() const noexcept {
+    return slot_->done() && slot_->result.code != errc::aborted && !in_line();
+  }
 
   // Going on at once is `false`, not a transfer to oneself: that would need a tail call to spare the stack.
   template <class P>
@@ -114,20 +122,30 @@ class op_awaiter_base {
  protected:
   op_slot& finish() noexcept {
     suspended_ = false;
+    if (waiter_.watch) overdue::strike(waiter_);
     return slot_;
   }
 
  private:
+  // Beside other coroutines one goes on when it is its operation's turn, and not at once where that has ended already,
+  // which it may have on some ranks only.
+  [[nodiscard]] bool in_line() const noexcept { return side_by_side::any() && slot_->info.context != op_info::outside; }
   // True if the coroutine is suspended: it may be running elsewhere already.
   bool suspend(std::coroutine_handle<> h) noexcept {
     waiter_.handle = h;
     waiter_.op = &*slot_;
     suspended_ = true;
+    tutti::engine& home = slot_->owner->engine();
+    if (!drive_scope::covers(home) && !driven_here::covers(home)) overdue::enlist(waiter_);
+    if (in_line()) {
+      home.post_in_line(waiter_, slot_->owner->line());
+      return true;
+    }
     std::uintptr_t expected = op_state::in_flight;
     if (slot_->word.compare_exchange_strong(expected, reinterpret_cast<std::uintptr_t>(&waiter_),
                                             std::memory_order_acq_rel))
       return true;
-    suspended_ = false;
+    finish();
     return false;
   }
 
@@ -218,6 +236,11 @@ class [[nodiscard]] nothrow_op {
   }
   detail::op_slot slot_;
 };
+
+template <class T>
+inline constexpr bool in_flight_when_made<basic_op<T>> = true;
+template <>
+inline constexpr bool in_flight_when_made<nothrow_op> = true;
 
 /// `status s = co_await nothrow(world.barrier())`.
 template <class T>

@@ -17,6 +17,10 @@ namespace tutti {
 
 class engine;
 struct op_state;
+struct waiting_line;
+namespace detail {
+class overdue;
+}
 
 /// A suspended coroutine; lives in its awaiter, inside the coroutine's frame.
 struct waiter {
@@ -27,7 +31,38 @@ struct waiter {
   waiter* next = nullptr;
   waiter* previous = nullptr;
   bool queued = false;
+  bool ended = false;          ///< its operation has, while it stands in a line
+  waiting_line* in = nullptr;  ///< where coroutines run side by side
+  waiter* ahead = nullptr;
+  waiter* behind = nullptr;
+  detail::overdue* watch = nullptr;  ///< that looks after it, where nobody else does
+  waiter* later = nullptr;
+  waiter* earlier = nullptr;
 };
+
+/// The coroutines that wait for collectives of one communicator side by side, in the order of these. They are resumed
+/// in it, whenever the operations end: what they issue next is then in the same order on all ranks, as the same
+/// operations do not end in the same order everywhere.
+struct waiting_line {
+  waiter* first = nullptr;
+  waiter* last = nullptr;
+  waiter* called = nullptr;  ///< the first, when its operation has ended: it will be resumed
+};
+
+namespace detail {
+/// While one lives, coroutines run side by side, and may issue operations of one communicator in turns.
+class side_by_side {
+ public:
+  side_by_side() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  side_by_side(const side_by_side&) = delete;
+  side_by_side& operator=(const side_by_side&) = delete;
+  ~side_by_side() { count_.fetch_sub(1, std::memory_order_relaxed); }
+  [[nodiscard]] static bool any() noexcept { return count_.load(std::memory_order_relaxed) != 0; }
+
+ private:
+  static inline constinit std::atomic<std::uint32_t> count_{0};  // in the process
+};
+}  // namespace detail
 
 /// What an operation is, for messages. That of an earlier one where a call ended at once: only failures are described.
 struct op_info {
@@ -59,15 +94,20 @@ class op_owner {
   virtual void threw([[maybe_unused]] const char* what) noexcept {}
   virtual error describe(const op_state& s) const = 0;
   virtual tutti::engine& engine() noexcept = 0;
+  [[nodiscard]] waiting_line& line() noexcept { return line_; }
 
  protected:
   ~op_owner() = default;
+
+ private:
+  waiting_line line_;
 };
 
 /// Operations in flight, in the order they were issued.
 class op_list {
  public:
   [[nodiscard]] op_state* front() const noexcept { return first_; }
+  [[nodiscard]] op_state* back() const noexcept { return last_; }
   inline void push_back(op_state& s) noexcept;
   inline void remove(op_state& s) noexcept;
 

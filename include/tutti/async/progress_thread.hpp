@@ -1,7 +1,9 @@
 #pragma once
 #include <atomic>
+#include <memory>
 #include <thread>
 
+#include <tutti/async/drive_scope.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/wait_policy.hpp>
 
@@ -11,7 +13,8 @@ namespace tutti {
 /// Coroutines may then resume on it. Sleeps while nothing arrives, early unless another thread waits: that pays over a
 /// network. Where a core is free for it, `progress_thread{world.engine(), wait_policy::own_core()}` stays awake for
 /// some 0.1 ms after the last that moved, as large operations in shared memory need it. Of `idle` only the polls that
-/// it begins with count; how long threads wait is the engine's own policy.
+/// it begins with count; how long threads wait is the engine's own policy. It may outlive its world, whose engine it
+/// keeps, and has nothing to do then.
 class progress_thread {
  public:
   explicit progress_thread(engine& e, const wait_policy& idle = wait_policy::at_leisure())
@@ -33,6 +36,7 @@ class progress_thread {
 
  private:
   engine& engine_;
+  const std::shared_ptr<engine> kept_ = detail::keep(engine_);  // a world may end before its thread
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <new>
 
@@ -19,23 +21,20 @@ class scratch_pool {
   scratch_pool(const scratch_pool&) = delete;
   scratch_pool& operator=(const scratch_pool&) = delete;
   ~scratch_pool() {
-    while (free_) destroy(unlink(&free_));
+    while (free_) destroy(reuse(&free_));
   }
 
   /// Memory of at least so many bytes, null when there is none. The smallest free block that is large enough; else a
   /// new one in place of the largest free one.
   [[nodiscard]] std::byte* take(std::size_t bytes) noexcept {
-    header **fits = nullptr, **largest = nullptr;
-    for (header** at = &free_; *at; at = &(*at)->next) {
-      if ((*at)->bytes >= bytes && (!fits || (*at)->bytes < (*fits)->bytes)) fits = at;
-      if (!largest || (*at)->bytes > (*largest)->bytes) largest = at;
-    }
-    if (fits) return data_of(reuse(fits));
-    if (largest) destroy(reuse(largest));
+    header **fits = &free_, **smaller = nullptr;
+    while (*fits && (*fits)->bytes < bytes) fits = &(*(smaller = fits))->larger;
+    if (*fits) return data_of(reuse(fits));
+    if (smaller) destroy(reuse(smaller));
     if (bytes > most) return nullptr;
-    const std::size_t whole = (bytes + granule - 1) / granule * granule;
+    const std::size_t whole = size_for(bytes);
     void* p = ::operator new(alignment + whole, std::align_val_t{alignment}, std::nothrow);
-    return p ? data_of(::new (p) header{whole, nullptr}) : nullptr;
+    return p ? data_of(::new (p) header{whole, nullptr, nullptr}) : nullptr;
   }
   /// Gives back what take() returned.
   void give(std::byte* p) noexcept {
@@ -43,28 +42,36 @@ class scratch_pool {
     auto* h = std::launder(reinterpret_cast<header*>(p - alignment));
     if (h->bytes > most_kept - kept_) return destroy(h);
     kept_ += h->bytes;
-    h->next = free_;
-    free_ = h;
+    header** at = &free_;
+    while (*at && (*at)->bytes < h->bytes) at = &(*at)->larger;
+    h->equal = *at && (*at)->bytes == h->bytes ? *at : nullptr;
+    h->larger = h->equal ? h->equal->larger : *at;
+    *at = h;
   }
   /// Bytes that are free and kept.
   [[nodiscard]] std::size_t kept() const noexcept { return kept_; }
 
  private:
+  // Free blocks are in lists of equal ones, of which the first knows the next list.
   struct header {
     std::size_t bytes;
-    header* next;
+    header* equal;
+    header* larger;
   };
   static constexpr std::size_t granule = 4096, most = ~std::size_t{0} / 2;
 
-  static std::byte* data_of(header* h) noexcept { return reinterpret_cast<std::byte*>(h) + alignment; }
-  static header* unlink(header** at) noexcept {
-    header* h = *at;
-    *at = h->next;
-    return h;
+  // Small ones are many where many operations are in flight.
+  static constexpr std::size_t size_for(std::size_t bytes) noexcept {
+    if (bytes <= granule) return std::bit_ceil(std::max(bytes, alignment));
+    return (bytes + granule - 1) / granule * granule;
   }
+  static std::byte* data_of(header* h) noexcept { return reinterpret_cast<std::byte*>(h) + alignment; }
   header* reuse(header** at) noexcept {
-    kept_ -= (*at)->bytes;
-    return unlink(at);
+    header* const h = *at;
+    kept_ -= h->bytes;
+    *at = h->equal ? h->equal : h->larger;
+    if (h->equal) h->equal->larger = h->larger;
+    return h;
   }
   static void destroy(header* h) noexcept { ::operator delete(static_cast<void*>(h), std::align_val_t{alignment}); }
 

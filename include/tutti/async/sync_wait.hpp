@@ -11,6 +11,7 @@
 #include <variant>
 
 #include <tutti/async/concepts.hpp>
+#include <tutti/async/drive_scope.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/task.hpp>
 
@@ -62,9 +63,16 @@ class signalling {
   std::coroutine_handle<promise_type> handle_;
 };
 
+/// What a result is kept as: what a reference refers to may end with the awaitable.
+template <class T>
+using value_of = std::remove_cvref_t<T>;
+
 template <class T>
 struct outcome {
-  std::optional<std::conditional_t<std::is_void_v<T>, std::monostate, T>> value;
+  static_assert(std::is_void_v<T> || std::is_constructible_v<value_of<T>, T>,
+                "the result of this awaitable is a reference, of which a copy is kept, but it refers to what cannot be "
+                "copied: await it in a task that returns a pointer or what is needed of it");
+  std::optional<std::conditional_t<std::is_void_v<T>, std::monostate, value_of<T>>> value;
   std::exception_ptr failure;
 };
 
@@ -84,14 +92,16 @@ signalling run_into(engine&, Awaitable awaitable, outcome<T>& out) {
 
 }  // namespace detail
 
-/// Runs an awaitable to its end on the calling thread, driving the engine meanwhile; returns its value or throws its
+/// Runs an awaitable to its end on the calling thread, driving the engine meanwhile, and those of other worlds whose
+/// operations it comes to wait for on this thread; returns its value, a copy where it is a reference, or throws its
 /// exception. For the top of a program; inside a coroutine use co_await.
 template <awaitable Awaitable>
-auto sync_wait(engine& driver, Awaitable&& a) -> await_result_t<Awaitable> {
+auto sync_wait(engine& driver, Awaitable&& a) -> detail::value_of<await_result_t<Awaitable>> {
   using T = await_result_t<Awaitable>;
   detail::outcome<T> out;
+  detail::drive_scope scope{driver};
   auto running = detail::run_into<std::remove_cvref_t<Awaitable>, T>(driver, std::forward<Awaitable>(a), out);
-  driver.run_until([&] { return running.ended(); });
+  scope.run_until([&] { return running.ended(); });
   if (out.failure) std::rethrow_exception(out.failure);
   if constexpr (!std::is_void_v<T>) return std::move(*out.value);
 }
@@ -101,7 +111,7 @@ template <class Home, awaitable Awaitable>
   requires requires(Home& h) {
     { h.engine() } -> std::same_as<engine&>;
   }
-auto sync_wait(Home& home, Awaitable&& a) -> await_result_t<Awaitable> {
+auto sync_wait(Home& home, Awaitable&& a) -> detail::value_of<await_result_t<Awaitable>> {
   return sync_wait(home.engine(), std::forward<Awaitable>(a));
 }
 

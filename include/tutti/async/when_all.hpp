@@ -5,7 +5,9 @@
 #include <coroutine>
 #include <cstddef>
 #include <exception>
+#include <optional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -91,6 +93,9 @@ auto take(outcome<T>& o) {
 template <class... A, std::size_t... Index>
 task<std::tuple<decltype(take(std::declval<outcome<await_result_t<A>>&>()))...>> when_all(std::index_sequence<Index...>,
                                                                                           A... a) {
+  // Whoever awaits an operation, and no more, issues nothing.
+  constexpr std::size_t issuing = (std::size_t{0} + ... + (in_flight_when_made<A> ? 0 : 1));
+  [[maybe_unused]] const std::conditional_t<(issuing > 1), side_by_side, std::monostate> running;
   std::tuple<outcome<await_result_t<A>>...> outcomes;
   latch all(sizeof...(A));
   {
@@ -104,10 +109,22 @@ task<std::tuple<decltype(take(std::declval<outcome<await_result_t<A>>&>()))...>>
 
 }  // namespace detail
 
-/// Awaits all of them: tasks are started in argument order, operations are in flight already. Results come as a tuple
-/// (std::monostate for void). Ends when every one has ended; then the first exception, in argument order, is thrown.
+/// Awaits all of them: tasks are started in the order of the tuple, operations are in flight already. Results come as a
+/// tuple (std::monostate for void). Ends when every one has ended; then the first exception, in that order, is thrown.
+/// `co_await when_all(std::tuple{world.all_reduce(a), world.all_reduce(b)})`: in braces, and only there, operations are
+/// issued from left to right by every compiler.
+template <awaitable... A>
+auto when_all(std::tuple<A...> all) {
+  return std::apply([](A&... a) { return detail::when_all<A...>(std::index_sequence_for<A...>{}, std::move(a)...); },
+                    all);
+}
+/// The same for arguments of which at most one is an operation: where more are, compilers would issue them in orders of
+/// their own.
 template <awaitable... A>
 auto when_all(A&&... a) {
+  static_assert((std::size_t{0} + ... + (in_flight_when_made<std::remove_cvref_t<A>> ? 1 : 0)) <= 1,
+                "compilers evaluate these arguments in orders of their own, and ranks must issue operations in one: "
+                "write when_all(std::tuple{first, second}), whose braces go from left to right");
   return detail::when_all<std::remove_cvref_t<A>...>(std::index_sequence_for<A...>{}, std::forward<A>(a)...);
 }
 
@@ -115,6 +132,8 @@ auto when_all(A&&... a) {
 template <awaitable A>
   requires std::is_void_v<await_result_t<A>>
 task<> when_all(std::vector<A> list) {
+  std::optional<detail::side_by_side> running;
+  if (!in_flight_when_made<A> && list.size() > 1) running.emplace();
   // The types say void and child in terms of A, so that nothing of this is compiled before it is called.
   std::vector<detail::outcome<await_result_t<A>>> outcomes(list.size());
   detail::latch all(list.size());

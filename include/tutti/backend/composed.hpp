@@ -139,8 +139,8 @@ class composed {
   /// True while an operation that `owner` issued is in flight.
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept;
 
-  /// Begins the agreement on the context of a new group and returns the highest used so far by a group of this rank.
-  /// Throws usage_error while another split of this world is under way.
+  /// Begins the agreement on the context of a new group and returns the lowest that this rank can give it. Throws
+  /// usage_error while another group of this world is being split.
   [[nodiscard]] std::uint32_t begin_split();
   void end_split() noexcept;
   /// Zeroed memory of this rank, which peers map where the transport can; freed with the last copy of the pointer, also

@@ -58,15 +58,19 @@ class driver final : public progress_source {
     reclaim();
   }
 
-  /// Begins the agreement on a new context and returns the highest one used so far by a group of this rank. Two at a
-  /// time could agree on the same one: throws usage_error.
-  [[nodiscard]] std::uint32_t begin_split() {
-    if (splitting_)
-      throw usage_error("split(): another thread splits a communicator of this world; split one after the other");
-    splitting_ = true;
-    return contexts_;
+  /// Begins the agreement on the context of a group that is split from that of `parent`, which will be the highest that
+  /// one of its ranks returns here. Those of one parent begin in one order on all ranks, so that the highest of the
+  /// later one is higher; splits of two parents could agree on the same one: throws usage_error.
+  [[nodiscard]] std::uint32_t begin_split(std::uint32_t parent) {
+    if (splits_ != 0 && split_from_ != parent)
+      throw usage_error(
+          "split(): another communicator of this world is being split, by another thread or coroutine; split one "
+          "after the other, in the same order on all ranks");
+    split_from_ = parent;
+    ++splits_;
+    return ++contexts_;
   }
-  void end_split() noexcept { splitting_ = false; }
+  void end_split() noexcept { --splits_; }
 
   /// Zeroed memory of this rank; peers map it where the transport can. Under the engine's lock.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
@@ -81,6 +85,11 @@ class driver final : public progress_source {
     ::operator delete(p, std::align_val_t{4096});
   }
 
+  /// An operation is in flight from here on. Before its start.
+  void enter(op_state& s) noexcept {
+    in_flight_.push_back(s);
+    next_expiry_ = (std::min)(next_expiry_, s.info.expires);
+  }
   /// After the start of an operation: what has come to an end with it, besides, is noticed at once by whoever is
   /// parked.
   void started() noexcept {
@@ -90,7 +99,7 @@ class driver final : public progress_source {
   /// An operation begins, in which all ranks of its group call this.
   void note_call(const recent_calls::one& call) noexcept {
     link_->note_call(call, [this](std::uint64_t t) {
-      for (const op_state* s = in_flight_.front(); s; s = s->next)
+      for (const op_state* s = in_flight_.back(); s; s = s->previous)  // it is asked of recent calls
         if (tag::of_one_operation(t, tag::make(s->info.context, s->info.sequence, 0))) return true;
       return false;
     });
@@ -108,8 +117,7 @@ class driver final : public progress_source {
     link_->tick(now);
     reclaim();
     if (in_flight_.front()) ask_around(now);
-    op_state* s = in_flight_.front();
-    while (s && now < s->info.expires) s = s->next;
+    op_state* const s = expired(now);
     // Who comes back late first takes what has arrived meanwhile: that is nobody's delay but its own. But once for each
     // deadline, or one who drives only now and then had none.
     const bool was_away = now - std::exchange(driven_, now) > absence;
@@ -130,6 +138,16 @@ class driver final : public progress_source {
   void unpark() noexcept override { link_->unpark(); }
 
  private:
+  /// The first in flight whose deadline has passed; all are looked at when one may have.
+  [[nodiscard]] op_state* expired(deadline now) noexcept {
+    if (now < next_expiry_) return nullptr;
+    next_expiry_ = (deadline::max)();
+    for (op_state* s = in_flight_.front(); s; s = s->next) {
+      next_expiry_ = (std::min)(next_expiry_, s->info.expires);
+      if (now >= s->info.expires) return s;
+    }
+    return nullptr;
+  }
   void reclaim() noexcept {
     if constexpr (mapped_transport<T>) remains_.reclaim(*link_);
   }
@@ -168,10 +186,11 @@ class driver final : public progress_source {
   algo::tuning tuning_;
   algo::board_remains remains_;
   std::uint32_t contexts_ = 0;
-  bool splitting_ = false;
+  std::uint32_t splits_ = 0, split_from_ = 0;  // under way
   deadline oldest_issued_{}, next_question_{};
-  deadline driven_{}, returned_{};  // the last tick, and the first after nobody had driven for a while
-  deadline excused_{};              // that had passed then, if one had
+  deadline driven_{}, returned_{};            // the last tick, and the first after nobody had driven for a while
+  deadline excused_{};                        // that had passed then, if one had
+  deadline next_expiry_ = (deadline::max)();  // none in flight passes before
   duration pause_ = patience;
 };
 

@@ -57,13 +57,13 @@ class issuer final : public op_owner {
     if constexpr (requires { backend_.admit(stream, ""); }) backend_.admit(stream, args_type::name);
     if constexpr (can_begin && !in_slot) {
       pool_.reserve();  // what has begun must not fail
-      if (backend_.begin(make())) return op_state::ended();
+      if (!detail::side_by_side::any() && backend_.begin(make())) return op_state::ended();
     }
     op_state& s = pool_.acquire();
     const auto& args = arguments(make, s);
     s.owner = this;
     if constexpr (can_begin && in_slot)
-      if (backend_.begin(args)) {
+      if (!detail::side_by_side::any() && backend_.begin(args)) {
         s.complete_at_once();
         return s;
       }

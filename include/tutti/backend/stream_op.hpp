@@ -1,6 +1,7 @@
 #pragma once
 #include <utility>
 
+#include <tutti/async/concepts.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/backend/issuer.hpp>
 #include <tutti/backend/lost_by.hpp>
@@ -87,5 +88,8 @@ class [[nodiscard]] basic_stream_op : public op {
     }
   }
 };
+
+template <class B>
+inline constexpr bool in_flight_when_made<basic_stream_op<B>> = true;
 
 }  // namespace tutti

@@ -54,7 +54,9 @@ std::size_t grain_of(const caller& who, const Op& with, std::size_t n) {
     if (!with.valid())
       who.refuse("a raw_reduction needs a function and an element of 1 to " +
                  std::to_string(raw_reduction::most_bytes) + " bytes; this one " +
-                 (with.fold ? "is of " + std::to_string(with.element_bytes) : "has no function"));
+                 (with.fold && with.fold_for   ? "has two functions"
+                  : with.fold || with.fold_for ? "is of " + std::to_string(with.element_bytes)
+                                               : "has no function"));
     if (n % with.element_bytes != 0)
       who.refuse(std::to_string(n) + " bytes are not whole elements of " + std::to_string(with.element_bytes) +
                  " bytes");

@@ -4,6 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <new>
+#include <string>
+
+#include <tutti/core/error.hpp>
 
 #include <tutti/config.hpp>
 
@@ -24,5 +27,11 @@ class origin {
   static inline std::atomic<std::uint64_t> forks{0};  // between this process and the first that was watched
   const std::uint64_t generation_ = forks.load(std::memory_order_relaxed);
 };
+
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_inherited(const char* call) {
+  throw usage_error(std::string(call) +
+                    " in a child made by fork(): the world is its parent's, and the child may destroy its copy, and no "
+                    "more; init() makes one of its own");
+}
 
 }  // namespace tutti::detail

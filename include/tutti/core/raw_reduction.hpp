@@ -22,50 +22,79 @@ struct raw_reduction {
   /// power of two that divides `element`, at most 64.
   void (*fold)(const void* in, void* inout, std::size_t element, std::size_t bytes) = nullptr;
   std::size_t element_bytes = 0;
+  /// Instead of `fold`: the same with a pointer of its author's, which must be good until the operation has ended.
+  void (*fold_for)(void* user, const void* in, void* inout, std::size_t element, std::size_t bytes) = nullptr;
+  void* user = nullptr;
 
   /// Can be called.
   [[nodiscard]] constexpr bool valid() const noexcept {
-    return fold != nullptr && element_bytes != 0 && element_bytes <= most_bytes;
+    return (fold != nullptr) != (fold_for != nullptr) && element_bytes != 0 && element_bytes <= most_bytes;
   }
 };
 
 namespace detail {
 
-inline const raw_reduction& raw_of(const void* context) noexcept { return *static_cast<const raw_reduction*>(context); }
+/// What of a raw_reduction is called, as a reduction carries it.
+struct raw_plain {
+  decltype(raw_reduction::fold) fold;
+  std::size_t element_bytes;
 
+  explicit raw_plain(const raw_reduction& r) noexcept : fold(r.fold), element_bytes(r.element_bytes) {}
+  void operator()(const void* in, void* inout, std::size_t bytes) const { fold(in, inout, element_bytes, bytes); }
+};
+struct raw_for_user {
+  decltype(raw_reduction::fold_for) fold;
+  std::size_t element_bytes;
+  void* user;
+
+  explicit raw_for_user(const raw_reduction& r) noexcept
+      : fold(r.fold_for), element_bytes(r.element_bytes), user(r.user) {}
+  void operator()(const void* in, void* inout, std::size_t bytes) const { fold(user, in, inout, element_bytes, bytes); }
+};
+
+template <class Raw>
 struct raw_folder {
+  static const Raw& raw_of(const void* context) noexcept { return *static_cast<const Raw*>(context); }
+
   static void fold(const void* right, void* inout, std::size_t count, const void* context) {
-    const raw_reduction& with = raw_of(context);
-    if (count != 0) with.fold(right, inout, with.element_bytes, count * with.element_bytes);
+    const Raw& with = raw_of(context);
+    if (count != 0) with(right, inout, count * with.element_bytes);
   }
 
   // Through memory of its own, a few elements at a time, as an output may be any of the inputs.
   static void fold_all_to(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores,
                           const void* context) {
-    const raw_reduction& with = raw_of(context);
+    const Raw& with = raw_of(context);
     alignas(64) std::array<std::byte, raw_reduction::most_bytes> sum;
     const std::size_t total = count * with.element_bytes;
     const std::size_t most = sum.size() / with.element_bytes * with.element_bytes;
     for (std::size_t at = 0; at < total; at += most) {
       const std::size_t bytes = (std::min)(most, total - at);
       std::memcpy(sum.data(), static_cast<const std::byte*>(inputs[0]) + at, bytes);
-      for (int r = 1; r < n; ++r)
-        with.fold(static_cast<const std::byte*>(inputs[r]) + at, sum.data(), with.element_bytes, bytes);
+      for (int r = 1; r < n; ++r) with(static_cast<const std::byte*>(inputs[r]) + at, sum.data(), bytes);
       for (int o = 0; o < m; ++o) std::memcpy(static_cast<std::byte*>(outputs[o]) + at, sum.data(), bytes);
     }
   }
 };
 
+template <class Raw>
+void erase_raw(const Raw& with, reduction& r) noexcept {
+  static_assert(sizeof(Raw) <= reduction::context_bytes);
+  using folded = of_user<raw_folder<Raw>>;
+  r.fold = &folded::fold;
+  r.fold_all_to = &folded::fold_all_to;
+  std::memcpy(r.context.data(), &with, sizeof(with));
+}
+
 }  // namespace detail
 
 /// `with` is valid; the buffers have its element size.
 inline void erase_type(const raw_reduction& with, reduction& r) noexcept {
-  static_assert(sizeof(raw_reduction) <= reduction::context_bytes);
   r.kind = reduction_kind::raw;
-  using folded = detail::of_user<detail::raw_folder>;
-  r.fold = &folded::fold;
-  r.fold_all_to = &folded::fold_all_to;
-  std::memcpy(r.context.data(), &with, sizeof(with));
+  if (with.fold_for)
+    detail::erase_raw(detail::raw_for_user{with}, r);
+  else
+    detail::erase_raw(detail::raw_plain{with}, r);
 }
 inline reduction erase_type(const raw_reduction& with) noexcept {
   reduction r;

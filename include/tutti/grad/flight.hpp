@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include <tutti/async/driven_here.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/frame_cache.hpp>
 #include <tutti/async/task.hpp>
@@ -99,7 +100,10 @@ class bucket_flight {
   /// A task runs from here on, and not only when it is awaited: else it would never end by itself.
   void run(engine& driver) {
     if constexpr (!tells)
-      if (waits_ && !runs_) runs_.emplace(run_to_end(driver, *std::exchange(waits_, std::nullopt)));
+      if (waits_ && !runs_) {
+        const tutti::detail::driven_here later{driver};  // by whoever ends the pass
+        runs_.emplace(run_to_end(driver, *std::exchange(waits_, std::nullopt)));
+      }
   }
   /// True when end() would not wait; of a task only after run().
   [[nodiscard]] bool ended() const noexcept {

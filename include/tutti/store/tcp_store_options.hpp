@@ -14,10 +14,10 @@ namespace tutti {
 /// Who a participant of a tcp_store is, and what all of them must agree on.
 struct tcp_store_options {
   int rank = 0;
-  int world = 1;                       ///< 0 at a host that serves worlds of any size
-  wire::job_id job{};                  ///< the same for all ranks of a job
-  std::uint64_t generation = 0;        ///< the same for all ranks; another one after each restart
-  std::optional<wire::secret> secret;  ///< needed between machines; not used over Unix sockets
+  int world = 1;                            ///< 0 at a host that serves worlds of any size
+  wire::job_id job{};                       ///< the same for all ranks of a job
+  std::uint64_t generation = 0;             ///< the same for all ranks; another one after each restart
+  std::optional<wire::secret> secret = {};  ///< needed between machines; not used over Unix sockets
   exposure network = exposure::guarded;
   duration timeout = std::chrono::seconds{60};           ///< of every call that is given no deadline
   deadline until = (deadline::max)();                    ///< no such call lasts longer than a second beyond it

@@ -56,7 +56,7 @@ class channel : public channel_base {
     }
     if (bye_) return {errc::peer_left};
     if (status s = suspect_ready(t); !s.ok()) return s;
-    const announcement* its = nth_announced(t.tag_, number_of(posted_, t.tag_));
+    const announcement* its = nth_announced(t.tag_);
     if (its)
       if (status s = compare(t, 0, its->bytes); !s.ok()) return s;
     pipe_.open();
@@ -125,6 +125,8 @@ class channel : public channel_base {
   }
   void post(transfer& t) {
     t.from_ = peer_;
+    posted_index_.push_back(t);
+    t.index_ = &posted_index_;
     posted_.push_back(t);
     if (t.bytes_ > eager_limit) control_.push_back({frame::kind::ready, t.tag_, 0, t.call_});
   }
@@ -236,7 +238,7 @@ class channel : public channel_base {
     const auto f = frame::decode(header_in_);
     if (!f) return {errc::protocol};
     ++frames_;
-    if (!tag::is_point_to_point(f->tag) && f->what != frame::kind::abort) last_sequence_ = tag::sequence(f->tag);
+    note_sequence(*f);
     body_bytes_ = f->what == frame::kind::announce || f->what == frame::kind::question ? 0 : f->bytes;
     body_got_ = 0;
     switch (f->what) {
@@ -266,10 +268,11 @@ class channel : public channel_base {
       if (!its) return {errc::protocol};
       announced_.erase(announced_.begin() + (its - announced_.data()));
     }
-    transfer* t = find(posted_, f.tag);
+    transfer* t = posted_index_.find(f.tag);
     if (!t && f.what == frame::kind::eager) t = from_any(f.tag);
     if (t) {
       if (status s = compare(*t, f.call, f.bytes); !s.ok()) return s;
+      t->leave_index();
       t->unlink();
       t->from_ = peer_;
       in_ = t;
@@ -301,13 +304,13 @@ class channel : public channel_base {
 
   status heard_announcement(const frame& f) {
     if (!tag::is_point_to_point(f.tag)) {  // it is told of because its sender has waited for long
-      const transfer* its = find(posted_, f.tag);
+      const transfer* its = posted_index_.find(f.tag);
       return its ? compare(*its, f.call, f.bytes) : status{};
     }
     if (announced_.size() >= most_readies) return {errc::protocol};
     const std::size_t before = number_announced(f.tag);
     announced_.push_back({f.tag, f.bytes});
-    transfer* t = find(posted_, f.tag, before);
+    transfer* t = posted_index_.find(f.tag, before);
     transfer* any = t ? nullptr : from_any(f.tag);
     if (const transfer* its = t ? t : any)
       if (status s = compare(*its, 0, f.bytes); !s.ok()) return s;
@@ -323,10 +326,10 @@ class channel : public channel_base {
     } else if (filling_) {
       early_messages::message& u = *std::exchange(filling_, nullptr);
       u.complete = true;
-      if (transfer* t = find(posted_, u.tag)) {
+      if (transfer* t = posted_index_.find(u.tag)) {
         copy_bytes(t->data_, u.bytes.data(), u.bytes.size());
         finish(*t, status{});
-        unexpected_.remove_last();
+        unexpected_.remove(u);
       }
     }
   }

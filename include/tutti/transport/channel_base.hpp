@@ -8,6 +8,7 @@
 #include <tutti/async/routine.hpp>
 #include <tutti/core/kernels/copy.hpp>
 #include <tutti/core/status.hpp>
+#include <tutti/transport/by_operation.hpp>
 #include <tutti/transport/early_messages.hpp>
 #include <tutti/transport/frame.hpp>
 #include <tutti/transport/frame_queue.hpp>
@@ -21,7 +22,7 @@ namespace tutti::detail {
 class channel_base;
 
 /// One message on its way: the awaitable that send and recv return. Lives in the routine's frame.
-class transfer : public pending {
+class transfer : public pending, public chained<transfer> {
  public:
   transfer(std::uint64_t tag, std::byte* data, std::size_t bytes, std::uint16_t call = 0) noexcept
       : tag_(tag), data_(data), bytes_(bytes), call_(call) {}
@@ -34,13 +35,19 @@ class transfer : public pending {
   friend class channel_base;
   template <pipe>
   friend class channel;
+  friend std::uint64_t tag_of(const transfer& t) noexcept { return t.tag_; }
+  void leave_index() noexcept {
+    if (index_) std::exchange(index_, nullptr)->remove(*this);
+  }
+
   std::uint64_t tag_;
   std::byte* data_;
   std::size_t bytes_;
-  int from_ = -1;                 // where what is received comes from
-  std::uint16_t call_;            // of which collective, in brief; 0 where nobody compares
-  bool announced_ = false;        // the receiver was told of what is sent
-  channel_base* busy_ = nullptr;  // the channel that holds a pointer to this while its bytes move
+  int from_ = -1;                            // where what is received comes from
+  std::uint16_t call_;                       // of which collective, in brief; 0 where nobody compares
+  bool announced_ = false;                   // the receiver was told of what is sent
+  by_operation<transfer>* index_ = nullptr;  // of the receives that it is posted among
+  channel_base* busy_ = nullptr;             // the channel that holds a pointer to this while its bytes move
 };
 
 /// What does not depend on the pipe: matching of messages, and the frames that go before the next message.
@@ -64,22 +71,23 @@ class channel_base {
   }
   /// True if a receive from any peer would find a message of this tag here: it is to be received from this peer.
   [[nodiscard]] bool offers(std::uint64_t tag) const noexcept {
-    for (const auto& u : unexpected_)
-      if (u.tag == tag) return u.complete || !find(posted_, tag);
-    return nth_announced(tag, number_of(posted_, tag)) != nullptr;
+    if (const auto* u = unexpected_.index().find(tag)) return u->complete || !posted_index_.find(tag);
+    return nth_announced(tag) != nullptr;
   }
   /// What begins here, a transfer or a call, where messages of its operation have come before that say another one.
   template <class Mine>
   [[nodiscard]] status suspect_earlier(const Mine& mine) const noexcept {
-    for (const auto& u : unexpected_)
-      if (status s = suspect(mine, u.tag, u.call, u.bytes.size()); !s.ok()) return s;
+    for (const auto* u = unexpected_.index().first(tag_of(mine)); u; u = unexpected_.index().after(*u))
+      if (status s = suspect(mine, u->tag, u->call, u->bytes.size()); !s.ok()) return s;
     return suspect_ready(mine);
   }
   /// A message of an operation that has ended on this rank: it took all that it wanted, and the peer called another
-  /// one.
+  /// one. It is found among the oldest, which are of operations that this rank has called, sooner or later.
   template <class InFlight>
   [[nodiscard]] status suspect_left_over(InFlight in_flight) const noexcept {
+    int looks = 8;
     for (const auto& u : unexpected_) {
+      if (looks-- == 0) break;
       const recent_calls::one* mine = u.call != 0 && !tag::prepares(u.tag) ? calls_->find(u.tag) : nullptr;
       if (mine && !in_flight(u.tag)) return calls_differ(*mine, u.tag, u.call);
     }
@@ -89,6 +97,7 @@ class channel_base {
   void note_gone() noexcept { gone_ = true; }
   [[nodiscard]] bool gone() const noexcept { return gone_; }
 
+  /// The number of the last operation of the world that the peer was seen at, as far as a tag tells it; 0 for none.
   [[nodiscard]] std::uint64_t last_sequence() const noexcept { return last_sequence_; }
   [[nodiscard]] std::uint64_t frames_received() const noexcept { return frames_; }
   [[nodiscard]] bool said_bye() const noexcept { return bye_; }
@@ -113,6 +122,12 @@ class channel_base {
   void forget(transfer& t) noexcept {
     if (in_ == &t) in_ = nullptr;  // the rest of its bytes is read and dropped
     if (out_ == &t) cut();
+  }
+
+  void finish(transfer& t, status s) noexcept {
+    t.leave_index();
+    t.busy_ = nullptr;
+    done_->complete(t, s);
   }
 
   void fail(status why) noexcept {
@@ -141,20 +156,17 @@ class channel_base {
     return s;
   }
 
-  void finish(transfer& t, status s) noexcept {
-    t.busy_ = nullptr;
-    done_->complete(t, s);
+  void note_sequence(const frame& f) noexcept {
+    const bool of_an_operation = f.what != frame::kind::abort && f.what != frame::kind::bye;
+    if (!of_an_operation || tag::is_point_to_point(f.tag) || tag::context(f.tag) != 0) return;
+    const std::uint64_t s = tag::sequence(f.tag);
+    if (last_sequence_ == 0 || tag::comes_after(s, last_sequence_)) last_sequence_ = s;
   }
 
   static transfer* find(const pending_list& list, std::uint64_t tag, std::size_t nth = 0) noexcept {
     for (pending* p = list.front(); p; p = pending_list::after(*p))
       if (static_cast<transfer*>(p)->tag_ == tag && nth-- == 0) return static_cast<transfer*>(p);
     return nullptr;
-  }
-  static std::size_t number_of(const pending_list& list, std::uint64_t tag) noexcept {
-    std::size_t n = 0;
-    for (pending* p = list.front(); p; p = pending_list::after(*p)) n += static_cast<transfer*>(p)->tag_ == tag;
-    return n;
   }
   [[nodiscard]] std::size_t number_announced(std::uint64_t tag) const noexcept {
     std::size_t n = 0;
@@ -165,6 +177,10 @@ class channel_base {
     for (const announcement& a : announced_)
       if (a.tag == tag && nth-- == 0) return &a;
     return nullptr;
+  }
+  /// What the next receive of this tag will get, if it has been announced.
+  [[nodiscard]] const announcement* nth_announced(std::uint64_t tag) const noexcept {
+    return announced_.empty() ? nullptr : nth_announced(tag, posted_index_.number_of(tag));
   }
   [[nodiscard]] transfer* from_any(std::uint64_t tag) const noexcept {
     return from_any_ ? find(*from_any_, tag) : nullptr;
@@ -193,10 +209,10 @@ class channel_base {
   /// waits for nobody in it: so its call is compared, too.
   [[nodiscard]] status suspect(const frame& f) const noexcept {
     if (f.call == 0) return {};
-    for (const pending_list* list : {&posted_, &not_ready_})
-      for (const pending* p = list->front(); p; p = pending_list::after(*p)) {
-        if (status s = suspect(static_cast<const transfer&>(*p), f.tag, f.call, f.bytes); !s.ok()) return s;
-      }
+    for (const transfer* t = posted_index_.first(f.tag); t; t = by_operation<transfer>::after(*t))
+      if (status s = suspect(*t, f.tag, f.call, f.bytes); !s.ok()) return s;
+    for (const pending* p = not_ready_.front(); p; p = pending_list::after(*p))
+      if (status s = suspect(static_cast<const transfer&>(*p), f.tag, f.call, f.bytes); !s.ok()) return s;
     return suspect(recall(f.tag), f.tag, f.call, f.bytes);
   }
   template <class Mine>
@@ -235,16 +251,16 @@ class channel_base {
   /// An earlier arrival that this receive matches; errc::mismatch when the lengths differ.
   status match_unexpected(transfer& t, bool& matched) noexcept {
     matched = false;
-    for (auto it = unexpected_.begin(); it != unexpected_.end(); ++it) {
+    for (auto* it = unexpected_.index().first(t.tag_); it; it = unexpected_.index().after(*it)) {
       if (it->tag != t.tag_) {
         if (status s = suspect(t, it->tag, it->call, it->bytes.size()); !s.ok()) return s;
         continue;
       }
-      if (!it->complete && find(posted_, t.tag_)) return {};  // it belongs to the first receive that was posted
+      if (!it->complete && posted_index_.find(t.tag_)) return {};  // it belongs to the first receive that was posted
       if (status s = compare(t, it->call, it->bytes.size()); !s.ok()) return s;
       if (!it->complete) return {};  // its last bytes are still coming: arrive() looks among the posted ones
       copy_bytes(t.data_, it->bytes.data(), t.bytes_);
-      unexpected_.remove(it);
+      unexpected_.remove(*it);
       matched = true;
       return {};
     }
@@ -259,7 +275,8 @@ class channel_base {
   }
 
   pending_list* done_;
-  pending_list posted_;     // receives without their message
+  pending_list posted_;  // receives without their message
+  by_operation<transfer> posted_index_;
   pending_list queue_;      // sends in order
   pending_list not_ready_;  // large sends whose receiver has not spoken yet, and what follows them with their tags
   frame_queue control_;
@@ -278,6 +295,7 @@ class channel_base {
 };
 
 inline transfer::~transfer() {
+  leave_index();
   if (busy_) busy_->forget(*this);
 }
 

@@ -10,15 +10,19 @@
 #include <vector>
 
 #include <tutti/config.hpp>
+#include <tutti/transport/by_operation.hpp>
 
 namespace tutti::detail {
 
-struct early_message {
+struct early_message : chained<early_message> {
   std::uint64_t tag = 0;
   std::span<std::byte> bytes;
   std::uint16_t call = 0;
   bool complete = false;
   std::vector<std::byte> place;
+  std::list<early_message>::iterator at;  // in the list that it is in
+
+  friend std::uint64_t tag_of(const early_message& m) noexcept { return m.tag; }
 };
 
 /// What early messages lay in, kept for the next ones of any peer, up to `most_kept` bytes: a steady loop allocates
@@ -95,7 +99,6 @@ class early_messages {
  public:
   using message = early_message;
   using list = early_places::list;
-  using iterator = list::iterator;
 
   static constexpr std::size_t cost(std::size_t bytes) noexcept { return early_places::cost(bytes); }
 
@@ -110,21 +113,31 @@ class early_messages {
     m.call = call;
     m.bytes = {m.place.data(), bytes};
     m.complete = false;
+    m.at = std::prev(all_.end());
+    try {
+      index_.push_back(m);
+    } catch (...) {
+      places_->give(all_, m.at);
+      throw;
+    }
     held_ += cost(bytes);
     return m;
   }
-  void remove(iterator m) noexcept {
-    held_ -= cost(m->bytes.size());
-    places_->give(all_, m);
+  void remove(message& m) noexcept {
+    index_.remove(m);
+    held_ -= cost(m.bytes.size());
+    places_->give(all_, m.at);
   }
-  void remove_last() noexcept { remove(std::prev(all_.end())); }
   void clear() noexcept {
+    index_.clear();
     all_.clear();
     held_ = 0;
   }
 
-  [[nodiscard]] iterator begin() noexcept { return all_.begin(); }
-  [[nodiscard]] iterator end() noexcept { return all_.end(); }
+  /// By their tags.
+  [[nodiscard]] const by_operation<message>& index() const noexcept { return index_; }
+  [[nodiscard]] list::iterator begin() noexcept { return all_.begin(); }
+  [[nodiscard]] list::iterator end() noexcept { return all_.end(); }
   [[nodiscard]] list::const_iterator begin() const noexcept { return all_.begin(); }
   [[nodiscard]] list::const_iterator end() const noexcept { return all_.end(); }
   /// What they take.
@@ -133,6 +146,7 @@ class early_messages {
  private:
   early_places* places_;
   list all_;
+  by_operation<message> index_;
   std::size_t held_ = 0;
 };
 

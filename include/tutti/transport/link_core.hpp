@@ -54,14 +54,19 @@ class link_core {
     return refused{ready_, why};
   }
 
-  /// Polls the condition until it holds or the link has failed.
-  void watch(condition& c) noexcept {
+  /// From when on a condition that does not hold yet is polled.
+  enum class looks : char { now, later };
+  /// Polls the condition until it holds or the link has failed; `later`: after look_from_now_on().
+  void watch(condition& c, looks from = looks::now) noexcept {
     if (!failure_.ok())
       ready_.complete(c, failure_);
     else if (c.holds())
       ready_.complete(c, c.verdict());
     else
-      conditions_.push_back(c);
+      (from == looks::now ? conditions_ : unpolled_).push_back(c);
+  }
+  void look_from_now_on(condition& c) noexcept {
+    if (!c.finished()) conditions_.push_back(c);
   }
 
  protected:
@@ -82,7 +87,8 @@ class link_core {
     if (!failure_.ok()) return false;
     failure_ = why;
     if (listener_.tell) listener_.tell(listener_.rank, listener_.descriptor, why);
-    while (detail::pending* p = conditions_.front()) ready_.complete(*p, why);
+    for (detail::pending_list* list : {&conditions_, &unpolled_})
+      while (detail::pending* p = list->front()) ready_.complete(*p, why);
     return true;
   }
 
@@ -101,7 +107,7 @@ class link_core {
   detail::pending_list ready_;
 
  private:
-  detail::pending_list conditions_;
+  detail::pending_list conditions_, unpolled_;
   scratch_pool temporary_;
   status failure_{};
   failure_listener listener_{};

@@ -176,7 +176,7 @@ class mesh : public link_core {
     if (status s = (channel(peer)->*start)(t); !s.ok()) {
       // Found while a routine runs: the failure of everything is dealt out by the next poll.
       s = remember(peer, s);
-      if (!t.finished()) ready_.complete(t, s);
+      if (!t.finished()) channel(peer)->finish(t, s);
     }
   }
 

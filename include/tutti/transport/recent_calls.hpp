@@ -17,6 +17,8 @@ class recent_calls {
     std::uint64_t tag;    ///< whose step is the algorithm
     std::uint64_t all;    ///< a hash of everything else that ranks must call alike
     std::uint16_t brief;  ///< what of it can be told; 0 where there is no such call
+
+    friend std::uint64_t tag_of(const one& c) noexcept { return c.tag; }
   };
 
   /// Who remembers calls that were not noted, because they had ended at once.

@@ -16,6 +16,15 @@ struct tag {
     return static_cast<std::uint64_t>(context & 0x7fffu) << 49 | std::uint64_t{1} << 48 | user;
   }
   static constexpr std::uint64_t sequence(std::uint64_t t) noexcept { return (t >> 24) & 0xffffffu; }
+  /// Of two sequences as tags tell them, which begin again after the last.
+  static constexpr bool comes_after(std::uint64_t a, std::uint64_t b) noexcept {
+    return ((a - b) & 0xffffffu) - 1 < 0x7fffffu;
+  }
+  /// The whole of a sequence that a tag tells, of a rank that is not far from `here`.
+  static constexpr std::uint64_t whole_sequence(std::uint64_t told, std::uint64_t here) noexcept {
+    const std::uint64_t ahead = (told - here) & 0xffffffu, behind = 0x1000000u - ahead;
+    return ahead < 0x800000u || behind > here ? here + ahead : here - behind;
+  }
   static constexpr std::uint32_t step(std::uint64_t t) noexcept { return static_cast<std::uint32_t>(t & 0xffffffu); }
   /// Two messages of one operation, whatever its steps; not those of users.
   static constexpr bool of_one_operation(std::uint64_t a, std::uint64_t b) noexcept {

@@ -20,6 +20,7 @@
 #include <tutti/os/resolve.hpp>
 #include <tutti/transport/peer.hpp>
 #include <tutti/transport/socket_pipe.hpp>
+#include <tutti/transport/tag.hpp>
 #include <tutti/transport/tcp_acceptor.hpp>
 #include <tutti/transport/tcp_dialer.hpp>
 #include <tutti/transport/tcp_link.hpp>
@@ -204,10 +205,11 @@ class tcp_domain final : private socket_pipe::keeper {
   }
   void unpark() noexcept { waker_.notify(); }
 
-  /// "rank 3 (host b, pid 712), last seen at #39 31 s ago"
+  /// "rank 3 (host b, pid 712), last seen at #39 31 s ago"; without a number where no message of a collective of the
+  /// world has told one.
   [[nodiscard]] std::string describe(int p, std::uint64_t last_sequence) const {
     return tutti::describe(who(p)) +
-           (link(p).pipe ? link(p).describe(dialer_.terms(p), last_sequence, cause_.code) : "");
+           (link(p).pipe ? link(p).describe(dialer_.terms(p), whole(last_sequence), cause_.code) : "");
   }
 
  private:
@@ -221,6 +223,10 @@ class tcp_domain final : private socket_pipe::keeper {
     const std::scoped_lock parked(parking_);
     while (!done() && clock::now() - began < options_.goodbye)
       for (const os::ready_event& e : poller_.wait(std::chrono::milliseconds{2})) handle(e);
+  }
+
+  [[nodiscard]] std::uint64_t whole(std::uint64_t last_sequence) const noexcept {
+    return last_sequence == 0 ? 0 : tag::whole_sequence(last_sequence, issued_);
   }
 
   [[nodiscard]] tcp_link& link(int p) noexcept { return links_[static_cast<std::size_t>(p)]; }

@@ -71,7 +71,8 @@ struct tcp_link {
     if (last == deadline{})
       return why + (cause == errc::timed_out && error == 0 ? ", not heard from yet" : "") + count();
     const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(now - last).count();
-    return why + ", last seen at #" + std::to_string((std::max)(sequence, issued)) + " " +
+    const std::uint64_t number = (std::max)(sequence, issued);
+    return why + ", last seen " + (number != 0 ? "at #" + std::to_string(number) + " " : "") +
            (ago < 1000 ? std::to_string(ago) + " ms ago" : std::to_string(ago / 1000) + " s ago") + count();
   }
 

@@ -104,7 +104,7 @@ bool composed<T>::busy(const op_owner& owner) const noexcept {
 
 template <class T>
 std::uint32_t composed<T>::begin_split() {
-  return shared_driver()->begin_split();
+  return shared_driver()->begin_split(members_->context);
 }
 template <class T>
 void composed<T>::end_split() noexcept {

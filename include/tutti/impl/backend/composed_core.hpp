@@ -378,7 +378,7 @@ class composed_core {
     if (const status f = driver_->link().failure(); !f.ok()) return s.complete(f);
     try {
       routine work = make();
-      driver_->in_flight().push_back(s);
+      driver_->enter(s);
       std::move(work).start(s);
       driver_->started();
     } catch (const std::bad_alloc&) {

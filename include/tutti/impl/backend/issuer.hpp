@@ -60,7 +60,8 @@ class failure_text {
       case errc::mismatch:
         return explain_mismatch(s) + (algo::is_between_two(r)
                                           ? "; sender and receiver must agree on the count"
-                                          : "; all ranks must issue the same operations in the same order");
+                                          : "; all ranks must issue the same operations in the same order, and threads "
+                                            "or coroutines that issue beside each other need a split() each");
       case errc::protocol:
         return "failed: " + subject(who) +
                " sent bytes that are not of this protocol; do all ranks run the same version?";

@@ -1,0 +1,25 @@
+#pragma once
+#include <algorithm>
+
+#include <tutti/core/deadline.hpp>
+
+namespace tutti::detail {
+
+/// Asks whether a wait is over, as `done` does, at the latest at `until`: beyond that nobody sleeps.
+template <class Done>
+struct timed {
+  Done done;
+  deadline until;
+  bool operator()() const { return done() || clock::now() >= until; }
+};
+
+/// How long a wait may sleep before it looks again.
+template <class Done>
+duration at_most([[maybe_unused]] const Done& done, duration most) noexcept {
+  if constexpr (requires { done.until; })
+    return (std::min)(remaining(done.until), most);
+  else
+    return most;
+}
+
+}  // namespace tutti::detail
