@@ -33,25 +33,15 @@ constexpr std::array identity{names{"RANK"},
                               names{"TUTTI_RENDEZVOUS"}};
 
 // A rank started inside another launcher's rank must not mistake that one's place for its own.
-constexpr std::array foreign{names{"MASTER_ADDR"},
-                             names{"MASTER_PORT"},
-                             names{"GROUP_WORLD_SIZE"},
-                             names{"ROLE_RANK"},
-                             names{"ROLE_NAME"},
-                             names{"ROLE_WORLD_SIZE"},
-                             names{"OMPI_UNIVERSE_SIZE"},
-                             names{"MPI_LOCALRANKID"},
-                             names{"MPI_LOCALNRANKS"},
-                             names{"SLURM_PROCID"},
-                             names{"SLURM_LOCALID"},
-                             names{"SLURM_NTASKS"},
-                             names{"SLURM_NPROCS"},
-                             names{"SLURM_NODEID"},
-                             names{"SLURM_STEP_NUM_TASKS"},
-                             names{"SLURM_GTIDS"},
-                             names{"SLURM_STEP_TASKS_PER_NODE"}};
+constexpr std::array foreign{
+    names{"MASTER_ADDR"},     names{"MASTER_PORT"},     names{"GROUP_WORLD_SIZE"},   names{"ROLE_RANK"},
+    names{"ROLE_NAME"},       names{"ROLE_WORLD_SIZE"}, names{"OMPI_UNIVERSE_SIZE"}, names{"MPI_LOCALRANKID"},
+    names{"MPI_LOCALNRANKS"}, names{"SLURM_PROCID"},    names{"SLURM_LOCALID"},      names{"SLURM_NTASKS"},
+    names{"SLURM_NPROCS"},    names{"SLURM_NODEID"},    names{"SLURM_TASK_PID"},     names{"SLURM_GTIDS"}};
+// A step of Slurm, too: a container or another launcher may have left half of its variables.
 constexpr std::array foreign_families{names{"OMPI_COMM_WORLD_"}, names{"PMI_"},     names{"PMIX_"},
-                                      names{"MV2_COMM_WORLD_"},  names{"HOROVOD_"}, names{"TORCHELASTIC_"}};
+                                      names{"MV2_COMM_WORLD_"},  names{"HOROVOD_"}, names{"TORCHELASTIC_"},
+                                      names{"SLURM_STEP"}};
 
 bool is_foreign(std::string_view name) noexcept {
   return std::ranges::find(foreign, name) != foreign.end() ||

@@ -8,6 +8,7 @@
 
 #include <tutti/bootstrap/environment.hpp>
 #include <tutti/bootstrap/init_environment.hpp>
+#include <tutti/bootstrap/inner_environment.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/rendezvous_url.hpp>
 #include <tutti/bootstrap/variable_lookup.hpp>
@@ -89,8 +90,9 @@ std::optional<launch> read_changed(const variable_lookup auto& get, std::uint32_
 
 /// Explicit options go before the environment. Throws usage_error.
 /// `hydra` gives MPICH's jobs a name; a parameter for tests.
-init_plan plan_init(const init_options& options, const variable_lookup auto& given, std::uint32_t user,
+init_plan plan_init(const init_options& options, const variable_lookup auto& process, std::uint32_t user,
                     std::optional<std::string> (*hydra)() = hydra_job) {
+  const inner_environment given{process};
   init_plan plan;
   plan.transport = chosen_transport(options, given);
   plan.connections = chosen_connections(options, given);

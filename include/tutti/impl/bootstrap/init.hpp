@@ -17,6 +17,7 @@
 #include <tutti/bootstrap/init_links.hpp>
 #include <tutti/bootstrap/init_meeting.hpp>
 #include <tutti/bootstrap/init_plan.hpp>
+#include <tutti/bootstrap/inner_environment.hpp>
 #include <tutti/bootstrap/launcher_report.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/own_trouble.hpp>
@@ -198,7 +199,8 @@ communicator<Backend> init(const init_options& options) {
   detail::own_trouble own;
   const algo::tuning table = own.noting([&] { return detail::load_tuning(options, process_variable); });
   auto joined = detail::join_world<link>(options, table.hash(), std::move(own));
-  joined->tell_of_failure(detail::launcher_listener(process_variable, joined->rank(), joined->size()));
+  joined->tell_of_failure(
+      detail::launcher_listener(detail::inner_environment{process_variable}, joined->rank(), joined->size()));
   auto home = std::make_shared<engine>();
   auto d = std::make_shared<driver<link>>(home, std::move(joined));
   d->tune(table);
