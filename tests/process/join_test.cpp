@@ -202,6 +202,20 @@ TEST_CASE("programs one after another in a rank of tutti-run each find their wor
   CHECK(occurrences(report.out, "sum 3 ") == 4);
 }
 
+TEST_CASE("a program that a rank of tutti-run starts is told at once whose place it has inherited") {
+  for (const std::string transport : {"transport=shm", "transport=tcp"})
+    for (const std::string parent : {"parent=0", "parent=1"}) {
+      processes all;
+      all.start(launched(2, "join", {transport, parent, "times=2"}));
+      const auto report = all.wait().front();
+      CAPTURE(report.out);
+      CHECK(report.status == 0);
+      CHECK(occurrences(report.out, "sum 3 ") == 4);
+      CHECK(occurrences(report.out, "usage rank " + parent.substr(7) + " of this job is process ") == 2);
+      CHECK(occurrences(report.out, "the child ended with 2") == 2);
+    }
+}
+
 TEST_CASE("a secret that a wrapper has closed names the wrapper") {
   const std::string url = "unix:@" + unique_name();
   processes all;

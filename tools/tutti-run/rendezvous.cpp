@@ -33,6 +33,10 @@ std::string random_name() {
   return name;
 }
 
+bool make_empty(const std::string& path) {
+  return static_cast<bool>(unique_fd{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)});
+}
+
 bool write_secret(const std::string& path) {
   const unique_fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)};
   std::array<unsigned char, 32> secret{};
@@ -72,17 +76,20 @@ secret_file::secret_file() {
     if (!::mkdtemp(folder.data())) continue;
     folder_ = folder;
     path_ = folder + "/secret";
-    if (write_secret(path_)) return;
-    ::unlink(path_.c_str());
-    ::rmdir(folder_.c_str());
-    path_.clear();
+    places_ = folder + "/ranks";
+    if (write_secret(path_) && make_empty(places_)) return;
+    remove();
   }
 }
 
 secret_file::~secret_file() {
-  if (path_.empty()) return;
-  ::unlink(path_.c_str());
+  if (!path_.empty()) remove();
+}
+
+void secret_file::remove() noexcept {
+  for (const auto& file : {path_, places_}) ::unlink(file.c_str());
   ::rmdir(folder_.c_str());
+  path_.clear();
 }
 
 }  // namespace tutti::launch

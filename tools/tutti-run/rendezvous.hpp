@@ -19,6 +19,7 @@ rendezvous make_rendezvous();
 /// 32 random bytes in a file that only this user can read, in a folder of its own, which ends with this object. A file,
 /// because programs between the launcher and a rank (a shell script, Python's subprocess) close descriptors or use
 /// their numbers for something else. Guard and supervisor each have the object, so one that is killed leaves no file.
+/// Beside it is an empty file, `ranks`, in which a rank locks a byte as long as its world lives.
 class secret_file {
  public:
   /// Makes it in TMPDIR, /tmp, XDG_RUNTIME_DIR or /dev/shm, the first that takes it.
@@ -31,8 +32,11 @@ class secret_file {
   const std::string& path() const noexcept { return path_; }
 
  private:
+  void remove() noexcept;
+
   std::string folder_;
   std::string path_;
+  std::string places_;
 };
 
 }  // namespace tutti::launch

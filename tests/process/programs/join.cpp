@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -46,6 +47,13 @@ tutti::communicator<> join(const tutti::init_options& options, int tries) {
   return tutti::init(options);
 }
 
+// A program that a rank starts, with the rank's own variables.
+void tell_of_child(const tutti_test::words& w) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const int status = std::system((self + " join=200000 transport=" + w.text("transport", "automatic")).c_str());
+  std::printf("the child ended with %d\n", WEXITSTATUS(status));
+}
+
 int run(const tutti_test::words& w, std::optional<int> rank = {}) {
   for (int i = 0; i < w.number("times", 1); ++i) {
     const auto began = tutti::clock::now();
@@ -64,6 +72,7 @@ int run(const tutti_test::words& w, std::optional<int> rank = {}) {
         world.rank(), world.size(), world.local_rank(), world.local_size(), world.node_rank(), one[0],
         inheritable_descriptors(), ms, tutti::name(world.backend().chosen(some)));
     std::fflush(stdout);
+    if (world.rank() == w.number("parent", -1)) tell_of_child(w);
     std::this_thread::sleep_for(std::chrono::milliseconds{w.number("hold")});
   }
   return 0;

@@ -15,6 +15,7 @@
 
 #include <tutti/backend/driver.hpp>
 #include <tutti/bootstrap/environment.hpp>
+#include <tutti/bootstrap/held_place.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/init_links.hpp>
 #include <tutti/bootstrap/init_meeting.hpp>
@@ -29,6 +30,7 @@
 #include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
+#include <tutti/os/fd.hpp>
 
 namespace tutti {
 
@@ -147,6 +149,13 @@ class joining {
   bool called_ = false;
 };
 
+/// The way to the other ranks of a world, and this rank's place in its job, which it keeps as long.
+template <class Link>
+struct joined_world {
+  std::unique_ptr<Link> link;
+  std::shared_ptr<os::fd> place;
+};
+
 template <class Link>
 std::unique_ptr<Link> join_alone(const init_options& options, deadline until) {
   links<Link> found;
@@ -199,7 +208,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
 
 /// Finds the other ranks and makes the links to them. `tuning` stands for the table that all must have.
 template <class Link>
-std::unique_ptr<Link> join_world(const init_options& options, std::uint64_t tuning, own_trouble own) {
+joined_world<Link> join_world(const init_options& options, std::uint64_t tuning, own_trouble own) {
   if (options.timeout <= duration{0} || options.join_timeout <= duration{0})
     throw usage_error("init_options: timeout and join_timeout must be positive; nothing waits without a deadline");
   const deadline until = after(options.join_timeout);
@@ -209,9 +218,14 @@ std::unique_ptr<Link> join_world(const init_options& options, std::uint64_t tuni
   for (const char* unread : {"TUTTI_TRANSPORT", "TUTTI_CONNECTIONS"})
     if (own) get.set(unread, std::nullopt);
   const init_plan plan = plan_init(options, get, ::getuid());
-  if (plan.world_size > 1) return join_others<Link>(options, plan, process_variable, tuning, std::move(own), until);
+  if (plan.world_size > 1) {
+    // Only where the ranks are tutti-run's own.
+    const bool launched = plan.vouched && to_string(plan.where) == "unix:@tutti-" + plan.job;
+    auto place = launched ? hold_place(file_of_places(process_variable), plan.rank) : nullptr;
+    return {join_others<Link>(options, plan, process_variable, tuning, std::move(own), until), std::move(place)};
+  }
   own.raise();
-  return join_alone<Link>(options, until);
+  return {join_alone<Link>(options, until), nullptr};
 }
 
 }  // namespace detail
@@ -222,11 +236,16 @@ communicator<Backend> init(const init_options& options) {
   detail::own_trouble own;
   const algo::tuning table = own.noting([&] { return detail::load_tuning(options, process_variable); });
   auto joined = detail::join_world<link>(options, table.hash(), std::move(own));
-  joined->tell_of_failure(
-      detail::launcher_listener(detail::inner_environment{process_variable}, joined->rank(), joined->size()));
+  auto& way = *joined.link;
+  way.tell_of_failure(detail::launcher_listener(detail::inner_environment{process_variable}, way.rank(), way.size()));
   auto home = std::make_shared<engine>();
-  auto d = std::make_shared<driver<link>>(home, std::move(joined));
+  auto d = std::make_shared<driver<link>>(home, std::move(joined.link));
   d->tune(table);
+  if (joined.place) {
+    using both = std::pair<std::shared_ptr<driver<link>>, std::shared_ptr<os::fd>>;
+    auto kept = std::make_shared<both>(std::move(d), std::move(joined.place));
+    d = {kept, kept->first.get()};
+  }
   return {Backend{std::move(d)}, std::move(home), options.timeout};
 }
 
