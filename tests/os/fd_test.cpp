@@ -34,6 +34,31 @@ TEST_CASE("fd closes once, and moving moves the duty") {
   CHECK_FALSE(is_open(number));
 }
 
+TEST_CASE("fd never has the number of a standard stream, whatever the program was started without") {
+  const int saved = ::dup(STDIN_FILENO);
+  REQUIRE(saved > STDERR_FILENO);
+  ::close(STDIN_FILENO);
+  int number = 0;
+  {
+    tutti::os::fd a = open_null();
+    number = a.native();
+    CHECK(number > STDERR_FILENO);
+    CHECK_FALSE(is_open(STDIN_FILENO));
+    CHECK((::fcntl(number, F_GETFD) & FD_CLOEXEC) != 0);
+    a.reset(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    CHECK(a.native() > STDERR_FILENO);
+    CHECK_FALSE(is_open(STDIN_FILENO));
+    const tutti_test::descriptor_limit tight{1};
+    errno = 0;
+    const tutti::os::fd none = open_null();
+    CHECK(errno == EMFILE);
+    CHECK_FALSE(none);
+  }
+  CHECK_FALSE(is_open(STDIN_FILENO));
+  ::dup2(saved, STDIN_FILENO);
+  ::close(saved);
+}
+
 TEST_CASE("fd::release keeps the descriptor open") {
   tutti::os::fd a = open_null();
   const int number = a.release();

@@ -27,6 +27,21 @@ TEST_CASE("host names resolve, and unknown ones are a rendezvous error that name
   }
 }
 
+TEST_CASE("a link-local address keeps its interface, by name or number") {
+  const auto found = resolve("fe80::1%lo", 7);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].scope() == ::if_nametoindex("lo"));
+  CHECK(found[0].to_string() == "[fe80::1%lo]:7");
+  CHECK(found[0] == resolve("fe80::1%" + std::to_string(found[0].scope()), 7)[0]);
+  CHECK_FALSE(found[0] == resolve("fe80::1", 7)[0]);
+  const auto [host, port] = split_host_port(found[0].to_string());
+  CHECK(resolve(host, port)[0] == found[0]);
+  CHECK(resolve("fe80::1", 7)[0].to_string() == "[fe80::1]:7");
+  CHECK(resolve("fe80::1%4000000000", 7)[0].to_string() == "[fe80::1%4000000000]:7");
+  CHECK_THROWS_AS((void)resolve("fe80::1%no-such-interface", 7), tutti::error);
+  CHECK_THROWS_AS((void)resolve("fe80::1%", 7), tutti::error);
+}
+
 TEST_CASE("host:port in all its forms") {
   using pair = std::pair<std::string, std::uint16_t>;
   CHECK(split_host_port("a.b:12") == pair{"a.b", 12});

@@ -164,7 +164,79 @@ TEST_CASE("a secret that others can read is refused") {
   std::ofstream{folder.file("open")} << std::string(64, '1');
   ::chmod(folder.file("open").c_str(), 0644);
   const std::string url = "unix:@" + unique_name();
-  const auto all = run_ranks(
-      "join", 2, [&](int r) { return rank_words{{at(url, r, 2)}, {"TUTTI_SECRET_FILE=" + folder.file("open")}}; });
+  const auto all = run_ranks("join", 2, [&](int r) {
+    return rank_words{{at(url, r, 2), "transport=tcp"}, {"TUTTI_SECRET_FILE=" + folder.file("open")}};
+  });
   check_refused(all, 7, {"chmod 600"});
+  check_joined(
+      run_ranks("join", 2,
+                [&](int r) { return rank_words{{at(url, r, 2), "transport=shm"}, {"TUTTI_SECRET_FILE=/nowhere"}}; }),
+      2);  // which needs none
+}
+
+TEST_CASE("tutti-run's ranks join behind a wrapper that closes descriptors or uses their numbers") {
+  for (const std::string transport : {"transport=shm", "transport=tcp"})
+    for (const std::string wrapper :
+         {"exec 3>&1 4>&1\n\"$@\"", "\"$@\" 3<&- 4<&-",
+          "command -v python3 >/dev/null || exec \"$@\"\n"
+          "python3 -c 'import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))' \"$@\""}) {
+      CAPTURE(wrapper);
+      processes all;
+      all.start(
+          {tutti_run(), {"-n", "3", "--", "/bin/sh", "-c", wrapper, "sh", program("join"), transport, "times=2"}, {}});
+      const auto report = all.wait().front();
+      CAPTURE(report.out);
+      CHECK(report.status == 0);
+      CHECK(occurrences(report.out, "sum 7 ") == 6);
+    }
+}
+
+TEST_CASE("programs one after another in a rank of tutti-run each find their world") {
+  processes all;
+  all.start({tutti_run(),
+             {"-n", "2", "--", "/bin/sh", "-c", "\"$1\" late=$((RANK * 200)) && \"$1\"", "sh", program("join")},
+             {}});
+  const auto report = all.wait().front();
+  CAPTURE(report.out);
+  CHECK(report.status == 0);
+  CHECK(occurrences(report.out, "sum 3 ") == 4);
+}
+
+TEST_CASE("a program that a rank of tutti-run starts is told at once whose place it has inherited") {
+  for (const std::string transport : {"transport=shm", "transport=tcp"})
+    for (const std::string parent : {"parent=0", "parent=1"}) {
+      processes all;
+      all.start(launched(2, "join", {transport, parent, "times=2"}));
+      const auto report = all.wait().front();
+      CAPTURE(report.out);
+      CHECK(report.status == 0);
+      CHECK(occurrences(report.out, "sum 3 ") == 4);
+      CHECK(occurrences(report.out, "usage rank " + parent.substr(7) + " of this job is process ") == 2);
+      CHECK(occurrences(report.out, "the child ended with 2") == 2);
+    }
+}
+
+TEST_CASE("a secret that a wrapper has closed names the wrapper") {
+  const std::string url = "unix:@" + unique_name();
+  processes all;
+  for (int r = 0; r < 2; ++r)
+    all.start({"/bin/sh",
+               {"-c", "\"$@\" || exit 1", "sh", program("join"), at(url, r, 2), "transport=tcp"},
+               {"TUTTI_SECRET_FD=77"}});
+  for (const auto& r : all.wait()) {
+    CHECK_MESSAGE(contains(r.out, "Bad file descriptor"), r.out);
+    CHECK_MESSAGE(contains(r.out, "sh, which started this process"), r.out);
+  }
+}
+
+TEST_CASE("programs without standard streams lose none of what ranks send each other") {
+  for (const std::string transport : {"transport=shm", "transport=tcp"}) {
+    const std::string url = "unix:@" + unique_name();
+    processes all;
+    for (int r = 0; r < 3; ++r)
+      all.start({"/bin/sh",
+                 {"-c", "exec \"$@\" <&- >&- 2>&-", "sh", program("join"), at(url, r, 3), transport, "times=3"},
+                 {}});
+    for (const auto& r : all.wait()) CHECK(r.status == 0);
+  }
 }

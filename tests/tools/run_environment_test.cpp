@@ -1,11 +1,7 @@
 #include <doctest/doctest.h>
 #include <sched.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
-#include <array>
-#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -25,17 +21,15 @@ std::string value_of(const std::string& out, int rank, const std::string& name) 
   return "(unset)";
 }
 
-// Whether anyone listens on an abstract Unix socket.
-bool can_connect(const std::string& name) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  const bool connected = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0;
-  ::close(fd);
-  return connected;
+// The secrets of a job whose ranks print "secret", what it holds and where it lies.
+std::multiset<std::string> secrets_of(const std::string& out) {
+  std::multiset<std::string> found;
+  for (const auto& line : lines_of(out))
+    if (const auto at = line.find("secret "); at != std::string::npos) found.insert(line.substr(at));
+  return found;
 }
+
+const std::string tell_secret = "echo secret $(od -An -v -tx1 $TUTTI_SECRET_FILE) $TUTTI_SECRET_FILE\n";
 
 }  // namespace
 
@@ -56,7 +50,6 @@ TEST_CASE("run/environment: every rank finds its place and all find the same job
     CHECK(job == value_of(done.out, 0, "TUTTI_JOB"));
     CHECK(value_of(done.out, rank, "TUTTI_RENDEZVOUS") == "unix:@tutti-" + job);
     CHECK(value_of(done.out, rank, "TUTTI_REPORT_FD") != "(unset)");
-    CHECK((value_of(done.out, rank, "TUTTI_LISTEN_FD") != "(unset)") == (rank == 0));
   }
   CHECK(std::stoi(value_of(done.out, 0, "MASTER_PORT")) > 0);
   CHECK(value_of(run({"-n", "1", "--output", "prefix", "env"}).out, 0, "TUTTI_JOB") !=
@@ -65,16 +58,17 @@ TEST_CASE("run/environment: every rank finds its place and all find the same job
 
 TEST_CASE("run/environment: another launcher's variables do not reach the ranks, the user's own do") {
   const auto done = run({"-n", "2", "--env", "MINE=a=b", "--env", "MASTER_PORT=4242", "--env", "EMPTY=", "env"}, [] {
-    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "SLURM_LOCALID",
-                             "SLURM_NTASKS", "HOROVOD_RANK", "TORCHELASTIC_RUN_ID", "ROLE_RANK", "RANK", "WORLD_SIZE",
-                             "TUTTI_JOB", "TUTTI_LISTEN_FD", "TUTTI_SECRET_FD", "TUTTI_REPORT_FD", "TUTTI_RANK",
-                             "TUTTI_WORLD_SIZE", "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE"})
+    for (const char* name :
+         {"OMPI_COMM_WORLD_RANK", "PMI_RANK",        "PMIX_RANK",           "SLURM_PROCID",      "SLURM_LOCALID",
+          "SLURM_NTASKS",         "HOROVOD_RANK",    "TORCHELASTIC_RUN_ID", "ROLE_RANK",         "RANK",
+          "WORLD_SIZE",           "TUTTI_JOB",       "TUTTI_SECRET_FD",     "TUTTI_SECRET_FILE", "SLURM_STEP_ID",
+          "SLURM_STEPID",         "TUTTI_REPORT_FD", "TUTTI_RANK",          "TUTTI_WORLD_SIZE",  "TUTTI_LOCAL_RANK",
+          "TUTTI_LOCAL_SIZE"})
       ::setenv(name, "77", 1);
     ::setenv("SLURM_JOB_ID", "12", 1);
   });
   CHECK(done.status == 0);
   CHECK(!contains(done.out, "=77"));
-  CHECK(value_of(done.out, 1, "TUTTI_LISTEN_FD") == "(unset)");
   for (int rank = 0; rank < 2; ++rank) {
     CHECK(value_of(done.out, rank, "SLURM_JOB_ID") == "12");
     CHECK(value_of(done.out, rank, "MINE") == "a=b");
@@ -101,48 +95,50 @@ TEST_CASE("run/environment: ranks inherit no descriptor but those made for them"
   std::multiset<std::string> seen;
   for (const auto& line : lines_of(done.out))
     if (numbers_after(line, "fd").front() > STDERR_FILENO) seen.insert(line.substr(0, line.find(' ', 7)));
-  // 3: the secret. 4: the listener. 1023: a pipe that carries nothing; the launcher sees it close.
-  CHECK(seen == std::multiset<std::string>{"[0] fd 1023", "[0] fd 3", "[0] fd 4", "[1] fd 1023", "[1] fd 3",
-                                           "[2] fd 1023", "[2] fd 3"});
-  CHECK(job::occurrences(done.out, "memfd:tutti-secret") == 3);
+  // The launcher sees it close.
+  CHECK(seen == std::multiset<std::string>{"[0] fd 1023", "[1] fd 1023", "[2] fd 1023"});
 }
 
-TEST_CASE("run/environment: every rank reads the whole secret, and cannot write it") {
-  const auto done = run(script({"-n", "3"},
-                               "echo secret $(od -An -v -tx1 <&$TUTTI_SECRET_FD)\n"
-                               "(exec 9<>/proc/self/fd/$TUTTI_SECRET_FD; echo x >&9) 2>/dev/null || echo refused\n"
-                               "grep -m1 flags /proc/self/fdinfo/$TUTTI_SECRET_FD"));
-  std::multiset<std::string> secrets;
-  for (const auto& line : lines_of(done.out))
-    if (contains(line, "secret ")) secrets.insert(line.substr(line.find("secret")));
-  REQUIRE(secrets.size() == 3);
-  CHECK(secrets.count(*secrets.begin()) == 3);
-  CHECK(secrets.begin()->size() == std::string{"secret"}.size() + 32 * 3);
-  CHECK(!contains(*secrets.begin(), "00 00 00 00"));
-  CHECK(job::occurrences(done.out, "refused") == 3);
-  CHECK(job::occurrences(done.out, "flags:\t0100000") + job::occurrences(done.out, "flags:\t00") == 3);
+TEST_CASE("run/environment: every rank reads the secret, whatever descriptors a wrapper has closed; nobody else can") {
+  for (const std::string wrapped : {"", "exec 3>&1\n", "exec 3<&- 4<&- 5<&-\n"}) {
+    CAPTURE(wrapped);
+    const auto done = run(script({"-n", "3"}, wrapped + tell_secret + "stat -c 'mode %a' $TUTTI_SECRET_FILE\n" +
+                                                  "stat -c 'folder %a' ${TUTTI_SECRET_FILE%/*}"));
+    const auto secrets = secrets_of(done.out);
+    REQUIRE(secrets.size() == 3);
+    CHECK(secrets.count(*secrets.begin()) == 3);
+    const std::string path = secrets.begin()->substr(secrets.begin()->rfind(' ') + 1);
+    CHECK(secrets.begin()->size() == std::string{"secret"}.size() + 32 * 3 + 1 + path.size());
+    CHECK(!contains(*secrets.begin(), "00 00 00 00"));
+    CHECK(job::occurrences(done.out, "mode 600") == 3);
+    CHECK(job::occurrences(done.out, "folder 700") == 3);
+    CHECK(!std::filesystem::exists(std::filesystem::path{path}.parent_path()));
+  }
 }
 
-TEST_CASE("run/environment: the rendezvous listens before any rank runs, and rank 0 alone holds it") {
-  std::array<int, 2> input{};
-  REQUIRE(::pipe2(input.data(), O_CLOEXEC) == 0);
-  job running{script({"-n", "2"},
-                     "[ $RANK = 0 ] || exec sleep 1000\n"
-                     "echo name ${TUTTI_RENDEZVOUS#unix:@}\n"
-                     "read line\n"
-                     "exec 4<&-\n"
-                     "exec sleep 1000"),
-              [&] { ::dup2(input[0], 0); }};
-  running.await("\n");
-  const auto line = lines_of(running.out()).front();
-  const auto name = line.substr(line.find("tutti-"));
-  CHECK(can_connect(name));  // rank 0 accepts nothing here: the kernel does, for whoever listens
-  CHECK(!can_connect(name + "0"));
-  CHECK(::write(input[1], "\n", 1) == 1);
-  CHECK(eventually([&] { return !can_connect(name); }));
-  running.signal(SIGTERM);
-  CHECK(running.wait().status == 143);
-  for (const int end : input) ::close(end);
+TEST_CASE("run/environment: the secret's file ends with the job, however that ends") {
+  enum class end { failure, signal, guard_killed, supervisor_killed };
+  for (const end how : {end::failure, end::signal, end::guard_killed, end::supervisor_killed}) {
+    job running{
+        script({"-n", "2"}, tell_secret + (how == end::failure ? "exit 3" : "echo keeper $PPID; exec sleep 1000"))};
+    running.await(how == end::failure ? "secret" : "keeper", 2);
+    const auto secret = *secrets_of(running.out()).begin();
+    const std::filesystem::path folder = std::filesystem::path{secret.substr(secret.rfind(' ') + 1)}.parent_path();
+    if (how == end::signal) running.signal(SIGTERM);
+    if (how == end::guard_killed) running.signal(SIGKILL);
+    if (how == end::supervisor_killed) ::kill(numbers_after(running.out(), "keeper").front(), SIGKILL);
+    running.wait();
+    CHECK(eventually([&] { return !std::filesystem::exists(folder); }));
+  }
+}
+
+TEST_CASE("run/environment: a folder that does not take the secret is passed over") {
+  const auto done = run(script({"-n", "2"}, "echo file ${TUTTI_SECRET_FILE-none}"), [] {
+    ::setenv("TMPDIR", "/nowhere", 1);
+    ::unsetenv("XDG_RUNTIME_DIR");
+  });
+  CHECK(done.status == 0);
+  CHECK(job::occurrences(done.out, "file /tmp/tutti-run-") == 2);
 }
 
 TEST_CASE("run/environment: signals and limits are as the caller had them") {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "launcher.hpp"
 #include "support/temporary_directory.hpp"
 #include "tutti-run/line_splitter.hpp"
+#include "tutti-run/prefixed_lines.hpp"
 
 namespace {
 
@@ -21,19 +23,26 @@ using namespace tutti_test::launcher;
 
 TEST_CASE("run/output: lines of all ranks at once stay whole, long ones too") {
   // Each rank writes its lines in pieces, so that a launcher that passes on what it reads would mix them.
+  // In a file lines are whole however long a rank takes for one.
+  const tutti_test::temporary_directory folder;
+  const std::string file = folder.file("out");
   const auto done = run(script({"-n", "4"},
                                "long=$(printf %20000s | tr ' ' $RANK)\n"
                                "for i in $(seq 50); do printf 'piece %s ' $i; printf 'and the rest\\n'; done\n"
-                               "for i in 1 2 3 4 5; do printf '%s' $long; printf '%s\\n' $long; done"));
+                               "printf 'slow '; sleep 0.2; echo end\n"
+                               "for i in 1 2 3 4 5; do printf '%s' $long; printf '%s\\n' $long; done"),
+                        [&] { ::dup2(::open(file.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO); });
   CHECK(done.status == 0);
   CHECK(done.err.empty());
   std::multiset<std::string> expected;
   for (const char rank : {'0', '1', '2', '3'}) {
     const std::string prefix = std::string{"["} + rank + "] ";
     for (int i = 1; i <= 50; ++i) expected.insert(prefix + "piece " + std::to_string(i) + " and the rest");
+    expected.insert(prefix + "slow end");
     for (int i = 0; i < 5; ++i) expected.insert(prefix + std::string(40000, rank));
   }
-  CHECK((sorted_lines(done.out) == expected));
+  std::ifstream written{file};
+  CHECK((sorted_lines({std::istreambuf_iterator<char>{written}, {}}) == expected));
 }
 
 TEST_CASE("run/output: the lines of one rank keep their order, empty ones and one without newline included") {
@@ -127,4 +136,77 @@ TEST_CASE("run/line_splitter: cuts at newlines and at its limit, and nothing is 
   CHECK(taken[0].size() == lines.longest);
   CHECK(taken[1].size() == lines.longest);
   CHECK(taken[2] == "xxxxx");
+}
+
+TEST_CASE("run/output: the beginning of a line is shown after a moment, not when the line ends") {
+  job running{script({"-n", "2"}, "[ $RANK = 0 ] || exit 0\nprintf 'Continue? [y/N] '; sleep 1000")};
+  running.await("[0] Continue? [y/N] ");
+  CHECK(running.out() == "[0] Continue? [y/N] ");
+  running.signal(SIGTERM);
+  CHECK(running.wait().status == 143);
+  CHECK(running.out() == "[0] Continue? [y/N] \n");
+}
+
+TEST_CASE("run/output: with a full disk behind it the job ends with an error, and says so") {
+  const auto done = run(script({"-n", "2"}, "echo something"),
+                        [] { ::dup2(::open("/dev/full", O_WRONLY | O_CLOEXEC), STDOUT_FILENO); });
+  CHECK(done.status == 1);
+  CHECK(contains(done.err, "output was lost: No space left on device"));
+  const auto failed = run(script({"-n", "2"}, "echo something; exit 7"),
+                          [] { ::dup2(::open("/dev/full", O_WRONLY | O_CLOEXEC), STDOUT_FILENO); });
+  CHECK(failed.status == 7);
+}
+
+TEST_CASE("run/prefixed_lines: whole lines at once, the rest when it is due") {
+  using tutti::launch::prefixed_lines;
+  const tutti::launch::clock::time_point now{std::chrono::hours{1}};
+  prefixed_lines lines;
+  CHECK(lines.due() == tutti::launch::clock::time_point::max());
+  lines.feed("a\n\nb", now);
+  CHECK(lines.take_lines("> ", now) == "> a\n> \n");
+  CHECK(lines.due() == now + prefixed_lines::patience);
+  CHECK_FALSE(lines.open());
+  CHECK(lines.take_all("> ") == "> b");
+  CHECK(lines.open());
+  lines.feed("c\nd", now);
+  CHECK(lines.take_lines("> ", now) == "c\n");
+  CHECK(lines.take_rest("> ") == "> d\n");
+  CHECK(lines.take_rest("> ").empty());
+}
+
+TEST_CASE("run/prefixed_lines: a carriage return begins the line anew, with the prefix") {
+  const tutti::launch::clock::time_point now{};
+  tutti::launch::prefixed_lines leading, trailing, windows;
+  leading.feed("\r10%\r20%\n", now);
+  CHECK(leading.take_lines("> ", now) == "\r> 10%\r> 20%\n");
+  trailing.feed("10%\r20%\rdone\n", now);
+  CHECK(trailing.take_lines("> ", now) == "> 10%\r> 20%\r> done\n");
+  windows.feed("a\r\nb\r\n", now);
+  CHECK(windows.take_lines("> ", now) == "> a\r\n> b\r\n");
+}
+
+TEST_CASE("run/prefixed_lines: a line that another stream has cut goes on behind a prefix of its own") {
+  const tutti::launch::clock::time_point now{};
+  tutti::launch::prefixed_lines one, two;
+  one.feed("half ", now);
+  CHECK(one.take_all("> ") == "> half ");
+  one.interrupt();
+  CHECK_FALSE(one.open());
+  one.feed("line\n", now);
+  CHECK(one.take_lines("> ", now) == "> line\n");
+  two.feed("prompt: ", now);
+  CHECK(two.take_all("> ") == "> prompt: ");
+  two.interrupt();
+  two.feed("\nnext\n", now);
+  CHECK(two.take_lines("> ", now) == "> next\n");
+}
+
+TEST_CASE("run/prefixed_lines: a line without end is passed on in pieces") {
+  const tutti::launch::clock::time_point now{};
+  tutti::launch::prefixed_lines lines;
+  const std::string piece(tutti::launch::prefixed_lines::longest + 1, 'x');
+  lines.feed(piece, now);
+  CHECK((lines.take_lines("> ", now) == "> " + piece));
+  lines.feed("y\n", now);
+  CHECK(lines.take_lines("> ", now) == "y\n");
 }

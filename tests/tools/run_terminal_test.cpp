@@ -103,6 +103,16 @@ TEST_CASE("run/terminal: rank 0 reads what is typed and is not stopped for it") 
   CHECK(running.wait().status == 0);
 }
 
+TEST_CASE("run/terminal: a prompt is shown before it is answered") {
+  terminal screen;
+  job running{script({"-n", "2"}, "[ $RANK = 0 ] || exit 0\nprintf 'Continue? '; read line; echo got $line"),
+              [&] { screen.take(); }};
+  screen.await("Continue? ");
+  screen.type("yes\n");
+  screen.await("got yes");
+  CHECK(running.wait().status == 0);
+}
+
 TEST_CASE("run/terminal: Ctrl-C ends the job") {
   terminal screen;
   job running{script({"-n", "2"}, sleeper), [&] { screen.take(); }};

@@ -19,10 +19,8 @@ namespace {
 
 constexpr int gave_up = 126;
 
-// The same in every rank; whatever else is open closes at exec.
-constexpr int secret_number = 3;
-constexpr int listener_number = 4;
-constexpr int first_free_number = 5;
+// Whatever is open from here on closes at exec.
+constexpr int first_free_number = STDERR_FILENO + 1;
 
 // A dying process closes its files before the kernel reports its death, last number first. A peer that sees its
 // connection close may die of that and be reported earlier. The highest number closes before any connection.
@@ -82,10 +80,6 @@ std::string_view name_of(child_stage stage) noexcept {
   switch (stage) {
     case child_stage::parent:
       return "tie to the launcher";
-    case child_stage::secret:
-      return "open the job's secret";
-    case child_stage::listener:
-      return "inherit the rendezvous socket";
     case child_stage::streams:
       return "redirect stdin, stdout, stderr";
     case child_stage::cpu:
@@ -114,17 +108,12 @@ void become_rank(const inheritance& inherited, int rank, pid_t launcher, const c
   require(child_stage::streams, redirect_input(rank) && redirect(ends.shown.out.value(), STDOUT_FILENO) &&
                                     redirect(ends.shown.err.value(), STDERR_FILENO));
   const int breath_end = lift(ends.breath.value(), breath);
-  const int secret = lift(reopen_read_only(inherited.meeting.secret.value()));
-  const int listener = rank == 0 ? lift(inherited.meeting.listener.value()) : -1;
-  require(child_stage::secret, ::dup2(secret, secret_number) == secret_number);
-  require(child_stage::listener, rank != 0 || ::dup2(listener, listener_number) == listener_number);
   if (const auto& cpus = inherited.cpus; !cpus.empty())
     require(child_stage::cpu, bind_to(cpus[static_cast<std::size_t>(rank) % cpus.size()]));
   require(child_stage::breath, ::dup2(breath_end, breath) == breath);
   require(child_stage::files, ::setrlimit(RLIMIT_NOFILE, &inherited.files) == 0);
 
-  auto variables = rank_environment(inherited.environment, rank,
-                                    {secret_number, breath, rank == 0 ? listener_number : -1}, inherited.devices);
+  auto variables = rank_environment(inherited.environment, rank, breath, inherited.devices);
   auto arguments = inherited.given.command;
   const auto variable_pointers = pointers_to(variables);
   const auto argument_pointers = pointers_to(arguments);

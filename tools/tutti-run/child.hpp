@@ -15,7 +15,7 @@ struct child_ends {
   output::ends shown;
 };
 
-enum class child_stage : std::uint8_t { parent, secret, listener, streams, cpu, breath, files, program };
+enum class child_stage : std::uint8_t { parent, streams, cpu, breath, files, program };
 std::string_view name_of(child_stage stage) noexcept;
 
 /// What a rank sends through its gate when it cannot become its program.

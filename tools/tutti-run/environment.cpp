@@ -27,31 +27,20 @@ constexpr std::array identity{names{"RANK"},
                               names{"TUTTI_LOCAL_RANK"},
                               names{"TUTTI_LOCAL_SIZE"},
                               names{"TUTTI_JOB"},
-                              names{"TUTTI_LISTEN_FD"},
                               names{"TUTTI_SECRET_FD"},
                               names{"TUTTI_REPORT_FD"},
                               names{"TUTTI_RENDEZVOUS"}};
 
 // A rank started inside another launcher's rank must not mistake that one's place for its own.
-constexpr std::array foreign{names{"MASTER_ADDR"},
-                             names{"MASTER_PORT"},
-                             names{"GROUP_WORLD_SIZE"},
-                             names{"ROLE_RANK"},
-                             names{"ROLE_NAME"},
-                             names{"ROLE_WORLD_SIZE"},
-                             names{"OMPI_UNIVERSE_SIZE"},
-                             names{"MPI_LOCALRANKID"},
-                             names{"MPI_LOCALNRANKS"},
-                             names{"SLURM_PROCID"},
-                             names{"SLURM_LOCALID"},
-                             names{"SLURM_NTASKS"},
-                             names{"SLURM_NPROCS"},
-                             names{"SLURM_NODEID"},
-                             names{"SLURM_STEP_NUM_TASKS"},
-                             names{"SLURM_GTIDS"},
-                             names{"SLURM_STEP_TASKS_PER_NODE"}};
+constexpr std::array foreign{
+    names{"MASTER_ADDR"},     names{"MASTER_PORT"},     names{"GROUP_WORLD_SIZE"},   names{"ROLE_RANK"},
+    names{"ROLE_NAME"},       names{"ROLE_WORLD_SIZE"}, names{"OMPI_UNIVERSE_SIZE"}, names{"MPI_LOCALRANKID"},
+    names{"MPI_LOCALNRANKS"}, names{"SLURM_PROCID"},    names{"SLURM_LOCALID"},      names{"SLURM_NTASKS"},
+    names{"SLURM_NPROCS"},    names{"SLURM_NODEID"},    names{"SLURM_TASK_PID"},     names{"SLURM_GTIDS"}};
+// A step of Slurm, too: a container or another launcher may have left half of its variables.
 constexpr std::array foreign_families{names{"OMPI_COMM_WORLD_"}, names{"PMI_"},     names{"PMIX_"},
-                                      names{"MV2_COMM_WORLD_"},  names{"HOROVOD_"}, names{"TORCHELASTIC_"}};
+                                      names{"MV2_COMM_WORLD_"},  names{"HOROVOD_"}, names{"TORCHELASTIC_"},
+                                      names{"SLURM_STEP"}};
 
 bool is_foreign(std::string_view name) noexcept {
   return std::ranges::find(foreign, name) != foreign.end() ||
@@ -69,7 +58,8 @@ void set(std::vector<std::string>& variables, std::string variable) {
 
 bool is_identity(std::string_view name) noexcept { return std::ranges::find(identity, name) != identity.end(); }
 
-std::vector<std::string> shared_environment(const options& given, const rendezvous& meeting) {
+std::vector<std::string> shared_environment(const options& given, const rendezvous& meeting,
+                                            const std::string& secret) {
   std::vector<std::string> result;
   for (char** variable = environ; *variable; ++variable)
     if (const auto name = name_of(*variable); !is_identity(name) && !is_foreign(name)) result.emplace_back(*variable);
@@ -80,6 +70,7 @@ std::vector<std::string> shared_environment(const options& given, const rendezvo
   result.push_back(text("MASTER_PORT=", meeting.port));
   result.push_back(text("TUTTI_JOB=", meeting.job));
   result.push_back(text("TUTTI_RENDEZVOUS=unix:@", meeting.name));
+  if (!secret.empty()) set(result, text("TUTTI_SECRET_FILE=", secret));
   for (const auto& variable : given.environment) set(result, variable);
   return result;
 }
@@ -93,13 +84,11 @@ std::vector<std::string> devices_of_ranks(const options& given) {
   return visible_devices(given.devices, given.ranks, inherited ? &*inherited : nullptr);
 }
 
-std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, const rank_descriptors& open,
+std::vector<std::string> rank_environment(std::vector<std::string> shared, int rank, int report,
                                           const std::vector<std::string>& devices) {
   shared.push_back(text("RANK=", rank));
   shared.push_back(text("LOCAL_RANK=", rank));
-  shared.push_back(text("TUTTI_SECRET_FD=", open.secret));
-  shared.push_back(text("TUTTI_REPORT_FD=", open.report));
-  if (open.listener >= 0) shared.push_back(text("TUTTI_LISTEN_FD=", open.listener));
+  shared.push_back(text("TUTTI_REPORT_FD=", report));
   if (!devices.empty()) set(shared, text("CUDA_VISIBLE_DEVICES=", devices[static_cast<std::size_t>(rank)]));
   return shared;
 }

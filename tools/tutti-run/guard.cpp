@@ -11,6 +11,7 @@
 
 #include "limits.hpp"
 #include "process_tree.hpp"
+#include "rendezvous.hpp"
 #include "signals.hpp"
 #include "supervisor.hpp"
 
@@ -59,7 +60,8 @@ void close_from(int first) {
   ::closedir(folder);
 }
 
-int supervise(const options& given, const signal_state& signals, const rlimit& files, unique_fd lifeline) {
+int supervise(const options& given, const signal_state& signals, const rlimit& files, std::string secret,
+              unique_fd lifeline) {
   check(::setsid(), "begin a session");
   ::prctl(PR_SET_NAME, "tutti-keeper");  // `killall -9 tutti-run` then leaves someone to clean up
   become_subreaper();
@@ -69,7 +71,7 @@ int supervise(const options& given, const signal_state& signals, const rlimit& f
   close_from(lifeline_number + 1);
   unique_fd kept{lifeline_number};
   check(::fcntl(kept.value(), F_SETFD, FD_CLOEXEC), "keep the lifeline from the ranks");
-  return supervisor{given, signals, files, std::move(kept)}.run();
+  return supervisor{given, signals, files, std::move(secret), std::move(kept)}.run();
 }
 
 int end_of_supervisor(const siginfo_t& how, std::span<const pid_t> strangers) {
@@ -111,6 +113,7 @@ int run_job(const options& given) {
   const signal_state signals = take_signals();
   const auto strangers = children_at_start();
   become_subreaper();
+  const secret_file secret;
   int ends[2];
   check(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), "make a socket pair");
   unique_fd lifeline{ends[0]};
@@ -118,7 +121,7 @@ int run_job(const options& given) {
   const pid_t supervisor = check(::fork(), "start the supervising process");
   if (supervisor == 0) {
     lifeline.reset();
-    return supervise(given, signals, files, std::move(far_end));
+    return supervise(given, signals, files, secret.path(), std::move(far_end));
   }
   far_end.reset();
   return guard(supervisor, lifeline, signals, strangers);

@@ -44,7 +44,7 @@ MASTER_PORT in their environment. Rank 0 reads this program's stdin.
 
 Exit status: that of the rank that failed first (128 + its number for a
 signal), 0 if none did; 124 after --timeout, 126 or 127 if the program cannot
-be run or found, 2 for a mistake on the command line.
+be run or found, 2 for a mistake on the command line, 1 if output was lost.
 
 Example:  tutti-run -n 4 --env OMP_NUM_THREADS=1 ./train --epochs 3
 )";

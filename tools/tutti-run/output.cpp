@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace tutti::launch {
@@ -79,33 +80,74 @@ output::progress output::read_some(source which, int rank) {
   static constexpr std::size_t chunk = 1U << 16U;
   std::array<char, chunk> buffer;
   auto& from = stream_at(which, rank);
-  const auto take = [&](std::string_view line) { show(which, rank, line); };
+  const auto take = [&](std::string_view line) { remember(which, rank, line); };
   const auto count = ::read(from.fd.value(), buffer.data(), buffer.size());
   if (count > 0) {
-    from.lines.feed({buffer.data(), static_cast<std::size_t>(count)}, take);
+    const std::string_view bytes{buffer.data(), static_cast<std::size_t>(count)};
+    from.lines.feed(bytes, take);
+    if (mode_ == output_mode::prefix) {
+      const auto now = clock::now();
+      from.shown.feed(bytes, now);
+      show(which, rank, from.shown.take_lines(prefix_of(which, rank), now));
+    }
     return progress::more;
   }
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return progress::nothing_now;
   from.lines.end(take);
+  show(which, rank, from.shown.take_rest(prefix_of(which, rank)));
   return progress::end;
 }
 
-void output::show(source which, int rank, std::string_view line) {
-  if (which == source::err) {
-    auto& tail = ranks_[static_cast<std::size_t>(rank)].tail;
-    if (tail.size() == tail_lines) tail.pop_front();
-    tail.emplace_back(line.substr(0, tail_width));
+void output::remember(source which, int rank, std::string_view line) {
+  if (which != source::err) return;
+  auto& tail = ranks_[static_cast<std::size_t>(rank)].tail;
+  if (tail.size() == tail_lines) tail.pop_front();
+  tail.emplace_back(line.substr(0, tail_width));
+}
+
+void output::show(source which, int rank, std::string text) {
+  if (mode_ != output_mode::prefix || text.empty()) return;
+  auto& mine = stream_at(which, rank).shown;
+  const auto at = sink_of(which);
+  if (last_[at] != &mine) end_open_line(at);
+  last_[at] = &mine;
+  sinks_[at].append(text);
+}
+
+// Two streams never share a line.
+void output::end_open_line(std::size_t sink) {
+  if (!last_[sink] || !last_[sink]->open()) return;
+  sinks_[sink].append("\n");
+  last_[sink]->interrupt();
+}
+
+void output::say(std::string_view lines) {
+  end_open_line(err_sink_);
+  sinks_[err_sink_].append(lines);
+}
+
+clock::time_point output::due() const noexcept {
+  auto first = clock::time_point::max();
+  for (const auto& rank : ranks_) {
+    if (!sinks_[0].is_file()) first = std::min(first, rank.out.shown.due());
+    if (!sinks_[err_sink_].is_file()) first = std::min(first, rank.err.shown.due());
   }
-  if (mode_ != output_mode::prefix) return;
-  auto& target = sinks_[sink_of(which)];
-  target.append(prefixes_[which == source::out ? 0 : 1][static_cast<std::size_t>(rank)]);
-  target.append(line);
-  target.append("\n");
+  return first;
+}
+
+void output::show_due(clock::time_point now) {
+  for (const source which : sides)
+    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+      auto& waiting = stream_at(which, rank).shown;
+      if (now >= waiting.due() && !sinks_[sink_of(which)].is_file())
+        show(which, rank, waiting.take_all(prefix_of(which, rank)));
+    }
 }
 
 void output::flush() {
+  if (const auto now = clock::now(); now >= due()) show_due(now);
   for (auto& target : sinks_) target.flush();
-  report_broken();
+  if (report_broken()) sinks_[err_sink_].flush();
   watch_pipes();
 }
 
@@ -127,13 +169,14 @@ void output::watch_pipes() {
   }
 }
 
-void output::report_broken() {
-  if (told_broken_) return;
+bool output::report_broken() {
+  if (told_broken_) return false;
   for (const auto& target : sinks_)
     if (target.broken() != 0 && target.broken() != EPIPE) {
       told_broken_ = true;
       say(text("tutti-run: output was lost: ", std::strerror(target.broken()), '\n'));
     }
+  return told_broken_;
 }
 
 void output::finish() {
@@ -143,7 +186,8 @@ void output::finish() {
       auto& from = stream_at(which, rank);
       if (!from.fd) continue;
       for (int i = 0; i < most_chunks && read_some(which, rank) == progress::more; ++i) continue;
-      from.lines.end([&](std::string_view line) { show(which, rank, line); });
+      from.lines.end([&](std::string_view line) { remember(which, rank, line); });
+      show(which, rank, from.shown.take_rest(prefix_of(which, rank)));
       from.fd.reset();
     }
 }

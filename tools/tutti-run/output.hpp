@@ -9,11 +9,13 @@
 #include "line_splitter.hpp"
 #include "options.hpp"
 #include "poller.hpp"
+#include "prefixed_lines.hpp"
 #include "sink.hpp"
 
 namespace tutti::launch {
 
-/// Brings what the ranks print to the launcher's stdout and stderr, whole line by whole line.
+/// Brings what the ranks print to the launcher's stdout and stderr, whole line by whole line where it goes to a file;
+/// else the beginning of a line (a prompt, a progress bar) follows after a moment.
 class output {
  public:
   output(output_mode mode, int ranks, poller& events);
@@ -30,8 +32,12 @@ class output {
 
   void handle(const event& happened);
   /// Shows lines of the launcher itself, after all that came before.
-  void say(std::string_view lines) { sinks_[err_sink_].append(lines); }
+  void say(std::string_view lines);
   void flush();
+  /// When flush() has something to do though nothing happens: the beginning of a line has waited for its end.
+  clock::time_point due() const noexcept;
+  /// Whether something could not be written, for another reason than that the reader has left.
+  bool lost() const noexcept { return told_broken_; }
   /// Takes what is left in the pipes, once nobody can write to them any more.
   void finish();
   bool is_idle() const noexcept { return sinks_[0].is_idle() && sinks_[1].is_idle(); }
@@ -42,7 +48,8 @@ class output {
 
   struct stream {
     unique_fd fd;
-    line_splitter lines;
+    line_splitter lines;   ///< for the tail
+    prefixed_lines shown;  ///< on its way to a sink
     bool watched = false;
   };
   struct rank_output {
@@ -57,13 +64,20 @@ class output {
   unique_fd open_pipe(source which, int rank);
   enum class progress { more, nothing_now, end };
   progress read_some(source which, int rank);
-  void show(source which, int rank, std::string_view line);
+  void remember(source which, int rank, std::string_view line);
+  void show(source which, int rank, std::string text);
+  void show_due(clock::time_point now);
+  void end_open_line(std::size_t sink);
+  const std::string& prefix_of(source which, int rank) const noexcept {
+    return prefixes_[which == source::out ? 0 : 1][static_cast<std::size_t>(rank)];
+  }
   void watch_pipes();
-  void report_broken();
+  bool report_broken();
 
   output_mode mode_;
   poller& events_;
   std::array<sink, 2> sinks_;
+  std::array<prefixed_lines*, 2> last_{};  ///< whose text each sink had last
   std::size_t err_sink_;
   std::vector<rank_output> ranks_;
   std::array<std::vector<std::string>, 2> prefixes_;

@@ -2,13 +2,12 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <array>
-#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <span>
 
 namespace tutti::launch {
@@ -34,34 +33,17 @@ std::string random_name() {
   return name;
 }
 
-unique_fd listen_on(const std::string& name) {
-  unique_fd listener{check(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), "make a Unix socket")};
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  check(::bind(listener.value(), reinterpret_cast<const sockaddr*>(&address), length), "bind the rendezvous socket");
-  check(::listen(listener.value(), SOMAXCONN), "listen on the rendezvous socket");
-  return listener;
+bool make_empty(const std::string& path) {
+  return static_cast<bool>(unique_fd{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)});
 }
 
-int sealable_memory() noexcept {
-  constexpr unsigned not_executable = 8;  // MFD_NOEXEC_SEAL: some systems demand it, older kernels do not know it
-  constexpr unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  const int memory = ::memfd_create("tutti-secret", flags | not_executable);
-  return memory < 0 && errno == EINVAL ? ::memfd_create("tutti-secret", flags) : memory;
-}
-
-unique_fd make_secret() {
-  unique_fd memory{check(sealable_memory(), "make memory for the job's secret")};
+bool write_secret(const std::string& path) {
+  const unique_fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)};
   std::array<unsigned char, 32> secret{};
   fill_random(secret);
-  const auto written = ::write(memory.value(), secret.data(), secret.size());
+  const bool written = file && ::write(file.value(), secret.data(), secret.size()) == std::ssize(secret);
   ::explicit_bzero(secret.data(), secret.size());
-  check(written == std::ssize(secret) ? 0 : -1, "store the job's secret");
-  check(::fcntl(memory.value(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL),
-        "seal the job's secret");
-  return memory;
+  return written;
 }
 
 std::uint16_t free_port() {
@@ -81,16 +63,33 @@ rendezvous make_rendezvous() {
   rendezvous result;
   result.job = random_name();
   result.name = "tutti-" + result.job;
-  result.listener = listen_on(result.name);
-  result.secret = make_secret();
   result.port = free_port();
   return result;
 }
 
-int reopen_read_only(int secret) noexcept {
-  std::array<char, 32> path{};
-  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", secret);
-  return ::open(path.data(), O_RDONLY | O_CLOEXEC);
+secret_file::secret_file() {
+  const std::array<const char*, 4> candidates{std::getenv("TMPDIR"), "/tmp", std::getenv("XDG_RUNTIME_DIR"),
+                                              "/dev/shm"};
+  for (const char* candidate : candidates) {
+    if (!candidate || *candidate != '/') continue;
+    std::string folder = text(candidate, "/tutti-run-XXXXXX");
+    if (!::mkdtemp(folder.data())) continue;
+    folder_ = folder;
+    path_ = folder + "/secret";
+    places_ = folder + "/ranks";
+    if (write_secret(path_) && make_empty(places_)) return;
+    remove();
+  }
+}
+
+secret_file::~secret_file() {
+  if (!path_.empty()) remove();
+}
+
+void secret_file::remove() noexcept {
+  for (const auto& file : {path_, places_}) ::unlink(file.c_str());
+  ::rmdir(folder_.c_str());
+  path_.clear();
 }
 
 }  // namespace tutti::launch

@@ -7,18 +7,36 @@
 
 namespace tutti::launch {
 
-/// Where the ranks of one job meet, and what proves that they belong to it.
+/// Where the ranks of one job meet.
 struct rendezvous {
   std::string job;         ///< 128 random bits, as 32 hexadecimal digits
-  std::string name;        ///< abstract Unix socket name, without the leading zero byte
-  unique_fd listener;      ///< already listening, so that no rank is ever early
-  unique_fd secret;        ///< sealed memory with 32 random bytes
+  std::string name;        ///< abstract Unix socket name, without the leading zero byte; rank 0 listens there
   std::uint16_t port = 0;  ///< was free a moment ago; for programs that make their own server on MASTER_PORT
 };
 
 rendezvous make_rendezvous();
 
-/// A second, read-only descriptor of the secret with a file position of its own; -1 and errno on failure.
-int reopen_read_only(int secret) noexcept;
+/// 32 random bytes in a file that only this user can read, in a folder of its own, which ends with this object. A file,
+/// because programs between the launcher and a rank (a shell script, Python's subprocess) close descriptors or use
+/// their numbers for something else. Guard and supervisor each have the object, so one that is killed leaves no file.
+/// Beside it is an empty file, `ranks`, in which a rank locks a byte as long as its world lives.
+class secret_file {
+ public:
+  /// Makes it in TMPDIR, /tmp, XDG_RUNTIME_DIR or /dev/shm, the first that takes it.
+  secret_file();
+  secret_file(const secret_file&) = delete;
+  secret_file& operator=(const secret_file&) = delete;
+  ~secret_file();
+
+  /// Empty when no folder took it: ranks then do without.
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  void remove() noexcept;
+
+  std::string folder_;
+  std::string path_;
+  std::string places_;
+};
 
 }  // namespace tutti::launch

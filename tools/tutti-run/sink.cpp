@@ -29,6 +29,7 @@ sink::sink(poller& events, int target, int index)
       fd_(target),
       index_(index),
       terminal_(::isatty(target) == 1),
+      file_(type_of(target) == S_IFREG),
       socket_(type_of(target) == S_IFSOCK) {
   if (terminal_ || type_of(target) == S_IFIFO) own_ = reopen_without_blocking(target);
   if (own_) fd_ = own_.value();

@@ -21,6 +21,7 @@ class sink {
   void flush();
 
   bool is_terminal() const noexcept { return terminal_; }
+  bool is_file() const noexcept { return file_; }
   bool is_full() const noexcept { return pending() > upper_mark; }
   bool is_low() const noexcept { return pending() < lower_mark; }
   bool is_idle() const noexcept { return pending() == 0; }
@@ -41,6 +42,7 @@ class sink {
   int index_;
   int broken_ = 0;
   bool terminal_;
+  bool file_;
   bool socket_;
   bool watched_ = false;
   std::string queue_;

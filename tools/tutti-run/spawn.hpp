@@ -12,12 +12,10 @@
 namespace tutti::launch {
 
 struct options;
-struct rendezvous;
 
 /// What every rank takes over from the launcher.
 struct inheritance {
   const options& given;
-  const rendezvous& meeting;
   const signal_state& signals;
   rlimit files;
   std::vector<std::string> environment;

@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr auto patience_with_kill = 10s;  // only a process stuck inside the kernel outlives SIGKILL for long
 constexpr auto kill_again_after = 50ms;
+constexpr int status_of_lost_output = 1;
 
 unique_fd watch_children() {
   sigset_t child;
@@ -26,10 +27,12 @@ unique_fd watch_children() {
 
 }  // namespace
 
-supervisor::supervisor(const options& given, const signal_state& signals, const rlimit& files, unique_fd lifeline)
+supervisor::supervisor(const options& given, const signal_state& signals, const rlimit& files, std::string secret,
+                       unique_fd lifeline)
     : given_(given),
       signals_(signals),
       files_(files),
+      secret_(std::move(secret)),
       lifeline_(std::move(lifeline)),
       children_(watch_children()),
       output_(given.output, given.ranks, events_),
@@ -48,16 +51,16 @@ int supervisor::run() {
     kill_descendants(clock::now() + patience_with_kill);
     throw;
   }
-  return exit_status(job_);
+  const int status = exit_status(job_);
+  return status == 0 && output_.lost() ? status_of_lost_output : status;
 }
 
 void supervisor::start() {
   const auto meeting = make_rendezvous();
   const inheritance inherited{given_,
-                              meeting,
                               signals_,
                               files_,
-                              shared_environment(given_, meeting),
+                              shared_environment(given_, meeting, secret_),
                               cpus_of_ranks(given_),
                               devices_of_ranks(given_),
                               lifeline_.value()};
@@ -85,7 +88,8 @@ void supervisor::loop() {
 }
 
 clock::time_point supervisor::next_deadline() const noexcept {
-  return phase_ == phase::killing ? std::min(deadline_, next_kill_) : deadline_;
+  const auto next = std::min(deadline_, output_.due());
+  return phase_ == phase::killing ? std::min(next, next_kill_) : next;
 }
 
 void supervisor::handle(const event& happened) {

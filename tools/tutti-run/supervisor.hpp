@@ -19,7 +19,8 @@ namespace tutti::launch {
 /// of it with the pid that users see; through the lifeline it passes on signals, and its death closes the lifeline.
 class supervisor {
  public:
-  supervisor(const options& given, const signal_state& signals, const rlimit& files, unique_fd lifeline);
+  supervisor(const options& given, const signal_state& signals, const rlimit& files, std::string secret,
+             unique_fd lifeline);
 
   /// Returns the exit status of the job.
   int run();
@@ -44,6 +45,7 @@ class supervisor {
   const options& given_;
   const signal_state& signals_;
   rlimit files_;
+  std::string secret_;
   unique_fd lifeline_;
   poller events_;
   end_watch ends_;

@@ -75,19 +75,23 @@ inline const peer* on_another_host(const roster& all, const peer& self) noexcept
 /// "10.0.0.7" of "10.0.0.7:0"
 inline std::string host_of(const os::endpoint& where) { return os::split_host_port(where.to_string()).first; }
 
-/// The address at which a rank listens for its peers: what the user names; else the loopback if all ranks meet there;
-/// else the one that leads to the rendezvous. Throws error{rendezvous} when nothing tells.
-inline std::string address_for_peers(const init_plan& plan, const roster& all, const peer& self) {
+/// The address at which a rank listens for its peers: what the user names; else the loopback if all ranks are there;
+/// else the one that leads to the rendezvous, or, where that is on this machine and goes by a loopback address here,
+/// the one by which others have come: `reached()`. Throws error{rendezvous} when nothing tells.
+template <class Reached>
+std::string address_for_peers(const init_plan& plan, const roster& all, const peer& self, Reached reached) {
   using enum rendezvous_url::scheme;
   constexpr const char* loopback_address = "127.0.0.1";
   if (!plan.interface.empty()) return plan.interface;
   if (plan.where.kind != tcp && plan.where.kind != file) return loopback_address;
+  const bool alone = on_another_host(all, self) == nullptr;
   if (plan.where.kind == tcp) {
     for (const os::endpoint& where : os::resolve(plan.where.host, plan.where.port)) {
-      if (where.is_loopback()) return host_of(where.with_port(0));
-      if (const auto mine = route_to(where)) return host_of(*mine);
+      const auto mine = where.is_loopback() ? where.with_port(0) : route_to(where);
+      if (mine && (alone || !mine->is_loopback())) return host_of(*mine);
     }
-  } else if (on_another_host(all, self) == nullptr) {
+    if (const std::string known = alone ? "" : reached(); !known.empty()) return known;
+  } else if (alone) {
     return loopback_address;
   }
   throw error{{errc::rendezvous},
@@ -95,6 +99,21 @@ inline std::string address_for_peers(const init_plan& plan, const roster& all, c
                   " cannot tell at which of its addresses other machines reach it; name "
                   "the network interface with TUTTI_INTERFACE or init_options::interface",
               {self.rank}};
+}
+
+/// Link-local addresses of others, made to mean something here: their interface is the one at which this rank listens,
+/// if that has such an address, too.
+inline void see_from_here(roster& all, const peer& self) {
+  const auto link_of = [](const peer& p) {
+    const std::string host = p.endpoint.empty() ? "" : os::split_host_port(p.endpoint).first;
+    const auto percent = host.starts_with("fe80:") ? host.find('%') : std::string::npos;
+    return percent == std::string::npos ? std::string{} : host.substr(percent);
+  };
+  const std::string mine = link_of(self);
+  if (mine.empty()) return;
+  for (peer& p : all)
+    if (const std::string theirs = link_of(p); !theirs.empty())
+      p.endpoint.replace(p.endpoint.find('%'), theirs.size(), mine);
 }
 
 /// Refuses a world in which a machine can be reached by itself only.

@@ -9,26 +9,37 @@
 #include <thread>
 #include <vector>
 
+#include <tutti/bootstrap/init_links.hpp>
 #include <tutti/bootstrap/init_opener.hpp>
-#include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/store/file_store.hpp>
 #include <tutti/store/tcp_store.hpp>
 
 namespace tutti::detail {
 
-/// Where the ranks meet: a store of some kind with the keys of one generation. Models `store`.
+/// Where the ranks meet: a store of some kind with the keys of one roll call. Models `store`.
 template <class Sockets = tcp_store, class File = file_store>
 class meeting {
   [[nodiscard]] std::string full(std::string_view key) const { return prefix_ + std::string(key); }
 
  public:
-  meeting(const rendezvous_url& url, const visitor& who, const variable_lookup auto& get)
-      : prefix_("roll-call/" + std::to_string(who.generation) + "/") {
+  meeting(const rendezvous_url& url, const visitor& who) : opener_(url, who) {
     if (url.kind == rendezvous_url::scheme::file)
       file_ = std::make_unique<File>(url.path, file_store_options{.timeout = remaining(who.until)});
     else
-      sockets_.emplace(meeting_opener{url, who, get}.open());
+      sockets_.emplace(opener_.open());
+  }
+
+  /// Goes on to the next roll call at this place. Over sockets that is in another store, once the host has left this
+  /// one; a file holds them one after the other.
+  void renew() {
+    if (file_) {
+      prefix_ = "roll-call/" + std::to_string(++roll_calls_) + "/";
+      return;
+    }
+    sockets_.reset();
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});
+    sockets_.emplace(opener_.open());
   }
 
   void set(std::string_view key, std::span<const std::byte> value) {
@@ -53,10 +64,17 @@ class meeting {
   /// This process serves the others.
   [[nodiscard]] bool is_host() { return server() != nullptr; }
 
-  /// What the host has to add to the list of the absent: whom it has turned away.
+  /// The address at which ranks of other machines have reached the host; empty where none has, or elsewhere.
+  [[nodiscard]] std::string reached_at() {
+    const auto where = is_host() ? server()->reached_at() : std::nullopt;
+    return where ? host_of(*where) : "";
+  }
+
+  /// What the host has to add to the list of the absent: whom it has turned away, and who cannot reach it.
   [[nodiscard]] std::string remark() {
     const std::string refused = is_host() ? server()->refusals() : "";
-    return refused.empty() ? "" : "(" + refused + ".)";
+    const std::string& caveat = opener_.caveat();
+    return caveat + (refused.empty() ? "" : (caveat.empty() ? "(" : " (") + refused + ".)");
   }
 
   /// Leaves; the host, when all others have. It does not wait for processes of another job that came by mistake.
@@ -83,7 +101,9 @@ class meeting {
     file_.reset();
   }
 
-  std::string prefix_;
+  meeting_opener opener_;
+  std::string prefix_ = "roll-call/0/";
+  int roll_calls_ = 0;
   // One of them.
   std::optional<Sockets> sockets_;
   std::unique_ptr<File> file_;

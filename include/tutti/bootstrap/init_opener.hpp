@@ -4,18 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <tutti/bootstrap/init_plan.hpp>
-#include <tutti/bootstrap/variable_lookup.hpp>
+#include <tutti/bootstrap/launch_rendezvous.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/store/tcp_store.hpp>
@@ -23,26 +21,11 @@
 
 namespace tutti::detail {
 
-/// Whether this process has used the socket in TUTTI_LISTEN_FD.
-inline std::atomic<bool> listener_taken{false};
-
-/// The socket that tutti-run listens at for rank 0 before any rank runs; once per process. No descriptor when there is
-/// none, or when the number has come to mean something else.
-os::fd inherited_listener(const variable_lookup auto& get, const os::endpoint& where) {
-  const auto number = read_number(get, "TUTTI_LISTEN_FD", 0);
-  int listening = 0;
-  socklen_t bytes = sizeof listening;
-  if (!number || ::getsockopt(*number, SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) != 0 || listening == 0 ||
-      !(os::local_endpoint(*number) == where) || listener_taken.exchange(true))
-    return {};
-  return os::fd{*number};
-}
-
 /// Whom this process is at the place where the ranks meet.
 struct visitor {
   int rank = 0;
   int world_size = 1;
-  std::uint64_t generation = 0;
+  int local_size = -1;  ///< ranks on its machine; -1 where nobody says
   wire::job_id job{};
   std::optional<wire::secret> secret{};
   exposure network = exposure::guarded;
@@ -51,11 +34,13 @@ struct visitor {
 };
 
 /// Opens the store at a rendezvous over sockets. Rank 0 is the host, and serves the others only inside its calls.
-template <variable_lookup Get>
 class meeting_opener {
  public:
-  meeting_opener(const rendezvous_url& url, const visitor& who, const Get& get)
-      : url_(url), who_(who), get_(get), text_(to_string(url)) {}
+  meeting_opener(rendezvous_url url, visitor who)
+      : url_(std::move(url)), who_(std::move(who)), text_(to_string(url_)) {}
+
+  /// What explains why ranks of other machines may not have come; empty, if nothing does.
+  [[nodiscard]] const std::string& caveat() const noexcept { return caveat_; }
 
   [[nodiscard]] tcp_store open() {
     const bool local = url_.kind != rendezvous_url::scheme::tcp;
@@ -63,6 +48,7 @@ class meeting_opener {
     if (local || who_.rank == 0) places = os::resolve(host(), url_.port);
     if (!local) refuse_open_network(places);
     if (who_.rank != 0) return connect(who_.until);
+    if (!local) listen_beyond_loopback(places);
     for (std::size_t i = 0;; ++i) {
       try {
         return listen(places[i]);
@@ -109,7 +95,6 @@ class meeting_opener {
     o.world =
         (std::max)(who_.world_size, who_.rank + 1);  // one rank too many is let in, so that it can tell the others
     o.job = who_.job;
-    o.generation = who_.generation;
     o.secret = who_.secret;
     o.network = who_.network;
     o.timeout = longest_answer;
@@ -131,21 +116,38 @@ class meeting_opener {
     if (!why.empty()) throw error{{errc::auth_failed}, text_ + ": " + why, {who_.rank}};
   }
 
+  /// Many machines take their own name for a loopback address (127.0.1.1 in /etc/hosts), while others know it by
+  /// another one. Where there may be ranks on others, rank 0 listens at all addresses then, if it is allowed to.
+  void listen_beyond_loopback(std::vector<os::endpoint>& places) {
+    for (const os::endpoint& where : places)
+      if (where.is_wildcard())
+        throw usage_error("rendezvous " + text_ + ": name an address of rank 0's machine, not all of them");
+    const auto here = [](const os::endpoint& where) { return where.is_loopback(); };
+    if (loopback(url_.host) || !std::ranges::all_of(places, here) || who_.local_size == who_.world_size) return;
+    const os::endpoint everywhere = os::resolve(places.front().family() == AF_INET ? "0.0.0.0" : "::", url_.port)[0];
+    caveat_ = "This machine takes " + url_.host + " for " + places.front().to_string() +
+              " (see /etc/hosts), where ranks of other machines cannot come.";
+    const bool allowed = who_.secret || who_.network == exposure::insecure;
+    if (!allowed && who_.local_size > 0)
+      throw error{{errc::auth_failed},
+                  text_ + ": " + caveat_ + " To listen at all addresses: " +
+                      wire::why_not_listen(everywhere.to_string(), wire::reach::network, wire::protection::none),
+                  {who_.rank}};
+    if (!allowed) return;
+    caveat_.clear();
+    places = {everywhere};
+  }
+
   [[nodiscard]] tcp_store listen(const os::endpoint& where) const {
-    if (where.is_wildcard())
-      throw usage_error("rendezvous " + text_ + ": name an address of rank 0's machine, not all of them");
     auto o = options();
     // The roll call says what is wrong with another job or world size, to both sides.
     o.world = 0;
     o.any_job = true;
     o.expected = who_.world_size;
-    if (os::fd inherited = inherited_listener(get_, where)) return tcp_store::host(std::move(inherited), std::move(o));
     return tcp_store::host(where, std::move(o));
   }
 
-  /// The store of an earlier generation may just be closing: then there is another one soon.
   [[nodiscard]] tcp_store connect(deadline until) const {
-    const bool patient = who_.generation != 0;
     for (;;) {
       const deadline slice =
           who_.stop.stop_possible() ? (std::min)(until, after(std::chrono::milliseconds{500})) : until;
@@ -154,15 +156,20 @@ class meeting_opener {
       } catch (const error& e) {
         if (who_.stop.stop_requested())
           throw error{{errc::aborted}, "told to stop while looking for the other ranks at " + text_, {who_.rank}};
-        const bool again = (e.kind() == errc::timed_out && slice < until) || (e.kind() == errc::rendezvous && patient);
-        if (again && clock::now() < until) {
-          std::this_thread::sleep_for(std::chrono::milliseconds{2});
-          continue;
-        }
         if (e.kind() != errc::timed_out) throw;
-        throw error{{errc::rendezvous, 0, 0, e.cause().detail}, e.what(), {who_.rank}};
+        if (slice == until || clock::now() >= until)
+          throw error{{errc::rendezvous, 0, 0, e.cause().detail}, e.what() + inherited(), {who_.rank}};
       }
     }
+  }
+
+  /// Nobody listens where a launcher on this machine lets ranks meet, once they have met.
+  [[nodiscard]] std::string inherited() const {
+    return url_.kind != rendezvous_url::scheme::unix_abstract
+               ? ""
+               : " A program that a rank starts inherits the rank's place, which is taken: give it a launcher of its "
+                 "own, "
+                 "or start it with env -u RANK -u WORLD_SIZE -u TUTTI_RENDEZVOUS -u TUTTI_JOB";
   }
 
   /// A socket's file outlives a host that was killed; nobody listens there, and it is this user's.
@@ -189,10 +196,10 @@ class meeting_opener {
 
   static constexpr std::chrono::seconds longest_answer{10};
 
-  const rendezvous_url& url_;
-  const visitor& who_;
-  const Get& get_;
+  rendezvous_url url_;
+  visitor who_;
   std::string text_;
+  std::string caveat_;
 };
 
 }  // namespace tutti::detail

@@ -8,6 +8,7 @@
 
 #include <tutti/bootstrap/environment.hpp>
 #include <tutti/bootstrap/init_environment.hpp>
+#include <tutti/bootstrap/inner_environment.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/rendezvous_url.hpp>
 #include <tutti/bootstrap/variable_lookup.hpp>
@@ -20,6 +21,7 @@ namespace tutti::detail {
 struct init_plan {
   int rank = 0;
   int world_size = 1;
+  int local_size = -1;   ///< ranks on this machine; -1 where nobody says
   std::string job;       ///< may be empty
   rendezvous_url where;  ///< env:// for a world of one
   std::string source;    ///< where that comes from, for messages
@@ -68,7 +70,7 @@ std::optional<int> surplus_rank(changed_environment<Get>& get) {
 
 /// Whether the processes were counted by the launcher that named the place where they meet.
 bool launcher_vouches(const variable_lookup auto& get, const launch& found, std::uint32_t user) {
-  if (found.rendezvous == "unix:@tutti-" + found.job) return get("TUTTI_SECRET_FD").has_value();  // tutti-run
+  if (found.rendezvous == "unix:@tutti-" + found.job) return get("TUTTI_REPORT_FD").has_value();  // tutti-run
   return !get("TUTTI_JOB") && !get("TUTTI_RENDEZVOUS") && found.rendezvous == local_rendezvous(user, found.job);
 }
 
@@ -89,8 +91,9 @@ std::optional<launch> read_changed(const variable_lookup auto& get, std::uint32_
 
 /// Explicit options go before the environment. Throws usage_error.
 /// `hydra` gives MPICH's jobs a name; a parameter for tests.
-init_plan plan_init(const init_options& options, const variable_lookup auto& given, std::uint32_t user,
+init_plan plan_init(const init_options& options, const variable_lookup auto& process, std::uint32_t user,
                     std::optional<std::string> (*hydra)() = hydra_job) {
+  const inner_environment given{process};
   init_plan plan;
   plan.transport = chosen_transport(options, given);
   plan.connections = chosen_connections(options, given);
@@ -136,6 +139,7 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& giv
   if (!found) return plan;
   plan.rank = surplus.value_or(found->rank);
   plan.world_size = found->world_size;
+  plan.local_size = found->local_size;
   plan.job = found->job;
   if (found->world_size == 1) return plan;
   plan.where = parse_rendezvous(found->rendezvous);

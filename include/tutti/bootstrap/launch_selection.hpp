@@ -61,7 +61,7 @@ launch_claim launcher_claim(const variable_lookup auto& get) {
 /// the usual end of a launch line that fell back to one node and localhost.
 void check_torchrun(const variable_lookup auto& get) {
   const auto agents = read_number(get, "GROUP_WORLD_SIZE", 1);
-  const auto task = agents == 1 ? slurm_task(get) : launch_claim{};
+  const auto task = agents == 1 && slurm_rank_and_size(get) ? slurm_task(get) : launch_claim{};
   if (task.world_size <= 1) return;
   throw usage_error("environment: " + show("GROUP_WORLD_SIZE", 1) + " (torchrun), but srun started torchrun " +
                     std::to_string(task.world_size) + " times (" + show(task.names.world_size, task.world_size) +

@@ -48,12 +48,18 @@ class roll_call {
                         ": a world has 1 to " + std::to_string(most_ranks) + " ranks, counted from 0");
   }
 
+  /// Random, the same on all ranks, and different for every roll call; before call(), too, which begins with it.
+  [[nodiscard]] std::uint64_t nonce() {
+    if (!first_) first_ = parse(meeting_->compare_set("terms", {}, encode(me_)), "terms");
+    return first_->token;
+  }
+
   /// Round one: who is there. The roster has no places yet.
   [[nodiscard]] roster call() {
     const detail::blob mine = encode(me_);
-    const auto first = parse(meeting_->compare_set("terms", {}, mine), "terms");
+    static_cast<void>(nonce());
+    const roll_call_claim& first = *first_;
     coordinator_ = first == me_;
-    nonce_ = first.token;
     watch(first);
     if (const std::string why = why_not_together(first, me_); !why.empty())
       contradict({first.version == me_.version && first.protocols == me_.protocols ? errc::rendezvous : errc::protocol,
@@ -76,9 +82,6 @@ class roll_call {
     round_ = "places";
     return all;
   }
-
-  /// Random, the same on all ranks, and different for every roll call.
-  [[nodiscard]] std::uint64_t nonce() const noexcept { return nonce_; }
 
   /// Round two: where each rank can be reached. `mine` has this rank's endpoint and offer; completes the roster.
   void exchange_places(roster& all, const peer& mine) {
@@ -285,7 +288,7 @@ class roll_call {
   deadline began_;
   std::string round_{first_round};
   bool coordinator_ = false;
-  std::uint64_t nonce_ = 0;
+  std::optional<roll_call_claim> first_;  ///< of the rank that calls the roll
   std::vector<roll_call_claim> watched_;
 };
 

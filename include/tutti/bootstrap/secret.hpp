@@ -1,5 +1,6 @@
 #pragma once
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <tutti/bootstrap/launch_claim.hpp>
 #include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/os/read_file.hpp>
 #include <tutti/wire/load_secret.hpp>
 #include <tutti/wire/secret.hpp>
 
@@ -47,13 +49,22 @@ class secret_source {
     if (kind_ == kind::value) return value_;
     if (kind_ == kind::file) return wire::load_secret_file(path_);
     if (kind_ == kind::descriptor) return from_descriptor(descriptor_);
-    if (const auto number = detail::read_number(get, "TUTTI_SECRET_FD", 0)) return from_descriptor(*number);
+    if (const auto number = detail::read_number(get, "TUTTI_SECRET_FD", 0)) return inherited(*number);
     if (const auto path = get("TUTTI_SECRET_FILE")) return wire::load_secret_file(std::string(*path));
     return std::nullopt;
   }
 
  private:
   enum class kind : std::uint8_t { environment, value, file, descriptor };
+
+  static wire::secret inherited(int number) try { return from_descriptor(number); } catch (const error& e) {
+    std::string parent = os::read_file("/proc/" + std::to_string(::getppid()) + "/comm", 64).value_or("a program");
+    while (parent.ends_with('\n')) parent.pop_back();
+    throw error{e.cause(), std::string{e.what()} +
+                               "; TUTTI_SECRET_FD names a descriptor that a launcher opens: " + parent +
+                               ", which started this process, may have closed it or used its number for "
+                               "something else; hand the secret over in a file, TUTTI_SECRET_FILE"};
+  }
 
   static wire::secret from_descriptor(int number) {
     auto s = wire::load_secret(number);

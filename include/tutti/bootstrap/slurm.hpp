@@ -54,6 +54,11 @@ inline std::optional<int> slurm_tasks_on_node(std::string_view list, int node) {
   return std::nullopt;
 }
 
+/// Whether both are there; a container, or a launcher that hides what is not its own, may leave one of them.
+bool slurm_rank_and_size(const variable_lookup auto& get) {
+  return get("SLURM_PROCID") && (get("SLURM_STEP_NUM_TASKS") || get("SLURM_NTASKS"));
+}
+
 /// The place that srun gave this task. The step's own count goes first: inside a job, SLURM_NTASKS may still be that of
 /// the allocation, while a step has fewer tasks.
 launch_claim slurm_task(const variable_lookup auto& get) {

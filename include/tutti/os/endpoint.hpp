@@ -1,5 +1,6 @@
 #pragma once
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -74,7 +75,12 @@ class endpoint {
     return IN6_IS_ADDR_UNSPECIFIED(&a);
   }
 
-  /// "127.0.0.1:4711", "[::1]:4711", "unix:/path" or "unix:@name".
+  /// The number of the interface that a link-local IPv6 address belongs to on this machine; 0 for none.
+  [[nodiscard]] std::uint32_t scope() const noexcept {
+    return family() == AF_INET6 ? as<sockaddr_in6>().sin6_scope_id : 0;
+  }
+
+  /// "127.0.0.1:4711", "[::1]:4711", "[fe80::1%eth0]:4711", "unix:/path" or "unix:@name".
   [[nodiscard]] std::string to_string() const {
     char text[INET6_ADDRSTRLEN] = {};
     if (family() == AF_INET) {
@@ -83,7 +89,7 @@ class endpoint {
     }
     if (family() == AF_INET6) {
       const auto a = as<sockaddr_in6>();
-      return "[" + std::string{::inet_ntop(AF_INET6, &a.sin6_addr, text, sizeof text)} +
+      return "[" + std::string{::inet_ntop(AF_INET6, &a.sin6_addr, text, sizeof text)} + scope_text() +
              "]:" + std::to_string(int{port()});
     }
     const std::size_t head = offsetof(sockaddr_un, sun_path);
@@ -108,6 +114,12 @@ class endpoint {
   }
 
  private:
+  [[nodiscard]] std::string scope_text() const {
+    if (scope() == 0) return "";
+    char name[IF_NAMESIZE] = {};
+    return "%" + (::if_indextoname(scope(), name) != nullptr ? std::string{name} : std::to_string(scope()));
+  }
+
   template <class Address>
   [[nodiscard]] Address as() const noexcept {
     Address a;

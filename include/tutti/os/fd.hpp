@@ -9,11 +9,13 @@
 
 namespace tutti::os {
 
-/// Owns a file descriptor; closes it when destroyed. Every descriptor the library makes is close-on-exec.
+/// Owns a file descriptor; closes it when destroyed. Every descriptor the library makes is close-on-exec, and none has
+/// the number of a standard stream: a program that was started without one would print into it. Where no higher number
+/// is free the fd is empty, with errno EMFILE.
 class fd {
  public:
   fd() noexcept = default;
-  explicit fd(int owned) noexcept : value_(owned) {}
+  explicit fd(int owned) noexcept : value_(above_standard_streams(owned)) {}
   fd(fd&& other) noexcept : value_(other.release()) {}
   fd& operator=(fd&& other) noexcept {
     if (this != &other) reset(other.release());
@@ -30,7 +32,7 @@ class fd {
     const int saved = errno;
     if (value_ >= 0) ::close(value_);
     errno = saved;
-    value_ = owned;
+    value_ = above_standard_streams(owned);
   }
 
   /// A second descriptor of the same open file. Throws error{out_of_resources} when none is left.
@@ -41,6 +43,15 @@ class fd {
   }
 
  private:
+  static int above_standard_streams(int owned) noexcept {
+    if (owned < 0 || owned > STDERR_FILENO) return owned;
+    const int saved = errno;
+    const int lifted = ::fcntl(owned, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    ::close(owned);
+    errno = lifted < 0 ? EMFILE : saved;
+    return lifted;
+  }
+
   int value_ = -1;
 };
 

@@ -9,17 +9,18 @@ namespace tutti::os {
 
 /// Who made the other end of a Unix socket, as the kernel recorded it at connect() or listen().
 struct credentials {
-  ::pid_t pid = 0;
-  ::uid_t uid = 0;
+  static constexpr auto nobody = static_cast<::uid_t>(-1);
+  ::pid_t pid = 0;  ///< 0 for a process of another pid namespace, which has no number here
+  ::uid_t uid = nobody;
   ::gid_t gid = 0;
-  [[nodiscard]] explicit operator bool() const noexcept { return pid != 0; }
+  [[nodiscard]] explicit operator bool() const noexcept { return uid != nobody; }
 };
 
 /// The credentials of the other side; false when `socket` is no connected Unix socket.
 [[nodiscard]] inline credentials peer_credentials(int socket) noexcept {
   ucred c{};
   socklen_t bytes = sizeof c;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &c, &bytes) != 0 || c.pid == 0) return {};
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &c, &bytes) != 0) return {};
   return {c.pid, c.uid, c.gid};
 }
 

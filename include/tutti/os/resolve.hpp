@@ -17,6 +17,14 @@ namespace tutti::os {
 
 namespace detail {
 
+/// The number of the interface behind '%', by name or number; 0 where there is none.
+inline std::uint32_t interface_number(const std::string& text) noexcept {
+  if (const unsigned found = ::if_nametoindex(text.c_str()); found != 0) return found;
+  std::uint32_t number = 0;
+  const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return ec == std::errc{} && end == text.data() + text.size() ? number : 0;
+}
+
 inline std::optional<endpoint> numeric_endpoint(const std::string& text, std::uint16_t port) {
   sockaddr_in v4{};
   v4.sin_family = AF_INET;
@@ -27,7 +35,12 @@ inline std::optional<endpoint> numeric_endpoint(const std::string& text, std::ui
   sockaddr_in6 v6{};
   v6.sin6_family = AF_INET6;
   v6.sin6_port = htons(port);
-  if (::inet_pton(AF_INET6, text.c_str(), &v6.sin6_addr) == 1) {
+  const auto percent = text.find('%');
+  if (::inet_pton(AF_INET6, text.substr(0, percent).c_str(), &v6.sin6_addr) == 1) {
+    if (percent != std::string::npos) {
+      v6.sin6_scope_id = interface_number(text.substr(percent + 1));
+      if (v6.sin6_scope_id == 0) return std::nullopt;
+    }
     return endpoint{reinterpret_cast<const sockaddr*>(&v6), sizeof v6};
   }
   return std::nullopt;
@@ -69,9 +82,9 @@ inline std::vector<endpoint> interface_endpoints(std::string_view name, std::uin
   return found;
 }
 
-/// The endpoints that `host` stands for: a numeric address, the name of a network interface, or a host name, in this
-/// order; "unix:/path" and "unix:@name" are taken as they are. Asking a name server takes as long as resolv.conf
-/// allows. Throws error{rendezvous} when the name means nothing here.
+/// The endpoints that `host` stands for: a numeric address (fe80::1%eth0 with the interface of this machine), the name
+/// of a network interface, or a host name, in this order; "unix:/path" and "unix:@name" are taken as they are. Asking a
+/// name server takes as long as resolv.conf allows. Throws error{rendezvous} when the name means nothing here.
 inline std::vector<endpoint> resolve(const std::string& host, std::uint16_t port) {
   if (host.rfind("unix:", 0) == 0) return {endpoint::unix_socket(std::string_view{host}.substr(5))};
   if (auto e = detail::numeric_endpoint(host, port)) return {*e};

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -128,6 +129,13 @@ class store_server {
     for (const auto& [id, c] : connections_)
       if (c->admitted() && c->handshake().claim().job == options_.job) ++count;
     return count;
+  }
+  /// At which address clients of other machines have come; nothing where all are of this one.
+  [[nodiscard]] std::optional<os::endpoint> reached_at() const {
+    for (const auto& [id, c] : connections_)
+      if (const auto where = os::local_endpoint(c->native()); c->admitted() && !where.is_loopback())
+        return where.with_port(0);
+    return std::nullopt;
   }
   [[nodiscard]] std::size_t strangers() const noexcept { return strangers_.size(); }
 

@@ -167,7 +167,7 @@ class shm_offer {
     if (!who || who.uid != ::geteuid()) return -1;
     for (const int r : absent) {
       const peer& p = machine[static_cast<std::size_t>(r)];
-      if (p.pid == who.pid) return os::process_start_time(who.pid) == p.start_time ? r : -1;
+      if (p.pid == who.pid) return os::is_alive(who.pid, p.start_time) ? r : -1;
     }
     return -1;
   }

@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
     who.rank = *options.rank;
     who.world_size = *options.world_size;
     who.until = tutti::after(options.join_timeout);
-    tutti::detail::meeting where{url, who, tutti::process_variable};
+    tutti::detail::meeting where{url, who};
     tutti::roll_call_options how;
     how.until = who.until;
     try {

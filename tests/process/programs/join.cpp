@@ -1,11 +1,15 @@
-// Joins a world as its words say, `times` times, and says what came of it: a line for the world, or one for the error.
+// Joins a world as its words say, `times` times, in `tries` tries each, and says what came of it: a line for the world,
+// or one for the error.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -19,7 +23,8 @@ namespace {
 // Descriptors that a program started from here would inherit: all that is not the caller's business is close-on-exec.
 int inheritable_descriptors() {
   int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
     const int number = std::atoi(entry.path().filename().c_str());
     const int flags = ::fcntl(number, F_GETFD);
     // Standard streams, and the number by which tutti-run tells who is alive.
@@ -29,14 +34,32 @@ int inheritable_descriptors() {
 }
 int descriptors() {
   int count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  std::error_code none;  // without /proc
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) ++count;
   return count;
 }
 
-int run(const tutti_test::words& w) {
+tutti::communicator<> join(const tutti::init_options& options, int tries) {
+  for (int left = tries; left > 1; --left) try {
+      return tutti::init(options);
+    } catch (const tutti::error&) {
+    }
+  return tutti::init(options);
+}
+
+// A program that a rank starts, with the rank's own variables.
+void tell_of_child(const tutti_test::words& w) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const int status = std::system((self + " join=200000 transport=" + w.text("transport", "automatic")).c_str());
+  std::printf("the child ended with %d\n", WEXITSTATUS(status));
+}
+
+int run(const tutti_test::words& w, std::optional<int> rank = {}) {
   for (int i = 0; i < w.number("times", 1); ++i) {
     const auto began = tutti::clock::now();
-    auto world = tutti::init(tutti_test::options_from(w));
+    auto options = tutti_test::options_from(w);
+    if (rank) options.rank = rank;
+    auto world = join(options, w.number("tries", 1));
     const double ms = std::chrono::duration<double, std::milli>(tutti::clock::now() - began).count();
     world.barrier().wait();
     std::vector<int> one{1 << (world.rank() % 16)};
@@ -49,9 +72,22 @@ int run(const tutti_test::words& w) {
         world.rank(), world.size(), world.local_rank(), world.local_size(), world.node_rank(), one[0],
         inheritable_descriptors(), ms, tutti::name(world.backend().chosen(some)));
     std::fflush(stdout);
+    if (world.rank() == w.number("parent", -1)) tell_of_child(w);
     std::this_thread::sleep_for(std::chrono::milliseconds{w.number("hold")});
   }
   return 0;
+}
+
+int run_and_tell(const tutti_test::words& w, std::optional<int> rank = {}) {
+  try {
+    return run(w, rank);
+  } catch (const tutti::error& e) {
+    std::printf("error kind %d peer %d %s\n", static_cast<int>(e.kind()), e.peer(), e.what());
+    return 1;
+  } catch (const tutti::usage_error& e) {
+    std::printf("usage %s\n", e.what());
+    return 2;
+  }
 }
 
 }  // namespace
@@ -60,16 +96,13 @@ int main(int argc, char** argv) {
   const tutti_test::words w{argc, argv};
   std::this_thread::sleep_for(std::chrono::milliseconds{w.number("late")});
   const int before = descriptors();
-  int status = 1;
-  try {
-    status = run(w);
-  } catch (const tutti::error& e) {
-    std::printf("error kind %d peer %d %s\n", static_cast<int>(e.kind()), e.peer(), e.what());
-  } catch (const tutti::usage_error& e) {
-    std::printf("usage %s\n", e.what());
-    status = 2;
+  int status = 0;
+  if (const int threads = w.number("threads"); threads > 0) {  // each takes itself for a rank
+    std::vector<std::jthread> ranks;
+    for (int r = 0; r < threads; ++r) ranks.emplace_back([&w, r] { static_cast<void>(run_and_tell(w, r)); });
+  } else {
+    status = run_and_tell(w);
   }
-  // The inherited listener is closed by then, so there may be one less.
   if (descriptors() > before) {
     std::printf("left %d descriptors open\n", descriptors() - before);
     return 3;

@@ -1,72 +1,80 @@
 #pragma once
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <tutti/backend/driver.hpp>
 #include <tutti/bootstrap/environment.hpp>
+#include <tutti/bootstrap/held_place.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/init_links.hpp>
 #include <tutti/bootstrap/init_meeting.hpp>
 #include <tutti/bootstrap/init_plan.hpp>
+#include <tutti/bootstrap/inner_environment.hpp>
 #include <tutti/bootstrap/launcher_report.hpp>
 #include <tutti/bootstrap/options.hpp>
+#include <tutti/bootstrap/own_joins.hpp>
 #include <tutti/bootstrap/own_trouble.hpp>
 #include <tutti/bootstrap/roll_call.hpp>
 #include <tutti/bootstrap/tuning_file.hpp>
 #include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
+#include <tutti/os/fd.hpp>
 
 namespace tutti {
 
 namespace detail {
 
-struct joined_place {
-  std::string name;
-  std::uint64_t times = 0;
-};
-
-/// How often this process has joined a world at that place: ranks of a first world and of a second one must not mix.
-inline std::uint64_t next_generation(const std::string& place) {
-  static std::mutex mutex;
-  static std::vector<joined_place> places;
-  const std::scoped_lock guard(mutex);
-  for (joined_place& p : places)
-    if (p.name == place) return ++p.times - 1;
-  places.push_back({place, 1});
-  return 0;
-}
-
 /// Joins at a meeting, over any store, and makes a link of any kind. What fails here on one rank fails on all.
 template <class Link, store S>
 class joining {
  public:
-  joining(S& meeting, const init_options& options, const init_plan& plan, roll_call_claim me, roll_call_options how)
+  /// `secret` is the one with which this process came to the meeting, if it needed one there.
+  joining(S& meeting, const init_options& options, const init_plan& plan, roll_call_claim me, roll_call_options how,
+          std::optional<wire::secret> secret)
       : meeting_(meeting),
         options_(options),
         plan_(plan),
         me_(std::move(me)),
         until_(how.until),
-        call_(meeting, me_, std::move(how)) {}
+        call_(meeting, me_, std::move(how)),
+        secret_(std::move(secret)) {}
 
-  [[nodiscard]] std::unique_ptr<Link> run(const own_trouble& own, const std::optional<wire::secret>& secret,
-                                          std::uint64_t generation) {
+  /// False where this is what is left of a roll call that this process has been at, or its host leaves at this moment:
+  /// the next one comes soon.
+  [[nodiscard]] bool begin() {
+    try {
+      if (attended_roll_calls::note(call_.nonce(), me_.rank)) return true;
+    } catch (const error& e) {
+      if (e.kind() != errc::peer_lost || clock::now() >= until_) throw;
+    }
+    if (clock::now() >= until_)
+      throw error{{errc::rendezvous, 0, 0, 0},
+                  describe(me_) + " waited for the next roll call at " + to_string(plan_.where) +
+                      ", but the last one, at which it was, is not over; is rank 0 stopped?",
+                  {me_.rank}};
+    return false;
+  }
+
+  [[nodiscard]] std::unique_ptr<Link> run(const own_trouble& own) {
     links<Link> found;
     found.all = call_.call();
     called_ = true;
     try {
       own.raise();
-      connect(found, secret);
-      found.job = {wire::job_id::of(plan_.job + "/" + std::to_string(call_.nonce())), generation, secret};
+      connect(found);
+      found.job = {wire::job_id::of(plan_.job + "/" + std::to_string(call_.nonce())), 0, secret_};
       found.options.connections = plan_.connections;
       auto link = std::move(found).make();
       call_.confirm();
@@ -85,16 +93,19 @@ class joining {
   [[nodiscard]] bool called() const noexcept { return called_; }
 
  private:
-  void connect(links<Link>& found, const std::optional<wire::secret>& secret) {
+  void connect(links<Link>& found) {
     found.rank = me_.rank;
     peer& self = found.all[static_cast<std::size_t>(me_.rank)];
     const link_needs needs{found.all, self, plan_.transport};
     std::optional<shm_offer> offer;
     if (needs.network) {
-      const auto asked = secret                                   ? wire::protection::secret
+      if (plan_.where.kind == rendezvous_url::scheme::tcp && meeting_.is_host()) tell_address();
+      if (!secret_) secret_ = options_.secret.load(process_variable);
+      const auto asked = secret_                                  ? wire::protection::secret
                          : options_.network == exposure::insecure ? wire::protection::insecure
                                                                   : wire::protection::none;
-      found.listener.emplace(address_for_peers(plan_, found.all, self), asked);
+      const auto at = address_for_peers(plan_, found.all, self, [this] { return told_address(); });
+      found.listener.emplace(at, asked);
       self.endpoint = found.listener->endpoint();
     }
     if (needs.memory && self.local_rank == 0) {
@@ -103,12 +114,23 @@ class joining {
       self.shared_memory = offer->name();
     }
     call_.exchange_places(found.all, self);
+    see_from_here(found.all, self);
     check_places(found.all);
     call_.note_served();
     if (meeting_.is_host()) call_.await_served();
     if (offer) found.memory.emplace(offer->hand_out(found.all, me_.rank, until_));
     if (needs.memory && !offer)
       found.memory.emplace(shm_accept(leader(found.all, self).shared_memory, found.all, me_.rank, until_));
+  }
+
+  /// The ranks beside the host, too, need the address by which other machines know theirs.
+  void tell_address() {
+    const std::string known = meeting_.reached_at();
+    meeting_.set("address of the host", std::as_bytes(std::span{known}));
+  }
+  [[nodiscard]] std::string told_address() {
+    const auto known = meeting_.get("address of the host", until_);
+    return printable({reinterpret_cast<const char*>(known.data()), known.size()});
   }
 
   static const peer& leader(const roster& all, const peer& self) {
@@ -123,7 +145,15 @@ class joining {
   roll_call_claim me_;
   deadline until_;
   roll_call<S> call_;
+  std::optional<wire::secret> secret_;
   bool called_ = false;
+};
+
+/// The way to the other ranks of a world, and this rank's place in its job, which it keeps as long.
+template <class Link>
+struct joined_world {
+  std::unique_ptr<Link> link;
+  std::shared_ptr<os::fd> place;
 };
 
 template <class Link>
@@ -137,9 +167,15 @@ std::unique_ptr<Link> join_alone(const init_options& options, deadline until) {
 template <class Link>
 std::unique_ptr<Link> join_others(const init_options& options, const init_plan& plan, const variable_lookup auto& get,
                                   std::uint64_t tuning, own_trouble own, deadline until) {
-  const std::string place = plan.job + " at " + to_string(plan.where);
-  visitor who{plan.rank, plan.world_size, next_generation(place), {}, {}, options.network, until, options.stop};
-  who.secret = own.noting([&] { return options.secret.load(get); });
+  constexpr std::chrono::seconds time_to_tell{10};
+  const joining_thread thread{plan.job + " at " + to_string(plan.where), plan.rank};
+  own.noting([&] {
+    thread.expect_alone();
+    return 0;
+  });
+  visitor who{plan.rank, plan.world_size, plan.local_size, {}, {}, options.network, until, options.stop};
+  if (plan.where.kind == rendezvous_url::scheme::tcp) who.secret = own.noting([&] { return options.secret.load(get); });
+  if (own) who.until = std::min(until, after(time_to_tell));
   if (!plan.job.empty()) who.job = wire::job_id::of(plan.job);
   auto me = roll_call_claim::of_this_process(plan.rank, plan.world_size, options.memory_domain);
   me.job = who.job;
@@ -147,27 +183,24 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   me.links = own ? roll_call_claim::unknown : static_cast<std::uint32_t>(plan.transport);
   me.connections = own ? roll_call_claim::unknown : static_cast<std::uint32_t>(plan.connections);
   me.tuning = own ? roll_call_claim::unknown : tuning;
-  const auto meet = [&] {
-    try {
-      return meeting{plan.where, who, get};
-    } catch (...) {
-      own.raise();
-      throw;
-    }
-  };
-
-  auto where = meet();
   roll_call_options how;
-  how.until = until;
+  how.until = who.until;
   how.stop = options.stop;
   if (plan.vouched) how.settle = duration{0};
-  joining<Link, decltype(where)> join{where, options, plan, std::move(me), std::move(how)};
+
+  std::optional<meeting<>> where;
+  std::optional<joining<Link, meeting<>>> join;
   try {
-    auto link = join.run(own, who.secret, who.generation);
-    where.leave(until);
+    where.emplace(plan.where, who);
+    for (;; where->renew()) {
+      join.emplace(*where, options, plan, me, how, who.secret);
+      if (join->begin()) break;
+    }
+    auto link = join->run(own);
+    where->leave(until);
     return link;
   } catch (...) {
-    where.leave_failed(std::chrono::milliseconds{join.called() ? 100 : 500});
+    if (where) where->leave_failed(std::chrono::milliseconds{join && join->called() ? 100 : 500});
     own.raise();
     throw;
   }
@@ -175,7 +208,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
 
 /// Finds the other ranks and makes the links to them. `tuning` stands for the table that all must have.
 template <class Link>
-std::unique_ptr<Link> join_world(const init_options& options, std::uint64_t tuning, own_trouble own) {
+joined_world<Link> join_world(const init_options& options, std::uint64_t tuning, own_trouble own) {
   if (options.timeout <= duration{0} || options.join_timeout <= duration{0})
     throw usage_error("init_options: timeout and join_timeout must be positive; nothing waits without a deadline");
   const deadline until = after(options.join_timeout);
@@ -185,9 +218,14 @@ std::unique_ptr<Link> join_world(const init_options& options, std::uint64_t tuni
   for (const char* unread : {"TUTTI_TRANSPORT", "TUTTI_CONNECTIONS"})
     if (own) get.set(unread, std::nullopt);
   const init_plan plan = plan_init(options, get, ::getuid());
-  if (plan.world_size > 1) return join_others<Link>(options, plan, process_variable, tuning, std::move(own), until);
+  if (plan.world_size > 1) {
+    // Only where the ranks are tutti-run's own.
+    const bool launched = plan.vouched && to_string(plan.where) == "unix:@tutti-" + plan.job;
+    auto place = launched ? hold_place(file_of_places(process_variable), plan.rank) : nullptr;
+    return {join_others<Link>(options, plan, process_variable, tuning, std::move(own), until), std::move(place)};
+  }
   own.raise();
-  return join_alone<Link>(options, until);
+  return {join_alone<Link>(options, until), nullptr};
 }
 
 }  // namespace detail
@@ -198,10 +236,16 @@ communicator<Backend> init(const init_options& options) {
   detail::own_trouble own;
   const algo::tuning table = own.noting([&] { return detail::load_tuning(options, process_variable); });
   auto joined = detail::join_world<link>(options, table.hash(), std::move(own));
-  joined->tell_of_failure(detail::launcher_listener(process_variable, joined->rank(), joined->size()));
+  auto& way = *joined.link;
+  way.tell_of_failure(detail::launcher_listener(detail::inner_environment{process_variable}, way.rank(), way.size()));
   auto home = std::make_shared<engine>();
-  auto d = std::make_shared<driver<link>>(home, std::move(joined));
+  auto d = std::make_shared<driver<link>>(home, std::move(joined.link));
   d->tune(table);
+  if (joined.place) {
+    using both = std::pair<std::shared_ptr<driver<link>>, std::shared_ptr<os::fd>>;
+    auto kept = std::make_shared<both>(std::move(d), std::move(joined.place));
+    d = {kept, kept->first.get()};
+  }
   return {Backend{std::move(d)}, std::move(home), options.timeout};
 }
 

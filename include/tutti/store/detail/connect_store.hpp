@@ -97,8 +97,9 @@ class store_connector {
   /// just starting, ending or overrun.
   [[nodiscard]] bool greet(int socket, const os::endpoint& where) {
     if (where.is_unix() && !os::peer_is_same_user(socket)) {
-      throw error{
-          {errc::auth_failed, 0}, "the store at " + address_ + " is run by another user", error_context{options_.rank}};
+      throw error{{errc::auth_failed, 0},
+                  "the store at " + address_ + " is run by " + owner_of(socket),
+                  error_context{options_.rank}};
     }
     if (!where.is_unix()) static_cast<void>(os::set_tcp_options(socket, store_tcp_options));
     const auto terms = handshake_terms_of(options_, where.is_unix()   ? wire::proof::kernel
@@ -124,6 +125,13 @@ class store_connector {
                 "the connection to the store at " + address_ +
                     " was refused: " + wire::explain(handshake.why(), terms, handshake.counterpart()),
                 error_context{options_.rank}};
+  }
+
+  static std::string owner_of(int socket) {
+    const auto who = os::peer_credentials(socket);
+    if (!who) return "nobody that the kernel names";
+    return "another user (" + std::to_string(who.uid) + ", this process is " + std::to_string(::geteuid()) +
+           "; 65534 stands for one of another user namespace)";
   }
 
   /// The messages of a handshake fit into any socket's empty buffer, so nothing waits here.

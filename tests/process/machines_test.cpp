@@ -1,0 +1,121 @@
+#include "process/machines.hpp"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <tutti/core/status.hpp>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "process/worlds.hpp"
+#include "support/temporary_directory.hpp"
+
+// What differs between machines: names, addresses, namespaces, what is mounted.
+namespace {
+
+using namespace tutti_test;
+
+const std::string own_loopback = "127.0.0.1 localhost\n127.0.1.1 node0\n";  // as Debian writes it
+const std::string known = "127.0.0.1 localhost\n10.77.0.1 node0\n";
+
+/// A command behind a program that changes the namespaces or the mounts of what it starts; root only.
+command behind(const std::string& script, const std::string& name, std::vector<std::string> words) {
+  std::vector<std::string> arguments{"-c", script, "sh", program(name)};
+  arguments.insert(arguments.end(), words.begin(), words.end());
+  return {"/bin/sh", std::move(arguments), {}};
+}
+
+bool works(const std::string& script) {
+  processes one;
+  one.start({"/bin/sh", {"-c", script, "sh", "true"}, {}});
+  const bool good = one.wait().front().status == 0;
+  if (!good) MESSAGE("skipped: not permitted here: " << script);
+  return good;
+}
+
+}  // namespace
+
+TEST_CASE("rank 0 is reached on a machine whose own name is 127.0.1.1 there") {
+  const two_machines pair;
+  if (!pair.why_not().empty()) {
+    MESSAGE("skipped: " << pair.why_not());
+    return;
+  }
+  pair.set_hosts(0, own_loopback);
+  pair.set_hosts(1, known);
+  temporary_directory folder;
+  const std::string secret = folder.file("secret"), url = "tcp://node0:29511";
+  std::ofstream{secret} << std::string(64, '1');
+  ::chmod(secret.c_str(), 0600);
+  {
+    processes all;
+    for (const int r : {0, 1, 2})
+      all.start(pair.on(r == 2 ? 1 : 0, "join", {at(url, r, 3), "secret=" + secret, "times=2"}));
+    check_joined(all.wait(), 3, 2);
+  }
+  SUBCASE("without a secret rank 0 names the cause when ranks are absent") {
+    processes all;
+    for (const int r : {0, 1}) all.start(pair.on(r, "join", {at(url, r, 2), "join=2000"}));
+    const auto reports = all.wait();
+    for (const std::string part : {"absent: 1", "takes node0 for 127.0.1.1:29511", "/etc/hosts"})
+      CHECK_MESSAGE(contains(reports[0].out, part), reports[0].out);
+    CHECK_MESSAGE(contains(reports[1].out, "refusing to listen"), reports[1].out);
+  }
+  SUBCASE("and is refused at once where the launcher knows of other machines") {
+    processes all;
+    all.start(pair.on(
+        0, "join", {"join=200000"},
+        {"TUTTI_RANK=0", "TUTTI_WORLD_SIZE=2", "TUTTI_LOCAL_RANK=0", "TUTTI_LOCAL_SIZE=1", "TUTTI_RENDEZVOUS=" + url}));
+    check_refused(all.wait(), static_cast<int>(tutti::errc::auth_failed),
+                  {"takes node0 for 127.0.1.1:29511", "without a secret", "TUTTI_SECRET_FILE"});
+  }
+  SUBCASE("alone on its machine it needs neither") {
+    processes all;
+    for (const int r : {0, 1}) all.start(pair.on(0, "join", {at(url, r, 2), "transport=tcp"}));
+    check_joined(all.wait(), 2);
+  }
+}
+
+TEST_CASE("ranks meet at link-local addresses, each by its own interface") {
+  const two_machines pair;
+  if (!pair.why_not().empty()) {
+    MESSAGE("skipped: " << pair.why_not());
+    return;
+  }
+  for (const int n : {0, 1}) pair.set_hosts(n, known);
+  temporary_directory folder;
+  const std::string secret = folder.file("secret");
+  std::ofstream{secret} << std::string(64, '1');
+  ::chmod(secret.c_str(), 0600);
+  processes all;
+  for (const int r : {0, 1})
+    all.start(
+        pair.on(r, "join", {at("tcp://[fe80::1%cable" + std::to_string(r) + "]:29512", r, 2), "secret=" + secret}));
+  check_joined(all.wait(), 2);
+}
+
+TEST_CASE("ranks join without /proc") {
+  const std::string hidden = "exec unshare -m sh -c 'mount -t tmpfs none /proc; exec \"$@\"' sh \"$@\"";
+  if (!works(hidden)) return;
+  const std::string url = "unix:@" + unique_name();
+  for (const std::string transport : {"transport=shm", "transport=tcp"}) {
+    processes all;
+    for (const int r : {0, 1, 2}) all.start(behind(hidden, "join", {at(url, r, 3), transport}));
+    check_joined(all.wait(), 3);
+  }
+  processes one_without;
+  one_without.start({program("join"), {at(url, 0, 2)}, {}});
+  one_without.start(behind(hidden, "join", {at(url, 1, 2)}));
+  check_joined(one_without.wait(), 2);
+}
+
+TEST_CASE("ranks in pid namespaces of their own meet at a Unix socket") {
+  const std::string apart = "exec unshare -pf --mount-proc \"$@\"";
+  if (!works(apart)) return;
+  const std::string url = "unix:@" + unique_name();
+  processes all;
+  all.start({program("join"), {at(url, 0, 3)}, {}});
+  for (const int r : {1, 2}) all.start(behind(apart, "join", {at(url, r, 3)}));
+  check_joined(all.wait(), 3);
+}
