@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -16,7 +15,6 @@
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/errno_guard.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/core/forks.hpp>
 #include <tutti/core/users_reduction.hpp>
 
@@ -134,7 +132,7 @@ class engine {
   /// made by fork(), which would act as its parent.
   void check_place(const char* call) const {
     detail::users_reduction::refuse(call);
-    if (inherited()) throw_inherited(call);
+    maker_.check(call);
   }
 
   void attach(progress_source& s) {
@@ -193,8 +191,7 @@ class engine {
     if ((++polls_ & 0x3ff) == 0) tick_if_due();
     return moved;
   }
-  void tick_if_due() noexcept {
-    const auto now = clock::now();
+  void tick_if_due(deadline now = clock::now()) noexcept {
     if (now - last_tick_ < std::chrono::milliseconds(1)) return;
     last_tick_ = now;
     for (progress_source* s : sources_) s->tick(now);
@@ -225,7 +222,9 @@ class engine {
     bool leisure = false;
     while (!done() && !has_ready() && !detaching()) {
       if (contenders_.load(std::memory_order_relaxed) != 0) give_way(guard);
-      if (poll_sources()) {
+      const bool moved = poll_sources();
+      if (w.yields != 0) tick_if_due(w.returned);  // busy cores come back late
+      if (moved) {
         if (!leisure) learn_from(w);  // what nobody waited for teaches nothing about waits
         w = {};
         continue;
@@ -269,8 +268,10 @@ class engine {
   void give_way(std::unique_lock<std::mutex>& guard) noexcept {
     guard.unlock();
     for (int i = 0; i < patience && contenders_.load(std::memory_order_relaxed) != 0; ++i) detail::cpu_pause();
-    if (contenders_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
+    const bool wanted = contenders_.load(std::memory_order_relaxed) != 0;
+    if (wanted) std::this_thread::yield();
     guard.lock();
+    if (wanted) tick_if_due();
   }
 
   template <class Done>
@@ -359,13 +360,6 @@ class engine {
   std::uint32_t polls_ = 0;
   deadline last_tick_{};
   wait_policy policy_{{1000, 1000}, {20, 20}};
-
-  [[noreturn, gnu::cold, gnu::noinline]] static void throw_inherited(const char* call) {
-    throw usage_error(
-        std::string(call) +
-        " in a child made by fork(): the world is its parent's, and the child may destroy its copy, and no "
-        "more; init() makes one of its own");
-  }
 
   std::atomic<bool> driving_{false};
   std::atomic<std::uint32_t> detaching_{0};

@@ -4,6 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <new>
+#include <string>
+
+#include <tutti/core/error.hpp>
 
 namespace tutti::detail {
 
@@ -17,8 +20,18 @@ class origin {
   }
   /// True in a child of that process, and in theirs.
   [[nodiscard]] bool inherited() const noexcept { return forks.load(std::memory_order_relaxed) != generation_; }
+  /// Throws usage_error there: `call` would act as the parent.
+  void check(const char* call) const {
+    if (inherited()) refuse(call);
+  }
 
  private:
+  [[noreturn, gnu::cold, gnu::noinline]] static void refuse(const char* call) {
+    throw usage_error(std::string(call) +
+                      " in a child made by fork(): the world is its parent's, and the child may destroy its copy, and "
+                      "no more; init() makes one of its own");
+  }
+
   static inline std::atomic<std::uint64_t> forks{0};  // between this process and the first that was watched
   const std::uint64_t generation_ = forks.load(std::memory_order_relaxed);
 };
