@@ -12,6 +12,7 @@
 #include <optional>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <tutti/os/cgroup.hpp>
@@ -22,7 +23,8 @@ namespace tutti::os {
 namespace detail {
 
 struct process_stat {
-  char state = 0;  ///< 0: there is no such process
+  char state = 0;  ///< 0: nothing was read
+  int error = 0;   ///< why; ENOENT or ESRCH where there is no such process
   std::uint64_t threads = 0;
   std::uint64_t start_time = 0;
 };
@@ -36,12 +38,12 @@ inline process_stat read_process_stat(::pid_t pid) noexcept {
   const fd file{::open(path.data(), O_RDONLY | O_CLOEXEC)};
   std::array<char, 1024> text;
   const ::ssize_t n = file ? ::read(file.native(), text.data(), text.size()) : -1;
-  errno = saved;
-  if (n <= 0) return {};
+  const int error = std::exchange(errno, saved);
+  if (n <= 0) return {0, n == 0 ? ESRCH : error, 0, 0};
   std::string_view rest{text.data(), static_cast<std::size_t>(n)};
   // The second field is the program's name, which may hold blanks and parentheses itself.
   const auto name_end = rest.rfind(')');
-  if (name_end == std::string_view::npos || name_end + 2 >= rest.size()) return {};
+  if (name_end == std::string_view::npos || name_end + 2 >= rest.size()) return {0, EIO, 0, 0};
   rest.remove_prefix(name_end + 2);
   process_stat s;
   s.state = rest.front();
@@ -64,16 +66,17 @@ inline process_stat read_process_stat(::pid_t pid) noexcept {
   return s.start_time;
 }
 
-/// Whether the process that had `pid` and began at `start_time` still runs. One that was killed and not yet waited for
-/// is dead; one whose main thread ended while others go on is alive. Costs one read of /proc (some 10 us).
+/// Whether the process that had `pid` and began at `start_time` (0: nobody knows when) still runs. One that was killed
+/// and not yet waited for is dead; one whose main thread ended while others go on is alive. Costs one read of /proc
+/// (some 10 us).
 [[nodiscard]] inline bool is_alive(::pid_t pid, std::uint64_t start_time) noexcept {
   const auto s = detail::read_process_stat(pid);
   if (s.state == 0) {
-    // Without /proc the kernel still knows whether the number is taken.
-    if (::access("/proc/self/stat", R_OK) == 0) return false;
+    // Without /proc, or a descriptor to read it with, the kernel still knows whether the number is taken.
+    if ((s.error == ENOENT || s.error == ESRCH) && ::access("/proc/self/stat", R_OK) == 0) return false;
     return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
   }
-  if (s.start_time != start_time) return false;
+  if (start_time != 0 && s.start_time != start_time) return false;
   const bool ended = s.state == 'Z' || s.state == 'X' || s.state == 'x';
   return !ended || s.threads > 1;
 }

@@ -25,7 +25,7 @@ class process_watch {
       throw_errno(errno, "cannot watch process " + std::to_string(pid));
     }
     // The number may have passed to another process before the descriptor was opened.
-    if (process_start_time(pid) != start_time) gone_ = true;
+    if (!is_alive(pid, start_time)) gone_ = true;
   }
 
   [[nodiscard]] ::pid_t pid() const noexcept { return pid_; }

@@ -28,6 +28,7 @@
 #include <tutti/transport/tcp_poller.hpp>
 #include <tutti/transport/tcp_sockets.hpp>
 #include <tutti/transport/tcp_watch.hpp>
+#include <tutti/wire/stranger_places.hpp>
 
 namespace tutti {
 
@@ -45,7 +46,7 @@ class tcp_domain final : private socket_pipe::keeper {
         job_(std::move(job)),
         options_(checked(options)),
         listener_(std::move(listener)),
-        hall_(std::max(64, (3 + options.connections) * size()), own_terms(), options.stranger),
+        hall_(std::max(wire::few_stranger_places(), (3 + options.connections) * size()), own_terms(), options.stranger),
         links_(peers_.size()),
         blame_(rank, size()),
         poller_(options_.connections),
@@ -57,6 +58,7 @@ class tcp_domain final : private socket_pipe::keeper {
       throw usage_error("rank " + std::to_string(rank) + " listens on " + listener_.endpoint() +
                         " for peers that prove the job's secret, but was given none");
     if (job_.secret) wire::require_hmac_provider();
+    listener_.end_in_children();
     detail::tune_listener(listener_.native(), options_);
     poller_.add(listener_.native(), source::door);
     poller_.add(waker_.native(), source::waker);
@@ -140,7 +142,10 @@ class tcp_domain final : private socket_pipe::keeper {
         lost = p;
     }
     if (!cause_.ok() || closing_) return;
-    if (lost >= 0) link(lost).pipe->fail(link(lost).loss(lost, rank_));
+    if (const int error = hall_.starved(); error != 0)
+      for (tcp_link& l : links_)
+        if (l.pipe) l.pipe->fail({errc::out_of_resources, 0, rank_, static_cast<std::uint64_t>(error)});
+    if (lost >= 0) link(lost).pipe->fail(link(lost).lost(who(lost), who(rank_)));
     const int culprit = blame_.culprit([&](int p) { return link(p).stalled(now); }, now);
     if (const auto whom = blame_.announce(culprit, now))
       tell({tcp_notice::kind::waiting, {errc::ok, 0, *whom, issued_}});
@@ -327,7 +332,7 @@ class tcp_domain final : private socket_pipe::keeper {
       }
     }
     // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
-    if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.loss(p, rank_));
+    if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.lost(who(p), who(rank_)));
   }
 
   void welcome(detail::tcp_acceptor::guest g) noexcept {

@@ -1,14 +1,18 @@
 #pragma once
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/os/endpoint.hpp>
+#include <tutti/os/process.hpp>
+#include <tutti/transport/peer.hpp>
 #include <tutti/transport/socket_pipe.hpp>
 #include <tutti/transport/tcp_blame.hpp>
 #include <tutti/wire/handshake.hpp>
@@ -41,10 +45,18 @@ struct tcp_link {
   [[nodiscard]] bool suspected_for(duration d, deadline now) const noexcept {
     return suspected <= now && now - suspected >= d && !bye && pipe->failure().ok();
   }
-  /// `peer` is lost, or `self`, this rank, has run out of descriptors or memory.
-  [[nodiscard]] status loss(int peer, int self) const noexcept {
+  /// `them` are lost, or `self`, this rank, has run out of descriptors or memory.
+  [[nodiscard]] status lost(const peer& them, const peer& self) const noexcept {
     const bool ours = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-    return {ours ? errc::out_of_resources : errc::peer_lost, 0, ours ? self : peer, static_cast<std::uint64_t>(error)};
+    if (ours) return {errc::out_of_resources, 0, self.rank, static_cast<std::uint64_t>(error)};
+    const bool near = !self.memory_domain.empty() && them.memory_domain == self.memory_domain;
+    // Who leaves says so, and who fails says why: only a kernel that cleans up ends a connection without a word.
+    const bool died = near ? ends_soon(them) : error == 0;
+    return status::lost(them.rank,
+                        died   ? tutti::loss::died
+                        : near ? tutti::loss::cut
+                               : tutti::loss::broken,
+                        self.rank, error);
   }
   /// Said goodbye and has nothing on its way any more.
   [[nodiscard]] bool gone_in_order() const noexcept { return pipe && bye && pipe->stream_ended(); }
@@ -76,6 +88,14 @@ struct tcp_link {
   }
 
  private:
+  /// A process that is killed closes its sockets a little before it counts as dead.
+  static bool ends_soon(const peer& p) noexcept {
+    for (const deadline sure = after(std::chrono::milliseconds{20}); os::is_alive(p.pid, p.start_time);) {
+      if (clock::now() >= sure) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    return true;
+  }
   [[nodiscard]] std::string number() const {
     if (pipe->tracks() == 1) return "";
     return " " + std::to_string(broken + 1) + " of " + std::to_string(pipe->tracks());

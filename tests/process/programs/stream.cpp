@@ -134,6 +134,20 @@ void die_at_work(World& world) {
       .wait();
 }
 
+/// Rank 1 has a child that goes on without exec(), as a data loader does, and keeps what it inherited.
+template <class World>
+void fork_if_first(const World& world) {
+  if (world.rank() != 1) return;
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    ::close(STDOUT_FILENO);
+    ::close(STDERR_FILENO);
+    ::alarm(300);
+    for (;;) ::pause();
+  }
+  std::printf("child %d\n", static_cast<int>(child));
+}
+
 /// The last rank fails by itself and tells the others, which end while it still cleans up.
 template <class World>
 int fail_late(World& world) {
@@ -160,6 +174,7 @@ int main(int argc, char** argv) {
     auto world = tutti::init(tutti_test::options_from(w));
     try {
       if (w.has("late")) return fail_late(world);
+      if (w.has("child")) fork_if_first(world);
       if (w.has("at_work"))
         die_at_work(world);
       else if (w.has("odd"))

@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -61,7 +62,12 @@ class joining {
   [[nodiscard]] std::unique_ptr<Link> run(const own_trouble& own, const std::optional<wire::secret>& secret,
                                           std::uint64_t generation) {
     links<Link> found;
-    found.all = call_.call();
+    try {
+      found.all = call_.call();
+    } catch (const std::bad_alloc&) {
+      call_.fail({errc::out_of_resources}, "out of memory");
+      throw;
+    }
     called_ = true;
     try {
       own.raise();
@@ -74,6 +80,10 @@ class joining {
     } catch (const error& e) {
       // Those who failed with a verdict change nothing by this; it is written once.
       call_.fail(e.cause(), e.what());
+      if (e.cause().peer >= 0) throw;
+      throw error{{e.kind(), 0, me_.rank, e.cause().detail}, e.what(), {me_.rank}};
+    } catch (const std::bad_alloc&) {
+      call_.fail({errc::out_of_resources}, "out of memory");
       throw;
     } catch (const std::exception& e) {
       call_.fail({errc::rendezvous}, e.what());
@@ -106,7 +116,11 @@ class joining {
     check_places(found.all);
     call_.note_served();
     if (meeting_.is_host()) call_.await_served();
-    if (offer) found.memory.emplace(offer->hand_out(found.all, me_.rank, until_));
+    const bool host = meeting_.is_host();  // who hears what others have failed of
+    if (offer)
+      found.memory.emplace(offer->hand_out(found.all, me_.rank, until_, [&] {
+        if (host) call_.expect_success();
+      }));
     if (needs.memory && !offer)
       found.memory.emplace(shm_accept(leader(found.all, self).shared_memory, found.all, me_.rank, until_));
   }
