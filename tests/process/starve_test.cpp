@@ -1,8 +1,11 @@
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <tutti/core/status.hpp>
 
 #include <chrono>
+#include <random>
 #include <string>
+#include <thread>
 
 #include "process/worlds.hpp"
 
@@ -72,6 +75,34 @@ TEST_CASE("a rank without descriptors is named on all ranks, at once: TCP") {
 TEST_CASE("a rank without descriptors is named on all ranks, at once: two machines") {
   run_out_of_descriptors("domain=", 4, 2, 1);
   run_out_of_descriptors("domain=", 4, 3, 1);
+}
+
+TEST_CASE("a rank that is killed while its world is set up is named, and no other") {
+  constexpr int ranks = 4;
+  std::mt19937_64 random{815};
+  for (int trial = 0; trial < 20; ++trial) {
+    CAPTURE(trial);
+    const std::string name = unique_name();
+    const int victim = static_cast<int>(random() % ranks);
+    CAPTURE(victim);
+    processes world;
+    start_ranks(world, "starve", ranks, [&](int r) {
+      return rank_words{{at("unix:@" + name, r, ranks), "transport=shm", "join=3000"}, {"TUTTI_JOB=" + name}};
+    });
+    std::this_thread::sleep_for(std::chrono::microseconds{random() % 60000});
+    world.signal(static_cast<std::size_t>(victim), SIGKILL);
+    const auto all = world.wait(std::chrono::seconds{50});
+    const std::string text = all_text(all);
+    CAPTURE(text);
+    for (int r = 0; r < ranks; ++r) {
+      const auto& one = all[static_cast<std::size_t>(r)];
+      if (r == victim || one.status == 0) continue;  // it may have come too late
+      // Before anybody has met it, it is absent: then the lowest of those that are, or the host.
+      const bool met = !contains(one.out, kind(tutti::errc::rendezvous));
+      CHECK((!met || contains(one.out, " peer " + std::to_string(victim) + " ")));
+    }
+    check_nothing_left(name);
+  }
 }
 
 TEST_CASE("a rank without memory fails, and does not end in std::terminate") {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <string>
 #include <thread>
@@ -72,18 +73,23 @@ class shm_offer {
       hear(served, place);
       look();
     };
-    try {
-      serve(listener.native(), absent, served, place, until, look_around);
-      listener.reset();
-      place.await_everyone(until, look_around);
-    } catch (const error& e) {
-      status why = e.cause();
+    const auto give_up = [&](status why) noexcept {
       if (why.peer < 0) why.peer = rank;
       place.area().fail(why);
       // It may be descriptors that are short, and to tell the others takes one.
       bells_.clear();
       place.segment() = {};
       if (listener) turn_away(listener.native(), absent, place, why, std::min(until, after(patience)));
+    };
+    try {
+      serve(listener.native(), absent, served, place, until, look_around);
+      listener.reset();
+      place.await_everyone(until, look_around);
+    } catch (const error& e) {
+      give_up(e.cause());
+      throw;
+    } catch (const std::bad_alloc&) {
+      give_up({errc::out_of_resources, 0, rank, ENOMEM});
       throw;
     }
     place.keep_bells(std::move(bells_));

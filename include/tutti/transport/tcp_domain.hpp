@@ -138,6 +138,7 @@ class tcp_domain final : private socket_pipe::keeper {
       for (int k = 0; l.unwatched && k < connections(); ++k) noticed(p, k);
       l.note(now);
       l.awaited = awaits(p);
+      if (l.died(who(p), who(rank_), now)) l.suspect(0, 0);
       if (l.suspected_for(options_.grace, now) && !left(p) && (lost < 0 || l.suspected < link(lost).suspected))
         lost = p;
     }
