@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/algo/call_chain.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/backend/concept.hpp>
@@ -116,6 +117,42 @@ class communicator : public detail::communicator_calls<B> {
     splitting cut{*this, color, key, where};
     co_await std::move(cut.gathering);
     co_return cut.finish();
+  }
+
+  /// Compares what the ranks have called, then ends this communicator as its destructor does: collective; blocks. A
+  /// mistake in the last calls of a job, as another root, meets no later call and is told here only: put it at the end
+  /// of what must be right. Throws error{mismatch} on all ranks, which names one that differs from most, and what ended
+  /// an operation before. Also then it has ended: what follows refuses, as one that was moved away. Groups of a split
+  /// are closed one by one; messages (send, recv) are not compared.
+  void close(std::source_location where = std::source_location::current())
+    requires(B::where == space::host && requires(const B& b) { b.calls(); })
+  {
+    this->core().engine().check_place("close");
+    const auto& whole = this->core().backend();
+    const auto mine = [&] {
+      auto guard = this->core().engine().lock();
+      return whole.calls();
+    }();
+    std::vector<algo::call_chain> all(this->ranks());
+    const struct ending {
+      communicator& all;
+      ~ending() { all.end(); }
+    } in_any_case{*this};
+    all_gather_args chains{erase_type(std::span{&mine, 1}), erase_type(std::span{all}), algorithm::automatic, "close"};
+    this->start({}, {}, where, chains).wait();
+    int most = -1;
+    const int odd = algo::find_odd(all, most);
+    if (most < 0) return;
+    const int one = odd < 0 ? 0 : odd;
+    const auto name = [&](int r) {
+      auto guard = this->core().engine().lock();
+      return whole.describe(this->world_rank(r));
+    };
+    const auto chain = [&](int r) { return all[static_cast<std::size_t>(r)]; };
+    throw error{{errc::mismatch, 0, odd < 0 ? -1 : this->world_rank(odd), 0},
+                this->who("close").text(algo::difference(chain(one), name(one), chain(most), name(most)) +
+                                        "; all ranks must issue the same operations in the same order"),
+                {this->rank(), mine.calls + 1, "close", where}};
   }
 
   /// Zeroed memory for `count` elements that collectives move without staging: peers on this machine map it. What is

@@ -108,6 +108,11 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
         : "v"(a), "v"(b));                                                        \
   }
 #define TUTTI_SUBNORMALS_ARE_ZERO() ((__builtin_ia32_stmxcsr() & 0x40U) != 0)
+// How floating-point numbers are rounded (bits 13 and 14 of MXCSR), and whether subnormal ones are taken for zero (6)
+// and become zero (15). The clobber keeps arithmetic on what is in memory behind the change.
+#define TUTTI_FLOAT_MODE 0xe040U
+#define TUTTI_READ_FLOAT_CONTROL(to) asm volatile("stmxcsr %0" : "=m"(to))
+#define TUTTI_WRITE_FLOAT_CONTROL(from) asm volatile("ldmxcsr %0" : : "m"(from) : "memory")
 #define TUTTI_VMOVNTPS(to, from) asm volatile("vmovntps %1, %0" : "=m"(to) : "v"(from))
 #define TUTTI_MOVNTPS(to, from) asm volatile("movntps %1, %0" : "=m"(to) : "x"(from))
 #define TUTTI_VZEROUPPER() __builtin_ia32_vzeroupper()
@@ -132,6 +137,22 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
 #define TUTTI_VCVTNE2PS2BF16(to, low, high) ((void)0)
 #define TUTTI_ANY_SUBNORMAL(any, a, b) ((void)0);
 #define TUTTI_SUBNORMALS_ARE_ZERO() false
+#if defined(__aarch64__)
+// Of FPCR: rounding (bits 22 and 23), subnormal numbers as zero (24, 19 for float16), and one NaN for all (25).
+#define TUTTI_FLOAT_MODE 0x3c80000U
+#define TUTTI_READ_FLOAT_CONTROL(to)              \
+  {                                               \
+    unsigned long control;                        \
+    asm volatile("mrs %0, fpcr" : "=r"(control)); \
+    (to) = static_cast<unsigned>(control);        \
+  }
+#define TUTTI_WRITE_FLOAT_CONTROL(from) \
+  asm volatile("msr fpcr, %0" : : "r"(static_cast<unsigned long>(from)) : "memory")
+#else
+#define TUTTI_FLOAT_MODE 0U
+#define TUTTI_READ_FLOAT_CONTROL(to) ((to) = 0)
+#define TUTTI_WRITE_FLOAT_CONTROL(from) ((void)(from))
+#endif
 #define TUTTI_VMOVNTPS(to, from) ((void)0)
 #define TUTTI_MOVNTPS(to, from) ((void)0)
 #define TUTTI_VZEROUPPER() ((void)0)
@@ -174,6 +195,15 @@ inline constexpr bool address_sanitizer = TUTTI_ADDRESS_SANITIZER;
 inline constexpr bool thread_sanitizer = TUTTI_THREAD_SANITIZER;
 /// The user's program has told the processor so, as -ffast-math does.
 inline bool subnormals_are_zero() noexcept { return TUTTI_SUBNORMALS_ARE_ZERO(); }
+/// The bits of float_control() that change the value of a result; 0 in a thread that has left them as they are at
+/// first.
+inline constexpr unsigned float_mode = TUTTI_FLOAT_MODE;
+inline unsigned float_control() noexcept {
+  unsigned control = 0;
+  TUTTI_READ_FLOAT_CONTROL(control);
+  return control;
+}
+inline void set_float_control(unsigned control) noexcept { TUTTI_WRITE_FLOAT_CONTROL(control); }
 /// Stores past the caches before it are seen no later than ordinary stores after it.
 inline void stream_fence() noexcept { TUTTI_STREAM_FENCE(); }
 inline void cpu_pause() noexcept { TUTTI_PAUSE(); }

@@ -224,6 +224,20 @@ TEST_CASE("engine: deadlines are looked at while it sleeps and while it is busy"
   CHECK(s.ticks() > 0);
 }
 
+// On a busy machine a yield takes as long as the slices of all other programs together.
+TEST_CASE("engine: who gives its core away looks at deadlines each time it has it back") {
+  tutti::engine e;
+  e.wait_by({{0, 0}, {1000, 1000}});
+  source s{e};
+  constexpr std::uint64_t looks = 20;
+  std::uint64_t polls = 0;
+  e.run_until([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // as somebody else's slice
+    return ++polls > looks;
+  });
+  CHECK(s.ticks() >= looks / 2);
+}
+
 TEST_CASE("engine: one of two waiting threads drives, and hands over when it is done") {
   for (const std::uint32_t spins : {0u, 50u, 100000u}) {
     tutti::engine e;

@@ -21,6 +21,8 @@
 namespace {
 
 using tutti::errc;
+using tutti::loss;
+using tutti::status;
 
 /// Rank 1 of 4, whose operations end when the test says so.
 struct stub {
@@ -240,6 +242,12 @@ TEST_CASE_FIXTURE(issued, "issuer: errors say which call it was, who failed it, 
   const std::string rank_3 = "rank 3" + record->told;
   CHECK(words({errc::peer_left, 0, 3, 0}).find("failed: " + rank_3 + ", destroyed its") != std::string::npos);
   CHECK(words({errc::peer_lost, 0, 3, 0}).find("failed: " + rank_3 + ", died, left") != std::string::npos);
+  CHECK(words(status::lost(3, loss::died)).find("failed: " + rank_3 + ", died; see") != std::string::npos);
+  CHECK(words(status::lost(3, loss::broken, 5, ECONNRESET))
+            .find(rank_3 + ", lost its connection (Connection reset by peer): its process died, or the network") !=
+        std::string::npos);
+  CHECK(words(status::lost(3, loss::cut, 5)).find(rank_3 + ", lost its connection, though its process lives") !=
+        std::string::npos);
   CHECK(words({errc::timed_out, 4, 11, 0}).find("failed: " + rank_3 + ", timed out") != std::string::npos);
   CHECK(words({errc::timed_out, 0, 3, 0}).find("waiting for " + rank_3 + "; is that rank") != std::string::npos);
   record->told.clear();
@@ -264,6 +272,13 @@ TEST_CASE_FIXTURE(issued, "issuer: what only this rank has run out of, or done, 
     CHECK(record->aborted == by_this_rank);
   }
   CHECK(words({errc::aborted}).ends_with("aborted by this rank"));
+  issuer->drop();
+}
+
+TEST_CASE_FIXTURE(issued, "issuer: a rank that others have lost does not report itself, but who lost it") {
+  tutti::op running = start();
+  end(status::lost(11, loss::died, 3, ECONNRESET));  // as rank 3 saw it
+  CHECK(tutti::nothrow(std::move(running)).wait() == status::lost(3, loss::cut, 11, ECONNRESET));
   issuer->drop();
 }
 

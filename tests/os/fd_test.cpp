@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 
+#include <array>
+#include <csignal>
 #include <optional>
 #include <string>
 #include <tutti/os/fd.hpp>
@@ -7,6 +10,7 @@
 #include <vector>
 
 #include "support/descriptor_limit.hpp"
+#include "support/forked_child.hpp"
 
 namespace {
 
@@ -93,4 +97,40 @@ TEST_CASE("fd::duplicate is close-on-exec, and running out is a typed error with
     CHECK(e.cause().detail == EMFILE);
     CHECK(std::string{e.what()}.find("ulimit -n") != std::string::npos);
   }
+}
+
+// Its other end would take this process for alive as long as the child lives.
+TEST_CASE("fd: what a child must not keep is ended in it, and its number stays taken") {
+  std::array<int, 2> ends{};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
+  const tutti::os::fd other{ends[0]};
+  tutti::os::fd mine{ends[1]};
+  const tutti::os::fd kept = open_null();
+  mine.end_in_children();
+  tutti_test::forked_child child{[&] {
+    if (!is_open(mine.native()) || ::write(mine.native(), "x", 1) != -1) return 1;
+    const tutti::os::fd opened = open_null();
+    if (opened.native() == mine.native() || !is_open(kept.native())) return 2;
+    const tutti_test::forked_child grandchild{[] { return ::pause(); }};
+    return ::pause();
+  }};
+  CHECK(::write(mine.native(), "y", 1) == 1);
+  char got = 0;
+  CHECK(::read(other.native(), &got, 1) == 1);
+  CHECK(got == 'y');
+  mine.reset();
+  CHECK(::read(other.native(), &got, 1) == 0);  // the end, though the child lives
+  child.signal(SIGKILL);
+  CHECK(child.wait() == -SIGKILL);
+}
+
+TEST_CASE("fd: a number that was closed means nothing to children any more") {
+  tutti::os::fd a = open_null();
+  a.end_in_children();
+  const int number = a.native();
+  a.reset();
+  const tutti::os::fd b = open_null();
+  REQUIRE(b.native() == number);
+  tutti_test::forked_child child{[&] { return ::write(b.native(), "x", 1) == 1 ? 0 : 1; }};
+  CHECK(child.wait() == 0);
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <support/descriptor_limit.hpp>
 #include <support/forked_child.hpp>
 #include <support/on_one_cpu.hpp>
 #include <thread>
@@ -68,6 +69,19 @@ TEST_CASE("a killed process is dead, before and after it was waited for") {
   CHECK(soon([&] { return !is_alive(pid, start); }));
   child.wait();
   CHECK_FALSE(is_alive(pid, start));
+}
+
+TEST_CASE("a process is alive, too, where no descriptor is left to see it with") {
+  forked_child child{sleep_for_ever};
+  const auto start = process_start_time(child.pid()).value();
+  const fd next{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  const tutti_test::descriptor_limit none{next.native()};
+  REQUIRE_FALSE(process_start_time(child.pid()).has_value());
+  CHECK(is_alive(child.pid(), start));
+  CHECK(is_alive(::getpid(), start));
+  child.signal(SIGKILL);
+  child.wait();
+  CHECK_FALSE(is_alive(child.pid(), start));
 }
 
 TEST_CASE("a stopped process is alive") {

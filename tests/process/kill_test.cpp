@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <tutti/core/status.hpp>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "process/worlds.hpp"
@@ -70,6 +72,9 @@ void kill_one(int ranks, const std::string& words, int trials) {
       CHECK(e->kind == static_cast<int>(tutti::errc::peer_lost));
       CHECK(e->peer == victim);
       CHECK(e->at_us - killed < 5'000'000);  // a hang, on whatever machine
+      CHECK_FALSE(contains(out, "died, left"));
+      // Between machines only the one who saw it from near knows that it was not the network.
+      CHECK((words == "mixed" || contains(out, " died; see that rank's own output")));
       delays.push_back(e->at_us - killed);
     }
     if (trial % 25 == 0) check_nothing_left(name);
@@ -126,6 +131,39 @@ TEST_CASE("a rank that dies at work in the memory of others is not waited for") 
 TEST_CASE("a rank that is killed is named by every survivor: TCP") {
   kill_one(4, "transport=tcp", 100);
   check_nothing_left(our_names());
+}
+
+TEST_CASE("a rank that is killed is named though a child that it forked, without exec(), lives on") {
+  constexpr int ranks = 4;
+  // Of a child that a bare clone() made only those of the same machine see that it is not its parent.
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"transport=shm", "child=1"}, {"transport=tcp", "child=1"}, {"domain=", "child=1"}, {"transport=tcp", "child=2"}};
+  for (const auto& one : cases) {
+    const std::string how = one.first, child_by = one.second;
+    CAPTURE(how);
+    CAPTURE(child_by);
+    processes world;
+    const std::string name = unique_name();
+    start_ranks(world, "stream", ranks, [&](int r) {
+      const std::string place = how == "domain=" ? how + std::to_string(r / 2) : how;
+      return rank_words{{at("unix:@" + name, r, ranks), place, child_by}, {"TUTTI_JOB=" + name}};
+    });
+    for (std::size_t r = 0; r < ranks; ++r) REQUIRE_MESSAGE(world.await(r, "streaming"), world.out(r));
+    int child = 0;
+    REQUIRE(std::sscanf(world.out(1).c_str(), "child %d", &child) == 1);
+    world.signal(1, SIGKILL);
+    const auto all = world.wait(std::chrono::seconds{50});  // operations have 60
+    CHECK(::kill(child, 0) == 0);
+    ::kill(child, SIGKILL);
+    for (const std::size_t r : {0, 2, 3}) {
+      CAPTURE(all[r].out);
+      const auto e = parse(all[r].out);
+      REQUIRE(e.has_value());
+      CHECK(e->kind == static_cast<int>(tutti::errc::peer_lost));
+      CHECK(e->peer == 1);
+    }
+    check_nothing_left(name);
+  }
 }
 
 TEST_CASE("a rank that is killed is named by every survivor: two machines") {

@@ -60,17 +60,34 @@ TEST_CASE("store_server: thousands of connections that come and go do not distur
 }
 
 TEST_CASE("store_server: of too many strangers the oldest goes, and a client still comes in") {
-  auto o = options_of(0, 4);  // 64 strangers
+  auto o = options_of(0, 4);
   o.handshake_timeout = 10min;
   running_host host{o};
+  const std::size_t places = tutti::wire::stranger_places(4);
   std::vector<tutti::os::fd> strangers;
-  for (int i = 0; i < 100; ++i) strangers.push_back(raw_connection(host.endpoint()));
+  for (std::size_t i = 0; i < places + 36; ++i) strangers.push_back(raw_connection(host.endpoint()));
   CHECK(is_closed_soon(strangers.front().native()));
   auto client = host.connect(1);
   client.set("k", {});
   auto& store = host.stop();
-  CHECK(store.server()->strangers() <= 64);
+  CHECK(store.server()->strangers() <= places);
   CHECK(store.server()->clients() == 1);
+}
+
+TEST_CASE("store_server: a flood from one address drives out its own, and nobody from elsewhere") {
+  auto o = options_of(0, 4);
+  o.handshake_timeout = 10min;
+  running_host host{o};
+  const std::size_t places = tutti::wire::stranger_places(4);
+  const auto slow = raw_connection(host.endpoint(), "127.0.0.3");  // a rank that has yet to answer
+  std::vector<tutti::os::fd> flood;
+  for (std::size_t i = 0; i < 2 * places; ++i) flood.push_back(raw_connection(host.endpoint(), "127.0.0.2"));
+  CHECK(is_closed_soon(flood.front().native()));
+  CHECK_FALSE(is_closed_soon(slow.native(), 0ms));
+  auto client = host.connect(1);
+  client.set("k", {});
+  CHECK_FALSE(is_closed_soon(slow.native(), 0ms));
+  CHECK(host.stop().server()->strangers() <= places);
 }
 
 TEST_CASE("store_server: a stranger who says one byte at a time is not waited for and has a deadline") {

@@ -15,6 +15,7 @@
 #include <tutti/os/resolve.hpp>
 #include <tutti/store/tcp_store.hpp>
 
+#include <support/connect_from.hpp>
 #include <support/failure_of.hpp>
 #include <support/pretended_hmac.hpp>
 #include <support/store_conformance.hpp>
@@ -92,8 +93,9 @@ class running_host {
   std::thread thread_;
 };
 
-inline tutti::os::fd raw_connection(const tutti::os::endpoint& where) {
-  auto r = tutti::os::start_connect(where);
+/// `from` is an address of this machine.
+inline tutti::os::fd raw_connection(const tutti::os::endpoint& where, const std::string& from = {}) {
+  auto r = from.empty() ? tutti::os::start_connect(where) : tutti_test::connect_from(from, where);
   REQUIRE(r.socket);
   const auto until = after(20s);
   int result = 0;

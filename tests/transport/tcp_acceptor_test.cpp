@@ -118,6 +118,25 @@ TEST_CASE("a full hall sends the one away who waits longest, and a peer still ge
   CHECK_FALSE(strangers::is_closed(idle.back(), 10ms));
 }
 
+TEST_CASE("a flood from one address drives out its own, and nobody from elsewhere") {
+  hall h{job_with(), 0, 4, 16};
+  const auto slow = strangers::connect(h.listener.endpoint(), "127.0.0.3");
+  while (h.look() || h.places.waiting() == 0) {
+  }
+  std::vector<tutti::os::fd> flood;
+  for (int i = 0; i < 40; ++i) {
+    flood.push_back(strangers::connect(h.listener.endpoint(), "127.0.0.2"));
+    REQUIRE(flood.back());
+    (void)h.look();
+  }
+  while (h.look()) {
+  }
+  CHECK(h.places.waiting() == 16);
+  CHECK(strangers::is_closed(flood.front()));
+  CHECK_FALSE(strangers::is_closed(slow, 10ms));
+  CHECK(visit(h, job_with()) == std::pair{state::ready, 1});
+}
+
 TEST_CASE("what was said once does not open the door again") {
   const tutti_test::pretended_hmac_scope hmac;
   const tcp_job job = job_with(secret_of(1));

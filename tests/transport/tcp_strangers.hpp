@@ -21,6 +21,7 @@
 #include <tutti/transport/tcp_listener.hpp>
 #include <tutti/transport/tcp_options.hpp>
 
+#include "support/connect_from.hpp"
 #include "transport/drive.hpp"
 
 // Connections that are made by hand: strangers, impostors, and peers that behave as no rank would.
@@ -36,9 +37,10 @@ inline tutti::os::endpoint address_of(const std::string& endpoint) {
   return tutti::os::resolve(host, port).front();
 }
 
-/// A connection to `endpoint`; none when it was refused.
-inline tutti::os::fd connect(const std::string& endpoint) {
-  auto r = tutti::os::start_connect(address_of(endpoint));
+/// A connection to `endpoint`, from an address of this machine if one is given; none when it was refused.
+inline tutti::os::fd connect(const std::string& endpoint, const std::string& from = {}) {
+  auto r = from.empty() ? tutti::os::start_connect(address_of(endpoint))
+                        : tutti_test::connect_from(from, address_of(endpoint));
   for (int i = 0; i < 2000 && r.socket && r.error == EINPROGRESS; ++i) {
     r.error = tutti::os::connect_result(r.socket.native());
     if (r.error == EINPROGRESS) std::this_thread::sleep_for(1ms);

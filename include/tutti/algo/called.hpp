@@ -48,6 +48,7 @@ using tutti::detail::mix;
 struct called {
   static constexpr std::uint64_t any_count = ~std::uint64_t{0};  ///< each rank has its own
   static constexpr std::uint64_t of_split = 1;                   ///< `rest` of the all_gather that a split makes
+  static constexpr std::uint64_t of_close = 2;                   ///< and of that of close()
   static constexpr std::uint8_t no_reduction = 15;
   struct packed {
     std::uint64_t words[4];
@@ -98,6 +99,12 @@ struct called {
     return with == static_cast<std::uint8_t>(reduction_kind::mean_over);
   }
 
+  /// `rest` of a collective that is a part of the call named `within`; null for one of a user.
+  static constexpr std::uint64_t of_part(const char* within) noexcept {
+    if (within == nullptr) return 0;
+    return *within == 'c' ? of_close : of_split;
+  }
+  [[nodiscard]] constexpr bool closes() const noexcept { return what == collective::all_gather && rest == of_close; }
   [[nodiscard]] constexpr bool splits() const noexcept { return what == collective::all_gather && rest == of_split; }
   [[nodiscard]] constexpr bool has_root() const noexcept {
     return what == collective::broadcast || what == collective::reduce || what == collective::gather ||

@@ -21,9 +21,11 @@ inline std::string type_and_rest(const called& c) {
 /// "broadcast #41 (1024 x float32, root 0)"
 inline std::string describe(const called& c) {
   const bool uneven = c.count == called::any_count && c.is_between_two();
-  const std::string called = c.splits() ? "split" : name(c.what) + std::string(uneven ? "_v" : "");
+  const std::string called = c.splits()   ? "split"
+                             : c.closes() ? "close"
+                                          : name(c.what) + std::string(uneven ? "_v" : "");
   const std::string text = called + " #" + std::to_string(c.sequence);
-  if (c.what == collective::barrier || c.splits()) return text;
+  if (c.what == collective::barrier || c.splits() || c.closes()) return text;
   std::string of = detail::type_and_rest(c);
   if (c.count != called::any_count) of = std::to_string(c.count) + " x " + of;
   if (c.has_root()) of += ", root " + std::to_string(c.root());

@@ -71,7 +71,7 @@ constexpr called call_of(std::uint64_t sequence, const reduce_scatter_args& a) n
   return detail::call_on(collective::reduce_scatter, sequence, a.in, a.op);
 }
 constexpr called call_of(std::uint64_t sequence, const all_gather_args& a) noexcept {
-  return detail::call_on(collective::all_gather, sequence, a.out, a.within ? called::of_split : 0);
+  return detail::call_on(collective::all_gather, sequence, a.out, called::of_part(a.within));
 }
 constexpr called call_of(std::uint64_t sequence, const all_reduce_coalesced_args& a) noexcept {
   return detail::call_on(collective::all_reduce_coalesced, sequence,

@@ -21,7 +21,6 @@
 #include <tutti/async/wait_policy.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/errno_guard.hpp>
-#include <tutti/core/error.hpp>
 #include <tutti/core/forks.hpp>
 #include <tutti/core/users_reduction.hpp>
 
@@ -147,7 +146,7 @@ class engine : public std::enable_shared_from_this<engine> {
   /// made by fork(), which would act as its parent.
   void check_place(const char* call) const {
     detail::users_reduction::refuse(call);
-    if (inherited()) detail::throw_inherited(call);
+    maker_.check(call);
   }
 
   void attach(progress_source& s) {
@@ -207,8 +206,7 @@ class engine : public std::enable_shared_from_this<engine> {
     if ((++polls_ & 0x3ff) == 0) tick_if_due();
     return moved;
   }
-  void tick_if_due() noexcept {
-    const auto now = clock::now();
+  void tick_if_due(deadline now = clock::now()) noexcept {
     if (now - last_tick_ >= std::chrono::milliseconds(1)) tick(now);
   }
   void tick(deadline now) noexcept {
@@ -241,7 +239,9 @@ class engine : public std::enable_shared_from_this<engine> {
     bool leisure = false;
     while (!done() && !has_ready() && !detaching()) {
       if (contenders_.load(std::memory_order_relaxed) != 0) give_way(guard);
-      if (poll_sources()) {
+      const bool moved = poll_sources();
+      if (w.yields != 0) tick_if_due(w.returned);  // busy cores come back late
+      if (moved) {
         if (!leisure) learn_from(w);  // what nobody waited for teaches nothing about waits
         w = {};
         continue;
@@ -285,8 +285,10 @@ class engine : public std::enable_shared_from_this<engine> {
   void give_way(std::unique_lock<std::mutex>& guard) noexcept {
     guard.unlock();
     for (int i = 0; i < patience && contenders_.load(std::memory_order_relaxed) != 0; ++i) detail::cpu_pause();
-    if (contenders_.load(std::memory_order_relaxed) != 0) std::this_thread::yield();
+    const bool wanted = contenders_.load(std::memory_order_relaxed) != 0;
+    if (wanted) std::this_thread::yield();
     guard.lock();
+    if (wanted) tick_if_due();
   }
 
   template <class Done>

@@ -81,13 +81,15 @@ namespace detail {
 struct wait_so_far {
   std::uint32_t polls = 0, yields = 0;  ///< in vain
   duration away{};                      ///< what the first yield took
+  deadline returned{};                  ///< when the last yield was over
   bool slept = false;
 
   void yield() noexcept {
-    if (yields++ != 0) return std::this_thread::yield();
-    const auto began = clock::now();
+    const bool first = yields++ == 0;
+    const deadline began = first ? clock::now() : deadline{};
     std::this_thread::yield();
-    away = clock::now() - began;
+    returned = clock::now();
+    if (first) away = returned - began;
   }
 };
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <tutti/algo/call_chain.hpp>
 #include <tutti/algo/reach.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/backend/control_lane.hpp>
@@ -136,6 +137,8 @@ class composed {
   /// The world rank whose fault errc::mismatch is: that differs from most of its group, or sent a user's message of
   /// another length. -1 where two of many differ, and nobody knows what the others called.
   [[nodiscard]] int odd_rank(const op_state& s) const noexcept;
+  /// All collectives that this rank has called until now in this group.
+  [[nodiscard]] algo::call_chain calls() const noexcept;
   /// True while an operation that `owner` issued is in flight.
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept;
 

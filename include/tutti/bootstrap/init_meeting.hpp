@@ -77,6 +77,13 @@ class meeting {
     return caveat + (refused.empty() ? "" : (caveat.empty() ? "(" : " (") + refused + ".)");
   }
 
+  /// Why the host cannot hear ranks that want to be heard; ok where nothing is in their way.
+  [[nodiscard]] status trouble() {
+    const int number = is_host() ? server()->exhausted() : 0;
+    if (number == 0) return {};
+    return {errc::out_of_resources, 0, -1, static_cast<std::uint64_t>(number)};
+  }
+
   /// Leaves; the host, when all others have. It does not wait for processes of another job that came by mistake.
   void leave(deadline until) {
     if (store_server* s = server()) static_cast<void>(s->serve_until(until, [s] { return s->members() == 0; }));

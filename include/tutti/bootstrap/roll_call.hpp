@@ -17,6 +17,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/os/process.hpp>
+#include <tutti/os/throw_errno.hpp>
 #include <tutti/store/concept.hpp>
 
 namespace tutti {
@@ -95,6 +96,11 @@ class roll_call {
   }
   void await_served() { static_cast<void>(wait_for("all served")); }
 
+  /// Throws what a rank has told of its failure in this round, if one has. The host serves the others meanwhile.
+  void expect_success() {
+    if (const auto written = meeting_->try_get(key("verdict"))) check(*written);
+  }
+
   /// Round three: all ranks have their links.
   void confirm() { static_cast<void>(exchange(one_byte(), 1)); }
 
@@ -108,7 +114,8 @@ class roll_call {
 
   /// Tells all ranks that this one cannot go on; they fail with the same message. Never throws.
   void fail(const status& why, std::string_view message) noexcept try {
-    static_cast<void>(decide({why.code, 0, me_.rank, 0}, describe(me_) + " cannot join: " + std::string(message)));
+    const int whose = why.peer >= 0 && why.peer < me_.world_size ? why.peer : me_.rank;
+    static_cast<void>(decide({why.code, 0, whose, 0}, describe(me_) + " cannot join: " + std::string(message)));
   } catch (...) {
     // The others find out by themselves: the store is broken for them, too, or their deadline passes.
   }
@@ -229,6 +236,10 @@ class roll_call {
         return decide({errc::peer_lost, 0, c.rank, 0}, describe(c) +
                                                            " died while the ranks of its world were joining; "
                                                            "its own output says why");
+    if constexpr (requires { meeting_->trouble(); })
+      if (const status s = meeting_->trouble(); !s.ok())
+        return decide({s.code, 0, me_.rank, s.detail}, describe(me_) + " cannot take the connections of other ranks: " +
+                                                           os::errno_text(s.error_number()));
     if (how_.stop.stop_requested())
       return decide({errc::aborted, 0, me_.rank, 0}, describe(me_) + " was told to stop while joining");
     if (clock::now() >= how_.until) return decide(missing().first, missing().second);

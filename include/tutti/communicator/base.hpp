@@ -33,7 +33,7 @@ class communicator_base : public call_base<B> {
   communicator_base(communicator_base&& other) noexcept : call_base<B>(std::exchange(other.core_, nullptr)) {}
   communicator_base& operator=(communicator_base&& other) noexcept {
     if (this != &other) {
-      close();
+      end();
       core_ = std::exchange(other.core_, nullptr);
     }
     return *this;
@@ -79,7 +79,14 @@ class communicator_base : public call_base<B> {
 
   communicator_base(B b, std::shared_ptr<tutti::engine> home, duration timeout)
       : call_base<B>(new issuer<B>(std::move(b), std::move(home), timeout)) {}
-  ~communicator_base() { close(); }
+  ~communicator_base() { end(); }
+
+  /// From here on this is a communicator that was moved away.
+  void end() noexcept {
+    if (!core_) return;
+    core_->close();
+    std::exchange(core_, nullptr)->drop();
+  }
 
   /// Checks how it is asked for, then starts it.
   template <class Args>
@@ -112,12 +119,6 @@ class communicator_base : public call_base<B> {
     if constexpr (requires(B& b) { b.peers(); })
       return &peers()[static_cast<std::size_t>(core().backend().world_rank())];
     return nullptr;
-  }
-
-  void close() noexcept {
-    if (!core_) return;
-    core_->close();
-    std::exchange(core_, nullptr)->drop();
   }
 };
 

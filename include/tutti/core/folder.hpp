@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include <tutti/core/default_float_mode.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/kernels/fold.hpp>
 #include <tutti/core/reduction_ops.hpp>
@@ -43,6 +44,7 @@ struct folder {
   }
 
   static void fold(const void* right, void* inout, std::size_t count, const void* context) {
+    const default_float_mode set;
     if constexpr (kernel_of<T, partial>::exists) {
       const void* const inputs[] = {inout, right};
       run_kernel<partial>(inputs, 2, &inout, 1, count, stores::ordinary, 1);
@@ -57,6 +59,7 @@ struct folder {
 
   static void fold_all_to(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
                           [[maybe_unused]] stores how, const void* context) {
+    const default_float_mode set;
     if constexpr (kernel_of<T, Op>::exists) {
       run_kernel<Op>(inputs, n, outputs, m, count, how, divisor_for(n, context));
     } else if constexpr (!number<T>) {
@@ -105,6 +108,7 @@ struct folder {
     return given != 0 ? given : n;
   }
   static void divide(void* inout, std::size_t count, int world_size, [[maybe_unused]] const void* context) {
+    const default_float_mode set;
     if constexpr (kernel_of<T, Op>::exists) {
       const void* const input = inout;
       run_kernel<Op>(&input, 1, &inout, 1, count, stores::ordinary, divisor_for(world_size, context));

@@ -8,8 +8,6 @@
 
 #include <tutti/core/error.hpp>
 
-#include <tutti/config.hpp>
-
 namespace tutti::detail {
 
 /// The process that made it: its child, by fork(), is told from it by a load, where getpid() is a system call of some
@@ -22,16 +20,20 @@ class origin {
   }
   /// True in a child of that process, and in theirs.
   [[nodiscard]] bool inherited() const noexcept { return forks.load(std::memory_order_relaxed) != generation_; }
+  /// Throws usage_error there: `call` would act as the parent.
+  void check(const char* call) const {
+    if (inherited()) refuse(call);
+  }
 
  private:
+  [[noreturn, gnu::cold, gnu::noinline]] static void refuse(const char* call) {
+    throw usage_error(std::string(call) +
+                      " in a child made by fork(): the world is its parent's, and the child may destroy its copy, and "
+                      "no more; init() makes one of its own");
+  }
+
   static inline std::atomic<std::uint64_t> forks{0};  // between this process and the first that was watched
   const std::uint64_t generation_ = forks.load(std::memory_order_relaxed);
 };
-
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_inherited(const char* call) {
-  throw usage_error(std::string(call) +
-                    " in a child made by fork(): the world is its parent's, and the child may destroy its copy, and no "
-                    "more; init() makes one of its own");
-}
 
 }  // namespace tutti::detail

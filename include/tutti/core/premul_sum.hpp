@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include <tutti/core/default_float_mode.hpp>
 #include <tutti/core/kernels/fold.hpp>
 #include <tutti/core/reduction_ops.hpp>
 
@@ -27,6 +28,7 @@ struct premul_sum_op {
   template <class T>
     requires scales<F, T>
   static void prepare(const void* in, void* out, std::size_t count, const void* context) noexcept {
+    const default_float_mode set;
     const F factor = static_cast<const premul_sum_op*>(context)->factor;
     using C = compute_t<T>;
     if constexpr (std::same_as<C, float> || std::same_as<C, double>) {

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <string>
 
+#include <tutti/core/default_float_mode.hpp>
 #include <tutti/core/error.hpp>
 
 namespace tutti::detail {
@@ -20,6 +21,7 @@ class users_reduction {
   template <class Function>
   static void run(Function f) {
     users_reduction one;
+    const default_float_mode set;
     f();
     if (one.aborts_) throw aborted{one.why_};
   }

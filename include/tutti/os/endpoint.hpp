@@ -59,6 +59,19 @@ class endpoint {
     return e;
   }
 
+  /// A number for the host: of IPv4 all of its address, of IPv6 the network of 64 bits that it can choose from; 0 for a
+  /// Unix socket.
+  [[nodiscard]] std::uint64_t host_number() const noexcept {
+    if (family() == AF_INET) return std::uint64_t{as<sockaddr_in>().sin_addr.s_addr} | std::uint64_t{1} << 32;
+    if (family() != AF_INET6) return 0;
+    const auto a = as<sockaddr_in6>().sin6_addr;
+    std::uint64_t number = 0;
+    // Of loopback and of mapped IPv4 addresses the last half is all that differs.
+    const bool last = IN6_IS_ADDR_LOOPBACK(&a) || IN6_IS_ADDR_V4MAPPED(&a);
+    std::memcpy(&number, a.s6_addr + (last ? 8 : 0), sizeof number);
+    return number;
+  }
+
   /// Nobody outside of this machine (strictly: of this network namespace) can reach it.
   [[nodiscard]] bool is_loopback() const noexcept {
     if (family() == AF_INET) return (ntohl(as<sockaddr_in>().sin_addr.s_addr) >> 24) == 127;

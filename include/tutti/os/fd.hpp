@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <utility>
 
+#include <tutti/os/forked_descriptors.hpp>
 #include <tutti/os/throw_errno.hpp>
 
 namespace tutti::os {
@@ -30,10 +31,15 @@ class fd {
   void reset(int owned = -1) noexcept {
     // close() is not retried after EINTR: Linux has freed the number by then and another thread may own it already.
     const int saved = errno;
+    detail::forked_descriptors::forget(value_);
     if (value_ >= 0) ::close(value_);
     errno = saved;
     value_ = above_standard_streams(owned);
   }
+
+  /// A child made by fork() ends its copy at once: for connections, at whose other end that copy would pass for this
+  /// process after its death.
+  void end_in_children() const noexcept { detail::forked_descriptors::add(value_); }
 
   /// A second descriptor of the same open file. Throws error{out_of_resources} when none is left.
   [[nodiscard]] fd duplicate() const {

@@ -12,6 +12,7 @@
 namespace tutti::os {
 
 /// A socket that may still be on its way, and the errno of what was started: 0, EINPROGRESS, or why there is none.
+/// Children made by fork() do not keep it.
 struct socket_result {
   fd socket;
   int error = 0;
@@ -65,8 +66,9 @@ struct socket_result {
 /// The next connection that waits at `listener`, non-blocking; no socket and EAGAIN when there is none.
 [[nodiscard]] inline socket_result accept_connection(int listener) noexcept {
   for (;;) {
-    const int s = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (s >= 0) return {fd{s}, 0};
+    fd s{::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
+    s.end_in_children();
+    if (s) return {std::move(s), 0};
     // A connection that broke while it waited is its own problem, not the listener's.
     if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
     return {fd{}, errno == EWOULDBLOCK ? EAGAIN : errno};
@@ -78,6 +80,7 @@ struct socket_result {
 [[nodiscard]] inline socket_result start_connect(const endpoint& where) noexcept {
   fd s{::socket(where.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
   if (!s) return {fd{}, errno};
+  s.end_in_children();
   if (::connect(s.native(), where.native(), where.native_bytes()) == 0) return {std::move(s), 0};
   // An interrupted connect goes on in the background, as a started one does.
   if (errno == EINPROGRESS || errno == EINTR) return {std::move(s), EINPROGRESS};

@@ -23,12 +23,18 @@ inline errc classify_errno(int error) noexcept {
   }
 }
 
+/// "Too many open files (raise the limit: ulimit -n)": the meaning of an errno, and what helps where that is known.
+inline std::string errno_text(int error) {
+  std::string text = std::generic_category().message(error);
+  if (error == EMFILE) text += " (raise the limit: ulimit -n)";
+  if (error == ENFILE) text += " (raise the limit: sysctl fs.file-max)";
+  return text;
+}
+
 /// Throws tutti::error for a failed system call: `what`, the meaning of `error`, and what helps where that is known.
 [[noreturn]] inline void throw_errno(int error, const std::string& what) {
-  std::string message = what + ": " + std::generic_category().message(error);
-  if (error == EMFILE) message += " (raise the limit: ulimit -n)";
-  if (error == ENFILE) message += " (raise the limit: sysctl fs.file-max)";
-  throw tutti::error{{classify_errno(error), 0, -1, static_cast<std::uint64_t>(error)}, message};
+  throw tutti::error{{classify_errno(error), 0, -1, static_cast<std::uint64_t>(error)},
+                     what + ": " + errno_text(error)};
 }
 
 }  // namespace tutti::os

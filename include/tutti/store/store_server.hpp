@@ -14,54 +14,50 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/os/peer_credentials.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_options.hpp>
 #include <tutti/store/detail/store_connection.hpp>
+#include <tutti/store/detail/store_listener.hpp>
 #include <tutti/store/detail/store_terms.hpp>
 #include <tutti/store/errors.hpp>
 #include <tutti/store/key_value_table.hpp>
 #include <tutti/store/tcp_store_options.hpp>
-#include <tutti/wire/listen_policy.hpp>
+#include <tutti/wire/stranger_places.hpp>
 
 namespace tutti {
 
 /// The host of a tcp_store: a table, a listener and the clients, served by whoever calls step(). Has no thread; one
 /// thread at a time uses it. Over TCP a client proves the job's secret before anything else is read from it (without a
 /// secret: names the job's id, unless any will do); over a Unix socket the kernel vouches that it is the same user.
-/// Strangers are read no further than 112 bytes, have 5 s, and the oldest of too many is dropped; nobody is ever waited
-/// for.
+/// Strangers are read no further than 112 bytes, have 5 s, and of too many the oldest from where most come is dropped;
+/// nobody is ever waited for.
 class store_server {
  public:
   /// Listens on `where` (port 0: any, see endpoint()). Throws error: the address is taken, or strangers could reach it
   /// and there is no secret.
   store_server(const os::endpoint& where, tcp_store_options options)
-      : store_server(listen_within_policy(where, options), std::move(options)) {
+      : store_server(detail::listen_within_policy(where, options), std::move(options)) {
     if (where.is_unix()) unix_file_ = where.to_string().substr(5);
   }
 
   /// Takes over a listening socket, as inherited from a launcher. Throws error as above.
   store_server(os::fd listener, tcp_store_options options)
       : options_(std::move(options)), table_(options_.limits), listener_(std::move(listener)) {
-    int listening = 0;
-    socklen_t bytes = sizeof listening;
-    if (::getsockopt(listener_.native(), SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) != 0 || listening == 0) {
-      throw error{{errc::rendezvous},
-                  "the descriptor " + std::to_string(listener_.native()) +
-                      " that the store's host was given is not a listening socket"};
-    }
+    detail::check_listening(listener_);
     ::fcntl(listener_.native(), F_SETFL, ::fcntl(listener_.native(), F_GETFL) | O_NONBLOCK);
     ::fcntl(listener_.native(), F_SETFD, FD_CLOEXEC);
+    listener_.end_in_children();
+    keep_spare();
     endpoint_ = os::local_endpoint(listener_.native());
     const auto how = endpoint_.is_unix() ? wire::proof::kernel
                      : options_.secret   ? wire::proof::hmac
                                          : wire::proof::job_id;
     if (how == wire::proof::hmac) wire::require_hmac_provider();
-    check_policy(endpoint_, options_);
+    detail::check_policy(endpoint_, options_);
     terms_ = detail::handshake_terms_of(options_, how);
     stranger_limit_ =
-        std::max<std::size_t>(64, 4 * static_cast<std::size_t>((std::max)({options_.world, options_.expected, 0})));
+        wire::stranger_places(static_cast<std::size_t>((std::max)({options_.world, options_.expected, 0})));
     poller_.add(listener_.native(), os::interest::read, listener_token);
   }
 
@@ -79,7 +75,7 @@ class store_server {
   bool step(duration limit) {
     const deadline now = clock::now();
     if (paused_until_ > now) limit = (std::min)(limit, duration{paused_until_ - now});
-    if (!strangers_.empty()) limit = (std::min)(limit, remaining(connections_.at(strangers_.front())->expires()));
+    if (!strangers_.empty()) limit = (std::min)(limit, remaining(connections_.at(strangers_.front().id)->expires()));
     resume_listener(now);
     bool busy = false;
     std::size_t got = os::poller::batch;
@@ -149,6 +145,10 @@ class store_server {
            " refused, the last because " + wire::explain(last_refusal_, terms_, last_refused_);
   }
 
+  /// The errno for which this host cannot let in those who wait at its door, as EMFILE, though no stranger is in their
+  /// way; 0 while it can.
+  [[nodiscard]] int exhausted() const noexcept { return exhausted_; }
+
   [[nodiscard]] const key_value_table& table() const noexcept { return table_; }
 
   /// Changes the table on behalf of the host itself, and answers the clients that waited for `key`.
@@ -161,62 +161,75 @@ class store_server {
   }
 
  private:
+  struct stranger {
+    std::uint64_t id, source;
+  };
   using connection = detail::store_connection;
   using progress = connection::progress;
   static constexpr std::uint64_t listener_token = 0;
   static constexpr std::size_t waits_limit = 16;
-
-  static void check_policy(const os::endpoint& where, const tcp_store_options& o) {
-    const auto asked = o.secret                          ? wire::protection::secret
-                       : o.network == exposure::insecure ? wire::protection::insecure
-                                                         : wire::protection::none;
-    const auto who = where.is_loopback() ? wire::reach::this_machine : wire::reach::network;
-    const std::string why = wire::why_not_listen(where.to_string(), who, asked);
-    if (!why.empty()) throw error{{errc::auth_failed}, why};
-  }
-
-  static os::fd listen_within_policy(const os::endpoint& where, const tcp_store_options& o) {
-    check_policy(where, o);
-    return os::listen_on(where);
-  }
+  static constexpr duration time_to_prove = std::chrono::milliseconds{250};
 
   void accept_some() {
     // Bounded, so that a flood of connections cannot keep the clients from being served.
     for (int i = 0; i < 64; ++i) {
       auto [socket, failure] = os::accept_connection(listener_.native());
       if (!socket) {
-        if (failure != EAGAIN) make_room();
-        return;
+        if (failure == EAGAIN || !make_room(failure)) return;
+        continue;
       }
+      exhausted_ = 0;
       if (endpoint_.is_unix() ? !os::peer_is_same_user(socket.native())
                               : os::set_tcp_options(socket.native(), detail::store_tcp_options) != 0) {
         continue;
       }
-      if (strangers_.size() >= stranger_limit_) drop(strangers_.front());
+      const std::uint64_t source = os::remote_endpoint(socket.native()).host_number();
+      if (strangers_.size() >= stranger_limit_) drop_from_crowd();
       try {
-        admit(std::move(socket));
+        admit(std::move(socket), source);
       } catch (const std::bad_alloc&) {
       } catch (const error&) {  // the poller has no room: the newcomer is dropped, he tries again
       }
     }
   }
 
-  void admit(os::fd socket) {
+  void admit(os::fd socket, std::uint64_t source) {
     const std::uint64_t id = ++last_id_;
     auto c = std::make_unique<connection>(std::move(socket), terms_, after(options_.handshake_timeout));
     if (c->flush() == progress::ended) return;
     c->armed = c->wanted();
     poller_.add(c->native(), c->armed, id);
     connections_.emplace(id, std::move(c));
-    strangers_.push_back(id);
+    strangers_.push_back({id, source});
   }
 
-  /// accept() failed: without descriptors or memory. The oldest stranger gives up his; else there is a pause, as the
-  /// listener stays readable.
-  void make_room() {
-    if (!strangers_.empty()) return drop(strangers_.front());
-    paused_until_ = after(std::chrono::milliseconds{50});
+  /// accept() failed: without descriptors or memory. The oldest stranger gives up his, if he has had time to prove
+  /// himself, or a spare one is used; else there is a pause, as the listener stays readable. True if it may be tried
+  /// again.
+  bool make_room(int failure) {
+    if (drop_slowest()) return true;
+    if (spare_) {
+      spare_.reset();
+      return true;
+    }
+    if (strangers_.empty()) exhausted_ = failure;
+    paused_until_ = after(strangers_.empty() ? std::chrono::milliseconds{50} : std::chrono::milliseconds{2});
     poller_.modify(listener_.native(), os::interest::none, listener_token);
+    return false;
+  }
+
+  void drop_from_crowd() noexcept {
+    const auto crowd = wire::crowded_source(strangers_);
+    const auto oldest = std::find_if(strangers_.begin(), strangers_.end(),
+                                     [&](const stranger& s) { return !crowd || s.source == *crowd; });
+    drop(oldest->id);
+  }
+  bool drop_slowest() noexcept {
+    if (strangers_.empty()) return false;
+    const connection& oldest = *connections_.at(strangers_.front().id);
+    if (clock::now() - (oldest.expires() - options_.handshake_timeout) < time_to_prove) return false;
+    drop(strangers_.front().id);
+    return true;
   }
 
   void resume_listener(deadline now) {
@@ -258,7 +271,7 @@ class store_server {
 
   void note_handshake(std::uint64_t id, const connection& c) {
     if (c.admitted()) {
-      std::erase(strangers_, id);
+      forget_stranger(id);
       const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), c.rank());
       if (at == ranks_.end() || *at != c.rank()) ranks_.insert(at, c.rank());
     } else if (c.handshake().state() == wire::handshake_state::refused &&
@@ -343,19 +356,27 @@ class store_server {
   }
 
   void drop(std::uint64_t id) noexcept {
-    std::erase(strangers_, id);
+    forget_stranger(id);
     connections_.erase(id);
+    keep_spare();
+  }
+  void forget_stranger(std::uint64_t id) noexcept {
+    std::erase_if(strangers_, [id](const stranger& s) { return s.id == id; });
+  }
+  /// A descriptor with which one that comes when there is none any more hears at least why.
+  void keep_spare() noexcept {
+    if (!spare_) spare_ = os::fd{::fcntl(listener_.native(), F_DUPFD_CLOEXEC, 3)};
+    spare_.end_in_children();
   }
 
   void drop_expired() {
-    while (!strangers_.empty() && connections_.at(strangers_.front())->expires() <= clock::now()) {
-      drop(strangers_.front());
-    }
+    while (!strangers_.empty() && connections_.at(strangers_.front().id)->expires() <= clock::now())
+      drop(strangers_.front().id);
   }
 
   tcp_store_options options_;
   key_value_table table_;
-  os::fd listener_;
+  os::fd listener_, spare_;
   os::poller poller_;
   os::endpoint endpoint_;
   std::string unix_file_;
@@ -364,9 +385,10 @@ class store_server {
   std::size_t stranger_limit_ = 64;
   std::uint64_t last_id_ = listener_token;
   std::map<std::uint64_t, std::unique_ptr<connection>> connections_;
-  std::vector<std::uint64_t> strangers_;  // by age
-  std::vector<std::uint32_t> ranks_;      // ascending
+  std::vector<stranger> strangers_;   // by age
+  std::vector<std::uint32_t> ranks_;  // ascending
   deadline paused_until_{};
+  int exhausted_ = 0;
   std::size_t refused_ = 0;
   wire::refusal last_refusal_ = wire::refusal::none;
   wire::handshake_counterpart last_refused_;

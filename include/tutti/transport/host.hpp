@@ -92,7 +92,7 @@ class host_transport : public mesh<host_pipe> {
       shared_->check([this](int r, os::liveness state) {
         const int p = shared_->who(r).rank;
         if (state == os::liveness::dead)
-          abort({errc::peer_lost, 0, p, 0});
+          abort(status::lost(p, loss::died));
         else if (still_needs(p))
           abort({errc::peer_left, 0, p, 0});
       });

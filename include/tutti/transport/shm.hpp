@@ -40,7 +40,7 @@ class shm_transport : public mesh<ring_pipe> {
     if (!failure().ok()) return;
     domain_.check([this](int r, os::liveness state) {
       if (state == os::liveness::dead)
-        abort({errc::peer_lost, 0, r, 0});
+        abort(status::lost(r, loss::died));
       else if (still_needs(r))
         abort({errc::peer_left, 0, r, 0});
     });

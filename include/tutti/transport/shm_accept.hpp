@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <new>
 #include <span>
 #include <string>
 #include <thread>
@@ -15,6 +16,7 @@
 #include <tutti/os/peer_credentials.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket.hpp>
+#include <tutti/os/socket_io.hpp>
 #include <tutti/transport/shm_hello.hpp>
 #include <tutti/transport/shm_machine.hpp>
 #include <tutti/transport/shm_place.hpp>
@@ -75,6 +77,20 @@ class shm_visit {
     return std::move(descriptors_);
   }
 
+  /// Tells the leader that this rank cannot use what it got, so that nobody waits for it.
+  void complain(const status& why) const noexcept {
+    if (!socket_) return;
+    shm_hello answer;
+    answer.refusal = why;
+    if (os::send_some(socket_.native(), answer.encode()).closed) return;
+    // A rank that ends before it is heard would be taken for one that died.
+    std::array<std::byte, 256> rest{};
+    for (const deadline heard = after(std::chrono::milliseconds{200}); clock::now() < heard;) {
+      if (os::receive_some(socket_.native(), rest).closed) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+  }
+
   [[noreturn]] void fail_protocol(const std::string& what) const {
     throw error{{errc::protocol, 0, leader_.rank, 0}, who() + " " + what};
   }
@@ -91,7 +107,7 @@ class shm_visit {
     while (!payload.empty()) {
       const auto got = os::receive_descriptors(socket_.native(), payload, {received.data(), received.size()});
       if (got.io.error == EMSGSIZE)
-        throw error{{errc::out_of_resources},
+        throw error{{errc::out_of_resources, 0, -1, EMFILE},
                     "no descriptors left for the shared memory of " + who() + " (raise the limit: ulimit -n)"};
       if (got.io.closed) fail_refused("it closed the connection");
       for (std::size_t i = 0; i < got.descriptors; ++i) descriptors_.push_back(std::move(received[i]));
@@ -135,21 +151,9 @@ class shm_visit {
   std::vector<os::fd> descriptors_;
 };
 
-}  // namespace detail
-
-/// The member's side of setting up shared memory: fetches the segment from the leader of its machine, maps it, and
-/// waits until every rank of the machine has. Every rank but the machine's lowest calls it, once, with the name that
-/// the leader's shm_offer has; `all` is the roster of the world or of the machine, `rank` this process's rank in it.
-/// Call it in the thread that lives longest (see os::beacon_owner). Throws error{auth_failed} when the name is not the
-/// leader's, {protocol} when it is of another version, {peer_lost} when a rank died, and {rendezvous} when the leader
-/// refused or the deadline passed; it names the ranks that were waited for.
-[[nodiscard]] inline shm_place shm_accept(const std::string& name, const roster& all, int rank, deadline until) {
-  detail::shm_machine machine{all, rank};
-  if (machine.local_rank == 0)
-    throw usage_error(describe(machine.ranks.front()) + " is the lowest of its machine: it makes the shm_offer");
-  detail::shm_visit visit{machine.ranks, until};
-  visit.connect(name);
-  const detail::shm_hello hello = visit.take_hello();
+/// What a member does with what it gets.
+inline shm_place take_place(shm_visit& visit, const shm_machine& machine, deadline until) {
+  const shm_hello hello = visit.take_hello();
   const auto ranks = machine.ranks.size();
   if (hello.ranks != ranks || hello.local_rank != static_cast<std::uint32_t>(machine.local_rank) ||
       (hello.bells != 0 && hello.bells != hello.ranks) || hello.heap_bytes > shm_layout::most_heap_bytes)
@@ -160,14 +164,39 @@ class shm_visit {
     visit.fail_protocol("lays out shared memory differently; build all ranks with the same tutti");
 
   std::vector<os::fd> descriptors = visit.take_descriptors(1 + std::size_t{hello.bells});
-  shm_place place{os::shm_segment::adopt(std::move(descriptors.front()), layout.bytes()), layout,
-                  std::move(machine.ranks), machine.local_rank};
+  shm_place place{os::shm_segment::adopt(std::move(descriptors.front()), layout.bytes()), layout, machine.ranks,
+                  machine.local_rank};
   std::vector<os::event_fd> bells;
   for (std::size_t r = 1; r < descriptors.size(); ++r) bells.emplace_back(std::move(descriptors[r]));
   place.keep_bells(std::move(bells));
   place.sign_in();
   place.await_everyone(until);
   return place;
+}
+
+}  // namespace detail
+
+/// The member's side of setting up shared memory: fetches the segment from the leader of its machine, maps it, and
+/// waits until every rank of the machine has. Every rank but the machine's lowest calls it, once, with the name that
+/// the leader's shm_offer has; `all` is the roster of the world or of the machine, `rank` this process's rank in it.
+/// Call it in the thread that lives longest (see os::beacon_owner). Throws error{auth_failed} when the name is not the
+/// leader's, {protocol} when it is of another version, {peer_lost} when a rank died, and {rendezvous} when the leader
+/// refused or the deadline passed; it names the ranks that were waited for.
+[[nodiscard]] inline shm_place shm_accept(const std::string& name, const roster& all, int rank, deadline until) {
+  const detail::shm_machine machine{all, rank};
+  if (machine.local_rank == 0)
+    throw usage_error(describe(machine.ranks.front()) + " is the lowest of its machine: it makes the shm_offer");
+  detail::shm_visit visit{machine.ranks, until};
+  visit.connect(name);
+  try {
+    return detail::take_place(visit, machine, until);
+  } catch (const error& e) {
+    visit.complain(e.cause());
+    throw;
+  } catch (const std::bad_alloc&) {
+    visit.complain({errc::out_of_resources, 0, -1, ENOMEM});
+    throw;
+  }
 }
 
 }  // namespace tutti

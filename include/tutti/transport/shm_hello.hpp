@@ -13,7 +13,7 @@
 namespace tutti::detail {
 
 /// What the leader of a machine tells a member together with the segment's descriptor: 64 bytes, little-endian; or why
-/// there will be none. The member says nothing; the kernel vouches for it.
+/// there will be none. The member says nothing, unless it cannot take what it got: then it answers with the reason.
 struct shm_hello {
   static constexpr std::size_t encoded_bytes = 64;
   static constexpr std::uint64_t magic = 0x6d68732d69747475;  // "utti-shm"
@@ -25,17 +25,18 @@ struct shm_hello {
   std::uint32_t bells = 0;       ///< how many eventfds follow the segment: one per rank, or none
   std::uint64_t area_bytes = 0;
   std::uint64_t heap_bytes = 0;
-  status refusal{};  ///< without its detail; not ok: set-up has failed, nothing follows
+  status refusal{};  ///< not ok: set-up has failed, nothing follows
 
   [[nodiscard]] encoded encode() const noexcept {
     encoded out{};
-    const std::array<std::uint64_t, 6> words{
+    const std::array<std::uint64_t, 7> words{
         magic,
         std::uint64_t{ranks} << 32 | version,
         std::uint64_t{bells} << 32 | local_rank,
         area_bytes,
         heap_bytes,
-        std::uint64_t{static_cast<std::uint32_t>(refusal.peer)} << 32 | static_cast<std::uint64_t>(refusal.code)};
+        std::uint64_t{static_cast<std::uint32_t>(refusal.peer)} << 32 | static_cast<std::uint64_t>(refusal.code),
+        refusal.detail};
     for (std::size_t i = 0; i < words.size(); ++i) store_little(out.data() + 8 * i, words[i]);
     return out;
   }
@@ -53,7 +54,7 @@ struct shm_hello {
                      low(words[2] >> 32),
                      words[3],
                      words[4],
-                     {static_cast<errc>(code), 0, static_cast<std::int32_t>(low(words[5] >> 32)), 0}};
+                     {static_cast<errc>(code), 0, static_cast<std::int32_t>(low(words[5] >> 32)), words[6]}};
   }
 
   friend bool operator==(const shm_hello&, const shm_hello&) = default;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 #include <tutti/os/peer_credentials.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket.hpp>
+#include <tutti/os/socket_io.hpp>
 #include <tutti/transport/shm_hello.hpp>
 #include <tutti/transport/shm_machine.hpp>
 #include <tutti/transport/shm_place.hpp>
@@ -50,6 +52,11 @@ class shm_offer {
   /// user, gets nothing and delays nobody. Throws error{peer_lost} when a member dies, error{rendezvous} at the
   /// deadline, which names the ranks that did not come; the members' shm_accept() fails then.
   [[nodiscard]] shm_place hand_out(const roster& all, int rank, deadline until) {
+    return hand_out(all, rank, until, [] {});
+  }
+  /// The same, and calls `look()` now and then, which may throw: then the members hear that cause.
+  template <class Look>
+  [[nodiscard]] shm_place hand_out(const roster& all, int rank, deadline until, Look look) {
     detail::shm_machine machine{all, rank};
     if (machine.local_rank != 0 || static_cast<int>(machine.ranks.size()) != layout_.ranks || !segment_) {
       throw usage_error("hand_out() is for the lowest rank of a machine, once: this is number " +
@@ -61,20 +68,40 @@ class shm_offer {
     place.sign_in();
     std::vector<int> absent;
     for (int r = 1; r < layout_.ranks; ++r) absent.push_back(r);
+    std::vector<visit> served;
+    const auto look_around = [&] {
+      hear(served, place);
+      look();
+    };
+    const auto give_up = [&](status why) noexcept {
+      if (why.peer < 0) why.peer = rank;
+      place.area().fail(why);
+      // It may be descriptors that are short, and to tell the others takes one.
+      bells_.clear();
+      place.segment() = {};
+      if (listener) turn_away(listener.native(), absent, place, why, (std::min)(until, after(patience)));
+    };
     try {
-      serve(listener.native(), absent, place, until);
+      serve(listener.native(), absent, served, place, until, look_around);
+      listener.reset();
+      place.await_everyone(until, look_around);
     } catch (const error& e) {
-      place.area().fail(e.cause());
-      turn_away(listener.native(), absent, place, e.cause(), (std::min)(until, after(patience)));
+      give_up(e.cause());
+      throw;
+    } catch (const std::bad_alloc&) {
+      give_up({errc::out_of_resources, 0, rank, ENOMEM});
       throw;
     }
-    listener.reset();
-    place.await_everyone(until);
     place.keep_bells(std::move(bells_));
     return place;
   }
 
  private:
+  /// A member that was given the segment and may still say that it cannot use it.
+  struct visit {
+    int rank;
+    os::fd socket;
+  };
   static constexpr duration look_around_every = std::chrono::milliseconds{10};
   static constexpr duration patience = std::chrono::seconds{2};  // of a leader that failed, with members under way
 
@@ -110,21 +137,31 @@ class shm_offer {
     }
   }
 
-  void serve(int listener, std::vector<int>& absent, const shm_place& place, deadline until) {
+  template <class Look>
+  void serve(int listener, std::vector<int>& absent, std::vector<visit>& served, const shm_place& place, deadline until,
+             Look look) {
     os::poller poller;
     poller.add(listener, os::interest::read, 0);
     const auto began = clock::now();
     for (deadline look_around = began; !absent.empty();) {
-      const os::socket_result visitor = os::accept_connection(listener);
-      if (!visitor.socket && visitor.error != EAGAIN)
-        os::throw_errno(visitor.error, "cannot hand out shared memory to the ranks of this machine");
-      if (visitor.socket) {
+      os::socket_result visitor = os::accept_connection(listener);
+      const bool came = static_cast<bool>(visitor.socket);
+      if (!came && visitor.error != EAGAIN)
+        place.give_up(errc::out_of_resources, 0,
+                      describe(place.machine().front()) +
+                          " cannot hand out the shared memory of this machine: " + os::errno_text(visitor.error),
+                      visitor.error);
+      if (came) {
         const int r = recognize(visitor.socket.native(), place.machine(), absent);
-        if (r >= 0 && give(visitor.socket.native(), r, place, until)) std::erase(absent, r);
+        if (r >= 0) {
+          if (give(visitor.socket.native(), r, place, until)) std::erase(absent, r);
+          served.push_back({r, std::move(visitor.socket)});  // who has hung up may have said why
+        }
       }
       const auto now = clock::now();
       if (now >= look_around) {
         look_around = now + look_around_every;
+        look();
         place.expect_life();
       }
       if (now >= until) {
@@ -133,7 +170,25 @@ class shm_offer {
                           " did not come for the shared memory of this machine within " +
                           detail::format_duration(now - began) + "; failed before, or stopped?");
       }
-      if (!visitor.socket) (void)poller.wait((std::min)(remaining(until), look_around_every));
+      if (!came) (void)poller.wait(std::min(remaining(until), look_around_every));
+    }
+  }
+
+  /// Throws what a member says that cannot use what it was given, after telling the others.
+  static void hear(std::vector<visit>& served, const shm_place& place) {
+    for (visit& v : served) {
+      detail::shm_hello::encoded raw{};
+      if (!v.socket || os::receive_some(v.socket.native(), raw).bytes != raw.size()) continue;
+      v.socket.reset();
+      const auto said = detail::shm_hello::decode(raw);
+      if (!said || said->refusal.ok()) continue;
+      const auto number = said->refusal.error_number();
+      place.give_up(said->refusal.code, v.rank,
+                    describe(place.machine()[static_cast<std::size_t>(v.rank)]) +
+                        " cannot take the shared memory of this machine: " +
+                        (number != 0 ? os::errno_text(number) : make_error_code(said->refusal.code).message()) +
+                        shm_place::see_there,
+                    number);
     }
   }
 
@@ -161,7 +216,7 @@ class shm_offer {
     }
   }
 
-  // Only the kernel is believed; what a visitor sends is never read.
+  // Only the kernel is believed about who comes.
   static int recognize(int visitor, const roster& machine, const std::vector<int>& absent) noexcept {
     const auto who = os::peer_credentials(visitor);
     if (!who || who.uid != ::geteuid()) return -1;

@@ -92,14 +92,20 @@ class shm_place {
   }
 
   /// Waits until every local rank has signed in. Throws error{peer_lost} or {peer_left} as soon as one is gone, and
-  /// error{rendezvous}, which names the absent, at the deadline; the others fail with the same cause then.
+  /// error{rendezvous}, which names the absent, at the deadline; the others fail with the same cause then. Calls
+  /// `look()` now and then, which may throw.
   void await_everyone(deadline until) {
+    await_everyone(until, [] {});
+  }
+  template <class Look>
+  void await_everyone(deadline until, Look look) {
     const auto began = clock::now();
     duration pause = std::chrono::microseconds{50};
     for (deadline look_around = began; !absent().empty();) {
       const auto now = clock::now();
       if (now >= look_around) {
         look_around = now + std::chrono::milliseconds{5};
+        look();
         expect_life();
       }
       if (now >= until) {
@@ -130,16 +136,16 @@ class shm_place {
   }
 
   /// Ends the set-up for all ranks of this machine, on account of local rank `rank`; the first cause is everybody's.
-  [[noreturn]] void give_up(errc code, int rank, const std::string& message) const {
-    const status mine{code, 0, machine_[static_cast<std::size_t>(rank)].rank, 0};
+  [[noreturn]] void give_up(errc code, int rank, const std::string& message, int errno_value = 0) const {
+    const status mine{code, 0, machine_[static_cast<std::size_t>(rank)].rank, static_cast<std::uint64_t>(errno_value)};
     area().fail(mine);
     if (const status first = area().failure(); first != mine) echo(first);
     throw error{mine, message};
   }
 
- private:
   static constexpr const char* see_there = "; its own output says why";
 
+ private:
   static os::shm_mapping map(const os::shm_segment& segment, const shm_layout& layout, const peer& me) try {
     return segment.map();
   } catch (const error& e) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -14,12 +15,14 @@
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/wire/server_handshake.hpp>
+#include <tutti/wire/stranger_places.hpp>
 
 namespace tutti::detail {
 
 /// The hall in which strangers wait until they have proven to be a peer. It has a fixed number of places and takes no
-/// memory per stranger; when it is full the one who waits longest has to go, as a peer needs only a moment. Whoever
-/// says something wrong, or says it too slowly, is sent away; nobody waits for him.
+/// memory per stranger; when it is full the one who waits longest has to go, as a peer needs only a moment, but of
+/// those from where an eighth of all comes. Whoever says something wrong, or says it too slowly, is sent away; nobody
+/// waits for him.
 class tcp_acceptor {
  public:
   struct guest {
@@ -37,11 +40,14 @@ class tcp_acceptor {
     constexpr int most_at_once = 16;
     for (int i = 0; i < most_at_once; ++i) {
       os::socket_result next = os::accept_connection(listener);
-      if (!next.socket) return next.error == EAGAIN;
+      if (!next.socket) return next.error == EAGAIN || starve(next.error, now);
+      failure_ = 0;
+      const std::uint64_t source = os::remote_endpoint(next.socket.native()).host_number();
       const std::size_t at = free_place();
       place& p = places_[at];
       p.connection = std::move(next.socket);
       p.until = now + patience_;
+      p.source = source;
       p.handshake.emplace(terms_);
       try {
         poller.add(p.connection.native(), os::interest::read, token + at);
@@ -52,6 +58,11 @@ class tcp_acceptor {
       if (!speak(p)) clear(p);
     }
     return true;
+  }
+
+  /// The errno for which those at the door have waited for a second now, though no stranger is in their way; else 0.
+  [[nodiscard]] int starved() const noexcept {
+    return failed_last_ - failed_first_ >= std::chrono::seconds{1} && waiting() == 0 ? failure_ : 0;
   }
 
   /// Hears what the stranger at a place says; a guest once he is one.
@@ -89,6 +100,7 @@ class tcp_acceptor {
     os::fd connection;
     std::optional<wire::server_handshake> handshake;
     deadline until{};
+    std::uint64_t source = 0;
   };
 
   static void clear(place& p) noexcept {
@@ -103,18 +115,32 @@ class tcp_acceptor {
     return r.bytes == out.size();
   }
   std::size_t free_place() noexcept {
-    std::size_t oldest = 0;
-    for (std::size_t i = 0; i < places_.size(); ++i) {
+    for (std::size_t i = 0; i < places_.size(); ++i)
       if (!places_[i].connection) return i;
-      if (places_[i].until < places_[oldest].until) oldest = i;
-    }
+    const auto crowd = wire::crowded_source(places_);
+    std::size_t oldest = places_.size();
+    for (std::size_t i = 0; i < places_.size(); ++i)
+      if ((!crowd || places_[i].source == *crowd) &&
+          (oldest == places_.size() || places_[i].until < places_[oldest].until))
+        oldest = i;
     clear(places_[oldest]);
     return oldest;
+  }
+
+  /// False. Failures that follow each other are one want: while somebody waits at the door, it is tried again and
+  /// again.
+  bool starve(int error, deadline now) noexcept {
+    if (failure_ == 0 || now - failed_last_ > std::chrono::seconds{5}) failed_first_ = now;
+    failed_last_ = now;
+    failure_ = error;
+    return false;
   }
 
   std::vector<place> places_;
   wire::handshake_terms terms_;
   duration patience_;
+  int failure_ = 0;  // of the last look at the door
+  deadline failed_first_{}, failed_last_{};
 };
 
 }  // namespace tutti::detail

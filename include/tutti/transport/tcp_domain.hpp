@@ -29,6 +29,7 @@
 #include <tutti/transport/tcp_poller.hpp>
 #include <tutti/transport/tcp_sockets.hpp>
 #include <tutti/transport/tcp_watch.hpp>
+#include <tutti/wire/stranger_places.hpp>
 
 namespace tutti {
 
@@ -44,9 +45,9 @@ class tcp_domain final : private socket_pipe::keeper {
       : peers_(std::move(peers)),
         rank_(rank),
         job_(std::move(job)),
-        options_(checked(options)),
+        options_(detail::checked(options)),
         listener_(std::move(listener)),
-        hall_((std::max)(64, (3 + options.connections) * size()), own_terms(), options.stranger),
+        hall_(std::max(wire::few_stranger_places(), (3 + options.connections) * size()), own_terms(), options.stranger),
         links_(peers_.size()),
         blame_(rank, size()),
         poller_(options_.connections),
@@ -58,6 +59,7 @@ class tcp_domain final : private socket_pipe::keeper {
       throw usage_error("rank " + std::to_string(rank) + " listens on " + listener_.endpoint() +
                         " for peers that prove the job's secret, but was given none");
     if (job_.secret) wire::require_hmac_provider();
+    listener_.end_in_children();
     detail::tune_listener(listener_.native(), options_);
     poller_.add(listener_.native(), source::door);
     poller_.add(waker_.native(), source::waker);
@@ -137,11 +139,15 @@ class tcp_domain final : private socket_pipe::keeper {
       for (int k = 0; l.unwatched && k < connections(); ++k) noticed(p, k);
       l.note(now);
       l.awaited = awaits(p);
+      if (l.died(who(p), who(rank_), now)) l.suspect(0, 0);
       if (l.suspected_for(options_.grace, now) && !left(p) && (lost < 0 || l.suspected < link(lost).suspected))
         lost = p;
     }
     if (!cause_.ok() || closing_) return;
-    if (lost >= 0) link(lost).pipe->fail(link(lost).loss(lost, rank_));
+    if (const int error = hall_.starved(); error != 0)
+      for (tcp_link& l : links_)
+        if (l.pipe) l.pipe->fail({errc::out_of_resources, 0, rank_, static_cast<std::uint64_t>(error)});
+    if (lost >= 0) link(lost).pipe->fail(link(lost).lost(who(lost), who(rank_)));
     const int culprit = blame_.culprit([&](int p) { return link(p).stalled(now); }, now);
     if (const auto whom = blame_.announce(culprit, now))
       tell({tcp_notice::kind::waiting, {errc::ok, 0, *whom, issued_}});
@@ -281,12 +287,6 @@ class tcp_domain final : private socket_pipe::keeper {
   }
   [[nodiscard]] bool stopped() const noexcept { return !cause_.ok() || closing_; }
 
-  static const tcp_options& checked(const tcp_options& o) {
-    constexpr int most = tcp_options::most_connections;
-    if (o.connections >= 1 && o.connections <= most) return o;
-    throw usage_error("tcp_options::connections is " + std::to_string(o.connections) + ": two ranks open 1 to " +
-                      std::to_string(most) + " of them to each other");
-  }
   [[nodiscard]] wire::handshake_terms own_terms() const noexcept {
     wire::handshake_terms t = job_.terms(rank_, size());
     t.connections = static_cast<std::uint16_t>(options_.connections);
@@ -333,7 +333,7 @@ class tcp_domain final : private socket_pipe::keeper {
       }
     }
     // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
-    if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.loss(p, rank_));
+    if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.lost(who(p), who(rank_)));
   }
 
   void welcome(detail::tcp_acceptor::guest g) noexcept {

@@ -1,14 +1,18 @@
 #pragma once
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/os/endpoint.hpp>
+#include <tutti/os/process.hpp>
+#include <tutti/transport/peer.hpp>
 #include <tutti/transport/socket_pipe.hpp>
 #include <tutti/transport/tcp_blame.hpp>
 #include <tutti/wire/handshake.hpp>
@@ -25,6 +29,7 @@ struct tcp_link {
   deadline suspected = (deadline::max)();  ///< since when something is broken
   deadline since{};                        ///< awaited, and no byte of a message came
   deadline heard{};
+  deadline next_look{};  ///< whether its process lives
   std::uint64_t received = 0, issued = 0;
   int error = 0, broken = 0;  ///< the first error, and on which track
   wire::refusal refused = wire::refusal::none;
@@ -41,10 +46,18 @@ struct tcp_link {
   [[nodiscard]] bool suspected_for(duration d, deadline now) const noexcept {
     return suspected <= now && now - suspected >= d && !bye && pipe->failure().ok();
   }
-  /// `peer` is lost, or `self`, this rank, has run out of descriptors or memory.
-  [[nodiscard]] status loss(int peer, int self) const noexcept {
+  /// `them` are lost, or `self`, this rank, has run out of descriptors or memory.
+  [[nodiscard]] status lost(const peer& them, const peer& self) const noexcept {
     const bool ours = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-    return {ours ? errc::out_of_resources : errc::peer_lost, 0, ours ? self : peer, static_cast<std::uint64_t>(error)};
+    if (ours) return {errc::out_of_resources, 0, self.rank, static_cast<std::uint64_t>(error)};
+    const bool here = near(them, self);
+    // Who leaves says so, and who fails says why: only a kernel that cleans up ends a connection without a word.
+    const bool died = here ? ends_soon(them) : error == 0;
+    return status::lost(them.rank,
+                        died   ? tutti::loss::died
+                        : here ? tutti::loss::cut
+                               : tutti::loss::broken,
+                        self.rank, error);
   }
   /// Said goodbye and has nothing on its way any more.
   [[nodiscard]] bool gone_in_order() const noexcept { return pipe && bye && pipe->stream_ended(); }
@@ -56,6 +69,13 @@ struct tcp_link {
     if (moved || !awaited) since = now;
   }
   [[nodiscard]] bool stalled(deadline now) const noexcept { return awaited && now - since >= tcp_blame::moment; }
+  /// `them` have died on this machine, though some child of theirs may still hold the connection. Looks now and then,
+  /// and only at one that keeps this rank waiting.
+  [[nodiscard]] bool died(const peer& them, const peer& self, deadline now) noexcept {
+    if (!stalled(now) || now < next_look || !near(them, self)) return false;
+    next_look = now + tcp_blame::moment;
+    return !os::is_alive(them.pid, them.start_time);
+  }
 
   /// ", last seen at #39 31 s ago", and what is wrong with the connections where that may have led to `cause`, for
   /// which this rank failed. That nothing came is told where it is that the peer was waited for.
@@ -77,6 +97,17 @@ struct tcp_link {
   }
 
  private:
+  static bool near(const peer& them, const peer& self) noexcept {
+    return !self.memory_domain.empty() && them.memory_domain == self.memory_domain;
+  }
+  /// A process that is killed closes its sockets a little before it counts as dead.
+  static bool ends_soon(const peer& p) noexcept {
+    for (const deadline sure = after(std::chrono::milliseconds{100}); os::is_alive(p.pid, p.start_time);) {
+      if (clock::now() >= sure) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    return true;
+  }
   [[nodiscard]] std::string number() const {
     if (pipe->tracks() == 1) return "";
     return " " + std::to_string(broken + 1) + " of " + std::to_string(pipe->tracks());

@@ -35,6 +35,8 @@ class tcp_listener {
   [[nodiscard]] const std::string& endpoint() const noexcept { return endpoint_; }
   [[nodiscard]] wire::protection protection() const noexcept { return asked_; }
   [[nodiscard]] int native() const noexcept { return socket_.native(); }
+  /// See os::fd; for whoever goes on to listen, as its door must not stay open after its death.
+  void end_in_children() const noexcept { socket_.end_in_children(); }
   void close() noexcept { socket_.reset(); }
 
  private:

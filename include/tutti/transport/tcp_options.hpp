@@ -2,8 +2,10 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
 #include <tutti/wire/handshake.hpp>
 
 namespace tutti {
@@ -45,5 +47,17 @@ struct tcp_options {
                                                       ///< rank that left for a dead one, if they had never met
   int buffer_bytes = 4 << 20;  ///< of a socket where the system allows as much; 0: the kernel tunes it
 };
+
+namespace detail {
+
+/// Returns `o`; throws usage_error for a number of connections that there cannot be.
+inline const tcp_options& checked(const tcp_options& o) {
+  constexpr int most = tcp_options::most_connections;
+  if (o.connections >= 1 && o.connections <= most) return o;
+  throw usage_error("tcp_options::connections is " + std::to_string(o.connections) + ": two ranks open 1 to " +
+                    std::to_string(most) + " of them to each other");
+}
+
+}  // namespace detail
 
 }  // namespace tutti

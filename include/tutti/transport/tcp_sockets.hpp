@@ -1,15 +1,17 @@
 #pragma once
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 
-#include <tutti/os/read_file.hpp>
+#include <tutti/os/fd.hpp>
 #include <tutti/os/socket_options.hpp>
 #include <tutti/transport/tcp_options.hpp>
 
@@ -23,7 +25,11 @@ inline void set_socket_option(int socket, int name, int value) noexcept {
 /// Asks for a buffer where the system allows as much. A smaller one would be worse than none, as it would end the
 /// kernel's own tuning.
 inline void ask_for_buffer(int socket, int which, int bytes) noexcept {
-  const auto limit = [](const char* file) { return std::atoi(os::read_file(file, 32).value_or("0").c_str()); };
+  const auto limit = [](const char* file) noexcept {
+    char text[32] = {};  // on the stack: this must not run out of memory
+    const os::fd source{::open(file, O_RDONLY | O_CLOEXEC)};
+    return source && ::read(source.native(), text, sizeof text - 1) > 0 ? std::atoi(text) : 0;
+  };
   static const int most_to_send = limit("/proc/sys/net/core/wmem_max");
   static const int most_to_receive = limit("/proc/sys/net/core/rmem_max");
   if (bytes > 0 && bytes <= (which == SO_SNDBUF ? most_to_send : most_to_receive))

@@ -1,5 +1,6 @@
 // A stream of collectives without end. Says "streaming" once it flows, and after a failure what it was and when, on the
 // clock that all processes of the machine share.
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -134,6 +135,20 @@ void die_at_work(World& world) {
       .wait();
 }
 
+/// Rank 1 has a child that goes on without exec(), as a data loader does, made by fork() or behind its back.
+template <class World>
+void fork_if_first(const World& world, bool unnoticed) {
+  if (world.rank() != 1) return;
+  const ::pid_t child = unnoticed ? static_cast<::pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)) : ::fork();
+  if (child == 0) {
+    ::close(STDOUT_FILENO);
+    ::close(STDERR_FILENO);
+    ::alarm(300);
+    for (;;) ::pause();
+  }
+  std::printf("child %d\n", static_cast<int>(child));
+}
+
 /// The last rank fails by itself and tells the others, which end while it still cleans up.
 template <class World>
 int fail_late(World& world) {
@@ -160,6 +175,7 @@ int main(int argc, char** argv) {
     auto world = tutti::init(tutti_test::options_from(w));
     try {
       if (w.has("late")) return fail_late(world);
+      if (w.has("child")) fork_if_first(world, w.number("child") == 2);
       if (w.has("at_work"))
         die_at_work(world);
       else if (w.has("odd"))

@@ -98,6 +98,10 @@ int composed<T>::odd_rank(const op_state& s) const noexcept {
   return core_->odd_rank(s);
 }
 template <class T>
+algo::call_chain composed<T>::calls() const noexcept {
+  return core_->calls();
+}
+template <class T>
 bool composed<T>::busy(const op_owner& owner) const noexcept {
   return core_->busy(owner);
 }

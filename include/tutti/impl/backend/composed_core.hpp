@@ -11,6 +11,7 @@
 #include <tutti/algo/barrier.hpp>
 #include <tutti/algo/board.hpp>
 #include <tutti/algo/bring_all.hpp>
+#include <tutti/algo/call_chain.hpp>
 #include <tutti/algo/direct_small.hpp>
 #include <tutti/algo/fingerprint.hpp>
 #include <tutti/algo/last_choice.hpp>
@@ -27,9 +28,7 @@
 #include <tutti/backend/driver.hpp>
 #include <tutti/transport/lane.hpp>
 
-namespace tutti {
-
-namespace detail {
+namespace tutti::detail {
 
 /// The implementation of composed: starts the algorithms of algo/ over a transport, for all ranks of a world or for a
 /// group of them. Called under the engine's lock. Does not move: routines keep pointers to its state.
@@ -218,6 +217,9 @@ class composed_core {
     return driver_->link().size() > 2 && algo::is_of_calls(s.result) ? -1 : s.result.peer;
   }
 
+  /// What this rank has called until now.
+  [[nodiscard]] algo::call_chain calls() const noexcept { return state_.calls; }
+
   /// True while an operation that `owner` issued is in flight.
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept {
     for (const op_state* s = driver_->in_flight().front(); s; s = s->next)
@@ -237,6 +239,7 @@ class composed_core {
     int looks = 0;                                   // for others that are about to post
     algo::progress begun = algo::progress::nothing;  // of the call that is being issued
     std::uint64_t sequence = 0;
+    algo::call_chain calls;
     algo::last_choice last;
     std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
   };
@@ -298,6 +301,7 @@ class composed_core {
   template <class Args>
   [[gnu::always_inline]] lane<T> count_call(const Args& a) noexcept {
     ++state_.sequence;
+    state_.calls.note(algo::call_of(state_.sequence, a));
     if (state_.members.context == 0) driver_->link().note_issue(state_.sequence);
     return lane_of(a);
   }
@@ -390,6 +394,4 @@ class composed_core {
   state state_;
 };
 
-}  // namespace detail
-
-}  // namespace tutti
+}  // namespace tutti::detail

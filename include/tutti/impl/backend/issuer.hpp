@@ -45,8 +45,7 @@ class failure_text {
                                : std::string("failed: another operation, here or on another rank, timed out")) +
                ": waiting for " + sought(s.info, who) + "? The communicator is unusable now";
       case errc::peer_lost:
-        return "failed: " + subject(who) +
-               " died, left, or lost its connection; see that rank's own output for the cause";
+        return "failed: " + explain_loss(r, who);
       case errc::peer_left:
         return "failed: " + subject(who) +
                " destroyed its communicator before this operation was complete; do all ranks make the same calls?";
@@ -94,6 +93,24 @@ class failure_text {
     const bool message_of_any = i.tag >= 0 && i.peer < 0;
     return message_of_any ? "a message with this tag from any rank; has one been sent"
                           : who + "; is that rank stuck, slow, or past this call";
+  }
+  [[nodiscard]] std::string explain_loss(const status& r, const std::string& who) const {
+    const std::string cause =
+        r.error_number() == 0 ? "" : " (" + std::generic_category().message(r.error_number()) + ")";
+    const std::string see = "; see that rank's own output for the cause";
+    if (r.peer == backend_->world_rank()) return "another rank lost its connection to this rank" + cause + see;
+    switch (r.how_lost()) {
+      case loss::died:
+        return subject(who) + " died" + see;
+      case loss::broken:
+        return subject(who) + " lost its connection" + cause + ": its process died, or the network cut it off" + see;
+      case loss::cut:
+        return subject(who) + " lost its connection" + cause +
+               ", though its process lives: did it close what it inherited, or did something cut it?";
+      case loss::unknown:
+        break;
+    }
+    return subject(who) + " died, left, or lost its connection" + see;
   }
   /// On which a rank aborted, where it was not abort().
   static std::string occasion(std::uint64_t detail) {
@@ -145,7 +162,11 @@ template <backend B>
 void issuer<B>::failed(status& why) noexcept {
   // What only this rank ran out of, or met in its user's code, is its own doing.
   const bool own = why.code == errc::out_of_resources || why.code == errc::system || why.code == errc::aborted;
-  if (own && why.peer < 0) why.peer = backend_.world_rank();
+  const int here = backend_.world_rank();
+  if (own && why.peer < 0) why.peer = here;
+  // Who says that it has lost this rank lives, and is the one that this rank has lost.
+  if (why.code == errc::peer_lost && why.peer == here && why.other != 0)
+    why = status::lost(why.other - 1, loss::cut, here, why.error_number());
   backend_.abort(why);
 }
 template <backend B>

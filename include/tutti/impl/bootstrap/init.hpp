@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -69,7 +70,12 @@ class joining {
 
   [[nodiscard]] std::unique_ptr<Link> run(const own_trouble& own) {
     links<Link> found;
-    found.all = call_.call();
+    try {
+      found.all = call_.call();
+    } catch (const std::bad_alloc&) {
+      call_.fail({errc::out_of_resources}, "out of memory");
+      throw;
+    }
     called_ = true;
     try {
       own.raise();
@@ -82,6 +88,11 @@ class joining {
     } catch (const error& e) {
       // Those who failed with a verdict change nothing by this; it is written once.
       call_.fail(e.cause(), e.what());
+      const bool own = e.kind() == errc::out_of_resources || e.kind() == errc::system;
+      if (!own || e.cause().peer >= 0) throw;
+      throw error{{e.kind(), 0, me_.rank, e.cause().detail}, e.what(), {me_.rank}};
+    } catch (const std::bad_alloc&) {
+      call_.fail({errc::out_of_resources}, "out of memory");
       throw;
     } catch (const std::exception& e) {
       call_.fail({errc::rendezvous}, e.what());
@@ -118,7 +129,11 @@ class joining {
     check_places(found.all);
     call_.note_served();
     if (meeting_.is_host()) call_.await_served();
-    if (offer) found.memory.emplace(offer->hand_out(found.all, me_.rank, until_));
+    const bool host = meeting_.is_host();  // who hears what others have failed of
+    if (offer)
+      found.memory.emplace(offer->hand_out(found.all, me_.rank, until_, [&] {
+        if (host) call_.expect_success();
+      }));
     if (needs.memory && !offer)
       found.memory.emplace(shm_accept(leader(found.all, self).shared_memory, found.all, me_.rank, until_));
   }
@@ -175,7 +190,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   });
   visitor who{plan.rank, plan.world_size, plan.local_size, {}, {}, options.network, until, options.stop};
   if (plan.where.kind == rendezvous_url::scheme::tcp) who.secret = own.noting([&] { return options.secret.load(get); });
-  if (own) who.until = std::min(until, after(time_to_tell));
+  if (own) who.until = (std::min)(until, after(time_to_tell));
   if (!plan.job.empty()) who.job = wire::job_id::of(plan.job);
   auto me = roll_call_claim::of_this_process(plan.rank, plan.world_size, options.memory_domain);
   me.job = who.job;

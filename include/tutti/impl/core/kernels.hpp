@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <tutti/config.hpp>
+#include <tutti/core/default_float_mode.hpp>
 #include <tutti/core/kernels/fold.hpp>
 
 // One text, three instruction sets. Written with the compiler's vector extensions, so that the speed depends neither on
@@ -52,6 +53,7 @@ fold_kernel fold_kernel_for(instruction_set set) noexcept {
 
 template <class T>
 void scale(const void* in, void* out, std::size_t count, compute_t<T> factor, instruction_set set) noexcept {
+  const default_float_mode mode;
   if constexpr (x86_64) {
     if (set >= instruction_set::avx512) return avx512::scale<T>(in, out, count, factor);
     if (set == instruction_set::avx2) return avx2::scale<T>(in, out, count, factor);
