@@ -92,7 +92,7 @@ inline std::string rank_list(const std::vector<int>& ascending) {
     std::size_t last = i;
     while (last + 1 < ascending.size() && ascending[last + 1] == ascending[last] + 1) ++last;
     if (shown == most) return text + ", ...";
-    text += (shown == 0 ? "" : ", ") + std::to_string(ascending[i]);
+    text.append(shown == 0 ? "" : ", ").append(std::to_string(ascending[i]));
     if (last > i) text += (last == i + 1 ? ", " : "-") + std::to_string(ascending[last]);
     i = last + 1;
   }

@@ -23,7 +23,7 @@ using metadata = std::map<std::string, std::string>;
 namespace detail {
 inline std::string shape_text(std::span<const std::uint64_t> shape) {
   std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  for (std::size_t i = 0; i < shape.size(); ++i) text.append(i == 0 ? "" : ", ").append(std::to_string(shape[i]));
   return text + "]";
 }
 }  // namespace detail
@@ -85,7 +85,8 @@ struct safetensors_header {
       text += ":{\"dtype\":";
       detail::append_json(text, t.unknown_type.empty() ? safetensors_name(t.type) : t.unknown_type);
       text += ",\"shape\":[";
-      for (std::size_t i = 0; i < t.shape.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(t.shape[i]);
+      for (std::size_t i = 0; i < t.shape.size(); ++i)
+        text.append(i == 0 ? "" : ",").append(std::to_string(t.shape[i]));
       text += "],\"data_offsets\":[" + std::to_string(t.begin) + "," + std::to_string(t.begin + t.bytes) + "]},";
     }
     if (text.back() == ',') text.pop_back();

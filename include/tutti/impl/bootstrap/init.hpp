@@ -88,8 +88,8 @@ class joining {
     } catch (const error& e) {
       // Those who failed with a verdict change nothing by this; it is written once.
       call_.fail(e.cause(), e.what());
-      const bool own = e.kind() == errc::out_of_resources || e.kind() == errc::system;
-      if (!own || e.cause().peer >= 0) throw;
+      const bool of_this_rank = e.kind() == errc::out_of_resources || e.kind() == errc::system;
+      if (!of_this_rank || e.cause().peer >= 0) throw;
       throw error{{e.kind(), 0, me_.rank, e.cause().detail}, e.what(), {me_.rank}};
     } catch (const std::bad_alloc&) {
       call_.fail({errc::out_of_resources}, "out of memory");
