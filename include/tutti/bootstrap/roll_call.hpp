@@ -106,11 +106,17 @@ class roll_call {
     return finish_round(longest, duration{0});
   }
 
-  /// Tells all ranks that this one cannot go on; they fail with the same message. Never throws.
-  void fail(const status& why, std::string_view message) noexcept try {
-    static_cast<void>(decide({why.code, 0, me_.rank, 0}, describe(me_) + " cannot join: " + std::string(message)));
+  /// Tells all ranks that this one cannot go on; they fail with the same message. Returns what another rank has told
+  /// before, of which this one's failure may be a consequence. Never throws.
+  std::optional<error> fail(const status& why, std::string_view message) noexcept try {
+    const std::string start = describe(me_) + " cannot join: ";
+    const auto written = decide({why.code, 0, me_.rank, 0}, start + std::string(message));
+    const auto v = detail::decode_verdict(written);
+    if (!v || v->failure.ok() || v->message.starts_with(detail::printable(start))) return std::nullopt;
+    return error{v->failure, v->message, {me_.rank}};
   } catch (...) {
     // The others find out by themselves: the store is broken for them, too, or their deadline passes.
+    return std::nullopt;
   }
 
  private:

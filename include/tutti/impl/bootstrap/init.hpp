@@ -81,10 +81,11 @@ class joining {
       return link;
     } catch (const error& e) {
       // Those who failed with a verdict change nothing by this; it is written once.
-      call_.fail(e.cause(), e.what());
+      const auto first = call_.fail(e.cause(), e.what());
+      if (first && !own_doing(e.cause())) throw error{*first};
       throw;
     } catch (const std::exception& e) {
-      call_.fail({errc::rendezvous}, e.what());
+      static_cast<void>(call_.fail({errc::rendezvous}, e.what()));
       throw;
     }
   }
@@ -121,6 +122,12 @@ class joining {
     if (offer) found.memory.emplace(offer->hand_out(found.all, me_.rank, until_));
     if (needs.memory && !offer)
       found.memory.emplace(shm_accept(leader(found.all, self).shared_memory, found.all, me_.rank, until_));
+  }
+
+  /// Not what another rank's failure has led to here: that one's words say more then.
+  [[nodiscard]] bool own_doing(const status& why) const noexcept {
+    const bool lack = why.code == errc::out_of_resources || why.code == errc::system || why.code == errc::auth_failed;
+    return lack && (why.peer < 0 || why.peer == me_.rank);
   }
 
   /// The ranks beside the host, too, need the address by which other machines know theirs.
@@ -200,7 +207,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
     where->leave(until);
     return link;
   } catch (...) {
-    if (where) where->leave_failed(std::chrono::milliseconds{join && join->called() ? 100 : 500});
+    if (where) where->leave_failed(std::chrono::milliseconds{join && join->called() ? 300 : 500});
     own.raise();
     throw;
   }
