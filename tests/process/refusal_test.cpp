@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "process/worlds.hpp"
+#include "support/grid.hpp"
 #include "support/temporary_directory.hpp"
 
 // Every way in which processes can fail to be a world: all of them say so, with the same names, and none waits long.
@@ -110,6 +111,30 @@ TEST_CASE("one rank that cannot read what it was given: all fail, with its words
       }
     }
   check_nothing_left(our_names());
+}
+
+TEST_CASE("too few descriptors for shared memory: all fail for that, and nobody is taken for dead") {
+  if (slow) return;  // sanitizers need descriptors of their own
+  int failed = 0;
+  for (int limit = 8; limit <= 13; ++limit) {
+    const std::string url = "unix:@" + unique_name();
+    processes all;
+    for (int r = 0; r < 3; ++r)
+      all.start({"/bin/sh",
+                 {"-c", "ulimit -n " + std::to_string(limit) + "; exec \"$@\"", "sh", program("join"), at(url, r, 3),
+                  "transport=shm", "join=200000"},
+                 {}});
+    const auto reports = all.wait();
+    const std::string text = all_text(reports);
+    CAPTURE(limit);
+    CAPTURE(text);
+    CHECK(!contains(text, "died"));
+    if (occurrences(text, "joined rank") == 3) continue;
+    ++failed;
+    for (const auto& r : reports) CHECK(contains(r.out, "error kind 9 "));
+    CHECK(contains(text, "Too many open files (raise the limit: ulimit -n)"));
+  }
+  CHECK(failed > 0);
 }
 
 TEST_CASE("versions that differ: all fail") {
