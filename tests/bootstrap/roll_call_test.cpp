@@ -266,7 +266,8 @@ TEST_CASE("a rank that cannot go on tells the others why") {
       run({stranger(0, 3, 100), stranger(1, 3, 101), stranger(2, 3, 102)}, [](auto& call, std::size_t i) {
         roster all = call.call();
         if (i == 2) {
-          call.fail({errc::out_of_resources}, "no memory\nleft");
+          CHECK_FALSE(call.fail({errc::out_of_resources}, "no memory\nleft"));
+          CHECK_FALSE(call.fail({errc::rendezvous}, "it is known already"));
           return all;
         }
         call.exchange_places(all, all[i]);
@@ -278,6 +279,27 @@ TEST_CASE("a rank that cannot go on tells the others why") {
     CHECK(outcomes[i].failure->peer() == 2);
     CHECK(contains(*outcomes[i].failure, "rank 2 of 3 (host hostm, pid 102) cannot join: no memory?left"));
   }
+}
+
+TEST_CASE("a rank whose failure follows from another's hears that one's words") {
+  std::atomic<bool> told{false};
+  const auto outcomes = run({stranger(0, 2, 100), stranger(1, 2, 101)}, [&](auto& call, std::size_t i) {
+    roster all = call.call();
+    if (i == 0) {
+      CHECK_FALSE(call.fail({errc::out_of_resources}, "no descriptors left"));
+      told = true;
+      told.notify_all();
+      return all;
+    }
+    told.wait(false);
+    const auto first = call.fail({errc::rendezvous}, "nobody hands out shared memory");
+    REQUIRE(first);
+    CHECK(first->kind() == errc::out_of_resources);
+    CHECK(first->peer() == 0);
+    CHECK(contains(*first, "cannot join: no descriptors left"));
+    return all;
+  });
+  for (const auto& o : outcomes) CHECK(o.all.has_value());
 }
 
 TEST_CASE("the death of a process of this machine is noticed before the deadline") {

@@ -112,6 +112,29 @@ TEST_CASE("one rank that cannot read what it was given: all fail, with its words
   check_nothing_left(our_names());
 }
 
+TEST_CASE("too few descriptors for shared memory: all fail for that, and nobody is taken for dead") {
+  int failed = 0;
+  for (int limit = 8; limit <= 13; ++limit) {
+    const std::string url = "unix:@" + unique_name();
+    processes all;
+    for (int r = 0; r < 3; ++r)
+      all.start({"/bin/sh",
+                 {"-c", "ulimit -n " + std::to_string(limit) + "; exec \"$@\"", "sh", program("join"), at(url, r, 3),
+                  "transport=shm", "join=200000"},
+                 {}});
+    const auto reports = all.wait();
+    const std::string text = all_text(reports);
+    CAPTURE(limit);
+    CAPTURE(text);
+    CHECK(!contains(text, "died"));
+    if (occurrences(text, "joined rank") == 3) continue;
+    ++failed;
+    for (const auto& r : reports) CHECK(contains(r.out, "error kind 9 "));
+    CHECK(contains(text, "Too many open files (raise the limit: ulimit -n)"));
+  }
+  CHECK(failed > 0);
+}
+
 TEST_CASE("versions that differ: all fail") {
   temporary_directory folder;
   for (const char* difference : {"patch=1", "protocols=1"})

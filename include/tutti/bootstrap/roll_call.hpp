@@ -112,12 +112,18 @@ class roll_call {
     return finish_round(longest, duration{0});
   }
 
-  /// Tells all ranks that this one cannot go on; they fail with the same message. Never throws.
-  void fail(const status& why, std::string_view message) noexcept try {
+  /// Tells all ranks that this one cannot go on; they fail with the same message. Returns what another rank has told
+  /// before, of which this one's failure may be a consequence. Never throws.
+  std::optional<error> fail(const status& why, std::string_view message) noexcept try {
+    const std::string start = describe(me_) + " cannot join: ";
     const int whose = why.peer >= 0 && why.peer < me_.world_size ? why.peer : me_.rank;
-    static_cast<void>(decide({why.code, 0, whose, 0}, describe(me_) + " cannot join: " + std::string(message)));
+    const auto written = decide({why.code, 0, whose, 0}, start + std::string(message));
+    const auto v = detail::decode_verdict(written);
+    if (!v || v->failure.ok() || v->message.starts_with(detail::printable(start))) return std::nullopt;
+    return error{v->failure, v->message, {me_.rank}};
   } catch (...) {
     // The others find out by themselves: the store is broken for them, too, or their deadline passes.
+    return std::nullopt;
   }
 
  private:

@@ -87,15 +87,16 @@ class joining {
       return link;
     } catch (const error& e) {
       // Those who failed with a verdict change nothing by this; it is written once.
-      call_.fail(e.cause(), e.what());
+      const auto first = call_.fail(e.cause(), e.what());
+      if (first && !own_doing(e.cause())) throw error{*first};
       const bool own = e.kind() == errc::out_of_resources || e.kind() == errc::system;
       if (!own || e.cause().peer >= 0) throw;
       throw error{{e.kind(), 0, me_.rank, e.cause().detail}, e.what(), {me_.rank}};
     } catch (const std::bad_alloc&) {
-      call_.fail({errc::out_of_resources}, "out of memory");
+      static_cast<void>(call_.fail({errc::out_of_resources}, "out of memory"));
       throw;
     } catch (const std::exception& e) {
-      call_.fail({errc::rendezvous}, e.what());
+      static_cast<void>(call_.fail({errc::rendezvous}, e.what()));
       throw;
     }
   }
@@ -136,6 +137,12 @@ class joining {
       }));
     if (needs.memory && !offer)
       found.memory.emplace(shm_accept(leader(found.all, self).shared_memory, found.all, me_.rank, until_));
+  }
+
+  /// Not what another rank's failure has led to here: that one's words say more then.
+  [[nodiscard]] bool own_doing(const status& why) const noexcept {
+    const bool lack = why.code == errc::out_of_resources || why.code == errc::system || why.code == errc::auth_failed;
+    return lack && (why.peer < 0 || why.peer == me_.rank);
   }
 
   /// The ranks beside the host, too, need the address by which other machines know theirs.
@@ -215,7 +222,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
     where->leave(until);
     return link;
   } catch (...) {
-    if (where) where->leave_failed(std::chrono::milliseconds{join && join->called() ? 100 : 500});
+    if (where) where->leave_failed(std::chrono::milliseconds{join && join->called() ? 300 : 500});
     own.raise();
     throw;
   }
