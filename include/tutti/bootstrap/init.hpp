@@ -10,7 +10,7 @@ namespace tutti {
 /// Who the ranks are and where they meet is what `options` say, else the environment of the launcher: tutti-run,
 /// torchrun, mpirun, mpiexec, horovodrun, srun, or RANK and WORLD_SIZE set by hand (docs/environment.md). Without any
 /// of it, and only then, this is a world of one. Either all ranks get their world, or all throw, within a second of
-/// the cause. Nothing is left behind: no thread, no file, no name of a socket.
+/// the cause; whoever calls it again meets those who do, too. Nothing is left behind: no thread, no file, no socket.
 /// Errors: usage_error for options and variables that contradict each other; error{rendezvous} names the ranks that are
 /// missing or claim the same place, {auth_failed}, {protocol}, {peer_lost}, {out_of_resources}, {aborted}.
 /// Costs some ten short exchanges with the process of rank 0; see docs/rendezvous.md.

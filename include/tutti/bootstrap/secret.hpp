@@ -20,7 +20,7 @@ namespace tutti {
 /// from a command line, which every user of the machine can read.
 class secret_source {
  public:
-  /// TUTTI_SECRET_FD (an inherited descriptor, as tutti-run makes it), else TUTTI_SECRET_FILE, else there is none.
+  /// TUTTI_SECRET_FD (an inherited descriptor), else TUTTI_SECRET_FILE (as tutti-run makes it), else there is none.
   secret_source() = default;
 
   [[nodiscard]] static secret_source value(const wire::secret& s) {
