@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "process/worlds.hpp"
+#include "support/grid.hpp"
 #include "support/temporary_directory.hpp"
 
 // What differs between machines: names, addresses, namespaces, what is mounted.
@@ -97,7 +98,8 @@ TEST_CASE("ranks meet at link-local addresses, each by its own interface") {
 
 TEST_CASE("ranks join without /proc") {
   const std::string hidden = "exec unshare -m sh -c 'mount -t tmpfs none /proc; exec \"$@\"' sh \"$@\"";
-  if (!works(hidden)) return;
+  if (slow) MESSAGE("skipped: sanitizers need /proc");
+  if (slow || !works(hidden)) return;
   const std::string url = "unix:@" + unique_name();
   for (const std::string transport : {"transport=shm", "transport=tcp"}) {
     processes all;
