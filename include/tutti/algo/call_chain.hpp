@@ -4,9 +4,6 @@
 #include <span>
 #include <string>
 
-#include <tutti/algo/called.hpp>
-#include <tutti/core/hash.hpp>
-
 namespace tutti::algo {
 
 /// All collectives that a rank has called in a group, as two numbers: equal on ranks that have called the same.
@@ -14,10 +11,6 @@ struct call_chain {
   std::uint64_t calls = 0;
   std::uint64_t hash = 0;
 
-  constexpr void note(const called& c) noexcept {
-    ++calls;
-    hash = tutti::detail::mix(hash, c.fingerprint());
-  }
   friend constexpr bool operator==(const call_chain&, const call_chain&) = default;
 };
 
