@@ -4,6 +4,8 @@
 #include <span>
 #include <string>
 
+#include <tutti/config.hpp>
+
 namespace tutti::algo {
 
 /// All collectives that a rank has called in a group, as two numbers: equal on ranks that have called the same.
