@@ -131,6 +131,7 @@ class communicator : public detail::communicator_calls<B> {
     const auto& whole = this->core().backend();
     const auto mine = [&] {
       auto guard = this->core().engine().lock();
+      if (whole.busy(this->core())) this->who("close").refuse("an operation is in flight; wait for it first");
       return whole.calls();
     }();
     std::vector<algo::call_chain> all(this->ranks());

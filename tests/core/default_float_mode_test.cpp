@@ -46,7 +46,7 @@ std::vector<T> folded(const std::vector<T>& a, const std::vector<T>& b, Op op) {
 
 template <class T, class Op>
 void check_equal_bits(Op op) {
-  for (const std::size_t count : {1, 4, 5, 1000}) {
+  for (const std::size_t count : {1U, 4U, 5U, 1000U}) {
     std::vector<T> a(count), b(count);
     for (std::size_t i = 0; i < count; ++i) {
       const auto x = static_cast<T>(i + 1);

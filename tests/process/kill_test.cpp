@@ -155,7 +155,7 @@ TEST_CASE("a rank that is killed is named though a child that it forked, without
     const auto all = world.wait(std::chrono::seconds{50});  // operations have 60
     CHECK(::kill(child, 0) == 0);
     ::kill(child, SIGKILL);
-    for (const std::size_t r : {0, 2, 3}) {
+    for (const std::size_t r : {0U, 2U, 3U}) {
       CAPTURE(all[r].out);
       const auto e = parse(all[r].out);
       REQUIRE(e.has_value());

@@ -38,7 +38,7 @@ TEST_CASE("a frame that is cut anywhere loses the peer, and delivers nothing") {
     if (cut % 2 != 0) w.stream.reset();
     REQUIRE(w.until([&] { return f->done(); }));
     if (cut < whole.size())
-      CHECK(f->result() == status{errc::peer_lost, 0, 1, 0});
+      CHECK(f->result() == status::lost(1, tutti::loss::died, 0));
     else
       CHECK((f->result().ok() && in == payload));
   }

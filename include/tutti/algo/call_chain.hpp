@@ -4,8 +4,7 @@
 #include <span>
 #include <string>
 
-#include <tutti/algo/called.hpp>
-#include <tutti/core/hash.hpp>
+#include <tutti/config.hpp>
 
 namespace tutti::algo {
 
@@ -14,10 +13,6 @@ struct call_chain {
   std::uint64_t calls = 0;
   std::uint64_t hash = 0;
 
-  constexpr void note(const called& c) noexcept {
-    ++calls;
-    hash = tutti::detail::mix(hash, c.fingerprint());
-  }
   friend constexpr bool operator==(const call_chain&, const call_chain&) = default;
 };
 

@@ -19,6 +19,8 @@ namespace tutti::algo {
 /// ranks that differ are told which calls they were.
 class call_history : public board_memory, public recent_calls::witness {
  public:
+  /// All calls that were begun here or went by messages, in one number.
+  [[nodiscard]] std::uint64_t chain() const noexcept { return detail::mix(call_, by_messages_); }
   [[nodiscard]] bool is_open() const noexcept { return !lines_.empty(); }
 
   /// The call that the next steps are posted in. Calls are chained: ranks that differed once, where nobody had to look,
@@ -29,6 +31,7 @@ class call_history : public board_memory, public recent_calls::witness {
   }
   /// A call that goes by messages, for the words about ranks that differ.
   void remember(called c, algorithm via) noexcept {
+    by_messages_ = detail::mix(by_messages_, c.fingerprint());
     c.via = via;
     if (is_open()) remember(c);
   }
@@ -102,7 +105,7 @@ class call_history : public board_memory, public recent_calls::witness {
     to[0].store(from.words[0], std::memory_order_release);
   }
 
-  std::uint64_t call_ = 0;
+  std::uint64_t call_ = 0, by_messages_ = 0;
   std::size_t begun_ = 0;
 };
 

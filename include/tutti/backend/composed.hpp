@@ -137,7 +137,7 @@ class composed {
   /// The world rank whose fault errc::mismatch is: that differs from most of its group, or sent a user's message of
   /// another length. -1 where two of many differ, and nobody knows what the others called.
   [[nodiscard]] int odd_rank(const op_state& s) const noexcept;
-  /// All collectives that this rank has called until now in this group.
+  /// All collectives that this rank has called until now in this group, where none of them is in flight.
   [[nodiscard]] algo::call_chain calls() const noexcept;
   /// True while an operation that `owner` issued is in flight.
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept;

@@ -88,6 +88,7 @@ class composed_core {
 
   void start(const barrier_args& a, op_state& s) noexcept {
     if (run_small(s, a)) return;
+    state_.meeting_place.remember(algo::call_of(state_.sequence + 1, a), algorithm::automatic);
     run(s, a, [&](auto l, const barrier_args&) {
       if constexpr (on_machines)
         if (state_.memory) return algo::hierarchical_barrier<T>(l, *state_.memory);
@@ -217,8 +218,8 @@ class composed_core {
     return driver_->link().size() > 2 && algo::is_of_calls(s.result) ? -1 : s.result.peer;
   }
 
-  /// What this rank has called until now.
-  [[nodiscard]] algo::call_chain calls() const noexcept { return state_.calls; }
+  /// What this rank has called until now, where no operation is in flight.
+  [[nodiscard]] algo::call_chain calls() const noexcept { return {state_.sequence, state_.meeting_place.chain()}; }
 
   /// True while an operation that `owner` issued is in flight.
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept {
@@ -239,7 +240,6 @@ class composed_core {
     int looks = 0;                                   // for others that are about to post
     algo::progress begun = algo::progress::nothing;  // of the call that is being issued
     std::uint64_t sequence = 0;
-    algo::call_chain calls;
     algo::last_choice last;
     std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
   };
@@ -291,7 +291,7 @@ class composed_core {
     const algo::called call = algo::call_of(state_.sequence, a);
     const algorithm via = settled(a);
     driver_->note_call(algo::noted(state_.members.context, call, via));
-    if constexpr (mapped_transport<T> && !std::same_as<Args, barrier_args>)
+    if constexpr (!std::same_as<Args, barrier_args>)
       if (via != algorithm::direct) state_.meeting_place.remember(call, via);
     s.info.sequence = state_.sequence;
     s.info.context = state_.members.context;
@@ -301,7 +301,6 @@ class composed_core {
   template <class Args>
   [[gnu::always_inline]] lane<T> count_call(const Args& a) noexcept {
     ++state_.sequence;
-    state_.calls.note(algo::call_of(state_.sequence, a));
     if (state_.members.context == 0) driver_->link().note_issue(state_.sequence);
     return lane_of(a);
   }
