@@ -37,7 +37,7 @@ namespace tutti {
 
 namespace detail {
 
-/// Joins at a meeting, over any store, and makes a link of any kind. What fails here on one rank fails on all.
+/// Joining of a world at a store, which makes a link. An error on one rank is raised on all ranks.
 template <class Link, store S>
 class joining {
  public:
@@ -86,7 +86,7 @@ class joining {
       call_.confirm();
       return link;
     } catch (const error& e) {
-      // Those who failed with a verdict change nothing by this; it is written once.
+      // Has no effect after a verdict, which is written once.
       const auto first = call_.fail(e.cause(), e.what());
       if (first && !own_doing(e.cause())) throw error{*first};
       const bool of_this_rank = e.kind() == errc::out_of_resources || e.kind() == errc::system;
@@ -101,7 +101,7 @@ class joining {
     }
   }
 
-  /// All ranks were there: nobody has to be waited for after a failure.
+  /// Returns true once all ranks have met: after a failure, no rank needs to be waited for.
   [[nodiscard]] bool called() const noexcept { return called_; }
 
  private:
@@ -228,7 +228,8 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   }
 }
 
-/// Finds the other ranks and makes the links to them. `tuning` stands for the table that all must have.
+/// Finds the other ranks and makes the link to them. `tuning` is the hash of the table of algorithms, which must be
+/// equal on all ranks.
 template <class Link>
 joined_world<Link> join_world(const init_options& options, std::uint64_t tuning, own_trouble own) {
   if (options.timeout <= duration{0} || options.join_timeout <= duration{0})
