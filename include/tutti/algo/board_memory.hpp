@@ -26,7 +26,7 @@ struct board_memory {
     alignas(2 * tutti::detail::cache_line) remembered_call calls[remembered];  // read on errors only
     alignas(2 * tutti::detail::cache_line)
         std::atomic<std::uint32_t> visiting;  // this rank accesses buffers that others exposed
-    std::atomic<std::uint32_t> retracted;     // this rank's operation failed: nobody may access its buffers
+    std::atomic<std::uint32_t> retracted;     // this rank's operation failed: no rank may access its buffers
     std::atomic<std::uint32_t> farewells;     // number of other ranks that access this part no more
   };
   /// Offset of the slots, some cache lines into a page. On AMD processors `rep movsb`, which memcpy uses, is slow if

@@ -32,7 +32,7 @@ class board_slots {
   static constexpr std::size_t long_bytes = board_memory::slots_at + 2 * long_walk;
 
   /// Returns the place where `rank` stages `bytes` bytes for a step. Messages beyond a few lines rotate through the
-  /// slot, because stores into lines that nobody has read lately are cheaper. Shorter messages always use the same
+  /// slot, because stores into lines that no rank has read lately are cheaper. Shorter messages always use the same
   /// place, whose lines then stay in all caches.
   [[nodiscard]] std::byte* slot(int rank, std::uint64_t step, std::size_t bytes = slot_bytes) const noexcept {
     const std::size_t within = bytes < worth_walking ? 0 : step / 2 * std::bit_ceil(bytes) & (staging_.walk - 1);

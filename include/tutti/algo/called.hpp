@@ -44,8 +44,8 @@ using tutti::detail::mix;
 }  // namespace detail
 
 /// Signature of a call, which must be equal on all ranks: the collective, its sequence number in the group, the count,
-/// size and type of the elements, the reduction with the divisor of a mean_over, the root. What else a reduction
-/// captures may differ between ranks.
+/// size and type of the elements, the reduction with the divisor of a mean_over, the root. Other values that a
+/// reduction captures may differ between ranks.
 struct called {
   static constexpr std::uint64_t any_count = ~std::uint64_t{0};  ///< each rank has its own count
   static constexpr std::uint64_t of_split = 1;                   ///< `rest` of the all_gather inside a split

@@ -27,7 +27,7 @@ inline constexpr std::size_t one_meeting = std::size_t{64} << 10;
 inline constexpr std::size_t few_lines = 256;
 
 /// Folds `count` elements of all inputs in `b.room().in`, from element `begin` on, and stores the result to all of
-/// `b.room().results`, of which the first is this rank's own. All inputs must be mapped; nothing is staged. Returns
+/// `b.room().results`; the first of them is this rank's own. All inputs must be mapped; nothing is staged. Returns
 /// false if some rank failed meanwhile.
 inline bool fold_mapped(board& b, std::size_t begin, std::size_t count, std::size_t element, const reduction& with) {
   return fold_displaced(b, displaced{}, 0, begin, count, element, stores::ordinary, with);

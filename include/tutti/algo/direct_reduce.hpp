@@ -62,7 +62,7 @@ routine reduce_slot(meeting<T> m, board& b, reduce_args a, std::size_t done, std
 /// Reduce through memory that the ranks share, every element folded in rank order. Up to 64 KiB: one round, the root
 /// reads n slots. Buffers that all ranks map: two rounds, 1/n of the elements folded per rank, straight into the root's
 /// output. Otherwise, with two ranks, chunks of 128 KiB that the root folds, one round each; with more, slots of 256
-/// KiB, of which each rank folds 1/n: two rounds each, and only the root waits in the second.
+/// KiB: each rank folds 1/n of a slot, in two rounds, and only the root waits in the second.
 template <mapped_transport T>
 routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
   board::turn turn{b, lane.link()};

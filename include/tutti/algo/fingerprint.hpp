@@ -21,8 +21,8 @@ constexpr called call_on(collective what, std::uint64_t sequence, const basic_bu
                          std::uint64_t rest = 0) noexcept {
   return {sequence, data.count, rest, data.element_bytes, what, data.type};
 }
-/// Returns the bits of a mean_over's divisor, 0 for other reductions. What else a reduction captures may differ between
-/// ranks.
+/// Returns the bits of a mean_over's divisor, 0 for other reductions. Other values that a reduction captures may differ
+/// between ranks.
 constexpr std::uint64_t divisor_of(const reduction& with) noexcept {
   if (with.kind != reduction_kind::mean_over) return 0;
   return std::bit_cast<std::array<std::uint64_t, sizeof with.context / 8>>(with.context)[0];

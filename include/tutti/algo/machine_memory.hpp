@@ -19,7 +19,7 @@ namespace tutti::algo {
 class machine_memory {
  public:
   struct side {
-    turnstile order;  // of calls, each of which takes several tickets of the board
+    turnstile order;  // of calls; each takes several tickets of the board
     board place;
     std::vector<std::size_t> counts, offsets;  // of the blocks of the call that has its turn
   };

@@ -19,7 +19,7 @@ inline std::size_t sum_of(const layout& blocks, int ranks) noexcept {
 
 }  // namespace detail
 
-/// Bytes up to which staging is faster than two rounds, of which the first only describes the buffers.
+/// Bytes up to which staging is faster than two rounds, if the first one only describes the buffers.
 inline constexpr std::size_t most_at_once = 2 * worth_mapping;
 
 /// Returns true if direct_small() takes a call of `ranks` ranks. All ranks get the same answer.
@@ -54,7 +54,7 @@ namespace detail {
 /// One rank's part of a small call. It takes `taken` bytes, from offset `begin` on, of what each of the ranks `first`
 /// to `last` - 1 has put, which may include itself. `taken` is 0 if the blocks have different lengths.
 struct small_exchange {
-  std::size_t bytes = 0;  ///< bytes that a rank puts at most, with its own block, which nobody takes
+  std::size_t bytes = 0;  ///< bytes that a rank puts at most, with its own block, which no rank takes
   std::size_t begin = 0, taken = 0;
   std::size_t count = 0;  ///< elements to fold
   int first = 0, last = 0;

@@ -75,7 +75,7 @@ inline crowding crowding_of(double ranks_per_core) noexcept {
                                              : crowding::too_many;
 }
 
-/// Staging methods that are compared. Far cores want streaming stores. Near cores want slots so long that lines leave
+/// Staging methods that are compared. Far cores want streaming stores. Near cores want long slots, whose lines leave
 /// the reader's cache before they are written again. Others want neither. The last method needs long slots, and is not
 /// compared if ranks share cores.
 inline constexpr std::array<board::staging, 3> ways_to_stage = {{{board::slot_bytes, stores::ordinary},

@@ -50,8 +50,9 @@ class distributing_calls : public Base {
   }
 
   /// Gathers equal blocks on the root: block r of its `out` becomes rank r's `in`. Collective; count and root must be
-  /// equal on all ranks. On the root, `in` may be its block of `out`, of which only the first n blocks are written.
-  /// `out` is ignored on other ranks. Costs: see algo/direct_rooted.hpp, algo/tree_rooted.hpp and algo/linear.hpp.
+  /// equal on all ranks. On the root, `in` may be its block of `out`. Only the first n blocks of a longer `out` are
+  /// written. `out` is ignored on other ranks. Costs: see algo/direct_rooted.hpp, algo/tree_rooted.hpp and
+  /// algo/linear.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, gather_args> && alike<In, Out>
   started<gather_args> gather(In&& in, Out&& out, int root, issue how = {},
@@ -135,7 +136,7 @@ class distributing_calls : public Base {
 
   /// Exchanges equal blocks between all ranks: block r of rank q's `out` becomes block q of rank r's `in`, which is n
   /// equal blocks. Collective; the count must be equal on all ranks. `out` may be the same buffer as `in`, or a longer
-  /// one, of which the beginning is written. Costs: see algo/direct_all_to_all.hpp and algo/pairwise.hpp.
+  /// one: its beginning is written. Costs: see algo/direct_all_to_all.hpp and algo/pairwise.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_to_all_args> && alike<In, Out>
   started<all_to_all_args> all_to_all(In&& in, Out&& out, issue how = {},

@@ -231,7 +231,7 @@ class composed_core {
   struct state {
     group members;
     algo::board meeting_place;
-    std::unique_ptr<algo::machine_memory> memory;  // for ranks on several nodes, some of which share one
+    std::unique_ptr<algo::machine_memory> memory;  // for ranks on several nodes if some share one
     algo::reach links = algo::reach::messages;
     int machines = 1;
     bool even = false;                               // all nodes have the same number of ranks
