@@ -29,7 +29,7 @@ enum class slip : std::uint8_t {
   values_are_in_host_memory_so_pass_them_to_a_communicator_of_the_host
 };
 
-/// Use of a call's buffer. Of two buffers, the second is written.
+/// Use of a call's buffer. If it has two, the second is written.
 enum class use : std::uint8_t { read, write, reduce };
 
 template <class R>
