@@ -48,8 +48,8 @@ class board : public turnstile, public call_history, public board_slots {
     std::uint64_t longest = 0;
   };
 
-  /// Prefetch of other ranks' slots. The first `times` polls for a step also prefetch the beginning of the slot, of
-  /// whose data `bytes` will be read, so that flag and data arrive together.
+  /// Prefetch of another rank's slot; `bytes` bytes of it will be read. The first `times` polls for a step also fetch
+  /// the beginning of the slot, so that flag and data arrive together.
   struct asking {
     std::size_t bytes = 0;
     int times = 6;  // a rank that is much later would lose its lines again and again

@@ -32,6 +32,7 @@ inline slot_parts gather_table(int ranks) noexcept {
   return slot_parts::with_table(static_cast<std::size_t>(ranks), 0);
 }
 
+/// Runs direct_gather() on the root: takes the first slot of every rank, then the rest from where it is, or by slots.
 template <mapped_transport T>
 routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   const bool known = a.blocks.equal();
@@ -85,6 +86,8 @@ routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   if (!known && b.choice_due(longest)) co_await choose_staging(m, b);  // its length was not known before
 }
 
+/// Runs direct_gather() on every other rank: stages the first slot, then stores the rest into the root's buffer, or
+/// stages it.
 template <mapped_transport T>
 routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   const bool known = a.blocks.equal();
@@ -128,6 +131,7 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   if (!known && b.choice_due(longest)) co_await choose_staging(m, b);
 }
 
+/// Runs direct_scatter() on the root: describes its buffer, or stages chunks of all blocks until the longest is done.
 template <mapped_transport T>
 routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const bool known = a.blocks.equal();
@@ -177,6 +181,7 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   if (!known && !mapped && b.choice_due(longest)) co_await choose_staging(m, b);
 }
 
+/// Runs direct_scatter() on every other rank: copies its block from the root's buffer, or its chunks from the slots.
 template <mapped_transport T>
 routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());

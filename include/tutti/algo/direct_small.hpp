@@ -31,8 +31,8 @@ class small_call {
   [[nodiscard]] int first() const noexcept { return x_.first; }
   [[nodiscard]] int last() const noexcept { return x_.last; }
   [[nodiscard]] std::size_t bytes() const noexcept { return x_.bytes; }
-  /// Returns the bytes of each slot to prefetch while they are written: those of a few lines, and all in an all_reduce,
-  /// where every rank writes equally long.
+  /// Returns the bytes of each slot to prefetch while it is written, 0 for none. In an all_reduce all ranks write
+  /// equally much, so all is fetched; in other calls only slots of a few lines are.
   [[nodiscard]] std::size_t asked_for() const noexcept {
     return beside_ || (x_.bytes > few_lines && !std::same_as<Args, all_reduce_args>) ? 0 : x_.bytes;
   }

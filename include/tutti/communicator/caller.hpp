@@ -19,8 +19,7 @@ struct caller {
     return {call, b.members().world_rank(b.rank()), b.size()};
   }
 
-  /// Stands for a communicator that was moved away. Does not throw, so that a call that has nothing to refuse may make
-  /// it.
+  /// Returns the caller of a communicator that was moved away. Does not throw: only a call that refuses something does.
   static constexpr caller moved_away(const char* call) noexcept { return {call, 0, 0}; }
 
   [[noreturn]] void refuse(const std::string& why) const {

@@ -131,7 +131,6 @@ class composed_core {
     if (!run_small(s, a)) run(s, a, way_of(a));
   }
 
-  /// Starts each of the other collectives.
   template <class Args>
     requires requires(const Args& a, const algo::situation& s) { algo::sized(a, s); }
   void start(const Args& a, op_state& s) noexcept {
@@ -194,7 +193,6 @@ class composed_core {
   [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {
     return algo::can_ask<Args>(via, situation(0, element_bytes));
   }
-  /// Returns the reason why it cannot, for the user.
   template <class Args>
   [[nodiscard]] std::string refusal(algorithm via, std::size_t element_bytes) const {
     return algo::refusal<Args>(via, situation(0, element_bytes));
@@ -210,7 +208,7 @@ class composed_core {
   }
 
   /// Returns the world rank that caused an errc::mismatch: the one that differs from most of its group, or that sent a
-  /// user's message of another length; -1 if two of more ranks differ and the calls of the others are unknown.
+  /// user's message of another length; -1 if the world has more than two ranks and the calls of the others are unknown.
   [[nodiscard]] int odd_rank(const op_state& s) const noexcept {
     const int odd = algo::odd_call::find(state_.meeting_place, state_.members, s.result.peer).culprit;
     if (odd >= 0) return world(odd);
@@ -246,6 +244,7 @@ class composed_core {
 
   static constexpr bool on_machines = mapped_transport<T> && requires(const T& link) { link.machine_of(0); };
 
+  /// Determines connectivity, nodes, ranks per core and spin limit of the group.
   void look_around() {
     if constexpr (on_machines) {
       auto map = algo::machine_map::of(driver_->link(), members());
@@ -284,6 +283,7 @@ class composed_core {
     s.complete(status{});
   }
 
+  /// Counts the call unless begin() has done so, and notes it for mismatch diagnosis. Returns its link.
   template <class Args>
   lane<T> enter(op_state& s, const Args& a) noexcept {
     const bool counted = std::exchange(state_.begun, algo::progress::nothing) != algo::progress::nothing;
@@ -355,6 +355,7 @@ class composed_core {
     if constexpr (requires { a.via; }) return chosen(a) == algorithm::direct;
     return true;
   }
+  /// Starts a collective by direct_small() if one round in shared memory carries it; else returns false.
   template <class Args>
   bool run_small(op_state& s, const Args& a) noexcept {
     if constexpr (mapped_transport<T>) {
@@ -377,6 +378,7 @@ class composed_core {
     });
   }
 
+  /// Starts the routine that `make()` returns, and registers the operation with the driver.
   template <class Make>
   void launch(op_state& s, Make make) noexcept {
     if (const status f = driver_->link().failure(); !f.ok()) return s.complete(f);
