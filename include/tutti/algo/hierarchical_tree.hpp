@@ -36,7 +36,7 @@ struct tree_of_machines {
 
   tree_place across;
   int speaker;  ///< rank, inside this node, that acts for it
-  bool speaks;  ///< whether this rank is the speaker
+  bool speaks;  ///< this rank is the speaker
   sublink<L> between;
 
   tree_of_machines(L link, const machine_map& map, int root) noexcept

@@ -67,7 +67,7 @@ routine move_mapped(lane<T> lane, meeting<T> m, board& b, int root, std::uint64_
     }
   }
   if (failed != 0) co_await give_up(m, failed);
-  co_await m.everyone(step);  // no rank may be two steps past another that has not posted: there are four flags
+  co_await m.everyone(step);  // no rank gets two steps ahead of another: there are four flags
   const std::uint64_t end = m.post();
   if (m.rank() == root)
     co_await m.everyone(end);

@@ -19,7 +19,7 @@ inline std::size_t sum_of(const layout& blocks, int ranks) noexcept {
 
 }  // namespace detail
 
-/// Bytes up to which staging is faster than two rounds, if the first one only describes the buffers.
+/// Bytes up to which one staged round is faster than two rounds that describe the buffers and read them.
 inline constexpr std::size_t most_at_once = 2 * worth_mapping;
 
 /// Returns true if direct_small() takes a call of `ranks` ranks. All ranks get the same answer.

@@ -122,10 +122,10 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_
 /// have now: a store into a line that another core has just read costs more than the copy, and the remedy differs. All
 /// ranks must take part in the same operation, and choose alike.
 ///
-/// Takes 5 to 25 ms, for which the operation's deadline must leave room. If a choice exists and a round takes about as
-/// long as it did then (choice_timer), it takes only 20 us: a virtual machine may move from near cores to far ones. If
-/// ranks share cores, the scheduler decides the time of a round, so rounds are not measured, and only streaming and
-/// ordinary stores are compared; nothing is compared if more than 8 ranks share a core.
+/// Takes 5 to 25 ms, for which the operation's deadline must leave room. A choice that exists is only checked, in 20
+/// us, and stays while a round takes about as long as it did then (choice_timer); a virtual machine may have moved from
+/// near cores to far ones. If ranks share cores, the scheduler decides the time of a round, so rounds are not measured,
+/// and only streaming and ordinary stores are compared; nothing is compared if more than 8 ranks share a core.
 template <mapped_transport T>
 routine choose_staging(meeting<T> m, board& b) {
   const crowding mine = crowding_of(m.link().ranks_per_core());
