@@ -37,7 +37,7 @@ using all_calls = messaging_calls<moving_calls<distributing_calls<scanning_calls
 template <backend B>
 using communicator_calls = all_calls<communicator_base<B>>;
 
-/// Exclusion of other splits of the backend's world, from construction to destruction.
+/// Exclusion of splits of the world's other communicators, from construction to destruction.
 template <class B>
 class split_in_progress {
  public:
@@ -51,7 +51,7 @@ class split_in_progress {
     auto guard = home_.lock();
     whole_.end_split();
   }
-  /// The lowest context that a group of this rank can have.
+  /// Returns the lowest context that a group of this rank can have.
   [[nodiscard]] std::uint32_t context() const noexcept { return context_; }
 
  private:
@@ -99,8 +99,8 @@ class communicator : public detail::communicator_calls<B> {
   }
 
   /// Splits this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.
-  /// The new communicator shares this one's links, engine and failures: a failure of either ends both. A world has one
-  /// split at a time and 32767 in all; a further one, and a second thread's at the same time, throws usage_error.
+  /// The new communicator shares this one's links, engine and failures: a failure of either ends both. Throws
+  /// usage_error while another communicator of the world is being split, and after 32767 splits of a world.
   ///
   /// In shared memory, a group takes 516 KiB per rank from its first operation on, and 4.5 MiB once it has staged a
   /// message of 64 KiB or 4 MiB of shorter ones, until all its ranks have destroyed it; twice that if it spans several
@@ -112,8 +112,8 @@ class communicator : public detail::communicator_calls<B> {
     cut.gathering.wait();
     return cut.finish();
   }
-  /// The same for coroutines, which go on side by side: `auto half = co_await world.split_async(color)`. Begins when it
-  /// is awaited; this communicator stays where it is until it has ended.
+  /// Splits this group in a coroutine, beside others: `auto half = co_await world.split_async(color)`. Begins when it
+  /// is awaited. This communicator must not be moved or destroyed until it has ended.
   [[nodiscard]] task<communicator> split_async(int color, int key = 0,
                                                std::source_location where = std::source_location::current())
     requires(B::where == space::host)
@@ -182,7 +182,7 @@ class communicator : public detail::communicator_calls<B> {
   }
 
  private:
-  /// A split under way: every rank hears what the others want, and takes the same conclusions.
+  /// Split in progress: gathers the colors and keys of all ranks, from which each computes the same groups.
   struct splitting {
     struct entry {
       std::int32_t color, key, rank, world_rank;
@@ -211,7 +211,7 @@ class communicator : public detail::communicator_calls<B> {
       if (color < 0)
         of.who("split").refuse("a color is not negative; a rank that wants no group takes a color of its own");
     }
-    /// Once `gathering` has ended.
+    /// Makes the new communicator. `gathering` must have ended.
     communicator finish() {
       group g{0, 0, 0, {}};
       for (const entry& e : all) g.context = (std::max)(g.context, e.context);

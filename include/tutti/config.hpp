@@ -2,8 +2,8 @@
 
 /// The only home of compiler and operating-system conditionals.
 
-// Every header comes here before it declares anything. What is missing is said in one line; including a file that does
-// not exist is what makes a compiler stop there, and not thousands of errors later.
+// Every header comes here before it declares anything. A missing requirement is reported in one line: including a file
+// that does not exist makes compilers stop there, and not thousands of errors later.
 #if !defined(__linux__)
 #error "tutti: this version needs Linux"
 #include <tutti_stops_after_the_error_above>

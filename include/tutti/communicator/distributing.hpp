@@ -32,8 +32,9 @@ class distributing_calls : public Base {
   /// blocks.size(r) elements. Collective.
   ///
   /// `blocks` lays out `out`, which may be longer. Its counts must be equal on all ranks; its offsets may differ. Like
-  /// the buffers, it belongs to the operation until the handle has ended. `in` may be this rank's block of `out`.
-  /// Costs: see algo/direct_uneven.hpp and algo/ring_uneven.hpp.
+  /// the buffers, it belongs to the operation until the handle has ended. `in` may be this rank's block of `out`. If it
+  /// overlaps `out` at another place, as C interfaces allow, it is moved to its block first; a prepared operation, and
+  /// one on a device, refuses that. Costs: see algo/direct_uneven.hpp and algo/ring_uneven.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_gather_v_args> && alike<In, Out>
   started<all_gather_v_args> all_gather_v(In&& in, Out&& out, layout blocks, issue how = {},
@@ -194,7 +195,7 @@ class distributing_calls : public Base {
   void all_to_all_v(In&&, layout, Out&&, layout, Rest&&...) = delete;
 
  private:
-  /// `in`, or this rank's block of `out` with what it held, where they touch.
+  /// Returns `in`; if it overlaps `out`, moves its elements to this rank's block of `out` and returns that.
   template <class T>
   std::span<const T> moved_to_own_block(std::span<const T> in, std::span<T> out, const layout& blocks) const {
     const std::span<T> own = out.subspan(blocks.begin(this->me()), in.size());
