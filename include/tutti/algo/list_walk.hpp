@@ -27,6 +27,7 @@ class list_walk {
       used_ = 0;
     }
   }
+  /// Copies the next `bytes` bytes to contiguous memory; scatter() copies them from there.
   void gather(std::byte* to, std::size_t bytes) {
     next(bytes, [&](auto piece, std::size_t offset) { copy_bytes(to + offset, piece.data(), piece.size()); });
   }

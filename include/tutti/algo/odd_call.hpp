@@ -115,6 +115,7 @@ inline std::string own_way(const odd_call& found) {
   return own == algorithm::automatic || own == found.odd.what.via ? "" : ", not by " + std::string(name(own));
 }
 
+/// Returns the explanation of a mismatch that the board shows, for the operation `mine`.
 inline std::string explain(const odd_call& found, const group& members, const op_info& mine) {
   const std::string who = text_of(found.odd, members), usual = describe(found.usual.what);
   std::string odd = describe(found.odd.what);

@@ -59,6 +59,7 @@ class communicator_base : public call_base<B> {
   [[nodiscard]] int local_size() const { return self() ? self()->local_size : size(); }
   [[nodiscard]] int node_rank() const { return self() ? self()->node_rank : 0; }
 
+  /// Returns the engine that drives this communicator's operations and resumes the coroutines that wait for them.
   [[nodiscard]] tutti::engine& engine() const { return core().engine(); }
   [[nodiscard]] B& backend() const { return core().backend(); }
 

@@ -57,6 +57,7 @@ class call_base {
  public:
   using backend_type = B;
 
+  /// Return this process's rank in the group, and the number of its ranks. Throw usage_error after a move.
   [[nodiscard]] int rank() const { return core().backend().rank(); }
   [[nodiscard]] int size() const { return core().backend().size(); }
 

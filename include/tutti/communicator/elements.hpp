@@ -15,11 +15,12 @@
 
 namespace tutti::detail {
 
-// Larger elements would not fit into the staging slots of a node with many ranks; staging memory is aligned to 64
-// bytes.
+/// Element that can be sent. Larger ones would not fit into the staging slots of a node with many ranks; staging memory
+/// is aligned to 64 bytes.
 template <class T>
 concept travels = element<T> && sizeof(T) <= 4096 && alignof(T) <= 64;
 
+/// Contiguous range of such elements whose memory outlives the call: a named std::vector or array, or a std::span.
 template <class R>
 concept elements = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && std::ranges::borrowed_range<R> &&
                    travels<std::ranges::range_value_t<R>>;
@@ -27,6 +28,7 @@ concept elements = std::ranges::contiguous_range<R> && std::ranges::sized_range<
 template <class R>
 concept writable_elements = elements<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
+/// One number or small struct that a call takes by value.
 template <class T>
 concept value = travels<T> && sizeof(T) <= op_state::value_bytes && alignof(T) <= op_state::value_alignment &&
                 !std::ranges::range<T>;

@@ -41,6 +41,7 @@ class prepared {
   prepared(prepared&&) noexcept = default;
   prepared& operator=(prepared&&) noexcept = default;
 
+  /// Starts the operation and returns its handle. Throws usage_error in the cases above, before anything is sent.
   typename detail::handle_of<B>::type start(std::source_location where = std::source_location::current()) {
     if (!issuer_)
       throw usage_error(std::string(Args::name) +
