@@ -124,10 +124,10 @@ class communicator : public detail::communicator_calls<B> {
   }
 
   /// Compares the calls of all ranks, then ends this communicator as its destructor does. Collective; blocks. Finds
-  /// mistakes in the last calls of a job, such as different roots, which no later call would find: call it at the end of
-  /// a job that must be right. Throws error{mismatch} on all ranks, naming a rank that differs from most, or the error
-  /// that ended an earlier operation. The communicator has ended then, too: later calls throw as after a move. Groups of
-  /// a split are closed one by one; messages (send, recv) are not compared.
+  /// mistakes in the last calls of a job, such as different roots, which no later call would find: call it at the end
+  /// of a job that must be right. Throws error{mismatch} on all ranks, naming a rank that differs from most, or the
+  /// error that ended an earlier operation. The communicator has ended then, too: later calls throw as after a move.
+  /// Groups of a split are closed one by one; messages (send, recv) are not compared.
   void close(std::source_location where = std::source_location::current())
     requires(B::where == space::host && requires(const B& b) { b.calls(); })
   {

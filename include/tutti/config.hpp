@@ -108,8 +108,8 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
         : "v"(a), "v"(b));                                                        \
   }
 #define TUTTI_SUBNORMALS_ARE_ZERO() ((__builtin_ia32_stmxcsr() & 0x40U) != 0)
-// Bits of MXCSR: rounding (13 and 14), subnormal operands as zero (6), subnormal results as zero (15). The clobber keeps
-// arithmetic on memory behind the change.
+// Bits of MXCSR: rounding (13 and 14), subnormal operands as zero (6), subnormal results as zero (15). The clobber
+// keeps arithmetic on memory behind the change.
 #define TUTTI_FLOAT_MODE 0xe040U
 #define TUTTI_READ_FLOAT_CONTROL(to) asm volatile("stmxcsr %0" : "=m"(to))
 #define TUTTI_WRITE_FLOAT_CONTROL(from) asm volatile("ldmxcsr %0" : : "m"(from) : "memory")

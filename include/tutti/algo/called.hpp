@@ -100,7 +100,7 @@ struct called {
     return with == static_cast<std::uint8_t>(reduction_kind::mean_over);
   }
 
-  /// `rest` of a collective that is a part of the call named `within`; null for one of a user.
+  /// Returns `rest` for an all_gather inside the call named `within`, which is null for a call of the user's.
   static constexpr std::uint64_t of_part(const char* within) noexcept {
     if (within == nullptr) return 0;
     return *within == 'c' ? of_close : of_split;

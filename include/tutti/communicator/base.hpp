@@ -86,7 +86,7 @@ class communicator_base : public call_base<B> {
       : call_base<B>(new issuer<B>(std::move(b), std::move(home), timeout)) {}
   ~communicator_base() { end(); }
 
-  /// From here on this is a communicator that was moved away.
+  /// Ends the communicator, which then behaves as after a move.
   void end() noexcept {
     if (!core_) return;
     core_->close();

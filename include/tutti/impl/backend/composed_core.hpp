@@ -244,7 +244,6 @@ class composed_core {
 
   static constexpr bool on_machines = mapped_transport<T> && requires(const T& link) { link.machine_of(0); };
 
-  /// Determines connectivity, nodes, ranks per core and spin limit of the group.
   void look_around() {
     if constexpr (on_machines) {
       auto map = algo::machine_map::of(driver_->link(), members());
@@ -378,7 +377,6 @@ class composed_core {
     });
   }
 
-  /// Starts the routine that `make()` returns, and registers the operation with the driver.
   template <class Make>
   void launch(op_state& s, Make make) noexcept {
     if (const status f = driver_->link().failure(); !f.ok()) return s.complete(f);
