@@ -30,14 +30,14 @@ namespace tutti {
 
 namespace detail {
 
-/// What can be started at once, and what can be prepared.
+/// All calls that can be started, or prepared.
 template <class Base>
 using all_calls = messaging_calls<moving_calls<distributing_calls<scanning_calls<reducing_calls<Base>>>>>;
 
 template <backend B>
 using communicator_calls = all_calls<communicator_base<B>>;
 
-/// While it lives, no other communicator of the backend's world can be split.
+/// Exclusion of splits of the world's other communicators, from construction to destruction.
 template <class B>
 class split_in_progress {
  public:
@@ -51,7 +51,7 @@ class split_in_progress {
     auto guard = home_.lock();
     whole_.end_split();
   }
-  /// The lowest context that a group of this rank can have.
+  /// Returns the lowest context that a group of this rank can have.
   [[nodiscard]] std::uint32_t context() const noexcept { return context_; }
 
  private:
@@ -62,17 +62,17 @@ class split_in_progress {
 
 }  // namespace detail
 
-/// A group of ranks that can act together; the typed face of a backend.
+/// Group of ranks that call collectives together; the typed interface of a backend.
 ///
 /// Every rank issues the same collectives in the same order. A call starts the operation and returns its handle;
-/// buffers belong to it until the handle has ended (see op). Ranges are contiguous: std::vector, std::span, arrays; on
-/// hosts they are shorter than 1 TiB. Distinct communicators are safe to use from distinct threads; on a shared one,
-/// issue from one thread at a time; abort() may come from any thread. Wrong arguments throw usage_error before anything
-/// is sent, as do calls of a communicator that was moved away. Failures at run time throw error from the handle; the
-/// first one is sticky. Communicators split from one world share its links and its fate: destroying one with operations
-/// in flight aborts them all, errc::aborted everywhere; a child made by fork() may destroy its copy, and no more. Its
-/// calls by family: communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp, messaging.hpp; prepared
-/// ones: prepared.hpp; who is in it: base.hpp.
+/// buffers belong to the operation until the handle has ended (see op). Ranges are contiguous (std::vector, std::span,
+/// arrays) and, on hosts, shorter than 1 TiB. Wrong arguments, and a communicator that was moved away, throw
+/// usage_error before anything is sent. Failures at run time throw error from the handle; the first one is sticky.
+/// Distinct communicators may be used from distinct threads at the same time; on a shared one, issue from one thread at
+/// a time; abort() may come from any. Communicators split from one world share its links and its failures: destroying
+/// one with operations in flight aborts them all with errc::aborted on all ranks; a child made by fork() may only
+/// destroy its copy. Calls by family: communicator/reducing.hpp, scanning.hpp, moving.hpp, distributing.hpp,
+/// messaging.hpp; prepared.hpp; base.hpp.
 template <backend B = host>
 class communicator : public detail::communicator_calls<B> {
   using calls = detail::communicator_calls<B>;
@@ -81,26 +81,30 @@ class communicator : public detail::communicator_calls<B> {
   communicator(B b, std::shared_ptr<tutti::engine> home, duration timeout)
       : calls(std::move(b), std::move(home), timeout) {}
 
-  /// A communicator on the host for scalars, strings and agreements beside device data; itself on a host backend.
+  /// Returns a communicator in host memory, for scalars, strings and agreements beside device data. On a host backend
+  /// it is this one.
   [[nodiscard]] communicator& control() noexcept
     requires(B::where == space::host)
   {
     return *this;
   }
 
-  /// The collectives, send and recv as calls that start nothing: each checks its arguments, chooses its algorithm, and
-  /// returns what starts it, often (see prepared): `auto average = world.prepare().all_reduce(gradients, mean)`. Not
-  /// those by value and of strings, and no recv_any. Sends nothing. Ends with this communicator, unlike what its calls
-  /// return, which then refuses to start.
+  /// Returns the collectives, send and recv as calls that start nothing. Each checks its arguments, chooses its
+  /// algorithm and returns an operation that can be started many times (see prepared): `auto average =
+  /// world.prepare().all_reduce(gradients, mean)`. Calls by value, of strings, and recv_any cannot be prepared. Sends
+  /// nothing. The result must not outlive this communicator; the prepared operations may, but then throw usage_error
+  /// when they are started.
   [[nodiscard]] detail::all_calls<detail::preparing_base<B>> prepare() noexcept {
     return detail::all_calls<detail::preparing_base<B>>{this->core_};
   }
 
-  /// Cuts this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.
-  /// The new one shares this one's links, engine and fate: a failure of either ends both. One communicator of a world
-  /// at a time: usage_error from the split of another meanwhile; 32767 splits in all. In shared memory a group takes
-  /// 516 KiB per rank from its first operation on, 4.5 MiB after a message of 64 KiB, or 4 MiB of shorter ones, that
-  /// are staged, until all its ranks have destroyed it; twice that where it is on several machines.
+  /// Splits this group: ranks with the same color form a new communicator, ordered by (key, rank). Collective; blocks.
+  /// The new communicator shares this one's links, engine and failures: a failure of either ends both. Throws
+  /// usage_error while another communicator of the world is being split, and after 32767 splits of a world.
+  ///
+  /// In shared memory, a group takes 516 KiB per rank from its first operation on, and 4.5 MiB once it has staged a
+  /// message of 64 KiB or 4 MiB of shorter ones, until all its ranks have destroyed it; twice that if it spans several
+  /// nodes.
   [[nodiscard]] communicator split(int color, int key = 0, std::source_location where = std::source_location::current())
     requires(B::where == space::host)
   {
@@ -108,8 +112,8 @@ class communicator : public detail::communicator_calls<B> {
     cut.gathering.wait();
     return cut.finish();
   }
-  /// The same for coroutines, which go on side by side: `auto half = co_await world.split_async(color)`. Begins when it
-  /// is awaited; this communicator stays where it is until it has ended.
+  /// Splits this group in a coroutine, beside others: `auto half = co_await world.split_async(color)`. Begins when it
+  /// is awaited. This communicator must not be moved or destroyed until it has ended.
   [[nodiscard]] task<communicator> split_async(int color, int key = 0,
                                                std::source_location where = std::source_location::current())
     requires(B::where == space::host)
@@ -119,11 +123,11 @@ class communicator : public detail::communicator_calls<B> {
     co_return cut.finish();
   }
 
-  /// Compares what the ranks have called, then ends this communicator as its destructor does: collective; blocks. A
-  /// mistake in the last calls of a job, as another root, meets no later call and is told here only: put it at the end
-  /// of what must be right. Throws error{mismatch} on all ranks, which names one that differs from most, and what ended
-  /// an operation before. Also then it has ended: what follows refuses, as one that was moved away. Groups of a split
-  /// are closed one by one; messages (send, recv) are not compared.
+  /// Compares the calls of all ranks, then ends this communicator as its destructor does. Collective; blocks. Finds
+  /// mistakes in the last calls of a job, such as different roots, which no later call would find: call it at the end
+  /// of a job that must be right. Throws error{mismatch} on all ranks, naming a rank that differs from most, or the
+  /// error that ended an earlier operation. The communicator has ended then, too: later calls throw as after a move.
+  /// Groups of a split are closed one by one; messages (send, recv) are not compared.
   void close(std::source_location where = std::source_location::current())
     requires(B::where == space::host && requires(const B& b) { b.calls(); })
   {
@@ -156,10 +160,11 @@ class communicator : public detail::communicator_calls<B> {
                 {this->rank(), mine.calls + 1, "close", where}};
   }
 
-  /// Zeroed memory for `count` elements that collectives move without staging: peers on this machine map it. What is
-  /// staged all the same, as short messages are, says docs/algorithms.md, by collective.
-  /// Not collective. Freed with the array, which must not go before operations on it have ended; while it lives, this
-  /// rank does not leave its world: peers that wait for it hear so only after the last. Throws error{out_of_resources}.
+  /// Allocates zeroed memory for `count` elements that peers on this node map, so that collectives move it without
+  /// staging; docs/algorithms.md lists the exceptions by collective, such as short messages. Not collective. The memory
+  /// is freed with the array, which must outlive the operations on it. While it lives, this rank does not leave its
+  /// world: peers that wait for this rank learn of its leaving only after the last array is gone. Throws
+  /// error{out_of_resources}.
   template <detail::travels T>
   [[nodiscard]] mapped_array<T> allocate(std::size_t count)
     requires(B::where == space::host)
@@ -178,7 +183,7 @@ class communicator : public detail::communicator_calls<B> {
   }
 
  private:
-  /// A split under way: every rank hears what the others want, and takes the same conclusions.
+  /// Split in progress: gathers the colors and keys of all ranks, from which each computes the same groups.
   struct splitting {
     struct entry {
       std::int32_t color, key, rank, world_rank;
@@ -207,7 +212,7 @@ class communicator : public detail::communicator_calls<B> {
       if (color < 0)
         of.who("split").refuse("a color is not negative; a rank that wants no group takes a color of its own");
     }
-    /// Once `gathering` has ended.
+    /// Makes the new communicator. `gathering` must have ended.
     communicator finish() {
       group g{0, 0, 0, {}};
       for (const entry& e : all) g.context = (std::max)(g.context, e.context);

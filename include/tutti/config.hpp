@@ -2,8 +2,8 @@
 
 /// The only home of compiler and operating-system conditionals.
 
-// Every header comes here before it declares anything. What is missing is said in one line; including a file that does
-// not exist is what makes a compiler stop there, and not thousands of errors later.
+// Every header comes here before it declares anything. A missing requirement is reported in one line: including a file
+// that does not exist makes compilers stop there, and not thousands of errors later.
 #if !defined(__linux__)
 #error "tutti: this version needs Linux"
 #include <tutti_stops_after_the_error_above>
@@ -22,7 +22,7 @@
 #include <tutti_stops_after_the_error_above>
 #endif
 
-// Where TUTTI_SEPARATE_COMPILATION is defined, one file of the program compiles what the headers then only declare
+// With TUTTI_SEPARATE_COMPILATION the headers only declare; one file of the program compiles the definitions
 // (impl/src.hpp).
 #if defined(TUTTI_SEPARATE_COMPILATION)
 #define TUTTI_DECL
@@ -52,8 +52,8 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
 #define TUTTI_PAUSE() ((void)0)
 #endif
 
-// What nvcc compiles for the device, too, a plain compiler for the host only. TUTTI_CUDA_ARCH is 900 in code for sm_90,
-// and 0 in code for the host.
+// Marks functions that nvcc compiles for the device, too, and a plain compiler for the host only. TUTTI_CUDA_ARCH is
+// 900 in code for sm_90, and 0 in code for the host.
 #if defined(__CUDACC__)
 #define TUTTI_HOST_DEVICE __host__ __device__
 #else
@@ -82,8 +82,8 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
 #define TUTTI_THREAD_SANITIZER false
 #endif
 
-// What follows, up to TUTTI_TARGET_END, is compiled for processors with these instructions: whatever the user's flags
-// say, it is called only where they exist. Without FMA, which would round sums of products once instead of twice.
+// The code up to TUTTI_TARGET_END is compiled for processors with these instructions, independent of the user's flags;
+// it is called only where they exist. Without FMA, which would round sums of products once instead of twice.
 #if defined(__x86_64__)
 #define TUTTI_X86_64 true
 #define TUTTI_STREAM_FENCE() asm volatile("sfence" ::: "memory")
@@ -96,7 +96,7 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
     asm volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx)); \
     (has) = ((ecx >> 29U) & 1U) != 0;                                   \
   }
-// The few instructions that the compilers' vector extensions cannot say; their headers would cost every user 60 MB.
+// Instructions that the compilers' vector extensions cannot express; their headers would cost every user 60 MB.
 #define TUTTI_VCVTPH2PS(to, from) asm("vcvtph2ps %1, %0" : "=v"(to) : "v"(from))
 #define TUTTI_VCVTPS2PH(to, from) asm("vcvtps2ph $0, %1, %0" : "=v"(to) : "v"(from))  // $0: to nearest even
 #define TUTTI_VCVTNE2PS2BF16(to, low, high) asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(to) : "v"(low), "v"(high))
@@ -108,8 +108,8 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
         : "v"(a), "v"(b));                                                        \
   }
 #define TUTTI_SUBNORMALS_ARE_ZERO() ((__builtin_ia32_stmxcsr() & 0x40U) != 0)
-// How floating-point numbers are rounded (bits 13 and 14 of MXCSR), and whether subnormal ones are taken for zero (6)
-// and become zero (15). The clobber keeps arithmetic on what is in memory behind the change.
+// Bits of MXCSR: rounding (13 and 14), subnormal operands as zero (6), subnormal results as zero (15). The clobber
+// keeps arithmetic on memory behind the change.
 #define TUTTI_FLOAT_MODE 0xe040U
 #define TUTTI_READ_FLOAT_CONTROL(to) asm volatile("stmxcsr %0" : "=m"(to))
 #define TUTTI_WRITE_FLOAT_CONTROL(from) asm volatile("ldmxcsr %0" : : "m"(from) : "memory")
@@ -138,7 +138,7 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
 #define TUTTI_ANY_SUBNORMAL(any, a, b) ((void)0);
 #define TUTTI_SUBNORMALS_ARE_ZERO() false
 #if defined(__aarch64__)
-// Of FPCR: rounding (bits 22 and 23), subnormal numbers as zero (24, 19 for float16), and one NaN for all (25).
+// Bits of FPCR: rounding (22 and 23), subnormal numbers as zero (24, 19 for float16), and one NaN for all (25).
 #define TUTTI_FLOAT_MODE 0x3c80000U
 #define TUTTI_READ_FLOAT_CONTROL(to)              \
   {                                               \
@@ -161,7 +161,7 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
 #define TUTTI_TARGET_END
 #endif
 
-// Whether this process has one thread, as far as the C library tells; false where it cannot.
+// True if this process has one thread, as far as the C library tells; false if it cannot tell.
 #if defined(__has_include)
 #if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>
@@ -173,10 +173,10 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
 #endif
 
 namespace tutti::detail {
-/// True while there is no other thread: a lock is free then, and what threads share may be changed without one.
+/// Returns true while there is no other thread: a lock is free then, and shared data may be changed without it.
 inline bool single_threaded() noexcept { return TUTTI_SINGLE_THREADED; }
 inline constexpr bool x86_64 = TUTTI_X86_64;
-/// The operating system saves the wide registers, too.
+/// Returns true if the processor has AVX2 and F16C, and the operating system saves the wide registers.
 inline bool cpu_has_avx2() noexcept {
   bool f16c = false;
   if (TUTTI_CPU_HAS("avx2")) TUTTI_CPU_HAS_F16C(f16c)
@@ -188,15 +188,14 @@ inline bool cpu_has_avx512() noexcept {
 }
 inline bool cpu_has_avx512_bf16() noexcept { return cpu_has_avx512() && TUTTI_CPU_HAS("avx512bf16"); }
 inline bool cpu_is_zen3() noexcept { return TUTTI_CPU_IS("znver3"); }
-/// Intel's servers of the years 2017 to 2019, with AVX-512 and without its bfloat16.
+/// Returns true on Intel's servers of the years 2017 to 2019, with AVX-512 and without its bfloat16.
 inline bool cpu_is_skylake_server() noexcept { return TUTTI_CPU_IS("skylake-avx512") || TUTTI_CPU_IS("cascadelake"); }
 inline constexpr unsigned cache_line = TUTTI_CACHE_LINE;
 inline constexpr bool address_sanitizer = TUTTI_ADDRESS_SANITIZER;
 inline constexpr bool thread_sanitizer = TUTTI_THREAD_SANITIZER;
-/// The user's program has told the processor so, as -ffast-math does.
+/// Returns true if the program has made the processor treat subnormal numbers as zero, as -ffast-math does.
 inline bool subnormals_are_zero() noexcept { return TUTTI_SUBNORMALS_ARE_ZERO(); }
-/// The bits of float_control() that change the value of a result; 0 in a thread that has left them as they are at
-/// first.
+/// Bits of float_control() that change the value of a result; all are 0 in a thread that has not changed them.
 inline constexpr unsigned float_mode = TUTTI_FLOAT_MODE;
 inline unsigned float_control() noexcept {
   unsigned control = 0;
@@ -204,14 +203,14 @@ inline unsigned float_control() noexcept {
   return control;
 }
 inline void set_float_control(unsigned control) noexcept { TUTTI_WRITE_FLOAT_CONTROL(control); }
-/// Stores past the caches before it are seen no later than ordinary stores after it.
+/// Orders streaming stores before it ahead of ordinary stores after it.
 inline void stream_fence() noexcept { TUTTI_STREAM_FENCE(); }
 inline void cpu_pause() noexcept { TUTTI_PAUSE(); }
-/// Asks for lines of the cache; never faults.
+/// Prefetches cache lines; never faults.
 inline void prefetch(const void* from, unsigned long bytes) noexcept {
   for (unsigned long i = 0; i < bytes; i += cache_line) __builtin_prefetch(static_cast<const char*>(from) + i);
 }
-/// The same for lines that are about to be written; what compilers make of the builtin needs -mprfchw on x86.
+/// Prefetches lines for writing. On x86, the compilers' builtin needs -mprfchw for that.
 inline void prefetch_to_write(const void* from, unsigned long bytes) noexcept {
   for (unsigned long i = 0; i < bytes; i += cache_line) {
     const char* const line = static_cast<const char*>(from) + i;

@@ -12,8 +12,8 @@
 
 namespace tutti::algo {
 
-/// The algorithms that `issue::via` can ask a collective for, beside `automatic`. Those that are not listed (barrier,
-/// send, recv, recv_any) have one way only.
+/// Lists the algorithms that a caller may name in `issue::via` for a collective, besides `automatic`. The list is empty
+/// for collectives that have a single implementation (barrier, send, recv, recv_any).
 template <class Args>
 inline constexpr std::array<algorithm, 0> algorithms_of{};
 template <>
@@ -59,7 +59,7 @@ inline constexpr std::array algorithms_of<all_to_all_args>{algorithm::direct, al
 template <>
 inline constexpr std::array algorithms_of<all_to_all_v_args>{algorithm::direct, algorithm::pairwise};
 
-/// The collectives whose hierarchical way wants equally many ranks on every machine.
+/// True for collectives whose hierarchical algorithm needs the same number of ranks on every node.
 template <class Args>
 inline constexpr bool by_equal_machines =
     std::same_as<Args, all_gather_args> || std::same_as<Args, reduce_scatter_args>;
@@ -70,14 +70,14 @@ constexpr bool has_algorithm(algorithm via) noexcept {
   return via == algorithm::automatic || std::find(all.begin(), all.end(), via) != all.end();
 }
 
-/// True where this collective can be asked for `via`; `automatic` can be asked for anywhere.
+/// Returns true if `via` may be named for this collective in situation `s`; `automatic` always may.
 template <class Args>
 constexpr bool can_ask(algorithm via, const situation& s) noexcept {
   return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s)) &&
          (via != algorithm::hierarchical || (hierarchical_possible(s) && (!by_equal_machines<Args> || s.even)));
 }
 
-/// Why it cannot, and what it can be asked for instead.
+/// Returns the text of the error for a `via` that can_ask() rejects: the reason, and the algorithms that are available.
 template <class Args>
 std::string refusal(algorithm via, const situation& s) {
   std::string text;

@@ -12,12 +12,14 @@
 #include <tutti/transport/concept.hpp>
 #include <tutti/transport/lane.hpp>
 
-/// Calls that end where they are issued: a routine takes as long as a message of a few KiB.
+/// Fast path: runs a small collective to completion inside the call that issues it. Creating a coroutine costs as much
+/// as sending a few KiB.
 namespace tutti::algo {
 
 namespace detail {
 
-/// An all_reduce of one piece, in buffers of this rank that others do not map: it travels with the note that says so.
+/// Returns true for an all_reduce of one chunk whose buffers are not mapped by the other ranks. Its operand can be
+/// staged together with the buffer descriptor that says so.
 template <mapped_transport T>
 bool is_whole(const T& link, const all_reduce_args& a, int ranks) noexcept {
   const std::size_t bytes = a.out.bytes(), element = a.out.element_bytes;
@@ -25,7 +27,7 @@ bool is_whole(const T& link, const all_reduce_args& a, int ranks) noexcept {
          (!link.locate(a.in.data, bytes) || !link.locate(a.out.data, bytes));
 }
 
-/// As begin_small(), of a call that is_whole() holds for.
+/// Does what begin_small() does, for a call for which is_whole() is true.
 template <mapped_transport T>
 progress begin_whole(const lane<T>& lane, board& b, const all_reduce_args& a, int looks) noexcept {
   const meeting<T> m{lane, b, a};
@@ -44,8 +46,9 @@ progress begin_whole(const lane<T>& lane, board& b, const all_reduce_args& a, in
 
 }  // namespace detail
 
-/// True where begin() takes the call: never one after which all ranks choose how to stage. They may differ in whose
-/// buffers are mapped, and then those that have begun leave the rest to direct_all_reduce().
+/// Returns true if begin() can take the call. It cannot take one after which all ranks choose a staging method, because
+/// that choice needs a coroutine. The ranks may get different answers, as their buffers may differ in being mapped;
+/// those that have begun continue in direct_all_reduce().
 template <mapped_transport T, class Args>
 bool may_begin(const T& link, const board& b, const Args& a, int rank, int ranks) noexcept {
   if constexpr (std::same_as<Args, all_reduce_args>)
@@ -53,8 +56,8 @@ bool may_begin(const T& link, const board& b, const Args& a, int rank, int ranks
   return is_small(a, ranks) && !b.timer().is_due(detail::exchange_of(a, rank, ranks).bytes);
 }
 
-/// Begins a call where the board is clear, and ends it if the others are seen within so many looks. What is left goes
-/// to direct_small(), or to direct_all_reduce() where is_small() does not hold.
+/// Posts a call whose shm group is clear, and completes it if all other ranks are seen within `looks` polls. The caller
+/// passes an incomplete call to direct_small(), or to direct_all_reduce() if is_small() is false for it.
 template <mapped_transport T, class Args>
 progress begin(const lane<T>& lane, board& b, const Args& a, int looks) noexcept {
   if constexpr (std::same_as<Args, all_reduce_args>)

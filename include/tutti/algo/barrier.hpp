@@ -6,7 +6,7 @@
 
 namespace tutti::algo {
 
-/// Dissemination barrier: in step k every rank tells the one 2^k further and hears from the one 2^k before.
+/// Dissemination barrier: in step k each rank notifies the rank 2^k above it and waits for the rank 2^k below it.
 /// ceil(log2 n) steps of empty messages (Hensgen, Finkel and Manber, 1988).
 template <message_link L>
 routine dissemination_barrier(L link) {

@@ -8,7 +8,8 @@
 
 namespace tutti::algo {
 
-/// How `count` elements are cut into `parts`: the first count % parts get one more. Empty parts are legal.
+/// Partition of `count` elements into `parts` blocks: the first count % parts blocks get one element more. Blocks may
+/// be empty.
 struct blocks {
   std::size_t count;
   std::size_t parts;
@@ -17,25 +18,26 @@ struct blocks {
     return i * (count / parts) + (std::min)(i, count % parts);
   }
   [[nodiscard]] std::size_t size(std::size_t i) const noexcept { return count / parts + (i < count % parts ? 1 : 0); }
-  /// What both ends of a link cut their messages by, whichever two blocks they have in hand.
+  /// Returns the length of the longest block. Both ends of a link cut messages into chunks by it, whatever their
+  /// blocks.
   [[nodiscard]] std::size_t longest() const noexcept { return size(0); }
 };
 
-/// What is left of `whole` behind `done`, at most `most`.
+/// Returns the length of the next chunk: the rest of `whole` after `done`, at most `most`; 0 if nothing is left.
 constexpr std::size_t piece_of(std::size_t whole, std::size_t done, std::size_t most) noexcept {
   return done < whole ? (std::min)(most, whole - done) : 0;
 }
 
-/// How many elements so many bytes hold; one that is larger than all of them counts, too.
+/// Returns the number of whole elements in `bytes`, and at least 1, so that an element larger than `bytes` still fits.
 constexpr std::size_t whole_elements(std::size_t bytes, std::size_t element) noexcept {
   return std::max<std::size_t>(1, bytes / element);
 }
 
-/// Bytes of the lines of a cache that so many take.
+/// Returns `bytes` rounded up to whole cache lines of 64 bytes.
 constexpr std::size_t whole_lines(std::size_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
-/// Temporary memory of one operation, aligned for every element; false when there is none to be had. It comes from what
-/// the operation's link keeps, and goes back there.
+/// Temporary memory of one operation, aligned for every element type. It is taken from the pool of the operation's link
+/// and returned there by the destructor. It converts to false if the allocation failed.
 class scratch {
  public:
   template <class Link>

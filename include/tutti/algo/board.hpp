@@ -26,42 +26,44 @@
 
 namespace tutti::algo {
 
-/// Where the ranks of one group meet in mapped memory: for each rank four cells in which it posts its steps, in turn,
-/// and two slots to stage data. A cell is a pair of lines of the cache: the step, the call that it belongs to, and what
-/// fits beside them.
+/// Flags and staging slots through which the ranks of one group meet in shared memory. Each rank has four flags, which
+/// it uses in turn to post its steps, and two slots. A flag is two cache lines: the step, the call that the step
+/// belongs to, and an inline payload.
 ///
-/// The rule that makes two slots enough: what a rank publishes with post(t) lies in its slot t % 2; a rank has read
-/// what it needs of step t before it posts t + 1. So a slot may be written for step t once everyone has posted t - 1.
-/// Operations of a group take turns on its board, in the order of their issue, which is the same on all ranks.
+/// Two slots are enough by this rule: the data that a rank publishes with post(t) lies in its slot t % 2, and a rank
+/// has read everything that it needs of step t before it posts t + 1. A rank may therefore write its slot for step t
+/// once every rank has posted t - 1. Operations of a group use the board one after another, in order of issue, which is
+/// the same on all ranks.
 class board : public turnstile, public call_history, public board_slots {
  public:
-  /// How much is done in memory of others between two looks whether one is still welcome: each piece begins slowly.
+  /// Bytes that a rank accesses in other ranks' buffers between two checks for revocation. A chunk this long is worth
+  /// the slow start of each copy.
   static constexpr std::size_t visit_bytes = slot_bytes;
   static constexpr std::uint64_t nowhere = (std::numeric_limits<std::uint64_t>::max)();
 
-  /// What a rank tells beside its step: where its buffers are, if peers can map them, and the bytes of the longest
-  /// block in its slot, where they do not know.
+  /// Buffer descriptor that a rank publishes with a step: the offsets of its buffers in its heap, `nowhere` for buffers
+  /// that peers cannot map, and the bytes of the longest block in its slot if peers cannot compute them.
   struct note {
     std::uint64_t in, out;
     std::uint64_t longest = 0;
   };
 
-  /// So many bytes of others' slots will be read: with the first looks for a step their first lines are asked for, so
-  /// that they arrive together.
+  /// Prefetch of another rank's slot; `bytes` bytes of it will be read. The first `times` polls for a step also fetch
+  /// the beginning of the slot, so that flag and data arrive together.
   struct asking {
     std::size_t bytes = 0;
-    int times = 6;  // who comes much later would lose its lines again and again
+    int times = 6;  // a rank that is much later would lose its lines again and again
   };
 
-  /// Waits until the ranks from `first` up to `last` have posted the step that this rank posted last, and fails with
-  /// errc::mismatch when one of them posted it in another call.
+  /// Condition that ranks `first` to `last` - 1 have posted the step that this rank posted last. It fails with
+  /// errc::mismatch if one of them posted that step in another call.
   ///
-  /// Why that is never a false alarm: step t is posted by whom step t - 1 has ended for, and thus after somebody has
-  /// seen everyone at t - 2; where all but the root wait for the root alone, it was the root. So while this rank is at
-  /// step t, nobody is beyond t + 2, and the cells of four steps are kept.
+  /// Four flags per rank suffice: a rank posts step t only after completing step t - 1, for which some rank has seen
+  /// all ranks at t - 2 (the root, if all others wait for the root alone). While this rank is at step t, no rank can
+  /// therefore be past t + 2, and no flag that is still awaited has been reused.
   class reached final : public condition {
    public:
-    /// `expected` bytes of the slots will be read then.
+    /// Starts the wait. `expected` is the number of bytes of each slot that will be read afterwards, for prefetching.
     template <class Link>
     reached(board& b, Link& link, int first, int last, std::uint64_t step, std::size_t expected = 0) noexcept
         : board_(b), step_(step), ahead_{expected}, next_(first), end_(last) {
@@ -70,7 +72,7 @@ class board : public turnstile, public call_history, public board_slots {
     bool holds() noexcept override {
       for (; next_ < end_; ++next_) {
         std::uint64_t& seen = board_.seen_[static_cast<std::size_t>(next_)];
-        if (seen >= step_) continue;  // and found alike: the line may be on its way back to its rank by now
+        if (seen >= step_) continue;  // its call was compared then; the line may be on its way back to its rank by now
         const cell& c = board_.at(next_, step_);
         tutti::detail::prefetch(c.data, cell_bytes);
         board_.ask_for(next_, step_, ahead_);
@@ -92,9 +94,10 @@ class board : public turnstile, public call_history, public board_slots {
     bool differs_ = false;
   };
 
-  /// Buffers that this rank notes are open to the others until close(). If the operation fails before, they are taken
-  /// back: nobody else begins, and whoever is at work in them is waited for until it is done with 256 KiB, or dead; for
-  /// at most 10 s where it is merely stopped, which may end its piece later.
+  /// Exposure epoch: other ranks may access the buffers that this rank describes, from construction until close(). If
+  /// the operation fails first, the destructor revokes the access: no rank begins another one, and the destructor waits
+  /// until each rank that is at work has finished its 256 KiB or has died. It waits at most 10 s for a rank that is
+  /// merely stopped, which may still complete its chunk later.
   template <class Link>
   class exposure {
    public:
@@ -111,8 +114,8 @@ class board : public turnstile, public call_history, public board_slots {
     Link& link_;
   };
 
-  /// The time in which this rank touches the others' buffers; to be given up when welcome() turns false, which is asked
-  /// every `visit_bytes`.
+  /// Access epoch: this rank accesses the others' buffers. The caller must ask welcome() before every `visit_bytes`,
+  /// and end the access when it returns false.
   class visit {
    public:
     explicit visit(board& b) noexcept : board_(b) { board_.at(board_.rank_).visiting.store(1); }
@@ -129,7 +132,7 @@ class board : public turnstile, public call_history, public board_slots {
     board& board_;
   };
 
-  /// Room for the lists of the operation that has its turn, so that none of them allocates.
+  /// Reusable lists of addresses for the operation that holds the ticket, so that operations do not allocate.
   struct lists {
     std::vector<const void*> operands;
     std::vector<void*> results;
@@ -138,7 +141,8 @@ class board : public turnstile, public call_history, public board_slots {
   [[nodiscard]] lists& room() noexcept { return lists_; }
 
   [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
-  /// What fits beside the step: `cell_bytes` of the own cell to write before post(), of the others' to read afterwards.
+  /// Returns the inline payload of a flag, `cell_bytes` long: the own one is written before post(), others' are read
+  /// after it.
   [[nodiscard]] std::byte* beside(int rank, std::uint64_t step) const noexcept { return at(rank, step).data; }
   [[nodiscard]] note note_of(int rank, std::uint64_t step) const noexcept {
     note n;
@@ -146,12 +150,13 @@ class board : public turnstile, public call_history, public board_slots {
     return n;
   }
 
-  /// True where a call need not wait before it posts: none is before it, and everyone is seen at the last step.
+  /// Returns true if a call can post without waiting: no operation is queued, and every rank is seen at the last step
+  /// within `looks` polls.
   [[nodiscard]] bool is_clear(int looks) noexcept {
     return is_open() && is_free() && (all_seen_ == step_ || sees(0, members_->size, looks));
   }
-  /// Looks at most so many times whether the ranks from `first` up to `last` have posted the step that this rank posted
-  /// last, in the same call, to read so many bytes of their slots.
+  /// Polls at most `looks` times whether ranks `first` to `last` - 1 have posted the step that this rank posted last,
+  /// in the same call. `expected` is the number of bytes of each slot that will be read, for prefetching.
   [[nodiscard]] bool sees(int first, int last, int looks, std::size_t expected = 0) noexcept {
     asking ahead{expected};
     for (int r = first; r < last; ++r) {
@@ -171,13 +176,13 @@ class board : public turnstile, public call_history, public board_slots {
     return true;
   }
 
-  /// Asks for what the others have posted, so that who does not wait for them finds it here when its next call does.
+  /// Prefetches the flags of all other ranks. A call that does not wait for them does so for the next call, which will.
   void ask() const noexcept {
     for (int r = 0; r < members_->size; ++r)
       if (r != rank_) tutti::detail::prefetch(at(r, step_).data, 1);
   }
 
-  /// Publishes this rank's slot of the next step; returns its number.
+  /// Publishes this rank's slot of the next step, wakes the other ranks and returns the number of the step.
   template <class Link>
   std::uint64_t post(Link& link) noexcept {
     cell& mine = at(rank_, step_ + 1);
@@ -189,29 +194,31 @@ class board : public turnstile, public call_history, public board_slots {
       if (r != rank_) link.ring(members_->world_rank(r));
     return step_;
   }
-  /// With a note; to be read by those who have seen that everyone posts this step in the same call.
+  /// Does the same with a buffer descriptor. A rank may read it after it has seen that all ranks post this step in the
+  /// same call.
   template <class Link>
   std::uint64_t post(Link& link, note n) noexcept {
     std::memcpy(beside(rank_, step_ + 1), &n, sizeof n);
     return post(link);
   }
 
-  /// For what this rank folds into the others' buffers.
+  /// Returns the measured choice of stores for results that this rank folds into other ranks' buffers.
   [[nodiscard]] claim_choice& claims() noexcept { return claims_; }
   [[nodiscard]] choice_timer& timer() noexcept { return timer_; }
   [[nodiscard]] const choice_timer& timer() const noexcept { return timer_; }
-  /// Whether to choose the way to stage before a message of so many bytes, or after one whose length was news.
+  /// Counts a message of `bytes`, and returns true if the group must choose its staging method now: before the message,
+  /// or after it if its length was not known before.
   [[nodiscard]] bool choice_due(std::size_t bytes) noexcept { return timer_.due(bytes); }
-  /// From how many bytes on ranks lend others what these are to copy: blocks that everyone copies from everyone, and
-  /// the whole buffer of a root.
+  /// Message sizes in bytes from which ranks offer a buffer for cross-memory attach: `blocks` where every rank copies
+  /// from every other, `whole` for the buffer of a root.
   struct lending {
     std::uint64_t blocks = nowhere, whole = nowhere;
     friend bool operator==(const lending&, const lending&) = default;
   };
   void lend(const lending& from) noexcept { lends_ = from; }
   [[nodiscard]] const lending& lends() const noexcept { return lends_; }
-  /// Maps the room for long walks that all have noted with `step`; returns the world rank whose place cannot be, -1 if
-  /// all can.
+  /// Maps the long slots that all ranks have described with `step`. Returns the world rank whose slots cannot be
+  /// mapped, -1 if all can.
   template <class Link>
   int find_long(Link& link, std::uint64_t step) noexcept {
     for (int r = 0; r < members_->size; ++r) {
@@ -223,7 +230,8 @@ class board : public turnstile, public call_history, public board_slots {
     return -1;
   }
 
-  /// Says farewell to the others; the last that this rank does in their memory. All its operations have ended.
+  /// Tells the other ranks that this rank accesses their memory no more; all its operations must have ended. Returns
+  /// the memory to free once all others have done the same.
   remains end() noexcept {
     if (!is_open()) return {};
     for (int r = 0; r < members_->size; ++r)
@@ -232,7 +240,8 @@ class board : public turnstile, public call_history, public board_slots {
             static_cast<std::uint32_t>(members_->size - 1)};
   }
 
-  /// Allocates this rank's part and exchanges its place by messages, once, in the first turn.
+  /// Allocates this rank's flags and slots and exchanges their offsets by messages. Runs once, in the group's first
+  /// call in shared memory.
   template <class Lane>
   routine open(Lane lane) {
     auto& link = lane.link();
@@ -261,7 +270,7 @@ class board : public turnstile, public call_history, public board_slots {
     lists_.in.reserve(places.size());
     rank_ = lane.rank();
     members_ = &lane.members();
-    lines_.reserve(places.size());  // from here on it is open
+    lines_.reserve(places.size());  // is_open() is true from here on
     for (std::byte* p : parts()) lines_.push_back(reinterpret_cast<line*>(p));
   }
 
@@ -270,7 +279,7 @@ class board : public turnstile, public call_history, public board_slots {
   [[nodiscard]] cell& at(int rank, std::uint64_t step) const noexcept { return at(rank).cells[step % 4]; }
 
   void ask_for(int r, std::uint64_t step, asking& ahead) const noexcept {
-    // Of a long message the writer would lose lines that it has not written yet.
+    // Prefetching a long message would take lines from the writer before it has written them.
     constexpr std::size_t worth_asking = std::size_t{64} << 10, most = 4096;
     if (ahead.bytes == 0 || ahead.bytes > worth_asking || ahead.times == 0) return;
     --ahead.times;
@@ -279,7 +288,7 @@ class board : public turnstile, public call_history, public board_slots {
 
   template <class Link>
   void retract(Link& link) noexcept {
-    at(rank_).retracted.store(1);  // sequentially consistent, as visiting: one side sees the other
+    at(rank_).retracted.store(1);  // sequentially consistent, as `visiting` is: one of the two sides sees the other
     const deadline limit = after(std::chrono::seconds(10));
     for (int r = 0; r < members_->size; ++r)
       while (r != rank_ && at(r).visiting.load() != 0 && !link.gone(members_->world_rank(r)) && clock::now() < limit)
@@ -289,10 +298,10 @@ class board : public turnstile, public call_history, public board_slots {
   lending lends_;
   choice_timer timer_;
   claim_choice claims_;
-  std::vector<std::uint64_t> seen_;  // the highest step of each rank that was found posted, in this call
+  std::vector<std::uint64_t> seen_;  // highest step that each rank was seen at, with its call compared
   lists lists_;
   std::uint64_t step_ = 0, all_seen_ = 0;
-  std::uint64_t posted_ = 0;  // the mark of the call that posted last
+  std::uint64_t posted_ = 0;  // mark of the call that posted last
 };
 
 }  // namespace tutti::algo

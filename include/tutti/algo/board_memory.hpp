@@ -8,10 +8,10 @@
 
 namespace tutti::algo {
 
-/// What a rank's part of a board holds besides its slots.
+/// Layout of a rank's part of a board in shared memory, apart from the slots.
 struct board_memory {
   static constexpr std::size_t cell_bytes = 112, cell_alignment = 16;
-  /// A step that has been posted: a pair of lines of the cache.
+  /// Flag: two cache lines with a posted step, its call and an inline payload.
   struct cell {
     alignas(2 * tutti::detail::cache_line) std::atomic<std::uint64_t> step;
     std::atomic<std::uint64_t> call;
@@ -25,17 +25,18 @@ struct board_memory {
     };
     alignas(2 * tutti::detail::cache_line) remembered_call calls[remembered];  // read on errors only
     alignas(2 * tutti::detail::cache_line)
-        std::atomic<std::uint32_t> visiting;  // this rank is at work in buffers that others have noted
-    std::atomic<std::uint32_t> retracted;     // this rank's operation failed: its buffers are its user's again
-    std::atomic<std::uint32_t> farewells;     // other ranks that have ended their boards: they touch this part no more
+        std::atomic<std::uint32_t> visiting;  // this rank accesses buffers that others exposed
+    std::atomic<std::uint32_t> retracted;     // this rank's operation failed: no rank may access its buffers
+    std::atomic<std::uint32_t> farewells;     // number of other ranks that access this part no more
   };
-  /// Where the slots begin: some lines into a page. AMD's `rep movsb`, which is memcpy, is slow where (target - source)
-  /// modulo 4096 is 1 to 63, and takes five times as long to write lines that others have read. Users' memory begins
-  /// with a page or, as malloc's, 16 bytes later; so neither what is staged is slow nor what is taken out.
+  /// Offset of the slots, some cache lines into a page. On AMD processors `rep movsb`, which memcpy uses, is slow if
+  /// (target - source) modulo 4096 is 1 to 63, and takes five times as long to write lines that others have read.
+  /// Users' memory begins at a page or, from malloc, 16 bytes later; with this offset neither staging nor copying out
+  /// is slow.
   static constexpr std::size_t slots_at = 1024;
   static_assert(sizeof(line) <= slots_at);
 
-  /// What is left when this rank's board ends: its memory, which the others may touch until they have said farewell.
+  /// Memory of a board that has ended on this rank. Other ranks may access it until `farewells` has reached `others`.
   struct remains {
     std::byte *part = nullptr, *long_part = nullptr;
     const std::atomic<std::uint32_t>* farewells = nullptr;

@@ -8,27 +8,27 @@
 
 namespace tutti::algo {
 
-/// Memory of boards that have ended here, while other ranks may still read it: it is given back when all of them have
-/// ended theirs. So a rank holds memory for the groups that exist here or on a rank that shares one with it, and no
-/// more than 4 KiB and 2 slots, or 4 MiB more after a long message, for each. Under the engine's lock.
+/// Retire list: memory of boards that have ended on this rank and may still be read by other ranks. It is freed when
+/// all of them have ended theirs. A rank therefore holds memory for each group that exists here, or on a rank that
+/// shares one with it: 4 KiB and 2 slots each, and 4 MiB more after a long message. Used under the engine's lock.
 class board_remains {
  public:
   board_remains() = default;
   board_remains(const board_remains&) = delete;
   board_remains& operator=(const board_remains&) = delete;
   ~board_remains() {
-    while (first_) drop(first_);  // the memory goes with its transport
+    while (first_) drop(first_);  // the transport frees the memory
   }
 
-  /// Takes what the board leaves behind and says farewell to the others; it must not be used any more. Where there is
-  /// no memory to remember it, that stays until the transport ends.
+  /// Ends the board, which must not be used afterwards, and keeps its memory for reclaim(). If there is no memory for
+  /// the list's node, the board's memory is freed with the transport.
   void bury(board& b) noexcept {
     const board::remains r = b.end();
     if (!r.part) return;
     if (auto* n = new (std::nothrow) node{r, first_}) first_ = n;
   }
 
-  /// Gives back what nobody else touches any more.
+  /// Frees the memory that no other rank accesses any more.
   template <class Link>
   void reclaim(Link& link) noexcept {
     for (node** at = &first_; *at;) {
@@ -43,7 +43,7 @@ class board_remains {
     }
   }
 
-  /// Boards whose memory is still waiting.
+  /// Returns the number of boards whose memory is not freed yet.
   [[nodiscard]] std::size_t count() const noexcept {
     std::size_t n = 0;
     for (const node* at = first_; at; at = at->next) ++n;

@@ -6,10 +6,10 @@
 
 namespace tutti::algo {
 
-/// Copies all parts that lie elsewhere to their places in `into`.
+/// Copies all external segments to their places in `into`.
 TUTTI_DECL void bring_all(const displaced& d, const buffer& into);
 
-/// Does the same for the arguments of an all_reduce, and returns them without parts elsewhere.
+/// Does the same for the arguments of an all_reduce, and returns them without external segments.
 inline all_reduce_args bring_all(all_reduce_args a) {
   bring_all(a.apart, a.out);
   a.apart = {};

@@ -11,9 +11,10 @@
 
 namespace tutti::algo {
 
-/// All-gather for small blocks: in step k every rank gives the 2^k blocks that it has to the rank 2^k before and gets
-/// as many from the one 2^k further; at last they are copied to their places. Any rank count. ceil(log2 n) steps, (n-1)
-/// blocks sent per rank, one more copy of the buffer (Bruck, Ho, Kipnis, Upfal and Weathersby, 1997).
+/// All-gather for small blocks: in step k each rank sends the 2^k blocks that it has to the rank 2^k below it and
+/// receives as many from the rank 2^k above it; a last pass copies the blocks to their places. Any number of ranks.
+/// ceil(log2 n) steps, (n-1) blocks sent per rank, one more copy of the buffer (Bruck, Ho, Kipnis, Upfal and
+/// Weathersby, 1997).
 template <message_link L>
 routine bruck_all_gather(L link, all_gather_args a) {
   const auto n = static_cast<std::size_t>(link.size()), r = static_cast<std::size_t>(link.rank());
@@ -23,7 +24,7 @@ routine bruck_all_gather(L link, all_gather_args a) {
   if (!temporary) co_await link.refuse({errc::out_of_resources});
   std::byte* const data = r == 0 ? at(a.out.data, 0) : temporary.data();
   copy_bytes(data, a.in.data, block);
-  // Place i holds the block of rank r + i.
+  // Position i holds the block of rank r + i.
   std::uint64_t step = 0;
   for (std::size_t have = 1; have < n; have *= 2, ++step) {
     const std::size_t bytes = (std::min)(have, n - have) * block;

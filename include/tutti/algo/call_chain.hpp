@@ -8,7 +8,8 @@
 
 namespace tutti::algo {
 
-/// All collectives that a rank has called in a group, as two numbers: equal on ranks that have called the same.
+/// Digest of all collectives that a rank has called in a group: their number and a hash of their signatures. Equal on
+/// ranks that have made the same calls.
 struct call_chain {
   std::uint64_t calls = 0;
   std::uint64_t hash = 0;
@@ -16,8 +17,8 @@ struct call_chain {
   friend constexpr bool operator==(const call_chain&, const call_chain&) = default;
 };
 
-/// The first rank whose calls are not those of most ranks, -1 where most ranks have not called the same; `most` becomes
-/// the rank that it differs from, -1 where none differs.
+/// Returns the first rank that differs from a majority of ranks with equal calls; -1 if all are equal, or if there is
+/// no majority. `most` becomes a rank of the majority, or a rank that differs from rank 0; -1 if all are equal.
 inline int find_odd(std::span<const call_chain> all, int& most) noexcept {
   most = -1;
   const auto n = all.size();
@@ -34,7 +35,7 @@ inline int find_odd(std::span<const call_chain> all, int& most) noexcept {
   return -1;
 }
 
-/// How the calls of two ranks differ, which are called so.
+/// Returns the words for the difference between two ranks' calls.
 inline std::string difference(const call_chain& a, const std::string& a_name, const call_chain& b,
                               const std::string& b_name) {
   if (a.calls != b.calls)

@@ -15,28 +15,28 @@
 
 namespace tutti::algo {
 
-/// What each rank of a board has called last, in memory that all of them read: steps tell of which call they are, and
-/// ranks that differ are told which calls they were.
+/// The last calls of each rank of a board, in memory that all ranks read. Steps carry a mark of their call, and when
+/// two marks differ, the history tells which calls differ.
 class call_history : public board_memory, public recent_calls::witness {
  public:
   /// All calls that were begun here or went by messages, in one number.
   [[nodiscard]] std::uint64_t chain() const noexcept { return detail::mix(call_, by_messages_); }
   [[nodiscard]] bool is_open() const noexcept { return !lines_.empty(); }
 
-  /// The call that the next steps are posted in. Calls are chained: ranks that differed once, where nobody had to look,
-  /// differ from then on.
+  /// Records the call whose steps are posted next. Its mark includes all earlier calls: ranks that differ once in a
+  /// call that no rank waits for differ in every later one.
   void begin(const called& c) noexcept {
     call_ = detail::mix(call_, c.fingerprint());
     remember(c);
   }
-  /// A call that goes by messages, for the words about ranks that differ.
+  /// Records a call that goes by messages, for the report of a mismatch.
   void remember(called c, algorithm via) noexcept {
     by_messages_ = detail::mix(by_messages_, c.fingerprint());
     c.via = via;
     if (is_open()) remember(c);
   }
-  /// One of the calls that `rank` began last, all of which stay for as long as anybody may wait for their steps;
-  /// nothing when there were fewer, or when it is just being written.
+  /// Returns one of the last `remembered` calls of `rank`, in no order. A call stays as long as any rank may wait for
+  /// its steps. Returns an empty signature if there were fewer calls, or if `rank` is writing this one.
   [[nodiscard]] called recent(int rank, std::size_t i) const noexcept {
     const auto& from = at(rank).calls[i % remembered].words;
     called::packed p;
@@ -44,8 +44,8 @@ class call_history : public board_memory, public recent_calls::witness {
     return from[0].load(std::memory_order_relaxed) == p.words[0] ? called::unpack(p) : called{};
   }
 
-  /// The same of this rank, for others that wait for it in another operation of that number. What went by messages was
-  /// noted.
+  /// Returns this rank's call of the tag's sequence number, for a peer that waits for it in another operation. Calls
+  /// that went by messages are in the log of recent calls.
   [[nodiscard]] recent_calls::one recall(std::uint64_t t) const noexcept override {
     for (std::size_t i = 0; is_open() && i < remembered; ++i) {
       const called c = recent(rank_, i);
@@ -59,11 +59,11 @@ class call_history : public board_memory, public recent_calls::witness {
  protected:
   [[nodiscard]] line& at(int rank) const noexcept { return *lines_[static_cast<std::size_t>(rank)]; }
 
-  /// What the steps of the call that has its turn are marked with.
+  /// Returns the mark of the steps of the call that holds the ticket.
   [[nodiscard]] std::uint64_t mark() const noexcept { return call_; }
 
-  /// The failure of a rank that has found `rank` at a step of another call: their first calls that differ, if these are
-  /// remembered.
+  /// Returns the error of this rank when it has found `rank` at a step of another call. The error names the first call
+  /// in which they differ, if both still have it.
   [[nodiscard]] status difference(int rank) const noexcept {
     called mine{}, theirs{};
     for (std::size_t i = 0; i < remembered * remembered; ++i) {
@@ -98,7 +98,7 @@ class call_history : public board_memory, public recent_calls::witness {
   void remember(const called& c) noexcept {
     auto& to = at(rank_).calls[begun_++ % remembered].words;
     const auto from = c.pack();
-    to[0].store(0, std::memory_order_relaxed);  // nothing, for whoever reads in between
+    to[0].store(0, std::memory_order_relaxed);  // marks the entry as empty for ranks that read it meanwhile
     to[3].store(from.words[3], std::memory_order_release);
     to[2].store(from.words[2], std::memory_order_release);
     to[1].store(from.words[1], std::memory_order_release);

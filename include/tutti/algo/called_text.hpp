@@ -18,7 +18,7 @@ inline std::string type_and_rest(const called& c) {
 
 }  // namespace detail
 
-/// "broadcast #41 (1024 x float32, root 0)"
+/// Returns the text of a signature: "broadcast #41 (1024 x float32, root 0)"
 inline std::string describe(const called& c) {
   const bool uneven = c.count == called::any_count && c.is_between_two();
   const std::string called = c.splits()   ? "split"
@@ -33,15 +33,15 @@ inline std::string describe(const called& c) {
   return text + " (" + of + ")";
 }
 
-/// What is known of a call beside its brief, where it is.
+/// Facts about a call that its short id does not hold, as far as they are known.
 struct beside_brief {
   std::uint64_t number = 0;
-  std::string elements{};        ///< how many
-  const char* variant = "(_v)";  ///< of gather, scatter and all_to_all: a brief does not tell two kinds of them apart
+  std::string elements{};        ///< number of elements
+  const char* variant = "(_v)";  ///< of gather, scatter and all_to_all, which share a short id with their v-variants
   algorithm via = algorithm::automatic;
 };
 
-/// What called::brief() has kept of a call among so many ranks: "broadcast #41 (float32, root 0)".
+/// Returns the text of a short id among `ranks` ranks: "broadcast #41 (float32, root 0)".
 inline std::string describe_brief(std::uint16_t brief, int ranks, const beside_brief& more = {}) {
   const called c = called::of_brief(brief);
   std::string text = name(c.what);

@@ -12,9 +12,10 @@
 
 namespace tutti::algo {
 
-/// Reduce along the chain of ranks that ends at the root, in segments of 256 KiB, or 1 MiB of 2 MiB and more between
-/// two ranks: each folds its operand behind what it gets and passes it on. Operands keep the order of ranks, beginning
-/// behind the root. n-1 steps and one more for each further segment; every rank sends the bytes once.
+/// Reduce along the chain of ranks that ends at the root, in chunks of 256 KiB, or of 1 MiB for 2 MiB and more between
+/// two ranks. Each rank folds its operand behind what it receives and sends the result on, so operands keep the order
+/// of ranks, beginning with the rank after the root. n-1 steps and one more for each further chunk; every rank sends N
+/// bytes.
 template <message_link L>
 routine chain_reduce(L link, reduce_args a) {
   const int n = link.size(), r = link.rank();
@@ -36,7 +37,7 @@ routine chain_reduce(L link, reduce_args a) {
     if (!first) {
       receives.begin_before((std::min)(segments, i + pieces_ahead),
                             [&](std::size_t k) { return link.recv((r + n - 1) % n, 0, arrived(k)); });
-      auto& arrival = receives[i];  // g++ 12 would copy what a call returns
+      auto& arrival = receives[i];  // a reference: g++ 12 copies the result of a call in co_await
       co_await arrival;
       a.op.fold(folded, arrived(i).data(), count, a.op.context.data());
       folded = arrived(i).data();
@@ -49,8 +50,8 @@ routine chain_reduce(L link, reduce_args a) {
   if (last && a.op.finish) a.op.finish(a.out.data, a.in.count, n, a.op.context.data());
 }
 
-/// Scan along the chain of ranks, in segments of 256 KiB and in rank order. n-1 steps and one more for each further
-/// segment; every rank sends the bytes once.
+/// Scan along the chain of ranks, in chunks of 256 KiB and in rank order. n-1 steps and one more for each further
+/// chunk; every rank sends N bytes.
 template <message_link L>
 routine chain_scan(L link, scan_args a) {
   const int n = link.size(), r = link.rank();
@@ -73,7 +74,8 @@ routine chain_scan(L link, scan_args a) {
   if (a.op.finish) a.op.finish(a.out.data, a.in.count, r + 1, a.op.context.data());
 }
 
-/// Exclusive scan along the chain of ranks: what a rank gets is its result, and the left operand of what it sends.
+/// Exclusive scan along the chain of ranks, at the cost of chain_scan(). A rank's result is what it receives; it sends
+/// that with its own operand folded in.
 template <message_link L>
 routine chain_exclusive_scan(L link, exclusive_scan_args a) {
   const int n = link.size(), r = link.rank();
@@ -94,7 +96,7 @@ routine chain_exclusive_scan(L link, exclusive_scan_args a) {
       co_await link.recv(r - 1, 0, incoming.first(bytes));
       copy_bytes(sum.data(), incoming.data(), bytes);
       a.op.fold(operand, sum.data(), count, a.op.context.data());
-      copy_bytes(out, incoming.data(), bytes);  // in place, over the operand
+      copy_bytes(out, incoming.data(), bytes);  // may overwrite the operand, if in place
       co_await link.send(r + 1, 0, sum.first(bytes));
     }
   }

@@ -11,10 +11,10 @@
 
 namespace tutti::algo {
 
-/// Broadcast along a chain of ranks, for large messages: every rank passes a piece on as soon as it has it, so that all
-/// links are busy at once and nobody sends the bytes more than once. Any rank count. n - 2 + N / 256 KiB steps, N bytes
-/// sent per rank (pipelined chain; see Pješivac-Grbović et al., Performance analysis of MPI collective operations,
-/// 2007).
+/// Broadcast along a chain of ranks, for large messages: each rank sends a chunk on as soon as it has received it, so
+/// all links are busy at once and no rank sends the bytes more than once. Any number of ranks. n - 2 + N / 256 KiB
+/// steps, N bytes sent per rank (pipelined chain; see Pješivac-Grbović et al., Performance analysis of MPI collective
+/// operations, 2007).
 template <message_link L>
 routine chain_broadcast(L link, broadcast_args a) {
   const int n = link.size(), place = (link.rank() - a.root + n) % n;

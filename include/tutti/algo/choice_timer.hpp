@@ -7,21 +7,21 @@
 
 namespace tutti::algo {
 
-/// When a group chooses its way to stage, and when it looks whether its cores are where they were when it chose. It
-/// goes by what all ranks know alike, so that all do so before the same message.
+/// Schedule by which a group chooses its staging method, and measures again whether the choice still fits. It depends
+/// only on what all ranks know alike, so all ranks choose before the same message.
 class choice_timer {
  public:
   static constexpr std::size_t worth_counting = std::size_t{4} << 10, worth_choosing = std::size_t{64} << 10;
-  static constexpr std::uint64_t first_after = std::uint64_t{4} << 20;  // of messages that are shorter
+  static constexpr std::uint64_t first_after = std::uint64_t{4} << 20;  // bytes of messages below worth_choosing
   static constexpr std::uint64_t soonest = std::uint64_t{256} << 20, latest = std::uint64_t{8} << 30;
-  static constexpr std::uint64_t unsure = std::uint64_t{64} << 20;  ///< after the first choice it is made once more
-  static constexpr std::uint64_t no_pace = 0;                       ///< what a meeting takes where nobody knows
+  static constexpr std::uint64_t unsure = std::uint64_t{64} << 20;  ///< bytes until the first choice is repeated
+  static constexpr std::uint64_t no_pace = 0;                       ///< time of a round, if unknown
 
-  /// What came of a choice.
+  /// Result of a choice, compared with the one before.
   enum class outcome { same, another };
 
-  /// True when it is time to look, before a message of so many bytes or after it: a long one, or one of many that are
-  /// shorter.
+  /// Counts a message of `bytes` and returns true if the group must measure now: the interval since the last
+  /// measurement is over, and this message is long or `first_after` bytes of shorter ones have been counted.
   [[nodiscard]] bool due(std::size_t bytes) noexcept {
     const bool now = is_due(bytes);
     count(bytes);
@@ -31,20 +31,21 @@ class choice_timer {
   void count(std::size_t bytes) noexcept {
     if (bytes >= worth_counting) moved_ += bytes;
   }
-  /// As due(), and nothing is counted.
+  /// Returns the same as due(), and does not count the message.
   [[nodiscard]] bool is_due(std::size_t bytes) const noexcept {
     return bytes >= worth_counting && moved_ >= next_ && (bytes >= worth_choosing || moved_ >= first_after);
   }
-  /// True when it is time to choose: no two choices after one another have been the same yet; or a meeting, which takes
-  /// `pace` now, took half as long at the last choice, or twice; or that was 8 GiB ago; or nobody knows what one takes.
+  /// Returns true if the method must be chosen again: (a) two consecutive choices have not agreed yet, (b) the time of
+  /// a round, now `pace`, is half or twice what it was at the last choice, (c) 8 GiB have moved since, or (d) the time
+  /// is unknown.
   [[nodiscard]] bool outdated(std::uint64_t pace) noexcept {
     if (trust_ == trust::settled && pace_ < 2 * pace && pace < 2 * pace_ && moved_ < chosen_ + latest) return false;
     pace_ = pace;
     chosen_ = moved_;
     return true;
   }
-  /// Something may have held up the first choice: it is made once more soon, and again until two agree. From then on,
-  /// where paces change but the choice does not, looks become rare.
+  /// Sets the time of the next measurement after a choice. A delay may have falsified the first choice, so it is
+  /// repeated soon, and again until two agree. From then on measurements become rarer while the choice stays the same.
   void chose(outcome what) noexcept {
     const std::uint64_t longer = (std::min)(2 * distance_, latest);
     switch (trust_) {

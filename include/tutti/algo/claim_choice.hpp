@@ -10,30 +10,31 @@
 
 namespace tutti::algo {
 
-/// Whether sums that go into memory which other cores have at hand ask early for its lines: between far cores of one
-/// processor that saves a third, of the next it costs as much. Each rank measures it, piece by piece of what it folds,
-/// for itself, since the bits are the same; and apart for each power of two, as caches hold one length and not the
-/// next, and for each kernel, as some take longer than memory.
+/// Measured decision whether folds into memory that other cores have cached prefetch its lines for writing. Between
+/// distant cores of one processor that saves a third of the time, on another processor it costs as much. Each rank
+/// decides for itself, chunk by chunk, since the results are the same bits; and separately for each power of two of the
+/// length, as a cache holds one length and not the next, and for each kernel, as some are slower than memory.
 class claim_choice {
  public:
-  static constexpr std::size_t worth_timing = std::size_t{64} << 10;  ///< bytes of a piece
+  static constexpr std::size_t worth_timing = std::size_t{64} << 10;  ///< bytes of a chunk
 
-  /// Folds that take alike: of so many bytes each, by the function at this address.
+  /// Class of folds that take equally long: by the kernel at this address, of `bytes` in all.
   struct kind {
     std::uintptr_t kernel;
     std::size_t bytes;
   };
 
-  /// How to store the next piece of such a fold: as `claiming`, or without.
+  /// Returns the kind of stores for the next chunk of such a fold: `claiming`, or `stores::unclaimed`.
   [[nodiscard]] stores next(kind k, stores claiming) const noexcept {
     return records_[place(k)].claims_next() ? claiming : stores::unclaimed;
   }
-  /// A piece of such a fold, of so many bytes, took so long, stored as next() said.
+  /// Records the time of a chunk of `piece` bytes, which was stored as next() said.
   void took(kind k, std::size_t piece, std::uint64_t nanoseconds) noexcept {
     record& r = records_[place(k)];
     double& pace = r.pace[r.claims_next() ? 1 : 0];
     const double now = static_cast<double>(nanoseconds) / static_cast<double>(piece);
-    // One that met another program, or pages of which there were none yet, tells nothing of those that follow.
+    // A chunk that was delayed by another program or by page faults must not decide: its time is cut to twice the
+    // average.
     pace = pace == 0 || now < pace / 2 ? now : pace + ((std::min)(now, 2 * pace) - pace) / 8;
     ++r.pieces;
   }
@@ -41,7 +42,7 @@ class claim_choice {
  private:
   struct record {
     static constexpr std::uint32_t compared = 16, rare = 32;
-    double pace[2] = {};  // nanoseconds a byte: without, and with claims
+    double pace[2] = {};  // nanoseconds per byte: without and with prefetching
     std::uint32_t pieces = 0;
 
     [[nodiscard]] bool claims_next() const noexcept {
@@ -50,7 +51,7 @@ class claim_choice {
     }
   };
   static constexpr std::size_t shortest = std::bit_width(worth_timing), lengths = 10, kernels = 8;
-  /// Two kernels may come to the same place: they are told apart well enough where few are in use.
+  /// Returns the index of a class. Two kernels may share one; that is harmless where few are in use.
   static std::size_t place(kind k) noexcept {
     const std::size_t length = std::clamp<std::size_t>(std::bit_width(k.bytes), shortest, shortest + lengths - 1);
     return tutti::detail::mix(0, k.kernel) % kernels * lengths + length - shortest;

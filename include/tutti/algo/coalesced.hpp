@@ -12,7 +12,8 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Stages the next `bytes` bytes of the list: what this rank folds itself, from `own` to `own_end`, stays near.
+/// Stages the next `bytes` bytes of the list. The range from `own` to `own_end`, which this rank folds itself, is
+/// copied by ordinary stores and stays in its caches.
 inline void stage_list(board& b, list_walk& from, std::byte* slot, std::size_t bytes, std::size_t own,
                        std::size_t own_end) {
   from.next(bytes, [&](auto piece, std::size_t offset) {
@@ -26,10 +27,10 @@ inline void stage_list(board& b, list_walk& from, std::byte* slot, std::size_t b
 
 }  // namespace detail
 
-/// All-reduce of many buffers as if they were one, through memory that ranks share: the slots are where they come
-/// together, so that nothing is copied more often than for one buffer. Meetings and folds as in direct_all_reduce,
-/// staged. Lists that all ranks map, from 4 KiB on, are not staged: 1/n of the elements folded and stored n times per
-/// rank, two meetings.
+/// All-reduce of many buffers as if they were one, in shared memory. The buffers are packed while they are staged, so
+/// nothing is copied more often than for one buffer. Rounds and folds are those of direct_all_reduce, staged. Lists
+/// that all ranks map, from 4 KiB on, are not staged: two rounds, 1/n of the elements folded and stored n times per
+/// rank.
 template <mapped_transport T>
 routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced_args a) {
   board::turn turn{b, lane.link()};
@@ -39,7 +40,7 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
   const std::size_t element = a.data.element_bytes, total = a.data.bytes();
   const std::size_t most = whole_elements(board::slot_bytes, element) * element, place = (std::min)(most, total);
   list_walk from{a.data}, to{a.data};
-  std::uint64_t staged = board::nowhere;  // the step with which the first slot went
+  std::uint64_t staged = board::nowhere;  // step with which the first slot was posted
   const auto mine = static_cast<std::size_t>(m.rank());
   const auto stage = [&](std::uint64_t step, std::size_t bytes) {
     const blocks cut{bytes / element, static_cast<std::size_t>(m.size())};
@@ -104,11 +105,11 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
     for (std::size_t r = 0; r < cut.parts; ++r)
       to.scatter(m.slot(static_cast<int>(r), step + 1, place) + cut.begin(r) * element, cut.size(r) * element);
   }
-  // For those that follow: the first slot has been staged before anybody knew that this one would be.
+  // Chosen for later calls: the first slot was staged before the ranks knew whether all of them map their lists.
   if (b.choice_due(total)) co_await detail::choose_staging(m, b);
 }
 
-/// The same by messages: the buffers come together in a temporary one, which is reduced.
+/// All-reduce of many buffers over messages: packs them into a temporary buffer, reduces that, and unpacks the result.
 template <message_link L>
 routine packed_all_reduce_coalesced(L link, all_reduce_coalesced_args a, algorithm via) {
   scratch packed(link, a.data.bytes());

@@ -19,29 +19,30 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Up to here everyone may as well read everything, whatever the number of ranks.
+/// Bytes up to which every rank may read all inputs, whatever the number of ranks.
 inline constexpr std::size_t one_meeting = std::size_t{64} << 10;
 
-/// So many bytes arrive sooner when they are asked for while they are written; more are taken from their writer's
-/// hands.
+/// Bytes of a slot that arrive sooner if they are prefetched while they are written. More would be taken from their
+/// writer before it has finished.
 inline constexpr std::size_t few_lines = 256;
 
-/// Inputs that everyone maps, `b.room().in`: folds `count` elements of all of them, from `begin` on, and stores them to
-/// all of `b.room().results`, of which the first is this rank's own. Nothing is staged. False if some rank failed
-/// meanwhile.
+/// Folds `count` elements of all inputs in `b.room().in`, from element `begin` on, and stores the result to all of
+/// `b.room().results`; the first of them is this rank's own. All inputs must be mapped; nothing is staged. Returns
+/// false if some rank failed meanwhile.
 inline bool fold_mapped(board& b, std::size_t begin, std::size_t count, std::size_t element, const reduction& with) {
   return fold_displaced(b, displaced{}, 0, begin, count, element, stores::ordinary, with);
 }
 
-/// How many elements of a message travel in one step: all ranks stage them, each reads them from all others.
+/// Returns the elements of one chunk, which all ranks stage in one round and each reads from all others.
 inline std::size_t one_shot_piece(std::size_t element) noexcept { return whole_elements(board::half_bytes, element); }
 
-/// True where it costs less that everyone folds everything than to meet a second time.
+/// Returns true if folding everything on every rank costs less than a second round.
 inline bool one_shot_pays(std::size_t bytes, int ranks) noexcept {
   return ranks == 2 || bytes * static_cast<std::size_t>(ranks) <= std::size_t{256} << 10;
 }
 
-/// Everyone stages, everyone folds all of it: one meeting. The first piece may have been staged and met for already.
+/// All-reduce in one round per chunk of 128 KiB: each rank stages its operand and folds those of all ranks. `staged` is
+/// the step with which the first chunk was posted, board::nowhere if it was not.
 template <mapped_transport T>
 routine one_shot(meeting<T> m, board& b, all_reduce_args a, std::uint64_t staged) {
   const std::size_t element = a.out.element_bytes, most = one_shot_piece(element);
@@ -61,7 +62,8 @@ routine one_shot(meeting<T> m, board& b, all_reduce_args a, std::uint64_t staged
   }
 }
 
-/// Slot by slot: everyone stages what the others fold, folds its own part, stages the result: two meetings.
+/// All-reduce in two rounds per slot of 256 KiB: each rank stages what the others fold, folds 1/n of the elements and
+/// stages the result, which the others copy.
 template <mapped_transport T>
 routine two_phase(meeting<T> m, board& b, all_reduce_args a) {
   const auto mine = static_cast<std::size_t>(m.rank());
@@ -92,19 +94,22 @@ routine two_phase(meeting<T> m, board& b, all_reduce_args a) {
 
 }  // namespace detail
 
-/// Where mapping the others' buffers is worth a meeting of its own.
+/// Bytes from which mapping the others' buffers is worth a round of its own.
 inline constexpr std::size_t worth_mapping = std::size_t{4} << 10;
 
-/// True where direct_all_reduce() does not ask where buffers are.
+/// Returns true if direct_all_reduce() stages the call without asking whether its buffers are mapped.
 inline bool is_unmapped(const all_reduce_args& a) noexcept { return a.out.bytes() < worth_mapping; }
 
-/// All-reduce through memory that ranks share. Every element is folded in rank order, so the bits depend on neither
-/// size nor placement. Buffers that all ranks map, from 4 KiB on: two meetings, 1/n of the elements folded and stored
-/// n times per rank. Otherwise staged: between two ranks, and for a few KiB, everything is read by everyone in pieces
-/// of 128 KiB, one meeting each; else in slots of 256 KiB, of which each rank folds 1/n, two meetings each.
-/// Of an operand that is displaced in part, what others fold is in its place already, from 4 KiB on; what this rank
-/// folds is read where it lies, and brought to its place only where it is staged.
-/// Of what has begun (algo/at_once.hpp) the only piece is staged, and posted with a note.
+/// All-reduce through memory that the ranks share. Every element is folded in rank order, so the result's bits depend
+/// on neither size nor placement.
+///
+/// Buffers that all ranks map, from 4 KiB on: two rounds, 1/n of the elements folded and stored n times per rank.
+/// Otherwise staged: with two ranks, or up to 256 KiB of all ranks together, one_shot(), one round per 128 KiB; else
+/// two_phase(), two rounds per 256 KiB.
+///
+/// External segments that other ranks fold are in their places already, from 4 KiB on. Those that this rank folds are
+/// read where they lie, and copied to their places only if they are staged. `so_far`: if the call was begun in
+/// algo/at_once.hpp, its only chunk is staged and posted with a buffer descriptor.
 template <mapped_transport T>
 routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a, progress so_far = progress::nothing) {
   board::turn turn{b, lane.link()};
@@ -121,7 +126,7 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a, progress so
     const bool mapped = mine.in != board::nowhere && mine.out != board::nowhere;
     const std::uint64_t step = begun ? b.step() : m.next();
     if (!mapped) detail::bring_part_of(a, m.rank(), m.size());
-    if (!mapped && all_at_once && !begun) {  // the first piece goes with the note
+    if (!mapped && all_at_once && !begun) {  // the first chunk is posted with the descriptor
       co_await m.everyone(step - 1);
       const std::size_t first = (std::min)(bytes, detail::one_shot_piece(element) * element);
       b.stage(m.slot(m.rank(), step, first), a.in.data, first);
@@ -155,7 +160,7 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a, progress so
     co_await detail::one_shot(m, b, a, staged);
   else
     co_await detail::two_phase(m, b, a);
-  // For those that follow: the first piece has been staged before anybody knew that this one would be.
+  // Chosen for later calls: the first chunk was staged before the ranks knew whether this call's buffers are mapped.
   if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
 }
 

@@ -14,7 +14,8 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// What to note about the input. In place, a block may be overwritten before it was read; of nothing, nobody reads.
+/// Returns the descriptor of the input: `nowhere` in place, since a block may be overwritten before it has been read,
+/// and 0 for an empty input, which no rank reads.
 template <mapped_transport T>
 std::uint64_t place_of_input(const meeting<T>& m, const board& b, const all_to_all_args& a) noexcept {
   if (a.in.data == a.out.data) return board::nowhere;
@@ -23,8 +24,8 @@ std::uint64_t place_of_input(const meeting<T>& m, const board& b, const all_to_a
   return place_or_lend_block(m, b, a.in.data, a.in.bytes(), longest, a.out.bytes());
 }
 
-/// Copies what is for this rank of rank r's input, which that has noted with `step`: so many bytes from `begin` on. 0,
-/// or an errno as of copy_from(); EFAULT for what is no memory of that rank.
+/// Copies `bytes` bytes from offset `begin` of rank r's input, which r has described with `step`. Returns 0, or an
+/// errno as copy_from() does; EFAULT if the range is not memory of that rank.
 template <mapped_transport T>
 int take_from(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_args& a, int r, std::size_t begin,
               std::byte* to, std::size_t bytes) {
@@ -33,7 +34,8 @@ int take_from(const meeting<T>& m, board& b, std::uint64_t step, const all_to_al
   return from ? copy_from(b, to, from, bytes, a.out.bytes()) : EFAULT;
 }
 
-/// Inputs that everyone has noted, of equal blocks: copies the own block of each, not all from the same rank at once.
+/// Copies this rank's block out of each rank's input; all inputs are described and have equal blocks. Each rank begins
+/// with itself, so that not all read from the same rank at once.
 template <mapped_transport T>
 int take_blocks(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_args& a) {
   const std::size_t bytes = a.in_blocks.size(0) * a.in.element_bytes, mine = static_cast<std::size_t>(m.rank()) * bytes;
@@ -45,8 +47,8 @@ int take_blocks(const meeting<T>& m, board& b, std::uint64_t step, const all_to_
   return failed;
 }
 
-/// How each rank has cut its slot of an all_to_all, for pieces of its blocks from `done` on. Where that is news to the
-/// others, it has noted its longest block with the first.
+/// Layout of each rank's slot in an all_to_all, for the chunks of its blocks from byte `done` on. If the others do not
+/// know the lengths of its blocks, a rank has described the longest one with its first chunks.
 template <mapped_transport T>
 class all_to_all_parts {
  public:
@@ -67,8 +69,8 @@ class all_to_all_parts {
   bool known_;
 };
 
-/// Blocks of any lengths, of inputs that everyone has noted with `step`: copies what is left of the others' behind the
-/// first pieces.
+/// Copies the rest of the others' blocks after their first chunks, from inputs that all ranks have described with
+/// `step`. Blocks have any lengths.
 template <mapped_transport T>
 int take_rests(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_parts<T>& slots,
                const all_to_all_args& a) {
@@ -88,8 +90,9 @@ int take_rests(const meeting<T>& m, board& b, std::uint64_t step, const all_to_a
   return failed;
 }
 
-/// Everyone stages a piece of each block, 1/n of a slot, and takes the pieces that are for it. Where lengths are told
-/// with the first pieces, the rest is copied from where it is, if everyone maps all inputs.
+/// All-to-all through slots: each rank stages a chunk of each block, 1/n of a slot, and copies the chunks that are for
+/// it. If lengths are told with the first chunks and all ranks map all inputs, the rest is copied from the inputs
+/// directly.
 template <mapped_transport T>
 routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
@@ -126,7 +129,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
       m.post({place_of_input(m, b, a), board::nowhere, longest});
     else
       m.post();
-    if (known && done == 0) take_own();  // while the others' are on their way
+    if (known && done == 0) take_own();  // while the others' chunks are on their way
     co_await m.everyone(step);
     bool mapped = learns;
     for (std::size_t r = 0; r < n && learns; ++r) {
@@ -150,15 +153,15 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
     if (learns) shown.close();
   }
   shown.close();
-  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);  // before, nobody knew how long it would be
+  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);  // its length was not known before
 }
 
 }  // namespace detail
 
-/// All-to-all through memory that ranks share. Inputs that all ranks map or lend: two meetings, every byte copied once;
-/// of equal blocks beyond 256 KiB in all, of others what is beyond the first piece of each block. Otherwise each rank
-/// stages 1/n of a slot of 256 KiB for each other: one meeting per such piece of the longest block, every byte copied
-/// twice.
+/// All-to-all through memory that the ranks share. If all ranks map the inputs or read them by cross-memory attach: two
+/// rounds, every byte copied once; with equal blocks beyond 256 KiB of input, else for the part of each block beyond
+/// its first chunk. Otherwise each rank stages 1/n of a slot of 256 KiB for each other rank: one round per such chunk
+/// of the longest block, every byte copied twice.
 template <mapped_transport T>
 routine direct_all_to_all(lane<T> lane, board& b, all_to_all_args a) {
   board::turn turn{b, lane.link()};

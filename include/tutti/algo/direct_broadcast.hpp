@@ -8,11 +8,12 @@
 
 namespace tutti::algo {
 
-/// Broadcast through memory that ranks share. From 4 KiB on the root tells where its buffer is, if the others map it or
-/// it is lent to them (algo/lending.hpp): they copy it from there, but for 1/n that the root copies into their buffers
-/// where it can: two meetings.
-/// Otherwise the root stages pieces of 128 KiB, the others copy them out, and the root is at most one piece ahead: one
-/// meeting with the root per piece.
+/// Broadcast through memory that the ranks share. From 4 KiB on the root describes its buffer if the others map it or
+/// read it by cross-memory attach (algo/lending.hpp): they copy from it, except for 1/n that the root stores into their
+/// buffers if it maps them. Two rounds.
+///
+/// Otherwise the root stages chunks of 128 KiB, which the others copy out; the root is at most one chunk ahead. One
+/// round with the root per chunk.
 template <mapped_transport T>
 routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
   board::turn turn{b, lane.link()};

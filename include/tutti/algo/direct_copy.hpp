@@ -8,12 +8,13 @@
 
 namespace tutti::algo::detail {
 
-/// What travels in one step from a rank to the others: while they copy one piece out, it stages the next.
+/// Bytes of a chunk: while the others copy one chunk out of a slot, its rank stages the next one.
 inline constexpr std::size_t copy_piece = board::half_bytes;
 
 inline constexpr std::size_t beyond_caches = std::size_t{24} << 20;
 
-/// Copies a piece of a message to the user's buffer; past the caches where the message would not stay in them anyway.
+/// Copies a chunk of a message to the user's buffer, by streaming stores if the message is too long to stay in the
+/// caches.
 inline void copy_out(void* to, const void* from, std::size_t bytes, std::size_t message) noexcept {
   if (message >= beyond_caches)
     copy_streaming(to, from, bytes);
@@ -21,7 +22,8 @@ inline void copy_out(void* to, const void* from, std::size_t bytes, std::size_t 
     copy_bytes(to, from, bytes);
 }
 
-/// Copies a block of a message from memory of another rank that this one maps; false if some rank failed meanwhile.
+/// Copies a block of a message from another rank's memory, which this rank maps. Returns false if some rank failed
+/// meanwhile.
 inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t message) {
   const board::visit visit{b};
   for (std::size_t done = 0; done < bytes; done += board::visit_bytes) {
@@ -31,10 +33,10 @@ inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::siz
   return true;
 }
 
-/// How much of one block ranks copy from each other's buffers before they go on to the next. Of a message that the
-/// caches do not hold, near ranks copy the same part of each block at about the same time, all beginning with their
-/// own: it is read from memory once, and by the others from its owner's cache. Far ranks, which are those that stage
-/// past the caches, read memory faster. Who never chose how to stage counts as near.
+/// Returns the bytes that a rank copies of one rank's block before it goes on to the next rank's. If the caches do not
+/// hold the message, near ranks copy the same part of each block at about the same time, each beginning with its own:
+/// the part is read from memory once, and by the others from its owner's cache. Far ranks, which are those that stage
+/// by streaming stores, read memory faster than that. Ranks that have not chosen a staging method count as near.
 inline std::size_t turn_bytes(const board& b, std::size_t longest, std::size_t message) noexcept {
   return message < beyond_caches || b.way().how == stores::streaming ? std::max<std::size_t>(longest, 1) : copy_piece;
 }

@@ -10,8 +10,9 @@
 
 namespace tutti::algo {
 
-/// All-gather through memory that ranks share. Inputs that all ranks map, from 4 KiB on, or lend (algo/lending.hpp) are
-/// copied from where they are: two meetings. Others are staged in pieces of 128 KiB: one meeting each.
+/// All-gather through memory that the ranks share. Inputs that all ranks map, from 4 KiB on, or read by cross-memory
+/// attach (algo/lending.hpp), are copied from where they are: two rounds. Others are staged in chunks of 128 KiB: one
+/// round each.
 template <mapped_transport T>
 routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
   board::turn turn{b, lane.link()};
@@ -51,8 +52,8 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
   }
 }
 
-/// Reduce-scatter through memory that ranks share: each rank folds its own block of all inputs, in rank order. Inputs
-/// that all ranks map, from 4 KiB on: two meetings, nothing staged. Otherwise one meeting per 256 KiB of input.
+/// Reduce-scatter through memory that the ranks share: each rank folds its own block of all inputs, in rank order.
+/// Inputs that all ranks map, from 4 KiB on: two rounds, nothing staged. Otherwise one round per 256 KiB of input.
 template <mapped_transport T>
 routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
   board::turn turn{b, lane.link()};
@@ -67,7 +68,7 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
     const std::uint64_t step = m.post({m.place(a.in.data, a.in.bytes()), board::nowhere});
     co_await m.everyone(step);
     if (m.map_all(step, &board::note::in, a.in.bytes(), b.room().in)) {
-      // An output inside the own input (in place) is safe: nobody else reads that block.
+      // An output inside this rank's input (in place) is safe: no other rank reads that block.
       b.room().results.assign(1, a.out.data);
       if (!detail::fold_mapped(b, mine * block, block, element, a.op)) co_await m.failure();
       const std::uint64_t end = m.post();

@@ -9,7 +9,8 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// In pieces of 128 KiB: all but the root stage, the root folds. One meeting each, for which only the root waits.
+/// Reduce in chunks of 128 KiB, which all ranks but the root stage and the root folds. One round per chunk, in which
+/// only the root waits.
 template <mapped_transport T>
 routine reduce_at_root(meeting<T> m, board& b, reduce_args a) {
   const std::size_t element = a.in.element_bytes, most = one_shot_piece(element);
@@ -27,8 +28,8 @@ routine reduce_at_root(meeting<T> m, board& b, reduce_args a) {
   }
 }
 
-/// One slot's worth from element `done` on: everyone stages what the others fold and folds its own part, the root takes
-/// the parts.
+/// Reduces one slot's worth, `count` elements from `done` on: each rank stages what the others fold and folds its own
+/// part; the root copies the parts.
 template <mapped_transport T>
 routine reduce_slot(meeting<T> m, board& b, reduce_args a, std::size_t done, std::size_t count) {
   const std::size_t element = a.in.element_bytes, bytes = count * element;
@@ -58,10 +59,10 @@ routine reduce_slot(meeting<T> m, board& b, reduce_args a, std::size_t done, std
 
 }  // namespace detail
 
-/// Reduce through memory that ranks share, every element folded in rank order. Up to 64 KiB: one meeting, the root
-/// reads n slots. Buffers that all ranks map: two meetings, 1/n of the elements folded per rank, straight into the
-/// root's output. Otherwise, between two ranks, pieces of 128 KiB that the root folds, one meeting each; among more,
-/// slots of 256 KiB, of which each rank folds 1/n: two meetings each, of which only the root waits for the second.
+/// Reduce through memory that the ranks share, every element folded in rank order. Up to 64 KiB: one round, the root
+/// reads n slots. Buffers that all ranks map: two rounds, 1/n of the elements folded per rank, straight into the root's
+/// output. Otherwise, with two ranks, chunks of 128 KiB that the root folds, one round each; with more, slots of 256
+/// KiB: each rank folds 1/n of a slot, in two rounds, and only the root waits in the second.
 template <mapped_transport T>
 routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
   board::turn turn{b, lane.link()};
@@ -76,7 +77,7 @@ routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
   }
   board::exposure shown{b, lane.link()};
   const std::uint64_t input = m.place(a.in.data, bytes);
-  // Of the outputs only the root's is used; the others' stand for one that can be mapped.
+  // Only the root's output is used. The others describe their input twice, so that map_all() finds a mapped buffer.
   const std::uint64_t step = m.post({input, m.rank() == a.root ? m.place(a.out.data, bytes) : input});
   co_await m.everyone(step);
   auto& lists = b.room();
@@ -92,7 +93,7 @@ routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
   }
   shown.close();
   if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
-  if (m.size() == 2) {  // that the other folds a half would cost its way back
+  if (m.size() == 2) {  // the way back would cost more than the other's half of the fold saves
     co_await detail::reduce_at_root(m, b, a);
     co_return;
   }

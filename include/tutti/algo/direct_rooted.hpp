@@ -14,23 +14,25 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Where rank r's block lies in the root's buffer.
+/// Returns the range of rank r's block in the root's buffer.
 template <class Args>
 stretch block_of(const Args& a, std::size_t element, int r) noexcept {
   const auto i = static_cast<std::size_t>(r);
   return {a.blocks.begin(i) * element, a.blocks.size(i) * element};
 }
 
-/// Where rank r stages pieces of its block of a gather, which is so long.
+/// Returns the place at which rank r stages the chunks of its block of a gather, which has `bytes` bytes.
 template <mapped_transport T>
 std::byte* staged_block(const meeting<T>& m, int r, std::uint64_t step, std::size_t bytes) noexcept {
   return m.slot(r, step, (std::min)(bytes, board::slot_bytes));
 }
-/// What the root's first slot of a gather says, where it alone knows the blocks and others may store there.
+/// Returns the layout of the root's first slot in a gather: a table of the blocks, which the others need in order to
+/// store into the root's buffer when the root alone knows the lengths.
 inline slot_parts gather_table(int ranks) noexcept {
   return slot_parts::with_table(static_cast<std::size_t>(ranks), 0);
 }
 
+/// Runs direct_gather() on the root: takes the first slot of every rank, then the rest from where it is, or by slots.
 template <mapped_transport T>
 routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   const bool known = a.blocks.equal();
@@ -81,9 +83,11 @@ routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
     co_await m.everyone(step);
     take(step, done);
   }
-  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);  // before, nobody knew how long it would be
+  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);  // its length was not known before
 }
 
+/// Runs direct_gather() on every other rank: stages the first slot, then stores the rest into the root's buffer, or
+/// stages it.
 template <mapped_transport T>
 routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   const bool known = a.blocks.equal();
@@ -127,6 +131,7 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
   if (!known && b.choice_due(longest)) co_await choose_staging(m, b);
 }
 
+/// Runs direct_scatter() on the root: describes its buffer, or stages chunks of all blocks until the longest is done.
 template <mapped_transport T>
 routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const bool known = a.blocks.equal();
@@ -160,7 +165,7 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   copy_bytes(a.out.data, own, a.out.bytes());
   if (mapped) {
     co_await m.everyone(step);
-    for (int r = 0; r < m.size(); ++r)  // before anything is stored into theirs
+    for (int r = 0; r < m.size(); ++r)  // before anything is stored into their buffers
       if (r != a.root && b.note_of(r, step).out != block(r).bytes)
         co_await lane.refuse(other_length(lane, a, a.root, block(r).bytes, r, b.note_of(r, step).out));
     co_await move_mapped(lane, m, b, a.root, step, flow::from_root, const_cast<std::byte*>(at(a.in.data, 0)),
@@ -176,6 +181,7 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   if (!known && !mapped && b.choice_due(longest)) co_await choose_staging(m, b);
 }
 
+/// Runs direct_scatter() on every other rank: copies its block from the root's buffer, or its chunks from the slots.
 template <mapped_transport T>
 routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
@@ -219,11 +225,13 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
 
 }  // namespace detail
 
-/// Gather through memory that ranks share: each rank stages its block in slots of 256 KiB, the root copies them out.
-/// One meeting per slot of the longest block, for which only the root waits. Where the others map the root's output, or
-/// it is lent, what their blocks have beyond the first slot they store there themselves, but for 1/n that a root whose
-/// own block is in place takes from their inputs if it maps those: one meeting for that. Where the root alone knows how
-/// long the blocks are, each rank notes that of its own, and all wait for the first slot of all.
+/// Gather through memory that the ranks share: each rank stages its block in slots of 256 KiB, the root copies them
+/// out. One round per slot of the longest block, in which only the root waits.
+///
+/// If the others map the root's output or write it by cross-memory attach, they store the rest of their blocks beyond
+/// the first slot there themselves, in one round. A root whose own block is in place copies 1/n of each rest from the
+/// input itself, if it maps that. If the root alone knows the lengths of the blocks, each rank describes the length of
+/// its own, and all wait for the first slots of all.
 template <mapped_transport T>
 routine direct_gather(lane<T> lane, board& b, gather_args a) {
   board::turn turn{b, lane.link()};
@@ -237,11 +245,13 @@ routine direct_gather(lane<T> lane, board& b, gather_args a) {
     co_await detail::gather_at_rank(lane, m, b, a);
 }
 
-/// Scatter through memory that ranks share. Where the others map the root's input, or it is lent, from 4 KiB on, they
-/// copy their blocks from there, but for 1/n that a root whose own block is in place stores into their outputs if it
-/// maps those: two meetings. Otherwise the root stages a piece for each rank in its slot, 1/n of 256 KiB each: one
-/// meeting with the root per piece of the longest block but its own. Where the root alone knows how long the blocks
-/// are, a table of their lengths stands behind the pieces.
+/// Scatter through memory that the ranks share. If the others map the root's input, or read it by cross-memory attach,
+/// from 4 KiB on, they copy their blocks from there: two rounds. A root whose own block is in place stores 1/n of each
+/// block into the output itself, if it maps that.
+///
+/// Otherwise the root stages a chunk for each rank in its slot, 1/n of 256 KiB each: one round with the root per chunk
+/// of the longest block but its own. If the root alone knows the lengths of the blocks, a table of them follows the
+/// chunks.
 template <mapped_transport T>
 routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
   board::turn turn{b, lane.link()};

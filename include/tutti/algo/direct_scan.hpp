@@ -9,8 +9,8 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Folds the inputs of the first `terms` ranks: where they are, if everyone maps all of them and none is overwritten,
-/// else from slots, which everyone stages one by one.
+/// Folds the inputs of the first `terms` ranks: directly, if all ranks map all inputs and none is overwritten (in
+/// place), else from slots, which every rank stages one after another.
 template <mapped_transport T>
 routine scan_over(meeting<T> m, board& b, scan_args a, int terms) {
   const std::size_t element = a.in.element_bytes, most = whole_elements(board::slot_bytes, element);
@@ -48,8 +48,8 @@ routine scan_over(meeting<T> m, board& b, scan_args a, int terms) {
 
 }  // namespace detail
 
-/// Scan through memory that ranks share, in rank order: rank r folds the first r + 1 inputs. Inputs that all ranks map,
-/// of 16 KiB or more and not in place: two meetings, nothing staged. Otherwise in slots of 256 KiB, one meeting each.
+/// Scan through memory that the ranks share, in rank order: rank r folds the first r + 1 inputs. Inputs that all ranks
+/// map, from 16 KiB on and not in place: two rounds, nothing staged. Otherwise in slots of 256 KiB, one round each.
 template <mapped_transport T>
 routine direct_scan(lane<T> lane, board& b, scan_args a) {
   board::turn turn{b, lane.link()};
@@ -59,7 +59,7 @@ routine direct_scan(lane<T> lane, board& b, scan_args a) {
   co_await detail::scan_over(m, b, a, m.rank() + 1);
 }
 
-/// The same over the ranks below: rank r folds r inputs.
+/// Exclusive scan, in the same way: rank r folds the inputs of the r ranks below it.
 template <mapped_transport T>
 routine direct_exclusive_scan(lane<T> lane, board& b, exclusive_scan_args a) {
   board::turn turn{b, lane.link()};

@@ -18,7 +18,8 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// The call of one rank. It puts its bytes beside its step, or into its slot, and takes those of the others.
+/// One rank's side of a small call: puts this rank's bytes into the inline payload of its flag, or into its slot, and
+/// takes those of the others.
 template <mapped_transport T, class Args>
 class small_call {
  public:
@@ -30,14 +31,15 @@ class small_call {
   [[nodiscard]] int first() const noexcept { return x_.first; }
   [[nodiscard]] int last() const noexcept { return x_.last; }
   [[nodiscard]] std::size_t bytes() const noexcept { return x_.bytes; }
-  /// What to ask for while it is written: a few lines, and all where everyone writes as long.
+  /// Returns the bytes of each slot to prefetch while it is written, 0 for none. In an all_reduce all ranks write
+  /// equally much, so all is fetched; in other calls only slots of a few lines are.
   [[nodiscard]] std::size_t asked_for() const noexcept {
     return beside_ || (x_.bytes > few_lines && !std::same_as<Args, all_reduce_args>) ? 0 : x_.bytes;
   }
   void put(std::uint64_t step) const noexcept {
     if (x_.puts) put_part(a_, x_, b_, place(m_.rank(), step));
   }
-  /// Where the operands of a reduction will lie: to be listed while the others are on their way.
+  /// Lists the places of a reduction's operands. Called while the others' data is on its way.
   [[nodiscard]] const void* const* operands([[maybe_unused]] std::uint64_t step) const {
     if constexpr (folds) return list_operands(a_, x_, m_, [&](int r) { return place(r, step); });
     return nullptr;
@@ -65,8 +67,8 @@ class small_call {
 
 }  // namespace detail
 
-/// Begins a small call where the board is clear, and ends it if the others are seen within so many looks: what a
-/// routine costs is as long as their messages take.
+/// Posts a small call whose board is clear, and completes it if the others are seen within `looks` polls. Creating a
+/// coroutine would cost as much as their messages.
 template <mapped_transport T, class Args>
 progress begin_small(const lane<T>& lane, board& b, const Args& a, int looks) noexcept {
   const detail::meeting<T> m{lane, b, a};
@@ -74,7 +76,7 @@ progress begin_small(const lane<T>& lane, board& b, const Args& a, int looks) no
   call.put(m.next());
   const std::uint64_t step = m.post();
   if constexpr (requires { a.op; })
-    if (calls_user(a.op.kind)) return progress::posted;  // it may throw
+    if (calls_user(a.op.kind)) return progress::posted;  // the user's function may throw
   const auto* const operands = call.operands(step);
   if (call.first() != 0 || call.last() != m.size()) b.ask();
   if (!b.sees(call.first(), call.last(), looks)) return progress::posted;
@@ -83,8 +85,9 @@ progress begin_small(const lane<T>& lane, board& b, const Args& a, int looks) no
   return progress::all;
 }
 
-/// A small call through memory that ranks share, or what is left of it. Reductions fold in rank order. One meeting, for
-/// which each rank waits as far as it takes something: a scan's for those below, a broadcast's root for nobody.
+/// Small call through memory that the ranks share, or the rest of one that begin_small() has posted. Reductions fold in
+/// rank order. One round, in which each rank waits only for the ranks that it takes data from: in a scan for those
+/// below, as root of a broadcast for none.
 template <mapped_transport T, class Args>
 routine direct_small(lane<T> lane, board& b, Args a, progress so_far = progress::nothing) {
   board::turn turn{b, lane.link()};
@@ -104,7 +107,7 @@ routine direct_small(lane<T> lane, board& b, Args a, progress so_far = progress:
   if (b.choice_due(call.bytes())) co_await detail::choose_staging(m, b);
 }
 
-/// Barrier on the board: each rank stores its step and reads the others'. One meeting.
+/// Barrier on the board: each rank posts a step and reads the others' flags. One round.
 template <mapped_transport T>
 routine direct_barrier(lane<T> lane, board& b) {
   return direct_small(lane, b, barrier_args{});

@@ -8,9 +8,9 @@
 
 namespace tutti::algo {
 
-/// All-gather of blocks of any lengths through memory that ranks share. Inputs that all ranks map or lend, where the
-/// longest block is 4 KiB or more, are copied from where they are: two meetings. Otherwise in slots of 256 KiB: each
-/// rank stages its block and copies the others' out, one meeting per slot of the longest block.
+/// All-gather of blocks of any lengths through memory that the ranks share. Inputs that all ranks map or read by
+/// cross-memory attach, if the longest block has 4 KiB or more, are copied from where they are: two rounds. Otherwise
+/// in slots of 256 KiB: each rank stages its block and copies the others' out, one round per slot of the longest block.
 template <mapped_transport T>
 routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
   board::turn turn{b, lane.link()};
@@ -54,10 +54,10 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
   }
 }
 
-/// Reduce-scatter of blocks of any lengths through memory that ranks share, every element folded in rank order. Inputs
-/// that all ranks map, of 4 KiB or more and without gaps between the blocks: two meetings, nothing staged. Otherwise
-/// each rank stages a piece of every block, 1/n of a slot of 256 KiB, and folds the pieces of its own: one meeting per
-/// such piece of the longest block.
+/// Reduce-scatter of blocks of any lengths through memory that the ranks share, every element folded in rank order.
+/// Inputs that all ranks map, from 4 KiB on and without gaps between the blocks: two rounds, nothing staged. Otherwise
+/// each rank stages a chunk of every block, 1/n of a slot of 256 KiB, and folds the chunks of its own block: one round
+/// per such chunk of the longest block.
 template <mapped_transport T>
 routine direct_reduce_scatter_v(lane<T> lane, board& b, reduce_scatter_v_args a) {
   board::turn turn{b, lane.link()};
@@ -71,13 +71,13 @@ routine direct_reduce_scatter_v(lane<T> lane, board& b, reduce_scatter_v_args a)
   if (b.choice_due(total)) co_await detail::choose_staging(m, b);
   if (total >= worth_mapping) {
     board::exposure shown{b, lane.link()};
-    const bool one_behind_the_other = a.blocks.offsets().empty();  // where each block begins is its rank's own affair
+    const bool one_behind_the_other = a.blocks.offsets().empty();  // offsets may differ between ranks
     const std::uint64_t step =
         m.post({one_behind_the_other ? m.place(a.in.data, total) : board::nowhere, board::nowhere});
     co_await m.everyone(step);
     const bool mapped = m.map_all(step, &board::note::in, total, b.room().in);
     if (mapped) {
-      // An output inside the own input (in place) is safe: nobody else reads that block.
+      // An output inside this rank's input (in place) is safe: no other rank reads that block.
       b.room().results.assign(1, a.out.data);
       if (!detail::fold_mapped(b, a.blocks.begin(mine), a.out.count, element, a.op)) co_await m.failure();
       const std::uint64_t end = m.post();

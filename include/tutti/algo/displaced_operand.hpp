@@ -8,26 +8,28 @@
 #include <tutti/core/args.hpp>
 #include <tutti/core/kernels/copy.hpp>
 
-/// Operands in place of which parts lie elsewhere. Whoever reads an operand must find it in its buffer: all parts are
-/// brought there first, but for those that nobody reads but this rank, which brings them as it folds them.
+/// Operands with external segments, whose data is not in the operand's buffer yet. An algorithm that reads an operand
+/// needs it in the buffer. All external segments are copied there first, except those that this rank alone reads, which
+/// it copies while it folds them.
 namespace tutti::algo {
 
 namespace detail {
 
-/// Operands of so many bytes are larger than the caches of a core: lines that are overwritten there are not read first.
+/// Bytes from which an operand exceeds a core's caches. Streaming stores overwrite its lines without reading them
+/// first.
 inline constexpr std::size_t worth_passing_caches = std::size_t{4} << 20;
 
-/// So many bytes are still in a core's first cache when they are used again.
+/// Bytes that are still in a core's first cache when they are used again.
 inline constexpr std::size_t stays_near = std::size_t{16} << 10;
 
-/// Results of so many bytes stay in a core's own cache.
+/// Bytes of a result that stay in a core's own cache.
 inline constexpr std::size_t fits_a_core = std::size_t{512} << 10;
 
 inline stores stores_for(std::size_t bytes) noexcept {
   return bytes >= worth_passing_caches ? stores::streaming : stores::ordinary;
 }
 
-/// A stretch of one part to its place.
+/// Copies a range of one external segment to its place.
 inline void bring_stretch(const displaced& d, const std::byte* from, std::byte* to, std::size_t count,
                           std::size_t element, stores how) {
   if (count * element < board::worth_streaming) how = stores::ordinary;
@@ -43,7 +45,8 @@ inline void bring_stretch(const displaced& d, const std::byte* from, std::byte* 
   }
 }
 
-/// What lies elsewhere of the elements from `first` to `last`, to its place in `buffer`, which begins with element 0.
+/// Copies the external segments among the elements from `first` to `last` to their places in `buffer`, which begins
+/// with element 0.
 inline void bring(const displaced& d, std::size_t first, std::size_t last, std::byte* buffer, std::size_t element,
                   stores how) {
   for (const displaced_part* p = d.from(first); p != d.end() && p->first < last; ++p) {
@@ -52,7 +55,8 @@ inline void bring(const displaced& d, std::size_t first, std::size_t last, std::
   }
 }
 
-/// `count` elements from `first` on, one after the other: where they lie, if they do so, or in `room`.
+/// Returns `count` contiguous elements from `first` on: a pointer to where they lie if they are contiguous there, else
+/// to `room`, into which they are copied.
 inline const std::byte* gathered(const displaced& d, std::size_t first, std::size_t count, const std::byte* buffer,
                                  std::size_t element, std::byte* room) {
   const displaced_part* p = d.from(first);
@@ -79,7 +83,7 @@ inline blocks cut_of(const all_reduce_args& a, int ranks) noexcept {
   return {a.out.count, static_cast<std::size_t>(ranks)};
 }
 
-/// The part that rank `r` of `ranks` folds, to its place.
+/// Copies the external segments in the part that rank `r` of `ranks` folds to their places.
 inline void bring_part_of(const all_reduce_args& a, int r, int ranks) {
   if (a.apart.empty()) return;
   const blocks cut = cut_of(a, ranks);
@@ -88,22 +92,24 @@ inline void bring_part_of(const all_reduce_args& a, int r, int ranks) {
         a.out.element_bytes, stores_for(a.out.bytes()));
 }
 
-/// As fold_mapped: `count` elements of inputs that everyone maps, `b.room().in`, from `begin` on, to all of
-/// `b.room().results`, the own one first, where this rank's input lies elsewhere in part.
+/// Does what fold_mapped() does where this rank's input has external segments: folds `count` elements of all inputs in
+/// `b.room().in` from `begin` on, and stores them to all of `b.room().results`, its own first. Returns false if some
+/// rank failed meanwhile.
 inline bool fold_displaced(board& b, const displaced& d, std::size_t rank, std::size_t begin, std::size_t count,
                            std::size_t element, stores how, const reduction& with) {
   auto& [operands, results, in, out] = b.room();
   alignas(64) std::byte room[stays_near];
   operands.clear();
   for (const std::byte* p : in) operands.push_back(p + begin * element);
-  // Those of the others hold operands, and are in the cache; the own one is not, and gets the result from there.
+  // The others' results overwrite operands, which are in the cache. The own result is not in the cache: it is copied
+  // from the first of the others by streaming stores.
   std::byte* own = nullptr;
   if (how == stores::streaming) {
     own = static_cast<std::byte*>(results.front());
     results.front() = results.back();
     results.pop_back();
   }
-  // What is larger lies in a cache that others share, from where it comes as theirs, too.
+  // A longer own result lies in a shared cache, from which it comes as fast as the others'.
   const stores ways = !own && count * element <= fits_a_core ? stores::own_first : stores::ordinary;
   const std::size_t most = (d.empty() ? board::visit_bytes : sizeof room) / element;
   const board::visit visit{b};
@@ -121,7 +127,7 @@ inline bool fold_displaced(board& b, const displaced& d, std::size_t rank, std::
 
 }  // namespace detail
 
-/// Brings what other ranks will read of an operand of which this one folds its part.
+/// Copies the external segments that other ranks will read to their places; this rank's own part is left out.
 inline void bring_for_others(const all_reduce_args& a, int rank, int ranks) {
   for (int r = 0; r < ranks; ++r)
     if (r != rank) detail::bring_part_of(a, r, ranks);

@@ -21,7 +21,8 @@ constexpr called call_on(collective what, std::uint64_t sequence, const basic_bu
                          std::uint64_t rest = 0) noexcept {
   return {sequence, data.count, rest, data.element_bytes, what, data.type};
 }
-/// The bits of what a mean_over divides by; what else a reduction captures is each rank's own.
+/// Returns the bits of a mean_over's divisor, 0 for other reductions. Other values that a reduction captures may differ
+/// between ranks.
 constexpr std::uint64_t divisor_of(const reduction& with) noexcept {
   if (with.kind != reduction_kind::mean_over) return 0;
   return std::bit_cast<std::array<std::uint64_t, sizeof with.context / 8>>(with.context)[0];
@@ -34,7 +35,7 @@ constexpr called call_on(collective what, std::uint64_t sequence, const basic_bu
 }
 constexpr std::uint64_t root_of(int root) noexcept { return static_cast<std::uint32_t>(root); }
 
-/// The lengths of all blocks, where all ranks know them. Where they lie is each rank's own affair.
+/// Returns a hash of the lengths of all blocks, for collectives in which all ranks know them. Offsets may differ.
 constexpr std::uint64_t lengths_of(const layout& blocks) noexcept {
   std::uint64_t hash = 1;
   for (const std::size_t c : blocks.counts()) hash = mix(hash, c);
@@ -45,7 +46,7 @@ constexpr basic_buffer<Void> of_any_count(basic_buffer<Void> data) noexcept {
   data.count = called::any_count;
   return data;
 }
-/// What is left to agree on where not every rank knows the lengths: that they may differ.
+/// Returns `data` with the count that all ranks can compare: any_count if the blocks may have different lengths.
 template <class Void>
 constexpr basic_buffer<Void> comparable(const basic_buffer<Void>& data, const layout& blocks) noexcept {
   return blocks.equal() ? data : of_any_count(data);
@@ -53,7 +54,7 @@ constexpr basic_buffer<Void> comparable(const basic_buffer<Void>& data, const la
 
 }  // namespace detail
 
-/// What a rank has called, of which all ranks must agree on all.
+/// Returns the signature of a call, which must be equal on all ranks. `sequence` is the call's number in its group.
 constexpr called call_of(std::uint64_t sequence, const barrier_args&) noexcept {
   return detail::call_on(collective::barrier, sequence, buffer{});
 }
@@ -103,7 +104,7 @@ constexpr called call_of(std::uint64_t sequence, const all_to_all_args& a) noexc
   return detail::call_on(collective::all_to_all, sequence, detail::comparable(a.in, a.in_blocks));
 }
 
-/// The same as a rank remembers it for others that wait: `via` is the algorithm that it takes.
+/// Returns the entry of the call log for this call; `via` is the algorithm that this rank takes.
 constexpr recent_calls::one noted(std::uint32_t context, const called& c, algorithm via) noexcept {
   return {tag::make(context, c.sequence, static_cast<std::uint32_t>(via)), detail::mix(0, c.fingerprint()), c.brief()};
 }

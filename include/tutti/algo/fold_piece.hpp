@@ -8,8 +8,8 @@
 
 namespace tutti::algo::detail {
 
-/// Folds `count` elements of all of `b.room().operands`, a piece of `bytes`, to all of `b.room().results`: stored as
-/// `claiming`, or without claims where that takes this rank less time.
+/// Folds `count` elements of all of `b.room().operands` into all of `b.room().results`. They are a chunk of a fold of
+/// `bytes` bytes. Stores as `claiming` says, or without write prefetch if this rank has measured that to be faster.
 inline void fold_piece(board& b, std::size_t bytes, std::size_t count, std::size_t element, stores claiming,
                        const reduction& with) {
   const auto& [operands, results, in, out] = b.room();

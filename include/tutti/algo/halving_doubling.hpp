@@ -15,13 +15,12 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// The blocks of a power of two of ranks that one of them is left with while it halves: those of whole groups of
-/// `distance` ranks, before the step in which it meets its partner at that distance.
+/// Range of the blocks that a rank still holds while it halves them, among a power of two of ranks.
 struct halved_range {
   std::size_t begin = 0, end = 0;
 
   enum which { lower, upper };
-  /// Where a rank is beside its partner at that distance.
+  /// Returns the half that rank `me` keeps in the exchange with its partner at `distance`.
   static which side(unsigned me, unsigned distance) noexcept { return (me & distance) != 0 ? upper : lower; }
   static halved_range before(unsigned me, unsigned power, unsigned distance) noexcept {
     halved_range range{0, power};
@@ -34,12 +33,12 @@ struct halved_range {
   }
 };
 
-/// How two ranks exchange parts of the buffers of an all_reduce, a piece of each at a time. Outlives its routines.
+/// Exchange of parts of an all_reduce's buffer between two ranks, chunk by chunk. Must outlive its routines.
 template <message_link L>
 class part_exchange {
  public:
   struct part {
-    std::size_t begin, count;  // elements
+    std::size_t begin, count;  // in elements
   };
 
   part_exchange(L link, const all_reduce_args& a)
@@ -51,21 +50,21 @@ class part_exchange {
   part_exchange(const part_exchange&) = delete;
   part_exchange& operator=(const part_exchange&) = delete;
 
-  /// There is memory for what is to be folded.
+  /// Returns false if the temporary memory could not be allocated.
   [[nodiscard]] bool ready() const noexcept { return static_cast<bool>(slots_); }
 
-  /// What comes takes its place in the buffer.
+  /// Sends part `give` to `peer` and receives part `take` into its place in the buffer.
   [[nodiscard]] routine replace(int peer, part give, part take, std::uint64_t step) {
     return exchange(
         peer, give, take, step, [this](std::size_t, part p) { return place_of(p); }, [](std::size_t, part) {});
   }
-  /// It is folded into what stands there, as the operand of a partner on that side.
+  /// Sends part `give` to `peer` and folds what it receives into part `take`, as the operand of a partner on that side.
   [[nodiscard]] routine fold(int peer, part give, part take, std::uint64_t step, halved_range::which partner) {
     return exchange(
         peer, give, take, step, [this](std::size_t i, part) { return slot(i); },
         [this, partner](std::size_t i, part p) { fold_piece(slot(i), p, partner); });
   }
-  /// A part that is all summed.
+  /// Finishes the reduction of a part to which all ranks have contributed.
   void finish(part p) {
     if (call_.op.finish) call_.op.finish(place_of(p), p.count, link_.size(), call_.op.context.data());
   }
@@ -111,11 +110,11 @@ class part_exchange {
 
 }  // namespace detail
 
-/// All-reduce as a reduce-scatter by halves, exchanged with partners at distances 1, 2, 4, …, and an all-gather back
-/// along the same way: the bytes of a ring in fewer steps. Any rank count, any count: ranks beyond the largest power of
-/// two give their operand to a neighbour first and get the result last. Operands keep rank order, so that all ranks
-/// compute the bits of recursive doubling. 2 log2(n) steps (+2), 2(n-1)/n of the bytes (+N for every other of the
-/// surplus pairs) (Thakur, Rabenseifner and Gropp, 2005).
+/// All-reduce as a reduce-scatter by recursive halving, with partners at distances 1, 2, 4, …, and an all-gather by
+/// recursive doubling back along the same distances: the bytes of a ring in fewer steps. Any number of ranks, any
+/// count; ranks beyond the largest power of two first give their operand to a neighbour, and get the result last.
+/// Operands keep rank order, so the result has the same bits as that of recursive doubling. 2 log2(n) steps (+2),
+/// 2N(n-1)/n bytes per rank (+N for one rank of each surplus pair) (Thakur, Rabenseifner and Gropp, 2005).
 template <message_link L>
 routine halving_doubling_all_reduce(L link, all_reduce_args a) {
   using detail::halved_range;
@@ -128,7 +127,7 @@ routine halving_doubling_all_reduce(L link, all_reduce_args a) {
   constexpr std::uint64_t before = 0, after = 1, halving = 2, doubling = halving + 32;
   const part all{0, a.out.count}, none{0, 0};
 
-  // The first 2 * extra ranks form pairs; the odd one of each pair stands for both.
+  // The first 2 * extra ranks form pairs; the odd rank of each pair acts for both.
   const bool paired = r < 2 * extra;
   if (paired && r % 2 == 0) {
     co_await with.replace(static_cast<int>(r + 1), all, none, before);

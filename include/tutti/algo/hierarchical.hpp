@@ -25,8 +25,8 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// An all_reduce over several machines as one rank goes through it, segment by segment: up to the sum of its machine,
-/// across to the other machines, and down to all of its own. Outlives the routines that it makes.
+/// One rank's side of an all_reduce over several nodes, chunk by chunk: `up` reduces inside the node, `across` reduces
+/// between the nodes, `down` distributes inside the node. Must outlive the routines that it returns.
 template <mapped_transport T>
 class over_machines {
  public:
@@ -35,7 +35,7 @@ class over_machines {
         here_(memory.inside(link)),
         memory_(memory),
         a_(a),
-        // One rank speaks for its machine where another way gains nothing, or machines have not as many ranks.
+        // A node leader acts for all ranks if the message is short, or if the nodes have different numbers of ranks.
         one_speaks_(!memory.map.even || a.out.bytes() < worth_mapping),
         segment_(whole_elements(step_bytes * memory.map.lowest.size() * (one_speaks_ ? 1 : memory.map.here.size()),
                                 a.out.element_bytes)) {
@@ -46,7 +46,8 @@ class over_machines {
     return std::max<std::size_t>(1, (a_.out.count + segment_ - 1) / segment_);
   }
 
-  /// Leaves this rank with its block of the machine's sum; the lowest with all of it where one speaks.
+  /// Reduces chunk i inside the node. This rank gets its block of the node's sum; with a node leader, the leader gets
+  /// it all.
   routine up(std::size_t i) {
     const part p = part_of(i);
     if (!one_speaks_) {
@@ -59,7 +60,7 @@ class over_machines {
     }
   }
 
-  /// Reduces it with those of the other machines. Two segments may be on their way.
+  /// Reduces this rank's share of chunk i with those of the other nodes. Two chunks may be in flight at a time.
   routine across(std::size_t i) {
     if (one_speaks_ && here_.rank() != 0) co_return;
     const machine_map& map = memory_.map;
@@ -76,7 +77,7 @@ class over_machines {
     if (a_.op.finish) a_.op.finish(mine.data, mine.count, link_.size(), a_.op.context.data());
   }
 
-  /// Gives it to all of the machine.
+  /// Distributes the result of chunk i to all ranks of the node.
   routine down(std::size_t i) {
     if (here_.size() == 1) co_return;
     const part p = part_of(i);
@@ -87,12 +88,12 @@ class over_machines {
   }
 
  private:
-  /// Of a segment each rank that speaks sends so much to each other machine, at least: two pieces of a message.
+  /// Bytes of a chunk that a rank sends to each other node, at least: two chunks of a message.
   static constexpr std::size_t step_bytes = 2 * piece_bytes;
 
   struct part {
     const_buffer in;
-    buffer out, mine;  ///< the segment, and this rank's block of it
+    buffer out, mine;  ///< the chunk, and this rank's block of it
     blocks cut;
   };
   [[nodiscard]] part part_of(std::size_t i) const noexcept {
@@ -120,18 +121,20 @@ class over_machines {
   all_reduce_args a_;
   reduction sum_;
   bool one_speaks_;
-  std::size_t segment_;  // elements
+  std::size_t segment_;  // in elements
 };
 
 }  // namespace detail
 
-/// All-reduce for several machines: what leaves a machine is reduced first, in its memory (algo/direct_uneven.hpp).
-/// Where machines have equally many ranks, k, each ends up with one of k blocks of its machine's sum, reduces that with
-/// its counterparts on the other machines, and the blocks are gathered inside; below 4 KiB, or else, the lowest rank of
-/// each machine does it for all. Large messages do so in segments of kM/2 MiB, for M machines, two of which are between
-/// machines while a third is inside. Any rank count, any count. Per segment: two or three meetings inside, the steps of
-/// an all_reduce of M ranks between; per rank 2N(M-1)/(kM) bytes between, where a flat ring sends 2N(n-1)/n (as in
-/// Horovod and NCCL's trees of rings). `memory` outlives the routine.
+/// All-reduce over several nodes, reduced inside each node before it leaves it (algo/direct_uneven.hpp). If all nodes
+/// have k ranks, each rank gets one of k blocks of its node's sum, reduces it with its counterparts on the other nodes,
+/// and the blocks are gathered inside; below 4 KiB, or with different numbers of ranks, a node leader exchanges
+/// everything.
+///
+/// With M nodes, large messages are cut into chunks of kM/2 MiB; two chunks are between nodes while a third is inside.
+/// Any number of ranks, any count. Per chunk: two or three rounds inside, and the steps of an all_reduce of M ranks
+/// between nodes; 2N(M-1)/(kM) bytes per rank between nodes, where a flat ring sends 2N(n-1)/n (as in Horovod and in
+/// NCCL's trees of rings). `memory` must outlive the routine.
 template <mapped_transport T>
 routine hierarchical_all_reduce(lane<T> link, machine_memory& memory, all_reduce_args a) {
   turnstile::turn first{memory.up.order, link.link()}, last{memory.down.order, link.link()};

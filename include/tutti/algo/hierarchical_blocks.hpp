@@ -16,20 +16,20 @@
 #include <tutti/transport/concept.hpp>
 #include <tutti/transport/lane.hpp>
 
-/// Collectives whose blocks each belong to a rank, over machines with equally many ranks, at least two: a block goes to
-/// another machine once, between the ranks of equal place, and through memory inside. Every rank is busy between
-/// machines, each with connections of its own.
+/// Hierarchical all_gather and reduce_scatter, for at least two nodes with the same number of ranks on each. A block
+/// goes to another node once, between counterparts, and through shared memory inside. All ranks of a node exchange
+/// messages at the same time, each over its own connections.
 namespace tutti::algo {
 
 namespace detail {
 
-/// Who exchanges what in which step. In the steps of distance d each machine sends to the one d further on and hears
-/// from the one d further back, a segment of a block at a time.
+/// Schedule of the messages between nodes. In the steps of distance d each node sends to the node d above it and
+/// receives from the node d below it (modulo M), one chunk of a block per step.
 template <mapped_transport T>
 class block_exchange {
  public:
   static constexpr std::uint64_t between_steps = 1 << 20;
-  /// On a line of 10 Gbit/s for a millisecond, which is long beside the meetings that it takes inside.
+  /// Bytes of a chunk: a millisecond on a link of 10 Gbit/s, which is long compared with the rounds inside a node.
   static constexpr std::size_t segment_bytes = std::size_t{1} << 20;
 
   block_exchange(lane<T> link, machine_memory& memory, std::size_t count, std::size_t element_bytes) noexcept
@@ -46,17 +46,17 @@ class block_exchange {
     return static_cast<std::size_t>(map_.machines - 1) * per_machine_;
   }
   [[nodiscard]] int machine() const noexcept { return machine_; }
-  /// In the first steps the machine's own blocks have their turn, too, segment by segment.
+  /// Returns true in the first steps, in which the node's own blocks are processed, too, chunk by chunk.
   [[nodiscard]] bool at_home(std::size_t i) const noexcept { return i < per_machine_; }
   [[nodiscard]] int target(std::size_t i) const noexcept { return (machine_ + distance(i)) % map_.machines; }
   [[nodiscard]] int source(std::size_t i) const noexcept {
     return (machine_ + map_.machines - distance(i)) % map_.machines;
   }
-  /// The rank that is heard.
+  /// Returns the rank from which step i receives.
   [[nodiscard]] int from(std::size_t i) const noexcept { return map_.rank_at(source(i), map_.place); }
-  /// Elements of the segment.
+  /// Returns the elements of the chunk of step i.
   [[nodiscard]] std::size_t size(std::size_t i) const noexcept { return piece_of(count_, begin(i), segment_); }
-  /// Bytes of a block before it.
+  /// Returns the bytes of a block before the chunk of step i.
   [[nodiscard]] std::size_t offset(std::size_t i) const noexcept { return begin(i) * element_; }
   [[nodiscard]] std::size_t most_bytes() const noexcept { return (std::min)(segment_, count_) * element_; }
 
@@ -67,8 +67,8 @@ class block_exchange {
     return link_.recv(from(i), tag(i), {in, size(i) * element_});
   }
 
-  /// Of the blocks of a machine's ranks the segment of step i, for a call inside; good until the next one. Blocks that
-  /// are adjacent need no offsets: `first` is where they begin, in elements.
+  /// Chunk of step i of the blocks of all ranks of a node, as the layout of a call inside; valid until the next cut().
+  /// Adjacent blocks need no offsets: `first` is the element at which they begin.
   struct part {
     layout blocks;
     std::size_t first;
@@ -101,11 +101,11 @@ class block_exchange {
 
 }  // namespace detail
 
-/// All-gather over several machines with equally many ranks. Every rank sends its block to its counterpart on each
-/// other machine, in segments of 1 MiB, and each segment that has come is gathered inside (algo/direct_uneven.hpp)
-/// while the next is on its way; so are, in between, the machine's own. For k ranks on each of M machines: M-1 steps
-/// and M all_gathers inside per MiB of a block; k(M-1) blocks into every machine, the least possible, where a ring of
-/// ranks takes kM-1. `memory` outlives it.
+/// All-gather over several nodes with the same number of ranks. Each rank sends its block to its counterpart on each
+/// other node, in chunks of 1 MiB. Each chunk that has arrived is gathered inside (algo/direct_uneven.hpp) while the
+/// next one is in flight; the node's own blocks are gathered in between. With k ranks on each of M nodes: M-1 steps and
+/// M all_gathers inside per MiB of a block; k(M-1) blocks enter every node, the least possible, where a ring of ranks
+/// takes kM-1. `memory` must outlive the routine.
 template <mapped_transport T>
 routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather_args a) {
   turnstile::turn turn{memory.up.order, link.link()};
@@ -130,7 +130,7 @@ routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather
     sends.begin_before(end, [&](std::size_t k) { return across.send(k, at(a.in.data, across.offset(k))); });
     receives.begin_before(end, [&](std::size_t k) { return across.recv(k, arrives_at(k)); });
   };
-  begin_before(pieces_ahead);  // needs no turn: calls that follow one another are on their way together
+  begin_before(pieces_ahead);  // before the turn: messages of consecutive calls are in flight together
   co_await turn;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
   for (std::size_t i = 0; i < steps; ++i) {
@@ -144,12 +144,14 @@ routine hierarchical_all_gather(lane<T> link, machine_memory& memory, all_gather
   }
 }
 
-/// Reduce-scatter over several machines with equally many ranks; `out` may be this rank's block of `in`. The ranks of a
-/// machine reduce the blocks of another one's ranks inside (algo/direct_uneven.hpp), in segments of 1 MiB, and each
-/// sends its counterpart there what that is to have, while the next segment is reduced; each folds what comes into its
-/// own block. Operands are taken machine by machine, from its own on downwards, around. For k ranks on each of M
-/// machines: M-1 steps and M reduce_scatters inside per MiB of a block; k(M-1) blocks out of every machine, the least
-/// possible, where a ring of ranks takes kM-1; up to 4 MiB of temporary memory. `memory` outlives it.
+/// Reduce-scatter over several nodes with the same number of ranks; `out` may be this rank's block of `in`. In chunks
+/// of 1 MiB, the ranks of a node reduce inside (algo/direct_uneven.hpp) the blocks of another node's ranks, and each
+/// sends its counterpart there its block while the next chunk is reduced. Each rank folds what it receives into its own
+/// block. Operands are taken node by node, from the rank's own node downwards, modulo M.
+///
+/// With k ranks on each of M nodes: M-1 steps and M reduce_scatters inside per MiB of a block; k(M-1) blocks leave
+/// every node, the least possible, where a ring of ranks takes kM-1; up to 4 MiB of temporary memory. `memory` must
+/// outlive the routine.
 template <mapped_transport T>
 routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce_scatter_args a) {
   turnstile::turn turn{memory.up.order, link.link()};
@@ -172,8 +174,8 @@ routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce
   detail::in_flight<decltype(link.send(0, 0, {}))> sends;
   detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
   co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
-  // A slot is free for step i once what was sent in step i - 2 has gone, or what came then has been folded, which is in
-  // step i - 1.
+  // A slot is free for step i when the message sent from it in step i - 2 has gone, or when the message received into
+  // it has been folded, in step i - 1.
   for (std::size_t i = 0; i <= steps; ++i) {
     receives.begin_before((std::min)(steps, i + 1),
                           [&](std::size_t k) { return across.recv(k, slot_of(incoming, k)); });
@@ -187,7 +189,7 @@ routine hierarchical_reduce_scatter(lane<T> link, machine_memory& memory, reduce
       sends.begin(i, [&] { return across.send(i, sums); });
     }
     if (across.at_home(i)) co_await inside(across.machine(), i, at(a.out.data, across.offset(i)));
-    if (i + 1 == steps) turn.leave();  // the rest needs no meeting
+    if (i + 1 == steps) turn.leave();  // the rest needs no round
     if (i == 0) continue;
     auto& arrival = receives[i - 1];
     co_await arrival;

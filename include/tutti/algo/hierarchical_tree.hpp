@@ -23,20 +23,20 @@
 #include <tutti/transport/concept.hpp>
 #include <tutti/transport/lane.hpp>
 
-/// Collectives for several machines: along a tree of them, in each of which one rank speaks for all, and through the
-/// memory that the ranks of a machine share. What enters or leaves a machine does so once for all of its ranks.
+/// Hierarchical broadcast, reduce and barrier: along a tree of nodes, between one rank of each, and through shared
+/// memory inside. The bytes enter or leave a node once for all of its ranks.
 namespace tutti::algo {
 
 namespace detail {
 
-/// The tree of machines of a collective with a root, which speaks for its machine; elsewhere the lowest rank does.
+/// Tree of nodes for a rooted collective. The root acts for its node, the lowest rank for every other node.
 template <message_link L>
 struct tree_of_machines {
   static constexpr std::uint64_t between_steps = 1 << 20;
 
   tree_place across;
-  int speaker;  ///< of this machine, among its ranks
-  bool speaks;  ///< this rank
+  int speaker;  ///< rank, inside this node, that acts for it
+  bool speaks;  ///< this rank is the speaker
   sublink<L> between;
 
   tree_of_machines(L link, const machine_map& map, int root) noexcept
@@ -53,10 +53,10 @@ struct tree_of_machines {
 
 }  // namespace detail
 
-/// Broadcast over several machines, in pieces that are passed on inside while the next ones come from outside: down a
-/// binomial tree of the M machines, or along a chain of them where that costs less, and through memory inside
-/// (algo/direct_broadcast.hpp). ceil(log2 M) levels; N bytes into every machine but the root's, once. `memory` outlives
-/// it.
+/// Broadcast over several nodes, in chunks that are distributed inside a node while the next ones arrive: down a
+/// binomial tree of the M nodes, or along a chain of them if that costs less, and through shared memory inside
+/// (algo/direct_broadcast.hpp). ceil(log2 M) levels; N bytes into every node but the root's, once. `memory` must
+/// outlive the routine.
 template <mapped_transport T>
 routine hierarchical_broadcast(lane<T> link, machine_memory& memory, broadcast_args a) {
   turnstile::turn turn{memory.up.order, link.link()};
@@ -87,9 +87,9 @@ routine hierarchical_broadcast(lane<T> link, machine_memory& memory, broadcast_a
   }
 }
 
-/// Reduce over several machines, in segments of 256 KiB: through memory inside each machine (algo/direct_reduce.hpp),
-/// and up a binomial tree of the M machines. Operands are taken machine by machine, from the root's on. ceil(log2 M)
-/// steps; N bytes out of every machine but the root's, once. `memory` outlives it.
+/// Reduce over several nodes, in chunks of 256 KiB: through shared memory inside each node (algo/direct_reduce.hpp),
+/// and up a binomial tree of the M nodes. Operands are taken node by node, beginning with the root's. ceil(log2 M)
+/// steps; N bytes out of every node but the root's, once. `memory` must outlive the routine.
 template <mapped_transport T>
 routine hierarchical_reduce(lane<T> link, machine_memory& memory, reduce_args a) {
   turnstile::turn turn{memory.up.order, link.link()};
@@ -123,8 +123,9 @@ routine hierarchical_reduce(lane<T> link, machine_memory& memory, reduce_args a)
   if (root && a.op.finish) a.op.finish(a.out.data, a.in.count, link.size(), a.op.context.data());
 }
 
-/// Barrier over several machines: the ranks of each meet in memory, the lowest ones meet those of the others
-/// (algo/barrier.hpp), and all meet in memory again. ceil(log2 M) steps of empty messages. `memory` outlives it.
+/// Barrier over several nodes: the ranks of each node meet in shared memory, the lowest ranks of all nodes meet by
+/// messages (algo/barrier.hpp), and the ranks of each node meet again. ceil(log2 M) steps of empty messages. `memory`
+/// must outlive the routine.
 template <mapped_transport T>
 routine hierarchical_barrier(lane<T> link, machine_memory& memory) {
   constexpr std::uint64_t between_steps = 1 << 20;

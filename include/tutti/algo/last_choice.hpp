@@ -7,11 +7,12 @@
 
 namespace tutti::algo {
 
-/// What was chosen last for a collective of a group, until one of another kind or size comes: to weigh all ways by
-/// algo/select.hpp takes 600 instructions, and a call asks three times, which was a third of what a small one did.
+/// Cache of the algorithm last chosen for a group, valid until a call of another collective, size or element size.
+/// Choosing by algo/select.hpp takes 600 instructions, and a call asks three times: a third of the time of a small
+/// call.
 class last_choice {
  public:
-  /// weigh() where the last call was not alike.
+  /// Returns the cached algorithm, or that of `weigh()` if the last call was different.
   template <class Args, class Weigh>
   algorithm of(const situation& here, Weigh weigh) noexcept {
     const void* const collective = &algorithms_of<Args>;

@@ -16,33 +16,35 @@
 
 namespace tutti::algo::detail {
 
-/// The blocks by which lending is compared with staging. Below the first it is not worth the system calls; the last
-/// is one that the caches of a core do not hold beside what it is copied to, and stands for all that are longer.
+/// Block sizes with which cross-memory attach is compared with staging. Below the first the system calls cost too much.
+/// The last does not fit into a core's caches together with its copy, and stands for all longer blocks.
 inline constexpr std::array<std::size_t, 3> lending_probes = {std::size_t{128} << 10, std::size_t{512} << 10,
                                                               std::size_t{2} << 20};
 inline constexpr std::size_t longest_probe = lending_probes.back();
 
-/// What each of them took the ranks in nanoseconds, added up.
+/// Nanoseconds for each block size, summed over the ranks.
 using probe_times = std::array<std::uint64_t, lending_probes.size()>;
 
-/// That of blocks which everyone copies from everyone, and of one which all copy from rank 0.
+/// Times of both patterns: blocks that every rank copies from every other, and one block that all ranks copy from rank
+/// 0.
 struct copy_times {
   probe_times blocks{}, whole{};
 };
 
-/// How many of the others' blocks a rank reads to compare: more would cost as much again, and tell the same.
+/// Returns the number of other ranks whose blocks a rank reads in a measurement. More would cost more and tell the
+/// same.
 template <mapped_transport T>
 int compared_with(const meeting<T>& m) noexcept {
   return (std::min)(m.size() - 1, 3);
 }
 
-/// Writes to every line, so that the caches hold them as they do a buffer that its user has just written: memset would
-/// leave them in memory.
+/// Writes to every line of a block, so that the caches hold it as they hold a buffer that its user has just written.
+/// memset would leave it in memory.
 inline void write_to(std::byte* block, std::size_t bytes) noexcept {
   for (std::size_t i = 0; i < bytes; i += tutti::detail::cache_line) block[i] = std::byte{1};
 }
 
-/// Adds up what each rank has measured.
+/// Sums a measurement of each rank into `total`, on all ranks. One round.
 template <mapped_transport T>
 routine add_up(meeting<T> m, board& b, std::uint64_t mine, std::uint64_t& total) {
   const std::uint64_t told = m.post({mine, 0});
@@ -51,11 +53,11 @@ routine add_up(meeting<T> m, board& b, std::uint64_t mine, std::uint64_t& total)
   for (int r = 0; r < m.size(); ++r) total += b.note_of(r, told).in;
 }
 
-/// Adds up what the ranks take for each such block, as `round(bytes)` does it: the shortest of a few rounds, which tell
-/// little on average. Each begins with a block that was just written, as a user's is.
+/// Measures `round(bytes)` for each block size, and sums over the ranks the shortest time of several rounds, as the
+/// average says little. Each round begins with a block that was just written, as a user's would be.
 template <mapped_transport T, class Round>
 routine time_blocks(meeting<T> m, board& b, std::byte* block, probe_times& totals, Round round) {
-  constexpr std::size_t fewest = 3, enough = std::size_t{1} << 20;  // bytes, to have been in every place of the slots
+  constexpr std::size_t fewest = 3, enough = std::size_t{1} << 20;  // bytes: enough to use every place of the slots
   for (std::size_t p = 0; p < lending_probes.size(); ++p) {
     const std::size_t rounds = (std::max)(fewest, enough / lending_probes[p]);
     std::uint64_t least = (std::numeric_limits<std::uint64_t>::max)();
@@ -73,8 +75,8 @@ routine time_blocks(meeting<T> m, board& b, std::byte* block, probe_times& total
   }
 }
 
-/// From which length on blocks are lent: of the first probe from which on lending is faster by an eighth, as less may
-/// be chance; board::nowhere if the last is not.
+/// Returns the block size from which cross-memory attach is used: the first from which on it is faster than staging by
+/// an eighth, as less may be chance; board::nowhere if it is not faster for the longest.
 inline std::uint64_t worth_lending(const probe_times& times, const probe_times& staged) noexcept {
   std::uint64_t from = board::nowhere;
   for (std::size_t p = lending_probes.size(); p-- > 0 && times[p] < staged[p] - staged[p] / 8;)
@@ -82,14 +84,14 @@ inline std::uint64_t worth_lending(const probe_times& times, const probe_times& 
   return from;
 }
 
-/// Decides which buffers the group lends (algo/lent.hpp): where every rank can read and write every other's memory,
-/// those that the kernel moves faster than staging, which took as long as `staged` says. All ranks take part in the
-/// same operation and decide alike; 2 to 12 ms.
+/// Chooses the buffers that the group copies by cross-memory attach (algo/lent.hpp): if every rank can read and write
+/// every other's memory, those that the kernel copies faster than staging, whose times are `staged`. All ranks must
+/// take part in the same operation, and choose alike. Takes 2 to 12 ms.
 template <mapped_transport T>
 routine choose_lending(meeting<T> m, board& b, const copy_times& staged) {
   b.lend({});
   scratch room(m.link(), 2 * longest_probe);
-  // That a process of this number can be read does not say that it is the rank: it may be numbered elsewhere.
+  // A readable process with this pid need not be the rank, which may be in another pid namespace: the secret tells.
   const auto here = reinterpret_cast<std::uintptr_t>(room.data());
   const std::uint64_t secret =
       tutti::detail::mix(here, static_cast<std::uint64_t>(clock::now().time_since_epoch().count()));
@@ -106,7 +108,7 @@ routine choose_lending(meeting<T> m, board& b, const copy_times& staged) {
     const far_buffer it = find(m, r, theirs.in, longest_probe);
     std::uint64_t seen = 0;
     const board::visit visit{b};
-    // Written is what is there: writing alone may be forbidden, too.
+    // It writes what it has read: writing may be forbidden where reading is not.
     able = visit.welcome() && it.process != 0 && os::read_process(it.process, &seen, it.address(), sizeof seen) == 0 &&
            seen == theirs.out && os::write_process(it.process, it.address(), &seen, sizeof seen) == 0;
     lenders[static_cast<std::size_t>(r)] = it.at;

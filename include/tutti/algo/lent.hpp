@@ -12,11 +12,12 @@
 #include <tutti/os/process_memory.hpp>
 #include <tutti/transport/lane.hpp>
 
-/// Buffers that peers do not map can be lent to them: the kernel copies what the other process asks for, once, where
-/// staging copies twice. Only to copy: what is folded would have to be copied first.
+/// Cross-memory attach: buffers that peers do not map can be described by address; the kernel then copies them once
+/// between the processes, where staging copies twice. It serves copies only: operands of a fold would have to be copied
+/// first.
 namespace tutti::algo::detail {
 
-/// A buffer of another rank: mapped here, or lent by its process.
+/// Buffer of another rank, mapped here or accessible by cross-memory attach.
 struct far_buffer {
   std::byte* at = nullptr;  ///< null: there is none
   int process = 0;          ///< 0: mapped here, `at` is an address of this process
@@ -26,11 +27,11 @@ struct far_buffer {
 };
 inline far_buffer operator+(far_buffer b, std::size_t bytes) noexcept { return {b.at + bytes, b.process}; }
 
-/// Tells the address of what is lent from the place of what is mapped, in a note.
+/// Bit of a descriptor that marks an address for cross-memory attach, not an offset in a heap.
 inline constexpr std::uint64_t lent = std::uint64_t{1} << 63;
 
-/// What to note about a buffer that others are to copy: its place, if they map it; else its address, if it has the
-/// `least` bytes that are worth lending; else board::nowhere.
+/// Returns the descriptor of a buffer that others are to copy: its offset if they map it, else its address if it has at
+/// least `least` bytes, which makes cross-memory attach worthwhile, else board::nowhere.
 template <mapped_transport T>
 std::uint64_t place_or_lend(const meeting<T>& m, const void* p, std::size_t bytes, std::uint64_t least) noexcept {
   const std::uint64_t where = m.place(p, bytes), address = reinterpret_cast<std::uintptr_t>(p);
@@ -38,8 +39,8 @@ std::uint64_t place_or_lend(const meeting<T>& m, const void* p, std::size_t byte
   return os::kernel_copies(p, bytes) ? address | lent : board::nowhere;
 }
 
-/// The same where everyone copies a block from everyone: messages that the caches do not hold are better staged past
-/// them. `longest` is the longest block, `message` all of them.
+/// Returns the same for a block that every rank copies from every other. Messages that exceed the caches are staged by
+/// streaming stores instead. `longest` is the longest block, `message` the bytes of all blocks.
 template <mapped_transport T>
 std::uint64_t place_or_lend_block(const meeting<T>& m, const board& b, const void* p, std::size_t bytes,
                                   std::size_t longest, std::size_t message) noexcept {
@@ -47,7 +48,7 @@ std::uint64_t place_or_lend_block(const meeting<T>& m, const board& b, const voi
   return place_or_lend(m, p, bytes, pays ? 1 : board::nowhere);
 }
 
-/// The buffer that rank `r` has noted.
+/// Returns the buffer that rank `r` has described as `where`.
 template <mapped_transport T>
 far_buffer find(const meeting<T>& m, int r, std::uint64_t where, std::size_t bytes) noexcept {
   if (where == board::nowhere || (where & lent) == 0) return {m.map(r, where, bytes)};
@@ -55,10 +56,11 @@ far_buffer find(const meeting<T>& m, int r, std::uint64_t where, std::size_t byt
   return process == 0 ? far_buffer{} : far_buffer{reinterpret_cast<std::byte*>(where & ~lent), process};
 }
 
-/// Lent memory is copied in pieces of so many bytes, between which a failure of the group is noticed.
+/// Bytes that cross-memory attach copies between two checks for a failure of the group.
 inline constexpr std::size_t lent_piece = board::slot_bytes;
 
-/// Copies a lent buffer by `copy(done, bytes)`, piece by piece; ESRCH also where some rank failed meanwhile.
+/// Copies a buffer chunk by chunk by `copy(done, bytes)`, which returns 0 or an errno. Returns the first error; ESRCH
+/// if some rank failed meanwhile.
 template <class Copy>
 int copy_lent(board& b, std::size_t bytes, Copy copy) {
   const board::visit visit{b};
@@ -68,8 +70,8 @@ int copy_lent(board& b, std::size_t bytes, Copy copy) {
   return failed;
 }
 
-/// Copies a block of a message from a buffer of another rank, or to it. 0, or the errno that the kernel gave: ESRCH
-/// also where some rank failed meanwhile.
+/// Copies a block of a message from a buffer of another rank, or (copy_to) to it. Returns 0 or the kernel's errno;
+/// ESRCH also if some rank failed meanwhile.
 inline int copy_from(board& b, std::byte* to, far_buffer from, std::size_t bytes, std::size_t message) {
   if (from.process == 0) return copy_mapped(b, to, from.at, bytes, message) ? 0 : ESRCH;
   return copy_lent(b, bytes, [=](std::size_t done, std::size_t n) {
@@ -83,11 +85,11 @@ inline int copy_to(board& b, far_buffer to, const std::byte* from, std::size_t b
   });
 }
 
-/// Why such a copy failed.
+/// Returns the error of such a copy.
 inline status copy_failure(int failed) noexcept { return {errc::system, 0, -1, static_cast<std::uint64_t>(failed)}; }
 
-/// Copies the blocks of all ranks to where `blocks` has them in `all`: this rank's from `own`, the others' from where
-/// they have noted them with `step`. Nothing is copied of what is in its place.
+/// Copies the blocks of all ranks to their places in `all`, as `blocks` lays them out: this rank's from `own`, the
+/// others' from the buffers that they have described with `step`. A block that is in its place already is not copied.
 template <mapped_transport T>
 status copy_noted(const lane<T>& lane, const meeting<T>& m, board& b, std::uint64_t step, const layout& blocks,
                   const_buffer own, buffer all) {
@@ -98,7 +100,7 @@ status copy_noted(const lane<T>& lane, const meeting<T>& m, board& b, std::uint6
     for (std::size_t i = 0; i < n; ++i) {
       const std::size_t r = (static_cast<std::size_t>(m.rank()) + i) % n;  // not all from the same rank at once
       const std::size_t whole = blocks.size(r) * element, bytes = piece_of(whole, done, turn);
-      if (bytes == 0) continue;  // an empty block lies where the next begins
+      if (bytes == 0) continue;  // an empty block has the next one's address
       std::byte* const to = at(all.data, blocks.begin(r) * element);
       if (i == 0) {
         if (to != own.data) copy_out(to + done, at(own.data, done), bytes, message);
@@ -112,7 +114,7 @@ status copy_noted(const lane<T>& lane, const meeting<T>& m, board& b, std::uint6
   return {};
 }
 
-/// Ends the operation after such copies have failed: with the failure of whoever failed first, or as it says.
+/// Ends the operation after such a copy has failed: with the failure of the rank that failed first, else with `why`.
 template <mapped_transport T>
 routine give_up(meeting<T> m, status why) {
   if (why.code == errc::system && why.detail == ESRCH) co_await m.failure();

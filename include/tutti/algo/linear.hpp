@@ -10,8 +10,8 @@
 
 namespace tutti::algo {
 
-/// Gather by a message of each rank to the root, straight into place. n-1 steps at the root, which receives every block
-/// once; nobody else moves anything twice.
+/// Gather by one message from each rank to the root, straight into place. n-1 steps at the root, which receives every
+/// block once; no rank sends or receives a block twice.
 template <message_link L>
 routine linear_gather(L link, gather_args a) {
   const int n = link.size();
@@ -25,14 +25,14 @@ routine linear_gather(L link, gather_args a) {
     return std::span{at(a.out.data, a.blocks.begin(i) * element), a.blocks.size(i) * element};
   };
   copy_bytes(block(a.root).data(), a.in.data, a.in.bytes());
-  // Behind the root first: roots that go around do not all begin with the same rank.
+  // Begins with the rank after the root, so that gathers to different roots do not all begin with the same rank.
   for (int away = 1; away < n; ++away) {
     const int r = (a.root + away) % n;
     co_await link.recv(r, 0, block(r));
   }
 }
 
-/// Scatter by a message of the root to each rank, straight from its place. n-1 steps at the root.
+/// Scatter by one message from the root to each rank, straight from its place. n-1 steps at the root.
 template <message_link L>
 routine linear_scatter(L link, scatter_args a) {
   const int n = link.size();

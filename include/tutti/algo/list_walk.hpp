@@ -7,12 +7,13 @@
 
 namespace tutti::algo {
 
-/// Goes once through the bytes of a list of buffers, however they are cut.
+/// Cursor over the bytes of a list of buffers, front to back.
 class list_walk {
  public:
   explicit list_walk(const buffer_list& list) noexcept : list_(list) {}
 
-  /// Calls `visit(piece, offset)` with the pieces of the next `bytes` bytes; offsets count from the first of them.
+  /// Calls `visit(piece, offset)` with the next `bytes` bytes, one contiguous piece at a time; offsets count from the
+  /// first of them.
   template <class Visit>
   void next(std::size_t bytes, Visit visit) {
     for (std::size_t done = 0; done < bytes;) {
@@ -26,6 +27,7 @@ class list_walk {
       used_ = 0;
     }
   }
+  /// Copies the next `bytes` bytes to contiguous memory; scatter() copies them from there.
   void gather(std::byte* to, std::size_t bytes) {
     next(bytes, [&](auto piece, std::size_t offset) { copy_bytes(to + offset, piece.data(), piece.size()); });
   }

@@ -7,43 +7,43 @@
 
 namespace tutti::algo {
 
-/// Where the ranks of a group are, as one of them sees it. Ranks are those of the group, in ascending order.
+/// Placement of a group's ranks on nodes, as seen by one of them. Ranks are numbers in the group, in ascending order.
 struct machine_map {
-  std::vector<int> here;       ///< on the machine of this rank
-  std::vector<int> elsewhere;  ///< this rank's counterparts, one of each machine: of equal place if all machines have
-                               ///< as many ranks, else the lowest
-  std::vector<int> machine;    ///< of each rank; machines are numbered in the order of their lowest ranks
-  std::vector<int> lowest;     ///< rank of each machine
-  std::vector<int> in_order;   ///< the ranks of machine 0, then those of machine 1, and so on
-  int place = 0;               ///< of this rank in `here`
-  int across = -1;             ///< of this rank in `elsewhere`; -1 when another one speaks for its machine
-  bool even = true;            ///< all machines have as many ranks
+  std::vector<int> here;       ///< ranks on this rank's node
+  std::vector<int> elsewhere;  ///< this rank's counterparts, one on each node: of the same local rank if
+                               ///< all nodes have the same number of ranks, else the lowest
+  std::vector<int> machine;    ///< node of each rank; nodes are numbered in the order of their lowest ranks
+  std::vector<int> lowest;     ///< lowest rank of each node
+  std::vector<int> in_order;   ///< the ranks of node 0, then those of node 1, and so on
+  int place = 0;               ///< index of this rank in `here`
+  int across = -1;             ///< index of this rank in `elsewhere`; -1 if another rank acts for its node
+  bool even = true;            ///< all nodes have the same number of ranks
   int machines = 1;
   int ranks = 1;
 
-  /// There is something to gain from knowing it: several machines, and several ranks on one of them.
+  /// Returns true if hierarchical algorithms can gain: several nodes, and several ranks on one of them.
   [[nodiscard]] bool layered() const noexcept { return machines > 1 && machines < ranks; }
 
   [[nodiscard]] int machine_of(int rank) const noexcept { return machine[static_cast<std::size_t>(rank)]; }
-  /// Of a place on a machine, where all have equally many.
+  /// Returns the rank with index `at` on node `on`. All nodes must have the same number of ranks.
   [[nodiscard]] int rank_at(int on, int at) const noexcept {
     return in_order[static_cast<std::size_t>(on) * here.size() + static_cast<std::size_t>(at)];
   }
 
-  /// Of a group whose ranks the link places.
+  /// Returns the map of a group from the placement that the link knows.
   template <class Link>
   static machine_map of(const Link& link, const group& g) {
     std::vector<int> placed(static_cast<std::size_t>(g.size));
     for (int r = 0; r < g.size; ++r) placed[static_cast<std::size_t>(r)] = link.machine_of(g.world_rank(r));
     return of(placed, g.rank);
   }
-  /// `placed[r]` names the machine of rank r by any number.
+  /// Returns the map of a group from `placed`: `placed[r]` identifies the node of rank r by any number.
   static machine_map of(const std::vector<int>& placed, int rank) {
     machine_map m;
     m.ranks = static_cast<int>(placed.size());
     const auto named = [&](int r) { return placed[static_cast<std::size_t>(r)]; };
-    std::vector<int> counted(placed.size());  // ranks of r's machine below r
-    std::vector<int> total(placed.size());    // ranks of the machine, at its lowest rank
+    std::vector<int> counted(placed.size());  // ranks of r's node below r
+    std::vector<int> total(placed.size());    // ranks of the node, at its lowest rank
     for (int r = 0; r < m.ranks; ++r) {
       const auto first = std::find_if(m.lowest.begin(), m.lowest.end(), [&](int l) { return named(l) == named(r); });
       const int leader = first == m.lowest.end() ? r : *first;

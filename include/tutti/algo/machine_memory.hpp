@@ -12,14 +12,14 @@
 
 namespace tutti::algo {
 
-/// What the ranks of one machine share in a group that spans several. They are a group of their own, and meet on one of
-/// two boards before a call goes to other machines (`up`), and on the other after it has come back (`down`): so the
-/// next call can be on its way up meanwhile. Those that do all inside at one end of their way use one. Calls have their
-/// turn on both in the order of their issue.
+/// Shared memory of one node's ranks in a group that spans several nodes. They form a group of their own with two
+/// boards: `up` for the rounds before a call goes to other nodes, `down` for those after it has come back, so that the
+/// next call can use `up` meanwhile. Collectives whose rounds are all at one end use one board. Calls use both in order
+/// of issue.
 class machine_memory {
  public:
   struct side {
-    turnstile order;  // of calls, each of which takes several turns on the board
+    turnstile order;  // of calls; each takes several tickets of the board
     board place;
     std::vector<std::size_t> counts, offsets;  // of the blocks of the call that has its turn
   };
@@ -35,14 +35,14 @@ class machine_memory {
 
   [[nodiscard]] int size() const noexcept { return members_.size; }
 
-  /// The ranks of this machine as the link of what a call does inside. Of its steps the board tells in order and
-  /// length, but not by name: they have no number, and only begin() shows a call.
+  /// Returns a link of this node's ranks for the collectives that a call runs inside. These have no sequence number:
+  /// the board compares their order and lengths, but only begin() records a call by name.
   template <transport T>
   [[nodiscard]] lane<T> inside(const lane<T>& whole) const noexcept {
     return {whole.link(), members_, 0};
   }
 
-  /// Begins `call` on one side, as all of this machine do; nothing where this rank is alone.
+  /// Begins `call` on one board; all ranks of the node must do so. Does nothing if this rank is alone on its node.
   template <mapped_transport T>
   routine begin(lane<T> whole, side& s, called call) {
     if (size() == 1) co_return;

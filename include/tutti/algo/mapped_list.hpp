@@ -12,13 +12,13 @@
 
 namespace tutti::algo::detail {
 
-/// Where a buffer of a list is, for those who map it.
+/// Place of one buffer of a list, for the ranks that map it.
 struct list_place {
   std::uint64_t where, bytes;
 };
 
-/// Writes to this rank's slot where the buffers of `list` are; returns how many, or board::nowhere when one of them
-/// cannot be mapped, or when there are more than a slot tells.
+/// Writes the places of the buffers of `list` to this rank's slot. Returns their number, or board::nowhere if one of
+/// them cannot be mapped, or if the slot is too small.
 template <mapped_transport T>
 std::uint64_t tell_places(const meeting<T>& m, const buffer_list& list, std::byte* slot) noexcept {
   std::size_t told = 0;
@@ -32,14 +32,15 @@ std::uint64_t tell_places(const meeting<T>& m, const buffer_list& list, std::byt
   return told;
 }
 
-/// Where one stands in the list that a rank has told of.
+/// Cursor over the mapped buffers of another rank's list.
 struct list_cursor {
-  const std::byte *next, *end;  ///< what is told of the buffers behind this one
+  const std::byte *next, *end;  ///< the places of the buffers after the current one
   std::byte* at;
-  std::size_t left;  ///< bytes of this one
+  std::size_t left;  ///< bytes left of the current buffer
 };
 
-/// Makes sure that the cursor stands in front of some bytes; false where there are none.
+/// Moves the cursor to the next buffer if the current one is used up. Returns false at the end of the list, or if a
+/// place is not memory of that rank.
 template <mapped_transport T>
 bool find_bytes(list_cursor& c, const meeting<T>& m, int rank) noexcept {
   if (c.left != 0) return true;
@@ -54,9 +55,9 @@ bool find_bytes(list_cursor& c, const meeting<T>& m, int rank) noexcept {
 
 enum class list_fold { done, unwelcome, foreign };
 
-/// Folds `count` elements, from `begin` on, of the lists that everyone has told of with `step`, and stores them to all
-/// of them. Nothing is staged. `cursors` is room for one per rank. `foreign`: places that are not those of such lists;
-/// `rank` says whose.
+/// Folds `count` elements, from `begin` on, of the lists that all ranks have described with `step`, and stores the
+/// result to all of them. Nothing is staged. `cursors` has room for one per rank. Returns `foreign` if a rank's places
+/// are not those of such a list, with that rank in `rank`; `unwelcome` if some rank failed meanwhile.
 template <mapped_transport T>
 list_fold fold_mapped_lists(const meeting<T>& m, board& b, std::uint64_t step, std::size_t begin, std::size_t count,
                             std::size_t element, const reduction& with, list_cursor* cursors, int& rank) {

@@ -6,34 +6,35 @@
 
 namespace tutti::algo::detail {
 
-/// Whether a root that needs not wait otherwise should do so to spare copies: where ranks share cores, waiting costs
-/// some 15 us.
+/// Returns true if the root should wait until readers have copied directly from its buffer, instead of staging. False
+/// for short messages where ranks share cores: a wait costs about 15 us there.
 template <mapped_transport T>
 bool root_may_wait(const meeting<T>& m, std::size_t bytes) noexcept {
   return bytes >= board::slot_bytes || m.link().ranks_per_core() <= 1;
 }
 
-/// Which way blocks go between the root's buffer and the others'.
+/// Direction of the blocks between the root's buffer and the others'.
 enum class flow { from_root, to_root };
 
-/// A part of the root's buffer.
+/// Range of the root's buffer.
 struct stretch {
   std::size_t offset, bytes;
 };
 
-/// What the root says beside its note when it has nothing to copy for itself, and so takes a share of the others' work.
+/// Value of a root's `note::out` that says: the root has no block of its own to copy, and takes a share of the others'.
 inline constexpr std::uint64_t takes_share = 0;
 
-/// What the root copies of a rank's block, at its end: so much that all are busy alike. Whole lines of the cache.
+/// Returns the bytes at the end of a rank's block that the root copies, in whole cache lines, so that all ranks copy
+/// about equally much.
 inline std::size_t share_of_root(std::size_t bytes, int ranks) noexcept {
   return bytes / static_cast<std::size_t>(ranks) / tutti::detail::cache_line * tutti::detail::cache_line;
 }
 
-/// Moves blocks between the root's buffer, which the others map or have been lent, and theirs, staging nothing.
-/// Everyone has noted with `step` where its buffer is, as `in`, and has seen the root's note. A rank moves its own
-/// block; where its buffer is mapped, too, the root moves the end of it meanwhile. `own` is this rank's buffer,
-/// `block_of(r)` where rank r's block lies in the root's: asked for all by the root, by others for themselves. Two
-/// meetings in all with that of `step`.
+/// Moves blocks between the root's buffer, which the others can access, and theirs; nothing is staged. Every rank must
+/// have described its buffer with `step`, as `note::in`, and must have seen the root's descriptor. A rank moves its own
+/// block; the root moves the end of it meanwhile, if it can access that rank's buffer. `own` is this rank's buffer;
+/// `block_of(r)` returns the range of rank r's block in the root's buffer, and is called for all ranks by the root, by
+/// others for themselves. Two rounds in all, with that of `step`.
 template <mapped_transport T, class BlockOf>
 routine move_mapped(lane<T> lane, meeting<T> m, board& b, int root, std::uint64_t step, flow way, std::byte* own,
                     BlockOf block_of) {
@@ -66,7 +67,7 @@ routine move_mapped(lane<T> lane, meeting<T> m, board& b, int root, std::uint64_
     }
   }
   if (failed != 0) co_await give_up(m, failed);
-  co_await m.everyone(step);  // nobody posts two steps more than everyone: cells are kept for four
+  co_await m.everyone(step);  // no rank gets two steps ahead of another: there are four flags
   const std::uint64_t end = m.post();
   if (m.rank() == root)
     co_await m.everyone(end);

@@ -10,7 +10,7 @@
 
 namespace tutti::algo::detail {
 
-/// The memory of a group as seen by one operation that has its turn on the board; refers to that operation's lane.
+/// One operation's view of its group's board, valid while the operation has its turn. Refers to the operation's lane.
 template <mapped_transport T>
 class meeting {
  public:
@@ -33,13 +33,14 @@ class meeting {
   [[nodiscard]] std::byte* beside(int r, std::uint64_t step) const noexcept { return board_.beside(r, step); }
   [[nodiscard]] std::uint64_t next() const noexcept { return board_.step() + 1; }
 
-  /// Everyone, one rank, or those from one up to another have posted the step, and so many bytes in their slots.
+  /// Return conditions that all ranks, one rank, or a range of ranks have posted `step`. `bytes` of their slots will be
+  /// read.
   auto everyone(std::uint64_t step, std::size_t bytes = 0) const noexcept { return those(0, size(), step, bytes); }
   auto only(int r, std::uint64_t step, std::size_t bytes = 0) const noexcept { return those(r, r + 1, step, bytes); }
   auto those(int first, int last, std::uint64_t step, std::size_t bytes = 0) const noexcept {
     return board::reached{board_, lane_->link(), first, last, step, bytes};
   }
-  /// Never holds: the failure that another rank has met ends the operation.
+  /// Returns a condition that never holds, to wait on until another rank's failure ends the operation.
   auto failure() const noexcept { return everyone(board::nowhere); }
   auto refuse(status why) const noexcept { return lane_->refuse(why); }
   std::uint64_t post() const noexcept { return board_.post(lane_->link()); }
@@ -48,11 +49,12 @@ class meeting {
   [[nodiscard]] std::uint64_t place(const void* p, std::size_t bytes) const noexcept {
     return lane_->link().locate(p, bytes).value_or(board::nowhere);
   }
-  /// So many bytes at the place that rank `r` has noted, here; null when that is no memory of its.
+  /// Returns the address here of `bytes` bytes at the offset that rank `r` has described; null if that is not its
+  /// memory.
   [[nodiscard]] std::byte* map(int r, std::uint64_t where, std::size_t bytes) const noexcept {
     return where == board::nowhere ? nullptr : lane_->link().resolve(lane_->members().world_rank(r), where, bytes);
   }
-  /// One place of every rank, as the operands of a fold.
+  /// Lists `where(r)` for every rank, as the operands of a fold.
   template <class Place>
   const void* const* from_all(Place where) const {
     auto& list = board_.room().operands;
@@ -60,22 +62,23 @@ class meeting {
     for (int r = 0; r < size(); ++r) list.push_back(where(r));
     return list.data();
   }
-  /// The same with the own operand where it was: what the others read by now is far from this core.
+  /// Does the same with this rank's operand at `own`: its copy in the slot is in the others' caches by now.
   template <class Place>
   const void* const* from_others(const void* own, Place where) const {
     return from_all([&](int r) -> const void* { return r == rank() ? own : where(r); });
   }
-  /// The process whose private memory the kernel copies for this one; 0 where there is none.
+  /// Returns the pid of rank `r` for cross-memory attach; 0 if that is not possible.
   [[nodiscard]] int process_of(int r) const noexcept {
     return lane_->link().process_of(lane_->members().world_rank(r));
   }
-  /// Whether everyone has noted with `step` where its `in` is.
+  /// Returns true if every rank has described an `in` buffer with `step`.
   [[nodiscard]] bool all_noted(std::uint64_t step) const noexcept {
     for (int r = 0; r < size(); ++r)
       if (board_.note_of(r, step).in == board::nowhere) return false;
     return true;
   }
-  /// The buffers of so many bytes that everyone noted with `step`, mapped here; false if one of them cannot be.
+  /// Maps the buffers of `bytes` bytes that all ranks have described with `step`. Returns false if one cannot be
+  /// mapped.
   bool map_all(std::uint64_t step, std::uint64_t board::note::* which, std::size_t bytes,
                std::vector<std::byte*>& into) const {
     into.clear();
@@ -88,7 +91,7 @@ class meeting {
   }
 
  private:
-  const lane<T>* lane_;  // a copy would be read before it has left the core
+  const lane<T>* lane_;  // a pointer: a copy would be read back before its stores have completed
   board& board_;
 };
 

@@ -10,7 +10,7 @@
 
 namespace tutti::algo {
 
-/// The all_reduce over messages that `via` names, where all ranks are alike.
+/// Returns the all_reduce over messages that `via` names.
 template <message_link L>
 routine by_messages(L link, const all_reduce_args& a, algorithm via) {
   if (via == algorithm::halving_doubling) return halving_doubling_all_reduce(link, a);

@@ -14,19 +14,19 @@
 
 namespace tutti::algo {
 
-/// Ranks of a group that called different things in one place, the first such place that their board remembers.
+/// Mismatch report: the first call, among those that the board still has, in which ranks of a group differ.
 struct odd_call {
-  /// So many ranks that called the same, and the first of them in the group.
+  /// Ranks that made the same call: its signature, the first of them in the group, and their number.
   struct side {
     called what;
     int rank = -1, ranks = 0;
   };
-  side odd;          ///< of rank -1 where no difference is found
-  side usual;        ///< this rank alone, if it has begun its call; else most of those that have
-  int culprit = -1;  ///< the one rank of the group that differs from most of it; -1 where there is no such
+  side odd;          ///< the ranks that differ; of rank -1 if no difference was found
+  side usual;        ///< this rank alone if it has begun its call, else the largest set of equal ranks
+  int culprit = -1;  ///< the one rank that differs from a majority of the group; -1 if there is none
 
-  /// For use after errc::mismatch, when hardly a rank begins a call any more. This rank is compared with `blamed`, a
-  /// world rank, if they differ; the others among themselves, by as many as called the same.
+  /// Finds the report. To be called after errc::mismatch, when ranks begin hardly any calls. Compares this rank with
+  /// `blamed`, a world rank, if they differ; the other ranks by the number that made equal calls.
   static odd_call find(const board& b, const group& members, int blamed) noexcept {
     odd_call found;
     const std::uint64_t place = b.is_open() ? first_difference(b, members.size) : 0;
@@ -69,16 +69,16 @@ struct odd_call {
   }
 
  private:
-  static constexpr std::size_t most_sides = 4;  // of ranks that call more than that nobody is told
+  static constexpr std::size_t most_sides = 4;  // further different calls are not reported
 
   static called call_in(std::uint64_t place, const board& b, int rank) noexcept {
     for (std::size_t i = 0; i < board::remembered; ++i)
       if (const called c = b.recent(rank, i); c.sequence == place) return c;
     return {};
   }
-  /// 0 when there is none.
+  /// Returns the sequence number of the first call in which ranks differ, 0 if there is none.
   static std::uint64_t first_difference(const board& b, int ranks) noexcept {
-    called seen[2 * board::remembered];  // by whoever came first: all ranks are within a few calls
+    called seen[2 * board::remembered];  // of the first rank that made each call; ranks are a few calls apart
     std::uint64_t first = 0;
     for (int r = 0; r < ranks; ++r)
       for (std::size_t i = 0; i < board::remembered; ++i) {
@@ -96,7 +96,7 @@ struct odd_call {
 
 namespace detail {
 
-/// What calls of one name may still differ in.
+/// Returns the words for a difference that the signature's text does not show.
 inline const char* unnamed(const called& c) noexcept {
   if (!c.divides()) return " with blocks of other lengths";
   return c.what == collective::reduce_scatter_v ? " with another divisor or blocks of other lengths"
@@ -109,12 +109,13 @@ inline std::string text_of(const odd_call::side& s, const group& members) {
   return who + " and " + (s.ranks == 2 ? "one other" : std::to_string(s.ranks - 1) + " others");
 }
 
-/// What this rank asked for, which the name of its operation does not say.
+/// Returns the words for this rank's algorithm, which the text of its operation does not contain.
 inline std::string own_way(const odd_call& found) {
   const algorithm own = found.usual.what.via;
   return own == algorithm::automatic || own == found.odd.what.via ? "" : ", not by " + std::string(name(own));
 }
 
+/// Returns the explanation of a mismatch that the board shows, for the operation `mine`.
 inline std::string explain(const odd_call& found, const group& members, const op_info& mine) {
   const std::string who = text_of(found.odd, members), usual = describe(found.usual.what);
   std::string odd = describe(found.odd.what);
@@ -126,7 +127,7 @@ inline std::string explain(const odd_call& found, const group& members, const op
          " called " + usual;
 }
 
-/// `who` has sent it, and `finder` found it out.
+/// Returns the explanation of a mismatch that a message showed: `who` has sent the message, `finder` has found it.
 inline std::string explain(const odd_message& m, const std::string& who, const std::string& finder,
                            const group& members, const op_info& mine) {
   const bool here = odd_message::mark_of(mine.context) == m.context && mine.context != op_info::outside;
@@ -143,7 +144,7 @@ inline std::string explain(const odd_message& m, const std::string& who, const s
     return "failed: " + who + " called " + theirs + (theirs == its ? last : "") + " where " + finder + " called " + its;
   }
   const auto length = [&](std::uint64_t n) { return std::to_string(n) + (n == m.most() ? " or more" : ""); };
-  // The root is one of what a plain brief leaves open.
+  // The root is among what the plain bits of a short id leave open.
   const auto call = [&](const beside_brief& more) {
     const auto brief = static_cast<std::uint16_t>(m.sent | called::plain_brief);
     return describe_brief(brief, (std::numeric_limits<int>::max)(), more);
@@ -171,10 +172,10 @@ inline std::string explain(const odd_message& m, const std::string& who, const s
 
 }  // namespace detail
 
-/// Two ranks called different things, as far as this tells.
+/// Returns true if the status tells of two ranks that made different calls.
 inline bool is_of_calls(const status& s) noexcept { return s.detail != 0 && odd_message::in(s).sent != 0; }
 
-/// A message, or a block that only two ranks know the length of, is not as long as its receiver waits for.
+/// Returns true if a message, or a block whose length only two ranks know, is not as long as its receiver expects.
 inline bool is_between_two(const status& s) noexcept {
   if (s.detail == 0) return false;
   const odd_message m = odd_message::in(s);
@@ -182,8 +183,8 @@ inline bool is_between_two(const status& s) noexcept {
   return m.of == odd_message::unit::bytes && !m.calls_differ() && called::of_brief(m.sent).is_between_two();
 }
 
-/// What ranks called that does not match, for the message of an operation that ended with errc::mismatch; empty where
-/// it is not known. `blamed` is the rank that the failure is about, as the subject of a sentence.
+/// Returns the explanation of a mismatch for the message of an operation that ended with errc::mismatch; empty if
+/// nothing is known. `blamed` names the rank that the failure is about, as the subject of a sentence.
 inline std::string explain_mismatch(const op_state& s, const board& b, const group& members,
                                     const std::string& blamed) {
   const auto found = odd_call::find(b, members, s.result.peer);

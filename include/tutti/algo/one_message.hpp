@@ -9,7 +9,7 @@
 #include <tutti/transport/concept.hpp>
 #include <tutti/transport/lane.hpp>
 
-/// Operations that are one message between two ranks.
+/// Operations that are one message between two ranks: send, recv, and recv from any rank.
 namespace tutti::algo {
 
 template <message_link L>
@@ -21,7 +21,7 @@ routine recv_one(L& link, int peer, std::uint64_t tag, std::span<std::byte> in) 
   co_await link.recv(peer, tag, in);
 }
 
-/// From any other rank of the group, whose number there becomes the value of `s`.
+/// Receives from any other rank of the group; that rank's number in the group becomes the value of `s`.
 template <message_link L>
 routine recv_any_one(L& link, const group& among, std::uint64_t tag, std::span<std::byte> in, op_state& s) {
   auto receiving = link.recv_any(among.members, tag, in);

@@ -9,7 +9,8 @@
 
 namespace tutti::algo::detail {
 
-/// What ends an operation in which rank `from` has so many bytes for rank `to`, which has room for another length.
+/// Returns the error of an operation in which rank `from` sends `bytes` bytes to rank `to`, which has room for another
+/// length.
 template <transport T, class Args>
 status other_length(const lane<T>& lane, const Args& a, int from, std::size_t bytes, int to,
                     std::size_t room) noexcept {

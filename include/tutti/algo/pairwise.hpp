@@ -9,10 +9,10 @@
 
 namespace tutti::algo {
 
-/// All-to-all by pairs: in step s the ranks whose numbers add up to s, modulo n, exchange their blocks. n steps, of
-/// which one is with oneself; every block is one message, straight from and into place (see Thakur, Rabenseifner and
-/// Gropp, 2005). A rank that is in place, as others need not be, receives into temporary memory for one block, since
-/// what lies in its place is on its way out.
+/// All-to-all by pairs: in step s the ranks whose numbers add up to s, modulo n, exchange their blocks. n steps, one of
+/// them with oneself; every block is one message, straight from and into place (see Thakur, Rabenseifner and Gropp,
+/// 2005). A rank that calls in place, which the others need not do, receives into temporary memory for one block, since
+/// the block in its place is still being sent.
 template <message_link L>
 routine pairwise_all_to_all(L link, all_to_all_args a) {
   const int n = link.size(), r = link.rank();

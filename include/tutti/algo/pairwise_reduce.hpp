@@ -14,16 +14,16 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Temporary memory of a rank for what the others send at a time, at least one element of each.
+/// Bytes of temporary memory for one chunk from each other rank; at least one element of each.
 inline constexpr std::size_t pairwise_room = std::size_t{1} << 20;
 
-/// Steps of pairwise_block(): segments of the longest block.
+/// Returns the elements of a chunk. pairwise_block() takes one step per chunk of the longest block.
 inline std::size_t pairwise_segment(std::size_t ranks, std::size_t element) noexcept {
   return whole_elements(pairwise_room / ranks, element);
 }
 
-/// Every rank sends every other one its part of that one's block, and folds its own block of all of them into `out`, in
-/// rank order and with one rounding.
+/// Sends every other rank this rank's operand of that rank's block, and folds the operands of all ranks for its own
+/// block into `out`, in rank order and with one rounding.
 template <message_link L>
 routine pairwise_block(L link, const void* in, std::size_t element, blocks cut, const reduction& with, void* out) {
   const int n = link.size(), r = link.rank();
@@ -51,10 +51,10 @@ routine pairwise_block(L link, const void* in, std::size_t element, blocks cut, 
 
 }  // namespace detail
 
-/// All-reduce by pairs: blocks are exchanged with each rank, folded in rank order by whoever they belong to, and
+/// All-reduce by pairs: every two ranks exchange operands, each rank folds its block in rank order, and the blocks are
 /// gathered around a ring. The bits are those of the direct algorithms: they depend on neither size nor transport.
-/// 2(n-1) steps for each MiB of a rank's block, 2N(n-1)/n bytes sent per rank, as much as a ring; up to 1 MiB of
-/// temporary memory, or n elements.
+/// 2(n-1) steps for each MiB of a rank's block, 2N(n-1)/n bytes sent per rank, as in a ring; up to 1 MiB of temporary
+/// memory, or n elements.
 template <message_link L>
 routine pairwise_all_reduce(L link, all_reduce_args a) {
   const std::size_t element = a.out.element_bytes;
@@ -66,7 +66,7 @@ routine pairwise_all_reduce(L link, all_reduce_args a) {
   co_await detail::ring_gather(link, own, a.out.data, element, cut, (cut.longest() + most - 1) / most);
 }
 
-/// Reduce-scatter by pairs; `out` may be this rank's block of `in`. Half of pairwise_all_reduce().
+/// Reduce-scatter by pairs; `out` may be this rank's block of `in`. Half the cost of pairwise_all_reduce().
 template <message_link L>
 routine pairwise_reduce_scatter(L link, reduce_scatter_args a) {
   const blocks cut{a.in.count, static_cast<std::size_t>(link.size())};

@@ -12,21 +12,21 @@
 
 namespace tutti::algo {
 
-/// Large messages travel in pieces of this size, of which `pieces_ahead` are on their way at a time: enough to keep
-/// both ends busy, little enough to stay in a core's cache.
+/// Bytes of a chunk of a large message, and the number of chunks in flight at a time: enough to keep both ends busy,
+/// few enough to stay in a core's cache.
 inline constexpr std::size_t piece_bytes = std::size_t{256} << 10;
 inline constexpr std::size_t pieces_ahead = 2;
 
-/// Between processes of a machine a piece of this size need not be copied by its sender (see loans); over a network
-/// 4 MiB took a quarter longer in such pieces. Ranks that wait for the first piece of a long chain would lose more by
-/// it: it is for blocks of a ring, and for what nobody passes on.
+/// Bytes of a chunk that its sender need not copy between processes of a node (transport/loans.hpp); over a network 4
+/// MiB took a quarter longer in such chunks. For the blocks of a ring, and for messages that no rank passes on: in a
+/// long chain, the ranks that wait for the first chunk would lose more than the copies cost.
 inline constexpr std::size_t long_piece_bytes = std::size_t{1} << 20;
 template <message_link L>
 std::size_t piece_for(const L& link, std::size_t block) noexcept {
   return link.prefers_long_messages() && block >= 2 * long_piece_bytes ? long_piece_bytes : piece_bytes;
 }
 
-/// How many pieces `bytes` make; nothing at all is one empty piece.
+/// Returns the number of chunks of `bytes` bytes; an empty message is one empty chunk.
 constexpr std::size_t pieces_of(std::size_t bytes, std::size_t piece = piece_bytes) noexcept {
   return bytes == 0 ? 1 : (bytes + piece - 1) / piece;
 }
@@ -37,8 +37,8 @@ std::span<Byte> nth_piece(std::span<Byte> data, std::size_t i, std::size_t piece
 
 namespace detail {
 
-/// Up to N transfers on their way, in the frame of the routine that awaits them. Transfers do not move, so they are
-/// made in place.
+/// Storage for up to N transfers in flight, in the frame of the routine that awaits them. Transfers cannot move, so
+/// they are constructed in place.
 template <class Transfer, std::size_t N = pieces_ahead>
 class in_flight {
  public:
@@ -48,14 +48,14 @@ class in_flight {
   ~in_flight() {
     for (std::size_t i = 0; i < N; ++i) end(i);
   }
-  /// Begins the i-th of all; the one N before it must have finished.
+  /// Begins transfer number i; transfer i - N must have finished.
   template <class Make>
   void begin(std::size_t i, Make make) {
     end(i % N);
     ::new (static_cast<void*>(place_[i % N])) Transfer(make());
     made_[i % N] = true;
   }
-  /// Begins all before the `last` that have not begun, by `make(i)`.
+  /// Begins all transfers before number `last` that have not begun, by `make(i)`.
   template <class Make>
   void begin_before(std::size_t last, Make make) noexcept {
     for (; begun_ < last; ++begun_) begin(begun_, [&] { return make(begun_); });
@@ -74,17 +74,17 @@ class in_flight {
   std::size_t begun_ = 0;  // by begin_before()
 };
 
-/// Where the pieces of a pipeline come from and go to.
+/// Peers and steps of a pipeline.
 struct course {
   int from, to;
-  std::size_t pieces;    ///< in all steps
-  std::size_t per_step;  ///< piece i belongs to step i / per_step, and what is sent then arrived in the step before
-  std::uint64_t first;   ///< step number of the first, for the tags
+  std::size_t pieces;    ///< chunks in all steps
+  std::size_t per_step;  ///< chunk i belongs to step i / per_step; it sends what arrived in the step before
+  std::uint64_t first;   ///< number of the first step, for the tags
 };
 
-/// Sends pieces to one rank while as many arrive from another: piece i + per_step goes out when piece i has landed.
-/// `out(i)` is what to send, `into(i)` where to receive, `landed(i)` is called when piece i is both here and sent.
-/// Pieces are received ahead, so that neither side waits for the other's word between two of them.
+/// Sends chunks to one rank while as many arrive from another: chunk i + per_step is sent after chunk i has landed.
+/// `out(i)` returns the bytes to send, `into(i)` those to receive into; `landed(i)` is called when chunk i is received
+/// and sent. Receives are posted ahead, so neither side waits for the other between two chunks.
 template <message_link L, class Out, class Into, class Landed>
 routine pipeline(L link, course c, Out out, Into into, Landed landed) {
   in_flight<decltype(link.send(0, 0, {}))> sends;
@@ -92,10 +92,10 @@ routine pipeline(L link, course c, Out out, Into into, Landed landed) {
   const std::size_t ahead = (std::min)(pieces_ahead, c.per_step);
   for (std::size_t i = 0; i < c.pieces; ++i) {
     const std::size_t last = (std::min)(c.pieces, i + ahead);
-    // What is sent is on its way while this rank looks for what has come.
+    // Sends first: they are on their way while this rank looks for arrivals.
     sends.begin_before(last, [&](std::size_t k) { return link.send(c.to, c.first + k / c.per_step, out(k)); });
     receives.begin_before(last, [&](std::size_t k) { return link.recv(c.from, c.first + k / c.per_step, into(k)); });
-    auto& arrival = receives[i];  // g++ 12 would copy what a call returns
+    auto& arrival = receives[i];  // a reference: g++ 12 copies the result of a call in co_await
     auto& departure = sends[i];
     co_await arrival;
     co_await departure;
@@ -103,13 +103,13 @@ routine pipeline(L link, course c, Out out, Into into, Landed landed) {
   }
 }
 
-/// into[i] = left[i] op into[i]; `left` is overwritten where the order of operands can be seen in the result.
+/// Folds into[i] = left[i] op into[i]; overwrites `left` if the order of operands can show in the result.
 inline void fold_left(const reduction& with, void* left, void* into, std::size_t count, std::size_t bytes) {
   const reduction_kind k = with.kind;
   const bool either_way = k == reduction_kind::sum || k == reduction_kind::prod || k == reduction_kind::mean ||
                           k == reduction_kind::mean_over || k == reduction_kind::band || k == reduction_kind::bor ||
                           k == reduction_kind::bxor;
-  if (!either_way) {  // the smaller of two zeros, or one of two equal maxima
+  if (!either_way) {  // the order shows in a minimum of two zeros, or in one of two equal maxima
     with.fold(into, left, count, with.context.data());
     copy_bytes(into, left, bytes);
   } else {

@@ -6,8 +6,8 @@
 
 namespace tutti::algo {
 
-/// A collective whose reduction prepares its operands and whose input may not be written: over a prepared copy of it.
-/// `way(link, args)` is the collective's routine. One pass over the input and a buffer of its size more.
+/// Runs a collective over a prepared copy of its input, for a reduction that prepares operands where the input must not
+/// be written. `way(link, args)` is the collective's routine. Costs one pass over the input and a buffer of its size.
 template <message_link L, class Args, class Way>
 routine over_prepared_operand(L link, Args a, Way way) {
   scratch operand(link, a.in.bytes());
@@ -18,7 +18,8 @@ routine over_prepared_operand(L link, Args a, Way way) {
   co_await way(link, a);
 }
 
-/// Prepares the input into the output, which then is both: for collectives whose two have one size.
+/// Prepares the input into the output, which becomes the input, too. For collectives whose input and output have one
+/// size.
 template <class Args>
 Args prepare_into_output(Args a) {
   a.op.prepare(a.in.data, a.out.data, a.out.count, a.op.context.data());
@@ -27,7 +28,7 @@ Args prepare_into_output(Args a) {
   return a;
 }
 
-/// Prepares all buffers in place.
+/// Prepares all buffers of a list in place.
 inline all_reduce_coalesced_args prepare_in_place(all_reduce_coalesced_args a) {
   for (std::size_t i = 0; i < a.data.size; ++i) {
     const auto piece = a.data[i];

@@ -3,7 +3,7 @@
 
 namespace tutti::algo {
 
-/// How much of a call has been done where it was issued, before there is a routine of it.
+/// Progress of a call inside the function that issues it, before there is a coroutine: not begun, posted, or complete.
 enum class progress { nothing, posted, all };
 
 }  // namespace tutti::algo

@@ -5,7 +5,7 @@
 
 namespace tutti::algo {
 
-/// The algorithms that fold every element in rank order with one rounding, and so give the same bits.
+/// Algorithms that fold every element in rank order with one rounding, and therefore give the same bits.
 inline constexpr std::array rank_ordered{algorithm::direct, algorithm::pairwise};
 
 }  // namespace tutti::algo

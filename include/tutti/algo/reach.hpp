@@ -8,11 +8,11 @@
 
 namespace tutti::algo {
 
-/// The ways in which the ranks of a world reach each other.
+/// Connectivity of the ranks of a group.
 enum class reach : std::uint8_t {
-  memory,    ///< all can map each other's memory
-  messages,  ///< by messages, all alike
-  machines   ///< by messages, but some of them share a machine and its memory
+  memory,    ///< all map each other's memory
+  messages,  ///< messages between all, at equal cost
+  machines   ///< messages, but some ranks share a node and its memory
 };
 
 constexpr const char* name(reach r) noexcept {

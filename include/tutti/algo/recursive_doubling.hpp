@@ -12,10 +12,10 @@
 
 namespace tutti::algo {
 
-/// All-reduce by exchanging everything with partners at distances 1, 2, 4, …: for small messages, where steps cost more
-/// than bytes. Ranks beyond the largest power of two give their operand to a neighbour first and get the result last.
-/// Operands keep rank order, so that all ranks compute the same bits. log2(n) steps (+2), log2(n) times the bytes
-/// (Thakur, Rabenseifner and Gropp, 2005).
+/// All-reduce in which each rank exchanges everything with partners at distances 1, 2, 4, …: for small messages, where
+/// steps cost more than bytes. Ranks beyond the largest power of two first give their operand to a neighbour, and get
+/// the result last. Operands keep rank order, so all ranks compute the same bits. log2(n) steps (+2), N log2(n) bytes
+/// sent per rank (Thakur, Rabenseifner and Gropp, 2005).
 template <message_link L>
 routine recursive_doubling_all_reduce(L link, all_reduce_args a) {
   const auto n = static_cast<unsigned>(link.size()), r = static_cast<unsigned>(link.rank());
@@ -35,7 +35,7 @@ routine recursive_doubling_all_reduce(L link, all_reduce_args a) {
     }
   };
 
-  // The first 2 * extra ranks form pairs; the odd one of each pair stands for both.
+  // The first 2 * extra ranks form pairs; the odd rank of each pair acts for both.
   const unsigned power = std::bit_floor(n), extra = n - power;
   constexpr std::uint64_t before = 0, after = 1, exchange = 2;
   const bool paired = r < 2 * extra;

@@ -14,7 +14,8 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// The blocks of a buffer as pieces that travel around a ring: which one is sent and which one arrives as the i-th.
+/// Schedule of the blocks of a buffer around a ring, in chunks: the block that is sent, and the one that arrives, as
+/// the i-th chunk.
 class ring_path {
  public:
   template <message_link L>
@@ -27,22 +28,22 @@ class ring_path {
         per_step_(std::max<std::size_t>((cut.longest() + piece_ - 1) / piece_, 1)) {}
 
   [[nodiscard]] std::size_t per_step() const noexcept { return per_step_; }
-  /// Of `steps` around the ring.
+  /// Returns the course of `steps` steps around the ring.
   [[nodiscard]] course around(std::size_t steps, std::uint64_t first) const noexcept {
     return {static_cast<int>((rank_ + size_ - 1) % size_), static_cast<int>((rank_ + 1) % size_), steps * per_step_,
             per_step_, first};
   }
-  /// Bytes of the longest piece.
+  /// Returns the bytes of the longest chunk.
   [[nodiscard]] std::size_t longest() const noexcept { return (std::min)(piece_, cut_.longest()) * element_bytes_; }
 
-  /// While blocks are reduced, rank r begins with block r - 1 and ends with block r; while they are passed on, it
-  /// begins with block r.
+  /// Return the block of chunk i. In the reduction rank r first sends block r - 1 and last receives block r; in the
+  /// gathering it first sends block r.
   [[nodiscard]] std::size_t reduced_in(std::size_t i) const noexcept { return back(i, 2); }
   [[nodiscard]] std::size_t reduced_out(std::size_t i) const noexcept { return back(i, 1); }
   [[nodiscard]] std::size_t passed_in(std::size_t i) const noexcept { return back(i, 1); }
   [[nodiscard]] std::size_t passed_out(std::size_t i) const noexcept { return back(i, 0); }
 
-  /// Of block b, what travels as the i-th piece: its number of elements, and its first byte in the buffer.
+  /// Returns the elements of block b that travel as chunk i; bytes() and begin() return their bytes and first byte.
   [[nodiscard]] std::size_t count(std::size_t b, std::size_t i) const noexcept {
     const std::size_t before = (std::min)((i % per_step_) * piece_, cut_.size(b));
     return (std::min)(piece_, cut_.size(b) - before);
@@ -65,7 +66,7 @@ class ring_path {
   std::size_t element_bytes_, piece_, per_step_;
 };
 
-/// Passes blocks around the ring until everyone has all: rank r starts with block r, which is at `own`, there or
+/// Gathers all blocks on all ranks around the ring. Rank r starts with block r, which is at `own`, in its place or
 /// elsewhere. Steps [first, first + n - 1).
 template <message_link L>
 routine ring_gather(L link, const void* own, void* data, std::size_t element_bytes, blocks cut, std::uint64_t first) {
@@ -78,7 +79,8 @@ routine ring_gather(L link, const void* own, void* data, std::size_t element_byt
       link, path.around(static_cast<std::size_t>(link.size() - 1), first),
       [&](std::size_t i) {
         const std::size_t b = path.passed_out(i), begin = path.begin(b, i);
-        // What the others have read is slow to write again: a copy of the own block is nothing they read.
+        // Lines that other cores have read are slow to write again, so the own block is sent from `own`, not from its
+        // copy.
         const auto* from =
             i < path.per_step() ? static_cast<const std::byte*>(own) + (begin - before_own) : bytes + begin;
         return std::span{from, path.bytes(b, i)};
@@ -86,8 +88,8 @@ routine ring_gather(L link, const void* own, void* data, std::size_t element_byt
       [&](std::size_t i) { return path.piece(bytes, path.passed_in(i), i); }, [](std::size_t) {});
 }
 
-/// Reduces blocks around the ring, until rank r has all of block r, and passes them on for `passing` steps: n - 1 until
-/// everyone has all. There is no stop between the two.
+/// Reduces blocks around the ring until rank r has the result of block r, and passes the results on for `passing`
+/// steps, n - 1 for an all_reduce. The two phases overlap.
 template <message_link L>
 routine ring_blocks(L link, void* buffer, std::size_t element_bytes, blocks cut, const reduction& with,
                     std::size_t passing) {
@@ -113,7 +115,7 @@ routine ring_blocks(L link, void* buffer, std::size_t element_bytes, blocks cut,
         if (i >= reducing) return;
         const std::size_t b = path.reduced_in(i), count = path.count(b, i);
         std::byte *into = data + path.begin(b, i), *from = incoming.data() + i % pieces_ahead * slot;
-        // What arrives was folded over the ranks to the left: it is the left operand.
+        // The chunk that arrives was folded over the ranks to the left: it is the left operand.
         if (mine_first)
           with.fold(from, into, count, with.context.data());
         else
@@ -124,9 +126,9 @@ routine ring_blocks(L link, void* buffer, std::size_t element_bytes, blocks cut,
 
 }  // namespace detail
 
-/// All-reduce as reduce-scatter and all-gather around a ring, without a stop between the two. Any rank count, any
-/// count. Block b is folded from rank b + 1 on around to rank b; of two ranks, rank 0 is always the left operand.
-/// 2(n-1) steps, 2(n-1)/n of the bytes sent per rank: the least possible (Patarasuk and Yuan, 2009).
+/// All-reduce as reduce-scatter and all-gather around a ring; the two phases overlap. Any number of ranks, any count.
+/// Block b is folded from rank b + 1 on around to rank b; with two ranks, rank 0 is always the left operand. 2(n-1)
+/// steps, 2N(n-1)/n bytes sent per rank: the least possible (Patarasuk and Yuan, 2009).
 template <message_link L>
 routine ring_all_reduce(L link, all_reduce_args a) {
   const auto n = static_cast<std::size_t>(link.size());
@@ -135,8 +137,8 @@ routine ring_all_reduce(L link, all_reduce_args a) {
   if (n == 1 && a.op.finish) a.op.finish(a.out.data, a.out.count, 1, a.op.context.data());
 }
 
-/// Reduce-scatter around a ring; `out` may be this rank's block of `in`. n-1 steps, (n-1)/n of the input's bytes sent
-/// per rank.
+/// Reduce-scatter around a ring; `out` may be this rank's block of `in`. n-1 steps, N(n-1)/n bytes sent per rank for an
+/// input of N bytes.
 template <message_link L>
 routine ring_reduce_scatter(L link, reduce_scatter_args a) {
   const std::size_t size = a.out.element_bytes;
@@ -146,7 +148,7 @@ routine ring_reduce_scatter(L link, reduce_scatter_args a) {
   const auto* in = static_cast<const std::byte*>(a.in.data);
   auto* out = static_cast<std::byte*>(a.out.data);
   const bool in_place = out == in + r * a.out.bytes();
-  // Of more than two ranks, sums on their way to the next one lie in `out`, unless that is needed as input.
+  // With more than two ranks, sums on their way to the next rank lie in `out`, unless that is still needed as input.
   scratch incoming(link, n > 1 ? pieces_ahead * slot : 0), partial(link, in_place && n > 2 ? a.out.bytes() : 0);
   if (!incoming || !partial) co_await link.refuse({errc::out_of_resources});
   std::byte* const sums = partial.data() ? partial.data() : out;
@@ -180,7 +182,7 @@ routine ring_reduce_scatter(L link, reduce_scatter_args a) {
   if (a.op.finish) a.op.finish(out, a.out.count, 1, a.op.context.data());
 }
 
-/// All-gather around a ring. n-1 steps, (n-1) blocks sent per rank.
+/// All-gather around a ring. n-1 steps, n-1 blocks sent per rank.
 template <message_link L>
 routine ring_all_gather(L link, all_gather_args a) {
   co_await detail::ring_gather(link, a.in.data, a.out.data, a.out.element_bytes,

@@ -13,8 +13,8 @@
 
 namespace tutti::algo {
 
-/// All-gather of blocks of any lengths around a ring, in segments of 256 KiB, or 1 MiB of long blocks. n-1 steps per
-/// segment of the longest block; every rank sends all blocks but its right neighbour's once.
+/// All-gather of blocks of any lengths around a ring, in chunks of 256 KiB, or of 1 MiB for long blocks. n-1 steps per
+/// chunk of the longest block; every rank sends all blocks but its right neighbour's once.
 template <message_link L>
 routine ring_all_gather_v(L link, all_gather_v_args a) {
   const int n = link.size(), r = link.rank();
@@ -26,7 +26,7 @@ routine ring_all_gather_v(L link, all_gather_v_args a) {
     return std::span{at(a.out.data, a.blocks.begin(i) * element + (std::min)(done, bytes)),
                      piece_of(bytes, done, segment)};
   };
-  // The own block goes from where it is, as in ring_gather().
+  // The own block is sent from the input, as in ring_gather().
   const auto own = [&](std::size_t done) {
     return std::span{at(a.in.data, (std::min)(done, a.in.bytes())), piece_of(a.in.bytes(), done, segment)};
   };
@@ -40,10 +40,9 @@ routine ring_all_gather_v(L link, all_gather_v_args a) {
     }
 }
 
-/// Reduce-scatter of blocks of any lengths around a ring, in segments of 256 KiB, or 1 MiB of long blocks: what goes
-/// around is the partial sum of a segment, so that two segments are all the temporary memory it takes. n-1 steps per
-/// segment of the longest block; every rank sends all blocks but its own once. Block b starts at rank b + 1 and ends at
-/// rank b.
+/// Reduce-scatter of blocks of any lengths around a ring, in chunks of 256 KiB, or of 1 MiB for long blocks. Partial
+/// sums of one chunk go around, so temporary memory for two chunks is enough. n-1 steps per chunk of the longest block;
+/// every rank sends all blocks but its own once. Block b starts at rank b + 1 and ends at rank b.
 template <message_link L>
 routine ring_reduce_scatter_v(L link, reduce_scatter_v_args a) {
   const int n = link.size(), r = link.rank();

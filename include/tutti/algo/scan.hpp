@@ -14,8 +14,8 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Scans `data` over the ranks from `lowest` on: in the round of distance d every rank hears what d ranks up to d below
-/// it have folded, and tells its own to the one d above. Steps 1, 2, 4, …
+/// Scans `data` over the ranks from `lowest` on. In the round of distance d every rank receives what the rank d below
+/// it has folded, and sends its own to the rank d above it. Steps 1, 2, 4, …
 template <message_link L>
 routine scan_rounds(L link, int lowest, std::span<std::byte> data, std::size_t count, const reduction& with,
                     std::span<std::byte> incoming) {
@@ -40,8 +40,8 @@ routine scan_rounds(L link, int lowest, std::span<std::byte> data, std::size_t c
 
 }  // namespace detail
 
-/// Scan by recursive doubling, in segments of 256 KiB and in rank order. ceil(log2 n) steps, in each of which the bytes
-/// are sent once (Hillis and Steele, 1986).
+/// Scan by recursive doubling, in chunks of 256 KiB and in rank order. ceil(log2 n) steps; N bytes sent per rank and
+/// step (Hillis and Steele, 1986).
 template <message_link L>
 routine recursive_doubling_scan(L link, scan_args a) {
   const std::size_t element = a.in.element_bytes;
@@ -56,8 +56,8 @@ routine recursive_doubling_scan(L link, scan_args a) {
   if (a.op.finish) a.op.finish(a.out.data, a.in.count, link.rank() + 1, a.op.context.data());
 }
 
-/// Exclusive scan: everyone hands its operand to the next rank, and all but the first scan what they got. One step
-/// more.
+/// Exclusive scan: every rank sends its operand to the next one, and all but the first scan what they received. One
+/// step more than the scan.
 template <message_link L>
 routine recursive_doubling_exclusive_scan(L link, exclusive_scan_args a) {
   const int n = link.size(), r = link.rank();
@@ -75,7 +75,7 @@ routine recursive_doubling_exclusive_scan(L link, exclusive_scan_args a) {
     const std::span out{at(a.out.data, done * element), bytes};
     if (r + 1 < n) {
       auto handing = link.send(r + 1, 0, operand);
-      co_await link.recv(r - 1, 0, incoming.first(bytes));  // in place, the operand is still needed
+      co_await link.recv(r - 1, 0, incoming.first(bytes));  // in place, the operand is still being sent
       co_await handing;
       copy_bytes(out.data(), incoming.data(), bytes);
     } else {

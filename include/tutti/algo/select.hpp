@@ -12,12 +12,11 @@
 #include <tutti/core/args.hpp>
 #include <tutti/core/options.hpp>
 
-/// What `automatic` means where no table (algo/tuning.hpp) says otherwise: of the algorithms that can run, the one that
-/// costs least by algo/cost.hpp. A function of what all ranks know, in whole numbers, so that all choose the same.
+/// Choice of an algorithm for `automatic` where no table (algo/tuning.hpp) decides: the cheapest by algo/cost.hpp among
+/// those that can run. It depends only on what all ranks know, in integers, so all ranks choose the same.
 namespace tutti::algo {
 
-/// What a collective over messages makes ranks do by an algorithm of its own, where all ranks are alike. Nothing for
-/// those that have one way only.
+/// Returns the work of a collective over messages by a flat algorithm; empty if the collective has a single one.
 template <class Args>
 constexpr work work_of(algorithm via, const extent& e) noexcept {
   constexpr std::uint64_t received = 1, sent = 4;
@@ -41,12 +40,12 @@ constexpr work work_of(algorithm via, const extent& e) noexcept {
     return {};
 }
 
-/// Picoseconds, in a situation where it can run, of which `e` is the extent; 0 for `direct`, which nothing that sends
-/// messages comes up to.
+/// Returns the time in picoseconds in a situation in which the algorithm can run; `e` is the situation's extent. 0 for
+/// `direct`, which is always faster than messages.
 template <class Args>
 constexpr std::uint64_t estimate(algorithm via, const situation& s, const extent& e) noexcept;
 
-/// What `automatic` means.
+/// Returns the algorithm that `automatic` stands for.
 template <class Args>
 constexpr algorithm select(const situation& s) noexcept {
   if (direct_possible(s) && has_algorithm<Args>(algorithm::direct)) return algorithm::direct;
@@ -60,30 +59,32 @@ constexpr algorithm select(const situation& s) noexcept {
     best = a;
     least = time;
   };
-  // Unrolled, so that each formula is computed for an algorithm that the compiler knows: 9 ns instead of 16.
+  // Unrolled, so that each formula is computed for an algorithm known at compile time: 9 ns instead of 16.
   [&]<std::size_t... Index>(std::index_sequence<Index...>) {
     (consider(algorithms_of<Args>[Index]), ...);
   }(std::make_index_sequence<algorithms_of<Args>.size()>{});
   return best;
 }
 
-/// Of several machines with a rank each.
+/// Returns the situation of several nodes with one rank each.
 constexpr situation between(int machines, std::size_t bytes, std::size_t element) noexcept {
   return {reach::machines, machines, bytes, element, machines};
 }
 
 namespace detail {
 
-/// The hierarchical ways: what happens inside the machines, of which each has as many ranks, and what between them.
+/// Returns the time of a hierarchical algorithm in picoseconds: that inside the nodes, taken as equally large, and that
+/// between them.
 template <class Args>
 constexpr std::uint64_t estimate_hierarchical(const situation& s) noexcept {
   const int inside = (s.world_size + s.machines - 1) / s.machines;
   const auto crowd = static_cast<std::uint64_t>(s.crowd);
-  // All ranks of a machine carry a part, or each its block; in trees one speaks for it.
+  // All ranks of a node exchange a part, or each its block; in trees, one rank acts for its node.
   constexpr bool all = std::same_as<Args, all_reduce_args> || by_equal_machines<Args>;
   const std::size_t part = all ? s.bytes / static_cast<std::size_t>(inside) : s.bytes;
   const std::uint64_t lines = all ? static_cast<std::uint64_t>(inside) : 1;
-  // Reduces go up a tree of machines and blocks from each machine to each, whatever else would cost less.
+  // The algorithm between nodes: reduces use a tree of nodes, blocks go from each node to each, whatever would cost
+  // less.
   const algorithm across = std::same_as<Args, reduce_args> ? algorithm::tree
                            : by_equal_machines<Args>       ? algorithm::ring
                                                            : select<Args>(between(s.machines, part, s.element));

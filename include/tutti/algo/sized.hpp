@@ -6,8 +6,8 @@
 
 namespace tutti::algo {
 
-/// The situation with what the message of a collective adds to it. How much is moved is left at 0 where not all ranks
-/// know it, and where no choice depends on it, as with blocks of any lengths.
+/// Returns the situation with the size of a collective's message added. The bytes stay 0 if not all ranks know them, or
+/// if no choice depends on them, as with blocks of any lengths.
 constexpr situation sized(const all_reduce_args& a, situation s) noexcept {
   s.bytes = a.out.bytes();
   s.element = a.out.element_bytes;

@@ -10,41 +10,41 @@
 
 namespace tutti::algo {
 
-/// A slot of the board cut into a part for each other rank, as long as the longest block needs, before a table of the
-/// lengths of the blocks and of where they lie, where those are news to the readers. These learn from a note how long
-/// the longest is, and with that where the slot has it.
+/// Layout of a slot that is split into equal parts, one for each other rank, as long as the longest block needs. If the
+/// readers do not know the blocks, a table of their lengths and offsets follows. Readers learn the length of the
+/// longest block from a buffer descriptor, and compute the layout from it.
 class slot_parts {
  public:
-  /// For `owner`'s blocks of elements of so many bytes. Where they are equal all ranks know their length, and there is
-  /// no table.
+  /// Lays out a slot for `owner`'s blocks, with elements of `element` bytes. Without a table if the blocks are equal,
+  /// since all ranks then know their length.
   slot_parts(std::size_t ranks, std::size_t owner, const layout& blocks, std::size_t element) noexcept
       : slot_parts(ranks, blocks.equal() ? 0 : table_for(ranks), longest_but(owner, ranks, blocks) * element) {}
-  /// For blocks of any lengths up to so many bytes.
+  /// Lays out a slot for blocks of any lengths up to `longest` bytes.
   static slot_parts with_table(std::size_t ranks, std::uint64_t longest) noexcept {
     return {ranks, table_for(ranks), longest};
   }
 
-  /// Bytes of the longest of all blocks but the own one, which takes no part.
+  /// Returns the bytes of the longest block, without the owner's, which is not staged.
   [[nodiscard]] std::size_t longest() const noexcept { return longest_; }
-  /// Of one rank's part: all of the longest block, or most().
+  /// Returns the bytes of one part: those of the longest block, at most most().
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-  /// What a part holds at most, however long the blocks are.
+  /// Returns the bytes that a part has at most, however long the blocks are.
   [[nodiscard]] std::size_t most() const noexcept { return most_; }
-  /// The same for blocks up to so long.
+  /// Returns the layout for blocks of up to `longest` bytes.
   [[nodiscard]] slot_parts cut_for(std::uint64_t longest) const noexcept {
     slot_parts p = *this;
     p.longest_ = longest;
     p.bytes_ = longest < most_ ? (std::min)(most_, lines_for((std::max)(p.longest_, line))) : most_;
     return p;
   }
-  /// Of all there is, for board::slot().
+  /// Returns the bytes of all parts and the table, for board::slot().
   [[nodiscard]] std::size_t total() const noexcept { return table_ + others_ * bytes_; }
-  /// What is for `rank` in the slot of `owner`, which has nothing for itself there.
+  /// Returns the part for `rank` in the slot of `owner`, which has no part for itself.
   [[nodiscard]] std::byte* of(std::byte* slot, std::size_t owner, std::size_t rank) const noexcept {
     return slot + (rank < owner ? rank : rank - 1) * bytes_;
   }
 
-  /// Writes to the table, if there is one, how long `rank`'s block is and where it lies.
+  /// Writes the length and the offset of `rank`'s block to the table, if there is one.
   void tell(std::byte* slot, std::size_t rank, std::uint64_t length, std::uint64_t place) const noexcept {
     const std::uint64_t both[] = {length, place};
     if (table_ != 0) std::memcpy(table(slot) + rank * sizeof both, both, sizeof both);
@@ -57,14 +57,14 @@ class slot_parts {
   }
 
  private:
-  // Parts begin with a line of the cache: see board::slots_at.
+  // Parts begin at a cache line: see board::slots_at.
   static constexpr std::size_t line = tutti::detail::cache_line;
   static constexpr std::size_t lines_for(std::size_t bytes) noexcept { return (bytes + line - 1) / line * line; }
   static constexpr std::size_t lines_in(std::size_t bytes) noexcept {
     return bytes < line ? bytes : bytes / line * line;
   }
 
-  /// In elements.
+  /// Returns the elements of the longest block but the owner's.
   static std::size_t longest_but(std::size_t owner, std::size_t ranks, const layout& blocks) noexcept {
     std::size_t longest = 0;
     for (std::size_t r = 0; r < ranks; ++r)

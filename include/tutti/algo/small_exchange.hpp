@@ -5,12 +5,12 @@
 #include <tutti/core/args.hpp>
 #include <tutti/core/layout.hpp>
 
-/// Which calls one meeting carries, and what ranks put there and take: one line and one function for each collective.
+/// Calls that one round carries, and the bytes that each rank puts and takes: one line and one function per collective.
 namespace tutti::algo {
 
 namespace detail {
 
-/// Elements of all blocks.
+/// Returns the elements of the blocks of the first `ranks` ranks.
 inline std::size_t sum_of(const layout& blocks, int ranks) noexcept {
   std::size_t sum = 0;
   for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) sum += blocks.size(r);
@@ -19,10 +19,10 @@ inline std::size_t sum_of(const layout& blocks, int ranks) noexcept {
 
 }  // namespace detail
 
-/// Up to here two meetings, of which the first tells where buffers are, take longer than staging what they hold.
+/// Bytes up to which one staged round is faster than two rounds that describe the buffers and read them.
 inline constexpr std::size_t most_at_once = 2 * worth_mapping;
 
-/// True where direct_small() takes the call of so many ranks; all of them come to the same.
+/// Returns true if direct_small() takes a call of `ranks` ranks. All ranks get the same answer.
 constexpr bool is_small(const barrier_args&, int) noexcept { return true; }
 inline bool is_small(const all_reduce_args& a, int ranks) noexcept {
   return is_unmapped(a) && detail::one_shot_pays(a.out.bytes(), ranks);
@@ -51,10 +51,10 @@ inline bool is_small(const all_reduce_coalesced_args& a, int ranks) noexcept {
 
 namespace detail {
 
-/// One rank's part of a small call. Of each of the ranks from `first` up to `last`, which may be itself, it takes
-/// `taken` bytes, from `begin` on of what that rank put; 0 where the blocks that it takes are of any lengths.
+/// One rank's part of a small call. It takes `taken` bytes, from offset `begin` on, of what each of the ranks `first`
+/// to `last` - 1 has put, which may include itself. `taken` is 0 if the blocks have different lengths.
 struct small_exchange {
-  std::size_t bytes = 0;  ///< what a rank puts at most, with its own block, which nobody takes
+  std::size_t bytes = 0;  ///< bytes that a rank puts at most, with its own block, which no rank takes
   std::size_t begin = 0, taken = 0;
   std::size_t count = 0;  ///< elements to fold
   int first = 0, last = 0;
@@ -67,7 +67,7 @@ inline small_exchange exchange_of(const barrier_args&, int, int ranks) noexcept 
   return {.last = ranks, .puts = false};
 }
 
-/// Everybody's input, to everybody: all of it, or the block of it that is for this rank.
+/// Returns the exchange in which each rank takes, of every rank's input, all or the block that is for it.
 template <class Args>
 small_exchange everyones_input(const Args& a, std::size_t begin, std::size_t taken, int ranks) noexcept {
   return {.bytes = a.in.bytes(),
@@ -111,7 +111,7 @@ inline small_exchange exchange_of(const all_reduce_coalesced_args& a, int, int r
   return {.bytes = a.data.bytes(), .taken = a.data.bytes(), .count = a.data.count, .last = ranks};
 }
 
-/// Everybody's, to those behind.
+/// Scan: each rank sends its input to itself and all higher ranks.
 inline small_exchange exchange_of(const scan_args& a, int me, int ranks) noexcept {
   small_exchange x = everyones_input(a, 0, a.in.bytes(), me + 1);
   x.puts = me + 1 < ranks;
@@ -123,7 +123,7 @@ inline small_exchange exchange_of(const exclusive_scan_args& a, int me, int rank
   return x;
 }
 
-/// Everybody's, to the root.
+/// Reduce and gather: each rank sends its input to the root.
 template <class Args>
 small_exchange to_root(const Args& a, int me, int ranks) noexcept {
   const bool root = me == a.root;
@@ -134,7 +134,7 @@ small_exchange to_root(const Args& a, int me, int ranks) noexcept {
 inline small_exchange exchange_of(const reduce_args& a, int me, int ranks) noexcept { return to_root(a, me, ranks); }
 inline small_exchange exchange_of(const gather_args& a, int me, int ranks) noexcept { return to_root(a, me, ranks); }
 
-/// The root's, to everybody.
+/// Broadcast and scatter: the root sends to every rank.
 inline small_exchange exchange_of(const broadcast_args& a, int me, int) noexcept {
   const std::size_t n = a.data.bytes();
   const bool root = me == a.root;

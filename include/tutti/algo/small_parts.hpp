@@ -8,11 +8,11 @@
 #include <tutti/algo/small_exchange.hpp>
 #include <tutti/core/args.hpp>
 
-/// How a rank puts its part of a small call, and what it makes of the others'. `place(r)` is where rank r has put what
-/// it has. Of blocks that are not equal, and lists, what is put lies one behind the other.
+/// Copies and folds of a small call: how each collective puts its part and combines the others'. `place(r)` returns the
+/// address of what rank r has put. Blocks of different lengths, and lists, are packed without gaps.
 namespace tutti::algo::detail {
 
-/// Bytes of an operand's element.
+/// Returns the bytes of an operand's element.
 template <class Args>
 std::size_t element_of(const Args& a) noexcept {
   return a.in.element_bytes;
@@ -41,7 +41,7 @@ inline void put_part(const all_reduce_coalesced_args& a, const small_exchange& x
                          [&](auto piece, std::size_t offset) { b.stage(to + offset, piece.data(), piece.size()); });
 }
 
-/// What this rank takes of itself.
+/// Returns the part that this rank takes of its own input.
 template <class Args>
 const std::byte* own_part(const Args&, const small_exchange& x, int) noexcept {
   return at(x.in, x.begin);
@@ -50,8 +50,7 @@ inline const std::byte* own_part(const reduce_scatter_v_args& a, const small_exc
   return at(a.in.data, a.blocks.begin(static_cast<std::size_t>(me)) * a.out.element_bytes);
 }
 
-/// The operands that one call of a fold takes, to be listed while the others' are on their way; null where it takes
-/// more.
+/// Lists the operands if the call needs one fold, while the others' data is on its way; null if it needs several.
 template <class Args, mapped_transport T, class Place>
 const void* const* list_operands(const Args& a, const small_exchange& x, const meeting<T>& m, Place place) {
   if (x.last == 0) return nullptr;

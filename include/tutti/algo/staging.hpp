@@ -13,7 +13,7 @@
 
 namespace tutti::algo::detail {
 
-/// What a meeting takes the ranks, in nanoseconds, added up: how far their cores are from each other. Some 20 us.
+/// Measures the nanoseconds of a round, summed over the ranks: the distance of their cores. Takes some 20 us.
 template <mapped_transport T>
 routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
   constexpr int batches = 6, meetings = 32;
@@ -29,8 +29,8 @@ routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
   co_await add_up(m, b, least, total);
 }
 
-/// What the ranks take by the way in use to exchange blocks, and to give out rank 0's; left as it was where one of them
-/// has no memory.
+/// Measures the current staging method, for blocks that every rank copies from every other, and for one of rank 0 that
+/// all copy. Leaves `totals` unchanged if a rank has no memory for it.
 template <mapped_transport T>
 routine time_staging(meeting<T> m, board& b, copy_times& totals) {
   scratch room(m.link(), 2 * longest_probe);
@@ -65,7 +65,7 @@ routine time_staging(meeting<T> m, board& b, copy_times& totals) {
   });
 }
 
-/// How ranks stand to the cores of their machine; a group is as crowded as its worst rank, which all are told.
+/// Ranks per core, in classes. A group has the class of its most crowded rank, which all ranks are told.
 enum class crowding : std::uint64_t { own_cores, shared_cores, too_many };
 
 inline crowding crowding_of(double ranks_per_core) noexcept {
@@ -75,17 +75,18 @@ inline crowding crowding_of(double ranks_per_core) noexcept {
                                              : crowding::too_many;
 }
 
-/// The ways to stage that are compared: far cores want stores past the caches, near ones room enough that lines leave
-/// the reader's cache before they are written again, others neither. The last needs room of its own, and is not
-/// compared where ranks share cores.
+/// Staging methods that are compared. Far cores want streaming stores. Near cores want long slots, whose lines leave
+/// the reader's cache before they are written again. Others want neither. The last method needs long slots, and is not
+/// compared if ranks share cores.
 inline constexpr std::array<board::staging, 3> ways_to_stage = {{{board::slot_bytes, stores::ordinary},
                                                                  {board::slot_bytes, stores::streaming},
                                                                  {board::long_walk, stores::ordinary}}};
 using way_times = std::array<std::uint64_t, ways_to_stage.size()>;
 inline constexpr std::size_t staged_piece = std::size_t{64} << 10;
 
-/// What the ranks take to exchange `block`, one such piece, in each way, in nanoseconds, added up; the most there is
-/// for what is not compared. Where they share cores the waits do not count: how long those are is up to the scheduler.
+/// Measures the nanoseconds in which the ranks exchange `block`, of `staged_piece` bytes, by each method, summed over
+/// the ranks; the maximum for methods that are not compared. If ranks share cores, waits do not count, since the
+/// scheduler decides how long they are.
 template <mapped_transport T>
 routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_times& totals) {
   constexpr std::size_t most_rounds = 4 * board::long_walk / staged_piece;  // through both slots twice
@@ -110,20 +111,21 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_
         copy_bytes(block, m.slot((m.rank() + k) % m.size(), step, staged_piece), staged_piece);
       round_times[i] = alone ? nanoseconds_since(begin) : staging + nanoseconds_since(met);
     }
-    // The median of the second half: one round in which another program had the core would decide an average.
+    // The median of the second half: another program on the core during one round would decide an average.
     std::uint64_t *const end = round_times + rounds, *const middle = end - rounds / 4;
     std::nth_element(end - rounds / 2, middle, end);
     co_await add_up(m, b, *middle, totals[w]);
   }
 }
 
-/// Compares the ways to stage data, and lending with the best of them, between the cores that the ranks have now: a
-/// store into a line that another core has just read costs more than the copy, and what spares it differs. All ranks
-/// take part in the same operation and choose alike. 5 to 25 ms, of which the operation's deadline must leave room;
-/// only a look, of 20 us, where the choice is made and a meeting takes about as long as it did then (choice_timer): a
-/// virtual machine may move from near cores to far ones. Where ranks share cores the scheduler decides what a meeting
-/// takes, so none looks, and only stores past the caches are compared with ordinary ones; nothing where more than 8
-/// share one.
+/// Chooses the staging method, and the use of cross-memory attach, by measuring them between the cores that the ranks
+/// have now: a store into a line that another core has just read costs more than the copy, and the remedy differs. All
+/// ranks must take part in the same operation, and choose alike.
+///
+/// Takes 5 to 25 ms, for which the operation's deadline must leave room. A choice that exists is only checked, in 20
+/// us, and stays while a round takes about as long as it did then (choice_timer); a virtual machine may have moved from
+/// near cores to far ones. If ranks share cores, the scheduler decides the time of a round, so rounds are not measured,
+/// and only streaming and ordinary stores are compared; nothing is compared if more than 8 ranks share a core.
 template <mapped_transport T>
 routine choose_staging(meeting<T> m, board& b) {
   const crowding mine = crowding_of(m.link().ranks_per_core());
@@ -148,7 +150,7 @@ routine choose_staging(meeting<T> m, board& b) {
 
   way_times times{};
   co_await time_ways(m, b, block.data(), ranks, times);
-  // The first that is as good as the best, give or take an eighth: short walks leave more of the caches to others.
+  // The first that is within an eighth of the best: short slots leave more of the caches to other data.
   const std::uint64_t least = *std::min_element(times.begin(), times.end());
   const auto* const chosen =
       std::find_if(times.begin(), times.end(), [&](std::uint64_t t) { return t <= least + least / 8; });

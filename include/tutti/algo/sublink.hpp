@@ -9,8 +9,9 @@
 
 namespace tutti::algo {
 
-/// Some ranks of a link as a link of their own. Their steps begin at `first`, so that phases of one operation do not
-/// take each other's messages. `members` outlives it; `deputy` stands in for the member at `replaced`.
+/// Link of some ranks of another link. Its steps begin at `first`, so that phases of one operation do not receive each
+/// other's messages. `members` must outlive it. `deputy` is the rank that acts in place of the member with index
+/// `replaced`.
 template <message_link L>
 class sublink {
  public:

@@ -14,8 +14,8 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Sends `data` down a binomial tree, in pieces so that levels overlap; where there is one level, at once. Uses tag
-/// `step`.
+/// Sends `data` down a binomial tree, in chunks so that the levels overlap; as one message if there is one level. Uses
+/// tag `step`.
 template <message_link L>
 routine tree_send_down(L link, std::span<std::byte> data, int root, std::uint64_t step) {
   const tree_place tree{link.size(), root, link.rank()};
@@ -43,7 +43,7 @@ routine tree_broadcast(L link, broadcast_args a) {
   co_await detail::tree_send_down(link, {static_cast<std::byte*>(a.data.data), a.data.bytes()}, a.root, 0);
 }
 
-/// The same where only the root knows the size: 8 bytes first, then the data. Two walks down the tree.
+/// Broadcast of a container whose size only the root knows: 8 bytes first, then the data, each down the tree.
 template <message_link L>
 routine tree_broadcast_sized(L link, broadcast_sized_args a) {
   std::uint64_t bytes = a.bytes;

@@ -15,8 +15,8 @@ namespace tutti::algo {
 
 namespace detail {
 
-/// Folds `count` elements up a binomial tree: what the children send behind the own operand, into `sum`, which may be
-/// the operand; the sum goes to the parent. A leaf sends its operand and needs no sum, unless it is alone.
+/// Folds `count` elements up a binomial tree: folds the children's sums behind the own operand into `sum`, which may be
+/// the operand, and sends the sum to the parent. A leaf sends its operand and needs no `sum`, unless it is alone.
 template <message_link L>
 routine tree_fold(L link, tree_place tree, const std::byte* operand, std::byte* sum, std::span<std::byte> incoming,
                   std::size_t count, const reduction& with) {
@@ -35,9 +35,9 @@ routine tree_fold(L link, tree_place tree, const std::byte* operand, std::byte* 
 
 }  // namespace detail
 
-/// Reduce up a binomial tree, in segments of 256 KiB: a rank folds what its children send behind its own operand and
-/// passes it on. Operands keep the order of ranks, beginning with the root. ceil(log2 n) steps; every rank but the root
-/// sends the bytes once, the root receives them log2 n times (see Thakur, Rabenseifner and Gropp, 2005).
+/// Reduce up a binomial tree, in chunks of 256 KiB: a rank folds what its children send behind its own operand and
+/// sends the sum to its parent. Operands keep the order of ranks, beginning with the root. ceil(log2 n) steps; every
+/// rank but the root sends N bytes, the root receives N log2 n (see Thakur, Rabenseifner and Gropp, 2005).
 template <message_link L>
 routine tree_reduce(L link, reduce_args a) {
   const detail::tree_place tree{link.size(), a.root, link.rank()};

@@ -12,8 +12,8 @@
 
 namespace tutti::algo {
 
-/// Gather of equal blocks up a binomial tree: a rank collects those of the ranks below it and passes them on as one
-/// message. ceil(log2 n) steps, n/2 log2 n blocks in all; takes temporary memory for the blocks below a rank.
+/// Gather of equal blocks up a binomial tree: a rank collects the blocks of its subtree and sends them on as one
+/// message. ceil(log2 n) steps, n/2 log2 n blocks in all; temporary memory for the blocks of a subtree.
 template <message_link L>
 routine tree_gather(L link, gather_args a) {
   const detail::tree_place tree{link.size(), a.root, link.rank()};
@@ -35,7 +35,7 @@ routine tree_gather(L link, gather_args a) {
                blocks_below.data() + static_cast<std::size_t>(v) * block, block);
 }
 
-/// Scatter of equal blocks down a binomial tree: the mirror image of tree_gather, at the same cost.
+/// Scatter of equal blocks down a binomial tree: the mirror image of tree_gather(), at the same cost.
 template <message_link L>
 routine tree_scatter(L link, scatter_args a) {
   const detail::tree_place tree{link.size(), a.root, link.rank()};

@@ -13,8 +13,8 @@
 
 namespace tutti::algo {
 
-/// A table of which algorithm a collective takes, as measured on a machine (tutti-bench --tune); equal on all ranks.
-/// Rules are asked in their order, and the first that fits counts. What no rule is for is chosen by algo/select.hpp.
+/// Table of the algorithms that collectives take, as measured on a machine (tutti-bench --tune); must be equal on all
+/// ranks. The first rule that fits a call decides; a call without a rule is decided by algo/select.hpp.
 class tuning {
  public:
   static constexpr std::size_t most_rules = 128;
@@ -22,11 +22,11 @@ class tuning {
   static constexpr std::size_t any_bytes = (std::numeric_limits<std::size_t>::max)();
 
   struct rule {
-    std::uint32_t collective = 0;  ///< its name, by id_of()
+    std::uint32_t collective = 0;  ///< id_of() the collective's name
     reach links = reach::messages;
     algorithm via = algorithm::automatic;
-    int ranks = any_ranks;          ///< for worlds of up to so many
-    std::size_t bytes = any_bytes;  ///< for messages of up to so many bytes
+    int ranks = any_ranks;          ///< largest world size of the rule
+    std::size_t bytes = any_bytes;  ///< largest message of the rule
 
     friend bool operator==(const rule&, const rule&) = default;
   };
@@ -37,7 +37,7 @@ class tuning {
     return h;
   }
 
-  /// False when the table is full.
+  /// Appends a rule; returns false if the table is full.
   constexpr bool add(const rule& r) noexcept {
     if (count_ == most_rules) return false;
     rules_[count_++] = r;
@@ -46,7 +46,7 @@ class tuning {
   [[nodiscard]] constexpr std::size_t size() const noexcept { return count_; }
   [[nodiscard]] constexpr const rule& operator[](std::size_t i) const noexcept { return rules_[i]; }
 
-  /// What the table says for a collective in this situation, else `otherwise`; nothing that could not run there.
+  /// Returns the algorithm of the first rule that fits the situation and can run in it, else `otherwise`.
   template <class Args>
   [[nodiscard]] constexpr algorithm choose(const situation& s, algorithm otherwise) const noexcept {
     constexpr std::uint32_t id = id_of(Args::name);
@@ -59,7 +59,7 @@ class tuning {
     return otherwise;
   }
 
-  /// Equal for equal tables only, but for chance; 0 for an empty one.
+  /// Returns a hash for the comparison of tables between ranks; 0 for an empty table.
   [[nodiscard]] constexpr std::uint64_t hash() const noexcept {
     std::uint64_t h = 0;
     const auto mix = [&h](std::uint64_t word) { h = tutti::detail::mix(h, word); };
@@ -79,10 +79,10 @@ class tuning {
   std::size_t count_ = 0;
 };
 
-/// The collectives that a table may have rules for.
+/// List of the collectives that a table may have rules for.
 template <class... Args>
 struct collectives {
-  /// True if one of this name has this algorithm.
+  /// Returns true if a collective of this name has this algorithm.
   static constexpr bool has(std::string_view name, algorithm via) noexcept {
     return ((name == Args::name && via != algorithm::automatic && has_algorithm<Args>(via)) || ...);
   }

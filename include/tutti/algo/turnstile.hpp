@@ -5,11 +5,11 @@
 
 namespace tutti::algo {
 
-/// Lets operations through one by one, in the order in which they have asked. Whoever leaves lets the next one in, so
-/// that those who wait cost nothing, however many they are.
+/// Ticket lock: lets operations proceed one at a time, in the order in which they have taken tickets. An operation that
+/// leaves starts the next one, so waiting operations cost nothing, whatever their number.
 class turnstile {
  public:
-  /// Waits until this operation is the oldest that has asked and has not left.
+  /// Ticket of an operation, and the condition that it is the oldest that has not left. The destructor leaves.
   class turn final : public condition {
    public:
     turn(turnstile& t, link_core& link) noexcept : turnstile_(t), link_(link) {
@@ -19,9 +19,9 @@ class turnstile {
     }
     ~turn() override {
       leave();
-      if (!left_) step_out();  // the link has failed: nobody comes in any more
+      if (!left_) step_out();  // the link has failed: no further turn comes
     }
-    /// Lets the next one in, which need not wait for the end of this turn; once it has come.
+    /// Lets the next operation in before this one ends. Does nothing if the ticket's turn has not come.
     void leave() noexcept {
       if (!finished() || left_) return;
       const bool was_inside = turnstile_.first_ == this;
@@ -45,11 +45,11 @@ class turnstile {
     bool left_ = false;
   };
 
-  /// Nobody is inside or waits.
+  /// Returns true if no operation holds a ticket.
   [[nodiscard]] bool is_free() const noexcept { return first_ == nullptr; }
 
  private:
-  turn* first_ = nullptr;  // who is inside
+  turn* first_ = nullptr;  // the operation whose turn it is
   turn* last_ = nullptr;
 };
 

@@ -27,8 +27,8 @@
 #include <tutti/algo/tree_reduce.hpp>
 #include <tutti/algo/tree_rooted.hpp>
 
-/// Which routine a collective is, once its algorithm has been chosen: by_memory where that is `direct`, for what
-/// at_once has left of it, by_machines where it is `hierarchical`, else by_messages.
+/// Dispatch from arguments and algorithm to a coroutine: by_memory() for `direct`, which also continues what
+/// algo/at_once.hpp has begun, by_machines() for `hierarchical`, by_messages() for all others.
 namespace tutti::algo {
 
 template <mapped_transport T>

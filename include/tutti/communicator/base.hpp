@@ -17,17 +17,17 @@
 
 namespace tutti::detail {
 
-/// Under the calls of a communicator: its life, the world around it, and the start of operations.
+/// Base of a communicator's calls: lifetime, the ranks of the world, and the start of operations.
 template <backend B>
 class communicator_base : public call_base<B> {
  public:
   using call_base<B>::rank;
   using call_base<B>::size;
-  /// What a call with these arguments returns: the operation, which is in flight.
+  /// Type that a call with these arguments returns: the handle of an operation in flight.
   template <class Args>
   using started = typename handle_of<B>::type;
   static constexpr bool at_once = B::where == space::host;  // values and strings are in host memory
-  static constexpr slip by_value =                          // why not
+  static constexpr slip by_value =                          // the reason if calls by value do not exist
       at_once ? slip::none : slip::values_are_in_host_memory_so_pass_them_to_a_communicator_of_the_host;
 
   communicator_base(communicator_base&& other) noexcept : call_base<B>(std::exchange(other.core_, nullptr)) {}
@@ -39,36 +39,41 @@ class communicator_base : public call_base<B> {
     return *this;
   }
 
-  /// The number in the world of this group's rank `r`: errors name ranks by it. Throws usage_error for no rank.
+  /// Returns the world rank of this group's rank `r`, by which errors name it. Throws usage_error if there is no such
+  /// rank.
   [[nodiscard]] int world_rank(int r) const {
     this->check_rank("world_rank", "rank", r);
     return core().backend().members().world_rank(r);
   }
 
-  /// The ranks of the world, by world rank: machine, host, process. Not where ranks are threads of one process.
+  /// Returns the ranks of the world, by world rank: node, host, process. Not available if ranks are threads of one
+  /// process.
   [[nodiscard]] const roster& peers() const
     requires requires(B& b) { b.peers(); }
   {
     return core().backend().peers();
   }
-  /// This process among those of the world on its machine, how many these are, and which machine it is; to choose a
-  /// device, say. Groups that were split from a world tell the same.
+  /// Return this process's number among the world's ranks on its node, their number, and the number of the node; for
+  /// example to choose a device. Groups that were split from a world return the world's numbers.
   [[nodiscard]] int local_rank() const { return self() ? self()->local_rank : rank(); }
   [[nodiscard]] int local_size() const { return self() ? self()->local_size : size(); }
   [[nodiscard]] int node_rank() const { return self() ? self()->node_rank : 0; }
 
+  /// Returns the engine that drives this communicator's operations and resumes the coroutines that wait for them.
   [[nodiscard]] tutti::engine& engine() const { return core().engine(); }
   [[nodiscard]] B& backend() const { return core().backend(); }
 
-  /// How long operations may take before they fail; 5 minutes unless said otherwise. `issue::timeout` overrides it.
+  /// Returns the time after which operations fail, 5 minutes by default; the other overload sets it. `issue::timeout`
+  /// overrides it for one call.
   [[nodiscard]] duration timeout() const { return core().timeout(); }
   void timeout(duration d) const {
     if (d <= duration{0}) this->who("timeout").refuse("a deadline must lie in the future");
     core().set_timeout(d);
   }
 
-  /// Ends every operation of this world, here and on its peers, with errc::aborted that names this rank. Any thread;
-  /// idempotent; does nothing after a move. `why` becomes status::detail everywhere; the last four numbers are taken.
+  /// Ends every operation of this world, here and on its peers, with errc::aborted that names this rank. May be called
+  /// from any thread, and repeatedly; does nothing after a move. `why` becomes status::detail on all ranks; the four
+  /// largest values are reserved.
   void abort(std::uint64_t why = 0) const noexcept {
     if (core_) core_->abort(why);
   }
@@ -81,14 +86,14 @@ class communicator_base : public call_base<B> {
       : call_base<B>(new issuer<B>(std::move(b), std::move(home), timeout)) {}
   ~communicator_base() { end(); }
 
-  /// From here on this is a communicator that was moved away.
+  /// Ends the communicator, which then behaves as after a move.
   void end() noexcept {
     if (!core_) return;
     core_->close();
     std::exchange(core_, nullptr)->drop();
   }
 
-  /// Checks how it is asked for, then starts it.
+  /// Checks the arguments and the options of a call, then starts it.
   template <class Args>
   started<std::remove_cvref_t<Args>> start(const shape& data, const issue& how, const std::source_location& where,
                                            Args&& args) {
@@ -99,7 +104,8 @@ class communicator_base : public call_base<B> {
     return started<std::remove_cvref_t<Args>>{
         core().issue(data.count, data.type, how.timeout, where, [&]() -> auto& { return args; }, how.stream)};
   }
-  /// For arguments that point into the operation: `make(op_state&)` returns them, or what they are kept in.
+  /// Starts a call whose arguments point into the operation: `make(op_state&)` returns them, or the object that holds
+  /// them.
   template <class Make>
   op_state& launch(const shape& data, const issue& how, const std::source_location& where, Make make) {
     using args = std::remove_cvref_t<std::invoke_result_t<Make, op_state&>>;

@@ -18,13 +18,13 @@
 
 namespace tutti::detail {
 
-/// What an operation is about: for its description in errors, and for the choice of its algorithm.
+/// Number and type of an operation's elements: for its description in errors, and for the choice of its algorithm.
 struct shape {
   std::size_t count = 0;
   dtype type = dtype::u8;
   std::size_t element_bytes = 1;
 
-  /// More than the header of a message can tell.
+  /// Returns true if the size exceeds what the header of a message can hold.
   [[nodiscard]] constexpr bool too_long() const noexcept { return (count | count * element_bytes) > frame::most_bytes; }
 };
 template <element T>
@@ -36,7 +36,7 @@ constexpr shape shape_of(const basic_buffer<Void>& data) noexcept {
   return {data.count, data.type, data.element_bytes};
 }
 
-/// The handle that a backend's operations have: op, or the backend's own with more ways to end.
+/// Handle type of a backend's operations: op, or a type of the backend with other ways to end.
 template <class B>
 struct handle_of {
   using type = op;
@@ -47,17 +47,17 @@ struct handle_of<B> {
   using type = typename B::op_type;
 };
 
-/// What an operation does with a buffer.
+/// Access of an operation to a buffer.
 enum class access { read, write };
 
-/// Under the calls of a communicator: who makes them, and the checks of their arguments. What starts them adds
-/// `start(shape, issue, where, arguments)`, whose result is `started<arguments>`: an operation in flight, or one that
-/// is prepared.
+/// Base of a communicator's calls: rank, size, and the checks of arguments. A derived class adds `start(shape, issue,
+/// where, arguments)`, which returns `started<arguments>`: an operation in flight, or a prepared one.
 template <backend B>
 class call_base {
  public:
   using backend_type = B;
 
+  /// Return this process's rank in the group, and the number of its ranks. Throw usage_error after a move.
   [[nodiscard]] int rank() const { return core().backend().rank(); }
   [[nodiscard]] int size() const { return core().backend().size(); }
 
@@ -78,7 +78,7 @@ class call_base {
       who(call).refuse(std::string(what) + " " + std::to_string(r) + " is not a rank of this communicator of " +
                        std::to_string(size()));
   }
-  /// `b` is at least as long as `a`: only its front is written.
+  /// Throws unless `b` is at least as long as `a`: only its beginning is written.
   void check_room(const char* call, const char* a, std::size_t x, const char* b, std::size_t y) const {
     if (y < x) check_equal(call, a, x, b, y);
   }
@@ -93,7 +93,7 @@ class call_base {
       who(call).refuse((in.data() == out.data() ? "in and out overlap; " : "in and out overlap in part; ") +
                        std::string(advice));
   }
-  /// The one of the two that a call reads, or writes, may be this rank's block of the other; else they must not touch.
+  /// Throws if `in` and `out` overlap, unless the one that the call accesses as `of` is this rank's block of the other.
   template <class T>
   void check_own_block(const char* call, access of, std::span<const T> in, std::span<T> out, std::size_t begin,
                        std::size_t count) const {
@@ -105,8 +105,8 @@ class call_base {
                      std::to_string(begin) + " to " + std::to_string(begin + count) + " of " + (reads ? "out" : "in") +
                      ", this rank's block; else pass separate buffers");
   }
-  /// One count for each rank, an offset for each or none, every block inside a buffer of `size` elements, and, where
-  /// blocks are written to, none over another.
+  /// Throws unless there is one count for each rank, an offset for each or none, and every block lies inside a buffer
+  /// of `size` elements; and, if the blocks are written, unless no two overlap.
   void check_blocks(const char* call, const layout& blocks, std::size_t size, access how) const {
     const auto counts = blocks.counts(), offsets = blocks.offsets();
     check_one_each(call, "counts", counts.size());
@@ -124,7 +124,7 @@ class call_base {
       who(call).refuse("blocks " + std::to_string(both.first) + " and " + std::to_string(both.second) +
                        " overlap, but are written to");
   }
-  /// Parts in order, none over another, all inside of a buffer of `size` elements.
+  /// Throws unless the external segments are in order, do not overlap and lie inside a buffer of `size` elements.
   void check_parts(const char* call, const displaced& apart, std::size_t size) const {
     std::size_t before = 0;
     for (const displaced_part* p = apart.parts; p != apart.end(); ++p) {
@@ -143,14 +143,14 @@ class call_base {
                        " equal blocks; " + call + "_v takes blocks of any lengths");
   }
 
-  /// The algorithm that a call is asked for, or automatic; what cannot be done is refused.
+  /// Returns the algorithm that a call asks for, or automatic. Throws usage_error if the call cannot have it.
   template <class Args>
   [[nodiscard]] algorithm resolved(const issue& how, const shape& data) const {
     check_issue<Args>(how, data);
     return how.order == reduction_order::any ? how.via : in_order<Args>(how, data.element_bytes);
   }
 
-  /// What is not empty is not at null.
+  /// Throws if a buffer with elements is at null.
   template <class Args>
   void check_there(const Args& args) const {
     const auto look = [&](const char* what, const auto& b) {
@@ -161,31 +161,31 @@ class call_base {
     if constexpr (requires { args.out.data; }) look("out", args.out);
     if constexpr (requires { args.data.data; }) look("the buffer", args.data);
   }
-  /// Throws error{unsupported} before anything is started where the backend cannot do this and says so.
+  /// Throws error{unsupported}, before anything is started, if the backend reports that it does not support the call.
   template <class Args>
   void check_supported(const Args& args) const {
     if constexpr (requires { core().backend().check(args); }) core().backend().check(args);
   }
 
-  /// So many elements for each rank, all together; more than can be counted are as many as can.
+  /// Returns `n` elements for each rank, multiplied by the size; the largest std::size_t if that overflows.
   [[nodiscard]] std::size_t for_all_ranks(std::size_t n) const {
     constexpr std::size_t most = (std::numeric_limits<std::size_t>::max)();
     return n > most / ranks() ? most : n * ranks();
   }
-  /// Its size as what counts of buffers are compared with, and its rank as what they are indexed by.
+  /// Return size and rank as std::size_t, for comparison with counts and for indexing.
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size()); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(rank()); }
 
   issuer<B>* core_;  // null after a move
 
  private:
-  /// A count or an offset, which may come of a negative number.
+  /// Returns the text of a count or an offset, as a negative number if it was probably converted from one.
   static std::string number(std::size_t n) {
     const auto as_signed = static_cast<std::ptrdiff_t>(n);
     return as_signed < 0 ? std::to_string(as_signed) + " (as std::size_t)" : std::to_string(n);
   }
 
-  // Of elements, direct algorithms that reduce need at least one per rank at a time; those that move bytes do not.
+  // Direct algorithms that reduce need room for one element per rank in a slot; those that only copy do not.
   template <class Args>
   void check_issue(const issue& how, const shape& data) const {
     if (how.via != algorithm::automatic || how.stream || how.timeout < duration{0} || data.too_long())
@@ -209,7 +209,7 @@ class call_base {
   template <class Args>
   static constexpr bool reduces = requires(Args a) { a.op; };
 
-  // The algorithm for reduction_order::rank.
+  // Returns the algorithm for reduction_order::rank.
   template <class Args>
   [[nodiscard]] algorithm in_order(const issue& how, std::size_t element_bytes) const {
     if constexpr (reduces<Args>) {

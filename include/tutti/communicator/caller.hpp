@@ -9,7 +9,7 @@ namespace tutti::detail {
   throw usage_error("this communicator was moved away; call the one that it was moved to");
 }
 
-/// Who made a call, to be named where its arguments are refused: by world rank, as in other errors.
+/// Call and rank that a usage_error names, by world rank as in other errors.
 struct caller {
   const char* call;
   int rank = 0, ranks = 1;
@@ -19,7 +19,7 @@ struct caller {
     return {call, b.members().world_rank(b.rank()), b.size()};
   }
 
-  /// Of a communicator that is none any more; does not throw, so that who has nothing to refuse need not make it.
+  /// Returns the caller of a communicator that was moved away. Does not throw: only a call that refuses something does.
   static constexpr caller moved_away(const char* call) noexcept { return {call, 0, 0}; }
 
   [[noreturn]] void refuse(const std::string& why) const {

@@ -18,7 +18,7 @@
 
 namespace tutti::detail {
 
-/// The calls of a communicator whose ranks get different elements: gather, scatter, all_to_all, and blocks of any
+/// Calls of a communicator in which ranks get different elements: gather, scatter, all_to_all, and blocks of any
 /// lengths.
 template <class Base>
 class distributing_calls : public Base {
@@ -28,11 +28,13 @@ class distributing_calls : public Base {
   template <class Args>
   using started = typename Base::template started<Args>;
 
-  /// Block r of everyone's `out` becomes rank r's `in`, which has blocks.size(r) elements. `blocks` cuts `out`, which
-  /// may be larger; its counts are equal on all ranks, its offsets are each rank's own, and it belongs to the operation
-  /// as the buffers do. `in` may be the own block of `out`; where it touches `out` at another place, as C interfaces
-  /// have it, it is moved there first, which an operation that is prepared, or on a device, refuses. Collective. Costs:
-  /// see algo/direct_uneven.hpp and algo/ring_uneven.hpp.
+  /// Gathers blocks of any lengths on all ranks: block r of every rank's `out` becomes rank r's `in`, which has
+  /// blocks.size(r) elements. Collective.
+  ///
+  /// `blocks` lays out `out`, which may be longer. Its counts must be equal on all ranks; its offsets may differ. Like
+  /// the buffers, it belongs to the operation until the handle has ended. `in` may be this rank's block of `out`. If it
+  /// overlaps `out` at another place, as C interfaces allow, it is moved to its block first; a prepared operation, and
+  /// one on a device, refuses that. Costs: see algo/direct_uneven.hpp and algo/ring_uneven.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_gather_v_args> && alike<In, Out>
   started<all_gather_v_args> all_gather_v(In&& in, Out&& out, layout blocks, issue how = {},
@@ -48,9 +50,10 @@ class distributing_calls : public Base {
     return move<all_gather_v_args>(from, to, how, where, [&](auto& a) { a.blocks = blocks; });
   }
 
-  /// Block r of the root's `out` becomes rank r's `in`, which on the root may be its block of `out`. The n blocks are
-  /// the front of `out`, which may be larger; elsewhere it is not looked at. Collective; count and root equal.
-  /// Costs: see algo/direct_rooted.hpp, algo/tree_rooted.hpp and algo/linear.hpp.
+  /// Gathers equal blocks on the root: block r of its `out` becomes rank r's `in`. Collective; count and root must be
+  /// equal on all ranks. On the root, `in` may be its block of `out`. Only the first n blocks of a longer `out` are
+  /// written. `out` is ignored on other ranks. Costs: see algo/direct_rooted.hpp, algo/tree_rooted.hpp and
+  /// algo/linear.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, gather_args> && alike<In, Out>
   started<gather_args> gather(In&& in, Out&& out, int root, issue how = {},
@@ -70,8 +73,9 @@ class distributing_calls : public Base {
       a.root = root;
     });
   }
-  /// The same with blocks of any lengths, which the root alone needs to know: `blocks` cuts its `out`, which may be
-  /// larger; elsewhere it is not looked at. An `in` of another length than the root's count for it is errc::mismatch.
+  /// Gathers blocks of any lengths on the root. `blocks` lays out the root's `out`, which may be longer; it is ignored
+  /// on other ranks, which need not know it. A rank whose `in` is not as long as the root's count for it causes
+  /// errc::mismatch.
   template <elements In, writable_elements Out>
     requires supports<backend_type, gather_v_args> && alike<In, Out>
   started<gather_v_args> gather_v(In&& in, Out&& out, layout blocks, int root, issue how = {},
@@ -90,10 +94,10 @@ class distributing_calls : public Base {
     });
   }
 
-  /// Rank r's `out` becomes block r of the root's `in`, whose count is n times that of `out` (which cannot be larger:
-  /// its count is all that others than the root know of the blocks); on the root `out` may be its block of `in`.
-  /// Elsewhere `in` is not looked at and may be empty. Collective; count and root equal on all ranks. Costs: see
-  /// algo/direct_rooted.hpp, algo/tree_rooted.hpp and algo/linear.hpp.
+  /// Scatters the root's `in`: rank r's `out` becomes block r of it. Collective; count and root must be equal on all
+  /// ranks. The count of `in` is n times that of `out`, which cannot be longer than a block, because the other ranks
+  /// know the length of the blocks from it alone. On the root, `out` may be its block of `in`. `in` is ignored on other
+  /// ranks and may be empty there. Costs: see algo/direct_rooted.hpp, algo/tree_rooted.hpp and algo/linear.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, scatter_args> && alike<In, Out>
   started<scatter_args> scatter(In&& in, Out&& out, int root, issue how = {},
@@ -111,8 +115,8 @@ class distributing_calls : public Base {
       a.root = root;
     });
   }
-  /// The same with blocks of any lengths, which the root alone needs to know: `blocks` cuts its `in`, which may be
-  /// larger; elsewhere it is not looked at. An `out` of another length than the root's count for it is errc::mismatch.
+  /// Scatters blocks of any lengths. `blocks` lays out the root's `in`, which may be longer; it is ignored on other
+  /// ranks, which need not know it. A rank whose `out` is not as long as the root's count for it causes errc::mismatch.
   template <elements In, writable_elements Out>
     requires supports<backend_type, scatter_v_args> && alike<In, Out>
   started<scatter_v_args> scatter_v(In&& in, Out&& out, layout blocks, int root, issue how = {},
@@ -131,9 +135,9 @@ class distributing_calls : public Base {
     });
   }
 
-  /// Block r of rank q's `out` becomes block q of rank r's `in`, which is n equal blocks. `out` may be `in`, or larger:
-  /// the front is written. Collective; count equal on all ranks. Costs: see algo/direct_all_to_all.hpp and
-  /// algo/pairwise.hpp.
+  /// Exchanges equal blocks between all ranks: block r of rank q's `out` becomes block q of rank r's `in`, which is n
+  /// equal blocks. Collective; the count must be equal on all ranks. `out` may be the same buffer as `in`, or a longer
+  /// one: its beginning is written. Costs: see algo/direct_all_to_all.hpp and algo/pairwise.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_to_all_args> && alike<In, Out>
   started<all_to_all_args> all_to_all(In&& in, Out&& out, issue how = {},
@@ -147,8 +151,9 @@ class distributing_calls : public Base {
       a.in_blocks = a.out_blocks = layout::of_equal(from.size() / this->ranks());
     });
   }
-  /// The same with blocks of any lengths: `in_blocks` are what this rank has for each, `out_blocks` what it gets from
-  /// each. The buffers may be larger and must not overlap. Where two ranks count differently, errc::mismatch.
+  /// Exchanges blocks of any lengths between all ranks: `in_blocks` lays out the blocks that this rank sends to each
+  /// rank, `out_blocks` those that it receives from each. The buffers may be longer than their blocks, and must not
+  /// overlap. Two ranks that give different counts for one block cause errc::mismatch.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_to_all_v_args> && alike<In, Out>
   started<all_to_all_v_args> all_to_all_v(In&& in, layout in_blocks, Out&& out, layout out_blocks, issue how = {},
@@ -166,7 +171,7 @@ class distributing_calls : public Base {
     });
   }
 
-  // Calls that do not compile, with the reason: see slip.
+  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
   template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
     requires(Why != slip::none)
   void gather(Given&&...) = delete;
@@ -190,7 +195,7 @@ class distributing_calls : public Base {
   void all_to_all_v(In&&, layout, Out&&, layout, Rest&&...) = delete;
 
  private:
-  /// `in`, or this rank's block of `out` with what it held, where they touch.
+  /// Returns `in`; if it overlaps `out`, moves its elements to this rank's block of `out` and returns that.
   template <class T>
   std::span<const T> moved_to_own_block(std::span<const T> in, std::span<T> out, const layout& blocks) const {
     const std::span<T> own = out.subspan(blocks.begin(this->me()), in.size());
@@ -206,7 +211,7 @@ class distributing_calls : public Base {
   template <class Args, class T, class Rest>
   started<Args> move(std::span<const T> in, std::span<T> out, const issue& how, const std::source_location& where,
                      Rest rest) {
-    Args a;  // {} would clear all of it first
+    Args a;  // not `{}`, which would clear all of it first
     a.in = erase_type(in);
     a.out = erase_type(out);
     rest(a);

@@ -15,10 +15,12 @@
 
 namespace tutti::detail {
 
-// Larger elements would not fit the staging slots of a machine with many ranks; staging memory is aligned to 64 bytes.
+/// Element that can be sent. Larger ones would not fit into the staging slots of a node with many ranks; staging memory
+/// is aligned to 64 bytes.
 template <class T>
 concept travels = element<T> && sizeof(T) <= 4096 && alignof(T) <= 64;
 
+/// Contiguous range of such elements whose memory outlives the call: a named std::vector or array, or a std::span.
 template <class R>
 concept elements = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && std::ranges::borrowed_range<R> &&
                    travels<std::ranges::range_value_t<R>>;
@@ -26,26 +28,27 @@ concept elements = std::ranges::contiguous_range<R> && std::ranges::sized_range<
 template <class R>
 concept writable_elements = elements<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
+/// One number or small struct that a call takes by value.
 template <class T>
 concept value = travels<T> && sizeof(T) <= op_state::value_bytes && alignof(T) <= op_state::value_alignment &&
                 !std::ranges::range<T>;
 
-/// Two ranges of the same type of elements.
+/// Two ranges with the same element type.
 template <class In, class Out>
 concept alike = std::same_as<std::ranges::range_value_t<In>, std::ranges::range_value_t<Out>>;
 
-/// Buffers one after another in memory, as spans of the elements to write to.
+/// Contiguous list of buffers, as spans of elements that may be written.
 template <class R>
 concept list_of_spans = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
                         std::ranges::borrowed_range<R> && writable_elements<std::ranges::range_value_t<R>>;
 
-/// Reduces the elements of `R`: those of its type, or, of bytes, elements that only a function knows.
+/// Reduction of the elements of `R`: one of their type, or, for std::byte, a raw_reduction over opaque elements.
 template <class Op, class R>
 concept reducer_of = reduction_for<Op, std::ranges::range_value_t<R>> ||
                      (std::same_as<Op, raw_reduction> && std::same_as<std::ranges::range_value_t<R>, std::byte>);
 
-/// How many elements of a buffer are one to its reduction. Refuses a raw_reduction that cannot be, and `n` elements of
-/// the buffer where that does not take them whole.
+/// Returns the number of buffer elements that form one element of the reduction. Throws usage_error for an invalid
+/// raw_reduction, and if `n` elements of the buffer are not a whole number of its elements.
 template <class Op>
 std::size_t grain_of(const caller& who, const Op& with, std::size_t n) {
   if constexpr (!std::same_as<Op, raw_reduction>) {
@@ -63,7 +66,7 @@ std::size_t grain_of(const caller& who, const Op& with, std::size_t n) {
     return with.element_bytes;
   }
 }
-/// A buffer as its reduction sees it.
+/// Returns the buffer in the reduction's own elements, with its type erased.
 template <class Op, class T>
 auto erase_for(const Op& with, std::span<T> data) noexcept {
   auto erased = erase_type(data);

@@ -14,7 +14,7 @@
 
 namespace tutti::detail {
 
-/// The calls of a communicator between two of its ranks.
+/// Calls of a communicator between two of its ranks.
 template <class Base>
 class messaging_calls : public Base {
  public:
@@ -23,10 +23,11 @@ class messaging_calls : public Base {
   template <class Args>
   using started = typename Base::template started<Args>;
 
-  /// Sends to one rank, which receives with the same tag and count. Messages of one tag arrive in order. Ends when
-  /// `data` may be changed again; beyond 256 KiB that is not before the receiver has called recv, and of the first
-  /// message between two ranks over TCP not before the other has driven its engine, which connects them. A receiver
-  /// keeps 64 MiB of shorter ones that it has not asked for, then holds its sender back unless it waits for a message.
+  /// Sends to one rank, which must receive with the same tag and count. Messages with one tag arrive in order. The
+  /// operation ends when `data` may be changed again. Beyond 256 KiB, that is not before the receiver has called recv;
+  /// for the first message between two ranks over TCP, not before the other rank has driven its engine, which connects
+  /// them. A receiver keeps up to 64 MiB of shorter messages that it has not called recv for; then it holds the sender
+  /// back, unless it waits for a message itself.
   template <elements R>
     requires supports<backend_type, send_args>
   started<send_args> send(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
@@ -37,8 +38,8 @@ class messaging_calls : public Base {
                        send_args{erase_type(s), peer, tag});
   }
 
-  /// Receives what `peer` sends with this tag. Another number of bytes is errc::mismatch and ends the world, as does
-  /// every failure; types are not compared.
+  /// Receives a message of `peer` with this tag. Another number of bytes is errc::mismatch and, like every failure,
+  /// ends the world; element types are not compared.
   template <writable_elements R>
     requires supports<backend_type, recv_args>
   started<recv_args> recv(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
@@ -50,9 +51,9 @@ class messaging_calls : public Base {
   }
 
   /// Receives the first message with this tag that any rank sends or has sent; the handle's result is that rank.
-  /// Messages of one rank and tag arrive in order. One that a recv() of its sender waits for goes there. With several
-  /// at hand the ranks take turns; while it waits, nobody who runs ahead is held back. A different count is
-  /// errc::mismatch, and ends the world.
+  /// Messages of one rank and tag arrive in order. A message for which a recv() of its sender waits goes to that
+  /// recv(). If messages of several ranks are there, the ranks take turns; while recv_any waits, no sender is held
+  /// back. A different count is errc::mismatch and ends the world.
   template <writable_elements R>
     requires supports<backend_type, recv_any_args> && Base::at_once
   basic_op<int> recv_any(R&& data, std::uint32_t tag = 0, issue how = {},
@@ -64,7 +65,7 @@ class messaging_calls : public Base {
                                       [&](op_state&) { return recv_any_args{erase_type(std::span<T>{s}), tag}; })};
   }
 
-  // Calls that do not compile, with the reason: see slip.
+  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
   template <class... Given, slip Why = slip_of_call<use::read, Given...>()>
     requires(Why != slip::none)
   void send(Given&&...) = delete;

@@ -15,7 +15,7 @@
 
 namespace tutti::detail {
 
-/// The calls of a communicator that move elements between all ranks.
+/// Calls of a communicator that move elements between all ranks.
 template <class Base>
 class moving_calls : public Base {
  public:
@@ -24,15 +24,16 @@ class moving_calls : public Base {
   template <class Args>
   using started = typename Base::template started<Args>;
 
-  /// Ends when every rank has called it. Costs one meeting in shared memory, else ceil(log2 n) empty messages.
+  /// Waits for all ranks: ends when every rank has called it. Collective. Costs one round in shared memory, else
+  /// ceil(log2 n) empty messages.
   started<barrier_args> barrier(issue how = {}, std::source_location where = std::source_location::current())
     requires supports<backend_type, barrier_args>
   {
     return this->start({}, how, where, barrier_args{});
   }
 
-  /// Gives every rank the root's `data`. Collective; count and root equal on all ranks.
-  /// Costs: see algo/direct_broadcast.hpp, algo/tree.hpp, algo/chain_broadcast.hpp and algo/hierarchical_tree.hpp.
+  /// Copies the root's `data` to every rank. Collective; count and root must be equal on all ranks. Costs: see
+  /// algo/direct_broadcast.hpp, algo/tree.hpp, algo/chain_broadcast.hpp and algo/hierarchical_tree.hpp.
   template <writable_elements R>
     requires supports<backend_type, broadcast_args>
   started<broadcast_args> broadcast(R&& data, int root, issue how = {},
@@ -43,7 +44,7 @@ class moving_calls : public Base {
     return this->start(shape_of<T>(s.size()), how, where, broadcast_args{erase_type(std::span<T>{s}), root});
   }
 
-  /// The same for one number or small struct; the handle's result is the root's value.
+  /// Broadcasts one number or small struct; the handle's result is the root's value.
   template <value T>
     requires supports<backend_type, broadcast_args> && Base::at_once
   basic_op<T> broadcast(T value, int root, issue how = {},
@@ -55,7 +56,7 @@ class moving_calls : public Base {
     })};
   }
 
-  /// Gives every rank the root's string, whatever its length; only the root's needs to be set.
+  /// Broadcasts the root's string, of any length. Other ranks' strings are resized and overwritten.
   op broadcast(std::string& text, int root, issue how = {},
                std::source_location where = std::source_location::current())
     requires supports<backend_type, broadcast_sized_args> && Base::at_once
@@ -75,9 +76,10 @@ class moving_calls : public Base {
         broadcast_sized_args{&text, resize, reinterpret_cast<std::byte*>(text.data()), text.size(), root});
   }
 
-  /// Block r of everyone's `out` becomes rank r's `in`, which may be the own block of `out`. The n blocks are the front
-  /// of `out`, which may be larger. Collective; the count of `in` equal on all ranks.
-  /// Costs: see algo/direct_gather.hpp, algo/ring.hpp, algo/bruck.hpp and algo/hierarchical_blocks.hpp.
+  /// Gathers equal blocks on all ranks: block r of every rank's `out` becomes rank r's `in`, which may be this rank's
+  /// block of `out`. Collective; the count of `in` must be equal on all ranks. A longer `out` is fine: its first n
+  /// blocks are written. Costs: see algo/direct_gather.hpp, algo/ring.hpp, algo/bruck.hpp and
+  /// algo/hierarchical_blocks.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_gather_args> && alike<In, Out>
   started<all_gather_args> all_gather(In&& in, Out&& out, issue how = {},
@@ -91,7 +93,7 @@ class moving_calls : public Base {
     return this->start(shape_of(a.out), how, where, a);
   }
 
-  // Calls that do not compile, with the reason: see slip.
+  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
   template <class... Given, slip Why = slip_of_value_or_call<use::write, Base::by_value, Given...>()>
     requires(Why != slip::none)
   void broadcast(Given&&...) = delete;

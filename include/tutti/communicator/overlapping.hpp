@@ -8,16 +8,17 @@
 
 namespace tutti::detail {
 
-/// Two blocks that have elements in common; the same one twice where there are none.
+/// Two blocks that have elements in common; the same one twice if no blocks have.
 struct block_pair {
   std::size_t first = 0, second = 0;
 };
 
-/// Returns two blocks of one buffer that overlap, if there are any. All end within the range of std::size_t. Linear in
-/// the number of blocks whose offsets ascend, empty ones apart, else n log n. Each thread keeps the memory for that.
+/// Returns two blocks of one buffer that overlap, if there are any. All blocks must end within the range of
+/// std::size_t. Takes linear time if the offsets of non-empty blocks ascend, else n log n and memory that each thread
+/// keeps.
 TUTTI_DECL block_pair overlapping(std::span<const std::size_t> counts, std::span<const std::size_t> offsets) noexcept;
 
-/// Throws usage_error where buffers of a list, which are written to, share a byte, or are not there.
+/// Throws usage_error if two buffers of a list, which is written, share a byte, or if one with elements is at null.
 TUTTI_DECL void check_apart(const caller& who, const buffer_list& list);
 
 }  // namespace tutti::detail

@@ -24,21 +24,24 @@ template <backend B>
 class preparing_base;
 }
 
-/// An operation that was checked, and its algorithm chosen, once, to be started many times: `auto average =
-/// world.prepare().all_reduce(gradients, mean)`, then `average.start().wait()` in every step. A start is a call like
-/// any other: of a collective in the same order on all ranks, of a message in that of its tag. The ranks need not have
-/// prepared it alike, or at all. Buffers, layouts and lists of spans must outlive it, and belong to each operation from
-/// its start to its end. Counts and offsets stay as they were. The spans of a list may point elsewhere between two
-/// operations, to as many elements in all: another number, or an overlap, is a usage_error before anything is sent.
-/// One at a time: a start before the handle of the last one has ended is a usage_error that starts nothing, on every
-/// rank alike. Moves, also in flight. What was moved away, or whose communicator is gone, starts nothing, a
-/// usage_error; a communicator may be moved. Thread safety is the communicator's.
+/// Operation whose arguments are checked and whose algorithm is chosen once, to be started many times: `auto average =
+/// world.prepare().all_reduce(gradients, mean)`, then `average.start().wait()` in every step. A start counts as a call:
+/// of a collective in the same order on all ranks, of a message in the order of its tag. Other ranks need not prepare
+/// theirs.
+///
+/// Buffers, layouts and lists of spans must outlive it, and belong to each operation from its start to its end. Counts
+/// and offsets stay fixed. The spans of a list may change between two operations, if they have as many elements in all;
+/// another number, or an overlap, is a usage_error before anything is sent. A start before the handle of the last one
+/// has ended is a usage_error that starts nothing, on every rank alike. May be moved, also in flight. It starts
+/// nothing, and throws usage_error, after it was moved away or its communicator was destroyed; a communicator may be
+/// moved. Thread safety is the communicator's.
 template <backend B, class Args>
 class prepared {
  public:
   prepared(prepared&&) noexcept = default;
   prepared& operator=(prepared&&) noexcept = default;
 
+  /// Starts the operation and returns its handle. Throws usage_error in the cases above, before anything is sent.
   typename detail::handle_of<B>::type start(std::source_location where = std::source_location::current()) {
     if (!issuer_)
       throw usage_error(std::string(Args::name) +
@@ -63,7 +66,7 @@ class prepared {
       : issuer_(&by), life_(by.life()), data_(data), timeout_(how.timeout), stream_(how.stream), args_(args) {}
 
   [[nodiscard]] detail::caller who() const noexcept { return detail::caller::in(issuer_->backend(), Args::name); }
-  // What is staged, sent and cut among the ranks is as long as the list was when it was prepared.
+  // Throws unless the list has as many bytes as when it was prepared, by which it is staged, sent and cut into blocks.
   void check_list() const {
     std::size_t bytes = 0;
     bool whole = true;
@@ -88,14 +91,15 @@ class prepared {
   duration timeout_;
   stream_ref stream_;
   Args args_;
-  op_state* last_ = nullptr;  // the slot of the last start; its owner may have given it back
+  op_state* last_ = nullptr;  // the slot of the last start; its owner may have released it
   std::uint64_t use_ = 0;
   std::source_location started_;
 };
 
 namespace detail {
 
-/// Under the calls of `communicator::prepare()`: the same checks; what would be started is kept.
+/// Base of the calls of `communicator::prepare()`: makes the same checks, and returns the operation instead of starting
+/// it.
 template <backend B>
 class preparing_base : public call_base<B> {
  public:

@@ -18,8 +18,8 @@ struct no_more {
   constexpr void operator()(Args&) const noexcept {}
 };
 
-/// The calls of a communicator that compute. `with` is one of the library's reductions, an associative and commutative
-/// callable (T, T) -> T, or, over ranges of std::byte, a raw_reduction: counts and layouts are then of its elements,
+/// Calls of a communicator that reduce. `with` is one of the library's reductions, an associative and commutative
+/// callable (T, T) -> T, or, over ranges of std::byte, a raw_reduction: counts and layouts are then in its elements,
 /// which are never split.
 template <class Base>
 class reducing_calls : public Base {
@@ -29,8 +29,8 @@ class reducing_calls : public Base {
   template <class Args>
   using started = typename Base::template started<Args>;
 
-  /// Reduces `inout` over all ranks, in place: element i of every rank, in an order that is the same on all ranks,
-  /// which therefore end with equal bits. Collective; any count, equal on all ranks. Costs: see algo/direct.hpp,
+  /// Reduces `inout` over all ranks, in place and element by element. The order of operands is the same on all ranks,
+  /// so all get equal bits. Collective; any count, equal on all ranks. Costs: see algo/direct.hpp,
   /// algo/recursive_doubling.hpp, algo/ring.hpp and algo/hierarchical.hpp.
   template <writable_elements R, reducer_of<R> Op = sum_op>
     requires supports<backend_type, all_reduce_args>
@@ -38,17 +38,18 @@ class reducing_calls : public Base {
                                       std::source_location where = std::source_location::current()) {
     return reduce_into<all_reduce_args>(read_only(inout), span_of(inout), with, how, where);
   }
-  /// The same into another buffer, which must not overlap. It may be larger: the front is written.
+  /// Reduces `in` into another buffer, which must not overlap it. A longer `out` is fine: only its beginning is
+  /// written.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, all_reduce_args> && alike<In, Out>
   started<all_reduce_args> all_reduce(In&& in, Out&& out, Op with = {}, issue how = {},
                                       std::source_location where = std::source_location::current()) {
     return reduce_into<all_reduce_args>(read_only(in), span_of(out), with, how, where);
   }
-  /// In place, where parts of this rank's operand lie elsewhere still: as if they had been copied to `inout` first.
-  /// What other ranks read is copied at once; the rest, where buffers are mapped, is read where it lies. The list of
-  /// parts, all inside of `inout`, and they themselves belong to the operation as the buffer does. Ranks need not be
-  /// alike in this. A usage_error: a part beyond `inout`, or out of order.
+  /// Reduces in place, where parts of this rank's operand are outside of `inout` (external segments): the result is the
+  /// same as if they had been copied there first. Segments that other ranks read are copied at once; if the buffers are
+  /// mapped, the others are read where they are. The list and the segments belong to the operation until it has ended,
+  /// like the buffer. Ranks may differ in their segments. A segment beyond `inout`, or out of order, is a usage_error.
   template <writable_elements R, reduction_for<std::ranges::range_value_t<R>> Op>
     requires supports<backend_type, all_reduce_args> && Base::at_once
   started<all_reduce_args> all_reduce(R&& inout, displaced apart, Op with, issue how = {},
@@ -70,9 +71,9 @@ class reducing_calls : public Base {
     })};
   }
 
-  /// Rank r gets block r of the reduction of everyone's `in`, which is n equal blocks. `out` may be block r of `in`, or
-  /// larger than a block: the front is written. Collective. Costs: see algo/direct_gather.hpp, algo/ring.hpp and
-  /// algo/hierarchical_blocks.hpp.
+  /// Reduces n equal blocks and scatters them: rank r's `out` becomes block r of the reduction of all `in`. Collective.
+  /// `out` may be block r of `in`. A longer `out` is fine: only its beginning is written. Costs: see
+  /// algo/direct_gather.hpp, algo/ring.hpp and algo/hierarchical_blocks.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, reduce_scatter_args> && alike<In, Out>
   started<reduce_scatter_args> reduce_scatter(In&& in, Out&& out, Op with = {}, issue how = {},
@@ -85,10 +86,11 @@ class reducing_calls : public Base {
     this->check_own_block("reduce_scatter", access::write, from, to, count * this->me(), count);
     return compute<reduce_scatter_args>(from, to, with, how, where);
   }
-  /// The same with blocks of any lengths: rank r gets blocks.size(r) elements. `blocks` cuts `in`; its counts are equal
-  /// on all ranks, its offsets are each rank's own, and it belongs to the operation as the buffers do. `in` may be
-  /// larger than its blocks, `out` than its block; `out` may be block r of `in` if no blocks overlap. Collective.
-  /// Costs: see algo/direct_uneven.hpp and algo/ring_uneven.hpp.
+  /// Reduces blocks of any lengths and scatters them: rank r gets blocks.size(r) elements. Collective.
+  ///
+  /// `blocks` lays out `in`, which may be longer. Its counts must be equal on all ranks; its offsets may differ. Like
+  /// the buffers, it belongs to the operation until the handle has ended. `out` may be longer than this rank's block,
+  /// and may be block r of `in` if no blocks overlap. Costs: see algo/direct_uneven.hpp and algo/ring_uneven.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, reduce_scatter_v_args> && alike<In, Out>
   started<reduce_scatter_v_args> reduce_scatter_v(In&& in, Out&& out, layout blocks, Op with = {}, issue how = {},
@@ -100,15 +102,15 @@ class reducing_calls : public Base {
         front<reduce_scatter_v_args>(span_of(out), blocks.size(this->me()) * grain, "the count of this rank");
     const std::size_t begin = blocks.begin(this->me()) * grain;
     this->check_own_block("reduce_scatter_v", access::write, from, to, begin, to.size());
-    if (from.data() && to.data() == from.data() + begin)  // the others read what it writes
+    if (from.data() && to.data() == from.data() + begin)  // other ranks read what this one writes
       this->check_blocks("reduce_scatter_v in place", blocks, from.size() / grain, access::write);
     return compute<reduce_scatter_v_args>(from, to, with, how, where, [&](auto& a) { a.blocks = blocks; });
   }
 
-  /// Reduces the elements of many buffers as one operation, in place: as all_reduce of all of them in a row, at its
-  /// price. `buffers` is a range of spans; the spans and what they point to belong to the operation until it has ended.
-  /// Collective; the elements of all buffers together are as many on all ranks. An overlap of two is a usage_error.
-  /// Costs: see algo/coalesced.hpp.
+  /// Reduces the elements of many buffers in place as one operation: like an all_reduce of all of them in a row, at its
+  /// cost. `buffers` is a range of spans; the spans and their elements belong to the operation until it has ended.
+  /// Collective; the number of elements of all buffers together must be equal on all ranks. Two buffers that overlap
+  /// are a usage_error. Costs: see algo/coalesced.hpp.
   template <std::ranges::borrowed_range R, reducer_of<std::ranges::range_value_t<R>> Op = sum_op>
     requires supports<backend_type, all_reduce_coalesced_args> && list_of_spans<R>
   started<all_reduce_coalesced_args> all_reduce_coalesced(
@@ -133,9 +135,9 @@ class reducing_calls : public Base {
     return this->start({a.data.count, one.type, one.element_bytes}, how, where, a);
   }
 
-  /// Reduces `in` over all ranks into the front of the root's `out`; elsewhere `out` is not looked at and may be empty.
-  /// On the root `in` and `out` may be the same buffer. Collective; count, root and reduction equal on all ranks.
-  /// Costs: see algo/direct_reduce.hpp, algo/tree_reduce.hpp and algo/chain.hpp.
+  /// Reduces `in` over all ranks into the beginning of the root's `out`. `out` is ignored on other ranks and may be
+  /// empty there. On the root `in` and `out` may be the same buffer. Collective; count, root and reduction must be
+  /// equal on all ranks. Costs: see algo/direct_reduce.hpp, algo/tree_reduce.hpp and algo/chain.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, reduce_args> && alike<In, Out>
   started<reduce_args> reduce(In&& in, Out&& out, int root, Op with = {}, issue how = {},
@@ -146,7 +148,7 @@ class reducing_calls : public Base {
     (void)grain_of(this->who("reduce"), with, std::ranges::size(in));
     return compute<reduce_args>(read_only(in), span_of(out).first(0), with, how, where, set_root);
   }
-  /// The same in place on the root; the others' `inout` is left as it is.
+  /// Reduces in place on the root; the other ranks' `inout` is not changed.
   template <writable_elements R, reducer_of<R> Op = sum_op>
     requires supports<backend_type, reduce_args>
   started<reduce_args> reduce(R&& inout, int root, Op with = {}, issue how = {},
@@ -155,7 +157,7 @@ class reducing_calls : public Base {
     return reduce(data, data, root, with, how, where);
   }
 
-  // Calls that do not compile, with the reason: see slip.
+  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
   template <class... Given, slip Why = slip_of_value_or_call<use::reduce, Base::by_value, Given...>()>
     requires(Why != slip::none)
   void all_reduce(Given&&...) = delete;
@@ -173,7 +175,7 @@ class reducing_calls : public Base {
   void reduce(Given&&...) = delete;
 
  protected:
-  /// In place, or apart, into the front of `out`.
+  /// Starts a reduction in place, or into the beginning of a separate `out`.
   template <class Args, class T, class Op, class Rest = no_more>
   started<Args> reduce_into(std::span<const T> in, std::span<T> out, Op with, const issue& how,
                             const std::source_location& where, Rest rest = {}) {
@@ -190,11 +192,11 @@ class reducing_calls : public Base {
     return out.first(count);
   }
 
-  // `rest` sets what is not common to all of these arguments.
+  // `rest` sets the arguments that only some of these collectives have.
   template <class Args, class T, class Op, class Rest = no_more>
   started<Args> compute(std::span<const T> in, std::span<T> out, Op with, const issue& how,
                         const std::source_location& where, Rest rest = {}) {
-    Args a;  // {} would clear it first
+    Args a;  // not `{}`, which would clear it first
     a.in = erase_for(with, in);
     a.out = erase_for(with, out);
     erase_reduction<T>(with, a.op);

@@ -14,7 +14,7 @@
 
 namespace tutti::detail {
 
-/// The calls of a communicator that reduce over the ranks up to each.
+/// Calls of a communicator that reduce over the ranks up to each rank.
 template <class Base>
 class scanning_calls : public Base {
  public:
@@ -23,23 +23,24 @@ class scanning_calls : public Base {
   template <class Args>
   using started = typename Base::template started<Args>;
 
-  /// Rank r's `out` becomes the reduction of the `in` of ranks 0 to r, element by element and in rank order; the mean
-  /// is that of these ranks. Collective; count and reduction equal on all ranks. `out` may be `in`, or larger: the
-  /// front is written. Costs: see algo/direct_scan.hpp, algo/scan.hpp and algo/chain.hpp.
+  /// Reduces over the ranks up to this one: rank r's `out` becomes the reduction of the `in` of ranks 0 to r, element
+  /// by element and in rank order; a mean is that of these ranks. Collective; count and reduction must be equal on all
+  /// ranks. `out` may be the same buffer as `in`, or a longer one: its beginning is written. Costs: see
+  /// algo/direct_scan.hpp, algo/scan.hpp and algo/chain.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, scan_args> && alike<In, Out>
   started<scan_args> scan(In&& in, Out&& out, Op with = {}, issue how = {},
                           std::source_location where = std::source_location::current()) {
     return this->template reduce_into<scan_args>(read_only(in), span_of(out), with, how, where);
   }
-  /// The same in place.
+  /// Scans in place.
   template <writable_elements R, reducer_of<R> Op = sum_op>
     requires supports<backend_type, scan_args>
   started<scan_args> scan(R&& inout, Op with = {}, issue how = {},
                           std::source_location where = std::source_location::current()) {
     return this->template reduce_into<scan_args>(read_only(inout), span_of(inout), with, how, where);
   }
-  /// The same for one number or small struct; the handle's result is this rank's value.
+  /// Scans one number or small struct; the handle's result is this rank's value.
   template <value T, reduction_for<T> Op = sum_op>
     requires supports<backend_type, scan_args> && Base::at_once
   basic_op<T> scan(T value, Op with = {}, issue how = {},
@@ -51,16 +52,18 @@ class scanning_calls : public Base {
     })};
   }
 
-  /// Rank r's `out` becomes the reduction of the `in` of ranks 0 to r - 1. Rank 0's `out` is left as it is: what it
-  /// held before, zero say, is its result. Otherwise as scan of two buffers, which may be the same.
+  /// Reduces over the ranks below this one: rank r's `out` becomes the reduction of the `in` of ranks 0 to r - 1. Rank
+  /// 0's `out` is not changed: set it to the neutral element, for example zero. Otherwise as scan of two buffers, which
+  /// may be the same.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, exclusive_scan_args> && alike<In, Out>
   started<exclusive_scan_args> exclusive_scan(In&& in, Out&& out, Op with = {}, issue how = {},
                                               std::source_location where = std::source_location::current()) {
     return this->template reduce_into<exclusive_scan_args>(read_only(in), span_of(out), with, how, where);
   }
-  /// The same for one number or small struct of at most 32 bytes; rank 0's result is T{}. Where a rank's part begins,
-  /// of parts one behind the other: `std::size_t begin = world.exclusive_scan(mine.size()).wait()`.
+  /// Scans one number or small struct of at most 32 bytes over the ranks below this one; rank 0's result is T{}. Gives
+  /// the offset of a rank's part in a sequence of all parts: `std::size_t begin =
+  /// world.exclusive_scan(mine.size()).wait()`.
   template <value T, reduction_for<T> Op = sum_op>
     requires supports<backend_type, exclusive_scan_args> && Base::at_once &&
              (sizeof(T) <= op_state::value_bytes / 2) && std::default_initializable<T>
@@ -76,7 +79,7 @@ class scanning_calls : public Base {
     })};
   }
 
-  // Calls that do not compile, with the reason: see slip.
+  // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
   template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
     requires(Why != slip::none)
   void scan(Given&&...) = delete;

@@ -12,8 +12,8 @@
 
 namespace tutti::detail {
 
-/// What is wrong with the arguments of a call, in words that compilers print: each call has a deleted overload that
-/// takes them. It is a template's argument and no static_assert, so that concepts can still ask what compiles.
+/// Error in the arguments of a call, in words that compilers print: each call has a deleted overload that takes them.
+/// It is a template argument, not a static_assert, so that concepts can still test which calls compile.
 enum class slip : std::uint8_t {
   none,
   this_buffer_is_a_temporary_and_gone_before_the_operation_ends_so_pass_a_named_container_or_a_span,
@@ -29,7 +29,7 @@ enum class slip : std::uint8_t {
   values_are_in_host_memory_so_pass_them_to_a_communicator_of_the_host
 };
 
-/// What a call does with its buffer. Of two, the second is written.
+/// Use of a call's buffer. If it has two, the second is written.
 enum class use : std::uint8_t { read, write, reduce };
 
 template <class R>
@@ -45,7 +45,8 @@ consteval slip slip_of_buffer(use how) {
     return how == use::read || writable_elements<R> ? none : this_buffer_is_written_and_must_not_be_const;
 }
 
-/// Elements of type T with the reduction given first, or behind a root; a call without it sums.
+/// Returns the error of a reduction over elements of type T. The reduction is the first argument, or follows a root;
+/// without one, the call sums.
 template <class T, class Op = sum_op, class... Rest>
 consteval slip slip_of_reduction() {
   using enum slip;
@@ -92,7 +93,7 @@ consteval slip slip_of_call() {
 
 static_assert(op_state::value_bytes == 64 && op_state::value_alignment == 16, "a slip says so");
 
-/// Of a call that takes one value, too, unless `by_value` says why not.
+/// Returns the error of a call that also takes one value, unless `by_value` gives the reason why it does not.
 template <use How, slip by_value, class A, class... Rest>
 consteval slip slip_of_value_or_call() {
   if constexpr (std::ranges::range<A>)
@@ -104,7 +105,7 @@ consteval slip slip_of_value_or_call() {
     return by_value != slip::none ? by_value : slip_of_call<How, A, Rest...>();
 }
 
-/// Of a range of spans.
+/// Returns the error of a call with a range of spans.
 template <class R, class... Rest>
 consteval slip slip_of_list() {
   if constexpr (!std::ranges::range<R>) {

@@ -6,7 +6,7 @@
 #include <tutti/core/half.hpp>
 #include <tutti/impl/core/kernels.hpp>
 
-// The kernels of all named reductions and all types that have one: kernel_of in core/kernels/lanes.hpp.
+// Kernels of all named reductions and of all types that have them: kernel_of in core/kernels/lanes.hpp.
 
 namespace tutti::detail {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The definitions that TUTTI_SEPARATE_COMPILATION leaves out of all other files. One source file of a program that
-/// defines it includes this header, or the program links the library tutti::compiled.
+/// Definitions that TUTTI_SEPARATE_COMPILATION leaves out of all other files. One source file of a program that defines
+/// the macro includes this header, or the program links the library tutti::compiled.
 
 #if !defined(TUTTI_SEPARATE_COMPILATION)
 #error "tutti: define TUTTI_SEPARATE_COMPILATION for the whole program, also for the file that includes impl/src.hpp"

@@ -9,8 +9,8 @@
 #include <tutti/backend/driver.hpp>
 #include <tutti/impl/backend/composed_core.hpp>
 
-// Out of their classes and not inline, so that an explicit instantiation declaration keeps them from being
-// instantiated.
+// Defined outside of their classes and not inline, so that an explicit instantiation declaration suppresses their
+// instantiation.
 
 namespace tutti {
 

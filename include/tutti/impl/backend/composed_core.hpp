@@ -30,19 +30,19 @@
 
 namespace tutti::detail {
 
-/// The implementation of composed: starts the algorithms of algo/ over a transport, for all ranks of a world or for a
-/// group of them. Called under the engine's lock. Does not move: routines keep pointers to its state.
+/// Implementation of composed: starts the algorithms of algo/ over a transport, for all ranks of a world or for a group
+/// of them. Called under the engine's lock. Does not move, as routines keep pointers to its state.
 template <class T>
 class composed_core {
   static_assert(transport<T>);
 
  public:
-  /// All ranks of the transport.
+  /// Makes the backend of all ranks of the transport.
   explicit composed_core(std::shared_ptr<driver<T>> d) : driver_(std::move(d)) {
     state_.members = {0, driver_->link().rank(), driver_->link().size(), {}};
     look_around();
   }
-  /// A group of them.
+  /// Makes the backend of a group of them.
   composed_core(std::shared_ptr<driver<T>> d, group g) : driver_(std::move(d)) {
     driver_->use_context(g.context);
     state_.members = std::move(g);
@@ -50,7 +50,7 @@ class composed_core {
   }
   composed_core(const composed_core&) = delete;
   composed_core& operator=(const composed_core&) = delete;
-  /// Gives a group's memory back; that of a world ends with the world.
+  /// Retires the shared memory of a group. That of a world is freed with the world.
   ~composed_core() {
     auto guard = driver_->home().lock();
     if constexpr (mapped_transport<T>) driver_->link().dismiss(state_.meeting_place);
@@ -61,7 +61,7 @@ class composed_core {
 
   [[nodiscard]] int rank() const noexcept { return state_.members.rank; }
   [[nodiscard]] int size() const noexcept { return state_.members.size; }
-  /// This rank's number in the world, by which failures name it.
+  /// Returns this rank's number in the world, by which failures name it.
   [[nodiscard]] int world_rank() const noexcept { return driver_->link().rank(); }
   [[nodiscard]] const group& members() const noexcept { return state_.members; }
   [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept { return driver_; }
@@ -69,9 +69,9 @@ class composed_core {
   [[nodiscard]] std::string describe(int world_rank) const { return driver_->link().describe(world_rank); }
   void abort(status why) noexcept { driver_->link().abort(why); }
 
-  /// Does at once what there is to do of a call that one meeting in shared memory carries, if nothing has to be waited
-  /// for first; true where that is all of it. Else start() does the rest. Not beside operations in flight, which wait
-  /// for this rank to drive, and not every time.
+  /// Fast path: does inside the issuing call as much of it as needs no waiting, if one round in shared memory carries
+  /// it. Returns true if the call is complete; otherwise start() continues it. Does nothing while other operations are
+  /// in flight, as they need this rank to drive them, nor for every 64th call.
   template <class Args>
     requires(mapped_transport<T>)
   bool begin(const Args& a) noexcept {
@@ -132,7 +132,6 @@ class composed_core {
     if (!run_small(s, a)) run(s, a, way_of(a));
   }
 
-  /// The other collectives.
   template <class Args>
     requires requires(const Args& a, const algo::situation& s) { algo::sized(a, s); }
   void start(const Args& a, op_state& s) noexcept {
@@ -158,7 +157,7 @@ class composed_core {
     });
   }
 
-  /// From any rank of the group; its number becomes the operation's value.
+  /// Receives from any rank of the group, whose number becomes the operation's value.
   void start(const recv_any_args& a, op_state& s) noexcept {
     s.info.sequence = ++state_.messages;
     launch(s, [&] {
@@ -167,8 +166,8 @@ class composed_core {
     });
   }
 
-  /// The algorithm that a collective's start() takes: what was asked for, else what the table says, else what costs
-  /// least by algo/select.hpp; `automatic` where there is one way only.
+  /// Returns the algorithm that start() takes for a collective: the one that was asked for, else the table's, else the
+  /// cheapest by algo/select.hpp; `automatic` if the collective has a single implementation.
   template <class Args>
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
     if constexpr (requires { a.via; }) {
@@ -181,27 +180,26 @@ class composed_core {
     return algorithm::automatic;
   }
 
-  /// How the ranks of this group reach each other.
+  /// Returns the connectivity of this group's ranks.
   [[nodiscard]] algo::reach links() const noexcept { return state_.links; }
 
-  /// True where every all_reduce that is asked for no algorithm folds all operands of an element at once: the ranks
-  /// share memory, and no table of algorithms says otherwise.
+  /// Returns true if every all_reduce with `automatic` folds all operands of an element in one step: the ranks share
+  /// memory, and there is no table of algorithms.
   [[nodiscard]] bool folds_at_once() const noexcept {
     return links() == algo::reach::memory && driver_->tuning().size() == 0;
   }
 
-  /// True if this collective can be asked for this algorithm here; start() takes no other.
+  /// Returns true if this collective can take this algorithm here. start() must not be called with another one.
   template <class Args>
   [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {
     return algo::can_ask<Args>(via, situation(0, element_bytes));
   }
-  /// Why it cannot, for the user.
   template <class Args>
   [[nodiscard]] std::string refusal(algorithm via, std::size_t element_bytes) const {
     return algo::refusal<Args>(via, situation(0, element_bytes));
   }
 
-  /// What ranks called that does not match, after errc::mismatch; empty where that is not known.
+  /// Returns the explanation of an errc::mismatch: the calls that do not match; empty if they are not known.
   [[nodiscard]] std::string explain_mismatch(const op_state& s) const {
     const int peer = s.result.peer;
     return algo::explain_mismatch(s, state_.meeting_place, state_.members,
@@ -210,18 +208,18 @@ class composed_core {
                                                          : describe(peer) + ": it");
   }
 
-  /// The world rank whose fault errc::mismatch is: that differs from most of its group, or sent a user's message of
-  /// another length. -1 where two of many differ, and nobody knows what the others called.
+  /// Returns the world rank that caused an errc::mismatch: the one that differs from most of its group, or that sent a
+  /// user's message of another length; -1 if the world has more than two ranks and the calls of the others are unknown.
   [[nodiscard]] int odd_rank(const op_state& s) const noexcept {
     const int odd = algo::odd_call::find(state_.meeting_place, state_.members, s.result.peer).culprit;
     if (odd >= 0) return world(odd);
     return driver_->link().size() > 2 && algo::is_of_calls(s.result) ? -1 : s.result.peer;
   }
 
-  /// What this rank has called until now, where no operation is in flight.
+  /// Returns a digest of the collectives that this rank has called in the group, while no operation is in flight.
   [[nodiscard]] algo::call_chain calls() const noexcept { return {state_.sequence, state_.meeting_place.chain()}; }
 
-  /// True while an operation that `owner` issued is in flight.
+  /// Returns true while an operation that `owner` issued is in flight.
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept {
     for (const op_state* s = driver_->in_flight().front(); s; s = s->next)
       if (s->owner == &owner) return true;
@@ -232,16 +230,16 @@ class composed_core {
   struct state {
     group members;
     algo::board meeting_place;
-    std::unique_ptr<algo::machine_memory> memory;  // of ranks on several machines, some of which share one
+    std::unique_ptr<algo::machine_memory> memory;  // for ranks on several nodes if some share one
     algo::reach links = algo::reach::messages;
     int machines = 1;
-    bool even = false;                               // machines have equally many ranks
-    int crowd = 1;                                   // ranks to a core
-    int looks = 0;                                   // for others that are about to post
+    bool even = false;                               // all nodes have the same number of ranks
+    int crowd = 1;                                   // ranks per core
+    int looks = 0;                                   // spin limit of begin()
     algo::progress begun = algo::progress::nothing;  // of the call that is being issued
     std::uint64_t sequence = 0;
     algo::last_choice last;
-    std::uint64_t messages = 0;  // counted apart: not every rank sends as many, and the sequence is in the tags
+    std::uint64_t messages = 0;  // not in `sequence`, which is in the tags: ranks send different numbers
   };
 
   static constexpr bool on_machines = mapped_transport<T> && requires(const T& link) { link.machine_of(0); };
@@ -272,7 +270,7 @@ class composed_core {
     return {links(), size(), bytes, element, state_.machines, state_.crowd, state_.even};
   }
   [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }
-  /// What a reduction makes of one operand.
+  /// Reduces the operand of a single rank.
   template <class Args>
   void take_own(const Args& a, op_state& s) noexcept {
     copy_bytes(a.out.data, a.in.data, a.out.bytes());
@@ -284,6 +282,7 @@ class composed_core {
     s.complete(status{});
   }
 
+  /// Counts the call unless begin() has done so, and notes it for mismatch diagnosis. Returns its link.
   template <class Args>
   lane<T> enter(op_state& s, const Args& a) noexcept {
     const bool counted = std::exchange(state_.begun, algo::progress::nothing) != algo::progress::nothing;
@@ -297,7 +296,7 @@ class composed_core {
     s.info.context = state_.members.context;
     return l;
   }
-  // Compilers would call it, which costs a small operation as much as ten of its checks.
+  // Inlined by force: a call would cost a small operation as much as ten of its checks.
   template <class Args>
   [[gnu::always_inline]] lane<T> count_call(const Args& a) noexcept {
     ++state_.sequence;
@@ -309,7 +308,7 @@ class composed_core {
     const std::uint64_t sequence = state_.sequence;
     return {driver_->link(), state_.members, sequence, algo::call_of(sequence, a).brief()};
   }
-  /// chosen(), of which over messages the last is kept.
+  /// Returns chosen(), over messages from the cache of the last choice.
   template <class Args>
   [[nodiscard]] algorithm settled(const Args& a) noexcept {
     if constexpr (requires { a.via; })
@@ -317,12 +316,12 @@ class composed_core {
         return state_.last.template of<Args>(algo::sized(a, situation(0, 1)), [&] { return chosen(a); });
     return chosen(a);
   }
-  /// What a collective does by the algorithm that is chosen for it, as way(lane, args). To be asked for before enter(),
-  /// which forgets what begin() has done.
+  /// Returns the function (lane, args) -> routine for the algorithm that is chosen for a collective. Must be called
+  /// before enter(), which forgets what begin() has done.
   template <class Args>
   auto way_of(const Args& a) noexcept {
     return [via = settled(a), at = &state_, n = size(), so_far = state_.begun](auto l, const Args& call) {
-      static_cast<void>(at), static_cast<void>(so_far);  // where nothing is mapped
+      static_cast<void>(at), static_cast<void>(so_far);  // unused if nothing is mapped
       if constexpr (mapped_transport<T>)
         if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call, so_far);
       if constexpr (on_machines && algo::has_algorithm<Args>(algorithm::hierarchical))
@@ -336,7 +335,7 @@ class composed_core {
     launch(s, [&] { return way(l, a); });
   }
 
-  /// Operands that are all there, and enter as they are.
+  /// Returns true if the operands have no external segments and need no preparation.
   template <class Args>
   static bool is_plain(const Args& a) noexcept {
     if constexpr (requires { a.apart; })
@@ -344,7 +343,7 @@ class composed_core {
     if constexpr (requires { a.op; }) return !a.op.prepare;
     return true;
   }
-  /// One meeting in shared memory carries it.
+  /// Returns true if one round in shared memory carries the call.
   template <class Args>
   [[nodiscard]] bool is_small(const Args& a) const noexcept {
     return links() == algo::reach::memory && algo::is_small(a, size()) && is_direct(a);
@@ -354,6 +353,7 @@ class composed_core {
     if constexpr (requires { a.via; }) return chosen(a) == algorithm::direct;
     return true;
   }
+  /// Starts a collective by direct_small() if one round in shared memory carries it; else returns false.
   template <class Args>
   bool run_small(op_state& s, const Args& a) noexcept {
     if constexpr (mapped_transport<T>) {
@@ -366,7 +366,7 @@ class composed_core {
     return false;
   }
 
-  /// Over a prepared copy of the input where the reduction asks for that.
+  /// Runs the collective, over a prepared copy of the input if the reduction prepares operands.
   template <class Args>
   void run_prepared(op_state& s, const Args& a) noexcept {
     run(s, a, [way = way_of(a)](auto l, const Args& call) {

@@ -14,14 +14,14 @@ namespace tutti {
 
 namespace detail {
 
-/// The words for a failed operation of a backend.
+/// Text of the error for a backend's failed operation.
 template <class B>
 class failure_text {
  public:
   /// `words` are those of an exception that a reduction threw on this rank; empty if none did.
   failure_text(const B& of, const std::string& words) noexcept : backend_(&of), words_(&words) {}
 
-  /// ", to rank 1, tag 7", by the rank's number in the world.
+  /// Returns peer and tag of a message, such as ", to rank 1, tag 7", with the peer's number in the world.
   [[nodiscard]] std::string message_of(const op_info& i) const {
     std::string text;
     if constexpr (requires { backend_->members(); })
@@ -88,12 +88,13 @@ class failure_text {
   }
 
  private:
-  /// Who, or what from any rank, did not come in time, and a question that may help.
+  /// Returns what the operation waited for, the rank or a message from any rank, and a question that may help.
   static std::string sought(const op_info& i, const std::string& who) {
     const bool message_of_any = i.tag >= 0 && i.peer < 0;
     return message_of_any ? "a message with this tag from any rank; has one been sent"
                           : who + "; is that rank stuck, slow, or past this call";
   }
+  /// Returns the words for a rank that was lost: `who`, and how, as far as it is known.
   [[nodiscard]] std::string explain_loss(const status& r, const std::string& who) const {
     const std::string cause =
         r.error_number() == 0 ? "" : " (" + std::generic_category().message(r.error_number()) + ")";
@@ -112,7 +113,7 @@ class failure_text {
     }
     return subject(who) + " died, left, or lost its connection" + see;
   }
-  /// On which a rank aborted, where it was not abort().
+  /// Returns the reason for which a rank aborted, if it did not call abort().
   static std::string occasion(std::uint64_t detail) {
     if (detail == status::pass_dropped)
       return ": a pass was dropped there before its finish() had ended, as where the backward pass throws";
@@ -123,7 +124,7 @@ class failure_text {
   [[nodiscard]] std::string blamed(int peer) const {
     return peer >= 0 ? backend_->describe(peer) : std::string("a rank that could not be determined");
   }
-  /// Before a verb: what is said of a rank between commas ends with one.
+  /// Returns the description of a rank as the subject of a verb: a clause between commas is closed by one.
   static std::string subject(std::string who) {
     if (who.find("), ") != std::string::npos) who += ',';
     return who;
@@ -144,7 +145,7 @@ class failure_text {
 
 template <backend B>
 error issuer<B>::describe(const op_state& s) const {
-  const auto guard = home_->lock();  // others go on, and count what is told here
+  const auto guard = home_->lock();  // other threads go on, and change what the text tells
   status r = s.result;
   std::string text = std::string(s.info.collective) + " #" + std::to_string(s.info.sequence) + " (" +
                      detail::file_and_line(s.info.where);
@@ -160,11 +161,11 @@ error issuer<B>::describe(const op_state& s) const {
 
 template <backend B>
 void issuer<B>::failed(status& why) noexcept {
-  // What only this rank ran out of, or met in its user's code, is its own doing.
+  // A lack of resources, a system error or an exception of the user's code that names no rank is this rank's.
   const bool own = why.code == errc::out_of_resources || why.code == errc::system || why.code == errc::aborted;
   const int here = backend_.world_rank();
   if (own && why.peer < 0) why.peer = here;
-  // Who says that it has lost this rank lives, and is the one that this rank has lost.
+  // A rank that reports the loss of this rank lives, and is the one that this rank has lost.
   if (why.code == errc::peer_lost && why.peer == here && why.other != 0)
     why = status::lost(why.other - 1, loss::cut, here, why.error_number());
   backend_.abort(why);
@@ -173,7 +174,7 @@ template <backend B>
 void issuer<B>::threw(const char* what) noexcept {
   try {
     if (words_.empty()) words_ = what;
-  } catch (const std::bad_alloc&) {  // then without
+  } catch (const std::bad_alloc&) {  // the error then lacks the text
   }
 }
 

@@ -37,11 +37,11 @@ namespace tutti {
 
 namespace detail {
 
-/// Joins at a meeting, over any store, and makes a link of any kind. What fails here on one rank fails on all.
+/// Joining of a world at a store, which makes a link. An error on one rank is raised on all ranks.
 template <class Link, store S>
 class joining {
  public:
-  /// `secret` is the one with which this process came to the meeting, if it needed one there.
+  /// Prepares the joining. `secret` is the one that this process needed at the store, if it needed one.
   joining(S& meeting, const init_options& options, const init_plan& plan, roll_call_claim me, roll_call_options how,
           std::optional<wire::secret> secret)
       : meeting_(meeting),
@@ -52,8 +52,8 @@ class joining {
         call_(meeting, me_, std::move(how)),
         secret_(std::move(secret)) {}
 
-  /// False where this is what is left of a roll call that this process has been at, or its host leaves at this moment:
-  /// the next one comes soon.
+  /// Returns false if the store still holds a roll call that this process has taken part in, or if its host is leaving:
+  /// the next roll call begins soon.
   [[nodiscard]] bool begin() {
     try {
       if (attended_roll_calls::note(call_.nonce(), me_.rank)) return true;
@@ -86,7 +86,7 @@ class joining {
       call_.confirm();
       return link;
     } catch (const error& e) {
-      // Those who failed with a verdict change nothing by this; it is written once.
+      // Has no effect after a verdict, which is written once.
       const auto first = call_.fail(e.cause(), e.what());
       if (first && !own_doing(e.cause())) throw error{*first};
       const bool of_this_rank = e.kind() == errc::out_of_resources || e.kind() == errc::system;
@@ -101,7 +101,7 @@ class joining {
     }
   }
 
-  /// All ranks were there: nobody has to be waited for after a failure.
+  /// Returns true once all ranks have met: after a failure, no rank needs to be waited for.
   [[nodiscard]] bool called() const noexcept { return called_; }
 
  private:
@@ -130,7 +130,7 @@ class joining {
     check_places(found.all);
     call_.note_served();
     if (meeting_.is_host()) call_.await_served();
-    const bool host = meeting_.is_host();  // who hears what others have failed of
+    const bool host = meeting_.is_host();  // the rank that receives the others' failures
     if (offer)
       found.memory.emplace(offer->hand_out(found.all, me_.rank, until_, [&] {
         if (host) call_.expect_success();
@@ -139,13 +139,14 @@ class joining {
       found.memory.emplace(shm_accept(leader(found.all, self).shared_memory, found.all, me_.rank, until_));
   }
 
-  /// Not what another rank's failure has led to here: that one's words say more then.
+  /// Returns true if the failure is this rank's own. One that another rank's failure has caused is reported in the
+  /// words of that rank.
   [[nodiscard]] bool own_doing(const status& why) const noexcept {
     const bool lack = why.code == errc::out_of_resources || why.code == errc::system || why.code == errc::auth_failed;
     return lack && (why.peer < 0 || why.peer == me_.rank);
   }
 
-  /// The ranks beside the host, too, need the address by which other machines know theirs.
+  /// Tells the ranks on the host's node the address by which other nodes know it; they need it, too.
   void tell_address() {
     const std::string known = meeting_.reached_at();
     meeting_.set("address of the host", std::as_bytes(std::span{known}));
@@ -171,7 +172,7 @@ class joining {
   bool called_ = false;
 };
 
-/// The way to the other ranks of a world, and this rank's place in its job, which it keeps as long.
+/// Link to the other ranks of a world, and the file that holds this rank's place in its job while the link exists.
 template <class Link>
 struct joined_world {
   std::unique_ptr<Link> link;
@@ -228,7 +229,8 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   }
 }
 
-/// Finds the other ranks and makes the links to them. `tuning` stands for the table that all must have.
+/// Finds the other ranks and makes the link to them. `tuning` is the hash of the table of algorithms, which must be
+/// equal on all ranks.
 template <class Link>
 joined_world<Link> join_world(const init_options& options, std::uint64_t tuning, own_trouble own) {
   if (options.timeout <= duration{0} || options.join_timeout <= duration{0})
@@ -241,7 +243,7 @@ joined_world<Link> join_world(const init_options& options, std::uint64_t tuning,
     if (own) get.set(unread, std::nullopt);
   const init_plan plan = plan_init(options, get, ::getuid());
   if (plan.world_size > 1) {
-    // Only where the ranks are tutti-run's own.
+    // only if tutti-run started the ranks
     const bool launched = plan.vouched && to_string(plan.where) == "unix:@tutti-" + plan.job;
     auto place = launched ? hold_place(file_of_places(process_variable), plan.rank) : nullptr;
     return {join_others<Link>(options, plan, process_variable, tuning, std::move(own), until), std::move(place)};

@@ -14,7 +14,7 @@
 
 namespace tutti::detail {
 
-/// Blocks of one buffer, and buffers of a list by their bytes in memory.
+/// Blocks of one buffer, or buffers of a list with their bytes in memory.
 struct counted_blocks {
   std::span<const std::size_t> counts, offsets;
   [[nodiscard]] std::size_t size() const noexcept { return counts.size(); }
@@ -30,7 +30,7 @@ struct listed_buffers {
   [[nodiscard]] std::size_t count(std::size_t i) const noexcept { return list[i].size(); }
 };
 
-/// Finds them among blocks in any order. Throws std::bad_alloc.
+/// Finds two overlapping blocks by sorting them. Throws std::bad_alloc.
 template <class Blocks>
 block_pair overlapping_when_sorted(const Blocks& all) {
   thread_local std::vector<std::size_t> order;
@@ -39,7 +39,7 @@ block_pair overlapping_when_sorted(const Blocks& all) {
   for (std::size_t r = 0; r < all.size(); ++r)
     if (all.count(r) != 0) order.push_back(r);
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return all.begin(a) < all.begin(b); });
-  for (std::size_t i = 1; i < order.size(); ++i)  // where any overlap, two that follow each other do
+  for (std::size_t i = 1; i < order.size(); ++i)  // if any overlap, two adjacent ones do
     if (const std::size_t a = order[i - 1], b = order[i]; all.begin(a) + all.count(a) > all.begin(b))
       return a < b ? block_pair{a, b} : block_pair{b, a};
   return {};
@@ -58,7 +58,7 @@ block_pair overlapping_in(const Blocks& all) noexcept {
   if (ascending) return {};
   try {
     return overlapping_when_sorted(all);
-  } catch (const std::bad_alloc&) {  // slower, then
+  } catch (const std::bad_alloc&) {  // compares all pairs instead
   }
   for (std::size_t a = 1; a < all.size(); ++a)
     for (std::size_t b = 0; b < a; ++b)

@@ -9,8 +9,8 @@
 #include <tutti/core/default_float_mode.hpp>
 #include <tutti/core/kernels/fold.hpp>
 
-// One text, three instruction sets. Written with the compiler's vector extensions, so that the speed depends neither on
-// -march nor on -O2 or -O3; <immintrin.h> would cost every user 60 MB of compiler memory.
+// One text, compiled for three instruction sets. It uses the compiler's vector extensions, so that the speed depends
+// neither on -march nor on -O2 or -O3; <immintrin.h> would cost every user 60 MB of compiler memory.
 
 // Every kernel calls clear_upper_halves() before it returns and before it calls code for the baseline. g++ clears these
 // halves at some levels of optimisation only, and until they are cleared each switch between the caller's SSE code and
@@ -86,7 +86,7 @@ TUTTI_DECL void copy_forward(void* to, const void* from, std::size_t bytes, inst
   const auto* const in = static_cast<const std::byte*>(from);
   const std::size_t head = elements_before_line<std::byte>(to, bytes);
   std::memmove(out, in, head);
-  if (x86_64 && set >= instruction_set::avx2)  // what a Zen 3 has, and faster on Skylake
+  if (x86_64 && set >= instruction_set::avx2)  // all that a Zen 3 has, and faster on Skylake
     avx2::copy_forward(out + head, in + head, bytes - head);
   else
     baseline::copy_forward(out + head, in + head, bytes - head);

@@ -48,7 +48,7 @@ void ledger<Reducer>::ready(std::size_t i) {
 template <class Reducer>
 void ledger<Reducer>::unused(std::size_t i) {
   marks_.check(i, "unused");
-  if (usage_.never(i)) return;  // as is known
+  if (usage_.never(i)) return;  // known from the first pass
   if (reduces_ && self().weights_.mine() > 0 && usage_.always(i) && !usage_.used_here(i))
     marks_.refuse_change(i, "unused", "used");
   if (reduces_)
@@ -69,7 +69,7 @@ void ledger<Reducer>::skip(step why) {
   if (reduces_ && size() != 0 && self().buckets_.all_left() && why > step_)
     throw usage_error("skip: all gradients are marked, and the peers have been told so; skip before the last mark");
   step_ = (std::max)(step_, why);
-  if (!reduces_) carrying_ = true;  // also where this pass is dropped: what it has added stays
+  if (!reduces_) carrying_ = true;  // even if this pass is dropped: the gradients that it has added stay
   for (std::size_t i = 0; reduces_ && i < size(); ++i) {
     if (marks_.has(i) || self().arena_.is_delayed(i)) continue;
     marks_.mark(i, "skip");
@@ -108,7 +108,7 @@ void ledger<Reducer>::settle_accounts() {
 template <class Reducer>
 void ledger<Reducer>::drop() noexcept {
   if (reduces_) return self().give_up(status::pass_dropped);
-  step_ = (std::max)(step_, step::skip_failure);  // what it has added is there, and not whole
+  step_ = (std::max)(step_, step::skip_failure);  // the gradients contain a part of this pass
   carrying_ = true;
   let_go();
 }

@@ -22,7 +22,7 @@ namespace detail {
   throw usage_error("plan: parameter " + std::to_string(index) + " (\"" + p.name + "\") " + why);
 }
 
-/// Elements from the start of the slot to the start of the next one.
+/// Returns the elements from the start of a parameter's slot to the start of the next one.
 inline std::size_t padded_count(std::size_t index, const parameter_shape& p) {
   if (static_cast<std::size_t>(p.type) >= dtype_count)
     refuse_parameter(index, p, "has an unknown dtype; use one of tutti::dtype");
@@ -42,7 +42,7 @@ inline void check_limits(const bucket_limits& limits) {
     throw usage_error("plan: bucket_limits of 0 bytes; give first_bytes, cap_bytes and each of each_bytes at least 1");
 }
 
-/// The order of arrival, checked; without one, the reverse of the registration.
+/// Returns the order of arrival, checked; if there is none, the reverse of the order of registration.
 inline std::vector<int> order_of(std::size_t parameters, std::span<const int> arrival) {
   if (parameters > static_cast<std::size_t>((std::numeric_limits<int>::max)()))
     throw usage_error("plan: more parameters than an int can number");
@@ -64,7 +64,8 @@ inline std::vector<int> order_of(std::size_t parameters, std::span<const int> ar
   return order;
 }
 
-/// Moves `delayed` parameters to the end of an order, which otherwise stays; returns how many precede them.
+/// Moves the `delayed` parameters to the end of an order, and keeps the order otherwise. Returns the number of
+/// parameters before them.
 inline std::size_t put_last(std::vector<int>& order, std::span<const int> delayed) {
   std::vector<char> late(order.size());
   for (const int i : delayed) {
@@ -92,14 +93,14 @@ TUTTI_DECL plan make_plan(std::span<const parameter_shape> parameters, bucket_li
   // Half of the range, so that an open bucket and one more parameter cannot overflow.
   limits.cap_bytes = (std::min)(limits.cap_bytes, (std::numeric_limits<std::size_t>::max)() / 2);
   std::vector<bucket> open(dtype_count);
-  std::vector<std::size_t> when(parameters.size());  // the place of each parameter in the order
+  std::vector<std::size_t> when(parameters.size());  // index of each parameter in the order
   plan result;
   const auto close = [&result](bucket& b) { result.buckets.push_back(std::exchange(b, bucket{})); };
   const auto close_all = [&] {
     for (bucket& b : open)
       if (!b.slots.empty()) close(b);
   };
-  std::size_t before = 0;  // buckets of what is not delayed
+  std::size_t before = 0;  // buckets of parameters that are not delayed
   for (std::size_t n = 0; n < order.size(); ++n) {
     if (n == early) {
       close_all();
@@ -119,7 +120,7 @@ TUTTI_DECL plan make_plan(std::span<const parameter_shape> parameters, bucket_li
   }
   close_all();
   if (early < order.size()) result.delayed = result.buckets.size() - before;
-  // A bucket is complete with its last slot: one that never reached the cap may be so long before a full one is.
+  // A bucket is complete with its last slot. One that never reached the cap may be complete long before a full one.
   const auto complete = [&](const bucket& b) { return when[static_cast<std::size_t>(b.slots.back().parameter)]; };
   std::sort(result.buckets.begin(), result.buckets.end(),
             [&](const bucket& a, const bucket& b) { return complete(a) < complete(b); });

@@ -60,18 +60,18 @@ auto reducer<Comm, Hook>::begin(double weight, contribution what, std::source_lo
 template <class Comm, class Hook>
   requires reduction_hook<Hook, Comm>
 task<bool> reducer<Comm, Hook>::lay_out_anew(std::source_location where) {
-  require_idle("rebuild()");  // also when it is awaited
-  pass_type at_work{*this};   // dropped or failed, it ends the world: plans might differ
+  require_idle("rebuild()");  // checked again when the task is awaited
+  pass_type at_work{*this};   // if dropped or failed, it ends the world: plans might differ
   reduces_ = rebuilding_ = true;
   std::vector<int> order = marks_.order();
-  Comm& meeting = weights_.travel_alone() ? *world_ : buckets_.lane(0);  // where a pass begins
+  Comm& meeting = weights_.travel_alone() ? *world_ : buckets_.lane(0);  // on which a pass begins
   co_await detail::agree_on_order(*world_, meeting, order, where);
   const bool changed = follow(order);
   this->let_go();
   co_return changed;
 }
 
-// In finish(), where all ranks have heard rank 0's wish.
+// Called in finish(), after all ranks have received rank 0's request.
 template <class Comm, class Hook>
   requires reduction_hook<Hook, Comm>
 task<> reducer<Comm, Hook>::replan_now() {
@@ -130,8 +130,8 @@ auto reducer<Comm, Hook>::depart(std::size_t b, Comm& lane) -> flight {
   const bool last = b + 1 == layout().buckets.size();
   const auto tail = arena_.tail<T>(b).first(last && usage_.map_count() == 0 ? line : arena_.tail<T>(b).size());
   const auto elements = arena_.bucket_with_tail<T>(b).first(k.count + tail.size());
-  // Waits, and does not leave this bucket to a later mark: its place among the collectives that the user issues
-  // between marks must not depend on when messages arrive, as it does where the buckets under way are bounded.
+  // Waits here, and does not leave this bucket to a later mark: its place among the collectives that the user issues
+  // between marks must not depend on when messages arrive. (It does so if the number of buckets in flight is bounded.)
   weights_.settle<T>();
   for (const bucket_slot& s : k.slots)
     if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i] && !elsewhere_.has(i))
@@ -158,7 +158,7 @@ void reducer<Comm, Hook>::advance() {
   }
 }
 
-// Of a model without parameters, as no bucket carries it.
+// Agrees on the step for a model without parameters, for which no bucket carries it.
 template <class Comm, class Hook>
   requires reduction_hook<Hook, Comm>
 task<> reducer<Comm, Hook>::agree_on_step() {

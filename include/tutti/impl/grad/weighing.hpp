@@ -54,14 +54,14 @@ TUTTI_DECL void weighing::learn_from(const arena& memory) noexcept {
 TUTTI_DECL void weighing::learn(double total) noexcept {
   total_ = shares_ = total;
   unit_ = 1;
-  // A hook that does not leave the tail alone may have made anything of it.
+  // The range is checked, as a hook that changes the tail may leave any value there.
   if (detail::takes_as_is(how_) || !(total > 0 && total < 0x1p1000)) return;
-  // Of equal factors nothing is left but the number of ranks that have one; what is near a whole number is it.
+  // With equal factors, the number of ranks that have one remains: the sum is rounded to a whole number of factors.
   if (how_ == scaling::divided && pledge_.least == pledge_.most && pledge_.most != 1) {
     common_ = pledge_.most;
     shares_ = static_cast<double>(static_cast<std::int64_t>(total / common_ + 0.5));
   }
-  // Gradients that nothing is to be multiplied by stay as they are where their sum is divided before it is rounded.
+  // Gradients that need no factor are not multiplied by a unit if their sum is divided before it is rounded.
   if (sums_ == partial_sums::wide && how_ == scaling::divided && predivide_ == 1 && pledge_.least == pledge_.most &&
       divides<float16>(shares_))
     return;
