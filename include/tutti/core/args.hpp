@@ -11,23 +11,23 @@
 
 namespace tutti {
 
-/// Collectives as values: what a backend's `start` takes. A new collective is one aggregate here and one overload
-/// there.
+/// The arguments of barrier, which has none. The types of this file are collectives as values: a backend has one
+/// overload of `start` for each that it supports.
 struct barrier_args {
   static constexpr const char* name = "barrier";
 };
 
-/// out[i] = in_0[i] op in_1[i] op … on every rank; `in.data == out.data` is in place.
+/// The arguments of all_reduce: out[i] = in_0[i] op in_1[i] op … on every rank; `in.data == out.data` is in place.
 struct all_reduce_args {
   static constexpr const char* name = "all_reduce";
   const_buffer in;
   buffer out;
   reduction op;
   algorithm via = algorithm::automatic;
-  displaced apart{};  ///< in place only: what of the operand is not in `in` yet
+  displaced apart{};  ///< in place only: ranges of the operand that are not in `in` yet
 };
 
-/// The root's `data` on every rank.
+/// The arguments of broadcast: every rank gets the root's `data`.
 struct broadcast_args {
   static constexpr const char* name = "broadcast";
   buffer data;
@@ -35,7 +35,7 @@ struct broadcast_args {
   algorithm via = algorithm::automatic;
 };
 
-/// The root's bytes on every rank, where only the root knows how many there are.
+/// The arguments of a broadcast whose size only the root knows.
 struct broadcast_sized_args {
   static constexpr const char* name = "broadcast";
   void* container = nullptr;
@@ -46,7 +46,8 @@ struct broadcast_sized_args {
   int root = 0;
 };
 
-/// Rank r gets block r of the reduction of all `in`; in.count == out.count * world size.
+/// The arguments of reduce_scatter: rank r gets block r of the reduction of all `in`; in.count == out.count * world
+/// size.
 struct reduce_scatter_args {
   static constexpr const char* name = "reduce_scatter";
   const_buffer in;
@@ -55,16 +56,16 @@ struct reduce_scatter_args {
   algorithm via = algorithm::automatic;
 };
 
-/// Block r of every `out` is rank r's `in`; out.count == in.count * world size.
+/// The arguments of all_gather: block r of every `out` is rank r's `in`; out.count == in.count * world size.
 struct all_gather_args {
   static constexpr const char* name = "all_gather";
   const_buffer in;
   buffer out;
   algorithm via = algorithm::automatic;
-  const char* within = nullptr;  ///< "split" where that is what was called
+  const char* within = nullptr;  ///< "split" if the user called that
 };
 
-/// Many buffers as if they were one; a list whose C++ type has been erased. Does not own.
+/// A list of buffers that are treated as one; the C++ type of the list has been erased. Does not own.
 struct buffer_list {
   const void* items = nullptr;
   std::size_t size = 0;   ///< buffers
@@ -77,7 +78,7 @@ struct buffer_list {
   [[nodiscard]] constexpr std::size_t bytes() const noexcept { return count * element_bytes; }
 };
 
-/// all_reduce over the elements of all buffers of `data`, in place.
+/// The arguments of all_reduce_coalesced: an all_reduce over the elements of all buffers of `data`, in place.
 struct all_reduce_coalesced_args {
   static constexpr const char* name = "all_reduce_coalesced";
   buffer_list data;
@@ -85,7 +86,8 @@ struct all_reduce_coalesced_args {
   algorithm via = algorithm::automatic;
 };
 
-/// out[i] = in_0[i] op in_1[i] op … on the root; `out` is nothing elsewhere. `in.data == out.data` is in place.
+/// The arguments of reduce: out[i] = in_0[i] op in_1[i] op … on the root; `out` is empty on other ranks. `in.data ==
+/// out.data` is in place.
 struct reduce_args {
   static constexpr const char* name = "reduce";
   const_buffer in;
@@ -95,7 +97,7 @@ struct reduce_args {
   algorithm via = algorithm::automatic;
 };
 
-/// Rank r gets in_0 op … op in_r, element by element; `in.data == out.data` is in place.
+/// The arguments of scan: rank r gets in_0 op … op in_r, element by element; `in.data == out.data` is in place.
 struct scan_args {
   static constexpr const char* name = "scan";
   const_buffer in;
@@ -103,12 +105,13 @@ struct scan_args {
   reduction op;
   algorithm via = algorithm::automatic;
 };
-/// Rank r gets in_0 op … op in_(r-1); rank 0's `out` is left alone.
+/// The arguments of exclusive_scan: rank r gets in_0 op … op in_(r-1); rank 0's `out` is not written.
 struct exclusive_scan_args : scan_args {
   static constexpr const char* name = "exclusive_scan";
 };
 
-/// Rank r gets block r of the reduction of all `in`; blocks.size(r) == out.count, equal on all ranks.
+/// The arguments of reduce_scatter_v: rank r gets block r of the reduction of all `in`; blocks.size(r) == out.count,
+/// and `blocks` is equal on all ranks.
 struct reduce_scatter_v_args {
   static constexpr const char* name = "reduce_scatter_v";
   const_buffer in;
@@ -118,7 +121,8 @@ struct reduce_scatter_v_args {
   algorithm via = algorithm::automatic;
 };
 
-/// Block r of every `out` is rank r's `in`; blocks.size(r) == in.count, equal on all ranks.
+/// The arguments of all_gather_v: block r of every `out` is rank r's `in`; blocks.size(r) == in.count, and `blocks` is
+/// equal on all ranks.
 struct all_gather_v_args {
   static constexpr const char* name = "all_gather_v";
   const_buffer in;
@@ -127,7 +131,7 @@ struct all_gather_v_args {
   algorithm via = algorithm::automatic;
 };
 
-/// Block r of the root's `out` is rank r's `in`; `out` is nothing elsewhere.
+/// The arguments of gather: block r of the root's `out` is rank r's `in`; `out` is empty on other ranks.
 struct gather_args {
   static constexpr const char* name = "gather";
   const_buffer in;
@@ -140,7 +144,7 @@ struct gather_v_args : gather_args {
   static constexpr const char* name = "gather_v";
 };
 
-/// Rank r's `out` is block r of the root's `in`; `in` is nothing elsewhere.
+/// The arguments of scatter: rank r's `out` is block r of the root's `in`; `in` is empty on other ranks.
 struct scatter_args {
   static constexpr const char* name = "scatter";
   const_buffer in;
@@ -153,7 +157,8 @@ struct scatter_v_args : scatter_args {
   static constexpr const char* name = "scatter_v";
 };
 
-/// Block r of rank q's `out` is block q of rank r's `in`. Equal blocks: `in.data == out.data` is in place.
+/// The arguments of all_to_all: block r of rank q's `out` is block q of rank r's `in`. With equal blocks, `in.data ==
+/// out.data` is in place.
 struct all_to_all_args {
   static constexpr const char* name = "all_to_all";
   const_buffer in;
@@ -179,7 +184,8 @@ struct recv_args {
   std::uint32_t tag = 0;
 };
 
-/// A message of this tag from whichever rank; its number goes to the operation's value, as an int.
+/// The arguments of recv_any: receives a message with this tag from any rank. That rank's number becomes the value of
+/// the operation, as an int.
 struct recv_any_args {
   static constexpr const char* name = "recv_any";
   buffer data;

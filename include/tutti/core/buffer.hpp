@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-/// Where a buffer's bytes are.
+/// The memory that a buffer lies in.
 enum class space : std::uint8_t { host, cuda };
 
 /// A typed span whose C++ type has been erased. Does not own.
@@ -34,7 +34,7 @@ constexpr const_buffer erase_type(std::span<const T> s) noexcept {
   return {s.data(), s.size(), sizeof(T), dtype_of<T>(), space::host};
 }
 
-/// True when the two ranges share a byte.
+/// Returns true if the two ranges share a byte.
 inline bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) noexcept {
   const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
   return a_bytes != 0 && b_bytes != 0 && x < y + b_bytes && y < x + a_bytes;

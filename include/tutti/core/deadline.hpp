@@ -14,19 +14,19 @@ using deadline = clock::time_point;
 
 using duration = std::chrono::nanoseconds;
 
-/// The deadline `d` from now; saturates instead of overflowing.
+/// Returns the deadline `d` from now; saturates instead of overflowing.
 inline deadline after(duration d) noexcept {
   const auto now = clock::now();
   return d >= (deadline::max)() - now ? (deadline::max)() : now + std::chrono::duration_cast<clock::duration>(d);
 }
 
-/// What is left until `d`, never negative.
+/// Returns the time left until `d`, never negative.
 inline duration remaining(deadline d) noexcept {
   const auto now = clock::now();
   return d > now ? duration{d - now} : duration{0};  // a deadline long past would overflow the subtraction
 }
 
-/// Nanoseconds since `begin`, which is past.
+/// Returns the nanoseconds since `begin`, which must be in the past.
 inline std::uint64_t nanoseconds_since(deadline begin) noexcept {
   return static_cast<std::uint64_t>(duration{clock::now() - begin}.count());
 }

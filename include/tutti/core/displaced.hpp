@@ -5,25 +5,25 @@
 
 namespace tutti {
 
-/// Elements of a buffer that lie elsewhere still.
+/// A range of an operand whose data has not been copied into the operand's buffer yet.
 struct displaced_part {
-  std::size_t first = 0, count = 0;  ///< elements of the buffer
-  const void* data = nullptr;        ///< where they lie
+  std::size_t first = 0, count = 0;  ///< position in the buffer, in elements
+  const void* data = nullptr;        ///< the memory that holds them now
 };
 
-/// Parts of an operand that lie elsewhere than in its buffer, in ascending order and none over another. Does not own.
+/// The ranges of an operand that are not in its buffer yet, in ascending order and without overlap. Does not own.
 struct displaced {
-  /// What becomes of them on their way: to[i] = from[i] with `factor`. No overlap.
+  /// Brings a range into the buffer: to[i] = from[i] with `factor`. The ranges do not overlap.
   using bring_fn = void (*)(const void* from, void* to, std::size_t count, double factor) noexcept;
 
   const displaced_part* parts = nullptr;
-  std::size_t size = 0;      ///< how many parts
-  bring_fn bring = nullptr;  ///< null: they are copied
+  std::size_t size = 0;      ///< number of parts
+  bring_fn bring = nullptr;  ///< null: copies
   double factor = 1;
 
   [[nodiscard]] bool empty() const noexcept { return size == 0; }
   [[nodiscard]] const displaced_part* end() const noexcept { return parts + size; }
-  /// The first part that does not end before this element, or end().
+  /// Returns the first part that ends behind `element`, or end(). Takes log2(size) steps.
   [[nodiscard]] const displaced_part* from(std::size_t element) const noexcept {
     std::size_t low = 0, high = size;
     while (low < high) {

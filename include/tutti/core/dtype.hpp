@@ -11,7 +11,7 @@
 
 namespace tutti {
 
-/// What an element is, once its C++ type has been left behind at the communicator's face.
+/// The type of an element, for code below the communicator's typed interface.
 enum class dtype : std::uint8_t {
   i8,
   u8,
@@ -46,7 +46,7 @@ constexpr std::string_view name(dtype t) noexcept {
   return i < std::size(names) ? names[i] : "unknown";
 }
 
-/// Bytes of one element; 0 for dtype::opaque, whose size travels beside it.
+/// Returns the bytes of one element; 0 for dtype::opaque, whose size is passed beside it.
 constexpr std::size_t size_of(dtype t) noexcept {
   constexpr std::uint8_t sizes[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, sizeof(long double), sizeof(bool),
                                     0, 1, 1, 8, 16};
@@ -55,17 +55,18 @@ constexpr std::size_t size_of(dtype t) noexcept {
   return i < std::size(sizes) ? sizes[i] : 0;
 }
 
-/// Can travel: its bytes are its value.
+/// A type that can be sent: its bytes are its value.
 template <class T>
 concept element = std::is_object_v<T> && std::is_trivially_copyable_v<T> && std::is_copy_assignable_v<T> &&
                   !std::is_pointer_v<T> && !std::is_volatile_v<T>;
 
-/// A floating-point carrier of this library: computed in float.
+/// A floating-point storage type of this library, which is computed in float.
 template <class T>
 concept narrow_float = std::same_as<T, float16> || std::same_as<T, bfloat16> || std::same_as<T, float8_e4m3> ||
                        std::same_as<T, float8_e5m2>;
 
-/// std::complex of float or double, or a type that looks and lies in memory like it; <complex> is heavy to include.
+/// std::complex of float or double, or a type with the same interface and memory layout. Does not name std::complex
+/// because <complex> takes long to compile.
 template <class T>
 concept complex_number = element<T> && requires(const T& z) {
   typename T::value_type;
@@ -77,11 +78,12 @@ concept complex_number = element<T> && requires(const T& z) {
   T(z.real(), z.imag());
 };
 
-/// Has arithmetic that the library knows: the arithmetic types of the standard, floats of 16 and 8 bits, and complex.
+/// A type with arithmetic that the library knows: the arithmetic types of the standard, floats of 16 and 8 bits, and
+/// complex numbers.
 template <class T>
 concept number = std::is_arithmetic_v<T> || narrow_float<T> || complex_number<T>;
 
-/// The dtype of `T`: integers by width and sign, dtype::opaque for any other trivially copyable type.
+/// Returns the dtype of `T`: integers by width and sign, dtype::opaque for any other trivially copyable type.
 template <element T>
 constexpr dtype dtype_of() noexcept {
   if constexpr (std::same_as<T, bool>)

@@ -5,7 +5,8 @@
 
 namespace tutti::detail {
 
-/// Restores the caller's errno when it goes out of scope: the system calls of a collective are none of the user's.
+/// Guard that restores the caller's errno at the end of its scope, so that the system calls of a collective do not
+/// change it.
 class errno_guard {
  public:
   errno_guard() noexcept : saved_(errno) {}

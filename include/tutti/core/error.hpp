@@ -9,22 +9,23 @@
 
 namespace tutti {
 
-/// A mistake of the caller, found before anything was sent: a bad root, overlapping buffers, wrong counts.
+/// Error for a mistake of the caller that was found before anything was sent: a bad root, overlapping buffers, wrong
+/// counts.
 class usage_error : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
 
-/// Where and during what an error was met.
+/// The operation and the place at which an error occurred.
 struct error_context {
   int rank = -1;                                        ///< this process's rank
-  std::uint64_t sequence = 0;                           ///< which operation of the communicator, from 1
+  std::uint64_t sequence = 0;                           ///< number of the operation on its communicator, from 1
   const char* collective = "";                          ///< "all_reduce", …; empty outside of one
   std::source_location where = std::source_location{};  ///< the call site of the operation
 };
 
-/// A failure at run time. `what()` says what happened, to whom and what to do.
-/// The first failure of a communicator is sticky: every later operation on it fails at once with the same cause.
+/// A failure at run time. `what()` says what happened, to which rank and what to do. The first failure of a
+/// communicator is sticky: every later operation on it fails at once with the same cause.
 class error : public std::system_error {
  public:
   error(status s, const std::string& message, error_context c = {})

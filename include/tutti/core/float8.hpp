@@ -6,10 +6,10 @@
 
 namespace tutti {
 
-/// The 8-bit format E4M3 of the Open Compute Project (OFP8, "e4m3fn") as a carrier: storage and conversions; arithmetic
-/// happens in float. No infinities; the largest finite value is 448, NaN is S.1111.111. Conversion from float rounds to
-/// nearest even; what rounds past 448 (above 464) becomes NaN, as OCP's non-saturating conversion
-/// says: an overflow is seen, not hidden. saturated() clips instead.
+/// The 8-bit format E4M3 of the Open Compute Project (OFP8, "e4m3fn"): storage and conversions; arithmetic happens in
+/// float. It has no infinities; the largest finite value is 448, NaN is S.1111.111. Conversion from float rounds to
+/// nearest even; a value that rounds past 448 (above 464) becomes NaN, as in OCP's non-saturating conversion, so that
+/// an overflow is noticed. saturated() clips instead.
 struct float8_e4m3 {
   using format = detail::small_float<std::uint8_t, 4, 3, false>;
   std::uint8_t bits = 0;
@@ -21,14 +21,14 @@ struct float8_e4m3 {
     f.bits = b;
     return f;
   }
-  /// The nearest finite value, ±448 for infinities too; NaN stays NaN.
+  /// Returns the nearest finite value, ±448 for infinities too; NaN stays NaN.
   static constexpr float8_e4m3 saturated(float value) noexcept { return from_bits(format::saturate(value)); }
   constexpr operator float() const noexcept { return format::decode(bits); }
 };
 
-/// The 8-bit format E5M2 of the Open Compute Project as a carrier: the upper half of a float16. The largest finite
-/// value is 57344; infinities and NaNs are kept. Conversion from float rounds to nearest even, from 61440 on to
-/// infinity.
+/// The 8-bit format E5M2 of the Open Compute Project, which is the upper half of a float16: storage and conversions.
+/// The largest finite value is 57344; infinities and NaNs are kept. Conversion from float rounds to nearest even;
+/// values from 61440 on become infinity.
 struct float8_e5m2 {
   using format = detail::small_float<std::uint8_t, 5, 2, true>;
   std::uint8_t bits = 0;
@@ -40,7 +40,7 @@ struct float8_e5m2 {
     f.bits = b;
     return f;
   }
-  /// The nearest finite value, ±57344 for infinities too; NaN stays NaN.
+  /// Returns the nearest finite value, ±57344 for infinities too; NaN stays NaN.
   static constexpr float8_e5m2 saturated(float value) noexcept { return from_bits(format::saturate(value)); }
   constexpr operator float() const noexcept { return format::decode(bits); }
 };

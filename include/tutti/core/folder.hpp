@@ -13,12 +13,12 @@
 
 namespace tutti::detail {
 
-/// The functions of one (element type, reduction) pair, behind the pointers of a reduction.
+/// The functions of one pair of element type and reduction, to which the pointers of a `reduction` point.
 template <class T, class Op>
 struct folder {
   using C = std::conditional_t<named_reduction<Op>, compute_t<T>, T>;  // a callable sees the type it was written for
   using operand = std::conditional_t<number<T>, C, const C&>;          // large or over-aligned structs are not copied
-  using partial = std::conditional_t<std::same_as<Op, mean_op>, sum_op, Op>;  // what is done pair by pair
+  using partial = std::conditional_t<std::same_as<Op, mean_op>, sum_op, Op>;  // for folding two operands
 
   static C combine(const Op& with, operand a, operand b) {
     if constexpr (named_reduction<Op>)
@@ -28,7 +28,7 @@ struct folder {
   }
   static const Op& op_of(const void* context) noexcept { return *static_cast<const Op*>(context); }
 
-  // So many take no longer one by one than it takes to find the kernel.
+  // Folding this many elements one by one takes no longer than looking up the kernel.
   static constexpr std::size_t few = 4;
 
   template <class O>
@@ -73,7 +73,7 @@ struct folder {
     }
   }
 
-  // Blocks small enough for the first-level cache: each input is read once and the accumulator never leaves it.
+  // Folds in blocks that fit the first-level cache: each input is read once and the accumulator stays in that cache.
   static void fold_blocks(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
                           const void* context) {
     const Op& with = op_of(context);
@@ -101,7 +101,7 @@ struct folder {
     }
   }
 
-  // A mean divides by what its context says; by the number of operands where that says nothing.
+  // Returns the divisor of a mean: the one in the context, or the number of operands if that is 0.
   static double divisor_for(int n, [[maybe_unused]] const void* context) noexcept {
     double given = 0;
     if constexpr (std::same_as<Op, mean_op>) std::memcpy(&given, context, sizeof given);
@@ -119,7 +119,7 @@ struct folder {
   }
 };
 
-/// The functions behind the pointers of a reduction, where they call the user's.
+/// The same functions for a reduction that calls a user's function.
 template <class Folder>
 struct of_user {
   static void fold(const void* right, void* inout, std::size_t count, const void* context) {

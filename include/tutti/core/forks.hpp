@@ -10,15 +10,16 @@
 
 namespace tutti::detail {
 
-/// The process that made it: its child, by fork(), is told from it by a load, where getpid() is a system call of some
-/// 200 ns. A child that a bare clone() makes is not told.
+/// The process that constructed this object. A child that fork() made is recognized by one load, where getpid() is a
+/// system call of about 200 ns. A child that a bare clone() makes is not recognized. The constructor throws
+/// std::bad_alloc if the handler for fork() cannot be registered.
 class origin {
  public:
   origin() {
     static const int failed = ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
     if (failed != 0) throw std::bad_alloc();
   }
-  /// True in a child of that process, and in theirs.
+  /// Returns true in a child of that process, and in the child's children.
   [[nodiscard]] bool inherited() const noexcept { return forks.load(std::memory_order_relaxed) != generation_; }
   /// Throws usage_error there: `call` would act as the parent.
   void check(const char* call) const {

@@ -6,8 +6,8 @@
 
 namespace tutti {
 
-/// IEEE 754 binary16 as a carrier: storage and conversions; arithmetic happens in float.
-/// Conversion from float rounds to nearest even and keeps infinities, NaNs and the sign of zero.
+/// IEEE 754 binary16: storage and conversions; arithmetic happens in float. Conversion from float rounds to nearest
+/// even and keeps infinities, NaNs and the sign of zero.
 struct float16 {
   using format = detail::small_float<std::uint16_t, 5, 10, true>;
   std::uint16_t bits = 0;
@@ -22,7 +22,7 @@ struct float16 {
   constexpr operator float() const noexcept { return format::decode(bits); }
 };
 
-/// bfloat16, the upper half of a float, as a carrier; rounds to nearest even and keeps NaNs.
+/// bfloat16, the upper half of a float: storage and conversions; rounds to nearest even and keeps NaNs.
 struct bfloat16 {
   std::uint16_t bits = 0;
 

@@ -7,7 +7,8 @@
 /// Hashes that are equal on all machines, so that ranks can compare them.
 namespace tutti::detail {
 
-/// FNV-1a of 64 bits: where it begins, and one value (a byte, if its published values are wanted) after another.
+/// FNV-1a with 64 bits: the initial hash, and the hash after one more value. Its published values come from one byte at
+/// a time.
 inline constexpr std::uint64_t fnv_start = 14695981039346656037u;
 constexpr std::uint64_t fnv(std::uint64_t hash, std::uint64_t value) noexcept {
   return (hash ^ value) * 1099511628211u;
@@ -17,7 +18,7 @@ constexpr std::uint64_t fnv(std::uint64_t hash, std::string_view text) noexcept 
   return hash;
 }
 
-/// One word after another. Each step is a bijection, so that what differs in one word never looks alike.
+/// Adds a word to a hash. Each step is a bijection, so inputs that differ in one word only have different hashes.
 constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t word) noexcept {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15;
   return hash ^ hash >> 32;

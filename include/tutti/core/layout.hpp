@@ -9,7 +9,7 @@ namespace tutti {
 
 namespace detail {
 
-/// What is wrong with counts or offsets, in words that compilers print: see communicator/slip.hpp.
+/// The mistakes in counts and offsets that do not compile, in words that compilers print: see communicator/slip.hpp.
 enum class layout_slip : unsigned char {
   none,
   these_counts_are_a_temporary_and_gone_before_the_operation_ends_so_pass_a_named_container_or_a_span,
@@ -31,15 +31,15 @@ consteval layout_slip slip_of_counts() {
 
 }  // namespace detail
 
-/// How a buffer is cut into one block per rank: block r has counts[r] elements and begins at element offsets[r];
-/// without offsets the blocks lie one behind the other. Empty blocks and gaps are legal; blocks that are written to
-/// must not overlap, which each call checks: in one pass where offsets ascend, else in n log n steps. Does not own: the
-/// two ranges belong to the operation until it has ended, as buffers do. `world.all_gather_v(mine, all, counts)`,
-/// `world.gather_v(mine, all, {counts, offsets}, root)`.
+/// The division of a buffer into one block per rank: block r has counts[r] elements and begins at element offsets[r];
+/// without offsets the blocks are contiguous. Empty blocks and gaps are legal. Blocks that are written must not
+/// overlap, which each call checks: in one pass if offsets ascend, else in n log n steps for n ranks. Does not own:
+/// both ranges must stay valid and unchanged until the operation has ended, as buffers must. Examples:
+/// `world.all_gather_v(mine, all, counts)`, `world.gather_v(mine, all, {counts, offsets}, root)`.
 class layout {
  public:
   constexpr layout() = default;
-  /// No temporaries: the ranges must outlive the operation.
+  /// Refuses temporaries, since the ranges must outlive the operation.
   template <std::ranges::borrowed_range Counts>
     requires std::constructible_from<std::span<const std::size_t>, Counts&>
   constexpr layout(Counts&& counts) : counts_(counts) {}  // NOLINT: counts are a layout
@@ -47,7 +47,7 @@ class layout {
     requires std::constructible_from<std::span<const std::size_t>, Counts&> &&
                  std::constructible_from<std::span<const std::size_t>, Offsets&>
   constexpr layout(Counts&& counts, Offsets&& offsets) : counts_(counts), offsets_(offsets) {}
-  // What does not compile, with the reason.
+  // Deleted overloads that name the mistake in the compiler's message.
   template <class Counts, detail::layout_slip Why = detail::slip_of_counts<Counts>()>
     requires(Why != detail::layout_slip::none)
   layout(Counts&&) = delete;
@@ -55,7 +55,7 @@ class layout {
     requires(Why != detail::layout_slip::none)
   layout(Counts&&, Offsets&&) = delete;
 
-  /// Blocks of `each` elements, one behind the other, for any number of ranks.
+  /// Returns a layout of contiguous blocks of `each` elements, for any number of ranks.
   static constexpr layout of_equal(std::size_t each) noexcept {
     layout l;
     l.each_ = each;
@@ -67,9 +67,9 @@ class layout {
   [[nodiscard]] constexpr std::span<const std::size_t> counts() const noexcept { return counts_; }
   [[nodiscard]] constexpr std::span<const std::size_t> offsets() const noexcept { return offsets_; }
 
-  /// Elements of block r.
+  /// Returns the number of elements of block r.
   [[nodiscard]] constexpr std::size_t size(std::size_t r) const noexcept { return equal_ ? each_ : counts_[r]; }
-  /// The element at which block r begins. Without offsets, a sum over the blocks before.
+  /// Returns the element at which block r begins. Takes r steps without offsets.
   [[nodiscard]] constexpr std::size_t begin(std::size_t r) const noexcept {
     if (equal_) return r * each_;
     if (!offsets_.empty()) return offsets_[r];
@@ -77,7 +77,7 @@ class layout {
     for (std::size_t i = 0; i < r; ++i) before += counts_[i];
     return before;
   }
-  /// Elements of the longest block.
+  /// Returns the number of elements of the longest block.
   [[nodiscard]] constexpr std::size_t longest() const noexcept {
     std::size_t most = each_;
     for (const std::size_t c : counts_) most = c > most ? c : most;

@@ -8,8 +8,8 @@
 
 namespace tutti::detail {
 
-/// Puts a number at `at`, its lowest byte first. One store where the processor has that order: compilers do not make
-/// one of a loop over the bytes.
+/// Stores a number at `at`, lowest byte first. Uses one store on little-endian processors, because compilers do not
+/// turn a loop over the bytes into one.
 template <std::unsigned_integral Number>
 void store_little(std::byte* at, Number n) noexcept {
   if constexpr (std::endian::native == std::endian::little)
@@ -18,7 +18,7 @@ void store_little(std::byte* at, Number n) noexcept {
     for (std::size_t i = 0; i < sizeof n; ++i) at[i] = static_cast<std::byte>(n >> (8 * i));
 }
 
-/// The number that store_little() has put there.
+/// Returns the number that store_little() has stored.
 template <std::unsigned_integral Number>
 [[nodiscard]] Number load_little(const std::byte* at) noexcept {
   Number n = 0;

@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-/// A value and where it was found: an element for tutti::minloc and tutti::maxloc. What the index counts is the user's:
+/// A value and its index: the element type of tutti::minloc and tutti::maxloc. The user decides what the index counts:
 /// a rank, a position in a sharded array.
 template <class T>
   requires(detail::ordered<T>)
@@ -20,7 +20,8 @@ struct value_at {
 
 namespace detail {
 
-/// Which of two goes: NaN first, then the better value, then the lower index; so the order of ranks does not matter.
+/// Returns the one of two elements that wins: NaN first, then the better value, then the lower index, so that the order
+/// of ranks does not matter.
 template <class T, class Better>
 constexpr value_at<T> found(const value_at<T>& a, const value_at<T>& b, Better better) noexcept {
   const bool a_nan = a.value != a.value, b_nan = b.value != b.value;

@@ -6,7 +6,8 @@
 
 namespace tutti::detail {
 
-/// A mean whose divisor is not the number of operands: it travels in the reduction's context, where a plain mean has 0.
+/// A mean whose divisor is not the number of operands. The divisor is stored in the reduction's context, which holds 0
+/// for a plain mean.
 struct mean_over_op {
   static constexpr reduction_kind means = reduction_kind::mean_over;
   using folds_by = mean_op;

@@ -9,8 +9,9 @@
 
 namespace tutti {
 
-/// How a collective moves its bytes. `automatic` asks algo/select.hpp and always can; anything else must be the same on
-/// all ranks, and is a usage_error where the collective does not have it, or it cannot run (see algo/asked.hpp).
+/// The algorithm of a collective. `automatic` lets algo/select.hpp choose and is always possible. Any other value must
+/// be the same on all ranks; it is a usage_error if the collective has no such algorithm or if it cannot run in this
+/// group (see algo/asked.hpp).
 enum class algorithm : std::uint8_t {
   automatic,
   direct,
@@ -33,25 +34,25 @@ constexpr const char* name(algorithm a) noexcept {
   return i < std::size(names) ? names[i] : "unknown";
 }
 
-/// The algorithm of that name; `automatic` when there is none.
+/// Returns the algorithm of that name; `automatic` if there is none.
 constexpr algorithm algorithm_of(std::string_view text) noexcept {
   for (std::uint8_t i = 1; text != "unknown" && name(static_cast<algorithm>(i)) != std::string_view{"unknown"}; ++i)
     if (text == name(static_cast<algorithm>(i))) return static_cast<algorithm>(i);
   return algorithm::automatic;
 }
 
-/// In which order a reduction takes the ranks' elements.
+/// The order in which a reduction combines the ranks' elements.
 enum class reduction_order : std::uint8_t {
-  any,  ///< as the algorithm does; all ranks have the same bits, and two runs
-  rank  ///< from rank 0 on, with one rounding at the end: the bits depend on neither size nor algorithm nor transport
+  any,  ///< the algorithm's: the same bits on all ranks and in every run
+  rank  ///< from rank 0 on, rounded once at the end: bits do not depend on size, algorithm or transport
 };
 
-/// What can be said about one operation; every field has a good default.
+/// The options of one call; every field has a good default.
 struct issue {
   duration timeout = duration{0};                ///< 0: the communicator's
-  algorithm via = algorithm::automatic;          ///< another one is used or refused, never replaced
+  algorithm via = algorithm::automatic;          ///< any other than automatic is used or refused, never replaced
   stream_ref stream{};                           ///< device backends only
-  reduction_order order = reduction_order::any;  ///< rank: a usage_error where no algorithm has it
+  reduction_order order = reduction_order::any;  ///< rank: a usage_error if no algorithm has it
 };
 
 }  // namespace tutti

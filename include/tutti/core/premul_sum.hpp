@@ -12,7 +12,8 @@ namespace tutti::detail {
 template <class F>
 concept factor = (std::is_arithmetic_v<F> && !std::same_as<F, bool>) || complex_number<F>;
 
-// What a factor of type F may scale: nothing that it would be cut for.
+// True if a T can be multiplied by an F without cutting the factor: integers take integers, and a complex factor needs
+// elements of its own type.
 template <class F, class T>
 concept scales = number<T> && !std::same_as<T, bool> &&
                  (std::is_integral_v<T> ? std::is_integral_v<F>
@@ -44,7 +45,7 @@ struct premul_sum_op {
   }
 };
 
-/// The reduction that prepared operands go through.
+/// The reduction by which prepared operands are folded.
 template <class Op>
 struct folds_by {
   using type = Op;
@@ -57,7 +58,7 @@ struct folds_by<Op> {
 template <class Op>
 using folded_by = typename folds_by<Op>::type;
 
-// A call, as nvcc 13.0 takes the address of no template that has constraints.
+// Tests a call, because nvcc 13.0 cannot take the address of a constrained template.
 template <class Op, class T>
 concept scaling_of = requires(const void* in, void* out) { Op::template prepare<T>(in, out, std::size_t{}, in); };
 

@@ -9,24 +9,24 @@
 
 namespace tutti {
 
-/// A reducer over elements that only its author knows, given at run time: for bindings, and for libraries that bring
-/// reducers as functions of bytes. Must be associative and commutative. An exception that it throws is lost and ends
-/// the world: errc::aborted on all ranks, where one has its result already in the next call, in words that say that a
-/// reduction threw, and on which rank.
+/// A reduction of elements of unknown type, given at run time as a function of bytes: for language bindings and for
+/// libraries that bring such functions. Must be associative and commutative. If it throws, the exception is lost and
+/// the world is aborted: all ranks throw errc::aborted with a message that names the rank on which a reduction threw; a
+/// rank that has its result already throws it from its next call.
 struct raw_reduction {
-  /// The largest element: what fits the staging memory of every machine.
+  /// The size of the largest element, which fits the staging memory of every machine.
   static constexpr std::size_t most_bytes = 4096;
 
-  /// inout[i] = inout[i] op in[i] for the bytes / element elements of both, which do not overlap. `element` is the size
-  /// of one. Buffers are cut between any two elements: where they are aligned to 64, memory here is to the largest
-  /// power of two that divides `element`, at most 64.
+  /// Computes inout[i] = inout[i] op in[i] for bytes / element elements. The two do not overlap; `element` is the size
+  /// of one. Buffers may be cut between any two elements: if the buffers are aligned to 64 bytes, these pointers are
+  /// aligned to the largest power of two that divides `element`, at most 64.
   void (*fold)(const void* in, void* inout, std::size_t element, std::size_t bytes) = nullptr;
   std::size_t element_bytes = 0;
   /// Instead of `fold`: the same with a pointer of its author's, which must be good until the operation has ended.
   void (*fold_for)(void* user, const void* in, void* inout, std::size_t element, std::size_t bytes) = nullptr;
   void* user = nullptr;
 
-  /// Can be called.
+  /// Returns true if it can be called.
   [[nodiscard]] constexpr bool valid() const noexcept {
     return (fold != nullptr) != (fold_for != nullptr) && element_bytes != 0 && element_bytes <= most_bytes;
   }
@@ -61,7 +61,7 @@ struct raw_folder {
     if (count != 0) with(right, inout, count * with.element_bytes);
   }
 
-  // Through memory of its own, a few elements at a time, as an output may be any of the inputs.
+  // Folds into a local buffer, a few elements at a time, because an output may be any of the inputs.
   static void fold_all_to(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores,
                           const void* context) {
     const Raw& with = raw_of(context);
@@ -88,7 +88,7 @@ void erase_raw(const Raw& with, reduction& r) noexcept {
 
 }  // namespace detail
 
-/// `with` is valid; the buffers have its element size.
+/// Erases the type of `with` into a new `r`. `with` must be valid, and the buffers must have its element size.
 inline void erase_type(const raw_reduction& with, reduction& r) noexcept {
   r.kind = reduction_kind::raw;
   if (with.fold_for)

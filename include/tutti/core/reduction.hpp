@@ -15,24 +15,25 @@
 
 namespace tutti {
 
-/// A reduction whose element type has been erased: what travels below the communicator's face.
-/// The left operand always comes from the lower rank, so that every rank computes the same bits.
+/// A reduction whose element type has been erased, for code below the communicator's typed interface. The left operand
+/// always comes from the lower rank, so that every rank computes the same bits.
 struct reduction {
   static constexpr std::size_t context_bytes = 24;
 
-  /// inout[i] = inout[i] op right[i]
+  /// Computes inout[i] = inout[i] op right[i].
   using fold_fn = void (*)(const void* right, void* inout, std::size_t count, const void* context);
-  /// outputs[…][i] = inputs[0][i] op inputs[1][i] op … in this order, of all ranks: a mean is divided too, before its
-  /// only rounding. Outputs may be inputs: each place of all of them is read before it is written. One pass.
+  /// Computes outputs[…][i] = inputs[0][i] op inputs[1][i] op … over the inputs of all ranks, in this order and in one
+  /// pass. A mean is divided too, before its only rounding. Outputs may be inputs: element i of all inputs is read
+  /// before element i of an output is written.
   using fold_all_to_fn = void (*)(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
                                   stores how, const void* context);
-  /// For algorithms that fold pair by pair: applied once to the complete result. The division of a mean, else null.
+  /// Completes a result that was folded pair by pair; applied once. It is the division of a mean, and null for others.
   using finish_fn = void (*)(void* inout, std::size_t count, int world_size, const void* context);
-  /// out[i] = what of in[i] enters the reduction; out may be in. Backends apply it once to a rank's own operand, before
-  /// anyone else sees that. Null where operands enter as they are.
+  /// Computes the operand that enters the reduction, out[i] from in[i]; `out` may be `in`. A backend applies it once to
+  /// its own rank's operand, before any other rank sees that. Null if operands enter unchanged.
   using prepare_fn = void (*)(const void* in, void* out, std::size_t count, const void* context);
 
-  reduction() noexcept {}  // no aggregate and not constexpr: g++ would clear a constant as one block, by `rep stos`
+  reduction() noexcept {}  // not an aggregate, not constexpr: g++ would clear a constant by a slow `rep stos`
 
   reduction_kind kind = reduction_kind::sum;
   fold_fn fold = nullptr;
@@ -41,11 +42,11 @@ struct reduction {
   prepare_fn prepare = nullptr;
   alignas(8) std::array<std::byte, context_bytes> context{};  ///< a custom callable's captures
 
-  /// fold_all_to with one output.
+  /// Folds as fold_all_to, with one output.
   void fold_all(const void* const* inputs, int n, void* out, std::size_t count, const void* captures) const {
     fold_all_to(inputs, n, &out, 1, count, stores::ordinary, captures);
   }
-  /// What folds some of the operands, as a part of this: a mean is not divided, which `finish` does in the end.
+  /// Returns a reduction that folds a subset of the operands: a mean is not divided, which `finish` does at the end.
   [[nodiscard]] reduction partial() const noexcept {
     reduction r = *this;
     r.finish = nullptr;
@@ -56,8 +57,8 @@ struct reduction {
   }
 };
 
-/// A user's reduction: stateless or with a few trivially copyable captures. Must be associative and commutative: a ring
-/// folds each block in rank order from a different rank on.
+/// A user's reduction: stateless or with a few trivially copyable captures. It must be associative and commutative,
+/// because a ring folds each block in rank order from a different rank on.
 template <class Op, class T>
 concept custom_reduction = std::is_trivially_copyable_v<Op> && sizeof(Op) <= reduction::context_bytes &&
                            alignof(Op) <= 8 && requires(const Op& with, const T& a, const T& b) {
@@ -68,45 +69,48 @@ inline constexpr detail::sum_op sum{};
 inline constexpr detail::prod_op prod{};
 inline constexpr detail::min_op min{};
 inline constexpr detail::max_op max{};
-/// Divides after the sum: floats of 8 and 16 bits in float32, integers towards zero. The sum of integers must fit their
-/// type. Direct algorithms round narrow means once; those that pass partial sums on round them at each hop, and
-/// overflow where a sum does: `.order = reduction_order::rank` asks for one that does not, premul_sum for smaller sums.
+/// The sum divided by the number of ranks: floats of 8 and 16 bits are divided in float32, integers towards zero. The
+/// sum of integers must fit their type. Direct algorithms round narrow means once; algorithms that pass on partial sums
+/// round at each hop, and overflow if a partial sum does. Use `.order = reduction_order::rank` for one that does not
+/// overflow, or premul_sum for smaller sums.
 inline constexpr detail::mean_op mean{};
 inline constexpr detail::band_op band{};
 inline constexpr detail::bor_op bor{};
 inline constexpr detail::bxor_op bxor{};
-/// The smallest, and the largest, value_at: a value and where it is. Of equal values the lowest index; NaN wins.
+/// The smallest and the largest value_at: a value and its index. Among equal values the lowest index wins; NaN wins
+/// over all.
 inline constexpr detail::minloc_op minloc{};
 inline constexpr detail::maxloc_op maxloc{};
 
-/// The sum of every rank's operand times its own `factor`, which may differ from rank to rank, as NCCL's PreMulSum: a
-/// weighted sum, or a mean that cannot overflow. Products are rounded to the element type before they are added;
-/// narrow floats are multiplied in float. Integers take an integer. In place is one pass over the operand more; where
-/// the input may not be written (reduce_scatter, reduce), a copy of it.
+/// Returns a reduction that sums every rank's operand times its own `factor`, which may differ between ranks, as NCCL's
+/// PreMulSum: a weighted sum, or a mean that cannot overflow. Products are rounded to the element type before they are
+/// added; narrow floats are multiplied in float. Integers take an integer factor. Costs one more pass over the operand
+/// in place, or a copy of it if the input must not be written (reduce_scatter, reduce).
 template <detail::factor F>
 constexpr detail::premul_sum_op<F> premul_sum(F factor) noexcept {
   return {factor};
 }
 
-/// The sum of all operands over `divisor`, the same on all ranks: a mean of weighted operands, say. 0: a usage_error.
-/// Divides where `mean` does, in the type that elements are computed in, to which `divisor` is rounded; in scans it
-/// divides what has come together. Floats but long double, and complex numbers of them; costs what `mean` does.
+/// Returns a reduction that sums all operands and divides by `divisor`, which is the same on all ranks: for example a
+/// mean of weighted operands. A divisor of 0 is a usage_error. It divides at the same point as `mean`, in the type in
+/// which elements are computed, to which `divisor` is rounded; a scan divides each prefix sum. Takes floats except long
+/// double, and complex numbers of them. Costs the same as `mean`.
 constexpr detail::mean_over_op mean_over(double divisor) {
   if (divisor == 0) throw usage_error("mean_over: the divisor is 0; use sum where there is nothing to divide by");
   return {divisor};
 }
 
-/// Can reduce elements of type `T`: one of the named reductions where they make sense, or a callable (T, T) -> T.
-/// An exception that a callable throws is lost and ends the world: errc::aborted on all ranks, where one has its result
-/// already in the next call, in words that say that a reduction threw, and on which rank. A callable may abort() the
-/// world; to begin operations or wait for them throws.
+/// A reduction of elements of type `T`: a named one that is defined for them, or a callable (T, T) -> T. If a callable
+/// throws, the exception is lost and the world is aborted: all ranks throw errc::aborted with a message that names the
+/// rank on which a reduction threw; a rank that has its result already throws it from its next call. A callable may
+/// abort() the world; beginning an operation or waiting for one inside it throws.
 template <class Op, class T>
 concept reduction_for =
     element<T> && (detail::named_reduction_of<Op, T> || (!detail::named_reduction<Op> && custom_reduction<Op, T>) ||
                    detail::scaling_of<Op, T> || detail::mean_over_of<Op, T>);
 
-/// Erases the element type into a new `r`: only the kernels of this one (type, reduction) pair are compiled. In place,
-/// as a copy of it would be read before it has left the core, by loads that wait for that.
+/// Erases the element type into a new `r`: only the kernels of this pair of type and reduction are compiled. Fills `r`
+/// in place, because a copy would load it before its stores have left the core, and wait for them.
 template <element T, reduction_for<T> Op>
 void erase_type(const Op& with, reduction& r) noexcept {
   constexpr bool users = !detail::named_reduction<Op> && !requires { Op::means; };

@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-/// Which reduction, for backends that have their own (NCCL, MPI) and for messages.
+/// The kind of a reduction, for backends that have their own (NCCL, MPI) and for messages.
 enum class reduction_kind : std::uint8_t {
   sum,
   prod,
@@ -27,7 +27,7 @@ enum class reduction_kind : std::uint8_t {
   mean_over
 };
 
-/// Whether it calls a function of the user's, which may throw.
+/// Returns true if the reduction calls a user's function, which may throw.
 constexpr bool calls_user(reduction_kind k) noexcept { return k == reduction_kind::custom || k == reduction_kind::raw; }
 
 namespace detail {
@@ -49,7 +49,7 @@ using compute_t = std::conditional_t<narrow_float<T>, float, T>;
 template <class T>
 concept ordered = number<T> && !complex_number<T>;
 
-// Signed overflow is undefined in C++ and a fact of life in sums of counters: wrap as every machine does.
+// Signed overflow is undefined in C++ but common in sums of counters: they wrap, as on every machine.
 template <class T>
 using wrapping_t = typename std::conditional_t<std::is_integral_v<T> && !std::same_as<T, bool>, std::make_unsigned<T>,
                                                std::type_identity<T>>::type;
@@ -88,7 +88,7 @@ struct prod_op {
       return wrapped([](auto x, auto y) { return x * y; }, a, b);
   }
 };
-// A NaN on any rank is a NaN in the result, whatever the order.
+// A NaN on any rank makes the result NaN, in any order of the operands.
 struct min_op {
   static constexpr reduction_kind kind = reduction_kind::min;
   template <ordered T>

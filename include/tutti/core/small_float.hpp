@@ -6,8 +6,9 @@
 
 namespace tutti::detail {
 
-/// A binary format of at most 16 bits: its constants, and conversions from and to float. Encoding rounds to nearest
-/// even once and keeps the sign of zeros and NaNs. Where a format has no infinity, what is too large is NaN.
+/// A binary format of at most 16 bits: its constants, and conversions from and to float. Encoding rounds once, to
+/// nearest even, and keeps the sign of zeros and NaNs. A value that is too large becomes NaN if the format has no
+/// infinity.
 template <class Bits, int exponent_bits, int mantissa_bits, bool has_infinity>
 struct small_float {
   using bits_type = Bits;
@@ -16,20 +17,20 @@ struct small_float {
   static constexpr std::uint32_t shift = 23 - mantissa_bits;
   static constexpr std::uint32_t bias = (1u << (exponent_bits - 1)) - 1;
   static constexpr std::uint32_t rebias = (127 - bias) << 23;
-  /// The smallest pattern that is no finite number, and the largest that is one.
+  /// The smallest bit pattern that is not a finite number, and the largest that is one.
   static constexpr std::uint32_t special = has_infinity ? sign - (1u << mantissa_bits) : sign - 1;
   static constexpr std::uint32_t largest = special - 1;
   static constexpr std::uint32_t quiet_nan = special | (1u << (mantissa_bits - 1));
   static constexpr std::uint32_t payload = has_infinity ? (1u << (mantissa_bits - 1)) - 1 : 0;
-  /// Patterns of float: the smallest normal number here, and the first that is rounded past the largest one. The tie
-  /// with the next power of two is rounded to that where the largest is odd, as it is with an infinity.
+  /// Bit patterns of float: the smallest normal number of this format, and the first value that rounds past its
+  /// largest. The tie with the next power of two rounds up if the largest is odd, as in a format with an infinity.
   static constexpr std::uint32_t min_normal = rebias + (1u << 23);
   static constexpr std::uint32_t overflow =
       (largest << shift) + rebias + (1u << (shift - 1)) + ((largest & 1u) != 0 ? 0 : 1);
-  /// Added to a subnormal, lets the float adder round to the subnormal grid.
+  /// A number that, added to a subnormal, lets the float adder round it to the grid of subnormals.
   static constexpr std::uint32_t magic = (127 - bias + 1 - mantissa_bits + 23) << 23;
   static constexpr float smallest = std::bit_cast<float>((127 - bias + 1 - mantissa_bits) << 23);
-  /// What lifts the exponent of an infinity or NaN to that of a float.
+  /// The addend that raises the exponent of an infinity or NaN to that of a float.
   static constexpr std::uint32_t lift = ((256u - (1u << exponent_bits)) << 23);
 
   static constexpr Bits encode(float value) noexcept {

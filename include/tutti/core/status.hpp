@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-/// Why an operation ended without its result.
+/// The reason why an operation ended without its result.
 enum class errc : std::uint16_t {
   ok = 0,
   aborted,           ///< status::peer called abort(), or destroyed its communicator with operations in flight
@@ -24,7 +24,7 @@ enum class errc : std::uint16_t {
   unsupported,       ///< this backend cannot do that
   device             ///< a device, or a library for it, failed; status::detail is its code
 };
-/// The last of them; peers send them as numbers.
+/// The last value; peers send them as numbers.
 inline constexpr errc last_errc = errc::device;
 
 /// How a rank was lost, where the library knows.
@@ -40,15 +40,16 @@ struct status {
   errc code = errc::ok;
   std::uint16_t other = 0;   ///< 1 + the world rank that found out, or timed out; 0 when unknown
   std::int32_t peer = -1;    ///< world rank at fault, -1 when unknown
-  std::uint64_t detail = 0;  ///< errno for errc::system, otherwise what the code says or 0; peers are told
+  std::uint64_t detail = 0;  ///< errno for errc::system, else as the code says, or 0; sent to peers
 
-  /// The detail of errc::aborted where a user's reduction threw. Far from what users give to abort(), as are the next.
+  /// The detail of errc::aborted when a user's reduction threw. This value and the next ones are unlike those that
+  /// users pass to abort().
   static constexpr std::uint64_t reduction_threw = ~std::uint64_t{0};
-  /// Where a pass of a reducer was dropped before its finish() had ended.
+  /// The detail when a reducer's pass was dropped before its finish() had ended.
   static constexpr std::uint64_t pass_dropped = reduction_threw - 1;
-  /// Where the group of an operation was left by an exception before it had begun.
+  /// The detail when an exception left a group of operations before it had begun.
   static constexpr std::uint64_t group_left = reduction_threw - 2;
-  /// Where a communicator was destroyed with operations in flight.
+  /// The detail when a communicator was destroyed with operations in flight.
   static constexpr std::uint64_t destroyed = reduction_threw - 3;
 
   /// errc::peer_lost; `finder` lost `peer`, and `error` is the errno of their connection, if that had one.

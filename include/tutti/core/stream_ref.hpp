@@ -5,7 +5,7 @@ struct CUstream_st;
 
 namespace tutti {
 
-/// A device stream, not owned; empty for host memory. Needs no CUDA header.
+/// A reference to a device stream; empty for host memory. Does not own. Needs no CUDA header.
 class stream_ref {
  public:
   constexpr stream_ref() noexcept = default;

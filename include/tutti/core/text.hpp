@@ -9,7 +9,8 @@
 
 namespace tutti::detail {
 
-/// A value from outside, fit to be shown in a message: in quotes, shortened, control characters replaced.
+/// Returns text from outside in a form that is safe to print: in quotes, shortened to 96 bytes, control characters
+/// replaced by '?'.
 inline std::string quoted(std::string_view text) {
   constexpr std::size_t longest = 96;
   std::string shown = "\"";
@@ -18,14 +19,14 @@ inline std::string quoted(std::string_view text) {
   return shown;
 }
 
-/// "250 ms", "31 s", "1.5 s"
+/// Returns a duration as "250 ms", "31 s" or "1.5 s".
 inline std::string in_seconds(duration d) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(d).count();
   if (ms < 1000) return std::to_string(ms) + " ms";
   return std::to_string(ms / 1000) + (ms % 1000 >= 100 ? "." + std::to_string(ms % 1000 / 100) : "") + " s";
 }
 
-/// "train.cpp:46"
+/// Returns a location as "train.cpp:46".
 inline std::string file_and_line(const std::source_location& l) {
   const std::string_view file = l.file_name();
   return std::string(file.substr(file.find_last_of('/') + 1)) + ":" + std::to_string(l.line());

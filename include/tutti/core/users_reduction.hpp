@@ -7,17 +7,17 @@
 
 namespace tutti::detail {
 
-/// A reduction that is a user's function, while it runs on this thread: under the lock of the engine that moves its
-/// operation. What begins, waits, allocates or splits would take that lock again, and is refused; an abort() is done
-/// when the function has returned. What cannot refuse waits for ever there: the end of a handle in flight, of an array
-/// or of a communicator.
+/// Scope in which a user's reduction runs on this thread, under the lock of the engine that drives its operation. Calls
+/// that begin or wait for operations, allocate or split would take that lock again, so they throw a usage_error; an
+/// abort() is carried out after the function has returned. Destructors cannot throw: that of a handle in flight, of an
+/// array or of a communicator blocks forever there.
 class users_reduction {
  public:
   struct aborted {
     std::uint64_t why;
   };
 
-  /// Throws what the function throws, and `aborted` where it has aborted the world.
+  /// Runs a function. Throws its exception, or `aborted` if it has aborted the world.
   template <class Function>
   static void run(Function f) {
     users_reduction one;
@@ -30,7 +30,7 @@ class users_reduction {
   static void refuse(const char* call) {
     if (runs_here()) throw usage_error(std::string(call) + " in a reduction, which runs inside of another operation");
   }
-  /// True where it is left to run().
+  /// Records an abort() for run() to carry out. Returns false outside of a reduction.
   static bool abort(std::uint64_t why) noexcept {
     if (!runs_here()) return false;
     innermost_->aborts_ = true;

@@ -7,11 +7,11 @@
 
 namespace tutti::detail {
 
-/// `divisor` is that of a mean; others do not look at it.
+/// A kernel that folds n inputs into m outputs; `divisor` is a mean's, and other reductions ignore it.
 using fold_kernel = void (*)(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
                              stores how, double divisor) noexcept;
 
-/// The kernel of one type and operation for an instruction set that this process has.
+/// Returns the kernel of one type and operation for an instruction set, which this process must have.
 template <class T, class Op>
 fold_kernel fold_kernel_for(instruction_set set) noexcept;
 
@@ -19,9 +19,9 @@ fold_kernel fold_kernel_for(instruction_set set) noexcept;
 template <class T>
 void scale(const void* in, void* out, std::size_t count, compute_t<T> factor, instruction_set set) noexcept;
 
-/// Copies past the caches, in whole lines where the processor can. No overlap.
+/// Copies past the caches, in whole lines if the processor can. The ranges must not overlap.
 TUTTI_DECL void copy_streaming(void* to, const void* from, std::size_t bytes, instruction_set set) noexcept;
-/// Copies from the front, a few registers at a time: `to` may lie before `from`, but not inside of it.
+/// Copies from the front, a few registers at a time: `to` may lie before `from`, but not inside its range.
 TUTTI_DECL void copy_forward(void* to, const void* from, std::size_t bytes, instruction_set set) noexcept;
 
 }  // namespace tutti::detail

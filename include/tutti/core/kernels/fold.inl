@@ -1,11 +1,12 @@
-// Compiled once for each instruction set, whose namespace defines `width`, the bytes of its registers, and
-// clear_upper_halves(): see fold.hpp.
-// Every level gives the same bits as fold_scalars; only which of several NaNs comes out is left to the compiler.
+// Kernels, compiled once for each instruction set, whose namespace defines `width`, the bytes of its registers, and
+// clear_upper_halves(): see fold.hpp. All instruction sets give the same bits as fold_scalars; only the choice among
+// several NaNs is left to the compiler.
 
 template <class C>
 using packed = typename vectors<C, width>::type;
 
-/// A function, since nvcc's front end ends on vectors of constants, and on those of unknown types in a choice.
+/// Returns `x` in all lanes. It is a function because nvcc's front end fails on vector constants, and on vectors of
+/// dependent types in a conditional expression.
 [[gnu::always_inline]] inline packed<std::uint32_t> splat(std::uint32_t x) noexcept {
   return packed<std::uint32_t>{} + x;
 }
@@ -51,18 +52,18 @@ template <class T>
   }
 }
 
-/// Elements of 16 bits whose even and odd ones are converted apart: both halves of a word need no shuffle.
+/// Elements of 16 bits, the even and the odd ones converted separately: both halves of a word need no shuffle.
 struct pairs {
   packed<float> even, odd;
 };
 template <class T>
 inline constexpr bool in_pairs = std::same_as<T, bfloat16> || (std::same_as<T, float16> && width == 16);
 
-/// Elements that are computed at a time.
+/// The number of elements that are computed at a time.
 template <class T>
 inline constexpr std::size_t lanes = in_pairs<T> ? width / sizeof(T) : width / sizeof(compute_t<T>);
 
-/// So many elements at any address, in the type that they are computed in.
+/// Loads `lanes<T>` elements from any address, in the type in which they are computed.
 template <class T>
 [[gnu::always_inline]] inline auto load(const std::byte* p) noexcept {
   if constexpr (sizeof(T) == sizeof(compute_t<T>)) {
@@ -87,8 +88,9 @@ template <class T>
   }
 }
 
-/// By the processor's own instruction, which takes subnormals for zero: where there is one it is done in words. A
-/// register holds all even elements, then all odd ones, which are dealt out in turn.
+/// Converts to bfloat16 by the processor's instruction. That instruction flushes subnormals to zero, so registers that
+/// hold one are converted by integer instructions. Its result has all even elements, then all odd ones, which are
+/// interleaved here.
 template <class Pairs>
 [[gnu::always_inline]] inline packed<std::uint32_t> encode_by_processor(const Pairs& value) noexcept {
   bool any = true;
@@ -102,7 +104,7 @@ template <class Pairs>
                                                     23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31));
 }
 
-/// The elements as they are stored.
+/// Converts elements to the type in which they are stored.
 template <class T, rounding by, class V>
 [[gnu::always_inline]] inline auto narrow(const V& value) noexcept {
   if constexpr (sizeof(T) == sizeof(compute_t<T>)) {
@@ -129,7 +131,7 @@ template <class V>
   *reinterpret_cast<typename vectors<C, sizeof(V)>::loose*>(p) = value;
 }
 
-/// `p` is aligned to the register.
+/// Stores past the caches. `p` must be aligned to the register.
 template <class V>
 [[gnu::always_inline]] inline void put_past_caches(std::byte* p, V value) noexcept {
   if constexpr (!x86_64 || sizeof(V) < 16)
@@ -179,8 +181,8 @@ template <class C>
   return {a.even * factor, a.odd * factor};
 }
 
-/// Four registers at byte `at` of all inputs, folded and stored to all outputs. By name: an array of them would stay in
-/// memory under -O1.
+/// Folds four registers at byte `at` of all inputs and stores them to all outputs. The registers are separate variables
+/// because an array of them would stay in memory under -O1.
 template <class T, class Op, rounding by>
 [[gnu::always_inline]] inline void fold_four(const std::byte* const* in, int n, std::byte* const* out, int m,
                                              std::size_t at, stores how, compute_t<T> divisor) noexcept {
@@ -217,16 +219,16 @@ template <class T, class Op, rounding by>
   for (int o = 0; o < m; ++o) put(out[o] + at, narrow<T, by>(a));
 }
 
-/// Asks for the lines of all outputs from byte `from` up to `to`; for nothing where that is past `end`. Of buffers that
-/// other cores have at hand they come once, to be written, instead of first to be read.
+/// Prefetches bytes [from, to) of all outputs for writing; does nothing if `to` is past `end`. Lines that other cores
+/// hold are then transferred once, exclusively, instead of first for reading.
 [[gnu::always_inline]] inline void claim(std::byte* const* out, int m, std::size_t from, std::size_t to,
                                          std::size_t end) noexcept {
   if (to > end) return;
   for (int o = 0; o < m; ++o) tutti::detail::prefetch_to_write(out[o] + from, to - from);
 }
 
-/// As fold(), from element i on and as far as whole registers go, where the lines of all outputs but the first `own`
-/// are asked for so many bytes ahead. Returns how far that was.
+/// Folds as fold(), from element i on in steps of four registers, and prefetches the lines of all outputs but the first
+/// `own` for writing, `ahead` bytes in advance. Returns the first element that is left.
 template <class T, class Op, rounding by>
 [[gnu::always_inline]] inline std::size_t fold_claiming(const std::byte* const* in, int n, std::byte* const* out, int m,
                                                         int own, std::size_t ahead, std::size_t i, std::size_t count,
@@ -242,8 +244,8 @@ template <class T, class Op, rounding by>
   return i;
 }
 
-/// The same of two inputs and two outputs, whose addresses stay in registers: cores that are far from each other then
-/// have a third more lines under way.
+/// Folds as fold_claiming, with two inputs and two outputs whose addresses stay in registers: between distant cores, a
+/// third more lines are then in flight.
 template <class T, class Op, rounding by>
 [[gnu::always_inline]] inline std::size_t fold_pair(const std::byte* const* in, std::byte* const* out, int own,
                                                     std::size_t i, std::size_t count, compute_t<T> divisor) noexcept {
@@ -252,12 +254,12 @@ template <class T, class Op, rounding by>
   return fold_claiming<T, Op, by>(pair, 2, to, 2, own, 4096, i, count, divisor);
 }
 
-/// Element i of all outputs becomes in[0][i] op in[1][i] op …; an output may be one of the inputs. Each place is read
-/// once, and before it is written.
+/// Computes element i of all outputs as in[0][i] op in[1][i] op …; an output may be one of the inputs. Each element is
+/// read once, and before it is written.
 template <class T, class Op, rounding by = rounding::in_words>
 void fold(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count, stores how,
           double mean_by) noexcept {
-  if constexpr (by == rounding::by_processor)  // which would not tell its subnormals from zero
+  if constexpr (by == rounding::by_processor)  // it could not tell subnormals from zero
     if (subnormals_are_zero()) return fold<T, Op>(inputs, n, outputs, m, count, how, mean_by);
   const auto divisor = static_cast<compute_t<T>>(mean_by);
   const auto* const* in = reinterpret_cast<const std::byte* const*>(inputs);
@@ -267,7 +269,7 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
     i = elements_before_line<T>(outputs[0], count);
     fold_scalars<T, Op>(inputs, n, outputs, m, 0, i, mean_by);
   }
-  if (n == 2 && m == 1 && how != stores::streaming) {  // what rings and pairs do
+  if (n == 2 && m == 1 && how != stores::streaming) {  // the case of rings and pairwise exchanges
     const std::byte* const pair[] = {in[0], in[1]};
     std::byte* const to[] = {out[0]};
     for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>)
@@ -279,7 +281,7 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
       i = own == 2   ? fold_pair<T, Op, by>(in, out, 2, i, count, divisor)
           : own == 1 ? fold_pair<T, Op, by>(in, out, 1, i, count, divisor)
                      : fold_pair<T, Op, by>(in, out, 0, i, count, divisor);
-    else  // 32 lines: some 0.1 us of folding, as long as one takes to come
+    else  // 32 lines: about 0.1 us of folding, which is one line's latency
       i = fold_claiming<T, Op, by>(in, n, out, m, own, 2048, i, count, divisor);
   }
   for (; count - i >= 4 * lanes<T>; i += 4 * lanes<T>) fold_four<T, Op, by>(in, n, out, m, i * sizeof(T), how, divisor);
@@ -304,7 +306,7 @@ void scale(const void* in, void* out, std::size_t count, compute_t<T> factor) no
   clear_upper_halves();
 }
 
-/// From the front, a few registers at a time: `to` may lie before `from`, but not inside of it.
+/// Copies from the front, a few registers at a time: `to` may lie before `from`, but not inside its range.
 inline void copy_forward(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   using loose = typename vectors<std::uint8_t, width>::loose;
   constexpr std::size_t registers = 4, whole = registers * width;
@@ -317,7 +319,7 @@ inline void copy_forward(std::byte* to, const std::byte* from, std::size_t bytes
   std::memmove(to, from, bytes);
 }
 
-/// Whole lines to an aligned address.
+/// Copies whole lines to an aligned address, past the caches.
 inline void copy_lines(std::byte* to, const std::byte* from, std::size_t lines) noexcept {
   using bytes = typename vectors<std::uint8_t, width>::type;
   using loose = typename vectors<std::uint8_t, width>::loose;

@@ -9,28 +9,29 @@
 
 namespace tutti {
 
-/// How results are stored: `streaming` past the caches, in whole lines, for outputs that are larger than these and that
-/// nobody reads soon; ordinary where a processor or an address allows no other. Of several outputs an ordinary one asks
-/// early for the lines of all, `own_first` only for those of all but the first, which are in this core's cache, and
-/// `unclaimed` for none.
+/// The store instructions of a kernel. `streaming` stores whole lines past the caches, for outputs that are larger than
+/// the caches and not read soon; if a processor or an address does not allow that, it is the same as `ordinary`. With
+/// several outputs, `ordinary` prefetches the lines of all for writing, `own_first` those of all but the first, which
+/// is in this core's cache, and `unclaimed` none.
 enum class stores : std::uint8_t { ordinary, streaming, own_first, unclaimed };
 
 }  // namespace tutti
 
 namespace tutti::detail {
 
-/// Who rounds a float to a bfloat16; the bits are the same.
+/// The way in which a float is rounded to a bfloat16: by integer instructions, or by the processor's own one. The bits
+/// are the same.
 enum class rounding : std::uint8_t { in_words, by_processor };
 
-/// A register of the compiler's vector extensions, and the same at any address.
+/// A register of the compiler's vector extensions, and the same type without alignment.
 template <class C, std::size_t bytes>
 struct vectors {
   typedef C type __attribute__((vector_size(bytes)));
   typedef C loose __attribute__((vector_size(bytes), aligned(1), may_alias));
 };
 
-// Sums, products and bits do not know about signs: fewer kernels to compile. A bool is 0 or 1, so its reductions are
-// those of bits.
+// Sums, products and bit operations do not depend on the sign, which makes fewer kernels to compile. A bool is 0 or 1,
+// so its reductions are bit operations.
 template <std::size_t bytes, bool has_sign>
 using integer_lane = std::conditional_t<
     bytes == 1, std::conditional_t<has_sign, std::int8_t, std::uint8_t>,
@@ -83,12 +84,12 @@ constexpr C quotient(C total, int n) noexcept {
     const auto divisor = static_cast<typename C::value_type>(n);
     return C(total.real() / divisor, total.imag() / divisor);
   } else {
-    using D = std::conditional_t<(sizeof(C) < sizeof(int)), int, C>;  // a world of 256 is 0 in eight bits
+    using D = std::conditional_t<(sizeof(C) < sizeof(int)), int, C>;  // a world size of 256 would be 0 in eight bits
     return static_cast<C>(static_cast<D>(total) / static_cast<D>(n));
   }
 }
 
-/// Elements [from, to) of a fold, one by one: the ends that fill no register, and types that no register holds.
+/// Folds elements [from, to) one by one: the ends that fill no register, and types that no register holds.
 template <class T, class Op>
 void fold_scalars(const void* const* inputs, int n, void* const* outputs, int m, std::size_t from, std::size_t to,
                   double divisor) noexcept {
@@ -117,7 +118,7 @@ void scale_scalars(const void* in, void* out, std::size_t from, std::size_t to, 
   }
 }
 
-/// How many elements come before the next line of 64 bytes; 0 if no element begins one.
+/// Returns the number of elements before the next line of 64 bytes, at most `count`; 0 if no element begins at a line.
 template <class T>
 std::size_t elements_before_line(const void* p, std::size_t count) noexcept {
   const std::size_t gap = (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64;
