@@ -17,9 +17,10 @@
 
 namespace tutti::grad {
 
-/// Adasum of two gradients, into `a`: a (1 - a.b / 2|a|^2) + b (1 - a.b / 2|b|^2), which is their sum where they are
-/// orthogonal and their mean where they are equal (Maleki et al., Scaling Distributed Training with Adaptive Summation,
-/// 2020). A gradient of next to no length (norm^2 below 1.5e-154) counts as it is. Products and norms in double.
+/// Combines two gradients into `a` by Adasum: a (1 - a.b / 2|a|^2) + b (1 - a.b / 2|b|^2), which is their sum if they
+/// are orthogonal and their mean if they are equal (Maleki et al., Scaling Distributed Training with Adaptive
+/// Summation, 2020). A gradient whose squared norm is below 1.5e-154 is taken unscaled. Products and norms are computed
+/// in double.
 template <number T>
 void adasum(std::span<T> a, std::span<const T> b) noexcept {
   constexpr double least = 1.4916681462400413e-154;  // the root of the smallest normal double, as in Horovod
@@ -46,12 +47,12 @@ void adasum(std::span<T> a, std::span<const T> b) noexcept {
     a[i] = rounded<T>(of_a * static_cast<double>(a[i]) + of_b * static_cast<double>(b[i]));
 }
 
-/// A hook that combines gradients by Adasum, each parameter by itself, in place of the mean: for any number of ranks
-/// and any group. Weights only say who takes part: a rank with weight 0 does not. Pairs of ranks combine, then pairs of
-/// pairs; where the ranks are no power of two the last ones first join one of the others each. All ranks end with the
-/// same bits, on machines of one kind. Travels in finish(), by messages with `tag`. Memory: one more copy of a bucket.
-/// Cost: log2(n) exchanges of the whole bucket per rank, rounded down, and two messages more where n is no power of
-/// two.
+/// A hook that combines gradients by Adasum instead of the mean, each parameter separately, for any number of ranks and
+/// any group. Weights only decide which ranks take part: a rank with weight 0 does not. Ranks combine in pairs, then
+/// pairs of pairs; if their number n is not a power of two, each of the last ranks first joins one of the others. All
+/// ranks get the same bits, on machines of one kind. The exchange runs in finish(), by messages with `tag`. Memory: one
+/// more copy of a bucket. Cost: floor(log2(n)) exchanges of the whole bucket per rank, and two more messages if n is
+/// not a power of two.
 class adasum_hook {
  public:
   static constexpr scaling scale = scaling::none;

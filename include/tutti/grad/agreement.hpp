@@ -20,17 +20,17 @@
 
 namespace tutti::grad {
 
-/// "weight, 640 x float32" as messages show it.
+/// Returns "weight, 640 x float32", for messages.
 [[nodiscard]] TUTTI_DECL std::string describe(const parameter_shape& p);
 
 namespace detail {
 
-/// In place of an id, by a rank that has failed.
+/// Values that a rank that has failed sends in place of an id.
 enum refusal : std::uint64_t { refused = 1, without_memory = 2 };
 
 constexpr bool failed(std::uint64_t id) noexcept { return id == refused || id == without_memory; }
 
-/// Compares `mine` of all ranks: the first that has failed, or else that differs.
+/// Compares `mine` of all ranks. Returns the first rank that has failed, or else the first that differs. Collective.
 template <class Comm>
 odd_rank compare(Comm& world, std::uint64_t mine, const std::source_location& where) {
   comparison ids;
@@ -39,7 +39,8 @@ odd_rank compare(Comm& world, std::uint64_t mine, const std::source_location& wh
   return bad.rank >= 0 ? bad : ids.odd();
 }
 
-/// What the ranks' models differ in, when their plans do: in rank `odd` and rank 0 of the communicator.
+/// Returns a text that says how the models of rank `odd` and rank 0 of the communicator differ, if their plans do.
+/// Collective.
 template <class Comm>
 std::string difference(Comm& world, std::span<const parameter_shape> shapes, int odd) {
   const auto who = [&](int r) { return "rank " + std::to_string(world.world_rank(r)); };
@@ -73,7 +74,7 @@ std::string difference(Comm& world, std::span<const parameter_shape> shapes, int
          "same";
 }
 
-/// The communicator, if the reducer can add up weights and flags of so many ranks.
+/// Returns `world`; throws usage_error if it has more ranks than the reducer can sum weights and flags of exactly.
 template <class Comm>
 Comm& countable(Comm& world) {
   if (world.size() > step_flags::most_ranks)
@@ -88,16 +89,18 @@ template <class Comm>
   throw error({kind, 0, world.world_rank(rank), 0}, std::string(who) + ": " + what, {world.rank(), 0, who, where});
 }
 
-/// What a rank has begun.
+/// The call that a rank has begun.
 enum class begun { pass, pass_without_samples, rebuild };
 constexpr begun pass_of(double weight) noexcept { return weight > 0 ? begun::pass : begun::pass_without_samples; }
 
-/// Throws the exception that is being handled; where ranks have met in different calls, with what these may be. Of
-/// rebuild() only those hear who called it, or met what agree_on_order() begins with, or what nobody knows.
+/// Throws the exception that is being handled. If it is an error{mismatch}, because ranks have met in different calls,
+/// throws one that names those calls. Mentions rebuild() only if this rank called it, or if the other rank's call is
+/// unknown or has the signature of agree_on_order().
 [[noreturn]] TUTTI_DECL void tell_apart(begun here);
 
-/// Gives all ranks rank 0's order. Begins on `meeting`, where a pass would, with as little as a pass begins with and of
-/// another size, so that ranks that begin one instead are found, over messages too.
+/// Gives all ranks rank 0's order. Collective. Begins on `meeting`, the communicator on which a pass begins, with an
+/// all_reduce about as small as a pass's first one but of another size, so that ranks that begin a pass instead are
+/// found, over messages too.
 template <class Comm>
 task<> agree_on_order(Comm& world, Comm& meeting, std::vector<int>& order, std::source_location where) {
   try {
@@ -109,8 +112,8 @@ task<> agree_on_order(Comm& world, Comm& meeting, std::vector<int>& order, std::
   }
 }
 
-/// Throws error{mismatch} on all ranks where ids, of a plan and what else must be the same, differ: the first rank that
-/// differs from rank 0 and the first parameter that does. Collective.
+/// Compares ids, hashes of a plan and of all else that must be equal on all ranks. Throws error{mismatch} on all ranks
+/// if they differ, with the first rank that differs from rank 0 and the first parameter that does. Collective.
 template <class Comm>
 void check_agreement(Comm& world, const char* who, std::span<const parameter_shape> shapes, std::uint64_t id,
                      const std::source_location& where) {
@@ -118,8 +121,9 @@ void check_agreement(Comm& world, const char* who, std::span<const parameter_sha
     blame(world, who, errc::mismatch, odd.rank, difference(world, shapes, odd.rank), where);
 }
 
-/// What `make()` returns, on all ranks or on none: throws as check_agreement() does where what they made has another
-/// `id`, and where one has failed, which throws its own exception; the others learn which, and why. Collective.
+/// Returns what `make()` returns, on all ranks or on none. Collective. Throws as check_agreement() if the ranks'
+/// results have different ids. If `make()` has thrown on a rank, that rank throws its exception, and the others throw
+/// an error that names the rank and the reason.
 template <class Comm, class Make, class Id>
 auto make_alike(Comm& world, const char* who, std::span<const parameter_shape> shapes, Make make, Id id_of,
                 const std::source_location& where) {

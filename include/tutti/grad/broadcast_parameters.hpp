@@ -14,11 +14,11 @@
 
 namespace tutti::grad {
 
-/// Gives every rank the root's parameters, or its buffers, in place, so that all begin alike. `tensors` is a range of
-/// spans of one type of numbers. Collective, and ends when it is done. Small tensors travel together and large ones in
-/// pieces, at most `chunk_bytes` at a time, which bounds the memory taken.
-/// Errors: error{mismatch} on all ranks where the tensors differ, with the first one that does and two ranks;
-/// usage_error for a root that is none, and for chunks of no bytes.
+/// Gives every rank the root's parameters, or its buffers, in place, so that all ranks begin with the same model.
+/// `tensors` is a range of spans of one number type. Collective; blocks until done. Small tensors are packed together
+/// and large ones are cut, so that one broadcast carries at most `chunk_bytes`, which also bounds the memory that this
+/// takes. Errors: error{mismatch} on all ranks if the tensors differ, with the first one that does and two ranks;
+/// usage_error for a root that is not a rank, and for chunk_bytes == 0.
 template <class Comm, std::ranges::forward_range R>
   requires number<typename std::ranges::range_value_t<R>::element_type>
 void broadcast_parameters(Comm& world, R&& tensors, int root = 0, std::size_t chunk_bytes = std::size_t{1} << 20,
@@ -31,7 +31,7 @@ void broadcast_parameters(Comm& world, R&& tensors, int root = 0, std::size_t ch
 
   const std::size_t most = std::max<std::size_t>(1, chunk_bytes / sizeof(T));
   std::vector<T> packed;
-  std::vector<std::span<T>> parts;  // of what is packed
+  std::vector<std::span<T>> parts;  // the destinations of `packed`
   const auto flush = [&] {
     if (packed.empty()) return;
     world.broadcast(packed, root, {}, where).wait();

@@ -11,14 +11,15 @@
 
 namespace tutti::grad::detail {
 
-/// Which rank is the first that differs from rank 0, -1 if none does, and what it has.
+/// The first rank that differs from rank 0, -1 if none does, and that rank's number.
 struct odd_rank {
   int rank = -1;
   std::uint64_t id = 0;
 };
 
-/// A number of every rank, such as a hash, that all are to have alike. begin() sends it, and may be awaited or waited
-/// for; then odd() says who differs, the same on all ranks. 8 bytes of each rank. Belongs to the operation until then.
+/// A comparison of one number of every rank, such as a hash, that is expected to be equal on all. begin() exchanges the
+/// numbers and returns an operation to wait for; this object must outlive it. Then odd() returns the same result on all
+/// ranks. Each rank sends 8 bytes.
 class comparison {
  public:
   template <class Comm>
@@ -31,7 +32,7 @@ class comparison {
   [[nodiscard]] odd_rank odd() const noexcept {
     return find([&](std::uint64_t id) { return id != ids_[0]; });
   }
-  /// The first whose number `is` so.
+  /// Returns the first rank for whose number `is` returns true.
   template <class Is>
   [[nodiscard]] odd_rank find(Is is) const noexcept {
     const auto at = std::find_if(ids_.begin(), ids_.end() - 1, is);

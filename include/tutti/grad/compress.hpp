@@ -16,8 +16,10 @@
 namespace tutti::grad {
 
 /// A hook that sends gradients of float and double as `Wire`, float16 or bfloat16: half or a quarter of the bytes.
-/// `Inner` is the hook that reduces what has been narrowed, and whatever is narrow already; so hooks chain:
-/// `compress_hook<bfloat16, powersgd_hook>`. Tails travel beside, as they are.
+/// `Inner` is the hook that reduces the narrowed gradients, and those that are no wider than `Wire`; so hooks can be
+/// chained: `compress_hook<bfloat16, powersgd_hook>`. Tails are sent separately and unchanged. bfloat16 is sent at
+/// once. float16 is first scaled by a power of two that prevents overflow of the sums and on which the ranks agree (an
+/// all_reduce of one float in ready()); its bucket is sent in finish().
 ///
 /// bfloat16 has float's range and travels at once. float16 is scaled so that no sum overflows, by a power of two which
 /// the ranks agree on first (an all_reduce of one float as ready() is called); its bucket travels in finish().
@@ -60,7 +62,7 @@ class compress_hook {
     }
   }
 
-  /// Bytes that travel for a bucket of so many elements, instead of count x sizeof(T).
+  /// Returns the bytes sent for a bucket of `count` elements, instead of count x sizeof(T).
   [[nodiscard]] static constexpr std::size_t wire_bytes(std::size_t count) noexcept { return count * sizeof(Wire); }
 
   [[nodiscard]] Inner& inner() noexcept { return inner_; }
@@ -71,7 +73,7 @@ class compress_hook {
   void forget_pass() {
     if constexpr (requires { inner_.forget_pass(); }) inner_.forget_pass();
   }
-  /// What the inner hook cannot do, this cannot.
+  /// Throws usage_error if the inner hook does.
   template <class What>
     requires requires(const Inner& i, const What& w) { i.check(w); }
   void check(const What& what) const {
@@ -92,7 +94,7 @@ class compress_hook {
     return {{b.index, elements, b.where, b.slots, line}, std::move(memory)};
   }
 
-  // Infinite where it is not finite: NaN is no maximum.
+  // Returns the largest magnitude, or infinity if an element is infinite or NaN, since max ignores NaN.
   template <class T>
   static float largest(std::span<T> g) noexcept {
     T most{};
@@ -103,7 +105,7 @@ class compress_hook {
     }
     return static_cast<float>(most);
   }
-  // The power of two that brings a sum of `ranks` terms, each at most `most`, below the largest float16, 65504.
+  // Returns the power of two that brings a sum of `ranks` terms, each at most `most`, below the largest float16, 65504.
   static double scale_for(float most, int ranks) noexcept {
     double bound = static_cast<double>(most) * ranks, unit = 1;
     if (!(bound > 0) || bound > static_cast<double>((std::numeric_limits<float>::max)()) * 4096.0)
@@ -128,8 +130,8 @@ class compress_hook {
       g[i] = static_cast<T>(static_cast<float>(wire.elements[i])) * factor / divisor;
   }
 
-  // The copy outlives what is under way in it, also in a task that is dropped before it starts: parameters end in
-  // reverse order.
+  // The copy outlives the operations on it, also in a task that is dropped before it starts: parameters are destroyed
+  // in reverse order.
   template <class Flight, class T>
   static task<> widen_after(wire_copy copy, Flight flight, op tail, bucket_view<T> b) {
     const wire_copy mine = std::move(copy);
@@ -154,8 +156,8 @@ class compress_hook {
     widen(wire, b, unit);
   }
 
-  // Tasks call the inner hook where a progress_thread may resume them, while ready() has the next bucket leave: they
-  // make all calls, one bucket after the other, unless a call changes nothing.
+  // True if tasks make all calls of the inner hook. A progress_thread may resume tasks while ready() launches the next
+  // bucket, so a hook whose call changes it must be called by tasks only, one bucket after the other.
   template <class Comm, class T>
   static constexpr bool calls_later =
       std::same_as<Wire, float16> &&

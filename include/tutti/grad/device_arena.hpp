@@ -24,19 +24,19 @@
 
 namespace tutti::grad {
 
-/// The memory of all gradients on a device, once, as `arena` is on the host: every gradient is a view into its bucket.
-/// Behind them lie a hook's scratch and one float, the flag. NCCL's own where it has such memory, and registered with
-/// it by enroll(); see basic_nccl_memory. Zeroed when made, which waits for the device; nothing else does. Owns the
-/// stream in which a reducer prepares buckets to travel. Errors: those of placement, error{device} and
-/// {out_of_resources}.
+/// The memory of all gradients on a device, the counterpart of `arena`: every gradient is a view into its bucket.
+/// Behind the buckets lie a hook's scratch memory and the flag, one float. It is allocated by NCCL if NCCL can, and
+/// registered by enroll(); see basic_nccl_memory. It owns the stream in which a reducer prepares buckets for sending.
+/// Zero at first. The constructor waits for the device; other calls do not. Errors: those of placement, error{device}
+/// and {out_of_resources}.
 template <nccl_functions Api>
   requires cuda::moving_api<typename Api::cuda>
 class device_arena : public placement {
   using R = typename Api::cuda;
 
  public:
-  /// `p` is the plan of `shapes`; `scratch` has the bytes that a hook wants for each bucket. Memory that the device
-  /// still uses after nccl_options::patience is left behind. Waits for no other rank.
+  /// Allocates and clears the memory of `p`, the plan of `shapes`; `scratch` has the bytes that a hook needs for each
+  /// bucket. Does not wait for other ranks. Memory that the device still uses after nccl_options::patience is leaked.
   template <class Comm>
   device_arena(Comm& devices, std::span<const parameter_shape> shapes, plan p, std::span<const std::size_t> scratch)
       : placement(shapes, std::move(p)),
@@ -58,20 +58,21 @@ class device_arena : public placement {
     if (kept_.span().data()) tutti::detail::free_bounded(std::move(kept_), limit);
   }
 
-  /// All ranks, when each has its memory: registers it. Blocks; see basic_nccl_memory::enroll.
+  /// Registers the memory. Called by all ranks after each has constructed its arena. Blocks; see
+  /// basic_nccl_memory::enroll.
   template <class Comm>
   void enroll(Comm& devices) {
     memory_.enroll(devices);
   }
   [[nodiscard]] bool registered() const noexcept { return memory_.registered(); }
 
-  /// The gradient of a parameter, in the order of registration.
+  /// Returns the gradient of a parameter, by its index in the order of registration.
   template <number T>
   [[nodiscard]] cuda::device_span<T> gradient(std::size_t parameter) const {
     const place& p = of(parameter, dtype_of<T>());
     return {reinterpret_cast<T*>(at(p.offset)), p.count};
   }
-  /// A whole bucket, with padding of zeros between its gradients.
+  /// Returns a whole bucket, with padding of zeros between its gradients.
   template <number T>
   [[nodiscard]] cuda::device_span<T> bucket(std::size_t b) const noexcept {
     return {reinterpret_cast<T*>(at(start_of(b))), layout().buckets[b].count};
@@ -83,7 +84,8 @@ class device_arena : public placement {
     return {reinterpret_cast<float*>(at(scratch_.back())), 1};
   }
 
-  /// Its own; what it is given comes after what follow() has named. usage_error where that is being captured.
+  /// Returns the arena's own stream. Work in it runs after the work that follow() has named. follow() throws
+  /// usage_error if its stream is being captured.
   [[nodiscard]] stream_ref stream() const noexcept { return stream_; }
   void follow(stream_ref s) {
     refuse_capture(s, "mark");
@@ -93,13 +95,14 @@ class device_arena : public placement {
     e.join(stream_.native());
     events_.release(std::move(e));
   }
-  /// A user's stream has been given work on the gradients: the arena's end waits for it.
+  /// Records that a user's stream has been given work on the gradients; the destructor waits for that work.
   void used_by(stream_ref s) noexcept try {
     const cuda::basic_device_guard<R> guard{device_};
     used_.record(handle_of(s));
-  } catch (const error&) {  // the device is lost
+  } catch (const error&) {  // the device has failed
   }
-  /// usage_error where this stream is being captured into a graph, or is the default one while another is; spoils none.
+  /// Throws usage_error if the stream is being captured into a graph, or if it is the default stream while another one
+  /// is captured. The capture stays valid.
   void refuse_capture(stream_ref s, const char* call) const {
     const cuda::basic_device_guard<R> guard{device_};
     cuda::capture_state is;
@@ -114,33 +117,33 @@ class device_arena : public placement {
                         "capture an all_reduce of the communicator instead");
     cuda::check<R>(r, "cudaStreamGetCaptureInfo", device_);
   }
-  /// A mark behind all that its own stream has been given.
+  /// Returns an event behind all work of the arena's stream so far. Give it back by unmark().
   [[nodiscard]] cuda::basic_event<R> mark() {
     auto e = events_.acquire();
     e.record(stream_.native());
     return e;
   }
   void unmark(cuda::basic_event<R>&& e) noexcept { events_.release(std::move(e)); }
-  /// Of a stream_ref; the default stream is that of the current device.
+  /// Returns the handle of a stream_ref; an empty one is the default stream of the current device.
   [[nodiscard]] static cuda::stream_handle handle_of(stream_ref s) noexcept {
     return s ? s.native() : cuda::default_stream();
   }
 
-  // All of these are put into a stream.
-
-  /// All gradients become zero, and the flag; scratch stays.
+  /// Sets all gradients and the flag to zero, in the stream; scratch memory stays. The functions from here to
+  /// copy_from() enqueue work in a stream and return.
   void clear(stream_ref s) {
     fill(0, bytes(), s);
     clear_flag(s);
   }
   void clear_flag(stream_ref s) { fill(scratch_.back(), sizeof(float), s); }
-  /// The flag becomes 1, by a copy on the device.
+  /// Sets the flag to 1, by a copy on the device.
   void raise_flag() { copy(at(scratch_.back()), at(scratch_.back()) + sizeof(float), sizeof(float), stream_); }
   void zero_bucket(std::size_t b) {
     fill(start_of(b), layout().buckets[b].count * size_of(layout().buckets[b].type), stream_);
   }
   void zero(std::size_t parameter) { fill(of(parameter).offset, of(parameter).bytes(), stream_); }
-  /// The same, but restore() brings it back. The first time takes as much memory again as all gradients have.
+  /// Sets a gradient to zero and saves its value for restore(). The first call allocates as much memory as all
+  /// gradients have.
   void keep(std::size_t parameter) {
     if (!kept_.span().data()) kept_ = {device_, bytes()};
     const place& p = of(parameter);
@@ -151,12 +154,12 @@ class device_arena : public placement {
     const place& p = of(parameter);
     copy(at(p.offset), kept_.span().data() + p.offset, p.bytes(), s);
   }
-  /// Takes the values of all gradients from an arena of the same parameters.
+  /// Copies the values of all gradients from an arena of the same parameters.
   void copy_from(const device_arena& other) {
     for (std::size_t i = 0; i < size(); ++i)
       copy(at(of(i).offset), other.at(other.of(i).offset), of(i).bytes(), stream_);
   }
-  /// Its own stream has nothing more to do. Throws error{timed_out} where it still has after that.
+  /// Returns true if the arena's stream has no work left. Throws error{timed_out} if it still has some after `limit`.
   [[nodiscard]] bool filled(deadline limit) const {
     if (stream_.done()) return true;
     if (clock::now() <= limit) return false;
@@ -166,7 +169,7 @@ class device_arena : public placement {
  private:
   void wait_for_users(deadline limit) const noexcept try {
     while ((!used_.done() || !stream_.done()) && clock::now() < limit) std::this_thread::yield();
-  } catch (const error&) {  // nothing runs on a device that is lost
+  } catch (const error&) {  // nothing runs on a device that has failed
   }
   [[nodiscard]] std::byte* at(std::size_t offset) const noexcept { return memory_.span().data() + offset; }
   [[nodiscard]] std::size_t size_with(std::span<const std::size_t> scratch) {
@@ -191,7 +194,7 @@ class device_arena : public placement {
 
   int device_;
   duration patience_;
-  std::vector<std::size_t> scratch_;  // where that of each bucket begins, and behind them the flag and a constant 1
+  std::vector<std::size_t> scratch_;  // offset of each bucket's; then those of the flag and a constant 1
   cuda::basic_stream<R> stream_;
   cuda::basic_event_pool<R> events_;
   cuda::basic_event<R> used_;

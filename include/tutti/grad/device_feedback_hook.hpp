@@ -24,13 +24,13 @@ concept feedback_kernels = cast_kernels<K> && requires(const void* in, dtype fro
   { K::compress(in, from, left, out, to, count, factor, s) } -> std::same_as<status>;
 };
 
-/// As device_compress_hook, with error feedback: what rounding leaves out of this rank's gradients is added to those of
-/// the next pass (Seide et al., 1-bit SGD, 2014), so that over many passes nothing is lost but the last remainder, and
-/// what the sum over the ranks rounds. State: that remainder, a float for each element wider than `Wire`, in the unit
-/// of gradients. It lies beside the copy that travels, in the reducer's memory, from its beginning on: 6 bytes for each
-/// float sent in 16 bits, 5 in 8. It is zeros at first and after a new plan, as elements have moved; all ranks that
-/// skip a step forget it; one whose weight is 0 keeps it for later; an infinity or NaN leaves none. Not part of a
-/// checkpoint. Of a step that kernels alone leave out, by found_inf(), it stays.
+/// A hook as device_compress_hook, with error feedback: the rounding error of this rank's gradients is added to those
+/// of the next pass (Seide et al., 1-bit SGD, 2014), so that over many passes only the last remainder is lost, and the
+/// rounding of the sum over the ranks. State: that remainder, one float for each element wider than `Wire`, in the unit
+/// of gradients. It lies beside the copy that is sent, in the reducer's memory, from the start: 6 bytes for each float
+/// sent in 16 bits, 5 in 8. It is zero at first and after a new plan, in which elements have moved. A step that all
+/// ranks skip clears it; a rank whose weight is 0 keeps it; an infinity or NaN leaves 0. Not part of a checkpoint. A
+/// step that only kernels skip, by found_inf(), does not change it.
 template <narrow_float Wire, feedback_kernels Kernels>
 struct device_feedback_hook {
   double unit = 1;
@@ -50,14 +50,14 @@ struct device_feedback_hook {
   void land(const device_bucket<T>& b) const {
     device_compress_hook<Wire, Kernels>{unit, how}.land(b);
   }
-  /// What the gradients of a step that is skipped left out is worth no more than they are.
+  /// Clears the remainder of a step that is skipped: the gradients of such a step may be meaningless.
   template <number T>
   void forget_pass(const device_bucket<T>& b) const {
     if constexpr (sizeof(T) > sizeof(Wire)) detail::cast<Kernels>(left(b), left(b), 0, b.stream);
   }
 
  private:
-  [[nodiscard]] static constexpr std::size_t wire_bytes(std::size_t count) noexcept {  // whole lines: both are aligned
+  [[nodiscard]] static constexpr std::size_t wire_bytes(std::size_t count) noexcept {  // whole lines: keeps alignment
     return (count * sizeof(Wire) + slot_alignment - 1) / slot_alignment * slot_alignment;
   }
   template <class T>

@@ -22,9 +22,10 @@
 
 namespace tutti::grad::detail {
 
-/// The buckets of a pass on a device, from the marks of their gradients to the streams that come after them: a bucket
-/// goes through the hook when the hosts know the weights, the flag beside the last one in its launch. No host waits for
-/// a device. Uses memory and weights of the reducer, which outlive it. Throws error{device} and what the hook throws.
+/// The buckets of a pass on a device, from the marks of their gradients to the streams that continue after them. A
+/// bucket is given to the hook once the hosts know the weights; the flag is sent in the launch of the last one. No host
+/// waits for a device. Uses memory and weights of the reducer, which must outlive it. Throws error{device} and the
+/// hook's exceptions.
 template <class Comm, class Hook>
 class device_flights {
   using api = typename Comm::backend_type::functions;
@@ -44,7 +45,7 @@ class device_flights {
   device_flights& operator=(const device_flights&) = delete;
 
   [[nodiscard]] Hook& hook() noexcept { return hook_; }
-  /// Bytes that the hook wants beside each bucket.
+  /// Returns the bytes of scratch memory that the hook needs for each bucket.
   [[nodiscard]] static std::vector<std::size_t> scratch_of(const plan& p) {
     std::vector<std::size_t> bytes(p.buckets.size(), 0);
     if constexpr (requires { Hook::scratch_bytes(p.buckets[0]); })
@@ -52,7 +53,7 @@ class device_flights {
     return bytes;
   }
 
-  /// For the buckets of this plan, which is the arena's.
+  /// Prepares for the buckets of a plan, which must be the arena's.
   void arrange(const plan& p) {
     launcher_.arrange(p);
     from_.resize(p.buckets.size());
@@ -65,20 +66,20 @@ class device_flights {
     launcher_.begin();
   }
 
-  /// One more gradient of this bucket is complete when `mark` has done what it holds.
+  /// Records that one more gradient of this bucket is complete, once the work that `mark` holds now is done.
   void complete(std::size_t b, stream_ref mark) {
     if (from_[b].native() != mark.native()) arena_.follow(std::exchange(from_[b], mark));
     launcher_.complete(b);
   }
-  /// Launches what may leave; `so_far` is what this rank knows of the step.
+  /// Launches the buckets that are complete; `so_far` is this rank's opinion of the step.
   void advance(step so_far) { launcher_.advance(departure(so_far)); }
   void launch_rest(step so_far) {
     launcher_.launch_rest(departure(so_far));
     if (!flag_) send_flag(so_far);
   }
 
-  /// The stream comes after all buckets, and after what `restore(b, stream)` puts behind each. Of a step that all ranks
-  /// leave out, only the flights end.
+  /// Makes the stream wait for all buckets, each followed by the work that `restore(b, stream)` enqueues. In a step
+  /// that all ranks skip, only the operations end.
   template <class Restore>
   void join(stream_ref s, step all, Restore restore) {
     for (std::size_t b = 0; b < from_.size(); ++b) {
@@ -88,7 +89,7 @@ class device_flights {
     }
     std::move(*std::exchange(flag_, std::nullopt)).join(s);
   }
-  /// The same with the host behind the device.
+  /// As join(), but ends when the device is done.
   template <class Restore>
   task<> arrive(step all, Restore restore) {
     for (std::size_t b = 0; b < from_.size(); ++b) {
@@ -98,12 +99,12 @@ class device_flights {
     }
     flight flag = *std::exchange(flag_, std::nullopt);
     co_await std::move(flag);
-    // Kernels that land are short, and nobody tells when they end.
+    // The kernels of land() are short, and nothing signals their end.
     auto landed = arena_.mark();
     while (!landed.done()) co_await resume_on(gpus_->engine());
     arena_.unmark(std::move(landed));
   }
-  /// After an abort.
+  /// Drops all operations, after an abort.
   void drop() noexcept {
     launcher_.drop();
     flag_.reset();
@@ -118,9 +119,9 @@ class device_flights {
   template <class T>
   flight depart(std::size_t b, step so_far) {
     const cuda::basic_device_guard<runtime> guard{gpus_->backend().device()};
-    weights_.template settle<double>();  // on the host: here, and not at a later mark, as in reducer
+    weights_.template settle<double>();  // blocks the host here, not at a later mark: see reducer
     arena_.follow(from_[b]);
-    if (weights_.share() == 0) arena_.zero_bucket(b);  // zero times a NaN is none
+    if (weights_.share() == 0) arena_.zero_bucket(b);  // 0 x NaN would be NaN
     if (b + 1 != from_.size()) return hook_(*gpus_, view<T>(b, arena_.stream()));
     nccl_group together{*gpus_};
     flight last = hook_(*gpus_, view<T>(b, arena_.stream()));
@@ -132,7 +133,7 @@ class device_flights {
     if (so_far != step::apply) arena_.raise_flag();
     static_cast<void>(flag_.emplace(gpus_->all_reduce(arena_.flag(), sum, {.stream = arena_.stream()}, where_)));
   }
-  /// Puts into a stream, which comes after bucket b, what is left to do to it.
+  /// Enqueues the remaining work on bucket b in a stream that runs after it.
   template <class Restore>
   void land(std::size_t b, stream_ref s, step all, Restore& restore) {
     if (all != step::apply) return forget(b);
@@ -143,7 +144,7 @@ class device_flights {
       });
     restore(b, s);
   }
-  /// What the hook keeps was written in the arena's stream, and will be there.
+  /// Uses the arena's stream, in which the hook's state was written.
   void forget(std::size_t b) {
     if constexpr (requires(const device_bucket<float>& k) { hook_.forget_pass(k); })
       visit_gradient(type_of(b), [&]<class T>() {
@@ -169,7 +170,7 @@ class device_flights {
   weighing& weights_;
   launcher<Comm, flight> launcher_;
   stream_ref stream_;             // the pass's
-  std::vector<stream_ref> from_;  // of the last mark in each bucket
+  std::vector<stream_ref> from_;  // the last mark of each bucket
   std::optional<flight> flag_;
   std::source_location where_;
 };

@@ -18,29 +18,29 @@
 
 namespace tutti::grad {
 
-/// A bucket in a device's memory on its way: what a device_hook is given.
+/// The argument of a device_hook: a bucket in a device's memory.
 template <number T>
 struct device_bucket {
-  std::size_t index;                     ///< in the plan
+  std::size_t index;                     ///< of the bucket in the plan
   cuda::device_span<T> elements;         ///< gradients and padding of zeros; zeros where this rank's weight is 0
-  cuda::device_span<std::byte> scratch;  ///< what the hook asked for: zeros in a new plan, and then the hook's
-  double share;                          ///< what this rank's gradients count for in the mean
-  double even_share;                     ///< that of all ranks with a weight, if it is the same, else 0; equal anywhere
-  stream_ref stream;                     ///< the elements are there when all that it holds is done; takes work
+  cuda::device_span<std::byte> scratch;  ///< as scratch_bytes() asked: zeros in a new plan, then the hook's
+  double share;                          ///< the factor of this rank's gradients in the mean
+  double even_share;                     ///< share, if equal on all ranks with a weight, else 0; equal on all ranks
+  stream_ref stream;                     ///< the elements are complete after its work; takes the hook's work
   std::source_location where = std::source_location::current();  ///< the call of begin(), for messages
 };
 
-/// Conversions on a device: out[i] = in[i] x factor, computed in float, or in double where both types are, and rounded
-/// once. `out` may be `in` where the types are the same. Puts the work into the stream, whose device is the current
-/// one, and returns. Types of floats, 8 to 64 bits. The library's own are CUDA sources and need nvcc; a C++ compiler
-/// alone has none.
+/// Conversions on a device: out[i] = in[i] x factor, computed in float, or in double if both types are, and rounded
+/// once. `out` may be `in` if the types are the same. Enqueues the work in the stream, whose device must be the current
+/// one, and returns. Types: floats of 8 to 64 bits. The library's implementation is CUDA source code that needs nvcc;
+/// there is none for a C++ compiler alone.
 template <class K>
 concept cast_kernels =
     requires(const void* in, dtype from, void* out, dtype to, std::size_t count, double factor, cuda::stream_handle s) {
       { K::cast(in, from, out, to, count, factor, s) } -> std::same_as<status>;
     };
 
-/// For hooks that can do without.
+/// The argument of hooks that do without kernels.
 struct no_kernels {};
 
 namespace detail {
@@ -62,7 +62,7 @@ void cast(cuda::device_span<T> in, cuda::device_span<U> out, double factor, stre
                           std::string(name(dtype_of<U>())) + " could not be started"};
 }
 
-/// The start of the scratch, as what travels.
+/// Returns the start of the scratch memory as the elements that are sent.
 template <narrow_float Wire, class T>
 cuda::device_span<Wire> wire_of(const device_bucket<T>& b) noexcept {
   return {reinterpret_cast<Wire*>(b.scratch.data()), b.elements.size()};
@@ -70,22 +70,23 @@ cuda::device_span<Wire> wire_of(const device_bucket<T>& b) noexcept {
 
 }  // namespace detail
 
-/// How a bucket is reduced on a device: a callable that puts work into `bucket.stream`, if it has any, and issues one
-/// operation on it, which it returns. The sum over the ranks of share x gradient is the mean. May have
-/// `land(bucket)`, called when `bucket.stream` comes after that operation, to put into it what makes the elements of
-/// what has arrived; `static std::size_t scratch_bytes(const bucket&)`, what it wants for each bucket beside; and
-/// `forget_pass(bucket)`, called instead of land() when all ranks skip the step, in the stream in which it travelled.
-/// Never waits for the device. An exception ends the pass. Called by ready() and finish(), with the device current.
+/// A hook that reduces a bucket on a device: a callable that enqueues its work in `bucket.stream`, issues one operation
+/// on that stream and returns it. The sum over the ranks of share x gradient is the mean. Optional members:
+/// `land(bucket)`, called when `bucket.stream` runs after that operation, to enqueue the work that turns the received
+/// data into elements; `static std::size_t scratch_bytes(const bucket&)`, the scratch memory per bucket;
+/// `forget_pass(bucket)`, called instead of land() if all ranks skip the step, in the stream of the operation. Must not
+/// wait for the device. An exception ends the pass. Called by ready() and finish(), with the device current.
 template <class H, class Comm>
 concept device_hook = detail::reduces_on_device<H, Comm, float> && detail::reduces_on_device<H, Comm, double> &&
                       detail::reduces_on_device<H, Comm, float16> && detail::reduces_on_device<H, Comm, bfloat16>;
 
-/// The default: one all_reduce, in which NCCL multiplies by the share as it reads: no pass over the memory more. The
-/// share is rounded to the elements' type then: nothing for a number of equal ranks that is a power of two, and else up
-/// to half an ulp, in all elements alike, of each rank's part: 0.2 % of bfloat16, 0.02 % of float16. Where that is
-/// so, kernels do it for narrow types, by the exact share: one pass over the bucket, and a plain sum. In any way, share
-/// x gradient is rounded to the type: of float16, what is below 2^-14 loses up to 2^-25 of each rank's part, and all of
-/// 2^-25 and less. A scale of the loss keeps gradients above that; bfloat16 has float's exponents.
+/// The default hook: one all_reduce, in which NCCL multiplies by the share as it reads, without another pass over
+/// memory. The share is rounded to the element type. That is exact for equal ranks whose number is a power of two;
+/// otherwise the error is up to half an ulp of each rank's part, the same for all elements: 0.2 % for bfloat16, 0.02 %
+/// for float16. In that case kernels, if given, multiply narrow types by the exact share, in one pass over the bucket
+/// before a plain sum. In all cases share x gradient is rounded to the element type: a float16 below 2^-14 loses up to
+/// 2^-25 of each rank's part, and one of 2^-25 or less is lost. Scale the loss to keep gradients above that; bfloat16
+/// has float's exponents.
 template <class Kernels = no_kernels>
 struct device_sum_hook {
   issue how{};
@@ -107,7 +108,7 @@ struct device_sum_hook {
 };
 
 namespace detail {
-/// Sums a bucket as `Wire`, which `narrow(wire)` puts there; one that is no wider travels as it is.
+/// Sums a bucket as `Wire`, which `narrow(wire)` fills. A bucket whose type is no wider is summed as it is.
 template <narrow_float Wire, cast_kernels Kernels, class Comm, class T, class Narrow>
 auto sum_narrowed(Comm& world, const device_bucket<T>& b, issue how, Narrow narrow) {
   if constexpr (sizeof(T) <= sizeof(Wire)) {
@@ -121,12 +122,12 @@ auto sum_narrowed(Comm& world, const device_bucket<T>& b, issue how, Narrow narr
 }
 }  // namespace detail
 
-/// Sends gradients as `Wire`, a narrower float, as compress_hook does on the host: half, a quarter or an eighth of the
-/// bytes, and a copy of them in memory. Multiplied by their share as they are converted, so that no sum exceeds its
-/// largest term. bfloat16 has float's range. Of float16 and the 8-bit types, what is too large for the type arrives as
-/// an infinity or NaN, and what is too small as 0, unless `unit` brings gradients into their range: a power of two, the
-/// same on all ranks, by which they are multiplied on the wire. No error feedback; device_feedback_hook has it.
-/// Gradients no wider than `Wire` travel as they are. 8-bit types need NCCL 2.24.
+/// A hook that sends gradients as `Wire`, a narrower float, as compress_hook does on the host: half, a quarter or an
+/// eighth of the bytes, and a copy of them in memory. The conversion multiplies by the share, so that no sum exceeds
+/// its largest term. bfloat16 has float's range. For float16 and the 8-bit types, a value that is too large arrives as
+/// an infinity or NaN, and one that is too small as 0, unless `unit` brings gradients into their range: a power of two,
+/// the same on all ranks, by which they are multiplied before they are sent. No error feedback; device_feedback_hook
+/// has it. Gradients no wider than `Wire` are sent as they are. 8-bit types need NCCL 2.24.
 template <narrow_float Wire, cast_kernels Kernels>
 struct device_compress_hook {
   double unit = 1;

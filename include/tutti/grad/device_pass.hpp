@@ -12,26 +12,26 @@
 
 namespace tutti::grad {
 
-/// The end of a pass on a device: all of it is under way, and the host is free. Ends in exactly one way, and only then
-/// may the next pass begin; dropped, it drops the pass. Each tells what all ranks do with the gradients, for which it
-/// waits until the hosts of all ranks have come to their finish(), as skip() may have been called on one; not for any
-/// device. Throws the error of a collective, or what the world has failed with since.
+/// The end of a pass on a device: all its work is enqueued, and the host is free. End it in exactly one of three ways;
+/// only then may the next pass begin. Dropped, it drops the pass. Each returns what all ranks do with the gradients.
+/// For that it waits until the hosts of all ranks have called finish(), since any of them may have called skip(), but
+/// for no device. Throws the error of a collective, or an error that the world has met since.
 template <class Reducer>
 class [[nodiscard("join a stream, co_await it, or call wait(): dropped, it aborts")]] landing
     : public detail::pass_base<Reducer> {
  public:
-  /// What is given to this stream from now on comes after all buckets: the gradients are the mean there. Without a
-  /// stream: the default stream. usage_error, after which it can be joined elsewhere, where that is being captured into
-  /// a graph; but `finish().join(s)` then drops it.
+  /// Makes the stream wait for all buckets: for later work in it, the gradients are the mean. Without a stream: the
+  /// default stream. Throws usage_error if the stream is being captured into a graph, after which it can be joined
+  /// elsewhere; but `finish().join(s)` then drops it.
   step join(stream_ref s) && {
     if (ended_) return known_;
     Reducer& owner = this->owner();
     owner.refuse_capture(s, "join");
     return owner.join(std::move(*this), s);
   }
-  /// Blocks until the device is done with them, driving the engine.
+  /// Blocks until the device has completed the gradients, driving the engine.
   step wait() && { return ended_ ? known_ : this->owner().wait(std::move(*this)); }
-  /// The same without blocking; resumes where the engine is driven.
+  /// As wait(), without blocking; resumes on the thread that drives the engine.
   auto operator co_await() && {
     using inner = decltype(std::declval<task<step>>().operator co_await());
     struct awaiter {
@@ -57,22 +57,23 @@ class [[nodiscard("join a stream, co_await it, or call wait(): dropped, it abort
     co_return co_await owner.arrive(std::move(mine));
   }
 
-  bool ended_ = false;  // of a pass that accumulates
+  bool ended_ = false;  // the pass accumulates
   step known_ = step::apply;
 };
 
-/// One backward pass on a device; see pass for what marks mean. Ends with finish().
+/// One backward pass on a device; see `pass` for the meaning of marks. Ends with finish().
 template <class Reducer>
 class [[nodiscard]] device_pass : public detail::pass_base<Reducer> {
  public:
-  /// This rank's gradient of one parameter is complete when all that the stream holds now is done: begin()'s, or this
-  /// one. In any order, each exactly once. Buckets that are complete leave; nothing waits for the device, but the first
-  /// bucket for the hosts of all ranks to have begun. The gradient belongs to the reducer until the pass has landed.
-  /// Errors: as of pass::ready; also a usage_error where that stream is being captured into a graph.
+  /// Marks this rank's gradient of one parameter as complete once the work that a stream holds now is done: begin()'s
+  /// stream, or `after`. Call it once per parameter, in any order. Launches buckets that are complete. Does not wait
+  /// for the device; the first bucket waits until the hosts of all ranks have begun. The gradient belongs to the
+  /// reducer until the pass has landed. Errors: as pass::ready; also a usage_error if the stream is being captured into
+  /// a graph.
   void ready(std::size_t parameter) { this->owner().ready(parameter); }
   void ready(std::size_t parameter, stream_ref after) { this->owner().ready(parameter, after); }
 
-  /// Lets all buckets leave that have not, and returns their end: `finish().join(stream)`, or `co_await finish()`.
+  /// Launches all remaining buckets, and returns the end of the pass: `finish().join(stream)`, or `co_await finish()`.
   /// Consumes the pass. A parameter that was never marked is a usage_error that names it; the world is then aborted.
   [[nodiscard]] landing<Reducer> finish() {
     Reducer& owner = this->owner();

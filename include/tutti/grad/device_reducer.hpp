@@ -34,18 +34,18 @@
 
 namespace tutti::grad {
 
-/// The reducer of gradients in the memory of GPUs: as `reducer`, with the same shapes, options, weights and marks.
+/// The reducer of gradients in the memory of GPUs, with the same shapes, options, weights and marks as `reducer`.
+/// Buckets are sent in `devices`; weights, skips and the usage map in `world`, from which `devices` was made. No step
+/// waits for a device or copies from one. Each rank's gradients are multiplied by its share of the weight as NCCL reads
+/// them; see device_sum_hook for the rounding. A state that only the device knows, such as that it met a NaN, goes into
+/// found_inf() and stays there. Collective; one pass at a time; one thread at a time; both communicators must outlive
+/// it.
 ///
-/// Buckets travel in `devices`; what hosts know, weights, skips and the map of what is used, in `world`, from which
-/// that was made. No step waits for a device, or copies from one. The mean is made as NCCL adds up: each rank's
-/// gradients are multiplied by its share of the weight as they are read; see device_sum_hook for what that rounds. What
-/// only the device knows, such as that it met a NaN, goes into found_inf() and stays there. Collective; one pass at a
-/// time; one thread at a time; both communicators outlive it. Made, and with each new plan, its memory is registered
-/// with NCCL, for which it waits, as basic_nccl_memory does: with nccl_calls::blocking without a limit. Its end waits
-/// for the device, within nccl_options::patience. `launch_order::ready` and `in_flight` are usage errors: operations of
-/// NCCL's run one after the other. `predivide` changes nothing. Errors: as of reducer. Costs one all_reduce per bucket,
-/// one of a float in the last one's launch, and two of some bytes among the hosts. Memory: gradients once, and what a
-/// hook asks for.
+/// The constructor and each new plan register memory with NCCL and wait for that, as basic_nccl_memory: without a limit
+/// under nccl_calls::blocking. The destructor waits for the device, at most nccl_options::patience.
+/// `launch_order::ready` and `in_flight` are usage errors, since NCCL runs operations one after the other; `predivide`
+/// has no effect. Errors: as reducer. Costs one all_reduce per bucket, one of a float in the last one's launch, and two
+/// of some bytes among the hosts. Memory: the gradients once, and the hook's scratch.
 template <class Comm, class Host, class Hook = device_sum_hook<>>
   requires(Comm::backend_type::where == space::cuda && Host::backend_type::where == space::host) &&
           device_hook<Hook, Comm>
@@ -81,26 +81,27 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   }
 
   [[nodiscard]] Hook& hook() noexcept { return buckets_.hook(); }
-  /// The gradient of one parameter: written in the backward pass, and the mean when the pass has landed. Zero at first.
+  /// Returns the gradient of one parameter: written in the backward pass, and the mean when the pass has landed. Zero
+  /// at first.
   template <number T>
   [[nodiscard]] cuda::device_span<T> gradient(std::size_t parameter) const {
     return arena_.template gradient<T>(parameter);
   }
-  /// All of them, where they have one type.
+  /// Returns all gradients, if they have one type.
   template <number T = float>
   [[nodiscard]] std::vector<cuda::device_span<T>> gradients() const {
     std::vector<cuda::device_span<T>> all;
     for (std::size_t i = 0; i < size(); ++i) all.push_back(arena_.template gradient<T>(i));
     return all;
   }
-  /// One float: 0 when a pass begins; a kernel that meets an infinity or NaN sets it to 1, in the stream of begin() and
-  /// before the last mark; when the pass has landed it is not 0, on all ranks, where any rank set it, or skipped. For
-  /// the kernels that follow, so that they leave the parameters alone: nothing on the host looks at it. Of passes that
-  /// accumulate, all count. Infinities and NaNs in gradients also arrive as such everywhere, without it.
+  /// Returns one float on the device: 0 when a pass begins. A kernel that meets an infinity or NaN sets it to 1, in the
+  /// stream of begin() and before the last mark. When the pass has landed it is not 0, on all ranks, if any rank set it
+  /// or skipped. Later kernels test it to leave the parameters unchanged; the host never reads it. Passes that
+  /// accumulate keep it. Infinities and NaNs in gradients reach all ranks as such without it, too.
   [[nodiscard]] cuda::device_span<float> found_inf() const noexcept { return arena_.flag(); }
 
-  /// Begins a pass, as reducer::begin. Marks that name no stream are about `stream`, which comes after whatever still
-  /// reads the gradients of the last pass.
+  /// Begins a pass, as reducer::begin. Marks that name no stream refer to `stream`, which must run after all work that
+  /// still reads the gradients of the last pass.
   [[nodiscard]] pass_type begin(double weight = 1, stream_ref stream = {}, contribution what = contribution::mean,
                                 std::source_location where = std::source_location::current()) {
     refuse_capture(stream, "begin");
@@ -126,7 +127,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     return begun;
   }
 
-  /// Forgets what passes that accumulate have left, as reducer::discard; gradients become zero in the stream.
+  /// Discards the state of passes that accumulated, as reducer::discard; gradients become zero in the stream.
   void discard(stream_ref stream) {
     this->require_idle("discard()");
     refuse_capture(stream, "discard");
@@ -134,8 +135,8 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     arena_.clear(stream);
   }
 
-  /// Lays the buckets out anew, as reducer::rebuild; gradients keep what they have when `stream` has done its work.
-  /// Waits for the device. Other pending work on the gradients must be over.
+  /// Lays the buckets out anew, as reducer::rebuild; gradients keep the values that they have after the work of
+  /// `stream`. Waits for the device. Other work on the gradients must be done.
   [[nodiscard]] task<bool> rebuild(stream_ref stream, std::source_location where = std::source_location::current()) {
     this->require_idle("rebuild()");
     refuse_capture(stream, "rebuild");
@@ -154,12 +155,12 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   void refuse_capture(stream_ref stream, const char* call) {
     try {
       arena_.refuse_capture(stream, call);
-    } catch (const error&) {  // the device is lost, and the others will wait
+    } catch (const error&) {  // the device has failed, and the other ranks would wait
       gpus_->abort();
       throw;
     }
   }
-  /// Of what a pass is told about: before anything changes.
+  /// Throws usage_error for a mark while its stream is captured, before anything changes.
   void refuse_captured_mark(const char* call) {
     if (reduces_) refuse_capture(marking_, call);
   }
@@ -190,7 +191,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     pass_type at_work{*this};  // dropped or failed, it ends the world: plans might differ
     reduces_ = rebuilding_ = true;
     std::vector<int> order = marks_.order();
-    co_await detail::agree_on_order(*world_, *world_, order, where);  // on the host, where a pass begins
+    co_await detail::agree_on_order(*world_, *world_, order, where);  // a pass begins on world_, too
     const bool changed = co_await follow(order, stream, where);
     this->let_go();
     co_return changed;
@@ -200,7 +201,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     co_await world_->broadcast(std::span{order}, 0, {}, where_);
     co_await follow(order, stream, where_);
   }
-  /// Gradients move when the stream has done its work, for which this waits, unless a rank is lost meanwhile.
+  /// Moves the gradients after the work of the stream, for which it waits unless a rank is lost meanwhile.
   task<bool> follow(const std::vector<int>& order, stream_ref stream, std::source_location where) {
     plan better = detail::layout_of(marks_, options_, order);
     if (better == layout()) co_return false;
@@ -208,10 +209,10 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     moved.follow(stream);
     moved.copy_from(arena_);
     for (const deadline limit = after(gpus_->timeout()); !moved.filled(limit);) {
-      if (failed()) co_await gpus_->barrier({}, where);  // which throws that, told as ever
+      if (failed()) co_await gpus_->barrier({}, where);  // throws the failure with its usual message
       co_await resume_on(gpus_->engine());
     }
-    moved.enroll(*gpus_);  // when nothing is under way
+    moved.enroll(*gpus_);  // when nothing is in flight
     arena_ = std::move(moved);
     make_room();
     co_return true;
@@ -278,7 +279,8 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     }
     return landing_type{std::move(given)};
   }
-  /// Throws the exception that is being handled. A host's collective does not know what this rank's device has met.
+  /// Throws the exception that is being handled, or in its place the failure of this rank's device, which a collective
+  /// of the hosts does not know.
   [[noreturn]] void explain() const {
     try {
       detail::tell_apart(detail::pass_of(weights_.mine()));
@@ -289,7 +291,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     }
   }
 
-  // What the hosts of all ranks have said.
+  // Takes the result of the hosts' all_reduce.
   void learn() {
     this->settle_accounts();
     step_ = report_.learn(usage_);
@@ -299,7 +301,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
     this->let_go();
     return step_;
   }
-  /// Puts back what nobody used, behind bucket b.
+  /// Restores gradients that no rank used, after bucket b.
   auto restore() {
     return [this](std::size_t b, stream_ref s) {
       for (const bucket_slot& slot : layout().buckets[b].slots)
@@ -308,7 +310,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   }
 
   step join(landing_type given, stream_ref s) {
-    const landing_type mine = std::move(given);  // gives up where this throws
+    const landing_type mine = std::move(given);  // gives up if this throws
     try {
       report_.take().wait();
       learn();
@@ -348,7 +350,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   weighing weights_;
   flights buckets_;
   detail::host_report report_;
-  stream_ref marking_;  // of the mark at hand
+  stream_ref marking_;  // the stream of the current mark
   std::source_location where_;
 };
 

@@ -9,12 +9,12 @@
 
 namespace tutti::grad {
 
-/// Gradients of a pass that lie in memory of their user's until their bucket is reduced.
+/// The gradients of a pass that stay in the user's memory until their bucket is reduced.
 class elsewhere {
  public:
   explicit elsewhere(std::size_t parameters) : at_(parameters), place_(parameters), parts_(parameters) {}
 
-  /// For the buckets of this plan.
+  /// Prepares for the buckets of a plan.
   void arrange(const plan& p) {
     std::size_t before = 0;
     for (const bucket& k : p.buckets)
@@ -25,8 +25,8 @@ class elsewhere {
   void put(std::size_t parameter, const void* gradient) noexcept { at_[parameter] = gradient; }
   [[nodiscard]] bool has(std::size_t parameter) const noexcept { return at_[parameter] != nullptr; }
 
-  /// Those of a bucket of elements of T, to be multiplied by `factor` on their way to it. The list is valid until that
-  /// of the next pass is asked for.
+  /// Returns those of a bucket of elements of T, to be multiplied by `factor` as they are copied into it. The list is
+  /// valid until it is made for the next pass.
   template <class T>
   [[nodiscard]] displaced list(const bucket& k, double factor) noexcept {
     if (k.slots.empty()) return {};
@@ -45,8 +45,8 @@ class elsewhere {
   }
 
   std::vector<const void*> at_;        // by parameter
-  std::vector<std::size_t> place_;     // of each parameter among all, bucket by bucket
-  std::vector<displaced_part> parts_;  // in this order
+  std::vector<std::size_t> place_;     // index of each parameter, counted bucket by bucket
+  std::vector<displaced_part> parts_;  // in the order of place_
 };
 
 }  // namespace tutti::grad

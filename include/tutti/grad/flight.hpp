@@ -15,15 +15,15 @@
 
 namespace tutti::grad::detail {
 
-/// A coroutine that runs at once, to where it first waits, and is awaited later or never. Whoever drives the engine
-/// that it waits for resumes it.
+/// A coroutine that runs at once up to its first suspension, and is awaited later or never. The thread that drives the
+/// engine it waits for resumes it.
 class started {
  public:
   struct promise_type : tutti::detail::cached_frame {
     template <class... Rest>  // const, and not explicit, for nvcc 13.0
     promise_type(engine& e, const Rest&...) noexcept : home(&e) {}
     engine* home;
-    std::atomic<void*> next{nullptr};  // who awaits it; its own frame when it has ended
+    std::atomic<void*> next{nullptr};  // the awaiting coroutine; its own frame once ended
     std::exception_ptr failure;
 
     started get_return_object() noexcept { return started{handle::from_promise(*this)}; }
@@ -34,7 +34,7 @@ class started {
         std::coroutine_handle<> await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
           engine* const driver = h.promise().home;
           void* const who = h.promise().next.exchange(h.address(), std::memory_order_acq_rel);
-          driver->notify();  // whoever waits for the end may sleep, if this is another thread; the frame may be gone
+          driver->notify();  // a waiter on another thread may sleep; the frame may be gone
           return who ? std::coroutine_handle<>::from_address(who) : std::noop_coroutine();
         }
         void await_resume() const noexcept {}
@@ -60,7 +60,7 @@ class started {
       explicit awaiter(std::coroutine_handle<promise_type> of) noexcept : run(of) {}
       awaiter(const awaiter&) = delete;
       awaiter& operator=(const awaiter&) = delete;
-      ~awaiter() {  // of one that is dropped while it waits
+      ~awaiter() {  // the awaiting coroutine is dropped while it waits
         void* expected = self;
         if (self) run.promise().next.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel);
       }
@@ -88,7 +88,7 @@ class started {
   handle handle_;
 };
 
-/// What a hook returned for one bucket, from the launch of the bucket to the end of the flight.
+/// The awaitable that a hook returned for one bucket, from the launch of the bucket to its end.
 template <class F>
 class bucket_flight {
   static constexpr bool tells = requires(const F& f) {
@@ -97,7 +97,7 @@ class bucket_flight {
 
  public:
   void launch(F f) { static_cast<void>(waits_.emplace(std::move(f))); }
-  /// A task runs from here on, and not only when it is awaited: else it would never end by itself.
+  /// Starts a task, which would otherwise run only when it is awaited, and not end by itself.
   void run(engine& driver) {
     if constexpr (!tells)
       if (waits_ && !runs_) {
@@ -105,12 +105,12 @@ class bucket_flight {
         runs_.emplace(run_to_end(driver, *std::exchange(waits_, std::nullopt)));
       }
   }
-  /// True when end() would not wait; of a task only after run().
+  /// Returns true if end() would not wait; for a task only after run().
   [[nodiscard]] bool ended() const noexcept {
     if constexpr (tells) return waits_ && waits_->done();
     return runs_ && runs_->ended();
   }
-  /// To be awaited once; throws what the flight throws.
+  /// Waits for the end; awaited once. Throws the exception of the awaitable.
   task<> end() {
     if (runs_) {
       co_await *runs_;
@@ -120,13 +120,13 @@ class bucket_flight {
       co_await std::move(mine);
     }
   }
-  /// The flight itself, for who ends it otherwise.
+  /// Returns the awaitable, for a caller that ends it.
   F take() {
     F mine = std::move(*waits_);
     waits_.reset();
     return mine;
   }
-  /// After an abort, which ends what it waits for: another thread may be at work in it.
+  /// Drops the awaitable, after an abort. Waits until a task that was started has ended, as another thread may run it.
   void drop(engine& driver) noexcept {
     if (runs_ && !driver.inherited()) driver.run_until([this] { return runs_->ended(); });
     clear();

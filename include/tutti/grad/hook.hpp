@@ -17,36 +17,36 @@
 
 namespace tutti::grad {
 
-/// A bucket on its way: what a hook is given. Its gradients are multiplied by what the hook's `scaling` says; those of
-/// float16 by as much over a power of two that is the same on all ranks.
+/// The argument of a hook: a bucket to be reduced. Its gradients are multiplied as the hook's `scaling` says; float16
+/// ones also divided by a power of two that is the same on all ranks.
 template <number T>
 struct bucket_view {
-  std::size_t index;                                             ///< in the plan
+  std::size_t index;                                             ///< of the bucket in the plan
   std::span<T> elements;                                         ///< gradients, padding of zeros, and the tail
   std::source_location where = std::source_location::current();  ///< the call of begin(), for messages
-  std::span<const bucket_slot> slots = {};                       ///< which gradient lies where
+  std::span<const bucket_slot> slots = {};                       ///< the places of its gradients
   std::size_t tail_count = line_elements<T>;                     ///< elements whose sums must be exact: weights, flags
-  double divisor = 1;                                            ///< of all sums, the tail's too: see scaling
-  double unit = 1;       ///< gradients are in units of so much weight x gradient: a power of two, the same on all ranks
-  displaced apart = {};  ///< what of `elements` lies elsewhere still; nothing unless the hook `gathers`
+  double divisor = 1;                                            ///< of all sums, also those of the tail: see scaling
+  double unit = 1;       ///< weight x gradient = unit x element: a power of two, the same on all ranks
+  displaced apart = {};  ///< ranges not in `elements` yet; empty unless the hook `gathers`
 
   [[nodiscard]] std::span<T> gradients() const noexcept { return elements.first(elements.size() - tail_count); }
   [[nodiscard]] std::span<T> tail() const noexcept { return elements.last(tail_count); }
-  /// An element of the gradients as weight x gradient, which hooks keep from pass to pass, and back.
+  /// Converts an element to weight x gradient, the unit in which hooks keep values from pass to pass, and back.
   [[nodiscard]] float whole(T x) const noexcept { return static_cast<float>(x) * static_cast<float>(unit); }
   [[nodiscard]] T scaled(float x) const noexcept { return static_cast<T>(x * static_cast<float>(1 / unit)); }
 };
 
-/// What a hook is given and what it leaves.
+/// The factor on the gradients that a hook receives, and the result that it leaves.
 enum class scaling : std::uint8_t {
-  weighted,  ///< weight x gradient, and their sum over the ranks; the reducer divides it by the sum of the weights
-  none,      ///< gradients (zeros where the weight is 0), and what becomes of them
-  averaged,  ///< the same; their sum, and the tail's, over bucket_view::divisor, the number of ranks
-  divided    ///< gradients times the weight, or as they are where all weights are equal (zeros where the weight is 0);
-             ///< their sum, and the tail's, over bucket_view::divisor. ready() waits for all ranks to have begun
+  weighted,  ///< weight x gradient; leaves the sum, which the reducer divides by the sum of the weights
+  none,      ///< gradients (zeros if the weight is 0); leaves the final result
+  averaged,  ///< as none; leaves the sum, also of the tail, over bucket_view::divisor, the number of ranks
+  divided    ///< weight x gradient, or gradients if all weights are equal (zeros if the weight is 0); leaves
+             ///< the sum, also of the tail, over bucket_view::divisor. ready() waits until all ranks have begun
 };
 
-/// How a hook's sums of 16 bits come about.
+/// The precision of a hook's sums of 16-bit gradients.
 enum class partial_sums : std::uint8_t {
   rounded,  ///< some are stored in 16 bits on their way: gradients of float16 are scaled so that none overflows
   wide      ///< each is added up, and divided, in float, and rounded to 16 bits once
@@ -59,21 +59,21 @@ void let_check(const H& hook, const What& what) {
   if constexpr (requires { hook.check(what); }) hook.check(what);
 }
 
-/// Weights say only who counts; nothing is multiplied or divided because of them.
+/// Returns true if weights only decide which ranks count: nothing is multiplied or divided by them.
 constexpr bool takes_as_is(scaling how) noexcept { return how == scaling::none || how == scaling::averaged; }
 
 template <class Comm, class T>
 concept gathers_for = requires(Comm& c, std::span<T> s, displaced d, issue how, std::source_location where) {
   c.all_reduce(s, d, sum, how, where);
 };
-/// True where a hook takes gradients that are not in their bucket yet.
+/// True if a hook accepts gradients that are not in their bucket yet.
 template <class H, class Comm>
 inline constexpr bool gathers = false;
 template <class H, class Comm>
   requires requires { requires H::gathers; }
 inline constexpr bool gathers<H, Comm> = gathers_for<Comm, float>;
 
-/// The one all_reduce of a bucket.
+/// Starts the one all_reduce of a bucket.
 template <class Comm, class T, class Op>
 auto reduce_bucket(Comm& world, const bucket_view<T>& b, Op with, const issue& how)
     -> decltype(world.all_reduce(b.elements, with, how, b.where)) {
@@ -100,29 +100,29 @@ inline constexpr scaling scaling_of<H> = H::scale;
 
 }  // namespace detail
 
-/// How a bucket is reduced: a callable that sums its elements over the ranks in place and returns an operation in
-/// flight, of one type for float16, bfloat16, float and double. Called by ready(), for the buckets of the plan in its
-/// order; in launch_order::ready in any, each with a group of its own. What it issues before it returns travels at
-/// once; a task<> that it returns runs in finish(), or earlier where in_flight is bounded, one bucket after the other,
-/// so that what it issues then is in the same order on all ranks too. An exception ends the pass.
-/// May have `static constexpr scaling scale`; the tail is summed whatever it is. May have `static constexpr bool
-/// gathers = true`, and then hands bucket_view::apart to its one all_reduce; for others all elements are in the bucket.
-/// May have `void reset()`: forget what is kept for each bucket, as these have changed; `void forget_pass()`: all ranks
-/// skip the step; and `void check(const reducer_options&)` and `void check(contribution)`, which throw usage_error for
-/// what the hook cannot be true to: the reducer's constructor and begin() call them before anything is sent.
+/// A hook that reduces a bucket: a callable that sums its elements over the ranks in place and returns an operation in
+/// flight, of one type for float16, bfloat16, float and double. ready() calls it for the buckets in the plan's order;
+/// with launch_order::ready in any order, each with a group of its own. Operations that it issues before it returns are
+/// sent at once. A task<> that it returns runs in finish(), or earlier if in_flight is bounded, one bucket after the
+/// other, so that its operations have the same order on all ranks, too. An exception ends the pass. Optional members:
+/// `static constexpr scaling scale` (the tail is summed in any case); `static constexpr bool gathers = true`, if it
+/// passes bucket_view::apart to its one all_reduce, while for others all elements are in the bucket; `void reset()`,
+/// which forgets all state of buckets, as these have changed; `void forget_pass()`, if all ranks skip the step; `void
+/// check(const reducer_options&)` and `void check(contribution)`, which throw usage_error if the hook cannot keep its
+/// promise: the reducer's constructor and begin() call them before anything is sent.
 template <class H, class Comm>
 concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
                          detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&
                          awaitable<detail::flight_t<H, Comm>> && std::move_constructible<detail::flight_t<H, Comm>>;
 
-/// An operation in flight, or any other awaitable, as a task: for hooks that return one type whatever they do.
+/// Returns an operation in flight, or any other awaitable, as a task: for hooks that must return one type.
 template <awaitable Flight>
 task<> in_a_task(Flight flight) {
   Flight mine = std::move(flight);  // a parameter lives as long as the task, this one as long as the body
   co_await std::move(mine);
 }
 
-/// The default: one all_reduce, which divides what it has summed before it stores that.
+/// The default hook: one all_reduce, which divides the sums before it stores them.
 struct sum_hook {
   static constexpr scaling scale = scaling::divided;
   static constexpr bool gathers = true;
@@ -136,7 +136,8 @@ struct sum_hook {
 };
 
 namespace detail {
-/// Of the default alone: what derives from it may sum in another way.
+/// Returns the precision of a hook's sums, which is known for the default hook only: a hook derived from it may sum in
+/// another way.
 template <class H, class Comm>
 partial_sums sums_of(const H& hook, const Comm& world) noexcept {
   if constexpr (std::same_as<H, sum_hook> && requires { world.backend().folds_at_once(); })
@@ -145,10 +146,10 @@ partial_sums sums_of(const H& hook, const Comm& world) noexcept {
 }
 }  // namespace detail
 
-/// The default's result by as many collectives as there are buckets: weights travel behind the first bucket of float or
-/// double, and gradients are divided in a pass of their own after the sum. For models with few gradients, a few 10 KiB,
-/// between machines or with more ranks than cores, where one more small all_reduce takes longer than that pass. Weights
-/// multiply gradients, also where all are equal, which rounds once more.
+/// A hook with the default's result and only as many collectives as there are buckets: weights are sent behind the
+/// first bucket of float or double, and gradients are divided in a pass of their own after the sum. For models with few
+/// gradients, some 10 KiB, between machines or with more ranks than cores, where another small all_reduce takes longer
+/// than that pass. Gradients are multiplied by the weights even if all are equal, which rounds once more.
 struct divide_after_hook {
   static constexpr bool gathers = true;
   issue how{};

@@ -14,13 +14,13 @@
 
 namespace tutti::grad::detail {
 
-/// What the hosts of all ranks tell each other as a pass on devices ends, which no device has to know: the step, rank
-/// 0's wish, and the map of what was used. One all_reduce of some floats; no memory is taken after reserve().
+/// The message of the hosts at the end of a pass on devices, which no device has to know: the step, rank 0's wish, and
+/// the usage map. One all_reduce of some floats; allocates nothing after reserve().
 class host_report {
  public:
   void reserve(std::size_t parameters) { said_.reserve(line_elements<float> + parameters + 1); }
 
-  /// This rank's part, of a pass with this weight. All ranks.
+  /// Starts the all_reduce with this rank's part, of a pass with this weight. Called by all ranks.
   template <class Host>
   void send(Host& world, step s, wish w, const usage& used, double weight, const std::source_location& where) {
     said_.assign(line_elements<float> + used.map_count(), 0);
@@ -28,7 +28,7 @@ class host_report {
     if (used.map_count() != 0) used.put(weight, map());
     static_cast<void>(heard_.emplace(world.all_reduce(said_, sum, {}, where)));
   }
-  /// To be ended by its caller, once; then step and map are those of all.
+  /// Returns the operation, which the caller must end once; then learn() returns the step of all ranks.
   [[nodiscard]] op take() { return *std::exchange(heard_, std::nullopt); }
   [[nodiscard]] step learn(usage& used) noexcept {
     if (used.map_count() != 0) used.take(std::span<const float>{map()});
@@ -37,7 +37,7 @@ class host_report {
     return all;
   }
   [[nodiscard]] wish wished() const noexcept { return wish_; }
-  /// After an abort.
+  /// Drops the operation, after an abort.
   void forget() noexcept { heard_.reset(); }
 
  private:

@@ -12,16 +12,16 @@
 
 namespace tutti::grad::detail {
 
-/// Says when the buckets of a pass leave, and keeps their flights.
+/// The launch schedule of a pass: it decides when each bucket is launched, and keeps the operations in flight. In the
+/// planned order, a bucket is launched after all buckets before it. In the order of readiness, each bucket has a group
+/// of its own, in which nothing else is issued, so that ranks need not agree on the order. In both, the last bucket is
+/// launched last, because its tail carries the step.
 ///
-/// In the planned order a bucket leaves when those before it have left. In the order of readiness every bucket travels
-/// in a group of its own, where nothing else is issued: ranks need not agree on which comes next, as they would where
-/// collectives are told apart by their order. The last bucket leaves last in either, since it says how the pass went.
-///
-/// Under a bound a rank waits with a launch while so many are under way. Out of order it keeps one place for the first
-/// bucket that has not left: the first one that has not ended anywhere then always has a place everywhere, so that no
-/// two ranks wait for each other. What hooks issue later comes in one order, too: tasks run one after the other in
-/// the plan's order, and on a shared communicator only when all launches that have room have been made.
+/// With a bound on the buckets in flight, a launch waits while the bound is reached. Out of order, one place is
+/// reserved for the first bucket that has not been launched: the first one that has not ended can then always be
+/// launched on every rank, so that no two ranks wait for each other. Operations that hooks issue later have one order,
+/// too: tasks run one after the other in the plan's order, and on a shared communicator only after all launches that
+/// have room have been made.
 template <class Comm, class Flight>
 class launcher {
   static constexpr bool splits = requires(Comm& c) {
@@ -35,7 +35,7 @@ class launcher {
       throw usage_error("reducer: launch_order::ready needs a communicator whose split() gives others of its own type");
   }
 
-  /// For the buckets of this plan. Collective where it makes groups.
+  /// Prepares for the buckets of a plan. Collective if it makes groups.
   void arrange(const plan& p) {
     plan_ = &p;
     legs_.clear();
@@ -52,15 +52,15 @@ class launcher {
     end_ = legs_.size() - plan_->delayed;
   }
 
-  /// Where this bucket travels.
+  /// Returns the communicator of a bucket.
   [[nodiscard]] Comm& lane(std::size_t b) noexcept { return lanes_.empty() ? *world_ : lanes_[b]; }
 
-  /// One more gradient of this bucket is complete.
+  /// Records that one more gradient of this bucket is complete.
   void complete(std::size_t b) noexcept { --legs_[b].missing; }
   [[nodiscard]] bool all_left() const noexcept { return first_ == legs_.size(); }
   [[nodiscard]] bool bounded() const noexcept { return most_ != std::size_t(-1); }
 
-  /// Launches what may leave: `depart(bucket, communicator)` gives the flight.
+  /// Launches the buckets that may be launched; `depart(bucket, communicator)` returns the operation.
   template <class Depart>
   void advance(const Depart& depart) {
     for (;;) {
@@ -73,7 +73,7 @@ class launcher {
     }
   }
 
-  /// Launches all others as there is room, and ends when all have ended.
+  /// Launches all remaining buckets as there is room, and ends when all have ended.
   template <class Depart>
   task<> finish(Depart depart) {
     end_ = legs_.size();
@@ -85,19 +85,19 @@ class launcher {
     }
   }
 
-  /// Launches all others, where none waits for room.
+  /// Launches all remaining buckets, if there is no bound.
   template <class Depart>
   void launch_rest(const Depart& depart) {
     end_ = legs_.size();
     advance(depart);
   }
-  /// After launch_rest(): the flight of a bucket, which its caller ends.
+  /// Returns the operation of a bucket, which the caller ends; after launch_rest().
   [[nodiscard]] auto take(std::size_t b) {
     legs_[b].is = place::arrived;
     return legs_[b].flight.take();
   }
 
-  /// After an abort.
+  /// Drops all operations, after an abort.
   void drop() noexcept {
     for (leg& l : legs_) l.flight.drop(world_->engine());
   }
@@ -105,22 +105,22 @@ class launcher {
  private:
   enum class place : char { here, under_way, arrived };
   struct leg {
-    std::size_t missing = 0;  // gradients that it waits for
+    std::size_t missing = 0;  // gradients that are not complete yet
     place is = place::here;
     bucket_flight<Flight> flight;
   };
   static constexpr std::size_t none = std::size_t(-1);
 
-  // What next() and settle() keep true: settled_ <= first_, all before first_ have left, all before settled_ have
-  // ended, and no more than most_ are under way. Of all tasks only that of settled_ has begun and not ended, so that
-  // tasks follow each other in the plan's order. The last place under way is for first_ alone: whoever holds the
-  // others, what all ranks need next can leave. In the planned order no rank lets a task run before the window from
-  // settled_ to first_ is full, or nothing is left to launch, though a gradient may be ready here and not there: so
-  // launches, and what tasks issue, mix in one way on all ranks, which a shared communicator needs. In groups of their
-  // own they need not, and a task runs as soon as it is its turn. Without a bound tasks run in finish(), and settled_
-  // stays 0.
+  // Invariants of next() and settle(): settled_ <= first_; all buckets before first_ have been launched; all before
+  // settled_ have ended; at most most_ are in flight. Of all tasks, only that of settled_ has begun and not ended, so
+  // that tasks run in the plan's order. The last place in flight is reserved for first_: whichever buckets hold the
+  // others, the one that all ranks need next can be launched. In the planned order, no rank runs a task before the
+  // window from settled_ to first_ is full, or nothing is left to launch, even if a gradient is ready here and not
+  // there: launches and the operations of tasks then have the same order on all ranks, which a shared communicator
+  // needs. Groups of their own do not need that, and a task runs as soon as it is its turn. Without a bound, tasks run
+  // in finish(), and settled_ stays 0.
 
-  /// The bucket that leaves now, if any.
+  /// Returns the bucket to launch now, or none.
   [[nodiscard]] std::size_t next() const noexcept {
     if (first_ == end_) return none;
     const std::size_t room = most_ - (bounded() ? under_way() : 0);
@@ -136,7 +136,7 @@ class launcher {
         std::count_if(legs_.begin() + static_cast<std::ptrdiff_t>(settled_), legs_.end(),
                       [](const leg& l) { return l.is == place::under_way && !l.flight.ended(); }));
   }
-  /// Under a bound, sees what has ended, and lets the next task run.
+  /// Advances settled_ over buckets that have ended, and lets the next task run. Does nothing without a bound.
   void settle() {
     for (; bounded() && settled_ < legs_.size() && legs_[settled_].is != place::here; ++settled_) {
       leg& l = legs_[settled_];
@@ -148,13 +148,13 @@ class launcher {
 
   Comm* world_;
   launch_order order_;
-  std::size_t most_;  // under way at a time
+  std::size_t most_;  // in flight at a time
   const plan* plan_ = nullptr;
   std::vector<leg> legs_;  // by bucket
   std::vector<Comm> lanes_;
-  std::size_t first_ = 0;    // the first bucket that has not left; out of order some behind it have
-  std::size_t settled_ = 0;  // the first that is not known to have ended: the one whose task may run
-  std::size_t end_ = 0;      // buckets from here on wait for finish(): first those that are delayed, then none
+  std::size_t first_ = 0;    // the first bucket not launched; later ones may be, out of order
+  std::size_t settled_ = 0;  // the first not known to have ended; its task may run
+  std::size_t end_ = 0;      // later buckets wait for finish(): the delayed ones, then none
 };
 
 }  // namespace tutti::grad::detail

@@ -11,11 +11,11 @@
 
 namespace tutti::grad::detail {
 
-/// The plan of a reducer: with room behind the last bucket for the map of what is used. usage_error for a gradient that
-/// has no mean, and options that no plan can follow.
+/// Returns the plan of a reducer, with room behind the last bucket for the usage map. Throws usage_error for a gradient
+/// type that has no mean, and for options that no plan can follow.
 [[nodiscard]] TUTTI_DECL plan layout_of(const marks& all, const reducer_options& options, std::span<const int> arrival);
 
-/// Its memory.
+/// Allocates the memory of a plan.
 template <class Comm>
 [[nodiscard]] arena make_arena(Comm& world, const marks& all, plan p) {
   return arena(all.shapes(), std::move(p), [&](std::size_t n) { return world.template allocate<std::byte>(n); });

@@ -15,12 +15,12 @@
 
 namespace tutti::grad::detail {
 
-/// What a reducer knows of its passes, wherever its gradients lie: which are marked and used, which weights have come
-/// together, and how the pass ends. `Reducer` derives from it, and does what touches gradients or sends them: it has
-/// `arena_`, a placement, `weights_`, a weighing, `buckets_`, a launcher, and
-///   zero(i)      gradient i becomes zero, which is what this rank contributes; kept where the map may say so
-///   count_in(i)  gradient i is as it travels
-///   complete(i)  the same, and what may leave leaves
+/// The state of a reducer's passes, independent of the gradients' memory: marks and usage, accumulated weights, and the
+/// end of a pass. `Reducer` derives from it, and touches and sends the gradients: it has `arena_`, a placement,
+/// `weights_`, a weighing, `buckets_`, a launcher, and
+///   zero(i)      sets gradient i to zero, this rank's contribution; keeps its value if the usage map may restore it
+///   count_in(i)  records that gradient i has its final value
+///   complete(i)  the same, and launches the buckets that may be launched
 ///   give_up(why) ends the pass and the world; why: see status::detail
 template <class Reducer>
 class ledger {
@@ -28,17 +28,19 @@ class ledger {
   [[nodiscard]] std::size_t size() const noexcept { return marks_.size(); }
   [[nodiscard]] const plan& layout() const noexcept { return self().arena_.layout(); }
   [[nodiscard]] std::size_t bytes() const noexcept { return self().arena_.bytes(); }
-  /// The sum of all ranks' weights in the last pass; 0 before the first, and when all ranks have run out of samples.
+  /// Returns the sum of all ranks' weights in the last pass; 0 before the first, and if all weights were 0.
   [[nodiscard]] double total_weight() const noexcept { return self().weights_.total(); }
-  /// False where unused parameters are tracked and no rank used this one in the last pass: it is not to be stepped.
+  /// Returns false if unused parameters are tracked and no rank used this one in the last pass: the optimizer must skip
+  /// it.
   [[nodiscard]] bool used(std::size_t parameter) const {
     marks_.check(parameter, "used");
     return usage_.used_anywhere(parameter);
   }
-  /// The order in which gradients became ready on this rank, in the last pass that reduced and in which as many did as
-  /// ever; those that did not come last. Empty before the first.
+  /// Returns the order in which gradients became ready on this rank, in the last pass that reduced and in which as many
+  /// did as ever; the others come last. Empty before the first such pass.
   [[nodiscard]] std::span<const int> arrival() const noexcept { return marks_.arrival(); }
-  /// How often the plan has changed, by rebuild() or by itself: equal on all ranks. Gradients moved with it.
+  /// Returns the number of changes of the plan, by rebuild() or by itself: equal on all ranks. Each moved the
+  /// gradients.
   [[nodiscard]] std::uint64_t replans() const noexcept { return plans_ - 1; }
 
  protected:
@@ -52,9 +54,9 @@ class ledger {
   ~ledger() = default;
 
   void require_idle(const char* call) const;
-  /// What both kinds of passes begin with; returns the weight of all that has been accumulated, and of this.
+  /// Begins a pass of either kind. Returns the sum of its weight and those that have been accumulated.
   double start(double weight);
-  /// Of a pass that only adds to the gradients.
+  /// Begins a pass that only adds to the gradients.
   void start_accumulating(double weight);
   void leave_out_never_used();
 
@@ -63,11 +65,11 @@ class ledger {
   void rest_unused();
   void skip(step why);
 
-  /// The end of a pass that accumulates.
+  /// Ends a pass that accumulates.
   step stop_accumulating();
-  /// Of one that reduces: what is delayed needs no mark, all others have one.
+  /// Ends the marks of a pass that reduces: marks the delayed parameters, and requires that all others are marked.
   void mark_the_rest();
-  /// When all have been reduced.
+  /// Updates the state after all buckets have been reduced.
   void settle_accounts();
   [[nodiscard]] bool carrying() const noexcept { return carrying_; }
   void forget_carried() noexcept {
@@ -81,30 +83,30 @@ class ledger {
   }
   void drop() noexcept;
 
-  /// For a new plan, and for the first.
+  /// Prepares for the first plan, and for each new one.
   void prepare_buckets();
 
   reducer_options options_;
   marks marks_;
   usage usage_;
   order_watch watch_;
-  bool reduces_ = true;  // the pass under way does
+  bool reduces_ = true;  // the current pass does
   bool rebuilding_ = false;
   step step_ = step::apply;
-  pass_base<Reducer>* current_ = nullptr;  // where it was moved to last; null between passes
+  pass_base<Reducer>* current_ = nullptr;  // the current pass object; null between passes
 
  private:
   friend pass_base<Reducer>;
 
-  std::uint64_t plans_ = 0;    // so far
-  double carried_weight_ = 0;  // of the passes that accumulated
-  double more_weight_ = 0;     // of the one under way, if it does
-  bool carrying_ = false;      // there were some since the last pass that reduced
+  std::uint64_t plans_ = 0;    // plans so far
+  double carried_weight_ = 0;  // the sum of the passes that accumulated
+  double more_weight_ = 0;     // of the current pass, if it accumulates
+  bool carrying_ = false;      // passes accumulated since the last one that reduced
 
   [[nodiscard]] Reducer& self() noexcept { return static_cast<Reducer&>(*this); }
   [[nodiscard]] const Reducer& self() const noexcept { return static_cast<const Reducer&>(*this); }
 
-  // A gradient that this pass does not use contributes zero.
+  // Sets a gradient that this pass does not use to zero.
   void leave_out(std::size_t i, const char* call);
 };
 

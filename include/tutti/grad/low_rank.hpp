@@ -20,7 +20,7 @@ struct matrix_view {
 
 namespace detail {
 
-// Several sums at once, so that the compiler may use wide registers without reordering one of them.
+// Computes several sums at once, so that the compiler may use wide registers without reordering one of them.
 inline float dot(std::span<const float> a, std::span<const float> b) noexcept {
   std::array<float, 16> sums{};
   std::size_t i = 0;
@@ -40,7 +40,7 @@ inline void project(const matrix_view& m, const matrix_view& q, const matrix_vie
     for (std::size_t i = 0; i < m.rows; ++i) p.row(k)[i] = detail::dot(m.row(i), q.row(k));
 }
 
-/// And its transpose on the rows of `p`: q.row(k) = m^T p.row(k).
+/// Projects the transpose of m on the rows of `p`: q.row(k) = m^T p.row(k).
 inline void project_back(const matrix_view& m, const matrix_view& p, const matrix_view& q) noexcept {
   std::fill_n(q.data, q.size(), 0.0f);
   for (std::size_t k = 0; k < p.rows; ++k)
@@ -51,7 +51,7 @@ inline void project_back(const matrix_view& m, const matrix_view& p, const matri
     }
 }
 
-/// Row i of the matrix that p and q stand for, the sum of p.row(k) q.row(k)^T.
+/// Computes row i of the matrix that p and q represent, the sum of p.row(k) q.row(k)^T.
 inline void expand_row(const matrix_view& p, const matrix_view& q, std::size_t i, std::span<float> out) noexcept {
   std::fill(out.begin(), out.end(), 0.0f);
   for (std::size_t k = 0; k < p.rows; ++k) {
@@ -61,15 +61,15 @@ inline void expand_row(const matrix_view& p, const matrix_view& q, std::size_t i
   }
 }
 
-/// Makes the rows of `p` orthonormal, one after the other (Gram and Schmidt, twice for the sake of rounding). One that
-/// depends on those before it, such as one of zeros, becomes zero; NaNs stay.
+/// Makes the rows of `p` orthonormal, one after the other (Gram and Schmidt, applied twice against rounding). A row
+/// that depends on those before it, such as a row of zeros, becomes zero; NaNs stay.
 inline void orthonormalize(const matrix_view& p) noexcept {
   const auto scale = [](std::span<float> row, float by) {
     for (float& x : row) x *= by;
   };
   for (std::size_t k = 0; k < p.rows; ++k) {
     const auto row = p.row(k);
-    // Brought to a magnitude of 1 first: squares neither overflow nor vanish.
+    // Scales to a magnitude of 1 first: squares then neither overflow nor vanish.
     float most = 0;
     for (const float x : row) most = (std::max)(most, x < 0 ? -x : x);
     if (most == 0) continue;

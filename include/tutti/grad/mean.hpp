@@ -4,11 +4,11 @@
 
 namespace tutti::grad {
 
-/// A hook for ranks whose batches are equally large: the mean over all ranks, as DistributedDataParallel's, divided
-/// while it is summed. Weights are not looked at, but for 0: that rank counts as zeros, and still as one of n. Unlike
-/// the default, it lets no bucket wait for ranks that have not begun. `how` is that of each all_reduce. Cost: one
-/// all_reduce per bucket and nothing else, unless there are gradients of float16 or none of 32 or 64 bits, or the order
-/// is launch_order::ready.
+/// A hook for ranks with batches of equal size: the mean over all ranks, as DistributedDataParallel's, divided as it is
+/// summed. Weights are ignored except 0: such a rank contributes zeros, and still counts as one of n. Unlike the
+/// default, no bucket waits for ranks that have not begun. `how` applies to each all_reduce. Cost: one all_reduce per
+/// bucket; one more, for the weights, if there are gradients of float16 or none of 32 or 64 bits, if the order is
+/// launch_order::ready, or with more than 1024 ranks.
 struct mean_hook {
   static constexpr scaling scale = scaling::averaged;
   static constexpr bool gathers = true;

@@ -9,21 +9,21 @@
 
 namespace tutti::grad {
 
-/// Whether gradients have left the plan's order for good: for so many passes in a row they came in orders that all
-/// give one and the same other plan. Plans are the same here where each bucket holds the same gradients, in whatever
-/// order: that within a bucket matters to nobody, and differs from pass to pass where threads compute gradients.
+/// A detector of gradients that have left the plan's order for good: for a given number of passes in a row, their
+/// orders all gave one and the same other plan. Two plans are the same here if each bucket holds the same gradients in
+/// any order, since the order within a bucket does not matter and varies if threads compute gradients.
 class order_watch {
  public:
-  /// 0: never.
+  /// Sets the number of passes; 0: never detects.
   explicit order_watch(std::size_t passes) noexcept : passes_(passes) {}
 
-  /// From here on this is the plan.
+  /// Records the plan in use.
   void follow(const plan& p) {
     now_ = contents(p);
     in_a_row_ = 0;
   }
-  /// After a pass with this order; `plan_of(order)` is the plan that it would give, asked for where it is not that of
-  /// the pass before.
+  /// Records the order of a pass; `plan_of(order)` returns the plan that it would give, and is called only if the order
+  /// differs from that of the pass before.
   template <class PlanOf>
   void see(const std::vector<int>& order, PlanOf plan_of) {
     if (passes_ == 0) return;
@@ -38,7 +38,7 @@ class order_watch {
   [[nodiscard]] wish wants() const noexcept { return passes_ != 0 && in_a_row_ >= passes_ ? wish::replan : wish::none; }
 
  private:
-  /// Which gradients each bucket holds; the order of buckets counts.
+  /// Returns a hash of the gradients of each bucket; the order of buckets counts.
   [[nodiscard]] static std::uint64_t contents(const plan& p) noexcept {
     std::uint64_t hash = tutti::detail::fnv_start;
     for (const bucket& b : p.buckets) {
@@ -51,7 +51,7 @@ class order_watch {
   }
 
   std::size_t passes_, in_a_row_ = 0;
-  std::uint64_t now_ = 0, given_ = 0;  // contents of the plan, and of that which the last order gives
+  std::uint64_t now_ = 0, given_ = 0;  // contents of the plan in use, and of the one that the last order gives
   std::vector<int> last_;
 };
 

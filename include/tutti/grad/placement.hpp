@@ -9,8 +9,8 @@
 
 namespace tutti::grad {
 
-/// Where the gradients of a plan lie in one piece of memory, whatever memory that is: offsets in bytes, every bucket
-/// from a page on. Errors: usage_error for gradients that no memory could hold.
+/// The places of a plan's gradients in one block of memory of any kind: offsets in bytes, every bucket at the start of
+/// a page. Errors: usage_error for gradients that no memory could hold.
 class placement {
  public:
   struct place {
@@ -20,7 +20,7 @@ class placement {
     [[nodiscard]] std::size_t bytes() const noexcept { return count * size_of(type); }
   };
 
-  /// `p` is the plan of `shapes`.
+  /// Computes the places; `p` must be the plan of `shapes`.
   placement(std::span<const parameter_shape> shapes, plan p);
 
   [[nodiscard]] const plan& layout() const noexcept { return plan_; }
@@ -28,13 +28,14 @@ class placement {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::size_t start_of(std::size_t b) const noexcept { return starts_[b]; }
   [[nodiscard]] std::size_t bucket_of(std::size_t parameter) const noexcept { return places_[parameter].bucket; }
-  /// True for a parameter whose bucket waits for the end of the pass.
+  /// Returns true for a parameter whose bucket waits for the end of the pass.
   [[nodiscard]] bool is_delayed(std::size_t parameter) const noexcept {
     return bucket_of(parameter) + plan_.delayed >= plan_.buckets.size();
   }
 
   [[nodiscard]] const place& of(std::size_t parameter) const noexcept { return places_[parameter]; }
-  /// The same, checked: usage_error for a number that none has, and for another type than it has.
+  /// Returns the place of a parameter; throws usage_error for an index that is no parameter's, and if its type is not
+  /// `asked`.
   [[nodiscard]] const place& of(std::size_t parameter, dtype asked) const;
 
  private:

@@ -24,23 +24,22 @@
 
 namespace tutti::grad {
 
-/// The same on all ranks; defaults are torch's.
+/// Options of powersgd_hook, the same on all ranks; defaults are torch's.
 struct powersgd_options {
-  std::size_t rank = 1;             ///< of the approximation
-  std::uint64_t start_pass = 1000;  ///< passes before are summed whole
-  double least_ratio = 2;           ///< a matrix is sent whole unless it has this many times the elements that travel
-  std::uint64_t seed = 0;           ///< of the first guess
-  bool error_feedback = true;       ///< what the approximation leaves out is added in the next pass
-  bool warm_start = true;           ///< begins with the last pass's approximation
+  std::size_t rank = 1;             ///< rank of the approximation
+  std::uint64_t start_pass = 1000;  ///< earlier passes are sent uncompressed
+  double least_ratio = 2;           ///< a matrix is compressed only if that saves this factor of elements
+  std::uint64_t seed = 0;           ///< seed of the first guess
+  bool error_feedback = true;       ///< adds the approximation's error in the next pass
+  bool warm_start = true;           ///< starts from the last pass's approximation
 };
 
-/// PowerSGD (Vogels et al., 2019): a hook that sends a matrix of r x c as its best guess of a low rank k, (r + c) k
-/// elements. Which gradients are matrices, parameter_shape::rows tells. Everything else, and tails, travel whole.
-/// Two all_reduces of a bucket, in float: the first as ready() is called, the second in finish(). All ranks have the
-/// same bits, on machines of one kind. An infinity or NaN arrives as NaNs in its matrix, and is forgotten. The loss is
-/// not bounded in one pass; what is left out comes with later ones, in units of weight x gradient. Memory: a float per
-/// element, c k per matrix, and (r + c) k per matrix of as many buckets as are under way at a time. Computes 6 r c k
-/// products per matrix.
+/// PowerSGD (Vogels et al., 2019): a hook that sends a matrix of r x c as an approximation of low rank k, (r + c) k
+/// elements. parameter_shape::rows says which gradients are matrices; all others, and tails, are sent uncompressed. Two
+/// all_reduces per bucket, in float: the first in ready(), the second in finish(). All ranks get the same bits, on
+/// machines of one kind. An infinity or NaN arrives as NaNs in its matrix, and is not kept. The error of one pass is
+/// not bounded; it is added to later ones, in units of weight x gradient. Memory: a float per element, c k floats per
+/// matrix, and (r + c) k per matrix of each bucket in flight. Computes 6 r c k products per matrix.
 class powersgd_hook {
  public:
   powersgd_hook() = default;
@@ -57,22 +56,23 @@ class powersgd_hook {
     return std::exchange(s.known, true) ? reduce(world, b, s) : agree(world, b, s);
   }
 
-  /// Elements that a rank has reduced so far, and how many of them travelled: their ratio is the compression.
+  /// Returns the elements that this rank has reduced so far, and the number of those it sent: their ratio is the
+  /// compression.
   [[nodiscard]] std::uint64_t elements() const noexcept { return elements_; }
   [[nodiscard]] std::uint64_t travelling() const noexcept { return travelling_; }
 
-  /// Forgets what has been left out and the approximations, not how many passes there have been.
+  /// Clears the remainders and the approximations, but not the number of passes.
   void reset() noexcept {
     passes_ = passes();
     states_.clear();
     copies_.clear();
     residuals_.reset();
   }
-  /// After a pass that all ranks skip: what its gradients left out is worth no more than they are.
+  /// Clears the remainders after a pass that all ranks skip: its gradients may be meaningless.
   void forget_pass() noexcept { residuals_.reset(); }
 
-  /// This rank's state for a checkpoint, and back, for a reducer of the same plan: on all ranks or on none, before the
-  /// first pass, which throws error{mismatch} where ranks have states of different passes.
+  /// Returns this rank's state for a checkpoint; load() restores it, for a reducer of the same plan: on all ranks or on
+  /// none, before the first pass. The first pass throws error{mismatch} if ranks have states of different passes.
   [[nodiscard]] std::vector<std::byte> save() const {
     state_writer to;
     residuals_.save(to);
@@ -103,13 +103,13 @@ class powersgd_hook {
   }
 
  private:
-  // So many there have been, whatever has been forgotten since.
+  // Returns the number of passes so far, which reset() keeps.
   [[nodiscard]] std::uint64_t passes() const noexcept {
     std::uint64_t most = passes_;
     for (const state& s : states_) most = (std::max)(most, s.passes);
     return most;
   }
-  /// A matrix in a bucket, and where its approximation is among those of the bucket.
+  /// A matrix in a bucket, and the place of its approximation among those of the bucket.
   struct place {
     std::size_t offset, rows, columns, rank, p_at, q_at;
 
@@ -121,13 +121,13 @@ class powersgd_hook {
   };
   struct state {
     std::uint64_t passes = 0;
-    std::vector<float> warm;  // the last approximation: all q, orthonormal
+    std::vector<float> warm;  // q of all matrices of the last approximation, orthonormal
     std::vector<place> list;
-    detail::comparison ids;  // of all ranks' states
+    detail::comparison ids;  // compares the states of all ranks
     std::size_t count = 0, p_count = 0, q_count = 0;
     bool known = false;
 
-    /// All q lie behind all p, on a line of their own.
+    /// The offset of q: all q lie behind all p, at the start of a line.
     [[nodiscard]] std::size_t p_room() const noexcept {
       return (p_count + line_elements<float> - 1) / line_elements<float> * line_elements<float>;
     }
@@ -155,7 +155,7 @@ class powersgd_hook {
     op first = world.all_reduce(p, sum, {}, b.where);
     return approximate(world, std::move(rest), std::move(memory), std::move(first), std::move(whole), b, s, left);
   }
-  // Which matrices are approximated, and where.
+  // Decides which matrices are approximated, and places their approximations.
   template <class T>
   void arrange(const bucket_view<T>& b, state& s) {
     s.count = b.gradients().size();
@@ -171,8 +171,8 @@ class powersgd_hook {
     }
     if (s.warm.size() != s.q_count) s.warm.assign(s.q_count, 0.0f);
   }
-  // Before the first pass of a bucket: ranks with other states would call other collectives, or guess otherwise. It
-  // waits in the task, as ranks may come to buckets in any order.
+  // Compares the ranks' states before the first pass of a bucket: ranks with other states would call other collectives,
+  // or start from another guess. Waits in the task, as ranks may come to buckets in any order.
   template <class Comm, class T>
   task<> agree(Comm& world, bucket_view<T> b, state& s) {
     s.passes = (std::max)(s.passes, passes_);
@@ -190,7 +190,7 @@ class powersgd_hook {
       co_return;
     }
     try {
-      co_await world.barrier({}, b.where);  // all have compared; what is thrown ends the communicator
+      co_await world.barrier({}, b.where);  // until all have compared: the error below ends the communicator
     } catch (const error&) {
     }
     detail::blame(world, "powersgd_hook", errc::mismatch, who,
@@ -214,7 +214,7 @@ class powersgd_hook {
     return rest;
   }
 
-  // Rows without direction get one, the same on all ranks; all of them where nothing is kept from pass to pass.
+  // Gives rows of zeros a pseudorandom direction, the same on all ranks; all rows if nothing is kept from pass to pass.
   void guess(std::size_t bucket, state& s, const place& m) const noexcept {
     const auto q = m.q(s.warm.data());
     for (std::size_t k = 0; k < q.rows; ++k) {
@@ -229,8 +229,8 @@ class powersgd_hook {
       }
     }
   }
-  // `rest` belongs to `whole` and `memory` to `first`, and they outlive these, also in a task that is dropped before it
-  // starts: parameters end in reverse order.
+  // `rest` belongs to `whole` and `memory` to `first`. They outlive these operations, also in a task that is dropped
+  // before it starts: parameters are destroyed in reverse order.
   template <class Comm, class T>
   task<> approximate(Comm& world, std::vector<std::span<T>> rest, working_copies<float>::copy memory, op first,
                      op whole, bucket_view<T> b, state& s, std::span<float> left) {
@@ -271,7 +271,7 @@ class powersgd_hook {
   residuals residuals_;
   std::deque<state> states_;  // by bucket
   std::vector<float> row_;
-  working_copies<float> copies_;  // of all p and q of a bucket
+  working_copies<float> copies_;  // for all p and q of a bucket
   std::uint64_t passes_ = 0;      // before the last reset
   std::uint64_t elements_ = 0, travelling_ = 0;
 };

@@ -18,14 +18,14 @@
 
 namespace tutti::grad {
 
-/// 256 numbers as multiples of a scale of their own.
+/// 256 numbers as multiples of their own scale.
 struct quantized_block {
   static constexpr std::size_t size = 256;
-  float scale = 0;  ///< NaN where a number was not finite
+  float scale = 0;  ///< NaN if a number was not finite
   std::int8_t levels[size] = {};
 
   /// Rounds `values`, at most 256, to the nearest of -127 to 127 times their largest magnitude over 127, and leaves in
-  /// each the error: what it was less what it became.
+  /// each the rounding error: the old value less the new one.
   void encode(std::span<float> values) noexcept {
     float most = 0;
     for (const float x : values) {
@@ -39,7 +39,7 @@ struct quantized_block {
     }
     scale = most / 127;
     std::fill(std::begin(levels), std::end(levels), std::int8_t{0});
-    if (scale == 0) return;  // what is so small stays an error
+    if (scale == 0) return;  // values this small are all error
     for (std::size_t i = 0; i < values.size(); ++i) {
       const float level = std::nearbyint(std::clamp(values[i] / scale, -127.0f, 127.0f));
       levels[i] = static_cast<std::int8_t>(level);
@@ -72,23 +72,23 @@ class quantize_hook {
     return exchange(world, std::move(out), std::move(in), std::move(parts), std::move(tail), b);
   }
 
-  /// Bytes that a rank sends for a bucket of so many elements among n ranks.
+  /// Returns the bytes that a rank sends for a bucket of `count` elements among n ranks.
   [[nodiscard]] static constexpr std::size_t wire_bytes(std::size_t count, std::size_t n) noexcept {
     return 2 * (n - 1) * part(count, n) * sizeof(quantized_block);
   }
 
-  /// Forgets what has been left out.
+  /// Clears the remainders, and frees the copies.
   void reset() noexcept {
     forget_pass();
     copies_.clear();
   }
-  /// The same after a pass that all ranks skip: what its gradients left out is worth no more than they are.
+  /// Clears the remainders after a pass that all ranks skip: its gradients may be meaningless.
   void forget_pass() noexcept {
     sent_.reset();
     summed_.reset();
   }
 
-  /// This rank's state for a checkpoint, and back.
+  /// Returns this rank's state for a checkpoint; load() restores it.
   [[nodiscard]] std::vector<std::byte> save() const {
     state_writer to;
     sent_.save(to);
@@ -108,7 +108,7 @@ class quantize_hook {
  private:
   using copy = working_copies<quantized_block>::copy;
 
-  // Blocks of each rank's part.
+  // Returns the number of blocks of each rank's part.
   static constexpr std::size_t part(std::size_t count, std::size_t n) noexcept {
     const std::size_t blocks = (count + quantized_block::size - 1) / quantized_block::size;
     return (blocks + n - 1) / n;
@@ -121,8 +121,8 @@ class quantize_hook {
     }
   }
 
-  // Copies outlive what is under way in them, also in a task that is dropped before it starts: parameters end in
-  // reverse order.
+  // The copies outlive the operations on them, also in a task that is dropped before it starts: parameters are
+  // destroyed in reverse order.
   template <class Comm, class T>
   task<> exchange(Comm& world, copy sent, copy received, op first, op tail, bucket_view<T> b) {
     const copy mine_out = std::move(sent), mine_in = std::move(received);

@@ -24,15 +24,16 @@
 
 namespace tutti::grad {
 
-/// Averages gradients over ranks while the backward pass still computes: the DistributedDataParallel of C++.
+/// A reducer: averages gradients over ranks while the backward pass still computes; the DistributedDataParallel of C++.
 ///
-/// Gradients are views into the reducer's arena. In a pass every bucket is summed over the ranks as soon as its last
+/// Gradients are views into the reducer's arena. In a pass, every bucket is summed over the ranks once its last
 /// gradient is ready, by default in the same order on all ranks, and the result is the weighted mean for any batch
-/// sizes. The weights travel in a small collective that begin() starts, and the first bucket waits for it; with hooks
-/// that do not divide, behind a bucket of float or double if there is one. Collective: made by all ranks, at most 4095,
-/// with equal shapes and options (checked), one pass at a time. One thread at a time. The communicator outlives it.
-/// Errors: usage_error for wrong shapes or marks; error on all ranks where one cannot begin; error as of all_reduce.
-/// Costs one all_reduce per bucket, which divides, and where weights differ one multiplication per element.
+/// sizes. The weights are sent in a small collective that begin() starts, and the first bucket waits for it; with hooks
+/// that do not divide, they are sent behind a bucket of float or double if there is one. Collective: constructed by all
+/// ranks, at most 4095, with equal shapes and options (checked), one pass at a time. One thread at a time. The
+/// communicator must outlive it. Errors: usage_error for wrong shapes or marks; error on all ranks if one cannot begin;
+/// error as of all_reduce. Costs one all_reduce per bucket, which divides, and one multiplication per element if
+/// weights differ.
 template <class Comm, class Hook = sum_hook>
   requires reduction_hook<Hook, Comm>
 class reducer : public detail::ledger<reducer<Comm, Hook>> {
@@ -51,13 +52,13 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   }
 
   [[nodiscard]] Hook& hook() noexcept { return hook_; }
-  /// The gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first. Valid
-  /// until the plan changes: in rebuild(), and with replan::on_drift in finish().
+  /// Returns the gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first.
+  /// Valid until the plan changes: in rebuild(), and with replan::on_drift in finish().
   template <number T>
   [[nodiscard]] std::span<T> gradient(std::size_t parameter) const {
     return arena_.gradient<T>(parameter);
   }
-  /// All of them, where they have one type.
+  /// Returns all gradients, if they have one type.
   template <number T = float>
   [[nodiscard]] std::vector<std::span<T>> gradients() const {
     std::vector<std::span<T>> all;
@@ -65,32 +66,33 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     return all;
   }
 
-  /// Begins a pass. `weight` is what this rank's gradients count for: its number of samples or tokens; 0 contributes
-  /// nothing, and where all weights are 0 the result is 0. Throws usage_error while another pass is under way.
+  /// Begins a pass. `weight` is the weight of this rank's gradients in the mean: its number of samples or tokens; 0
+  /// contributes nothing, and if all weights are 0 the result is 0. Throws usage_error while another pass has not
+  /// ended.
   [[nodiscard]] pass_type begin(double weight = 1, contribution what = contribution::mean,
                                 std::source_location where = std::source_location::current());
 
   /// Begins a pass that sends nothing: the backward pass adds to the gradients, and the next begin() without
-  /// `accumulate` reduces what has come together, with the weights of all these passes added up. Gradients need no
-  /// mark: what is not told unused() counts as added to, and no later pass sets it to zero. Nothing divides by
-  /// the number of passes but the caller.
+  /// `accumulate` reduces the sums, with the weights of all these passes added up. Gradients need no mark: those not
+  /// marked unused() count as added to, and no later pass sets them to zero. The caller divides by the number of
+  /// passes, if desired.
   [[nodiscard]] pass_type begin(accumulate_t, double weight = 1) {
     this->start_accumulating(weight);
     return pass_type{*this};
   }
 
-  /// Forgets what passes that accumulate have left: their weights, their marks, and that one of them was dropped or
-  /// skipped. All gradients become zero. Each rank by itself, between passes. Throws usage_error during a pass.
+  /// Discards the state of passes that accumulated: their weights, their marks, and that one of them was dropped or
+  /// skipped. Sets all gradients to zero. Not collective; between passes. Throws usage_error during a pass.
   void discard() {
     require_idle("discard()");
     this->forget_carried();
     arena_.clear();
   }
 
-  /// Lays the buckets out anew in the order of rank 0's arrival(); gradients keep their values, but where the result is
-  /// true they lie elsewhere: fetch the views again. Collective, between passes; cheap where nothing changes. Errors:
-  /// usage_error during a pass, and from begin() until it has ended; error{mismatch} on all ranks where another one
-  /// begins a pass instead.
+  /// Lays the buckets out anew in the order of rank 0's arrival(). Gradients keep their values, but if it returns true
+  /// they have moved: fetch the views again. Collective, between passes; cheap if nothing changes. Errors: usage_error
+  /// during a pass, and from begin() until the task has ended; error{mismatch} on all ranks if another rank begins a
+  /// pass instead.
   [[nodiscard]] task<bool> rebuild(std::source_location where = std::source_location::current()) {
     require_idle("rebuild()");
     return lay_out_anew(where);
@@ -125,7 +127,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   void complete(std::size_t i);
   void count_in(std::size_t i) {
     const std::size_t b = arena_.bucket_of(i);
-    visit_gradient(layout().buckets[b].type, [&]<class T>() {  // at once, while caches hold it, if that is possible
+    visit_gradient(layout().buckets[b].type, [&]<class T>() {  // now if possible, while caches hold it
       scaled_[i] = weights_.settled<T>();
       if (scaled_[i] && !elsewhere_.has(i)) multiply(arena_.gradient<T>(i), weights_.before<T>());
     });
@@ -142,7 +144,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
 
   task<step> finish(pass_type given);
   task<> agree_on_step();
-  // What all ranks have learned, and the mean.
+  // Takes the step, the wish and the usage map of all ranks, and completes the mean.
   wish conclude() {
     this->settle_accounts();
     const auto& buckets = layout().buckets;
@@ -162,7 +164,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
     for (std::size_t b = 0; averages && b < buckets.size(); ++b)
       visit_gradient(buckets[b].type, [&]<class T>() {
         const auto sums = arena_.bucket_with_tail<T>(b).first(buckets[b].count);
-        // Of nothing but weights of 0 the result is 0, even where a hook sends what it left out before.
+        // If all weights are 0 the result is 0, even if a hook sends earlier remainders.
         weights_.total() > 0 ? divide(sums, weights_.after<T>()) : multiply(sums, 0);
       });
     usage_.restore(arena_);
@@ -174,7 +176,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   Comm* world_;
   Hook hook_;
   arena arena_;
-  std::vector<char> scaled_;  // gradients of the pass under way that have been multiplied
+  std::vector<char> scaled_;  // gradients of the current pass that have been multiplied
   elsewhere elsewhere_;
   weighing weights_;
   detail::launcher<Comm, flight> buckets_;
@@ -185,7 +187,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
 
 #include <tutti/impl/grad/reducer.hpp>
 
-#if defined(TUTTI_SEPARATE_COMPILATION)  // impl/src.hpp compiles the one over the default backend
+#if defined(TUTTI_SEPARATE_COMPILATION)  // compiled by impl/src.hpp, for the default backend
 #include <tutti/communicator.hpp>
 namespace tutti::grad {
 extern template class detail::ledger<reducer<communicator<host>>>;

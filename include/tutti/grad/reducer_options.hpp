@@ -9,57 +9,57 @@
 
 namespace tutti::grad {
 
-/// What a rank's gradients are before they are combined.
+/// The meaning of a rank's gradients before they are combined.
 enum class contribution : std::uint8_t {
-  mean,  ///< over the rank's own samples; weighted by their number
-  sum    ///< over the rank's own samples
+  mean,  ///< the mean over the rank's own samples; weighted by their number
+  sum    ///< the sum over the rank's own samples
 };
 
-/// What a rank's gradients are multiplied by before the sum, whose divisor is the sum of the weights.
+/// Returns the factor of a rank's gradients before the sum, whose divisor is the sum of the weights.
 constexpr double factor_of(contribution what, double weight) noexcept {
   return what == contribution::mean ? weight : weight > 0 ? 1 : 0;
 }
 
-/// Parameters that a pass may leave out.
+/// The treatment of parameters that a pass does not use.
 enum class unused_parameters : std::uint8_t {
-  zero,    ///< count as zeros, and become the mean as all others do
-  tracked  ///< a map of what is used travels with the last bucket: what no rank uses keeps its gradient
+  zero,    ///< contribute zeros, and become the mean like all others
+  tracked  ///< a usage map is sent with the last bucket: a gradient that no rank uses keeps its value
 };
 
-/// Whether passes differ in the parameters that they use.
+/// The variation of the used parameters between passes.
 enum class graph : std::uint8_t {
-  dynamic,  ///< each may use others
-  fixed     ///< a rank uses those of its first pass with samples in all passes: the others need no mark from then on
+  dynamic,  ///< each pass may use others
+  fixed     ///< a rank uses those of its first pass with samples in all passes: others then need no mark
 };
 
-/// Which bucket leaves next.
+/// The order in which buckets are launched.
 enum class launch_order : std::uint8_t {
-  planned,  ///< that of the plan: one that is late holds up those behind it
-  ready     ///< whichever is complete; each travels in a group of its own, which takes 516 KiB in shared memory
+  planned,  ///< the plan's: a late bucket delays those behind it
+  ready     ///< as they become complete; each has a group of its own, which takes 516 KiB of shared memory
 };
 
-/// When the plan follows the order in which gradients arrive. Gradients move then.
+/// The time at which the plan follows the order in which gradients arrive. Gradients move then.
 enum class replan : std::uint8_t {
-  on_request,  ///< in rebuild() alone
-  on_drift     ///< also in finish(), once they have arrived on rank 0 in one other order drift_passes times in a row
+  on_request,  ///< only in rebuild()
+  on_drift     ///< also in finish(), after drift_passes passes in a row in one other order on rank 0
 };
 
-/// The same on all ranks.
+/// Options of a reducer, the same on all ranks.
 struct reducer_options {
   bucket_limits limits{};
   unused_parameters unused = unused_parameters::zero;
-  double predivide = 1;           ///< gradients are divided by it before the sum, which is divided by as much less
-  std::vector<int> arrival = {};  ///< the order in which gradients become ready, as reducer::arrival() tells it
+  double predivide = 1;           ///< divides gradients before the sum; the sum is divided by that much less
+  std::vector<int> arrival = {};  ///< order in which gradients become ready, as reducer::arrival() returns
   launch_order order = launch_order::planned;
-  std::size_t in_flight = 0;      ///< buckets that are under way at a time; 0: any number. Collectives of your own
-                                  ///< between marks need a split then, or launch_order::ready: buckets leave when
-                                  ///< others have ended
+  std::size_t in_flight = 0;      ///< buckets in flight at a time; 0: any number. With a bound, collectives
+                                  ///< of your own between marks need a split, or launch_order::ready:
+                                  ///< buckets are then launched when others have ended
   std::vector<int> delayed = {};  ///< parameters that need no mark: finish() reduces them, in buckets of their own
   tutti::grad::graph graph = tutti::grad::graph::dynamic;
   tutti::grad::replan replan = tutti::grad::replan::on_request;
-  std::size_t drift_passes = 3;  ///< those of rank 0 that mark as much as ever; at least 1
+  std::size_t drift_passes = 3;  ///< passes of rank 0 that mark as many as ever; at least 1
 
-  /// A hash of what ranks must have in common beside the plan.
+  /// Returns a hash of the options that must be equal on all ranks and are not part of the plan.
   [[nodiscard]] std::uint64_t id() const noexcept {
     std::uint64_t hash = 0;
     for (const std::uint64_t value : {std::bit_cast<std::uint64_t>(predivide), static_cast<std::uint64_t>(in_flight),
@@ -71,7 +71,7 @@ struct reducer_options {
   }
 };
 
-/// Tells begin() that more of this rank's samples follow before anything is reduced.
+/// A tag for begin(): more of this rank's samples follow before anything is reduced.
 struct accumulate_t {
   explicit accumulate_t() = default;
 };

@@ -24,19 +24,19 @@
 namespace tutti::grad {
 
 /// A hook whose sums have the same bits for any number of ranks: a batch is cut into a fixed number of shards, whose
-/// gradients are added pair by pair in one binary tree. A rank computes its shards() one after another, keep()s the
-/// gradients of each but the last, and marks those of the last ready, in a pass of contribution::sum without predivide.
-/// Gradients hold the sums of one shard at a time: overwrite them, and zero those that a shard does not use.
+/// gradients are added pair by pair in one binary tree. A rank computes its shards() one after another, calls keep()
+/// after each but the last, and marks the gradients of the last ready, in a pass of contribution::sum without
+/// predivide. Gradients hold the sums of one shard at a time: overwrite them, and zero those that a shard does not use.
 ///
 /// |error| <= ceil(log2 s) u sum |g| for s shards; u = 2^-24 for float, 2^-53 for double, 2^-8 for bfloat16. Infinities
-/// and denormals as IEEE adds them; a NaN is a NaN everywhere, whose other bits may differ. float16 is refused.
-/// Bytes: (p + 1) / 2 times those of an all_reduce, where a rank holds p nodes of the tree: 1 where s / n is a power of
-/// two, else up to 2 log2(s / n + 1). Half of it travels in ready(). Memory: up to as many copies of the gradients as
-/// p, or log2(s / n) while shards are kept, and p copies of what arrives.
+/// and denormals as IEEE adds them; a NaN is a NaN on all ranks, but its payload may differ. float16 is refused. Bytes:
+/// (p + 1) / 2 times those of an all_reduce, if a rank holds p nodes of the tree: p = 1 if s / n is a power of two,
+/// else up to 2 log2(s / n + 1). Half of them are sent in ready(). Memory: up to p copies of the gradients, or log2(s /
+/// n) while shards are kept, and p copies of the received parts.
 class reproducible_hook {
  public:
-  /// `shards`: the same in all runs whose bits are to be equal; best a power of two times the ranks of each.
-  /// Errors: usage_error for none.
+  /// Divides `shards` among the ranks. Their number must be the same in all runs that are to have equal bits; best a
+  /// power of two times the number of ranks of each run. Throws usage_error for 0.
   template <class Comm>
   reproducible_hook(const Comm& world, std::size_t shards)
       : rank_(static_cast<std::size_t>(world.rank())), ranks_(static_cast<std::size_t>(world.size())), none_(ranks_) {
@@ -54,24 +54,25 @@ class reproducible_hook {
   reproducible_hook(reproducible_hook&&) = default;
   reproducible_hook& operator=(reproducible_hook&&) = default;
 
-  /// Those that this rank computes, in this order; none where there are more ranks than shards.
+  /// Returns the shards that this rank computes, in this order; none if there are more ranks than shards.
   [[nodiscard]] number_range shards() const noexcept { return mine_; }
 
-  /// Takes over the gradients of one shard from the reducer that this is the hook of: of each but the last. Errors:
-  /// usage_error for one too many.
+  /// Adds the gradients of one shard to this rank's partial sums, from the reducer that has this hook. Call it after
+  /// each shard but the last. Throws usage_error for one shard too many.
   template <class Reducer>
   void keep(const Reducer& from) {
     const auto& buckets = from.layout().buckets;
     for (std::size_t b = 0; b < buckets.size(); ++b)
       visit_gradient(buckets[b].type, [&]<class T>() { keep_bucket<T>(state_of(b), buckets[b], from); });
   }
-  /// keep() for all shards but the last, whatever the gradients are: before pass.skip().
+  /// Calls keep() for all remaining shards but the last, with the present gradients: before pass.skip().
   template <class Reducer>
   void keep_rest(const Reducer& from) {
     while (!from.layout().buckets.empty() && state_of(0).taken + 1 < mine_.size()) keep(from);
   }
 
-  /// Errors: usage_error, before anything is sent, where a shard was not kept, for float16, and for another world.
+  /// Reduces a bucket. Throws usage_error, before anything is sent, if a shard was not kept, for float16, and for
+  /// another communicator than the constructor's.
   template <class Comm, number T>
   task<> operator()(Comm& world, bucket_view<T> b) {
     if (std::same_as<T, float16>) refuse("gradients of float16; use bfloat16, float or double");
@@ -92,13 +93,14 @@ class reproducible_hook {
     return gather(world, std::move(tail), b, s);
   }
 
-  /// Forgets what has been kept.
+  /// Discards the partial sums.
   void reset() noexcept {
     states_.clear();
     copies_.clear();
   }
 
-  /// What its promise needs of a reducer's options, and of a pass. Errors: usage_error.
+  /// Throws usage_error for options of a reducer, or of a pass, with which the bits would depend on the number of
+  /// ranks.
   void check(const reducer_options& options) const {
     if (options.predivide != 1)
       refuse("predivide is " + std::to_string(options.predivide) +
@@ -112,15 +114,15 @@ class reproducible_hook {
   }
 
  private:
-  // Of one bucket.
+  // The state of one bucket.
   struct state {
-    std::vector<tree_node> nodes;              // of the shards that were kept
-    std::size_t taken = 0;                     // how many these are
-    std::vector<std::vector<std::byte>> sums;  // of each node
-    working_copies<std::byte>::copy arrived;   // of all ranks' nodes, this rank's part; while the bucket travels
-    std::vector<std::size_t> parts;            // of the bucket, for each rank: elements
-    std::vector<std::size_t> counts, offsets;  // what arrives from each rank, round by round
-    std::vector<op> flights;                   // ends before the memory does
+    std::vector<tree_node> nodes;              // tree nodes of the shards that were kept
+    std::size_t taken = 0;                     // number of these shards
+    std::vector<std::vector<std::byte>> sums;  // partial sum of each node
+    working_copies<std::byte>::copy arrived;   // this rank's part of all ranks' nodes, while the bucket is in flight
+    std::vector<std::size_t> parts;            // elements of the bucket for each rank
+    std::vector<std::size_t> counts, offsets;  // received from each rank, round by round
+    std::vector<op> flights;                   // destroyed before the memory
 
     template <class T>
     [[nodiscard]] std::span<T> sum(std::size_t node) noexcept {
@@ -135,7 +137,7 @@ class reproducible_hook {
     return states_[bucket];
   }
 
-  // out = left + right, each element rounded once; out may be either.
+  // Computes out = left + right, each element rounded once; `out` may be either.
   template <class T>
   static void add(std::span<const T> left, std::span<const T> right, std::span<T> out) {
     const auto with = erase_type<T>(tutti::sum);
@@ -172,7 +174,7 @@ class reproducible_hook {
     return from.template gradient<T>(static_cast<std::size_t>(slot.parameter));
   }
 
-  // What is left without a partner, where the shards are no power of two, from the last one on.
+  // Adds the nodes that have no partner, if the number of shards is not a power of two, from the last one on.
   template <class T>
   task<> alone(op given, bucket_view<T> b, state& s) {
     op tail = std::move(given);
@@ -182,8 +184,8 @@ class reproducible_hook {
     co_await std::move(tail);
   }
 
-  // Each rank gets its part of the bucket from every node: one round for the first node of all ranks, one for the
-  // second, ...
+  // Sends each rank its part of the bucket from every node: in one round the first node of all ranks, then the second,
+  // ...
   template <class Comm, class T>
   void send(Comm& world, const bucket_view<T>& b, state& s) {
     const auto g = b.gradients();
@@ -256,14 +258,14 @@ class reproducible_hook {
 
   std::size_t rank_, ranks_;
   number_range mine_;
-  std::vector<tree_node> all_;       // of all ranks, in order
-  std::vector<std::size_t> begins_;  // of each rank's in all_
-  std::vector<std::size_t> none_;    // elements for each rank
-  std::size_t rounds_ = 0;           // nodes of the rank that has most
+  std::vector<tree_node> all_;       // nodes of all ranks, in order
+  std::vector<std::size_t> begins_;  // first node of each rank in all_
+  std::vector<std::size_t> none_;    // zeros: no elements for any rank
+  std::size_t rounds_ = 0;           // largest number of nodes of a rank
   std::vector<tree_node> folded_;    // while a fold runs
   std::vector<std::size_t> places_;
   working_copies<std::byte> copies_;
-  std::deque<state> states_;  // ends before the copies do
+  std::deque<state> states_;  // destroyed before the copies
 };
 
 }  // namespace tutti::grad

@@ -12,7 +12,8 @@
 
 namespace tutti::grad {
 
-/// State of a hook as bytes, for a checkpoint of one rank: read back by the same version on a machine of one kind.
+/// Writer of a hook's state as bytes, for a checkpoint of one rank: to be read by the same version on a machine of the
+/// same kind.
 class state_writer {
  public:
   void put(std::uint64_t n) { append(&n, sizeof n); }
@@ -30,7 +31,7 @@ class state_writer {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads what state_writer wrote; usage_error for anything else.
+/// Reader of the bytes of state_writer; throws usage_error for anything else.
 class state_reader {
  public:
   explicit state_reader(std::span<const std::byte> bytes) noexcept : rest_(bytes) {}
@@ -63,11 +64,11 @@ class state_reader {
   std::span<const std::byte> rest_;
 };
 
-/// What a hook's compression left out, by bucket, to be sent with the next pass (error feedback; Seide et al., 1-bit
-/// SGD, 2014). In units of weight x gradient, so that weights should not differ much from pass to pass.
+/// The remainders that a hook's compression left out, by bucket, to be added in the next pass (error feedback; Seide et
+/// al., 1-bit SGD, 2014). In units of weight x gradient, so weights should not differ much between passes.
 class residuals {
  public:
-  /// Of one bucket; zeros at first, and when its size changes.
+  /// Returns the remainders of one bucket; zeros at first, and after its size has changed.
   [[nodiscard]] std::span<float> of(std::size_t bucket, std::size_t count) {
     if (all_.size() <= bucket) all_.resize(bucket + 1);
     if (all_[bucket].size() != count) all_[bucket].assign(count, 0.0f);
@@ -75,7 +76,7 @@ class residuals {
   }
   void reset() noexcept { all_.clear(); }
 
-  /// An infinity or NaN in a gradient must not stay for ever.
+  /// Sets infinities and NaNs to 0, which would otherwise stay forever.
   static void drop_non_finite(std::span<float> r) noexcept {
     constexpr float most = (std::numeric_limits<float>::max)();
     for (float& x : r)

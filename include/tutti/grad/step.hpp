@@ -7,26 +7,26 @@
 
 namespace tutti::grad {
 
-/// What all ranks do with the gradients of a pass, together: one rank that cannot use its own keeps all from it.
+/// The decision of all ranks about the gradients of a pass: if one rank cannot use its own, none applies them.
 enum class step : std::uint8_t {
-  apply,          ///< they are whole
-  skip_overflow,  ///< some rank met an infinity or NaN: a loss scaler goes down
-  skip_failure    ///< some rank could not compute its part, such as for want of memory
+  apply,          ///< gradients are complete
+  skip_overflow,  ///< a rank met an infinity or NaN: reduce the loss scale
+  skip_failure    ///< a rank could not compute its part, for example out of memory
 };
 
 constexpr const char* name(step s) noexcept {
   return s == step::apply ? "apply" : s == step::skip_overflow ? "skip_overflow" : "skip_failure";
 }
 
-/// What rank 0 asks for as a pass ends.
+/// A request of rank 0 at the end of a pass.
 enum class wish : std::uint8_t {
   none,
-  replan  ///< another plan, as gradients arrive in another order
+  replan  ///< another plan, because gradients arrive in another order
 };
 
-/// A step and a wish as the last elements of a line that is summed over at most 4095 ranks, of which one may wish.
-/// Where ranks differ, a failure counts for more than an overflow, and this for more than a wish, which it may hide. In
-/// 16 bits a sum may round, but never to nothing.
+/// The encoding of a step and a wish in the last elements of a line that is summed over at most 4095 ranks, where one
+/// rank may have a wish. If ranks differ, a failure outranks an overflow, and an overflow outranks a wish, which it may
+/// hide. In 16 bits a sum may be rounded, but never to 0.
 struct step_flags {
   static constexpr int most_ranks = 4095;
 
@@ -42,7 +42,7 @@ struct step_flags {
     }
   }
 
-  /// Where sums have been divided, by `divisor`.
+  /// Returns the step of a summed line; `divisor` if the sums have been divided.
   template <number T>
   [[nodiscard]] static step take(std::span<const T> line, double divisor = 1) noexcept {
     double overflows = 0, failures = 0;
@@ -56,7 +56,7 @@ struct step_flags {
     }
     return failures > 0 ? step::skip_failure : overflows > 0 ? step::skip_overflow : step::apply;
   }
-  /// The wish, where take() says step::apply.
+  /// Returns the wish, if take() returns step::apply.
   template <number T>
   [[nodiscard]] static wish take_wish(std::span<const T> line, double divisor = 1) noexcept {
     if constexpr (sizeof(T) == 2)
@@ -66,7 +66,7 @@ struct step_flags {
   }
 
  private:
-  static constexpr double failure = most_ranks + 1, wished = 0.25;  // the parts of one number
+  static constexpr double failure = most_ranks + 1, wished = 0.25;  // both are stored in one number
 };
 
 }  // namespace tutti::grad

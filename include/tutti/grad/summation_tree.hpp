@@ -11,7 +11,7 @@ namespace tutti::grad {
 struct tree_node {
   std::size_t level = 0, index = 0;
 
-  /// Whether `right` is the other half of the node above.
+  /// Returns true if `right` is the other half of the node above.
   [[nodiscard]] constexpr bool completed_by(const tree_node& right) const noexcept {
     return level == right.level && index % 2 == 0 && right.index == index + 1;
   }
@@ -20,7 +20,7 @@ struct tree_node {
   friend constexpr bool operator==(const tree_node&, const tree_node&) = default;
 };
 
-/// Part of the numbers, in a row.
+/// A contiguous range of numbers.
 struct number_range {
   std::size_t first = 0, end = 0;
 
@@ -28,13 +28,14 @@ struct number_range {
   [[nodiscard]] constexpr bool empty() const noexcept { return first == end; }
 };
 
-/// What falls to one of `parts`: contiguous, sizes differ by at most one.
+/// Returns the range of one of `parts` equal parts; sizes differ by at most one.
 [[nodiscard]] constexpr number_range part_of(std::size_t count, std::size_t part, std::size_t parts) noexcept {
   return {count * part / parts, count * (part + 1) / parts};
 }
 
-/// Adds a node behind the nodes of smaller numbers. Where two become one, `join(left, right)` is called with their
-/// places in the list, and the sum stays at `left`; what is so far joined of the new node is at the list's end.
+/// Appends a node to the nodes of smaller numbers, and joins pairs into the nodes above. For each pair it calls
+/// `join(left, right)` with their indexes in the list; the sum must be stored at `left`. The part of the new node that
+/// is joined so far is at the list's end.
 template <class Join>
 void append(std::vector<tree_node>& nodes, tree_node last, Join join) {
   std::size_t at = nodes.size();
@@ -47,7 +48,7 @@ void append(std::vector<tree_node>& nodes, tree_node last, Join join) {
   nodes.push_back(last);
 }
 
-/// The nodes of which a range of numbers consists, in order: as few as possible, at most 2 log2(n + 1) of n numbers.
+/// Returns the nodes that cover a range of numbers, in order: as few as possible, at most 2 log2(n + 1) for n numbers.
 [[nodiscard]] inline std::vector<tree_node> nodes_of(number_range numbers) {
   std::vector<tree_node> nodes;
   for (std::size_t i = numbers.first; i < numbers.end; ++i) append(nodes, {0, i}, [](std::size_t, std::size_t) {});

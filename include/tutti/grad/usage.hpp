@@ -11,10 +11,10 @@
 
 namespace tutti::grad {
 
-/// Which parameters the passes of a rank use, and the gradients of those that they do not: a gradient that no rank uses
-/// gets back what it held. One element for each parameter, in the order of registration, travels in a tail. Where the
-/// graph is fixed, one more counts the ranks that have not learnt yet what they use, and with none of them left the map
-/// has travelled for the last time.
+/// The usage map: the parameters that the passes of a rank use, and the saved gradients of the others. A gradient that
+/// no rank uses gets its old value back. One element for each parameter, in the order of registration, is sent in a
+/// tail. If the graph is fixed, one more element counts the ranks that have not learned yet which parameters they use;
+/// once it is 0, the map is not sent any more.
 class usage {
  public:
   explicit usage(std::size_t parameters, unused_parameters how = unused_parameters::tracked,
@@ -31,21 +31,21 @@ class usage {
   void use(std::size_t i) noexcept { mine_[i] = 1; }
   [[nodiscard]] bool used_here(std::size_t i) const noexcept { return mine_[i] != 0; }
 
-  /// Of a fixed graph that this rank has learnt: what all passes use, and what none does.
+  /// Return true if all passes use a parameter, and if none does, once this rank has learned a fixed graph.
   [[nodiscard]] bool always(std::size_t i) const noexcept { return !learnt_.empty() && learnt_[i] != 0; }
   [[nodiscard]] bool never(std::size_t i) const noexcept { return !learnt_.empty() && learnt_[i] == 0; }
-  /// After a pass that all ranks apply: this is what this rank uses, if it had samples.
+  /// Learns the parameters that this rank uses, if it had samples, after a pass that all ranks apply.
   void learn(double weight) {
     if (kind_ == graph::fixed && learnt_.empty() && weight > 0) learnt_ = mine_;
     settled_ = kind_ == graph::fixed && unknown_ == 0;
   }
 
-  /// Elements of the map; 0 where none travels.
+  /// Returns the elements of the map; 0 if none is sent.
   [[nodiscard]] std::size_t map_count() const noexcept {
     return how_ == unused_parameters::zero || settled_ ? 0 : mine_.size() + (kind_ == graph::fixed ? 1 : 0);
   }
 
-  /// Makes a gradient zero, which is what this rank contributes; keeps what it was where the map may say so.
+  /// Sets a gradient to zero, this rank's contribution; saves its value if the map may restore it.
   template <class T>
   void leave_out(std::size_t i, std::span<T> gradient) {
     if (how_ == unused_parameters::tracked)
@@ -54,7 +54,7 @@ class usage {
       std::fill(gradient.begin(), gradient.end(), T{});
   }
 
-  /// Sets a gradient to zero, which is what this rank contributes, and keeps what it was.
+  /// Sets a gradient to zero, this rank's contribution, and saves its value.
   template <class T>
   void keep(std::size_t i, std::span<T> gradient) {
     kept_.push_back({i, bytes_.size()});
@@ -63,7 +63,7 @@ class usage {
     std::fill(gradient.begin(), gradient.end(), T{});
   }
 
-  /// Writes this rank's map, of a pass with this weight.
+  /// Writes this rank's map, for a pass with this weight.
   template <class T>
   void put(double weight, std::span<T> map) const noexcept {
     for (std::size_t i = 0; i < mine_.size(); ++i) map[i] = T(static_cast<float>(mine_[i]));
@@ -75,19 +75,19 @@ class usage {
     if (kind_ == graph::fixed) unknown_ = static_cast<double>(map[mine_.size()]);
   }
 
-  /// True unless the last pass was tracked and no rank used it.
+  /// Returns true unless the last pass was tracked and no rank used the parameter.
   [[nodiscard]] bool used_anywhere(std::size_t i) const noexcept { return anyone_[i] != 0; }
 
-  /// After take(): puts back the gradients that no rank used.
+  /// Restores the gradients that no rank used, after take().
   void restore(const arena& memory) const;
 
  private:
   std::vector<char> mine_, anyone_, learnt_;
   unused_parameters how_;
   graph kind_;
-  double unknown_ = 0;                                     // ranks that did not know yet what they use
-  bool settled_ = false;                                   // all of them do
-  std::vector<std::pair<std::size_t, std::size_t>> kept_;  // parameter, place in bytes_
+  double unknown_ = 0;                                     // ranks that have not learned yet which they use
+  bool settled_ = false;                                   // all ranks have learned it
+  std::vector<std::pair<std::size_t, std::size_t>> kept_;  // parameter, offset in bytes_
   std::vector<std::byte> bytes_;
 };
 

@@ -21,8 +21,8 @@
 
 namespace tutti::grad {
 
-/// What a rank says as it begins: its weight, and what its gradients would be multiplied by because of it. Of all ranks
-/// together: the sum, and the least and the greatest factor above 0.
+/// A rank's message at the start of a pass: its weight, and the factor that its gradients would have because of it.
+/// Combined over ranks: the sum, and the least and the greatest factor above 0.
 struct pledge {
   std::array<double, weight_digits::count<double>> digits{};
   double least = std::numeric_limits<double>::infinity(), most = 0;
@@ -35,27 +35,29 @@ struct add_pledges {
   }
 };
 
-/// How the weights of a pass travel, and what gradients are multiplied and divided by because of them. Where sums are
-/// to be divided as they are made, and for float16, whose sums would overflow, they travel by themselves, and no bucket
-/// leaves before they are known; also where buckets travel in groups of their own, as nothing else would tell ranks
-/// that call something else that a pass has begun. Else behind the first bucket of float or double, if there is one.
+/// The exchange of a pass's weights, and the resulting factors and divisors of gradients. Weights have a collective of
+/// their own, and no bucket is launched before it ends, if sums are divided as they are made, or for float16, whose
+/// sums would overflow; also if buckets have groups of their own, since nothing else would tell ranks that call
+/// something else that a pass has begun. Otherwise they are sent behind the first bucket of float or double.
 class weighing {
  public:
-  /// Gradients are divided by `predivide` before the sum, and by as much less after it.
+  /// Divides gradients by `predivide` before the sum, and by that much less after it. Throws usage_error unless it is a
+  /// finite number above 0, and for another one than 1 with a hook that takes gradients unscaled.
   weighing(scaling how, double predivide, int ranks);
 
-  /// For the buckets of this plan, which leave in this order.
+  /// Prepares for the buckets of a plan, launched in this order.
   void arrange(const plan& p, launch_order order);
 
-  /// In a collective of their own, which begin() starts.
+  /// Returns true if the weights have a collective of their own, which begin() starts.
   [[nodiscard]] bool travel_alone() const noexcept { return alone_; }
 
-  /// With the weight of this rank, whose gradients are `what`; it travels at once where the weights do by themselves.
+  /// Begins a pass with this rank's weight and kind of gradients; starts the collective of the weights, if they have
+  /// one.
   template <class Comm>
   void begin(Comm& world, double weight, contribution what, partial_sums sums, const std::source_location& where) {
     weight_ = weight;
     sums_ = sums;
-    // Where gradients are taken as they are, a weight only says whether they count.
+    // If the hook takes gradients unscaled, a weight only says whether they count.
     factor_ = factor_of(detail::takes_as_is(how_) ? contribution::sum : what, weight);
     common_ = 1;
     if (!alone_) return;
@@ -66,59 +68,59 @@ class weighing {
   }
   void forget() noexcept { flight_.reset(); }
 
-  /// Puts the weight behind bucket `b`, if it travels there.
+  /// Writes the weight behind bucket `b`, if that bucket carries it.
   template <class T>
   void put(std::size_t b, std::span<T> tail) const noexcept {
     if constexpr (sizeof(T) >= sizeof(float))
       if (!alone_ && b == behind_) weight_digits::put(weight_, tail);
   }
 
-  /// True when before() of T will not change any more in this pass.
+  /// Returns true if before() of T will not change any more in this pass.
   template <class T>
   [[nodiscard]] bool settled() const noexcept {
     return !flight_ || factor_ == 0 || !waits<T>();
   }
-  /// Before a bucket of T leaves: waits until all ranks have begun, where that matters to it.
+  /// Waits until all ranks have begun, if a bucket of T depends on that; called before it is launched.
   template <class T>
   void settle() {
     if (!flight_ || !waits<T>()) return;
     std::exchange(flight_, std::nullopt)->wait();
     hear();
   }
-  /// Ends when all have begun, where the weights travel by themselves.
+  /// Ends when all ranks have begun, if the weights have a collective of their own.
   task<> all_heard();
-  /// After the last bucket.
+  /// Learns the weights from their bucket, after the last bucket has ended.
   void learn_from(const arena& memory) noexcept;
 
-  /// What gradients of T are multiplied by before the sum; after settle().
+  /// Returns the factor of gradients of T before the sum; after settle().
   template <class T>
   [[nodiscard]] double before() const noexcept {
     return factor_ / common_ / predivide_ / unit<T>();
   }
-  /// What a hook divides sums of T by; after settle().
+  /// Returns the divisor that a hook applies to sums of T; after settle().
   template <class T>
   [[nodiscard]] double divisor() const noexcept {
     if (how_ == scaling::averaged) return ranks_;
     return how_ == scaling::divided && divides<T>(whole<T>()) ? whole<T>() : 1;
   }
-  /// What is left to divide by; once the sum of the weights is known.
+  /// Returns the divisor that is left to apply, once the sum of the weights is known.
   template <class T>
   [[nodiscard]] double after() const noexcept {
     return divisor<T>() == 1 ? whole<T>() : 1;
   }
 
-  /// What this rank's gradients count for in the mean, whose sum over the ranks is one where they are means; 0 where
-  /// all weights are. And what those of all ranks count for that have a weight, if that is the same; else 0,
-  /// everywhere. Where the weights travel alone, after settle().
+  /// share() returns the factor of this rank's gradients, which is the weight if they are means, over the sum of all
+  /// weights; 0 if all weights are 0. even_share() returns the same if all ranks with a weight have an equal share,
+  /// else 0; it is equal on all ranks. After settle(), if the weights have a collective of their own.
   [[nodiscard]] double share() const noexcept { return total_ > 0 ? factor_ / common_ / shares_ : 0; }
   [[nodiscard]] double even_share() const noexcept {
     return total_ > 0 && pledge_.least == pledge_.most ? pledge_.most / common_ / shares_ : 0;
   }
 
-  /// This rank's weight in the pass under way, and that of all ranks in the last one; 0 before the first.
+  /// Return this rank's weight in the current pass, and that of all ranks in the last one; 0 before the first.
   [[nodiscard]] double mine() const noexcept { return weight_; }
   [[nodiscard]] double total() const noexcept { return total_; }
-  /// Gradients of T travel divided by this; of float16, after before().
+  /// Returns the unit by which gradients of T are divided when they are sent; of float16, after before().
   template <class T>
   [[nodiscard]] double unit() const noexcept {
     return std::is_same_v<T, float16> ? unit_ : 1;
@@ -133,7 +135,8 @@ class weighing {
   [[nodiscard]] double whole() const noexcept {
     return shares_ / unit<T>() / predivide_;
   }
-  // A kernel divides by what the type computed in holds, and leaves something of a flag in the tail.
+  // Returns true if a kernel can divide by `by`: the type it computes in must hold it, and a flag in the tail must not
+  // vanish.
   template <class T>
   [[nodiscard]] static bool divides(double by) noexcept {
     constexpr double most = std::is_same_v<T, float16> ? 0x1p12 : 0x1p90;
@@ -146,8 +149,8 @@ class weighing {
     learn(weight_digits::take(std::span<const T>{tail}));
   }
   void hear() noexcept { learn(weight_digits::take(std::span<const double>{pledge_.digits})); }
-  // The unit is so large that no sum of float16 exceeds its largest term, and a power of two, by which only subnormals
-  // are rounded.
+  // Sets the total and the unit. The unit is large enough that no sum of float16 exceeds its largest term, and a power
+  // of two, so that only subnormals are rounded.
   void learn(double total) noexcept;
 
   scaling how_;
@@ -156,8 +159,8 @@ class weighing {
   int ranks_;
   bool alone_ = true;
   std::size_t behind_ = 0;
-  double weight_ = 1, factor_ = 1, common_ = 1;  // this rank's, and what all factors above 0 are if they are equal
-  double total_ = 0, shares_ = 0, unit_ = 1;     // the sum of the weights, over the common factor, a power of two above
+  double weight_ = 1, factor_ = 1, common_ = 1;  // this rank's; the common one of all factors above 0, if any
+  double total_ = 0, shares_ = 0, unit_ = 1;     // the sum of the weights; that over common_; a power of two above
   pledge pledge_;
   std::optional<op> flight_;
 };

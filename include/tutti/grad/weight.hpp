@@ -28,12 +28,12 @@ struct weight_digits {
                       ": give 0, or a number of at least 2^-60 and below 2^60, such as a number of samples");
   }
 
-  /// Bits of a digit: the sum of 4096 of them still fits.
+  /// The bits of a digit: the sum of 4096 of them still fits.
   template <class T>
   static constexpr int bits = std::numeric_limits<T>::digits - 12;
   template <class T>
   static constexpr double radix = static_cast<double>(std::int64_t{1} << bits<T>);
-  /// Digits of any weight: from 2^60 down to the last bit of a double near 2^-60.
+  /// The number of digits of a weight: from 2^60 down to the last bit of a double near 2^-60.
   template <class T>
   static constexpr std::size_t count = (120 + std::numeric_limits<double>::digits + bits<T> - 1) / bits<T>;
 
@@ -48,16 +48,16 @@ struct weight_digits {
     }
   }
 
-  /// The weight whose digits these are, or the sum of the weights whose digits have been added up.
+  /// Returns the weight with these digits, or the sum of the weights whose digits have been summed.
   template <class T>
   [[nodiscard]] static double take(std::span<const T> from) noexcept {
     double weight = 0;
     for (std::size_t i = count<T>; i-- > 0;) weight = (weight + static_cast<double>(from[i])) / radix<T>;
     return weight * most;
   }
-  /// Up to so many ranks a sum of digits may be divided by their number: what comes back is less than 1/4 off.
+  /// The largest number of ranks by which a sum of digits may be divided and restored: the error is below 1/4.
   static constexpr int most_averaged = 1024;
-  /// Of digits that were, their sums.
+  /// Restores the sums of digits that were divided by the number of ranks.
   template <class T>
   static void undo_average(int ranks, std::span<T> digits) noexcept {
     for (T& x : digits.first(count<T>))
@@ -65,7 +65,7 @@ struct weight_digits {
   }
 };
 
-/// A result that was computed in double as a gradient.
+/// Returns a result that was computed in double as a gradient's type.
 template <class T>
 [[nodiscard]] constexpr T rounded(double x) noexcept {
   using C = std::conditional_t<sizeof(T) == 2, float, T>;
@@ -74,7 +74,7 @@ template <class T>
 
 namespace detail {
 
-// Where gradients are computed in float, it must hold the factor.
+// Returns true if the type in which gradients are computed holds the factor exactly.
 template <class T>
 [[nodiscard]] bool holds(double factor) noexcept {
   return std::is_same_v<T, double> || static_cast<double>(static_cast<float>(factor)) == factor;
@@ -93,7 +93,7 @@ void multiply(const T* from, T* to, std::size_t count, double by) noexcept {
   else
     for (std::size_t i = 0; i < count; ++i) to[i] = rounded<T>(static_cast<double>(from[i]) * by);
 }
-/// The same in place.
+/// Multiplies in place.
 template <class T>
 void multiply(std::span<T> g, double by) noexcept {
   if (by != 1) multiply<T>(g.data(), g.data(), g.size(), by);

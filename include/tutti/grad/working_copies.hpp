@@ -10,10 +10,9 @@
 
 namespace tutti::grad {
 
-/// Memory for what a hook makes of a bucket while it travels: of as many buckets as are under way at a time, which
-/// reducer_options::in_flight bounds. Taken as a bucket leaves, by one thread, and given back where its task ends,
-/// maybe by another; what has been given back is used again. Outlives what has been taken of it. Move-only, and so is a
-/// hook that has it.
+/// A pool of memory for the copies that a hook makes of buckets in flight, whose number reducer_options::in_flight
+/// bounds. A copy is taken as a bucket is launched, by one thread, and given back when its task ends, maybe by another;
+/// it is then reused. Outlives its copies. Move-only, and so is a hook that has it.
 template <element T>
 class working_copies {
   struct room {
@@ -29,7 +28,7 @@ class working_copies {
   working_copies(working_copies&&) = default;
   working_copies& operator=(working_copies&&) = default;
 
-  /// Some of it, with anything in it, until this ends. Move-only.
+  /// A piece of memory with undefined contents, given back at the end of this object. Move-only.
   class copy {
    public:
     copy() = default;
@@ -44,7 +43,7 @@ class working_copies {
     std::size_t count_ = 0;
   };
 
-  /// Elements that peers map, from `world.allocate` where none that is free is large enough.
+  /// Takes `count` elements, which peers can map; allocated by `world.allocate` if no free piece is large enough.
   template <class Comm>
   [[nodiscard]] copy take(Comm& world, std::size_t count) {
     room* best = nullptr;
@@ -59,7 +58,7 @@ class working_copies {
     return copy{*best, count};
   }
 
-  /// While nothing is taken.
+  /// Frees all memory; only while nothing is taken.
   void clear() noexcept { rooms_.clear(); }
 
  private:
