@@ -10,7 +10,8 @@
 
 namespace tutti::os {
 
-/// Lets heavy_fence() of any process reach this one; false where the kernel cannot, or a sandbox forbids it.
+/// Registers this process so that heavy_fence() of any process reaches it. Returns false if the kernel lacks it or a
+/// sandbox forbids it.
 inline bool accept_heavy_fences() noexcept {
   const int saved = errno;
   const bool able = ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
@@ -18,9 +19,9 @@ inline bool accept_heavy_fences() noexcept {
   return able;
 }
 
-/// A sequentially consistent fence on this thread and, at some moment during the call, on every thread of every process
-/// that accepts it: so that the others, who do something often, need none. Costs some 20 us where the others run.
-/// False where it is one of this thread alone, as in a sandbox that was entered since.
+/// Issues a sequentially consistent fence on this thread and, at some moment during the call, on every thread of every
+/// process that accepts it. The rare side of a protocol pays, so that the frequent side needs only light_fence(). Costs
+/// about 20 us if the others run. Returns false if it was a fence of this thread only, as in a sandbox entered since.
 [[nodiscard]] inline bool heavy_fence() noexcept {
   const int saved = errno;
   const bool done = ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
@@ -29,7 +30,7 @@ inline bool accept_heavy_fences() noexcept {
   return done;
 }
 
-/// The other side of heavy_fence(): orders for the compiler alone.
+/// Issues the frequent side's fence, which orders for the compiler only: see heavy_fence().
 inline void light_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 }  // namespace tutti::os

@@ -25,7 +25,7 @@ class atomic_file {
   explicit atomic_file(const std::string& path) : path_(behind_links(path)) {
     static std::atomic<unsigned> count{0};
     temporary_ = path_ + "." + std::to_string(::getpid()) + "." + std::to_string(count++) + ".tmp";
-    ::unlink(temporary_.c_str());  // of a predecessor with this pid
+    ::unlink(temporary_.c_str());  // left by an earlier process with this pid
     file_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file_) fail("cannot create " + temporary_);
   }

@@ -13,15 +13,15 @@
 
 namespace tutti::os {
 
-/// What probe() knows about the owner of a beacon.
+/// The state of a beacon's owner as probe() finds it.
 enum class liveness : std::uint8_t {
   alive,
   dead,  ///< its process ended without release()
   left   ///< it called release()
 };
 
-/// A sign of life in shared memory: a robust mutex that the owner holds while it lives, so that the kernel itself
-/// reports its death, before it tears down the owner's memory. All-zero bytes are a beacon that nobody owns yet.
+/// A liveness flag in shared memory: a robust mutex that the owner holds while it lives, so that the kernel reports its
+/// death before it frees the owner's memory. All-zero bytes are a beacon without an owner yet.
 struct alignas(64) beacon_word {
   enum class phase : std::uint32_t { unborn = 0, held, watch_process, dead, left };
 
@@ -31,19 +31,20 @@ struct alignas(64) beacon_word {
 
 namespace detail {
 
-/// One held beacon. Shared by its owner and the thread that holds the mutex, as a robust mutex belongs to a thread.
+/// One held beacon, shared by its owner and the thread that holds the mutex, since a robust mutex belongs to a thread.
 struct held_beacon {
   std::shared_ptr<beacon_word> word;  // keeps the page mapped while the mutex is in the thread's list of robust mutexes
   ::pid_t pid = 0;
   std::atomic<bool> locked{false};
 
-  /// Only in the thread that locked it.
+  /// Unlocks the mutex; called by the thread that locked it.
   void unlock() noexcept {
     if (locked.exchange(false) && pid == ::getpid()) ::pthread_mutex_unlock(&word->mutex);
   }
 };
 
-/// When the thread ends but the process lives on, peers must not take that for death: they watch the process instead.
+/// The guard of a thread that holds beacons. If the thread ends before the process, peers must not report a death: it
+/// makes them watch the process instead.
 struct beacon_thread_guard {
   std::vector<std::shared_ptr<held_beacon>> beacons;
 
@@ -51,7 +52,7 @@ struct beacon_thread_guard {
     ended() = true;
     for (const auto& b : beacons) {
       auto held = beacon_word::phase::held;
-      // In a child made by fork() the words are the parent's business.
+      // The words belong to the parent in a child made by fork().
       if (b->pid == ::getpid()) b->word->state.compare_exchange_strong(held, beacon_word::phase::watch_process);
       b->unlock();
     }
@@ -68,10 +69,10 @@ struct beacon_thread_guard {
 
 }  // namespace detail
 
-/// Holds a beacon for this process from construction to release(). Construct it in the thread that lives longest; if
-/// that thread ends first, peers go on by watching the process. release() may come from any thread; a child made by
-/// fork() has no part in it. The word must be zeroed shared memory that only this process owns; `word` keeps it mapped.
-/// Throws error when the mutex cannot be made.
+/// The owner of a beacon for this process, from construction to release(). Construct it in the thread that lives
+/// longest; if that thread ends first, peers watch the process instead. release() may be called by any thread; in a
+/// child made by fork() it does nothing. The word must be zeroed shared memory that only this process owns; `word`
+/// keeps it mapped. Throws error if the mutex cannot be made.
 class beacon_owner {
  public:
   beacon_owner() noexcept = default;
@@ -104,7 +105,7 @@ class beacon_owner {
   }
   ~beacon_owner() { release(); }
 
-  /// Tells the peers that this process leaves in good order. Any thread; idempotent.
+  /// Tells the peers that this process leaves in good order. May be called by any thread; idempotent.
   void release() noexcept {
     const auto held = std::move(held_);
     if (!held || held->pid != ::getpid()) return;
@@ -131,17 +132,17 @@ class beacon_owner {
   pthread_t thread_{};
 };
 
-/// Whether the owner of `word`, the process `pid` that began at `start_time`, still lives. Never blocks, callable by
-/// any number of processes; tens of nanoseconds, and a read of /proc (some 10 us) before the owner holds its beacon and
-/// after the thread that held it ended. A killed owner is seen as dead long before its memory is torn down:
-/// within 0.1 ms for a small process, 20 ms for one of 2 GiB on a busy machine.
+/// Returns whether the owner of `word`, the process `pid` that began at `start_time`, still lives. Never blocks; may be
+/// called by any number of processes. Takes tens of nanoseconds, or a read of /proc (about 10 us) before the owner
+/// holds its beacon and after the thread that held it has ended. A killed owner is reported as dead long before its
+/// memory is freed: within 0.1 ms for a small process, 20 ms for one of 2 GiB on a busy machine.
 [[nodiscard]] inline liveness probe(beacon_word& word, ::pid_t pid, std::uint64_t start_time) noexcept {
   using phase = beacon_word::phase;
   const auto settled = [&](phase now) {
     if (now == phase::left) return liveness::left;
     if (now == phase::dead) return liveness::dead;
     if (is_alive(pid, start_time)) return liveness::alive;
-    // It may have left in good order between the two looks.
+    // The process may have called release() after the first load of the state.
     return word.state.load() == phase::left ? liveness::left : liveness::dead;
   };
   phase now = word.state.load();
@@ -149,7 +150,7 @@ class beacon_owner {
 
   const int rc = ::pthread_mutex_trylock(&word.mutex);
   if (rc == EBUSY) return liveness::alive;
-  // Unlocking without making it consistent leaves the mutex unusable for good, which tells everyone else the same.
+  // Unlocking without making it consistent leaves the mutex unusable for good, which tells every other prober the same.
   if (rc == 0 || rc == EOWNERDEAD) ::pthread_mutex_unlock(&word.mutex);
   now = word.state.load();  // the owner changes it before it unlocks
   if (now != phase::held) return settled(now);

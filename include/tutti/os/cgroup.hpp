@@ -21,7 +21,7 @@ inline std::optional<std::uint64_t> parse_number(std::string_view text) noexcept
   return value;
 }
 
-/// The number behind "name " or "name:   " at the beginning of a line.
+/// Returns the number behind "name " or "name: " at the beginning of a line.
 inline std::optional<std::uint64_t> field_of(std::string_view text, std::string_view name) noexcept {
   for (std::size_t at = 0; at < text.size();) {
     const std::string_view line = text.substr(at, text.find('\n', at) - at);
@@ -34,7 +34,8 @@ inline std::optional<std::uint64_t> field_of(std::string_view text, std::string_
   return std::nullopt;
 }
 
-/// The directory of this process's control group for `controller`, and the mount point above which nothing is asked.
+/// Returns the directory of this process's control group for `controller`, and the mount point at which the search
+/// upwards ends.
 inline std::pair<std::string, std::string> cgroup_directory(std::string_view controller) {
   const std::string table = read_file("/proc/self/cgroup").value_or("");
   std::pair<std::string, std::string> unified;
@@ -55,7 +56,7 @@ inline std::pair<std::string, std::string> cgroup_directory(std::string_view con
   return unified;
 }
 
-/// The directories of this process's control group and of each one around it.
+/// Returns the directories of this process's control group and of all groups that contain it.
 inline std::vector<std::string> cgroup_directories(std::string_view controller) {
   auto [directory, mount] = cgroup_directory(controller);
   std::vector<std::string> all;
@@ -68,7 +69,7 @@ inline std::vector<std::string> cgroup_directories(std::string_view controller) 
   return all;
 }
 
-/// The first number of a file; nothing when it has none ("max") or cannot be read.
+/// Returns the first number in a file; nothing if it has none ("max") or cannot be read.
 inline std::optional<std::uint64_t> number_in(const std::string& path) {
   const auto text = read_file(path);
   return text ? parse_number(*text) : std::nullopt;
@@ -76,7 +77,8 @@ inline std::optional<std::uint64_t> number_in(const std::string& path) {
 
 }  // namespace detail
 
-/// How many CPUs' worth of time the control groups grant this process, rounded up; nothing when there is no limit.
+/// Returns the number of CPUs whose time the control groups grant this process, rounded up; nothing if there is no
+/// limit.
 [[nodiscard]] inline std::optional<int> cgroup_cpu_limit() {
   std::optional<int> limit;
   const auto lower = [&](std::uint64_t quota, std::uint64_t period) {
@@ -96,8 +98,8 @@ inline std::optional<std::uint64_t> number_in(const std::string& path) {
   return limit;
 }
 
-/// How many bytes the control groups still grant this process, reclaimable file cache included; nothing without a
-/// limit.
+/// Returns the bytes of memory that the control groups still grant this process, reclaimable file cache included;
+/// nothing if there is no limit.
 [[nodiscard]] inline std::optional<std::uint64_t> cgroup_memory_headroom() {
   std::optional<std::uint64_t> room;
   constexpr const char* names[][2] = {{"/memory.max", "/memory.current"},

@@ -6,8 +6,8 @@
 
 namespace tutti::os {
 
-/// Now, give or take a tick of the kernel (1 to 10 ms, or more where a busy machine's ticks are late), for a quarter of
-/// the price of clock::now(): good enough to stamp what has seconds of time.
+/// Returns the present time to within a tick of the kernel (1 to 10 ms, or more if a busy machine's ticks are late), at
+/// a quarter of the cost of clock::now(): for timeouts of seconds.
 inline deadline coarse_now() noexcept {
   const auto read = [](auto call) noexcept {
     timespec t{};

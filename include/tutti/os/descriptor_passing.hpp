@@ -14,17 +14,17 @@
 
 namespace tutti::os {
 
-/// The most descriptors one message carries; the kernel's own limit is 253.
+/// The largest number of descriptors in one message; the kernel's own limit is 253.
 inline constexpr std::size_t max_passed_descriptors = 250;
 
 struct receive_descriptors_result {
   io_result io;
-  std::size_t descriptors = 0;  ///< how many of `out` were filled, from the front
+  std::size_t descriptors = 0;  ///< number of elements of `out` that were filled, from the front
 };
 
-/// Sends `payload` (at least one byte) over a Unix socket, and `descriptors` with its first byte. Where less than all
-/// of the payload was taken, the descriptors are on their way and the rest is sent with send_some().
-/// Errors: EINVAL for an empty payload or more than max_passed_descriptors, else as send_some().
+/// Sends `payload` (at least one byte) over a Unix socket, and `descriptors` with its first byte. If only a part of the
+/// payload was taken, the descriptors have been sent; send the rest with send_some(). Errors: EINVAL for an empty
+/// payload or more than max_passed_descriptors, else as send_some().
 [[nodiscard]] inline io_result send_descriptors(int socket, std::span<const std::byte> payload,
                                                 std::span<const int> descriptors) noexcept {
   if (payload.empty() || descriptors.size() > max_passed_descriptors) return {0, EINVAL, false};
@@ -47,8 +47,8 @@ struct receive_descriptors_result {
   }
 }
 
-/// Receives up to `payload.size()` bytes and the descriptors that came with them, close-on-exec. When more came than
-/// `out` holds, or the process has no numbers left for them, all are closed and the error is EMSGSIZE: nothing leaks.
+/// Receives up to `payload.size()` bytes and the descriptors that came with them, close-on-exec. If there are more than
+/// `out` holds, or the process has no numbers left for them, all are closed and the error is EMSGSIZE: none leaks.
 [[nodiscard]] inline receive_descriptors_result receive_descriptors(int socket, std::span<std::byte> payload,
                                                                     std::span<fd> out) noexcept {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * 253)> control{};

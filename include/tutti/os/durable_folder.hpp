@@ -7,13 +7,13 @@
 
 namespace tutti::os {
 
-/// Makes a folder and those above it where they are not there yet, so that none is lost with the power: every folder
-/// that got a new one is synced. Returns those, the uppermost first. Errors: std::filesystem::filesystem_error;
-/// as of sync_folder().
+/// Makes a folder and missing folders above it, and syncs every folder that got a new entry, so that none is lost in a
+/// power failure. Returns the synced folders, the uppermost first. Errors: std::filesystem::filesystem_error; as
+/// sync_folder().
 inline std::vector<std::string> make_durable_folder(const std::filesystem::path& folder) {
   std::vector<std::string> changed;
   std::filesystem::path at = std::filesystem::absolute(folder);
-  if (!at.has_filename()) at = at.parent_path();  // of "folder/"
+  if (!at.has_filename()) at = at.parent_path();  // for "folder/"
   for (; !std::filesystem::exists(at) && at.has_relative_path(); at = at.parent_path())
     changed.insert(changed.begin(), at.parent_path().string());
   std::filesystem::create_directories(folder);

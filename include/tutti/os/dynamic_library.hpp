@@ -9,11 +9,12 @@
 
 namespace tutti::os {
 
-/// A shared library that is loaded at run time, and stays: what it began may go on when nobody calls it any more.
+/// A shared library that is loaded at run time and never unloaded: its threads may still run when nothing calls it any
+/// more.
 class dynamic_library {
  public:
-  /// The first of these that can be loaded; one that the process has already goes first. Names without a slash are
-  /// looked for where the system's loader looks.
+  /// Loads the first of these that can be loaded; one that the process has loaded already takes precedence. Names
+  /// without a slash are found as by the system's loader.
   explicit dynamic_library(std::initializer_list<const char*> names) {
     for (const char* n : names)
       if (!handle_) handle_ = ::dlopen(n, RTLD_NOW | RTLD_NOLOAD);
@@ -26,10 +27,10 @@ class dynamic_library {
   }
 
   [[nodiscard]] bool loaded() const noexcept { return handle_ != nullptr; }
-  /// What the loader said of the first name.
+  /// Returns the loader's message about the first name.
   [[nodiscard]] const std::string& why_not() const noexcept { return why_; }
 
-  /// Sets `f` to the function of this name; null where the library has none. True if it has.
+  /// Sets `f` to the function of this name; null if the library has none. Returns true if it has.
   template <class F>
   bool find(F*& f, const char* symbol) const noexcept {
     void* const p = handle_ ? ::dlsym(handle_, symbol) : nullptr;
@@ -48,8 +49,8 @@ class dynamic_library {
   std::string why_;
 };
 
-/// Finds the functions without which a library is of no use. The first that it lacks goes into `missing`, unless that
-/// says something already: "<what> has no <symbol>; <needed>".
+/// Lookup of functions that a library must have. The first missing one goes into `missing`, unless that is set already:
+/// "<what> has no <symbol>; <needed>".
 struct required_functions {
   const dynamic_library& library;
   std::string& missing;

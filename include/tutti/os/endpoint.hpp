@@ -24,8 +24,9 @@ class endpoint {
     std::memcpy(&storage_, address, bytes_);
   }
 
-  /// A Unix socket; a name that begins with '@' is abstract: it has no file and vanishes with the last socket.
-  /// Throws usage_error when the name is empty, contains a zero byte, or is longer than the kernel takes (107 bytes).
+  /// Returns the endpoint of a Unix socket. A name that begins with '@' is abstract: it has no file and vanishes with
+  /// the last socket. Throws usage_error if the name is empty, contains a zero byte, or is longer than the kernel takes
+  /// (107 bytes).
   static endpoint unix_socket(std::string_view name) {
     sockaddr_un a{};
     if (name.empty() || name.size() >= sizeof a.sun_path || name.find('\0') != std::string_view::npos) {
@@ -46,7 +47,7 @@ class endpoint {
   [[nodiscard]] int family() const noexcept { return bytes_ == 0 ? AF_UNSPEC : storage_.ss_family; }
   [[nodiscard]] bool is_unix() const noexcept { return family() == AF_UNIX; }
 
-  /// 0 for a Unix socket.
+  /// Returns the port; 0 for a Unix socket.
   [[nodiscard]] std::uint16_t port() const noexcept {
     if (family() == AF_INET) return ntohs(as<sockaddr_in>().sin_port);
     return family() == AF_INET6 ? ntohs(as<sockaddr_in6>().sin6_port) : std::uint16_t{0};
@@ -80,7 +81,7 @@ class endpoint {
     return IN6_IS_ADDR_LOOPBACK(&a) || (IN6_IS_ADDR_V4MAPPED(&a) && a.s6_addr[12] == 127);
   }
 
-  /// Listening there means listening on every interface.
+  /// Returns true if listening on it means listening on every interface.
   [[nodiscard]] bool is_wildcard() const noexcept {
     if (family() == AF_INET) return as<sockaddr_in>().sin_addr.s_addr == htonl(INADDR_ANY);
     if (family() != AF_INET6) return false;

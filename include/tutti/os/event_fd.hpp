@@ -10,15 +10,15 @@
 
 namespace tutti::os {
 
-/// Wakes a thread that sleeps in a poller: readable from notify() until drain().
-/// Any thread may call notify(); it may be called from a signal handler.
+/// An event that wakes a thread in a poller: readable from notify() until drain(). Any thread may call notify(), also
+/// from a signal handler.
 class event_fd {
  public:
   event_fd() : fd_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     if (!fd_) throw_errno(errno, "cannot make an eventfd");
   }
 
-  /// Takes over an eventfd that a peer handed over.
+  /// Takes over an eventfd received from a peer.
   explicit event_fd(fd received) noexcept : fd_(std::move(received)) {}
 
   [[nodiscard]] int native() const noexcept { return fd_.native(); }
@@ -31,7 +31,7 @@ class event_fd {
     errno = saved;
   }
 
-  /// True when notify() was called since the last drain().
+  /// Clears the event. Returns true if notify() was called since the last drain().
   bool drain() noexcept {
     const int saved = errno;
     std::uint64_t count = 0;

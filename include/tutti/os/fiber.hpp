@@ -14,7 +14,7 @@
 #include <tutti/os/memory.hpp>
 #include <tutti/os/throw_errno.hpp>
 
-// The sanitizers' own headers are not installed everywhere. Named only where a sanitizer is on.
+// Declared here because the sanitizers' own headers are not installed everywhere. Called only under a sanitizer.
 extern "C" {
 void __sanitizer_start_switch_fiber(void** fake_stack_save, const void* bottom, std::size_t size);
 void __sanitizer_finish_switch_fiber(void* fake_stack_save, const void** bottom_old, std::size_t* size_old);
@@ -26,12 +26,11 @@ void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 
 namespace tutti::os {
 
-/// A function on a stack of its own that runs until it gives way, and goes on where it was when it is resumed.
-///
-/// It may give way anywhere below the function, also while an exception is handled there. An exception must not leave
-/// the function: that ends the process. A fiber that is destroyed before its function has ended gives its stack back
-/// without unwinding it. Overrunning the stack faults at a guard page.
-/// Not movable; resumed by one thread. Errors: error{out_of_resources} from the constructor when there is no memory.
+/// A function on a stack of its own, which runs until it yields and continues there when it is resumed. It may yield
+/// anywhere below the function, also while an exception is handled there. An exception must not leave the function:
+/// that ends the process. A fiber that is destroyed before its function has ended frees its stack without unwinding it.
+/// An overrun of the stack faults at a guard page. Not movable; resumed by one thread. Errors: error{out_of_resources}
+/// from the constructor if there is no memory.
 class fiber {
  public:
   fiber(std::size_t stack_bytes, std::function<void()> body) : body_(std::move(body)) {
@@ -55,7 +54,8 @@ class fiber {
     const auto self = reinterpret_cast<std::uintptr_t>(this);
     ::makecontext(&inside_.context, reinterpret_cast<void (*)()>(&enter), 2, static_cast<unsigned>(self >> 32),
                   static_cast<unsigned>(self & 0xffffffffu));
-    // Read by the address sanitizer only, which would forget all that it knows of this stack at every switch.
+    // Zero, because only the address sanitizer reads it, and would forget all that it knows of this stack at every
+    // switch.
     inside_.context.uc_stack.ss_size = 0;
     if constexpr (tutti::detail::thread_sanitizer) inside_.thread = thread_ = __tsan_create_fiber(0);
   }
@@ -66,14 +66,14 @@ class fiber {
     ::munmap(stack_, bytes_);
   }
 
-  /// Runs the function until it gives way or ends. Not called once it has ended, nor by the fiber itself.
+  /// Runs the function until it yields or ends. Must not be called once it has ended, nor by the fiber itself.
   void resume() noexcept {
     change(outside_, inside_, &outside_.fake_stack);
     if constexpr (tutti::detail::address_sanitizer)
       __sanitizer_finish_switch_fiber(outside_.fake_stack, &inside_.bottom, &inside_.bytes);
   }
 
-  /// Called by the function: back to who resumed it.
+  /// Yields to the caller of resume(); called by the function.
   void give_way() noexcept {
     change(inside_, outside_, &inside_.fake_stack);
     arrive(inside_.fake_stack);
@@ -82,12 +82,13 @@ class fiber {
   [[nodiscard]] bool ended() const noexcept { return ended_; }
 
  private:
-  // What the C++ runtime keeps per thread: the exceptions being handled, and how many are in flight.
+  // The C++ runtime's state per thread: the exceptions being handled, and the number of those in flight.
   struct exceptions {
     void* caught = nullptr;
     unsigned uncaught = 0;
   };
-  // Where to go on. Inside, that is another stack where a fiber that this one runs has given way for it.
+  // A suspended context. The inner one may be on the stack of another fiber, which this fiber runs and which has
+  // yielded.
   struct side {
     ucontext_t context{};
     exceptions exception{};
@@ -130,7 +131,7 @@ class fiber {
   std::function<void()> body_;
   std::byte* stack_ = nullptr;
   std::size_t bytes_ = 0;
-  void* thread_ = nullptr;  // what the thread sanitizer takes this fiber for
+  void* thread_ = nullptr;  // the thread sanitizer's handle of this fiber
   side inside_, outside_;
   bool ended_ = false;
 };

@@ -9,13 +9,13 @@
 
 namespace tutti::os {
 
-/// How much of a file system this process may still fill, and which one it is.
+/// The space of a file system that this process may still fill, and the identity of that file system.
 struct free_space {
   std::uint64_t bytes = 0;
   std::uint64_t device = 0;  ///< equal for two processes of one machine that see the same file system
 };
 
-/// Of the file system that a folder lies in; none where there is no such folder.
+/// Returns the free space of the file system of a folder; nothing if there is no such folder.
 [[nodiscard]] inline std::optional<free_space> free_space_of(const char* folder) noexcept {
   struct statvfs space{};
   struct stat which{};

@@ -22,8 +22,8 @@ inline timespec to_timespec(duration d) noexcept {
 }
 }  // namespace detail
 
-/// Sleeps while `word` is `expected`, at most for `limit`; false when the limit passed.
-/// Works between processes that share the page. Returns early now and then: the caller looks at the word again.
+/// Sleeps while `word` is `expected`, at most for `limit`. Returns false if the limit passed. Works between processes
+/// that share the page. May return early: the caller must test the word again.
 inline bool futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected, duration limit) noexcept {
   if (word.load(std::memory_order_acquire) != expected) return true;
   if (limit <= duration{0}) return false;
@@ -35,7 +35,7 @@ inline bool futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t exp
   return !passed;
 }
 
-/// Wakes up to `count` waiters of `word`, in whatever process; returns how many were woken. Never blocks.
+/// Wakes up to `count` waiters of `word`, in any process. Returns the number of woken ones. Never blocks.
 inline int futex_wake(const std::atomic<std::uint32_t>& word, int count = INT_MAX) noexcept {
   const int saved = errno;
   const long woken = ::syscall(SYS_futex, &word, FUTEX_WAKE, count, nullptr, nullptr, 0);

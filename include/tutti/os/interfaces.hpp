@@ -12,8 +12,8 @@
 
 namespace tutti::os {
 
-/// The names of the network interfaces that are up and have an IPv4 or IPv6 address, in the kernel's order; empty where
-/// the kernel does not tell.
+/// Returns the names of the network interfaces that are up and have an IPv4 or IPv6 address, in the kernel's order;
+/// empty if the kernel does not list them.
 [[nodiscard]] inline std::vector<std::string> interface_names() {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return {};

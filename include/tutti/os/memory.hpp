@@ -16,8 +16,8 @@ namespace tutti::os {
   return n > 0 ? static_cast<std::size_t>(n) : 4096;
 }
 
-/// How many bytes could be used now without somebody being killed for it: free memory and swap, within the limits of
-/// the control groups. An estimate: others take and give back at the same time.
+/// Returns the bytes of memory that could be used now without a process being killed for it: free memory and swap,
+/// within the limits of the control groups. An estimate, since other processes allocate and free at the same time.
 [[nodiscard]] inline std::uint64_t available_memory() {
   const std::string table = read_file("/proc/meminfo").value_or("");
   std::uint64_t bytes = ~std::uint64_t{0};
@@ -27,7 +27,7 @@ namespace tutti::os {
   return (std::min)(bytes, cgroup_memory_headroom().value_or(bytes));
 }
 
-/// "1.5 GiB", for messages.
+/// Returns "1.5 GiB", for messages.
 [[nodiscard]] inline std::string format_bytes(std::uint64_t bytes) {
   constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   std::size_t unit = 0;

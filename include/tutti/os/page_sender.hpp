@@ -15,7 +15,7 @@
 namespace tutti::os {
 
 namespace detail {
-/// While it lives, calls of this thread that would raise SIGPIPE do not; it ends by taking back what was `raised`.
+/// Scope in which calls of this thread do not raise SIGPIPE; its end consumes the signal that was `raised`.
 class no_sigpipe {
  public:
   no_sigpipe() noexcept {
@@ -43,16 +43,16 @@ class no_sigpipe {
 };
 }  // namespace detail
 
-/// Sends bytes over sockets without copying them: a socket is given their pages, of which the receiver's call makes the
-/// only copy. Until then they must stay as they are. The pages go through a pipe of the kernel's, made with the first
-/// call; while one socket's wait there for room, what goes to others is copied. So is everything where the system has
-/// no pipe left or forbids this, and memory of which it cannot.
+/// A sender of bytes over sockets without a copy: a socket is given their pages, and the receiver's call makes the only
+/// copy. Until then the bytes must not change. The pages go through one pipe of the kernel's, made by the first call;
+/// while it holds pages of one socket, bytes for others are copied. All bytes are copied if the system has no pipe left
+/// or forbids this, and from memory whose pages it cannot pass.
 class page_sender {
  public:
-  /// False once the system has refused.
+  /// Returns false once the system has refused.
   [[nodiscard]] bool able() const noexcept { return !refused_; }
 
-  /// As send_some() on a socket that does not block; what it did not send must come first in the next call for it.
+  /// Sends as send_some() on a non-blocking socket. Bytes that it did not send must come first in the next call for it.
   [[nodiscard]] io_result send(int socket, std::span<const std::byte> bytes) noexcept {
     detail::no_sigpipe quiet;
     io_result done;
@@ -65,17 +65,17 @@ class page_sender {
     if (done.bytes != 0 && done.would_block()) done.error = 0;
     return done;
   }
-  /// Nothing more goes to this socket.
+  /// Discards the pages of a socket, to which nothing more is sent.
   void forget(int socket) noexcept {
     if (held_ != 0 && socket == socket_) drop();
   }
 
  private:
-  // A shorter one costs more calls, of 64 KiB as many as copies do. Of what the kernel lets a user's pipes have, 64
-  // MiB, this is so much that one has to do for all sockets.
+  // A shorter pipe costs more calls; with 64 KiB there are as many as for copies. The kernel allows a user's pipes 64
+  // MiB, so all sockets share one of this size.
   static constexpr int pipe_bytes = 1 << 20, least_bytes = 256 << 10;
 
-  /// True if some of the bytes are in the pipe, for this socket.
+  /// Returns true if some of the bytes are in the pipe, for this socket.
   bool fill(int socket, std::span<const std::byte> bytes) noexcept {
     if (held_ != 0) return socket == socket_;
     if (refused_ || (!in_ && !open())) return false;
@@ -87,9 +87,9 @@ class page_sender {
     socket_ = socket;
     return true;
   }
-  /// From the pipe into its socket, of `all` that are to be sent.
+  /// Moves pages from the pipe into its socket; `all` bytes are to be sent in total.
   io_result pass(std::size_t all) noexcept {
-    // Without the flag each would be segments of its own; the last would wait for more with it.
+    // Without the flag each call would make segments of its own; with it the last one would wait for more.
     const unsigned more = held_ < all ? SPLICE_F_MORE : 0;
     const ::ssize_t n = ::splice(out_.native(), nullptr, socket_, nullptr, held_, SPLICE_F_NONBLOCK | more);
     if (n > 0) {
@@ -122,8 +122,8 @@ class page_sender {
   }
 
   fd out_, in_;
-  int socket_ = -1;       // of which the pipe has
-  std::size_t held_ = 0;  // so many bytes, which come first in its next call
+  int socket_ = -1;       // the socket whose pages are in the pipe
+  std::size_t held_ = 0;  // bytes in the pipe, which come first in its next call
   bool refused_ = false;
 };
 

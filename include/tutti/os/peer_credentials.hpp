@@ -7,7 +7,7 @@
 
 namespace tutti::os {
 
-/// Who made the other end of a Unix socket, as the kernel recorded it at connect() or listen().
+/// The process at the other end of a Unix socket, as the kernel recorded it at connect() or listen().
 struct credentials {
   static constexpr auto nobody = static_cast<::uid_t>(-1);
   ::pid_t pid = 0;  ///< 0 for a process of another pid namespace, which has no number here
@@ -16,7 +16,7 @@ struct credentials {
   [[nodiscard]] explicit operator bool() const noexcept { return uid != nobody; }
 };
 
-/// The credentials of the other side; false when `socket` is no connected Unix socket.
+/// Returns the credentials of the other side; false if `socket` is not a connected Unix socket.
 [[nodiscard]] inline credentials peer_credentials(int socket) noexcept {
   ucred c{};
   socklen_t bytes = sizeof c;
@@ -24,7 +24,7 @@ struct credentials {
   return {c.pid, c.uid, c.gid};
 }
 
-/// Whether the kernel vouches that the other side runs as this process's user.
+/// Returns true if the other side runs as this process's user, as the kernel recorded it.
 [[nodiscard]] inline bool peer_is_same_user(int socket) noexcept {
   const auto peer = peer_credentials(socket);
   return peer && peer.uid == ::geteuid();

@@ -15,7 +15,7 @@
 
 namespace tutti::os {
 
-/// What a poller looks out for. Errors and hang-ups are always reported.
+/// The events that a poller waits for. Errors and hang-ups are always reported.
 enum class interest : std::uint32_t { none = 0, read = EPOLLIN, write = EPOLLOUT, read_write = EPOLLIN | EPOLLOUT };
 
 /// One descriptor that is ready.
@@ -23,10 +23,10 @@ struct ready_event {
   std::uint64_t token = 0;  ///< as given to poller::add
   bool readable = false;    ///< also set on end of stream and on error: a read tells which
   bool writable = false;
-  bool hung_up = false;  ///< the other side is gone for good (EPOLLHUP or EPOLLERR)
+  bool hung_up = false;  ///< the connection is closed for good (EPOLLHUP or EPOLLERR)
 };
 
-/// Waits for many descriptors at once (level-triggered epoll). One thread waits; any thread may add and remove.
+/// A wait for many descriptors at once (level-triggered epoll). One thread waits; any thread may add and remove.
 class poller {
  public:
   static constexpr std::size_t batch = 64;
@@ -35,10 +35,10 @@ class poller {
     if (!fd_) throw_errno(errno, "cannot make an epoll descriptor");
   }
 
-  /// Watches `descriptor` until remove() or until its last duplicate is closed. Throws error when the kernel refuses.
+  /// Watches `descriptor` until remove() or until its last duplicate is closed. Throws error if the kernel refuses.
   void add(int descriptor, interest what, std::uint64_t token) { control(EPOLL_CTL_ADD, descriptor, what, token); }
   void modify(int descriptor, interest what, std::uint64_t token) { control(EPOLL_CTL_MOD, descriptor, what, token); }
-  /// The same for a descriptor that may be watched already or not; false when the kernel refuses.
+  /// Watches a descriptor that may be watched already or not. Returns false if the kernel refuses.
   bool watch(int descriptor, interest what, std::uint64_t token) noexcept {
     const int saved = errno;
     const bool done = try_control(EPOLL_CTL_MOD, descriptor, what, token) ||
@@ -52,8 +52,8 @@ class poller {
     errno = saved;
   }
 
-  /// Up to `batch` ready descriptors; waits at most `limit` (0: does not wait). The span lives until the next call.
-  /// Empty when nothing was ready or a signal came.
+  /// Returns up to `batch` ready descriptors; waits at most `limit` (0: does not wait). The span is valid until the
+  /// next call. Empty if none was ready or a signal came.
   [[nodiscard]] std::span<const ready_event> wait(duration limit) noexcept {
     std::array<epoll_event, batch> raw;
     const int saved = errno;
@@ -98,7 +98,7 @@ class poller {
   }
 
   fd fd_;
-  bool fine_ = true;  // the kernel takes nanoseconds
+  bool fine_ = true;  // the kernel takes timeouts in nanoseconds
   std::array<ready_event, batch> ready_{};
 };
 

@@ -29,7 +29,7 @@ struct process_stat {
   std::uint64_t start_time = 0;
 };
 
-/// Reads /proc/<pid>/stat without touching the heap.
+/// Reads /proc/<pid>/stat without allocating.
 inline process_stat read_process_stat(::pid_t pid) noexcept {
   std::array<char, 32> path{"/proc/"};
   char* const end = std::to_chars(path.data() + 6, path.data() + 24, pid).ptr;
@@ -58,8 +58,8 @@ inline process_stat read_process_stat(::pid_t pid) noexcept {
 
 }  // namespace detail
 
-/// When a process started, in clock ticks since boot: with its pid it names one process, as pids are used again.
-/// Nothing when there is no such process.
+/// Returns the start time of a process, in clock ticks since boot: with its pid it identifies one process, as pids are
+/// reused. Nothing if there is no such process.
 [[nodiscard]] inline std::optional<std::uint64_t> process_start_time(::pid_t pid) noexcept {
   const auto s = detail::read_process_stat(pid);
   if (s.state == 0) return std::nullopt;
@@ -81,7 +81,7 @@ inline process_stat read_process_stat(::pid_t pid) noexcept {
   return !ended || s.threads > 1;
 }
 
-/// The CPUs that this process may run on, one bit each; empty when the kernel does not tell.
+/// Returns the CPUs on which this process may run, one bit each; empty if the kernel does not say.
 [[nodiscard]] inline std::vector<std::uint64_t> affinity() {
   for (std::size_t size = 1024; size <= (1U << 20); size *= 2) {
     const std::size_t bytes = CPU_ALLOC_SIZE(size);
@@ -92,7 +92,8 @@ inline process_stat read_process_stat(::pid_t pid) noexcept {
   return {};
 }
 
-/// How many CPUs this process may use: its affinity mask, and the control group's quota if that is less. At least 1.
+/// Returns the number of CPUs that this process may use: its affinity mask, and the control group's quota if that is
+/// less. At least 1.
 [[nodiscard]] inline int usable_cpus() {
   int cpus = 0;
   for (const std::uint64_t word : affinity()) cpus += std::popcount(word);

@@ -30,15 +30,16 @@ int transfer_all(std::byte* here, std::uintptr_t there, std::size_t bytes, Trans
 }
 }  // namespace detail
 
-/// Returns 0, or an errno: ESRCH when there is no such process, EPERM when it is not to be read, EFAULT when it has no
-/// such memory. What was copied before stays copied. Thread-safe; so is write_process.
+/// Copies from another process's memory. Returns 0, or an errno: ESRCH if there is no such process, EPERM if it must
+/// not be read, EFAULT if it has no such memory. Bytes that were copied before stay copied. Thread-safe; so is
+/// write_process.
 inline int read_process(::pid_t process, void* to, std::uintptr_t from, std::size_t bytes) noexcept {
   return detail::transfer_all(static_cast<std::byte*>(to), from, bytes,
                               [process](const ::iovec& mine, const ::iovec& theirs) {
                                 return ::process_vm_readv(process, &mine, 1, &theirs, 1, 0);
                               });
 }
-/// The other way.
+/// Copies into another process's memory; otherwise as read_process().
 inline int write_process(::pid_t process, std::uintptr_t to, const void* from, std::size_t bytes) noexcept {
   return detail::transfer_all(static_cast<std::byte*>(const_cast<void*>(from)), to, bytes,
                               [process](const ::iovec& mine, const ::iovec& theirs) {
@@ -46,8 +47,8 @@ inline int write_process(::pid_t process, std::uintptr_t to, const void* from, s
                               });
 }
 
-/// Whether the kernel copies this process' own memory there, which it does not where a device's is mapped, and nowhere
-/// once the main thread has ended. Looks at the first byte and the last: 0.3 us.
+/// Returns true if the kernel can copy this process's memory at that range. It cannot if a device's memory is mapped
+/// there, or once the main thread has ended. Tests the first byte and the last: 0.3 us.
 inline bool kernel_copies(const void* p, std::size_t bytes) noexcept {
   char seen[2];
   auto* first = static_cast<char*>(const_cast<void*>(p));

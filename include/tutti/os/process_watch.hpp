@@ -11,13 +11,13 @@
 
 namespace tutti::os {
 
-/// Tells when another process of this machine ends, whoever its parent is. The notice comes after the kernel has torn
-/// down the process's memory, about 0.1 s per GiB later: a beacon is faster.
+/// A watch on another process of this machine, which need not be a child. It reports the end after the kernel has freed
+/// the process's memory, about 0.1 s per GiB later: a beacon is faster.
 class process_watch {
  public:
   process_watch() noexcept = default;
 
-  /// Watches the process that has `pid` and began at `start_time`; if it is gone already, exited() is true at once.
+  /// Watches the process that has `pid` and began at `start_time`; if it has ended already, exited() is true at once.
   process_watch(::pid_t pid, std::uint64_t start_time) : pid_(pid), start_time_(start_time) {
     constexpr long pidfd_open_number = 434;  // the same on every architecture
     fd_ = fd{static_cast<int>(::syscall(pidfd_open_number, pid, 0))};
@@ -30,10 +30,11 @@ class process_watch {
 
   [[nodiscard]] ::pid_t pid() const noexcept { return pid_; }
 
-  /// Becomes readable when the process ends; -1 where the kernel has no pidfd, then only exited() tells.
+  /// Returns a descriptor that becomes readable when the process ends; -1 if the kernel has no pidfd: then call
+  /// exited().
   [[nodiscard]] int native() const noexcept { return fd_.native(); }
 
-  /// Never blocks.
+  /// Returns true if the process has ended. Never blocks.
   [[nodiscard]] bool exited() noexcept {
     if (gone_ || pid_ <= 0) return gone_;
     if (!fd_) return gone_ = !is_alive(pid_, start_time_);

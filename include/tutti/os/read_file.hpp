@@ -11,7 +11,7 @@
 
 namespace tutti::os {
 
-/// The first `limit` bytes of a small file such as those of /proc and /sys; nothing when it cannot be read.
+/// Returns the first `limit` bytes of a small file such as those of /proc and /sys; nothing if it cannot be read.
 [[nodiscard]] inline std::optional<std::string> read_file(const std::string& path, std::size_t limit = 16384) {
   const int saved = errno;
   const fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};

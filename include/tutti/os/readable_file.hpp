@@ -14,7 +14,7 @@
 
 namespace tutti::os {
 
-/// A regular file that is open for reading at any place, and how long it is.
+/// A regular file that is open for reading at any offset, and its size.
 class readable_file {
  public:
   explicit readable_file(std::string path)
@@ -29,7 +29,7 @@ class readable_file {
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
 
-  /// Fills `into`; error{system} also if the file has become shorter.
+  /// Fills `into`. Throws error{system}, also if the file has become shorter.
   void read(std::uint64_t from, std::span<std::byte> into) const {
     while (!into.empty()) {
       const ::ssize_t n = ::pread(file_.native(), into.data(), into.size(), static_cast<::off_t>(from));

@@ -60,8 +60,8 @@ struct c_list {
 
 }  // namespace detail
 
-/// The addresses of the network interface `name` ("eth0", "lo"), IPv4 before IPv6; empty when there is none of that
-/// name or it is down. Link-local IPv6 addresses are left out: they mean nothing to another machine.
+/// Returns the addresses of the network interface `name` ("eth0", "lo"), IPv4 before IPv6; empty if there is none of
+/// that name or it is down. Leaves out link-local IPv6 addresses, which have no meaning on another machine.
 inline std::vector<endpoint> interface_endpoints(std::string_view name, std::uint16_t port = 0) {
   detail::c_list<ifaddrs, ::freeifaddrs> list;
   if (::getifaddrs(&list.first) != 0) throw_errno(errno, "cannot list the network interfaces");
@@ -108,8 +108,8 @@ inline std::vector<endpoint> resolve(const std::string& host, std::uint16_t port
   return found;
 }
 
-/// Splits "host:port", "[v6]:port", "host" or "unix:..." into a host and a port (0 where none is given).
-/// Throws usage_error when the port is not a number from 0 to 65535.
+/// Splits "host:port", "[v6]:port", "host" or "unix:..." into a host and a port, 0 if none is given. Throws usage_error
+/// if the port is not a number from 0 to 65535.
 inline std::pair<std::string, std::uint16_t> split_host_port(std::string_view text) {
   if (text.rfind("unix:", 0) == 0) return {std::string{text}, std::uint16_t{0}};
   std::string_view host = text, digits;

@@ -9,7 +9,7 @@
 
 namespace tutti::os {
 
-/// Owns a range of mapped memory and unmaps it when destroyed. Outlives the segment it came from.
+/// A range of mapped memory, owned; unmapped by the destructor. May outlive the segment that it maps.
 class shm_mapping {
  public:
   shm_mapping() noexcept = default;

@@ -17,20 +17,20 @@
 
 namespace tutti::os {
 
-/// Anonymous memory that processes share by handing over its descriptor; it has no name and vanishes with its last
-/// user. Memory is only taken where reserve() was called, so a segment may be far larger than the machine.
+/// Anonymous memory that processes share by passing its descriptor; it has no name and vanishes with its last user.
+/// Pages are taken only by reserve(), so a segment may be far larger than the machine's memory.
 class shm_segment {
  public:
-  /// How a segment is kept from shrinking under those who map it.
+  /// The means by which a segment is kept from shrinking while others map it.
   enum class origin {
     sealed,        ///< memfd: the kernel forbids it
-    unlinked_file  ///< create_in(): only this user could, and no name is left to do it by
+    unlinked_file  ///< create_in(): only this user could, and it has no name to open
   };
 
   shm_segment() noexcept = default;
 
-  /// A new segment of `bytes` (rounded up to whole pages), sealed against growing and shrinking.
-  /// Throws error{out_of_resources} or error{system}.
+  /// Makes a segment of `bytes` (rounded up to whole pages), sealed against growing and shrinking. Throws
+  /// error{out_of_resources} or error{system}.
   [[nodiscard]] static shm_segment create(std::uint64_t bytes) {
     fd file{::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
     if (!file) throw_errno(errno, "cannot make a memfd (without one, create_in(\"/dev/shm\") is the alternative)");
@@ -40,8 +40,8 @@ class shm_segment {
     return s;
   }
 
-  /// The same as a file without a name (mode 0600) in `directory`, for kernels and sandboxes without memfd; the
-  /// directory should be on a tmpfs. Cannot be sealed.
+  /// Makes a segment as a file without a name (mode 0600) in `directory`, for kernels and sandboxes without memfd; the
+  /// directory should be on a tmpfs. It cannot be sealed.
   [[nodiscard]] static shm_segment create_in(const std::string& directory, std::uint64_t bytes) {
     fd file{::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)};
     if (!file) throw_errno(errno, "cannot make a file for shared memory in " + directory);
@@ -51,8 +51,8 @@ class shm_segment {
     return s;
   }
 
-  /// Takes over a segment received from a peer after checking that it is what `bytes` and `made_by` say, so that no
-  /// peer can make this process fault later. Throws error{protocol}.
+  /// Takes over a segment received from a peer. Checks that it is as `bytes` and `made_by` say, so that no peer can
+  /// make this process fault later. Throws error{protocol}.
   [[nodiscard]] static shm_segment adopt(fd file, std::uint64_t bytes, origin made_by = origin::sealed) {
     const std::uint64_t whole = size_to_whole_pages(bytes);
     struct stat s{};
@@ -71,9 +71,9 @@ class shm_segment {
     return shm_segment{std::move(file), whole, made_by};
   }
 
-  /// Takes the memory for [offset, offset + bytes) now, so that touching it later cannot fault.
-  /// Throws error{out_of_resources}, which says how much was wanted and what is free; the range may be taken in part
-  /// then. Costs what zeroing the memory costs, once.
+  /// Takes the memory for [offset, offset + bytes) now, so that an access later cannot fault. Throws
+  /// error{out_of_resources}, which says how much was wanted and how much is free; a part of the range may be taken
+  /// then. Costs as much as zeroing the memory, once.
   void reserve(std::uint64_t offset, std::uint64_t bytes) {
     if (offset > bytes_ || bytes > bytes_ - offset) {
       throw usage_error{"reserve(" + std::to_string(offset) + ", " + std::to_string(bytes) + ") leaves a segment of " +
@@ -82,8 +82,8 @@ class shm_segment {
     if (bytes == 0) return;
     constexpr std::uint64_t piece = 32U << 20;
     for (std::uint64_t done = 0; done < bytes; done += piece) {
-      // The kernel would rather kill a process than refuse pages of a memfd, so what cannot work is not tried; asked
-      // again for every piece, because the other ranks of this machine reserve at the same time.
+      // The kernel kills a process rather than refuse pages of a memfd, so this tests first whether the memory is
+      // there, before every piece, because other ranks of this machine reserve at the same time.
       if (bytes - done > available_memory()) fail_reserve(ENOMEM, bytes);
       const std::uint64_t now = (std::min)(piece, bytes - done);
       int rc = allocate(offset + done, now);
@@ -92,7 +92,7 @@ class shm_segment {
     }
   }
 
-  /// Maps all of it, shared and writable. Throws error.
+  /// Maps the whole segment, shared and writable. Throws error.
   [[nodiscard]] shm_mapping map() const { return map(0, bytes_); }
 
   /// Maps a part; `offset` must be a multiple of page_bytes().
@@ -137,7 +137,7 @@ class shm_segment {
     return ::posix_fallocate(fd_.native(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
   }
 
-  // A signal makes the kernel give back what the call had taken so far; a small call gets through between two signals.
+  // A signal makes the kernel free all that the call had taken so far; a small call succeeds between two signals.
   [[nodiscard]] int allocate_between_signals(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     constexpr std::uint64_t piece = 1U << 16;
     while (bytes > 0) {

@@ -19,13 +19,13 @@ struct socket_result {
 };
 
 /// Starts to listen on exactly `where` (port 0: the kernel picks one). The socket does not block; a Unix socket's file
-/// is made with mode 0600. Throws error, which says who is likely to hold the address.
+/// is made with mode 0600. Throws error, which says who probably holds the address.
 [[nodiscard]] inline fd listen_on(const endpoint& where, int backlog = SOMAXCONN) {
   fd s{::socket(where.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
   if (!s) throw_errno(errno, "cannot make a socket for " + where.to_string());
   const int one = 1;
   if (where.is_unix()) {
-    // The mode must be right before bind() makes the file, or there is a moment in which anybody can connect.
+    // The mode must be set before bind() makes the file, or anybody could connect for a moment.
     if (::fchmod(s.native(), 0600) != 0) throw_errno(errno, "cannot set the mode of " + where.to_string());
   } else {
     ::setsockopt(s.native(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -45,7 +45,7 @@ struct socket_result {
   return s;
 }
 
-/// Where a socket is bound. Throws error when it is not a socket.
+/// Returns the address to which a socket is bound. Throws error if it is not a socket.
 [[nodiscard]] inline endpoint local_endpoint(int socket) {
   sockaddr_storage a{};
   socklen_t bytes = sizeof a;
@@ -55,7 +55,7 @@ struct socket_result {
   return {reinterpret_cast<const sockaddr*>(&a), bytes};
 }
 
-/// Where the other side of a connection is; an empty endpoint when it is gone. Never throws.
+/// Returns the address of the other side of a connection; an empty endpoint if it is closed. Never throws.
 [[nodiscard]] inline endpoint remote_endpoint(int socket) noexcept {
   sockaddr_storage a{};
   socklen_t bytes = sizeof a;
@@ -63,7 +63,7 @@ struct socket_result {
   return {reinterpret_cast<const sockaddr*>(&a), bytes};
 }
 
-/// The next connection that waits at `listener`, non-blocking; no socket and EAGAIN when there is none.
+/// Returns the next connection that waits at `listener`, non-blocking; no socket and EAGAIN if there is none.
 [[nodiscard]] inline socket_result accept_connection(int listener) noexcept {
   for (;;) {
     fd s{::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
@@ -75,19 +75,20 @@ struct socket_result {
   }
 }
 
-/// Starts to connect to `where` without waiting; `error` is 0 (connected), EINPROGRESS, or the reason (no socket then).
-/// A Unix socket whose queue is full gives EAGAIN: try again later.
+/// Starts to connect to `where` without waiting; `error` is 0 (connected), EINPROGRESS, or the reason, without a
+/// socket. A Unix socket whose queue is full returns EAGAIN: try again later.
 [[nodiscard]] inline socket_result start_connect(const endpoint& where) noexcept {
   fd s{::socket(where.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
   if (!s) return {fd{}, errno};
   s.end_in_children();
   if (::connect(s.native(), where.native(), where.native_bytes()) == 0) return {std::move(s), 0};
-  // An interrupted connect goes on in the background, as a started one does.
+  // An interrupted connect() continues in the background, like a non-blocking one.
   if (errno == EINPROGRESS || errno == EINTR) return {std::move(s), EINPROGRESS};
   return {fd{}, errno};
 }
 
-/// How far a started connect is: 0 connected, EINPROGRESS not yet, else why it failed. Never waits.
+/// Returns the state of a started connect: 0 connected, EINPROGRESS not yet, else the reason why it failed. Never
+/// waits.
 [[nodiscard]] inline int connect_result(int socket) noexcept {
   pollfd p{socket, POLLOUT, 0};
   if (::poll(&p, 1, 0) <= 0) return EINPROGRESS;
@@ -101,7 +102,7 @@ struct socket_result {
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&a), &a_bytes) != 0) return errno;
   const endpoint local{reinterpret_cast<const sockaddr*>(&a), a_bytes};
   const endpoint remote{reinterpret_cast<const sockaddr*>(&b), b_bytes};
-  // Whoever retries on an ephemeral port of this machine sooner or later gets that very port and talks to himself.
+  // A caller that retries on an ephemeral port of this machine may get that very port and connect to itself.
   if (!local.is_unix() && local == remote) return ECONNREFUSED;
   return 0;
 }

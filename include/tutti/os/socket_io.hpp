@@ -12,16 +12,17 @@
 
 namespace tutti::os {
 
-/// What a read or write did. `error` is 0, EAGAIN (nothing could be moved now) or the errno of a broken connection.
+/// The result of a read or write. `error` is 0, EAGAIN (nothing could be moved now) or the errno of a broken
+/// connection.
 struct io_result {
   std::size_t bytes = 0;
   int error = 0;
-  bool closed = false;  ///< nothing more will ever be moved in this direction
+  bool closed = false;  ///< no more bytes can be moved in this direction
 
   [[nodiscard]] bool would_block() const noexcept { return error == EAGAIN; }
 };
 
-/// For calls that only read it.
+/// Returns an iovec for calls that only read the bytes.
 [[nodiscard]] inline iovec to_iovec(std::span<const std::byte> bytes) noexcept {
   return {const_cast<std::byte*>(bytes.data()), bytes.size()};  // NOLINT: an iovec serves both directions
 }
@@ -57,7 +58,7 @@ inline msghdr message_of(std::span<const iovec> pieces) noexcept {
   }
 }
 
-/// Receives what is there, at most all of `pieces`. An orderly end of the stream is {0, 0, closed}.
+/// Receives the bytes that are there, at most all of `pieces`. An orderly end of the stream is {0, 0, closed}.
 [[nodiscard]] inline io_result receive_some(int socket, std::span<const iovec> pieces) noexcept {
   std::size_t room = 0;
   for (const iovec& p : pieces) room += p.iov_len;

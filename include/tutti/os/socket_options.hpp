@@ -10,23 +10,23 @@
 
 namespace tutti::os {
 
-/// How soon the kernel notices that the other machine is gone while nothing is being sent.
+/// The keepalive probes by which the kernel notices that the other machine has failed while nothing is sent.
 struct keepalive_options {
   std::chrono::seconds idle{1};
   std::chrono::seconds interval{1};
   int probes = 3;
 };
 
-/// What is set on a TCP connection; the defaults suit short messages and notice a dead machine within four seconds.
+/// The options of a TCP connection; the defaults suit short messages and notice a dead machine within four seconds.
 struct tcp_options {
   bool no_delay = true;
   keepalive_options keepalive{};
-  std::chrono::milliseconds user_timeout{4000};  ///< sent but not acknowledged for so long: broken; 0: the kernel's
+  std::chrono::milliseconds user_timeout{4000};  ///< broken after this time without acknowledgement; 0: the kernel's
   int send_buffer_bytes = 0;                     ///< 0: the kernel tunes it
   int receive_buffer_bytes = 0;                  ///< 0: the kernel tunes it
 };
 
-/// Sets `options` on a TCP socket; returns 0 or the first errno. Buffer sizes belong before connect() and listen().
+/// Sets `options` on a TCP socket. Returns 0 or the first errno. Set buffer sizes before connect() and listen().
 [[nodiscard]] inline int set_tcp_options(int socket, const tcp_options& options) noexcept {
   int first = 0;
   const auto set = [&](int level, int name, int value) {
@@ -43,8 +43,8 @@ struct tcp_options {
   return first;
 }
 
-/// Has the kernel acknowledge what a TCP socket has received, if anything waits for that, and wait with what comes
-/// next: for data that goes the other way, for another full segment, or for 40 ms.
+/// Makes the kernel acknowledge the bytes that a TCP socket has received, if an acknowledgement is due, and delay later
+/// ones: until data goes the other way, until another full segment, or for 40 ms.
 inline void acknowledge(int socket) noexcept {
   constexpr int now = 1, later = 0;
   (void)::setsockopt(socket, IPPROTO_TCP, TCP_QUICKACK, &now, sizeof now);

@@ -10,7 +10,7 @@
 
 namespace tutti::os {
 
-/// Makes durable which names a folder has, not what they name: without this a new name may be lost with the power.
+/// Makes the names in a folder durable, not the files' contents: a new name may otherwise be lost in a power failure.
 /// Errors: error{system} or {out_of_resources} that names the folder.
 inline void sync_folder(const std::string& folder) {
   const fd directory{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};

@@ -8,7 +8,7 @@
 
 namespace tutti::os {
 
-/// Which errc an errno is: a lack of something, or a failed call.
+/// Returns the errc of an errno: out_of_resources for a lack of something, else system.
 inline errc classify_errno(int error) noexcept {
   switch (error) {
     case ENOMEM:

@@ -9,8 +9,8 @@
 
 namespace tutti::os {
 
-/// Waits until one descriptor is ready for `what`, at most for `limit`; false when it was not. Errors count as ready:
-/// the next read or write tells them. May return false early when a signal comes.
+/// Waits until one descriptor is ready for `what`, at most for `limit`. Returns false if it was not. Errors count as
+/// ready: the next read or write reports them. May return false early if a signal comes.
 inline bool wait_ready(int descriptor, interest what, duration limit) noexcept {
   short events = 0;
   if (what == interest::read || what == interest::read_write) events |= POLLIN;

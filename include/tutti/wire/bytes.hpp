@@ -9,8 +9,8 @@
 
 namespace tutti::wire {
 
-/// Puts fixed-width little-endian fields into a buffer, one after another. What does not fit is left out and makes ok()
-/// false; nothing throws, nothing is allocated.
+/// Writer of fixed-width little-endian fields into a buffer, one after another. A field that does not fit is left out
+/// and makes ok() false; nothing throws, nothing is allocated.
 class byte_writer {
  public:
   explicit byte_writer(std::span<std::byte> out) noexcept : out_(out) {}
@@ -29,7 +29,7 @@ class byte_writer {
     if (reserve(count) && count > 0) std::memset(out_.data() + used_ - count, 0, count);
     return *this;
   }
-  /// A length of 16 bits, then the characters.
+  /// Writes a length of 16 bits, then the characters.
   byte_writer& text(std::string_view v) noexcept {
     if (v.size() > 0xffff) ok_ = false;
     u16(static_cast<std::uint16_t>(v.size()));
@@ -56,8 +56,8 @@ class byte_writer {
   bool ok_ = true;
 };
 
-/// Takes the same fields out of a buffer. Where it is too short, the field is zero or empty and ok() is false from then
-/// on; nothing throws, nothing is allocated.
+/// Reader of the same fields from a buffer. If the buffer is too short, the field is zero or empty and ok() is false
+/// from then on; nothing throws, nothing is allocated.
 class byte_reader {
  public:
   explicit byte_reader(std::span<const std::byte> in) noexcept : in_(in) {}
@@ -75,7 +75,7 @@ class byte_reader {
     in_ = in_.subspan(count);
     return taken;
   }
-  /// Text of at most `limit` bytes, as byte_writer::text puts it.
+  /// Returns a text of at most `limit` bytes, as byte_writer::text writes it.
   [[nodiscard]] std::string_view text(std::size_t limit) noexcept {
     const std::size_t count = u16();
     ok_ = ok_ && count <= limit;

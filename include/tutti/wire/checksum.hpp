@@ -7,7 +7,7 @@
 
 namespace tutti::wire {
 
-/// FNV-1a over 64 bits: tells torn and foreign bytes from whole ones. Protects from accidents, not from people.
+/// Computes FNV-1a with 64 bits, to detect torn and foreign bytes. It protects from accidents, not from attacks.
 [[nodiscard]] constexpr std::uint64_t checksum(std::span<const std::byte> bytes,
                                                std::uint64_t seed = 0xcbf29ce484222325ULL) noexcept {
   std::uint64_t h = seed;

@@ -11,8 +11,8 @@
 
 namespace tutti::wire {
 
-/// The connecting side of a handshake: bytes in, bytes out. Proves itself only to a server that asks as it must, and
-/// believes only a server that proves itself in return.
+/// The connecting side of a handshake: bytes in, bytes out. It proves itself only to a server that asks for the
+/// expected kind of proof, and accepts only a server that proves itself in return.
 class client_handshake {
  public:
   explicit client_handshake(const handshake_terms& terms, random_fn random = &kernel_random) noexcept : terms_(terms) {
@@ -29,18 +29,19 @@ class client_handshake {
   [[nodiscard]] refusal why() const noexcept { return why_; }
   [[nodiscard]] const handshake_counterpart& counterpart() const noexcept { return theirs_; }
 
-  /// How many bytes to read at most before the next receive(): more may already belong to the protocol above.
+  /// Returns the maximal number of bytes to read before the next receive(): further ones may belong to the protocol
+  /// above.
   [[nodiscard]] std::size_t wanted() const noexcept {
     return state_ == handshake_state::running ? expected_bytes() - received_ : 0;
   }
 
-  /// What to send now; sent(n) takes the first n bytes off it.
+  /// Returns the bytes to send now; sent(n) removes the first n.
   [[nodiscard]] std::span<const std::byte> output() const noexcept { return output_; }
   void sent(std::size_t bytes) noexcept { output_ = output_.subspan((std::min)(bytes, output_.size())); }
 
   void receive(std::span<const std::byte> in) noexcept {
     while (state_ == handshake_state::running && !in.empty()) {
-      // A reply before the claim was sent answers something else.
+      // A reply that comes before the claim was sent is not a reply to it.
       if (greeted_ && !output_.empty()) return refuse(refusal::not_our_protocol);
       const auto message = greeted_ ? std::span<std::byte>{reply_} : std::span<std::byte>{hello_};
       const std::size_t now = (std::min)(in.size(), message.size() - received_);
@@ -61,7 +62,7 @@ class client_handshake {
  private:
   [[nodiscard]] std::size_t expected_bytes() const noexcept { return greeted_ ? reply_.size() : hello_.size(); }
 
-  /// Looks at as much of the preamble as is there; false when the handshake is over.
+  /// Checks the preamble as far as it has been received. Returns false if the handshake is over.
   bool check_preamble(std::span<const std::byte> message) noexcept {
     const std::size_t known = (std::min)(message.size(), detail::magic.size());
     if (!std::equal(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(known), detail::magic.begin())) {
@@ -103,7 +104,7 @@ class client_handshake {
     byte_reader r{body};
     r.skip(detail::preamble_bytes - 1);
     const auto verdict = static_cast<refusal>(r.u8());
-    // A server that was not convinced has nothing to prove either.
+    // A server that refused this side's proof does not prove itself.
     if (terms_.how == proof::hmac && verdict != refusal::authentication) {
       mac expected{};
       if (!detail::transcript_mac(*terms_.key, "tutti server", hello_, claim_, body, expected)) {

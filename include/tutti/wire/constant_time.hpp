@@ -6,7 +6,7 @@
 
 namespace tutti::wire {
 
-/// Whether two byte strings are equal, in a time that does not depend on where they differ.
+/// Returns true if two byte strings are equal, in a time that does not depend on the place of a difference.
 [[nodiscard]] inline bool equal_in_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
   if (a.size() != b.size()) return false;
   // Reading through volatile keeps the compiler from leaving the loop early.

@@ -8,13 +8,13 @@
 #include <tutti/wire/handshake_messages.hpp>
 #include <tutti/wire/random.hpp>
 
-/// The mutual challenge and response that every connection begins with. Three messages of fixed size:
+/// The mutual challenge and response with which every connection begins. Three messages of fixed size:
 ///
 ///     server -> client   hello   magic, version, proof, a fresh nonce
-///     client -> server   claim   who I am and whom I want, a fresh nonce, MAC("client", hello, claim)
-///     server -> client   reply   verdict, who I am, MAC("server", hello, claim, reply)
+///     client -> server   claim   own identity and target, a fresh nonce, MAC("tutti client", hello, claim)
+///     server -> client   reply   verdict, own identity, MAC("tutti server", hello, claim, reply)
 ///
-/// server_handshake and client_handshake turn bytes that came into bytes to send; they know no sockets, never allocate
+/// server_handshake and client_handshake turn received bytes into bytes to send; they know no sockets, never allocate
 /// and never throw.
 namespace tutti::wire {
 
@@ -24,22 +24,22 @@ enum class handshake_state : std::uint8_t {
   refused    ///< send output() if that is possible at once, and close
 };
 
-/// What one side knows and asks for. `key` must outlive the handshake.
+/// The identity and the demands of one side. `key` must outlive the handshake.
 struct handshake_terms {
   proof how = proof::job_id;
   const secret* key = nullptr;  ///< for proof::hmac
   connection_role role = connection_role::store_client;
-  std::uint32_t rank = no_rank;    ///< of this side; no_rank for a store that is nobody's
-  std::uint32_t target = no_rank;  ///< the rank to be reached; only of the connecting side
-  std::uint32_t world = 0;         ///< 0 for a server that serves any
+  std::uint32_t rank = no_rank;    ///< of this side; no_rank for a store that belongs to no rank
+  std::uint32_t target = no_rank;  ///< the rank to be reached; on the connecting side only
+  std::uint32_t world = 0;         ///< 0 for a server of any world size
   std::uint64_t generation = 0;
-  std::uint16_t connections = 1;  ///< that each side opens to the other
-  std::uint16_t connection = 0;   ///< which of them this is; only of the connecting side
+  std::uint16_t connections = 1;  ///< number that each side opens to the other
+  std::uint16_t connection = 0;   ///< index of this one; on the connecting side only
   job_id job{};
-  bool any_job = false;  ///< a server lets in peers of other jobs, too, to tell them and its own about it
+  bool any_job = false;  ///< a server accepts peers of other jobs, too, to report the mix-up
 };
 
-/// What is known of the other side after a refusal; zero where it did not say or proved nothing.
+/// The other side's identity as far as known after a refusal; zero if it did not send it or proved nothing.
 struct handshake_counterpart {
   std::uint16_t version = 0;
   std::uint32_t rank = no_rank;
@@ -48,7 +48,7 @@ struct handshake_counterpart {
   std::uint32_t connections = 0;
 };
 
-/// The errc that a refusal becomes.
+/// Returns the errc of a refusal.
 [[nodiscard]] constexpr errc error_of(refusal why) noexcept {
   switch (why) {
     case refusal::none:
@@ -76,7 +76,8 @@ struct handshake_counterpart {
   return errc::protocol;
 }
 
-/// A sentence that begins after "the connection to … failed: ": what differs between `ours` and `theirs`, what to do.
+/// Returns the rest of a sentence that begins "the connection to … failed: ": the difference between `ours` and
+/// `theirs`, and the remedy.
 [[nodiscard]] inline std::string explain(refusal why, const handshake_terms& ours,
                                          const handshake_counterpart& theirs) {
   const auto both = [](const char* what, std::uint64_t here, std::uint64_t there) {

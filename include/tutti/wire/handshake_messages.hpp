@@ -13,17 +13,17 @@ namespace tutti::wire {
 
 inline constexpr std::uint16_t handshake_version = 9;
 
-/// What a connection is for. A claim to be one thing is no good for another.
+/// The purpose of a connection. A claim for one purpose is not valid for another.
 enum class connection_role : std::uint8_t { store_client = 1, peer = 2 };
 
-/// How the two sides believe each other.
+/// The kind of proof that both sides give.
 enum class proof : std::uint8_t {
-  job_id = 0,  ///< they do not; the job's id filters accidents
+  job_id = 0,  ///< none; the job's id filters accidents
   hmac = 1,    ///< both prove that they know the job's secret
-  kernel = 2   ///< a Unix socket: the kernel vouches for the user, the caller checks that
+  kernel = 2   ///< a Unix socket: the kernel knows the user, whom the caller checks
 };
 
-/// Why a handshake ended without a connection. The values up to `connections` travel.
+/// The reason why a handshake ended without a connection. Values up to `connections` are sent.
 enum class refusal : std::uint8_t {
   none = 0,
   authentication = 1,  ///< the other side did not prove that it knows the secret
@@ -33,33 +33,33 @@ enum class refusal : std::uint8_t {
   world = 5,
   generation = 6,
   rank = 7,         ///< a rank outside of the world
-  target = 8,       ///< it wanted to reach another rank
-  connections = 9,  ///< two ranks were told to open different numbers of them
+  target = 8,       ///< the other side wants to reach another rank
+  connections = 9,  ///< two ranks have different numbers of connections
   not_our_protocol = 32,
-  proof_wanted,   ///< the other side wants a secret and this one has none
-  proof_missing,  ///< this side wants a secret and the other one does not ask for it
+  proof_wanted,   ///< the other side asks for a secret and this one has none
+  proof_missing,  ///< this side has a secret and the other one does not ask for it
   no_provider,
   no_randomness
 };
 
 inline constexpr std::uint32_t no_rank = 0xffffffff;
 
-/// What the connecting side says about itself; all of it is under the MAC.
+/// The connecting side's statement about itself; the MAC covers all of it.
 struct connection_claim {
   connection_role role = connection_role::store_client;
   std::uint32_t rank = 0;
   std::uint32_t target = no_rank;  ///< the rank it wants to reach; no_rank for a store
   std::uint32_t world = 0;
   std::uint64_t generation = 0;
-  std::uint16_t connections = 1;  ///< that each of two peers opens to the other
-  std::uint16_t connection = 0;   ///< which of them this is
+  std::uint16_t connections = 1;  ///< number that each of two peers opens to the other
+  std::uint16_t connection = 0;   ///< index of this one
   job_id job{};
 };
 
 namespace detail {
 
-// All three messages begin with eight bytes of magic and the version; that much is the same in every version, so that
-// two versions can tell each other apart. The magic ends as PNG's does, to notice mangled line ends.
+// All three messages begin with eight bytes of magic and the version, in every version of the protocol, so that two
+// versions can recognize each other. The magic ends as PNG's does, to detect converted line ends.
 inline constexpr std::array<std::byte, 8> magic{std::byte{'t'}, std::byte{'u'},  std::byte{'t'},  std::byte{'t'},
                                                 std::byte{'i'}, std::byte{'\r'}, std::byte{'\n'}, std::byte{0}};
 inline constexpr std::size_t nonce_bytes = 32;
@@ -107,8 +107,8 @@ inline connection_claim decode_claim_body(std::span<const std::byte, claim_body_
   return c;
 }
 
-/// The MAC of one direction over all that was said so far. The labels keep a message of one direction from being sent
-/// back as one of the other.
+/// Computes the MAC of one direction over all messages so far. The labels keep a message of one direction from being
+/// replayed as one of the other. Returns false without a provider of HMACs.
 template <std::size_t LabelBytes>
 bool transcript_mac(const secret& key, const char (&label)[LabelBytes], std::span<const std::byte> hello,
                     std::span<const std::byte> claim, std::span<const std::byte> reply, mac& out) noexcept {

@@ -8,7 +8,7 @@
 
 namespace tutti::wire {
 
-/// Reads exactly two hexadecimal digits per byte of `out`; false (and zeros) when `text` is anything else.
+/// Reads exactly two hexadecimal digits per byte of `out`. Returns false, and zeros, for any other text.
 [[nodiscard]] inline bool parse_hex(std::string_view text, std::span<std::byte> out) noexcept {
   const auto digit = [](char c) noexcept {
     if (c >= '0' && c <= '9') return c - '0';

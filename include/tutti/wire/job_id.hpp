@@ -11,11 +11,11 @@
 
 namespace tutti::wire {
 
-/// Names one job, so that ranks of two jobs that meet by accident notice. It is no secret.
+/// The id of a job, by which ranks of two jobs that meet by accident notice it. It is not a secret.
 struct job_id {
   std::array<std::byte, 16> bytes{};
 
-  /// From 32 hexadecimal digits as they are, or from any other name ("4711", a path) by hashing it.
+  /// Returns the id that 32 hexadecimal digits spell, or the hash of any other name ("4711", a path).
   [[nodiscard]] static job_id of(std::string_view name) noexcept {
     job_id id;
     if (parse_hex(name, id.bytes)) return id;

@@ -7,17 +7,17 @@
 
 namespace tutti::wire {
 
-/// Who can reach a listener.
+/// The range from which a listener can be reached.
 enum class reach : std::uint8_t { this_machine, network };
 
-/// What a listener asks of those who connect.
+/// The proof that a listener requires from connecting processes.
 enum class protection : std::uint8_t {
-  secret,   ///< the job's secret, or the same user as vouched for by the kernel
+  secret,   ///< the job's secret, or the same user, as the kernel reports it
   none,     ///< only the job's id
-  insecure  ///< only the job's id, and the user has spelled out that this is wanted
+  insecure  ///< only the job's id, as the user has asked for explicitly
 };
 
-/// Whether one may listen on `address`: empty when yes, else why not and what to do.
+/// Returns an empty text if one may listen on `address`, else the reason and the remedy.
 [[nodiscard]] inline std::string why_not_listen(std::string_view address, reach who, protection asked) {
   if (who == reach::this_machine || asked != protection::none) return {};
   return "refusing to listen on " + std::string{address} +

@@ -21,7 +21,7 @@ namespace detail {
   throw error{{errc::auth_failed}, "the job's secret cannot be read from " + source + ": " + why};
 }
 
-/// 32 bytes as they are, or 64 hexadecimal digits with or without an end of line.
+/// Decodes a secret: 32 bytes as they are, or 64 hexadecimal digits with or without an end of line.
 inline secret decode_secret(std::string_view content, const std::string& source) {
   if (content.size() == 32) {
     secret s;
@@ -34,7 +34,8 @@ inline secret decode_secret(std::string_view content, const std::string& source)
   return *s;
 }
 
-/// Reads what a descriptor holds, from the beginning where it has one: ranks share the offset of an inherited file.
+/// Reads a secret from a descriptor, from the beginning if it is seekable, since ranks share the offset of an inherited
+/// file.
 inline secret read_secret(int descriptor, const std::string& source) {
   std::array<char, 80> content{};
   std::size_t used = 0;
@@ -82,13 +83,13 @@ struct scoped_descriptor {
 
 }  // namespace detail
 
-/// The job's secret from an inherited descriptor, which stays open. Throws error{auth_failed} saying what is wrong.
+/// Reads the job's secret from an inherited descriptor, which stays open. Throws error{auth_failed} with the reason.
 [[nodiscard]] inline secret load_secret(int descriptor) {
   return detail::read_secret(descriptor, "descriptor " + std::to_string(descriptor));
 }
 
-/// The job's secret from a file that only this user can read. A file with a wider mode, of another user, or reached
-/// through another user's symbolic link is refused. Throws error{auth_failed} saying what is wrong.
+/// Reads the job's secret from a file that only this user can read. Refuses a file with a wider mode, of another user,
+/// or reached through another user's symbolic link. Throws error{auth_failed} with the reason.
 [[nodiscard]] inline secret load_secret_file(const std::string& path) {
   constexpr int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   int number = ::open(path.c_str(), flags | O_NOFOLLOW);

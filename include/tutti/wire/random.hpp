@@ -9,11 +9,11 @@
 
 namespace tutti::wire {
 
-/// Fills `out` with random bytes; false when there are none. Protocols take one as a parameter, so that tests can
-/// replay.
+/// Fills `out` with random bytes. Returns false if there are none. Protocols take the function as a parameter, so that
+/// tests can replay.
 using random_fn = bool (*)(std::span<std::byte> out) noexcept;
 
-/// Random bytes of the kernel, fit for secrets and nonces.
+/// Fills `out` with random bytes of the kernel, fit for secrets and nonces. Returns false if it has none.
 inline bool kernel_random(std::span<std::byte> out) noexcept {
   while (!out.empty()) {
     const ::ssize_t n = ::getrandom(out.data(), out.size(), 0);

@@ -11,12 +11,12 @@
 #include <tutti/wire/checksum.hpp>
 #include <tutti/wire/store_frame.hpp>
 
-/// The layout of a file_store's file: a head of 512 bytes, then records that are only ever appended. Everything is read
-/// from bytes that another process may just be writing, so "not yet" is a normal answer.
+/// The layout of a file_store's file: a head of 512 bytes, then records that are only appended. Another process may be
+/// writing the bytes while they are read, so "not yet" is a normal result.
 namespace tutti::wire {
 
-/// Who made a rendezvous file, and its counters. The counters change while the file is in use and are not under the
-/// head's checksum.
+/// The creator of a rendezvous file, and its counters. The counters change while the file is in use; the head's
+/// checksum does not cover them.
 struct rendezvous_head {
   static constexpr std::size_t bytes = 512;
   static constexpr std::uint16_t current_version = 1;
@@ -28,20 +28,20 @@ struct rendezvous_head {
   std::array<std::byte, 16> nonce{};
   std::uint64_t pid = 0;
   std::uint64_t start_time = 0;
-  std::string domain;  ///< os::memory_domain() of the creator: within it the pid means something
+  std::string domain;  ///< os::memory_domain() of the creator, in which the pid is valid
   std::string host;
   std::uint64_t joined = 0;
   std::uint64_t finished = 0;
   std::uint64_t heartbeat = 0;
 };
 
-/// What the beginning of a file is.
+/// The kind of a file's beginning.
 enum class head_kind : std::uint8_t {
   valid,
   empty,          ///< no byte yet
-  foreign,        ///< not ours: never to be overwritten
-  other_version,  ///< ours, of another version of the library
-  torn            ///< ours, not completely written
+  foreign,        ///< not of this library: never to be overwritten
+  other_version,  ///< of another version of the library
+  torn            ///< not completely written
 };
 
 namespace detail {
@@ -67,7 +67,7 @@ inline constexpr std::size_t domain_limit = 160, host_limit = 160;
 
 struct decoded_head {
   head_kind kind = head_kind::empty;
-  rendezvous_head head;  ///< when valid; the version also when other_version
+  rendezvous_head head;  ///< if valid; the version also if other_version
 };
 
 [[nodiscard]] inline decoded_head decode_head(std::span<const std::byte> in) {
@@ -106,9 +106,9 @@ struct decoded_head {
   return result;
 }
 
-/// One change of the table.
+/// A change of the table.
 struct rendezvous_record {
-  static constexpr std::size_t head_bytes = 16;  // checksum, sizes, what
+  static constexpr std::size_t head_bytes = 16;  // checksum, sizes, kind of change
   enum class change : std::uint8_t { set = 1, erase = 2 };
 
   change what = change::set;
@@ -117,7 +117,7 @@ struct rendezvous_record {
   std::size_t total_bytes = 0;  ///< in the file
 };
 
-/// The bytes of `record` in the file, up to where its value begins; the value follows as it is.
+/// Returns the bytes of `record` in the file up to its value, which follows unchanged.
 [[nodiscard]] inline std::array<std::byte, rendezvous_record::head_bytes> encode_record_head(
     const rendezvous_record& record) noexcept {
   std::array<std::byte, rendezvous_record::head_bytes> out{};
@@ -131,7 +131,7 @@ struct rendezvous_record {
   return out;
 }
 
-/// The record at the beginning of `in`; nothing when it is not (yet) completely there. Key and value point into `in`.
+/// Returns the record at the beginning of `in`; nothing if it is not (yet) complete. Key and value point into `in`.
 [[nodiscard]] inline std::optional<rendezvous_record> decode_record(std::span<const std::byte> in) noexcept {
   byte_reader r{in};
   const std::uint64_t sum = r.u64();

@@ -13,7 +13,7 @@
 
 namespace tutti::wire {
 
-/// The 32 bytes that all processes of a job know and nobody else does. Every copy is wiped when it is destroyed.
+/// The 32 secret bytes that only the processes of a job know. The destructor wipes each copy.
 struct secret {
   std::array<std::byte, 32> bytes{};
 
@@ -22,14 +22,14 @@ struct secret {
   secret& operator=(const secret&) noexcept = default;
   ~secret() { ::explicit_bzero(bytes.data(), bytes.size()); }
 
-  /// A new one from the kernel. Throws error{system} when the kernel has no randomness.
+  /// Returns a new secret from the kernel. Throws error{system} if the kernel has no randomness.
   [[nodiscard]] static secret random() {
     secret s;
     if (!kernel_random(s.bytes)) throw error{{errc::system}, "the kernel gave no random bytes for the job's secret"};
     return s;
   }
 
-  /// From 64 hexadecimal digits; nothing when `text` is anything else.
+  /// Returns the secret that 64 hexadecimal digits spell; nothing for any other text.
   [[nodiscard]] static std::optional<secret> from_hex(std::string_view text) noexcept {
     std::optional<secret> s{std::in_place};
     if (!parse_hex(text, s->bytes)) s.reset();

@@ -11,8 +11,8 @@
 
 namespace tutti::wire {
 
-/// The accepting side of a handshake: bytes in, bytes out. Takes 112 bytes at most and gives up at the first one that
-/// cannot be right. Every stranger gets the same answer, whatever he did wrong.
+/// The accepting side of a handshake: bytes in, bytes out. It takes 120 bytes at most and gives up at the first wrong
+/// one. Every peer without proof gets the same answer, whatever it did wrong.
 class server_handshake {
  public:
   explicit server_handshake(const handshake_terms& terms, random_fn random = &kernel_random) noexcept : terms_(terms) {
@@ -33,15 +33,15 @@ class server_handshake {
   [[nodiscard]] refusal why() const noexcept { return why_; }
   [[nodiscard]] const handshake_counterpart& counterpart() const noexcept { return theirs_; }
 
-  /// What the other side said about itself; proven when the state is accepted.
+  /// Returns the other side's claim; proven if the state is accepted.
   [[nodiscard]] const connection_claim& claim() const noexcept { return claim_; }
 
-  /// How many bytes to read at most before the next receive().
+  /// Returns the maximal number of bytes to read before the next receive().
   [[nodiscard]] std::size_t wanted() const noexcept {
     return state_ == handshake_state::running ? claim_bytes_.size() - received_ : 0;
   }
 
-  /// What to send now; sent(n) takes the first n bytes off it.
+  /// Returns the bytes to send now; sent(n) removes the first n.
   [[nodiscard]] std::span<const std::byte> output() const noexcept { return output_; }
   void sent(std::size_t bytes) noexcept { output_ = output_.subspan((std::min)(bytes, output_.size())); }
 
@@ -95,8 +95,8 @@ class server_handshake {
   void finish(handshake_state state, refusal why) noexcept {
     state_ = state;
     why_ = why;
-    // Whoever is not of the job learns nothing: no difference between two reasons, except those that help a peer of
-    // another version or job.
+    // A peer that is not of the job learns nothing: all reasons look the same, except those that help a peer of another
+    // version or job.
     refusal told = why;
     if (!proven_ && why != refusal::version && why != refusal::job) told = refusal::authentication;
     byte_writer w{reply_};

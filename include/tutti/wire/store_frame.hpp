@@ -9,7 +9,7 @@
 
 namespace tutti::wire {
 
-/// What a key and a value of a store may measure at most.
+/// The largest sizes of a key and a value of a store.
 inline constexpr std::size_t max_key_bytes = 1024;
 inline constexpr std::size_t max_value_bytes = 1 << 20;
 
@@ -28,7 +28,7 @@ enum class store_answer : std::uint8_t {
   ok = 0,
   absent,        ///< there is no such key
   not_a_number,  ///< add() on a value that is not a counter
-  full           ///< the store holds as much as it may
+  full           ///< the store has reached its limit
 };
 
 /// The head of a request; the key, the expected value and the value follow it.
@@ -61,7 +61,7 @@ inline void encode(const store_request& q, std::span<std::byte, store_request::h
   w.u64(q.id).i64(q.number);
 }
 
-/// Nothing when the head is not one that a client may send; sizes are within their limits otherwise.
+/// Decodes the head of a request. Returns nothing if a client may not send it; sizes are within their limits otherwise.
 [[nodiscard]] inline std::optional<store_request> decode_request(
     std::span<const std::byte, store_request::head_bytes> in) noexcept {
   byte_reader r{in};
@@ -90,7 +90,7 @@ inline void encode(const store_response& p, std::span<std::byte, store_response:
   w.u8(static_cast<std::uint8_t>(p.answer)).zeros(3).u32(p.value_bytes).u64(p.id).i64(p.number);
 }
 
-/// Nothing when the head is not one that a server may send.
+/// Decodes the head of a response. Returns nothing if a server may not send it.
 [[nodiscard]] inline std::optional<store_response> decode_response(
     std::span<const std::byte, store_response::head_bytes> in) noexcept {
   byte_reader r{in};
