@@ -4,8 +4,8 @@
 
 namespace tutti::cuda {
 
-/// Makes a device the calling thread's current one, and the one before that again at its end. Not to be moved to
-/// another thread. Throws error{device} when there is no such device.
+/// Guard that makes a device the calling thread's current one, and restores the previous one at its end. Must not be
+/// moved to another thread. Throws error{device} if there is no such device.
 template <runtime_api R>
 class basic_device_guard {
  public:

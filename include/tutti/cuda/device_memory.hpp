@@ -10,14 +10,14 @@
 
 namespace tutti::cuda {
 
-/// Memory of a device for `count` elements, uninitialised. Owns it; move-only. Its end waits for the device's work, as
-/// cudaFree does, also for kernels that have nothing to do with this memory.
+/// Memory of a device for `count` elements, uninitialised. Owning; move-only. The destructor waits for all work of the
+/// device, as cudaFree does, also for kernels that do not use this memory.
 template <class T, runtime_api R>
 class basic_device_memory {
  public:
-  /// None.
+  /// Owns no memory.
   basic_device_memory() = default;
-  /// Throws error{out_of_resources}, with what to do.
+  /// Allocates. Throws error{out_of_resources}, with the remedy.
   basic_device_memory(int device, std::size_t count) : count_(count) {
     const relaxed_capture<R> any_time;
     const basic_device_guard<R> guard{device};
@@ -39,7 +39,7 @@ class basic_device_memory {
   }
 
   [[nodiscard]] device_span<T> span() const noexcept { return {data_, count_}; }
-  /// Gives it up: the caller deallocates, or nobody does.
+  /// Releases ownership: the caller deallocates it, or it leaks.
   [[nodiscard]] T* release() noexcept { return std::exchange(data_, nullptr); }
 
  private:

@@ -8,8 +8,8 @@
 
 namespace tutti::cuda {
 
-/// Elements in the memory of a device; does not own. A contiguous range, so that collectives over devices take it,
-/// whose elements must not be touched on the host: it has no operator[].
+/// A span of elements in the memory of a device; does not own. It is a contiguous range, so that collectives over
+/// devices take it; it has no operator[], since the host must not access its elements.
 template <class T>
   requires element<std::remove_const_t<T>>
 class device_span {
@@ -30,7 +30,7 @@ class device_span {
   [[nodiscard]] constexpr T* begin() const noexcept { return data_; }
   [[nodiscard]] constexpr T* end() const noexcept { return data_ + count_; }
 
-  /// `count` elements from `offset` on, which must be inside.
+  /// Returns `count` elements from `offset` on, which must be inside.
   [[nodiscard]] constexpr device_span subspan(std::size_t offset, std::size_t count) const noexcept {
     return {data_ + offset, count};
   }

@@ -12,7 +12,7 @@
 
 namespace tutti::cuda {
 
-/// Where CUDA's runtime is.
+/// The installed runtime of CUDA.
 struct installed_runtime {
   static os::dynamic_library load() {
     return os::dynamic_library{"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"};
@@ -21,8 +21,8 @@ struct installed_runtime {
 
 namespace detail {
 
-/// The functions, by the types that they have in every version from 11.8 on. Numbers for enumerations, as CUDA promises
-/// that these stay; a device's properties begin alike in all versions.
+/// The runtime's functions, with the types that they have in every version from 11.8 on. Enumerations are numbers,
+/// since CUDA promises not to change these; a device's properties begin the same in all versions.
 struct runtime_table {
   using stream = stream_handle;
   using event = event_handle;
@@ -41,7 +41,8 @@ struct runtime_table {
   int (*query_stream)(stream) = nullptr;
   int (*device_of)(stream, int*) = nullptr;  // from 12.8 on
   int (*wait)(stream, event, unsigned) = nullptr;
-  // With one argument less up to 12, under this name; then, with all of them, under the old one, which takes 3 there.
+  // Up to CUDA 12 the function has one argument less and this name; later it has all of them and the old name, which
+  // takes 3 in CUDA 12.
   int (*capture_v2)(stream, int*, unsigned long long*, void*, void*, void*) = nullptr;
   int (*capture)(stream, int*, unsigned long long*, void*, void*, void*, void*) = nullptr;
   int (*capture_mode)(int*) = nullptr;
@@ -52,7 +53,7 @@ struct runtime_table {
   const char* (*name)(int) = nullptr;
   const char* (*words)(int) = nullptr;
   int (*forget_error)() = nullptr;
-  std::string missing;  ///< why it cannot be used, with what to do; empty: it can
+  std::string missing;  ///< the reason why it cannot be used, with the remedy; empty if it can
 
   explicit runtime_table(const os::dynamic_library& lib) {
     if (!lib.loaded()) {
@@ -90,12 +91,12 @@ struct runtime_table {
 
 }  // namespace detail
 
-/// CUDA's runtime, loaded when it is first called: for programs that must start without it, and are compiled without
-/// its headers. Where it cannot be loaded, missing() says why, and every call fails.
+/// CUDA's runtime, loaded by its first call: for programs that must start without it and are compiled without its
+/// headers. If it cannot be loaded, missing() returns the reason, and every call fails.
 template <class Where>
 class basic_runtime_dlopen {
  public:
-  /// Why it cannot be used, with what to do; empty: it can. May throw bad_alloc.
+  /// Returns the reason why it cannot be used, with the remedy; empty if it can. May throw bad_alloc.
   static const std::string& missing() { return table().missing; }
 
   static result device_count(int& n) noexcept { return call(&table_type::device_count, &n); }
@@ -179,11 +180,11 @@ class basic_runtime_dlopen {
   static result call(int (*table_type::*f)(Params...), Args... args) noexcept {
     if (!usable()) return unknown;
     const auto r = static_cast<result>((table().*f)(args...));
-    if (r != result::success) static_cast<void>(table().forget_error());  // told once, by what met it
+    if (r != result::success) static_cast<void>(table().forget_error());  // reported once, by the call that failed
     return r;
   }
 };
-/// See basic_runtime_dlopen.
+/// The runtime that is installed on this machine; see basic_runtime_dlopen.
 using runtime_dlopen = basic_runtime_dlopen<installed_runtime>;
 static_assert(runtime_api<runtime_dlopen>);
 

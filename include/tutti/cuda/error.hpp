@@ -9,7 +9,7 @@
 
 namespace tutti::cuda {
 
-/// The outcome of a CUDA call below the typed face; status::detail is the cudaError_t.
+/// Returns the status of a CUDA call; status::detail is the cudaError_t.
 constexpr status status_of(result r) noexcept {
   if (r == result::success) return {};
   const errc code = r == result::out_of_memory ? errc::out_of_resources : errc::device;
@@ -38,14 +38,15 @@ constexpr std::string_view remedy(result r) noexcept {
 }
 }  // namespace detail
 
-/// "cudaEventRecord failed on device 2: cudaErrorIllegalAddress (an illegal memory access …); …what to do"
+/// Returns "cudaEventRecord failed on device 2: cudaErrorIllegalAddress (an illegal memory access …); …", with the
+/// remedy at the end.
 template <runtime_api R>
 std::string describe(result r, std::string_view call, int device) {
   return std::string(call) + " failed on device " + std::to_string(device) + ": " + R::name(r) + " (" + R::words(r) +
          ")" + std::string(detail::remedy(r));
 }
 
-/// Throws error{device}, or {out_of_resources}, unless the call went well.
+/// Throws error{device}, or {out_of_resources}, unless the call succeeded.
 template <runtime_api R>
 void check(result r, std::string_view call, int device) {
   if (r != result::success) throw error{status_of(r), describe<R>(r, call, device)};

@@ -8,8 +8,8 @@
 
 namespace tutti::cuda {
 
-/// A point in a stream's work, without a time: what other streams wait for and the host asks about. Owns it; move-only.
-/// Lives on one device, and is recorded in streams of that device. Any thread, one at a time.
+/// A point in a stream's work, without a time, for which other streams and the host can wait. Owning; move-only.
+/// Belongs to one device, and is recorded in streams of that device. May be used by any thread, one at a time.
 template <runtime_api R>
 class basic_event {
  public:
@@ -33,12 +33,12 @@ class basic_event {
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] explicit operator bool() const noexcept { return event_ != nullptr; }
 
-  /// Marks the end of what has been given to the stream so far; forgets the mark before.
+  /// Records the end of the stream's work so far; replaces the point recorded before.
   void record(stream_handle s) { check<R>(R::record(event_, s), "cudaEventRecord", device_); }
-  /// Work given to the stream from now on comes after the mark; the host does not wait.
+  /// Makes later work of the stream wait for the recorded point; the host does not wait.
   void join(stream_handle s) const { check<R>(R::wait(s, event_), "cudaStreamWaitEvent", device_); }
-  /// True when the marked work has ended, or nothing was marked. Throws what that work failed with. Disturbs no capture
-  /// into a graph that it is no part of.
+  /// Returns true if the work before the recorded point has ended, or none was recorded. Throws the error of that work.
+  /// Does not disturb a capture into a graph that it is no part of.
   [[nodiscard]] bool done() const {
     const relaxed_capture<R> any_time;
     const result r = R::query_event(event_);

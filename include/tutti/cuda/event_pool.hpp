@@ -7,17 +7,17 @@
 
 namespace tutti::cuda {
 
-/// Events of one device that are used again: making one takes microseconds and a lock of the driver. One thread at a
-/// time. Allocates nothing once as many events are there as are out at the same time.
+/// A pool of events of one device, which are reused because making one takes microseconds and a lock of the driver. One
+/// thread at a time. Allocates nothing once it has as many events as are in use at a time.
 template <runtime_api R>
 class basic_event_pool {
  public:
   explicit basic_event_pool(int device) : device_(device) {}
 
-  /// Throws error{device} or bad_alloc.
+  /// Returns an event. Throws error{device} or bad_alloc.
   [[nodiscard]] basic_event<R> acquire() {
     if (free_.empty()) {
-      free_.reserve(made_ + 1);  // so that each can come home without memory
+      free_.reserve(made_ + 1);  // so that release() never allocates
       basic_event<R> fresh{device_};
       ++made_;
       return fresh;
@@ -26,7 +26,7 @@ class basic_event_pool {
     free_.pop_back();
     return e;
   }
-  /// Takes one of its own back. A stream that was told to wait for it still does.
+  /// Takes back one of its own events. A stream that was told to wait for it still does.
   void release(basic_event<R>&& e) noexcept {
     if (e) free_.push_back(std::move(e));
   }

@@ -11,13 +11,14 @@
 
 namespace tutti::cuda {
 
-/// Memory of the host for `count` elements, uninitialised, that its pages stay in: copies between it and a device run
-/// beside other work, at full speed. Owns it; move-only. Scarce: it is taken from all programs of the machine. Its end
-/// waits for the device's work, as cudaFreeHost does.
+/// Page-locked memory of the host for `count` elements, uninitialised: copies between it and a device run
+/// asynchronously and at full speed. Owning; move-only. Use it sparingly: it reduces the memory of all programs of the
+/// machine. The destructor waits for all work of the device, as cudaFreeHost does.
 template <element T, runtime_api R>
 class basic_pinned_memory {
  public:
-  /// For copies to and from `device`; others may use it, too. Throws error{out_of_resources}, with what to do.
+  /// Allocates, for copies to and from `device`; other devices may use it, too. Throws error{out_of_resources}, with
+  /// the remedy.
   basic_pinned_memory(int device, std::size_t count) : count_(count) {
     if (count == 0) return;
     const relaxed_capture<R> any_time;

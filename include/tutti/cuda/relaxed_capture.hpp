@@ -3,9 +3,8 @@
 
 namespace tutti::cuda {
 
-/// While it lives, a capture elsewhere in the process does not forbid this thread to ask for events and to allocate,
-/// and is not spoilt by it: what such calls are about must not be part of that capture. Not to be moved to another
-/// thread.
+/// Guard that lets this thread query events and allocate while a capture goes on elsewhere in the process, without
+/// invalidating it: the calls must not concern that capture. Must not be moved to another thread.
 template <runtime_api R>
 class relaxed_capture {
  public:

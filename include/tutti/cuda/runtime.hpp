@@ -10,7 +10,7 @@
 
 namespace tutti::cuda {
 
-/// CUDA's runtime, linked: the CMake target tutti::nccl brings it.
+/// CUDA's runtime, linked by the CMake target tutti::nccl.
 struct runtime {
   static result device_count(int& n) noexcept { return code(::cudaGetDeviceCount(&n)); }
   static result identify(int device, device_identity& who) noexcept {
@@ -82,7 +82,7 @@ struct runtime {
   static const char* words(result r) noexcept { return ::cudaGetErrorString(static_cast<::cudaError_t>(r)); }
 
  private:
-  // An error is told once, by what met it: not again by the user's next launch of a kernel.
+  // Clears CUDA's last error, so that only the call that failed reports it, and not the user's next launch of a kernel.
   static result code(::cudaError_t e) noexcept {
     if (e != ::cudaSuccess) static_cast<void>(::cudaGetLastError());
     return static_cast<result>(e);

@@ -10,8 +10,8 @@
 
 namespace tutti::cuda {
 
-/// A stream of the highest priority that does not wait for the default stream. Owns it; move-only. Destroying it does
-/// not wait for the work in it. Converts to stream_ref, which collectives take: `{.stream = s}`.
+/// A stream of the highest priority that does not wait for the default stream. Owning; move-only. The destructor does
+/// not wait for its work. Converts to stream_ref, which collectives take: `{.stream = s}`.
 template <runtime_api R>
 class basic_stream {
  public:
@@ -35,8 +35,8 @@ class basic_stream {
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] operator stream_ref() const noexcept { return stream_; }
 
-  /// True when all work given to it has ended. Throws what that work failed with. Disturbs no capture into a graph that
-  /// it is no part of.
+  /// Returns true if all its work has ended. Throws the error of that work. Does not disturb a capture into a graph
+  /// that it is no part of.
   [[nodiscard]] bool done() const {
     const relaxed_capture<R> any_time;
     const result r = R::query_stream(stream_);
@@ -49,7 +49,7 @@ class basic_stream {
   int device_ = 0;
 };
 
-/// CUDA's default stream, which waits for all streams made without cudaStreamNonBlocking, and they for it.
+/// Returns CUDA's default stream. It waits for all streams made without cudaStreamNonBlocking, and they wait for it.
 inline stream_handle default_stream() noexcept { return reinterpret_cast<stream_handle>(std::uintptr_t{1}); }
 
 }  // namespace tutti::cuda

@@ -14,8 +14,8 @@
 
 namespace tutti::cuda {
 
-/// What AdamW keeps of a part of the parameters, all of one length. `parameters`: a copy in 16 bits that is written
-/// with each step, or empty.
+/// The state of AdamW for a shard of the parameters; all arrays have one length. `parameters`: a 16-bit copy that is
+/// written in each step, or empty.
 template <class T = float16>
 struct adamw_shard {
   device_span<float> master, mean, square;
@@ -37,11 +37,11 @@ __global__ void __launch_bounds__(block_threads)
 }
 }  // namespace detail
 
-/// Step `step`, counted from 1, of AdamW: the arithmetic of train::adamw in float, with the same bits. `rule` is a
-/// train::adamw, or has its members; `gate` may skip the step, or scale the gradients as they are read, by what the
-/// device has measured. The host does not learn of it, and counts a skipped step: it costs a part of the correction of
-/// the means. Any thread; stream and memory are of its current device. No parts may overlap. Memory is free when the
-/// stream has passed this point; the host does not wait. Under graph capture `step` stays what it was. Errors:
+/// Computes step `step`, counted from 1, of AdamW: the arithmetic of train::adamw in float, with the same bits. `rule`
+/// is a train::adamw, or has its members; `gate` may skip the step, or scale the gradients as they are read, by the
+/// device's measure. The host does not see that, and counts a skipped step, which shifts the bias correction of the
+/// means. Any thread; stream and memory are of its current device. Arrays must not overlap. They are free when the
+/// stream has passed this point; the host does not wait. Under graph capture `step` keeps its value. Errors:
 /// usage_error; error{device}. One pass: 28 bytes an element, 30 with parameters.
 template <class Rule, class T>
   requires(std::same_as<T, float16> || std::same_as<T, bfloat16>)

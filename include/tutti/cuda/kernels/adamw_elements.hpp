@@ -10,12 +10,12 @@
 
 namespace tutti::cuda::detail {
 
-/// What a step of AdamW multiplies by, in the precision of the elements.
+/// The factors of a step of AdamW, in the precision of the elements.
 struct adamw_factors {
   float by, root, keep, tiny, b1, c1, b2, c2;
 };
 
-/// As train::adamw has them.
+/// Returns the factors as train::adamw computes them.
 template <class Rule>
 adamw_factors factors_of(const Rule& rule, std::uint64_t step) noexcept {
   const auto t = static_cast<double>(step);
@@ -29,7 +29,8 @@ adamw_factors factors_of(const Rule& rule, std::uint64_t step) noexcept {
           static_cast<float>(1 - rule.beta2)};
 }
 
-/// A step of AdamW, in the order and with the roundings of train::adamw: the same bits. `parameters` may be null.
+/// The elements of a step of AdamW, with the order and the roundings of train::adamw: the same bits. `parameters` may
+/// be null.
 template <class T>
 struct adamw_elements {
   static constexpr std::size_t width = 4, unroll = 2;

@@ -8,8 +8,8 @@
 #include <tutti/config.hpp>
 #include <tutti/core/dtype.hpp>
 
-/// The arithmetic of elements, for the device and, so that tests on any machine run the same, for the host. Each
-/// function rounds once: nvcc's -fmad, on by default, does not join these into fused multiply-adds.
+/// The arithmetic of elements, for the device and for the host, on which tests run the same code. Each function rounds
+/// once: nvcc's -fmad, on by default, does not fuse these into multiply-adds.
 namespace tutti::cuda::detail {
 
 template <class T>
@@ -79,7 +79,7 @@ TUTTI_HOST_DEVICE inline bool finite(double x) noexcept {
   return (std::bit_cast<std::uint64_t>(x) & 0x7ff0000000000000u) != 0x7ff0000000000000u;
 }
 
-/// Exactly. By the device's instructions where it has them; a NaN's payload may differ then.
+/// Widens exactly, by the device's instructions if it has them; a NaN's payload may differ then.
 TUTTI_HOST_DEVICE inline float widen(float x) noexcept { return x; }
 TUTTI_HOST_DEVICE inline double widen(double x) noexcept { return x; }
 TUTTI_HOST_DEVICE inline float widen(bfloat16 x) noexcept { return x; }
@@ -105,7 +105,8 @@ TUTTI_HOST_DEVICE inline float widen(float8_e5m2 x) noexcept {  // the upper hal
   return widen(float16::from_bits(static_cast<std::uint16_t>(x.bits << 8)));
 }
 
-/// Rounded once, to nearest even, as the constructors of these types do; a NaN's sign and payload may differ.
+/// Narrows with one rounding, to nearest even, as the constructors of these types do; a NaN's sign and payload may
+/// differ.
 template <class T>
 TUTTI_HOST_DEVICE inline T narrow(computed_in<T> x) noexcept {
   if constexpr (std::same_as<T, computed_in<T>>) {
@@ -122,7 +123,7 @@ TUTTI_HOST_DEVICE inline T narrow(computed_in<T> x) noexcept {
     }
 #endif
 #if TUTTI_CUDA_ARCH >= 890
-    if constexpr (sizeof(T) == 1) {  // the instruction clips what is too large: only what is not goes there
+    if constexpr (sizeof(T) == 1) {  // the instruction clips values that are too large
       if ((std::bit_cast<std::uint32_t>(x) & 0x7fffffffu) < T::format::overflow) {
         if constexpr (std::same_as<T, float8_e4m3>)
           asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(0.0f), "f"(x));

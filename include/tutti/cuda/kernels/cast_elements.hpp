@@ -10,8 +10,8 @@
 
 namespace tutti::cuda::detail {
 
-/// to[i] = To(from[i] * factor), in float, or in double where both types are: `from` becomes that, then the product,
-/// which is rounded, then To. `to` may be `from`.
+/// The elements of to[i] = To(from[i] * factor), in float, or in double if both types are: `from` is converted to that,
+/// multiplied with one rounding, and converted to To. `to` may be `from`.
 template <class From, class To>
 struct cast_elements {
   using number = std::conditional_t<std::same_as<From, double> && std::same_as<To, double>, double, float>;

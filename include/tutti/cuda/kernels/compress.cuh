@@ -25,12 +25,12 @@ inline void check_compression(const char* kernel, std::size_t wide, std::size_t 
 }
 }  // namespace detail
 
-/// Narrows gradients for the wire: to[i] = Wire(from[i] * factor), to nearest even. With `left`, an array of zeros at
-/// first, what rounding leaves out is kept there, in the unit of `from`, and added the next time (error feedback; Seide
-/// et al., 2014); what is not finite is not kept. Wire: bfloat16, float16, float8_e4m3, float8_e5m2; what is too large
-/// for it becomes infinite, or NaN in E4M3. Any thread; stream and memory are of its current device. All of one
-/// length, but for `left` if empty; none may overlap. Free when the stream has passed this point; the host does not
-/// wait. Errors: usage_error; error{device}. One pass.
+/// Narrows gradients before they are sent: to[i] = Wire(from[i] * factor), to nearest even. If `left` is given, an
+/// array of zeros at first, it keeps the rounding errors, in the unit of `from`, and adds them the next time (error
+/// feedback; Seide et al., 2014); non-finite ones are not kept. Wire: bfloat16, float16, float8_e4m3, float8_e5m2; a
+/// value that is too large becomes infinite, or NaN in E4M3. Any thread; stream and memory are of its current device.
+/// All arrays have one length, except an empty `left`; none may overlap. They are free when the stream has passed this
+/// point; the host does not wait. Errors: usage_error; error{device}. One pass.
 template <narrow_float Wire>
 void compress(device_span<const float> from, device_span<Wire> to, stream_handle s, device_span<float> left = {},
               float factor = 1) {
@@ -43,8 +43,8 @@ void compress(device_span<const float> from, device_span<Wire> to, stream_handle
   detail::launched(detail::launch_sweep<&detail::sweep_kernel<elements>>(f, from.size(), s), "compress");
 }
 
-/// Widens what has been narrowed: to[i] = from[i] * (1 / factor), with the factor of compress(), or that times a
-/// number of ranks for their mean. Otherwise as compress().
+/// Widens narrowed elements: to[i] = from[i] * (1 / factor), with the factor of compress(), or that times the number of
+/// ranks for their mean. Otherwise as compress().
 template <narrow_float Wire>
 void decompress(device_span<const Wire> from, device_span<float> to, stream_handle s, float factor = 1) {
   detail::check_compression("decompress", to.size(), from.size(), factor);
@@ -53,12 +53,12 @@ void decompress(device_span<const Wire> from, device_span<float> to, stream_hand
   detail::launched(detail::launch_sweep<&detail::sweep_kernel<elements>>(f, to.size(), s), "decompress");
 }
 
-/// Compression with error feedback, for hooks that take it as a template argument.
+/// The compression with error feedback, for hooks that take it as a template argument.
 struct compressor {
-  /// out[i] = (in[i] + left[i]) x factor, computed in float and rounded to `to`, and left[i] = what that leaves out, in
-  /// the unit of `in`, 0 where it is not finite: as cuda::compress(), from any wider float. A factor that is no power
-  /// of two rounds left[i], by an ulp of float of what was sent. Any thread; the stream and the memory are of its
-  /// current device. None may overlap. The host does not wait. Errors: errc::unsupported for a type that is no float of
+  /// Computes out[i] = (in[i] + left[i]) x factor in float, rounded to `to`, and left[i] = the rounding error, in the
+  /// unit of `in`, 0 if it is not finite: as cuda::compress(), from any wider float. A factor that is not a power of
+  /// two rounds left[i], by an ulp of float of the sent value. Any thread; the stream and the memory are of its current
+  /// device. Arrays must not overlap. The host does not wait. Errors: errc::unsupported for a type that is no float of
   /// 8 or 16 bits, or not narrower than `from`; errc::device. One pass.
   static status compress(const void* in, dtype from, float* left, void* out, dtype to, std::size_t count, double factor,
                          stream_handle s) noexcept {

@@ -8,8 +8,8 @@
 
 namespace tutti::cuda::detail {
 
-/// to[i] = Wire((from[i] + left[i]) * factor), in float, and left[i] = what that leaves out of the sum; 0 where that is
-/// not finite, as it must not stay for ever. Without `left`, nothing is remembered.
+/// The elements of to[i] = Wire((from[i] + left[i]) * factor), in float, and left[i] = the rounding error; 0 if that is
+/// not finite, as it would stay forever. Without `left`, the error is dropped.
 template <class Wire, class From = float>
 struct compressed_elements {
   static constexpr std::size_t width = 16 / (sizeof(From) > sizeof(float) ? sizeof(From) : sizeof(float));

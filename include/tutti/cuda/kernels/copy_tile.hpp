@@ -9,7 +9,7 @@
 
 namespace tutti::cuda {
 
-/// A tensor and where it lies in packed memory.
+/// A tensor and its place in packed memory.
 struct tensor_slot {
   void* data = nullptr;
   std::size_t bytes = 0;
@@ -37,7 +37,7 @@ struct copied_bytes {
   }
 };
 
-/// A thread's share of a copy at any addresses: by the widest word at whose multiples both can be.
+/// Copies a thread's share between any addresses, by the widest word to which both can be aligned.
 TUTTI_HOST_DEVICE inline void copy_share(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t me,
                                          std::size_t threads) noexcept {
   const auto apart = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
@@ -54,7 +54,7 @@ TUTTI_HOST_DEVICE inline void copy_share(std::byte* to, const std::byte* from, s
 
 enum class packing : std::uint8_t { pack, unpack };
 
-/// A thread's share of tile `tile` of a table.
+/// Copies a thread's share of tile `tile` of a table.
 template <packing way>
 TUTTI_HOST_DEVICE void copy_tile(const slot_table& table, std::byte* packed, std::uint64_t tile, std::size_t me,
                                  std::size_t threads) noexcept {

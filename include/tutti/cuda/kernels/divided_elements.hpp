@@ -8,7 +8,7 @@
 
 namespace tutti::cuda::detail {
 
-/// data[i] = T(data[i] / divisor): the last step of a mean. Divided in float, or in double for double.
+/// The elements of data[i] = T(data[i] / divisor), the last step of a mean. Divided in float, or in double for double.
 template <class T>
 struct divided_elements {
   static constexpr std::size_t width = 16 / sizeof(T), unroll = width < 4 ? 4 : 16 / width;

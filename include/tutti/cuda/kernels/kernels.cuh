@@ -9,7 +9,7 @@
 
 namespace tutti::cuda {
 
-/// The kernels that backends and hooks take as a template argument, as they include nothing that needs nvcc.
+/// The kernels that backends and hooks take as a template argument, because they include nothing that needs nvcc.
 struct kernels : divider, caster, compressor {};
 
 }  // namespace tutti::cuda

@@ -21,13 +21,15 @@ namespace tutti::cuda::detail {
 
 inline constexpr unsigned block_threads = 256;
 
-/// An error is told once, by what met it: not again by the user's next launch of a kernel.
+/// Returns a result and clears CUDA's last error, so that only the call that failed reports it, and not the user's next
+/// launch of a kernel.
 inline result told(::cudaError_t e) noexcept {
   if (e != ::cudaSuccess) static_cast<void>(::cudaGetLastError());
   return static_cast<result>(e);
 }
 
-/// How many blocks of a kernel the current device runs at a time, on all its processors. Each device is asked once.
+/// Stores the number of blocks of a kernel that the current device runs at a time, on all its processors. Asks each
+/// device once.
 template <auto kernel>
 result resident_blocks(std::uint64_t& blocks) noexcept {
   static std::atomic<int> known[64];  // 0: not yet asked
@@ -47,7 +49,7 @@ result resident_blocks(std::uint64_t& blocks) noexcept {
   return result::success;
 }
 
-/// Launches, and returns what became of this launch: not of an earlier one that nobody asked about.
+/// Launches a kernel, and returns the result of this launch, not of an earlier one whose error nobody has read.
 template <auto kernel, class... Args>
 result launch(std::uint64_t blocks, unsigned threads, stream_handle s, const Args&... args) noexcept {
   ::cudaLaunchConfig_t how{};
@@ -63,7 +65,7 @@ __global__ void __launch_bounds__(block_threads) sweep_kernel(const __grid_const
                              std::size_t{gridDim.x} * block_threads);
 }
 
-/// As many blocks as are of use and run at a time, so that all have the same to do.
+/// Launches as many blocks as have work and run at a time, so that all have the same work.
 template <auto kernel, class F>
 result launch_sweep(const F& f, std::size_t count, stream_handle s) noexcept {
   if (count == 0) return result::success;
@@ -73,7 +75,7 @@ result launch_sweep(const F& f, std::size_t count, stream_handle s) noexcept {
   return launch<kernel>(std::min<std::uint64_t>(blocks, (count - 1) / one + 1), block_threads, s, f, count);
 }
 
-/// Throws error{device} unless the launch went well.
+/// Throws error{device} unless the launch succeeded.
 inline void launched(result r, const char* kernel) {
   if (r == result::success) return;
   int device = 0;

@@ -10,10 +10,10 @@
 
 namespace tutti::cuda {
 
-/// What one pass over gradients tells, in device memory; as train::gradient_measure, also in its layout: ranks that
-/// hold parts add them up.
+/// The measure of gradients by one pass, in device memory; the same as train::gradient_measure, also in its layout:
+/// ranks that hold parts add their measures.
 struct gradient_measure {
-  double squares = 0;            ///< the sum of the squares of what the pass left
+  double squares = 0;            ///< the sum of the squares after the pass
   std::uint64_t not_finite = 0;  ///< elements that were infinite or NaN
 
   friend TUTTI_HOST_DEVICE gradient_measure operator+(const gradient_measure& a, const gradient_measure& b) noexcept {
@@ -21,12 +21,13 @@ struct gradient_measure {
   }
 };
 
-/// What a step does with gradients that were measured, as loss_scaler::inspect says on the host, without asking it: it
-/// is skipped if one, or the sum of their squares, was not finite, else they are multiplied by `inverse_scale` and what
-/// brings their norm to `max_norm`. `measured` lies in device memory, and may be null: then they are multiplied only.
+/// The treatment of measured gradients in a step, as loss_scaler::inspect decides on the host, without asking the host:
+/// the step is skipped if a gradient, or the sum of the squares, was not finite; else gradients are multiplied by
+/// `inverse_scale` and the factor that clips their norm to `max_norm`. `measured` lies in device memory; if it is null,
+/// they are only multiplied.
 struct gradient_gate {
   const gradient_measure* measured = nullptr;
-  double inverse_scale = 1;  ///< 1 if what was measured had no scale any more
+  double inverse_scale = 1;  ///< 1 if the measured gradients were unscaled already
   double max_norm = std::numeric_limits<double>::infinity();
 };
 
@@ -42,13 +43,13 @@ TUTTI_HOST_DEVICE inline gate_verdict judge(const gradient_gate& gate) noexcept 
   const double norm = times(square_root(gate.measured->squares), gate.inverse_scale);
   const double clip = quotient(gate.max_norm, plus(norm, 1e-6));
   const double factor = times(gate.inverse_scale, clip < 1 ? clip : 1.0);
-  // Finite before the pass, an element may be infinite after it: only the sum knows.
+  // An element that was finite before the pass may be infinite after it: only the sum shows that.
   const bool overflow = gate.measured->not_finite != 0 || !finite(gate.measured->squares) || !finite(factor);
   return {factor, overflow};
 }
 
-/// Gradients are measured in tiles of so many elements by so many threads each, on every device: the order of the sum
-/// is that of the elements, whatever their address, so that equal gradients have equal norms on all ranks.
+/// The size of a tile in elements, and the threads that measure one, on every device: the order of the sum is that of
+/// the elements, at any address, so that equal gradients have equal norms on all ranks.
 inline constexpr std::size_t measured_elements = 8192, measuring_threads = 256, adding_threads = 1024;
 
 template <class T>
@@ -69,7 +70,7 @@ TUTTI_HOST_DEVICE inline double plus_square(double s, float x) noexcept {
 }
 TUTTI_HOST_DEVICE inline double plus_square(double s, double x) noexcept { return plus(s, times(x, x)); }
 
-/// Thread `me`'s share of a tile: measures it multiplied by `factor`, and leaves it so unless that is 1.
+/// Measures thread `me`'s share of a tile multiplied by `factor`, and stores the products unless that is 1.
 template <class T>
 TUTTI_HOST_DEVICE gradient_measure measure_share(T* tile, std::size_t count, computed_in<T> factor,
                                                  std::size_t me) noexcept {
@@ -108,10 +109,10 @@ TUTTI_HOST_DEVICE gradient_measure measure_share(T* tile, std::size_t count, com
   return m;
 }
 
-/// Thread `me`'s share of the sum of the tiles' measures.
+/// Returns thread `me`'s share of the sum of the tiles' measures.
 TUTTI_HOST_DEVICE inline gradient_measure add_share(const gradient_measure* tiles, std::size_t count,
                                                     std::size_t me) noexcept {
-  constexpr std::size_t unroll = 8;  // loads under way
+  constexpr std::size_t unroll = 8;  // loads in flight
   gradient_measure m;
   for (std::size_t at = me; at < count; at += unroll * adding_threads) {
     gradient_measure some[unroll];

@@ -39,14 +39,14 @@ void copy_slots(std::span<const tensor_slot> slots, std::byte* packed, std::size
 
 /// Copies many tensors of any types into packed memory, in one launch for each 126 of them. Any thread; stream and
 /// memory are of its current device. Tensors and slots may lie at any address, and must not overlap; bytes between
-/// slots stay as they are. `slots` is free at once, the memory when the stream has passed this point; the host does not
-/// wait. Legal under graph capture: the graph keeps the table. Errors: usage_error for a slot that ends outside;
-/// error{device}. Reads and writes each byte once, 16 at a time where a tensor and its slot are equal modulo 16.
+/// slots keep their values. `slots` is free at once, the memory when the stream has passed this point; the host does
+/// not wait. Legal under graph capture: the graph keeps the table. Errors: usage_error for a slot that ends outside;
+/// error{device}. Reads and writes each byte once, 16 at a time if a tensor and its slot are equal modulo 16.
 inline void pack(std::span<const tensor_slot> slots, device_span<std::byte> packed, stream_handle s) {
   detail::copy_slots<detail::packing::pack>(slots, packed.data(), packed.size(), s, "pack");
 }
 
-/// Copies them back out of packed memory. Otherwise as pack().
+/// Copies tensors out of packed memory. Otherwise as pack().
 inline void unpack(std::span<const tensor_slot> slots, device_span<const std::byte> packed, stream_handle s) {
   detail::copy_slots<detail::packing::unpack>(slots, const_cast<std::byte*>(packed.data()), packed.size(), s, "unpack");
 }

@@ -10,11 +10,11 @@
 
 namespace tutti::cuda {
 
-/// Adds up buffers of one device: to[i] = from[0][i] + from[1][i] + …, in this order, 16 and 8 bits in float, rounded
-/// once; what nn.DataParallel does with its replicas' gradients. Any thread; the stream and the memory are of its
-/// current device. 1 to 64 buffers, each with as many elements as `to`, which may be one of them but must not overlap
-/// with them otherwise. Buffers are free when the stream has passed this point; the host does not wait. Errors:
-/// usage_error; error{device}. One pass over everything; vectors are used where all addresses are equal modulo 16.
+/// Adds buffers of one device: to[i] = from[0][i] + from[1][i] + …, in this order, 16 and 8 bits in float, rounded
+/// once, as nn.DataParallel does with its replicas' gradients. Any thread; the stream and the memory are of its current
+/// device. 1 to 64 buffers, each with as many elements as `to`, which may be one of them but must not overlap with them
+/// otherwise. Buffers are free when the stream has passed this point; the host does not wait. Errors: usage_error;
+/// error{device}. One pass over everything; vectors are used if all addresses are equal modulo 16.
 template <class T>
   requires(std::floating_point<T> || narrow_float<T>)
 void sum_buffers(std::span<const device_span<const T>> from, device_span<T> to, stream_handle s) {

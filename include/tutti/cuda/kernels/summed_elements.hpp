@@ -8,13 +8,13 @@
 
 namespace tutti::cuda {
 
-/// As many buffers as one launch adds up.
+/// The largest number of buffers that one launch adds.
 inline constexpr std::size_t most_summed = 64;
 
 namespace detail {
 
-/// to[i] = T(from[0][i] + from[1][i] + …), in this order, in float for narrower types, rounded to T once. `to` may be
-/// one of `from`.
+/// The elements of to[i] = T(from[0][i] + from[1][i] + …), in this order, in float for narrower types, rounded to T
+/// once. `to` may be one of `from`.
 template <class T>
 struct summed_elements {
   static constexpr std::size_t width = 16 / sizeof(T), unroll = 2;

@@ -6,19 +6,19 @@
 
 namespace tutti::cuda::detail {
 
-/// How an array is cut: `head` elements one by one, then vectors that are aligned, then the rest one by one.
+/// The parts of an array: `head` elements one by one, then aligned vectors, then the rest one by one.
 struct partition {
   std::size_t head = 0, vectors = 0;
 };
 
-/// The elements before the first aligned vector of `W`.
+/// Returns the number of elements before the first aligned vector of `W`.
 template <std::size_t W, class T>
 TUTTI_HOST_DEVICE std::size_t before_vector(const T* p) noexcept {
   return (W - reinterpret_cast<std::uintptr_t>(p) / sizeof(T) % W) % W;
 }
 
-/// Cuts arrays that are walked together, each aligned for its elements. Without vectors where no element begins a
-/// vector in all of them.
+/// Cuts arrays that are traversed together, each aligned for its elements. Uses no vectors if the aligned vectors of
+/// the arrays do not begin at the same element.
 template <std::size_t W, class First, class... Others>
 TUTTI_HOST_DEVICE partition cut(std::size_t count, const First* first, const Others*... others) noexcept {
   const std::size_t head = before_vector<W>(first);
@@ -27,9 +27,9 @@ TUTTI_HOST_DEVICE partition cut(std::size_t count, const First* first, const Oth
   return {head, (count - head) / W};
 }
 
-/// Thread `me` of `threads` treats its elements of an array, each of which belongs to one thread. `f` is asked for
-/// `load<W>(i)`, elements [i, i + W) into registers, and `store<W>(i, those)`. `unroll` loads are under way before the
-/// first store: what it takes to keep the memory busy, as the compiler does not move loads before stores.
+/// Processes thread `me`'s elements of an array, which is divided among `threads`. Calls `f.load<W>(i)`, which loads
+/// elements [i, i + W) into registers, and `f.store<W>(i, registers)`. Issues `unroll` loads before the first store,
+/// which keeps the memory busy, as the compiler does not move loads before stores.
 template <std::size_t W, std::size_t unroll, class F>
 TUTTI_HOST_DEVICE void sweep(const F& f, std::size_t count, partition p, std::size_t me, std::size_t threads) noexcept {
   std::size_t k = me;

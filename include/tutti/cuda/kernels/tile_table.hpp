@@ -6,9 +6,9 @@
 
 namespace tutti::cuda::detail {
 
-/// Many arrays, cut into tiles that are numbered through, so that one launch treats all: block k takes tile k and finds
-/// its array by bisection. Travels among the arguments of a kernel, which have room for 4096 bytes: no memory of the
-/// device is needed, and a captured graph keeps its own.
+/// A table of many arrays, cut into tiles that are numbered consecutively, so that one launch processes all: block k
+/// takes tile k and finds its array by bisection. It is passed among the arguments of a kernel, which have room for
+/// 4096 bytes: it needs no memory of the device, and a captured graph keeps its own.
 template <class Entry>
 struct tile_table {
   static constexpr std::size_t capacity = (4096 - 64) / (sizeof(Entry) + sizeof(std::uint64_t));
@@ -18,7 +18,7 @@ struct tile_table {
   };
 
   Entry entries[capacity];
-  std::uint64_t ends[capacity];  ///< tiles of this entry and those before
+  std::uint64_t ends[capacity];  ///< number of tiles of this entry and those before
   std::size_t size = 0;
 
   [[nodiscard]] bool full() const noexcept { return size == capacity; }
@@ -29,7 +29,7 @@ struct tile_table {
     ends[size++] = before + count;
   }
 
-  /// Where a tile below tiles() is.
+  /// Returns the entry of a tile below tiles().
   [[nodiscard]] TUTTI_HOST_DEVICE place find(std::uint64_t tile) const noexcept {
     std::size_t low = 0, high = size - 1;
     while (low < high) {
@@ -43,8 +43,8 @@ struct tile_table {
   }
 };
 
-/// Puts arrays into tables and gives each table that is full, and the last one, to `launch`; arrays without tiles are
-/// left out. `entry(i)` and `tiles(i)` are those of array i. Stops at the first launch that is not `good`.
+/// Puts arrays into tables and passes each full table, and the last one, to `launch`; arrays without tiles are left
+/// out. `entry(i)` and `tiles(i)` are those of array i. Stops at the first launch that is not `good`.
 template <class Table, class Result, class EntryOf, class TilesOf, class Launch>
 Result in_tables(std::size_t arrays, Result good, EntryOf entry, TilesOf tiles, Launch launch) {
   Table table;

@@ -26,7 +26,7 @@ __device__ inline gradient_measure from_lane(const gradient_measure& m, unsigned
       static_cast<std::uint64_t>(__shfl_down_sync(0xffffffffu, static_cast<unsigned long long>(m.not_finite), below))};
 }
 
-/// The sum over a block, for thread 0: a tree over the lanes, then one over the warps.
+/// Returns the sum over a block, to thread 0: by a tree over the lanes, then one over the warps.
 template <unsigned threads>
 __device__ gradient_measure block_sum(gradient_measure m) {
   constexpr unsigned warps = threads / 32;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace detail
 
-/// How much memory unscale() needs to work in, for gradients of these lengths: one element for each 8192.
+/// Returns the size of unscale()'s workspace for gradients of these lengths: one element for each 8192.
 template <measurable T>
 [[nodiscard]] std::size_t unscale_workspace(std::span<const device_span<T>> gradients) noexcept {
   std::size_t tiles = 0;
@@ -80,7 +80,7 @@ template <measurable T>
 }
 
 /// Multiplies gradients, such as a reducer's buckets, by `factor`, counts those that were infinite or NaN and sums the
-/// squares of the results in double, in one pass; a factor of 1 only looks. The measure goes to `*to`, in device
+/// squares of the results in double, in one pass; a factor of 1 only measures. The measure goes to `*to`, in device
 /// memory: give it to adamw() as a gradient_gate, or copy it. The sum's order depends on the lengths only: equal
 /// gradients have bitwise equal measures on all ranks and devices. Any thread; stream and memory are of its current
 /// device. `workspace`: unscale_workspace() elements. Memory is free when the stream has passed this point; the host

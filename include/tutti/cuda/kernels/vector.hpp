@@ -8,7 +8,7 @@
 
 namespace tutti::cuda::detail {
 
-/// What one instruction loads or stores: `W` elements, 16 bytes at most, aligned as a whole.
+/// The elements that one instruction loads or stores: `W` of them, 16 bytes at most, aligned as a whole.
 template <class T, std::size_t W>
 struct alignas(sizeof(T) * W) vector {
   static_assert(sizeof(T) * W <= 16);
@@ -40,7 +40,8 @@ struct word<16> {
 };
 #endif
 
-/// What is read and written once goes through the caches as the first to leave them (ld.global.cs).
+/// Loads elements that are read once, so that they are the first to leave the caches (ld.global.cs). store() does the
+/// same.
 template <std::size_t W, class T>
 TUTTI_HOST_DEVICE vector<T, W> load(const T* from) noexcept {
 #if TUTTI_CUDA_ARCH
