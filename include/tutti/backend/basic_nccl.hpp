@@ -19,14 +19,14 @@
 
 namespace tutti {
 
-/// The backend of NVIDIA's GPUs. Made by make_nccl(); communicator<nccl> is its face. Buffers are device memory.
-///
-/// An operation comes after what `issue::stream` held when it was issued; without one, after the default stream's work.
-/// Issuing does not wait for the device. The handle ends by wait() or co_await, which poll, or by join(stream), which
-/// orders that stream's later work after the operation without the host. Buffers belong to the operation until then,
-/// and after join() until that stream has passed this point. Ranks call the same collectives in the same order; NCCL
-/// does not notice when they do not, the deadline does. In a stream that is captured into a graph, an operation becomes
-/// part of that: its handle ends by join() only. Called under the engine's lock.
+/// The backend of NVIDIA's GPUs over NCCL. make_nccl() makes it; communicator<nccl> is its interface. Buffers are
+/// device memory.
+/// An operation runs after the work that `issue::stream` held when it was issued; without one, after the default
+/// stream's work. Issuing does not wait for the device. The handle ends by wait() or co_await, which poll, or by
+/// join(stream), which makes that stream's later work wait for the operation without the host. Buffers belong to the
+/// operation until then, and after join() until that stream has passed this point. Ranks must call the same collectives
+/// in the same order; NCCL does not detect a mismatch, only the deadline does. In a stream that is captured into a
+/// graph, an operation becomes part of the graph: its handle ends by join() only. Called under the engine's lock.
 template <nccl_functions Api>
 class basic_nccl {
  public:
@@ -53,7 +53,7 @@ class basic_nccl {
   [[nodiscard]] std::string describe(int world_rank) const {
     return driver_->control() ? driver_->control()->describe(world_rank) : "rank " + std::to_string(world_rank);
   }
-  /// What CUDA or NCCL said when it failed, here or on the rank that did.
+  /// Returns the message of CUDA or NCCL about a failure, here or on the rank that failed.
   [[nodiscard]] std::string words(const status& s) const {
     if (driver_->failure().ok())
       return "its stream is captured into a graph: it runs when that is launched, and the only end for its handle is "
@@ -63,7 +63,7 @@ class basic_nccl {
     return driver_->words();
   }
 
-  /// NCCL chooses its algorithms itself.
+  /// Returns true for `automatic` only: NCCL chooses its algorithms itself.
   template <class Args>
   [[nodiscard]] bool can(algorithm via, std::size_t) const noexcept {
     return via == algorithm::automatic;
@@ -78,7 +78,7 @@ class basic_nccl {
     return a.via;
   }
 
-  /// Throws error{unsupported}, before anything is started, where NCCL cannot do this.
+  /// Throws error{unsupported}, before anything is started, if NCCL cannot run this.
   template <class Args>
   void check(const Args& a) const {
     if (const char* why = refused(a))
@@ -97,11 +97,11 @@ class basic_nccl {
         finish_of(a));
   }
 
-  /// Throws usage_error where a capture into a graph, of this stream or another, does not permit an operation in it.
+  /// Throws usage_error if a capture into a graph, of this stream or another, does not permit an operation in it.
   void admit(stream_ref s, const char* collective) { driver_->admit(s, collective); }
   [[nodiscard]] bool captured(const op_state& s) const noexcept { return driver_->captured(s); }
   void let_go(op_state& s, detail::lost_by how) noexcept { driver_->let_go(s, how); }
-  /// Throws usage_error where the group that it was issued in is still open: it cannot end before that.
+  /// Throws usage_error if the group in which it was issued is still open: it cannot end before the group.
   void check_group(const op_state& s) {
     if (!driver_->operations().in_group()) return;
     const auto guard = driver_->home().lock();
@@ -109,14 +109,14 @@ class basic_nccl {
       throw usage_error(std::string(s.info.collective) +
                         ": its group is still open, and begins when it ends; wait for it, or join it, after that");
   }
-  /// Its handle is dropped: in a group that is still open, it is not begun.
+  /// Cancels an operation whose handle is dropped while its group is open.
   void withdraw(op_state& s) noexcept {
     if (!driver_->operations().in_group()) return;
     const auto guard = driver_->home().lock();
     if (driver_->operations().in_group(s)) driver_->operations().withdraw(s);
   }
 
-  /// Ends a handle's part for the host: work given to the stream from now on comes after the operation.
+  /// Ends a handle without the host: later work of the stream runs after the operation.
   status join(op_state& s, stream_ref to) { return driver_->join(s, to); }
 
  private:
@@ -130,7 +130,7 @@ class basic_nccl {
     else
       return of(a.data.type);
   }
-  /// What divides a mean that NCCL cannot make right; null where there is nothing to divide.
+  /// Returns the function that divides a mean that NCCL computes wrongly; null if there is nothing to divide.
   template <class Args>
   [[nodiscard]] typename driver_type::finish_fn finish_of(const Args& a) const noexcept {
     if constexpr (dividing_kernels<Api> && requires { a.op; })
@@ -140,7 +140,7 @@ class basic_nccl {
         };
     return nullptr;
   }
-  /// Why NCCL cannot do this; null where it can.
+  /// Returns the reason why NCCL cannot run this; null if it can.
   template <class Args>
   [[nodiscard]] const char* refused(const Args& a) const noexcept {
     if constexpr (requires { a.op; }) {
@@ -158,11 +158,12 @@ class basic_nccl {
   group members_;
 };
 
-/// While it lives, operations issued on this communicator only queue; at its end all are one launch, in which they run
-/// at the same time: what sends and receives between two ranks need that cross, and what makes many small ones cheap.
-/// On every rank alike, but for messages. One inside another is a part of that. To wait for an operation of the group
-/// inside it is a usage_error. Left by an exception, it begins nothing that was issued in it: those handles end with
-/// errc::aborted, and the communicator goes on. Peers that were not left alike wait until their deadline.
+/// Scope in which operations issued on a communicator only queue; its end launches all of them at once, and they run at
+/// the same time. Sends and receives between two ranks that cross each other need it, and it makes many small
+/// operations cheap. Must be the same on every rank, except for messages. A nested group is a part of the outer one. A
+/// wait for an operation of the group inside it is a usage_error. If an exception leaves it, no operation issued in it
+/// begins: their handles end with errc::aborted, and the communicator stays usable. Peers whose groups were not left
+/// wait until their deadline.
 template <nccl_functions Api>
 class nccl_group {
  public:

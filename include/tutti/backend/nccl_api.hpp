@@ -7,8 +7,8 @@
 #include <tutti/backend/nccl_types.hpp>
 #include <tutti/cuda/runtime.hpp>
 
-// What not every version has is weak: a program that was compiled with a newer NCCL than it finds starts all the same,
-// also where all symbols are bound at once.
+// Functions that not every version has are weak symbols: a program that was compiled with a newer NCCL than it finds
+// still starts, also if all symbols are bound at start.
 extern "C" {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 3)
 [[gnu::weak]] ncclResult_t ncclMemAlloc(void**, size_t);
@@ -31,7 +31,7 @@ extern "C" {
 
 namespace tutti {
 
-/// NCCL, linked: the CMake target tutti::nccl brings it.
+/// NCCL, linked by the CMake target tutti::nccl.
 struct nccl_api {
   using cuda = tutti::cuda::runtime;
 
@@ -56,7 +56,8 @@ struct nccl_api {
     return asked;
   }
 
-  /// As compiled, and as the library has that is there: a newer one than these headers does no more than they say.
+  /// Returns true if this program was compiled with the feature and the loaded library has it: a newer library does no
+  /// more than these headers declare.
   static bool has(nccl_feature f) noexcept {
     switch (f) {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 3)
@@ -193,7 +194,7 @@ struct nccl_api {
                                      [[maybe_unused]] std::size_t bytes, [[maybe_unused]] nccl_window& w) noexcept {
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
     static_assert(sizeof(::ncclWindow_t) == sizeof w);
-    auto* const theirs = reinterpret_cast<::ncclWindow_t*>(&w);  // written by a thread of NCCL's, when this is over
+    auto* const theirs = reinterpret_cast<::ncclWindow_t*>(&w);  // written by a thread of NCCL's, after this call
     return code(::ncclCommWindowRegister(comm, p, bytes, theirs, NCCL_WIN_COLL_SYMMETRIC));
 #else
     return nccl_result::invalid_usage;

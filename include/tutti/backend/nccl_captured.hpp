@@ -13,13 +13,14 @@
 
 namespace tutti::detail {
 
-/// How operations end that were written into a graph: they run when that is launched, which nothing here hears of, so
-/// that join() is the only end for their handles. Every other one gets a status that is not the communicator's failure.
-/// Under the engine's lock.
+/// The end of operations that were written into a graph. They run when the graph is launched, which the library does
+/// not see, so join() is the only good end for their handles. Any other end completes them with a status that is not a
+/// failure of the communicator. Under the engine's lock.
 template <cuda::runtime_api R>
 class nccl_captured {
  public:
-  /// What CUDA does not permit in the capture that an operation is to be part of is nobody's device's fault.
+  /// Returns true for an error by which CUDA refuses a call in the capture that an operation belongs to: no device has
+  /// failed.
   static bool spoilt(std::uint64_t graph, const status& s) noexcept {
     return graph != 0 && s.code == errc::device && of_capture(s);
   }
@@ -54,7 +55,8 @@ class nccl_captured {
                       how_);
   }
 
-  /// Operations of a group are one launch, which runs or is part of one graph.
+  /// Checks that the operations of a group, which are one launch, all run or are all part of one graph. Throws
+  /// usage_error.
   void check_group(std::uint64_t group, std::uint64_t graph, const char* collective) {
     if (group_ == group && graph_ != graph)
       throw usage_error(std::string(collective) +

@@ -12,13 +12,13 @@
 
 namespace tutti::detail {
 
-/// A communicator of NCCL from the call that begins it to the one that ends it. No call here waits for another rank but
-/// bye(), which has limits. What NCCL may still write to when it is left behind is not freed.
+/// A communicator of NCCL from the call that begins it to the one that ends it. No call here waits for another rank
+/// except bye(), which has limits. Memory that NCCL may still write to is leaked rather than freed.
 template <nccl_functions Api>
 class nccl_connection {
  public:
   [[nodiscard]] nccl_comm comm() const noexcept { return ended_ ? nullptr : comm_now(); }
-  /// Begun, and not ended.
+  /// Returns true if it has begun and not ended.
   [[nodiscard]] explicit operator bool() const noexcept { return begun_ && !ended_; }
 
   nccl_result begin(const nccl_place& at, const nccl_unique_id& id, nccl_calls how) {
@@ -27,18 +27,18 @@ class nccl_connection {
     begun_ = there_ = made_->comm != nullptr;
     return r;
   }
-  /// Of the ranks of `whole` but the dead. Takes it over.
+  /// Begins a communicator of the ranks of `whole` except the dead, and takes over `whole`.
   nccl_result begin_from(nccl_comm whole, std::vector<int> dead, nccl_calls how) {
     made_ = std::make_shared<made>();
     made_->whole = whole;
     begun_ = true;
     const nccl_result r = Api::shrink(whole, dead.data(), static_cast<int>(dead.size()), made_->comm, how);
-    // NCCL says success also where it has only begun, and then there is no communicator yet.
+    // NCCL returns success even if it has only begun, and then there is no communicator yet.
     return r == nccl_result::success || r == nccl_result::in_progress ? asked() : r;
   }
-  /// What NCCL may write to stays until it is done with the communicator, or for good where that is left behind.
+  /// Keeps memory that NCCL may write to until NCCL is done with the communicator, or for good if that is leaked.
   void keep(std::shared_ptr<void> written) noexcept { made_->written = std::move(written); }
-  /// What NCCL says of it now.
+  /// Returns the communicator's present state in NCCL.
   [[nodiscard]] nccl_result asked() noexcept {
     nccl_result state = nccl_result::success;
     const nccl_result r = Api::async_error(there_ ? made_->comm : made_->whole, state);
@@ -51,7 +51,7 @@ class nccl_connection {
     return state;
   }
 
-  /// Stops what is in flight, on a thread of its own; revoked, it may be of use to recover().
+  /// Stops all operations in flight, on a thread of its own; after a revoke, recover() may return the communicator.
   void stop(nccl_halt how, deadline limit) noexcept {
     if (!*this) return;
     ended_ = true;
@@ -60,14 +60,14 @@ class nccl_connection {
       if (m->whole) static_cast<void>(Api::abort(m->whole));
     });
   }
-  /// stop() is over, or nothing was begun.
+  /// Returns true if stop() has ended, or nothing was begun.
   [[nodiscard]] bool stopped() const noexcept { return ending_.ended(); }
-  /// The communicator that was revoked, now the caller's; null: there is none, or it did not stop in time.
+  /// Returns the revoked communicator, which the caller then owns; null if there is none, or it did not stop in time.
   [[nodiscard]] nccl_comm recover(deadline limit) noexcept {
     return made_ && ending_.wait(limit) ? made_->left.take() : nullptr;
   }
 
-  /// Its end, good where nothing failed. False if a thread of NCCL's had to be left behind.
+  /// Ends the communicator, in good order if nothing failed. Returns false if a thread of NCCL's had to be left behind.
   bool bye(duration patience) noexcept {
     if (*this) {
       ended_ = true;
@@ -86,30 +86,30 @@ class nccl_connection {
  private:
   using any_capture = cuda::relaxed_capture<typename Api::cuda>;
   struct made {
-    nccl_comm comm = nullptr;   // of a smaller one, NCCL writes it in its own time: until then not looked at
-    nccl_comm whole = nullptr;  // from which it is made, until it is
+    nccl_comm comm = nullptr;   // of a shrunk one, written later by NCCL: not read before
+    nccl_comm whole = nullptr;  // from which a shrunk one is made, until then
     nccl_remains left;
     std::shared_ptr<void> written;
   };
 
-  /// The smaller one is there, and needs nothing of that.
+  /// Aborts the larger communicator once the shrunk one exists and does not need it.
   void discard_whole() noexcept try {
     discarding_.start([whole = made_->whole] {
       const any_capture any_time;
       static_cast<void>(Api::abort(whole));
     });
     made_->whole = nullptr;
-  } catch (...) {  // no memory: it ends with the smaller one
+  } catch (...) {  // no memory: it ends with the shrunk one
   }
   [[nodiscard]] nccl_comm comm_now() const noexcept { return there_ ? made_->comm : nullptr; }
   template <class F>
   void end(F f) noexcept {
     try {
       ending_.start([f] {
-        const any_capture any_time;  // its thread waits for the device, and frees
+        const any_capture any_time;  // the thread waits for the device, and frees
         f();
       });
-    } catch (...) {  // no memory: the communicator is left behind
+    } catch (...) {  // no memory: the communicator is leaked
     }
   }
 

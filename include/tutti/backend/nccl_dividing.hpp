@@ -16,9 +16,9 @@ concept dividing_kernels = requires(void* data, std::size_t count, dtype t, doub
   { K::divide(data, count, t, divisor, s) } noexcept -> std::same_as<status>;
 };
 
-/// An NCCL beside which a kernel makes means right that NCCL cannot: those of 8-bit floats, and of 16-bit ones over a
-/// number of ranks that is not a power of two. What it divides is a sum of their type, which may have no room there
-/// (see nccl_operand_of). `basic_nccl<nccl_dividing<nccl_api, kernels>>`; the same on all ranks.
+/// NCCL with a kernel that completes means that NCCL computes wrongly: those of 8-bit floats, and of 16-bit floats over
+/// a number of ranks that is not a power of two. The kernel divides a sum of their type, in which it may overflow (see
+/// nccl_operand_of). `basic_nccl<nccl_dividing<nccl_api, kernels>>`; the same on all ranks.
 template <class Api, dividing_kernels Kernels>
 struct nccl_dividing : Api {
   static status divide(void* data, std::size_t count, dtype t, double divisor, cuda::stream_handle s) noexcept {
@@ -26,7 +26,7 @@ struct nccl_dividing : Api {
   }
 };
 
-/// What an Api can make of a sum.
+/// The way in which an Api divides a sum.
 template <class Api>
 inline constexpr nccl_division division_of = dividing_kernels<Api> ? nccl_division::kernel : nccl_division::none;
 

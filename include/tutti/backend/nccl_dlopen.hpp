@@ -10,14 +10,14 @@
 
 namespace tutti {
 
-/// Where NCCL is.
+/// The installed NCCL.
 struct installed_nccl {
   static os::dynamic_library load() { return os::dynamic_library{"libnccl.so.2", "libnccl.so"}; }
 };
 
 namespace detail {
 
-/// ncclConfig_t as of 2.17: newer versions take the rest as not said.
+/// The ncclConfig_t of 2.17: newer versions take the other fields as unset.
 struct nccl_config {
   static constexpr int unsaid = INT_MIN;
   std::size_t size = sizeof(nccl_config);
@@ -29,7 +29,7 @@ struct nccl_config {
 };
 static_assert(sizeof(nccl_config) == 48);
 
-/// The functions by their binary interface, which NCCL keeps within its major version.
+/// NCCL's functions by their binary interface, which NCCL keeps within its major version.
 struct nccl_table {
   using result = nccl_result;
   using comm = nccl_comm;
@@ -68,7 +68,7 @@ struct nccl_table {
   result (*deregister_window)(comm, nccl_window) = nullptr;
   const char* (*words)(result) = nullptr;
   const char* (*last_error)(comm) = nullptr;
-  std::string missing;  ///< why it cannot be used, with what to do; empty: it can
+  std::string missing;  ///< the reason why it cannot be used, with the remedy; empty if it can
 
   explicit nccl_table(const os::dynamic_library& lib) {
     if (!lib.loaded()) {
@@ -98,7 +98,7 @@ struct nccl_table {
     need(recv, "ncclRecv");
     need(words, "ncclGetErrorString");
     need(last_error, "ncclGetLastError");
-    // What not every version has; see has().
+    // Functions that not every version has; see has().
     lib.find(revoke, "ncclCommRevoke");
     lib.find(shrink, "ncclCommShrink");
     lib.find(all_to_all, "ncclAlltoAll");
@@ -113,14 +113,14 @@ struct nccl_table {
 
 }  // namespace detail
 
-/// NCCL, loaded when it is first called, with CUDA's runtime in the same way: for programs that must start without
-/// them, and are compiled without their headers. Where it cannot be loaded, missing() says why, and calls fail.
+/// NCCL, loaded by its first call, with CUDA's runtime in the same way: for programs that must start without them and
+/// are compiled without their headers. If it cannot be loaded, missing() returns the reason, and calls fail.
 template <class Where, class Cuda>
 class basic_nccl_dlopen {
  public:
   using cuda = Cuda;
 
-  /// Why it cannot be used, with what to do; empty: it can. May throw bad_alloc.
+  /// Returns the reason why it cannot be used, with the remedy; empty if it can. May throw bad_alloc.
   static const std::string& missing() { return table().missing; }
 
   static nccl_result finalize(nccl_comm comm) noexcept { return call(&table_type::finalize, comm); }

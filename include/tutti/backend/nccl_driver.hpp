@@ -23,12 +23,12 @@
 
 namespace tutti {
 
-/// A communicator of NCCL as its engine drives it: one stream, and the operations that are, or will be, in it.
-/// Operations come to NCCL in the order of their issue. Each begins after what its user's stream held when it was
-/// issued. NCCL may take its time to put one into the stream (nccl_calls::nonblocking); it is not called meanwhile, and
-/// later operations queue here. Nothing here waits for the device or another rank but the destructor, which has limits.
-/// An operation whose stream is being captured is written into the graph, and forgotten but for the handle's join().
-/// All but the destructor is called under the engine's lock.
+/// The progress source of an NCCL communicator: its stream, and the operations that are in it or will be. Operations
+/// are given to NCCL in the order of their issue. Each begins after the work that its user's stream held when it was
+/// issued. NCCL may put an operation into the stream later (nccl_calls::nonblocking); it is not called meanwhile, and
+/// later operations queue here. Nothing here waits for the device or another rank except the destructor, which has
+/// limits. An operation whose stream is being captured is written into the graph; only its handle's join() remains. All
+/// except the destructor is called under the engine's lock, unless stated otherwise.
 template <nccl_functions Api>
 class nccl_driver final : public progress_source, public detail::nccl_session<Api, nccl_driver<Api>> {
   using base = detail::nccl_session<Api, nccl_driver>;
@@ -42,19 +42,20 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
  public:
   using base::connected, base::fail;
 
-  /// Gives NCCL, or the stream after NCCL, an operation whose arguments are at `args`.
+  /// Gives an operation, with its arguments at `args`, to NCCL; finish_fn gives its stream the work that follows
+  /// NCCL's.
   using enqueue_fn = nccl_result (*)(nccl_driver&, const void* args) noexcept;
   using finish_fn = status (*)(nccl_driver&, const void* args) noexcept;
 
-  /// Throws error{device} or {out_of_resources}.
+  /// Attaches to the engine. Throws error{device} or {out_of_resources}.
   nccl_driver(std::shared_ptr<engine> home, const nccl_place& place, std::unique_ptr<control_lane> control)
       : base(std::move(home), place, std::move(control)), scratch_(place.device, 1) {
     engine_->attach(*this);
   }
   nccl_driver(const nccl_driver&) = delete;
   nccl_driver& operator=(const nccl_driver&) = delete;
-  /// Waits for the work that streams were joined to, each until its deadline, where it has one. Then NCCL has
-  /// `patience` to end the communicator; if that is over, its thread and a byte of device memory are left behind.
+  /// Waits for the work that streams were joined to, each until its deadline, if it has one. Then NCCL has `patience`
+  /// to end the communicator; after that, its thread and a byte of device memory are leaked.
   ~nccl_driver() {
     engine_->run_until([this] { return traffic_.all_landed(); });
     engine_->detach(*this);
@@ -64,18 +65,18 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
       static_cast<void>(scratch_.release());
   }
 
-  /// Of what NCCL is being called for.
+  /// Returns the stream of the present call of NCCL.
   [[nodiscard]] cuda::stream_handle stream() const noexcept { return target_; }
   [[nodiscard]] std::uint8_t* scratch() const noexcept { return scratch_.span().data(); }
 
-  /// Before start(), under the same lock: throws usage_error where an operation cannot be issued in this stream now,
-  /// because of a capture into a graph, or of its device; spoils none.
+  /// Throws usage_error if an operation cannot be issued in this stream now, because of a capture into a graph, or
+  /// because it belongs to another device; invalidates no capture. Called before start(), under the same lock.
   void admit(stream_ref s, const char* collective) try {
     if (failure_.ok()) traffic_.admit(s, collective);
   } catch (const error& e) {
     fail(e.cause(), e.what());
   }
-  /// Starts an operation that check() of the backend has found possible. `finish` may be null.
+  /// Starts an operation that the backend's check() has accepted. `finish` may be null.
   template <class Args>
   void start(const Args& a, op_state& s, enqueue_fn enqueue, finish_fn finish) noexcept {
     static_assert(std::is_trivially_copyable_v<Args> && sizeof(Args) <= flight::most_bytes);
@@ -97,16 +98,16 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     advance();
   }
 
-  /// Between the two, operations only queue; then they are one launch.
+  /// Begins a group. Until end_group(), operations only queue; then they are one launch.
   std::uint64_t begin_group() noexcept { return traffic_.begin_group(); }
   void end_group() noexcept {
     traffic_.end_group();
     advance();
   }
 
-  /// Ends the handle's part: what is given to the stream from now on comes after the operation. Not under the lock, as
-  /// this waits until NCCL has put it into its own stream. Returns the failure if there is one. Throws usage_error,
-  /// and the operation goes on, where it cannot come before what this stream is captured into.
+  /// Ends the handle by a join: later work of the stream runs after the operation. Not under the lock, as this waits
+  /// until NCCL has put the operation into its own stream. Returns the failure if there is one. Throws usage_error, and
+  /// the operation goes on, if the stream is being captured and the operation cannot precede the captured work.
   status join(op_state& s, stream_ref to) {
     const auto [at, polls] = flight_of(s);
     if (polls) engine_->poll();
@@ -114,7 +115,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     const auto guard = engine_->lock();
     const bool written = traffic::captured(s);
     if (s.done() && !written && !s.result.ok()) return s.result;
-    if (!failure_.ok() && (!s.done() || written)) {  // the device may be at it still, and leaves garbage
+    if (!failure_.ok() && (!s.done() || written)) {  // the device may still be working, with undefined results
       if (written) {
         traffic_.let_go(s, detail::lost_by::wait);
         s.result = failure_;
@@ -128,17 +129,18 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
       return failure_;
     }
   }
-  /// The operation was written into a graph and its handle has not ended: only join() ends it well. Not under the lock.
+  /// Returns true if the operation was written into a graph and its handle has not ended: only join() ends it well. Not
+  /// under the lock.
   [[nodiscard]] bool captured(const op_state& s) {
     const auto guard = engine_->lock();
     return traffic::captured(s);
   }
-  /// Ends the handle of such an operation otherwise. Not under the lock.
+  /// Ends the handle of such an operation in another way. Not under the lock.
   void let_go(op_state& s, detail::lost_by how) noexcept {
     const auto guard = engine_->lock();
     if (traffic::captured(s)) traffic_.let_go(s, how);
   }
-  /// An operation is being ended whose failure is not that of the communicator.
+  /// Returns true while an operation is completed whose failure is not that of the communicator.
   [[nodiscard]] bool excused() const noexcept { return traffic_.excused(); }
   [[nodiscard]] traffic& operations() noexcept { return traffic_; }
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept { return traffic_.busy(owner); }
@@ -172,7 +174,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     }
   }
 
-  // A device tells nobody that it is done: whoever sleeps looks again soon.
+  // A device does not signal its end, so a sleeping thread polls again soon.
   void prepare_park() noexcept override {
     nap_.prepare(traffic_.empty() && !connecting_ ? (duration::max)() : nap::brief);
   }
@@ -181,14 +183,15 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   void unpark() noexcept override { nap_.wake(); }
 
  private:
-  /// And whether its join is to poll: whoever only joins hears of a lost peer in no other way.
+  /// Returns the operation in flight of a handle, and whether its join must poll: a loop that only joins notices a lost
+  /// peer in no other way.
   std::pair<const flight*, bool> flight_of(const op_state& s) {
     const auto guard = engine_->lock();
     const auto* const f = static_cast<const flight*>(s.work);
     return {f, f && f->graph == 0 && ++joins_ % 8 == 0};
   }
 
-  /// Gives NCCL what is queued, as far as it takes it.
+  /// Gives queued operations to NCCL, as long as NCCL can take them.
   void advance() noexcept {
     while (failure_.ok() && connected() && !launching_ && traffic_.due()) launch();
   }
@@ -219,13 +222,13 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
 
   nccl_result call() noexcept {
     const bool together = batch_.front().group != 0;
-    const cuda::relaxed_capture<runtime> any_time;  // NCCL asks after events of graphs that it knows
+    const cuda::relaxed_capture<runtime> any_time;  // NCCL queries events of graphs that it knows
     nccl_result r = together ? Api::group_start() : nccl_result::success;
     if (r != nccl_result::success) return r;
     batch_.each([&](flight& f) { r = worse(r, f.enqueue(*this, f.args.data())); });
     return together ? worse(r, Api::group_end()) : r;
   }
-  // Of one rank, NCCL launches its kernel at once, on whatever device is current.
+  // For one rank, NCCL launches its kernel at once, on the device that is current.
   nccl_result call_alone() noexcept try {
     const cuda::basic_device_guard<runtime> guard{place_.device};
     return call();
@@ -234,7 +237,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     return nccl_result::success;
   }
 
-  /// The batch is in its stream.
+  /// Records that the batch is in its stream.
   void in_stream() noexcept {
     batch_.each([this](flight& f) {
       if (!failure_.ok()) return;
@@ -247,13 +250,13 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   }
 
   status end_in_stream(flight& f) noexcept try {
-    const cuda::basic_device_guard<runtime> guard{place_.device};  // a kernel is one of the current device
+    const cuda::basic_device_guard<runtime> guard{place_.device};  // kernels run on the current device
     return f.finish(*this, f.args.data());
   } catch (const error& e) {
     return e.cause();
   }
 
-  /// Asks how far NCCL has come with what it said was in progress.
+  /// Asks NCCL for the state of the call that was in progress.
   bool proceed() noexcept {
     const nccl_result r = connection_.asked();
     if (r == nccl_result::in_progress) return false;
@@ -277,7 +280,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
 
   cuda::basic_device_memory<std::uint8_t, runtime> scratch_;
   std::uint64_t sequence_ = 0, joins_ = 0;
-  detail::nccl_batch<flight> batch_;      // what NCCL was called for last
+  detail::nccl_batch<flight> batch_;      // the operations of the last call of NCCL
   cuda::stream_handle target_ = nullptr;  // its stream
   nap nap_;
 };

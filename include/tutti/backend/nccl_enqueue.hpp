@@ -12,8 +12,8 @@
 #include <tutti/core/args.hpp>
 #include <tutti/core/status.hpp>
 
-/// Collectives as calls of NCCL, in a driver's stream. What only moves travels as bytes. What NCCL lacks is made of
-/// messages, or of rooted collectives, in one group, which is one launch.
+/// Collectives as calls of NCCL, in a driver's stream. Data that is only moved is sent as bytes. Collectives that NCCL
+/// lacks are composed of messages, or of rooted collectives, in one group, which is one launch.
 namespace tutti::detail {
 
 template <class Api>
@@ -115,7 +115,7 @@ class nccl_enqueue {
   }
   nccl_result operator()(const all_to_all_v_args& a) const noexcept { return by_messages(a); }
 
-  /// Makes a mean of the sum that NCCL was given, behind it in the stream.
+  /// Divides the sum that NCCL has computed, for a mean, behind it in the stream.
   status finish(const all_reduce_args& a) const noexcept { return divide(a.out, a.op); }
   status finish(const reduce_args& a) const noexcept { return rank() == a.root ? divide(a.out, a.op) : status{}; }
   status finish(const reduce_scatter_args& a) const noexcept { return divide(a.out, a.op); }
@@ -130,7 +130,7 @@ class nccl_enqueue {
  private:
   [[nodiscard]] int rank() const noexcept { return d_.place().rank; }
   [[nodiscard]] std::size_t me() const noexcept { return static_cast<std::size_t>(rank()); }
-  /// NCCL has these by itself; that and the calls are the same on all ranks.
+  /// Returns true if NCCL has these collectives itself; that and the calls are the same on all ranks.
   [[nodiscard]] bool natively() const noexcept { return nccl_has<Api>(nccl_feature::exchange, d_.place().version); }
   static bool fine(nccl_result r) noexcept { return r == nccl_result::success || r == nccl_result::in_progress; }
 
@@ -174,7 +174,7 @@ class nccl_enqueue {
     });
   }
 
-  // Every group that was begun is ended; the first error is the result.
+  // Makes n calls in a group, which is always ended; the first error is the result.
   template <class Call>
   nccl_result grouped(std::size_t n, Call call) const noexcept {
     nccl_result r = Api::group_start();
@@ -183,9 +183,9 @@ class nccl_enqueue {
     const nccl_result ended = Api::group_end();
     return fine(r) ? ended : r;
   }
-  /// call(first, count), for the last whole 16 KiB and what is behind them each where NCCL needs that: before 2.29.7
-  /// its blocks of threads, one for each 16 KiB and 32 at most, share a product of one rank so that up to 31 elements
-  /// at the end are nobody's.
+  /// Calls call(first, count); if NCCL needs it, separately for the whole blocks of 16 KiB and the rest. Before 2.29.7,
+  /// a premul_sum of one rank left out up to 31 elements at the end, because of the division among its thread blocks,
+  /// one for each 16 KiB and 32 at most.
   template <class Call>
   nccl_result pieces(const nccl_operand& o, std::size_t count, std::size_t element_bytes, Call call) const noexcept {
     const std::size_t behind = o.in_pieces ? count % (16384 / element_bytes) : 0, whole = count - behind;
@@ -203,8 +203,8 @@ class nccl_enqueue {
                    [&](std::size_t i) { return i == 0 ? own() : call(static_cast<int>(i - 1), i - 1); });
   }
 
-  /// call(operand), with the sum of products that premul_sum needs made for it. The factor is the product of one and
-  /// it, as the host's kernel computes that: rounded to the element type.
+  /// Calls call(operand), with the reduction that NCCL needs for a premul_sum. The factor is the product of 1 and the
+  /// user's factor, as the host's kernel computes it: rounded to the element type.
   template <class Call>
   nccl_result reduced(const reduction& with, dtype t, Call call) const noexcept {
     nccl_operand o = operand(with, t);
@@ -256,7 +256,7 @@ class nccl_enqueue {
         put(x, float8_e5m2{1.0F});
         break;
       default:
-        put(x, std::uint64_t{1});  // little-endian: the first bytes are one of any width
+        put(x, std::uint64_t{1});  // little-endian: the first bytes are 1 in any width
     }
     return x;
   }

@@ -5,18 +5,18 @@
 
 namespace tutti {
 
-/// What not every NCCL has that this library works with.
+/// The features of NCCL that this library uses and not every version has.
 enum class nccl_feature : std::uint8_t {
   memory,      ///< ncclMemAlloc
   windows,     ///< ncclCommWindowRegister
   shrink,      ///< ncclCommShrink
   exchange,    ///< ncclAlltoAll, ncclGather, ncclScatter
   revoke,      ///< ncclCommRevoke
-  grow,        ///< ncclCommGrow; never called: a larger world is made anew
-  timed_calls  ///< ncclTimeout as the result of a call, which is errc::timed_out
+  grow,        ///< ncclCommGrow; not called: a larger world is a new communicator
+  timed_calls  ///< ncclTimeout as a result, which becomes errc::timed_out
 };
 
-/// The first version that has it, as ncclGetVersion counts: 22809 is 2.28.9.
+/// Returns the first version that has a feature, as ncclGetVersion counts: 22809 is 2.28.9.
 constexpr int nccl_since(nccl_feature f) noexcept {
   switch (f) {
     case nccl_feature::memory:
@@ -35,7 +35,8 @@ constexpr int nccl_since(nccl_feature f) noexcept {
   }
 }
 
-/// Whether it can be used: this version of the library has it, and `Api` was compiled, or has found, what calls it.
+/// Returns true if a feature can be used: this version of the library has it, and `Api` was compiled with it or has
+/// found it.
 template <class Api>
 [[nodiscard]] bool nccl_has(nccl_feature f, int version) noexcept {
   return version >= nccl_since(f) && Api::has(f);

@@ -16,43 +16,44 @@
 
 namespace tutti::detail {
 
-/// One operation from its issue to the end of its work on the device, which may come after that of its handle.
+/// An operation in flight, from its issue to the end of its work on the device, which may come after the end of its
+/// handle.
 template <class Driver, cuda::runtime_api R>
 struct nccl_flight {
   enum class phase : std::uint8_t {
-    queued,     ///< NCCL has not been called: an earlier launch is not over, or its group is open
+    queued,     ///< NCCL was not called yet: an earlier launch goes on, or its group is open
     launching,  ///< NCCL is putting it into the stream
     running,    ///< in the stream
-    captured    ///< in a graph: the device is never asked for it, only its handle holds it
+    captured    ///< in a graph: never queried on the device, held by its handle only
   };
   static constexpr std::size_t most_bytes =
       (std::max)({sizeof(all_reduce_args), sizeof(reduce_args), sizeof(scatter_args), sizeof(reduce_scatter_v_args),
                   sizeof(all_to_all_args), sizeof(all_reduce_coalesced_args)});
 
   nccl_flight* next = nullptr;
-  op_state* op = nullptr;  ///< null: the handle ended by join(), and only the device is waited for
+  op_state* op = nullptr;  ///< null: the handle ended by join(), only the device's work remains
   phase now = phase::queued;
-  std::atomic<bool> launched{false};     ///< running, or has been; looked at without the lock
+  std::atomic<bool> launched{false};     ///< running, or has been; read without the lock
   std::uint64_t group = 0;               ///< 0: none
-  std::uint64_t graph = 0;               ///< into which it is written; 0: it runs
-  cuda::stream_handle stream = nullptr;  ///< the communicator's own, into which it goes
-  bool listed = false;                   ///< among the flights in the order of their issue
+  std::uint64_t graph = 0;               ///< the graph that it is written into; 0: it runs
+  cuda::stream_handle stream = nullptr;  ///< the communicator's stream in which it runs
+  bool listed = false;                   ///< in the list of operations in flight
   bool held = false;                     ///< captured, and its handle may still join it
   std::uint64_t sequence = 0;
   deadline expires{};
-  cuda::basic_event<R> ready, done;  ///< what it comes after, and its end
+  cuda::basic_event<R> ready, done;  ///< the event that it waits for, and its end
   nccl_result (*enqueue)(Driver&, const void* args) noexcept = nullptr;
-  status (*finish)(Driver&, const void* args) noexcept = nullptr;  ///< gives the stream what comes after NCCL's part
+  status (*finish)(Driver&, const void* args) noexcept = nullptr;  ///< enqueues the work that follows NCCL's
   alignas(std::max_align_t) std::array<std::byte, most_bytes> args;
 };
 
-/// Whose end the device is asked for: a question costs 1.5 us while its answer is new.
+/// The operations whose end is queried: a query costs 1.5 us if its answer is new.
 enum class nccl_asked : std::uint8_t {
-  waited_for,  ///< those whose handle has not ended
-  all          ///< and those that were joined, for which nobody waits
+  waited_for,  ///< operations whose handle has not ended
+  all          ///< also joined ones, for which no handle waits
 };
 
-/// Flights in the order of their issue, and those to be used again. Under the engine's lock.
+/// The operations in flight in the order of their issue, and a pool of unused ones. Under the engine's lock.
 template <class Flight>
 class nccl_flights {
  public:
@@ -63,7 +64,7 @@ class nccl_flights {
   [[nodiscard]] Flight* front() const noexcept { return first_; }
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
 
-  /// A new last one. Throws bad_alloc.
+  /// Appends an operation. Throws bad_alloc.
   Flight& push() {
     if (!free_) {
       free_ = &all_.emplace_front();
@@ -84,7 +85,7 @@ class nccl_flights {
     f.listed = false;
     recycle(f);
   }
-  /// Takes away `from` and all behind it; f(flight) ends each.
+  /// Removes `from` and all later ones; f(flight) ends each.
   template <class F>
   void cut(Flight& from, F f) noexcept {
     Flight* before = nullptr;
@@ -98,7 +99,7 @@ class nccl_flights {
       recycle(gone);
     }
   }
-  /// Its handle has let go of it.
+  /// Releases an operation that its handle held.
   void let_go(Flight& f) noexcept {
     f.held = false;
     recycle(f);
@@ -115,18 +116,18 @@ class nccl_flights {
   Flight *first_ = nullptr, *last_ = nullptr, *free_ = nullptr;
 };
 
-/// What NCCL is called for at once: a flight, or those of a group. Others may queue behind it meanwhile.
+/// The operations of one launch: a single one, or those of a group. Others may queue behind it meanwhile.
 template <class Flight>
 class nccl_batch {
  public:
-  /// From `queue` on; returns what is next.
+  /// Takes the next launch from the queue. Returns the first operation behind it.
   Flight* take(Flight& queue) noexcept {
     first_ = last_ = &queue;
     while (queue.group != 0 && last_->next && last_->next->group == queue.group) last_ = last_->next;
     return last_->next;
   }
   [[nodiscard]] Flight& front() const noexcept { return *first_; }
-  /// f(flight) may end the flight, but not what is behind it.
+  /// Calls f(flight) for each operation, which f may end, but not the ones behind it.
   template <class F>
   void each(F f) const noexcept {
     for (Flight* at = first_;;) {

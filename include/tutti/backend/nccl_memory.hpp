@@ -21,30 +21,31 @@
 
 namespace tutti {
 
-/// For memory that its maker registers by enroll().
+/// Tag for memory that its owner registers later, by enroll().
 enum class nccl_registration : std::uint8_t { later };
 
-/// Memory of a communicator's device, uninitialised, from NCCL and registered with it, so that its collectives take
-/// the short ways that they have for such memory: for buffers that are used in every step. Owns it; move-only, members
-/// swap. Where this NCCL has no such memory (2.27 and newer have), it is cudaMalloc's, and all works as well. Its end
-/// waits for the device's work, as cudaFree does, within nccl_options::patience; then it is left behind. Registration
-/// and the end of what is registered poll the engine, so that coroutines may resume inside them.
+/// Memory of a communicator's device, uninitialised, allocated by NCCL and registered with it, so that its collectives
+/// use their fast paths for such memory: for buffers that are used in every step. Owning; move-only, members swap. If
+/// this NCCL has no such memory (2.27 and newer have), it is cudaMalloc's, and everything works as well. The destructor
+/// waits for the device's work, as cudaFree does, at most nccl_options::patience; then the memory is leaked.
+/// Registration and the destructor of registered memory poll the engine, so coroutines may resume inside them.
 template <element T, nccl_functions Api>
 class basic_nccl_memory {
   using driver = nccl_driver<Api>;
   using runtime = typename Api::cuda;
 
  public:
-  /// `count` elements, the same on all ranks of that communicator. Collective, in order with its operations; blocks for
-  /// at most the communicator's timeout, but with nccl_calls::blocking for as long as NCCL waits for the peers, as the
-  /// first operation of a kind does. Operations on it must have ended when it does; it may outlive the communicator,
-  /// whose end then waits for it. Throws error{out_of_resources} for want of memory, {device} for what else the device
-  /// refuses, and the communicator's failure.
+  /// Allocates and registers `count` elements, the same on all ranks of the communicator. Collective, in order with its
+  /// operations. Blocks for at most the communicator's timeout; with nccl_calls::blocking, for as long as NCCL waits
+  /// for the peers, as in the first operation of a kind. Operations on the memory must have ended before it does. It
+  /// may outlive the communicator, whose end then waits for it. Throws error{out_of_resources} for lack of memory,
+  /// {device} for another refusal of the device, and the communicator's failure.
   template <class Communicator>
   basic_nccl_memory(Communicator& of, std::size_t count) : basic_nccl_memory(of, count, nccl_registration::later) {
     enroll(of);
   }
-  /// Not registered yet, and so of this rank alone: where ranks agree that all have memory before any waits for others.
+  /// Allocates without registration, so not collective: for ranks that agree that all have memory before any of them
+  /// waits for others.
   template <class Communicator>
   basic_nccl_memory(Communicator& of, std::size_t count, nccl_registration)
       : held_(std::make_unique<held>(of.backend().shared_driver(), count)) {}
@@ -54,8 +55,9 @@ class basic_nccl_memory {
     return *this;
   }
 
-  /// Registers what was made to be registered later, once. Collective and blocking, with the errors of a communicator's
-  /// failure, as the constructor. One is that NCCL refuses the memory where its calls do not block: it says so later.
+  /// Registers memory that was constructed with nccl_registration::later, once. Collective and blocking, with the
+  /// errors of the constructor. With nonblocking calls, a refusal of the memory by NCCL becomes a failure of the
+  /// communicator.
   template <class Communicator>
   void enroll(Communicator& of) {
     driver& d = *held_->home;
@@ -66,7 +68,7 @@ class basic_nccl_memory {
     });
     if (r != nccl_result::success && r != nccl_result::in_progress) *held_->window = nullptr;  // then without
     if (s.ok()) return;
-    // The rank that met it may be another.
+    // The failure may be that of another rank.
     const bool refused = s.code == errc::device || s.code == errc::timed_out;
     throw error{s,
                 "memory could not be registered with NCCL: " +
@@ -77,7 +79,7 @@ class basic_nccl_memory {
   [[nodiscard]] cuda::device_span<T> span() const noexcept {
     return held_ ? cuda::device_span<T>{static_cast<T*>(held_->data), held_->count} : cuda::device_span<T>{};
   }
-  /// NCCL has taken it; else it is memory as any other.
+  /// Returns true if NCCL has registered it; else it is ordinary memory.
   [[nodiscard]] bool registered() const noexcept { return held_ && *held_->window; }
 
  private:
@@ -98,7 +100,7 @@ class basic_nccl_memory {
       }
       data = p;
     }
-    // NCCL has one result for all that cuMemCreate may say; what that was, only its words tell.
+    // NCCL has one result for all errors of cuMemCreate; only its message says which one it was.
     [[noreturn]] static void refuse(nccl_result r, std::size_t bytes, const nccl_place& at) {
       const char* const last = Api::last_error(nullptr);
       const std::string why = last ? last : "";
@@ -112,8 +114,8 @@ class basic_nccl_memory {
     }
     held(const held&) = delete;
     held& operator=(const held&) = delete;
-    // To free memory of cudaMalloc's waits for all work of the device, and after a failure some may hang. NCCL's does
-    // not promise to wait: the byte of cudaMalloc's beside it goes first.
+    // Freeing memory of cudaMalloc's waits for all work of the device, some of which may hang after a failure. NCCL's
+    // does not promise to wait, so a byte of cudaMalloc's, which lies beside it, is freed first.
     ~held() {
       if (!data) return;
       const nccl_place& at = home->place();
@@ -140,8 +142,8 @@ class basic_nccl_memory {
     std::shared_ptr<driver> home;
     std::size_t count;
     void* data = nullptr;
-    std::optional<cuda::basic_device_memory<std::byte, runtime>> fence;     // where the memory is NCCL's
-    std::shared_ptr<nccl_window> window = std::make_shared<nccl_window>();  // written by NCCL in its own time
+    std::optional<cuda::basic_device_memory<std::byte, runtime>> fence;     // if the memory is NCCL's
+    std::shared_ptr<nccl_window> window = std::make_shared<nccl_window>();  // written by NCCL later
   };
   std::unique_ptr<held> held_;
 };

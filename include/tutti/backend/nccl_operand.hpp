@@ -8,41 +8,41 @@
 
 namespace tutti {
 
-/// Whether a kernel can divide what NCCL has added up.
+/// The way in which sums of NCCL can be divided.
 enum class nccl_division : std::uint8_t { none, kernel };
 
-/// What elements and a reduction are to NCCL.
+/// Elements and a reduction in NCCL's terms.
 struct nccl_operand {
   nccl_dtype type = nccl_dtype::u8;
-  std::size_t per_element = 1;  ///< of NCCL's elements
+  std::size_t per_element = 1;  ///< NCCL's elements per element
   nccl_reduction with = nccl_reduction::op_sum;
-  bool scaled = false;        ///< a sum of products with a factor, which is made for the call
-  bool in_pieces = false;     ///< ... of which NCCL may leave out what is behind its last whole 16 KiB
-  int divisor = 1;            ///< of the result, once NCCL has it: a mean that NCCL cannot make right
-  const char* why = nullptr;  ///< not null: NCCL cannot, and this is why and what to do
+  bool scaled = false;        ///< a premul_sum, whose reduction is made for the call
+  bool in_pieces = false;     ///< ... which must be cut, as NCCL may leave out elements behind the last 16 KiB
+  int divisor = 1;            ///< divides NCCL's result: a mean that NCCL computes wrongly
+  const char* why = nullptr;  ///< the reason why NCCL cannot, with the remedy; null if it can
 };
 
 namespace detail {
 
 constexpr bool is_eight_bit_float(dtype t) noexcept { return t == dtype::f8_e4m3 || t == dtype::f8_e5m2; }
 
-/// Why NCCL's own mean over several ranks, which adds operands that were multiplied by 1/ranks, factor and products
-/// rounded to the type, is wrong; null where it is not.
+/// Returns why NCCL's own mean over several ranks is wrong; null if it is not. NCCL adds operands multiplied by
+/// 1/ranks, with factor and products rounded to the type.
 constexpr const char* why_no_mean(dtype t, int ranks) noexcept {
-  if (is_eight_bit_float(t))  // a half of an operand has lost a bit below 2^-5 (E4M3): where most gradients are
+  if (is_eight_bit_float(t))  // half an operand has lost a bit below 2^-5 (E4M3): as most gradients
     return "NCCL would round each operand / ranks to 8 bits, a wrong mean of small numbers; use a wider type, or a "
            "backend with a kernel for means (nccl_dividing), or sum and divide";
   if (t != dtype::f16 && t != dtype::bf16) return nullptr;
   if ((ranks & (ranks - 1)) != 0)
     return "NCCL would multiply by 1/ranks rounded to this type, a wrong mean for a number of ranks that is not a "
            "power of two; use a backend with a kernel for means (nccl_dividing), sum and divide, or float";
-  if (t == dtype::f16 && ranks > 1024)  // of more, the smallest normal number / ranks rounds to 0
+  if (t == dtype::f16 && ranks > 1024)  // with more, the smallest normal number / ranks rounds to 0
     return "NCCL would make nothing of normal float16 numbers that are divided by more than 1024 ranks; use a backend "
            "with a kernel for means (nccl_dividing), sum and divide, or bfloat16";
   return nullptr;
 }
 
-/// The same values in NCCL; false for types that it cannot compute with.
+/// Sets NCCL's type of the same values. Returns false for types that it cannot compute with.
 constexpr bool nccl_type_of(dtype t, nccl_operand& to) noexcept {
   constexpr struct {
     dtype ours;
@@ -65,7 +65,7 @@ constexpr bool nccl_type_of(dtype t, nccl_operand& to) noexcept {
   return false;
 }
 
-/// False where it has no such reduction of bool, whose values are the bytes 0 and 1.
+/// Sets NCCL's reduction of bools, whose values are the bytes 0 and 1. Returns false if it has none.
 constexpr bool nccl_logic_of(reduction_kind k, nccl_reduction& to) noexcept {
   const bool any = k == reduction_kind::sum || k == reduction_kind::max || k == reduction_kind::bor;
   const bool all = k == reduction_kind::prod || k == reduction_kind::min || k == reduction_kind::band;
@@ -75,14 +75,14 @@ constexpr bool nccl_logic_of(reduction_kind k, nccl_reduction& to) noexcept {
 
 }  // namespace detail
 
-/// How NCCL of this version reduces elements of type `t` over so many ranks. The mean: NCCL adds integers and divides,
-/// towards zero, but multiplies each float by 1/ranks first, and rounds factor and product. That is within an ulp or
-/// two for float and double. In 16 bits it is exact over powers of two, but in float16 not of operands below 2^-14 x
-/// ranks: of these the mean is off by up to 2^-25 x ranks, and those no larger than that count as 0. Over other numbers
-/// of ranks the factor is up to 0.4 % off (bfloat16). 8-bit floats lose bits of most of what gradients are. So means of
-/// 8-bit floats, and of 16 bits over no power of two or, in float16, over more than 1024 ranks, are sums that a kernel
-/// divides: right where the sum has room in the type. One that has not is an infinity, but of 8 bits the largest number
-/// (NCCL saturates). Without a kernel they are refused.
+/// Returns how NCCL of this version reduces elements of type `t` over `ranks` ranks. Means: NCCL adds integers and
+/// divides, towards zero, but multiplies each float by 1/ranks first, and rounds factor and product. That is within an
+/// ulp or two for float and double. In 16 bits it is exact over powers of two, except for float16 operands below 2^-14
+/// x ranks: their mean is off by up to 2^-25 x ranks, and those no larger than that count as 0. Over other numbers of
+/// ranks the factor is up to 0.4 % off (bfloat16). 8-bit floats lose bits in the range of most gradients. So means of
+/// 8-bit floats, and of 16-bit floats if the number of ranks is no power of two or, for float16, above 1024, are sums
+/// that a kernel divides: right if the sum does not overflow the type. One that does is an infinity, in 8 bits the
+/// largest number (NCCL saturates). Without a kernel they are refused.
 constexpr nccl_operand nccl_operand_of(dtype t, reduction_kind k, int ranks, int version,
                                        nccl_division by = nccl_division::none) noexcept {
   nccl_operand o;

@@ -5,13 +5,13 @@
 
 namespace tutti {
 
-/// Which communicator of NCCL a driver is for.
+/// The identity of the NCCL communicator that a driver is for.
 struct nccl_place {
   int device = 0;
   int rank = 0, size = 1;
-  int world_rank = 0;                            ///< by which failures name this rank
-  int version = 0;                               ///< of NCCL
-  duration patience = std::chrono::seconds(10);  ///< how long NCCL and the device may take to stop after a failure
+  int world_rank = 0;                            ///< this rank's number in failures
+  int version = 0;                               ///< version of NCCL
+  duration patience = std::chrono::seconds(10);  ///< time for NCCL and the device to stop after a failure
 };
 
 }  // namespace tutti

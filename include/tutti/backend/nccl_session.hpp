@@ -21,9 +21,9 @@
 
 namespace tutti::detail {
 
-/// A communicator of NCCL from the meeting of its ranks to its failure, and the operations that end with it: what it is
-/// being called for, whether NCCL is at work on it, and the first failure, which is for good. `Driver` derives from it,
-/// and drives it. Under the engine's lock, but for what says otherwise.
+/// The state of an NCCL communicator from its connection to its failure, and the operations that end with it: the
+/// present call of NCCL, whether it is in progress, and the first failure, which is final. `Driver` derives from it,
+/// and drives it. Under the engine's lock, unless stated otherwise.
 template <nccl_functions Api, class Driver>
 class nccl_session {
  public:
@@ -42,23 +42,25 @@ class nccl_session {
   [[nodiscard]] const control_lane* control() const noexcept { return control_.get(); }
   [[nodiscard]] nccl_comm comm() const noexcept { return connection_.comm(); }
 
-  /// Begins to meet the others; all ranks. connected() once they have.
+  /// Begins to connect to the other ranks; called by all ranks. connected() returns true once they have connected.
   void connect(const nccl_unique_id& id, nccl_calls how) noexcept {
     connect("ncclCommInitRankConfig", [&] { return connection_.begin(place_, id, how); });
   }
-  /// The same out of a communicator that was revoked, which becomes this one's; all of its ranks but the dead.
+  /// Begins to connect by shrinking a revoked communicator, which this one takes over; called by all of its ranks
+  /// except the dead.
   void connect(nccl_comm whole, const std::vector<int>& dead, nccl_calls how) noexcept {
     connect("ncclCommShrink", [&] { return connection_.begin_from(whole, dead, how); });
   }
   [[nodiscard]] bool connected() const noexcept { return connection_ && !connecting_ && !suspected_; }
-  /// connected(), or failed. Any thread, without the lock.
+  /// Returns true if it is connected or has failed. Any thread, without the lock.
   [[nodiscard]] bool settled() const noexcept { return settled_.load(std::memory_order_acquire); }
-  /// After a failure: what can be shrunk of NCCL's communicator, now the caller's; null: nothing. Not under the lock.
+  /// Returns the communicator that can be shrunk after a failure, which the caller then owns; null if there is none.
+  /// Not under the lock.
   [[nodiscard]] nccl_comm recover(deadline limit) noexcept { return connection_.recover(limit); }
 
-  /// A call of NCCL's that is no operation: f(communicator) is made while NCCL is at work on nothing else, and waited
-  /// for until `until`. `written` is what NCCL may write to until then. Returns the failure if there is one. Not under
-  /// the lock.
+  /// Makes a call of NCCL that is no operation: calls f(communicator) while NCCL is at work on nothing else, and waits
+  /// for it until `until`. `written` is memory that NCCL may write to until then. Returns the failure if there is one.
+  /// Not under the lock.
   template <class F>
   status at_rest(const char* call, deadline until, std::shared_ptr<void> written, F f) {
     for (bool called = false;;) {
@@ -72,7 +74,7 @@ class nccl_session {
           called = true;
           connection_.keep(std::move(written));
           connecting_by_ = call;
-          const nccl_result r = f(comm());  // success also where it has only begun
+          const nccl_result r = f(comm());  // success also if it has only begun
           connecting_ = r == nccl_result::success || r == nccl_result::in_progress;
           if (!connecting_) return {};
         }
@@ -82,21 +84,22 @@ class nccl_session {
     }
   }
 
-  /// When a wait is over: fails with what NCCL has met, if it has; else with these words.
+  /// Fails after a wait has timed out: with NCCL's pending error, if there is one; else with `words`.
   void time_out(const char* words) noexcept { suspected_ ? condemn() : fail({errc::timed_out}, words); }
 
-  /// The first failure ends everything: here once the device has stopped, on the peers by the control lane.
+  /// Records the first failure, which ends everything: here once the device has stopped, on the peers by the control
+  /// lane.
   void fail(status why, const char* words = "") noexcept {
     if (!failure_.ok()) return;
     if (why.peer < 0 && (why.code == errc::device || why.code == errc::out_of_resources)) why.peer = place_.world_rank;
     failure_ = why;
     try {
       words_ = words;
-    } catch (...) {  // without words, then
+    } catch (...) {  // then without words
     }
-    // Without the ranks that are gone, a communicator may be of use still. Not in a launch: what NCCL has of that it
-    // frees when it is revoked, and goes on with when it is asked. Nor where graphs may be left, which tell it of their
-    // end: its abort waits for them, but not once it was revoked.
+    // Decides whether the communicator may be used again without the lost ranks. Not in a launch: NCCL frees the
+    // launch's state when it is revoked, but goes on with it when it is queried. Nor if graphs may be left, which tell
+    // the communicator of their end: its abort waits for them, but not after it was revoked.
     const bool recoverable = connection_ && !connecting_ && !launching_ && !traffic_.was_captured() &&
                              why.code != errc::device && why.code != errc::out_of_resources &&
                              nccl_has<Api>(nccl_feature::revoke, place_.version);
@@ -119,8 +122,8 @@ class nccl_session {
   void retire(status how) noexcept {
     if (traffic_.retire(how)) engine_->notify_locked();
   }
-  /// Ends what the device is done with. Operations end in their order: past the first that has, it asks for one 2, 4, 8
-  /// further on.
+  /// Ends the operations that the device has completed. They end in order: after the first completed one, it queries
+  /// those 2, 4, 8, … further on.
   bool land(nccl_asked who) noexcept {
     bool moved = false;
     for (std::size_t ahead = 1; failure_.ok(); ahead *= 2) {
@@ -136,7 +139,7 @@ class nccl_session {
     for (; failure_.ok() && traffic_.front() && traffic_.front()->now == phase::captured; moved = true) retire({});
     return moved;
   }
-  /// After a failure: operations end when the device no longer touches their buffers.
+  /// Ends operations after a failure, once the device no longer touches their buffers.
   bool drain() noexcept {
     if (traffic_.empty()) return false;
     const cuda::relaxed_capture<runtime> any_time;
@@ -146,9 +149,9 @@ class nccl_session {
     return true;
   }
 
-  /// NCCL tells of a dead peer as an error of some kind, often of its own. The host's world knows better, soon: once
-  /// the kernel has closed its connection, which for a process that is killed comes after NCCL's and after the GPU's
-  /// memory is given back.
+  /// Records an error of NCCL as pending. NCCL reports a dead peer as an error of some kind, often as its own. The
+  /// host's world will know the cause once the kernel has closed the peer's connection; for a killed process that comes
+  /// after NCCL's error, and after the GPU's memory is freed.
   void blame(nccl_result r, const char* during) noexcept {
     suspected_.raise(r, during, control_ ? after(place_.patience / 5) : (deadline::min)());
     if (!control_) condemn();
@@ -170,8 +173,8 @@ class nccl_session {
   traffic traffic_;
   nccl_connection<Api> connection_;
   const char* connecting_by_ = "";
-  bool connecting_ = false;  // NCCL is at work on what is no launch
-  bool launching_ = false;   // or on a launch
+  bool connecting_ = false;  // NCCL is at work on a call that is no launch
+  bool launching_ = false;   // NCCL is at work on a launch
   std::atomic<bool> settled_{false};
   nccl_suspicion suspected_;
   status failure_{};
@@ -181,7 +184,7 @@ class nccl_session {
  private:
   template <class Begin>
   void connect(const char* call, Begin begin) noexcept try {
-    const cuda::relaxed_capture<runtime> any_time;  // NCCL begins by a call of CUDA's, on this thread
+    const cuda::relaxed_capture<runtime> any_time;  // NCCL first calls CUDA, on this thread
     const cuda::basic_device_guard<runtime> guard{place_.device};
     connecting_by_ = call;
     const nccl_result r = begin();

@@ -12,15 +12,15 @@
 
 namespace tutti::detail {
 
-/// Where an operation goes.
+/// The graph and the stream of an operation.
 struct nccl_target {
-  std::uint64_t graph = 0;  ///< into which it is written; 0: it runs
+  std::uint64_t graph = 0;  ///< the graph that it is written into; 0: it runs
   cuda::stream_handle stream = nullptr;
 };
 
 /// The streams of a communicator: one in which its operations run, and one for each capture into a graph that is open
-/// at the same time, used again by later ones: a stream that takes part in a capture can run nothing, and be in no
-/// other, until that has ended.
+/// at the same time, reused by later captures: a stream in a capture can run nothing, and join no other capture, until
+/// that has ended.
 template <cuda::runtime_api R>
 class nccl_streams {
  public:
@@ -28,7 +28,7 @@ class nccl_streams {
 
   [[nodiscard]] int device() const noexcept { return device_; }
   [[nodiscard]] cuda::stream_handle running() const noexcept { return running_.native(); }
-  /// f(handle); the default stream is that of this device.
+  /// Calls f(handle); the default stream is that of this device.
   template <class F>
   auto on(stream_ref s, F f) const {
     if (s) return f(s.native());
@@ -36,16 +36,16 @@ class nccl_streams {
     return f(cuda::default_stream());
   }
 
-  /// Marks what an operation of this name comes after. Throws usage_error where the stream is another device's; what
-  /// else is wrong is returned.
+  /// Records the point that an operation of this name must wait for. Throws usage_error if the stream belongs to
+  /// another device; returns other errors.
   cuda::result mark(const cuda::basic_event<R>& ready, stream_ref s, const char* collective) const {
     const cuda::result r = on(s, [&](cuda::stream_handle h) { return R::record(ready.native(), h); });
     if (r == cuda::result::invalid_handle) check_device(s, collective);
     return r;
   }
 
-  /// Why what a stream is given later cannot come after an operation of this graph, 0: one that runs; null where it
-  /// can. Spoils no capture. Throws error where there is no such device any more.
+  /// Returns why later work of a stream cannot run after an operation of this graph (0: one that runs); null if it can.
+  /// Invalidates no capture. Throws error if the device has failed.
   [[nodiscard]] const char* why_apart(stream_ref to, std::uint64_t graph) const {
     cuda::capture_state state;
     const cuda::result r = on(to, [&](cuda::stream_handle h) { return R::capture_of(h, state); });
@@ -59,9 +59,9 @@ class nccl_streams {
     return nullptr;
   }
 
-  /// Where an operation goes that is given this stream now. Throws usage_error where a collective of this name cannot
-  /// be part of the capture that there is; spoils none. `due(stream)` is the graph for which operations are queued that
-  /// are still to go into that one of ours; 0: none.
+  /// Returns the graph and stream of an operation that is issued in this stream now. Throws usage_error if a collective
+  /// of this name cannot be part of the present capture; invalidates none. `due(stream)` returns the graph for which
+  /// operations are queued that will use that stream of this communicator; 0: none.
   template <class Due>
   nccl_target target_of(stream_ref s, const char* collective, Due due) {
     cuda::capture_state state;
@@ -74,7 +74,7 @@ class nccl_streams {
       throw usage_error(std::string(collective) +
                         ": the capture of its stream was spoilt by an earlier call; cudaStreamEndCapture tells more");
     if (r != cuda::result::success || state.now == cuda::capture_status::none)
-      return {0, running()};  // what is wrong is met soon
+      return {0, running()};  // errors are met soon
     return {state.graph, capturing(state.graph, due)};
   }
 
@@ -89,7 +89,7 @@ class nccl_streams {
                       ", but this communicator is for device " + std::to_string(device_) +
                       "; pass a stream of that one: issue{.stream = ...}");
   }
-  /// Of this capture, or of none yet. Not one of a capture that was spoilt and has not ended.
+  /// Returns a stream in this capture, or an idle one. Never one of an invalidated capture that has not ended.
   template <class Due>
   cuda::stream_handle capturing(std::uint64_t graph, Due due) {
     cuda::stream_handle idle = nullptr;

@@ -7,11 +7,11 @@
 
 namespace tutti::detail {
 
-/// An error of NCCL's that is not believed yet: a peer that died comes as an error of some kind, often an internal one.
-/// The host's world knows better, soon.
+/// A pending error of NCCL. NCCL reports a dead peer as an error of some kind, often an internal one; the host's world
+/// soon knows the cause.
 class nccl_suspicion {
  public:
-  /// `during`: a string that stays.
+  /// Records the error; it is final at `judged_at`. `during` must be a string literal.
   void raise(nccl_result r, const char* during, deadline judged_at) noexcept {
     what_ = r;
     during_ = during;
@@ -20,14 +20,14 @@ class nccl_suspicion {
   [[nodiscard]] explicit operator bool() const noexcept { return during_ != nullptr; }
   [[nodiscard]] bool ripe(deadline now) const noexcept { return now >= judged_at_; }
 
-  /// What it is when nobody knew better.
+  /// Returns the error's status, for the case that the host's world has found no cause.
   [[nodiscard]] status verdict() const noexcept {
     const errc code = what_ == nccl_result::remote    ? errc::peer_lost
                       : what_ == nccl_result::timeout ? errc::timed_out
                                                       : errc::device;
     return {code, 0, -1, static_cast<std::uint64_t>(what_)};
   }
-  /// May throw bad_alloc.
+  /// Returns the error's message. May throw bad_alloc.
   template <nccl_functions Api>
   [[nodiscard]] std::string words(nccl_comm comm) const {
     const char* const more = comm ? Api::last_error(comm) : nullptr;
@@ -38,7 +38,7 @@ class nccl_suspicion {
 
  private:
   nccl_result what_ = nccl_result::success;
-  const char* during_ = nullptr;  // null: nothing was met
+  const char* during_ = nullptr;  // null: no error
   deadline judged_at_{};
 };
 

@@ -19,8 +19,8 @@
 
 namespace tutti::detail {
 
-/// The operations of a communicator from their issue to the end of their work on the device, and their edges to the
-/// streams of its user; what NCCL does with them is the driver's. Under the engine's lock.
+/// The operations of a communicator from their issue to the end of their work on the device, and their dependencies on
+/// the user's streams; the driver makes the calls of NCCL. Under the engine's lock.
 template <class Driver, cuda::runtime_api R>
 class nccl_traffic {
  public:
@@ -34,7 +34,7 @@ class nccl_traffic {
   [[nodiscard]] cuda::stream_handle stream_of(const flight& f) const noexcept { return f.stream; }
   [[nodiscard]] bool empty() const noexcept { return flights_.empty(); }
   [[nodiscard]] flight* front() const noexcept { return flights_.front(); }
-  /// None is aloft. Any thread, without the lock.
+  /// Returns true if no operation is in flight. Any thread, without the lock.
   [[nodiscard]] bool all_landed() const noexcept { return aloft_.load(std::memory_order_acquire) == 0; }
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept {
     for (const flight* f = flights_.front(); f; f = f->next)
@@ -42,8 +42,8 @@ class nccl_traffic {
     return false;
   }
 
-  // Groups: between the two, operations only queue. One inside another is a part of it, as NCCL's are. The first
-  // returns what tells what is issued from then on from what was before.
+  // Begins a group: until end_group(), operations only queue. A nested group is a part of the outer one, as in NCCL.
+  // Returns the number of the last operation that was issued before it.
   std::uint64_t begin_group() noexcept {
     if (depth_.fetch_add(1, std::memory_order_relaxed) == 0) {
       group_ = ++groups_;
@@ -55,14 +55,15 @@ class nccl_traffic {
   void end_group() noexcept {
     if (depth_.fetch_sub(1, std::memory_order_relaxed) == 1) group_ = 0;
   }
-  /// Any thread, without the lock: whoever opened it sees it.
+  /// Returns true if a group is open. Any thread, without the lock: the thread that opened it sees it.
   [[nodiscard]] bool in_group() const noexcept { return depth_.load(std::memory_order_relaxed) != 0; }
-  /// Its group is still open, and this thread would have to end it. Another may wait for that.
+  /// Returns true if the operation's group is still open and was opened by this thread, which would have to end it.
+  /// Another thread may wait for that.
   [[nodiscard]] bool in_group(const op_state& s) const noexcept {
     const auto* const f = static_cast<const flight*>(s.work);
     return f && group_ != 0 && f->now == phase::queued && f->group == group_ && opener_ == std::this_thread::get_id();
   }
-  /// What was issued since then in the group that is open, which an exception leaves, never begins.
+  /// Cancels the operations issued after number `since` in the open group, which an exception leaves.
   void roll_back(std::uint64_t since) noexcept {
     flight* from = queued_;
     while (from && from->sequence <= since) from = from->next;
@@ -75,7 +76,7 @@ class nccl_traffic {
       aloft_.fetch_sub(1, std::memory_order_release);
     });
   }
-  /// Its handle is dropped while its group is open: nothing is done in its place.
+  /// Cancels an operation whose handle is dropped while its group is open.
   void withdraw(op_state& s) noexcept {
     auto& f = *static_cast<flight*>(s.work);
     f.enqueue = [](Driver&, const void*) noexcept { return nccl_result::success; };
@@ -85,8 +86,8 @@ class nccl_traffic {
     give_up(s);
   }
 
-  /// Throws usage_error where an operation cannot be issued in this stream now: because of a capture into a graph, or
-  /// as it is another device's. Throws error or bad_alloc.
+  /// Throws usage_error if an operation cannot be issued in this stream now: because of a capture into a graph, or
+  /// because it belongs to another device. Throws error or bad_alloc.
   void admit(stream_ref s, const char* collective) {
     captured_.check_dropped();
     target_ = streams_.target_of(s, collective, [this](cuda::stream_handle own) {
@@ -98,7 +99,8 @@ class nccl_traffic {
     marked_ = streams_.mark(ready_, s, collective);
     if (group_ != 0) captured_.check_group(group_, target_.graph, collective);
   }
-  /// An operation that was admitted comes after what its stream held then, and queues. Throws error or bad_alloc.
+  /// Queues an operation that was admitted; it runs after the work that its stream held then. Throws error or
+  /// bad_alloc.
   flight& take_on(op_state& s, std::uint64_t sequence, const void* args, std::size_t bytes) {
     cuda::check<R>(marked_, "cudaEventRecord", streams_.device());
     auto done = events_.acquire();
@@ -121,7 +123,8 @@ class nccl_traffic {
     if (!queued_) queued_ = &f;
     return f;
   }
-  /// What take_on() met is not the communicator's failure: CUDA forbids it in this capture. The operation has ended.
+  /// Returns true, and ends the operation, if the error of take_on() is not the communicator's failure: CUDA forbids
+  /// the operation in this capture.
   bool excuses(op_state& s, const status& met) noexcept {
     if (!captured_ops::spoilt(target_.graph, met)) return false;
     captured_.complete(s, world_rank_);
@@ -129,10 +132,11 @@ class nccl_traffic {
   }
   [[nodiscard]] bool excused() const noexcept { return captured_.completing(); }
 
-  /// One was, or was to be, written into a graph: NCCL counts those that hold its launches.
+  /// Returns true if an operation was, or was to be, written into a graph: NCCL counts the graphs that hold its
+  /// launches.
   [[nodiscard]] bool was_captured() const noexcept { return was_captured_; }
 
-  /// The first that NCCL was not called for, unless its group is still open.
+  /// Returns the first operation that NCCL was not called for, unless its group is still open.
   [[nodiscard]] flight* due() const noexcept {
     return queued_ && (queued_->group == 0 || queued_->group != group_) ? queued_ : nullptr;
   }
@@ -142,7 +146,7 @@ class nccl_traffic {
     return b;
   }
   void forget_queue() noexcept { queued_ = nullptr; }
-  /// The n-th of those in the stream that `who` tells, or the last of them; null where there is none.
+  /// Returns the n-th running operation of those that `who` selects, or the last of them; null if there is none.
   [[nodiscard]] flight* running(std::size_t n, nccl_asked who) const noexcept {
     flight* last = nullptr;
     for (flight* f = flights_.front(); f && f->now >= phase::running && n != 0; f = f->next)
@@ -150,7 +154,7 @@ class nccl_traffic {
     return last;
   }
 
-  /// Marks the end of a flight in the stream that it was put into; what CUDA said where that is a failure.
+  /// Records the end of an operation in the stream that it was put into. Returns CUDA's error if that fails.
   cuda::result put_into(flight& f, cuda::stream_handle s) noexcept {
     const auto r = R::record(f.done.native(), s);
     if (f.graph != 0 && (r == cuda::result::success || cuda::is_of_capture(r))) {
@@ -162,7 +166,7 @@ class nccl_traffic {
     f.launched.store(true, std::memory_order_release);
     return r;
   }
-  /// The flight is part of a graph.
+  /// Marks an operation as part of a graph.
   void write_down(flight& f) noexcept {
     f.now = phase::captured;
     op_state* const s = std::exchange(f.op, nullptr);
@@ -170,15 +174,15 @@ class nccl_traffic {
     if (s) captured_.complete(*s, world_rank_);
     f.launched.store(true, std::memory_order_release);
   }
-  /// Its graph was spoilt: it is part of nothing.
+  /// Marks an operation whose capture was invalidated: it is part of nothing.
   void write_off(flight& f) noexcept {
     f.done = {};
     write_down(f);
   }
 
-  /// The stream's later work comes after the operation, whose handle ends; there is nothing to do where that has landed
-  /// well. False: CUDA forbids it in the capture that the operation is part of. Throws usage_error where it runs, and
-  /// the stream is captured, and error.
+  /// Makes the stream's later work wait for the operation, and ends its handle; does nothing more if the operation has
+  /// completed. Returns false if CUDA forbids it in the capture that the operation is part of. Throws usage_error if
+  /// the operation runs and the stream is captured, and error.
   bool join(op_state& s, stream_ref to) {
     auto* const flies = static_cast<flight*>(s.work);
     const std::uint64_t graph = flies ? flies->graph : 0;
@@ -204,17 +208,18 @@ class nccl_traffic {
     }
     return true;
   }
-  /// The operation was written into a graph and its handle has not ended.
+  /// Returns true if the operation was written into a graph and its handle has not ended.
   [[nodiscard]] static bool captured(const op_state& s) noexcept {
     return s.work && static_cast<const flight*>(s.work)->now == phase::captured;
   }
-  /// Its handle ends otherwise. Who was `dropped` cannot throw, and leaves that to the next operation.
+  /// Ends the handle of such an operation in another way. A destructor (`drop`) cannot throw, so the next operation
+  /// throws its usage_error.
   void let_go(op_state& s, lost_by how) noexcept {
     if (how == lost_by::drop) captured_.note_dropped(s, captured_ops::in_capture);
     let_go(*static_cast<flight*>(std::exchange(s.work, nullptr)));
   }
 
-  /// The first flight ends. True if it was the last that was aloft.
+  /// Ends the first operation. Returns true if it was the last in flight.
   bool retire(status how) noexcept {
     flight& f = *flights_.front();
     op_state* const s = f.op;
@@ -227,8 +232,8 @@ class nccl_traffic {
     }
     return aloft_.fetch_sub(1, std::memory_order_release) == 1;
   }
-  /// The same for all that are older and have landed, by one question to the device: a loop that only joins never
-  /// polls.
+  /// Ends all operations before `sequence` if the last of them has completed, by one query of the device: for a loop
+  /// that only joins, which never polls.
   void sweep(std::uint64_t sequence) noexcept {
     const flight* last = nullptr;
     for (const flight* f = flights_.front(); f && f->now >= phase::running && f->sequence < sequence; f = f->next)
@@ -236,7 +241,7 @@ class nccl_traffic {
     const cuda::relaxed_capture<R> any_time;
     if (last && R::query_event(last->done.native()) == cuda::result::success) retire_through(*last);
   }
-  /// True if the last that was aloft is among them.
+  /// Ends the operations up to `last`. Returns true if the last in flight is among them.
   bool retire_through(const flight& last) noexcept {
     while (flights_.front() != &last) retire({});
     return retire({});
@@ -258,15 +263,15 @@ class nccl_traffic {
   std::uint64_t groups_ = 0, group_ = 0;
   std::atomic<std::uint32_t> depth_{0};  // groups that are open
   int exceptions_ = 0;                   // in flight when the first of them was opened
-  std::thread::id opener_;               // who did that
-  std::uint64_t sequence_ = 0;           // of the last operation
-  // Of the operation that was admitted.
+  std::thread::id opener_;               // the thread that opened it
+  std::uint64_t sequence_ = 0;           // number of the last operation
+  // State of the operation that was admitted.
   nccl_target target_;
   cuda::basic_event<R> ready_;
   cuda::result marked_ = cuda::result::success;
   nccl_flights<flight> flights_;
-  flight* queued_ = nullptr;           // the first that NCCL was not called for
-  std::atomic<std::size_t> aloft_{0};  // flights; looked at without the lock
+  flight* queued_ = nullptr;           // the first operation that NCCL was not called for
+  std::atomic<std::size_t> aloft_{0};  // operations in flight; read without the lock
   captured_ops captured_;
   bool was_captured_ = false;
 };

@@ -14,7 +14,7 @@ namespace tutti {
 using nccl_comm = ncclComm*;
 using nccl_window = void*;  ///< ncclWindow_t
 
-/// ncclResult_t; others may come.
+/// The values of ncclResult_t; others may come.
 enum class nccl_result : int {
   success = 0,
   unhandled_cuda = 1,
@@ -27,27 +27,27 @@ enum class nccl_result : int {
   timeout = 8  ///< from NCCL 2.30.3 on
 };
 
-/// ncclDataType_t.
+/// The values of ncclDataType_t.
 enum class nccl_dtype : int { i8, u8, i32, u32, i64, u64, f16, f32, f64, bf16, f8_e4m3, f8_e5m2 };
 
-/// ncclRedOp_t; those that are made at run time come after `avg`.
+/// The values of ncclRedOp_t; reductions that are made at run time come after `avg`.
 enum class nccl_reduction : int { op_sum, op_prod, op_max, op_min, op_avg };
 
-/// What the ranks of a communicator have in common before they know each other.
+/// The id that the ranks of a communicator share before they are connected.
 struct nccl_unique_id {
   std::array<std::byte, 128> bytes{};
 };
 
-/// How a communicator's calls behave.
+/// The behaviour of a communicator's calls.
 enum class nccl_calls : std::uint8_t {
-  nonblocking,  ///< none waits for another rank, so that every wait has a deadline; NCCL makes a thread for each launch
-  blocking      ///< launches cost less; to make a communicator, and the first launch of a kind, connects to peers, and
-                ///< nothing can end that wait
+  nonblocking,  ///< no call waits for another rank, so every wait has a deadline; NCCL makes a thread for each launch
+  blocking      ///< launches cost less; but the creation of a communicator, and the first launch of a kind, connect to
+                ///< peers, and nothing can end that wait
 };
 
-/// The functions of NCCL that are used, as static members, with the CUDA that they go with: backend/nccl_api.hpp has
-/// the real ones, tests bring their own. None throws; each returns what NCCL returned. What has(feature) denies is not
-/// called.
+/// A type with the functions of NCCL that are used, as static members, and the CUDA runtime that they go with:
+/// backend/nccl_api.hpp has the real ones, tests have fakes. None throws; each returns NCCL's result. Functions whose
+/// has(feature) is false are not called.
 template <class A>
 concept nccl_functions = cuda::runtime_api<typename A::cuda> &&
                          requires(int n, int& version, nccl_unique_id& id, nccl_comm comm, nccl_comm& made,
