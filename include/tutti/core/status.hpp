@@ -18,7 +18,7 @@ enum class errc : std::uint16_t {
   mismatch,          ///< ranks called different collectives, or with different sizes or types
   protocol,          ///< bytes that are not of this protocol or version
   auth_failed,       ///< a peer could not prove the job's secret
-  rendezvous,        ///< the ranks of a world did not find together
+  rendezvous,        ///< the ranks of a world did not meet at the rendezvous
   out_of_resources,  ///< memory, descriptors or shared memory ran out
   system,            ///< a system call failed; status::detail is its errno
   unsupported,       ///< this backend cannot do that
@@ -108,7 +108,7 @@ class tutti_category final : public std::error_category {
 };
 }  // namespace detail
 
-/// The std::error_category of tutti::errc.
+/// Returns the std::error_category of tutti::errc.
 inline const std::error_category& category() noexcept {
   static const detail::tutti_category instance;
   return instance;

@@ -55,7 +55,7 @@ std::string difference(Comm& world, std::span<const parameter_shape> shapes, int
     const parameter_shape unnamed{"", shapes[i].count, shapes[i].type, shapes[i].rows};
     mine.push_back(make_plan({&unnamed, 1}).id());
   }
-  // Only these two are compared: the others take part with what rank 0 has.
+  // Only these two ranks are compared: the others contribute rank 0's ids.
   std::vector<std::uint64_t> first = mine;
   world.broadcast(first, 0).wait();
   if (world.rank() != odd) mine = first;

@@ -22,7 +22,7 @@ namespace tutti::grad {
 template <number T>
 struct device_bucket {
   std::size_t index;                     ///< of the bucket in the plan
-  cuda::device_span<T> elements;         ///< gradients and padding of zeros; zeros where this rank's weight is 0
+  cuda::device_span<T> elements;         ///< gradients and padding of zeros; zeros if this rank's weight is 0
   cuda::device_span<std::byte> scratch;  ///< as scratch_bytes() asked: zeros in a new plan, then the hook's
   double share;                          ///< the factor of this rank's gradients in the mean
   double even_share;                     ///< share, if equal on all ranks with a weight, else 0; equal on all ranks

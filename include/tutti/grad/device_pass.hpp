@@ -31,7 +31,7 @@ class [[nodiscard("join a stream, co_await it, or call wait(): dropped, it abort
   }
   /// Blocks until the device has completed the gradients, driving the engine.
   step wait() && { return ended_ ? known_ : this->owner().wait(std::move(*this)); }
-  /// As wait(), without blocking; resumes on the thread that drives the engine.
+  /// Waits as wait(), without blocking; resumes on the thread that drives the engine.
   auto operator co_await() && {
     using inner = decltype(std::declval<task<step>>().operator co_await());
     struct awaiter {

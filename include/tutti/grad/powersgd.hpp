@@ -127,7 +127,7 @@ class powersgd_hook {
     std::size_t count = 0, p_count = 0, q_count = 0;
     bool known = false;
 
-    /// The offset of q: all q lie behind all p, at the start of a line.
+    /// Returns the offset of the q: all q lie behind all p, at the start of a line.
     [[nodiscard]] std::size_t p_room() const noexcept {
       return (p_count + line_elements<float> - 1) / line_elements<float> * line_elements<float>;
     }

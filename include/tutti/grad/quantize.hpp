@@ -140,7 +140,7 @@ class quantize_hook {
     encode_all(left, own);
     co_await world.all_gather(own, out, {}, b.where);
     const auto g = b.gradients();
-    for (const bucket_slot& slot : b.slots)  // padding stays zero, also where its block became NaNs
+    for (const bucket_slot& slot : b.slots)  // padding stays zero, also if its block became NaNs
       for (std::size_t i = slot.offset; i < slot.offset + slot.count; ++i)
         g[i] = b.scaled(out[i / quantized_block::size][i % quantized_block::size]);
     co_await std::move(last);

@@ -109,9 +109,10 @@ class weighing {
     return divisor<T>() == 1 ? whole<T>() : 1;
   }
 
-  /// share() returns the factor of this rank's gradients, which is the weight if they are means, over the sum of all
-  /// weights; 0 if all weights are 0. even_share() returns the same if all ranks with a weight have an equal share,
-  /// else 0; it is equal on all ranks. After settle(), if the weights have a collective of their own.
+  /// Return this rank's share and the even share. share() is the factor of this rank's gradients, which is the weight
+  /// if they are means, over the sum of all weights; 0 if all weights are 0. even_share() is the same if all ranks with
+  /// a weight have an equal share, else 0; it is equal on all ranks. After settle(), if the weights have a collective
+  /// of their own.
   [[nodiscard]] double share() const noexcept { return total_ > 0 ? factor_ / common_ / shares_ : 0; }
   [[nodiscard]] double even_share() const noexcept {
     return total_ > 0 && pledge_.least == pledge_.most ? pledge_.most / common_ / shares_ : 0;

@@ -288,7 +288,7 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
   for (; count - i >= lanes<T>; i += lanes<T>) fold_one<T, Op, by>(in, n, out, m, i * sizeof(T), divisor);
   clear_upper_halves();
   fold_scalars<T, Op>(inputs, n, outputs, m, i, count, mean_by);
-  clear_upper_halves();  // compiled into this function, it may be of wide registers, too
+  clear_upper_halves();  // if inlined here, it may use wide registers, too
   if (how == stores::streaming) stream_fence();
 }
 
