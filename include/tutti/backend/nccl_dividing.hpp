@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-/// Kernels that divide `count` elements in place, as a part of stream `s`, of the current device: float16, bfloat16 and
-/// the two float8, computed in float32 and rounded to them. None waits; a launch that fails is an error{device}.
+/// Kernels that divide `count` elements in place, in stream `s` of the current device: float16, bfloat16 and the two
+/// float8, computed in float32 and rounded to them. None waits; a launch that fails is an error{device}.
 template <class K>
 concept dividing_kernels = requires(void* data, std::size_t count, dtype t, double divisor, cuda::stream_handle s) {
   { K::divide(data, count, t, divisor, s) } noexcept -> std::same_as<status>;

@@ -10,10 +10,9 @@
 
 namespace tutti {
 
-/// Counts or offsets of another integer type as a layout takes them, such as those of a C interface:
-/// `const auto counts = tutti::as_counts(std::span{lengths, n}); world.all_gather_v(in, out, counts)`. They belong to
-/// the operation until it has ended; keep them for all calls with the same blocks. Errors: usage_error for a number
-/// below 0.
+/// Returns counts or offsets of another integer type, such as those of a C interface, as a layout takes them: `const
+/// auto counts = tutti::as_counts(std::span{lengths, n}); world.all_gather_v(in, out, counts)`. They must be kept until
+/// the operation has ended, and can be used by all calls with the same blocks. Throws usage_error for a number below 0.
 template <std::ranges::input_range Numbers>
   requires std::integral<std::ranges::range_value_t<Numbers>>
 [[nodiscard]] std::vector<std::size_t> as_counts(const Numbers& numbers) {

@@ -3,5 +3,5 @@
 
 #include <tutti/config.hpp>
 
-/// Checks of preconditions that only a bug of the library itself can violate; out of builds with NDEBUG.
+/// Checks a precondition that only a bug of the library itself can violate. Does nothing in builds with NDEBUG.
 #define TUTTI_ASSERT(condition) assert(condition)

@@ -3,9 +3,9 @@
 
 namespace tutti::detail {
 
-/// While it lives, this thread rounds to the nearest and takes subnormal numbers for what they are, whatever its
-/// program has set (-ffast-math, a thread's own rounding): so the bits of a result do not depend on which thread of
-/// which rank computed it. Costs one read, some 2 ns, where nothing was set. Exceptions that are raised stay raised.
+/// Scope in which this thread rounds to nearest and computes with subnormal numbers, whatever its program has set
+/// (-ffast-math, a thread's own rounding), so that the bits of a result do not depend on the thread or the rank that
+/// computed it. Costs one read, about 2 ns, if nothing was set. Floating-point exception flags stay raised.
 class default_float_mode {
  public:
   default_float_mode() noexcept : set_(float_control() & float_mode) {

@@ -21,7 +21,7 @@ class origin {
   }
   /// Returns true in a child of that process, and in the child's children.
   [[nodiscard]] bool inherited() const noexcept { return forks.load(std::memory_order_relaxed) != generation_; }
-  /// Throws usage_error there: `call` would act as the parent.
+  /// Throws usage_error in such a child, in which `call` would act as the parent.
   void check(const char* call) const {
     if (inherited()) refuse(call);
   }
@@ -33,7 +33,7 @@ class origin {
                       "no more; init() makes one of its own");
   }
 
-  static inline std::atomic<std::uint64_t> forks{0};  // between this process and the first that was watched
+  static inline std::atomic<std::uint64_t> forks{0};  // since the first process that used this
   const std::uint64_t generation_ = forks.load(std::memory_order_relaxed);
 };
 

@@ -22,7 +22,8 @@ struct raw_reduction {
   /// aligned to the largest power of two that divides `element`, at most 64.
   void (*fold)(const void* in, void* inout, std::size_t element, std::size_t bytes) = nullptr;
   std::size_t element_bytes = 0;
-  /// Instead of `fold`: the same with a pointer of its author's, which must be good until the operation has ended.
+  /// Computes the same as `fold`, which it replaces, with a pointer of its author's, which must be valid until the
+  /// operation has ended.
   void (*fold_for)(void* user, const void* in, void* inout, std::size_t element, std::size_t bytes) = nullptr;
   void* user = nullptr;
 
@@ -34,7 +35,7 @@ struct raw_reduction {
 
 namespace detail {
 
-/// What of a raw_reduction is called, as a reduction carries it.
+/// The callable part of a raw_reduction, as a reduction stores it.
 struct raw_plain {
   decltype(raw_reduction::fold) fold;
   std::size_t element_bytes;

@@ -12,7 +12,7 @@ namespace tutti {
 enum class errc : std::uint16_t {
   ok = 0,
   aborted,           ///< status::peer called abort(), or destroyed its communicator with operations in flight
-  timed_out,         ///< the deadline passed; status::peer is the rank that was waited for
+  timed_out,         ///< the deadline passed; status::peer is the awaited rank
   peer_lost,         ///< the process of status::peer died or its connection broke: see status::how_lost()
   peer_left,         ///< status::peer destroyed its communicator while it was still needed
   mismatch,          ///< ranks called different collectives, or with different sizes or types
@@ -27,18 +27,18 @@ enum class errc : std::uint16_t {
 /// The last value; peers send them as numbers.
 inline constexpr errc last_errc = errc::device;
 
-/// How a rank was lost, where the library knows.
+/// The way in which a rank was lost, as far as the library knows.
 enum class loss : std::uint8_t {
   unknown,
   died,    ///< its process has ended
-  broken,  ///< the connection to it broke; whether its process lives cannot be seen from here
+  broken,  ///< the connection to it broke; its process may live
   cut      ///< the connection to it broke, and its process lives
 };
 
-/// The outcome of an operation below the typed face: 16 bytes, never throws.
+/// The outcome of an operation below the typed interface: 16 bytes, never throws.
 struct status {
   errc code = errc::ok;
-  std::uint16_t other = 0;   ///< 1 + the world rank that found out, or timed out; 0 when unknown
+  std::uint16_t other = 0;   ///< 1 + the world rank that detected the error or timed out; 0 if unknown
   std::int32_t peer = -1;    ///< world rank at fault, -1 when unknown
   std::uint64_t detail = 0;  ///< errno for errc::system, else as the code says, or 0; sent to peers
 
@@ -52,17 +52,17 @@ struct status {
   /// The detail when a communicator was destroyed with operations in flight.
   static constexpr std::uint64_t destroyed = reduction_threw - 3;
 
-  /// errc::peer_lost; `finder` lost `peer`, and `error` is the errno of their connection, if that had one.
+  /// Returns an errc::peer_lost: `finder` lost `peer`; `error` is the errno of their connection, if there was one.
   static constexpr status lost(int peer, loss how, int finder = -1, int error = 0) noexcept {
     return {errc::peer_lost, static_cast<std::uint16_t>(finder + 1), peer,
             std::uint64_t{static_cast<std::uint8_t>(how)} << 32 | static_cast<std::uint32_t>(error)};
   }
-  /// Of errc::peer_lost.
+  /// Returns the way in which a rank was lost, for errc::peer_lost.
   [[nodiscard]] constexpr loss how_lost() const noexcept {
     const std::uint64_t how = detail >> 32;
     return how <= static_cast<std::uint64_t>(loss::cut) ? static_cast<loss>(how) : loss::unknown;
   }
-  /// The errno of errc::peer_lost, errc::system and errc::out_of_resources; 0 where there is none.
+  /// Returns the errno of errc::peer_lost, errc::system and errc::out_of_resources; 0 if there is none.
   [[nodiscard]] constexpr int error_number() const noexcept { return static_cast<int>(detail & 0xffffffffU); }
 
   [[nodiscard]] constexpr bool ok() const noexcept { return code == errc::ok; }

@@ -16,22 +16,17 @@
 namespace tutti::grad {
 
 /// A hook that sends gradients of float and double as `Wire`, float16 or bfloat16: half or a quarter of the bytes.
-/// `Inner` is the hook that reduces the narrowed gradients, and those that are no wider than `Wire`; so hooks can be
-/// chained: `compress_hook<bfloat16, powersgd_hook>`. Tails are sent separately and unchanged. bfloat16 is sent at
-/// once. float16 is first scaled by a power of two that prevents overflow of the sums and on which the ranks agree (an
-/// all_reduce of one float in ready()); its bucket is sent in finish().
-///
-/// bfloat16 has float's range and travels at once. float16 is scaled so that no sum overflows, by a power of two which
-/// the ranks agree on first (an all_reduce of one float as ready() is called); its bucket travels in finish().
-/// Error of a sum of n ranks: each term, the sum and, over messages, each partial sum is rounded to 16 bits. That is at
-/// most n u of the sum of the terms' magnitudes, with u = 2^-8 (bfloat16) or 2^-11 (float16), and 2 u of it where all
-/// ranks are folded at once, in shared memory; besides n 2^-134 for bfloat16, n^2 m 2^-39 for float16, m the largest
-/// magnitude in the bucket on any rank. Infinities, NaNs and what the wire's type cannot hold, bfloat16's largest being
-/// 3.39e38, arrive as infinities or NaNs. Memory: a copy in the wire's type of as
-/// many buckets as are under way at a time; reducer_options::in_flight bounds that. Move-only, as are
-/// all hooks that keep something: std::move() it into the reducer, and find it as reducer::hook().
-/// The inner hook is called for one bucket after the other: by ready() for bfloat16, in tasks, maybe by another thread,
-/// for float16. So with float16 and a hook whose call is not const, what is narrow already travels in finish(), too.
+/// `Inner` reduces the narrowed gradients, and those no wider than `Wire`; so hooks can be chained:
+/// `compress_hook<bfloat16, powersgd_hook>`. Tails are sent unchanged. bfloat16 is sent at once. float16 is first
+/// scaled by a power of two that prevents overflow and on which the ranks agree (an all_reduce of one float in
+/// ready()); its bucket is sent in finish(). The error of a sum of n ranks is at most n u of the sum of the terms'
+/// magnitudes, u = 2^-8 (bfloat16) or 2^-11 (float16), or 2 u of it if all ranks are folded at once, in shared memory;
+/// besides n 2^-134 for bfloat16, n^2 m 2^-39 for float16, m the largest magnitude in the bucket on any rank.
+/// Infinities, NaNs and values that `Wire` cannot hold (above 3.39e38 in bfloat16) arrive as infinities or NaNs.
+/// Memory: a copy as `Wire` of each bucket in flight: see reducer_options::in_flight. Move-only; find it as
+/// reducer::hook(). The inner hook is called for one bucket at a time: by ready() for bfloat16, in tasks, maybe on
+/// another thread, for float16. With float16 and an inner hook whose call is not const, narrow gradients are sent in
+/// finish(), too.
 template <narrow_float Wire, class Inner = sum_hook>
   requires(sizeof(Wire) == 2)
 class compress_hook {

@@ -15,9 +15,9 @@
 
 namespace tutti::grad {
 
-/// Conversions that remember: out[i] = (in[i] + left[i]) x factor, computed in float and then rounded to one of 8
-/// or 16 bits that is narrower than `from`; left[i] becomes what that leaves out, in the unit of `in`, or 0 where that
-/// is not finite. Otherwise as cast_kernels.
+/// Conversions with a remainder: out[i] = (in[i] + left[i]) x factor, computed in float and then rounded to a float of
+/// 8 or 16 bits that is narrower than `from`. left[i] becomes the rounding error, in the unit of `in`, or 0 if that is
+/// not finite. Otherwise as cast_kernels.
 template <class K>
 concept feedback_kernels = cast_kernels<K> && requires(const void* in, dtype from, float* left, void* out, dtype to,
                                                        std::size_t count, double factor, cuda::stream_handle s) {

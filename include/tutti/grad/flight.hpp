@@ -101,7 +101,7 @@ class bucket_flight {
   void run(engine& driver) {
     if constexpr (!tells)
       if (waits_ && !runs_) {
-        const tutti::detail::driven_here later{driver};  // by whoever ends the pass
+        const tutti::detail::driven_here later{driver};  // by the thread that ends the pass
         runs_.emplace(run_to_end(driver, *std::exchange(waits_, std::nullopt)));
       }
   }

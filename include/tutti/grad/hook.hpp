@@ -48,8 +48,8 @@ enum class scaling : std::uint8_t {
 
 /// The precision of a hook's sums of 16-bit gradients.
 enum class partial_sums : std::uint8_t {
-  rounded,  ///< some are stored in 16 bits on their way: gradients of float16 are scaled so that none overflows
-  wide      ///< each is added up, and divided, in float, and rounded to 16 bits once
+  rounded,  ///< partial sums may be stored in 16 bits: gradients of float16 are scaled so that none overflows
+  wide      ///< summed and divided in float, and rounded to 16 bits once
 };
 
 namespace detail {

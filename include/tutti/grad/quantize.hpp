@@ -49,14 +49,13 @@ struct quantized_block {
   [[nodiscard]] float operator[](std::size_t i) const noexcept { return static_cast<float>(levels[i]) * scale; }
 };
 
-/// A hook that sends gradients in 8 bits, and what rounding leaves out with the next pass. Each block of 256 elements
-/// has a scale of its own. An all_to_all gives every rank a part of the bucket, which it sums in float in rank order,
-/// rounds again and passes on by an all_gather: 2 (n-1)/n x 1.016 bytes per element, a quarter of float's. The first
-/// travels at once, the second in finish(). Error of a sum, in one pass: the sum over the ranks of 1/253 of their
-/// block's largest magnitude, and 1/253 of that of the sums (1/254, and float's rounding, for normal numbers); over
-/// many passes the errors cancel. A block with an infinity or NaN arrives as NaNs. Memory: a float per element and a
-/// rank's part of it, and two copies in 8 bits of as many buckets as are under way at a time;
-/// reducer_options::in_flight bounds these.
+/// A hook that sends gradients in 8 bits and adds the rounding errors in the next pass. Each block of 256 elements has
+/// its own scale. An all_to_all gives every rank a part of the bucket, which it sums in float in rank order, rounds
+/// again and distributes by an all_gather: 2 (n-1)/n x 1.016 bytes per element, a quarter of float's. The first is sent
+/// in ready(), the second in finish(). Error of a sum in one pass: the sum over the ranks of 1/253 of their block's
+/// largest magnitude, and 1/253 of that of the sums (1/254, and float's rounding, for normal numbers); over many passes
+/// the errors cancel. A block with an infinity or NaN arrives as NaNs. Memory: a float per element and a rank's part of
+/// it, and two copies in 8 bits of each bucket in flight, which reducer_options::in_flight bounds.
 class quantize_hook {
  public:
   template <class Comm, number T>

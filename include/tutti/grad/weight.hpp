@@ -82,8 +82,8 @@ template <class T>
 
 }  // namespace detail
 
-/// Multiplies in float or double, in which the product is rounded, and then to T. By zero leaves zeros,
-/// even of infinities: what counts for nothing must not spread. `to` may be `from`.
+/// Multiplies in float or double, in which the product is rounded, and then rounds to T. A factor of 0 gives zeros even
+/// for infinities, since gradients with weight 0 must not affect the result. `to` may be `from`.
 template <class T>
 void multiply(const T* from, T* to, std::size_t count, double by) noexcept {
   if (by == 0)
@@ -99,7 +99,7 @@ void multiply(std::span<T> g, double by) noexcept {
   if (by != 1) multiply<T>(g.data(), g.data(), g.size(), by);
 }
 
-/// Divides in float or double, in which the quotient is rounded, and then to T.
+/// Divides in float or double, in which the quotient is rounded, and then rounds to T.
 template <class T>
 void divide(std::span<T> g, double by) noexcept {
   if (by == 1 || g.empty()) return;

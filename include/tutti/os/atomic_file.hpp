@@ -16,10 +16,10 @@
 
 namespace tutti::os {
 
-/// A file that replaces another as a whole: after a crash at any moment its path names the old bytes or the new ones.
-/// Written under another name beside it, made durable and renamed by commit(); without that it is removed. A symbolic
-/// link stays: the file that it names is replaced, or made. A process that is killed leaves `path.<pid>.<n>.tmp`.
-/// Errors: error{system} or {out_of_resources} that names the path.
+/// A file that replaces another as a whole: after a crash at any moment, its path names the old bytes or the new ones.
+/// It is written under another name in the same folder, and made durable and renamed by commit(); without commit() it
+/// is removed. A symbolic link stays: the file that it names is replaced, or made. A process that is killed leaves
+/// `path.<pid>.<n>.tmp`. Errors: error{system} or {out_of_resources} that names the path.
 class atomic_file {
  public:
   explicit atomic_file(const std::string& path) : path_(behind_links(path)) {
@@ -60,7 +60,7 @@ class atomic_file {
       std::error_code none;
       const auto to = std::filesystem::read_symlink(at, none);
       if (none) return at.string();
-      at = at.parent_path() / to;  // or `to` alone, where it begins at the root
+      at = at.parent_path() / to;  // or `to` alone, if it is absolute
     }
     throw_errno(ELOOP, "cannot write " + path);
   }

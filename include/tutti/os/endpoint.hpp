@@ -60,20 +60,20 @@ class endpoint {
     return e;
   }
 
-  /// A number for the host: of IPv4 all of its address, of IPv6 the network of 64 bits that it can choose from; 0 for a
-  /// Unix socket.
+  /// Returns a number for the host: the whole address for IPv4, the 64-bit network for IPv6, in which a host chooses
+  /// its own addresses; 0 for a Unix socket.
   [[nodiscard]] std::uint64_t host_number() const noexcept {
     if (family() == AF_INET) return std::uint64_t{as<sockaddr_in>().sin_addr.s_addr} | std::uint64_t{1} << 32;
     if (family() != AF_INET6) return 0;
     const auto a = as<sockaddr_in6>().sin6_addr;
     std::uint64_t number = 0;
-    // Of loopback and of mapped IPv4 addresses the last half is all that differs.
+    // Loopback and mapped IPv4 addresses differ in the last half only.
     const bool last = IN6_IS_ADDR_LOOPBACK(&a) || IN6_IS_ADDR_V4MAPPED(&a);
     std::memcpy(&number, a.s6_addr + (last ? 8 : 0), sizeof number);
     return number;
   }
 
-  /// Nobody outside of this machine (strictly: of this network namespace) can reach it.
+  /// Returns true if it cannot be reached from outside of this machine (strictly: of this network namespace).
   [[nodiscard]] bool is_loopback() const noexcept {
     if (family() == AF_INET) return (ntohl(as<sockaddr_in>().sin_addr.s_addr) >> 24) == 127;
     if (family() != AF_INET6) return is_unix();
@@ -89,12 +89,12 @@ class endpoint {
     return IN6_IS_ADDR_UNSPECIFIED(&a);
   }
 
-  /// The number of the interface that a link-local IPv6 address belongs to on this machine; 0 for none.
+  /// Returns the number of the interface of a link-local IPv6 address on this machine; 0 for none.
   [[nodiscard]] std::uint32_t scope() const noexcept {
     return family() == AF_INET6 ? as<sockaddr_in6>().sin6_scope_id : 0;
   }
 
-  /// "127.0.0.1:4711", "[::1]:4711", "[fe80::1%eth0]:4711", "unix:/path" or "unix:@name".
+  /// Returns "127.0.0.1:4711", "[::1]:4711", "[fe80::1%eth0]:4711", "unix:/path" or "unix:@name".
   [[nodiscard]] std::string to_string() const {
     char text[INET6_ADDRSTRLEN] = {};
     if (family() == AF_INET) {

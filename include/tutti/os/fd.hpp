@@ -10,9 +10,9 @@
 
 namespace tutti::os {
 
-/// Owns a file descriptor; closes it when destroyed. Every descriptor the library makes is close-on-exec, and none has
-/// the number of a standard stream: a program that was started without one would print into it. Where no higher number
-/// is free the fd is empty, with errno EMFILE.
+/// A file descriptor, owned; closed by the destructor. Every descriptor that the library makes is close-on-exec, and
+/// none has the number of a standard stream, since a program that was started without that stream would print into it.
+/// If no higher number is free, the fd is empty, with errno EMFILE.
 class fd {
  public:
   fd() noexcept = default;
@@ -37,11 +37,11 @@ class fd {
     value_ = above_standard_streams(owned);
   }
 
-  /// A child made by fork() ends its copy at once: for connections, at whose other end that copy would pass for this
-  /// process after its death.
+  /// Makes children of fork() end their copies at once: for connections, since the other side would take such a copy
+  /// for this process after its death.
   void end_in_children() const noexcept { detail::forked_descriptors::add(value_); }
 
-  /// A second descriptor of the same open file. Throws error{out_of_resources} when none is left.
+  /// Returns a second descriptor of the same open file. Throws error{out_of_resources} if none is left.
   [[nodiscard]] fd duplicate() const {
     fd copy{::fcntl(value_, F_DUPFD_CLOEXEC, 3)};
     if (!copy) throw_errno(errno, "cannot duplicate a file descriptor");

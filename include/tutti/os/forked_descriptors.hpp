@@ -15,18 +15,18 @@
 
 namespace tutti::os::detail {
 
-/// The sockets that a child made by fork() ends its copies of, before fork() returns in it: as long as one kept them,
-/// the other side would hear of this process's death only when that child ends. Close-on-exec is too late for a child
-/// that calls no exec(), as data loaders and checkpoint writers. In the child the number stays taken, by an eventfd
-/// that nobody uses, so that whoever closes his copy closes nothing else. Any thread. A child that a bare clone() makes
-/// keeps its copies, and so do numbers beyond 65535.
+/// The sockets whose copies a child of fork() ends before fork() returns in it: while a copy is open, the other side
+/// does not notice this process's death. Close-on-exec is too late for a child that does not call exec(), such as data
+/// loaders and checkpoint writers. In the child the number stays taken, by an unused eventfd, so that a second close()
+/// of the copy closes no other descriptor. Any thread. A child made by a bare clone() keeps its copies, and so do
+/// numbers beyond 65535.
 class forked_descriptors {
  public:
   static void add(int descriptor) noexcept {
     [[maybe_unused]] static const int registered = ::pthread_atfork(nullptr, nullptr, &end_in_child);
     if (is_counted(descriptor)) word_of(descriptor).fetch_or(bit_of(descriptor), std::memory_order_relaxed);
   }
-  /// To be called before the descriptor is closed.
+  /// Forgets a descriptor; must be called before it is closed.
   static void forget(int descriptor) noexcept {
     if (!is_counted(descriptor) || (word_of(descriptor).load(std::memory_order_relaxed) & bit_of(descriptor)) == 0)
       return;
@@ -40,7 +40,7 @@ class forked_descriptors {
   static std::atomic<std::uint64_t>& word_of(int d) noexcept { return noted[static_cast<std::size_t>(d) / bits]; }
   static std::uint64_t bit_of(int d) noexcept { return std::uint64_t{1} << (static_cast<std::size_t>(d) % bits); }
 
-  // Only what is allowed between fork() and exec() in a process of several threads.
+  // Makes only calls that are allowed between fork() and exec() in a process with several threads.
   static void end_in_child() noexcept {
     const int saved = errno;
     int idle = -1;

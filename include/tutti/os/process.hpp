@@ -24,7 +24,7 @@ namespace detail {
 
 struct process_stat {
   char state = 0;  ///< 0: nothing was read
-  int error = 0;   ///< why; ENOENT or ESRCH where there is no such process
+  int error = 0;   ///< the errno; ENOENT or ESRCH if there is no such process
   std::uint64_t threads = 0;
   std::uint64_t start_time = 0;
 };
@@ -66,13 +66,13 @@ inline process_stat read_process_stat(::pid_t pid) noexcept {
   return s.start_time;
 }
 
-/// Whether the process that had `pid` and began at `start_time` (0: nobody knows when) still runs. One that was killed
-/// and not yet waited for is dead; one whose main thread ended while others go on is alive. Costs one read of /proc
-/// (some 10 us).
+/// Returns true if the process that had `pid` and began at `start_time` (0: unknown) still runs. One that was killed
+/// and not yet waited for is dead; one whose main thread has ended while others run is alive. Costs one read of /proc
+/// (about 10 us).
 [[nodiscard]] inline bool is_alive(::pid_t pid, std::uint64_t start_time) noexcept {
   const auto s = detail::read_process_stat(pid);
   if (s.state == 0) {
-    // Without /proc, or a descriptor to read it with, the kernel still knows whether the number is taken.
+    // Without /proc, or a descriptor to read it with, tests whether the pid is taken.
     if ((s.error == ENOENT || s.error == ESRCH) && ::access("/proc/self/stat", R_OK) == 0) return false;
     return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
   }

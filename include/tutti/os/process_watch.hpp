@@ -24,7 +24,7 @@ class process_watch {
     if (!fd_ && (errno == EMFILE || errno == ENFILE)) {
       throw_errno(errno, "cannot watch process " + std::to_string(pid));
     }
-    // The number may have passed to another process before the descriptor was opened.
+    // The pid may have been reused before the descriptor was opened.
     if (!is_alive(pid, start_time)) gone_ = true;
   }
 

@@ -17,7 +17,7 @@ namespace tutti::os {
 
 namespace detail {
 
-/// The number of the interface behind '%', by name or number; 0 where there is none.
+/// Returns the number of the interface behind '%', by name or number; 0 if there is none.
 inline std::uint32_t interface_number(const std::string& text) noexcept {
   if (const unsigned found = ::if_nametoindex(text.c_str()); found != 0) return found;
   std::uint32_t number = 0;
@@ -82,9 +82,9 @@ inline std::vector<endpoint> interface_endpoints(std::string_view name, std::uin
   return found;
 }
 
-/// The endpoints that `host` stands for: a numeric address (fe80::1%eth0 with the interface of this machine), the name
-/// of a network interface, or a host name, in this order; "unix:/path" and "unix:@name" are taken as they are. Asking a
-/// name server takes as long as resolv.conf allows. Throws error{rendezvous} when the name means nothing here.
+/// Returns the endpoints of `host`: a numeric address (fe80::1%eth0 with the interface of this machine), the name of a
+/// network interface, or a host name, in this order; "unix:/path" and "unix:@name" are taken as they are. A query of a
+/// name server takes as long as resolv.conf allows. Throws error{rendezvous} if the name cannot be resolved.
 inline std::vector<endpoint> resolve(const std::string& host, std::uint16_t port) {
   if (host.rfind("unix:", 0) == 0) return {endpoint::unix_socket(std::string_view{host}.substr(5))};
   if (auto e = detail::numeric_endpoint(host, port)) return {*e};

@@ -11,8 +11,8 @@
 
 namespace tutti::os {
 
-/// A socket that may still be on its way, and the errno of what was started: 0, EINPROGRESS, or why there is none.
-/// Children made by fork() do not keep it.
+/// A socket whose connection may still be in progress, and the errno of the call: 0, EINPROGRESS, or the reason why
+/// there is no socket. Children of fork() do not keep it.
 struct socket_result {
   fd socket;
   int error = 0;
@@ -69,7 +69,7 @@ struct socket_result {
     fd s{::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
     s.end_in_children();
     if (s) return {std::move(s), 0};
-    // A connection that broke while it waited is its own problem, not the listener's.
+    // A connection that broke while it waited is no error of the listener.
     if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
     return {fd{}, errno == EWOULDBLOCK ? EAGAIN : errno};
   }

@@ -23,7 +23,7 @@ inline errc classify_errno(int error) noexcept {
   }
 }
 
-/// "Too many open files (raise the limit: ulimit -n)": the meaning of an errno, and what helps where that is known.
+/// Returns the meaning of an errno, and the remedy if one is known: "Too many open files (raise the limit: ulimit -n)".
 inline std::string errno_text(int error) {
   std::string text = std::generic_category().message(error);
   if (error == EMFILE) text += " (raise the limit: ulimit -n)";
@@ -31,7 +31,7 @@ inline std::string errno_text(int error) {
   return text;
 }
 
-/// Throws tutti::error for a failed system call: `what`, the meaning of `error`, and what helps where that is known.
+/// Throws tutti::error for a failed system call: `what`, the meaning of `error`, and the remedy if one is known.
 [[noreturn]] inline void throw_errno(int error, const std::string& what) {
   throw tutti::error{{classify_errno(error), 0, -1, static_cast<std::uint64_t>(error)},
                      what + ": " + errno_text(error)};

@@ -9,24 +9,25 @@
 #include <cstdint>
 #include <optional>
 
-/// The places of those who have connected and proven nothing yet: how many there are, and who loses his where more
-/// come.
+/// Limits on connections that have not proved themselves yet: their number, and the choice of the one that is closed if
+/// more come.
 namespace tutti::wire {
 
-/// For a listener at which so many ranks may come at once: so many places that one who answers has time to do so in a
-/// flood of others, but no more than an eighth of the descriptors that the process may have beyond what ranks need.
+/// Returns the number of pending connections for a listener at which `ranks` ranks may connect at once: enough that a
+/// peer has time to answer while a flood of others connects, but at most an eighth of the descriptors of the process
+/// unless the ranks need more.
 inline std::size_t stranger_places(std::size_t ranks) noexcept {
   rlimit limit{};
   const bool known = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   const std::size_t fair = std::clamp<std::size_t>(known ? limit.rlim_cur / 8 : 1024, 64, 1024);
   return (std::max)(fair, 4 * ranks);
 }
-/// The same for one of many listeners, whose places are memory.
+/// Returns the number for one of many listeners, whose pending connections take memory.
 inline int few_stranger_places() noexcept { return static_cast<int>(std::min<std::size_t>(stranger_places(0), 256)); }
 
-/// The source, an address, from which most of them come, if an eighth does: its oldest makes room for others, so that a
-/// flood drives out its own, and nobody from elsewhere. By the counters of Misra and Gries, which find every such
-/// source in one pass.
+/// Returns the source address of most pending connections, if it has at least an eighth: its oldest one makes room for
+/// others, so that a flood closes its own connections and no other's. Uses the counters of Misra and Gries, which find
+/// every such source in one pass.
 template <class Strangers>
 std::optional<std::uint64_t> crowded_source(const Strangers& all) noexcept {
   struct counter {

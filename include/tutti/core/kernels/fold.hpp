@@ -15,7 +15,7 @@ using fold_kernel = void (*)(const void* const* inputs, int n, void* const* outp
 template <class T, class Op>
 fold_kernel fold_kernel_for(instruction_set set) noexcept;
 
-/// out[i] = T(factor * in[i]), the product in float (in double for f64) where T is narrower; out may be in.
+/// Computes out[i] = T(factor * in[i]), the product in float (in double for f64) if T is narrower; `out` may be `in`.
 template <class T>
 void scale(const void* in, void* out, std::size_t count, compute_t<T> factor, instruction_set set) noexcept;
 

@@ -292,7 +292,7 @@ void fold(const void* const* inputs, int n, void* const* outputs, int m, std::si
   if (how == stores::streaming) stream_fence();
 }
 
-/// out[i] = T(factor * in[i]), the product in float (in double for f64) where T is narrower; out may be in.
+/// Computes out[i] = T(factor * in[i]), the product in float (in double for f64) if T is narrower; `out` may be `in`.
 template <class T>
 void scale(const void* in, void* out, std::size_t count, compute_t<T> factor) noexcept {
   const auto* from = static_cast<const std::byte*>(in);
