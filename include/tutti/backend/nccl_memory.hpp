@@ -114,7 +114,7 @@ class basic_nccl_memory {
     }
     held(const held&) = delete;
     held& operator=(const held&) = delete;
-    // Freeing memory of cudaMalloc's waits for all work of the device, some of which may hang after a failure. NCCL's
+    // Freeing memory of cudaMalloc's waits for all work of the device, and that may hang after a failure. NCCL's
     // does not promise to wait, so a byte of cudaMalloc's, which lies beside it, is freed first.
     ~held() {
       if (!data) return;

@@ -112,7 +112,7 @@ class launcher {
   static constexpr std::size_t none = std::size_t(-1);
 
   // Invariants of next() and settle(): settled_ <= first_; all buckets before first_ have been launched; all before
-  // settled_ have ended; at most most_ are in flight. Of all tasks, only that of settled_ has begun and not ended, so
+  // settled_ have ended; at most most_ are in flight. Only the task of settled_ has begun and not ended, so
   // that tasks run in the plan's order. The last place in flight is reserved for first_: whichever buckets hold the
   // others, the one that all ranks need next can be launched. In the planned order, no rank runs a task before the
   // window from settled_ to first_ is full, or nothing is left to launch, even if a gradient is ready here and not
