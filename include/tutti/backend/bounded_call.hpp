@@ -12,15 +12,15 @@
 
 namespace tutti {
 
-/// A call into a library that may never return, on a thread of its own: it can be waited for with a limit, and is left
-/// behind when that is over. What it uses must outlive it then.
+/// A call into a library that may never return, on a thread of its own: a wait for it has a limit, after which the
+/// thread is left behind. Everything that the call uses must outlive it then.
 class bounded_call {
  public:
   bounded_call() = default;
   bounded_call(const bounded_call&) = delete;
   bounded_call& operator=(const bounded_call&) = delete;
 
-  /// Begins `f()`, which must not throw. Once. Without a thread to be had, it runs here. Throws bad_alloc.
+  /// Begins `f()`, which must not throw. Called once. Runs `f()` here if no thread can be made. Throws bad_alloc.
   template <class F>
   void start(F f) {
     state_ = std::make_shared<state>();
@@ -36,9 +36,9 @@ class bounded_call {
   }
 
   [[nodiscard]] bool started() const noexcept { return state_ != nullptr; }
-  /// Also before start().
+  /// Returns true if the call has ended, or was not started.
   [[nodiscard]] bool ended() const noexcept { return !state_ || state_->ended.load(std::memory_order_acquire); }
-  /// Waits for it, no longer than until `limit`; true if it has ended.
+  /// Waits for the end of the call, at most until `limit`. Returns true if it has ended.
   bool wait(deadline limit) const {
     if (!state_) return true;
     std::unique_lock guard{state_->mutex};
@@ -62,8 +62,8 @@ class bounded_call {
   std::shared_ptr<state> state_;
 };
 
-/// `f()`, which must not throw, waited for until `limit`; true if it has ended. Else it is left behind, as is what it
-/// was to do where there is no memory for a thread.
+/// Calls `f()`, which must not throw, and waits for it until `limit`. Returns true if it has ended. Otherwise the call
+/// is left behind, or was not made for lack of memory.
 template <class F>
 bool call_bounded(deadline limit, F f) noexcept try {
   bounded_call call;

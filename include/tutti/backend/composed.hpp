@@ -25,8 +25,8 @@ class driver;
 template <class T>
 class composed;
 
-/// True for a transport whose ranks are processes, whose machines and numbers are known: it has a roster. Declared
-/// apart from the transport, so that a file that only starts operations need not include it.
+/// True for a transport whose ranks are processes on known machines: it has a roster. Declared apart from the
+/// transport, so that a file that only starts operations need not include it.
 template <class Transport>
 inline constexpr bool has_roster = false;
 
@@ -45,14 +45,14 @@ concept immediate_collective =
               all_gather_args, reduce_scatter_args, gather_args, gather_v_args, scatter_args, scatter_v_args,
               all_to_all_args, all_to_all_v_args>;
 
-/// All that a composed backend starts.
+/// The operations that a composed backend starts.
 template <class Args>
 concept composed_operation = immediate_collective<Args> ||
                              is_one_of<Args, broadcast_sized_args, all_reduce_coalesced_args, reduce_scatter_v_args,
                                        all_gather_v_args, send_args, recv_args, recv_any_args>;
 
 /// The members of composed for one kind of operation. impl/backend/composed.hpp defines them; they are instantiated
-/// once where they are compiled separately.
+/// once if they are compiled separately.
 template <class T, composed_operation Args>
 struct composed_call {
   static void start(composed_core<T>& b, const Args& a, op_state& s) noexcept;
@@ -65,41 +65,41 @@ struct composed_call {
 }  // namespace detail
 
 /// The backend of CPUs: the algorithms of algo/ over a transport, for all ranks of a world or for a group of them. Its
-/// members are called under the engine's lock. The transport may be an incomplete type where they are only called.
+/// members are called under the engine's lock. Callers may use it with an incomplete transport type.
 template <class T>
 class composed {
  public:
   using transport_type = T;
   static constexpr space where = space::host;
 
-  /// All ranks of the transport.
+  /// Makes the backend of all ranks of the transport.
   explicit composed(std::shared_ptr<driver<T>> d);
-  /// A group of them.
+  /// Makes the backend of a group of them.
   composed(std::shared_ptr<driver<T>> d, group g);
   composed(composed&&) noexcept;
   composed& operator=(composed&&) = delete;
-  /// Gives a group's memory back; that of a world ends with the world.
+  /// Frees a group's memory; that of the world is freed with the world.
   ~composed();
 
   [[nodiscard]] int rank() const noexcept { return members_->rank; }
   [[nodiscard]] int size() const noexcept { return members_->size; }
   [[nodiscard]] const group& members() const noexcept { return *members_; }
-  /// This rank's number in the world, by which failures name it.
+  /// Returns this rank's number in the world, by which failures name it.
   [[nodiscard]] int world_rank() const noexcept { return members_->world_rank(members_->rank); }
-  /// The ranks of the world, by world rank.
+  /// Returns the ranks of the world, by world rank.
   [[nodiscard]] const roster& peers() const noexcept
     requires has_roster<T>;
   [[nodiscard]] const std::shared_ptr<driver<T>>& shared_driver() const noexcept;
   [[nodiscard]] const std::shared_ptr<engine>& shared_engine() const noexcept;
-  /// Makes the view of this world that a world of devices beside it keeps.
+  /// Makes the view of this world that a world of devices over the same ranks keeps.
   [[nodiscard]] std::unique_ptr<control_lane> make_control_lane() const;
   [[nodiscard]] status failure() const noexcept;
   [[nodiscard]] std::string describe(int world_rank) const;
   void abort(status why) noexcept;
 
-  /// Does at once what there is to do of a call that one exchange in shared memory carries, if nothing has to be waited
-  /// for first; true where that is all of it. Else start() does the rest. Not beside operations in flight, which wait
-  /// for this rank to drive, and not every time.
+  /// Fast path: runs a call that one exchange in shared memory carries, as far as that needs no waiting. Returns true
+  /// if that completes the call; else start() does the rest. Does nothing while operations are in flight, as they need
+  /// this rank to drive them, nor for every 64th call.
   template <detail::immediate_collective Args>
   bool begin(const Args& a) noexcept {
     return detail::composed_call<T, Args>::begin(*core_.get(), a);
@@ -109,49 +109,51 @@ class composed {
     detail::composed_call<T, Args>::start(*core_.get(), a, s);
   }
 
-  /// The algorithm that a collective's start() takes: what was asked for, else what the table says, else what costs
-  /// least by algo/select.hpp; `automatic` where there is one way only.
+  /// Returns the algorithm that a collective's start() uses: the requested one, else that of the table, else the
+  /// cheapest by algo/select.hpp; `automatic` if there is only one.
   template <detail::composed_operation Args>
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
     return detail::composed_call<T, Args>::chosen(*core_.get(), a);
   }
-  /// True if this collective can be asked for this algorithm here; start() takes no other.
+  /// Returns true if this collective can use this algorithm here; start() takes no other.
   template <detail::composed_operation Args>
   [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {
     return detail::composed_call<T, Args>::can(*core_.get(), via, element_bytes);
   }
-  /// Why it cannot, for the user.
+  /// Returns the reason why it cannot, for the user.
   template <detail::composed_operation Args>
   [[nodiscard]] std::string refusal(algorithm via, std::size_t element_bytes) const {
     return detail::composed_call<T, Args>::refusal(*core_.get(), via, element_bytes);
   }
 
-  /// How the ranks of this group reach each other.
+  /// Returns the connectivity of the ranks of this group.
   [[nodiscard]] algo::reach links() const noexcept;
-  /// True where every all_reduce that is asked for no algorithm folds all operands of an element at once: the ranks
+  /// Returns true if every all_reduce without a requested algorithm folds all operands of an element at once: the ranks
   /// share memory, and no table of algorithms says otherwise.
   [[nodiscard]] bool folds_at_once() const noexcept;
 
-  /// What ranks called that does not match, after errc::mismatch; empty where that is not known.
+  /// Returns the calls that do not match, after errc::mismatch; empty if they are not known.
   [[nodiscard]] std::string explain_mismatch(const op_state& s) const;
-  /// The world rank whose fault errc::mismatch is: that differs from most of its group, or sent a user's message of
-  /// another length. -1 where two of many differ, and nobody knows what the others called.
+  /// Returns the world rank at fault for errc::mismatch: the one that differs from most of its group, or sent a user's
+  /// message of another length. -1 if two of many differ and the calls of the others are not known.
   [[nodiscard]] int odd_rank(const op_state& s) const noexcept;
-  /// All collectives that this rank has called until now in this group, where none of them is in flight.
+  /// Returns the call chain of all collectives that this rank has called so far in this group, if none of them is in
+  /// flight.
   [[nodiscard]] algo::call_chain calls() const noexcept;
-  /// True while an operation that `owner` issued is in flight.
+  /// Returns true while an operation that `owner` issued is in flight.
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept;
 
   /// Begins the agreement on the context of a new group and returns the lowest that this rank can give it. Throws
   /// usage_error while another group of this world is being split.
   [[nodiscard]] std::uint32_t begin_split();
   void end_split() noexcept;
-  /// Zeroed memory of this rank, which peers map where the transport can; freed with the last copy of the pointer, also
-  /// in another thread. Takes the engine's lock. Throws std::bad_alloc or error{out_of_resources}.
+  /// Allocates zeroed memory of this rank, which peers map if the transport can; freed with the last copy of the
+  /// pointer, on any thread. Takes the engine's lock. Throws std::bad_alloc or error{out_of_resources}.
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
 
  private:
-  // Calls above say core_.get(): a plain * of a unique_ptr would instantiate composed_core<T>, to look for its friends.
+  // The calls above use core_.get(), because a plain * of a unique_ptr would instantiate composed_core<T> to look for
+  // its friends.
   std::unique_ptr<detail::composed_core<T>> core_;
   const group* members_;
 };

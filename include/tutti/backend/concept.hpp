@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-/// Starts collectives: natively, as NCCL and MPI do, or as composed<Transport>. A backend is an overload set: it
-/// supports the collectives for which it has a `start`. Everything is called under the engine's lock.
+/// A backend, which starts collectives: natively, as NCCL does, or as composed<Transport>. It is an overload set: it
+/// supports the collectives for which it has a `start`. All members are called under the engine's lock.
 template <class B>
 concept backend = requires(B& b, const barrier_args& a, op_state& s, status why) {
   { b.rank() } noexcept -> std::same_as<int>;
@@ -19,7 +19,7 @@ concept backend = requires(B& b, const barrier_args& a, op_state& s, status why)
   { B::where } -> std::convertible_to<space>;
 };
 
-/// This backend can do this collective.
+/// A backend that supports the collective of `Args`.
 template <class B, class Args>
 concept supports = backend<B> && requires(B& b, const Args& a, op_state& s) {
   { b.start(a, s) } noexcept;

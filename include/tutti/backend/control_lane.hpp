@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-/// What a world of devices asks the host's world beside it, from which it was made: whether a rank was lost, and under
-/// which names ranks are known. Called under the lock of their common engine.
+/// The view of the host's world that a world of devices made from it keeps: whether a rank was lost, and the names of
+/// ranks. Called under the lock of their common engine.
 class control_lane {
  public:
   control_lane() = default;
@@ -21,7 +21,7 @@ class control_lane {
   [[nodiscard]] virtual std::string describe(int world_rank) const = 0;
 };
 
-/// That of a world whose driver is shared by its communicators.
+/// The control lane of a world whose communicators share a driver.
 template <class Driver>
 class driver_control_lane final : public control_lane {
  public:

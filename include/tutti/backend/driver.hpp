@@ -19,15 +19,15 @@
 
 namespace tutti {
 
-/// A world's transport as its engine drives it, with the operations in flight and their deadlines. Shared by the
-/// communicators that were split from one world; the last of them says goodbye.
+/// The progress source of a world: its transport, the operations in flight and their deadlines. Shared by the
+/// communicators that were split from one world; the last of them says goodbye to the peers.
 template <class T>
 class driver final : public progress_source {
   static_assert(transport<T>);
 
  public:
   driver(std::shared_ptr<engine> home, std::unique_ptr<T> link) : engine_(std::move(home)), link_(std::move(link)) {
-    // Where ranks outnumber cores, a spinning rank keeps the core from the one it waits for.
+    // If ranks outnumber cores, a spinning rank keeps the core from the rank that it waits for.
     engine_->wait_by(link_->ranks_per_core() <= 1 ? wait_policy::own_core() : wait_policy::shared_core());
     engine_->attach(*this);
   }
@@ -48,19 +48,20 @@ class driver final : public progress_source {
   [[nodiscard]] const std::shared_ptr<engine>& shared_home() const noexcept { return engine_; }
   [[nodiscard]] op_list& in_flight() noexcept { return in_flight_; }
 
-  /// The table of algorithms of this world; set before its first operation, the same on all ranks.
+  /// Sets the table of algorithms of this world: before its first operation, the same on all ranks.
   void tune(const algo::tuning& table) noexcept { tuning_ = table; }
   [[nodiscard]] const algo::tuning& tuning() const noexcept { return tuning_; }
 
-  /// Contexts keep the messages of groups apart. To be called under the lock, as is begin_split().
+  /// Records the context of a group, which keeps its messages apart from those of other groups. Called under the lock,
+  /// as is begin_split().
   void use_context(std::uint32_t c) noexcept {
     contexts_ = (std::max)(contexts_, c);
     reclaim();
   }
 
-  /// Begins the agreement on the context of a group that is split from that of `parent`, which will be the highest that
-  /// one of its ranks returns here. Those of one parent begin in one order on all ranks, so that the highest of the
-  /// later one is higher; splits of two parents could agree on the same one: throws usage_error.
+  /// Begins the agreement on the context of a group that is split from that of `parent`: the highest number that one of
+  /// its ranks returns here. Splits of one parent begin in one order on all ranks, so the later one agrees on a higher
+  /// number; splits of two parents could agree on the same one, which throws usage_error.
   [[nodiscard]] std::uint32_t begin_split(std::uint32_t parent) {
     if (splits_ != 0 && split_from_ != parent)
       throw usage_error(
@@ -72,7 +73,7 @@ class driver final : public progress_source {
   }
   void end_split() noexcept { --splits_; }
 
-  /// Zeroed memory of this rank; peers map it where the transport can. Under the engine's lock.
+  /// Allocates zeroed memory of this rank; peers map it if the transport can. Under the engine's lock.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
     reclaim();
     if constexpr (mapped_transport<T>) return link_->allocate(bytes);
@@ -85,28 +86,28 @@ class driver final : public progress_source {
     ::operator delete(p, std::align_val_t{4096});
   }
 
-  /// An operation is in flight from here on. Before its start.
+  /// Records an operation as in flight. Called before its start.
   void enter(op_state& s) noexcept {
     in_flight_.push_back(s);
     next_expiry_ = (std::min)(next_expiry_, s.info.expires);
   }
-  /// After the start of an operation: what has come to an end with it, besides, is noticed at once by whoever is
-  /// parked.
+  /// Wakes threads that are parked if other operations have become ready during a start. Called after the start of an
+  /// operation.
   void started() noexcept {
     if (link_->has_ready()) engine_->notify_locked();
   }
 
-  /// An operation begins, in which all ranks of its group call this.
+  /// Records the start of an operation that all ranks of its group call.
   void note_call(const recent_calls::one& call) noexcept {
     link_->note_call(call, [this](std::uint64_t t) {
-      for (const op_state* s = in_flight_.back(); s; s = s->previous)  // it is asked of recent calls
+      for (const op_state* s = in_flight_.back(); s; s = s->previous)  // recent calls are looked up by tag
         if (tag::of_one_operation(t, tag::make(s->info.context, s->info.sequence, 0))) return true;
       return false;
     });
   }
 
-  /// The group of this board has ended here; what others still read of it is given back when they have ended, too.
-  /// Under the engine's lock.
+  /// Takes over the shm group of a group that has ended here; its memory is freed once the other ranks no longer read
+  /// it. Under the engine's lock.
   void bury(algo::board& b) noexcept {
     remains_.bury(b);
     reclaim();
@@ -118,15 +119,15 @@ class driver final : public progress_source {
     reclaim();
     if (in_flight_.front()) ask_around(now);
     op_state* const s = expired(now);
-    // Who comes back late first takes what has arrived meanwhile: that is nobody's delay but its own. But once for each
-    // deadline, or one who drives only now and then had none.
+    // A rank that did not poll for `absence` gets one grace period per deadline: messages may already be waiting, and
+    // the delay was its own. Only one, or a rank that polls only now and then would have no deadline.
     const bool was_away = now - std::exchange(driven_, now) > absence;
     if (was_away && (!s || s->info.expires != excused_)) {
       returned_ = now;
       excused_ = s ? s->info.expires : deadline{};
     }
     if (!s || now - returned_ < absence) return;
-    s->info.expired = true;  // what ends the others with it
+    s->info.expired = true;  // the other operations fail because of this one
     link_->abort({errc::timed_out, odd_message::finder_of(link_->rank()), waiting_for(*s), s->info.sequence});
   }
   void prepare_park() noexcept override { link_->prepare_park(); }
@@ -138,7 +139,7 @@ class driver final : public progress_source {
   void unpark() noexcept override { link_->unpark(); }
 
  private:
-  /// The first in flight whose deadline has passed; all are looked at when one may have.
+  /// Returns the first operation in flight whose deadline has passed. Searches only when one may have passed.
   [[nodiscard]] op_state* expired(deadline now) noexcept {
     if (now < next_expiry_) return nullptr;
     next_expiry_ = (deadline::max)();
@@ -151,8 +152,8 @@ class driver final : public progress_source {
   void reclaim() noexcept {
     if constexpr (mapped_transport<T>) remains_.reclaim(*link_);
   }
-  /// Where the oldest operation has been so for a while, those that it and the ones behind it wait for are asked
-  /// whether they called the same, and again and again.
+  /// Asks the ranks that the operations in flight wait for whether they called the same, once the oldest operation has
+  /// been in flight for `patience`; repeats that at growing intervals.
   void ask_around(deadline now) noexcept {
     if (const deadline issued = in_flight_.front()->info.issued; issued != oldest_issued_) {
       oldest_issued_ = issued;
@@ -166,7 +167,8 @@ class driver final : public progress_source {
     for (const op_state* s = in_flight_.front(); s && most > 0; s = s->next, --most)
       if (s->info.context != op_info::outside) link_->ask(work_of(*s), tag::make(s->info.context, s->info.sequence, 0));
   }
-  /// An operation that waits for its turn waits for whoever those before it in its group wait for.
+  /// Returns the rank that an operation waits for. One that waits for its turn waits for the rank that the operations
+  /// before it in its group wait for.
   [[nodiscard]] int waiting_for(const op_state& s) const noexcept {
     const auto ask = [this](const op_state& o) { return link_->waiting_for(work_of(o), o.info.context); };
     int who = ask(s);
@@ -186,17 +188,17 @@ class driver final : public progress_source {
   algo::tuning tuning_;
   algo::board_remains remains_;
   std::uint32_t contexts_ = 0;
-  std::uint32_t splits_ = 0, split_from_ = 0;  // under way
+  std::uint32_t splits_ = 0, split_from_ = 0;  // splits that have begun, and their parent
   deadline oldest_issued_{}, next_question_{};
-  deadline driven_{}, returned_{};            // the last tick, and the first after nobody had driven for a while
-  deadline excused_{};                        // that had passed then, if one had
-  deadline next_expiry_ = (deadline::max)();  // none in flight passes before
+  deadline driven_{}, returned_{};            // the last tick, and the first one after an absence
+  deadline excused_{};                        // the deadline that had passed at that tick, if any
+  deadline next_expiry_ = (deadline::max)();  // no deadline in flight is earlier
   duration pause_ = patience;
 };
 
 namespace detail {
 
-/// Memory of driver::allocate(), given back with the last copy of the pointer. Takes the engine's lock.
+/// Allocates memory by driver::allocate(), freed with the last copy of the pointer. Takes the engine's lock.
 template <class Driver>
 std::shared_ptr<std::byte> allocate_shared(const std::shared_ptr<Driver>& keep, std::size_t bytes) {
   std::byte* p = nullptr;

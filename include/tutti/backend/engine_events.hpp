@@ -12,13 +12,16 @@
 
 namespace tutti {
 
-/// A descriptor for event loops: readable when something of an engine has moved, until poll(). A thread drives the
-/// engine meanwhile, and resumes nobody: coroutines resume in poll(), on the thread of the loop. Between that something
-/// has moved and poll() nobody drives.
-///   engine_events events{world.engine()};
-///   epoll_ctl(loop, EPOLL_CTL_ADD, events.native_handle(), …);  // EPOLLIN: events.poll()
-/// The thread sleeps while nothing arrives. Shared memory has no descriptor of its own, and TCP many. It may outlive
-/// its world, whose engine it keeps. Throws std::system_error where there are no descriptors or threads left.
+/// A descriptor for event loops: readable from the time that an operation of an engine has moved until poll(). A thread
+/// drives the engine meanwhile, and resumes no coroutine: coroutines resume in poll(), on the thread of the loop.
+/// Between the event and poll() no thread drives the engine.
+///
+///     engine_events events{world.engine()};
+///     epoll_ctl(loop, EPOLL_CTL_ADD, events.native_handle(), …);  // EPOLLIN: events.poll()
+///
+/// The thread sleeps while nothing arrives. It is needed because shared memory has no descriptor, and TCP has many. The
+/// object may outlive its world, whose engine it keeps. Throws std::system_error if there are no descriptors or threads
+/// left.
 class engine_events {
  public:
   explicit engine_events(engine& e, const wait_policy& idle = wait_policy::at_leisure())
@@ -26,7 +29,7 @@ class engine_events {
   engine_events(const engine_events&) = delete;
   engine_events& operator=(const engine_events&) = delete;
   ~engine_events() {
-    if (engine_.inherited()) {  // no thread goes along with fork(): see progress_thread
+    if (engine_.inherited()) {  // fork() does not copy threads: see progress_thread
       [[maybe_unused]] static std::thread* kept = nullptr;
       kept = new std::thread(std::move(thread_));
       return;
@@ -37,10 +40,10 @@ class engine_events {
     thread_.join();
   }
 
-  /// Belongs to this object: neither read from nor closed.
+  /// Returns the descriptor, which belongs to this object: do not read from it or close it.
   [[nodiscard]] int native_handle() const noexcept { return event_.native(); }
 
-  /// As engine::poll(), after which the descriptor tells of what is new.
+  /// Polls as engine::poll() does; after that the descriptor becomes readable for new events only.
   bool poll() noexcept {
     (void)event_.drain();
     go_on();

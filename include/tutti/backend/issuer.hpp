@@ -20,8 +20,8 @@
 
 namespace tutti {
 
-/// What a communicator is under its face: a backend, the slab of its operations, and the words for their errors.
-/// Lives until the communicator and the last handle of a slot are gone, whichever is later.
+/// The type-independent part of a communicator: a backend, the pool of its operations, and the texts of their errors.
+/// Lives until the communicator and the last handle of a slot are destroyed, whichever is later.
 template <backend B>
 class issuer final : public op_owner {
  public:
@@ -34,14 +34,14 @@ class issuer final : public op_owner {
   [[nodiscard]] const B& backend() const noexcept { return backend_; }
   [[nodiscard]] tutti::engine& engine() noexcept override { return *home_; }
   [[nodiscard]] const std::shared_ptr<tutti::engine>& shared_engine() const noexcept { return home_; }
-  /// Expires with the communicator: from then on nothing may be issued.
+  /// Returns a pointer that expires with the communicator: after that nothing may be issued.
   [[nodiscard]] std::weak_ptr<const char> life() const noexcept { return life_; }
   [[nodiscard]] duration timeout() const noexcept { return timeout_.load(std::memory_order_relaxed); }
   void set_timeout(duration d) noexcept { timeout_.store(d, std::memory_order_relaxed); }
 
-  /// Starts a collective. `make(op_state&)` returns its arguments, which may point into the slot; `make()`, which may
-  /// be called twice, those that do not. What a backend can end by begin() costs nothing else: the latter need no slot
-  /// then, and what an operation is, and until when it may take, is written down for those that stay in flight.
+  /// Starts a collective. `make(op_state&)` returns arguments that may point into the slot; `make()`, which may be
+  /// called twice, returns arguments that do not. If the backend's begin() completes the call, `make()` needs no slot,
+  /// and the description and the deadline of the operation are not recorded.
   template <class Make>
   op_state& issue(std::size_t count, dtype type, duration timeout, const std::source_location& where, Make make,
                   stream_ref stream = {}) {
@@ -56,7 +56,7 @@ class issuer final : public op_owner {
     static_assert(!can_begin || !requires { typename B::op_type; }, "handles of devices need a slot");
     if constexpr (requires { backend_.admit(stream, ""); }) backend_.admit(stream, args_type::name);
     if constexpr (can_begin && !in_slot) {
-      pool_.reserve();  // what has begun must not fail
+      pool_.reserve();  // after begin() nothing may fail
       if (!detail::side_by_side::any() && backend_.begin(make())) return op_state::ended();
     }
     op_state& s = pool_.acquire();
@@ -82,7 +82,7 @@ class issuer final : public op_owner {
     return s;
   }
 
-  /// Ends every operation of this world, here and on its peers, which are told by whom.
+  /// Ends every operation of this world, here and on its peers, which learn this rank's number.
   void abort(std::uint64_t detail) noexcept {
     if (home_->inherited() || detail::users_reduction::abort(detail)) return;
     {
@@ -92,9 +92,9 @@ class issuer final : public op_owner {
     home_->notify();
   }
 
-  /// Ends the world if something is still in flight; handles stay valid and report errc::aborted. In a child made by
-  /// fork() this does nothing, as abort(), release() and drop(): the rank is its parent's, and peers hear nothing of
-  /// the child.
+  /// Ends the world if an operation is still in flight; handles stay valid and report errc::aborted. In a child made by
+  /// fork() this does nothing, as do abort(), release() and drop(): the rank belongs to the parent, and peers do not
+  /// hear of the child.
   void close() noexcept {
     if (home_->inherited()) return;
     auto guard = home_->lock();
@@ -107,7 +107,7 @@ class issuer final : public op_owner {
     if (!home_->inherited() && pool_.release(s)) delete this;
   }
 
-  /// The communicator's farewell: this object ends with the last handle, or now.
+  /// Releases the communicator's part: this object is destroyed with the last handle, or now.
   void drop() noexcept {
     life_.reset();
     if (home_->inherited()) return leave_alone();
@@ -129,7 +129,7 @@ class issuer final : public op_owner {
       return make(s);
   }
 
-  void leave_alone() noexcept {  // leak checkers see that it is meant
+  void leave_alone() noexcept {  // keeps it reachable for leak checkers
     inherited_before_ = last_inherited_.exchange(this);
   }
   [[nodiscard]] status by_this_rank(std::uint64_t detail) const noexcept {
@@ -141,7 +141,7 @@ class issuer final : public op_owner {
   op_pool pool_;
   std::atomic<duration> timeout_;
   std::shared_ptr<const char> life_ = std::make_shared<const char>();
-  std::string words_;  // of a reduction that threw here
+  std::string words_;  // message of a reduction that threw here
   issuer* inherited_before_ = nullptr;
   static inline std::atomic<issuer*> last_inherited_{nullptr};
 };

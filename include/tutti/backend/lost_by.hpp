@@ -5,10 +5,10 @@
 
 namespace tutti::detail {
 
-/// How a handle of a captured operation ended that was not joined.
+/// The way in which a handle of a captured operation ended without a join.
 enum class lost_by : std::uint8_t {
-  wait,  ///< and its caller is told
-  drop   ///< which nobody can be told at once
+  wait,  ///< by wait(), whose caller gets the error
+  drop   ///< by its destructor, which cannot report the error
 };
 
 }  // namespace tutti::detail

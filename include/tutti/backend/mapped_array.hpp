@@ -10,8 +10,8 @@ namespace tutti {
 
 namespace detail {
 
-/// Of what is free, an array of `a` elements serves somebody who wants `wanted` better than one of `b`: the smallest
-/// that is large enough, or else the largest, which is then replaced. So there are never more than are in use at a
+/// Returns true if a free array of `a` elements fits a request for `wanted` better than one of `b`: the smallest that
+/// is large enough, or else the largest, which is then replaced. So there are never more arrays than are in use at a
 /// time.
 constexpr bool fits_better(std::size_t a, std::size_t b, std::size_t wanted) noexcept {
   if ((a >= wanted) != (b >= wanted)) return a >= wanted;
@@ -20,7 +20,7 @@ constexpr bool fits_better(std::size_t a, std::size_t b, std::size_t wanted) noe
 
 }  // namespace detail
 
-/// Memory that peers on the same machine map, so that collectives on it stage nothing. Owns it; move-only.
+/// Memory that peers on the same node map, so that collectives on it stage nothing. Owning; move-only.
 template <element T>
 class mapped_array {
  public:
@@ -33,7 +33,7 @@ class mapped_array {
     return *this;
   }
 
-  /// `memory` holds `count` elements. Made by communicator::allocate.
+  /// Takes over `memory`, which holds `count` elements. Made by communicator::allocate.
   mapped_array(std::shared_ptr<std::byte> memory, std::size_t count) noexcept
       : memory_(std::move(memory)), count_(count) {}
 

@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-/// How a thread sleeps that waits for what cannot wake it: briefly, while there is such a thing. One sleeps at a time;
-/// any thread wakes it.
+/// Sleep of a thread that may wait for events which cannot wake it: short while there are such events. One thread
+/// sleeps at a time; any thread wakes it.
 class nap {
  public:
   static constexpr duration brief = std::chrono::microseconds(50);
@@ -29,7 +29,7 @@ class nap {
   }
 
  private:
-  duration longest_{};  // of whoever sleeps
+  duration longest_{};  // of the next sleep
   std::mutex mutex_;
   std::condition_variable waken_;
   bool woken_ = false;

@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-/// Ranks are fibers of one thread, for tests: order and hang bugs replay by seed.
+/// The backend whose ranks are fibers of one thread, for tests: order and hang bugs replay by seed.
 using sim = composed<sim_transport>;
 
 }  // namespace tutti

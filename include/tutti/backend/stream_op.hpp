@@ -11,8 +11,8 @@
 
 namespace tutti {
 
-/// A collective on devices in flight: an op with one more way to end, which is the only one for an operation whose
-/// stream is being captured into a graph: that runs when the graph is launched, so that there is nothing to wait for.
+/// A collective on devices in flight: an op that can also end by join(). That is the only end for an operation whose
+/// stream is being captured into a graph: it runs when the graph is launched, so there is nothing to wait for.
 template <class B>
 class [[nodiscard]] basic_stream_op : public op {
  public:
@@ -25,10 +25,10 @@ class [[nodiscard]] basic_stream_op : public op {
     }
     return *this;
   }
-  /// Waits, as that of op does. An operation that was captured is lost with it, which the next one throws.
+  /// Waits, as op's destructor does. For an operation that was captured, the next operation throws the error.
   ~basic_stream_op() { drop(); }
 
-  /// As op's. Throws usage_error for an operation that was captured, and in its group (see nccl_group).
+  /// Waits as op does. Throws usage_error for an operation that was captured, and in its group (see nccl_group).
   void wait() {
     check_group();
     this->slot_.wait();
@@ -44,14 +44,14 @@ class [[nodiscard]] basic_stream_op : public op {
     return awaiter{std::move(this->slot_)};
   }
 
-  /// Ends the handle: what is given to the stream from now on comes after the operation on the device. The host does
-  /// not wait for that; it waits for NCCL to have put the operation into its own stream, which is soon unless ranks
-  /// have yet to connect. Without a stream: the default stream. The buffers, and a layout's ranges, may be used in that
-  /// stream afterwards; those of a captured operation belong to the graph as long as that is launched. Drives the
-  /// engine where it has to wait, and now and then, to hear of lost peers: coroutines may resume here. Throws the
-  /// communicator's failure if there is one; a later one is met by the next operation, or by the next join. Throws
-  /// usage_error, and spoils nothing, where `to` is being captured into a graph that the operation is no part of, which
-  /// is then waited for, or where the operation was captured and `to` cannot be part of that capture.
+  /// Ends the handle: later work of the stream runs after the operation on the device. Without a stream: the default
+  /// stream. The host does not wait for that; it waits until NCCL has put the operation into its own stream, which is
+  /// soon unless ranks have yet to connect. The buffers, and a layout's ranges, may be used in that stream afterwards;
+  /// those of a captured operation belong to the graph as long as that is launched. Drives the engine if it has to
+  /// wait, and now and then to notice lost peers: coroutines may resume here. Throws the communicator's failure if
+  /// there is one; a later failure is thrown by the next operation or join. Throws usage_error if `to` is being
+  /// captured into a graph that the operation is no part of, for which it then waits, or if the operation was captured
+  /// and `to` cannot be part of that capture; invalidates no capture.
   void join(stream_ref to) && {
     check_group();
     detail::op_slot mine = std::move(this->slot_);

@@ -6,7 +6,7 @@ namespace tutti {
 
 class threads_transport;
 
-/// Ranks are threads of one process: the shape of nn.DataParallel, and of tests.
+/// The backend whose ranks are threads of one process, as in nn.DataParallel and in tests.
 using threads = composed<threads_transport>;
 
 }  // namespace tutti
