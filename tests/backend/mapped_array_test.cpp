@@ -60,6 +60,11 @@ TEST_CASE("mapped_array: holds zeroed elements, and frees them once") {
     CHECK(b[99] == 7);
     b = elements<int>(world, 5);
     CHECK(counting_transport::alive == 1);
+    mapped_array<int> c;
+    c = std::move(b);
+    CHECK(b.size() == 0);  // NOLINT: assigned from, too
+    CHECK(b.data() == nullptr);
+    CHECK(c.size() == 5);
   }
   CHECK(counting_transport::alive == 0);
 }

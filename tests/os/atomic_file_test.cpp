@@ -71,6 +71,14 @@ TEST_CASE("atomic_file: a symbolic link stays, and what it names is replaced, or
 TEST_CASE("atomic_file: a path that cannot be is an error that names it, and leaves nothing") {
   const tutti_test::temporary_directory folder;
   CHECK_THROWS_AS(atomic_file(folder.file("none/f")), tutti::error);
-  atomic_file over{folder.path().string() + "/"};
-  CHECK_THROWS_AS(over.commit(), tutti::error);
+  {
+    atomic_file over{folder.path().string() + "/"};
+    CHECK_THROWS_AS(over.commit(), tutti::error);
+  }
+  std::filesystem::create_directory(folder.file("taken"));
+  {
+    atomic_file over{folder.file("taken")};
+    CHECK_THROWS_AS(over.commit(), tutti::error);
+  }
+  CHECK(files_in(folder) == 1);
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -281,6 +282,29 @@ TEST_CASE("tcp_store: an answer that comes after its get gave up does not answer
     setter.join();
     CHECK(text_of(client.get(key, after(30s))) == "late " + key);
   }
+}
+
+TEST_CASE("tcp_store: a client that gives up keys, one after the other, leaves no wait behind") {
+  running_host host;
+  auto client = host.connect(1);
+  for (int i = 0; i < 40; ++i)  // more than a client may wait for at a time
+    CHECK(failure_of([&] { (void)client.get("never" + std::to_string(i), after(1ms)); }).kind == errc::timed_out);
+  client.set("k", bytes_of("v"));
+  CHECK(text_of(client.get("k", after(30s))) == "v");
+}
+
+TEST_CASE("tcp_store: a host that forks keeps its socket") {
+  const temporary_directory dir;
+  const auto where = tutti::os::endpoint::unix_socket(dir.file("socket"));
+  auto host = std::make_unique<tcp_store>(tcp_store::host(where, options_of(0, 2)));
+  forked_child child{[&] {
+    host.reset();
+    return 0;
+  }};
+  CHECK(child.wait() == 0);
+  CHECK(std::filesystem::exists(dir.file("socket")));
+  host.reset();
+  CHECK_FALSE(std::filesystem::exists(dir.file("socket")));
 }
 
 TEST_CASE("tcp_store: a client that forks does not say goodbye twice") {

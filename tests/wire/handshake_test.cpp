@@ -332,6 +332,22 @@ TEST_CASE("handshake: what one side says cannot be sent back to it or across") {
   CHECK(d.why() == refusal::authentication);
 }
 
+TEST_CASE("handshake: a refusal without a proof is not believed, but for that of a proof") {
+  const tutti_test::pretended_hmac_scope hmac;
+  for (const refusal said : {refusal::world, refusal::generation, refusal::job, refusal::authentication}) {
+    client_handshake c{client_terms()};
+    server_handshake s{server_terms(proof::hmac, &key_b)};  // a stranger
+    c.receive(take(s));
+    s.receive(take(c));
+    bytes reply = take(s);
+    reply[detail::preamble_bytes - 1] = static_cast<std::byte>(said);
+    c.receive(reply);
+    CHECK(c.state() == handshake_state::refused);
+    CHECK(c.why() == refusal::authentication);
+    CHECK(c.counterpart().world == 0);
+  }
+}
+
 TEST_CASE("handshake: every stranger gets the same answer") {
   const tutti_test::pretended_hmac_scope hmac;
   std::optional<bytes> first;
