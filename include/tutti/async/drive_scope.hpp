@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/async/driven_here.hpp>
 #include <tutti/async/engine.hpp>
 
 namespace tutti::detail {
@@ -19,18 +20,18 @@ inline std::shared_ptr<engine> keep(engine& e) {
 }
 
 /// The engines that a sync_wait drives: its own, and those of other worlds whose operations its coroutines come to wait
-/// for. Known to the thread that waits, as long as it does.
+/// for. Known to the thread that waits, or its fiber, as long as it does.
 class drive_scope {
  public:
-  explicit drive_scope(engine& own) noexcept : own_(own), outer_(std::exchange(innermost_, this)) {}
+  explicit drive_scope(engine& own) noexcept : own_(own), outer_(std::exchange(drives_here.waits_in, this)) {}
   drive_scope(const drive_scope&) = delete;
   drive_scope& operator=(const drive_scope&) = delete;
-  ~drive_scope() { innermost_ = outer_; }
+  ~drive_scope() { drives_here.waits_in = outer_; }
 
   /// A coroutine on this thread is about to wait for an operation of `e`. True if a sync_wait drives that from now on.
   [[nodiscard]] static bool covers(engine& e) noexcept {
-    if (!innermost_) return false;
-    return (&innermost_->own_ == &e && !innermost_->outer_) || innermost_->take_on(e);
+    drive_scope* const inner = drives_here.waits_in;
+    return inner && ((&inner->own_ == &e && !inner->outer_) || inner->take_on(e));
   }
 
   /// Drives until `done()`.
@@ -70,7 +71,6 @@ class drive_scope {
     return moved;
   }
 
-  static inline constinit thread_local drive_scope* innermost_ = nullptr;
   engine& own_;
   std::vector<std::shared_ptr<engine>> others_;
   drive_scope* outer_;

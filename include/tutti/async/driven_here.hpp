@@ -9,20 +9,40 @@ class engine;
 
 namespace detail {
 
+class drive_scope;
+
+/// Which engines the functions below on this stack drive.
+struct drives {
+  const engine* resumes = nullptr;  ///< whose coroutines run here
+  drive_scope* waits_in = nullptr;  ///< the innermost sync_wait
+};
+inline constinit thread_local drives drives_here{};
+
 /// While it lives, the thread that made it sees to it that an engine is driven: it resumes that engine's coroutines, or
 /// what begins to wait will be waited for later.
 class driven_here {
  public:
-  explicit driven_here(const engine& e) noexcept : before_(std::exchange(now_, &e)) {}
+  explicit driven_here(const engine& e) noexcept : before_(std::exchange(drives_here.resumes, &e)) {}
   driven_here(const driven_here&) = delete;
   driven_here& operator=(const driven_here&) = delete;
-  ~driven_here() { now_ = before_; }
+  ~driven_here() { drives_here.resumes = before_; }
 
-  [[nodiscard]] static bool covers(const engine& e) noexcept { return now_ == &e; }
+  [[nodiscard]] static bool covers(const engine& e) noexcept { return drives_here.resumes == &e; }
 
  private:
-  static inline constinit thread_local const engine* now_ = nullptr;
   const engine* before_;
+};
+
+/// While it lives, another stack runs on this thread, on which nothing is driven yet: around the switch of a fiber.
+class drives_set_aside {
+ public:
+  drives_set_aside() noexcept : mine_(std::exchange(drives_here, drives{})) {}
+  drives_set_aside(const drives_set_aside&) = delete;
+  drives_set_aside& operator=(const drives_set_aside&) = delete;
+  ~drives_set_aside() { drives_here = mine_; }
+
+ private:
+  drives mine_;
 };
 
 }  // namespace detail

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/async/driven_here.hpp>
 #include <tutti/os/fiber.hpp>
 #include <tutti/transport/sim_random.hpp>
 
@@ -130,6 +131,7 @@ class sim_schedule {
   void change(int rank, state to) noexcept {
     if (running_ != rank) return;  // a communicator that was kept beyond the run
     at(rank).what = to;
+    const detail::drives_set_aside mine;  // of this rank
     at(rank).fiber->give_way();
   }
 
