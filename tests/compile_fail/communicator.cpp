@@ -14,7 +14,7 @@
 // SECTION_strings: these_elements_cannot_travel
 // SECTION_string_by_value: this_buffer_is_a_temporary
 // SECTION_too_large_by_value: a_value_is_trivially_copyable_and_has_64_bytes_and_an_alignment_of_16_at_most
-// SECTION_too_large_to_reduce_by_value: a_value_is_trivially_copyable.*__pass_a_span_of_another
+// SECTION_too_large_to_reduce_by_value: a_value_is_trivially_copyable.*_so_pass_a_span_of_another
 // SECTION_pointer_by_value: pass_a_span
 // SECTION_prepared_sum_of_a_value: values_cannot_be_prepared_so_pass_a_span_of_one_that_outlives_it
 // SECTION_prepared_broadcast_of_a_value: values_cannot_be_prepared_so_pass_a_span_of_one_that_outlives_it
@@ -52,11 +52,10 @@
 // SECTION_temporary_to_receive_from_any: this_buffer_is_a_temporary
 // SECTION_raw_reduction_of_floats: a_raw_reduction_takes_ranges_of_std_byte_as_std_as_writable_bytes_makes_them
 // SECTION_raw_reduction_into_floats: a_raw_reduction_takes_ranges_of_std_byte_as_std_as_writable_bytes_makes_them
-// SECTION_raw_reduction_of_spans_of_floats:
-// a_raw_reduction_takes_ranges_of_std_byte_as_std_as_writable_bytes_makes_them SECTION_timeout_without_unit: no
-// matching (member )?function for call to .*timeout SECTION_allocate_strings:
-// is_trivially_copyable_v.*string|constraints not satisfied .*string SECTION_not_a_backend: 'int' does not satisfy
-// 'backend'|satisfaction of 'backend<B>' .*int
+// SECTION_raw_reduction_of_spans_of_floats: a_raw_reduction_takes_ranges_of_std_byte_as_std_as_writable_bytes
+// SECTION_timeout_without_unit: no matching (member )?function for call to .*timeout
+// SECTION_allocate_strings: is_trivially_copyable_v.*string|constraints not satisfied .*string
+// SECTION_not_a_backend: 'int' does not satisfy 'backend'|satisfaction of 'backend<B>' .*int
 
 namespace {
 

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/grad/reducer.hpp>
 

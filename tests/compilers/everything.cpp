@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -107,7 +108,7 @@ template <class World>
 tutti::task<> awaited(World& world) {
   std::vector<int> a(3, 1), b(5, 2);
   co_await world.all_reduce(a);
-  co_await tutti::when_all(world.all_reduce(a), world.broadcast(b, 0));
+  co_await tutti::when_all(std::tuple{world.all_reduce(a), world.broadcast(b, 0)});
   co_await tutti::resume_on(world.engine());
 }
 

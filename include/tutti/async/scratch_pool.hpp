@@ -62,7 +62,7 @@ class scratch_pool {
 
   // Small ones are many where many operations are in flight.
   static constexpr std::size_t size_for(std::size_t bytes) noexcept {
-    if (bytes <= granule) return std::bit_ceil(std::max(bytes, alignment));
+    if (bytes <= granule) return std::bit_ceil((std::max)(bytes, alignment));
     return (bytes + granule - 1) / granule * granule;
   }
   static std::byte* data_of(header* h) noexcept { return reinterpret_cast<std::byte*>(h) + alignment; }

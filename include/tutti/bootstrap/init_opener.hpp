@@ -87,7 +87,7 @@ class meeting_opener {
   [[nodiscard]] std::string address() const {
     if (url_.kind != rendezvous_url::scheme::tcp) return host();
     const bool v6 = url_.host.find(':') != std::string::npos;
-    return (v6 ? "[" + url_.host + "]" : url_.host) + ":" + std::to_string(url_.port);
+    return (v6 ? "[" + url_.host + "]" : url_.host) + ":" + std::to_string(int{url_.port});
   }
   [[nodiscard]] tcp_store_options options() const {
     tcp_store_options o;

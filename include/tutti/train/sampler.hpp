@@ -73,7 +73,7 @@ class sampler {
   /// The next samples of this rank: `most`, or what is left of the epoch. Valid until the epoch or the ranks change.
   /// With `keep`, all ranks call it equally often, also one that has nothing left: state() tells where all ranks are.
   std::span<const std::uint64_t> take(std::size_t most) noexcept {
-    const auto some = std::span{mine_}.last(left()).first(std::min(most, left()));
+    const auto some = std::span{mine_}.last(left()).first((std::min)(most, left()));
     asked_ += (std::min)(most, share_of(0) - asked_);
     return some;
   }
@@ -103,7 +103,7 @@ class sampler {
     rank_ = rank;
     ranks_ = ranks;
     epoch_ = from.epoch;
-    begin_ = static_cast<std::size_t>(from.position);
+    begin_ = from.position;
     asked_ = 0;
     deal();
   }

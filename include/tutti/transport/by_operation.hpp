@@ -81,7 +81,7 @@ class by_operation {
   // Tags of users have bit 48 set, the number of an operation with its context has 40 bits.
   static constexpr std::uint64_t key_of(std::uint64_t t) noexcept { return tag::is_point_to_point(t) ? t : t >> 24; }
   [[nodiscard]] std::size_t home_of(std::uint64_t key) const noexcept {
-    return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15U) >> 32) & (table_.size() - 1);
+    return ((key * 0x9e3779b97f4a7c15U) >> 32) & (table_.size() - 1);
   }
   /// Where the chain of this key is, or would be: places are tried one after the other.
   [[nodiscard]] std::size_t place_of(std::uint64_t key) const noexcept {

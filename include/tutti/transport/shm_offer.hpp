@@ -170,7 +170,7 @@ class shm_offer {
                           " did not come for the shared memory of this machine within " +
                           detail::format_duration(now - began) + "; failed before, or stopped?");
       }
-      if (!came) (void)poller.wait(std::min(remaining(until), look_around_every));
+      if (!came) (void)poller.wait((std::min)(remaining(until), look_around_every));
     }
   }
 

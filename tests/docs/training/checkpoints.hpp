@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +19,10 @@ inline void train(std::vector<float>& weight, std::vector<float>& bias) { weight
 inline int checkpoints(world_t& world, const std::string& path, std::vector<float>& weight, std::vector<float>& bias,
                        int resume) {
   int epoch = 0;
+  std::int64_t batches = 0;
   std::vector tensors{tutti::train::tensor("layer.weight", std::span{weight}, {64, 10}),  // name, memory, shape
-                      tutti::train::tensor("layer.bias", std::span{bias})};
+                      tutti::train::tensor("layer.bias", std::span{bias}),                // a vector
+                      tutti::train::tensor("num_batches_tracked", batches)};              // a number: of shape []
   if (resume) {
     const auto words = tutti::train::load_checkpoint(world, path, tensors);  // rank 0 reads and tells the others
     epoch = std::stoi(words.at("epoch"));
