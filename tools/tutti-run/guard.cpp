@@ -60,7 +60,7 @@ void close_from(int first) {
   ::closedir(folder);
 }
 
-int supervise(const options& given, const signal_state& signals, const rlimit& files, std::string secret,
+int supervise(const options& given, const signal_state& signals, const rlimit& files, const secret_file& secret,
               unique_fd lifeline) {
   check(::setsid(), "begin a session");
   ::prctl(PR_SET_NAME, "tutti-keeper");  // `killall -9 tutti-run` then leaves someone to clean up
@@ -71,7 +71,7 @@ int supervise(const options& given, const signal_state& signals, const rlimit& f
   close_from(lifeline_number + 1);
   unique_fd kept{lifeline_number};
   check(::fcntl(kept.value(), F_SETFD, FD_CLOEXEC), "keep the lifeline from the ranks");
-  return supervisor{given, signals, files, std::move(secret), std::move(kept)}.run();
+  return supervisor{given, signals, files, secret.make(), std::move(kept)}.run();
 }
 
 int end_of_supervisor(const siginfo_t& how, std::span<const pid_t> strangers) {
@@ -121,7 +121,7 @@ int run_job(const options& given) {
   const pid_t supervisor = check(::fork(), "start the supervising process");
   if (supervisor == 0) {
     lifeline.reset();
-    return supervise(given, signals, files, secret.path(), std::move(far_end));
+    return supervise(given, signals, files, secret, std::move(far_end));
   }
   far_end.reset();
   return guard(supervisor, lifeline, signals, strangers);

@@ -4,11 +4,13 @@
 #include <netinet/in.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <span>
+#include <vector>
 
 namespace tutti::launch {
 namespace {
@@ -31,6 +33,20 @@ std::string random_name() {
     name += digits[byte & 15U];
   }
   return name;
+}
+
+// Where it may lie.
+std::vector<std::string> folders(const std::string& name) {
+  std::vector<std::string> found;
+  for (const char* candidate :
+       std::array<const char*, 4>{std::getenv("TMPDIR"), "/tmp", std::getenv("XDG_RUNTIME_DIR"), "/dev/shm"})
+    if (candidate && *candidate == '/') found.push_back(candidate + name);
+  return found;
+}
+
+void remove(const std::string& folder) noexcept {
+  for (const char* file : {"/secret", "/ranks"}) ::unlink(text(folder, file).c_str());
+  ::rmdir(folder.c_str());
 }
 
 bool make_empty(const std::string& path) {
@@ -67,29 +83,19 @@ rendezvous make_rendezvous() {
   return result;
 }
 
-secret_file::secret_file() {
-  const std::array<const char*, 4> candidates{std::getenv("TMPDIR"), "/tmp", std::getenv("XDG_RUNTIME_DIR"),
-                                              "/dev/shm"};
-  for (const char* candidate : candidates) {
-    if (!candidate || *candidate != '/') continue;
-    std::string folder = text(candidate, "/tutti-run-XXXXXX");
-    if (!::mkdtemp(folder.data())) continue;
-    folder_ = folder;
-    path_ = folder + "/secret";
-    places_ = folder + "/ranks";
-    if (write_secret(path_) && make_empty(places_)) return;
-    remove();
-  }
-}
+secret_file::secret_file() : name_("/tutti-run-" + random_name()) {}
 
 secret_file::~secret_file() {
-  if (!path_.empty()) remove();
+  for (const auto& folder : folders(name_)) remove(folder);
 }
 
-void secret_file::remove() noexcept {
-  for (const auto& file : {path_, places_}) ::unlink(file.c_str());
-  ::rmdir(folder_.c_str());
-  path_.clear();
+std::string secret_file::make() const {
+  for (const auto& folder : folders(name_)) {
+    if (::mkdir(folder.c_str(), 0700) != 0) continue;
+    if (write_secret(folder + "/secret") && make_empty(folder + "/ranks")) return folder + "/secret";
+    remove(folder);
+  }
+  return {};
 }
 
 }  // namespace tutti::launch

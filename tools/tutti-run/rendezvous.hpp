@@ -22,21 +22,19 @@ rendezvous make_rendezvous();
 /// Beside it is an empty file, `ranks`, in which a rank locks a byte as long as its world lives.
 class secret_file {
  public:
-  /// Makes it in TMPDIR, /tmp, XDG_RUNTIME_DIR or /dev/shm, the first that takes it.
+  /// Chooses a name; there is no file yet.
   secret_file();
   secret_file(const secret_file&) = delete;
   secret_file& operator=(const secret_file&) = delete;
+  /// Removes what this process, or its child by the same name, has made.
   ~secret_file();
 
-  /// Empty when no folder took it: ranks then do without.
-  const std::string& path() const noexcept { return path_; }
+  /// Makes the file in TMPDIR, /tmp, XDG_RUNTIME_DIR or /dev/shm, the first that takes it. Returns its path, which is
+  /// empty when none does: ranks then do without.
+  std::string make() const;
 
  private:
-  void remove() noexcept;
-
-  std::string folder_;
-  std::string path_;
-  std::string places_;
+  std::string name_;
 };
 
 }  // namespace tutti::launch
