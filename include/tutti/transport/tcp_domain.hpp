@@ -212,8 +212,7 @@ class tcp_domain final : private socket_pipe::keeper {
   }
   void unpark() noexcept { waker_.notify(); }
 
-  /// "rank 3 (host b, pid 712), last seen at #39 31 s ago"; without a number where no message of a collective of the
-  /// world has told one.
+  /// "rank 3 (host b, pid 712), last seen at #39 31 s ago"; without the number where none is known.
   [[nodiscard]] std::string describe(int p, std::uint64_t last_sequence) const {
     return tutti::describe(who(p)) +
            (link(p).pipe ? link(p).describe(dialer_.terms(p), whole(last_sequence), cause_.code) : "");
@@ -232,8 +231,8 @@ class tcp_domain final : private socket_pipe::keeper {
       for (const os::ready_event& e : poller_.wait(std::chrono::milliseconds{2})) handle(e);
   }
 
-  [[nodiscard]] std::uint64_t whole(std::uint64_t last_sequence) const noexcept {
-    return last_sequence == 0 ? 0 : tag::whole_sequence(last_sequence, issued_);
+  [[nodiscard]] std::uint64_t whole(std::uint64_t last) const noexcept {
+    return last == 0 ? 0 : tag::whole_sequence(last, issued_);
   }
 
   [[nodiscard]] tcp_link& link(int p) noexcept { return links_[static_cast<std::size_t>(p)]; }
