@@ -23,4 +23,15 @@ class default_float_mode {
   unsigned set_;
 };
 
+/// True in a thread that has set another mode: where that has to be asked often, and what follows is short, it costs
+/// less than an object that has to be destroyed.
+inline bool has_other_float_mode() noexcept { return (float_control() & float_mode) != 0; }
+
+/// Calls `f` in the default mode.
+template <class F>
+[[gnu::cold, gnu::noinline]] void in_default_float_mode(F f) {
+  const default_float_mode set;
+  f();
+}
+
 }  // namespace tutti::detail

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include <tutti/core/default_float_mode.hpp>
@@ -43,8 +45,25 @@ struct folder {
     run(inputs, n, outputs, m, count * (sizeof(T) / sizeof(lane)), how, divisor);
   }
 
+  /// True where no thread takes an operand, or what becomes of it, for zero. For a few numbers that is found out in
+  /// 1.5 ns, and it takes 4.6 to read a thread's mode: of a small all_reduce that is noticed.
+  static bool is_far_from_subnormal([[maybe_unused]] const void* const* inputs, [[maybe_unused]] int n,
+                                    [[maybe_unused]] std::size_t count) noexcept {
+    if constexpr (std::floating_point<T> && (std::same_as<Op, sum_op> || std::same_as<Op, mean_op>)) {
+      using limits = std::numeric_limits<T>;
+      constexpr T far = limits::min() / limits::epsilon() * (std::uint64_t{1} << 40);  // also of a mean's differences
+      if (count > few) return false;
+      for (int r = 0; r < n; ++r)
+        for (std::size_t i = 0; i < count; ++i)
+          if (const T x = static_cast<const T*>(inputs[r])[i]; !(x >= far || x <= -far)) return false;
+      return true;
+    }
+    return false;
+  }
+
   static void fold(const void* right, void* inout, std::size_t count, const void* context) {
-    const default_float_mode set;
+    if (has_other_float_mode()) [[unlikely]]
+      return in_default_float_mode([&] { fold(right, inout, count, context); });
     if constexpr (kernel_of<T, partial>::exists) {
       const void* const inputs[] = {inout, right};
       run_kernel<partial>(inputs, 2, &inout, 1, count, stores::ordinary, 1);
@@ -59,7 +78,8 @@ struct folder {
 
   static void fold_all_to(const void* const* inputs, int n, void* const* outputs, int m, std::size_t count,
                           [[maybe_unused]] stores how, const void* context) {
-    const default_float_mode set;
+    if (!is_far_from_subnormal(inputs, n, count) && has_other_float_mode()) [[unlikely]]
+      return in_default_float_mode([&] { fold_all_to(inputs, n, outputs, m, count, how, context); });
     if constexpr (kernel_of<T, Op>::exists) {
       run_kernel<Op>(inputs, n, outputs, m, count, how, divisor_for(n, context));
     } else if constexpr (!number<T>) {
