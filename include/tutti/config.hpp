@@ -90,11 +90,11 @@ asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\
 #define TUTTI_CPU_HAS(feature) (__builtin_cpu_supports(feature) != 0)
 #define TUTTI_CPU_IS(name) (__builtin_cpu_is(name) != 0)
 // Clang before 18 does not know this one by name. CPUID, leaf 1: bit 29 of ecx.
-#define TUTTI_CPU_HAS_F16C(has)                                         \
-  {                                                                     \
-    unsigned eax = 1, ebx = 0, ecx = 0, edx = 0;                        \
-    asm volatile("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx)); \
-    (has) = ((ecx >> 29U) & 1U) != 0;                                   \
+#define TUTTI_CPU_HAS_F16C(has)                                    \
+  {                                                                \
+    unsigned eax = 1, ecx = 0;                                     \
+    asm volatile("cpuid" : "+a"(eax), "+c"(ecx) : : "ebx", "edx"); \
+    (has) = ((ecx >> 29U) & 1U) != 0;                              \
   }
 // Instructions that the compilers' vector extensions cannot express; their headers would cost every user 60 MB.
 #define TUTTI_VCVTPH2PS(to, from) asm("vcvtph2ps %1, %0" : "=v"(to) : "v"(from))
