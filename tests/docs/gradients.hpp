@@ -130,12 +130,12 @@ inline tutti::grad::plan with_profile(world_t& world, const std::string& profile
 
 namespace docs_gradients_first {
 
-struct sample {};
-using batch_t = std::vector<sample>;
+struct batch_t {
+  int samples;
+  [[nodiscard]] int size() const { return samples; }
+};
 struct model {
-  static std::vector<batch_t> batches(const tutti::communicator<>& world) {
-    return {batch_t(static_cast<std::size_t>(world.rank()) + 1)};
-  }
+  static std::vector<batch_t> batches(const tutti::communicator<>& world) { return {{world.rank() + 1}}; }
   template <class Ready>
   static void backward(const batch_t&, const std::vector<std::span<float>>&, Ready ready) {
     ready(1);

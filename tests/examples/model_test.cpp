@@ -9,6 +9,8 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <tutti/async/sync_wait.hpp>
+#include <tutti/bootstrap/threads.hpp>
 #include <vector>
 
 #include "digits/evaluate.hpp"
@@ -224,8 +226,10 @@ TEST_CASE("digits model: a few epochs are enough to recognise digits") {
   const auto data = digits::load_dataset({});
   model<float> net{data.train.shape, 1};
   train(net, data.train, 1, 3, 1000);
-  const auto result = digits::evaluate(net, data.test, 0, 1);
-  CHECK(result.image_count == 360);
-  CHECK(result.top1() >= 0.95);
-  CHECK(result.top5() >= 0.99);
+  tutti::run_threads(1, [&](tutti::communicator<tutti::threads>& world) {
+    const auto result = tutti::sync_wait(world, digits::evaluate(net, data.test, world));
+    CHECK(result.loss.weight() == 360);
+    CHECK(result.accuracy.template accuracy<1>() >= 0.95);
+    CHECK(result.accuracy.template accuracy<5>() >= 0.99);
+  });
 }
