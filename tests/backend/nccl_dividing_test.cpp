@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <barrier>
 #include <cstddef>
 #include <limits>
 #include <mutex>
@@ -149,8 +150,9 @@ TEST_CASE("nccl_dividing: the division is part of what streams are joined to, an
 TEST_CASE("nccl_dividing: a kernel that cannot be launched is an error of the device") {
   fake::machine machine;
   fake_kernels::fails = true;
-  run_dividing([&](dividing_gpus& g, auto& world) {
-    world.barrier().wait();  // all have come up: the first failure ends both worlds
+  std::barrier up{3};
+  run_dividing([&](dividing_gpus& g, auto&) {
+    up.arrive_and_wait();  // the first failure ends both worlds, also for a rank that has not come up
     std::vector<tutti::bfloat16> v(1);
     errc kind{};
     const std::string words = words_of([&] { g.all_reduce(on_device(v), tutti::mean).wait(); }, kind);

@@ -51,7 +51,7 @@ struct folder {
                                     [[maybe_unused]] std::size_t count) noexcept {
     if constexpr (std::floating_point<T> && (std::same_as<Op, sum_op> || std::same_as<Op, mean_op>)) {
       using limits = std::numeric_limits<T>;
-      constexpr T far = limits::min() / limits::epsilon() * (std::uint64_t{1} << 40);  // also of a mean's differences
+      constexpr T far = (limits::min)() / limits::epsilon() * (std::uint64_t{1} << 40);  // also of a mean's differences
       if (count > few) return false;
       for (int r = 0; r < n; ++r)
         for (std::size_t i = 0; i < count; ++i)

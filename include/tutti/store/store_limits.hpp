@@ -5,7 +5,7 @@
 
 namespace tutti {
 
-/// How much a store holds at most.
+/// The capacity of a store.
 struct store_limits {
   std::size_t keys = 128 * 1024;
   std::size_t bytes = std::size_t{256} << 20;  ///< of keys and values together
