@@ -51,6 +51,8 @@ void run_out_of_descriptors(const std::string& how, int ranks, int victim, int l
     CAPTURE(text);
     for (int r = 0; r < ranks; ++r) {
       const auto& one = all[static_cast<std::size_t>(r)];
+      // The last barrier may have ended on a rank that no longer needs the one that fails in it.
+      if (r != victim && one.status == 0 && contains(text, "barrier #2")) continue;
       // Who cannot even reach the leader of its machine is missed there when it has ended.
       const bool ended = r != victim && contains(one.out, kind(tutti::errc::peer_lost) + blamed);
       CHECK(one.status == 1);
