@@ -85,10 +85,12 @@ class weighing {
   void settle() {
     if (!flight_ || !waits<T>()) return;
     std::exchange(flight_, std::nullopt)->wait();
-    hear();
+    heard();
   }
-  /// Ends when all ranks have begun, if the weights have a collective of their own.
-  task<> all_heard();
+  /// Gives up the collective of the weights, if one is under way: await it, then call heard(). Not a coroutine, which
+  /// g++ would emit in every file that includes this.
+  [[nodiscard]] std::optional<op> take_collective() noexcept { return std::exchange(flight_, std::nullopt); }
+  void heard() noexcept { learn(weight_digits::take(std::span<const double>{pledge_.digits})); }
   /// Learns the weights from their bucket, after the last bucket has ended.
   void learn_from(const arena& memory) noexcept;
 
@@ -149,7 +151,6 @@ class weighing {
     if (how_ == scaling::averaged) weight_digits::undo_average(ranks_, tail);
     learn(weight_digits::take(std::span<const T>{tail}));
   }
-  void hear() noexcept { learn(weight_digits::take(std::span<const double>{pledge_.digits})); }
   // Sets the total and the unit. The unit is large enough that no sum of float16 exceeds its largest term, and a power
   // of two, so that only subnormals are rounded.
   void learn(double total) noexcept;

@@ -76,7 +76,12 @@ class shard_state {
     return weights_.template before<T>();
   }
   /// Ends when all ranks have begun; scale() does not wait then.
-  task<> all_begun() { return weights_.all_heard(); }
+  task<> all_begun() {
+    if (auto weights = weights_.take_collective()) {
+      co_await *std::move(weights);
+      weights_.heard();
+    }
+  }
   /// Sums; means from average() on.
   [[nodiscard]] std::span<T> gradients() noexcept { return gradients_; }
   [[nodiscard]] std::span<const T> gradients() const noexcept { return gradients_; }
@@ -95,7 +100,7 @@ class shard_state {
   template <class Comm>
   task<grad::step> average(Comm& world, const char* who) {
     if (averaged_) co_return verdict_;
-    co_await weights_.all_heard();
+    co_await all_begun();
     std::array<double, 3> tail{left_ ? 1.0 : 0.0, left_ ? world.rank() : 0.0, 0};
     grad::step_flags::put(verdict_, std::span<double>{tail});
     co_await world.all_reduce(tail, sum);

@@ -175,7 +175,10 @@ task<step> reducer<Comm, Hook>::finish(pass_type given) {
   if (!reduces_) co_return this->stop_accumulating();
   this->mark_the_rest();
   try {
-    co_await weights_.all_heard();
+    if (auto weights = weights_.take_collective()) {
+      co_await *std::move(weights);
+      weights_.heard();
+    }
     co_await buckets_.finish(departure());
     if (size() == 0) co_await agree_on_step();
   } catch (...) {

@@ -3,12 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
-#include <utility>
 
-#include <tutti/async/op.hpp>
-#include <tutti/async/task.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/grad/arena.hpp>
@@ -34,13 +30,6 @@ TUTTI_DECL void weighing::arrange(const plan& p, launch_order order) {
            std::any_of(buckets.begin(), buckets.end(), narrow) || std::none_of(buckets.begin(), buckets.end(), wide) ||
            (how_ == scaling::averaged && ranks_ > weight_digits::most_averaged);
   behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
-}
-
-TUTTI_DECL task<> weighing::all_heard() {
-  if (!flight_) co_return;
-  op weights = *std::exchange(flight_, std::nullopt);
-  co_await std::move(weights);
-  hear();
 }
 
 TUTTI_DECL void weighing::learn_from(const arena& memory) noexcept {
