@@ -7,6 +7,8 @@ add_library(tutti::compiled ALIAS tutti_compiled)
 target_link_libraries(tutti_compiled PUBLIC tutti)
 target_compile_definitions(tutti_compiled PUBLIC TUTTI_SEPARATE_COMPILATION)
 target_compile_options(tutti_compiled PRIVATE $<$<CONFIG:>:-O2>)  # where no build type was chosen
+# Errors name the library's own calls as <tutti/...>, not by a path of the machine that built it.
+target_compile_options(tutti_compiled PRIVATE "-ffile-prefix-map=${PROJECT_SOURCE_DIR}/include/=")
 set_target_properties(tutti_compiled PROPERTIES EXPORT_NAME compiled OUTPUT_NAME tutti)
 if(TUTTI_COMPILED)
   set_target_properties(tutti_compiled PROPERTIES EXCLUDE_FROM_ALL FALSE)
