@@ -17,6 +17,7 @@
 #include <tutti/async/op.hpp>
 #include <tutti/backend/issuer.hpp>
 #include <tutti/core/args.hpp>
+#include <tutti/impl/backend/issuer.hpp>
 
 namespace {
 
