@@ -18,6 +18,8 @@ import statistics
 import sys
 import tempfile
 
+import self_tests
+
 MAX_LINES = 400
 FLOORS = {
     "config.hpp": -1, "version.hpp": -1,
@@ -244,11 +246,7 @@ def self_test():
     for path, lines, wanted in planted:
         if not any(wanted in v and (path in v) for v in run({path: lines})):
             failures.append(f"not noticed in {path}: {lines[0]} ({wanted})")
-    for failure in failures:
-        print(f"self-test: {failure}", file=sys.stderr)
-    if not failures:
-        print(f"self-test: {len(planted)} planted violations, all noticed")
-    return 1 if failures else 0
+    return self_tests.report(failures, len(planted))
 
 
 def main():

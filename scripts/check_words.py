@@ -15,6 +15,8 @@ import re
 import sys
 import tempfile
 
+import self_tests
+
 # Folders, or files at the top, of include/tutti that are not checked yet.
 PENDING = ("async", "bootstrap", "store", "train", "transport")
 
@@ -118,11 +120,7 @@ def self_test():
         failures.append("a pending folder is checked")
     if run(["/// A noun."], ("core",))[2] != ["core"]:
         failures.append("a pending folder without a violation is not named")
-    for failure in failures:
-        print(f"self-test: {failure}", file=sys.stderr)
-    if not failures:
-        print(f"self-test: {len(planted)} planted violations, all noticed")
-    return 1 if failures else 0
+    return self_tests.report(failures, len(planted))
 
 
 def main():

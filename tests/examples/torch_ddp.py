@@ -11,20 +11,15 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from python_with_torch import python_with_torch
+
 RANKS = 3
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "torch_ddp"
 
 
-def python_with_torch():
-    for python in dict.fromkeys((sys.executable, "/usr/bin/python3")):
-        if subprocess.run([python, "-c", "import torch.distributed"], stderr=subprocess.DEVNULL).returncode == 0:
-            return python
-    print("skipped: no python3 here has torch (Debian: python3-torch)")
-    sys.exit(77)
-
-
 def start(library):
-    python = python_with_torch()
+    python = python_with_torch("torch.distributed")
     status = max(abs(s) for s in run([python, __file__, library, "compare"]))
     for scene in ("backward", "all_reduce"):
         *survivors, killed = run([python, __file__, library, scene])

@@ -8,19 +8,17 @@ Inputs are random, and awkward: zeros, the smallest and the largest numbers, inf
 import fractions
 import inspect
 import math
+import pathlib
 import random
 import struct
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from python_with_torch import python_with_torch
+
 Exact = fractions.Fraction
 INF, NAN = math.inf, math.nan
-def python_with_torch():
-    for python in dict.fromkeys((sys.executable, "/usr/bin/python3")):
-        if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0:
-            return python
-    print("skipped: no python3 here has torch (Debian: python3-torch)")
-    sys.exit(77)
 
 
 def f32(x):
