@@ -49,12 +49,12 @@ void remove(const std::string& folder) noexcept {
   ::rmdir(folder.c_str());
 }
 
-bool make_empty(const std::string& path) {
-  return static_cast<bool>(unique_fd{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)});
+unique_fd new_file(const std::string& path) {
+  return unique_fd{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)};
 }
 
 bool write_secret(const std::string& path) {
-  const unique_fd file{::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)};
+  const unique_fd file = new_file(path);
   std::array<unsigned char, 32> secret{};
   fill_random(secret);
   const bool written = file && ::write(file.value(), secret.data(), secret.size()) == std::ssize(secret);
@@ -92,7 +92,7 @@ secret_file::~secret_file() {
 std::string secret_file::make() const {
   for (const auto& folder : folders(name_)) {
     if (::mkdir(folder.c_str(), 0700) != 0) continue;
-    if (write_secret(folder + "/secret") && make_empty(folder + "/ranks")) return folder + "/secret";
+    if (write_secret(folder + "/secret") && new_file(folder + "/ranks")) return folder + "/secret";
     remove(folder);
   }
   return {};
