@@ -11,7 +11,7 @@
 
 namespace digits {
 
-/// How well a model does on some images: on those of this rank, and on all once train::combine() has added them up.
+/// The results of a model on some images: on those of this rank, and on all once train::combine() has added them up.
 struct metrics {
   tutti::train::weighted_mean loss;
   tutti::train::top_k_accuracy<1, 5> accuracy;

@@ -51,7 +51,7 @@ class drive_scope {
  private:
   static constexpr std::size_t most_polls = 100, most_yields = 1000;
 
-  // What waits in an inner sync_wait may go on in an outer one.
+  // A coroutine that waits in an inner sync_wait may go on in an outer one.
   bool take_on(engine& e) noexcept {
     try {
       for (drive_scope* s = this; s; s = s->outer_)

@@ -11,7 +11,7 @@ namespace detail {
 
 class drive_scope;
 
-/// Which engines the functions below on this stack drive.
+/// The engines that functions further down this stack drive.
 struct drives {
   const engine* resumes = nullptr;  ///< whose coroutines run here
   drive_scope* waits_in = nullptr;  ///< the innermost sync_wait

@@ -63,7 +63,7 @@ class signalling {
   std::coroutine_handle<promise_type> handle_;
 };
 
-/// What a result is kept as: what a reference refers to may end with the awaitable.
+/// The type in which a result is kept: a value, since the referent of a reference may end with the awaitable.
 template <class T>
 using value_of = std::remove_cvref_t<T>;
 

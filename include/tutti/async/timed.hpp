@@ -13,7 +13,7 @@ struct timed {
   bool operator()() const { return done() || clock::now() >= until; }
 };
 
-/// How long a wait may sleep before it looks again.
+/// Returns the longest time that a wait may sleep before it looks again.
 template <class Done>
 duration at_most([[maybe_unused]] const Done& done, duration most) noexcept {
   if constexpr (requires { done.until; })

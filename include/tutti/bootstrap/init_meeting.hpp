@@ -17,7 +17,7 @@
 
 namespace tutti::detail {
 
-/// Where the ranks meet: a store of some kind with the keys of one roll call. Models `store`.
+/// The store at which the ranks meet, of some kind, with the keys of one roll call. Models `store`.
 template <class Sockets = tcp_store, class File = file_store>
 class meeting {
   [[nodiscard]] std::string full(std::string_view key) const { return prefix_ + std::string(key); }
@@ -70,14 +70,14 @@ class meeting {
     return where ? host_of(*where) : "";
   }
 
-  /// What the host has to add to the list of the absent: whom it has turned away, and who cannot reach it.
+  /// Returns what the host adds to the list of absent ranks: those that it has refused, and those that cannot reach it.
   [[nodiscard]] std::string remark() {
     const std::string refused = is_host() ? server()->refusals() : "";
     const std::string& caveat = opener_.caveat();
     return caveat + (refused.empty() ? "" : (caveat.empty() ? "(" : " (") + refused + ".)");
   }
 
-  /// Why the host cannot hear ranks that want to be heard; ok where nothing is in their way.
+  /// Returns the reason why the host cannot accept ranks that connect; ok if there is none.
   [[nodiscard]] status trouble() {
     const int number = is_host() ? server()->exhausted() : 0;
     if (number == 0) return {};

@@ -39,7 +39,7 @@ class meeting_opener {
   meeting_opener(rendezvous_url url, visitor who)
       : url_(std::move(url)), who_(std::move(who)), text_(to_string(url_)) {}
 
-  /// What explains why ranks of other machines may not have come; empty, if nothing does.
+  /// Returns a possible reason why ranks of other machines have not come; empty if there is none.
   [[nodiscard]] const std::string& caveat() const noexcept { return caveat_; }
 
   [[nodiscard]] tcp_store open() {

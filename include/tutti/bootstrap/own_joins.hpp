@@ -10,7 +10,7 @@
 
 #include <tutti/core/error.hpp>
 
-/// What a process remembers of its own calls of init().
+/// The records that a process keeps of its own calls of init().
 namespace tutti::detail {
 
 /// The roll calls that this process has been at, by rank: threads may take themselves for several. What is left of one

@@ -54,7 +54,7 @@ inline std::optional<int> slurm_tasks_on_node(std::string_view list, int node) {
   return std::nullopt;
 }
 
-/// Whether both are there; a container, or a launcher that hides what is not its own, may leave one of them.
+/// Returns true if both are set; a container, or a launcher that removes variables of others, may leave one of them.
 bool slurm_rank_and_size(const variable_lookup auto& get) {
   return get("SLURM_PROCID") && (get("SLURM_STEP_NUM_TASKS") || get("SLURM_NTASKS"));
 }

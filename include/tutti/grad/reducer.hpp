@@ -7,8 +7,6 @@
 #include <vector>
 
 #include <tutti/async/task.hpp>
-#include <tutti/core/error.hpp>
-#include <tutti/core/status.hpp>
 #include <tutti/grad/agreement.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/elsewhere.hpp>

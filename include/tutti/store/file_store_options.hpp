@@ -2,11 +2,11 @@
 #include <chrono>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/store/key_value_table.hpp>
+#include <tutti/store/store_limits.hpp>
 
 namespace tutti {
 
-/// How a file_store behaves.
+/// The options of a file_store.
 struct file_store_options {
   int world = 0;                                   ///< how many take part; 0: unknown
   duration timeout = std::chrono::seconds{30};     ///< for opening, and for every wait for the lock

@@ -81,7 +81,7 @@ template <class Gradients>
   return m;
 }
 
-/// What clipping does where the norm is infinite or NaN, as an element is, or the sum of their squares.
+/// The behaviour of clipping if the norm is infinite or NaN, since an element is, or the sum of their squares.
 enum class if_not_finite : std::uint8_t {
   spread,  ///< the factor is NaN, and so is every gradient that it multiplies
   refuse   ///< std::overflow_error, as torch's error_if_nonfinite; on all ranks, where all have the norm of the whole

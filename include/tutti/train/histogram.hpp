@@ -45,7 +45,7 @@ class histogram {
   [[nodiscard]] std::span<double> sums() noexcept { return sums_; }
 
  private:
-  /// Where in sums_ a value counts.
+  /// Returns the index in sums_ at which a value counts.
   [[nodiscard]] std::size_t place_of(double value) const noexcept {
     const std::size_t n = size();
     const double low = edges_.front(), high = edges_.back();

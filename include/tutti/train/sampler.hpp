@@ -31,8 +31,8 @@ struct sampler_options {
   std::uint64_t seed = 0;  ///< equal on all ranks; that of an epoch is seed + epoch
 };
 
-/// Where in its epochs a sampler is: the same on all ranks that have made the same calls of take(). To be saved, and to
-/// go on from with any number of ranks.
+/// The position of a sampler in its epochs: equal on all ranks that have made the same calls of take(). Save it to
+/// resume with any number of ranks.
 struct sampler_state {
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;  ///< samples of the epoch's order that all ranks together have taken

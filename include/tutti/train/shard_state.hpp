@@ -69,8 +69,8 @@ class shard_state {
   [[nodiscard]] bool broken_off() const noexcept {
     return begun_ && (!averaged_ || std::uncaught_exceptions() > exceptions_);
   }
-  /// What this rank's gradients are multiplied by before they are added up: 1 on all ranks that have a weight where
-  /// these are equal. Waits until all ranks have begun.
+  /// Returns the factor of this rank's gradients before the sum: 1 on all ranks that have a weight if the weights are
+  /// equal. Waits until all ranks have begun.
   [[nodiscard]] double scale() {
     if (!weights_.template settled<T>()) weights_.template settle<T>();
     return weights_.template before<T>();

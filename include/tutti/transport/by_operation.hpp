@@ -83,7 +83,7 @@ class by_operation {
   [[nodiscard]] std::size_t home_of(std::uint64_t key) const noexcept {
     return ((key * 0x9e3779b97f4a7c15U) >> 32) & (table_.size() - 1);
   }
-  /// Where the chain of this key is, or would be: places are tried one after the other.
+  /// Returns the place where the chain of this key is, or would be: places are tried one after the other.
   [[nodiscard]] std::size_t place_of(std::uint64_t key) const noexcept {
     std::size_t at = home_of(key);
     while (table_[at].first && table_[at].key != key) at = (at + 1) & (table_.size() - 1);

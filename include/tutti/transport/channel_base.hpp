@@ -178,7 +178,7 @@ class channel_base {
       if (a.tag == tag && nth-- == 0) return &a;
     return nullptr;
   }
-  /// What the next receive of this tag will get, if it has been announced.
+  /// Returns the announcement that the next receive of this tag will take; null if there is none.
   [[nodiscard]] const announcement* nth_announced(std::uint64_t tag) const noexcept {
     return announced_.empty() ? nullptr : nth_announced(tag, posted_index_.number_of(tag));
   }

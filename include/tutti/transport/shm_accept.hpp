@@ -151,7 +151,7 @@ class shm_visit {
   std::vector<os::fd> descriptors_;
 };
 
-/// What a member does with what it gets.
+/// Maps what the leader has handed out, and checks that it is meant for this rank.
 inline shm_place take_place(shm_visit& visit, const shm_machine& machine, deadline until) {
   const shm_hello hello = visit.take_hello();
   const auto ranks = machine.ranks.size();

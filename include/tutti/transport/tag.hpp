@@ -16,7 +16,7 @@ struct tag {
     return static_cast<std::uint64_t>(context & 0x7fffu) << 49 | std::uint64_t{1} << 48 | user;
   }
   static constexpr std::uint64_t sequence(std::uint64_t t) noexcept { return (t >> 24) & 0xffffffu; }
-  /// Of two sequences as tags tell them, which begin again after the last.
+  /// Returns true if sequence `a` of a tag comes after `b`; they wrap after 24 bits.
   static constexpr bool comes_after(std::uint64_t a, std::uint64_t b) noexcept {
     return ((a - b) & 0xffffffu) - 1 < 0x7fffffu;
   }

@@ -51,7 +51,7 @@ struct tcp_link {
     const bool ours = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
     if (ours) return {errc::out_of_resources, 0, self.rank, static_cast<std::uint64_t>(error)};
     const bool here = near(them, self);
-    // Who leaves says so, and who fails says why: only a kernel that cleans up ends a connection without a word.
+    // A rank that leaves or fails says so first: a connection that ends without that was ended by the kernel.
     const bool died = here ? ends_soon(them) : error == 0;
     return status::lost(them.rank,
                         died   ? tutti::loss::died

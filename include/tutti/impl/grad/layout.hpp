@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <span>
 #include <string>
-#include <utility>
 
 #include <tutti/config.hpp>
 #include <tutti/core/dtype.hpp>
