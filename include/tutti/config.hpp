@@ -32,12 +32,13 @@
 #define TUTTI_COMPILATION "tutti_is_header_only_here_and_separately_compiled_elsewhere"
 #endif
 // Files that define the macro and files that do not must not be linked together. A linker keeps the first section of a
-// group of one name, so the symbol that the other kind of file refers to is discarded, and it says so.
+// group of one name, so the symbol that the other kind of file refers to is discarded, and it says so. "R" keeps the
+// reference where a linker drops sections that nothing refers to (--gc-sections).
 #if !defined(__CUDACC__)
 asm(".pushsection .data.rel.ro.tutti,\"awG\",@progbits,tutti_compilation,comdat\n"
     "\t.globl " TUTTI_COMPILATION "\n\t.hidden " TUTTI_COMPILATION "\n" TUTTI_COMPILATION
     ":\n\t.8byte 0\n\t.popsection\n"
-    "\t.pushsection .data.rel.ro.tutti_user,\"aw\",@progbits\n\t.8byte " TUTTI_COMPILATION "\n\t.popsection");
+    "\t.pushsection .data.rel.ro.tutti_user,\"awR\",@progbits\n\t.8byte " TUTTI_COMPILATION "\n\t.popsection");
 #endif
 
 // Two cores that write to one cache line slow each other down; prefetchers fetch lines in pairs on x86.
