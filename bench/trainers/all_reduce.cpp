@@ -13,8 +13,8 @@ namespace {
 
 class all_reduce_exchange {
  public:
-  all_reduce_exchange(tutti::communicator<>& world, std::span<const std::size_t> counts)
-      : world_(world), array_(counts) {}
+  all_reduce_exchange(tutti::communicator<>& world, std::span<const tutti::grad::parameter_shape> shapes)
+      : world_(world), array_(shapes) {}
   int rank() const { return world_.rank(); }
   int size() const { return world_.size(); }
   void broadcast(std::span<float> parameters) { world_.broadcast(parameters, 0).wait(); }
@@ -35,8 +35,9 @@ class all_reduce_exchange {
 int main(int argc, char** argv) try {
   const auto wanted = trainers::parse(argc, argv);
   auto world = tutti::init();
-  trainers::run(wanted, "all_reduce",
-                [&](const std::vector<std::size_t>& counts) { return all_reduce_exchange{world, counts}; });
+  trainers::run(wanted, "all_reduce", [&](const std::vector<tutti::grad::parameter_shape>& shapes) {
+    return all_reduce_exchange{world, shapes};
+  });
 } catch (const std::exception& failure) {
   std::fprintf(stderr, "trainer-all-reduce: %s\n", failure.what());
   return 1;

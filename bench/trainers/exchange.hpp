@@ -2,29 +2,31 @@
 
 #include <cstddef>
 #include <span>
-#include <utility>
 #include <vector>
 
-/// How ranks combine their gradients. What all exchanges have:
+#include <tutti/grad/plan.hpp>
+
+/// The exchanges: classes by which ranks combine their gradients. All of them have:
 ///   rank(), size()
 ///   broadcast(parameters)   from rank 0
 ///   gradients()             one span per tensor, where the backward pass writes sums over the rank's samples
 ///   begin(samples)          before a backward pass over so many samples
 ///   ready(i)                the gradient of tensor i is complete
-///   finish(loss)            ends when gradients() are means over all samples of all ranks; returns the mean loss
+///   finish(loss)            takes the sum of the loss over the rank's samples; when it ends, gradients() are means
+///                           over the samples of all ranks; returns the mean loss
 namespace trainers {
 
 /// Gradients as one array in ordinary memory, followed by the loss and the number of samples, so that one all_reduce
 /// carries a step, as trainers on MPI do it. `All` is `void(std::span<float>)`, which sums an array over the ranks.
 class whole_array {
  public:
-  explicit whole_array(std::span<const std::size_t> counts) {
+  explicit whole_array(std::span<const tutti::grad::parameter_shape> shapes) {
     std::size_t total = 0;
-    for (const std::size_t n : counts) total += n;
+    for (const auto& shape : shapes) total += shape.count;
     memory_.resize(total + 2);
-    for (std::size_t at = 0; const std::size_t n : counts) {
-      tensors_.push_back(std::span{memory_}.subspan(at, n));
-      at += n;
+    for (std::size_t at = 0; const auto& shape : shapes) {
+      tensors_.push_back(std::span{memory_}.subspan(at, shape.count));
+      at += shape.count;
     }
   }
 

@@ -14,7 +14,7 @@ namespace {
 
 class mpi_exchange {
  public:
-  explicit mpi_exchange(std::span<const std::size_t> counts) : array_(counts) {
+  explicit mpi_exchange(std::span<const tutti::grad::parameter_shape> shapes) : array_(shapes) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
   }
@@ -42,7 +42,7 @@ class mpi_exchange {
 int main(int argc, char** argv) try {
   MPI_Init(&argc, &argv);
   trainers::run(trainers::parse(argc, argv), "MPI_Allreduce",
-                [](const std::vector<std::size_t>& counts) { return mpi_exchange{counts}; });
+                [](const std::vector<tutti::grad::parameter_shape>& shapes) { return mpi_exchange{shapes}; });
   MPI_Finalize();
 } catch (const std::exception& failure) {
   std::fprintf(stderr, "trainer-mpi: %s\n", failure.what());

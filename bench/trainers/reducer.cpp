@@ -6,8 +6,8 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <tutti/tutti.hpp>
+#include <utility>
 #include <vector>
 
 #include "trainers/trainer.hpp"
@@ -16,10 +16,10 @@ namespace {
 
 class reducer_exchange {
  public:
-  reducer_exchange(tutti::communicator<>& world, std::span<const std::size_t> counts)
+  reducer_exchange(tutti::communicator<>& world, std::span<const tutti::grad::parameter_shape> shapes)
       : world_(world),
         reducer_(std::make_unique<tutti::grad::reducer<tutti::communicator<>>>(
-            world, shapes(counts), tutti::grad::reducer_options{.limits = {64 << 10, 128 << 10}})),
+            world, shapes, tutti::grad::reducer_options{.limits = {64 << 10, 128 << 10}})),
         gradients_(reducer_->gradients<float>()) {}
   int rank() const { return world_.rank(); }
   int size() const { return world_.size(); }
@@ -40,12 +40,6 @@ class reducer_exchange {
   }
 
  private:
-  static std::vector<tutti::grad::parameter_shape> shapes(std::span<const std::size_t> counts) {
-    std::vector<tutti::grad::parameter_shape> all;
-    for (const std::size_t n : counts) all.push_back({"tensor " + std::to_string(all.size()), n});
-    return all;
-  }
-
   tutti::communicator<>& world_;
   std::unique_ptr<tutti::grad::reducer<tutti::communicator<>>> reducer_;
   std::vector<std::span<float>> gradients_;
@@ -58,8 +52,9 @@ class reducer_exchange {
 int main(int argc, char** argv) try {
   const auto wanted = trainers::parse(argc, argv);
   auto world = tutti::init();
-  trainers::run(wanted, "reducer",
-                [&](const std::vector<std::size_t>& counts) { return reducer_exchange{world, counts}; });
+  trainers::run(wanted, "reducer", [&](const std::vector<tutti::grad::parameter_shape>& shapes) {
+    return reducer_exchange{world, shapes};
+  });
 } catch (const std::exception& failure) {
   std::fprintf(stderr, "trainer-reducer: %s\n", failure.what());
   return 1;

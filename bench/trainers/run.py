@@ -39,7 +39,7 @@ def main():
         speeds = {name: [] for name in exchanges}
         for _ in range(args.rounds):
             for name, command in exchanges.items():
-                words = [str(word) for word in [*command, model, steps, batch]]
+                words = [str(word) for word in [*command, "--model", model, "--steps", steps, "--batch", batch]]
                 out = subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE).stdout
                 speeds[name].append(json.loads(out.splitlines()[-1])["steps_per_second"])
         cells = [model, f"{statistics.median(speeds['MPI_Allreduce']):.1f}"]

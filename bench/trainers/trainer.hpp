@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <span>
 #include <stdexcept>
@@ -16,6 +15,8 @@
 
 #include <tutti/train/update_rule.hpp>
 
+#include "common/command_line.hpp"
+#include "common/gradient_shapes.hpp"
 #include "common/random.hpp"
 #include "digits/batch.hpp"
 #include "digits/load.hpp"
@@ -32,22 +33,26 @@ struct arguments {
   std::size_t steps = 0, batch = 0;  // of all ranks together
 };
 
+/// Reads the command line; errors: std::invalid_argument that names the argument.
 inline arguments parse(int argc, char** argv) {
-  if (argc != 4) throw std::invalid_argument("usage: gpt|digits STEPS BATCH; a batch is that of all ranks together");
-  arguments a{argv[1], std::strtoul(argv[2], nullptr, 10), std::strtoul(argv[3], nullptr, 10)};
-  if ((a.model != "gpt" && a.model != "digits") || a.steps == 0 || a.batch == 0)
-    throw std::invalid_argument("unknown model, or a number that is none: " + a.model + " " + argv[2] + " " + argv[3]);
+  arguments a;
+  const auto model = [&a](std::string_view text) {
+    if (text != "gpt" && text != "digits") throw std::invalid_argument("is neither gpt nor digits");
+    a.model = text;
+  };
+  const std::size_t one = 1;
+  const std::vector<common::option> known{
+      {"--model", "NAME", "gpt or digits", model},
+      {"--steps", "N", "that are timed", common::number_into(a.steps, one)},
+      {"--batch", "N", "sequences or images in a step, over all ranks", common::number_into(a.batch, one)}};
+  common::parse(known, std::span<const char* const>{argv + 1, argv + argc});
+  if (a.model.empty() || a.steps == 0 || a.batch == 0)
+    throw std::invalid_argument("not all options are there:\n" + common::usage(known));
   return a;
 }
 
-inline std::vector<std::size_t> counts_of(const auto& net) {
-  std::vector<std::size_t> counts;
-  for (const auto& tensor : net.tensors()) counts.push_back(tensor.count);
-  return counts;
-}
-
-/// Some steps that are not timed, then those that are. `share(step)` returns this rank's samples, `size_of(samples)`
-/// their number. Rank 0 prints a line of JSON.
+/// Trains for some steps that are not timed, then for those that are. `share(step)` returns this rank's samples,
+/// `size_of(samples)` their number. Rank 0 prints a line of JSON.
 template <class Model, class Exchange, class Share, class SizeOf>
 void train(const arguments& wanted, std::string_view name, Model& net, Exchange& ranks, Share share, SizeOf size_of) {
   constexpr std::size_t warm_up = 5;
@@ -77,14 +82,14 @@ void train(const arguments& wanted, std::string_view name, Model& net, Exchange&
         static_cast<double>(wanted.steps) / spent.count(), loss);
 }
 
-/// `make_exchange(counts)` returns the exchange for tensors of so many elements each.
+/// Trains the model that is asked for; `make_exchange(shapes)` returns the exchange of its gradients.
 template <class MakeExchange>
 void run(const arguments& wanted, std::string_view name, MakeExchange make_exchange) {
   if (wanted.model == "gpt") {
     constexpr std::size_t context = 64;
     const gpt::corpus text{gpt::read_text(std::array{std::filesystem::path{"/usr/share/common-licenses"}}), context};
     gpt::model<float> net{{text.alphabet.size(), context, 2, 4, 64}, 1};
-    auto ranks = make_exchange(counts_of(net));
+    auto ranks = make_exchange(common::gradient_shapes<float>(net));
     const auto share = [&](std::size_t step) {
       common::random_source random{step + 1};
       gpt::batch mine{context};
@@ -99,7 +104,7 @@ void run(const arguments& wanted, std::string_view name, MakeExchange make_excha
   } else {
     const auto data = digits::load_dataset({});
     digits::model<float> net{data.train.shape, 1};
-    auto ranks = make_exchange(counts_of(net));
+    auto ranks = make_exchange(common::gradient_shapes<float>(net));
     const auto share = [&](std::size_t step) {
       common::random_source random{step + 1};
       std::vector<std::uint32_t> images;
