@@ -80,7 +80,7 @@ class overdue {
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
-  void run() noexcept {
+  [[noreturn]] void run() noexcept {
     std::unique_lock guard(mutex_);
     for (;;) {
       const deadline now = clock::now();

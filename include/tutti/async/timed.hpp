@@ -12,6 +12,8 @@ struct timed {
   deadline until;
   bool operator()() const { return done() || clock::now() >= until; }
 };
+template <class Done>
+timed(Done, deadline) -> timed<Done>;  // clang 16 deduces no aggregate
 
 /// Returns the longest time that a wait may sleep before it looks again.
 template <class Done>

@@ -18,10 +18,11 @@ class histogram {
     if (!(low < high) || !std::isfinite(high - low) || bins == 0)
       throw usage_error("histogram: give bounds low < high that are finite, and at least one bin");
     edges_.reserve(bins + 1);
+    const auto first = static_cast<long double>(low), last = static_cast<long double>(high);
     const auto n = static_cast<long double>(bins);
     for (std::size_t i = 0; i <= bins; ++i) {
       const auto at = static_cast<long double>(i);
-      edges_.push_back(static_cast<double>((low * (n - at) + high * at) / n));
+      edges_.push_back(static_cast<double>((first * (n - at) + last * at) / n));
     }
   }
 
