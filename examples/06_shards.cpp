@@ -18,10 +18,10 @@
 #include <tutti/train/batch_norm.hpp>
 #include <tutti/train/batch_split.hpp>
 #include <tutti/train/checkpoint.hpp>
-#include <tutti/train/metric.hpp>
+#include <tutti/train/metrics/metric.hpp>
+#include <tutti/train/metrics/weighted_mean.hpp>
 #include <tutti/train/sharded_checkpoint.hpp>
 #include <tutti/train/sharded_parameters.hpp>
-#include <tutti/train/weighted_mean.hpp>
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/algo/asked.hpp>
+#include <tutti/algo/selection/supported.hpp>
 #include <tutti/tutti.hpp>
 
 #include "tune_rules.hpp"

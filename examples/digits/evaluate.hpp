@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <tutti/async/task.hpp>
-#include <tutti/train/metric.hpp>
+#include <tutti/train/metrics/metric.hpp>
 #include <tutti/train/sampler.hpp>
 
 #include "digits/batch.hpp"

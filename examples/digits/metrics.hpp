@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include <tutti/train/top_k_accuracy.hpp>
-#include <tutti/train/weighted_mean.hpp>
+#include <tutti/train/metrics/top_k_accuracy.hpp>
+#include <tutti/train/metrics/weighted_mean.hpp>
 
 #include "common/softmax_cross_entropy.hpp"
 

@@ -14,11 +14,11 @@
 #include <vector>
 
 #include <tutti/train/gradient_norm.hpp>
-#include <tutti/train/metric.hpp>
+#include <tutti/train/metrics/metric.hpp>
+#include <tutti/train/metrics/weighted_mean.hpp>
 #include <tutti/train/random.hpp>
 #include <tutti/train/sampler.hpp>
 #include <tutti/train/update_rule.hpp>
-#include <tutti/train/weighted_mean.hpp>
 
 #include "common/equal_bits.hpp"
 #include "common/gradient_shapes.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/algo/call_chain.hpp>
+#include <tutti/algo/mismatch/call_chain.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/async/task.hpp>
 #include <tutti/backend/concept.hpp>

@@ -1,9 +1,9 @@
 #pragma once
 #include <concepts>
 
-#include <tutti/algo/at_once.hpp>
-#include <tutti/algo/direct.hpp>
-#include <tutti/algo/direct_small.hpp>
+#include <tutti/algo/shm/all_reduce.hpp>
+#include <tutti/algo/shm/inline_path.hpp>
+#include <tutti/algo/shm/small.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 

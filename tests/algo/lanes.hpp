@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/algo/board.hpp>
-#include <tutti/algo/machine_map.hpp>
-#include <tutti/algo/machine_memory.hpp>
+#include <tutti/algo/hierarchical/node_group.hpp>
+#include <tutti/algo/hierarchical/topology.hpp>
+#include <tutti/algo/shm/group/board.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/async/op_pool.hpp>
@@ -26,7 +26,7 @@
 #include <tutti/backend/driver.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/os/process_memory.hpp>
-#include <tutti/transport/lane.hpp>
+#include <tutti/transport/messaging/group_link.hpp>
 #include <tutti/transport/threads.hpp>
 
 #include <support/expect.hpp>

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/algo/board_remains.hpp>
+#include <tutti/algo/shm/group/retire_list.hpp>
 #include <tutti/backend/composed.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/transport/threads.hpp>

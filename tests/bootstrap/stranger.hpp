@@ -2,7 +2,7 @@
 #include <string>
 #include <utility>
 
-#include <tutti/bootstrap/roll_call_claim.hpp>
+#include <tutti/bootstrap/rendezvous/claim.hpp>
 
 namespace tutti_test {
 

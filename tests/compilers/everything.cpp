@@ -40,20 +40,20 @@
 #include <tutti/train/batch_norm.hpp>
 #include <tutti/train/batch_split.hpp>
 #include <tutti/train/checkpoint.hpp>
-#include <tutti/train/confusion_matrix.hpp>
 #include <tutti/train/gradient_norm.hpp>
-#include <tutti/train/histogram.hpp>
 #include <tutti/train/local_sgd.hpp>
 #include <tutti/train/loss_scaler.hpp>
-#include <tutti/train/metric.hpp>
+#include <tutti/train/metrics/confusion_matrix.hpp>
+#include <tutti/train/metrics/histogram.hpp>
+#include <tutti/train/metrics/metric.hpp>
+#include <tutti/train/metrics/top_k_accuracy.hpp>
+#include <tutti/train/metrics/weighted_mean.hpp>
 #include <tutti/train/random.hpp>
 #include <tutti/train/rank0_stream.hpp>
 #include <tutti/train/sampler.hpp>
 #include <tutti/train/sharded_checkpoint.hpp>
 #include <tutti/train/sharded_optimizer.hpp>
 #include <tutti/train/sharded_parameters.hpp>
-#include <tutti/train/top_k_accuracy.hpp>
-#include <tutti/train/weighted_mean.hpp>
 #include <tutti/tutti.hpp>
 
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/algo/asked.hpp>
+#include <tutti/algo/selection/supported.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/core/args.hpp>

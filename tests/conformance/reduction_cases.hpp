@@ -14,8 +14,8 @@
 #include <vector>
 
 #include <tutti/core/location.hpp>
-#include <tutti/core/raw_reduction.hpp>
 #include <tutti/core/reduction.hpp>
+#include <tutti/core/reduction/raw_reduction.hpp>
 
 #include <conformance/operands.hpp>
 #include <conformance/report.hpp>

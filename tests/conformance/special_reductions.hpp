@@ -7,7 +7,7 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/core/args.hpp>
-#include <tutti/core/raw_reduction.hpp>
+#include <tutti/core/reduction/raw_reduction.hpp>
 
 #include <conformance/operands.hpp>
 #include <conformance/reduction_cases.hpp>

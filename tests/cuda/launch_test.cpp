@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <support/kernels_on_host.hpp>
-#include <tutti/backend/nccl_dividing.hpp>
+#include <tutti/backend/nccl/divide.hpp>
 #include <tutti/cuda/kernels/kernels.cuh>
-#include <tutti/grad/device_feedback_hook.hpp>
+#include <tutti/grad/device/feedback_hook.hpp>
 #include <tutti/train/update_rule.hpp>
 
 // The kernels as they are launched, on a device that is none: which thread gets what, which blocks there are, and the

@@ -9,7 +9,7 @@
 #include <tutti/bootstrap/threads.hpp>
 #include <vector>
 
-#include <tutti/train/metric.hpp>
+#include <tutti/train/metrics/metric.hpp>
 
 #include "common/softmax_cross_entropy.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <tutti/core/layout.hpp>
 #include <tutti/core/options.hpp>
-#include <tutti/transport/sim_options.hpp>
+#include <tutti/transport/sim/options.hpp>
 
 /// What bytes of a fuzzer mean: a world, and the collectives and messages of all of its ranks.
 namespace collective_program {

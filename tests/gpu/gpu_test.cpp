@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/backend/nccl_dlopen.hpp>
+#include <tutti/backend/nccl/dlopen.hpp>
 #include <tutti/bootstrap/nccl.hpp>
 #include <tutti/bootstrap/survivors.hpp>
 #include <tutti/bootstrap/threads.hpp>

@@ -13,7 +13,7 @@
 
 #include <support/fake_cuda.hpp>
 #include <support/fake_numbers.hpp>
-#include <tutti/backend/nccl_types.hpp>
+#include <tutti/backend/nccl/types.hpp>
 
 namespace fake {
 

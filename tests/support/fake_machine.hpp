@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/backend/nccl_feature.hpp>
+#include <tutti/backend/nccl/feature.hpp>
 #include <tutti/cuda/types.hpp>
 
 /// A machine with GPUs that is none: streams are queues of functions, device memory is memory. It runs whenever

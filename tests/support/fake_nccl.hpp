@@ -12,7 +12,7 @@
 
 #include <support/fake_collectives.hpp>
 #include <support/fake_cuda.hpp>
-#include <tutti/backend/nccl_types.hpp>
+#include <tutti/backend/nccl/types.hpp>
 
 namespace fake {
 

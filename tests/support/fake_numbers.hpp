@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include <tutti/backend/nccl_types.hpp>
+#include <tutti/backend/nccl/types.hpp>
 #include <tutti/core/float8.hpp>
 #include <tutti/core/half.hpp>
 

@@ -24,11 +24,11 @@
 #include <tutti/train/batch_norm.hpp>
 #include <tutti/train/batch_split.hpp>
 #include <tutti/train/gradient_norm.hpp>
-#include <tutti/train/histogram.hpp>
 #include <tutti/train/loss_scaler.hpp>
 #include <tutti/train/master.hpp>
+#include <tutti/train/metrics/histogram.hpp>
+#include <tutti/train/metrics/top_k_accuracy.hpp>
 #include <tutti/train/sampler.hpp>
-#include <tutti/train/top_k_accuracy.hpp>
 #include <tutti/train/update_rule.hpp>
 #include <vector>
 

@@ -4,12 +4,12 @@
 #include <random>
 #include <span>
 #include <tutti/async/sync_wait.hpp>
-#include <tutti/train/confusion_matrix.hpp>
-#include <tutti/train/histogram.hpp>
-#include <tutti/train/metric.hpp>
+#include <tutti/train/metrics/confusion_matrix.hpp>
+#include <tutti/train/metrics/histogram.hpp>
+#include <tutti/train/metrics/metric.hpp>
+#include <tutti/train/metrics/top_k_accuracy.hpp>
+#include <tutti/train/metrics/weighted_mean.hpp>
 #include <tutti/train/sampler.hpp>
-#include <tutti/train/top_k_accuracy.hpp>
-#include <tutti/train/weighted_mean.hpp>
 #include <vector>
 
 // An evaluation with every metric there is, by one process and by the ranks of a world.

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include <tutti/transport/channel.hpp>
+#include <tutti/transport/messaging/channel.hpp>
 
 #include "transport/drive.hpp"
 #include "transport/memory_pipe.hpp"

@@ -15,7 +15,7 @@
 #include <tutti/async/op_state.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/transport/concept.hpp>
-#include <tutti/transport/link_core.hpp>
+#include <tutti/transport/messaging/link_core.hpp>
 
 // Drives transports without a communicator.
 

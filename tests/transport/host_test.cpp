@@ -20,8 +20,8 @@
 
 #include <tutti/os/process.hpp>
 #include <tutti/transport/host.hpp>
-#include <tutti/transport/shm_accept.hpp>
-#include <tutti/transport/shm_offer.hpp>
+#include <tutti/transport/shm/export.hpp>
+#include <tutti/transport/shm/import.hpp>
 
 #include "transport/drive.hpp"
 #include "transport/tcp_world.hpp"

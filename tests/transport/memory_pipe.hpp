@@ -6,7 +6,7 @@
 #include <span>
 
 #include <tutti/core/status.hpp>
-#include <tutti/transport/channel.hpp>
+#include <tutti/transport/messaging/channel.hpp>
 
 // A pipe through this process's memory that is as awkward as a test wants it.
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/transport/mesh.hpp>
-#include <tutti/transport/recent_calls.hpp>
+#include <tutti/transport/messaging/call_log.hpp>
+#include <tutti/transport/messaging/endpoint.hpp>
 
 #include "transport/drive.hpp"
 #include "transport/memory_pipe.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/transport/socket_pipe.hpp>
+#include <tutti/transport/tcp/stream.hpp>
 
 #include "transport/drive.hpp"
 

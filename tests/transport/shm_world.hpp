@@ -24,9 +24,9 @@
 #include <tutti/core/error.hpp>
 #include <tutti/os/host.hpp>
 #include <tutti/os/process.hpp>
-#include <tutti/transport/peer.hpp>
-#include <tutti/transport/shm_accept.hpp>
-#include <tutti/transport/shm_offer.hpp>
+#include <tutti/transport/rank_info.hpp>
+#include <tutti/transport/shm/export.hpp>
+#include <tutti/transport/shm/import.hpp>
 
 #include "support/forked_child.hpp"
 

@@ -15,7 +15,7 @@
 #include <tutti/async/task.hpp>
 #include <tutti/async/when_all.hpp>
 #include <tutti/core/reduction.hpp>
-#include <tutti/transport/sim_random.hpp>
+#include <tutti/transport/sim/random.hpp>
 
 #include <support/grid.hpp>
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/transport/frame.hpp>
-#include <tutti/transport/piece.hpp>
+#include <tutti/transport/messaging/frame.hpp>
+#include <tutti/transport/tcp/segment_header.hpp>
 
 #include "transport/tcp_strangers.hpp"
 #include "transport/tcp_world.hpp"

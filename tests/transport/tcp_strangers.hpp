@@ -16,10 +16,10 @@
 #include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_io.hpp>
-#include <tutti/transport/tcp_acceptor.hpp>
-#include <tutti/transport/tcp_dial.hpp>
-#include <tutti/transport/tcp_listener.hpp>
-#include <tutti/transport/tcp_options.hpp>
+#include <tutti/transport/tcp/acceptor.hpp>
+#include <tutti/transport/tcp/connect_attempt.hpp>
+#include <tutti/transport/tcp/listener.hpp>
+#include <tutti/transport/tcp/options.hpp>
 
 #include "support/connect_from.hpp"
 #include "transport/drive.hpp"

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/transport/tcp.hpp>
+#include <tutti/transport/tcp/transport.hpp>
 
 #include "support/forked_child.hpp"
 #include "transport/drive.hpp"

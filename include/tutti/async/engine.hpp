@@ -22,7 +22,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/errno_guard.hpp>
 #include <tutti/core/forks.hpp>
-#include <tutti/core/users_reduction.hpp>
+#include <tutti/core/reduction/users_reduction.hpp>
 
 namespace tutti {
 

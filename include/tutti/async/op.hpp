@@ -15,7 +15,7 @@
 #include <tutti/async/op_state.hpp>
 #include <tutti/async/overdue.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/core/users_reduction.hpp>
+#include <tutti/core/reduction/users_reduction.hpp>
 
 namespace tutti {
 

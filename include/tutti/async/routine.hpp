@@ -9,8 +9,8 @@
 
 #include <tutti/async/frame_cache.hpp>
 #include <tutti/async/op_state.hpp>
+#include <tutti/core/reduction/users_reduction.hpp>
 #include <tutti/core/status.hpp>
-#include <tutti/core/users_reduction.hpp>
 
 namespace tutti {
 

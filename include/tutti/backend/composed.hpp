@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include <tutti/algo/call_chain.hpp>
-#include <tutti/algo/reach.hpp>
+#include <tutti/algo/connectivity.hpp>
+#include <tutti/algo/mismatch/call_chain.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/backend/control_lane.hpp>
 #include <tutti/config.hpp>
@@ -15,7 +15,7 @@
 #include <tutti/core/options.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/transport/group.hpp>
-#include <tutti/transport/peer.hpp>
+#include <tutti/transport/rank_info.hpp>
 
 namespace tutti {
 
@@ -110,7 +110,7 @@ class composed {
   }
 
   /// Returns the algorithm that a collective's start() uses: the requested one, else that of the table, else the
-  /// cheapest by algo/select.hpp; `automatic` if there is only one.
+  /// cheapest by algo/selection/choose.hpp; `automatic` if there is only one.
   template <detail::composed_operation Args>
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
     return detail::composed_call<T, Args>::chosen(*core_.get(), a);

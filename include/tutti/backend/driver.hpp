@@ -8,14 +8,14 @@
 #include <new>
 #include <utility>
 
-#include <tutti/algo/board_remains.hpp>
-#include <tutti/algo/tuning.hpp>
+#include <tutti/algo/selection/table.hpp>
+#include <tutti/algo/shm/group/retire_list.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/transport/concept.hpp>
-#include <tutti/transport/odd_message.hpp>
-#include <tutti/transport/tag.hpp>
+#include <tutti/transport/messaging/odd_message.hpp>
+#include <tutti/transport/messaging/tag.hpp>
 
 namespace tutti {
 

@@ -14,8 +14,8 @@
 #include <tutti/async/op_state.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/reduction/users_reduction.hpp>
 #include <tutti/core/stream_ref.hpp>
-#include <tutti/core/users_reduction.hpp>
 #include <tutti/os/coarse_clock.hpp>
 
 namespace tutti {

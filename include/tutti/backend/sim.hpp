@@ -2,7 +2,7 @@
 #include <tutti/backend/composed.hpp>
 #include <tutti/impl/backend/composed.hpp>
 #include <tutti/impl/backend/issuer.hpp>
-#include <tutti/transport/sim.hpp>
+#include <tutti/transport/sim/transport.hpp>
 
 namespace tutti {
 

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/bootstrap/environment.hpp>
-#include <tutti/bootstrap/launch_claim.hpp>
-#include <tutti/bootstrap/launch_rendezvous.hpp>
-#include <tutti/bootstrap/variable_lookup.hpp>
+#include <tutti/bootstrap/launch/claim.hpp>
+#include <tutti/bootstrap/launch/environment.hpp>
+#include <tutti/bootstrap/launch/rendezvous.hpp>
+#include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/os/process.hpp>
 #include <tutti/os/read_file.hpp>
 

@@ -11,11 +11,11 @@
 #include <tutti/core/error.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/os/socket.hpp>
-#include <tutti/transport/peer.hpp>
-#include <tutti/transport/shm_accept.hpp>
-#include <tutti/transport/shm_offer.hpp>
-#include <tutti/transport/tcp_listener.hpp>
-#include <tutti/transport/tcp_options.hpp>
+#include <tutti/transport/rank_info.hpp>
+#include <tutti/transport/shm/export.hpp>
+#include <tutti/transport/shm/import.hpp>
+#include <tutti/transport/tcp/listener.hpp>
+#include <tutti/transport/tcp/options.hpp>
 
 namespace tutti::detail {
 

@@ -6,14 +6,14 @@
 #include <string_view>
 #include <utility>
 
-#include <tutti/bootstrap/environment.hpp>
 #include <tutti/bootstrap/init_environment.hpp>
-#include <tutti/bootstrap/inner_environment.hpp>
+#include <tutti/bootstrap/launch/environment.hpp>
+#include <tutti/bootstrap/launch/inner_environment.hpp>
+#include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/bootstrap/options.hpp>
-#include <tutti/bootstrap/rendezvous_url.hpp>
-#include <tutti/bootstrap/variable_lookup.hpp>
+#include <tutti/bootstrap/rendezvous/url.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/transport/tcp_options.hpp>
+#include <tutti/transport/tcp/options.hpp>
 
 namespace tutti::detail {
 

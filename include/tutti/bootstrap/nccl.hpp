@@ -1,8 +1,8 @@
 #pragma once
-#include <tutti/backend/nccl_api.hpp>
-#include <tutti/backend/nccl_memory.hpp>
-#include <tutti/bootstrap/make_nccl.hpp>
-#include <tutti/bootstrap/shrink_nccl.hpp>
+#include <tutti/backend/nccl/api.hpp>
+#include <tutti/backend/nccl/memory.hpp>
+#include <tutti/bootstrap/nccl/make.hpp>
+#include <tutti/bootstrap/nccl/shrink.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/cuda/cuda.hpp>
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include <tutti/bootstrap/launch_claim.hpp>
-#include <tutti/bootstrap/variable_lookup.hpp>
+#include <tutti/bootstrap/launch/claim.hpp>
+#include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/os/read_file.hpp>
 #include <tutti/wire/load_secret.hpp>

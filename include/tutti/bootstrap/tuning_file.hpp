@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include <tutti/algo/tuning.hpp>
+#include <tutti/algo/selection/table.hpp>
+#include <tutti/bootstrap/launch/text.hpp>
+#include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/bootstrap/options.hpp>
-#include <tutti/bootstrap/text.hpp>
-#include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/core/text.hpp>

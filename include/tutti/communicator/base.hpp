@@ -13,7 +13,7 @@
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/slip.hpp>
 #include <tutti/core/options.hpp>
-#include <tutti/transport/peer.hpp>
+#include <tutti/transport/rank_info.hpp>
 
 namespace tutti::detail {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include <tutti/algo/rank_ordered.hpp>
+#include <tutti/algo/selection/rank_ordered.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
 #include <tutti/backend/issuer.hpp>
@@ -14,7 +14,7 @@
 #include <tutti/core/displaced.hpp>
 #include <tutti/core/layout.hpp>
 #include <tutti/core/options.hpp>
-#include <tutti/transport/frame.hpp>
+#include <tutti/transport/messaging/frame.hpp>
 
 namespace tutti::detail {
 

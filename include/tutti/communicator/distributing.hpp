@@ -34,7 +34,7 @@ class distributing_calls : public Base {
   /// `blocks` lays out `out`, which may be longer. Its counts must be equal on all ranks; its offsets may differ. Like
   /// the buffers, it belongs to the operation until the handle has ended. `in` may be this rank's block of `out`. If it
   /// overlaps `out` at another place, as C interfaces allow, it is moved to its block first; a prepared operation, and
-  /// one on a device, refuses that. Costs: see algo/direct_uneven.hpp and algo/ring_uneven.hpp.
+  /// one on a device, refuses that. Costs: see algo/shm/v.hpp and algo/message/ring_v.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_gather_v_args> && alike<In, Out>
   started<all_gather_v_args> all_gather_v(In&& in, Out&& out, layout blocks, issue how = {},
@@ -52,8 +52,8 @@ class distributing_calls : public Base {
 
   /// Gathers equal blocks on the root: block r of its `out` becomes rank r's `in`. Collective; count and root must be
   /// equal on all ranks. On the root, `in` may be its block of `out`. Only the first n blocks of a longer `out` are
-  /// written. `out` is ignored on other ranks. Costs: see algo/direct_rooted.hpp, algo/tree_rooted.hpp and
-  /// algo/linear.hpp.
+  /// written. `out` is ignored on other ranks. Costs: see algo/shm/gather_scatter.hpp,
+  /// algo/message/tree_gather_scatter.hpp and algo/message/linear.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, gather_args> && alike<In, Out>
   started<gather_args> gather(In&& in, Out&& out, int root, issue how = {},
@@ -97,7 +97,8 @@ class distributing_calls : public Base {
   /// Scatters the root's `in`: rank r's `out` becomes block r of it. Collective; count and root must be equal on all
   /// ranks. The count of `in` is n times that of `out`, which cannot be longer than a block, because the other ranks
   /// know the length of the blocks from it alone. On the root, `out` may be its block of `in`. `in` is ignored on other
-  /// ranks and may be empty there. Costs: see algo/direct_rooted.hpp, algo/tree_rooted.hpp and algo/linear.hpp.
+  /// ranks and may be empty there. Costs: see algo/shm/gather_scatter.hpp, algo/message/tree_gather_scatter.hpp and
+  /// algo/message/linear.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, scatter_args> && alike<In, Out>
   started<scatter_args> scatter(In&& in, Out&& out, int root, issue how = {},
@@ -137,7 +138,7 @@ class distributing_calls : public Base {
 
   /// Exchanges equal blocks between all ranks: block r of rank q's `out` becomes block q of rank r's `in`, which is n
   /// equal blocks. Collective; the count must be equal on all ranks. `out` may be the same buffer as `in`, or a longer
-  /// one: its beginning is written. Costs: see algo/direct_all_to_all.hpp and algo/pairwise.hpp.
+  /// one: its beginning is written. Costs: see algo/shm/all_to_all.hpp and algo/message/pairwise.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_to_all_args> && alike<In, Out>
   started<all_to_all_args> all_to_all(In&& in, Out&& out, issue how = {},

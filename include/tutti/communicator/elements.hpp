@@ -10,8 +10,8 @@
 #include <tutti/communicator/caller.hpp>
 #include <tutti/core/buffer.hpp>
 #include <tutti/core/dtype.hpp>
-#include <tutti/core/raw_reduction.hpp>
 #include <tutti/core/reduction.hpp>
+#include <tutti/core/reduction/raw_reduction.hpp>
 
 namespace tutti::detail {
 

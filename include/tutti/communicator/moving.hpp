@@ -33,7 +33,7 @@ class moving_calls : public Base {
   }
 
   /// Copies the root's `data` to every rank. Collective; count and root must be equal on all ranks. Costs: see
-  /// algo/direct_broadcast.hpp, algo/tree.hpp, algo/chain_broadcast.hpp and algo/hierarchical_tree.hpp.
+  /// algo/shm/broadcast.hpp, algo/message/tree.hpp, algo/message/chain_broadcast.hpp and algo/hierarchical/tree.hpp.
   template <writable_elements R>
     requires supports<backend_type, broadcast_args>
   started<broadcast_args> broadcast(R&& data, int root, issue how = {},
@@ -78,8 +78,8 @@ class moving_calls : public Base {
 
   /// Gathers equal blocks on all ranks: block r of every rank's `out` becomes rank r's `in`, which may be this rank's
   /// block of `out`. Collective; the count of `in` must be equal on all ranks. A longer `out` is fine: its first n
-  /// blocks are written. Costs: see algo/direct_gather.hpp, algo/ring.hpp, algo/bruck.hpp and
-  /// algo/hierarchical_blocks.hpp.
+  /// blocks are written. Costs: see algo/shm/all_gather.hpp, algo/message/ring.hpp, algo/message/bruck.hpp and
+  /// algo/hierarchical/blocks.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_gather_args> && alike<In, Out>
   started<all_gather_args> all_gather(In&& in, Out&& out, issue how = {},

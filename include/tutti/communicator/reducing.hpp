@@ -30,8 +30,8 @@ class reducing_calls : public Base {
   using started = typename Base::template started<Args>;
 
   /// Reduces `inout` over all ranks, in place and element by element. The order of operands is the same on all ranks,
-  /// so all get equal bits. Collective; any count, equal on all ranks. Costs: see algo/direct.hpp,
-  /// algo/recursive_doubling.hpp, algo/ring.hpp and algo/hierarchical.hpp.
+  /// so all get equal bits. Collective; any count, equal on all ranks. Costs: see algo/shm/all_reduce.hpp,
+  /// algo/message/recursive_doubling.hpp, algo/message/ring.hpp and algo/hierarchical/all_reduce.hpp.
   template <writable_elements R, reducer_of<R> Op = sum_op>
     requires supports<backend_type, all_reduce_args>
   started<all_reduce_args> all_reduce(R&& inout, Op with = {}, issue how = {},
@@ -73,7 +73,7 @@ class reducing_calls : public Base {
 
   /// Reduces n equal blocks and scatters them: rank r's `out` becomes block r of the reduction of all `in`. Collective.
   /// `out` may be block r of `in`. A longer `out` is fine: only its beginning is written. Costs: see
-  /// algo/direct_gather.hpp, algo/ring.hpp and algo/hierarchical_blocks.hpp.
+  /// algo/shm/all_gather.hpp, algo/message/ring.hpp and algo/hierarchical/blocks.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, reduce_scatter_args> && alike<In, Out>
   started<reduce_scatter_args> reduce_scatter(In&& in, Out&& out, Op with = {}, issue how = {},
@@ -90,7 +90,7 @@ class reducing_calls : public Base {
   ///
   /// `blocks` lays out `in`, which may be longer. Its counts must be equal on all ranks; its offsets may differ. Like
   /// the buffers, it belongs to the operation until the handle has ended. `out` may be longer than this rank's block,
-  /// and may be block r of `in` if no blocks overlap. Costs: see algo/direct_uneven.hpp and algo/ring_uneven.hpp.
+  /// and may be block r of `in` if no blocks overlap. Costs: see algo/shm/v.hpp and algo/message/ring_v.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, reduce_scatter_v_args> && alike<In, Out>
   started<reduce_scatter_v_args> reduce_scatter_v(In&& in, Out&& out, layout blocks, Op with = {}, issue how = {},
@@ -110,7 +110,7 @@ class reducing_calls : public Base {
   /// Reduces the elements of many buffers in place as one operation: like an all_reduce of all of them in a row, at its
   /// cost. `buffers` is a range of spans; the spans and their elements belong to the operation until it has ended.
   /// Collective; the number of elements of all buffers together must be equal on all ranks. Two buffers that overlap
-  /// are a usage_error. Costs: see algo/coalesced.hpp.
+  /// are a usage_error. Costs: see algo/message/coalesced.hpp.
   template <std::ranges::borrowed_range R, reducer_of<std::ranges::range_value_t<R>> Op = sum_op>
     requires supports<backend_type, all_reduce_coalesced_args> && list_of_spans<R>
   started<all_reduce_coalesced_args> all_reduce_coalesced(
@@ -137,7 +137,7 @@ class reducing_calls : public Base {
 
   /// Reduces `in` over all ranks into the beginning of the root's `out`. `out` is ignored on other ranks and may be
   /// empty there. On the root `in` and `out` may be the same buffer. Collective; count, root and reduction must be
-  /// equal on all ranks. Costs: see algo/direct_reduce.hpp, algo/tree_reduce.hpp and algo/chain.hpp.
+  /// equal on all ranks. Costs: see algo/shm/reduce.hpp, algo/message/tree_reduce.hpp and algo/message/chain.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, reduce_args> && alike<In, Out>
   started<reduce_args> reduce(In&& in, Out&& out, int root, Op with = {}, issue how = {},

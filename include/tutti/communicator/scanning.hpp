@@ -26,7 +26,7 @@ class scanning_calls : public Base {
   /// Reduces over the ranks up to this one: rank r's `out` becomes the reduction of the `in` of ranks 0 to r, element
   /// by element and in rank order; a mean is that of these ranks. Collective; count and reduction must be equal on all
   /// ranks. `out` may be the same buffer as `in`, or a longer one: its beginning is written. Costs: see
-  /// algo/direct_scan.hpp, algo/scan.hpp and algo/chain.hpp.
+  /// algo/shm/scan.hpp, algo/message/scan.hpp and algo/message/chain.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, scan_args> && alike<In, Out>
   started<scan_args> scan(In&& in, Out&& out, Op with = {}, issue how = {},

@@ -7,8 +7,8 @@
 
 #include <tutti/communicator/elements.hpp>
 #include <tutti/core/options.hpp>
-#include <tutti/core/raw_reduction.hpp>
 #include <tutti/core/reduction.hpp>
+#include <tutti/core/reduction/raw_reduction.hpp>
 
 namespace tutti::detail {
 

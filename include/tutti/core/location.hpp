@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tutti/core/reduction_ops.hpp>
+#include <tutti/core/reduction/ops.hpp>
 
 namespace tutti {
 

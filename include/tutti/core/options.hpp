@@ -9,9 +9,9 @@
 
 namespace tutti {
 
-/// The algorithm of a collective. `automatic` lets algo/select.hpp choose and is always possible. Any other value must
-/// be the same on all ranks; it is a usage_error if the collective has no such algorithm or if it cannot run in this
-/// group (see algo/asked.hpp).
+/// The algorithm of a collective. `automatic` lets algo/selection/choose.hpp choose and is always possible. Any other
+/// value must be the same on all ranks; it is a usage_error if the collective has no such algorithm or if it cannot run
+/// in this group (see algo/selection/supported.hpp).
 enum class algorithm : std::uint8_t {
   automatic,
   direct,

@@ -7,11 +7,11 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/core/folder.hpp>
 #include <tutti/core/location.hpp>
-#include <tutti/core/mean_over.hpp>
-#include <tutti/core/premul_sum.hpp>
-#include <tutti/core/reduction_ops.hpp>
+#include <tutti/core/reduction/folder.hpp>
+#include <tutti/core/reduction/mean_over.hpp>
+#include <tutti/core/reduction/ops.hpp>
+#include <tutti/core/reduction/premul_sum.hpp>
 
 namespace tutti {
 

@@ -11,7 +11,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/kernels/copy.hpp>
-#include <tutti/grad/placement.hpp>
+#include <tutti/grad/pass/placement.hpp>
 #include <tutti/grad/plan.hpp>
 
 namespace tutti::grad {

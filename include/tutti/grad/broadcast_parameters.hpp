@@ -9,7 +9,7 @@
 
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/grad/agreement.hpp>
+#include <tutti/grad/pass/agreement.hpp>
 #include <tutti/grad/plan.hpp>
 
 namespace tutti::grad {

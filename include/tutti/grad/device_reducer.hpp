@@ -17,19 +17,19 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/stream_ref.hpp>
 #include <tutti/cuda/device_span.hpp>
-#include <tutti/grad/agreement.hpp>
 #include <tutti/grad/arena.hpp>
-#include <tutti/grad/device_arena.hpp>
-#include <tutti/grad/device_flights.hpp>
-#include <tutti/grad/device_hook.hpp>
-#include <tutti/grad/device_pass.hpp>
-#include <tutti/grad/host_report.hpp>
+#include <tutti/grad/device/arena.hpp>
+#include <tutti/grad/device/flights.hpp>
+#include <tutti/grad/device/hook.hpp>
+#include <tutti/grad/device/host_report.hpp>
+#include <tutti/grad/device/pass.hpp>
 #include <tutti/grad/layout.hpp>
-#include <tutti/grad/ledger.hpp>
+#include <tutti/grad/pass/agreement.hpp>
+#include <tutti/grad/pass/ledger.hpp>
+#include <tutti/grad/pass/weighing.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
-#include <tutti/grad/weighing.hpp>
 #include <tutti/impl/grad/ledger.hpp>
 
 namespace tutti::grad {

@@ -5,7 +5,7 @@
 
 #include <tutti/config.hpp>
 #include <tutti/grad/arena.hpp>
-#include <tutti/grad/marks.hpp>
+#include <tutti/grad/pass/marks.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 

@@ -15,10 +15,10 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/core/splitmix.hpp>
-#include <tutti/grad/agreement.hpp>
-#include <tutti/grad/comparison.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/low_rank.hpp>
+#include <tutti/grad/pass/agreement.hpp>
+#include <tutti/grad/pass/comparison.hpp>
 #include <tutti/grad/residuals.hpp>
 #include <tutti/grad/working_copies.hpp>
 

@@ -7,18 +7,18 @@
 #include <vector>
 
 #include <tutti/async/task.hpp>
-#include <tutti/grad/agreement.hpp>
 #include <tutti/grad/arena.hpp>
-#include <tutti/grad/elsewhere.hpp>
 #include <tutti/grad/hook.hpp>
-#include <tutti/grad/launcher.hpp>
 #include <tutti/grad/layout.hpp>
-#include <tutti/grad/ledger.hpp>
 #include <tutti/grad/pass.hpp>
+#include <tutti/grad/pass/agreement.hpp>
+#include <tutti/grad/pass/elsewhere.hpp>
+#include <tutti/grad/pass/launcher.hpp>
+#include <tutti/grad/pass/ledger.hpp>
+#include <tutti/grad/pass/weighing.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
-#include <tutti/grad/weighing.hpp>
 
 namespace tutti::grad {
 

@@ -10,7 +10,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/hash.hpp>
 #include <tutti/core/options.hpp>
-#include <tutti/grad/comparison.hpp>
+#include <tutti/grad/pass/comparison.hpp>
 #include <tutti/train/tensor_file.hpp>
 
 namespace tutti::train {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <tutti/core/dtype.hpp>
-#include <tutti/grad/agreement.hpp>
+#include <tutti/grad/pass/agreement.hpp>
 #include <tutti/grad/plan.hpp>
 
 namespace tutti::train::detail {

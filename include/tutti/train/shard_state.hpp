@@ -12,9 +12,9 @@
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
+#include <tutti/grad/pass/weighing.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
-#include <tutti/grad/weighing.hpp>
 #include <tutti/grad/weight.hpp>
 #include <tutti/train/update_rule.hpp>
 

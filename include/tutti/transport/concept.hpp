@@ -10,7 +10,7 @@
 #include <tutti/async/scratch_pool.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/status.hpp>
-#include <tutti/transport/recent_calls.hpp>
+#include <tutti/transport/messaging/call_log.hpp>
 
 namespace tutti {
 

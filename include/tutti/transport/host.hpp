@@ -14,11 +14,11 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/os/process.hpp>
-#include <tutti/transport/mesh.hpp>
-#include <tutti/transport/ring_pipe.hpp>
-#include <tutti/transport/shm_domain.hpp>
-#include <tutti/transport/socket_pipe.hpp>
-#include <tutti/transport/tcp_domain.hpp>
+#include <tutti/transport/messaging/endpoint.hpp>
+#include <tutti/transport/shm/domain.hpp>
+#include <tutti/transport/shm/ring_stream.hpp>
+#include <tutti/transport/tcp/domain.hpp>
+#include <tutti/transport/tcp/stream.hpp>
 
 namespace tutti {
 

@@ -14,9 +14,9 @@
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/transport/mesh.hpp>
-#include <tutti/transport/ring_pipe.hpp>
-#include <tutti/transport/shared_area.hpp>
+#include <tutti/transport/messaging/endpoint.hpp>
+#include <tutti/transport/shm/control_block.hpp>
+#include <tutti/transport/shm/ring_stream.hpp>
 
 namespace tutti {
 

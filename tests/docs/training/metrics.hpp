@@ -4,10 +4,10 @@
 #include <span>
 #include <vector>
 
-#include <tutti/train/metric.hpp>
+#include <tutti/train/metrics/metric.hpp>
+#include <tutti/train/metrics/top_k_accuracy.hpp>
+#include <tutti/train/metrics/weighted_mean.hpp>
 #include <tutti/train/sampler.hpp>
-#include <tutti/train/top_k_accuracy.hpp>
-#include <tutti/train/weighted_mean.hpp>
 #include <tutti/tutti.hpp>
 
 // What stands around the code of docs/training/metrics.md.

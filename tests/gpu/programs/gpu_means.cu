@@ -9,9 +9,9 @@
 #include <exception>
 #include <vector>
 
-#include <tutti/backend/nccl_dividing.hpp>
+#include <tutti/backend/nccl/divide.hpp>
 #include <tutti/cuda/kernels/kernels.cuh>
-#include <tutti/grad/device_feedback_hook.hpp>
+#include <tutti/grad/device/feedback_hook.hpp>
 #include <tutti/grad/device_reducer.hpp>
 
 #include "gpu/programs/ranks.hpp"

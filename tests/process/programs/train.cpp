@@ -21,11 +21,11 @@
 #include <tutti/train/batch_split.hpp>
 #include <tutti/train/checkpoint.hpp>
 #include <tutti/train/loss_scaler.hpp>
-#include <tutti/train/metric.hpp>
+#include <tutti/train/metrics/metric.hpp>
+#include <tutti/train/metrics/weighted_mean.hpp>
 #include <tutti/train/sampler.hpp>
 #include <tutti/train/sharded_optimizer.hpp>
 #include <tutti/train/sharded_parameters.hpp>
-#include <tutti/train/weighted_mean.hpp>
 
 #include "process/programs/options.hpp"
 #include "train/drift.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include <tutti/core/reduction_ops.hpp>
+#include <tutti/core/reduction/ops.hpp>
 
 namespace tutti {
 

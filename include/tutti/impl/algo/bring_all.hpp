@@ -2,7 +2,7 @@
 #include <cstddef>
 
 #include <tutti/algo/bring_all.hpp>
-#include <tutti/algo/displaced_operand.hpp>
+#include <tutti/algo/shm/external_segments.hpp>
 #include <tutti/config.hpp>
 
 namespace tutti::algo {

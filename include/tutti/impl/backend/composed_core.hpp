@@ -6,27 +6,27 @@
 #include <string>
 #include <utility>
 
-#include <tutti/algo/asked.hpp>
-#include <tutti/algo/at_once.hpp>
-#include <tutti/algo/barrier.hpp>
-#include <tutti/algo/board.hpp>
 #include <tutti/algo/bring_all.hpp>
-#include <tutti/algo/call_chain.hpp>
-#include <tutti/algo/direct_small.hpp>
-#include <tutti/algo/fingerprint.hpp>
-#include <tutti/algo/last_choice.hpp>
-#include <tutti/algo/machine_memory.hpp>
-#include <tutti/algo/odd_call.hpp>
-#include <tutti/algo/one_message.hpp>
-#include <tutti/algo/prepared_operand.hpp>
-#include <tutti/algo/select.hpp>
-#include <tutti/algo/sized.hpp>
-#include <tutti/algo/tree.hpp>
-#include <tutti/algo/tuning.hpp>
-#include <tutti/algo/ways.hpp>
+#include <tutti/algo/dispatch.hpp>
+#include <tutti/algo/hierarchical/node_group.hpp>
+#include <tutti/algo/message/barrier.hpp>
+#include <tutti/algo/message/p2p.hpp>
+#include <tutti/algo/message/prepared_operand.hpp>
+#include <tutti/algo/message/tree.hpp>
+#include <tutti/algo/mismatch/call_chain.hpp>
+#include <tutti/algo/mismatch/fingerprint.hpp>
+#include <tutti/algo/mismatch/mismatch_report.hpp>
+#include <tutti/algo/selection/choose.hpp>
+#include <tutti/algo/selection/last_choice.hpp>
+#include <tutti/algo/selection/sized.hpp>
+#include <tutti/algo/selection/supported.hpp>
+#include <tutti/algo/selection/table.hpp>
+#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/inline_path.hpp>
+#include <tutti/algo/shm/small.hpp>
 #include <tutti/backend/composed.hpp>
 #include <tutti/backend/driver.hpp>
-#include <tutti/transport/lane.hpp>
+#include <tutti/transport/messaging/group_link.hpp>
 
 namespace tutti::detail {
 
@@ -167,7 +167,7 @@ class composed_core {
   }
 
   /// Returns the algorithm that start() takes for a collective: the one that was asked for, else the table's, else the
-  /// cheapest by algo/select.hpp; `automatic` if the collective has a single implementation.
+  /// cheapest by algo/selection/choose.hpp; `automatic` if the collective has a single implementation.
   template <class Args>
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
     if constexpr (requires { a.via; }) {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <system_error>
 
-#include <tutti/algo/odd_call.hpp>
+#include <tutti/algo/mismatch/mismatch_report.hpp>
 #include <tutti/backend/issuer.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/text.hpp>

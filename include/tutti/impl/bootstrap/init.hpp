@@ -15,20 +15,20 @@
 #include <vector>
 
 #include <tutti/backend/driver.hpp>
-#include <tutti/bootstrap/environment.hpp>
-#include <tutti/bootstrap/held_place.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/init_links.hpp>
-#include <tutti/bootstrap/init_meeting.hpp>
 #include <tutti/bootstrap/init_plan.hpp>
-#include <tutti/bootstrap/inner_environment.hpp>
-#include <tutti/bootstrap/launcher_report.hpp>
+#include <tutti/bootstrap/launch/environment.hpp>
+#include <tutti/bootstrap/launch/held_place.hpp>
+#include <tutti/bootstrap/launch/inner_environment.hpp>
+#include <tutti/bootstrap/launch/launcher_report.hpp>
+#include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/own_joins.hpp>
 #include <tutti/bootstrap/own_trouble.hpp>
-#include <tutti/bootstrap/roll_call.hpp>
+#include <tutti/bootstrap/rendezvous/meeting.hpp>
+#include <tutti/bootstrap/rendezvous/roll_call.hpp>
 #include <tutti/bootstrap/tuning_file.hpp>
-#include <tutti/bootstrap/variable_lookup.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/os/fd.hpp>

@@ -6,8 +6,8 @@
 #include <type_traits>
 
 #include <tutti/config.hpp>
-#include <tutti/core/default_float_mode.hpp>
 #include <tutti/core/kernels/fold.hpp>
+#include <tutti/core/reduction/default_float_mode.hpp>
 
 // One text, compiled for three instruction sets. It uses the compiler's vector extensions, so that the speed depends
 // neither on -march nor on -O2 or -O3; <immintrin.h> would cost every user 60 MB of compiler memory.

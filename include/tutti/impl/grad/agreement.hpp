@@ -3,7 +3,7 @@
 
 #include <tutti/config.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/grad/agreement.hpp>
+#include <tutti/grad/pass/agreement.hpp>
 
 namespace tutti::grad {
 

@@ -7,7 +7,7 @@
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/grad/layout.hpp>
-#include <tutti/grad/usage.hpp>
+#include <tutti/grad/pass/usage.hpp>
 
 namespace tutti::grad::detail {
 

@@ -6,7 +6,7 @@
 #include <tutti/core/error.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/grad/layout.hpp>
-#include <tutti/grad/ledger.hpp>
+#include <tutti/grad/pass/ledger.hpp>
 
 namespace tutti::grad::detail {
 

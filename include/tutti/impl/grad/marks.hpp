@@ -5,7 +5,7 @@
 
 #include <tutti/config.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/grad/marks.hpp>
+#include <tutti/grad/pass/marks.hpp>
 
 namespace tutti::grad {
 

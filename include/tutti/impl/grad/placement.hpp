@@ -6,7 +6,7 @@
 #include <tutti/config.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/grad/placement.hpp>
+#include <tutti/grad/pass/placement.hpp>
 
 namespace tutti::grad {
 

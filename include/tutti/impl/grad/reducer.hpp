@@ -10,9 +10,9 @@
 
 #include <tutti/algo/bring_all.hpp>
 #include <tutti/core/displaced.hpp>
-#include <tutti/grad/agreement.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/layout.hpp>
+#include <tutti/grad/pass/agreement.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <tutti/impl/grad/ledger.hpp>
 

@@ -5,7 +5,7 @@
 
 #include <tutti/config.hpp>
 #include <tutti/grad/arena.hpp>
-#include <tutti/grad/usage.hpp>
+#include <tutti/grad/pass/usage.hpp>
 
 namespace tutti::grad {
 

@@ -8,8 +8,8 @@
 #include <tutti/config.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/grad/arena.hpp>
+#include <tutti/grad/pass/weighing.hpp>
 #include <tutti/grad/plan.hpp>
-#include <tutti/grad/weighing.hpp>
 
 namespace tutti::grad {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include <tutti/train/gradient_norm.hpp>
-#include <tutti/train/metric.hpp>
+#include <tutti/train/metrics/metric.hpp>
+#include <tutti/train/metrics/weighted_mean.hpp>
 #include <tutti/train/update_rule.hpp>
-#include <tutti/train/weighted_mean.hpp>
 #include <tutti/tutti.hpp>
 
 // What stands around the code of examples/gpt/README.md.

@@ -1,0 +1,145 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <tutti/algo/block.hpp>
+#include <tutti/algo/hierarchical/node_group.hpp>
+#include <tutti/algo/hierarchical/sublink.hpp>
+#include <tutti/algo/hierarchical/topology.hpp>
+#include <tutti/algo/message/barrier.hpp>
+#include <tutti/algo/message/pipeline.hpp>
+#include <tutti/algo/message/tree_place.hpp>
+#include <tutti/algo/message/tree_reduce.hpp>
+#include <tutti/algo/mismatch/fingerprint.hpp>
+#include <tutti/algo/selection/choose.hpp>
+#include <tutti/algo/shm/broadcast.hpp>
+#include <tutti/algo/shm/group/ticket_lock.hpp>
+#include <tutti/algo/shm/reduce.hpp>
+#include <tutti/algo/shm/small.hpp>
+#include <tutti/async/routine.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/transport/concept.hpp>
+#include <tutti/transport/messaging/group_link.hpp>
+
+/// Hierarchical broadcast, reduce and barrier: along a tree of nodes, between one rank of each, and through shared
+/// memory inside. The bytes enter or leave a node once for all of its ranks.
+namespace tutti::algo {
+
+namespace detail {
+
+/// Tree of nodes for a rooted collective. The root acts for its node, the lowest rank for every other node.
+template <message_link L>
+struct tree_of_machines {
+  static constexpr std::uint64_t between_steps = 1 << 20;
+
+  tree_place across;
+  int speaker;  ///< rank, inside this node, that acts for it
+  bool speaks;  ///< this rank is the speaker
+  sublink<L> between;
+
+  tree_of_machines(L link, const machine_map& map, int root) noexcept
+      : across(map.machines, map.machine_of(root), map.machine_of(link.rank())),
+        speaker(across.me == 0 ? place_of(map, root) : 0),
+        speaks(map.place == speaker),
+        between(link, map.lowest, map.machine_of(link.rank()), between_steps, across.root, root) {}
+
+ private:
+  static int place_of(const machine_map& map, int rank) noexcept {
+    return static_cast<int>(std::find(map.here.begin(), map.here.end(), rank) - map.here.begin());
+  }
+};
+
+}  // namespace detail
+
+/// Broadcast over several nodes, in chunks that are distributed inside a node while the next ones arrive: down a
+/// binomial tree of the M nodes, or along a chain of them if that costs less, and through shared memory inside
+/// (algo/shm/broadcast.hpp). ceil(log2 M) levels; N bytes into every node but the root's, once. `memory` must
+/// outlive the routine.
+template <mapped_transport T>
+routine hierarchical_broadcast(lane<T> link, machine_memory& memory, broadcast_args a) {
+  turnstile::turn turn{memory.up.order, link.link()};
+  const detail::tree_of_machines<lane<T>> tree(link, memory.map, a.root);
+  const auto& across = tree.across;
+  const std::span<std::byte> data{static_cast<std::byte*>(a.data.data), a.data.bytes()};
+  const std::size_t pieces = pieces_of(data.size());
+  const bool chain =
+      select<broadcast_args>(between(memory.map.machines, data.size(), a.data.element_bytes)) == algorithm::chain;
+  const int before = chain ? across.rank_of(across.me + across.n - 1) : across.parent();
+  detail::in_flight<decltype(link.recv(0, 0, {}))> receives;
+  co_await turn;
+  co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
+  for (std::size_t i = 0; i < pieces; ++i) {
+    const auto piece = nth_piece(data, i);
+    if (tree.speaks && across.me != 0) {
+      receives.begin_before((std::min)(pieces, i + pieces_ahead),
+                            [&](std::size_t k) { return tree.between.recv(before, 0, nth_piece(data, k)); });
+      auto& arrival = receives[i];
+      co_await arrival;
+    }
+    if (tree.speaks && chain && across.me + 1 < across.n)
+      co_await tree.between.send(across.rank_of(across.me + 1), 0, piece);
+    for (int mask = across.lowest() / 2; tree.speaks && !chain && mask > 0; mask /= 2)
+      if (across.me + mask < across.n) co_await tree.between.send(across.rank_of(across.me + mask), 0, piece);
+    if (memory.size() > 1)
+      co_await direct_broadcast<T>(memory.inside(link), memory.up.place, {erase_type(piece), tree.speaker});
+  }
+}
+
+/// Reduce over several nodes, in chunks of 256 KiB: through shared memory inside each node (algo/shm/reduce.hpp),
+/// and up a binomial tree of the M nodes. Operands are taken node by node, beginning with the root's. ceil(log2 M)
+/// steps; N bytes out of every node but the root's, once. `memory` must outlive the routine.
+template <mapped_transport T>
+routine hierarchical_reduce(lane<T> link, machine_memory& memory, reduce_args a) {
+  turnstile::turn turn{memory.up.order, link.link()};
+  const detail::tree_of_machines<lane<T>> tree(link, memory.map, a.root);
+  const bool root = link.rank() == a.root;
+  const std::size_t element = a.in.element_bytes;
+  const std::size_t segment = whole_elements(piece_bytes, element), most = (std::min)(segment, a.in.count) * element;
+  scratch incoming(link, tree.speaks ? most : 0), own(link, tree.speaks && !root ? most : 0);
+  if (!incoming || !own) co_await link.refuse({errc::out_of_resources});
+  const reduction sum = a.op.partial();
+  co_await turn;
+  co_await memory.begin(link, memory.up, call_of(link.sequence(), a));
+  for (std::size_t done = 0; done == 0 || done < a.in.count; done += segment) {
+    const std::size_t count = (std::min)(segment, a.in.count - done);
+    const_buffer operand = a.in;
+    operand.data = at(a.in.data, done * element);
+    operand.count = count;
+    buffer machine{nullptr, 0, a.in.element_bytes, a.in.type};
+    if (tree.speaks) {
+      machine.data = root ? at(a.out.data, done * element) : own.data();
+      machine.count = count;
+    }
+    if (memory.size() > 1)
+      co_await direct_reduce<T>(memory.inside(link), memory.up.place, {operand, machine, sum, tree.speaker});
+    else
+      copy_bytes(machine.data, operand.data, operand.bytes());
+    if (!tree.speaks) continue;
+    auto* const mine = static_cast<std::byte*>(machine.data);
+    co_await detail::tree_fold(tree.between, tree.across, mine, mine, incoming.first(count * element), count, sum);
+  }
+  if (root && a.op.finish) a.op.finish(a.out.data, a.in.count, link.size(), a.op.context.data());
+}
+
+/// Barrier over several nodes: the ranks of each node meet in shared memory, the lowest ranks of all nodes meet by
+/// messages (algo/message/barrier.hpp), and the ranks of each node meet again. ceil(log2 M) steps of empty messages.
+/// `memory` must outlive the routine.
+template <mapped_transport T>
+routine hierarchical_barrier(lane<T> link, machine_memory& memory) {
+  constexpr std::uint64_t between_steps = 1 << 20;
+  turnstile::turn first{memory.up.order, link.link()}, last{memory.down.order, link.link()};
+  const called call = call_of(link.sequence(), barrier_args{});
+  co_await first;
+  co_await memory.begin(link, memory.up, call);
+  if (memory.size() > 1) co_await direct_barrier<T>(memory.inside(link), memory.up.place);
+  first.leave();
+  if (memory.map.place == 0)
+    co_await dissemination_barrier(sublink(link, memory.map.lowest, memory.map.machine_of(link.rank()), between_steps));
+  co_await last;
+  co_await memory.begin(link, memory.down, call);
+  if (memory.size() > 1) co_await direct_barrier<T>(memory.inside(link), memory.down.place);
+}
+
+}  // namespace tutti::algo

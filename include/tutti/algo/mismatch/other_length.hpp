@@ -1,0 +1,23 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/mismatch/fingerprint.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/transport/messaging/group_link.hpp>
+#include <tutti/transport/messaging/odd_message.hpp>
+
+namespace tutti::algo::detail {
+
+/// Returns the error of an operation in which rank `from` sends `bytes` bytes to rank `to`, which has room for another
+/// length.
+template <transport T, class Args>
+status other_length(const lane<T>& lane, const Args& a, int from, std::size_t bytes, int to,
+                    std::size_t room) noexcept {
+  const std::uint16_t call = call_of(lane.sequence(), a).brief();
+  const group& all = lane.members();
+  return odd_message{call, call, bytes, room, all.context, lane.sequence()}.failure(all.world_rank(from),
+                                                                                    all.world_rank(to));
+}
+
+}  // namespace tutti::algo::detail

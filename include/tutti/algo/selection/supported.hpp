@@ -1,0 +1,105 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string>
+
+#include <tutti/algo/selection/problem.hpp>
+#include <tutti/algo/selection/rank_ordered.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/options.hpp>
+
+namespace tutti::algo {
+
+/// Lists the algorithms that a caller may name in `issue::via` for a collective, besides `automatic`. The list is empty
+/// for collectives that have a single implementation (barrier, send, recv, recv_any).
+template <class Args>
+inline constexpr std::array<algorithm, 0> algorithms_of{};
+template <>
+inline constexpr std::array algorithms_of<all_reduce_args>{
+    algorithm::direct,           algorithm::ring,         algorithm::recursive_doubling,
+    algorithm::halving_doubling, algorithm::hierarchical, algorithm::pairwise};
+template <>
+inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree, algorithm::chain,
+                                                          algorithm::hierarchical};
+template <>
+inline constexpr std::array algorithms_of<broadcast_sized_args>{algorithm::tree};
+template <>
+inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring, algorithm::pairwise,
+                                                               algorithm::hierarchical};
+template <>
+inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring, algorithm::bruck,
+                                                           algorithm::hierarchical};
+template <>
+inline constexpr std::array algorithms_of<all_reduce_coalesced_args>{
+    algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::pairwise};
+template <>
+inline constexpr std::array algorithms_of<reduce_args>{algorithm::direct, algorithm::ring, algorithm::tree,
+                                                       algorithm::hierarchical};
+template <>
+inline constexpr std::array algorithms_of<scan_args>{algorithm::direct, algorithm::recursive_doubling, algorithm::ring};
+template <>
+inline constexpr std::array algorithms_of<exclusive_scan_args>{algorithm::direct, algorithm::recursive_doubling,
+                                                               algorithm::ring};
+template <>
+inline constexpr std::array algorithms_of<reduce_scatter_v_args>{algorithm::direct, algorithm::ring};
+template <>
+inline constexpr std::array algorithms_of<all_gather_v_args>{algorithm::direct, algorithm::ring};
+template <>
+inline constexpr std::array algorithms_of<gather_args>{algorithm::direct, algorithm::linear, algorithm::tree};
+template <>
+inline constexpr std::array algorithms_of<scatter_args>{algorithm::direct, algorithm::linear, algorithm::tree};
+template <>
+inline constexpr std::array algorithms_of<gather_v_args>{algorithm::direct, algorithm::linear};
+template <>
+inline constexpr std::array algorithms_of<scatter_v_args>{algorithm::direct, algorithm::linear};
+template <>
+inline constexpr std::array algorithms_of<all_to_all_args>{algorithm::direct, algorithm::pairwise};
+template <>
+inline constexpr std::array algorithms_of<all_to_all_v_args>{algorithm::direct, algorithm::pairwise};
+
+/// True for collectives whose hierarchical algorithm needs the same number of ranks on every node.
+template <class Args>
+inline constexpr bool by_equal_machines =
+    std::same_as<Args, all_gather_args> || std::same_as<Args, reduce_scatter_args>;
+
+template <class Args>
+constexpr bool has_algorithm(algorithm via) noexcept {
+  const auto& all = algorithms_of<Args>;
+  return via == algorithm::automatic || std::find(all.begin(), all.end(), via) != all.end();
+}
+
+/// Returns true if `via` may be named for this collective in situation `s`; `automatic` always may.
+template <class Args>
+constexpr bool can_ask(algorithm via, const situation& s) noexcept {
+  return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s)) &&
+         (via != algorithm::hierarchical || (hierarchical_possible(s) && (!by_equal_machines<Args> || s.even)));
+}
+
+/// Returns the text of the error for a `via` that can_ask() rejects: the reason, and the algorithms that are available.
+template <class Args>
+std::string refusal(algorithm via, const situation& s) {
+  std::string text;
+  if (has_algorithm<Args>(via) && via == algorithm::hierarchical)
+    text = "algorithm hierarchical needs ranks on several machines, " +
+           std::string(by_equal_machines<Args> ? "equally many on each, at least two, which share memory, "
+                                               : "with several on one of them that share its memory, ") +
+           "and elements of which a slot of " + std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
+  else if (has_algorithm<Args>(via))
+    text = "algorithm " + std::string(name(via)) +
+           " needs a world whose ranks map each other's memory, and elements of which a slot of " +
+           std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
+  else
+    text = "there is no algorithm " + std::string(name(via)) + " for it";
+  text += "; ask for automatic";
+  std::string last;
+  for (const algorithm a : algorithms_of<Args>) {
+    if (!can_ask<Args>(a, s)) continue;
+    if (!last.empty()) text += ", " + last;
+    last = name(a);
+  }
+  return last.empty() ? text : text + " or " + last;
+}
+
+}  // namespace tutti::algo

@@ -1,0 +1,188 @@
+#pragma once
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/block.hpp>
+#include <tutti/algo/mismatch/other_length.hpp>
+#include <tutti/algo/shm/all_gather.hpp>
+#include <tutti/algo/shm/group/cma.hpp>
+#include <tutti/algo/shm/slot_parts.hpp>
+
+namespace tutti::algo {
+
+namespace detail {
+
+/// Returns the descriptor of the input: `nowhere` in place, since a block may be overwritten before it has been read,
+/// and 0 for an empty input, which no rank reads.
+template <mapped_transport T>
+std::uint64_t place_of_input(const meeting<T>& m, const board& b, const all_to_all_args& a) noexcept {
+  if (a.in.data == a.out.data) return board::nowhere;
+  if (a.in.bytes() == 0) return 0;
+  const std::size_t longest = a.in_blocks.longest() * a.in.element_bytes;
+  return place_or_lend_block(m, b, a.in.data, a.in.bytes(), longest, a.out.bytes());
+}
+
+/// Copies `bytes` bytes from offset `begin` of rank r's input, which r has described with `step`. Returns 0, or an
+/// errno as copy_from() does; EFAULT if the range is not memory of that rank.
+template <mapped_transport T>
+int take_from(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_args& a, int r, std::size_t begin,
+              std::byte* to, std::size_t bytes) {
+  if (r == m.rank()) return copy_out(to, at(a.in.data, begin), bytes, a.out.bytes()), 0;
+  const far_buffer from = find(m, r, b.note_of(r, step).in + begin, bytes);
+  return from ? copy_from(b, to, from, bytes, a.out.bytes()) : EFAULT;
+}
+
+/// Copies this rank's block out of each rank's input; all inputs are described and have equal blocks. Each rank begins
+/// with itself, so that not all read from the same rank at once.
+template <mapped_transport T>
+int take_blocks(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_args& a) {
+  const std::size_t bytes = a.in_blocks.size(0) * a.in.element_bytes, mine = static_cast<std::size_t>(m.rank()) * bytes;
+  int failed = 0;
+  for (int i = 0; i < m.size() && failed == 0; ++i) {
+    const int r = (m.rank() + i) % m.size();
+    failed = take_from(m, b, step, a, r, mine, at(a.out.data, static_cast<std::size_t>(r) * bytes), bytes);
+  }
+  return failed;
+}
+
+/// Layout of each rank's slot in an all_to_all, for the chunks of its blocks from byte `done` on. If the others do not
+/// know the lengths of its blocks, a rank has described the longest one with its first chunks.
+template <mapped_transport T>
+class all_to_all_parts {
+ public:
+  all_to_all_parts(const meeting<T>& m, const board& b, const all_to_all_args& a) noexcept
+      : m_(m),
+        b_(b),
+        own_(static_cast<std::size_t>(m.size()), static_cast<std::size_t>(m.rank()), a.in_blocks, a.in.element_bytes),
+        known_(a.in_blocks.equal()) {}
+  [[nodiscard]] const slot_parts& own() const noexcept { return own_; }
+  [[nodiscard]] slot_parts of(int r, std::uint64_t step, std::size_t done) const noexcept {
+    return known_ || r == m_.rank() ? own_ : own_.cut_for(done == 0 ? b_.note_of(r, step).longest : board::slot_bytes);
+  }
+
+ private:
+  const meeting<T>& m_;
+  const board& b_;
+  slot_parts own_;
+  bool known_;
+};
+
+/// Copies the rest of the others' blocks after their first chunks, from inputs that all ranks have described with
+/// `step`. Blocks have any lengths.
+template <mapped_transport T>
+int take_rests(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_parts<T>& slots,
+               const all_to_all_args& a) {
+  const std::size_t element = a.in.element_bytes;
+  int failed = 0;
+  for (int i = 1; i < m.size() && failed == 0; ++i) {
+    const int rank = (m.rank() + i) % m.size();
+    const auto r = static_cast<std::size_t>(rank);
+    const slot_parts parts = slots.of(rank, step, 0);
+    const std::size_t first = parts.most(), bytes = a.out_blocks.size(r) * element;
+    const std::size_t rest = piece_of(bytes, first, bytes);
+    if (rest == 0) continue;
+    const std::uint64_t begin = parts.told_place(m.slot(rank, step, parts.total()), static_cast<std::size_t>(m.rank()));
+    failed =
+        take_from(m, b, step, a, rank, begin + first, at(a.out.data, a.out_blocks.begin(r) * element + first), rest);
+  }
+  return failed;
+}
+
+/// All-to-all through slots: each rank stages a chunk of each block, 1/n of a slot, and copies the chunks that are for
+/// it. If lengths are told with the first chunks and all ranks map all inputs, the rest is copied from the inputs
+/// directly.
+template <mapped_transport T>
+routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a) {
+  const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
+  const std::size_t element = a.in.element_bytes;
+  const bool known = a.in_blocks.equal();
+  const all_to_all_parts<T> slots{m, b, a};
+  const slot_parts& mine = slots.own();
+  std::size_t longest = mine.longest();
+  const auto take = [&](std::uint64_t step, std::size_t r, std::size_t done) noexcept {
+    const std::size_t bytes = a.out_blocks.size(r) * element;
+    const auto rank = static_cast<int>(r);
+    if (r == me || done >= bytes) return;
+    const slot_parts parts = slots.of(rank, step, done);
+    copy_bytes(at(a.out.data, a.out_blocks.begin(r) * element + done),
+               parts.of(m.slot(rank, step, parts.total()), r, me), piece_of(bytes, done, mine.most()));
+  };
+  const auto take_own = [&] {
+    copy_bytes(at(a.out.data, a.out_blocks.begin(me) * element), at(a.in.data, a.in_blocks.begin(me) * element),
+               (std::min)(a.out_blocks.size(me), a.in_blocks.size(me)) * element);
+  };
+  board::exposure shown{b, lane.link()};
+  for (std::size_t done = 0; done == 0 || done < longest; done += mine.most()) {
+    const std::uint64_t step = m.next();
+    co_await m.everyone(step - 1);
+    std::byte* const slot = m.slot(m.rank(), step, mine.total());
+    for (std::size_t r = 0; r < n; ++r) {
+      const std::size_t bytes = a.in_blocks.size(r) * element, begin = a.in_blocks.begin(r) * element;
+      if (done == 0) mine.tell(slot, r, bytes, begin);
+      if (r != me && done < bytes)
+        b.stage(mine.of(slot, me, r), at(a.in.data, begin + done), piece_of(bytes, done, mine.most()));
+    }
+    const bool learns = !known && done == 0;
+    if (learns)
+      m.post({place_of_input(m, b, a), board::nowhere, longest});
+    else
+      m.post();
+    if (known && done == 0) take_own();  // while the others' chunks are on their way
+    co_await m.everyone(step);
+    bool mapped = learns;
+    for (std::size_t r = 0; r < n && learns; ++r) {
+      const auto rank = static_cast<int>(r);
+      longest = std::max<std::size_t>(longest, b.note_of(rank, step).longest);
+      mapped = mapped && b.note_of(rank, step).in != board::nowhere;
+      const slot_parts parts = slots.of(rank, step, 0);
+      const std::size_t room = a.out_blocks.size(r) * element;
+      if (const auto told = parts.told(m.slot(rank, step, parts.total()), me); told != room)
+        co_await lane.refuse(other_length(lane, a, rank, told, m.rank(), room));
+    }
+    if (learns) take_own();
+    for (std::size_t r = 0; r < n; ++r) take(step, r, done);
+    if (mapped && longest > mine.most()) {
+      if (const int failed = take_rests(m, b, step, slots, a)) co_await give_up(m, failed);
+      const std::uint64_t end = m.post();
+      co_await m.everyone(end);
+      shown.close();
+      co_return;
+    }
+    if (learns) shown.close();
+  }
+  shown.close();
+  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);  // its length was not known before
+}
+
+}  // namespace detail
+
+/// All-to-all through memory that the ranks share. If all ranks map the inputs or read them by cross-memory attach: two
+/// rounds, every byte copied once; with equal blocks beyond 256 KiB of input, else for the part of each block beyond
+/// its first chunk. Otherwise each rank stages 1/n of a slot of 256 KiB for each other rank: one round per such chunk
+/// of the longest block, every byte copied twice.
+template <mapped_transport T>
+routine direct_all_to_all(lane<T> lane, board& b, all_to_all_args a) {
+  board::turn turn{b, lane.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(lane);
+  detail::meeting<T> m{lane, b, a};
+  if (a.in_blocks.equal() && b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
+  if (a.in_blocks.equal() && a.in.bytes() > board::slot_bytes) {
+    board::exposure shown{b, lane.link()};
+    const std::uint64_t step = m.post({detail::place_of_input(m, b, a), board::nowhere});
+    co_await m.everyone(step);
+    if (m.all_noted(step)) {
+      if (const int failed = detail::take_blocks(m, b, step, a)) co_await detail::give_up(m, failed);
+      const std::uint64_t end = m.post();
+      co_await m.everyone(end);
+      shown.close();
+      co_return;
+    }
+    shown.close();
+  }
+  co_await detail::all_to_all_slots(lane, m, b, a);
+}
+
+}  // namespace tutti::algo

@@ -1,0 +1,55 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/shm/all_reduce.hpp>
+#include <tutti/algo/shm/group/mapped_move.hpp>
+
+namespace tutti::algo {
+
+/// Broadcast through memory that the ranks share. From 4 KiB on the root describes its buffer if the others map it or
+/// read it by cross-memory attach (algo/shm/group/cma_sizes.hpp): they copy from it, except for 1/n that the root
+/// stores into their buffers if it maps them. Two rounds.
+///
+/// Otherwise the root stages chunks of 128 KiB, which the others copy out; the root is at most one chunk ahead. One
+/// round with the root per chunk.
+template <mapped_transport T>
+routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
+  board::turn turn{b, lane.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(lane);
+  detail::meeting<T> m{lane, b, a};
+  const std::size_t bytes = a.data.bytes();
+  if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
+  const bool root = m.rank() == a.root;
+  board::exposure shown{b, lane.link()};
+  for (std::size_t done = 0; done == 0 || done < bytes; done += detail::copy_piece) {
+    const std::size_t piece = (std::min)(detail::copy_piece, bytes - done);
+    const std::uint64_t step = m.next();
+    std::byte* staged = m.slot(a.root, step, piece);
+    const bool tells = done == 0 && bytes >= worth_mapping;
+    const bool may_wait = tells && (!root || detail::root_may_wait(m, bytes));
+    const std::uint64_t here =
+        may_wait ? detail::place_or_lend(m, a.data.data, bytes, b.lends().whole) : board::nowhere;
+    if (root && here == board::nowhere) {
+      co_await m.everyone(step - 1);
+      b.stage(staged, at(a.data.data, done), piece);
+    }
+    if (tells)
+      m.post({here, detail::takes_share});
+    else
+      m.post();
+    if (!root) co_await m.only(a.root, step, piece <= detail::few_lines ? piece : 0);
+    if (tells && b.note_of(a.root, step).in != board::nowhere) {
+      co_await detail::move_mapped(lane, m, b, a.root, step, detail::flow::from_root, at(a.data.data, 0),
+                                   [bytes](int) { return detail::stretch{0, bytes}; });
+      break;
+    }
+    if (done == 0) shown.close();
+    if (!root) detail::copy_out(at(a.data.data, done), staged, piece, bytes);
+  }
+  shown.close();
+}
+
+}  // namespace tutti::algo

@@ -1,0 +1,268 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/block.hpp>
+#include <tutti/algo/mismatch/other_length.hpp>
+#include <tutti/algo/shm/all_reduce.hpp>
+#include <tutti/algo/shm/group/mapped_move.hpp>
+#include <tutti/algo/shm/group/staging.hpp>
+#include <tutti/algo/shm/slot_parts.hpp>
+
+namespace tutti::algo {
+
+namespace detail {
+
+/// Returns the range of rank r's block in the root's buffer.
+template <class Args>
+stretch block_of(const Args& a, std::size_t element, int r) noexcept {
+  const auto i = static_cast<std::size_t>(r);
+  return {a.blocks.begin(i) * element, a.blocks.size(i) * element};
+}
+
+/// Returns the place at which rank r stages the chunks of its block of a gather, which has `bytes` bytes.
+template <mapped_transport T>
+std::byte* staged_block(const meeting<T>& m, int r, std::uint64_t step, std::size_t bytes) noexcept {
+  return m.slot(r, step, (std::min)(bytes, board::slot_bytes));
+}
+/// Returns the layout of the root's first slot in a gather: a table of the blocks, which the others need in order to
+/// store into the root's buffer when the root alone knows the lengths.
+inline slot_parts gather_table(int ranks) noexcept {
+  return slot_parts::with_table(static_cast<std::size_t>(ranks), 0);
+}
+
+/// Runs direct_gather() on the root: takes the first slot of every rank, then the rest from where it is, or by slots.
+template <mapped_transport T>
+routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
+  const bool known = a.blocks.equal();
+  const auto block = [&a](int r) noexcept { return block_of(a, a.in.element_bytes, r); };
+  const auto take = [&](std::uint64_t step, std::size_t done) noexcept {
+    for (int r = 0; r < m.size(); ++r) {
+      const auto [offset, bytes] = block(r);
+      if (r != a.root && done < bytes)
+        copy_bytes(at(a.out.data, offset + done), staged_block(m, r, step, bytes),
+                   piece_of(bytes, done, board::slot_bytes));
+    }
+  };
+  std::size_t longest = known ? a.in.bytes() : 0;
+  std::byte* const own = at(a.out.data, block(a.root).offset);
+  board::exposure shown{b, lane.link()};
+  std::uint64_t step = m.next();
+  if (!known || longest > board::slot_bytes) {
+    const board::note here{place_or_lend(m, a.out.data, a.out.bytes(), b.lends().whole),
+                           own == a.in.data ? takes_share : board::nowhere};
+    if (!known) co_await m.everyone(step - 1);
+    const slot_parts places = gather_table(m.size());
+    for (int r = 0; r < m.size() && !known && here.in != board::nowhere; ++r)
+      places.tell(m.slot(m.rank(), step, places.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
+    m.post(here);
+  } else {
+    m.post();
+  }
+  copy_bytes(own, a.in.data, a.in.bytes());
+  co_await m.everyone(step);
+  for (int r = 0; r < m.size() && !known; ++r) {
+    if (r == a.root) continue;
+    const std::uint64_t told = b.note_of(r, step).longest;
+    if (told != block(r).bytes) co_await lane.refuse(other_length(lane, a, r, told, a.root, block(r).bytes));
+    longest = std::max<std::size_t>(longest, told);
+  }
+  take(step, 0);
+  if (longest > board::slot_bytes && b.note_of(a.root, step).in != board::nowhere) {
+    co_await move_mapped(lane, m, b, a.root, step, flow::to_root, at(a.out.data, 0), [=](int r) {
+      const auto [offset, bytes] = block_of(a, a.in.element_bytes, r);
+      return stretch{offset + board::slot_bytes, piece_of(bytes, board::slot_bytes, bytes)};
+    });
+    longest = 0;
+  }
+  shown.close();
+  for (std::size_t done = board::slot_bytes; done < longest; done += board::slot_bytes) {
+    step = m.next();
+    m.post();
+    co_await m.everyone(step);
+    take(step, done);
+  }
+  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);  // its length was not known before
+}
+
+/// Runs direct_gather() on every other rank: stages the first slot, then stores the rest into the root's buffer, or
+/// stages it.
+template <mapped_transport T>
+routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
+  const bool known = a.blocks.equal();
+  const auto me = static_cast<std::size_t>(m.rank());
+  const std::size_t mine = a.in.bytes(), rest = piece_of(mine, board::slot_bytes, mine);
+  const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
+    b.stage(staged_block(m, m.rank(), step, mine), at(a.in.data, (std::min)(done, mine)),
+            piece_of(mine, done, board::slot_bytes));
+  };
+  std::size_t longest = mine;
+  board::exposure shown{b, lane.link()};
+  std::uint64_t step = m.next();
+  co_await m.everyone(step - 1);
+  stage(step, 0);
+  if (!known || longest > board::slot_bytes) {
+    m.post({rest == 0 ? board::nowhere : place_or_lend(m, at(a.in.data, board::slot_bytes), rest, b.lends().whole),
+            board::nowhere, mine});
+    co_await m.everyone(step);
+  } else {
+    m.post();
+  }
+  for (int r = 0; r < m.size() && !known; ++r)
+    if (r != a.root) longest = std::max<std::size_t>(longest, b.note_of(r, step).longest);
+  if (longest > board::slot_bytes && b.note_of(a.root, step).in != board::nowhere) {
+    const slot_parts places = gather_table(m.size());
+    const std::byte* const table = m.slot(a.root, step, places.total());
+    if (const auto room = places.told(table, me); !known && room != mine)
+      co_await lane.refuse(other_length(lane, a, m.rank(), mine, a.root, room));
+    const std::size_t begin = known ? me * mine : places.told_place(table, me);
+    co_await move_mapped(lane, m, b, a.root, step, flow::to_root, const_cast<std::byte*>(at(a.in.data, mine - rest)),
+                         [=](int) { return stretch{begin + mine - rest, rest}; });
+    longest = 0;
+  }
+  shown.close();
+  for (std::size_t done = board::slot_bytes; done < longest; done += board::slot_bytes) {
+    step = m.next();
+    co_await m.everyone(step - 1);
+    stage(step, done);
+    m.post();
+  }
+  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);
+}
+
+/// Runs direct_scatter() on the root: describes its buffer, or stages chunks of all blocks until the longest is done.
+template <mapped_transport T>
+routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
+  const bool known = a.blocks.equal();
+  const auto n = static_cast<std::size_t>(m.size()), root = static_cast<std::size_t>(a.root);
+  const slot_parts parts{n, root, a.blocks, a.out.element_bytes};
+  const auto block = [&a](int r) noexcept { return block_of(a, a.out.element_bytes, r); };
+  const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
+    for (int r = 0; r < m.size(); ++r) {
+      const auto [offset, bytes] = block(r);
+      if (r != a.root && done < bytes)
+        b.stage(parts.of(m.slot(a.root, step, parts.total()), root, static_cast<std::size_t>(r)),
+                at(a.in.data, offset + done), piece_of(bytes, done, parts.most()));
+    }
+  };
+  const std::size_t longest = parts.longest();
+  const std::byte* const own = at(a.in.data, block(a.root).offset);
+  board::exposure shown{b, lane.link()};
+  std::uint64_t step = m.next();
+  board::note here{board::nowhere, own == a.out.data ? takes_share : board::nowhere, longest};
+  if (longest >= worth_mapping && root_may_wait(m, longest))
+    here.in = place_or_lend(m, a.in.data, a.in.bytes(), b.lends().whole);
+  const bool mapped = here.in != board::nowhere;
+  if (!mapped || !known) co_await m.everyone(step - 1);
+  for (int r = 0; r < m.size() && !known; ++r)
+    parts.tell(m.slot(a.root, step, parts.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
+  if (!mapped) stage(step, 0);
+  if (!known || longest >= worth_mapping)
+    m.post(here);
+  else
+    m.post();
+  copy_bytes(a.out.data, own, a.out.bytes());
+  if (mapped) {
+    co_await m.everyone(step);
+    for (int r = 0; r < m.size(); ++r)  // before anything is stored into their buffers
+      if (r != a.root && b.note_of(r, step).out != block(r).bytes)
+        co_await lane.refuse(other_length(lane, a, a.root, block(r).bytes, r, b.note_of(r, step).out));
+    co_await move_mapped(lane, m, b, a.root, step, flow::from_root, const_cast<std::byte*>(at(a.in.data, 0)),
+                         [=](int r) { return block_of(a, a.out.element_bytes, r); });
+  }
+  shown.close();
+  for (std::size_t done = parts.most(); !mapped && done < longest; done += parts.most()) {
+    step = m.next();
+    co_await m.everyone(step - 1);
+    stage(step, done);
+    m.post();
+  }
+  if (!known && !mapped && b.choice_due(longest)) co_await choose_staging(m, b);
+}
+
+/// Runs direct_scatter() on every other rank: copies its block from the root's buffer, or its chunks from the slots.
+template <mapped_transport T>
+routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
+  const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
+  const auto root = static_cast<std::size_t>(a.root);
+  const bool known = a.blocks.equal();
+  const std::size_t mine = a.out.bytes();
+  const bool notes = !known || mine >= worth_mapping;
+  std::size_t longest = mine;
+  board::exposure shown{b, lane.link()};
+  std::uint64_t step = m.next();
+  if (notes)
+    m.post({mine >= worth_mapping ? place_or_lend(m, a.out.data, mine, b.lends().whole) : board::nowhere, mine});
+  else
+    m.post();
+  co_await m.only(a.root, step);
+  if (!known) longest = b.note_of(a.root, step).longest;
+  const slot_parts parts =
+      known ? slot_parts(n, root, a.blocks, a.out.element_bytes) : slot_parts::with_table(n, longest);
+  const std::byte* const slot = m.slot(a.root, step, parts.total());
+  if (const auto told = parts.told(slot, me); !known && told != mine)
+    co_await lane.refuse(other_length(lane, a, a.root, told, m.rank(), mine));
+  if (notes && b.note_of(a.root, step).in != board::nowhere) {
+    const std::size_t begin = known ? me * mine : parts.told_place(slot, me);
+    co_await move_mapped(lane, m, b, a.root, step, flow::from_root, at(a.out.data, 0),
+                         [=](int) { return stretch{begin, mine}; });
+    longest = 0;
+  }
+  shown.close();
+  for (std::size_t done = 0; done < longest; done += parts.most()) {
+    if (done != 0) {
+      step = m.next();
+      m.post();
+      co_await m.only(a.root, step);
+    }
+    if (done < mine)
+      copy_bytes(at(a.out.data, done), parts.of(m.slot(a.root, step, parts.total()), root, me),
+                 piece_of(mine, done, parts.most()));
+  }
+  if (!known && b.choice_due(longest)) co_await choose_staging(m, b);
+}
+
+}  // namespace detail
+
+/// Gather through memory that the ranks share: each rank stages its block in slots of 256 KiB, the root copies them
+/// out. One round per slot of the longest block, in which only the root waits.
+///
+/// If the others map the root's output or write it by cross-memory attach, they store the rest of their blocks beyond
+/// the first slot there themselves, in one round. A root whose own block is in place copies 1/n of each rest from the
+/// input itself, if it maps that. If the root alone knows the lengths of the blocks, each rank describes the length of
+/// its own, and all wait for the first slots of all.
+template <mapped_transport T>
+routine direct_gather(lane<T> lane, board& b, gather_args a) {
+  board::turn turn{b, lane.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(lane);
+  detail::meeting<T> m{lane, b, a};
+  if (a.blocks.equal() && b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
+  if (m.rank() == a.root)
+    co_await detail::gather_at_root(lane, m, b, a);
+  else
+    co_await detail::gather_at_rank(lane, m, b, a);
+}
+
+/// Scatter through memory that the ranks share. If the others map the root's input, or read it by cross-memory attach,
+/// from 4 KiB on, they copy their blocks from there: two rounds. A root whose own block is in place stores 1/n of each
+/// block into the output itself, if it maps that.
+///
+/// Otherwise the root stages a chunk for each rank in its slot, 1/n of 256 KiB each: one round with the root per chunk
+/// of the longest block but its own. If the root alone knows the lengths of the blocks, a table of them follows the
+/// chunks.
+template <mapped_transport T>
+routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
+  board::turn turn{b, lane.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(lane);
+  detail::meeting<T> m{lane, b, a};
+  if (a.blocks.equal() && b.choice_due(a.out.bytes())) co_await detail::choose_staging(m, b);
+  if (m.rank() == a.root)
+    co_await detail::scatter_at_root(lane, m, b, a);
+  else
+    co_await detail::scatter_at_rank(lane, m, b, a);
+}
+
+}  // namespace tutti::algo

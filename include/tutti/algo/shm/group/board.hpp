@@ -1,0 +1,307 @@
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include <tutti/algo/message/ring.hpp>
+#include <tutti/algo/mismatch/call_history.hpp>
+#include <tutti/algo/shm/claim_choice.hpp>
+#include <tutti/algo/shm/group/board_memory.hpp>
+#include <tutti/algo/shm/group/board_slots.hpp>
+#include <tutti/algo/shm/group/choice_timer.hpp>
+#include <tutti/algo/shm/group/ticket_lock.hpp>
+#include <tutti/config.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/transport/concept.hpp>
+#include <tutti/transport/messaging/group_link.hpp>
+#include <tutti/transport/messaging/link_core.hpp>
+#include <tutti/transport/messaging/tag.hpp>
+
+namespace tutti::algo {
+
+/// Flags and staging slots through which the ranks of one group meet in shared memory. Each rank has four flags, which
+/// it uses in turn to post its steps, and two slots. A flag is two cache lines: the step, the call that the step
+/// belongs to, and an inline payload.
+///
+/// Two slots are enough by this rule: the data that a rank publishes with post(t) lies in its slot t % 2, and a rank
+/// has read everything that it needs of step t before it posts t + 1. A rank may therefore write its slot for step t
+/// once every rank has posted t - 1. Operations of a group use the board one after another, in order of issue, which is
+/// the same on all ranks.
+class board : public turnstile, public call_history, public board_slots {
+ public:
+  /// Bytes that a rank accesses in other ranks' buffers between two checks for revocation. A chunk this long is worth
+  /// the slow start of each copy.
+  static constexpr std::size_t visit_bytes = slot_bytes;
+  static constexpr std::uint64_t nowhere = (std::numeric_limits<std::uint64_t>::max)();
+
+  /// Buffer descriptor that a rank publishes with a step: the offsets of its buffers in its heap, `nowhere` for buffers
+  /// that peers cannot map, and the bytes of the longest block in its slot if peers cannot compute them.
+  struct note {
+    std::uint64_t in, out;
+    std::uint64_t longest = 0;
+  };
+
+  /// Prefetch of another rank's slot; `bytes` bytes of it will be read. The first `times` polls for a step also fetch
+  /// the beginning of the slot, so that flag and data arrive together.
+  struct asking {
+    std::size_t bytes = 0;
+    int times = 6;  // a rank that is much later would lose its lines again and again
+  };
+
+  /// Condition that ranks `first` to `last` - 1 have posted the step that this rank posted last. It fails with
+  /// errc::mismatch if one of them posted that step in another call.
+  ///
+  /// Four flags per rank suffice: a rank posts step t only after completing step t - 1, for which some rank has seen
+  /// all ranks at t - 2 (the root, if all others wait for the root alone). While this rank is at step t, no rank can
+  /// therefore be past t + 2, and no flag that is still awaited has been reused.
+  class reached final : public condition {
+   public:
+    /// Starts the wait. `expected` is the number of bytes of each slot that will be read afterwards, for prefetching.
+    template <class Link>
+    reached(board& b, Link& link, int first, int last, std::uint64_t step, std::size_t expected = 0) noexcept
+        : board_(b), step_(step), ahead_{expected}, next_(first), end_(last) {
+      link.watch(*this);
+    }
+    bool holds() noexcept override {
+      for (; next_ < end_; ++next_) {
+        std::uint64_t& seen = board_.seen_[static_cast<std::size_t>(next_)];
+        if (seen >= step_) continue;  // its call was compared then; the line may be on its way back to its rank by now
+        const cell& c = board_.at(next_, step_);
+        tutti::detail::prefetch(c.data, cell_bytes);
+        board_.ask_for(next_, step_, ahead_);
+        if (c.step.load(std::memory_order_acquire) < step_) return false;
+        differs_ = c.call.load(std::memory_order_relaxed) != board_.posted_;
+        if (differs_) return true;
+        seen = step_;
+      }
+      return true;
+    }
+    status verdict() const noexcept override { return differs_ ? board_.difference(next_) : status{}; }
+    int waiting_for() const noexcept override { return board_.members_->world_rank(next_); }
+
+   private:
+    board& board_;
+    std::uint64_t step_;
+    asking ahead_;
+    int next_, end_;
+    bool differs_ = false;
+  };
+
+  /// Exposure epoch: other ranks may access the buffers that this rank describes, from construction until close(). If
+  /// the operation fails first, the destructor revokes the access: no rank begins another one, and the destructor waits
+  /// until each rank that is at work has finished its 256 KiB or has died. It waits at most 10 s for a rank that is
+  /// merely stopped, which may still complete its chunk later.
+  template <class Link>
+  class exposure {
+   public:
+    exposure(board& b, Link& link) noexcept : board_(&b), link_(link) {}
+    exposure(const exposure&) = delete;
+    exposure& operator=(const exposure&) = delete;
+    ~exposure() {
+      if (board_) board_->retract(link_);
+    }
+    void close() noexcept { board_ = nullptr; }
+
+   private:
+    board* board_;
+    Link& link_;
+  };
+
+  /// Access epoch: this rank accesses the others' buffers. The caller must ask welcome() before every `visit_bytes`,
+  /// and end the access when it returns false.
+  class visit {
+   public:
+    explicit visit(board& b) noexcept : board_(b) { board_.at(board_.rank_).visiting.store(1); }
+    visit(const visit&) = delete;
+    visit& operator=(const visit&) = delete;
+    ~visit() { board_.at(board_.rank_).visiting.store(0, std::memory_order_release); }
+    [[nodiscard]] bool welcome() const noexcept {
+      for (const line* l : board_.lines_)
+        if (l->retracted.load() != 0) return false;
+      return true;
+    }
+
+   private:
+    board& board_;
+  };
+
+  /// Reusable lists of addresses for the operation that holds the ticket, so that operations do not allocate.
+  struct lists {
+    std::vector<const void*> operands;
+    std::vector<void*> results;
+    std::vector<std::byte*> in, out;
+  };
+  [[nodiscard]] lists& room() noexcept { return lists_; }
+
+  [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
+  /// Returns the inline payload of a flag, `cell_bytes` long: the own one is written before post(), others' are read
+  /// after it.
+  [[nodiscard]] std::byte* beside(int rank, std::uint64_t step) const noexcept { return at(rank, step).data; }
+  [[nodiscard]] note note_of(int rank, std::uint64_t step) const noexcept {
+    note n;
+    std::memcpy(&n, beside(rank, step), sizeof n);
+    return n;
+  }
+
+  /// Returns true if a call can post without waiting: no operation is queued, and every rank is seen at the last step
+  /// within `looks` polls.
+  [[nodiscard]] bool is_clear(int looks) noexcept {
+    return is_open() && is_free() && (all_seen_ == step_ || sees(0, members_->size, looks));
+  }
+  /// Polls at most `looks` times whether ranks `first` to `last` - 1 have posted the step that this rank posted last,
+  /// in the same call. `expected` is the number of bytes of each slot that will be read, for prefetching.
+  [[nodiscard]] bool sees(int first, int last, int looks, std::size_t expected = 0) noexcept {
+    asking ahead{expected};
+    for (int r = first; r < last; ++r) {
+      std::uint64_t& seen = seen_[static_cast<std::size_t>(r)];
+      for (const cell& c = at(r, step_); seen < step_;) {
+        tutti::detail::prefetch(c.data, cell_bytes);
+        ask_for(r, step_, ahead);
+        if (c.step.load(std::memory_order_acquire) >= step_) {
+          if (c.call.load(std::memory_order_relaxed) != posted_) return false;
+          seen = step_;
+        } else if (--looks < 0) {
+          return false;
+        }
+      }
+    }
+    if (last - first == members_->size) all_seen_ = step_;
+    return true;
+  }
+
+  /// Prefetches the flags of all other ranks. A call that does not wait for them does so for the next call, which will.
+  void ask() const noexcept {
+    for (int r = 0; r < members_->size; ++r)
+      if (r != rank_) tutti::detail::prefetch(at(r, step_).data, 1);
+  }
+
+  /// Publishes this rank's slot of the next step, wakes the other ranks and returns the number of the step.
+  template <class Link>
+  std::uint64_t post(Link& link) noexcept {
+    cell& mine = at(rank_, step_ + 1);
+    posted_ = mark();
+    mine.call.store(posted_, std::memory_order_relaxed);
+    mine.step.store(++step_, std::memory_order_release);
+    seen_[static_cast<std::size_t>(rank_)] = step_;
+    for (int r = 0; r < members_->size; ++r)
+      if (r != rank_) link.ring(members_->world_rank(r));
+    return step_;
+  }
+  /// Does the same with a buffer descriptor. A rank may read it after it has seen that all ranks post this step in the
+  /// same call.
+  template <class Link>
+  std::uint64_t post(Link& link, note n) noexcept {
+    std::memcpy(beside(rank_, step_ + 1), &n, sizeof n);
+    return post(link);
+  }
+
+  /// Returns the measured choice of stores for results that this rank folds into other ranks' buffers.
+  [[nodiscard]] claim_choice& claims() noexcept { return claims_; }
+  [[nodiscard]] choice_timer& timer() noexcept { return timer_; }
+  [[nodiscard]] const choice_timer& timer() const noexcept { return timer_; }
+  /// Counts a message of `bytes`, and returns true if the group must choose its staging method now: before the message,
+  /// or after it if its length was not known before.
+  [[nodiscard]] bool choice_due(std::size_t bytes) noexcept { return timer_.due(bytes); }
+  /// Message sizes in bytes from which ranks offer a buffer for cross-memory attach: `blocks` where every rank copies
+  /// from every other, `whole` for the buffer of a root.
+  struct lending {
+    std::uint64_t blocks = nowhere, whole = nowhere;
+    friend bool operator==(const lending&, const lending&) = default;
+  };
+  void lend(const lending& from) noexcept { lends_ = from; }
+  [[nodiscard]] const lending& lends() const noexcept { return lends_; }
+  /// Maps the long slots that all ranks have described with `step`. Returns the world rank whose slots cannot be
+  /// mapped, -1 if all can.
+  template <class Link>
+  int find_long(Link& link, std::uint64_t step) noexcept {
+    for (int r = 0; r < members_->size; ++r) {
+      const int who = members_->world_rank(r);
+      std::byte* room = link.resolve(who, note_of(r, step).in, long_bytes);
+      if (!room) return who;
+      found_long(r, room);
+    }
+    return -1;
+  }
+
+  /// Tells the other ranks that this rank accesses their memory no more; all its operations must have ended. Returns
+  /// the memory to free once all others have done the same.
+  remains end() noexcept {
+    if (!is_open()) return {};
+    for (int r = 0; r < members_->size; ++r)
+      if (r != rank_) at(r).farewells.fetch_add(1, std::memory_order_release);
+    return {parts()[static_cast<std::size_t>(rank_)], long_part(), &at(rank_).farewells,
+            static_cast<std::uint32_t>(members_->size - 1)};
+  }
+
+  /// Allocates this rank's flags and slots and exchanges their offsets by messages. Runs once, in the group's first
+  /// call in shared memory.
+  template <class Lane>
+  routine open(Lane lane) {
+    auto& link = lane.link();
+    std::vector<std::uint64_t> places(static_cast<std::size_t>(lane.size()));
+    std::byte* part = nullptr;
+    status failed{};
+    try {
+      part = link.allocate(part_bytes);
+    } catch (const error& e) {
+      failed = e.cause();
+    } catch (const std::bad_alloc&) {
+      failed = {errc::out_of_resources};
+    }
+    if (!failed.ok()) co_await lane.refuse(failed);
+    const auto r = static_cast<std::size_t>(lane.rank());
+    places[r] = *link.locate(part, part_bytes);
+    co_await detail::ring_gather(lane, &places[r], places.data(), sizeof places[r],
+                                 blocks{places.size(), places.size()}, tag::preparing);
+    for (std::size_t p = 0; p < places.size(); ++p) {
+      std::byte* at = link.resolve(lane.members().world_rank(static_cast<int>(p)), places[p], part_bytes);
+      if (!at) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(static_cast<int>(p)), 0});
+      add_part(at);
+    }
+    seen_.resize(places.size());
+    lists_.operands.reserve(places.size());
+    lists_.in.reserve(places.size());
+    rank_ = lane.rank();
+    members_ = &lane.members();
+    lines_.reserve(places.size());  // is_open() is true from here on
+    for (std::byte* p : parts()) lines_.push_back(reinterpret_cast<line*>(p));
+  }
+
+ private:
+  using call_history::at;
+  [[nodiscard]] cell& at(int rank, std::uint64_t step) const noexcept { return at(rank).cells[step % 4]; }
+
+  void ask_for(int r, std::uint64_t step, asking& ahead) const noexcept {
+    // Prefetching a long message would take lines from the writer before it has written them.
+    constexpr std::size_t worth_asking = std::size_t{64} << 10, most = 4096;
+    if (ahead.bytes == 0 || ahead.bytes > worth_asking || ahead.times == 0) return;
+    --ahead.times;
+    tutti::detail::prefetch(slot(r, step, ahead.bytes), (std::min)(ahead.bytes, most));
+  }
+
+  template <class Link>
+  void retract(Link& link) noexcept {
+    at(rank_).retracted.store(1);  // sequentially consistent, as `visiting` is: one of the two sides sees the other
+    const deadline limit = after(std::chrono::seconds(10));
+    for (int r = 0; r < members_->size; ++r)
+      while (r != rank_ && at(r).visiting.load() != 0 && !link.gone(members_->world_rank(r)) && clock::now() < limit)
+        std::this_thread::yield();
+  }
+
+  lending lends_;
+  choice_timer timer_;
+  claim_choice claims_;
+  std::vector<std::uint64_t> seen_;  // highest step that each rank was seen at, with its call compared
+  lists lists_;
+  std::uint64_t step_ = 0, all_seen_ = 0;
+  std::uint64_t posted_ = 0;  // mark of the call that posted last
+};
+
+}  // namespace tutti::algo

@@ -1,0 +1,167 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include <tutti/algo/block.hpp>
+#include <tutti/algo/shm/group/call.hpp>
+#include <tutti/algo/shm/group/cma_sizes.hpp>
+#include <tutti/async/routine.hpp>
+#include <tutti/core/deadline.hpp>
+
+namespace tutti::algo::detail {
+
+/// Measures the nanoseconds of a round, summed over the ranks: the distance of their cores. Takes some 20 us.
+template <mapped_transport T>
+routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
+  constexpr int batches = 6, meetings = 32;
+  std::uint64_t least = (std::numeric_limits<std::uint64_t>::max)();
+  for (int i = 0; i < batches; ++i) {
+    const deadline begin = clock::now();
+    for (int k = 0; k < meetings; ++k) {
+      const std::uint64_t step = m.post();
+      if (!b.sees(0, m.size(), meetings)) co_await m.everyone(step);
+    }
+    least = (std::min)(least, nanoseconds_since(begin) / meetings);
+  }
+  co_await add_up(m, b, least, total);
+}
+
+/// Measures the current staging method, for blocks that every rank copies from every other, and for one of rank 0 that
+/// all copy. Leaves `totals` unchanged if a rank has no memory for it.
+template <mapped_transport T>
+routine time_staging(meeting<T> m, board& b, copy_times& totals) {
+  scratch room(m.link(), 2 * longest_probe);
+  const std::uint64_t asked = m.post({room ? std::uint64_t{1} : board::nowhere, 0});
+  co_await m.everyone(asked);
+  if (!m.all_noted(asked)) co_return;
+  std::byte *const own = room.data(), *const to = own + longest_probe;
+  co_await time_blocks(m, b, own, totals.blocks, [&](std::size_t bytes) -> routine {
+    const std::size_t place = b.place_for(copy_piece, bytes);
+    for (std::size_t done = 0; done < bytes; done += copy_piece) {
+      const std::uint64_t step = m.next();
+      co_await m.everyone(step - 1);
+      b.stage(m.slot(m.rank(), step, place), own + done, copy_piece);
+      m.post();
+      co_await m.everyone(step);
+      for (int i = 1; i <= compared_with(m); ++i)
+        copy_bytes(to + done, m.slot((m.rank() + i) % m.size(), step, place), copy_piece);
+    }
+  });
+  co_await time_blocks(m, b, own, totals.whole, [&](std::size_t bytes) -> routine {  // as direct_broadcast() does
+    for (std::size_t done = 0; done < bytes; done += copy_piece) {
+      const std::uint64_t step = m.next();
+      if (m.rank() == 0) {
+        co_await m.everyone(step - 1);
+        b.stage(m.slot(0, step, copy_piece), own + done, copy_piece);
+      }
+      m.post();
+      if (m.rank() == 0) continue;
+      co_await m.only(0, step);
+      copy_bytes(to + done, m.slot(0, step, copy_piece), copy_piece);
+    }
+  });
+}
+
+/// Ranks per core, in classes. A group has the class of its most crowded rank, which all ranks are told.
+enum class crowding : std::uint64_t { own_cores, shared_cores, too_many };
+
+inline crowding crowding_of(double ranks_per_core) noexcept {
+  constexpr double worth_comparing = 8;  // beyond, rounds take milliseconds
+  return ranks_per_core <= 1                 ? crowding::own_cores
+         : ranks_per_core <= worth_comparing ? crowding::shared_cores
+                                             : crowding::too_many;
+}
+
+/// Staging methods that are compared. Far cores want streaming stores. Near cores want long slots, whose lines leave
+/// the reader's cache before they are written again. Others want neither. The last method needs long slots, and is not
+/// compared if ranks share cores.
+inline constexpr std::array<board::staging, 3> ways_to_stage = {{{board::slot_bytes, stores::ordinary},
+                                                                 {board::slot_bytes, stores::streaming},
+                                                                 {board::long_walk, stores::ordinary}}};
+using way_times = std::array<std::uint64_t, ways_to_stage.size()>;
+inline constexpr std::size_t staged_piece = std::size_t{64} << 10;
+
+/// Measures the nanoseconds in which the ranks exchange `block`, of `staged_piece` bytes, by each method, summed over
+/// the ranks; the maximum for methods that are not compared. If ranks share cores, waits do not count, since the
+/// scheduler decides how long they are.
+template <mapped_transport T>
+routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_times& totals) {
+  constexpr std::size_t most_rounds = 4 * board::long_walk / staged_piece;  // through both slots twice
+  const bool alone = ranks == crowding::own_cores;
+  const std::size_t ways = alone ? ways_to_stage.size() : ways_to_stage.size() - 1;
+  std::uint64_t round_times[most_rounds] = {};
+  totals.fill((std::numeric_limits<std::uint64_t>::max)());
+  for (std::size_t w = 0; w < ways; ++w) {
+    b.use(ways_to_stage[w]);
+    const std::size_t rounds = std::max<std::size_t>(alone ? 48 : 24, 4 * ways_to_stage[w].walk / staged_piece);
+    for (std::size_t i = 0; i < rounds; ++i) {
+      const std::uint64_t step = m.next();
+      write_to(block, staged_piece);
+      co_await m.everyone(step - 1);
+      const deadline begin = clock::now();
+      b.stage(m.slot(m.rank(), step, staged_piece), block, staged_piece);
+      const std::uint64_t staging = nanoseconds_since(begin);
+      m.post();
+      co_await m.everyone(step, staged_piece);
+      const deadline met = clock::now();
+      for (int k = 1; k <= compared_with(m); ++k)
+        copy_bytes(block, m.slot((m.rank() + k) % m.size(), step, staged_piece), staged_piece);
+      round_times[i] = alone ? nanoseconds_since(begin) : staging + nanoseconds_since(met);
+    }
+    // The median of the second half: another program on the core during one round would decide an average.
+    std::uint64_t *const end = round_times + rounds, *const middle = end - rounds / 4;
+    std::nth_element(end - rounds / 2, middle, end);
+    co_await add_up(m, b, *middle, totals[w]);
+  }
+}
+
+/// Chooses the staging method, and the use of cross-memory attach, by measuring them between the cores that the ranks
+/// have now: a store into a line that another core has just read costs more than the copy, and the remedy differs. All
+/// ranks must take part in the same operation, and choose alike.
+///
+/// Takes 5 to 25 ms, for which the operation's deadline must leave room. A choice that exists is only checked, in 20
+/// us, and stays while a round takes about as long as it did then (choice_timer); a virtual machine may have moved from
+/// near cores to far ones. If ranks share cores, the scheduler decides the time of a round, so rounds are not measured,
+/// and only streaming and ordinary stores are compared; nothing is compared if more than 8 ranks share a core.
+template <mapped_transport T>
+routine choose_staging(meeting<T> m, board& b) {
+  const crowding mine = crowding_of(m.link().ranks_per_core());
+  const bool alone = mine == crowding::own_cores;
+  scratch block(m.link(), mine == crowding::too_many ? 0 : staged_piece);
+  const bool willing = block && (!alone || b.make_long(m.link()));
+  const std::uint64_t place = !willing ? board::nowhere : alone ? b.long_place(m.link()) : 0;
+  const std::uint64_t asked = m.post({place, static_cast<std::uint64_t>(mine)});
+  co_await m.everyone(asked);
+  if (!m.all_noted(asked)) co_return;
+  crowding ranks = mine;
+  for (int r = 0; r < m.size(); ++r) ranks = (std::max)(ranks, static_cast<crowding>(b.note_of(r, asked).out));
+  if (ranks == crowding::too_many) co_return;
+  std::uint64_t pace = choice_timer::no_pace;
+  if (ranks == crowding::own_cores) {
+    if (const int who = b.find_long(m.link(), asked); who >= 0) co_await m.refuse({errc::protocol, 0, who, 0});
+    co_await time_meetings(m, b, pace);
+  }
+  if (!b.timer().outdated(pace)) co_return;
+  const board::staging way_before = b.way();
+  const board::lending lent_before = b.lends();
+
+  way_times times{};
+  co_await time_ways(m, b, block.data(), ranks, times);
+  // The first that is within an eighth of the best: short slots leave more of the caches to other data.
+  const std::uint64_t least = *std::min_element(times.begin(), times.end());
+  const auto* const chosen =
+      std::find_if(times.begin(), times.end(), [&](std::uint64_t t) { return t <= least + least / 8; });
+  b.use(ways_to_stage[static_cast<std::size_t>(chosen - times.begin())]);
+  if (ranks == crowding::own_cores) {
+    copy_times staged;
+    co_await time_staging(m, b, staged);
+    co_await choose_lending(m, b, staged);
+  }
+  using outcome = choice_timer::outcome;
+  b.timer().chose(b.way() == way_before && b.lends() == lent_before ? outcome::same : outcome::another);
+}
+
+}  // namespace tutti::algo::detail

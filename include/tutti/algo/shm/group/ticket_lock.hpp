@@ -1,0 +1,56 @@
+#pragma once
+#include <utility>
+
+#include <tutti/transport/messaging/link_core.hpp>
+
+namespace tutti::algo {
+
+/// Ticket lock: lets operations proceed one at a time, in the order in which they have taken tickets. An operation that
+/// leaves starts the next one, so waiting operations cost nothing, whatever their number.
+class turnstile {
+ public:
+  /// Ticket of an operation, and the condition that it is the oldest that has not left. The destructor leaves.
+  class turn final : public condition {
+   public:
+    turn(turnstile& t, link_core& link) noexcept : turnstile_(t), link_(link) {
+      before_ = std::exchange(t.last_, this);
+      (before_ ? before_->behind_ : t.first_) = this;
+      link.watch(*this, link_core::looks::later);
+    }
+    ~turn() override {
+      leave();
+      if (!left_) step_out();  // the link has failed: no further turn comes
+    }
+    /// Lets the next operation in before this one ends. Does nothing if the ticket's turn has not come.
+    void leave() noexcept {
+      if (!finished() || left_) return;
+      const bool was_inside = turnstile_.first_ == this;
+      step_out();
+      left_ = true;
+      if (turn* const next = turnstile_.first_; next && was_inside) next->link_.look_from_now_on(*next);
+    }
+    bool holds() noexcept override { return turnstile_.first_ == this; }
+    int waiting_for() const noexcept override { return -1; }
+
+   private:
+    void step_out() noexcept {
+      (before_ ? before_->behind_ : turnstile_.first_) = behind_;
+      (behind_ ? behind_->before_ : turnstile_.last_) = before_;
+    }
+
+    turnstile& turnstile_;
+    link_core& link_;
+    turn* before_ = nullptr;
+    turn* behind_ = nullptr;
+    bool left_ = false;
+  };
+
+  /// Returns true if no operation holds a ticket.
+  [[nodiscard]] bool is_free() const noexcept { return first_ == nullptr; }
+
+ private:
+  turn* first_ = nullptr;  // the operation whose turn it is
+  turn* last_ = nullptr;
+};
+
+}  // namespace tutti::algo

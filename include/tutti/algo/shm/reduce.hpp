@@ -1,0 +1,105 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/shm/all_reduce.hpp>
+
+namespace tutti::algo {
+
+namespace detail {
+
+/// Reduce in chunks of 128 KiB, which all ranks but the root stage and the root folds. One round per chunk, in which
+/// only the root waits.
+template <mapped_transport T>
+routine reduce_at_root(meeting<T> m, board& b, reduce_args a) {
+  const std::size_t element = a.in.element_bytes, most = one_shot_piece(element);
+  for (std::size_t done = 0; done == 0 || done < a.in.count; done += most) {
+    const std::size_t count = (std::min)(most, a.in.count - done), bytes = count * element;
+    const std::byte* const own = at(a.in.data, done * element);
+    const std::uint64_t step = m.next();
+    co_await m.everyone(step - 1);
+    if (m.rank() != a.root) b.stage(m.slot(m.rank(), step, bytes), own, bytes);
+    m.post();
+    if (m.rank() != a.root) continue;
+    co_await m.everyone(step, bytes <= few_lines ? bytes : 0);
+    a.op.fold_all(m.from_others(own, [&](int r) { return m.slot(r, step, bytes); }), m.size(),
+                  at(a.out.data, done * element), count, a.op.context.data());
+  }
+}
+
+/// Reduces one slot's worth, `count` elements from `done` on: each rank stages what the others fold and folds its own
+/// part; the root copies the parts.
+template <mapped_transport T>
+routine reduce_slot(meeting<T> m, board& b, reduce_args a, std::size_t done, std::size_t count) {
+  const std::size_t element = a.in.element_bytes, bytes = count * element;
+  const auto mine = static_cast<std::size_t>(m.rank());
+  const bool root = m.rank() == a.root;
+  const blocks cut{count, static_cast<std::size_t>(m.size())};
+  const std::size_t from = cut.begin(mine) * element, to = from + cut.size(mine) * element;
+  const std::byte* const in = at(a.in.data, done * element);
+  std::byte* const out = root ? at(a.out.data, done * element) : nullptr;
+  const std::uint64_t step = m.next();
+  co_await m.everyone(step - 1);
+  std::byte* const slot = m.slot(m.rank(), step, bytes);
+  b.stage(slot, in, from);
+  b.stage(slot + to, in + to, bytes - to);
+  m.post();
+  co_await m.everyone(step);
+  a.op.fold_all(m.from_others(in + from, [&](int r) { return m.slot(r, step, bytes) + from; }), m.size(),
+                (root ? out : m.slot(m.rank(), step + 1, bytes)) + from, cut.size(mine), a.op.context.data());
+  m.post();
+  if (!root) co_return;
+  co_await m.everyone(step + 1);
+  for (std::size_t r = 0; r < cut.parts; ++r)
+    if (r != mine)
+      copy_bytes(out + cut.begin(r) * element, m.slot(static_cast<int>(r), step + 1, bytes) + cut.begin(r) * element,
+                 cut.size(r) * element);
+}
+
+}  // namespace detail
+
+/// Reduce through memory that the ranks share, every element folded in rank order. Up to 64 KiB: one round, the root
+/// reads n slots. Buffers that all ranks map: two rounds, 1/n of the elements folded per rank, straight into the root's
+/// output. Otherwise, with two ranks, chunks of 128 KiB that the root folds, one round each; with more, slots of 256
+/// KiB: each rank folds 1/n of a slot, in two rounds, and only the root waits in the second.
+template <mapped_transport T>
+routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
+  board::turn turn{b, lane.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(lane);
+  detail::meeting<T> m{lane, b, a};
+  const std::size_t element = a.in.element_bytes, count = a.in.count, bytes = a.in.bytes();
+  if (bytes <= detail::one_meeting) {
+    if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
+    co_await detail::reduce_at_root(m, b, a);
+    co_return;
+  }
+  board::exposure shown{b, lane.link()};
+  const std::uint64_t input = m.place(a.in.data, bytes);
+  // Only the root's output is used. The others describe their input twice, so that map_all() finds a mapped buffer.
+  const std::uint64_t step = m.post({input, m.rank() == a.root ? m.place(a.out.data, bytes) : input});
+  co_await m.everyone(step);
+  auto& lists = b.room();
+  if (m.map_all(step, &board::note::in, bytes, lists.in) && m.map_all(step, &board::note::out, bytes, lists.out)) {
+    const blocks cut{count, static_cast<std::size_t>(m.size())};
+    const auto mine = static_cast<std::size_t>(m.rank());
+    lists.results.assign(1, lists.out[static_cast<std::size_t>(a.root)] + cut.begin(mine) * element);
+    if (!detail::fold_mapped(b, cut.begin(mine), cut.size(mine), element, a.op)) co_await m.failure();
+    const std::uint64_t end = m.post();
+    co_await m.everyone(end);
+    shown.close();
+    co_return;
+  }
+  shown.close();
+  if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
+  if (m.size() == 2) {  // the way back would cost more than the other's half of the fold saves
+    co_await detail::reduce_at_root(m, b, a);
+    co_return;
+  }
+  const std::size_t most = whole_elements(board::slot_bytes, element);
+  for (std::size_t done = 0; done < count; done += most)
+    co_await detail::reduce_slot(m, b, a, done, (std::min)(most, count - done));
+}
+
+}  // namespace tutti::algo

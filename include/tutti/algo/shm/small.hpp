@@ -1,0 +1,116 @@
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/shm/all_reduce.hpp>
+#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/call.hpp>
+#include <tutti/algo/shm/progress.hpp>
+#include <tutti/algo/shm/small_exchange.hpp>
+#include <tutti/algo/shm/small_parts.hpp>
+#include <tutti/async/routine.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/transport/concept.hpp>
+#include <tutti/transport/messaging/group_link.hpp>
+
+namespace tutti::algo {
+
+namespace detail {
+
+/// One rank's side of a small call: puts this rank's bytes into the inline payload of its flag, or into its slot, and
+/// takes those of the others.
+template <mapped_transport T, class Args>
+class small_call {
+ public:
+  small_call(const meeting<T>& m, board& b, const Args& a) noexcept
+      : m_(m), b_(b), a_(a), x_(exchange_of(a, m.rank(), m.size())) {
+    beside_ = x_.bytes <= board::cell_bytes;
+    if constexpr (folds) beside_ = beside_ && element_of(a) % (2 * board::cell_alignment) != 0;
+  }
+  [[nodiscard]] int first() const noexcept { return x_.first; }
+  [[nodiscard]] int last() const noexcept { return x_.last; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return x_.bytes; }
+  /// Returns the bytes of each slot to prefetch while it is written, 0 for none. In an all_reduce all ranks write
+  /// equally much, so all is fetched; in other calls only slots of a few lines are.
+  [[nodiscard]] std::size_t asked_for() const noexcept {
+    return beside_ || (x_.bytes > few_lines && !std::same_as<Args, all_reduce_args>) ? 0 : x_.bytes;
+  }
+  void put(std::uint64_t step) const noexcept {
+    if (x_.puts) put_part(a_, x_, b_, place(m_.rank(), step));
+  }
+  /// Lists the places of a reduction's operands. Called while the others' data is on its way.
+  [[nodiscard]] const void* const* operands([[maybe_unused]] std::uint64_t step) const {
+    if constexpr (folds) return list_operands(a_, x_, m_, [&](int r) { return place(r, step); });
+    return nullptr;
+  }
+  void take(std::uint64_t step, [[maybe_unused]] const void* const* operands) const {
+    const auto of = [&](int r) { return place(r, step); };
+    if constexpr (folds)
+      fold_parts(a_, x_, m_, operands, of);
+    else
+      copy_parts(a_, x_, m_.rank(), of);
+  }
+
+ private:
+  static constexpr bool folds = requires(const Args& a) { a.op; };
+  [[nodiscard]] std::byte* place(int r, std::uint64_t step) const noexcept {
+    return beside_ ? m_.beside(r, step) : m_.slot(r, step, x_.bytes);
+  }
+
+  const meeting<T>& m_;
+  board& b_;
+  const Args& a_;
+  small_exchange x_;
+  bool beside_;
+};
+
+}  // namespace detail
+
+/// Posts a small call whose board is clear, and completes it if the others are seen within `looks` polls. Creating a
+/// coroutine would cost as much as their messages.
+template <mapped_transport T, class Args>
+progress begin_small(const lane<T>& lane, board& b, const Args& a, int looks) noexcept {
+  const detail::meeting<T> m{lane, b, a};
+  const detail::small_call<T, Args> call{m, b, a};
+  call.put(m.next());
+  const std::uint64_t step = m.post();
+  if constexpr (requires { a.op; })
+    if (calls_user(a.op.kind)) return progress::posted;  // the user's function may throw
+  const auto* const operands = call.operands(step);
+  if (call.first() != 0 || call.last() != m.size()) b.ask();
+  if (!b.sees(call.first(), call.last(), looks)) return progress::posted;
+  call.take(step, operands);
+  b.timer().count(call.bytes());
+  return progress::all;
+}
+
+/// Small call through memory that the ranks share, or the rest of one that begin_small() has posted. Reductions fold in
+/// rank order. One round, in which each rank waits only for the ranks that it takes data from: in a scan for those
+/// below, as root of a broadcast for none.
+template <mapped_transport T, class Args>
+routine direct_small(lane<T> lane, board& b, Args a, progress so_far = progress::nothing) {
+  board::turn turn{b, lane.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(lane);
+  detail::meeting<T> m{lane, b};
+  if (so_far == progress::nothing) m.begin(a);
+  const detail::small_call<T, Args> call{m, b, a};
+  if (so_far == progress::nothing) {
+    co_await m.everyone(b.step());
+    call.put(m.next());
+    m.post();
+  }
+  const std::uint64_t step = b.step();
+  co_await m.those(call.first(), call.last(), step, call.asked_for());
+  call.take(step, call.operands(step));
+  if (b.choice_due(call.bytes())) co_await detail::choose_staging(m, b);
+}
+
+/// Barrier on the board: each rank posts a step and reads the others' flags. One round.
+template <mapped_transport T>
+routine direct_barrier(lane<T> lane, board& b) {
+  return direct_small(lane, b, barrier_args{});
+}
+
+}  // namespace tutti::algo

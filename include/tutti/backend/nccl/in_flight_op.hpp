@@ -1,0 +1,146 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <forward_list>
+#include <utility>
+
+#include <tutti/async/op_state.hpp>
+#include <tutti/backend/nccl/types.hpp>
+#include <tutti/core/args.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/cuda/event.hpp>
+
+namespace tutti::detail {
+
+/// An operation in flight, from its issue to the end of its work on the device, which may come after the end of its
+/// handle.
+template <class Driver, cuda::runtime_api R>
+struct nccl_flight {
+  enum class phase : std::uint8_t {
+    queued,     ///< NCCL was not called yet: an earlier launch goes on, or its group is open
+    launching,  ///< NCCL is putting it into the stream
+    running,    ///< in the stream
+    captured    ///< in a graph: never queried on the device, held by its handle only
+  };
+  static constexpr std::size_t most_bytes =
+      (std::max)({sizeof(all_reduce_args), sizeof(reduce_args), sizeof(scatter_args), sizeof(reduce_scatter_v_args),
+                  sizeof(all_to_all_args), sizeof(all_reduce_coalesced_args)});
+
+  nccl_flight* next = nullptr;
+  op_state* op = nullptr;  ///< null: the handle ended by join(), only the device's work remains
+  phase now = phase::queued;
+  std::atomic<bool> launched{false};     ///< running, or has been; read without the lock
+  std::uint64_t group = 0;               ///< 0: none
+  std::uint64_t graph = 0;               ///< the graph that it is written into; 0: it runs
+  cuda::stream_handle stream = nullptr;  ///< the communicator's stream in which it runs
+  bool listed = false;                   ///< in the list of operations in flight
+  bool held = false;                     ///< captured, and its handle may still join it
+  std::uint64_t sequence = 0;
+  deadline expires{};
+  cuda::basic_event<R> ready, done;  ///< the event that it waits for, and its end
+  nccl_result (*enqueue)(Driver&, const void* args) noexcept = nullptr;
+  status (*finish)(Driver&, const void* args) noexcept = nullptr;  ///< enqueues the work that follows NCCL's
+  alignas(std::max_align_t) std::array<std::byte, most_bytes> args;
+};
+
+/// The operations whose end is queried: a query costs 1.5 us if its answer is new.
+enum class nccl_asked : std::uint8_t {
+  waited_for,  ///< operations whose handle has not ended
+  all          ///< also joined ones, for which no handle waits
+};
+
+/// The operations in flight in the order of their issue, and a pool of unused ones. Under the engine's lock.
+template <class Flight>
+class nccl_flights {
+ public:
+  nccl_flights() = default;
+  nccl_flights(const nccl_flights&) = delete;
+  nccl_flights& operator=(const nccl_flights&) = delete;
+
+  [[nodiscard]] Flight* front() const noexcept { return first_; }
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+
+  /// Appends an operation. Throws bad_alloc.
+  Flight& push() {
+    if (!free_) {
+      free_ = &all_.emplace_front();
+      free_->next = nullptr;
+    }
+    Flight& f = *std::exchange(free_, free_->next);
+    f.next = nullptr;
+    f.listed = true;
+    f.held = false;
+    (last_ ? last_->next : first_) = &f;
+    last_ = &f;
+    return f;
+  }
+  void pop_front() noexcept {
+    Flight& f = *first_;
+    first_ = f.next;
+    if (!first_) last_ = nullptr;
+    f.listed = false;
+    recycle(f);
+  }
+  /// Removes `from` and all later ones; f(flight) ends each.
+  template <class F>
+  void cut(Flight& from, F f) noexcept {
+    Flight* before = nullptr;
+    for (Flight* at = first_; at != &from; at = at->next) before = at;
+    (before ? before->next : first_) = nullptr;
+    last_ = before;
+    for (Flight* at = &from; at;) {
+      Flight& gone = *std::exchange(at, at->next);
+      gone.listed = false;
+      f(gone);
+      recycle(gone);
+    }
+  }
+  /// Releases an operation that its handle held.
+  void let_go(Flight& f) noexcept {
+    f.held = false;
+    recycle(f);
+  }
+
+ private:
+  void recycle(Flight& f) noexcept {
+    if (f.listed || f.held) return;
+    f.next = free_;
+    free_ = &f;
+  }
+
+  std::forward_list<Flight> all_;
+  Flight *first_ = nullptr, *last_ = nullptr, *free_ = nullptr;
+};
+
+/// The operations of one launch: a single one, or those of a group. Others may queue behind it meanwhile.
+template <class Flight>
+class nccl_batch {
+ public:
+  /// Takes the next launch from the queue. Returns the first operation behind it.
+  Flight* take(Flight& queue) noexcept {
+    first_ = last_ = &queue;
+    while (queue.group != 0 && last_->next && last_->next->group == queue.group) last_ = last_->next;
+    return last_->next;
+  }
+  [[nodiscard]] Flight& front() const noexcept { return *first_; }
+  /// Calls f(flight) for each operation, which f may end, but not the ones behind it.
+  template <class F>
+  void each(F f) const noexcept {
+    for (Flight* at = first_;;) {
+      Flight* const next = at->next;
+      const bool over = at == last_;
+      f(*at);
+      if (over) return;
+      at = next;
+    }
+  }
+
+ private:
+  Flight *first_ = nullptr, *last_ = nullptr;
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,51 @@
+#pragma once
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tutti/bootstrap/launch.hpp>
+#include <tutti/bootstrap/launch/claim.hpp>
+#include <tutti/bootstrap/launch/inner_environment.hpp>
+#include <tutti/bootstrap/launch/rendezvous.hpp>
+#include <tutti/bootstrap/launch/selection.hpp>
+#include <tutti/bootstrap/launch/variable_lookup.hpp>
+
+namespace tutti {
+
+/// A variable of this process; the view holds until the environment is changed.
+inline std::optional<std::string_view> process_variable(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  return value ? std::optional<std::string_view>(value) : std::nullopt;
+}
+
+/// Reads a launcher's variables through `given`; nullopt when there are none: a world of one. Does nothing but look up.
+/// `user` is the user id; it becomes part of the name of a rendezvous inside one machine.
+/// Rank and size come from the first that gives both: TUTTI_* (believed, nothing else is looked at); torchrun's RANK
+/// and WORLD_SIZE; Open MPI; MPICH and PMI; Horovod; a Slurm task. mpirun goes before Slurm: srun starts its daemons.
+/// All of them go before what tutti-run gave to the rank that started them. RANK and WORLD_SIZE set by hand must agree
+/// with the launcher; half a pair is checked, not used. The rendezvous is the first of: TUTTI_RENDEZVOUS; MASTER_ADDR
+/// and MASTER_PORT (+ 1 beside torchrun's own store); a socket of this machine if all ranks are on it; the first node
+/// of a Slurm step, with a port from the job's id; the host of horovodrun's server and its port + 1. Thread safety:
+/// that of `given`; without arguments, not while another thread changes this process's environment. Errors: usage_error
+/// quotes the variables that are malformed, contradict each other or do not suffice, and says what to set; there is no
+/// silent fall-back to localhost or to a world of one.
+template <variable_lookup Get = decltype(process_variable)>
+std::optional<launch> read_environment(const Get& given = process_variable, std::uint32_t user = ::getuid()) {
+  const detail::inner_environment get{given};
+  const auto chosen = detail::select_launch(get);
+  if (!chosen.claim) return std::nullopt;
+  const detail::launch_claim& claim = chosen.claim;
+  launch found{claim.rank, claim.world_size, claim.local_rank, claim.local_size, "", "", detail::show(claim), ""};
+  found.job = detail::job_name(get, (chosen.launcher ? chosen.launcher : claim).names.by);
+  auto [url, source] = detail::choose_rendezvous(get, chosen, found.job, user);
+  found.rendezvous = std::move(url);
+  found.rendezvous_source = std::move(source);
+  return found;
+}
+
+}  // namespace tutti

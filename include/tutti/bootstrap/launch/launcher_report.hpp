@@ -1,0 +1,38 @@
+#pragma once
+#include <sys/socket.h>
+
+#include <cstdint>
+
+#include <tutti/bootstrap/launch/claim.hpp>
+#include <tutti/bootstrap/launch/variable_lookup.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/transport/messaging/link_core.hpp>
+
+namespace tutti::detail {
+
+/// What a rank tells the launcher that listens at TUTTI_REPORT_FD when its world fails: the rank that failed by itself,
+/// or -1 where that is not known to be another one. So the launcher need not take for the cause whoever ends first.
+inline std::int32_t blamed_by(int me, const status& why) noexcept {
+  const bool told = why.code == errc::aborted || why.code == errc::peer_lost || why.code == errc::peer_left;
+  return told && why.peer != me ? why.peer : -1;
+}
+
+inline void report_failure(int me, int descriptor, const status& why) noexcept {
+  const std::int32_t rank = blamed_by(me, why);
+  ::send(descriptor, &rank, sizeof rank, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/// For a world whose ranks are the launcher's; else nobody is told, nor where something else has that descriptor.
+inline failure_listener launcher_listener(const variable_lookup auto& get, int rank, int size) noexcept try {
+  const auto descriptor = read_number(get, "TUTTI_REPORT_FD", 0);
+  if (!descriptor || read_number(get, "RANK", 0) != rank || read_number(get, "WORLD_SIZE", 1) != size) return {};
+  int kind = 0, family = 0;
+  socklen_t bytes = sizeof kind;
+  if (::getsockopt(*descriptor, SOL_SOCKET, SO_TYPE, &kind, &bytes) != 0 || kind != SOCK_SEQPACKET) return {};
+  if (::getsockopt(*descriptor, SOL_SOCKET, SO_DOMAIN, &family, &bytes) != 0 || family != AF_UNIX) return {};
+  return {&report_failure, rank, *descriptor};
+} catch (...) {  // of a number that is none
+  return {};
+}
+
+}  // namespace tutti::detail

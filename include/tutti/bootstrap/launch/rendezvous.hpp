@@ -1,0 +1,165 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <tutti/bootstrap/launch/hostlist.hpp>
+#include <tutti/bootstrap/launch/selection.hpp>
+#include <tutti/bootstrap/launch/variable_lookup.hpp>
+#include <tutti/core/hash.hpp>
+
+namespace tutti::detail {
+
+struct chosen_rendezvous {
+  std::string url;
+  std::string source;
+};
+
+inline bool loopback(std::string_view host) noexcept {
+  return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
+}
+
+/// What a launcher calls the job: the same on all ranks, different for jobs that run at the same time.
+std::string job_name(const variable_lookup auto& get, launcher by) {
+  if (const auto job = get("TUTTI_JOB")) {
+    if (job->empty()) throw usage_error("environment: TUTTI_JOB is empty; give the job a name, or unset it");
+    return std::string(*job);
+  }
+  const auto text = [&](const char* name) { return std::string(get(name).value_or("")); };
+  switch (by) {
+    case launcher::torchrun: {
+      const std::string id = text("TORCHELASTIC_RUN_ID"), restarts = text("TORCHELASTIC_RESTART_COUNT");
+      if (id.empty() || id == "none") return "";  // "none" is what torchrun calls every job without --rdzv-id
+      return restarts.empty() || restarts == "0" ? id : id + "." + restarts;
+    }
+    case launcher::open_mpi:
+      return text(get("PMIX_NAMESPACE") ? "PMIX_NAMESPACE" : "OMPI_MCA_ess_base_jobid");
+    case launcher::mpich:
+      return text("PMI_JOBID");
+    case launcher::horovod: {
+      const std::string host = text("HOROVOD_GLOO_RENDEZVOUS_ADDR"), port = text("HOROVOD_GLOO_RENDEZVOUS_PORT");
+      return host.empty() || port.empty() ? "" : "horovod-" + host + "-" + port;
+    }
+    case launcher::slurm: {
+      const std::string job(slurm_variable(get, "SLURM_JOB_ID", "SLURM_JOBID").value_or(""));
+      const auto step = slurm_step(get);
+      return job.empty() || !step ? job : job + "." + std::to_string(*step);
+    }
+    case launcher::tutti_run:
+    case launcher::by_hand:
+      break;
+  }
+  return "";
+}
+
+/// `unix:` and the abstract name `tutti-<uid>-<job>`: characters that a URL reserves are replaced, a job too long for a
+/// socket's name is cut, and its hash keeps it apart from others then.
+inline std::string local_rendezvous(std::uint32_t user, std::string_view job) {
+  constexpr std::size_t longest_job = 64;
+  std::string name = "unix:@tutti-" + std::to_string(user) + "-";
+  std::uint64_t hash = tutti::detail::fnv_start;
+  bool changed = job.size() > longest_job;
+  for (std::size_t i = 0; i < job.size(); ++i) {
+    const char c = job[i];
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       std::string_view("-._@:+").find(c) != std::string_view::npos;
+    changed = changed || !plain;
+    hash = tutti::detail::fnv(hash, static_cast<unsigned char>(c));
+    if (i < longest_job) name += plain ? c : '_';
+  }
+  return changed ? name + "-" + std::to_string(hash) : name;
+}
+
+/// The TCP rendezvous at `host`, whose name came from `variable`.
+inline std::string tcp_rendezvous(const char* variable, std::string_view host, int port) {
+  const bool bare_v6 = host.find(':') != std::string_view::npos && !host.starts_with('[');
+  const std::string shown = bare_v6 ? "[" + std::string(host) + "]" : std::string(host);
+  try {
+    return to_string(parse_rendezvous("tcp://" + shown + ":" + std::to_string(port)));
+  } catch (const usage_error& e) {
+    throw usage_error("environment: " + show(variable, host) + ": " + e.what());
+  }
+}
+
+int derived_slurm_port(const variable_lookup auto& get) {
+  const auto text = slurm_variable(get, "SLURM_JOB_ID", "SLURM_JOBID");
+  const auto job = text ? parse_decimal<std::uint64_t>(*text) : std::nullopt;
+  if (!job)
+    throw usage_error("environment: no port can be derived from " + show("SLURM_JOB_ID", text.value_or("")) +
+                      "; set MASTER_PORT to a free port on the machine of rank 0");
+  return slurm_port(*job, slurm_step(get).value_or(0));
+}
+
+/// MASTER_ADDR with MASTER_PORT. torchrun's agent keeps its own server on MASTER_PORT while the workers run (it says so
+/// in TORCHELASTIC_USE_AGENT_STORE), so the port after it is taken then.
+chosen_rendezvous master_rendezvous(const variable_lookup auto& get, std::string_view host,
+                                    const launch_selection& chosen) {
+  const launch_claim& by = chosen.launcher;
+  const bool places = by && by.names.by != launcher::horovod;  // its tests and users name one machine twice
+  if (places && loopback(host) && by.local_size > 0 && by.local_size < by.world_size)
+    throw usage_error("environment: " + show("MASTER_ADDR", host) + " means each machine itself, but " +
+                      by.names.command + " started " + std::to_string(by.world_size) + " ranks with " +
+                      std::to_string(by.local_size) +
+                      " on this machine; set MASTER_ADDR to the name of rank 0's machine");
+  const std::string_view agent = get("TORCHELASTIC_USE_AGENT_STORE").value_or("");
+  const bool taken = agent == "True" || agent == "true" || agent == "1";
+  if (const auto port = read_number(get, "MASTER_PORT", 1, taken ? 65534 : 65535))
+    return {tcp_rendezvous("MASTER_ADDR", host, *port + (taken ? 1 : 0)),
+            taken ? "MASTER_ADDR and MASTER_PORT + 1 (torchrun's own store listens on MASTER_PORT)"
+                  : "MASTER_ADDR and MASTER_PORT"};
+  if (by && by.names.by == launcher::slurm)
+    return {tcp_rendezvous("MASTER_ADDR", host, derived_slurm_port(get)), "MASTER_ADDR and a port from SLURM_JOB_ID"};
+  throw usage_error("environment: " + show("MASTER_ADDR", host) +
+                    " without MASTER_PORT; set MASTER_PORT to a free port there");
+}
+
+/// What to set when nothing says where the ranks meet.
+[[noreturn]] inline void refuse_no_rendezvous(const launch_claim& claim, std::string_view job) {
+  std::string message = "environment: " + show(claim) + ", but nothing says where the ranks meet; ";
+  const launcher by = claim.names.by;
+  if (claim.local_size == claim.world_size && job.empty())
+    message += "all ranks are on this machine: set TUTTI_JOB to a name that no other job has";
+  else
+    message += "set MASTER_ADDR to the machine of rank 0 and MASTER_PORT to a free port there";
+  if (by == launcher::open_mpi) message += " (mpirun -x NAME=value)";
+  if (by == launcher::mpich) message += " (mpiexec -genv NAME value)";
+  throw usage_error(message + ", or set TUTTI_RENDEZVOUS=tcp://host:port");
+}
+
+/// Where the ranks meet: TUTTI_RENDEZVOUS, MASTER_ADDR, a socket of this machine if all ranks are here, what the
+/// launcher knows; never a guess.
+chosen_rendezvous choose_rendezvous(const variable_lookup auto& get, const launch_selection& chosen,
+                                    std::string_view job, std::uint32_t user) {
+  if (auto url = explicit_rendezvous(get); url.kind != rendezvous_url::scheme::env) {
+    url.rank.reset();
+    url.world_size.reset();
+    return {to_string(url), "TUTTI_RENDEZVOUS"};
+  }
+  const launch_claim& claim = chosen.claim;
+  if (claim.world_size == 1) return {};
+  if (const auto host = get("MASTER_ADDR")) return master_rendezvous(get, *host, chosen);
+  const launcher by = (chosen.launcher ? chosen.launcher : claim).names.by;
+  const auto port = read_number(get, "MASTER_PORT", 1, 65535);
+  if (claim.local_size == claim.world_size && !job.empty() && !(by == launcher::slurm && port))
+    return {local_rendezvous(user, job), "all ranks are on this machine, of user " + std::to_string(user)};
+  if (by == launcher::slurm) {
+    const char* name = get("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
+    if (const auto list = get(name)) {
+      const std::string first = expand_hostlist(*list).front();
+      return {tcp_rendezvous(name, first, port ? *port : derived_slurm_port(get)),
+              std::string("the first node of ") + name + (port ? " and MASTER_PORT" : " and a port from SLURM_JOB_ID")};
+    }
+  }
+  if (by == launcher::horovod) {
+    const auto host = get("HOROVOD_GLOO_RENDEZVOUS_ADDR");
+    const auto taken = read_number(get, "HOROVOD_GLOO_RENDEZVOUS_PORT", 1, 65534);
+    if (host && taken)
+      return {tcp_rendezvous("HOROVOD_GLOO_RENDEZVOUS_ADDR", *host, *taken + 1),
+              "HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT + 1 (horovodrun's own server listens on that port)"};
+  }
+  refuse_no_rendezvous(claim, job);
+}
+
+}  // namespace tutti::detail

@@ -1,0 +1,223 @@
+#pragma once
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tutti/backend/bounded_call.hpp>
+#include <tutti/backend/control_lane.hpp>
+#include <tutti/backend/nccl/basic_nccl.hpp>
+#include <tutti/bootstrap/nccl/device_inventory.hpp>
+#include <tutti/bootstrap/nccl/environment.hpp>
+#include <tutti/communicator.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/cuda/error.hpp>
+#include <tutti/cuda/relaxed_capture.hpp>
+#include <tutti/os/host.hpp>
+
+namespace tutti {
+
+struct nccl_options {
+  std::optional<int> device;                         ///< as this process counts; else the only one, or its local rank's
+  device_sharing sharing = device_sharing::refused;  ///< the same on all ranks
+  nccl_calls calls = nccl_calls::nonblocking;        ///< the same on all ranks
+  duration timeout = std::chrono::minutes{5};        ///< of each operation
+  duration join_timeout = std::chrono::seconds{60};  ///< within which calls that do not block must connect all ranks
+  duration patience = std::chrono::seconds{10};      ///< how long NCCL and the device may take to stop when all ends
+};
+
+namespace detail {
+
+/// Why libraries that are loaded at run time cannot be used; empty where they can, and where they are linked.
+template <nccl_functions Api>
+std::string_view what_is_missing() {
+  std::string_view why;
+  if constexpr (requires { Api::cuda::missing(); }) why = Api::cuda::missing();
+  if constexpr (requires { Api::missing(); })
+    if (why.empty()) why = Api::missing();
+  return why;
+}
+
+/// This rank's device, or why there is none. Not told which, a process that sees one GPU takes that (a launcher gave it
+/// one of its own), and one that sees several takes that with its number on the machine; where ranks may share devices,
+/// they take them in turn.
+template <nccl_functions Api>
+device_claim claim_device(const nccl_options& options, int local_rank) {
+  using runtime = typename Api::cuda;
+  device_claim c;
+  put_text(c.host, os::hostname());
+  const nccl_surroundings around = surroundings_of_nccl();
+  c.machine = around.machine;
+  c.shm_device = around.shm_device;
+  c.shm_free = around.shm_free;
+  put_text(c.unreachable, around.no_interface);
+  c.pid = ::getpid();
+  c.calls = static_cast<int>(options.calls);
+  const auto counted = runtime::device_count(c.devices);
+  const bool in_turn = c.devices == 1 || (c.devices > 1 && options.sharing == device_sharing::allowed);
+  const int device = c.device = options.device.value_or(in_turn ? local_rank % c.devices : local_rank);
+  const auto trouble = [&](cuda::result r, const char* call) {
+    c.cuda = static_cast<int>(r);
+    put_text(c.trouble, cuda::describe<runtime>(r, call, device));
+  };
+  if (const std::string_view missing = what_is_missing<Api>(); !missing.empty()) {
+    put_text(c.trouble, missing);
+  } else if (counted != cuda::result::success) {
+    trouble(counted, "cudaGetDeviceCount");
+  } else if (device < 0 || device >= c.devices) {
+    put_text(c.trouble, "device " + std::to_string(device) + " of " + std::to_string(c.devices) +
+                            " that it sees; start fewer ranks on this machine, set nccl_options::device, or look at "
+                            "CUDA_VISIBLE_DEVICES");
+  } else if (const auto who = runtime::identify(device, c.who); who != cuda::result::success) {
+    trouble(who, "cudaGetDeviceProperties");
+  }
+  int version = 0;
+  if (Api::version(version) == nccl_result::success)
+    c.nccl_version = version;
+  else if (text_of(c.trouble).empty())
+    put_text(c.trouble, "NCCL could not be asked for its version; is libnccl.so.2 there?");
+  return c;
+}
+
+/// What rank 0 has made for all.
+struct nccl_invitation {
+  nccl_unique_id id;
+  std::int32_t result = 0;
+  std::array<char, 256> words{};
+};
+
+/// A communicator of NCCL that nobody's driver has yet. Ends it unless it was given away.
+template <nccl_functions Api>
+class spare_nccl_comm {
+ public:
+  explicit spare_nccl_comm(nccl_comm comm) noexcept : comm_(comm) {}
+  spare_nccl_comm(const spare_nccl_comm&) = delete;
+  spare_nccl_comm& operator=(const spare_nccl_comm&) = delete;
+  ~spare_nccl_comm() {
+    if (!comm_) return;
+    call_bounded(after(std::chrono::seconds(10)), [comm = comm_] {
+      const cuda::relaxed_capture<typename Api::cuda> any_time;
+      static_cast<void>(Api::abort(comm));
+    });
+  }
+  [[nodiscard]] explicit operator bool() const noexcept { return comm_ != nullptr; }
+  [[nodiscard]] nccl_comm release() noexcept { return std::exchange(comm_, nullptr); }
+
+ private:
+  nccl_comm comm_;
+};
+
+/// What every rank of `world` has, this one's at its rank; throws on all where that makes no world of GPUs.
+template <nccl_functions Api, backend Host>
+std::vector<device_claim> nccl_census(communicator<Host>& world, const nccl_options& options) {
+  std::vector<device_claim> all(static_cast<std::size_t>(world.size()));
+  device_claim mine;
+  try {
+    mine = claim_device<Api>(options, world.local_rank());
+  } catch (const std::exception& e) {
+    put_text(mine.trouble, e.what());  // the others wait for this claim
+  }
+  world.all_gather(std::span{&mine, 1}, all).wait();
+  if (const auto [why, text] = why_no_device_world(all, options.sharing); !why.ok())
+    throw error{{why.code, 0, world.world_rank(why.peer), 0}, text, {world.rank()}};
+  return all;
+}
+
+/// The id by which the ranks of `world` meet in NCCL, from rank 0.
+template <nccl_functions Api, backend Host>
+nccl_unique_id invite(communicator<Host>& world, const std::vector<device_claim>& all) {
+  nccl_invitation invitation;
+  if (world.rank() == 0) {
+    const nccl_result r = Api::unique_id(invitation.id);
+    invitation.result = static_cast<int>(r);
+    if (r != nccl_result::success) put_text(invitation.words, Api::words(r));
+  }
+  world.broadcast(std::span{&invitation, 1}, 0).wait();
+  if (invitation.result != 0)
+    throw error{{errc::device, 0, world.world_rank(0), static_cast<std::uint64_t>(invitation.result)},
+                "NCCL on " + describe(all[0], 0) + " could not begin: \"" + text_of(invitation.words) +
+                    "\"; does it find a network interface (NCCL_SOCKET_IFNAME)? NCCL_DEBUG=WARN tells more",
+                {world.rank()}};
+  return invitation.id;
+}
+
+/// The communicator beside `world` that `connect(driver)` begins, under the lock, on all ranks.
+template <nccl_functions Api, backend Host, class Connect>
+communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const nccl_options& options,
+                                            const std::vector<device_claim>& all, Connect connect) {
+  const Host& beside = world.backend();
+  const device_claim& mine = all[static_cast<std::size_t>(world.rank())];
+  const nccl_place place{mine.device,         world.rank(),      world.size(),
+                         beside.world_rank(), mine.nccl_version, options.patience};
+  std::shared_ptr<nccl_driver<Api>> made;
+  std::exception_ptr failed;
+  try {
+    made = std::make_shared<nccl_driver<Api>>(beside.shared_engine(), place, beside.make_control_lane());
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  // Before NCCL makes them wait for each other: does everybody have what it takes?
+  const int ready = failed ? 0 : 1;
+  const int all_ready = world.all_reduce(ready, min).wait();
+  if (failed) std::rethrow_exception(failed);
+  if (all_ready == 0)
+    throw error{{errc::device}, "another rank could not prepare its device; its own output says why", {world.rank()}};
+
+  engine& home = world.engine();
+  const deadline until = after(options.join_timeout);
+  {
+    const auto guard = home.lock();
+    connect(*made);
+  }
+  home.run_until([&] { return made->settled() || clock::now() >= until; });
+  const status f = [&] {
+    const auto guard = home.lock();
+    if (!made->settled())
+      made->time_out(
+          "not all ranks were connected in time; a firewall between hosts, or a network "
+          "interface that others cannot reach (NCCL_SOCKET_IFNAME), is the usual cause");
+    return made->failure();
+  }();
+  if (!f.ok()) {
+    const std::string who = f.peer >= 0 ? beside.describe(f.peer) : std::string("a rank");
+    throw error{
+        f,
+        "NCCL did not come up: " +
+            (made->words().empty() ? who + ": " + category().message(static_cast<int>(f.code)) : made->words()) +
+            scarce_shm(all),
+        {world.rank()}};
+  }
+  return {basic_nccl<Api>{std::move(made), beside.members()}, beside.shared_engine(), options.timeout};
+}
+
+}  // namespace detail
+
+/// A world of GPUs beside a host's world, with the same ranks: its communicator. Collective over `world`; blocks for at
+/// most options.join_timeout plus the world's own deadlines, but with nccl_calls::blocking for as long as NCCL waits
+/// for the peers. First all ranks tell each other which GPU and which NCCL they have: two ranks on one GPU, a rank
+/// without one, and different versions fail at once on all ranks, with both named. Then NCCL connects them, over an id
+/// that travels in `world`. The two worlds share an engine and their fate: a rank that dies is noticed by the host's,
+/// and named by both; abort() of one ends both. `world` may be destroyed before. For a part of the ranks, split `world`
+/// first. Errors: error{device}, {rendezvous}, {protocol}, {unsupported}, {timed_out}, and those of the host's world.
+/// After one of NCCL itself, the host's world has ended, too.
+template <nccl_functions Api, backend Host>
+  requires(Host::where == space::host)
+[[nodiscard]] communicator<basic_nccl<Api>> make_nccl(communicator<Host>& world, const nccl_options& options = {}) {
+  const auto all = detail::nccl_census<Api>(world, options);
+  const nccl_unique_id id = detail::invite<Api>(world, all);
+  return detail::bring_up_nccl<Api>(world, options, all, [&](nccl_driver<Api>& d) { d.connect(id, options.calls); });
+}
+
+}  // namespace tutti

@@ -1,0 +1,312 @@
+#pragma once
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tutti/bootstrap/rendezvous/claim.hpp>
+#include <tutti/bootstrap/rendezvous/roster.hpp>
+#include <tutti/bootstrap/rendezvous/verdict.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/os/process.hpp>
+#include <tutti/os/throw_errno.hpp>
+#include <tutti/store/concept.hpp>
+
+namespace tutti {
+
+/// How long a roll call may take, and what else ends it.
+struct roll_call_options {
+  deadline until = after(std::chrono::seconds{60});
+  duration settle = std::chrono::milliseconds{100};  ///< how long to wait for one rank too many; 0: nobody can come
+  std::stop_token stop{};                            ///< noticed within a tenth of a second
+};
+
+/// Lets the ranks of a world find each other in a store that is empty before: after it, all have the same roster, or
+/// all have failed for the same reason.
+///
+/// All ranks make one and call the same functions in the same order. In each round every rank puts something under a
+/// key of its own, the first arrival collects, and one verdict, which is never changed, is what everybody waits for.
+/// Who finds a contradiction writes the verdict himself. Whatever the store holds is untrusted and bounded. Errors:
+/// error{rendezvous}, {protocol} (versions, foreign bytes), {peer_lost}, {aborted}, and those of the store.
+template <store S>
+class roll_call {
+ public:
+  static constexpr int most_ranks = 65536;
+
+  /// Throws usage_error for a world that cannot be; a rank outside of its world is for call() to tell everybody.
+  roll_call(S& meeting, roll_call_claim me, roll_call_options how)
+      : meeting_(&meeting), me_(std::move(me)), how_(std::move(how)), began_(clock::now()) {
+    if (me_.world_size < 1 || me_.world_size > most_ranks || me_.rank < 0)
+      throw usage_error("rank " + std::to_string(me_.rank) + " in a world of " + std::to_string(me_.world_size) +
+                        ": a world has 1 to " + std::to_string(most_ranks) + " ranks, counted from 0");
+  }
+
+  /// Random, the same on all ranks, and different for every roll call; before call(), too, which begins with it.
+  [[nodiscard]] std::uint64_t nonce() {
+    if (!first_) first_ = parse(meeting_->compare_set("terms", {}, encode(me_)), "terms");
+    return first_->token;
+  }
+
+  /// Round one: who is there. The roster has no places yet.
+  [[nodiscard]] roster call() {
+    const detail::blob mine = encode(me_);
+    static_cast<void>(nonce());
+    const roll_call_claim& first = *first_;
+    coordinator_ = first == me_;
+    watch(first);
+    if (const std::string why = why_not_together(first, me_); !why.empty())
+      contradict({first.version == me_.version && first.protocols == me_.protocols ? errc::rendezvous : errc::protocol,
+                  0, first.job == me_.job ? me_.rank : -1, 0},
+                 why);
+    if (me_.rank >= me_.world_size)
+      contradict({errc::rendezvous, 0, me_.rank, 0},
+                 describe(me_) + " is one too many in the world that " + describe(first) +
+                     " began; start as many processes as the world has, ranks count from 0");
+    if (const auto holder = parse(meeting_->compare_set(slot(me_.rank), {}, mine), slot(me_.rank)); holder != me_)
+      contradict({errc::rendezvous, 0, me_.rank, 0},
+                 describe(holder) + " and " + describe(me_) +
+                     " claim the same rank; give every process a rank of its own, and every job a rendezvous");
+    const auto claims = finish_round(roll_call_claim::most_encoded_bytes, how_.settle);
+    roster all = make_roster(claims);
+    const peer& self = all[static_cast<std::size_t>(me_.rank)];
+    if (self.pid != me_.pid || self.start_time != me_.start_time)
+      throw error{{errc::protocol}, "the roster lists " + tutti::describe(self) + " instead of " + describe(me_)};
+    choose_watched(claims, self);
+    round_ = "places";
+    return all;
+  }
+
+  /// Round two: where each rank can be reached. `mine` has this rank's endpoint and offer; completes the roster.
+  void exchange_places(roster& all, const peer& mine) {
+    detail::fill_places(all, exchange(detail::encode_place(mine), 4 + 2 * detail::longest_endpoint));
+    round_ = "links";
+  }
+
+  /// Counts the ranks that have what they need from the store for now; `wait` returns when all have.
+  void note_served() {
+    if (meeting_->add("served", 1) == me_.world_size) meeting_->set("all served", one_byte());
+  }
+  void await_served() { static_cast<void>(wait_for("all served")); }
+
+  /// Throws what a rank has told of its failure in this round, if one has. The host serves the others meanwhile.
+  void expect_success() {
+    if (const auto written = meeting_->try_get(key("verdict"))) check(*written);
+  }
+
+  /// Round three: all ranks have their links.
+  void confirm() { static_cast<void>(exchange(one_byte(), 1)); }
+
+  /// Any round with an entry of at most 65535 bytes from every rank; returns them in rank order.
+  [[nodiscard]] std::vector<detail::blob> exchange(std::span<const std::byte> mine, std::size_t longest) {
+    // The host of the store may have turned to other things; only get() waits for it until the deadline.
+    static_cast<void>(wait_for("terms"));
+    meeting_->set(slot(me_.rank), mine);
+    return finish_round(longest, duration{0});
+  }
+
+  /// Tells all ranks that this one cannot go on; they fail with the same message. Returns what another rank has told
+  /// before, of which this one's failure may be a consequence. Never throws.
+  std::optional<error> fail(const status& why, std::string_view message) noexcept try {
+    const std::string start = describe(me_) + " cannot join: ";
+    const int whose = why.peer >= 0 && why.peer < me_.world_size ? why.peer : me_.rank;
+    const auto written = decide({why.code, 0, whose, 0}, start + std::string(message));
+    const auto v = detail::decode_verdict(written);
+    if (!v || v->failure.ok() || v->message.starts_with(detail::printable(start))) return std::nullopt;
+    return error{v->failure, v->message, {me_.rank}};
+  } catch (...) {
+    // The others find out by themselves: the store is broken for them, too, or their deadline passes.
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr duration slice = std::chrono::milliseconds{100};
+  static constexpr std::size_t piece_bytes = std::size_t{1} << 19U;
+
+  static std::span<const std::byte> one_byte() noexcept {
+    static constexpr std::byte one{1};
+    return {&one, 1};
+  }
+  [[nodiscard]] std::string key(std::string_view what) const { return round_ + "/" + std::string(what); }
+  [[nodiscard]] std::string slot(int rank) const { return key(std::to_string(rank)); }
+
+  [[nodiscard]] roll_call_claim parse(std::span<const std::byte> value, const std::string& where) const {
+    auto c = decode_claim(value);
+    if (!c)
+      throw error{
+          {errc::protocol},
+          "the store holds something else than a rank's claim under \"" + where + "\"; is it used by another program?"};
+    return *std::move(c);
+  }
+
+  /// Writes how this round ends unless that is written already; returns what is written.
+  detail::blob decide(const status& why, const std::string& message) {
+    return meeting_->compare_set(key("verdict"), {}, detail::encode_failure(why, message));
+  }
+  /// Throws what is written if that is a failure.
+  void check(std::span<const std::byte> written) const {
+    const auto v = detail::decode_verdict(written);
+    if (!v)
+      throw error{{errc::protocol}, "the store holds something else than a verdict under \"" + key("verdict") + "\""};
+    if (!v->failure.ok()) throw error{v->failure, v->message, {me_.rank}};
+  }
+  [[noreturn]] void contradict(const status& why, const std::string& message) {
+    check(decide(why, message));
+    throw error{why,
+                message + " (the world was complete before this process, pid " + std::to_string(me_.pid) +
+                    ", came, and goes on without it)",
+                {me_.rank}};
+  }
+
+  std::vector<detail::blob> finish_round(std::size_t longest, duration settle) {
+    if (!coordinator_) return read_list(wait_for(key("verdict")), longest);
+    std::vector<detail::blob> entries;
+    for (int r = 0; r < me_.world_size; ++r) {
+      entries.push_back(wait_for(slot(r)));
+      if (round_ == first_round && r != me_.rank)
+        if (const auto c = decode_claim(entries.back())) watch(*c);
+    }
+    if (settle > duration{0}) wait_for_surplus(settle);
+    write_list(entries);
+    return entries;
+  }
+
+  void wait_for_surplus(duration settle) {
+    const deadline end = (std::min)(how_.until, after(settle));
+    try {
+      check(meeting_->get(key("verdict"), end));
+    } catch (const error& e) {
+      if (e.kind() != errc::timed_out || clock::now() < end) throw;
+    }
+  }
+
+  void write_list(const std::vector<detail::blob>& entries) {
+    const detail::blob list = detail::encode_list(entries);
+    const std::span<const std::byte> all{list};
+    for (std::size_t at = piece_bytes, i = 1; at < all.size(); at += piece_bytes, ++i)
+      meeting_->set(key("more/" + std::to_string(i)), all.subspan(at, (std::min)(piece_bytes, all.size() - at)));
+    const auto head = detail::encode_list_head(static_cast<std::uint32_t>(entries.size()), all.size(),
+                                               all.first((std::min)(piece_bytes, all.size())));
+    check(meeting_->compare_set(key("verdict"), {}, head));
+  }
+
+  [[nodiscard]] std::vector<detail::blob> read_list(const detail::blob& verdict, std::size_t longest) {
+    check(verdict);
+    const auto v = *detail::decode_verdict(verdict);
+    const auto n = static_cast<std::uint32_t>(me_.world_size);
+    detail::blob list;
+    if (v.count == n && v.list_bytes <= std::uint64_t{n} * (2 + longest)) {
+      list.assign(v.piece.data(), v.piece.data() + v.piece.size());
+      for (std::size_t i = 1; list.size() < v.list_bytes; ++i) {
+        const auto more = meeting_->get(key("more/" + std::to_string(i)), how_.until);
+        if (more.empty()) break;
+        list.insert(list.end(), more.data(), more.data() + more.size());
+      }
+      if (list.size() == v.list_bytes)
+        if (auto entries = detail::decode_list(list, n, longest)) return *std::move(entries);
+    }
+    throw error{{errc::protocol},
+                "the verdict under \"" + key("verdict") + "\" is not that of " + std::to_string(me_.world_size) +
+                    " ranks; do all run the same version?"};
+  }
+
+  /// Waits for a key, looking around now and then: has somebody failed or died, is it time to give up?
+  detail::blob wait_for(const std::string& wanted) {
+    for (;;) {
+      const deadline end = (std::min)(how_.until, after(slice));
+      try {
+        return meeting_->get(wanted, end);
+      } catch (const error& e) {
+        // A store that fails for good must not be asked again and again.
+        if (e.kind() != errc::timed_out || clock::now() < end) throw;
+      }
+      if (auto written = look_around()) {
+        check(*written);
+        if (wanted == key("verdict")) return *std::move(written);
+        // All others may go on, but this rank has run out of time or patience.
+        if (clock::now() >= how_.until || how_.stop.stop_requested()) throw given_up();
+      }
+    }
+  }
+
+  std::optional<detail::blob> look_around() {
+    for (const roll_call_claim& c : watched_)
+      if (!os::is_alive(c.pid, c.start_time))
+        return decide({errc::peer_lost, 0, c.rank, 0}, describe(c) +
+                                                           " died while the ranks of its world were joining; "
+                                                           "its own output says why");
+    if constexpr (requires { meeting_->trouble(); })
+      if (const status s = meeting_->trouble(); !s.ok())
+        return decide({s.code, 0, me_.rank, s.detail}, describe(me_) + " cannot take the connections of other ranks: " +
+                                                           os::errno_text(s.error_number()));
+    if (how_.stop.stop_requested())
+      return decide({errc::aborted, 0, me_.rank, 0}, describe(me_) + " was told to stop while joining");
+    if (clock::now() >= how_.until) return decide(missing().first, missing().second);
+    return meeting_->try_get(key("verdict"));
+  }
+
+  [[nodiscard]] error given_up() const {
+    return how_.stop.stop_requested()
+               ? error{{errc::aborted}, describe(me_) + " was told to stop while joining", {me_.rank}}
+               : error{{errc::rendezvous}, describe(me_) + " did not finish joining within " + waited(), {me_.rank}};
+  }
+  [[nodiscard]] std::string waited() const {
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(clock::now() - began_).count();
+    return ms < 10000 ? std::to_string(ms) + " ms" : std::to_string(ms / 1000) + " s";
+  }
+
+  /// Who did not come, for when the deadline has passed.
+  [[nodiscard]] std::pair<status, std::string> missing() {
+    std::vector<int> absent;
+    for (int r = 0; r < me_.world_size; ++r)
+      if (!meeting_->try_get(slot(r))) absent.push_back(r);
+    const auto n = static_cast<std::size_t>(me_.world_size);
+    const status why{errc::rendezvous, 0, absent.empty() ? -1 : absent.front(), 0};
+    const bool joining = round_ == first_round;
+    const char* const advice =
+        joining ? ". Did these processes start, and do they use this rendezvous?" : ". Are these processes stopped?";
+    std::string text = std::to_string(n - absent.size()) + " of " + std::to_string(n) + " ranks " +
+                       (joining ? "came within " : "made their links within ") + waited();
+    if (!absent.empty()) text += "; absent: " + detail::rank_list(absent) + advice;
+    // Whom a store has turned away may be the one that is missing.
+    if constexpr (requires { meeting_->remark(); })
+      if (const std::string more = meeting_->remark(); !more.empty()) text += " " + more;
+    if (!absent.empty()) return {why, text};
+    return {why, text + ", but the rank that calls the roll did not go on; is it stopped?"};
+  }
+
+  /// Processes of this machine whose death is noticed at once: it may be that of the store's host, or of one for whom
+  /// everybody waits.
+  void watch(const roll_call_claim& c) {
+    if (c.memory_domain == me_.memory_domain && c.start_time != 0 && c.pid != me_.pid) watched_.push_back(c);
+  }
+  /// The first rank of a machine watches all of it, and the others watch that one.
+  void choose_watched(const std::vector<detail::blob>& claims, const peer& self) {
+    std::vector<roll_call_claim> machine;
+    for (const detail::blob& entry : claims)
+      if (auto c = decode_claim(entry); c && c->memory_domain == me_.memory_domain) machine.push_back(*std::move(c));
+    watched_.clear();
+    for (std::size_t i = 0; i < machine.size() && (self.local_rank == 0 || coordinator_ || i == 0); ++i)
+      watch(machine[i]);
+  }
+
+  static constexpr std::string_view first_round = "ranks";
+
+  S* meeting_;
+  roll_call_claim me_;
+  roll_call_options how_;
+  deadline began_;
+  std::string round_{first_round};
+  bool coordinator_ = false;
+  std::optional<roll_call_claim> first_;  ///< of the rank that calls the roll
+  std::vector<roll_call_claim> watched_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,126 @@
+#pragma once
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tutti/bootstrap/rendezvous/claim.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/transport/rank_info.hpp>
+#include <tutti/wire/bytes.hpp>
+
+namespace tutti {
+
+namespace detail {
+
+/// What the ranks of one machine may run on together.
+class cpu_set {
+ public:
+  void add(const std::string& mask, std::uint32_t limit) {
+    told_ = told_ && !mask.empty();
+    if (mask.size() > together_.size()) together_.resize(mask.size());
+    for (std::size_t i = 0; i < mask.size(); ++i)
+      together_[i] = static_cast<char>(static_cast<unsigned char>(together_[i]) | static_cast<unsigned char>(mask[i]));
+    if (limit != 0) limit_ = (std::min)(limit_, limit);
+  }
+  /// 0 when one of them could not tell.
+  [[nodiscard]] int count() const noexcept {
+    std::uint32_t n = 0;
+    for (const char c : together_) n += static_cast<std::uint32_t>(std::popcount(static_cast<unsigned char>(c)));
+    return told_ ? static_cast<int>((std::min)(n, limit_)) : 0;
+  }
+
+ private:
+  std::string together_;
+  std::uint32_t limit_ = 1U << 20;
+  bool told_ = true;
+};
+
+}  // namespace detail
+
+/// The roster of a world from the encoded claims of its ranks, in rank order: machines are told apart by their memory
+/// domains and numbered by their lowest ranks, local ranks follow the ranks.
+/// Throws error{protocol} when an entry is no claim, or not that of its rank in a world of so many.
+[[nodiscard]] inline roster make_roster(const std::vector<std::vector<std::byte>>& claims) {
+  std::vector<std::size_t> machines;  // their lowest ranks
+  std::vector<detail::cpu_set> cpus;  // of the machines
+  roster all;
+  all.reserve(claims.size());
+  for (std::size_t r = 0; r < claims.size(); ++r) {
+    auto c = decode_claim(claims[r]);
+    if (!c || c->rank != static_cast<int>(r) || c->world_size != static_cast<int>(claims.size()) || c->pid <= 0)
+      throw error{{errc::protocol, 0, static_cast<int>(r), 0},
+                  "the claim of rank " + std::to_string(r) +
+                      " is not one: do others write into the store under the same keys?"};
+    std::size_t m = 0;
+    while (m < machines.size() && all[machines[m]].memory_domain != c->memory_domain) ++m;
+    if (m == machines.size()) {
+      machines.push_back(r);
+      cpus.emplace_back();
+    }
+    cpus[m].add(c->cpus, c->cpu_limit);
+    peer p;
+    p.rank = c->rank;
+    p.local_rank = machines[m] == r ? 0 : all[machines[m]].local_size;
+    p.local_size = 0;  // counted in the machine's lowest rank first
+    p.node_rank = static_cast<int>(m);
+    p.host = std::move(c->host);
+    p.pid = c->pid;
+    p.start_time = c->start_time;
+    p.memory_domain = std::move(c->memory_domain);
+    all.push_back(std::move(p));
+    ++all[machines[m]].local_size;
+  }
+  for (peer& p : all) {
+    const auto m = static_cast<std::size_t>(p.node_rank);
+    p.local_size = all[machines[m]].local_size;
+    p.local_cpus = cpus[m].count();
+  }
+  return all;
+}
+
+namespace detail {
+
+/// "2", "0, 3 and 5", "1-3, 7-9, ..."
+inline std::string rank_list(const std::vector<int>& ascending) {
+  constexpr std::size_t most = 16;
+  std::string text;
+  std::size_t shown = 0;
+  for (std::size_t i = 0; i < ascending.size(); ++shown) {
+    std::size_t last = i;
+    while (last + 1 < ascending.size() && ascending[last + 1] == ascending[last] + 1) ++last;
+    if (shown == most) return text + ", ...";
+    text.append(shown == 0 ? "" : ", ").append(std::to_string(ascending[i]));
+    if (last > i) text += (last == i + 1 ? ", " : "-") + std::to_string(ascending[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+/// Where a rank can be reached, as it tells the others once it knows its machine.
+inline constexpr std::size_t longest_endpoint = 512;
+
+[[nodiscard]] inline std::vector<std::byte> encode_place(const peer& p) {
+  std::vector<std::byte> out(4 + p.endpoint.size() + p.shared_memory.size());
+  wire::byte_writer{out}.text(p.endpoint).text(p.shared_memory);
+  return out;
+}
+
+/// Completes a roster by the places of its ranks. Throws error{protocol} when an entry is none.
+inline void fill_places(roster& all, const std::vector<std::vector<std::byte>>& places) {
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    wire::byte_reader in{places[r]};
+    all[r].endpoint = in.text(longest_endpoint);
+    all[r].shared_memory = in.text(longest_endpoint);
+    if (!in.ok() || printable(all[r].endpoint) != all[r].endpoint ||
+        printable(all[r].shared_memory) != all[r].shared_memory)
+      throw error{{errc::protocol, 0, static_cast<int>(r), 0},
+                  describe(all[r]) + " did not say in a readable way where it can be reached"};
+  }
+}
+
+}  // namespace detail
+
+}  // namespace tutti

@@ -1,0 +1,58 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <tutti/transport/concept.hpp>
+#include <tutti/transport/group.hpp>
+#include <tutti/transport/messaging/tag.hpp>
+
+namespace tutti {
+
+/// True where this rank maps the memory of all ranks of a group.
+template <mapped_transport T>
+bool maps_all(const T& link, const group& g) noexcept {
+  int mapped = 0;
+  while (mapped < g.size && link.maps(g.world_rank(mapped))) ++mapped;
+  return mapped == g.size;
+}
+
+/// One operation's view of a group: what algorithms are given as their link. Steps become tags. A small value.
+template <transport T>
+class lane {
+ public:
+  /// `call` is what goes beside its messages, to be compared; 0: nothing.
+  lane(T& link, const group& g, std::uint64_t sequence, std::uint16_t call = 0) noexcept
+      : link_(&link), group_(&g), sequence_(sequence), call_(call) {}
+
+  [[nodiscard]] int rank() const noexcept { return group_->rank; }
+  [[nodiscard]] int size() const noexcept { return group_->size; }
+  [[nodiscard]] T& link() const noexcept { return *link_; }
+  [[nodiscard]] const group& members() const noexcept { return *group_; }
+  /// Which of the group's collectives this one is; the same on all ranks.
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
+  /// What goes beside its messages.
+  [[nodiscard]] std::uint16_t call() const noexcept { return call_; }
+
+  auto send(int peer, std::uint64_t step, std::span<const std::byte> out) const noexcept {
+    return link_->send(group_->world_rank(peer), tag_of(step), out, call_);
+  }
+  auto recv(int peer, std::uint64_t step, std::span<std::byte> in) const noexcept {
+    return link_->recv(group_->world_rank(peer), tag_of(step), in, call_);
+  }
+  auto refuse(status why) const noexcept { return link_->refuse(why); }
+  [[nodiscard]] scratch_pool& temporary() const noexcept { return link_->temporary(); }
+  [[nodiscard]] bool prefers_long_messages() const noexcept { return link_->prefers_long_messages(); }
+
+ private:
+  [[nodiscard]] std::uint64_t tag_of(std::uint64_t step) const noexcept {
+    return tag::make(group_->context, sequence_, static_cast<std::uint32_t>(step));
+  }
+
+  T* link_;
+  const group* group_;
+  std::uint64_t sequence_;
+  std::uint16_t call_;
+};
+
+}  // namespace tutti

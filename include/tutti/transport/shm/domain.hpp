@@ -1,0 +1,107 @@
+#pragma once
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <tutti/os/process.hpp>
+#include <tutti/transport/shm/attachment.hpp>
+#include <tutti/transport/shm/doorbell.hpp>
+#include <tutti/transport/shm/heap.hpp>
+
+namespace tutti {
+
+/// One rank among the ranks of its machine: tells who lives, wakes them, and shares memory with them. What a transport
+/// over shared memory has besides its messages. Ranks are local ranks. Under the engine's lock, except the bell's
+/// sleep.
+class shm_domain {
+ public:
+  explicit shm_domain(shm_place place)
+      : place_(std::move(place)),
+        bell_(place_.area(), place_.local_rank(),
+              tutti::ranks_per_core(who(rank())) <= 1 ? detail::fences::by_sleeper : detail::fences::by_ringer),
+        heap_(place_.segment(), place_.heap(rank()), place_.layout().heap_offset(rank()), place_.layout().heap_bytes),
+        pid_(::getpid()) {
+    auto bells = place_.take_bells();
+    if (!bells.empty()) descriptor_ = bells[static_cast<std::size_t>(rank())].native();
+    bell_.wake_by(std::move(bells));
+  }
+  shm_domain(const shm_domain&) = delete;
+  shm_domain& operator=(const shm_domain&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return place_.local_rank(); }
+  [[nodiscard]] int size() const noexcept { return place_.local_size(); }
+  [[nodiscard]] const peer& who(int rank) const noexcept { return place_.machine()[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] shared_area area() const noexcept { return place_.area(); }
+  [[nodiscard]] detail::doorbell& bell() noexcept { return bell_; }
+  [[nodiscard]] detail::segment_heap& heap() noexcept { return heap_; }
+  [[nodiscard]] const detail::segment_heap& heap() const noexcept { return heap_; }
+
+  /// The eventfd at which this rank is woken when it sleeps on descriptors; -1 without.
+  [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+
+  /// Whether another rank still runs; some 30 ns for one that does.
+  [[nodiscard]] os::liveness state_of(int r) noexcept {
+    auto& block = area().block(r);
+    if (block.left.load(std::memory_order_acquire) != 0) return os::liveness::left;
+    return os::probe(block.beacon, who(r).pid, who(r).start_time);
+  }
+  /// Whether it touches no memory any more: it left, or no thread of its process is left. The one that holds its beacon
+  /// may die before another that is at work. Some 10 us for one that died.
+  [[nodiscard]] bool ended(int r) noexcept {
+    const os::liveness state = state_of(r);
+    return state == os::liveness::left || (state == os::liveness::dead && !os::is_alive(who(r).pid, who(r).start_time));
+  }
+  /// Calls on_gone(rank, state) for every other rank that does not run any more.
+  template <class OnGone>
+  void check(OnGone on_gone) noexcept {
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      if (const os::liveness state = state_of(r); state != os::liveness::alive) on_gone(r, state);
+    }
+  }
+
+  /// The first cause stays and is everybody's; wakes all. Ranks in a status are world ranks.
+  void fail(status why) noexcept {
+    area().fail(why);
+    bell_.ring_all();
+  }
+  /// Says goodbye; in a child made by fork() it does nothing.
+  void leave() noexcept {
+    if (::getpid() != pid_) return;
+    area().block(rank()).left.store(1, std::memory_order_release);
+    bell_.ring_all();
+  }
+
+  void note_issue(std::uint64_t sequence) noexcept {
+    area().block(rank()).issued.store(sequence, std::memory_order_relaxed);
+  }
+  /// The rank whose world is furthest behind this one's, -1 if none is.
+  [[nodiscard]] int furthest_behind() const noexcept {
+    return area().furthest_behind(area().block(rank()).issued.load(std::memory_order_relaxed));
+  }
+
+  /// [where, where + bytes) of a rank's heap, here; null when that leaves its heap.
+  [[nodiscard]] std::byte* resolve(int rank, std::uint64_t where, std::size_t bytes) const noexcept {
+    const std::uint64_t all = place_.layout().heap_bytes;
+    if (rank < 0 || rank >= size() || where >= all || bytes > all - where) return nullptr;
+    return place_.heap(rank) + where;
+  }
+
+  [[nodiscard]] std::string describe(int rank) const {
+    return tutti::describe(who(rank)) + ", last seen at #" + std::to_string(area().block(rank).issued.load());
+  }
+  [[nodiscard]] double ranks_per_core() const noexcept { return tutti::ranks_per_core(who(rank())); }
+
+ private:
+  shm_place place_;
+  detail::doorbell bell_;
+  detail::segment_heap heap_;
+  ::pid_t pid_;
+  int descriptor_ = -1;
+};
+
+}  // namespace tutti

@@ -1,0 +1,86 @@
+#pragma once
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/os/asymmetric_fence.hpp>
+#include <tutti/os/event_fd.hpp>
+#include <tutti/transport/shm/control_block.hpp>
+
+namespace tutti::detail {
+
+/// Who pays for the fence between a store and the look whether the peer sleeps.
+enum class fences {
+  by_ringer,  ///< some 10 ns and the time until the store is visible, at each ring: for ranks that sleep often
+  by_sleeper  ///< some 20 us before each sleep: for ranks with a core of their own; by_ringer where the kernel cannot
+};
+
+/// Sleeps as one rank of a shared area and wakes the others. Whoever stores something that a peer may wait for calls
+/// ring(peer) afterwards; it costs a load while the peer is awake, and a fence unless the peer makes it.
+class doorbell {
+ public:
+  doorbell(shared_area area, int rank, fences how = fences::by_ringer) noexcept
+      : area_(area), rank_(rank), reachable_(how == fences::by_sleeper && os::accept_heavy_fences()) {
+    mine().fences.store(reachable_ ? 1 : 0, std::memory_order_relaxed);
+  }
+
+  void ring(int peer) noexcept {
+    auto& b = area_.block(peer);
+    // The caller's stores come before the look at `sleeping`.
+    if (reachable_ && b.fences.load(std::memory_order_relaxed) != 0)
+      os::light_fence();
+    else
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    switch (b.sleeping.load(std::memory_order_relaxed)) {
+      case shared_area::sleep::awake:
+        return;
+      case shared_area::sleep::on_futex:
+        b.bell.fetch_add(1, std::memory_order_release);
+        os::futex_wake(b.bell);
+        return;
+      case shared_area::sleep::on_descriptor:
+        if (static_cast<std::size_t>(peer) < descriptors_.size()) descriptors_[static_cast<std::size_t>(peer)].notify();
+        return;
+    }
+  }
+  void ring_all() noexcept {
+    for (int r = 0; r < area_.ranks(); ++r)
+      if (r != rank_) ring(r);
+  }
+
+  /// For ranks that sleep on descriptors: the peers' eventfds, by rank.
+  void wake_by(std::vector<os::event_fd> descriptors) noexcept { descriptors_ = std::move(descriptors); }
+
+  void prepare(shared_area::sleep how) noexcept {
+    seen_ = mine().bell.load(std::memory_order_acquire);
+    mine().sleeping.store(how, std::memory_order_seq_cst);
+    if (mine().fences.load(std::memory_order_relaxed) == 0)
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    else if (!os::heavy_fence())
+      fall_back();
+  }
+  void sleep(duration at_most) noexcept { os::futex_wait(mine().bell, seen_, at_most); }
+  void finish() noexcept { mine().sleeping.store(shared_area::sleep::awake, std::memory_order_relaxed); }
+  void wake_self() noexcept {
+    mine().bell.fetch_add(1, std::memory_order_release);
+    os::futex_wake(mine().bell);
+  }
+
+ private:
+  [[nodiscard]] shared_area::rank_block& mine() const noexcept { return area_.block(rank_); }
+
+  // From now on the ringers make the fences. Of one that looked before, the store is visible a moment later.
+  void fall_back() noexcept {
+    mine().fences.store(0, std::memory_order_seq_cst);
+    sleep(std::chrono::milliseconds{1});
+  }
+
+  shared_area area_;
+  int rank_;
+  bool reachable_;  // by the heavy fences of those who go to sleep
+  std::uint32_t seen_ = 0;
+  std::vector<os::event_fd> descriptors_;
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,270 @@
+#pragma once
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tutti/os/descriptor_passing.hpp>
+#include <tutti/os/peer_credentials.hpp>
+#include <tutti/os/poller.hpp>
+#include <tutti/os/socket.hpp>
+#include <tutti/os/socket_io.hpp>
+#include <tutti/transport/shm/attachment.hpp>
+#include <tutti/transport/shm/handshake.hpp>
+#include <tutti/transport/shm/machine.hpp>
+#include <tutti/wire/hex.hpp>
+#include <tutti/wire/random.hpp>
+
+namespace tutti {
+
+/// How the ranks of a machine share memory; the leader's counts.
+struct shm_options {
+  std::uint64_t heap_bytes = 0;  ///< address space for each rank's allocations; 0: as much as is sensible
+  shared_area::sleep sleep_on = shared_area::sleep::on_futex;  ///< on_descriptor: an eventfd per rank is handed out too
+};
+
+/// The leader's side of setting up shared memory: makes the segment and hands it to the other ranks of its machine.
+/// Only the lowest rank of a machine makes one, before roll call, which carries name() to the others.
+/// The segment has no name; the socket's vanishes when hand_out() returns or the offer is destroyed.
+class shm_offer {
+ public:
+  /// For `local_ranks` ranks, this one included. Throws usage_error and, when memory is short, error{out_of_resources}.
+  explicit shm_offer(int local_ranks, shm_options options = {}) : options_(options), name_(random_name()) {
+    make_segment(local_ranks);
+    if (options.sleep_on == shared_area::sleep::on_descriptor) bells_.resize(static_cast<std::size_t>(local_ranks));
+    listener_ = os::listen_on(os::endpoint::unix_socket(name_));
+  }
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+  /// Hands the segment to every rank of this machine and waits until all have mapped it; once. `all` is the roster of
+  /// the world or of the machine, `rank` this process's rank in it. Whoever is not a process of the roster, run by this
+  /// user, gets nothing and delays nobody. Throws error{peer_lost} when a member dies, error{rendezvous} at the
+  /// deadline, which names the ranks that did not come; the members' shm_accept() fails then.
+  [[nodiscard]] shm_place hand_out(const roster& all, int rank, deadline until) {
+    return hand_out(all, rank, until, [] {});
+  }
+  /// The same, and calls `look()` now and then, which may throw: then the members hear that cause.
+  template <class Look>
+  [[nodiscard]] shm_place hand_out(const roster& all, int rank, deadline until, Look look) {
+    detail::shm_machine machine{all, rank};
+    if (machine.local_rank != 0 || static_cast<int>(machine.ranks.size()) != layout_.ranks || !segment_) {
+      throw usage_error("hand_out() is for the lowest rank of a machine, once: this is number " +
+                        std::to_string(machine.local_rank) + " of " + std::to_string(machine.ranks.size()) +
+                        ", and the offer is for " + std::to_string(layout_.ranks));
+    }
+    os::fd listener = std::move(listener_);
+    shm_place place{std::move(segment_), layout_, machine.ranks, 0};
+    place.sign_in();
+    std::vector<int> absent;
+    for (int r = 1; r < layout_.ranks; ++r) absent.push_back(r);
+    std::vector<visit> served;
+    const auto look_around = [&] {
+      hear(served, place);
+      look();
+    };
+    const auto give_up = [&](status why) noexcept {
+      if (why.peer < 0) why.peer = rank;
+      place.area().fail(why);
+      // It may be descriptors that are short, and to tell the others takes one.
+      bells_.clear();
+      place.segment() = {};
+      if (listener) turn_away(listener.native(), absent, place, why, (std::min)(until, after(patience)));
+    };
+    try {
+      serve(listener.native(), absent, served, place, until, look_around);
+      listener.reset();
+      place.await_everyone(until, look_around);
+    } catch (const error& e) {
+      give_up(e.cause());
+      throw;
+    } catch (const std::bad_alloc&) {
+      give_up({errc::out_of_resources, 0, rank, ENOMEM});
+      throw;
+    }
+    place.keep_bells(std::move(bells_));
+    return place;
+  }
+
+ private:
+  /// A member that was given the segment and may still say that it cannot use it.
+  struct visit {
+    int rank;
+    os::fd socket;
+  };
+  static constexpr duration look_around_every = std::chrono::milliseconds{10};
+  static constexpr duration patience = std::chrono::seconds{2};  // of a leader that failed, with members under way
+
+  static std::string random_name() {
+    std::array<std::byte, 16> random;
+    if (!wire::kernel_random(random)) os::throw_errno(errno, "no random bytes for the name of a socket");
+    return "@tutti-" + wire::to_hex(random);
+  }
+
+  void make_segment(int local_ranks) {
+    std::uint64_t heap = options_.heap_bytes != 0 ? options_.heap_bytes : shm_layout::default_heap_bytes(local_ranks);
+    for (;; heap /= 2) {
+      layout_ = shm_layout::of(local_ranks, heap);
+      if (layout_.bytes() > shm_layout::file_limit()) {
+        throw error{{errc::out_of_resources},
+                    "shared memory for " + std::to_string(local_ranks) + " ranks needs a segment of " +
+                        os::format_bytes(layout_.bytes()) + ", but files may have " +
+                        os::format_bytes(shm_layout::file_limit()) + "; raise the limit: ulimit -f"};
+      }
+      segment_ = os::shm_segment::create(layout_.bytes());
+      if (options_.heap_bytes != 0 || heap / 2 < shm_layout::least_heap_bytes || fits()) break;
+    }
+    segment_.reserve(0, layout_.area_bytes);
+  }
+
+  // Address space can be short for reasons that no limit tells.
+  [[nodiscard]] bool fits() const {
+    try {
+      (void)segment_.map();
+      return true;
+    } catch (const error&) {
+      return false;
+    }
+  }
+
+  template <class Look>
+  void serve(int listener, std::vector<int>& absent, std::vector<visit>& served, const shm_place& place, deadline until,
+             Look look) {
+    os::poller poller;
+    poller.add(listener, os::interest::read, 0);
+    const auto began = clock::now();
+    for (deadline look_around = began; !absent.empty();) {
+      os::socket_result visitor = os::accept_connection(listener);
+      const bool came = static_cast<bool>(visitor.socket);
+      if (!came && visitor.error != EAGAIN)
+        place.give_up(errc::out_of_resources, 0,
+                      describe(place.machine().front()) +
+                          " cannot hand out the shared memory of this machine: " + os::errno_text(visitor.error),
+                      visitor.error);
+      if (came) {
+        const int r = recognize(visitor.socket.native(), place.machine(), absent);
+        if (r >= 0) {
+          if (give(visitor.socket.native(), r, place, until)) std::erase(absent, r);
+          served.push_back({r, std::move(visitor.socket)});  // who has hung up may have said why
+        }
+      }
+      const auto now = clock::now();
+      if (now >= look_around) {
+        look_around = now + look_around_every;
+        look();
+        place.expect_life();
+      }
+      if (now >= until) {
+        place.give_up(errc::rendezvous, absent.front(),
+                      detail::describe_some(place.machine(), absent) +
+                          " did not come for the shared memory of this machine within " +
+                          detail::format_duration(now - began) + "; failed before, or stopped?");
+      }
+      if (!came) (void)poller.wait((std::min)(remaining(until), look_around_every));
+    }
+  }
+
+  /// Throws what a member says that cannot use what it was given, after telling the others.
+  static void hear(std::vector<visit>& served, const shm_place& place) {
+    for (visit& v : served) {
+      detail::shm_hello::encoded raw{};
+      if (!v.socket || os::receive_some(v.socket.native(), raw).bytes != raw.size()) continue;
+      v.socket.reset();
+      const auto said = detail::shm_hello::decode(raw);
+      if (!said || said->refusal.ok()) continue;
+      const auto number = said->refusal.error_number();
+      place.give_up(said->refusal.code, v.rank,
+                    describe(place.machine()[static_cast<std::size_t>(v.rank)]) +
+                        " cannot take the shared memory of this machine: " +
+                        (number != 0 ? os::errno_text(number) : make_error_code(said->refusal.code).message()) +
+                        shm_place::see_there,
+                    number);
+    }
+  }
+
+  // Members that have yet to come learn the cause; without it they would blame the leader.
+  void turn_away(int listener, std::vector<int>& absent, const shm_place& place, status why,
+                 deadline until) const noexcept {
+    for (int visitors = 0; visitors < shm_layout::most_ranks || clock::now() < until;) {
+      const os::socket_result visitor = os::accept_connection(listener);
+      if (visitor.socket) {
+        ++visitors;
+        const int r = recognize(visitor.socket.native(), place.machine(), absent);
+        if (r < 0) continue;
+        detail::shm_hello hello = hello_for(r);
+        hello.refusal = why;
+        (void)os::send_descriptors(visitor.socket.native(), hello.encode(), {});
+        std::erase(absent, r);
+        continue;
+      }
+      std::erase_if(absent, [&](int r) {
+        const peer& p = place.machine()[static_cast<std::size_t>(r)];
+        return !os::is_alive(p.pid, p.start_time);
+      });
+      if (absent.empty() || clock::now() >= until) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+  }
+
+  // Only the kernel is believed about who comes.
+  static int recognize(int visitor, const roster& machine, const std::vector<int>& absent) noexcept {
+    const auto who = os::peer_credentials(visitor);
+    if (!who || who.uid != ::geteuid()) return -1;
+    for (const int r : absent) {
+      const peer& p = machine[static_cast<std::size_t>(r)];
+      if (p.pid == who.pid) return os::is_alive(who.pid, p.start_time) ? r : -1;
+    }
+    return -1;
+  }
+
+  [[nodiscard]] detail::shm_hello hello_for(int rank) const noexcept {
+    detail::shm_hello hello;
+    hello.ranks = static_cast<std::uint32_t>(layout_.ranks);
+    hello.local_rank = static_cast<std::uint32_t>(rank);
+    hello.bells = static_cast<std::uint32_t>(bells_.size());
+    hello.area_bytes = layout_.area_bytes;
+    hello.heap_bytes = layout_.heap_bytes;
+    return hello;
+  }
+
+  [[nodiscard]] bool give(int visitor, int rank, const shm_place& place, deadline until) const {
+    const auto hello = hello_for(rank).encode();
+    std::vector<int> descriptors{place.segment().native()};
+    for (const os::event_fd& bell : bells_) descriptors.push_back(bell.native());
+    std::span<const int> rest{descriptors.data(), descriptors.size()};
+    std::span<const std::byte> payload{hello};
+    while (!rest.empty()) {
+      const auto some = rest.first((std::min)(rest.size(), os::max_passed_descriptors));
+      const os::io_result sent = os::send_descriptors(visitor, payload, some);
+      if (sent.bytes == payload.size()) {
+        rest = rest.subspan(some.size());
+        payload = payload.first(1);
+        continue;
+      }
+      // The kernel limits how many descriptors are under way; the members are taking them in.
+      const bool later = sent.would_block() || sent.error == ETOOMANYREFS;
+      if (!later || clock::now() >= until) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    return true;
+  }
+
+  shm_options options_;
+  std::string name_;
+  shm_layout layout_;
+  os::shm_segment segment_;
+  std::vector<os::event_fd> bells_;
+  os::fd listener_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,63 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include <tutti/core/little_endian.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/transport/shm/layout.hpp>
+
+namespace tutti::detail {
+
+/// What the leader of a machine tells a member together with the segment's descriptor: 64 bytes, little-endian; or why
+/// there will be none. The member says nothing, unless it cannot take what it got: then it answers with the reason.
+struct shm_hello {
+  static constexpr std::size_t encoded_bytes = 64;
+  static constexpr std::uint64_t magic = 0x6d68732d69747475;  // "utti-shm"
+  using encoded = std::array<std::byte, encoded_bytes>;
+
+  std::uint32_t version = shm_layout::version;
+  std::uint32_t ranks = 0;
+  std::uint32_t local_rank = 0;  ///< the member's
+  std::uint32_t bells = 0;       ///< how many eventfds follow the segment: one per rank, or none
+  std::uint64_t area_bytes = 0;
+  std::uint64_t heap_bytes = 0;
+  status refusal{};  ///< not ok: set-up has failed, nothing follows
+
+  [[nodiscard]] encoded encode() const noexcept {
+    encoded out{};
+    const std::array<std::uint64_t, 7> words{
+        magic,
+        std::uint64_t{ranks} << 32 | version,
+        std::uint64_t{bells} << 32 | local_rank,
+        area_bytes,
+        heap_bytes,
+        std::uint64_t{static_cast<std::uint32_t>(refusal.peer)} << 32 | static_cast<std::uint64_t>(refusal.code),
+        refusal.detail};
+    for (std::size_t i = 0; i < words.size(); ++i) store_little(out.data() + 8 * i, words[i]);
+    return out;
+  }
+
+  /// Nothing when the bytes are not a hello. A hello of another version is one: the caller compares.
+  static std::optional<shm_hello> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
+    std::array<std::uint64_t, 8> words{};
+    for (std::size_t i = 0; i < words.size(); ++i) words[i] = load_little<std::uint64_t>(in.data() + 8 * i);
+    if (words[0] != magic) return std::nullopt;
+    const auto low = [](std::uint64_t w) { return static_cast<std::uint32_t>(w & 0xffffffffU); };
+    const auto code = (std::min)(words[5] & 0xffffU, static_cast<std::uint64_t>(last_errc));
+    return shm_hello{low(words[1]),
+                     low(words[1] >> 32),
+                     low(words[2]),
+                     low(words[2] >> 32),
+                     words[3],
+                     words[4],
+                     {static_cast<errc>(code), 0, static_cast<std::int32_t>(low(words[5] >> 32)), words[6]}};
+  }
+
+  friend bool operator==(const shm_hello&, const shm_hello&) = default;
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,90 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/transport/messaging/endpoint.hpp>
+#include <tutti/transport/shm/domain.hpp>
+#include <tutti/transport/shm/ring_stream.hpp>
+
+namespace tutti {
+
+/// Ranks are processes of one machine that map one segment of memory. A rank that is killed is reported to every other
+/// as errc::peer_lost within milliseconds, whatever it was doing and however much memory it had.
+class shm_transport : public mesh<ring_pipe> {
+ public:
+  /// From what shm_offer::hand_out() or shm_accept() returned. Throws usage_error when ranks of the world are
+  /// elsewhere.
+  explicit shm_transport(shm_place place) : mesh(place.local_rank(), place.local_size()), domain_(std::move(place)) {
+    for (int r = 0; r < size(); ++r)
+      if (domain_.who(r).rank != r) {
+        throw usage_error(tutti::describe(domain_.who(r)) + " is number " + std::to_string(r) +
+                          " of this machine: this world has ranks on other machines, which shared memory cannot reach");
+      }
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != rank()) connect(peer, domain_.area(), rank(), peer, domain_.bell());
+  }
+  shm_transport(const shm_transport&) = delete;
+  shm_transport& operator=(const shm_transport&) = delete;
+  ~shm_transport() { leave(); }
+
+  bool poll() noexcept {
+    if (const status s = domain_.area().failure(); !s.ok()) fail_all(s);
+    return poll_channels([this](const status& s) { abort(s); });
+  }
+  void tick(deadline) noexcept {
+    if (!failure().ok()) return;
+    domain_.check([this](int r, os::liveness state) {
+      if (state == os::liveness::dead)
+        abort(status::lost(r, loss::died));
+      else if (still_needs(r))
+        abort({errc::peer_left, 0, r, 0});
+    });
+  }
+  void abort(status why) noexcept {
+    if (!failure().ok()) return;
+    domain_.fail(why);
+    fail_all(domain_.area().failure());
+  }
+  void leave() noexcept { domain_.leave(); }
+  void note_issue(std::uint64_t sequence) noexcept { domain_.note_issue(sequence); }
+
+  [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t context = 0) const noexcept {
+    if (context != 0) return channel_waits_for(work);
+    const int behind = domain_.furthest_behind();
+    return behind >= 0 ? behind : channel_waits_for(work);
+  }
+  [[nodiscard]] std::string describe(int peer) const {
+    return peer >= 0 && peer < size() ? domain_.describe(peer) : "an unknown rank";
+  }
+  [[nodiscard]] double ranks_per_core() const noexcept { return domain_.ranks_per_core(); }
+
+  void prepare_park() noexcept { domain_.bell().prepare(shared_area::sleep::on_futex); }
+  void park(duration d) noexcept { domain_.bell().sleep(d); }
+  void finish_park() noexcept { domain_.bell().finish(); }
+  void unpark() noexcept { domain_.bell().wake_self(); }
+
+  [[nodiscard]] bool maps(int) const noexcept { return true; }
+  /// Zeroed memory that every rank can map, aligned to 4096 bytes. Throws error{out_of_resources}.
+  [[nodiscard]] std::byte* allocate(std::size_t bytes) { return domain_.heap().allocate(bytes); }
+  void deallocate(std::byte* p) noexcept { domain_.heap().deallocate(p); }
+  [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {
+    return domain_.heap().locate(p, bytes);
+  }
+  /// Null when [where, where + bytes) is not memory of `peer`; whether it is allocated only the peer knows.
+  [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
+    return domain_.resolve(peer, where, bytes);
+  }
+  [[nodiscard]] int process_of(int peer) const noexcept { return domain_.who(peer).pid; }
+  [[nodiscard]] bool gone(int peer) noexcept { return domain_.ended(peer); }
+  void ring(int peer) noexcept { domain_.bell().ring(peer); }
+
+ private:
+  shm_domain domain_;
+};
+
+}  // namespace tutti

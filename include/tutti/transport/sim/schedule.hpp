@@ -1,0 +1,209 @@
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <tutti/async/driven_here.hpp>
+#include <tutti/os/fiber.hpp>
+#include <tutti/transport/sim/random.hpp>
+
+namespace tutti {
+
+/// Ranks as fibers of one thread: who runs next, and when what is on its way arrives.
+///
+/// Time is counted in steps: one for each time that a rank is given the thread. A rank that waits is left out until
+/// there is news for it. Where nobody has anything to do, time jumps to the next arrival; where nothing is on its way
+/// either, the world hangs, which is found at once.
+class sim_schedule {
+ public:
+  /// Steps after which a world that still runs is taken for one that runs in circles.
+  static constexpr std::uint64_t most_steps = 50'000'000;
+
+  sim_schedule(int ranks, std::uint64_t seed)
+      : random_(sim_random::mix(seed + 0x7475747469u)), ranks_(static_cast<std::size_t>(ranks)), live_(ranks) {
+    stay_ = random_.one_of({0, 1, 7});
+    for (rank_state& r : ranks_) r.weight = random_.one_of({1, 1, 1, 8});
+  }
+
+  [[nodiscard]] std::uint64_t now() const noexcept { return now_; }
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+  [[nodiscard]] std::uint64_t trace() const noexcept { return trace_; }
+  [[nodiscard]] std::uint64_t missed_wakes() const noexcept { return missed_wakes_; }
+  [[nodiscard]] sim_random& random() noexcept { return random_; }
+  /// The caller is this rank, or the thread of the simulation outside of run().
+  [[nodiscard]] bool is(int rank) const noexcept {
+    return std::this_thread::get_id() == thread_ && (running_ < 0 || running_ == rank);
+  }
+  [[nodiscard]] bool ended(int rank) const noexcept { return at(rank).what == state::ended; }
+  [[nodiscard]] bool stopped(int rank) const noexcept { return at(rank).what == state::stopped; }
+
+  /// Adds an event to the trace.
+  void note(std::uint64_t a, std::uint64_t b) noexcept { trace_ = sim_random::mix(trace_ ^ (a << 40) ^ b) + now_; }
+
+  // What a rank does, on its own fiber.
+
+  /// Here the others may go first.
+  void pause(int rank) noexcept {
+    at(rank).untold = false;
+    if (random_.one_in(2)) change(rank, state::ready);
+  }
+  /// An operation was begun, or something moved.
+  void begun(int rank) noexcept {
+    at(rank).idle = 0;
+    asked_ = false;
+  }
+  void moved(int rank) noexcept {
+    if (at(rank).untold) ++missed_wakes_;
+    begun(rank);
+  }
+  /// Nothing moved: others run until there is news, or until nobody else has anything to do.
+  void idle(int rank) noexcept {
+    ++at(rank).idle;
+    change(rank, state::idle);
+  }
+  /// Sleeps until there is news.
+  void park(int rank) noexcept { change(rank, state::parked); }
+
+  // What happens to ranks.
+
+  /// Something that the rank may wait for has happened. Any thread.
+  void wake(int rank) noexcept { at(rank).news.store(true, std::memory_order_relaxed); }
+  void forget_news(int rank) noexcept { at(rank).news.store(false, std::memory_order_relaxed); }
+  /// The same at a later step; nobody is woken for rank -1, but time does not stop before.
+  void wake_at(std::uint64_t step, int rank) { arrivals_.emplace(step, rank); }
+
+  void start(int rank, std::size_t stack_bytes, std::function<void()> body) {
+    at(rank).fiber = std::make_unique<os::fiber>(stack_bytes, std::move(body));
+  }
+  void stop(int rank) noexcept { at(rank).what = state::stopped; }
+  void go_on(int rank) noexcept { at(rank).what = state::ready; }
+
+  /// Runs until every rank has ended. `faults()` is called before each step; `hangs()` when nobody can go on, also when
+  /// most_steps have passed: false if nothing can be done about it, and then so is the result.
+  template <class Faults, class Hangs>
+  bool run(Faults faults, Hangs hangs) {
+    thread_ = std::this_thread::get_id();
+    for (std::uint64_t limit = most_steps; live_ > 0;) {
+      faults();
+      deliver();
+      if (steps_ >= limit) {
+        if (!hangs()) return false;
+        limit += most_steps;
+      }
+      if (rank_state* next = choose())
+        resume(*next);
+      else if (!arrivals_.empty())
+        now_ = std::get<0>(arrivals_.top()) - 1;
+      else if (rank_state* polls = draw([](const rank_state& r) { return r.what == state::idle && r.idle < patience; }))
+        polls->asked = true, resume(*polls);
+      else if (!ask_everyone() && !hangs())
+        return false;
+    }
+    return true;
+  }
+
+ private:
+  enum class state : std::uint8_t { ready, idle, parked, stopped, ended };
+  // A rank that polls in a loop of its own never parks. After so many polls in vain it counts as parked.
+  static constexpr std::uint32_t patience = 10'000;
+
+  struct rank_state {
+    std::unique_ptr<os::fiber> fiber;
+    std::atomic<bool> news{false};
+    state what = state::ready;
+    std::uint64_t weight = 1;
+    std::uint32_t idle = 0;  // polls in vain since something moved
+    bool asked = false;      // is to look, in case that it was not told of something
+    bool untold = false;     // looks although there is no news for it and nobody else can do anything
+  };
+
+  [[nodiscard]] rank_state& at(int rank) noexcept { return ranks_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] const rank_state& at(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  void change(int rank, state to) noexcept {
+    if (running_ != rank) return;  // a communicator that was kept beyond the run
+    at(rank).what = to;
+    const detail::drives_set_aside mine;  // of this rank
+    at(rank).fiber->give_way();
+  }
+
+  void deliver() {
+    while (!arrivals_.empty() && std::get<0>(arrivals_.top()) <= now_ + 1) {
+      if (const int rank = std::get<1>(arrivals_.top()); rank >= 0) wake(rank);
+      arrivals_.pop();
+    }
+  }
+
+  [[nodiscard]] static bool can_run(const rank_state& r) noexcept {
+    return r.what == state::ready ||
+           ((r.what == state::idle || r.what == state::parked) && (r.asked || r.news.load(std::memory_order_relaxed)));
+  }
+
+  rank_state* choose() noexcept {
+    if (last_ && last_->what == state::ready && !random_.one_in(stay_ + 1)) return last_;
+    // Polling in vain is tried rarely while others have something to do.
+    const bool also_idle = random_.one_in(64);
+    return draw([&](const rank_state& r) { return can_run(r) || (also_idle && r.what == state::idle); });
+  }
+
+  template <class Eligible>
+  rank_state* draw(Eligible eligible) noexcept {
+    std::uint64_t total = 0;
+    for (const rank_state& r : ranks_)
+      if (eligible(r)) total += r.weight;
+    if (total == 0) return nullptr;
+    std::uint64_t ticket = random_.below(total);
+    for (rank_state& r : ranks_) {
+      if (!eligible(r)) continue;
+      if (ticket < r.weight) return &r;
+      ticket -= r.weight;
+    }
+    return nullptr;
+  }
+
+  void resume(rank_state& r) noexcept {
+    ++now_;
+    ++steps_;
+    running_ = static_cast<int>(&r - ranks_.data());
+    note(0, static_cast<std::uint64_t>(running_));
+    last_ = &r;
+    r.untold = std::exchange(r.asked, false) && !r.news.load(std::memory_order_relaxed);
+    r.what = state::ready;
+    r.fiber->resume();
+    running_ = -1;
+    if (!r.fiber->ended()) return;
+    r.what = state::ended;
+    r.fiber.reset();
+    asked_ = false;
+    --live_;
+  }
+
+  /// Wakes everyone who sleeps, in case somebody was not told of what he waits for. False if that was just done.
+  bool ask_everyone() noexcept {
+    if (std::exchange(asked_, true)) return false;
+    for (rank_state& r : ranks_) r.asked = r.what == state::idle || r.what == state::parked;
+    return true;
+  }
+
+  sim_random random_;
+  std::thread::id thread_ = std::this_thread::get_id();
+  std::vector<rank_state> ranks_;
+  int live_;
+  int running_ = -1;
+  rank_state* last_ = nullptr;
+  std::uint64_t stay_ = 0;  // how often out of one more a rank that could go on does
+  std::uint64_t now_ = 0, steps_ = 0, trace_ = 0, missed_wakes_ = 0;
+  bool asked_ = false;
+  using arrival = std::tuple<std::uint64_t, int>;
+  std::priority_queue<arrival, std::vector<arrival>, std::greater<>> arrivals_;
+};
+
+}  // namespace tutti

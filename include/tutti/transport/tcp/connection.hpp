@@ -1,0 +1,143 @@
+#pragma once
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/os/fd.hpp>
+#include <tutti/os/page_sender.hpp>
+#include <tutti/os/poller.hpp>
+#include <tutti/os/socket_io.hpp>
+#include <tutti/transport/tcp/receive_buffer.hpp>
+#include <tutti/transport/tcp/sockets.hpp>
+
+namespace tutti::detail {
+
+/// One connection with a peer, both ways.
+class road {
+ public:
+  os::fd socket;
+  inflow in;
+  bool held = false;       ///< what has arrived is not watched until it is read
+  bool full = false;       ///< the last write was cut short, and there has been no room since
+  bool out_ended = false;  ///< nothing can be written any more
+
+  /// May throw bad_alloc.
+  void use(os::fd connection) {
+    in.open();
+    socket = std::move(connection);
+    finishing_ = out_ended = false;
+    inside_ = stays_inside(socket.native());
+  }
+  /// To a peer on this machine, of whose reading this rank hears soon.
+  [[nodiscard]] bool may_lend() const noexcept { return inside_; }
+  [[nodiscard]] bool can_write() const noexcept { return socket && !out_ended; }
+  [[nodiscard]] bool can_read() const noexcept { return socket && in.end() == inflow::ending::none; }
+  [[nodiscard]] bool stands() const noexcept { return can_write() && can_read(); }
+  /// What its keeper is to watch.
+  [[nodiscard]] os::interest wanted() const noexcept {
+    if (!can_read()) return os::interest::none;
+    const bool write = can_write() && (full || !kept_.empty());
+    if (!held) return write ? os::interest::read_write : os::interest::read;
+    return write ? os::interest::write : os::interest::none;
+  }
+
+  using parts = std::array<std::span<const std::byte>, 3>;
+
+  /// Writes what there is room for.
+  os::io_result write(const parts& p) noexcept { return noted(send(p), p); }
+  /// The same; the last part is not copied, and must stay as it is until the peer has read it. What was not written of
+  /// it comes first in the next call.
+  os::io_result lend(const parts& p, os::page_sender& pages) noexcept {
+    const parts first{p[0], p[1], {}};
+    const std::size_t before = size_of(first);
+    os::io_result r = before != 0 ? send(first) : os::io_result{};
+    if (!r.closed && r.bytes == before) {
+      r = pages.send(socket.native(), p[2]);
+      r.bytes += before;
+    }
+    return noted(r, p);
+  }
+  /// Writes all of a few bytes, later if there is no room now; nobody needs to keep them.
+  os::io_result write_whole(const parts& p) noexcept {
+    if (!can_write() || finishing_) return {};
+    os::io_result r = kept_.empty() ? send(p) : os::io_result{};
+    if (r.closed) {
+      out_ended = true;
+      return r;
+    }
+    try {
+      std::size_t sent = r.bytes;
+      for (const auto& one : p) {
+        const std::size_t of_this = (std::min)(sent, one.size());
+        kept_.insert(kept_.end(), one.begin() + static_cast<std::ptrdiff_t>(of_this), one.end());
+        sent -= of_this;
+      }
+    } catch (const std::bad_alloc&) {  // a record that is torn must not be followed by another
+      out_ended = true;
+      return {0, ENOMEM, true};
+    }
+    r.bytes = size_of(p);
+    return r;
+  }
+  [[nodiscard]] bool keeps_some() const noexcept { return !kept_.empty(); }
+  /// There is room again: writes what was kept.
+  void flush() noexcept {
+    full = false;
+    if (kept_.empty() || out_ended) return;
+    const os::io_result r = os::send_some(socket.native(), std::span<const std::byte>{kept_});
+    kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(r.bytes));
+    if (r.closed) out_ended = true;
+    if (finishing_) finish_writing();
+  }
+
+  /// Nothing more will be written; what was is still delivered.
+  void finish_writing() noexcept {
+    finishing_ = true;
+    if (!socket || (!kept_.empty() && !out_ended)) return;
+    out_ended = true;
+    detail::finish_writing(socket.native());
+  }
+  /// Everything written has reached the peer's kernel, or nobody is there to take it.
+  [[nodiscard]] bool delivered() const noexcept {
+    return !can_read() || ((kept_.empty() || out_ended) && is_delivered(socket.native()));
+  }
+
+ private:
+  static constexpr std::size_t most_joined = 1280;
+
+  static std::size_t size_of(const parts& p) noexcept { return p[0].size() + p[1].size() + p[2].size(); }
+  os::io_result noted(const os::io_result& r, const parts& p) noexcept {
+    full = r.bytes < size_of(p);
+    if (r.closed) out_ended = true;
+    return r;
+  }
+  // One buffer costs the kernel less than a list, by more than it takes to copy a small message.
+  [[nodiscard]] os::io_result send(const parts& p) const noexcept {
+    if (p[0].empty() && p[2].empty()) return os::send_some(socket.native(), p[1]);
+    const std::size_t bytes = size_of(p);
+    if (bytes > most_joined) {
+      const std::array<iovec, 3> pieces{os::to_iovec(p[0]), os::to_iovec(p[1]), os::to_iovec(p[2])};
+      return os::send_some(socket.native(), pieces);
+    }
+    std::array<std::byte, most_joined> whole;
+    std::byte* to = whole.data();
+    for (const auto& one : p) {
+      if (!one.empty()) std::memcpy(to, one.data(), one.size());
+      to += one.size();
+    }
+    return os::send_some(socket.native(), std::span<const std::byte>{whole}.first(bytes));
+  }
+
+  std::vector<std::byte> kept_;  // of whole records that the socket had no room for
+  bool finishing_ = false, inside_ = false;
+};
+
+}  // namespace tutti::detail

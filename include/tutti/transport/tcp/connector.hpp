@@ -1,0 +1,145 @@
+#pragma once
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/transport/tcp/connect_attempt.hpp>
+#include <tutti/transport/tcp/link.hpp>
+#include <tutti/transport/tcp/options.hpp>
+#include <tutti/transport/tcp/poller.hpp>
+#include <tutti/transport/tcp/sockets.hpp>
+
+namespace tutti::detail {
+
+/// One connection that this rank opens.
+struct tcp_call {
+  std::optional<tcp_dial> dial;
+  deadline redial = (deadline::max)();
+  int dials = 0;
+};
+
+/// Opens the connections of a rank to its peers, and again where that failed in passing. Never waits.
+class tcp_dialer {
+ public:
+  /// `terms` are this rank's for any peer.
+  tcp_dialer(tcp_poller& poller, const tcp_options& options, const wire::handshake_terms& terms)
+      : poller_(poller),
+        options_(options),
+        terms_(terms),
+        calls_(terms.world * static_cast<std::size_t>(options.connections)) {}
+  tcp_dialer(const tcp_dialer&) = delete;
+  tcp_dialer& operator=(const tcp_dialer&) = delete;
+
+  [[nodiscard]] tcp_call& call(int p, int track) noexcept {
+    return calls_[static_cast<std::size_t>(poller_.index(p, track))];
+  }
+
+  /// Some connection is under way.
+  [[nodiscard]] bool busy() const noexcept { return under_way_ != 0; }
+  [[nodiscard]] wire::handshake_terms terms(int p, int track = 0) const noexcept {
+    wire::handshake_terms t = terms_;
+    t.target = static_cast<std::uint32_t>(p);
+    t.connection = static_cast<std::uint16_t>(track);
+    return t;
+  }
+
+  /// Those of the first `tracks` that are not open yet.
+  void open(tcp_link& l, int p, int tracks) noexcept {
+    for (int k = 0; k < tracks; ++k)
+      if (!call(p, k).dial && !l.pipe->at(k, socket_pipe::side::ours).socket) dial(l, p, k);
+  }
+  void advance(tcp_link& l, int p, int track) noexcept {
+    tcp_call& c = call(p, track);
+    if (!c.dial) return;
+    const auto before = c.dial->where();
+    switch (c.dial->progress()) {
+      case tcp_dial::state::connecting:
+        return;
+      case tcp_dial::state::greeting:
+        if (before == tcp_dial::state::connecting)
+          poller_.watch(c.dial->socket(), tcp_poller::source::dial, poller_.index(p, track));
+        return;
+      case tcp_dial::state::ready:
+        connected(l, p, track);
+        break;
+      case tcp_dial::state::refused:
+        l.refused = c.dial->handshake().why();
+        l.theirs = c.dial->handshake().counterpart();
+        l.pipe->fail({wire::error_of(l.refused), 0, p, 0});
+        break;
+      case tcp_dial::state::hung_up:
+        // It was full of strangers, or tired of waiting while this rank was busy; or it has just died.
+        if (c.dials >= most_dials)
+          l.suspect(ECONNRESET, track);
+        else
+          c.redial = after(std::chrono::milliseconds{5} * (1 << (2 * c.dials)));
+        break;
+      case tcp_dial::state::failed:
+        l.suspect(c.dial->error(), track);
+        break;
+    }
+    hang_up(c);
+  }
+  /// `may_dial`: connections are still wanted.
+  template <class MayDial>
+  void tick(tcp_link& l, int p, deadline now, MayDial may_dial) noexcept {
+    for (int k = 0; k < options_.connections; ++k) {
+      tcp_call& c = call(p, k);
+      if (c.dial) {
+        c.dial->expire(now);
+        advance(l, p, k);
+      } else if (now >= c.redial) {
+        c.redial = (deadline::max)();
+        if (may_dial()) dial(l, p, k);
+      }
+    }
+  }
+  void hang_up() noexcept {
+    for (tcp_call& c : calls_) hang_up(c);
+  }
+
+ private:
+  void dial(tcp_link& l, int p, int track) noexcept {
+    tcp_call& c = call(p, track);
+    c.redial = (deadline::max)();
+    c.dial.emplace(l.address, terms(p, track), after(options_.connect));
+    ++under_way_;
+    ++c.dials;
+    if (c.dial->socket() < 0 ||
+        poller_.watch(c.dial->socket(), tcp_poller::source::dial, poller_.index(p, track), os::interest::write))
+      return advance(l, p, track);
+    l.suspect(ENOMEM, track);
+    hang_up(c);
+  }
+  void hang_up(tcp_call& c) noexcept {
+    if (!c.dial) return;
+    c.dial.reset();
+    --under_way_;
+  }
+  void connected(tcp_link& l, int p, int track) noexcept {
+    os::fd s = call(p, track).dial->release();
+    tune_outgoing(s.native(), options_);
+    poller_.watch(s.native(), tcp_poller::source::out, poller_.index(p, track));
+    try {
+      l.pipe->use(std::move(s), track, socket_pipe::side::ours);
+    } catch (const std::bad_alloc&) {
+      l.suspect(ENOMEM, track);
+    }
+  }
+
+  static constexpr int most_dials = 6;
+
+  tcp_poller& poller_;
+  const tcp_options& options_;
+  wire::handshake_terms terms_;
+  std::vector<tcp_call> calls_;
+  int under_way_ = 0;
+};
+
+}  // namespace tutti::detail

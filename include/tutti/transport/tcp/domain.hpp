@@ -1,0 +1,399 @@
+#pragma once
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/config.hpp>
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/error.hpp>
+#include <tutti/os/event_fd.hpp>
+#include <tutti/os/page_sender.hpp>
+#include <tutti/os/resolve.hpp>
+#include <tutti/transport/messaging/tag.hpp>
+#include <tutti/transport/rank_info.hpp>
+#include <tutti/transport/tcp/acceptor.hpp>
+#include <tutti/transport/tcp/connector.hpp>
+#include <tutti/transport/tcp/link.hpp>
+#include <tutti/transport/tcp/listener.hpp>
+#include <tutti/transport/tcp/options.hpp>
+#include <tutti/transport/tcp/poller.hpp>
+#include <tutti/transport/tcp/sockets.hpp>
+#include <tutti/transport/tcp/stream.hpp>
+#include <tutti/transport/tcp/watch.hpp>
+#include <tutti/wire/stranger_places.hpp>
+
+namespace tutti {
+
+/// The TCP connections of one rank: opens them when a pipe asks, lets in peers and nobody else, watches all of them,
+/// and fails the pipe of a peer that is gone. Part of a transport, which calls it under the engine's lock.
+class tcp_domain final : private socket_pipe::keeper {
+  using tcp_link = detail::tcp_link;
+  using tcp_notice = detail::tcp_notice;
+  using tcp_poller = detail::tcp_poller;
+
+ public:
+  tcp_domain(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
+      : peers_(std::move(peers)),
+        rank_(rank),
+        job_(std::move(job)),
+        options_(detail::checked(options)),
+        listener_(std::move(listener)),
+        hall_((std::max)(wire::few_stranger_places(), (3 + options.connections) * size()), own_terms(),
+              options.stranger),
+        links_(peers_.size()),
+        blame_(rank, size()),
+        poller_(options_.connections),
+        watch_(poller_, links_),
+        dialer_(poller_, options_, own_terms()) {
+    if (rank < 0 || rank >= size())
+      throw usage_error("rank " + std::to_string(rank) + " is not in a world of " + std::to_string(size()));
+    if (!job_.secret && listener_.protection() == wire::protection::secret)
+      throw usage_error("rank " + std::to_string(rank) + " listens on " + listener_.endpoint() +
+                        " for peers that prove the job's secret, but was given none");
+    if (job_.secret) wire::require_hmac_provider();
+    listener_.end_in_children();
+    detail::tune_listener(listener_.native(), options_);
+    poller_.add(listener_.native(), source::door);
+    poller_.add(waker_.native(), source::waker);
+  }
+  tcp_domain(const tcp_domain&) = delete;
+  tcp_domain& operator=(const tcp_domain&) = delete;
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
+  [[nodiscard]] const peer& who(int p) const noexcept { return peers_[static_cast<std::size_t>(p)]; }
+  [[nodiscard]] keeper& pipe_keeper() noexcept { return *this; }
+  /// How many tracks the pipes have to have.
+  [[nodiscard]] int connections() const noexcept { return options_.connections; }
+
+  /// All listen at one address and have one connection to each other: their long messages are lent, see loans.
+  [[nodiscard]] bool lends() const {
+    const auto host_of = [](const peer& p) { return os::split_host_port(p.endpoint).first; };
+    const std::string first = host_of(peers_.front());
+    return connections() == 1 &&
+           std::all_of(peers_.begin(), peers_.end(), [&](const peer& p) { return host_of(p) == first; });
+  }
+
+  /// Takes care of a peer's pipe, which outlives the domain's last call. Throws usage_error when the roster does not
+  /// say where the peer listens.
+  void add(int p, socket_pipe& pipe) {
+    const std::string& where = who(p).endpoint;
+    if (where.empty()) throw usage_error(tutti::describe(who(p)) + " does not listen on TCP, but has to be reached so");
+    const auto [address, port] = os::split_host_port(where);
+    link(p).address = os::resolve(address, port).front();
+    link(p).pipe = &pipe;
+  }
+  /// Also ends a park when the eventfd `bell` is readable.
+  void listen_to(int bell) {
+    bell_ = bell;
+    poller_.add(bell, source::bell);
+  }
+
+  /// Handles what has happened; true if anything has, besides the arrival of bytes for pipes. A busy rank asks the
+  /// sockets from which it awaits something, and the poller only now and then. `awaits(peer)`: a transfer is pending.
+  template <class Awaits>
+  bool poll(Awaits awaits) noexcept {
+    constexpr int most_tried = 4;
+    int awaited = 0;
+    std::uint64_t received = 0;
+    std::array<int, most_tried> tried;
+    for (int p = 0; p < size(); ++p) {
+      if (!link(p).pipe) continue;
+      received += link(p).pipe->received();
+      if (!awaits(p)) {
+        watch_.one(p);
+        continue;
+      }
+      if (awaited < most_tried) tried[static_cast<std::size_t>(awaited)] = p;
+      ++awaited;
+    }
+    const bool few = awaited > 0 && awaited <= most_tried;
+    if (!few) watch_.all();
+    const bool moved = (watch_.is_due(received) || !few || look_soon_ || dialer_.busy()) && look();
+    if (!few) return moved;
+    // A look takes the socket's lock, without which the kernel cannot deliver what is looked for: hence the pauses.
+    for (int i = 0; i < 4; ++i) detail::cpu_pause();
+    const auto asked = std::span{tried}.first(static_cast<std::size_t>(awaited));
+    for (const int p : asked) link(p).pipe->try_now();
+    watch_.leave_to_polls(asked);
+    return moved;
+  }
+
+  /// `awaits(peer)`: a transfer with it is pending; `left(peer)`: it said goodbye in the stream of messages.
+  template <class Awaits, class Left>
+  void tick(deadline now, Awaits awaits, Left left) noexcept {
+    hall_.expire(now);
+    if (std::exchange(door_shut_, false)) poller_.watch(listener_.native(), source::door, 0);
+    int lost = -1;
+    for (int p = 0; p < size(); ++p) {
+      tcp_link& l = link(p);
+      if (!l.pipe) continue;
+      dialer_.tick(l, p, now, [this] { return cause_.ok() && !closing_; });
+      for (int k = 0; l.unwatched && k < connections(); ++k) noticed(p, k);
+      l.note(now);
+      l.awaited = awaits(p);
+      if (l.died(who(p), who(rank_), now)) l.suspect(0, 0);
+      if (l.suspected_for(options_.grace, now) && !left(p) && (lost < 0 || l.suspected < link(lost).suspected))
+        lost = p;
+    }
+    if (!cause_.ok() || closing_) return;
+    if (const int error = hall_.starved(); error != 0)
+      for (tcp_link& l : links_)
+        if (l.pipe) l.pipe->fail({errc::out_of_resources, 0, rank_, static_cast<std::uint64_t>(error)});
+    if (lost >= 0) link(lost).pipe->fail(link(lost).lost(who(lost), who(rank_)));
+    const int culprit = blame_.culprit([&](int p) { return link(p).stalled(now); }, now);
+    if (const auto whom = blame_.announce(culprit, now))
+      tell({tcp_notice::kind::waiting, {errc::ok, 0, *whom, issued_}});
+  }
+
+  void note_issue(std::uint64_t sequence) noexcept { issued_ = sequence; }
+  [[nodiscard]] bool gone_in_order(int p) const noexcept { return link(p).gone_in_order(); }
+
+  /// Of the peers for which `awaits` holds, or of those that they wait for, the one that is to blame; -1 for none.
+  template <class Awaits>
+  [[nodiscard]] int culprit(Awaits awaits) const noexcept {
+    return blame_.culprit(awaits, clock::now());
+  }
+
+  /// Tells every connected peer why this rank failed, and those who come later.
+  void abort(status why) noexcept {
+    if (!cause_.ok()) return;
+    cause_ = why;
+    for (tcp_link& l : links_)
+      if (l.pipe) l.pipe->drop();
+    tell(last_word());
+    dialer_.hang_up();
+  }
+
+  /// Handles what happens until `sent()`, or until the time for a goodbye that `began` is over. Connects to peers that
+  /// this rank has never met, as they would take its closed door for that of a dead one: of many, to those that follow.
+  template <class Sent>
+  void prepare_to_leave(deadline began, Sent sent) noexcept {
+    constexpr int most = 32;
+    for (int i = 1, n = 0; i < size() && n < most; ++i) {
+      const int p = (rank_ + i) % size();
+      tcp_link& l = link(p);
+      if (!l.pipe || l.bye || l.error != 0 || l.pipe->standing() != 0) continue;
+      dialer_.open(l, p, 1);
+      ++n;
+    }
+    linger(began, [&] { return sent() && !dialer_.busy(); });
+  }
+  /// Ends every connection, after what was written has reached the peers.
+  void close(deadline began) noexcept {
+    if (std::exchange(closing_, true)) return;
+    if (cause_.ok()) tell(last_word());
+    dialer_.hang_up();
+    for (tcp_link& l : links_)
+      if (l.pipe) l.pipe->leave();
+    // Also those that were held back: their end tells that nobody is there to take the last notice.
+    for (int p = 0; p < size(); ++p)
+      if (link(p).pipe) watch_.renew(p);
+    linger(began, [this] { return everything_delivered(); });
+    listener_.close();
+    hall_.clear();
+    for (tcp_link& l : links_)
+      if (l.pipe) l.pipe->close();
+  }
+
+  void prepare_park() noexcept { watch_.all(); }
+  void park(duration at_most) noexcept {
+    const std::scoped_lock parked(parking_);
+    (void)poller_.wait(at_most);
+    look_soon_ = true;
+  }
+  void unpark() noexcept { waker_.notify(); }
+
+  /// "rank 3 (host b, pid 712), last seen at #39 31 s ago"; without the number where none is known.
+  [[nodiscard]] std::string describe(int p, std::uint64_t last_sequence) const {
+    return tutti::describe(who(p)) +
+           (link(p).pipe ? link(p).describe(dialer_.terms(p), whole(last_sequence), cause_.code) : "");
+  }
+
+ private:
+  using source = tcp_poller::source;
+  using side = socket_pipe::side;
+
+  template <class Done>
+  void linger(deadline began, Done done) noexcept {
+    watch_.all();
+    waker_.notify();
+    const std::scoped_lock parked(parking_);
+    while (!done() && clock::now() - began < options_.goodbye)
+      for (const os::ready_event& e : poller_.wait(std::chrono::milliseconds{2})) handle(e);
+  }
+
+  [[nodiscard]] std::uint64_t whole(std::uint64_t last) const noexcept {
+    return last == 0 ? 0 : tag::whole_sequence(last, issued_);
+  }
+
+  [[nodiscard]] tcp_link& link(int p) noexcept { return links_[static_cast<std::size_t>(p)]; }
+  [[nodiscard]] const tcp_link& link(int p) const noexcept { return links_[static_cast<std::size_t>(p)]; }
+
+  bool look() noexcept {
+    look_soon_ = false;
+    bool moved = false;
+    for (const os::ready_event& e : poller_.wait(duration{0})) {
+      handle(e);
+      moved = moved || tcp_poller::source_of(e) != source::in;
+    }
+    return moved;
+  }
+
+  void handle(const os::ready_event& e) noexcept {
+    const int p = poller_.peer_of(e), track = poller_.track_of(e);
+    switch (tcp_poller::source_of(e)) {
+      case source::door:
+        look_soon_ = true;
+        if (hall_.let_in(listener_.native(), poller_.underlying(), tcp_poller::token(source::stranger), clock::now()))
+          return;
+        // No descriptors: those who wait at the door would wake this rank for ever.
+        poller_.forget(listener_.native());
+        door_shut_ = true;
+        return;
+      case source::waker:
+        waker_.drain();
+        return;
+      case source::bell:
+        drain_bell();
+        return;
+      case source::stranger:
+        if (auto guest = hall_.hear(static_cast<std::size_t>(tcp_poller::index_of(e)))) welcome(std::move(*guest));
+        return;
+      case source::dial:
+        look_soon_ = true;
+        return dialer_.advance(link(p), p, track);
+      case source::in:
+        return attend(p, track, side::theirs, e);
+      case source::out:
+        return attend(p, track, side::ours, e);
+    }
+  }
+  void attend(int p, int track, side s, const os::ready_event& e) noexcept {
+    socket_pipe& pipe = *link(p).pipe;
+    if (e.writable) pipe.room(track, s);
+    if (e.readable && s == side::ours) noticed(p, track);
+    if (e.readable && s == side::theirs) stopped() ? pipe.discard(track) : pipe.arrived(track);
+    // A stream that its channel holds back would end every park at once.
+    if (e.writable || pipe.at(track, s).wanted() != os::interest::read) watch(p, track, s);
+  }
+  [[nodiscard]] bool stopped() const noexcept { return !cause_.ok() || closing_; }
+
+  [[nodiscard]] wire::handshake_terms own_terms() const noexcept {
+    wire::handshake_terms t = job_.terms(rank_, size());
+    t.connections = static_cast<std::uint16_t>(options_.connections);
+    return t;
+  }
+
+  void drain_bell() const noexcept {
+    std::uint64_t rings = 0;
+    (void)!::read(bell_, &rings, sizeof rings);
+  }
+
+  void open(int p) noexcept override {
+    if (link(p).pipe && !stopped()) dialer_.open(link(p), p, connections());
+  }
+  void watch(int p, int track, side s) noexcept override { watch_.renew(p, track, s); }
+  void broken(int p, int track, int error) noexcept override {
+    if (!link(p).bye && !closing_) link(p).suspect(error, track);
+    for (const side s : {side::ours, side::theirs}) {
+      const detail::road& r = link(p).pipe->at(track, s);
+      if (r.can_read()) continue;
+      watch(p, track, s);
+      pages_.forget(r.socket.native());
+    }
+  }
+  os::page_sender& pages() noexcept override { return pages_; }
+  void noticed(int p, int track) noexcept override {
+    tcp_link& l = link(p);
+    while (const auto n = l.pipe->next_notice(track)) {
+      l.heard = clock::now();
+      switch (n->what) {
+        case tcp_notice::kind::abort:
+          l.pipe->fail(n->why);
+          break;
+        case tcp_notice::kind::has_read:
+          l.pipe->was_read();
+          break;
+        case tcp_notice::kind::bye:
+          l.bye = true;
+          break;
+        case tcp_notice::kind::waiting:
+          l.issued = n->why.detail;
+          blame_.hear(p, n->why.peer, clock::now());
+          break;
+      }
+    }
+    // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
+    if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.lost(who(p), who(rank_)));
+  }
+
+  void welcome(detail::tcp_acceptor::guest g) noexcept {
+    look_soon_ = true;
+    if (g.rank < 0 || g.rank >= size() || !link(g.rank).pipe || link(g.rank).pipe->at(g.track, side::theirs).socket)
+      return;
+    socket_pipe& pipe = *link(g.rank).pipe;
+    detail::tune_incoming(g.connection.native(), options_);
+    poller_.watch(g.connection.native(), source::in, poller_.index(g.rank, g.track));
+    try {
+      pipe.use(std::move(g.connection), g.track, side::theirs);
+    } catch (const std::bad_alloc&) {
+      return link(g.rank).suspect(ENOMEM, g.track);
+    }
+    if (!stopped()) return pipe.open();
+    pipe.tell(last_word(), g.track);
+    if (closing_) pipe.leave();
+  }
+  [[nodiscard]] tcp_notice last_word() const noexcept {
+    return cause_.ok() ? tcp_notice{tcp_notice::kind::bye, {}} : tcp_notice{tcp_notice::kind::abort, cause_};
+  }
+
+  void tell(const tcp_notice& n) noexcept {
+    for (tcp_link& l : links_)
+      if (l.pipe) l.pipe->tell(n);
+  }
+
+  [[nodiscard]] bool is_gone(int p) const noexcept {
+    const errc c = cause_.code;
+    return p == cause_.peer && (c == errc::peer_lost || c == errc::peer_left || c == errc::timed_out);
+  }
+  [[nodiscard]] bool everything_delivered() const noexcept {
+    for (int p = 0; p < size(); ++p) {
+      const socket_pipe* pipe = link(p).pipe;
+      if (!pipe) continue;
+      if (!pipe->delivered(side::theirs) || (cause_.ok() && !pipe->delivered(side::ours))) return false;
+      // A peer on its way here must hear the cause, or it would take the closed door for one.
+      if (!cause_.ok() && !pipe->at(0, side::theirs).socket && !is_gone(p)) return false;
+    }
+    return true;
+  }
+
+  roster peers_;
+  int rank_;
+  tcp_job job_;
+  tcp_options options_;
+  tcp_listener listener_;
+  detail::tcp_acceptor hall_;
+  std::vector<tcp_link> links_;
+  detail::tcp_blame blame_;
+  tcp_poller poller_;
+  detail::tcp_watch watch_;
+  detail::tcp_dialer dialer_;
+  os::event_fd waker_;
+  os::page_sender pages_;
+  int bell_ = -1;
+  std::mutex parking_;  // held while the poller waits without the engine's lock
+  bool look_soon_ = true, door_shut_ = false, closing_ = false;
+  std::uint64_t issued_ = 0;
+  status cause_{};
+};
+
+}  // namespace tutti

@@ -1,0 +1,122 @@
+#pragma once
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/core/status.hpp>
+#include <tutti/os/endpoint.hpp>
+#include <tutti/os/process.hpp>
+#include <tutti/transport/rank_info.hpp>
+#include <tutti/transport/tcp/straggler.hpp>
+#include <tutti/transport/tcp/stream.hpp>
+#include <tutti/wire/handshake.hpp>
+
+namespace tutti::detail {
+
+/// What a rank knows of its connections with one peer.
+struct tcp_link {
+  socket_pipe* pipe = nullptr;  ///< null for a peer that is reached otherwise
+  os::endpoint address;
+  bool bye = false;  ///< it leaves in order
+  bool awaited = false;
+  bool unwatched = false;                  ///< its sockets are polled and not told to the poller
+  deadline suspected = (deadline::max)();  ///< since when something is broken
+  deadline since{};                        ///< awaited, and no byte of a message came
+  deadline heard{};
+  deadline next_look{};  ///< whether its process lives
+  std::uint64_t received = 0, issued = 0;
+  int error = 0, broken = 0;  ///< the first error, and on which track
+  wire::refusal refused = wire::refusal::none;
+  wire::handshake_counterpart theirs{};
+
+  void suspect(int why, int track) noexcept {
+    if (error == 0) {
+      error = why;
+      broken = track;
+    }
+    if (suspected == (deadline::max)()) suspected = clock::now();
+  }
+  /// Broken for so long that no other cause will come to light.
+  [[nodiscard]] bool suspected_for(duration d, deadline now) const noexcept {
+    return suspected <= now && now - suspected >= d && !bye && pipe->failure().ok();
+  }
+  /// `them` are lost, or `self`, this rank, has run out of descriptors or memory.
+  [[nodiscard]] status lost(const peer& them, const peer& self) const noexcept {
+    const bool ours = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+    if (ours) return {errc::out_of_resources, 0, self.rank, static_cast<std::uint64_t>(error)};
+    const bool here = near(them, self);
+    // A rank that leaves or fails says so first: a connection that ends without that was ended by the kernel.
+    const bool died = here ? ends_soon(them) : error == 0;
+    return status::lost(them.rank,
+                        died   ? tutti::loss::died
+                        : here ? tutti::loss::cut
+                               : tutti::loss::broken,
+                        self.rank, error);
+  }
+  /// Said goodbye and has nothing on its way any more.
+  [[nodiscard]] bool gone_in_order() const noexcept { return pipe && bye && pipe->stream_ended(); }
+
+  /// `awaited` may change afterwards.
+  void note(deadline now) noexcept {
+    const bool moved = std::exchange(received, pipe->received()) != received;
+    if (moved) heard = now;
+    if (moved || !awaited) since = now;
+  }
+  [[nodiscard]] bool stalled(deadline now) const noexcept { return awaited && now - since >= tcp_blame::moment; }
+  /// `them` have died on this machine, though some child of theirs may still hold the connection. Looks now and then,
+  /// and only at one that keeps this rank waiting.
+  [[nodiscard]] bool died(const peer& them, const peer& self, deadline now) noexcept {
+    if (!stalled(now) || now < next_look || !near(them, self)) return false;
+    next_look = now + tcp_blame::moment;
+    return !os::is_alive(them.pid, them.start_time);
+  }
+
+  /// ", last seen at #39 31 s ago", and what is wrong with the connections where that may have led to `cause`, for
+  /// which this rank failed. That nothing came is told where it is that the peer was waited for.
+  [[nodiscard]] std::string describe(const wire::handshake_terms& terms, std::uint64_t sequence, errc cause) const {
+    const std::string to = " to " + address.to_string() + ": ";
+    if (refused != wire::refusal::none) return ", no connection" + to + wire::explain(refused, terms, theirs);
+    std::string why;
+    if (error != 0 && cause != errc::mismatch && cause != errc::aborted) {
+      why = ", connection" + number() + to + std::generic_category().message(error);
+      if (error == ECONNREFUSED && !bye) why += " (it has died, or left while this rank was busy)";
+    }
+    const deadline now = clock::now(), last = pipe->received() != received ? now : heard;
+    if (last == deadline{})
+      return why + (cause == errc::timed_out && error == 0 ? ", not heard from yet" : "") + count();
+    const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(now - last).count();
+    const std::uint64_t number = (std::max)(sequence, issued);
+    return why + ", last seen " + (number != 0 ? "at #" + std::to_string(number) + " " : "") +
+           (ago < 1000 ? std::to_string(ago) + " ms ago" : std::to_string(ago / 1000) + " s ago") + count();
+  }
+
+ private:
+  static bool near(const peer& them, const peer& self) noexcept {
+    return !self.memory_domain.empty() && them.memory_domain == self.memory_domain;
+  }
+  /// A process that is killed closes its sockets a little before it counts as dead.
+  static bool ends_soon(const peer& p) noexcept {
+    for (const deadline sure = after(std::chrono::milliseconds{100}); os::is_alive(p.pid, p.start_time);) {
+      if (clock::now() >= sure) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    return true;
+  }
+  [[nodiscard]] std::string number() const {
+    if (pipe->tracks() == 1) return "";
+    return " " + std::to_string(broken + 1) + " of " + std::to_string(pipe->tracks());
+  }
+  /// Of several connections some may be missing.
+  [[nodiscard]] std::string count() const {
+    if (pipe->tracks() == 1) return "";
+    return ", " + std::to_string(pipe->standing()) + " of " + std::to_string(2 * pipe->tracks()) + " connections stand";
+  }
+};
+
+}  // namespace tutti::detail

@@ -1,0 +1,164 @@
+#pragma once
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <tutti/core/kernels/copy.hpp>
+#include <tutti/os/socket_io.hpp>
+#include <tutti/transport/tcp/control_message.hpp>
+#include <tutti/transport/tcp/route.hpp>
+#include <tutti/transport/tcp/segment_header.hpp>
+
+namespace tutti::detail {
+
+/// What a peer writes to one connection: notices and pieces of its stream, one after the other. Reads ahead, so that a
+/// small message costs one call.
+class inflow {
+ public:
+  /// Not yet; between two records; broken; what came is not what a peer writes.
+  enum class ending : std::uint8_t { none, closed, cut, spoilt };
+  /// What comes next; `nothing` where not all of its head is here.
+  enum class head : std::uint8_t { nothing, notice, piece, body, nonsense };
+
+  /// A short message and all that stands before it, or as many pieces as go against a stream and a notice behind them;
+  /// of a long message only this much is copied twice.
+  static constexpr std::size_t ahead_bytes = (16 << 10) + 128;
+  static_assert(ahead_bytes >= way_chooser::most_unread * (piece::encoded_bytes + way_chooser::most_against) +
+                                   2 * tcp_notice::encoded_bytes);
+
+  /// May throw bad_alloc.
+  void open() {
+    if (!ahead_) ahead_ = std::make_unique_for_overwrite<lines>();
+  }
+  [[nodiscard]] ending end() const noexcept { return end_; }
+  /// What came is not what a peer writes: nothing more is read.
+  void spoil() noexcept { end_ = ending::spoilt; }
+  [[nodiscard]] std::size_t left() const noexcept { return left_; }
+
+  [[nodiscard]] head what() const noexcept { return left_ != 0 ? head::body : what_at(from_); }
+  /// The next notice that was read ahead, also behind pieces that nobody has read yet. Nothing where there is none, or
+  /// nonsense, which spoils.
+  std::optional<tcp_notice> take_notice() noexcept {
+    const std::size_t at = behind_pieces();
+    const head h = what_at(at);
+    if (h == head::notice) {
+      const auto n = decode_at<tcp_notice>(at);
+      if (!n) spoil();
+      std::memmove(ahead_->bytes + from_ + tcp_notice::encoded_bytes, ahead_->bytes + from_, at - from_);
+      from_ += tcp_notice::encoded_bytes;
+      return n;
+    }
+    // More than goes against a stream; there is no room for what follows.
+    if (h == head::nonsense || h == head::piece || to_ - from_ == ahead_bytes) spoil();
+    return std::nullopt;
+  }
+  /// The head of the piece that is next; nothing where it is none, which spoils.
+  std::optional<piece> take_piece() noexcept {
+    const auto p = what() == head::piece ? decode_at<piece>(from_) : std::nullopt;
+    if (!p) {
+      spoil();
+      return p;
+    }
+    from_ += piece::head_bytes(ahead_->bytes + from_);
+    left_ = p->bytes;
+    return p;
+  }
+  /// Bytes of the piece that were read ahead.
+  std::size_t take(std::span<std::byte> into) noexcept {
+    const std::size_t n = (std::min)({into.size(), left_, to_ - from_});
+    copy_bytes(into.data(), ahead_->bytes + from_, n);
+    from_ += n;
+    left_ -= n;
+    return n;
+  }
+
+  struct received {
+    std::size_t bytes = 0;
+    std::size_t direct = 0;  ///< of these, of the piece, into the caller's memory
+    bool filled = false;     ///< more may be there
+    int error = 0;           ///< with which the connection has just ended
+  };
+  /// Receives what is there: bytes of the piece into `direct`, for which nothing may have been read ahead, and what
+  /// follows them.
+  received receive(int socket, std::span<std::byte> direct) noexcept {
+    if (from_ != 0) {
+      std::memmove(ahead_->bytes, ahead_->bytes + from_, to_ - from_);
+      to_ -= std::exchange(from_, std::size_t{0});
+    }
+    direct = direct.first((std::min)(direct.size(), left_));
+    const std::span<std::byte> room{ahead_->bytes + to_, ahead_bytes - to_};
+    const std::array<iovec, 2> both{iovec{direct.data(), direct.size()}, iovec{room.data(), room.size()}};
+    // The call for one buffer is the cheaper one.
+    const os::io_result r = direct.empty() ? os::receive_some(socket, room) : os::receive_some(socket, both);
+    const std::size_t mine = (std::min)(r.bytes, direct.size());
+    to_ += r.bytes - mine;
+    left_ -= mine;
+    if (r.closed) end_ = r.error == 0 && behind_pieces() == to_ ? ending::closed : ending::cut;
+    return {r.bytes, mine, r.bytes == direct.size() + room.size(), r.closed ? r.error : 0};
+  }
+
+  /// Throws away what was read ahead of pieces, up to the next notice.
+  void skip() noexcept {
+    do {
+      const std::size_t n = (std::min)(left_, to_ - from_);
+      from_ += n;
+      left_ -= n;
+    } while (what() == head::piece && take_piece());
+  }
+  /// Takes what arrives and throws it away, some of it at a time; a socket that is closed with bytes unread would
+  /// reset the connection, and with it what the peer has not read yet.
+  void discard(int socket) noexcept {
+    for (int i = 0; i < 128 && end_ == ending::none; ++i) {
+      from_ = to_ = left_ = 0;
+      receive(socket, {});
+      if (to_ == 0) break;
+    }
+    from_ = to_ = left_ = 0;
+  }
+
+ private:
+  [[nodiscard]] head what_at(std::size_t at) const noexcept {
+    if (at >= to_) return head::nothing;
+    const auto first = std::to_integer<std::uint8_t>(ahead_->bytes[at]);
+    if (first == piece::mark) {
+      const bool all = to_ - at >= piece::encoded_bytes && to_ - at >= piece::head_bytes(ahead_->bytes + at);
+      return all ? head::piece : head::nothing;
+    }
+    if (first == 0 || first > static_cast<std::uint8_t>(tcp_notice::last_kind)) return head::nonsense;
+    return to_ - at < tcp_notice::encoded_bytes ? head::nothing : head::notice;
+  }
+  template <class Record>
+  [[nodiscard]] std::optional<Record> decode_at(std::size_t at) const noexcept {
+    return Record::decode(std::span<const std::byte, Record::encoded_bytes>{ahead_->bytes + at, Record::encoded_bytes});
+  }
+  /// Where the first record is that is no piece; past what was read ahead where a piece is not all there.
+  [[nodiscard]] std::size_t behind_pieces() const noexcept {
+    std::size_t at = from_ + left_;
+    while (what_at(at) == head::piece) {
+      const auto p = decode_at<piece>(at);
+      if (!p) break;
+      at += piece::head_bytes(ahead_->bytes + at) + p->bytes;
+    }
+    return at;
+  }
+
+  // Begins with a line: the kernel copies slowly to some bytes behind the start of a page (see piece).
+  struct alignas(cache_line) lines {
+    std::byte bytes[ahead_bytes];
+  };
+
+  std::unique_ptr<lines> ahead_;
+  std::size_t from_ = 0, to_ = 0;  // what was read ahead
+  std::size_t left_ = 0;           // of the piece under way
+  ending end_ = ending::none;
+};
+
+}  // namespace tutti::detail

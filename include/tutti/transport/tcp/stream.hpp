@@ -1,0 +1,335 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/core/status.hpp>
+#include <tutti/os/fd.hpp>
+#include <tutti/os/page_sender.hpp>
+#include <tutti/os/socket_options.hpp>
+#include <tutti/transport/tcp/connection.hpp>
+#include <tutti/transport/tcp/control_message.hpp>
+#include <tutti/transport/tcp/delayed_ack.hpp>
+#include <tutti/transport/tcp/receive_buffer.hpp>
+#include <tutti/transport/tcp/route.hpp>
+#include <tutti/transport/tcp/segment_header.hpp>
+#include <tutti/transport/tcp/zero_copy_send.hpp>
+
+namespace tutti {
+
+/// A pipe over two connections, one that each side opened, so that two ranks that connect at once need not agree on
+/// one. Each writes its stream to its own, and notices to the other's, where short pieces of the stream may go, too:
+/// see way_chooser. Several tracks of two connections each share the stream. Its keeper brings the connections, watches
+/// them and decides when the peer is lost.
+class socket_pipe {
+  using inflow = detail::inflow;
+  using piece = detail::piece;
+  using road = detail::road;
+  using tcp_notice = detail::tcp_notice;
+  using way = detail::way;
+
+ public:
+  /// Who opened a connection.
+  enum class side : std::uint8_t { ours, theirs };
+
+  /// Whoever keeps the connections of pipes.
+  class keeper {
+   public:
+    virtual void open(int peer) noexcept = 0;                          ///< a transfer with the peer begins: connect
+    virtual void watch(int peer, int track, side s) noexcept = 0;      ///< what the connection has wanted() has changed
+    virtual void noticed(int peer, int track) noexcept = 0;            ///< next_notice() has something, or the end
+    virtual void broken(int peer, int track, int error) noexcept = 0;  ///< a connection ended; 0: the peer closed it
+    virtual os::page_sender& pages() noexcept = 0;                     ///< for what is lent, of all its pipes
+
+   protected:
+    ~keeper() = default;
+  };
+
+  using ending = inflow::ending;
+
+  socket_pipe(keeper& k, int rank, int peer, int tracks = 1)
+      : keeper_(&k), peer_(peer), tracks_(static_cast<std::size_t>(tracks)), ways_(rank, peer, tracks) {}
+  socket_pipe(const socket_pipe&) = delete;
+  socket_pipe& operator=(const socket_pipe&) = delete;
+
+  std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
+    if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size(), b)) return 0;
+    a = a.first((std::min)(a.size(), left_out_));
+    b = b.first((std::min)(b.size(), left_out_ - a.size()));
+    const std::size_t sent = put(writing_, {std::span<const std::byte>{head_out_}.last(head_left_), a, b});
+    const std::size_t of_head = (std::min)(sent, head_left_);
+    head_left_ -= of_head;
+    left_out_ -= sent - of_head;
+    if (head_left_ == 0 && left_out_ == 0) writing_ = next_out_;
+    return sent - of_head;
+  }
+
+  /// Straight into `into`; what came beyond it is kept for the next reads, so that a small message costs one call.
+  std::size_t read(std::span<std::byte> into) noexcept {
+    while (arriving(reading_).in.what() != inflow::head::body)
+      if (!find_piece()) return 0;
+    road& r = arriving(reading_);
+    std::size_t n = r.in.take(into);
+    if (n == 0 && !into.empty() && may_look(r)) {
+      n = fetch(reading_, into.size() < least_direct ? into.first(0) : into).direct;
+      if (n == 0) n = r.in.take(into);
+    }
+    received_ += n;
+    turn_page();
+    return n;
+  }
+
+  [[nodiscard]] status failure() const noexcept { return failure_; }
+  void open() noexcept {
+    if (!std::exchange(opened_, true)) keeper_->open(peer_);
+  }
+
+  // What follows is the keeper's.
+
+  /// The peer says that it has read what was lent to it.
+  void was_read() noexcept {
+    if (!loans_.lent() || left_out_ != 0) return fail({errc::protocol, 0, peer_, 0});
+    loans_.was_read();
+  }
+
+  [[nodiscard]] int tracks() const noexcept { return static_cast<int>(tracks_.size()); }
+  [[nodiscard]] const road& at(int track, side s) const noexcept {
+    const auto& t = tracks_[static_cast<std::size_t>(track)];
+    return s == side::ours ? t.ours : t.theirs;
+  }
+
+  /// May throw bad_alloc.
+  void use(os::fd connection, int track, side s) {
+    own(track, s).use(std::move(connection));
+    readable_ = true;
+  }
+  /// The next read tries the socket.
+  void try_now() noexcept { readable_ = true; }
+  /// There is something to read where the peer writes its stream. Where the stream has not come to this connection yet,
+  /// or nobody has read what was there before, it is held, and need not be watched until the keeper is told. What goes
+  /// against a stream is read ahead with the notices.
+  void arrived(int track) noexcept {
+    const way w{track, false};
+    road& r = arriving(w);
+    if (r.in.what() == inflow::head::nothing && w != reading_) {
+      if (r.can_read()) (void)fetch(w, {});  // also finds its end
+      return;
+    }
+    r.held = w != reading_ || std::exchange(readable_, true);
+  }
+  /// There is room to write.
+  void room(int track, side s) noexcept { own(track, s).flush(); }
+  /// From now on failure() is this.
+  void fail(status why) noexcept {
+    if (failure_.ok()) failure_ = why;
+  }
+
+  /// Nothing of its stream is on its way any more.
+  [[nodiscard]] bool stream_ended() const noexcept {
+    for (const roads& t : tracks_)
+      if (t.theirs.can_read()) return false;
+    return true;
+  }
+  /// Bytes of messages.
+  [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
+  /// Connections of both sides that stand.
+  [[nodiscard]] int standing() const noexcept {
+    int n = 0;
+    for (const roads& t : tracks_) n += t.ours.stands() + t.theirs.can_read();
+    return n;
+  }
+
+  /// The next notice of the peer on a track; notices() tells whether more may come.
+  std::optional<tcp_notice> next_notice(int track = 0) noexcept {
+    const way w{track, true};
+    road& r = arriving(w);
+    do {
+      if (dropping_) r.in.skip();
+      if (const auto n = r.in.take_notice()) return n;
+      if (r.in.end() == ending::spoilt) spoilt(w);
+    } while (r.can_read() && fetch(w, {}).bytes != 0);
+    return std::nullopt;
+  }
+  [[nodiscard]] ending notices(int track = 0) const noexcept { return at(track, side::ours).in.end(); }
+
+  /// On every track, so that each is seen to be alive.
+  void tell(const tcp_notice& n) noexcept {
+    for (int k = 0; k < tracks(); ++k) tell(n, k);
+  }
+  void tell(const tcp_notice& n, int track) noexcept {
+    const tcp_notice::encoded bytes = n.encode();
+    put({track, true}, {std::span<const std::byte>{bytes}, {}, {}});
+  }
+
+  /// The stream is not read any more: what comes of it is thrown away.
+  void drop() noexcept { dropping_ = true; }
+  void discard(int track = 0) noexcept {
+    drop();
+    road& r = own(track, side::theirs);
+    if (r.can_read()) r.in.discard(r.socket.native());
+  }
+  /// Nothing more is written, and what comes is thrown away, also where it was held.
+  void leave() noexcept {
+    drop();
+    for (roads& t : tracks_)
+      for (road* r : {&t.ours, &t.theirs}) {
+        r->held = false;
+        r->finish_writing();
+      }
+  }
+  [[nodiscard]] bool delivered(side s) const noexcept {
+    for (int k = 0; k < tracks(); ++k)
+      if (!at(k, s).delivered()) return false;
+    return true;
+  }
+  void close() noexcept {
+    for (roads& t : tracks_) {
+      t.ours.socket.reset();
+      t.theirs.socket.reset();
+    }
+  }
+
+ private:
+  static constexpr std::size_t least_direct = 257;  // less is read ahead with what follows it
+
+  struct roads {
+    road ours, theirs;
+  };
+  [[nodiscard]] road& own(int k, side s) noexcept {
+    roads& t = tracks_[static_cast<std::size_t>(k)];
+    return s == side::ours ? t.ours : t.theirs;
+  }
+  [[nodiscard]] road& arriving(way w) noexcept { return own(w.track, w.against ? side::ours : side::theirs); }
+  [[nodiscard]] road& written(way w) noexcept { return own(w.track, w.against ? side::theirs : side::ours); }
+
+  bool begin_piece(std::size_t header, std::span<const std::byte> message) noexcept {
+    if (loans_.lent()) keeper_->noticed(peer_, writing_.track);
+    const std::size_t bytes = header + message.size();
+    if (loans_.lent() || bytes == 0 || !written(writing_).can_write()) return false;
+    if (writing_.against && bytes > detail::way_chooser::most_against) {
+      const way back = ways_.after(writing_, 0);
+      const piece::encoded empty = piece{0, back.number(), read_against_}.encode();
+      put(writing_, {std::span<const std::byte>{empty}, {}, {}});
+      writing_ = back;
+      if (!written(writing_).can_write()) return false;
+    }
+    left_out_ = (std::min)(bytes, ways_.most());
+    const bool lent =
+        left_out_ == bytes && written(writing_).may_lend() && keeper_->pages().able() && loans_.lend(message.size());
+    if (lent) left_out_ -= detail::loans::kept_back;
+    next_out_ = ways_.after(writing_, left_out_);
+    if (!written(next_out_).can_write()) next_out_.against = false;
+    // What is lent the kernel does not copy here.
+    const bool padded = !lent && left_out_ > detail::way_chooser::most_against &&
+                        piece::copied_slowly_behind(piece::encoded_bytes + header, message.data());
+    const piece::encoded head = piece{.bytes = static_cast<std::uint32_t>(left_out_),
+                                      .next = next_out_.number(),
+                                      .read = read_against_,
+                                      .lent = lent,
+                                      .padded = padded}
+                                    .encode();
+    head_left_ = piece::head_bytes(head.data());
+    std::memcpy(head_out_ + sizeof head_out_ - head_left_, head.data(), head.size());
+    return true;
+  }
+
+  /// How much of a piece, or of a notice, went or is kept.
+  std::size_t put(way w, const road::parts& p) noexcept {
+    road& r = written(w);
+    os::io_result sent;
+    if (w.against)
+      sent = r.write_whole(p);
+    else
+      sent = loans_.lent() ? r.lend(p, keeper_->pages()) : r.write(p);
+    if (sent.bytes != 0) late_.answered();
+    if (sent.closed)
+      keeper_->broken(peer_, w.track, sent.error);
+    else if (r.full || r.keeps_some())
+      keeper_->watch(peer_, w.track, w.against ? side::theirs : side::ours);
+    return sent.bytes;
+  }
+
+  [[nodiscard]] bool may_look(const road& r) const noexcept {
+    // Once failed, what the peer sent before is still looked for: its last message may complete an operation.
+    return r.can_read() && (readable_ || !failure_.ok());
+  }
+  /// Looks for the next piece where the stream is read; false when there is nothing for now.
+  bool find_piece() noexcept {
+    road& r = arriving(reading_);
+    if (r.in.what() == inflow::head::nothing && may_look(r)) {
+      if (const road* by = late_.due(); by && by->can_read()) os::acknowledge(by->socket.native());
+      const inflow::received got = fetch(reading_, {});
+      if (got.bytes == 0)
+        late_.looked_in_vain();
+      else if (got.filled)
+        late_.long_came();
+      else
+        late_.short_came(r);
+    }
+    if (reading_.against && r.in.what() == inflow::head::notice) keeper_->noticed(peer_, reading_.track);
+    if (r.in.what() == inflow::head::nothing) return false;
+    const auto p = r.in.take_piece();
+    if (!p || p->next >= 2 * tracks()) {
+      spoilt(reading_);
+      return false;
+    }
+    ways_.heard(reading_, p->read);
+    next_in_ = way::of(p->next);
+    loans_.begins(*p);
+    turn_page();
+    return true;
+  }
+  /// Goes on to where the next piece is, once this one has been read.
+  void turn_page() noexcept {
+    road& r = arriving(reading_);
+    if (r.in.left() != 0) return;
+    if (reading_.against) ++read_against_;
+    if (loans_.ends()) tell({tcp_notice::kind::has_read, {}}, reading_.track);
+    const way here = std::exchange(reading_, next_in_);
+    if (here == reading_) return;
+    readable_ = true;
+    if (here.against && r.in.what() == inflow::head::notice) keeper_->noticed(peer_, here.track);
+    if (r.in.what() == inflow::head::nothing && std::exchange(r.held, false)) watch(here);
+  }
+  inflow::received fetch(way w, std::span<std::byte> direct) noexcept {
+    road& r = arriving(w);
+    const auto got = r.in.receive(r.socket.native(), direct);
+    if (w == reading_) readable_ = got.filled;
+    if (!got.filled && std::exchange(r.held, false)) watch(w);
+    if (!r.can_read()) {
+      keeper_->broken(peer_, w.track, got.error);
+      if (w.against) keeper_->noticed(peer_, w.track);
+    }
+    return got;
+  }
+  void watch(way w) noexcept { keeper_->watch(peer_, w.track, w.against ? side::ours : side::theirs); }
+  void spoilt(way w) noexcept {
+    arriving(w).in.spoil();
+    fail({errc::protocol, 0, peer_, 0});
+    watch(w);
+  }
+
+  keeper* keeper_;
+  int peer_;
+  bool opened_ = false, readable_ = false, dropping_ = false;
+  status failure_{};
+  std::vector<roads> tracks_;
+  // What is written: the piece under way, and where the next goes.
+  detail::way_chooser ways_;
+  way writing_{}, next_out_{};
+  std::size_t left_out_ = 0, head_left_ = 0;
+  detail::loans loans_;
+  std::byte head_out_[piece::encoded_bytes + piece::padding_bytes] = {};  // the last head_left_ of it
+  // What is read.
+  way reading_{}, next_in_{};
+  std::uint16_t read_against_ = 0;  // pieces, modulo 2^16
+  detail::late_acknowledgement late_;
+  std::uint64_t received_ = 0;
+};
+
+}  // namespace tutti

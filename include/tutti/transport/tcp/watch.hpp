@@ -1,0 +1,77 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/os/poller.hpp>
+#include <tutti/transport/tcp/connection.hpp>
+#include <tutti/transport/tcp/link.hpp>
+#include <tutti/transport/tcp/poller.hpp>
+#include <tutti/transport/tcp/polling_rhythm.hpp>
+#include <tutti/transport/tcp/stream.hpp>
+
+namespace tutti::detail {
+
+/// Of which connections the poller is told what arrives: of all, but for those of peers from whom a busy rank awaits
+/// something, and whom it asks itself, again and again. The poller and the links outlive it.
+class tcp_watch {
+ public:
+  using side = socket_pipe::side;
+
+  tcp_watch(tcp_poller& poller, std::vector<tcp_link>& links) noexcept : poller_(poller), links_(links) {}
+  tcp_watch(const tcp_watch&) = delete;
+  tcp_watch& operator=(const tcp_watch&) = delete;
+
+  /// What a connection has wanted() has changed.
+  void renew(int p, int track, side s) noexcept {
+    const road& r = link(p).pipe->at(track, s);
+    if (!r.socket) return;
+    const os::interest what = r.wanted();
+    if (what == os::interest::none || (what == os::interest::read && link(p).unwatched))
+      poller_.forget(r.socket.native());
+    else
+      poller_.watch(r.socket.native(), s == side::ours ? tcp_poller::source::out : tcp_poller::source::in,
+                    poller_.index(p, track), what);
+  }
+  void renew(int p) noexcept {
+    for (int k = 0; k < link(p).pipe->tracks(); ++k)
+      for (const side s : {side::ours, side::theirs}) renew(p, k, s);
+  }
+
+  /// A poll, by when so many bytes have come in all; true where it is time to ask the poller, too.
+  [[nodiscard]] bool is_due(std::uint64_t received) noexcept {
+    rhythm_.note(received);
+    if (rhythm_.is_lost()) all();
+    return rhythm_.look_is_due();
+  }
+  /// This rank asks these peers with each poll. Where that has found something often enough, the poller is told nothing
+  /// of them, but of room to write, until nothing comes for long, or all() or one() are called.
+  void leave_to_polls(std::span<const int> peers) noexcept {
+    if (!rhythm_.is_found()) return;
+    rhythm_.begin_again();
+    some_out_ = true;
+    for (const int p : peers) {
+      link(p).unwatched = true;
+      renew(p);
+    }
+  }
+  void one(int p) noexcept {
+    if (std::exchange(link(p).unwatched, false)) renew(p);
+  }
+  void all() noexcept {
+    rhythm_.begin_again();
+    if (!std::exchange(some_out_, false)) return;
+    for (int p = 0; p < static_cast<int>(links_.size()); ++p) one(p);
+  }
+
+ private:
+  [[nodiscard]] tcp_link& link(int p) const noexcept { return links_[static_cast<std::size_t>(p)]; }
+
+  tcp_poller& poller_;
+  std::vector<tcp_link>& links_;
+  polling_rhythm rhythm_;
+  bool some_out_ = false;
+};
+
+}  // namespace tutti::detail

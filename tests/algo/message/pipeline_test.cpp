@@ -1,0 +1,79 @@
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/algo/message/pipeline.hpp>
+
+#include <algo/lanes.hpp>
+
+namespace {
+
+using lanes::expect;
+using tutti::algo::nth_piece;
+using tutti::algo::piece_bytes;
+using tutti::algo::pieces_of;
+
+static_assert(pieces_of(0) == 1);
+static_assert(pieces_of(1) == 1);
+static_assert(pieces_of(piece_bytes) == 1);
+static_assert(pieces_of(piece_bytes + 1) == 2);
+static_assert(pieces_of(piece_bytes + 1, 100) == 2622);
+
+TEST_CASE("pipeline: pieces cover a message") {
+  std::vector<std::byte> data(2 * piece_bytes + 5);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < pieces_of(data.size()); ++i) {
+    const auto piece = nth_piece(std::span{data}, i);
+    CHECK(piece.data() == data.data() + next);
+    next += piece.size();
+  }
+  CHECK(next == data.size());
+  CHECK(nth_piece(std::span<std::byte>{}, 0).empty());
+}
+
+// What arrived in one step goes out in the next: after n steps around a ring everyone has their own number again.
+template <class L>
+tutti::routine go_round(L link, std::vector<int>& v, std::vector<std::size_t>& order, std::size_t per_step) {
+  const int n = link.size(), r = link.rank();
+  const auto at = [&](std::size_t i) { return std::as_writable_bytes(std::span{&v[i % per_step], 1}); };
+  std::vector<int> arrived(per_step);
+  co_await tutti::algo::detail::pipeline(
+      link, {(r + n - 1) % n, (r + 1) % n, per_step * static_cast<std::size_t>(n), per_step, 7},
+      [&](std::size_t i) { return std::span<const std::byte>(at(i)); },
+      [&](std::size_t i) { return std::as_writable_bytes(std::span{&arrived[i % per_step], 1}); },
+      [&](std::size_t i) {
+        v[i % per_step] = arrived[i % per_step];
+        order.push_back(i);
+      });
+}
+
+TEST_CASE("pipeline: a piece is sent when the one of the step before has landed, and pieces land in order") {
+  for (const int size : {2, 3, 5})
+    for (const std::size_t per_step : std::vector<std::size_t>{1, 2, 3, 7})
+      lanes::run(size, [per_step](auto& me) {
+        std::vector<int> v(per_step);
+        for (std::size_t i = 0; i < per_step; ++i) v[i] = me.number() * 100 + static_cast<int>(i);
+        const std::vector<int> began = v;
+        std::vector<std::size_t> order;
+        me.run([&](auto link) { return go_round(link, v, order, per_step); });
+        expect(v == began, "another number came back");
+        expect(order.size() == per_step * static_cast<std::size_t>(me.size()), "another number of pieces");
+        for (std::size_t i = 0; i < order.size(); ++i) expect(order[i] == i, "piece", i);
+      });
+}
+
+TEST_CASE("pipeline: pieces are long where the link prefers that, and there are two of them at least") {
+  using tutti::algo::long_piece_bytes;
+  for (const int size : {2, 3})
+    lanes::run(size, [](auto& me) {
+      const std::size_t most = me.size() == 2 ? long_piece_bytes : piece_bytes;
+      const tutti::lane link{me.link(), me.members(), 1};
+      expect(tutti::algo::piece_for(link, 2 * long_piece_bytes - 1) == piece_bytes, "a long piece of a short block");
+      expect(tutti::algo::piece_for(link, 2 * long_piece_bytes) == most, "another piece of a long block");
+    });
+}
+
+}  // namespace

@@ -1,0 +1,43 @@
+#include <doctest/doctest.h>
+
+#include <cstdint>
+
+#include <tutti/algo/shm/group/board.hpp>
+
+#include <algo/lanes.hpp>
+
+namespace {
+
+using lanes::expect;
+using tutti::algo::board;
+
+TEST_CASE("call_history: what this rank called is recalled, and not what went by messages, which was noted") {
+  using tutti::algorithm;
+  using tutti::tag;
+  using tutti::algo::call_of;
+  lanes::run(2, [](auto& me) {
+    me.run([&](auto l) {
+      return [](auto lane, board& on) -> tutti::routine {
+        board::turn turn{on, lane.link()};
+        co_await turn;
+        const auto context = lane.members().context;
+        const auto brief = [&](std::uint64_t sequence) { return on.recall(tag::make(context, sequence, 5)).brief; };
+        const auto reduced = call_of(7, tutti::all_reduce_args{}), told = call_of(9, tutti::broadcast_sized_args{});
+        on.remember(reduced, algorithm::ring);
+        expect(brief(7) == 0, "recalled before the board was open");
+        co_await on.open(lane);
+        on.begin(reduced);
+        on.begin(call_of(8, tutti::barrier_args{}));
+        on.remember(told, algorithm::automatic);
+        on.remember(call_of(10, tutti::all_reduce_args{}), algorithm::ring);
+        const auto direct = tutti::algo::noted(context, reduced, algorithm::direct);
+        expect(on.recall(direct.tag).all == direct.all && brief(7) == direct.brief, "another call than was noted");
+        expect(brief(8) == call_of(8, tutti::barrier_args{}).brief(), "no barrier");
+        expect(brief(9) == 0 && brief(10) == 0, "what went by messages");
+        expect(on.recall(tag::make(context + 1, 7, 0)).brief == 0, "of another group");
+      }(l, me.board());
+    });
+  });
+}
+
+}  // namespace

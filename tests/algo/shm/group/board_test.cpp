@@ -1,0 +1,128 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tutti/algo/shm/all_gather.hpp>
+#include <tutti/algo/shm/all_reduce.hpp>
+#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/small.hpp>
+
+#include <algo/lanes.hpp>
+
+namespace {
+
+using lanes::expect;
+using tutti::algo::board;
+
+template <class T>
+tutti::routine take_turn(tutti::lane<T> l, board& b, std::vector<int>& order, int id, int steps) {
+  board::turn turn{b, l.link()};
+  co_await turn;
+  order.push_back(id);
+  if (!b.is_open()) co_await b.open(l);
+  for (int i = 0; i < steps; ++i) {
+    const std::uint64_t step = b.post(l.link());
+    co_await board::reached{b, l.link(), 0, l.size(), step};
+  }
+  order.push_back(id);
+}
+
+TEST_CASE("board: operations take turns in the order of their issue, whatever they are waited for in") {
+  lanes::run(3, [](auto& me) {
+    std::vector<int> order;
+    std::vector<tutti::op> running;
+    for (int id = 0; id < 20; ++id)
+      running.push_back(me.start([&](auto l) { return take_turn(l, me.board(), order, id, id % 4); }));
+    while (!running.empty()) {
+      running.back().wait();
+      running.pop_back();
+    }
+    expect(order.size() == 40, "not all of them had their turn");
+    for (std::size_t i = 0; i < 40; ++i) expect(order[i] == static_cast<int>(i / 2), "turns were mixed up");
+  });
+}
+
+TEST_CASE("board: slots and notes of neighbouring steps are apart") {
+  lanes::run(4, [](auto& me) {
+    board& b = me.board();
+    me.run([&](auto l) {
+      return [](auto lane, board& on) -> tutti::routine {
+        board::turn turn{on, lane.link()};
+        co_await turn;
+        expect(!on.is_open(), "open before anybody opened it");
+        co_await on.open(lane);
+        for (std::uint64_t i = 1; i <= 100; ++i) {
+          const std::uint64_t step = on.step() + 1;
+          co_await board::reached{on, lane.link(), 0, lane.size(), step - 1};
+          std::byte* mine = on.slot(lane.rank(), step);
+          mine[0] = static_cast<std::byte>(i);
+          mine[board::slot_bytes - 1] = static_cast<std::byte>(i + 1);
+          on.post(lane.link(), {i, i * 2});
+          co_await board::reached{on, lane.link(), 0, lane.size(), step};
+          for (int r = 0; r < lane.size(); ++r) {
+            expect(on.slot(r, step)[0] == static_cast<std::byte>(i) &&
+                       on.slot(r, step)[board::slot_bytes - 1] == static_cast<std::byte>(i + 1),
+                   "the slot of rank " + std::to_string(r) + " in step " + std::to_string(step));
+            expect(on.note_of(r, step).in == i && on.note_of(r, step).out == i * 2, "another note");
+          }
+        }
+      }(l, b);
+    });
+    expect(b.is_open() && b.step() == 100, "it is at step", b.step());
+  });
+}
+
+/// Has no memory that peers could map.
+template <bool Error>
+class poor_transport : public tutti::threads_transport {
+ public:
+  using threads_transport::threads_transport;
+  [[nodiscard]] std::byte* allocate(std::size_t bytes) {
+    if (rank() != 1) return threads_transport::allocate(bytes);
+    if constexpr (Error) throw tutti::error{{tutti::errc::out_of_resources}, "full"};
+    throw std::bad_alloc{};
+  }
+};
+
+TEST_CASE_TEMPLATE("board: a rank without memory for it fails the operation everywhere", T, poor_transport<true>,
+                   poor_transport<false>) {
+  std::vector<tutti::errc> seen(3);
+  lanes::run<T>(3, [&](auto& me) {
+    auto running = me.start([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+    seen[static_cast<std::size_t>(me.number())] = tutti::nothrow(std::move(running)).wait().code;
+  });
+  for (const auto code : seen) CHECK(code == tutti::errc::out_of_resources);
+}
+
+TEST_CASE("board: who is missing is known by name") {
+  int blamed = -1;
+  std::atomic<bool> over{false}, there{false};
+  lanes::run(3, [&](auto& me) {
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+    if (me.number() == 2) {
+      while (!over) std::this_thread::yield();
+      return;
+    }
+    while (me.number() == 0 && !there) std::this_thread::yield();
+    auto running = me.start([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); },
+                            me.number() == 0 ? std::chrono::milliseconds(50) : std::chrono::seconds(60));
+    there = true;
+    const auto s = tutti::nothrow(std::move(running)).wait();
+    if (me.number() == 0) {
+      blamed = s.peer;
+      over = true;
+    }
+    expect(s.code == tutti::errc::timed_out, "it did not time out");
+  });
+  CHECK(blamed == 2);
+}
+
+}  // namespace

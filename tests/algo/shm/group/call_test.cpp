@@ -1,0 +1,118 @@
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/algo/shm/group/call.hpp>
+
+#include <algo/lanes.hpp>
+
+namespace {
+
+using lanes::expect;
+using tutti::algo::board;
+
+/// Ranks post the step that `work(meeting, board)` is about as one operation that has its turn.
+template <class T, class Work>
+tutti::routine meet(tutti::lane<T> lane, board& b, Work work) {
+  board::turn turn{b, lane.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(lane);
+  tutti::algo::detail::meeting<T> m{lane, b, tutti::barrier_args{}};
+  co_await work(m, b);
+}
+
+TEST_CASE("meeting: what a rank stages before it posts a step, everyone else reads behind it") {
+  for (const int size : {1, 2, 3, 5})
+    lanes::run(size, [](auto& me) {
+      me.run([&](auto link) {
+        return meet(link, me.board(), [&](auto m, board&) -> tutti::routine {
+          for (int round = 0; round < 20; ++round) {
+            const std::uint64_t step = m.next();
+            co_await m.everyone(step - 1);
+            *m.slot(m.rank(), step) = static_cast<std::byte>(m.rank() * 10 + round);
+            *m.beside(m.rank(), step) = static_cast<std::byte>(round);
+            expect(m.post() == step, "another step");
+            co_await m.everyone(step);
+            for (int r = 0; r < m.size(); ++r)
+              expect(*m.slot(r, step) == static_cast<std::byte>(r * 10 + round) &&
+                         *m.beside(r, step) == static_cast<std::byte>(round),
+                     "what rank " + std::to_string(r) + " staged");
+          }
+        });
+      });
+    });
+}
+
+TEST_CASE("meeting: to wait for one rank is not to wait for the others") {
+  std::atomic<bool> rank_one_is_through{false};
+  lanes::run(3, [&](auto& me) {
+    me.run([&](auto link) {
+      return meet(link, me.board(), [&](auto m, board&) -> tutti::routine {
+        const std::uint64_t step = m.next();
+        if (m.rank() == 2)  // posts when rank 1 has gone on without it
+          while (!rank_one_is_through) std::this_thread::yield();
+        m.post();
+        if (m.rank() == 1) {
+          co_await m.only(0, step);
+          rank_one_is_through = true;
+        }
+        co_await m.everyone(step);
+      });
+    });
+  });
+  CHECK(rank_one_is_through.load());
+}
+
+TEST_CASE("meeting: operands are those of all ranks, in order, the own one from where it was") {
+  lanes::run(3, [](auto& me) {
+    me.run([&](auto link) {
+      return meet(link, me.board(), [&](auto m, board&) -> tutti::routine {
+        const std::vector<int> places{10, 20, 30};
+        const int own = 0;
+        const auto where = [&](int r) -> const void* { return &places[static_cast<std::size_t>(r)]; };
+        const void* const* all = m.from_all(where);
+        for (int r = 0; r < m.size(); ++r) expect(all[r] == where(r), "from_all");
+        all = m.from_others(&own, where);
+        for (int r = 0; r < m.size(); ++r) expect(all[r] == (r == m.rank() ? &own : where(r)), "from_others");
+        co_return;
+      });
+    });
+  });
+}
+
+TEST_CASE("meeting: buffers are mapped where everyone has noted one that can be, and else none is used") {
+  lanes::run<lanes::staging_transport>(3, [](auto& me) {
+    std::byte* const shared = me.link().allocate(1000);
+    std::vector<std::byte> plain(1000);
+    shared[7] = static_cast<std::byte>(me.number());
+    for (const int without : {-1, 1})
+      me.run([&](auto link) {
+        return meet(link, me.board(), [&](auto m, board& b) -> tutti::routine {
+          const auto place = m.place(m.rank() == without ? plain.data() : shared, 1000);
+          expect((place == board::nowhere) == (m.rank() == without), "what can be mapped");
+          const std::uint64_t step = m.post({place, board::nowhere});
+          co_await m.everyone(step);
+          const bool mapped = m.map_all(step, &board::note::in, 1000, b.room().in);
+          expect(mapped == (without < 0), "all or nothing");
+          for (int r = 0; mapped && r < m.size(); ++r)
+            expect(b.room().in[static_cast<std::size_t>(r)][7] == static_cast<std::byte>(r), "the memory of a rank");
+          const std::uint64_t end = m.post();
+          co_await m.everyone(end);
+        });
+      });
+    me.run([&](auto link) {
+      return meet(link, me.board(), [](auto m, board&) -> tutti::routine {
+        const auto end = m.post();
+        co_await m.everyone(end);
+      });
+    });
+    me.link().deallocate(shared);
+  });
+}
+
+}  // namespace

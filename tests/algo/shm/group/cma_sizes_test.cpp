@@ -1,0 +1,113 @@
+#include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/algo/shm/group/cma_sizes.hpp>
+#include <tutti/algo/shm/small.hpp>
+
+#include <algo/lanes.hpp>
+#include <support/forbidden_call.hpp>
+#include <support/forked_child.hpp>
+
+namespace {
+
+using lanes::expect;
+using tutti::algo::board;
+using tutti::algo::detail::copy_times;
+using tutti::algo::detail::probe_times;
+
+std::atomic<int> other_process;  // what rank 0 takes for rank 1's process; 0: this one
+
+class lending_transport : public lanes::staging_transport {
+ public:
+  using staging_transport::staging_transport;
+  [[nodiscard]] int process_of(int r) const noexcept {
+    return rank() == 0 && r == 1 && other_process != 0 ? other_process.load() : ::getpid();
+  }
+};
+
+template <class T>
+tutti::routine choose(tutti::lane<T> l, board& b, const copy_times& staged) {
+  tutti::algo::board::turn turn{b, l.link()};
+  co_await turn;
+  if (!b.is_open()) co_await b.open(l);
+  co_await tutti::algo::detail::choose_lending(tutti::algo::detail::meeting<T>{l, b, tutti::barrier_args{}}, b, staged);
+}
+
+/// What all of `n` ranks decide where staging takes so long.
+template <class T>
+board::lending decided(int n, const copy_times& staged) {
+  board::lending all;
+  lanes::run<T>(n, [&](auto& me) {
+    me.board().lend({1, 1});
+    me.run([&](auto l) { return choose(l, me.board(), staged); });
+    if (me.number() == 0) all = me.board().lends();
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+    expect(me.board().lends() == all, "ranks decide differently");
+  });
+  return all;
+}
+
+constexpr std::uint64_t long_time = std::uint64_t{1} << 50;
+constexpr probe_times slow = {long_time, long_time, long_time}, fast = {1, 1, 1},
+                      slow_from_middle = {1, long_time, long_time};
+constexpr board::lending nothing;
+
+}  // namespace
+
+TEST_CASE("lending: where staging is slower, where it is faster, and where nobody's memory can be read") {
+  if (!lanes::kernel_copies_here()) return;
+  using tutti::algo::detail::lending_probes;
+  for (const int n : {2, 3}) {
+    CAPTURE(n);
+    other_process = 0;
+    CHECK(decided<lending_transport>(n, {slow, fast}) == board::lending{lending_probes[0], board::nowhere});
+    CHECK(decided<lending_transport>(n, {fast, slow}) == board::lending{board::nowhere, lending_probes[0]});
+    CHECK(decided<lending_transport>(n, {slow_from_middle, slow}) ==
+          board::lending{lending_probes[1], lending_probes[0]});
+    CHECK(decided<lending_transport>(n, {fast, fast}) == nothing);
+    CHECK(decided<lanes::staging_transport>(n, {slow, slow}) == nothing);
+  }
+  CHECK(decided<lending_transport>(1, {slow, slow}) == nothing);
+}
+
+TEST_CASE("lending: blocks are lent from the length on from which lending is faster for all, by more than chance") {
+  using tutti::algo::detail::lending_probes, tutti::algo::detail::worth_lending;
+  const probe_times staged = {80, 160, 240};
+  CHECK(worth_lending({69, 139, 209}, staged) == lending_probes[0]);
+  CHECK(worth_lending({70, 139, 209}, staged) == lending_probes[1]);
+  CHECK(worth_lending({69, 140, 209}, staged) == lending_probes[2]);
+  CHECK(worth_lending({69, 139, 210}, staged) == board::nowhere);
+  CHECK(worth_lending({1, 1, 1}, {}) == board::nowhere);  // staging was not measured
+}
+
+TEST_CASE("lending: a rank that may read the memory of the others, but not write there") {
+  if (!lanes::kernel_copies_here()) return;
+  bool forbidden = false;
+  board::lending decided{1, 1};
+  lanes::run<lending_transport>(2, [&](auto& me) {
+    if (me.number() == 1) forbidden = tutti_test::forbid(SYS_process_vm_writev);  // to this thread
+    me.run([&](auto l) { return choose(l, me.board(), {slow, slow}); });
+    if (me.number() == 0) decided = me.board().lends();
+  });
+  if (!forbidden) {
+    MESSAGE("left out: this system has no filters for system calls");
+    return;
+  }
+  CHECK(decided == nothing);
+}
+
+TEST_CASE("lending: a process that is not the rank, though it can be read, is found out") {
+  if (!lanes::kernel_copies_here()) return;
+  // It has the same memory, as it was forked, but that of before.
+  tutti_test::forked_child child{[] { return ::pause(); }};
+  other_process = child.pid();
+  CHECK(decided<lending_transport>(3, {slow, slow}) == nothing);
+  other_process = 0;
+}

@@ -1,0 +1,61 @@
+#include <doctest/doctest.h>
+
+#include <cstdint>
+
+#include <tutti/transport/messaging/call_log.hpp>
+#include <tutti/transport/messaging/tag.hpp>
+
+namespace {
+
+using tutti::recent_calls;
+using tutti::tag;
+
+TEST_CASE("recent calls: one is found by any tag of its operation, and by no other") {
+  recent_calls calls;
+  CHECK(calls.find(tag::make(0, 0, 0)) == nullptr);
+  calls.note({tag::make(3, 7, 0), 70, 1});
+  calls.note({tag::make(3, 8, 0), 80, 2});
+  REQUIRE(calls.find(tag::make(3, 7, tag::preparing)) != nullptr);
+  CHECK(calls.find(tag::make(3, 7, 12))->all == 70);
+  CHECK(calls.find(tag::make(3, 8, 0))->brief == 2);
+  CHECK(calls.find(tag::make(3, 9, 0)) == nullptr);
+  CHECK(calls.find(tag::make(4, 7, 0)) == nullptr);
+  CHECK(calls.find(tag::point_to_point(3, 7)) == nullptr);
+}
+
+TEST_CASE("recent calls: the last ones are remembered") {
+  recent_calls calls;
+  for (std::uint64_t i = 1; i <= 2 * recent_calls::remembered; ++i) calls.note({tag::make(0, i, 0), i, 5});
+  CHECK(calls.find(tag::make(0, recent_calls::remembered, 0)) == nullptr);
+  for (std::uint64_t i = recent_calls::remembered + 1; i <= 2 * recent_calls::remembered; ++i) {
+    REQUIRE(calls.find(tag::make(0, i, 0)) != nullptr);
+    CHECK(calls.find(tag::make(0, i, 0))->all == i);
+  }
+}
+
+struct one_call final : recent_calls::witness {
+  std::uint64_t number;
+  explicit one_call(std::uint64_t n) : number(n) {}
+  [[nodiscard]] recent_calls::one recall(std::uint64_t t) const noexcept override {
+    if (tag::sequence(t) != number) return {};
+    return {t, number, 1};
+  }
+};
+
+TEST_CASE("recent calls: those that were not noted are asked of whoever remembers them") {
+  recent_calls calls;
+  one_call seven{7}, eight{8};
+  calls.note({tag::make(0, 7, 0), 70, 1});
+  calls.consult(seven);
+  calls.consult(eight);
+  CHECK(calls.recall(tag::make(0, 7, 5)).all == 70);
+  CHECK(calls.recall(tag::make(3, 8, 0)).all == 8);
+  CHECK(calls.recall(tag::make(0, 9, 0)).brief == 0);
+  calls.dismiss(eight);
+  calls.dismiss(eight);
+  CHECK(calls.recall(tag::make(3, 8, 0)).brief == 0);
+  calls.dismiss(seven);
+  CHECK(calls.recall(tag::make(0, 7, 0)).all == 70);
+}
+
+}  // namespace

@@ -1,0 +1,210 @@
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <tutti/os/fd.hpp>
+#include <tutti/transport/tcp/receive_buffer.hpp>
+
+#include "transport/drive.hpp"
+
+namespace {
+
+using tutti::detail::inflow;
+using tutti::detail::piece;
+using tutti::detail::tcp_notice;
+using head = inflow::head;
+
+/// A connection at whose other end an inflow reads.
+struct source {
+  tutti::os::fd far, near;
+  inflow in;
+  source() {
+    int s[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, s) == 0);
+    far = tutti::os::fd{s[0]};
+    near = tutti::os::fd{s[1]};
+    in.open();
+  }
+  template <class Bytes>
+  void say(const Bytes& b) const {
+    const std::span<const std::byte> bytes{b};
+    REQUIRE(tutti::os::send_some(far.native(), bytes).bytes == bytes.size());
+  }
+  inflow::received fetch(std::span<std::byte> direct = {}) { return in.receive(near.native(), direct); }
+};
+const auto waiting = tcp_notice{tcp_notice::kind::waiting, {tutti::errc::ok, 0, 3, 9}}.encode();
+
+TEST_CASE("notices and pieces come out as they went in, in whatever parts they arrive") {
+  for (const std::size_t part : {1UL, 3UL, 7UL, 100UL, 100000UL}) {
+    source s;
+    const auto body = drive::pattern(300, 1);
+    std::vector<std::byte> all(waiting.begin(), waiting.end());
+    const auto first = piece{.bytes = 300, .next = 1, .padded = true}.encode(), empty = piece{0, 2}.encode();
+    all.insert(all.end(), first.begin(), first.end());
+    all.insert(all.end(), piece::padding_bytes, std::byte{0x70});
+    all.insert(all.end(), body.begin(), body.end());
+    all.insert(all.end(), empty.begin(), empty.end());
+    all.insert(all.end(), waiting.begin(), waiting.end());
+    std::vector<std::byte> got;
+    int notices = 0, pieces = 0;
+    for (std::size_t at = 0; at < all.size(); at += part) {
+      s.say(std::span{all}.subspan(at, std::min(part, all.size() - at)));
+      CHECK(s.fetch().bytes == std::min(part, all.size() - at));
+      for (head h = s.in.what(); h != head::nothing; h = s.in.what()) {
+        if (h == head::notice) {
+          const auto n = s.in.take_notice();
+          REQUIRE(n);
+          CHECK(n->why.detail == 9);
+          ++notices;
+        } else if (h == head::piece) {
+          const auto p = s.in.take_piece();
+          REQUIRE(p);
+          CHECK(s.in.left() == p->bytes);
+          CHECK(p->next == ++pieces);
+        } else {
+          REQUIRE(h == head::body);
+          std::byte some[11];
+          const std::size_t n = s.in.take(some);
+          got.insert(got.end(), some, some + n);
+          if (n == 0) break;
+        }
+      }
+    }
+    CHECK(notices == 2);
+    CHECK(pieces == 2);
+    CHECK(got == body);
+    CHECK_FALSE(s.fetch().filled);
+    CHECK(s.in.end() == inflow::ending::none);
+  }
+}
+
+TEST_CASE("a long piece goes straight to where it belongs, and what is behind it is not lost") {
+  source s;
+  const auto body = drive::pattern(50000, 2);
+  s.say(piece{50000, 0}.encode());
+  s.say(body);
+  s.say(waiting);
+  std::vector<std::byte> in(60000);
+  CHECK(s.fetch().bytes == inflow::ahead_bytes);
+  REQUIRE(s.in.take_piece());
+  std::size_t got = s.in.take(in);
+  CHECK(got == inflow::ahead_bytes - piece::encoded_bytes);
+  const auto r = s.fetch(std::span{in}.subspan(got));
+  CHECK(r.direct == 50000 - got);
+  CHECK(r.bytes == 50000 - got + waiting.size());
+  CHECK(s.in.left() == 0);
+  CHECK(s.in.what() == head::notice);
+  in.resize(50000);
+  CHECK(in == body);
+}
+
+TEST_CASE("an end between two records is another than one within") {
+  source s;
+  SUBCASE("between") {
+    s.say(waiting);
+    (void)s.fetch();
+    REQUIRE(s.in.take_notice());
+    s.far.reset();
+    (void)s.fetch();
+    CHECK(s.in.end() == inflow::ending::closed);
+  }
+  SUBCASE("in a notice") {
+    s.say(std::span{waiting}.first(15));
+    (void)s.fetch();
+    CHECK(s.in.what() == head::nothing);
+    s.far.reset();
+    (void)s.fetch();
+    CHECK(s.in.end() == inflow::ending::cut);
+  }
+  SUBCASE("in a piece") {
+    s.say(piece{10, 0}.encode());
+    (void)s.fetch();
+    REQUIRE(s.in.take_piece());
+    s.far.reset();
+    (void)s.fetch();
+    CHECK(s.in.end() == inflow::ending::cut);
+  }
+}
+
+TEST_CASE("notices are found behind pieces that nobody has read, which stay as they are") {
+  const auto body = drive::pattern(300, 3);
+  for (const std::size_t of_first : {std::size_t{0}, std::size_t{100}}) {  // of the first piece's body are read before
+    source s;
+    for (int i = 0; i < 2; ++i) {
+      s.say(piece{300, 1}.encode());
+      s.say(body);
+      s.say(waiting);
+    }
+    (void)s.fetch();
+    std::vector<std::byte> got(600);
+    std::size_t n = 0;
+    if (of_first != 0) {
+      REQUIRE(s.in.take_piece());
+      n = s.in.take(std::span{got}.first(of_first));
+    }
+    CHECK(s.in.take_notice());
+    CHECK(s.in.take_notice());
+    CHECK_FALSE(s.in.take_notice());
+    s.far.reset();
+    (void)s.fetch();
+    CHECK(s.in.end() == inflow::ending::closed);
+    while (n < 600) {
+      if (s.in.left() == 0) REQUIRE(s.in.take_piece());
+      n += s.in.take(std::span{got}.subspan(n));
+    }
+    for (std::size_t i = 0; i < 600; ++i) REQUIRE(got[i] == body[i % 300]);
+  }
+}
+
+TEST_CASE("more before a notice than is ever there unread is nonsense") {
+  source s;
+  s.say(piece{inflow::ahead_bytes, 1}.encode());
+  s.say(drive::pattern(inflow::ahead_bytes, 3));
+  (void)s.fetch();
+  CHECK_FALSE(s.in.take_notice());
+  CHECK(s.in.end() == inflow::ending::spoilt);
+}
+
+TEST_CASE("bytes that are no record end what is read") {
+  for (const unsigned first : {0U, 5U, 0x6fU, 0x71U, 0xffU}) {
+    source s;
+    s.say(std::vector<std::byte>{static_cast<std::byte>(first)});
+    (void)s.fetch();
+    CHECK(s.in.what() == head::nonsense);
+  }
+  source s;
+  auto bad = waiting;
+  bad[1] = std::byte{0x80};
+  s.say(bad);
+  (void)s.fetch();
+  REQUIRE(s.in.what() == head::notice);
+  CHECK_FALSE(s.in.take_notice());
+  CHECK(s.in.end() == inflow::ending::spoilt);
+}
+
+TEST_CASE("pieces are skipped up to the next notice, and all is thrown away where nothing is wanted") {
+  source s;
+  const auto body = drive::pattern(100, 3);
+  for (int i = 0; i < 3; ++i) {
+    s.say(piece{.bytes = 100, .padded = i == 1}.encode());
+    if (i == 1) s.say(drive::pattern(piece::padding_bytes, 5));
+    s.say(body);
+  }
+  s.say(waiting);
+  (void)s.fetch();
+  s.in.skip();
+  CHECK(s.in.what() == head::notice);
+  s.say(drive::pattern(100000, 4));
+  s.in.discard(s.near.native());
+  CHECK(s.in.what() == head::nothing);
+  CHECK(s.in.end() == inflow::ending::none);
+  CHECK_FALSE(s.fetch().filled);
+}
+
+}  // namespace

@@ -1,0 +1,52 @@
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tutti/transport/tcp/control_message.hpp>
+#include <tutti/transport/tcp/segment_header.hpp>
+
+namespace {
+
+using tutti::detail::piece;
+
+TEST_CASE("the head of a piece survives the way, and is the same on every machine") {
+  for (const piece& one : {piece{0, 0}, piece{1, 31}, piece{0x00bc614e, 2, 0xffff}, piece{piece::most_bytes, 1, 7},
+                           piece{400'000, 31, 9, true}, piece{.bytes = 400'000, .padded = true}}) {
+    const auto back = piece::decode(one.encode());
+    REQUIRE(back);
+    CHECK(back->bytes == one.bytes);
+    CHECK(back->next == one.next);
+    CHECK(back->read == one.read);
+    CHECK(back->lent == one.lent);
+    CHECK(back->padded == one.padded);
+    CHECK(piece::head_bytes(one.encode().data()) == piece::encoded_bytes + (one.padded ? piece::padding_bytes : 0));
+  }
+  const auto known = piece{0x00bc614e, 2, 0x1234}.encode();
+  const unsigned bytes[] = {0x70, 2, 0x34, 0x12, 0x4e, 0x61, 0xbc, 0};
+  for (std::size_t i = 0; i < known.size(); ++i) CHECK(std::to_integer<unsigned>(known[i]) == bytes[i]);
+}
+
+TEST_CASE("padding is for messages that would be written just beside where they are read, counted within pages") {
+  alignas(4096) static const std::byte page[4096]{};
+  for (std::size_t at = 0; at < sizeof page; ++at) {
+    const std::size_t away = at < 28 ? 28 - at : at - 28;
+    const bool slow = away != 0 && (away < 64 || 4096 - away < 64);
+    CHECK(piece::copied_slowly_behind(28, page + at) == slow);
+    if (slow) CHECK_FALSE(piece::copied_slowly_behind(28 + piece::padding_bytes, page + at));
+  }
+}
+
+TEST_CASE("what is no head of a piece is not taken for one, and no notice begins like one") {
+  const auto with = [](std::size_t at, unsigned value) {
+    auto b = piece{100, 0}.encode();
+    b[at] = static_cast<std::byte>(value);
+    return piece::decode(b).has_value();
+  };
+  CHECK(with(0, piece::mark));
+  CHECK_FALSE(with(0, 0x71));
+  CHECK_FALSE(with(7, 0x41));
+  CHECK(static_cast<unsigned>(tutti::detail::tcp_notice::last_kind) < piece::mark);
+}
+
+}  // namespace

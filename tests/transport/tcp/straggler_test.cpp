@@ -1,0 +1,83 @@
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <set>
+#include <vector>
+
+#include <tutti/transport/tcp/straggler.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+using tutti::detail::tcp_blame;
+
+const tutti::deadline now = tutti::deadline{} + 1h;
+
+auto among(std::set<int> peers) {
+  return [peers](int p) { return peers.count(p) != 0; };
+}
+
+TEST_CASE("a peer who says nothing is to blame") {
+  tcp_blame b(0, 4);
+  CHECK(b.culprit(among({}), now) == -1);
+  CHECK(b.culprit(among({2}), now) == 2);
+  b.hear(1, 3, now);
+  CHECK(b.culprit(among({1, 2}), now) == 2);
+}
+
+TEST_CASE("a peer who waits himself passes the blame on") {
+  tcp_blame b(0, 4);
+  b.hear(1, 3, now);
+  CHECK(b.culprit(among({1}), now) == 3);
+  SUBCASE("until he waits no more") {
+    b.hear(1, -1, now);
+    CHECK(b.culprit(among({1}), now) == 1);
+  }
+  SUBCASE("until he has not said so for long") { CHECK(b.culprit(among({1}), now + 10s) == 1); }
+  SUBCASE("unless he names no rank of this world") {
+    b.hear(1, 4, now);
+    CHECK(b.culprit(among({1}), now) == 1);
+    b.hear(1, -7, now);
+    CHECK(b.culprit(among({1}), now) == 1);
+  }
+}
+
+TEST_CASE("who blames this rank is not believed, but is waited for") {
+  tcp_blame b(0, 4);
+  b.hear(1, 0, now);
+  CHECK(b.culprit(among({1}), now) == 1);
+  b.hear(2, 3, now);
+  CHECK(b.culprit(among({1, 2}), now) == 3);
+}
+
+TEST_CASE("peers are told at once when something changes, else once a second") {
+  tcp_blame b(0, 4);
+  CHECK_FALSE(b.announce(-1, now));
+  CHECK(b.announce(3, now) == 3);
+  CHECK_FALSE(b.announce(3, now + 500ms));
+  CHECK(b.announce(3, now + 1s) == 3);
+  CHECK_FALSE(b.announce(2, now + 1s + 1ms));  // not a storm of changes
+  CHECK(b.announce(2, now + 1s + 20ms) == 2);
+  CHECK(b.announce(-1, now + 2s) == -1);
+  CHECK_FALSE(b.announce(-1, now + 9s));
+}
+
+TEST_CASE("along a ring the blame reaches everybody") {
+  constexpr int ranks = 9;
+  std::vector<tcp_blame> all;
+  for (int r = 0; r < ranks; ++r) all.emplace_back(r, ranks);
+  // Each waits for its predecessor; the last one of them is silent.
+  for (int round = 0; round < ranks; ++round) {
+    const auto then = now + round * 20ms;
+    for (int r = 0; r < ranks - 1; ++r) {
+      const int before = (r + ranks - 1) % ranks, behind = r + 1;
+      const auto told = all[static_cast<std::size_t>(r)].announce(
+          all[static_cast<std::size_t>(r)].culprit(among({before}), then), then);
+      if (told && behind < ranks - 1) all[static_cast<std::size_t>(behind)].hear(r, *told, then);
+    }
+  }
+  for (int r = 0; r < ranks - 1; ++r)
+    CHECK(all[static_cast<std::size_t>(r)].culprit(among({(r + ranks - 1) % ranks}), now + 200ms) == ranks - 1);
+}
+
+}  // namespace
