@@ -41,7 +41,7 @@ struct place {
 
 /// The median of batches, of the slowest rank.
 template <class F>
-double host_ns(const place& at, F issue) {
+double host_ns(const place& at, F call_options) {
   constexpr int batch = 64, batches = 200;
   std::vector<double> each;
   for (int b = -20; b < batches; ++b) {
@@ -57,7 +57,7 @@ double host_ns(const place& at, F issue) {
 }
 
 template <class F>
-double device_us(const place& at, std::size_t count, F issue) {
+double device_us(const place& at, std::size_t count, F call_options) {
   const int rounds = count > 1 << 22 ? 20 : 100;
   for (int i = 0; i < 5; ++i) issue(count);
   bench::check(cudaStreamSynchronize(at.stream.native()), "cudaStreamSynchronize");

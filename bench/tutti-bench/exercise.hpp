@@ -63,7 +63,7 @@ class exercise {
   /// Begins it once, on the first `in.size()` elements of both buffers; in place it takes one of them. `done` gets the
   /// handles, which end before it begins with another size; buffers of one size are the same ones.
   template <class Communicator, class Span, class Done>
-  void begin(Communicator& world, const tutti::issue& how, Span in, Span out, placements where, Done done) {
+  void begin(Communicator& world, const tutti::call_options& how, Span in, Span out, placements where, Done done) {
     cut(in.size());
     const bool in_place = where == placements::in_place;
     const auto own = [&](Span s) { return s.subspan(mine_, count_); };
@@ -168,8 +168,8 @@ class exercise {
 
   /// Blocks of any lengths, moved.
   template <class Communicator, class Span, class Done>
-  void begin_uneven(Communicator& world, const tutti::issue& how, Span in, Span block_in, Span to, Span block_out,
-                    Done done) {
+  void begin_uneven(Communicator& world, const tutti::call_options& how, Span in, Span block_in, Span to,
+                    Span block_out, Done done) {
     const auto& counts = blocks_.counts();
     if constexpr (requires { world.all_to_all_v(in, counts, to, counts, how); }) {
       if (what_.name == "all_gather_v") return done(world.all_gather_v(block_in, to, counts, how));
@@ -180,8 +180,8 @@ class exercise {
     refuse();
   }
   template <class Communicator, class Span, class Op, class Done>
-  void begin_other_reduction(Communicator& world, const tutti::issue& how, Span in, Span to, Span block_out, Op op,
-                             Done done) {
+  void begin_other_reduction(Communicator& world, const tutti::call_options& how, Span in, Span to, Span block_out,
+                             Op op, Done done) {
     if constexpr (requires { world.reduce_scatter_v(in, block_out, blocks_.counts(), op, how); })
       if (what_.name == "reduce_scatter_v")
         return done(world.reduce_scatter_v(in, block_out, blocks_.counts(), op, how));

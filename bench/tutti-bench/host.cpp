@@ -92,7 +92,7 @@ class on_host {
   communicator& world_;
   const options& o_;
   exercise<T> what_;
-  tutti::issue how_;
+  tutti::call_options how_;
   buffer<T> in_, out_;
   std::vector<tutti::op> flights_;
 };

@@ -140,7 +140,7 @@ class on_gpus {
   gpu_communicator& gpus_;
   const options& o_;
   exercise<T> what_;
-  tutti::issue how_;
+  tutti::call_options how_;
   tutti::cuda::stream stream_;
   tutti::cuda::device_memory<T> in_, out_;
   std::vector<flight> flights_;

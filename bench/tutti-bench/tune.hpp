@@ -44,7 +44,7 @@ class tuner {
         sample row{bytes, std::vector<double>(s.algorithms.size())};
         for (std::size_t a = 0; a < row.seconds.size(); ++a) {
           if ((bytes > smallest && elapsed_ > budget_) || s.hopeless(a)) continue;
-          row.seconds[a] = time(bytes, [&] { return start(tutti::issue{.via = s.algorithms[a]}); });
+          row.seconds[a] = time(bytes, [&] { return start(tutti::call_options{.via = s.algorithms[a]}); });
           progress(s.collective, bytes, s.algorithms[a], row.seconds[a]);
         }
         if (row.complete(s)) s.samples.push_back(std::move(row));
@@ -97,27 +97,30 @@ class tuner {
                                         part = out.first(all / n);
     halves_ = {whole.first(all / 2), whole.subspan(all / 2)};
     const auto as = [&]<class Args>(const Args* a, what_counts w, auto start) { f(a, w, start); };
-    as(args<all_reduce_args>, size, [=, this](issue how) { return world_.all_reduce(whole, sum, how); });
+    as(args<all_reduce_args>, size, [=, this](call_options how) { return world_.all_reduce(whole, sum, how); });
     as(args<all_reduce_coalesced_args>, size,
-       [=, this](issue how) { return world_.all_reduce_coalesced(halves_, sum, how); });
-    as(args<broadcast_args>, size, [=, this](issue how) { return world_.broadcast(whole, 0, how); });
-    as(args<reduce_args>, size, [=, this](issue how) { return world_.reduce(whole, result, 0, sum, how); });
-    as(args<scan_args>, size, [=, this](issue how) { return world_.scan(whole, result, sum, how); });
+       [=, this](call_options how) { return world_.all_reduce_coalesced(halves_, sum, how); });
+    as(args<broadcast_args>, size, [=, this](call_options how) { return world_.broadcast(whole, 0, how); });
+    as(args<reduce_args>, size, [=, this](call_options how) { return world_.reduce(whole, result, 0, sum, how); });
+    as(args<scan_args>, size, [=, this](call_options how) { return world_.scan(whole, result, sum, how); });
     as(args<exclusive_scan_args>, size,
-       [=, this](issue how) { return world_.exclusive_scan(whole, result, sum, how); });
-    as(args<reduce_scatter_args>, size, [=, this](issue how) { return world_.reduce_scatter(whole, part, sum, how); });
-    as(args<all_gather_args>, size, [=, this](issue how) { return world_.all_gather(mine, result, how); });
-    as(args<gather_args>, size, [=, this](issue how) { return world_.gather(mine, result, 0, how); });
-    as(args<scatter_args>, size, [=, this](issue how) { return world_.scatter(whole, part, 0, how); });
+       [=, this](call_options how) { return world_.exclusive_scan(whole, result, sum, how); });
+    as(args<reduce_scatter_args>, size,
+       [=, this](call_options how) { return world_.reduce_scatter(whole, part, sum, how); });
+    as(args<all_gather_args>, size, [=, this](call_options how) { return world_.all_gather(mine, result, how); });
+    as(args<gather_args>, size, [=, this](call_options how) { return world_.gather(mine, result, 0, how); });
+    as(args<scatter_args>, size, [=, this](call_options how) { return world_.scatter(whole, part, 0, how); });
     as(args<reduce_scatter_v_args>, nothing,
-       [=, this](issue how) { return world_.reduce_scatter_v(whole, part, counts_, sum, how); });
+       [=, this](call_options how) { return world_.reduce_scatter_v(whole, part, counts_, sum, how); });
     as(args<all_gather_v_args>, nothing,
-       [=, this](issue how) { return world_.all_gather_v(mine, result, counts_, how); });
-    as(args<gather_v_args>, nothing, [=, this](issue how) { return world_.gather_v(mine, result, counts_, 0, how); });
-    as(args<scatter_v_args>, nothing, [=, this](issue how) { return world_.scatter_v(whole, part, counts_, 0, how); });
-    as(args<all_to_all_args>, nothing, [=, this](issue how) { return world_.all_to_all(whole, result, how); });
+       [=, this](call_options how) { return world_.all_gather_v(mine, result, counts_, how); });
+    as(args<gather_v_args>, nothing,
+       [=, this](call_options how) { return world_.gather_v(mine, result, counts_, 0, how); });
+    as(args<scatter_v_args>, nothing,
+       [=, this](call_options how) { return world_.scatter_v(whole, part, counts_, 0, how); });
+    as(args<all_to_all_args>, nothing, [=, this](call_options how) { return world_.all_to_all(whole, result, how); });
     as(args<all_to_all_v_args>, nothing,
-       [=, this](issue how) { return world_.all_to_all_v(whole, counts_, result, counts_, how); });
+       [=, this](call_options how) { return world_.all_to_all_v(whole, counts_, result, counts_, how); });
   }
   template <class Args>
   static constexpr const Args* args = nullptr;

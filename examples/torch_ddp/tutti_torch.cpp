@@ -34,7 +34,7 @@ enum reduction : int { sum, product, least, most };
 
 template <class T>
 void reduce(group& g, std::span<T> data, int how) {
-  const tutti::issue by{.order = g.order};
+  const tutti::call_options by{.order = g.order};
   switch (how) {
     case reduction::sum:
       return g.world.all_reduce(data, tutti::sum, by).wait();

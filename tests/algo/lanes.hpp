@@ -17,7 +17,7 @@
 #include <vector>
 
 #include <tutti/algo/hierarchical/node_group.hpp>
-#include <tutti/algo/hierarchical/topology.hpp>
+#include <tutti/algo/hierarchical/node_map.hpp>
 #include <tutti/algo/shm/group/board.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op.hpp>
@@ -168,8 +168,8 @@ inline word spelled(int first, int size) noexcept {
 
 /// What the ranks of one machine share, where rank r is on machine `placed[r]`.
 template <class Rank>
-tutti::algo::machine_memory on_machines(const Rank& me, const std::vector<int>& placed) {
-  return {me.members(), tutti::algo::machine_map::of(placed, me.number())};
+tutti::algo::node_group on_machines(const Rank& me, const std::vector<int>& placed) {
+  return {me.members(), tutti::algo::node_map::of(placed, me.number())};
 }
 
 template <class V>

@@ -88,7 +88,7 @@ TEST_CASE("engine: who waits for somebody on its own CPU learns to poll little, 
   source s{e};
   const tutti_test::on_one_cpu here;
   std::atomic<tutti::op_state*> asked{nullptr};
-  std::jthread peer{[&](const std::stop_token& end) {
+  std::jthread rank_info{[&](const std::stop_token& end) {
     while (!end.stop_requested())
       if (tutti::op_state* slot = asked.exchange(nullptr))
         s.finish_later(*slot);

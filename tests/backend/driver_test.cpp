@@ -54,9 +54,9 @@ class asking : public tutti::threads_transport {
  public:
   using threads_transport::threads_transport;
   void ask(const tutti::routine::promise_type*, std::uint64_t tag) noexcept {
-    asked.push_back(tutti::tag::sequence(tag));
+    supported.push_back(tutti::tag::sequence(tag));
   }
-  std::vector<std::uint64_t> asked;
+  std::vector<std::uint64_t> supported;
 };
 
 TEST_CASE("driver: who waits asks after a while, ever more rarely, and at once again about what is next to wait long") {
@@ -66,9 +66,9 @@ TEST_CASE("driver: who waits asks after a while, ever more rarely, and at once a
   auto guard = d.home().lock();
   const tutti::deadline start{std::chrono::hours(1)};
   const auto at = [&](int ms) {
-    d.link().asked.clear();
+    d.link().supported.clear();
     d.tick(start + milliseconds(ms));
-    return d.link().asked;
+    return d.link().supported;
   };
   using numbers = std::vector<std::uint64_t>;
   tutti::op_state first, second, message;

@@ -276,7 +276,7 @@ TEST_CASE("ranks get the links that their places allow") {
 
 TEST_CASE("a rank listens where its peers can reach it") {
   std::string reached;
-  const auto address_for_peers = [&](const init_plan& plan, const tutti::roster& all, const tutti::peer& self) {
+  const auto address_for_peers = [&](const init_plan& plan, const tutti::roster& all, const tutti::rank_info& self) {
     return tutti::detail::address_for_peers(plan, all, self, [&] { return reached; });
   };
   const tutti::roster near{member(0, "a", "m", 1), member(1, "a", "n", 1)};

@@ -55,7 +55,7 @@ void expect_none_over_messages(world& on, std::size_t bytes) {
   const auto none = [&](const char* what, algorithm via, auto call) {
     expect_none(
         on, (std::string(what) + " by " + std::string(tutti::name(via))).c_str(), bytes,
-        [&] { call(tutti::issue{.via = via}); }, allocations::aligned);
+        [&] { call(tutti::call_options{.via = via}); }, allocations::aligned);
   };
   const auto own = std::span{blocks}.subspan(static_cast<std::size_t>(on.rank()) * count, count);
   for (const auto via : {algorithm::ring, algorithm::recursive_doubling, algorithm::halving_doubling}) {

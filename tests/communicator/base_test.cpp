@@ -19,7 +19,7 @@ using ranks::contains;
 using ranks::expect;
 using namespace std::chrono_literals;
 
-static_assert(tutti::detail::communicator_base<tutti::threads>::at_once);
+static_assert(tutti::detail::communicator_base<tutti::threads>::inline_path);
 static_assert(std::is_same_v<ranks::world::started<tutti::barrier_args>, tutti::op>);
 
 TEST_CASE("base: a group's ranks have numbers in the world, and threads are a machine's processes") {

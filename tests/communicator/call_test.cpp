@@ -98,13 +98,13 @@ TEST_CASE_FIXTURE(one_of_three, "call: room, equal blocks, and buffers apart") {
 
 /// What a call with `how` would run.
 template <class Args, class World>
-algorithm taken(const World& w, const tutti::issue& how, std::size_t element = 4) {
+algorithm taken(const World& w, const tutti::call_options& how, std::size_t element = 4) {
   return w.template resolved<Args>(how, {1, tutti::dtype::u8, element});
 }
 
 TEST_CASE("call: rank order is direct where memory is mapped, pairwise elsewhere, and nothing where it means nothing") {
   using enum algorithm;
-  const tutti::issue in_order{.order = reduction_order::rank};
+  const tutti::call_options in_order{.order = reduction_order::rank};
   const one_of_three mapped;
   CHECK(taken<tutti::all_reduce_args>(mapped, {}) == automatic);
   CHECK(taken<tutti::all_reduce_args>(mapped, {.via = ring}) == ring);

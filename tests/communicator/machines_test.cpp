@@ -42,7 +42,7 @@ using tutti_test::expect;
 /// Blocks of every rank, which have a hierarchical way where machines have as many ranks.
 void use_blocks(tutti::communicator<placed>& world, algorithm via) {
   const auto n = static_cast<std::size_t>(world.size()), me = static_cast<std::size_t>(world.rank());
-  const issue how{.via = via};
+  const call_options how{.via = via};
   for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{70000}}) {
     std::vector<long> own(count, world.rank()), all(n * count, -1), operands, sum(count, -1);
     for (std::size_t b = 0; b < n; ++b) operands.insert(operands.end(), count, static_cast<long>(100 * b + me));
@@ -65,7 +65,7 @@ void use_blocks(tutti::communicator<placed>& world, algorithm via) {
 /// Every other collective that has a hierarchical way, by it and by what is chosen.
 void use(tutti::communicator<placed>& world, algorithm via) {
   const int n = world.size();
-  const issue how{.via = via};
+  const call_options how{.via = via};
   for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{70000}}) {
     const int root = static_cast<int>(count) % n;
     std::vector<long> v(count, world.rank()), sum(count, -1);
@@ -101,7 +101,7 @@ TEST_CASE("machines: collectives of 2 to 9 ranks on machines of all sizes") {
         placed_transport::placement.clear();
         for (int r = 0; r < n; ++r)
           placed_transport::placement.push_back(even ? r % machines : r < n - 2 ? 0 : r % machines);
-        const auto map = tutti::algo::machine_map::of(placed_transport::placement, 0);
+        const auto map = tutti::algo::node_map::of(placed_transport::placement, 0);
         const bool layered = map.layered();
         tutti::for_seeds(1, tutti_test::slow ? 1 : 2, [&](std::uint64_t seed) {
           tutti::run_sim<placed>(n, seed, [&](auto& world) {

@@ -238,9 +238,11 @@ TEST_CASE("mismatch: in a first call nobody is told of a wrong rank") {
 }
 
 TEST_CASE("mismatch: messages of other calls are noticed, also of one length") {
-  const auto via = [](auto call) { return [=](world& w) { call(w, tutti::issue{.via = tutti::algorithm::ring}); }; };
+  const auto via = [](auto call) {
+    return [=](world& w) { call(w, tutti::call_options{.via = tutti::algorithm::ring}); };
+  };
   const auto sums = [](auto zero, auto with) {
-    return [=](world& w, tutti::issue how) {
+    return [=](world& w, tutti::call_options how) {
       std::vector<decltype(zero)> v(100);
       w.all_reduce(v, with, how).wait();
     };

@@ -207,7 +207,7 @@ TEST_CASE_FIXTURE(one_of_three, "usage: parts that lie elsewhere ascend inside o
 }
 
 TEST_CASE_FIXTURE(one_of_three, "usage: a timeout is not negative, whatever the operation") {
-  const tutti::issue how{.timeout = std::chrono::seconds(-1)};
+  const tutti::call_options how{.timeout = std::chrono::seconds(-1)};
   const std::string rest = " on rank 1: a timeout cannot be negative";
   std::string text;
   CHECK(complaint([&] { world.barrier(how).wait(); }) == "barrier" + rest);
@@ -226,8 +226,9 @@ TEST_CASE_FIXTURE(one_of_three, "usage: a timeout is not negative, whatever the 
 
 // What `call(how)` says to one rank that asks for each of these; a short time, for the call that is not refused.
 template <class Call>
-void check_refused(Call call, const std::vector<algorithm>& asked, const std::string& name, const std::string& there) {
-  for (const algorithm via : asked)
+void check_refused(Call call, const std::vector<algorithm>& supported, const std::string& name,
+                   const std::string& there) {
+  for (const algorithm via : supported)
     CHECK(complaint([&] { call(ranks::within(std::chrono::milliseconds(50), via)).wait(); }) ==
           name + ": there is no algorithm " + tutti::name(via) + " for it; ask for " + there);
 }
@@ -306,7 +307,7 @@ TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason"
   for (const int size : {1, 2}) {
     std::vector<std::string> said;
     tutti::run_sim(size, {.seed = 1, .memory = tutti::sim_memory::separate}, [&](auto& world) {
-      constexpr tutti::issue direct{.via = algorithm::direct};
+      constexpr tutti::call_options direct{.via = algorithm::direct};
       std::vector<int> v(2), whole(2 * static_cast<std::size_t>(world.size()));
       if (world.rank() == 0) {  // alone: the others go on to what comes next
         said.push_back(complaint([&] { world.all_reduce(v, tutti::sum, direct).wait(); }));
@@ -326,7 +327,7 @@ TEST_CASE("usage: an algorithm that cannot run here is refused, with the reason"
 }
 
 TEST_CASE_FIXTURE(one_of_three, "usage: the rest") {
-  const tutti::issue streamed{.stream = reinterpret_cast<CUstream_st*>(std::uintptr_t{16})};
+  const tutti::call_options streamed{.stream = reinterpret_cast<CUstream_st*>(std::uintptr_t{16})};
   CHECK(complaint([&] { world.barrier(streamed).wait(); }) ==
         "barrier on rank 1: streams order operations on devices; this is host memory");
   CHECK(complaint([&] { (void)world.split(-1); }) ==

@@ -17,14 +17,14 @@ namespace {
 
 using namespace std::chrono_literals;
 [[maybe_unused]] tutti::duration allowed() { return tutti::remaining(tutti::after(30s)); }
-[[maybe_unused]] constexpr tutti::issue options{.timeout = 5min, .via = tutti::algorithm::ring};
+[[maybe_unused]] constexpr tutti::call_options options{.timeout = 5min, .via = tutti::algorithm::ring};
 
 #if defined(SECTION_number_without_unit)
 const auto d = tutti::after(30);
 #endif
 
 #if defined(SECTION_timeout_without_unit)
-const tutti::issue i{.timeout = 30};
+const tutti::call_options i{.timeout = 30};
 #endif
 
 #if defined(SECTION_fractions_of_a_nanosecond)
@@ -44,7 +44,7 @@ const tutti::deadline d = 5;
 #endif
 
 #if defined(SECTION_algorithm_from_number)
-const tutti::issue i{.via = 2};
+const tutti::call_options i{.via = 2};
 #endif
 
 }  // namespace

@@ -79,8 +79,9 @@ void check_order_of_part(session<World>& s, std::span<T> in, std::span<T> out, c
   auto& w = s.world;
   using tutti::algorithm, tutti::reduction_order;
   const bool mapped = !s.template algorithms<tutti::all_reduce_args>({algorithm::direct}, sizeof(T)).empty();
-  const auto asked = mapped ? tutti::issue{.via = algorithm::direct} : tutti::issue{.order = reduction_order::rank};
-  for (const tutti::issue how : {asked, mapped ? tutti::issue{} : asked}) {
+  const auto asked =
+      mapped ? tutti::call_options{.via = algorithm::direct} : tutti::call_options{.order = reduction_order::rank};
+  for (const tutti::call_options how : {asked, mapped ? tutti::call_options{} : asked}) {
     try_one("all_reduce, in place", from, p.count, [&] { w.all_reduce(from, tutti::sum, how).wait(); });
     try_one("all_reduce", to, p.count, [&] { w.all_reduce(from, to, tutti::sum, how).wait(); });
     const std::vector<std::span<T>> pieces{from.first(p.count / 7), from.subspan(p.count / 7)};

@@ -70,7 +70,7 @@ class cells {
 template <class World>
 struct untyped : World {
   template <class Args>
-  static tutti::op start_on(World& w, const tutti::detail::shape& data, const tutti::issue& how, const Args& a) {
+  static tutti::op start_on(World& w, const tutti::detail::shape& data, const tutti::call_options& how, const Args& a) {
     const auto start = &untyped::template start<Args>;
     return (w.*start)(data, how, std::source_location::current(), Args{a});
   }
@@ -113,7 +113,7 @@ class every_reduction {
     [[nodiscard]] cells& buffer() const noexcept { return out ? *out : *in; }
   };
 
-  call& add(const char* collective, const tutti::issue& how, style st, std::size_t in_count) {
+  call& add(const char* collective, const tutti::call_options& how, style st, std::size_t in_count) {
     auto& c = *calls_.emplace_back(std::make_unique<call>());
     c.name = s_.name(collective, count_, c_.title, how.via);
     if (how.order == tutti::reduction_order::rank) c.name.note = "in rank order";
@@ -145,7 +145,7 @@ class every_reduction {
     return a;
   }
   template <class Args>
-  void launch(const Args& a, const tutti::issue& how) {
+  void launch(const Args& a, const tutti::call_options& how) {
     ops_.push_back(untyped<World>::start_on(s_.world, {count_, c_.type, c_.bytes}, how, a));
   }
 
@@ -155,15 +155,16 @@ class every_reduction {
     using namespace tutti;
     const auto& ordered = algo::rank_ordered;
     const auto can = [&](algorithm a) { return s_.world.backend().template can<Args>(a, c_.bytes); };
-    start(issue{}, style::exact);
+    start(call_options{}, style::exact);
     for (const algorithm a : algo::algorithms_of<Args>)
-      if (can(a)) start(issue{.via = a}, std::ranges::find(ordered, a) != ordered.end() ? style::rough : style::exact);
-    if (std::ranges::any_of(ordered, can)) start(issue{.order = reduction_order::rank}, style::rough);
+      if (can(a))
+        start(call_options{.via = a}, std::ranges::find(ordered, a) != ordered.end() ? style::rough : style::exact);
+    if (std::ranges::any_of(ordered, can)) start(call_options{.order = reduction_order::rank}, style::rough);
   }
   /// The same, and inexact sums in no known order.
   template <class Args, class Start>
   void each_way_to_all(Start start) {
-    each_way<Args>([&](const tutti::issue& how, style st) {
+    each_way<Args>([&](const tutti::call_options& how, style st) {
       start(how, st);
       if (st == style::rough || !c_.inexact) return;
       start(how, style::rough);
@@ -175,12 +176,12 @@ class every_reduction {
   void start_all() {
     using namespace tutti;
     const auto n = static_cast<std::size_t>(size_), me = static_cast<std::size_t>(rank_);
-    each_way_to_all<all_reduce_args>([&](const issue& how, style st) {
+    each_way_to_all<all_reduce_args>([&](const call_options& how, style st) {
       call& c = add("all_reduce", how, st, count_);
       perhaps_apart(c, count_);
       launch(args_of<all_reduce_args>(c), how);
     });
-    each_way_to_all<all_reduce_coalesced_args>([&](const issue& how, style st) {
+    each_way_to_all<all_reduce_coalesced_args>([&](const call_options& how, style st) {
       call& c = add("all_reduce_coalesced", how, st, count_);
       for (std::size_t at = 0, k = 0; at < count_ || k < 3; ++k) {
         const std::size_t some = k == 1 ? 0 : std::min(count_ - at, 2 * k + count_ / 3);
@@ -193,13 +194,13 @@ class every_reduction {
       launch(all_reduce_coalesced_args{{c.pieces.data(), c.pieces.size(), count_, c_.bytes, c_.type, item}, with_},
              how);
     });
-    each_way<reduce_scatter_args>([&](const issue& how, style st) {
+    each_way<reduce_scatter_args>([&](const call_options& how, style st) {
       call& c = add("reduce_scatter", how, st, count_ * n);
       c.begin = c.first = me * count_;
       perhaps_apart(c, count_);
       launch(args_of<reduce_scatter_args>(c), how);
     });
-    each_way<reduce_scatter_v_args>([&](const issue& how, style st) {
+    each_way<reduce_scatter_v_args>([&](const call_options& how, style st) {
       const std::uint64_t salt = s_.salt();
       auto blocks = std::make_unique<cut>(n, count_, salt, salt % 4 < 2);
       call& c = add("reduce_scatter_v", how, st, blocks->total);
@@ -211,7 +212,7 @@ class every_reduction {
       a.blocks = c.blocks->layout();
       launch(a, how);
     });
-    each_way<reduce_args>([&](const issue& how, style st) {
+    each_way<reduce_args>([&](const call_options& how, style st) {
       call& c = add("reduce", how, st, count_);
       const int root = static_cast<int>(s_.salt() % n);
       perhaps_apart(c, count_, rank_ == root ? place::here : place::elsewhere);
@@ -221,13 +222,13 @@ class every_reduction {
       a.root = root;
       launch(a, how);
     });
-    each_way<scan_args>([&](const issue& how, style st) {
+    each_way<scan_args>([&](const call_options& how, style st) {
       call& c = add("scan", how, st, count_);
       c.wanted = &c_.result(st, rank_ + 1);
       perhaps_apart(c, count_);
       launch(args_of<scan_args>(c), how);
     });
-    each_way<exclusive_scan_args>([&](const issue& how, style st) {
+    each_way<exclusive_scan_args>([&](const call_options& how, style st) {
       call& c = add("exclusive_scan", how, st, count_);
       c.wanted = rank_ == 0 ? &c_.operand(st, rank_) : &c_.result(st, rank_);
       perhaps_apart(c, count_);

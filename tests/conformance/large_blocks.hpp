@@ -166,7 +166,7 @@ class large_blocks {
   template <class Check>
   void run(const char* collective, tutti::algorithm via, Check check) {
     now_ = s_.name(collective, all_.size(), "uint8", via);
-    check(tutti::issue{.via = via});
+    check(tutti::call_options{.via = via});
   }
 
   session<World> s_;

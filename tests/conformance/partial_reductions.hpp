@@ -54,7 +54,7 @@ void check_scan(session<World>& s, std::size_t count, Op with) {
         const table<T> mine{count, [&](std::size_t i) { return operand<T>(Op::kind, rank, i, salt); }};
         const guarded<T> in(count, mine), apart(in_place ? 0 : count, mine);
         const auto out = in_place ? in.span() : apart.span();
-        const tutti::issue how{.via = via};
+        const tutti::call_options how{.via = via};
         if (exclusive)
           s.world.exclusive_scan(in.span(), out, with, how).wait();
         else if (in_place)

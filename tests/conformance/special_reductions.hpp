@@ -38,7 +38,7 @@ void check_factors(session<World>& s, std::size_t count, const char* title, auto
       which c = s.name(call, count, type_name<T>(), via);
       c.note = title;
       const guarded<T> in(in_count, mine), out(count);
-      run(in.span(), out.span(), tutti::issue{.via = via});
+      run(in.span(), out.span(), tutti::call_options{.via = via});
       expect_equal(c, out.span(), wanted);
       expect_equal(c, in.span(), mine);
       expect(in.intact() && out.intact(), c, "something beside the buffers was written");

@@ -13,25 +13,25 @@ using namespace std::chrono_literals;
 using tutti::algorithm;
 using tutti::issue;
 
-static_assert(std::is_aggregate_v<issue> && std::is_trivially_copyable_v<issue>);
+static_assert(std::is_aggregate_v<call_options> && std::is_trivially_copyable_v<call_options>);
 static_assert(sizeof(algorithm) == 1 && !std::is_convertible_v<int, algorithm>);
 static_assert(std::string_view{name(algorithm::ring)} == "ring");
 
 TEST_CASE("issue: by default the communicator decides") {
-  constexpr issue i;
+  constexpr call_options i;
   CHECK(i.timeout == 0ns);
   CHECK(i.via == algorithm::automatic);
   CHECK_FALSE(static_cast<bool>(i.stream));
 }
 
 TEST_CASE("issue: one field can be named and the others keep their defaults") {
-  constexpr issue timeout{.timeout = 5s};
+  constexpr call_options timeout{.timeout = 5s};
   CHECK(timeout.timeout == 5'000'000'000ns);
   CHECK(timeout.via == algorithm::automatic);
-  constexpr issue via{.via = algorithm::tree};
+  constexpr call_options via{.via = algorithm::tree};
   CHECK(via.timeout == 0ns);
   CHECK(via.via == algorithm::tree);
-  constexpr issue stream{.stream = nullptr};
+  constexpr call_options stream{.stream = nullptr};
   CHECK(stream.stream.native() == nullptr);
 }
 

@@ -54,7 +54,7 @@ class player {
   std::shared_ptr<tutti::op> ask(const step& s, std::size_t element, Issue go) {
     constexpr bool reduces = requires(Args a) { a.op; };
     if (!reduces) element = 1;
-    const tutti::issue how{.via = s.via, .order = s.order};
+    const tutti::call_options how{.via = s.via, .order = s.order};
     const auto can = [&](tutti::algorithm a) { return w_.backend().can<Args>(a, element); };
     const auto& ordered = tutti::algo::rank_ordered;
     const bool in_order = std::any_of(ordered.begin(), ordered.end(), [&](tutti::algorithm a) {
@@ -65,7 +65,7 @@ class player {
     try {
       auto wrong = go(how);
     } catch (const tutti::usage_error&) {
-      return std::make_shared<tutti::op>(go(tutti::issue{}));
+      return std::make_shared<tutti::op>(go(tutti::call_options{}));
     }
     throw std::runtime_error("what cannot be was not refused");
   }

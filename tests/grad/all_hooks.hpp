@@ -96,14 +96,15 @@ void fill(const World& world, Reducer& r, bool apart) {
   }
 }
 /// The passes mark gradients in another order on each rank where `shuffled`.
-enum class marks { backwards, shuffled };
+enum class ready_tracker { backwards, shuffled };
 template <class World, class Reducer>
-std::vector<float> passes(World& world, Reducer& r, bool apart, marks how = marks::backwards, int count = 3) {
+std::vector<float> passes(World& world, Reducer& r, bool apart, ready_tracker how = ready_tracker::backwards,
+                          int count = 3) {
   const auto mine = part_of(shards, static_cast<std::size_t>(world.rank()), static_cast<std::size_t>(world.size()));
   for (int n = 0; n < count; ++n) {
     auto pass = r.begin(static_cast<double>(mine.size()), contribution::sum);
     fill(world, r, apart);
-    const std::size_t turn = how == marks::shuffled ? static_cast<std::size_t>(world.rank() + n) : 0;
+    const std::size_t turn = how == ready_tracker::shuffled ? static_cast<std::size_t>(world.rank() + n) : 0;
     for (std::size_t i = r.size(); i-- > 0;) pass.ready((i + turn) % r.size());
     tutti::sync_wait(world, pass.finish());
   }
@@ -116,7 +117,7 @@ std::vector<float> passes(World& world, Reducer& r, bool apart, marks how = mark
 }
 
 template <class World, class Hook>
-std::vector<float> mean_by(World& world, kind which, Hook hook, reducer_options how, marks order) {
+std::vector<float> mean_by(World& world, kind which, Hook hook, reducer_options how, ready_tracker order) {
   how.limits = {256, 256};  // three buckets
   reducer r{world, shapes(), how, std::move(hook)};
   const auto got = passes(world, r, which == kind::tree, order);
@@ -135,7 +136,8 @@ std::vector<float> mean_by(World& world, kind which, Hook hook, reducer_options 
 
 /// The mean of all shards by one of the hooks, in a world of at most `shards` ranks. Throws where it is far off.
 template <class World>
-std::vector<float> mean(World& world, kind which, reducer_options how = {}, marks order = marks::backwards) {
+std::vector<float> mean(World& world, kind which, reducer_options how = {},
+                        ready_tracker order = ready_tracker::backwards) {
   if (which == kind::sum) return mean_by(world, which, sum_hook{}, how, order);
   return mean_by(world, which, any_hook{world, which, shards}, how, order);
 }
@@ -145,7 +147,8 @@ enum class unscaled { adasum, mean };
 
 /// What one of them makes of the ranks' gradients.
 template <class World>
-std::vector<float> as_they_are(World& world, unscaled which, reducer_options how = {}, marks order = marks::backwards) {
+std::vector<float> as_they_are(World& world, unscaled which, reducer_options how = {},
+                               ready_tracker order = ready_tracker::backwards) {
   how.limits = {256, 256};  // three buckets
   const auto with = [&](auto hook) {
     reducer r{world, shapes(), how, std::move(hook)};
@@ -158,9 +161,9 @@ std::vector<float> as_they_are(World& world, unscaled which, reducer_options how
 /// complete, which is in another order on each rank, under a bound and without one.
 template <class Mean>
 std::vector<float> in_any_order(Mean mean) {
-  const std::vector<float> expected = mean(reducer_options{}, marks::backwards);
+  const std::vector<float> expected = mean(reducer_options{}, ready_tracker::backwards);
   for (const std::size_t bound : {std::size_t{0}, std::size_t{2}})
-    if (mean(reducer_options{.order = launch_order::ready, .in_flight = bound}, marks::shuffled) != expected)
+    if (mean(reducer_options{.order = launch_order::ready, .in_flight = bound}, ready_tracker::shuffled) != expected)
       throw std::runtime_error("other bits out of order");
   return expected;
 }

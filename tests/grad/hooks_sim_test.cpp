@@ -24,7 +24,8 @@ int on_many_schedules(Hook hook) {
     tutti::grad::reducer_options launch{.in_flight = seed % 3};
     if (out_of_order) launch.order = tutti::grad::launch_order::ready;
     const auto pass = [&](world_t& world) {
-      return hook(world, launch, out_of_order ? all_hooks::marks::shuffled : all_hooks::marks::backwards);
+      return hook(world, launch,
+                  out_of_order ? all_hooks::ready_tracker::shuffled : all_hooks::ready_tracker::backwards);
     };
     std::vector<std::vector<float>> all(static_cast<std::size_t>(n));
     tutti::run_sim(n, how, [&](world_t& world) { all[static_cast<std::size_t>(world.rank())] = pass(world); });
@@ -61,12 +62,12 @@ int on_many_schedules(Hook hook) {
 TEST_CASE("hooks: all of them, on many schedules; a rank that dies in a pass is an error on all others, not a hang") {
   for (const auto which : all_hooks::kinds) {
     CAPTURE(static_cast<int>(which));
-    CHECK(on_many_schedules([&](world_t& world, auto launch, auto marks) {
-            return all_hooks::mean(world, which, launch, marks);
+    CHECK(on_many_schedules([&](world_t& world, auto launch, auto ready_tracker) {
+            return all_hooks::mean(world, which, launch, ready_tracker);
           }) > 4);
   }
   for (const auto which : {all_hooks::unscaled::adasum, all_hooks::unscaled::mean})
-    CHECK(on_many_schedules([&](world_t& world, auto launch, auto marks) {
-            return all_hooks::as_they_are(world, which, launch, marks);
+    CHECK(on_many_schedules([&](world_t& world, auto launch, auto ready_tracker) {
+            return all_hooks::as_they_are(world, which, launch, ready_tracker);
           }) > 4);
 }

@@ -54,7 +54,7 @@ TEST_CASE("reducer: on many schedules gradients that lie elsewhere give the bits
     std::mt19937_64 random(seed);
     s.round = rounds::random_round(random, s.round.size, seed % 4 == 0 ? 1 : 20);
     s.round.options.in_flight = seed % 3;
-    const tutti::issue how{.order = seed % 5 < 3 ? tutti::reduction_order::any : tutti::reduction_order::rank};
+    const tutti::call_options how{.order = seed % 5 < 3 ? tutti::reduction_order::any : tutti::reduction_order::rank};
     tutti::run_sim(s.round.size, s.how, [&](world_t& world) {
       reducer reducer{world, s.round.shapes, s.round.options, tutti::grad::sum_hook{how}};
       const rounds::image expected = rounds::run(s.round, world, reducer);
@@ -69,7 +69,7 @@ TEST_CASE("reducer: on many schedules an exception in one backward pass ends all
     setting s = random_setting(seed * 5 + 1 + seed % 4);  // 2 to 5 ranks
     std::mt19937_64 random(seed);
     const int culprit = static_cast<int>(random() % static_cast<std::uint64_t>(s.round.size));
-    const std::size_t marks = random() % (s.round.shapes.size() + 1);
+    const std::size_t ready_tracker = random() % (s.round.shapes.size() + 1);
     std::vector<errc> seen(static_cast<std::size_t>(s.round.size));
     tutti::run_sim(s.round.size, s.how, [&](world_t& world) {
       try {
@@ -77,7 +77,7 @@ TEST_CASE("reducer: on many schedules an exception in one backward pass ends all
         (void)rounds::run(s.round, world, reducer);
         if (world.rank() == culprit) {
           auto pass = reducer.begin();
-          for (std::size_t i = 0; i < marks; ++i) pass.ready(i);
+          for (std::size_t i = 0; i < ready_tracker; ++i) pass.ready(i);
           throw std::runtime_error("backward");
         }
         (void)rounds::run(s.round, world, reducer);
@@ -87,7 +87,7 @@ TEST_CASE("reducer: on many schedules an exception in one backward pass ends all
       }
     });
     // Where the culprit had marked everything, the others may have finished before it threw.
-    const bool late = marks == s.round.shapes.size();
+    const bool late = ready_tracker == s.round.shapes.size();
     for (int r = 0; r < s.round.size; ++r) {
       const errc e = seen[static_cast<std::size_t>(r)];
       if (r == culprit ? e != errc::ok : e != errc::aborted && !(late && e == errc::ok))

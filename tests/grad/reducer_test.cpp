@@ -34,7 +34,7 @@ static_assert(!std::is_copy_constructible_v<reducer<world_t>> && !std::is_move_c
 static_assert(std::is_nothrow_move_constructible_v<tutti::grad::pass<reducer<world_t>>>);
 
 /// The results of one round on every rank, twice with one reducer, the second time with what the first left behind.
-std::vector<image> results(const rounds::round& r, tutti::issue how = {}) {
+std::vector<image> results(const rounds::round& r, tutti::call_options how = {}) {
   std::vector<image> all(static_cast<std::size_t>(r.size) * 2);
   tutti::run_threads(r.size, [&](world_t& world) {
     reducer reducer{world, r.shapes, r.options, tutti::grad::sum_hook{how}};

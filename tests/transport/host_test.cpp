@@ -78,10 +78,10 @@ class world {
     const bool mixed = locals != size();
     std::optional<tutti::tcp_listener> listener;
     if (mixed) listener.emplace(machine == 0 ? "127.0.0.1" : "127.0.0.2");
-    std::optional<tutti::shm_offer> offer;
+    std::optional<tutti::shm_export> offer;
     if (local == 0)
-      offer.emplace(locals, tutti::shm_options{64 << 20, mixed ? tutti::shared_area::sleep::on_descriptor
-                                                               : tutti::shared_area::sleep::on_futex});
+      offer.emplace(locals, tutti::shm_options{64 << 20, mixed ? tutti::shm_control_block::sleep::on_descriptor
+                                                               : tutti::shm_control_block::sleep::on_futex});
     entry& mine = page_->ranks[static_cast<std::size_t>(r)];
     mine.pid = ::getpid();
     mine.start_time = tutti::os::process_start_time(::getpid()).value_or(0);
@@ -107,8 +107,8 @@ class world {
       all.push_back(p);
     }
     const auto until = tutti::after(30s);
-    std::optional<tutti::shm_place> memory =
-        offer ? offer->hand_out(all, r, until) : tutti::shm_accept(name, all, r, until);
+    std::optional<tutti::shm_attachment> memory =
+        offer ? offer->hand_out(all, r, until) : tutti::shm_import(name, all, r, until);
     host_transport transport{all, r, std::move(memory), std::move(listener), {tutti::wire::job_id::of("test"), 1, {}}};
     driver d{transport};
     return run(d);

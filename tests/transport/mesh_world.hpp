@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <tutti/transport/messaging/call_log.hpp>
-#include <tutti/transport/messaging/endpoint.hpp>
+#include <tutti/transport/messaging/mesh.hpp>
 
 #include "transport/drive.hpp"
 #include "transport/memory_pipe.hpp"
@@ -25,7 +25,7 @@ class rank_of_mesh : public tutti::mesh<drive::memory_pipe> {
   using mesh::mesh;
   using mesh::note_call;
   using mesh::still_needs;
-  void note_call(const tutti::recent_calls::one& c) noexcept {
+  void note_call(const tutti::call_log::one& c) noexcept {
     mesh::note_call(c, [](std::uint64_t) { return true; });
   }
   void attach(int peer, drive::wire& out, drive::wire& in) { connect(peer, out, in, manners); }

@@ -18,14 +18,14 @@
 namespace pipe_pair {
 
 using tutti::errc;
-using tutti::socket_pipe;
-using tutti::detail::tcp_notice;
+using tutti::tcp_stream;
+using tutti::detail::control_message;
 
-using side = socket_pipe::side;
+using side = tcp_stream::side;
 
-struct events final : socket_pipe::keeper {
+struct events final : tcp_stream::keeper {
   int opened = 0, watch_calls = 0, watched_theirs = 0, noticed_calls = 0, broken_calls = 0, error = 0;
-  socket_pipe* pipe = nullptr;       // whose notices are to be taken
+  tcp_stream* pipe = nullptr;        // whose notices are to be taken
   std::vector<std::uint64_t> heard;  // their details
   void open(int) noexcept override { ++opened; }
   void watch(int, int, side s) noexcept override {
@@ -37,7 +37,7 @@ struct events final : socket_pipe::keeper {
     while (pipe) {
       const auto n = pipe->next_notice(track);
       if (!n) return;
-      if (n->what == tcp_notice::kind::has_read) pipe->was_read();
+      if (n->what == control_message::kind::has_read) pipe->was_read();
       heard.push_back(n->why.detail);
     }
   }
@@ -60,7 +60,7 @@ inline std::pair<tutti::os::fd, tutti::os::fd> socket_pair(int buffer = 0) {
 /// Two pipes that are connected both ways.
 struct both {
   events ev_a, ev_b;
-  socket_pipe a, b;
+  tcp_stream a, b;
   explicit both(int buffer = 0, int tracks = 1) : a{ev_a, 0, 1, tracks}, b{ev_b, 1, 0, tracks} {
     ev_a.pipe = &a;
     ev_b.pipe = &b;
@@ -74,7 +74,7 @@ struct both {
   }
 };
 
-inline std::vector<std::byte> take(socket_pipe& p, std::size_t bytes, std::size_t at_a_time) {
+inline std::vector<std::byte> take(tcp_stream& p, std::size_t bytes, std::size_t at_a_time) {
   std::vector<std::byte> got(bytes);
   std::size_t have = 0;
   for (int idle = 0; have < bytes && idle < 3;) {
@@ -87,7 +87,7 @@ inline std::vector<std::byte> take(socket_pipe& p, std::size_t bytes, std::size_
   return got;
 }
 
-inline std::size_t waiting_at(const tutti::detail::road& r) {
+inline std::size_t waiting_at(const tutti::detail::tcp_connection& r) {
   int bytes = 0;
   REQUIRE(::ioctl(r.socket.native(), FIONREAD, &bytes) == 0);
   return static_cast<std::size_t>(bytes);

@@ -24,7 +24,7 @@ inline tutti_test::connection connect() {
 /// Two pipes over TCP.
 struct over_tcp {
   events ev_a, ev_b;
-  socket_pipe a{ev_a, 0, 1}, b{ev_b, 1, 0};
+  tcp_stream a{ev_a, 0, 1}, b{ev_b, 1, 0};
   over_tcp() {
     ev_a.pipe = &a;
     ev_b.pipe = &b;
@@ -35,7 +35,7 @@ struct over_tcp {
     a.use(std::move(by_b.server), 0, side::theirs);
   }
   /// Writes as much as goes and reads what came, until all is there.
-  static void pass(socket_pipe& from, socket_pipe& to, std::size_t bytes) {
+  static void pass(tcp_stream& from, tcp_stream& to, std::size_t bytes) {
     std::vector<std::byte> data(bytes);
     for (std::size_t sent = 0, got = 0; got < bytes;) {
       sent += from.write(std::span{data}.subspan(sent), {});

@@ -129,13 +129,13 @@ class shm_world {
     return all;
   }
 
-  tutti::shm_place take_place(int rank, tutti::duration limit = std::chrono::seconds{20}) {
-    std::optional<tutti::shm_offer> offer;
+  tutti::shm_attachment take_place(int rank, tutti::duration limit = std::chrono::seconds{20}) {
+    std::optional<tutti::shm_export> offer;
     if (rank == 0) offer.emplace(size_, options_);
     if (offer) publish(offer->name());
     const tutti::roster all = meet(rank);
-    tutti::shm_place place = rank == 0 ? offer->hand_out(all, rank, tutti::after(limit))
-                                       : tutti::shm_accept(page_->name, all, rank, tutti::after(limit));
+    tutti::shm_attachment place = rank == 0 ? offer->hand_out(all, rank, tutti::after(limit))
+                                            : tutti::shm_import(page_->name, all, rank, tutti::after(limit));
     of(rank).stage = set_up;
     return place;
   }

@@ -62,12 +62,13 @@ struct against {
     auto terms = job.terms(1, 2, 0);
     terms.connections = static_cast<std::uint16_t>(p.options.connections);
     terms.connection = static_cast<std::uint16_t>(track);
-    tutti::detail::tcp_dial dial{strangers::address_of(door), terms, tutti::after(5s)};
+    tutti::detail::tcp_connect_attempt dial{strangers::address_of(door), terms, tutti::after(5s)};
     CHECK(until([&] {
       const auto s = dial.progress();
-      return s != tutti::detail::tcp_dial::state::connecting && s != tutti::detail::tcp_dial::state::greeting;
+      return s != tutti::detail::tcp_connect_attempt::state::connecting &&
+             s != tutti::detail::tcp_connect_attempt::state::greeting;
     }));
-    CHECK(dial.where() == tutti::detail::tcp_dial::state::ready);
+    CHECK(dial.where() == tutti::detail::tcp_connect_attempt::state::ready);
     return dial.release();
   }
   /// Both connections stand.

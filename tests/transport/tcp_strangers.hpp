@@ -30,7 +30,7 @@ namespace strangers {
 
 using namespace std::chrono_literals;
 using tutti::detail::tcp_acceptor;
-using tutti::detail::tcp_dial;
+using tutti::detail::tcp_connect_attempt;
 
 inline tutti::os::endpoint address_of(const std::string& endpoint) {
   const auto [host, port] = tutti::os::split_host_port(endpoint);
@@ -118,8 +118,9 @@ struct hall {
 
 /// Lets a dial go on until it has ended; `meanwhile` is called in between.
 template <class Meanwhile>
-tcp_dial::state finish(tcp_dial& d, Meanwhile meanwhile, std::chrono::milliseconds patience = 5s) {
-  using state = tcp_dial::state;
+tcp_connect_attempt::state finish(tcp_connect_attempt& d, Meanwhile meanwhile,
+                                  std::chrono::milliseconds patience = 5s) {
+  using state = tcp_connect_attempt::state;
   for (const auto until = tutti::after(patience); tutti::clock::now() < until;) {
     d.progress();
     if (d.where() != state::connecting && d.where() != state::greeting) break;
@@ -127,7 +128,7 @@ tcp_dial::state finish(tcp_dial& d, Meanwhile meanwhile, std::chrono::millisecon
   }
   return d.where();
 }
-inline tcp_dial::state finish(tcp_dial& d) {
+inline tcp_connect_attempt::state finish(tcp_connect_attempt& d) {
   return finish(d, [] { std::this_thread::sleep_for(100us); });
 }
 

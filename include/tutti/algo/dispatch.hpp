@@ -89,23 +89,23 @@ routine by_memory(lane<T> l, board& b, const Args& a, progress) {
 }
 
 template <mapped_transport T>
-routine by_machines(lane<T> l, machine_memory& memory, const all_reduce_args& a) {
+routine by_machines(lane<T> l, node_group& memory, const all_reduce_args& a) {
   return hierarchical_all_reduce<T>(l, memory, a);
 }
 template <mapped_transport T>
-routine by_machines(lane<T> l, machine_memory& memory, const broadcast_args& a) {
+routine by_machines(lane<T> l, node_group& memory, const broadcast_args& a) {
   return hierarchical_broadcast<T>(l, memory, a);
 }
 template <mapped_transport T>
-routine by_machines(lane<T> l, machine_memory& memory, const reduce_args& a) {
+routine by_machines(lane<T> l, node_group& memory, const reduce_args& a) {
   return hierarchical_reduce<T>(l, memory, a);
 }
 template <mapped_transport T>
-routine by_machines(lane<T> l, machine_memory& memory, const reduce_scatter_args& a) {
+routine by_machines(lane<T> l, node_group& memory, const reduce_scatter_args& a) {
   return hierarchical_reduce_scatter<T>(l, memory, a);
 }
 template <mapped_transport T>
-routine by_machines(lane<T> l, machine_memory& memory, const all_gather_args& a) {
+routine by_machines(lane<T> l, node_group& memory, const all_gather_args& a) {
   return hierarchical_all_gather<T>(l, memory, a);
 }
 

@@ -14,7 +14,7 @@
 #include <tutti/async/op_state.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/transport/concept.hpp>
-#include <tutti/transport/messaging/odd_message.hpp>
+#include <tutti/transport/messaging/message_mismatch.hpp>
 #include <tutti/transport/messaging/tag.hpp>
 
 namespace tutti {
@@ -98,7 +98,7 @@ class driver final : public progress_source {
   }
 
   /// Records the start of an operation that all ranks of its group call.
-  void note_call(const recent_calls::one& call) noexcept {
+  void note_call(const call_log::one& call) noexcept {
     link_->note_call(call, [this](std::uint64_t t) {
       for (const op_state* s = in_flight_.back(); s; s = s->previous)  // recent calls are looked up by tag
         if (tag::of_one_operation(t, tag::make(s->info.context, s->info.sequence, 0))) return true;
@@ -128,7 +128,7 @@ class driver final : public progress_source {
     }
     if (!s || now - returned_ < absence) return;
     s->info.expired = true;  // the other operations fail because of this one
-    link_->abort({errc::timed_out, odd_message::finder_of(link_->rank()), waiting_for(*s), s->info.sequence});
+    link_->abort({errc::timed_out, message_mismatch::finder_of(link_->rank()), waiting_for(*s), s->info.sequence});
   }
   void prepare_park() noexcept override { link_->prepare_park(); }
   void park(duration at_most) noexcept override { link_->park(at_most); }
@@ -186,7 +186,7 @@ class driver final : public progress_source {
   std::unique_ptr<T> link_;
   op_list in_flight_;
   algo::tuning tuning_;
-  algo::board_remains remains_;
+  algo::retire_list remains_;
   std::uint32_t contexts_ = 0;
   std::uint32_t splits_ = 0, split_from_ = 0;  // splits that have begun, and their parent
   deadline oldest_issued_{}, next_question_{};

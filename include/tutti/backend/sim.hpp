@@ -1,7 +1,7 @@
 #pragma once
 #include <tutti/backend/composed.hpp>
+#include <tutti/impl/backend/communicator_core.hpp>
 #include <tutti/impl/backend/composed.hpp>
-#include <tutti/impl/backend/issuer.hpp>
 #include <tutti/transport/sim/transport.hpp>
 
 namespace tutti {

@@ -3,8 +3,8 @@
 
 #include <tutti/async/concepts.hpp>
 #include <tutti/async/op.hpp>
-#include <tutti/backend/issuer.hpp>
-#include <tutti/backend/lost_by.hpp>
+#include <tutti/backend/communicator_core.hpp>
+#include <tutti/backend/unjoined_end.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/core/stream_ref.hpp>
@@ -62,13 +62,13 @@ class [[nodiscard]] basic_stream_op : public op {
   }
 
  private:
-  static B& backend_of(op_state& s) noexcept { return static_cast<issuer<B>*>(s.owner)->backend(); }
+  static B& backend_of(op_state& s) noexcept { return static_cast<communicator_core<B>*>(s.owner)->backend(); }
 
   static void take(detail::op_slot& slot) {
     if constexpr (requires(B& b) { b.captured(*slot); })
       if (B& b = backend_of(*slot); !slot->result.ok() && b.captured(*slot)) {
         const detail::op_slot mine = std::move(slot);
-        b.let_go(*mine, detail::lost_by::wait);
+        b.let_go(*mine, detail::unjoined_end::wait);
         throw usage_error(mine->owner->describe(*mine).what());
       }
     op::take(slot);
@@ -84,7 +84,7 @@ class [[nodiscard]] basic_stream_op : public op {
     if constexpr (requires(B& b) { b.captured(*this->slot_); }) {
       if (!this->slot_.holds()) return;
       this->slot_.wait();
-      if (!this->slot_->result.ok()) backend_of(*this->slot_).let_go(*this->slot_, detail::lost_by::drop);
+      if (!this->slot_->result.ok()) backend_of(*this->slot_).let_go(*this->slot_, detail::unjoined_end::drop);
     }
   }
 };

@@ -1,6 +1,6 @@
 #pragma once
+#include <tutti/backend/communicator_core.hpp>
 #include <tutti/backend/composed.hpp>
-#include <tutti/backend/issuer.hpp>
 
 namespace tutti {
 

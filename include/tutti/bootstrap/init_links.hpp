@@ -24,7 +24,7 @@ template <class Link>
 struct links {
   roster all;
   int rank = 0;
-  std::optional<shm_place> memory;       ///< shared with the ranks of this machine
+  std::optional<shm_attachment> memory;  ///< shared with the ranks of this machine
   std::optional<tcp_listener> listener;  ///< at which the others connect
   tcp_job job;
   tcp_options options;
@@ -42,9 +42,9 @@ struct link_needs {
   bool bells = false;  ///< ranks sleep on descriptors, because they wait for sockets, too
 
   /// Throws error{rendezvous} when the ranks are not where the chosen transport can reach them.
-  link_needs(const roster& all, const peer& self, transport_choice chosen) {
-    const peer* elsewhere = nullptr;
-    for (const peer& p : all)
+  link_needs(const roster& all, const rank_info& self, transport_choice chosen) {
+    const rank_info* elsewhere = nullptr;
+    for (const rank_info& p : all)
       if (elsewhere == nullptr && p.memory_domain != self.memory_domain) elsewhere = &p;
     if (chosen == transport_choice::shm && elsewhere != nullptr)
       throw error{{errc::rendezvous, 0, elsewhere->rank, 0},
@@ -66,8 +66,8 @@ inline std::optional<os::endpoint> route_to(const os::endpoint& where) {
 }
 
 /// The first rank that is not on the host of `self`; null when all are.
-inline const peer* on_another_host(const roster& all, const peer& self) noexcept {
-  for (const peer& p : all)
+inline const rank_info* on_another_host(const roster& all, const rank_info& self) noexcept {
+  for (const rank_info& p : all)
     if (p.host != self.host) return &p;
   return nullptr;
 }
@@ -79,7 +79,7 @@ inline std::string host_of(const os::endpoint& where) { return os::split_host_po
 /// else the one that leads to the rendezvous, or, where that is on this machine and goes by a loopback address here,
 /// the one by which others have come: `reached()`. Throws error{rendezvous} when nothing tells.
 template <class Reached>
-std::string address_for_peers(const init_plan& plan, const roster& all, const peer& self, Reached reached) {
+std::string address_for_peers(const init_plan& plan, const roster& all, const rank_info& self, Reached reached) {
   using enum rendezvous_url::scheme;
   constexpr const char* loopback_address = "127.0.0.1";
   if (!plan.interface.empty()) return plan.interface;
@@ -103,25 +103,25 @@ std::string address_for_peers(const init_plan& plan, const roster& all, const pe
 
 /// Link-local addresses of others, made to mean something here: their interface is the one at which this rank listens,
 /// if that has such an address, too.
-inline void see_from_here(roster& all, const peer& self) {
-  const auto link_of = [](const peer& p) {
+inline void see_from_here(roster& all, const rank_info& self) {
+  const auto link_of = [](const rank_info& p) {
     const std::string host = p.endpoint.empty() ? "" : os::split_host_port(p.endpoint).first;
     const auto percent = host.starts_with("fe80:") ? host.find('%') : std::string::npos;
     return percent == std::string::npos ? std::string{} : host.substr(percent);
   };
   const std::string mine = link_of(self);
   if (mine.empty()) return;
-  for (peer& p : all)
+  for (rank_info& p : all)
     if (const std::string theirs = link_of(p); !theirs.empty())
       p.endpoint.replace(p.endpoint.find('%'), theirs.size(), mine);
 }
 
 /// Refuses a world in which a machine can be reached by itself only.
 inline void check_places(const roster& all) {
-  for (const peer& p : all) {
+  for (const rank_info& p : all) {
     const bool loops =
         !p.endpoint.empty() && os::resolve(os::split_host_port(p.endpoint).first, 0).front().is_loopback();
-    const peer* other = on_another_host(all, p);
+    const rank_info* other = on_another_host(all, p);
     if (loops && other != nullptr)
       throw error{{errc::rendezvous, 0, p.rank, 0},
                   describe(p) + " listens on " + p.endpoint + ", where " + describe(*other) +

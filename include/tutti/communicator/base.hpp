@@ -8,10 +8,10 @@
 #include <utility>
 
 #include <tutti/async/op.hpp>
+#include <tutti/backend/communicator_core.hpp>
 #include <tutti/backend/concept.hpp>
-#include <tutti/backend/issuer.hpp>
+#include <tutti/communicator/argument_error.hpp>
 #include <tutti/communicator/call.hpp>
-#include <tutti/communicator/slip.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/transport/rank_info.hpp>
 
@@ -26,9 +26,10 @@ class communicator_base : public call_base<B> {
   /// Type that a call with these arguments returns: the handle of an operation in flight.
   template <class Args>
   using started = typename handle_of<B>::type;
-  static constexpr bool at_once = B::where == space::host;  // values and strings are in host memory
-  static constexpr slip by_value =                          // the reason if calls by value do not exist
-      at_once ? slip::none : slip::values_are_in_host_memory_so_pass_them_to_a_communicator_of_the_host;
+  static constexpr bool inline_path = B::where == space::host;  // values and strings are in host memory
+  static constexpr argument_error by_value =                    // the reason if calls by value do not exist
+      inline_path ? argument_error::none
+                  : argument_error::values_are_in_host_memory_so_pass_them_to_a_communicator_of_the_host;
 
   communicator_base(communicator_base&& other) noexcept : call_base<B>(std::exchange(other.core_, nullptr)) {}
   communicator_base& operator=(communicator_base&& other) noexcept {
@@ -83,7 +84,7 @@ class communicator_base : public call_base<B> {
   using call_base<B>::core_;
 
   communicator_base(B b, std::shared_ptr<tutti::engine> home, duration timeout)
-      : call_base<B>(new issuer<B>(std::move(b), std::move(home), timeout)) {}
+      : call_base<B>(new communicator_core<B>(std::move(b), std::move(home), timeout)) {}
   ~communicator_base() { end(); }
 
   /// Ends the communicator, which then behaves as after a move.
@@ -95,8 +96,8 @@ class communicator_base : public call_base<B> {
 
   /// Checks the arguments and the options of a call, then starts it.
   template <class Args>
-  started<std::remove_cvref_t<Args>> start(const shape& data, const issue& how, const std::source_location& where,
-                                           Args&& args) {
+  started<std::remove_cvref_t<Args>> start(const shape& data, const call_options& how,
+                                           const std::source_location& where, Args&& args) {
     this->check_there(args);
     this->check_supported(args);
     const algorithm via = this->template resolved<std::remove_cvref_t<Args>>(how, data);
@@ -107,7 +108,7 @@ class communicator_base : public call_base<B> {
   /// Starts a call whose arguments point into the operation: `make(op_state&)` returns them, or the object that holds
   /// them.
   template <class Make>
-  op_state& launch(const shape& data, const issue& how, const std::source_location& where, Make make) {
+  op_state& launch(const shape& data, const call_options& how, const std::source_location& where, Make make) {
     using args = std::remove_cvref_t<std::invoke_result_t<Make, op_state&>>;
     const algorithm via = this->template resolved<args>(how, data);
     return core().issue(
@@ -121,7 +122,7 @@ class communicator_base : public call_base<B> {
   }
 
  private:
-  [[nodiscard]] const peer* self() const {
+  [[nodiscard]] const rank_info* self() const {
     if constexpr (requires(B& b) { b.peers(); })
       return &peers()[static_cast<std::size_t>(core().backend().world_rank())];
     return nullptr;

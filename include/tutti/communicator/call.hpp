@@ -6,12 +6,12 @@
 
 #include <tutti/algo/selection/rank_ordered.hpp>
 #include <tutti/async/op.hpp>
+#include <tutti/backend/communicator_core.hpp>
 #include <tutti/backend/concept.hpp>
-#include <tutti/backend/issuer.hpp>
-#include <tutti/communicator/caller.hpp>
+#include <tutti/communicator/call_context.hpp>
 #include <tutti/communicator/overlapping.hpp>
 #include <tutti/core/buffer.hpp>
-#include <tutti/core/displaced.hpp>
+#include <tutti/core/external_segments.hpp>
 #include <tutti/core/layout.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/transport/messaging/frame.hpp>
@@ -62,12 +62,12 @@ class call_base {
   [[nodiscard]] int size() const { return core().backend().size(); }
 
  protected:
-  explicit call_base(issuer<B>* core) noexcept : core_(core) {}
+  explicit call_base(communicator_core<B>* core) noexcept : core_(core) {}
 
-  [[nodiscard]] caller who(const char* call) const noexcept {
-    return core_ ? caller::in(core_->backend(), call) : caller::moved_away(call);
+  [[nodiscard]] call_context who(const char* call) const noexcept {
+    return core_ ? call_context::in(core_->backend(), call) : call_context::moved_away(call);
   }
-  [[nodiscard]] issuer<B>& core() const {
+  [[nodiscard]] communicator_core<B>& core() const {
     if (!core_) [[unlikely]]
       throw_moved_away();
     return *core_;
@@ -125,7 +125,7 @@ class call_base {
                        " overlap, but are written to");
   }
   /// Throws unless the external segments are in order, do not overlap and lie inside a buffer of `size` elements.
-  void check_parts(const char* call, const displaced& apart, std::size_t size) const {
+  void check_parts(const char* call, const external_segments& apart, std::size_t size) const {
     std::size_t before = 0;
     for (const displaced_part* p = apart.parts; p != apart.end(); ++p) {
       if (p->first < before || p->first > size || p->count > size - p->first || (!p->data && p->count != 0))
@@ -145,7 +145,7 @@ class call_base {
 
   /// Returns the algorithm that a call asks for, or automatic. Throws usage_error if the call cannot have it.
   template <class Args>
-  [[nodiscard]] algorithm resolved(const issue& how, const shape& data) const {
+  [[nodiscard]] algorithm resolved(const call_options& how, const shape& data) const {
     check_issue<Args>(how, data);
     return how.order == reduction_order::any ? how.via : in_order<Args>(how, data.element_bytes);
   }
@@ -176,7 +176,7 @@ class call_base {
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size()); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(rank()); }
 
-  issuer<B>* core_;  // null after a move
+  communicator_core<B>* core_;  // null after a move
 
  private:
   /// Returns the text of a count or an offset, as a negative number if it was probably converted from one.
@@ -187,12 +187,12 @@ class call_base {
 
   // Direct algorithms that reduce need room for one element per rank in a slot; those that only copy do not.
   template <class Args>
-  void check_issue(const issue& how, const shape& data) const {
+  void check_issue(const call_options& how, const shape& data) const {
     if (how.via != algorithm::automatic || how.stream || how.timeout < duration{0} || data.too_long())
       check_wishes<Args>(how, data);
   }
   template <class Args>
-  void check_wishes(const issue& how, const shape& data) const {
+  void check_wishes(const call_options& how, const shape& data) const {
     const std::size_t element_bytes = requires(Args a) { a.op; } ? data.element_bytes : 1;
     if (how.via != algorithm::automatic && !core().backend().template can<Args>(how.via, element_bytes))
       who(Args::name).refuse(core().backend().template refusal<Args>(how.via, element_bytes));
@@ -211,7 +211,7 @@ class call_base {
 
   // Returns the algorithm for reduction_order::rank.
   template <class Args>
-  [[nodiscard]] algorithm in_order(const issue& how, std::size_t element_bytes) const {
+  [[nodiscard]] algorithm in_order(const call_options& how, std::size_t element_bytes) const {
     if constexpr (reduces<Args>) {
       if (size() == 1) return how.via;
       for (const algorithm a : algo::rank_ordered)

@@ -8,9 +8,9 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
+#include <tutti/communicator/argument_error.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
-#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/as_counts.hpp>
 #include <tutti/core/error.hpp>
@@ -37,13 +37,13 @@ class distributing_calls : public Base {
   /// one on a device, refuses that. Costs: see algo/shm/v.hpp and algo/message/ring_v.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_gather_v_args> && alike<In, Out>
-  started<all_gather_v_args> all_gather_v(In&& in, Out&& out, layout blocks, issue how = {},
+  started<all_gather_v_args> all_gather_v(In&& in, Out&& out, layout blocks, call_options how = {},
                                           std::source_location where = std::source_location::current()) {
     auto from = read_only(in);
     const auto to = span_of(out);
     this->check_blocks("all_gather_v", blocks, to.size(), access::write);
     this->check_equal("all_gather_v", "in", from.size(), "the count of this rank", blocks.size(this->me()));
-    if constexpr (Base::at_once)
+    if constexpr (Base::inline_path)
       from = moved_to_own_block(from, to, blocks);
     else
       own_block("all_gather_v", access::read, from, to, blocks);
@@ -56,7 +56,7 @@ class distributing_calls : public Base {
   /// algo/message/tree_gather_scatter.hpp and algo/message/linear.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, gather_args> && alike<In, Out>
-  started<gather_args> gather(In&& in, Out&& out, int root, issue how = {},
+  started<gather_args> gather(In&& in, Out&& out, int root, call_options how = {},
                               std::source_location where = std::source_location::current()) {
     this->check_rank("gather", "root", root);
     const auto from = read_only(in);
@@ -78,7 +78,7 @@ class distributing_calls : public Base {
   /// errc::mismatch.
   template <elements In, writable_elements Out>
     requires supports<backend_type, gather_v_args> && alike<In, Out>
-  started<gather_v_args> gather_v(In&& in, Out&& out, layout blocks, int root, issue how = {},
+  started<gather_v_args> gather_v(In&& in, Out&& out, layout blocks, int root, call_options how = {},
                                   std::source_location where = std::source_location::current()) {
     this->check_rank("gather_v", "root", root);
     const auto from = read_only(in);
@@ -101,7 +101,7 @@ class distributing_calls : public Base {
   /// algo/message/linear.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, scatter_args> && alike<In, Out>
-  started<scatter_args> scatter(In&& in, Out&& out, int root, issue how = {},
+  started<scatter_args> scatter(In&& in, Out&& out, int root, call_options how = {},
                                 std::source_location where = std::source_location::current()) {
     this->check_rank("scatter", "root", root);
     const auto from = read_only(in);
@@ -120,7 +120,7 @@ class distributing_calls : public Base {
   /// ranks, which need not know it. A rank whose `out` is not as long as the root's count for it causes errc::mismatch.
   template <elements In, writable_elements Out>
     requires supports<backend_type, scatter_v_args> && alike<In, Out>
-  started<scatter_v_args> scatter_v(In&& in, Out&& out, layout blocks, int root, issue how = {},
+  started<scatter_v_args> scatter_v(In&& in, Out&& out, layout blocks, int root, call_options how = {},
                                     std::source_location where = std::source_location::current()) {
     this->check_rank("scatter_v", "root", root);
     const auto from = read_only(in);
@@ -141,7 +141,7 @@ class distributing_calls : public Base {
   /// one: its beginning is written. Costs: see algo/shm/all_to_all.hpp and algo/message/pairwise.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_to_all_args> && alike<In, Out>
-  started<all_to_all_args> all_to_all(In&& in, Out&& out, issue how = {},
+  started<all_to_all_args> all_to_all(In&& in, Out&& out, call_options how = {},
                                       std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
     this->check_room("all_to_all", "in", from.size(), "out", std::ranges::size(out));
@@ -157,7 +157,8 @@ class distributing_calls : public Base {
   /// overlap. Two ranks that give different counts for one block cause errc::mismatch.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_to_all_v_args> && alike<In, Out>
-  started<all_to_all_v_args> all_to_all_v(In&& in, layout in_blocks, Out&& out, layout out_blocks, issue how = {},
+  started<all_to_all_v_args> all_to_all_v(In&& in, layout in_blocks, Out&& out, layout out_blocks,
+                                          call_options how = {},
                                           std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
     const auto to = span_of(out);
@@ -173,26 +174,26 @@ class distributing_calls : public Base {
   }
 
   // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
-  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+    requires(Why != argument_error::none)
   void gather(Given&&...) = delete;
-  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+    requires(Why != argument_error::none)
   void scatter(Given&&...) = delete;
-  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+    requires(Why != argument_error::none)
   void all_to_all(Given&&...) = delete;
-  template <class In, class Out, class... Rest, slip Why = slip_of_call<use::write, In, Out>()>
-    requires(Why != slip::none)
+  template <class In, class Out, class... Rest, argument_error Why = slip_of_call<use::write, In, Out>()>
+    requires(Why != argument_error::none)
   void all_gather_v(In&&, Out&&, layout, Rest&&...) = delete;
-  template <class In, class Out, class... Rest, slip Why = slip_of_call<use::write, In, Out>()>
-    requires(Why != slip::none)
+  template <class In, class Out, class... Rest, argument_error Why = slip_of_call<use::write, In, Out>()>
+    requires(Why != argument_error::none)
   void gather_v(In&&, Out&&, layout, Rest&&...) = delete;
-  template <class In, class Out, class... Rest, slip Why = slip_of_call<use::write, In, Out>()>
-    requires(Why != slip::none)
+  template <class In, class Out, class... Rest, argument_error Why = slip_of_call<use::write, In, Out>()>
+    requires(Why != argument_error::none)
   void scatter_v(In&&, Out&&, layout, Rest&&...) = delete;
-  template <class In, class Out, class... Rest, slip Why = slip_of_call<use::write, In, Out>()>
-    requires(Why != slip::none)
+  template <class In, class Out, class... Rest, argument_error Why = slip_of_call<use::write, In, Out>()>
+    requires(Why != argument_error::none)
   void all_to_all_v(In&&, layout, Out&&, layout, Rest&&...) = delete;
 
  private:
@@ -210,8 +211,8 @@ class distributing_calls : public Base {
   }
 
   template <class Args, class T, class Rest>
-  started<Args> move(std::span<const T> in, std::span<T> out, const issue& how, const std::source_location& where,
-                     Rest rest) {
+  started<Args> move(std::span<const T> in, std::span<T> out, const call_options& how,
+                     const std::source_location& where, Rest rest) {
     Args a;  // not `{}`, which would clear all of it first
     a.in = erase_type(in);
     a.out = erase_type(out);

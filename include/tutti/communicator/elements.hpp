@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include <tutti/async/op_state.hpp>
-#include <tutti/communicator/caller.hpp>
+#include <tutti/communicator/call_context.hpp>
 #include <tutti/core/buffer.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/reduction.hpp>
@@ -50,7 +50,7 @@ concept reducer_of = reduction_for<Op, std::ranges::range_value_t<R>> ||
 /// Returns the number of buffer elements that form one element of the reduction. Throws usage_error for an invalid
 /// raw_reduction, and if `n` elements of the buffer are not a whole number of its elements.
 template <class Op>
-std::size_t grain_of(const caller& who, const Op& with, std::size_t n) {
+std::size_t grain_of(const call_context& who, const Op& with, std::size_t n) {
   if constexpr (!std::same_as<Op, raw_reduction>) {
     return 1;
   } else {

@@ -6,9 +6,9 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
+#include <tutti/communicator/argument_error.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
-#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
 
@@ -30,7 +30,7 @@ class messaging_calls : public Base {
   /// back, unless it waits for a message itself.
   template <elements R>
     requires supports<backend_type, send_args>
-  started<send_args> send(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
+  started<send_args> send(R&& data, int peer, std::uint32_t tag = 0, call_options how = {},
                           std::source_location where = std::source_location::current()) {
     check_peer("send", peer);
     const auto s = read_only(data);
@@ -42,7 +42,7 @@ class messaging_calls : public Base {
   /// ends the world; element types are not compared.
   template <writable_elements R>
     requires supports<backend_type, recv_args>
-  started<recv_args> recv(R&& data, int peer, std::uint32_t tag = 0, issue how = {},
+  started<recv_args> recv(R&& data, int peer, std::uint32_t tag = 0, call_options how = {},
                           std::source_location where = std::source_location::current()) {
     using T = std::ranges::range_value_t<R>;
     check_peer("recv", peer);
@@ -55,8 +55,8 @@ class messaging_calls : public Base {
   /// recv(). If messages of several ranks are there, the ranks take turns; while recv_any waits, no sender is held
   /// back. A different count is errc::mismatch and ends the world.
   template <writable_elements R>
-    requires supports<backend_type, recv_any_args> && Base::at_once
-  basic_op<int> recv_any(R&& data, std::uint32_t tag = 0, issue how = {},
+    requires supports<backend_type, recv_any_args> && Base::inline_path
+  basic_op<int> recv_any(R&& data, std::uint32_t tag = 0, call_options how = {},
                          std::source_location where = std::source_location::current()) {
     using T = std::ranges::range_value_t<R>;
     if (this->size() == 1) this->who("recv_any").refuse("this communicator has no other rank to receive from");
@@ -66,14 +66,14 @@ class messaging_calls : public Base {
   }
 
   // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
-  template <class... Given, slip Why = slip_of_call<use::read, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_call<use::read, Given...>()>
+    requires(Why != argument_error::none)
   void send(Given&&...) = delete;
-  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+    requires(Why != argument_error::none)
   void recv(Given&&...) = delete;
-  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+    requires(Why != argument_error::none)
   void recv_any(Given&&...) = delete;
 
  private:

@@ -8,9 +8,9 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
+#include <tutti/communicator/argument_error.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
-#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 
 namespace tutti::detail {
@@ -26,7 +26,7 @@ class moving_calls : public Base {
 
   /// Waits for all ranks: ends when every rank has called it. Collective. Costs one round in shared memory, else
   /// ceil(log2 n) empty messages.
-  started<barrier_args> barrier(issue how = {}, std::source_location where = std::source_location::current())
+  started<barrier_args> barrier(call_options how = {}, std::source_location where = std::source_location::current())
     requires supports<backend_type, barrier_args>
   {
     return this->start({}, how, where, barrier_args{});
@@ -36,7 +36,7 @@ class moving_calls : public Base {
   /// algo/shm/broadcast.hpp, algo/message/tree.hpp, algo/message/chain_broadcast.hpp and algo/hierarchical/tree.hpp.
   template <writable_elements R>
     requires supports<backend_type, broadcast_args>
-  started<broadcast_args> broadcast(R&& data, int root, issue how = {},
+  started<broadcast_args> broadcast(R&& data, int root, call_options how = {},
                                     std::source_location where = std::source_location::current()) {
     using T = std::ranges::range_value_t<R>;
     this->check_rank("broadcast", "root", root);
@@ -46,8 +46,8 @@ class moving_calls : public Base {
 
   /// Broadcasts one number or small struct; the handle's result is the root's value.
   template <value T>
-    requires supports<backend_type, broadcast_args> && Base::at_once
-  basic_op<T> broadcast(T value, int root, issue how = {},
+    requires supports<backend_type, broadcast_args> && Base::inline_path
+  basic_op<T> broadcast(T value, int root, call_options how = {},
                         std::source_location where = std::source_location::current()) {
     this->check_rank("broadcast", "root", root);
     return basic_op<T>{this->launch(shape_of<T>(1), how, where, [&](op_state& s) {
@@ -57,9 +57,9 @@ class moving_calls : public Base {
   }
 
   /// Broadcasts the root's string, of any length. Other ranks' strings are resized and overwritten.
-  op broadcast(std::string& text, int root, issue how = {},
+  op broadcast(std::string& text, int root, call_options how = {},
                std::source_location where = std::source_location::current())
-    requires supports<backend_type, broadcast_sized_args> && Base::at_once
+    requires supports<backend_type, broadcast_sized_args> && Base::inline_path
   {
     this->check_rank("broadcast", "root", root);
     constexpr auto resize = [](void* container, std::uint64_t bytes) noexcept -> std::byte* {
@@ -82,7 +82,7 @@ class moving_calls : public Base {
   /// algo/hierarchical/blocks.hpp.
   template <elements In, writable_elements Out>
     requires supports<backend_type, all_gather_args> && alike<In, Out>
-  started<all_gather_args> all_gather(In&& in, Out&& out, issue how = {},
+  started<all_gather_args> all_gather(In&& in, Out&& out, call_options how = {},
                                       std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
     const std::size_t all = this->for_all_ranks(from.size());
@@ -94,11 +94,11 @@ class moving_calls : public Base {
   }
 
   // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
-  template <class... Given, slip Why = slip_of_value_or_call<use::write, Base::by_value, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_value_or_call<use::write, Base::by_value, Given...>()>
+    requires(Why != argument_error::none)
   void broadcast(Given&&...) = delete;
-  template <class... Given, slip Why = slip_of_call<use::write, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_call<use::write, Given...>()>
+    requires(Why != argument_error::none)
   void all_gather(Given&&...) = delete;
 };
 

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include <tutti/async/op.hpp>
+#include <tutti/backend/communicator_core.hpp>
 #include <tutti/backend/concept.hpp>
-#include <tutti/backend/issuer.hpp>
+#include <tutti/communicator/argument_error.hpp>
 #include <tutti/communicator/call.hpp>
-#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/options.hpp>
@@ -62,10 +62,12 @@ class prepared {
 
  private:
   friend class detail::preparing_base<B>;
-  prepared(issuer<B>& by, const detail::shape& data, const issue& how, const Args& args)
+  prepared(communicator_core<B>& by, const detail::shape& data, const call_options& how, const Args& args)
       : issuer_(&by), life_(by.life()), data_(data), timeout_(how.timeout), stream_(how.stream), args_(args) {}
 
-  [[nodiscard]] detail::caller who() const noexcept { return detail::caller::in(issuer_->backend(), Args::name); }
+  [[nodiscard]] detail::call_context who() const noexcept {
+    return detail::call_context::in(issuer_->backend(), Args::name);
+  }
   // Throws unless the list has as many bytes as when it was prepared, by which it is staged, sent and cut into blocks.
   void check_list() const {
     std::size_t bytes = 0;
@@ -83,10 +85,10 @@ class prepared {
   }
 
   struct borrowed {
-    void operator()(issuer<B>*) const noexcept {}
+    void operator()(communicator_core<B>*) const noexcept {}
   };
-  std::unique_ptr<issuer<B>, borrowed> issuer_;  // the communicator's; null after a move
-  std::weak_ptr<const char> life_;               // of the communicator
+  std::unique_ptr<communicator_core<B>, borrowed> issuer_;  // the communicator's; null after a move
+  std::weak_ptr<const char> life_;                          // of the communicator
   detail::shape data_;
   duration timeout_;
   stream_ref stream_;
@@ -105,14 +107,15 @@ class preparing_base : public call_base<B> {
  public:
   template <class Args>
   using started = prepared<B, Args>;
-  static constexpr bool at_once = false;
-  static constexpr slip by_value = slip::values_cannot_be_prepared_so_pass_a_span_of_one_that_outlives_it;
+  static constexpr bool inline_path = false;
+  static constexpr argument_error by_value =
+      argument_error::values_cannot_be_prepared_so_pass_a_span_of_one_that_outlives_it;
 
-  explicit preparing_base(issuer<B>* core) noexcept : call_base<B>(core) {}
+  explicit preparing_base(communicator_core<B>* core) noexcept : call_base<B>(core) {}
 
  protected:
   template <class Args>
-  prepared<B, Args> start(const shape& data, const issue& how, const std::source_location&, Args args) {
+  prepared<B, Args> start(const shape& data, const call_options& how, const std::source_location&, Args args) {
     this->check_there(args);
     this->check_supported(args);
     const algorithm via = this->template resolved<Args>(how, data);

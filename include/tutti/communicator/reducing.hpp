@@ -6,9 +6,9 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
+#include <tutti/communicator/argument_error.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
-#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 
 namespace tutti::detail {
@@ -34,7 +34,7 @@ class reducing_calls : public Base {
   /// algo/message/recursive_doubling.hpp, algo/message/ring.hpp and algo/hierarchical/all_reduce.hpp.
   template <writable_elements R, reducer_of<R> Op = sum_op>
     requires supports<backend_type, all_reduce_args>
-  started<all_reduce_args> all_reduce(R&& inout, Op with = {}, issue how = {},
+  started<all_reduce_args> all_reduce(R&& inout, Op with = {}, call_options how = {},
                                       std::source_location where = std::source_location::current()) {
     return reduce_into<all_reduce_args>(read_only(inout), span_of(inout), with, how, where);
   }
@@ -42,7 +42,7 @@ class reducing_calls : public Base {
   /// written.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, all_reduce_args> && alike<In, Out>
-  started<all_reduce_args> all_reduce(In&& in, Out&& out, Op with = {}, issue how = {},
+  started<all_reduce_args> all_reduce(In&& in, Out&& out, Op with = {}, call_options how = {},
                                       std::source_location where = std::source_location::current()) {
     return reduce_into<all_reduce_args>(read_only(in), span_of(out), with, how, where);
   }
@@ -51,8 +51,8 @@ class reducing_calls : public Base {
   /// mapped, the others are read where they are. The list and the segments belong to the operation until it has ended,
   /// like the buffer. Ranks may differ in their segments. A segment beyond `inout`, or out of order, is a usage_error.
   template <writable_elements R, reduction_for<std::ranges::range_value_t<R>> Op>
-    requires supports<backend_type, all_reduce_args> && Base::at_once
-  started<all_reduce_args> all_reduce(R&& inout, displaced apart, Op with, issue how = {},
+    requires supports<backend_type, all_reduce_args> && Base::inline_path
+  started<all_reduce_args> all_reduce(R&& inout, external_segments apart, Op with, call_options how = {},
                                       std::source_location where = std::source_location::current()) {
     this->check_parts("all_reduce", apart, span_of(inout).size());
     return reduce_into<all_reduce_args>(read_only(inout), span_of(inout), with, how, where,
@@ -61,8 +61,8 @@ class reducing_calls : public Base {
   /// Reduces one number or small struct; the handle's result is the reduced value: `float l = world.all_reduce(loss,
   /// mean).wait()`.
   template <value T, reduction_for<T> Op = sum_op>
-    requires supports<backend_type, all_reduce_args> && Base::at_once
-  basic_op<T> all_reduce(T value, Op with = {}, issue how = {},
+    requires supports<backend_type, all_reduce_args> && Base::inline_path
+  basic_op<T> all_reduce(T value, Op with = {}, call_options how = {},
                          std::source_location where = std::source_location::current()) {
     return basic_op<T>{this->launch(shape_of<T>(1), how, where, [&](op_state& s) {
       std::memcpy(s.value, &value, sizeof(T));
@@ -76,7 +76,7 @@ class reducing_calls : public Base {
   /// algo/shm/all_gather.hpp, algo/message/ring.hpp and algo/hierarchical/blocks.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, reduce_scatter_args> && alike<In, Out>
-  started<reduce_scatter_args> reduce_scatter(In&& in, Out&& out, Op with = {}, issue how = {},
+  started<reduce_scatter_args> reduce_scatter(In&& in, Out&& out, Op with = {}, call_options how = {},
                                               std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
     const std::size_t grain = grain_of(this->who("reduce_scatter"), with, from.size());
@@ -93,7 +93,8 @@ class reducing_calls : public Base {
   /// and may be block r of `in` if no blocks overlap. Costs: see algo/shm/v.hpp and algo/message/ring_v.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, reduce_scatter_v_args> && alike<In, Out>
-  started<reduce_scatter_v_args> reduce_scatter_v(In&& in, Out&& out, layout blocks, Op with = {}, issue how = {},
+  started<reduce_scatter_v_args> reduce_scatter_v(In&& in, Out&& out, layout blocks, Op with = {},
+                                                  call_options how = {},
                                                   std::source_location where = std::source_location::current()) {
     const auto from = read_only(in);
     const std::size_t grain = grain_of(this->who("reduce_scatter_v"), with, from.size());
@@ -114,7 +115,7 @@ class reducing_calls : public Base {
   template <std::ranges::borrowed_range R, reducer_of<std::ranges::range_value_t<R>> Op = sum_op>
     requires supports<backend_type, all_reduce_coalesced_args> && list_of_spans<R>
   started<all_reduce_coalesced_args> all_reduce_coalesced(
-      R&& buffers, Op with = {}, issue how = {}, std::source_location where = std::source_location::current()) {
+      R&& buffers, Op with = {}, call_options how = {}, std::source_location where = std::source_location::current()) {
     using span_type = std::ranges::range_value_t<R>;
     using T = std::ranges::range_value_t<span_type>;
     constexpr auto item = [](const void* items, std::size_t i) noexcept {
@@ -140,7 +141,7 @@ class reducing_calls : public Base {
   /// equal on all ranks. Costs: see algo/shm/reduce.hpp, algo/message/tree_reduce.hpp and algo/message/chain.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, reduce_args> && alike<In, Out>
-  started<reduce_args> reduce(In&& in, Out&& out, int root, Op with = {}, issue how = {},
+  started<reduce_args> reduce(In&& in, Out&& out, int root, Op with = {}, call_options how = {},
                               std::source_location where = std::source_location::current()) {
     this->check_rank("reduce", "root", root);
     const auto set_root = [&](reduce_args& a) { a.root = root; };
@@ -151,33 +152,33 @@ class reducing_calls : public Base {
   /// Reduces in place on the root; the other ranks' `inout` is not changed.
   template <writable_elements R, reducer_of<R> Op = sum_op>
     requires supports<backend_type, reduce_args>
-  started<reduce_args> reduce(R&& inout, int root, Op with = {}, issue how = {},
+  started<reduce_args> reduce(R&& inout, int root, Op with = {}, call_options how = {},
                               std::source_location where = std::source_location::current()) {
     const auto data = span_of(inout);
     return reduce(data, data, root, with, how, where);
   }
 
   // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
-  template <class... Given, slip Why = slip_of_value_or_call<use::reduce, Base::by_value, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_value_or_call<use::reduce, Base::by_value, Given...>()>
+    requires(Why != argument_error::none)
   void all_reduce(Given&&...) = delete;
-  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_call<use::reduce, Given...>()>
+    requires(Why != argument_error::none)
   void reduce_scatter(Given&&...) = delete;
-  template <class In, class Out, class... Rest, slip Why = slip_of_call<use::reduce, In, Out, Rest...>()>
-    requires(Why != slip::none)
+  template <class In, class Out, class... Rest, argument_error Why = slip_of_call<use::reduce, In, Out, Rest...>()>
+    requires(Why != argument_error::none)
   void reduce_scatter_v(In&&, Out&&, layout, Rest&&...) = delete;
-  template <class R, class... Rest, slip Why = slip_of_list<R, Rest...>()>
-    requires(Why != slip::none)
+  template <class R, class... Rest, argument_error Why = slip_of_list<R, Rest...>()>
+    requires(Why != argument_error::none)
   void all_reduce_coalesced(R&&, Rest&&...) = delete;
-  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_call<use::reduce, Given...>()>
+    requires(Why != argument_error::none)
   void reduce(Given&&...) = delete;
 
  protected:
   /// Starts a reduction in place, or into the beginning of a separate `out`.
   template <class Args, class T, class Op, class Rest = no_more>
-  started<Args> reduce_into(std::span<const T> in, std::span<T> out, Op with, const issue& how,
+  started<Args> reduce_into(std::span<const T> in, std::span<T> out, Op with, const call_options& how,
                             const std::source_location& where, Rest rest = {}) {
     (void)grain_of(this->who(Args::name), with, in.size());
     const auto to = front<Args>(out, in.size(), "in");
@@ -194,7 +195,7 @@ class reducing_calls : public Base {
 
   // `rest` sets the arguments that only some of these collectives have.
   template <class Args, class T, class Op, class Rest = no_more>
-  started<Args> compute(std::span<const T> in, std::span<T> out, Op with, const issue& how,
+  started<Args> compute(std::span<const T> in, std::span<T> out, Op with, const call_options& how,
                         const std::source_location& where, Rest rest = {}) {
     Args a;  // not `{}`, which would clear it first
     a.in = erase_for(with, in);

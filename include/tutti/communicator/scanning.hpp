@@ -7,9 +7,9 @@
 
 #include <tutti/async/op.hpp>
 #include <tutti/backend/concept.hpp>
+#include <tutti/communicator/argument_error.hpp>
 #include <tutti/communicator/call.hpp>
 #include <tutti/communicator/elements.hpp>
-#include <tutti/communicator/slip.hpp>
 #include <tutti/core/args.hpp>
 
 namespace tutti::detail {
@@ -29,21 +29,21 @@ class scanning_calls : public Base {
   /// algo/shm/scan.hpp, algo/message/scan.hpp and algo/message/chain.hpp.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, scan_args> && alike<In, Out>
-  started<scan_args> scan(In&& in, Out&& out, Op with = {}, issue how = {},
+  started<scan_args> scan(In&& in, Out&& out, Op with = {}, call_options how = {},
                           std::source_location where = std::source_location::current()) {
     return this->template reduce_into<scan_args>(read_only(in), span_of(out), with, how, where);
   }
   /// Scans in place.
   template <writable_elements R, reducer_of<R> Op = sum_op>
     requires supports<backend_type, scan_args>
-  started<scan_args> scan(R&& inout, Op with = {}, issue how = {},
+  started<scan_args> scan(R&& inout, Op with = {}, call_options how = {},
                           std::source_location where = std::source_location::current()) {
     return this->template reduce_into<scan_args>(read_only(inout), span_of(inout), with, how, where);
   }
   /// Scans one number or small struct; the handle's result is this rank's value.
   template <value T, reduction_for<T> Op = sum_op>
-    requires supports<backend_type, scan_args> && Base::at_once
-  basic_op<T> scan(T value, Op with = {}, issue how = {},
+    requires supports<backend_type, scan_args> && Base::inline_path
+  basic_op<T> scan(T value, Op with = {}, call_options how = {},
                    std::source_location where = std::source_location::current()) {
     return basic_op<T>{this->launch(shape_of<T>(1), how, where, [&](op_state& s) {
       std::memcpy(s.value, &value, sizeof(T));
@@ -57,7 +57,7 @@ class scanning_calls : public Base {
   /// may be the same.
   template <elements In, writable_elements Out, reducer_of<Out> Op = sum_op>
     requires supports<backend_type, exclusive_scan_args> && alike<In, Out>
-  started<exclusive_scan_args> exclusive_scan(In&& in, Out&& out, Op with = {}, issue how = {},
+  started<exclusive_scan_args> exclusive_scan(In&& in, Out&& out, Op with = {}, call_options how = {},
                                               std::source_location where = std::source_location::current()) {
     return this->template reduce_into<exclusive_scan_args>(read_only(in), span_of(out), with, how, where);
   }
@@ -65,9 +65,9 @@ class scanning_calls : public Base {
   /// the offset of a rank's part in a sequence of all parts: `std::size_t begin =
   /// world.exclusive_scan(mine.size()).wait()`.
   template <value T, reduction_for<T> Op = sum_op>
-    requires supports<backend_type, exclusive_scan_args> && Base::at_once &&
+    requires supports<backend_type, exclusive_scan_args> && Base::inline_path &&
              (sizeof(T) <= op_state::value_bytes / 2) && std::default_initializable<T>
-  basic_op<T> exclusive_scan(T value, Op with = {}, issue how = {},
+  basic_op<T> exclusive_scan(T value, Op with = {}, call_options how = {},
                              std::source_location where = std::source_location::current()) {
     return basic_op<T>{this->launch(shape_of<T>(1), how, where, [&](op_state& s) {
       const T first{};
@@ -80,11 +80,11 @@ class scanning_calls : public Base {
   }
 
   // Deleted overloads for calls that are wrong, with the reason in the compiler's message: see slip.
-  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_call<use::reduce, Given...>()>
+    requires(Why != argument_error::none)
   void scan(Given&&...) = delete;
-  template <class... Given, slip Why = slip_of_call<use::reduce, Given...>()>
-    requires(Why != slip::none)
+  template <class... Given, argument_error Why = slip_of_call<use::reduce, Given...>()>
+    requires(Why != argument_error::none)
   void exclusive_scan(Given&&...) = delete;
 };
 

@@ -4,7 +4,7 @@
 #include <span>
 
 #include <tutti/core/buffer.hpp>
-#include <tutti/core/displaced.hpp>
+#include <tutti/core/external_segments.hpp>
 #include <tutti/core/layout.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/core/reduction.hpp>
@@ -24,7 +24,7 @@ struct all_reduce_args {
   buffer out;
   reduction op;
   algorithm via = algorithm::automatic;
-  displaced apart{};  ///< in place only: ranges of the operand that are not in `in` yet
+  external_segments apart{};  ///< in place only: ranges of the operand that are not in `in` yet
 };
 
 /// The arguments of broadcast: every rank gets the root's `data`.

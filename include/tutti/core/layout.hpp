@@ -9,7 +9,8 @@ namespace tutti {
 
 namespace detail {
 
-/// The mistakes in counts and offsets that do not compile, in words that compilers print: see communicator/slip.hpp.
+/// The mistakes in counts and offsets that do not compile, in words that compilers print: see
+/// communicator/argument_error.hpp.
 enum class layout_slip : unsigned char {
   none,
   these_counts_are_a_temporary_and_gone_before_the_operation_ends_so_pass_a_named_container_or_a_span,

@@ -48,7 +48,7 @@ enum class reduction_order : std::uint8_t {
 };
 
 /// The options of one call; every field has a good default.
-struct issue {
+struct call_options {
   duration timeout = duration{0};                ///< 0: the communicator's
   algorithm via = algorithm::automatic;          ///< any other than automatic is used or refused, never replaced
   stream_ref stream{};                           ///< device backends only

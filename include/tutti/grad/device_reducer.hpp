@@ -25,12 +25,12 @@
 #include <tutti/grad/device/pass.hpp>
 #include <tutti/grad/layout.hpp>
 #include <tutti/grad/pass/agreement.hpp>
-#include <tutti/grad/pass/ledger.hpp>
-#include <tutti/grad/pass/weighing.hpp>
+#include <tutti/grad/pass/pass_state.hpp>
+#include <tutti/grad/pass/weight_sync.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
-#include <tutti/impl/grad/ledger.hpp>
+#include <tutti/impl/grad/pass_state.hpp>
 
 namespace tutti::grad {
 
@@ -49,8 +49,8 @@ namespace tutti::grad {
 template <class Comm, class Host, class Hook = device_sum_hook<>>
   requires(Comm::backend_type::where == space::cuda && Host::backend_type::where == space::host) &&
           device_hook<Hook, Comm>
-class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
-  using base = detail::ledger<device_reducer>;
+class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook>> {
+  using base = detail::pass_state<device_reducer>;
 
  public:
   using pass_type = device_pass<device_reducer>;
@@ -347,7 +347,7 @@ class device_reducer : public detail::ledger<device_reducer<Comm, Host, Hook>> {
   Comm* gpus_;
   Host* world_;
   arena_type arena_;
-  weighing weights_;
+  weight_sync weights_;
   flights buckets_;
   detail::host_report report_;
   stream_ref marking_;  // the stream of the current mark

@@ -9,8 +9,8 @@
 
 #include <tutti/async/concepts.hpp>
 #include <tutti/async/task.hpp>
-#include <tutti/core/displaced.hpp>
 #include <tutti/core/dtype.hpp>
+#include <tutti/core/external_segments.hpp>
 #include <tutti/core/options.hpp>
 #include <tutti/core/reduction.hpp>
 #include <tutti/grad/plan.hpp>
@@ -27,8 +27,8 @@ struct bucket_view {
   std::span<const bucket_slot> slots = {};                       ///< the places of its gradients
   std::size_t tail_count = line_elements<T>;                     ///< elements whose sums must be exact: weights, flags
   double divisor = 1;                                            ///< of all sums, also those of the tail: see scaling
-  double unit = 1;       ///< weight x gradient = unit x element: a power of two, the same on all ranks
-  displaced apart = {};  ///< ranges not in `elements` yet; empty unless the hook `gathers`
+  double unit = 1;               ///< weight x gradient = unit x element: a power of two, the same on all ranks
+  external_segments apart = {};  ///< ranges not in `elements` yet; empty unless the hook `gathers`
 
   [[nodiscard]] std::span<T> gradients() const noexcept { return elements.first(elements.size() - tail_count); }
   [[nodiscard]] std::span<T> tail() const noexcept { return elements.last(tail_count); }
@@ -63,9 +63,8 @@ void let_check(const H& hook, const What& what) {
 constexpr bool takes_as_is(scaling how) noexcept { return how == scaling::none || how == scaling::averaged; }
 
 template <class Comm, class T>
-concept gathers_for = requires(Comm& c, std::span<T> s, displaced d, issue how, std::source_location where) {
-  c.all_reduce(s, d, sum, how, where);
-};
+concept gathers_for = requires(Comm& c, std::span<T> s, external_segments d, call_options how,
+                               std::source_location where) { c.all_reduce(s, d, sum, how, where); };
 /// True if a hook accepts gradients that are not in their bucket yet.
 template <class H, class Comm>
 inline constexpr bool gathers = false;
@@ -75,7 +74,7 @@ inline constexpr bool gathers<H, Comm> = gathers_for<Comm, float>;
 
 /// Starts the one all_reduce of a bucket.
 template <class Comm, class T, class Op>
-auto reduce_bucket(Comm& world, const bucket_view<T>& b, Op with, const issue& how)
+auto reduce_bucket(Comm& world, const bucket_view<T>& b, Op with, const call_options& how)
     -> decltype(world.all_reduce(b.elements, with, how, b.where)) {
   if constexpr (gathers_for<Comm, T>)
     if (!b.apart.empty()) return world.all_reduce(b.elements, b.apart, with, how, b.where);
@@ -126,7 +125,7 @@ task<> in_a_task(Flight flight) {
 struct sum_hook {
   static constexpr scaling scale = scaling::divided;
   static constexpr bool gathers = true;
-  issue how{};
+  call_options how{};
 
   template <class Comm, number T>
   auto operator()(Comm& world, bucket_view<T> b) const -> decltype(detail::reduce_bucket(world, b, sum, how)) {
@@ -152,7 +151,7 @@ partial_sums sums_of(const H& hook, const Comm& world) noexcept {
 /// than that pass. Gradients are multiplied by the weights even if all are equal, which rounds once more.
 struct divide_after_hook {
   static constexpr bool gathers = true;
-  issue how{};
+  call_options how{};
 
   template <class Comm, number T>
   auto operator()(Comm& world, bucket_view<T> b) const -> decltype(detail::reduce_bucket(world, b, sum, how)) {

@@ -5,7 +5,7 @@
 
 #include <tutti/config.hpp>
 #include <tutti/grad/arena.hpp>
-#include <tutti/grad/pass/marks.hpp>
+#include <tutti/grad/pass/ready_tracker.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 
@@ -13,11 +13,12 @@ namespace tutti::grad::detail {
 
 /// Returns the plan of a reducer, with room behind the last bucket for the usage map. Throws usage_error for a gradient
 /// type that has no mean, and for options that no plan can follow.
-[[nodiscard]] TUTTI_DECL plan layout_of(const marks& all, const reducer_options& options, std::span<const int> arrival);
+[[nodiscard]] TUTTI_DECL plan layout_of(const ready_tracker& all, const reducer_options& options,
+                                        std::span<const int> arrival);
 
 /// Allocates the memory of a plan.
 template <class Comm>
-[[nodiscard]] arena make_arena(Comm& world, const marks& all, plan p) {
+[[nodiscard]] arena make_arena(Comm& world, const ready_tracker& all, plan p) {
   return arena(all.shapes(), std::move(p), [&](std::size_t n) { return world.template allocate<std::byte>(n); });
 }
 

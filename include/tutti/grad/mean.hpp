@@ -12,7 +12,7 @@ namespace tutti::grad {
 struct mean_hook {
   static constexpr scaling scale = scaling::averaged;
   static constexpr bool gathers = true;
-  issue how{};
+  call_options how{};
 
   template <class Comm, number T>
   auto operator()(Comm& world, bucket_view<T> b) const {

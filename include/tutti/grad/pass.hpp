@@ -13,7 +13,7 @@ namespace tutti::grad {
 namespace detail {
 
 template <class Reducer>
-class ledger;
+class pass_state;
 
 /// The user's end of a pass, with the marks that are the same for any memory.
 template <class Reducer>
@@ -49,7 +49,7 @@ class pass_base {
   }
 
  private:
-  friend ledger<Reducer>;
+  friend pass_state<Reducer>;
   Reducer* owner_;
 };
 

@@ -14,8 +14,8 @@
 #include <tutti/grad/pass/agreement.hpp>
 #include <tutti/grad/pass/elsewhere.hpp>
 #include <tutti/grad/pass/launcher.hpp>
-#include <tutti/grad/pass/ledger.hpp>
-#include <tutti/grad/pass/weighing.hpp>
+#include <tutti/grad/pass/pass_state.hpp>
+#include <tutti/grad/pass/weight_sync.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
@@ -34,8 +34,8 @@ namespace tutti::grad {
 /// weights differ.
 template <class Comm, class Hook = sum_hook>
   requires reduction_hook<Hook, Comm>
-class reducer : public detail::ledger<reducer<Comm, Hook>> {
-  using base = detail::ledger<reducer>;
+class reducer : public detail::pass_state<reducer<Comm, Hook>> {
+  using base = detail::pass_state<reducer>;
 
  public:
   using pass_type = pass<reducer>;
@@ -176,7 +176,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
   arena arena_;
   std::vector<char> scaled_;  // gradients of the current pass that have been multiplied
   elsewhere elsewhere_;
-  weighing weights_;
+  weight_sync weights_;
   detail::launcher<Comm, flight> buckets_;
   std::source_location where_;
 };
@@ -188,7 +188,7 @@ class reducer : public detail::ledger<reducer<Comm, Hook>> {
 #if defined(TUTTI_SEPARATE_COMPILATION)  // compiled by impl/src.hpp, for the default backend
 #include <tutti/communicator.hpp>
 namespace tutti::grad {
-extern template class detail::ledger<reducer<communicator<host>>>;
+extern template class detail::pass_state<reducer<communicator<host>>>;
 extern template class detail::launcher<communicator<host>, op>;
 extern template class reducer<communicator<host>>;
 }  // namespace tutti::grad

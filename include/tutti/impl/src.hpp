@@ -12,18 +12,18 @@
 #include <tutti/communicator.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <tutti/impl/algo/bring_all.hpp>
+#include <tutti/impl/backend/communicator_core.hpp>
 #include <tutti/impl/backend/composed.hpp>
-#include <tutti/impl/backend/issuer.hpp>
 #include <tutti/impl/bootstrap/init.hpp>
 #include <tutti/impl/bootstrap/threads.hpp>
 #include <tutti/impl/communicator/overlapping.hpp>
 #include <tutti/impl/grad/agreement.hpp>
 #include <tutti/impl/grad/layout.hpp>
-#include <tutti/impl/grad/marks.hpp>
 #include <tutti/impl/grad/placement.hpp>
 #include <tutti/impl/grad/plan.hpp>
+#include <tutti/impl/grad/ready_tracker.hpp>
 #include <tutti/impl/grad/usage.hpp>
-#include <tutti/impl/grad/weighing.hpp>
+#include <tutti/impl/grad/weight_sync.hpp>
 #include <tutti/impl/kernel_instances.hpp>
 #include <tutti/transport/host.hpp>
 #include <tutti/transport/threads.hpp>
@@ -42,7 +42,7 @@ template communicator<host> init<host>(const init_options&);
 template communicator<threads> join<threads>(std::shared_ptr<threads_hub>, int, duration);
 template std::shared_ptr<threads_hub> detail::make_hub<threads_hub>(int);
 
-template class grad::detail::ledger<grad::reducer<communicator<host>>>;
+template class grad::detail::pass_state<grad::reducer<communicator<host>>>;
 template class grad::detail::launcher<communicator<host>, op>;
 template class grad::reducer<communicator<host>>;
 

@@ -19,7 +19,7 @@ namespace detail {
 
 /// Runs `f` on this rank, and throws on all ranks what the lowest failing one threw. Collective.
 template <class Comm, class F>
-void all_or_none(Comm& world, const issue& how, F f) {
+void all_or_none(Comm& world, const call_options& how, F f) {
   struct outcome {
     std::int32_t failed = 0, usage = 0;
     status cause;
@@ -60,7 +60,7 @@ inline std::vector<std::string> lines_of(std::span<const named_tensor> tensors) 
 /// Throws error{mismatch} on all ranks where their lists of tensors differ: the first rank that differs from rank 0,
 /// and what it has. Collective. 8 bytes of each rank, where they are equal.
 template <class Comm>
-void require_equal_lists(Comm& world, const issue& how, std::span<const named_tensor> tensors) {
+void require_equal_lists(Comm& world, const call_options& how, std::span<const named_tensor> tensors) {
   const std::vector<std::string> lines = lines_of(tensors);
   std::uint64_t mine = tutti::detail::fnv_start;
   for (const std::string& line : lines) {
@@ -98,7 +98,7 @@ void require_equal_lists(Comm& world, const issue& how, std::span<const named_te
 /// of write_tensors. `how.timeout` bounds the wait for rank 0: 5 minutes unless said otherwise.
 template <class Comm>
 void save_checkpoint(Comm& world, const std::string& path, std::span<const named_tensor> tensors,
-                     const metadata& words = {}, issue how = {}) {
+                     const metadata& words = {}, call_options how = {}) {
   detail::all_or_none(world, how, [&] {
     if (world.rank() == 0) write_tensors(path, tensors, words);
   });
@@ -109,7 +109,8 @@ void save_checkpoint(Comm& world, const std::string& path, std::span<const named
 /// first. Names fit with or without "module.". Errors, on all ranks alike: as of read_tensors, and error{mismatch} for
 /// lists that differ; tensors are untouched then, unless reading itself fails half-way on rank 0.
 template <class Comm>
-metadata load_checkpoint(Comm& world, const std::string& path, std::span<const named_tensor> tensors, issue how = {}) {
+metadata load_checkpoint(Comm& world, const std::string& path, std::span<const named_tensor> tensors,
+                         call_options how = {}) {
   detail::require_equal_lists(world, how, tensors);
   safetensors_header words;
   detail::all_or_none(world, how, [&] {

@@ -12,7 +12,7 @@
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/reduction.hpp>
-#include <tutti/grad/pass/weighing.hpp>
+#include <tutti/grad/pass/weight_sync.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
 #include <tutti/grad/weight.hpp>
@@ -175,8 +175,8 @@ class shard_state {
   Rule rule_;
   std::size_t size_;
   std::vector<T> memory_, gradients_;
-  grad::weighing weights_{grad::scaling::divided, 1, 1};  // as of a reducer whose hook divides
-  double total_ = 0;                                      // of the last pass that was averaged
+  grad::weight_sync weights_{grad::scaling::divided, 1, 1};  // as of a reducer whose hook divides
+  double total_ = 0;                                         // of the last pass that was averaged
   grad::step verdict_ = grad::step::apply;
   bool begun_ = false, averaged_ = false;
   bool left_ = false;   // the last pass, which this rank could have ended with a step

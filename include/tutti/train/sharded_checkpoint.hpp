@@ -134,7 +134,7 @@ inline void fill_shard(const tensor_shard& wanted, std::span<const tensor_file> 
 /// together they should hold every element. Errors, on all ranks alike: as of save_checkpoint.
 template <class Comm>
 void save_sharded(Comm& world, const std::string& folder, std::span<const tensor_shard> shards,
-                  const metadata& words = {}, issue how = {}) {
+                  const metadata& words = {}, call_options how = {}) {
   std::string id;
   detail::all_or_none(world, how, [&] {
     if (world.rank() != 0) return;
@@ -170,7 +170,8 @@ void save_sharded(Comm& world, const std::string& folder, std::span<const tensor
 /// Errors, on all ranks alike: error{system} when a file cannot be read, error{protocol} for what is no checkpoint or
 /// not all of one, error{mismatch} where it is another model's or lacks elements; then tensors hold anything.
 template <class Comm>
-metadata load_sharded(Comm& world, const std::string& folder, std::span<const tensor_shard> shards, issue how = {}) {
+metadata load_sharded(Comm& world, const std::string& folder, std::span<const tensor_shard> shards,
+                      call_options how = {}) {
   metadata words;
   detail::all_or_none(world, how, [&] {
     for (const tensor_shard& s : shards) detail::refuse_constant(s.part);

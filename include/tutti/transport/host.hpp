@@ -14,7 +14,7 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/os/process.hpp>
-#include <tutti/transport/messaging/endpoint.hpp>
+#include <tutti/transport/messaging/mesh.hpp>
 #include <tutti/transport/shm/domain.hpp>
 #include <tutti/transport/shm/ring_stream.hpp>
 #include <tutti/transport/tcp/domain.hpp>
@@ -29,25 +29,25 @@ class host_pipe {
   explicit host_pipe(std::in_place_type_t<Kind> kind, Args&&... args) : pipe_(kind, std::forward<Args>(args)...) {}
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
-    if (auto* ring = std::get_if<ring_pipe>(&pipe_)) return ring->write(a, b);
+    if (auto* ring = std::get_if<ring_stream>(&pipe_)) return ring->write(a, b);
     return socket()->write(a, b);
   }
   std::size_t read(std::span<std::byte> into) noexcept {
-    if (auto* ring = std::get_if<ring_pipe>(&pipe_)) return ring->read(into);
+    if (auto* ring = std::get_if<ring_stream>(&pipe_)) return ring->read(into);
     return socket()->read(into);
   }
   [[nodiscard]] status failure() const noexcept {
-    const auto* s = std::get_if<socket_pipe>(&pipe_);
+    const auto* s = std::get_if<tcp_stream>(&pipe_);
     return s ? s->failure() : status{};
   }
   void open() noexcept {
-    if (socket_pipe* s = socket()) s->open();
+    if (tcp_stream* s = socket()) s->open();
   }
   /// Null for a rank of this machine.
-  [[nodiscard]] socket_pipe* socket() noexcept { return std::get_if<socket_pipe>(&pipe_); }
+  [[nodiscard]] tcp_stream* socket() noexcept { return std::get_if<tcp_stream>(&pipe_); }
 
  private:
-  std::variant<ring_pipe, socket_pipe> pipe_;
+  std::variant<ring_stream, tcp_stream> pipe_;
 };
 
 /// The transport of a world of processes: shared memory inside a machine, TCP between machines. Where all ranks are on
@@ -56,7 +56,7 @@ class host_transport : public mesh<host_pipe> {
  public:
   /// `memory` is this rank's place among the ranks of its machine, `listener` where the others connect; either may be
   /// missing where the roster has no use for it. Throws usage_error when they do not reach every rank.
-  host_transport(roster all, int rank, std::optional<shm_place> memory, std::optional<tcp_listener> listener = {},
+  host_transport(roster all, int rank, std::optional<shm_attachment> memory, std::optional<tcp_listener> listener = {},
                  tcp_job job = {}, const tcp_options& options = {})
       : mesh(rank, static_cast<int>(all.size())), all_(std::move(all)), local_(all_.size(), -1) {
     if (memory) shared_.emplace(std::move(*memory));
@@ -148,7 +148,7 @@ class host_transport : public mesh<host_pipe> {
   [[nodiscard]] const roster& peers() const noexcept { return all_; }
   /// Ranks of equal numbers share memory, and all that can do. Where a machine's do not, each has one of its own.
   [[nodiscard]] int machine_of(int p) const noexcept {
-    for (const peer& lowest : all_)
+    for (const rank_info& lowest : all_)
       if (lowest.node_rank == who(p).node_rank && !lowest.shared_memory.empty()) return who(p).node_rank;
     return -1 - p;
   }
@@ -157,14 +157,15 @@ class host_transport : public mesh<host_pipe> {
   /// The ranks to a core of the machine where they are most, rounded up; equal on all ranks, as what they told is.
   [[nodiscard]] int crowd() const noexcept {
     int most = 1;
-    for (const peer& p : all_)
+    for (const rank_info& p : all_)
       if (p.local_cpus > 0) most = (std::max)(most, (p.local_size + p.local_cpus - 1) / p.local_cpus);
     return most;
   }
 
   void prepare_park() noexcept {
     if (network_) network_->prepare_park();
-    if (shared_) shared_->bell().prepare(network_ ? shared_area::sleep::on_descriptor : shared_area::sleep::on_futex);
+    if (shared_)
+      shared_->bell().prepare(network_ ? shm_control_block::sleep::on_descriptor : shm_control_block::sleep::on_futex);
   }
   void park(duration at_most) noexcept {
     if (network_) return network_->park(at_most);
@@ -211,16 +212,16 @@ class host_transport : public mesh<host_pipe> {
   }
 
  private:
-  [[nodiscard]] const peer& who(int p) const noexcept { return all_[static_cast<std::size_t>(p)]; }
+  [[nodiscard]] const rank_info& who(int p) const noexcept { return all_[static_cast<std::size_t>(p)]; }
   [[nodiscard]] bool remote(int p) const noexcept { return p != rank() && local_[static_cast<std::size_t>(p)] < 0; }
 
   void reach(int p) {
     if (const int r = local_[static_cast<std::size_t>(p)]; r >= 0)
-      return connect(p, std::in_place_type<ring_pipe>, shared_->area(), shared_->rank(), r, shared_->bell());
+      return connect(p, std::in_place_type<ring_stream>, shared_->area(), shared_->rank(), r, shared_->bell());
     if (!network_)
       throw usage_error(tutti::describe(who(p)) +
                         " is on another machine, but this rank has no connection to a network");
-    connect(p, std::in_place_type<socket_pipe>, network_->pipe_keeper(), rank(), p, network_->connections());
+    connect(p, std::in_place_type<tcp_stream>, network_->pipe_keeper(), rank(), p, network_->connections());
     network_->add(p, *channel(p)->stream().socket());
   }
 

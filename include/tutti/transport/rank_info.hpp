@@ -8,7 +8,7 @@
 namespace tutti {
 
 /// What the ranks of a world know of each other; gathered by roll call before the transport is made.
-struct peer {
+struct rank_info {
   int rank = -1;
   int local_rank = 0;  ///< among the ranks of its machine
   int local_size = 1;  ///< ranks on its machine
@@ -23,15 +23,15 @@ struct peer {
 };
 
 /// All ranks of a world, in rank order.
-using roster = std::vector<peer>;
+using roster = std::vector<rank_info>;
 
 /// "rank 3 (host b, pid 712)"
-inline std::string describe(const peer& p) {
+inline std::string describe(const rank_info& p) {
   return "rank " + std::to_string(p.rank) + " (host " + p.host + ", pid " + std::to_string(p.pid) + ")";
 }
 
 /// How many ranks share each CPU of the machine of `p`, as far as the ranks there told.
-[[nodiscard]] inline double ranks_per_core(const peer& p) {
+[[nodiscard]] inline double ranks_per_core(const rank_info& p) {
   return static_cast<double>(p.local_size) / static_cast<double>(p.local_cpus > 0 ? p.local_cpus : os::usable_cpus());
 }
 

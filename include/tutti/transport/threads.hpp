@@ -14,7 +14,7 @@
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/transport/messaging/endpoint.hpp>
+#include <tutti/transport/messaging/mesh.hpp>
 #include <tutti/transport/shm/control_block.hpp>
 #include <tutti/transport/shm/ring_stream.hpp>
 
@@ -23,10 +23,10 @@ namespace tutti {
 /// What the ranks of a threads world have in common; made once, given to every rank.
 class threads_hub {
  public:
-  explicit threads_hub(int size) : size_(check(size)), memory_(shared_area::bytes(size)) {}
+  explicit threads_hub(int size) : size_(check(size)), memory_(shm_control_block::bytes(size)) {}
 
   [[nodiscard]] int size() const noexcept { return size_; }
-  [[nodiscard]] shared_area area() const noexcept { return {memory_.get(), size_}; }
+  [[nodiscard]] shm_control_block area() const noexcept { return {memory_.get(), size_}; }
 
   /// Zeroed memory that lives until it is given back or the hub ends: a peer may still read what a rank left behind.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
@@ -77,7 +77,7 @@ class threads_hub {
 };
 
 /// Ranks are threads of one process. Every address is everybody's, so that any buffer is symmetric.
-class threads_transport : public mesh<ring_pipe> {
+class threads_transport : public mesh<ring_stream> {
  public:
   threads_transport(std::shared_ptr<threads_hub> hub, int rank)
       : mesh(rank, hub->size()), hub_(std::move(hub)), area_(hub_->area()), bell_(area_, rank) {
@@ -121,7 +121,7 @@ class threads_transport : public mesh<ring_pipe> {
   }
   [[nodiscard]] double ranks_per_core() const noexcept { return ranks_per_core_; }
 
-  void prepare_park() noexcept { bell_.prepare(shared_area::sleep::on_futex); }
+  void prepare_park() noexcept { bell_.prepare(shm_control_block::sleep::on_futex); }
   void park(duration d) noexcept { bell_.sleep(d); }
   void finish_park() noexcept { bell_.finish(); }
   void unpark() noexcept { bell_.wake_self(); }
@@ -142,7 +142,7 @@ class threads_transport : public mesh<ring_pipe> {
 
  private:
   std::shared_ptr<threads_hub> hub_;
-  shared_area area_;
+  shm_control_block area_;
   detail::doorbell bell_;
   // Read once: it is told by files.
   double ranks_per_core_ = static_cast<double>(size()) / static_cast<double>(os::usable_cpus());

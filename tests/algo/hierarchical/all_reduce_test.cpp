@@ -6,7 +6,7 @@
 
 #include <tutti/algo/hierarchical/all_reduce.hpp>
 #include <tutti/algo/hierarchical/node_group.hpp>
-#include <tutti/algo/hierarchical/topology.hpp>
+#include <tutti/algo/hierarchical/node_map.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/reduction.hpp>
 

@@ -9,7 +9,7 @@
 
 #include <tutti/algo/hierarchical/blocks.hpp>
 #include <tutti/algo/hierarchical/node_group.hpp>
-#include <tutti/algo/hierarchical/topology.hpp>
+#include <tutti/algo/hierarchical/node_map.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/reduction.hpp>
 

@@ -15,13 +15,13 @@
 namespace {
 
 using lanes::expect;
-using tutti::algo::machine_memory;
+using tutti::algo::node_group;
 
 const std::vector<int> placed{0, 1, 0, 1, 2};
 
 TEST_CASE("machine memory: the ranks of a machine are a group with numbers of their own") {
   lanes::run(static_cast<int>(placed.size()), [](auto& me) {
-    machine_memory memory = lanes::on_machines(me, placed);
+    node_group memory = lanes::on_machines(me, placed);
     const int place[] = {0, 0, 1, 1, 0}, ranks[] = {2, 2, 2, 2, 1};
     me.run([&](auto link) {
       const auto inside = memory.inside(link);
@@ -36,8 +36,8 @@ TEST_CASE("machine memory: the ranks of a machine are a group with numbers of th
 
 /// An all_reduce of one number inside of each machine, on one side.
 template <class Lane>
-tutti::routine sum_inside(Lane link, machine_memory& memory, machine_memory::side& s, int& v,
-                          tutti::algo::called call) {
+tutti::routine sum_inside(Lane link, node_group& memory, node_group::side& s, int& v,
+                          tutti::algo::call_signature call) {
   co_await memory.begin(link, s, call);
   const std::span<int> one{&v, 1};
   tutti::all_reduce_args a{tutti::erase_type(std::span<const int>{one}), tutti::erase_type(one),
@@ -47,10 +47,10 @@ tutti::routine sum_inside(Lane link, machine_memory& memory, machine_memory::sid
 
 TEST_CASE("machine memory: both sides are boards of the machine's ranks") {
   lanes::run(static_cast<int>(placed.size()), [](auto& me) {
-    machine_memory memory = lanes::on_machines(me, placed);
+    node_group memory = lanes::on_machines(me, placed);
     const int sums[] = {2, 4, 2, 4, 4};
     for (int round = 0; round < 20; ++round)
-      for (machine_memory::side* s : {&memory.up, &memory.down}) {
+      for (node_group::side* s : {&memory.up, &memory.down}) {
         int v = me.number();
         me.run([&](auto link) {
           return sum_inside(link, memory, *s, v, tutti::algo::call_of(link.sequence(), tutti::barrier_args{}));
@@ -68,7 +68,7 @@ TEST_CASE("machine memory: both sides are boards of the machine's ranks") {
 
 TEST_CASE("machine memory: what ranks compare is the whole call") {
   lanes::run(2, [](auto& me) {
-    machine_memory memory = lanes::on_machines(me, {0, 0});
+    node_group memory = lanes::on_machines(me, {0, 0});
     int v = 1;
     tutti::broadcast_args whole;
     whole.root = me.number();  // the parts are alike

@@ -27,7 +27,7 @@ struct transfer {
   std::size_t bytes;
   friend bool operator==(const transfer&, const transfer&) = default;
 };
-struct at_once {
+struct inline_path {
   static bool await_ready() noexcept { return true; }
   static void await_suspend(std::coroutine_handle<tutti::routine::promise_type>) noexcept {}
   static void await_resume() noexcept {}
@@ -38,11 +38,11 @@ struct diary {
   tutti::scratch_pool* pool;
   static int rank() noexcept { return 4; }
   static int size() noexcept { return 9; }
-  at_once send(int peer, std::uint64_t step, std::span<const std::byte> out) const {
+  inline_path send(int peer, std::uint64_t step, std::span<const std::byte> out) const {
     pages->push_back({'s', peer, step, out.data(), out.size()});
     return {};
   }
-  at_once recv(int peer, std::uint64_t step, std::span<std::byte> in) const {
+  inline_path recv(int peer, std::uint64_t step, std::span<std::byte> in) const {
     pages->push_back({'r', peer, step, in.data(), in.size()});
     return {};
   }

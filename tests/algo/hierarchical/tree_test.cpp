@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <tutti/algo/hierarchical/node_group.hpp>
-#include <tutti/algo/hierarchical/topology.hpp>
+#include <tutti/algo/hierarchical/node_map.hpp>
 #include <tutti/algo/hierarchical/tree.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/reduction.hpp>

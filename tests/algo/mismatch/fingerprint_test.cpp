@@ -84,9 +84,9 @@ TEST_CASE("fingerprint: the divisor of a mean counts") {
   std::set<std::uint16_t> briefs;
   for (int i = 1; i <= 16; ++i) {
     const reduction op = erase_type<float>(mean_over(i));
-    const auto see = [&](const algo::called& c) {
+    const auto see = [&](const algo::call_signature& c) {
       CHECK(seen.insert(c.fingerprint()).second);
-      CHECK(algo::called::unpack(c.pack()) == c);
+      CHECK(algo::call_signature::unpack(c.pack()) == c);
     };
     see(algo::call_of(1, all_reduce_args{{}, floats(4), op}));
     see(algo::call_of(1, reduce_scatter_args{const_floats(4), {}, op}));

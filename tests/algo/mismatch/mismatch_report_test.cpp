@@ -16,17 +16,17 @@
 namespace {
 
 using tutti::algo::board;
-using tutti::algo::called;
+using tutti::algo::call_signature;
 using tutti::algo::collective;
-using tutti::algo::odd_call;
+using tutti::algo::mismatch_report;
 
 constexpr std::uint8_t sum = static_cast<std::uint8_t>(tutti::reduction_kind::sum);
 
-called all_reduce(std::uint64_t sequence, std::size_t count) {
+call_signature all_reduce(std::uint64_t sequence, std::size_t count) {
   return {sequence, count, 0, 4, collective::all_reduce, tutti::dtype::f32, sum};
 }
-called broadcast(std::uint64_t sequence, std::uint64_t root) {
-  return {sequence, 8, root, 4, collective::broadcast, tutti::dtype::f32, called::no_reduction};
+call_signature broadcast(std::uint64_t sequence, std::uint64_t root) {
+  return {sequence, 8, root, 4, collective::broadcast, tutti::dtype::f32, call_signature::no_reduction};
 }
 
 /// Ranks of one thread that have met in barrier #1; in the world they are 10, 11, …
@@ -46,7 +46,7 @@ struct world_of {
     while (!std::all_of(ops.begin(), ops.end(), [](const tutti::op& o) { return o.done(); }))
       for (auto& one : all) one->engine().poll();
   }
-  void begin(std::initializer_list<std::size_t> ranks, const called& c) {
+  void begin(std::initializer_list<std::size_t> ranks, const call_signature& c) {
     for (const std::size_t r : ranks) boards[r].begin(c);
   }
   /// What `rank` says of its operation #`sequence`.
@@ -114,7 +114,7 @@ TEST_CASE("odd_call: of many different calls the least common is named, of many 
 
 TEST_CASE("odd_call: who differs from most of the group is the culprit, and nobody else") {
   const auto culprit = [](const auto& w, std::size_t size) {
-    return odd_call::find(w.boards[0], {3, 0, static_cast<int>(size), {}}, -1).culprit;
+    return mismatch_report::find(w.boards[0], {3, 0, static_cast<int>(size), {}}, -1).culprit;
   };
   world_of<3> three;
   three.begin({2}, all_reduce(2, 5));
@@ -139,7 +139,7 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
   tutti::op_state s;
   s.info.context = 0;
   s.info.sequence = 39;
-  const auto say = [&](const tutti::odd_message& m, int peer, int finder) {
+  const auto say = [&](const tutti::message_mismatch& m, int peer, int finder) {
     s.result = m.failure(peer, finder);
     return tutti::algo::explain_mismatch(s, board{}, members, "rank " + std::to_string(peer));
   };
@@ -155,8 +155,8 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
   const std::vector<std::size_t> lengths{1, 2, 3, 4};
   const auto blocks = tutti::algo::call_of(41, tutti::all_gather_v_args{{}, {}, tutti::layout{lengths}}).brief();
   CHECK(say({blocks, blocks, 20, 800, 0, 41}, 2, 3).ends_with("they differ in the lengths of blocks or the algorithm"));
-  tutti::odd_message counts{sums, sums, 5, 1U << 30, 0, 41};
-  counts.of = tutti::odd_message::unit::elements;
+  tutti::message_mismatch counts{sums, sums, 5, 1U << 30, 0, 41};
+  counts.of = tutti::message_mismatch::unit::elements;
   CHECK(say(counts, 2, 1) ==
         "failed: rank 2 called all_reduce #41 (5 x float32) where rank 1 called all_reduce #41 (524286 or more x "
         "float32)");
@@ -164,7 +164,7 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
   CHECK(say(counts, 2, 1) ==
         "failed: rank 2 called all_reduce #41 (float32) with another size, root, divisor, algorithm or lengths of "
         "blocks than rank 1");
-  counts.of = tutti::odd_message::unit::algorithms;
+  counts.of = tutti::message_mismatch::unit::algorithms;
   counts.bytes = static_cast<std::uint64_t>(tutti::algorithm::ring);
   counts.room = static_cast<std::uint64_t>(tutti::algorithm::pairwise);
   CHECK(say(counts, 2, 3) ==
@@ -177,35 +177,35 @@ TEST_CASE("odd_call: a count that is each rank's own has no number, but a name")
   s.info.context = 0;
   s.info.sequence = 39;
   const auto say = [&](std::uint64_t theirs, std::uint64_t mine) {
-    called c = all_reduce(41, 5);
+    call_signature c = all_reduce(41, 5);
     c.what = collective::gather;
-    c.with = called::no_reduction;
-    tutti::odd_message m{c.brief(), c.brief(), theirs, mine, 0, 41};
-    m.of = tutti::odd_message::unit::elements;
+    c.with = call_signature::no_reduction;
+    tutti::message_mismatch m{c.brief(), c.brief(), theirs, mine, 0, 41};
+    m.of = tutti::message_mismatch::unit::elements;
     s.result = m.failure(2, 1);
     return tutti::algo::explain_mismatch(s, board{}, {0, 3, 4, {}}, "rank 2");
   };
-  CHECK(say(called::any_count, 12) ==
+  CHECK(say(call_signature::any_count, 12) ==
         "failed: rank 2 called gather_v #41 (float32) where rank 1 called gather #41 (12 x float32)");
-  CHECK(say(1U << 30, called::any_count) ==
+  CHECK(say(1U << 30, call_signature::any_count) ==
         "failed: rank 2 called gather #41 (524286 or more x float32) where rank 1 called gather_v #41 (float32)");
-  CHECK(say(called::any_count, called::any_count) ==
+  CHECK(say(call_signature::any_count, call_signature::any_count) ==
         "failed: rank 2 called gather(_v) #41 (float32) with another size, root, divisor, algorithm or lengths of "
         "blocks than rank 1");
 }
 
 TEST_CASE("odd_call: what three bits tell apart and names do not") {
   tutti::op_state s;
-  const auto say = [&](called c, std::uint16_t other, int ranks) {
-    s.result = tutti::odd_message{c.brief(), static_cast<std::uint16_t>(c.brief() ^ other)}.failure(2, 1);
+  const auto say = [&](call_signature c, std::uint16_t other, int ranks) {
+    s.result = tutti::message_mismatch{c.brief(), static_cast<std::uint16_t>(c.brief() ^ other)}.failure(2, 1);
     return tutti::algo::explain_mismatch(s, board{}, {0, 3, ranks, {}}, "rank 2");
   };
-  called mean = all_reduce(41, 5);
+  call_signature mean = all_reduce(41, 5);
   mean.with = static_cast<std::uint8_t>(tutti::reduction_kind::mean_over);
   CHECK(say(mean, 1, 4) ==
         "failed: rank 2 called all_reduce (float32, mean_over) with another divisor where rank 1 called all_reduce "
         "(float32, mean_over)");
-  called structs = all_reduce(41, 5);
+  call_signature structs = all_reduce(41, 5);
   structs.type = tutti::dtype::opaque;
   structs.element_bytes = 8;
   CHECK(say(structs, 5, 4) ==
@@ -217,23 +217,23 @@ TEST_CASE("odd_call: what three bits tell apart and names do not") {
 
 TEST_CASE("odd_call: a length that only two ranks know is between them") {
   using tutti::algo::is_between_two;
-  called c = all_reduce(41, 5);
+  call_signature c = all_reduce(41, 5);
   const auto failure = [&](collective what) {
     c.what = what;
-    return tutti::odd_message{c.brief(), c.brief(), 20, 800, 0, 41}.failure(2, 1);
+    return tutti::message_mismatch{c.brief(), c.brief(), 20, 800, 0, 41}.failure(2, 1);
   };
   for (const auto what : {collective::gather, collective::scatter, collective::all_to_all})
     CHECK(is_between_two(failure(what)));
   CHECK_FALSE(is_between_two(failure(collective::all_reduce)));
-  CHECK(is_between_two(tutti::odd_message{0, 0, 20, 800}.failure(2, 1)));
-  CHECK_FALSE(is_between_two(tutti::odd_message{c.brief(), broadcast(41, 1).brief()}.failure(2, 1)));
+  CHECK(is_between_two(tutti::message_mismatch{0, 0, 20, 800}.failure(2, 1)));
+  CHECK_FALSE(is_between_two(tutti::message_mismatch{c.brief(), broadcast(41, 1).brief()}.failure(2, 1)));
   CHECK_FALSE(is_between_two({tutti::errc::mismatch, 0, 2, 0}));
 }
 
 TEST_CASE("odd_call: a rank that asked for another algorithm is told which it was") {
   world_of<3> w;
   w.begin({0, 1}, all_reduce(2, 5));
-  called by_ring = all_reduce(2, 5);
+  call_signature by_ring = all_reduce(2, 5);
   by_ring.via = tutti::algorithm::ring;
   w.begin({2}, by_ring);
   CHECK(w.said(0, 2) == "does not match what rank 12 called: all_reduce #2 (5 x float32, sum, by ring)");
@@ -243,10 +243,10 @@ TEST_CASE("odd_call: a rank that asked for another algorithm is told which it wa
 
 TEST_CASE("odd_call: another divisor is told without its value") {
   world_of<3> w;
-  called mean = all_reduce(2, 5);
+  call_signature mean = all_reduce(2, 5);
   mean.with = static_cast<std::uint8_t>(tutti::reduction_kind::mean_over);
   w.begin({0, 1}, mean);
-  mean.rest = called::rest_with(0, 7);
+  mean.rest = call_signature::rest_with(0, 7);
   w.begin({2}, mean);
   CHECK(w.said(0, 2) ==
         "does not match what rank 12 called: all_reduce #2 (5 x float32, mean_over) with another divisor");
@@ -254,7 +254,7 @@ TEST_CASE("odd_call: another divisor is told without its value") {
 
 TEST_CASE("odd_call: blocks of other lengths, and a board that nobody has opened") {
   world_of<3> w;
-  called uneven = all_reduce(2, called::any_count);
+  call_signature uneven = all_reduce(2, call_signature::any_count);
   uneven.what = collective::reduce_scatter_v;
   w.begin({1}, uneven);
   uneven.rest = 1;
@@ -263,7 +263,7 @@ TEST_CASE("odd_call: blocks of other lengths, and a board that nobody has opened
         "failed: rank 12 called reduce_scatter_v #2 (float32, sum) with blocks of other lengths where rank 11 called "
         "reduce_scatter_v #2 (float32, sum)");
   const tutti::group members{0, 0, 3, {}};
-  CHECK(odd_call::find(board{}, members, 1).odd.rank == -1);
+  CHECK(mismatch_report::find(board{}, members, 1).odd.rank == -1);
   tutti::op_state s;
   s.result = {tutti::errc::mismatch, 0, 1, 0};
   CHECK(tutti::algo::explain_mismatch(s, board{}, members, "rank 1: it").empty());

@@ -21,14 +21,14 @@ TEST_CASE("other_length: names both ranks by their numbers in the world, the cal
     const tutti::status why = tutti::algo::detail::other_length(tutti::lane{link, of, 41}, call, 1, bytes, 0, 16);
     CHECK(why.code == tutti::errc::mismatch);
     CHECK(why.peer == 9);
-    CHECK(why.other == tutti::odd_message::finder_of(5));
-    const auto odd = tutti::odd_message::in(why);
-    CHECK(odd.bytes == (bytes == 40 ? 40 : tutti::odd_message::most_of_call));
+    CHECK(why.other == tutti::message_mismatch::finder_of(5));
+    const auto odd = tutti::message_mismatch::in(why);
+    CHECK(odd.bytes == (bytes == 40 ? 40 : tutti::message_mismatch::most_of_call));
     CHECK(odd.room == 16);
     CHECK(odd.number_near(40) == 41);
     CHECK(odd.sent == odd.expected);
     // Neither the root nor the reduction is told of calls that are the same.
-    const auto brief = static_cast<std::uint16_t>(odd.sent | tutti::algo::called::plain_brief);
+    const auto brief = static_cast<std::uint16_t>(odd.sent | tutti::algo::call_signature::plain_brief);
     CHECK(tutti::algo::describe_brief(brief, std::numeric_limits<int>::max()) == "broadcast (float32)");
   }
 }

@@ -40,7 +40,7 @@ TEST_CASE("called: a call in words, and what a message keeps of it") {
   auto by_messages = call_of(41, broadcast_args{floats(1024), 3});
   by_messages.via = algorithm::chain;
   CHECK(algo::describe(by_messages) == "broadcast #41 (1024 x float32, root 3, by chain)");
-  CHECK(algo::called::unpack(by_messages.pack()) == by_messages);
+  CHECK(algo::call_signature::unpack(by_messages.pack()) == by_messages);
   CHECK(text(broadcast_sized_args{.root = 1}) == "broadcast of a string #41 (uint8, root 1)");
 
   CHECK(brief(barrier_args{}, 4) == "barrier");
@@ -57,7 +57,7 @@ TEST_CASE("called: it survives packing, and is never taken for nothing") {
   for (const auto kind : {reduction_kind::sum, reduction_kind::maxloc, reduction_kind::raw}) {
     with.kind = kind;
     const auto c = call_of(7, reduce_args{structs(std::size_t{1} << 40), {}, with, 70000});
-    CHECK(algo::called::unpack(c.pack()) == c);
+    CHECK(algo::call_signature::unpack(c.pack()) == c);
     CHECK(c.brief() != 0);
   }
   CHECK(call_of(0, barrier_args{}).brief() != 0);

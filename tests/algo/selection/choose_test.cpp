@@ -89,7 +89,7 @@ void check_grid(std::initializer_list<algorithm> order) {
         bool cheapest = true;  // millions of CHECKs would take longer than what they look at
         for (const int machines : {1, (ranks + 1) / 2, ranks}) {
           const reach links = machines > 1 ? reach::machines : reach::messages;
-          const situation s{links, ranks, bytes, 4, machines, crowd, ranks % machines == 0};
+          const problem s{links, ranks, bytes, 4, machines, crowd, ranks % machines == 0};
           const algorithm best = select<Args>(s);
           cheapest = cheapest && can_ask<Args>(best, s) && best != algorithm::automatic;
           for (const algorithm a : algorithms_of<Args>)
@@ -124,13 +124,13 @@ TEST_CASE("select: what costs least, and as messages grow, fewer bytes instead o
 }
 
 TEST_CASE("select: direct algorithms need a slot that holds an element of every rank") {
-  const situation crowded{reach::memory, 1000, 8, 4096};
+  const problem crowded{reach::memory, 1000, 8, 4096};
   CHECK(select<all_reduce_args>(crowded) == algorithm::recursive_doubling);
   CHECK(select<reduce_scatter_args>(crowded) == algorithm::ring);
 }
 
 TEST_CASE("select: a table goes before the costs, where its algorithm can run") {
-  const situation s{reach::messages, 8, 4, 4};
+  const problem s{reach::messages, 8, 4, 4};
   tuning table;
   table.add({tuning::id_of("all_reduce"), reach::messages, algorithm::direct});
   CHECK(table.choose<all_reduce_args>(s, select<all_reduce_args>(s)) == algorithm::recursive_doubling);

@@ -11,9 +11,8 @@ namespace {
 using tutti::algorithm;
 using namespace tutti::algo;
 
-constexpr situation mapped{reach::memory, 8, 0, 4}, apart{reach::messages, 8, 0, 4},
-    crowded{reach::memory, 65, 0, 4096}, layered{reach::machines, 8, 0, 4, 3},
-    level{reach::machines, 8, 0, 4, 2, 1, true};
+constexpr problem mapped{reach::memory, 8, 0, 4}, apart{reach::messages, 8, 0, 4}, crowded{reach::memory, 65, 0, 4096},
+    layered{reach::machines, 8, 0, 4, 3}, level{reach::machines, 8, 0, 4, 2, 1, true};
 constexpr auto foreign = static_cast<algorithm>(200);
 
 static_assert(can_ask<tutti::all_reduce_args>(algorithm::direct, mapped));
@@ -36,7 +35,7 @@ static_assert(!can_ask<tutti::barrier_args>(algorithm::direct, mapped));
 
 template <class Args>
 void check_consistent() {
-  for (const situation& s : {mapped, apart, crowded, layered, level}) {
+  for (const problem& s : {mapped, apart, crowded, layered, level}) {
     CHECK(can_ask<Args>(algorithm::automatic, s));
     for (const auto via : {algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::tree,
                            algorithm::linear, algorithm::pairwise, algorithm::halving_doubling, algorithm::bruck,

@@ -10,9 +10,9 @@ using tutti::algorithm;
 using namespace tutti::algo;
 
 constexpr std::uint32_t all_reduce = tuning::id_of("all_reduce");
-constexpr situation four(std::size_t bytes, reach links = reach::messages) { return {links, 4, bytes, 4}; }
+constexpr problem four(std::size_t bytes, reach links = reach::messages) { return {links, 4, bytes, 4}; }
 
-constexpr algorithm chosen(const tuning& t, const situation& s) {
+constexpr algorithm chosen(const tuning& t, const problem& s) {
   return t.choose<tutti::all_reduce_args>(s, algorithm::halving_doubling);
 }
 

@@ -28,7 +28,7 @@ void check_all(int size, Steps steps) {
     std::vector<std::uint8_t> memory(2 * piece + 200);
     std::uint8_t salt = 0;
     // As if the staging had been chosen: that takes meetings, too.
-    (void)me.board().choice_due(tutti::algo::choice_timer::worth_choosing);
+    (void)me.board().choice_due(tutti::algo::retune_schedule::worth_choosing);
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, beside, beside + 1, mapped_from - 1, mapped_from,
                                     piece, piece + 1, 2 * piece + 77})
       for (int root = 0; root < me.size(); ++root) {

@@ -38,7 +38,7 @@ struct operand {
   std::vector<float> whole, buffer;
   std::vector<std::vector<float>> memory;
   std::vector<tutti::displaced_part> parts;
-  tutti::displaced apart;
+  tutti::external_segments apart;
 
   operand(std::mt19937& random, std::size_t count, bool doubled) : whole(count) {
     for (float& x : whole) x = static_cast<float>(random() % 100'000) / 7;
@@ -76,7 +76,7 @@ TEST_CASE("displaced_operand: everything comes to its place, and blocks of it to
     CAPTURE(count);
     operand o(random, count, count % 3 == 0);
     std::byte* const buffer = reinterpret_cast<std::byte*>(o.buffer.data());
-    const tutti::displaced* d = &o.apart;
+    const tutti::external_segments* d = &o.apart;
     for (int i = 0; i < 20; ++i) {
       const std::size_t n = std::min<std::size_t>(count, 1 + random() % 4096), from = random() % (count - n + 1);
       alignas(64) float room[4096];
@@ -111,14 +111,15 @@ TEST_CASE_TEMPLATE("displaced_operand: an all_reduce gives the bits that it give
         for (const bool doubled : {false, true}) {
           operand o(random, count, doubled);
           const auto memory = o.memory;
-          const auto reduce = [&](std::vector<float>& in, tutti::displaced apart) {
+          const auto reduce = [&](std::vector<float>& in, tutti::external_segments apart) {
             tutti::all_reduce_args a{lanes::in(in), lanes::out(in), tutti::erase_type<float>(tutti::mean_over(3))};
             a.apart = apart;
             if (!apart.empty()) tutti::algo::bring_for_others(a, me.number(), me.size());
             me.run([&](auto link) { return tutti::algo::direct_all_reduce(link, me.board(), a); });
           };
           // Ranks need not be alike in it.
-          reduce(o.buffer, me.number() == 1 && count == 5000 ? (o.buffer = o.whole, tutti::displaced{}) : o.apart);
+          reduce(o.buffer,
+                 me.number() == 1 && count == 5000 ? (o.buffer = o.whole, tutti::external_segments{}) : o.apart);
           expect(o.memory == memory, "what lay elsewhere was changed");
           o.memory.clear();  // nobody reads it any more
           reduce(o.whole, {});

@@ -61,15 +61,15 @@ TEST_CASE("at_once: all ranks choose how to stage after the same call, whoever c
 }
 
 TEST_CASE("at_once: an all_reduce of one piece ends without a routine where the others have posted") {
-  std::atomic<int> at_once{0}, routines{0};
+  std::atomic<int> inline_path{0}, routines{0};
   lanes::run<lanes::staging_transport>(2, [&](auto& me) {
     std::vector<std::uint32_t> in(2048, 3), out(2048);
     for (int i = 0; i < 300; ++i) {
-      ++(call(me, sum_of<std::uint32_t>(in, out), 1 << 22) == progress::all ? at_once : routines);
+      ++(call(me, sum_of<std::uint32_t>(in, out), 1 << 22) == progress::all ? inline_path : routines);
       expect(out.front() == 6 && out.back() == 6, "a sum");
     }
   });
-  CHECK(at_once > 0);
+  CHECK(inline_path > 0);
   CHECK(routines > 0);  // who opens the board, at least
 }
 

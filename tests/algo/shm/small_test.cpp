@@ -200,18 +200,18 @@ TEST_CASE("direct_small: calls of some KiB, all of which choose how to stage aft
 }
 
 TEST_CASE("direct_small: what the others have posted is taken at once, without a routine") {
-  std::atomic<int> at_once{0};
+  std::atomic<int> inline_path{0};
   lanes::run(2, [&](auto& me) {
     for (int i = 0; i < 300; ++i) {
       float x = static_cast<float>(i + me.number());
       const auto v = std::span<float>{&x, 1};
       const auto with = tutti::erase_type<float>(tutti::sum);
       const tutti::all_reduce_args a{tutti::erase_type(std::span<const float>{v}), tutti::erase_type(v), with};
-      if (call(me, a, 1 << 22) == progress::all) ++at_once;
+      if (call(me, a, 1 << 22) == progress::all) ++inline_path;
       expect(x == static_cast<float>(2 * i + 1), "a sum");
     }
   });
-  CHECK(at_once > 0);
+  CHECK(inline_path > 0);
 }
 
 TEST_CASE("direct_small: a broadcast's root does not wait, and overwrites nothing that is still to be read") {

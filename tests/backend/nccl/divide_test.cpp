@@ -36,7 +36,7 @@ struct fake_kernels {
     return {};
   }
 };
-using dividing = tutti::nccl_dividing<fake::nccl, fake_kernels>;
+using dividing = tutti::nccl_divide<fake::nccl, fake_kernels>;
 using dividing_gpus = tutti::communicator<tutti::basic_nccl<dividing>>;
 
 template <class F>

@@ -48,7 +48,7 @@ TEST_CASE("nccl: a stream of another device is a usage_error that names both") {
     const std::string here = std::to_string(g.rank()), there = std::to_string(g.rank() + 2);
     CHECK(complaint([&] { issue(foreign).wait(); }) == "all_reduce: its stream is one of device " + there +
                                                            ", but this communicator is for device " + here +
-                                                           "; pass a stream of that one: issue{.stream = ...}");
+                                                           "; pass a stream of that one: call_options{.stream = ...}");
     auto prepared = g.prepare().all_reduce(on_device(v), tutti::sum, {.stream = foreign});
     CHECK(contains(complaint([&] { prepared.start().wait(); }), "of device " + there));
     CHECK(contains(complaint([&] {

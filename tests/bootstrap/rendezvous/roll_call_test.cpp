@@ -91,7 +91,7 @@ TEST_CASE("all ranks get the same roster, with machines told apart by their memo
     REQUIRE(o.all.has_value());
     REQUIRE(o.all->size() == 6);
     for (int r = 0; r < 6; ++r) {
-      const tutti::peer& p = (*o.all)[static_cast<std::size_t>(r)];
+      const tutti::rank_info& p = (*o.all)[static_cast<std::size_t>(r)];
       CHECK(p.rank == r);
       CHECK(p.pid == 100 + r);
       CHECK(p.host == std::string("host") + domains[r]);
@@ -105,7 +105,7 @@ TEST_CASE("all ranks get the same roster, with machines told apart by their memo
 TEST_CASE("a world of one calls its roll alone") {
   const auto outcomes = call_all({roll_call_claim::of_this_process(0, 1)}, 20s, 0ms);
   REQUIRE(outcomes.front().all.has_value());
-  const tutti::peer& self = outcomes.front().all->front();
+  const tutti::rank_info& self = outcomes.front().all->front();
   CHECK(self.pid == ::getpid());
   CHECK(self.start_time == tutti::os::process_start_time(::getpid()));
   CHECK(self.memory_domain == tutti::os::memory_domain());

@@ -18,7 +18,7 @@
 
 namespace {
 
-using dividing = tutti::nccl_dividing<tutti::nccl_api, tutti::cuda::kernels>;
+using dividing = tutti::nccl_divide<tutti::nccl_api, tutti::cuda::kernels>;
 
 /// Sums of small multiples of `unit` are exact, so nothing but the division rounds.
 template <class T>

@@ -82,7 +82,7 @@ TEST_CASE("elsewhere: the parts of each bucket, with what becomes of them") {
   e.put(0, a.data());
   CHECK(e.has(0));
   CHECK_FALSE(e.has(2));
-  const tutti::displaced first = e.list<float>(p.buckets[0], 3);
+  const tutti::external_segments first = e.list<float>(p.buckets[0], 3);
   REQUIRE(first.size == 1);  // b has no elements
   CHECK(first.parts[0].first == p.buckets[0].slots[0].offset);
   CHECK(first.parts[0].count == 3);
@@ -90,7 +90,7 @@ TEST_CASE("elsewhere: the parts of each bucket, with what becomes of them") {
   first.bring(first.parts[0].data, out, 3, first.factor);
   CHECK(out[0] == -3);
   e.put(2, c.data());
-  const tutti::displaced second = e.list<float>(p.buckets[1], 1);
+  const tutti::external_segments second = e.list<float>(p.buckets[1], 1);
   REQUIRE(second.size == 1);
   CHECK(second.parts[0].data == a.data());
   CHECK((second.bring == nullptr));

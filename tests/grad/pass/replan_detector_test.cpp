@@ -12,7 +12,7 @@ tutti::grad::plan plan_of(const std::vector<int>& order) {
   return tutti::grad::make_plan(four, {.first_bytes = 128, .cap_bytes = 128}, order);
 }
 struct watcher {
-  tutti::grad::order_watch watch;
+  tutti::grad::replan_detector watch;
   int asked = 0;
 
   explicit watcher(std::size_t passes) : watch(passes) { watch.follow(plan_of({3, 2, 1, 0})); }

@@ -7,11 +7,11 @@
 
 namespace {
 
-using tutti::recent_calls;
+using tutti::call_log;
 using tutti::tag;
 
 TEST_CASE("recent calls: one is found by any tag of its operation, and by no other") {
-  recent_calls calls;
+  call_log calls;
   CHECK(calls.find(tag::make(0, 0, 0)) == nullptr);
   calls.note({tag::make(3, 7, 0), 70, 1});
   calls.note({tag::make(3, 8, 0), 80, 2});
@@ -24,26 +24,26 @@ TEST_CASE("recent calls: one is found by any tag of its operation, and by no oth
 }
 
 TEST_CASE("recent calls: the last ones are remembered") {
-  recent_calls calls;
-  for (std::uint64_t i = 1; i <= 2 * recent_calls::remembered; ++i) calls.note({tag::make(0, i, 0), i, 5});
-  CHECK(calls.find(tag::make(0, recent_calls::remembered, 0)) == nullptr);
-  for (std::uint64_t i = recent_calls::remembered + 1; i <= 2 * recent_calls::remembered; ++i) {
+  call_log calls;
+  for (std::uint64_t i = 1; i <= 2 * call_log::remembered; ++i) calls.note({tag::make(0, i, 0), i, 5});
+  CHECK(calls.find(tag::make(0, call_log::remembered, 0)) == nullptr);
+  for (std::uint64_t i = call_log::remembered + 1; i <= 2 * call_log::remembered; ++i) {
     REQUIRE(calls.find(tag::make(0, i, 0)) != nullptr);
     CHECK(calls.find(tag::make(0, i, 0))->all == i);
   }
 }
 
-struct one_call final : recent_calls::witness {
+struct one_call final : call_log::witness {
   std::uint64_t number;
   explicit one_call(std::uint64_t n) : number(n) {}
-  [[nodiscard]] recent_calls::one recall(std::uint64_t t) const noexcept override {
+  [[nodiscard]] call_log::one recall(std::uint64_t t) const noexcept override {
     if (tag::sequence(t) != number) return {};
     return {t, number, 1};
   }
 };
 
 TEST_CASE("recent calls: those that were not noted are asked of whoever remembers them") {
-  recent_calls calls;
+  call_log calls;
   one_call seven{7}, eight{8};
   calls.note({tag::make(0, 7, 0), 70, 1});
   calls.consult(seven);

@@ -9,16 +9,16 @@
 
 namespace {
 
-using tutti::detail::early_messages;
 using tutti::detail::early_places;
+using tutti::detail::unexpected_queue;
 
 TEST_CASE("early_messages: they stay in their order and where they are, and count what they take") {
   early_places places;
-  early_messages all{places};
+  unexpected_queue all{places};
   auto& one = all.add(1, 10, 100);
   auto& two = all.add(2, 20, 0);
   auto& three = all.add(3, 30, 7);
-  CHECK(all.held() == early_messages::cost(100) + early_messages::cost(0) + early_messages::cost(7));
+  CHECK(all.held() == unexpected_queue::cost(100) + unexpected_queue::cost(0) + unexpected_queue::cost(7));
   CHECK(one.bytes.size() == 100);
   CHECK(two.bytes.empty());
   CHECK_FALSE(three.complete);
@@ -29,7 +29,7 @@ TEST_CASE("early_messages: they stay in their order and where they are, and coun
   CHECK(&*all.begin() == &one);
   all.remove(*std::prev(all.end()));
   CHECK(std::next(all.begin()) == all.end());
-  CHECK(all.held() == early_messages::cost(100));
+  CHECK(all.held() == unexpected_queue::cost(100));
   all.clear();
   CHECK(all.begin() == all.end());
   CHECK(all.held() == 0);
@@ -37,7 +37,7 @@ TEST_CASE("early_messages: they stay in their order and where they are, and coun
 
 TEST_CASE("early_messages: what one lay in is the next one's, also of another peer, which knows nothing of it") {
   early_places places;
-  early_messages all{places}, of_another{places};
+  unexpected_queue all{places}, of_another{places};
   auto& first = all.add(1, 10, 5000);
   first.complete = true;
   const std::byte* const place = first.bytes.data();
@@ -55,7 +55,7 @@ TEST_CASE("early_messages: what one lay in is the next one's, also of another pe
 
 TEST_CASE("early_messages: the smallest room that is large enough is taken, else a new one in place of the largest") {
   early_places places;
-  early_messages all{places};
+  unexpected_queue all{places};
   const std::byte* const small = all.add(1, 0, 100).bytes.data();
   const std::byte* const middle = all.add(2, 0, 1000).bytes.data();
   const std::byte* const large = all.add(3, 0, 10'000).bytes.data();
@@ -71,7 +71,7 @@ TEST_CASE("early_messages: the smallest room that is large enough is taken, else
 
 TEST_CASE("early_messages: a loop of many lengths needs no more places than it had in use at a time") {
   early_places places;
-  early_messages all{places};
+  unexpected_queue all{places};
   const std::vector<std::size_t> lengths{0, 1, 64, 65, 4096, 100'000, std::size_t{256} << 10, 3, 70'000};
   std::size_t kept = 0;
   for (std::size_t round = 0; round < 10; ++round) {
@@ -85,7 +85,7 @@ TEST_CASE("early_messages: a loop of many lengths needs no more places than it h
 
 TEST_CASE("early_messages: no more is kept than is allowed, and nothing that is longer than any early message") {
   early_places places;
-  early_messages all{places};
+  unexpected_queue all{places};
   constexpr std::size_t part = std::size_t{256} << 10;
   for (std::uint64_t t = 0; t < 2 * early_places::most_kept / part; ++t) all.add(t, 0, part);
   while (all.begin() != all.end()) all.remove(*all.begin());

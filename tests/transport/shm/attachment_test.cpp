@@ -13,8 +13,8 @@ namespace {
 
 using drive::shm_world;
 using tutti::errc;
+using tutti::shm_attachment;
 using tutti::shm_layout;
-using tutti::shm_place;
 using namespace std::chrono_literals;
 using tutti_test::forked_child;
 
@@ -30,7 +30,7 @@ struct machine {
     ranks.back().pid = child.pid();
     ranks.back().start_time = tutti::os::process_start_time(child.pid()).value_or(0);
   }
-  shm_place place() {
+  shm_attachment place() {
     return {tutti::os::shm_segment::adopt(tutti::os::fd{::dup(segment.native())}, layout.bytes()), layout, ranks, 0};
   }
   shm_layout layout;
@@ -38,7 +38,7 @@ struct machine {
   tutti::roster ranks;
 };
 
-tutti_test::failure failure_of(shm_place& place, tutti::duration limit) {
+tutti_test::failure failure_of(shm_attachment& place, tutti::duration limit) {
   return tutti_test::failure_of([&] { place.await_everyone(tutti::after(limit)); });
 }
 
@@ -46,7 +46,7 @@ tutti_test::failure failure_of(shm_place& place, tutti::duration limit) {
 
 TEST_CASE("a place knows its memory") {
   machine m{1};
-  shm_place place = m.place();
+  shm_attachment place = m.place();
   CHECK(place.local_size() == 1);
   CHECK(place.heap(0) - reinterpret_cast<std::byte*>(&place.area().block(0)) > 0);
   CHECK(place.layout() == m.layout);
@@ -61,11 +61,11 @@ TEST_CASE("a place knows its memory") {
 TEST_CASE("a place says goodbye when it ends, also after it was moved") {
   machine m{1};
   const auto memory = m.segment.map();
-  const tutti::shared_area area{memory.data(), 1};
+  const tutti::shm_control_block area{memory.data(), 1};
   {
-    shm_place first = m.place();
+    shm_attachment first = m.place();
     first.sign_in();
-    shm_place second = std::move(first);
+    shm_attachment second = std::move(first);
     CHECK(tutti::os::probe(area.block(0).beacon, ::getpid(), m.ranks[0].start_time) == tutti::os::liveness::alive);
   }
   CHECK(tutti::os::probe(area.block(0).beacon, ::getpid(), m.ranks[0].start_time) == tutti::os::liveness::left);
@@ -76,7 +76,7 @@ TEST_CASE("whoever does not sign in is named at the deadline, and everybody hear
   machine m{3};
   m.add(a);
   m.add(b);
-  shm_place place = m.place();
+  shm_attachment place = m.place();
   place.sign_in();
   const auto e = failure_of(place, 30ms);
   CHECK(e.kind == errc::rendezvous);
@@ -89,7 +89,7 @@ TEST_CASE("a rank that dies before it signs in ends the wait") {
   auto a = std::make_unique<forked_child>([] { return ::pause(); });
   machine m{2};
   m.add(*a);
-  shm_place place = m.place();
+  shm_attachment place = m.place();
   place.sign_in();
   a.reset();
   const auto e = failure_of(place, 1h);
@@ -103,7 +103,7 @@ TEST_CASE("a rank that gives up ends the wait of the others") {
   machine m{3};
   m.add(absent);
   m.add(quitter);
-  shm_place place = m.place();
+  shm_attachment place = m.place();
   place.sign_in();
   place.area().block(2).pid = quitter.pid();
   place.area().block(2).beacon.state = tutti::os::beacon_word::phase::left;
@@ -117,7 +117,7 @@ TEST_CASE("the first cause is everybody's, and says whose it is") {
   machine m{3};
   m.add(absent);
   m.add(lost);
-  shm_place place = m.place();
+  shm_attachment place = m.place();
   place.sign_in();
   place.area().fail({errc::peer_lost, 0, 2, 0});
   const auto e = failure_of(place, 1h);
@@ -130,7 +130,7 @@ TEST_CASE("once everyone has signed in, who leaves is no concern of the set-up")
   forked_child other{[] { return ::pause(); }};
   machine m{2};
   m.add(other);
-  shm_place place = m.place();
+  shm_attachment place = m.place();
   place.sign_in();
   place.area().block(1).pid = other.pid();
   place.area().block(1).beacon.state = tutti::os::beacon_word::phase::left;

@@ -13,25 +13,25 @@
 
 namespace {
 
-using tutti::shared_area;
+using tutti::shm_control_block;
 
 struct memory_for {
   explicit memory_for(int ranks)
-      : words((shared_area::bytes(ranks) + sizeof(line) - 1) / sizeof(line)),
+      : words((shm_control_block::bytes(ranks) + sizeof(line) - 1) / sizeof(line)),
         area(reinterpret_cast<std::byte*>(words.data()), ranks) {}
   struct alignas(4096) line {
     std::byte bytes[4096]{};
   };
   std::vector<line> words;
-  shared_area area;
+  shm_control_block area;
 };
 
 }  // namespace
 
 TEST_CASE("rings are powers of two and shrink as ranks grow") {
-  std::size_t before = shared_area::ring_bytes(1);
+  std::size_t before = shm_control_block::ring_bytes(1);
   for (int n = 1; n <= 4096; ++n) {
-    const std::size_t now = shared_area::ring_bytes(n);
+    const std::size_t now = shm_control_block::ring_bytes(n);
     CHECK_MESSAGE((std::has_single_bit(now) && now <= before && now >= 4096), n);
     if (n <= 1024) CHECK_MESSAGE(now * static_cast<std::size_t>(n) <= std::size_t{4} << 20, n);
     before = now;
@@ -52,12 +52,12 @@ TEST_CASE("no two blocks or rings share memory, and all lie inside") {
   // Fills every ring to the brim with its own value; whatever overlapped would be overwritten.
   for (int from = 0; from < n; ++from)
     for (int to = 0; to < n; ++to) {
-      const std::vector<std::byte> full(shared_area::ring_bytes(n), static_cast<std::byte>(from * n + to + 1));
+      const std::vector<std::byte> full(shm_control_block::ring_bytes(n), static_cast<std::byte>(from * n + to + 1));
       CHECK(m.area.writer(from, to).write(full, {}) == full.size());
     }
   for (int from = 0; from < n; ++from)
     for (int to = 0; to < n; ++to) {
-      const std::vector<std::byte> full(shared_area::ring_bytes(n), static_cast<std::byte>(from * n + to + 1));
+      const std::vector<std::byte> full(shm_control_block::ring_bytes(n), static_cast<std::byte>(from * n + to + 1));
       std::vector<std::byte> got(full.size());
       CHECK(m.area.reader(from, to).read(got) == full.size());
       CHECK(got == full);
@@ -67,7 +67,7 @@ TEST_CASE("no two blocks or rings share memory, and all lie inside") {
     CHECK(m.area.block(r).beacon.state.load() == tutti::os::beacon_word::phase::left);
   }
   CHECK(m.area.failure().ok());
-  const auto* last = reinterpret_cast<const std::byte*>(m.words.data()) + shared_area::bytes(n) - 1;
+  const auto* last = reinterpret_cast<const std::byte*>(m.words.data()) + shm_control_block::bytes(n) - 1;
   CHECK(*last == static_cast<std::byte>(n * n));  // the area is as long as it says, no longer
 }
 

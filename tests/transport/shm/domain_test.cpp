@@ -105,7 +105,7 @@ TEST_CASE("a world that sleeps on descriptors is woken through them") {
                     expect(d.descriptor() >= 0, "no descriptor");
                     tutti::os::poller p;
                     p.add(d.descriptor(), tutti::os::interest::read, 0);
-                    d.bell().prepare(tutti::shared_area::sleep::on_descriptor);
+                    d.bell().prepare(tutti::shm_control_block::sleep::on_descriptor);
                     w.word(static_cast<std::size_t>(rank)) = 1;
                     while (w.word(static_cast<std::size_t>(1 - rank)) == 0) std::this_thread::sleep_for(1ms);
                     d.bell().ring(1 - rank);
@@ -114,12 +114,12 @@ TEST_CASE("a world that sleeps on descriptors is woken through them") {
                     w.word(2).fetch_add(1);
                     while (w.word(2) < 2) std::this_thread::sleep_for(1ms);
                   },
-                  {.heap_bytes = 1 << 20, .sleep_on = tutti::shared_area::sleep::on_descriptor}};
+                  {.heap_bytes = 1 << 20, .sleep_on = tutti::shm_control_block::sleep::on_descriptor}};
   CHECK(world.trouble() == "");
 }
 
 TEST_CASE("a domain of one has no descriptor, no one to miss and one rank per its cores") {
-  tutti::shm_offer offer{1, {.heap_bytes = 1 << 20}};
+  tutti::shm_export offer{1, {.heap_bytes = 1 << 20}};
   shm_domain d{offer.hand_out({drive::myself(0)}, 0, tutti::after(10s))};
   CHECK(d.descriptor() == -1);
   CHECK(gone(d).empty());

@@ -16,7 +16,7 @@
 namespace {
 
 using namespace std::chrono_literals;
-using tutti::shared_area;
+using tutti::shm_control_block;
 using tutti::detail::doorbell;
 using tutti::detail::fences;
 
@@ -26,8 +26,8 @@ struct alignas(4096) page {
 
 struct two_ranks {
   fences a_fences = fences::by_ringer, b_fences = a_fences;
-  std::vector<page> memory{(shared_area::bytes(2) + sizeof(page) - 1) / sizeof(page)};
-  shared_area area{reinterpret_cast<std::byte*>(memory.data()), 2};
+  std::vector<page> memory{(shm_control_block::bytes(2) + sizeof(page) - 1) / sizeof(page)};
+  shm_control_block area{reinterpret_cast<std::byte*>(memory.data()), 2};
   doorbell a{area, 0, a_fences}, b{area, 1, b_fences};
 };
 
@@ -43,17 +43,17 @@ TEST_CASE("ringing a rank that is awake touches nothing") {
 
 TEST_CASE("a ring between prepare and sleep ends the sleep at once") {
   two_ranks w;
-  w.b.prepare(shared_area::sleep::on_futex);
+  w.b.prepare(shm_control_block::sleep::on_futex);
   w.a.ring(1);
   w.b.sleep(1h);  // a lost ring hangs here
   w.b.finish();
-  CHECK(w.area.block(1).sleeping == shared_area::sleep::awake);
+  CHECK(w.area.block(1).sleeping == shm_control_block::sleep::awake);
 }
 
 TEST_CASE("ring_all wakes everybody but the caller") {
   two_ranks w;
-  w.a.prepare(shared_area::sleep::on_futex);
-  w.b.prepare(shared_area::sleep::on_futex);
+  w.a.prepare(shm_control_block::sleep::on_futex);
+  w.b.prepare(shm_control_block::sleep::on_futex);
   w.a.ring_all();
   CHECK(w.area.block(0).bell == 0);
   w.b.sleep(1h);
@@ -61,14 +61,14 @@ TEST_CASE("ring_all wakes everybody but the caller") {
 
 TEST_CASE("a sleeper wakes itself from another thread") {
   two_ranks w;
-  w.a.prepare(shared_area::sleep::on_futex);
+  w.a.prepare(shm_control_block::sleep::on_futex);
   std::jthread other{[&] { w.a.wake_self(); }};
   w.a.sleep(1h);
 }
 
 TEST_CASE("a sleep ends by itself when its time is over") {
   two_ranks w;
-  w.a.prepare(shared_area::sleep::on_futex);
+  w.a.prepare(shm_control_block::sleep::on_futex);
   w.a.sleep(1ms);
   w.a.finish();
 }
@@ -78,7 +78,7 @@ TEST_CASE("whoever sleeps on a descriptor is woken through it") {
   std::vector<tutti::os::event_fd> descriptors(2);
   tutti::os::event_fd mine{tutti::os::fd{::dup(descriptors[1].native())}};
   w.a.wake_by(std::move(descriptors));
-  w.b.prepare(shared_area::sleep::on_descriptor);
+  w.b.prepare(shm_control_block::sleep::on_descriptor);
   CHECK_FALSE(mine.drain());
   w.a.ring(1);
   CHECK(mine.drain());
@@ -90,7 +90,7 @@ TEST_CASE("whoever sleeps on a descriptor is woken through it") {
 
 TEST_CASE("a rank without the sleeper's descriptor does no harm") {
   two_ranks w;
-  w.b.prepare(shared_area::sleep::on_descriptor);
+  w.b.prepare(shm_control_block::sleep::on_descriptor);
   w.a.ring(1);
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("a sleeper that may not make the fences of others any more leaves them
   bool forbidden = false;
   std::jthread sandboxed{[&] {
     forbidden = tutti_test::forbid(SYS_membarrier);
-    w.b.prepare(shared_area::sleep::on_futex);
+    w.b.prepare(shm_control_block::sleep::on_futex);
     w.b.finish();
   }};
   sandboxed.join();
@@ -110,7 +110,7 @@ TEST_CASE("a sleeper that may not make the fences of others any more leaves them
   }
   CHECK(w.area.block(1).fences == 0);
   CHECK(w.area.block(0).fences == 1);
-  w.b.prepare(shared_area::sleep::on_futex);
+  w.b.prepare(shm_control_block::sleep::on_futex);
   w.a.ring(1);
   w.b.sleep(1h);
 }
@@ -128,7 +128,7 @@ TEST_CASE("two threads that only sleep and ring never miss each other") {
   const auto play = [&](doorbell& bell, int me) {
     for (int i = 0; i < rounds; ++i) {
       while (turn.load(std::memory_order_acquire) != me) {
-        bell.prepare(shared_area::sleep::on_futex);
+        bell.prepare(shm_control_block::sleep::on_futex);
         if (turn.load(std::memory_order_acquire) != me) bell.sleep(1h);
         bell.finish();
       }

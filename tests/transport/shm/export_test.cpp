@@ -20,9 +20,9 @@ namespace {
 
 using drive::shm_world;
 using tutti::errc;
-using tutti::shm_offer;
+using tutti::shm_export;
 using tutti::shm_options;
-using tutti::detail::shm_hello;
+using tutti::detail::shm_handshake;
 using namespace std::chrono_literals;
 using tutti_test::forked_child;
 
@@ -54,7 +54,7 @@ tutti::os::fd connect_to(const std::string& name) {
   return std::move(s.socket);
 }
 
-tutti_test::failure failure_of(shm_offer& offer, const tutti::roster& all, tutti::duration limit) {
+tutti_test::failure failure_of(shm_export& offer, const tutti::roster& all, tutti::duration limit) {
   return tutti_test::failure_of([&] { (void)offer.hand_out(all, 0, tutti::after(limit)); });
 }
 
@@ -63,7 +63,7 @@ tutti_test::failure failure_of(shm_offer& offer, const tutti::roster& all, tutti
 TEST_CASE("an offer has a name that nobody can guess, and that ends with it") {
   std::string name;
   {
-    const shm_offer a{2, small}, b{2, small};
+    const shm_export a{2, small}, b{2, small};
     name = a.name();
     CHECK(a.name() != b.name());
     CHECK(name.size() == 7 + 32);
@@ -75,7 +75,7 @@ TEST_CASE("an offer has a name that nobody can guess, and that ends with it") {
 
 TEST_CASE("a world of one has its memory at once") {
   const tutti::roster all{drive::myself(0)};
-  shm_offer offer{1, small};
+  shm_export offer{1, small};
   const auto place = offer.hand_out(all, 0, tutti::after(10s));
   CHECK(place.local_size() == 1);
   CHECK(place.local_rank() == 0);
@@ -84,21 +84,21 @@ TEST_CASE("a world of one has its memory at once") {
 
 TEST_CASE("an offer is refused to who must not hand it out") {
   tutti::roster all{drive::myself(0), drive::myself(1)};
-  shm_offer offer{2, small};
+  shm_export offer{2, small};
   CHECK_THROWS_AS((void)offer.hand_out(all, 1, tutti::after(1s)), tutti::usage_error);  // not the lowest
   CHECK_THROWS_AS((void)offer.hand_out(all, 2, tutti::after(1s)), tutti::usage_error);  // not in the roster
   all.pop_back();
   CHECK_THROWS_AS((void)offer.hand_out(all, 0, tutti::after(1s)), tutti::usage_error);  // for another number of ranks
-  shm_offer once{1, small};
+  shm_export once{1, small};
   (void)once.hand_out(all, 0, tutti::after(1s));
   CHECK_THROWS_AS((void)once.hand_out(all, 0, tutti::after(1s)), tutti::usage_error);
-  CHECK_THROWS_AS((shm_offer{0, small}), tutti::usage_error);
+  CHECK_THROWS_AS((shm_export{0, small}), tutti::usage_error);
 }
 
 TEST_CASE("whoever does not come is named at the deadline") {
   forked_child one{[] { return ::pause(); }}, two{[] { return ::pause(); }};
   const tutti::roster all{drive::myself(0), peer_of(one, 1), peer_of(two, 2)};
-  shm_offer offer{3, small};
+  shm_export offer{3, small};
   const auto e = failure_of(offer, all, 50ms);
   CHECK(e.kind == errc::rendezvous);
   CHECK(e.peer == 1);
@@ -110,14 +110,14 @@ TEST_CASE("a member that dies before it comes ends the wait") {
   auto one = std::make_unique<forked_child>([] { return ::pause(); });
   const tutti::roster all{drive::myself(0), peer_of(*one, 1)};
   one.reset();  // killed and reaped
-  shm_offer offer{2, small};
+  shm_export offer{2, small};
   const auto e = failure_of(offer, all, 1h);
   CHECK(e.kind == errc::peer_lost);
   CHECK(e.peer == 1);
 }
 
 TEST_CASE("a pid that was used again is not the member") {
-  shm_offer offer{2, small};
+  shm_export offer{2, small};
   const std::string name = offer.name();
   forked_child impostor{[&] {
     const tutti::os::fd s = connect_to(name);
@@ -162,7 +162,7 @@ TEST_CASE("a process of another user is refused, even with a pid of the roster")
     MESSAGE("skipped: only root can become another user");
     return;
   }
-  shm_offer offer{2, small};
+  shm_export offer{2, small};
   const std::string name = offer.name();
   forked_child member{[&] {
     if (::setresuid(65534, 65534, 65534) != 0) return 2;
@@ -177,7 +177,7 @@ TEST_CASE("a process of another user is refused, even with a pid of the roster")
 }
 
 TEST_CASE("a member that waits when the set-up fails learns the cause") {
-  shm_offer offer{3, small};
+  shm_export offer{3, small};
   const std::string name = offer.name();
   // The first visitor is a stranger. Before the second is let in, the leader finds that somebody else is dead.
   const tutti::os::fd stranger = connect_to(name);
@@ -185,10 +185,10 @@ TEST_CASE("a member that waits when the set-up fails learns the cause") {
     const tutti::os::fd s = connect_to(name);
     std::this_thread::sleep_for(50ms);
     const std::string told = read_all(s.native());
-    if (told.size() != shm_hello::encoded_bytes) return 1;
-    shm_hello::encoded raw{};
+    if (told.size() != shm_handshake::encoded_bytes) return 1;
+    shm_handshake::encoded raw{};
     std::transform(told.begin(), told.end(), raw.begin(), [](char c) { return static_cast<std::byte>(c); });
-    const auto hello = shm_hello::decode(raw);
+    const auto hello = shm_handshake::decode(raw);
     return hello && hello->refusal == tutti::status{errc::peer_lost, 0, 2, 0} ? 0 : 2;
   }};
   auto dead = std::make_unique<forked_child>([] { return ::pause(); });
@@ -202,12 +202,12 @@ TEST_CASE("a member that waits when the set-up fails learns the cause") {
 }
 
 TEST_CASE("a member that comes twice is served once") {
-  shm_offer offer{3, small};
+  shm_export offer{3, small};
   const std::string name = offer.name();
   forked_child twice{[&] {
     const tutti::os::fd first = connect_to(name), second = connect_to(name);
     const std::size_t a = read_all(first.native()).size(), b = read_all(second.native()).size();
-    return a == shm_hello::encoded_bytes && b == 0 ? 0 : 1;
+    return a == shm_handshake::encoded_bytes && b == 0 ? 0 : 1;
   }};
   forked_child never{[] { return ::pause(); }};
   const tutti::roster all{drive::myself(0), peer_of(twice, 1), peer_of(never, 2)};
@@ -225,7 +225,7 @@ TEST_CASE("a rank that is killed during set-up is an error for the others, whene
     const bool late = trial % 4 == 0;  // the others have nothing to do but wait for it
     shm_world world{n, [victim, late](int rank, shm_world& w) {
                       if (late && rank == victim) {
-                        std::optional<shm_offer> offer;
+                        std::optional<shm_export> offer;
                         if (rank == 0) w.publish(offer.emplace(w.size(), small).name());
                         w.meet(rank);
                         ::pause();
@@ -268,7 +268,7 @@ TEST_CASE("too little memory for the fixed part is an error before anything is m
     const rlimit limit{1 << 20, 1 << 20};
     if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 2;
     try {
-      const shm_offer offer{4};
+      const shm_export offer{4};
     } catch (const tutti::error& e) {
       return e.kind() == errc::out_of_resources && std::string{e.what()}.find("ulimit -f") != std::string::npos ? 0 : 1;
     }
@@ -285,7 +285,7 @@ TEST_CASE("little address space makes smaller heaps") {
     const std::uint64_t left = std::uint64_t{3} << 30;
     const rlimit limit{used * tutti::os::page_bytes() + left, RLIM_INFINITY};
     if (::setrlimit(RLIMIT_AS, &limit) != 0) return 2;
-    shm_offer offer{1};
+    shm_export offer{1};
     const auto place = offer.hand_out({drive::myself(0)}, 0, tutti::after(10s));
     return place.layout().heap_bytes < left ? 0 : 1;
   }};
@@ -295,7 +295,7 @@ TEST_CASE("little address space makes smaller heaps") {
 TEST_CASE("a world that sleeps on descriptors gets one for each rank") {
   shm_world world{3,
                   [](int rank, shm_world& w) {
-                    tutti::shm_place place = w.take_place(rank);
+                    tutti::shm_attachment place = w.take_place(rank);
                     auto bells = place.take_bells();
                     if (bells.size() != 3) throw std::runtime_error("not one bell per rank");
                     if (!place.take_bells().empty()) throw std::runtime_error("bells twice");
@@ -306,6 +306,6 @@ TEST_CASE("a world that sleeps on descriptors gets one for each rank") {
                     w.word(0).fetch_add(1);
                     while (w.word(0) < 3) std::this_thread::sleep_for(1ms);
                   },
-                  {.heap_bytes = 1 << 20, .sleep_on = tutti::shared_area::sleep::on_descriptor}};
+                  {.heap_bytes = 1 << 20, .sleep_on = tutti::shm_control_block::sleep::on_descriptor}};
   CHECK(world.trouble() == "");
 }

@@ -14,7 +14,7 @@
 
 namespace {
 
-using tutti::detail::segment_heap;
+using tutti::detail::shm_heap;
 
 constexpr std::size_t page = 4096;
 constexpr std::uint64_t MiB = 1 << 20;
@@ -26,7 +26,7 @@ struct second_half {
   std::uint64_t half;
   tutti::os::shm_segment segment;
   tutti::os::shm_mapping memory;
-  segment_heap heap{segment, memory.data() + half, half, half};
+  shm_heap heap{segment, memory.data() + half, half, half};
   [[nodiscard]] std::byte* base() const { return memory.data() + half; }
   [[nodiscard]] std::uint64_t pages_taken() const {
     struct stat s{};

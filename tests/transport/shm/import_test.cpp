@@ -20,7 +20,7 @@ namespace {
 using drive::shm_world;
 using tutti::errc;
 using tutti::shm_layout;
-using tutti::detail::shm_hello;
+using tutti::detail::shm_handshake;
 using namespace std::chrono_literals;
 
 /// A leader that this test plays by hand; rank 1 is the child.
@@ -32,7 +32,7 @@ class false_leader {
   };
   using act = std::function<void(int visitor)>;
 
-  /// The error that shm_accept() ends with while the leader behaves as `with` says.
+  /// The error that shm_import() ends with while the leader behaves as `with` says.
   result meet(
       const act& with, tutti::duration limit = 20s,
       const std::function<void(tutti::roster&)>& change = [](tutti::roster&) {}) {
@@ -43,7 +43,7 @@ class false_leader {
                       listener.reset();
                       tutti::roster all{leader, drive::myself(1)};
                       change(all);
-                      (void)tutti::shm_accept(name, all, 1, tutti::after(limit));
+                      (void)tutti::shm_import(name, all, 1, tutti::after(limit));
                       w.report(0, {}, "accepted");
                     }};
     if (with) {
@@ -68,8 +68,8 @@ class false_leader {
 
 const shm_layout layout = shm_layout::of(2, 1 << 20);
 
-shm_hello good_hello() {
-  shm_hello h;
+shm_handshake good_hello() {
+  shm_handshake h;
   h.ranks = 2;
   h.local_rank = 1;
   h.area_bytes = layout.area_bytes;
@@ -77,7 +77,7 @@ shm_hello good_hello() {
   return h;
 }
 
-false_leader::act sends(const shm_hello& h, int descriptor) {
+false_leader::act sends(const shm_handshake& h, int descriptor) {
   return [raw = h.encode(), descriptor](int visitor) {
     const std::span<const int> one{&descriptor, 1};
     CHECK(tutti::os::send_descriptors(visitor, raw, one.first(descriptor < 0 ? 0 : 1)).bytes == raw.size());
@@ -92,7 +92,7 @@ bool says(const false_leader::result& r, errc kind, const std::string& part) {
 
 TEST_CASE("a leader of another version is a violation of the protocol") {
   auto segment = tutti::os::shm_segment::create(layout.bytes());
-  shm_hello h = good_hello();
+  shm_handshake h = good_hello();
   constexpr auto ours = tutti::shm_layout::version;
   h.version = ours + 1;
   const auto r = false_leader{}.meet(sends(h, segment.native()));
@@ -102,14 +102,14 @@ TEST_CASE("a leader of another version is a violation of the protocol") {
 
 TEST_CASE("a leader that counts differently is a violation of the protocol") {
   auto segment = tutti::os::shm_segment::create(layout.bytes());
-  const std::vector<std::function<void(shm_hello&)>> lies{
-      [](shm_hello& h) { h.ranks = 3; },       [](shm_hello& h) { h.local_rank = 0; },
-      [](shm_hello& h) { h.bells = 1; },       [](shm_hello& h) { h.area_bytes += 4096; },
-      [](shm_hello& h) { h.heap_bytes += 1; }, [](shm_hello& h) { h.heap_bytes = ~std::uint64_t{0}; },
-      [](shm_hello& h) { h.ranks = 0; },
+  const std::vector<std::function<void(shm_handshake&)>> lies{
+      [](shm_handshake& h) { h.ranks = 3; },       [](shm_handshake& h) { h.local_rank = 0; },
+      [](shm_handshake& h) { h.bells = 1; },       [](shm_handshake& h) { h.area_bytes += 4096; },
+      [](shm_handshake& h) { h.heap_bytes += 1; }, [](shm_handshake& h) { h.heap_bytes = ~std::uint64_t{0}; },
+      [](shm_handshake& h) { h.ranks = 0; },
   };
   for (const auto& lie : lies) {
-    shm_hello h = good_hello();
+    shm_handshake h = good_hello();
     lie(h);
     const auto r = false_leader{}.meet(sends(h, segment.native()));
     CHECK_MESSAGE(r.kind == static_cast<int>(errc::protocol), r.message);
@@ -142,7 +142,7 @@ TEST_CASE("a hello without its memory, or with too much, is refused") {
   CHECK_MESSAGE(r.kind == static_cast<int>(errc::rendezvous), r.message);
   r = false_leader{}.meet([](int visitor) {
     const std::array<int, 2> two{0, 0};
-    CHECK(tutti::os::send_descriptors(visitor, good_hello().encode(), two).bytes == shm_hello::encoded_bytes);
+    CHECK(tutti::os::send_descriptors(visitor, good_hello().encode(), two).bytes == shm_handshake::encoded_bytes);
   });
   CHECK_MESSAGE(says(r, errc::protocol, "more descriptors"), r.message);
 }
@@ -175,7 +175,7 @@ TEST_CASE("a hello in pieces is put together") {
   // The leader never signs in, which the member finds out after it has mapped the memory.
   CHECK_MESSAGE(says(r, errc::rendezvous, "rank 0 (host "), r.message);
   CHECK_MESSAGE(says(r, errc::rendezvous, "did not sign in"), r.message);
-  const tutti::shared_area area{memory.data(), 2};
+  const tutti::shm_control_block area{memory.data(), 2};
   CHECK(area.failure().code == errc::rendezvous);  // the leader will hear of it
   CHECK(area.block(1).pid != 0);
 }
@@ -213,7 +213,7 @@ TEST_CASE("a leader that is dead is lost") {
   all[0].start_time = tutti::os::process_start_time(dead->pid()).value_or(0);
   dead.reset();
   try {
-    (void)tutti::shm_accept("@tutti-test-nobody", all, 1, tutti::after(1h));
+    (void)tutti::shm_import("@tutti-test-nobody", all, 1, tutti::after(1h));
     FAIL("there was nobody");
   } catch (const tutti::error& e) {
     CHECK(e.kind() == errc::peer_lost);
@@ -227,7 +227,7 @@ TEST_CASE("a name that nobody listens at means that the leader gave up") {
   all[0].pid = leader.pid();
   all[0].start_time = tutti::os::process_start_time(leader.pid()).value_or(0);
   try {
-    (void)tutti::shm_accept("@tutti-test-nobody", all, 1, tutti::after(1h));
+    (void)tutti::shm_import("@tutti-test-nobody", all, 1, tutti::after(1h));
     FAIL("there was nobody");
   } catch (const tutti::error& e) {
     CHECK(e.kind() == errc::rendezvous);
@@ -249,7 +249,7 @@ TEST_CASE("a member that cannot map the memory says so to all, also to whoever c
                     const tutti::roster all = w.meet(rank);
                     while (w.of(1).code == shm_world::no_outcome) std::this_thread::sleep_for(1ms);
                     std::this_thread::sleep_for(50ms);
-                    (void)tutti::shm_accept(w.name(), all, rank, tutti::after(1h));
+                    (void)tutti::shm_import(w.name(), all, rank, tutti::after(1h));
                   },
                   {.heap_bytes = std::uint64_t{4} << 30}};
   for (int r = 0; r < 3; ++r) {
@@ -261,5 +261,5 @@ TEST_CASE("a member that cannot map the memory says so to all, also to whoever c
 
 TEST_CASE("the leader itself does not visit") {
   const tutti::roster all{drive::myself(0)};
-  CHECK_THROWS_AS((void)tutti::shm_accept("@x", all, 0, tutti::after(1s)), tutti::usage_error);
+  CHECK_THROWS_AS((void)tutti::shm_import("@x", all, 0, tutti::after(1s)), tutti::usage_error);
 }

@@ -11,7 +11,7 @@ TEST_CASE("the area and the heaps follow each other in whole pages, and do not o
   const std::uint64_t page = tutti::os::page_bytes();
   for (const int n : {1, 2, 7, 64}) {
     const auto l = shm_layout::of(n, 10 * page + 1);
-    CHECK(l.area_bytes >= tutti::shared_area::bytes(n));
+    CHECK(l.area_bytes >= tutti::shm_control_block::bytes(n));
     CHECK(l.area_bytes % page == 0);
     CHECK(l.heap_bytes == 11 * page);
     CHECK(l.heap_offset(0) == l.area_bytes);
@@ -60,5 +60,5 @@ TEST_CASE("of 64 ranks on a machine the rings and a board of each cost less than
   constexpr int n = 64;
   constexpr std::uint64_t pairs = n * (n - 1) / 2;
   const std::uint64_t boards = n * (tutti::algo::board::part_bytes + tutti::algo::board::long_bytes);
-  CHECK(tutti::shared_area::bytes(n) + boards <= pairs << 20);
+  CHECK(tutti::shm_control_block::bytes(n) + boards <= pairs << 20);
 }

@@ -8,20 +8,20 @@
 
 namespace {
 
-using tutti::shared_area;
+using tutti::shm_control_block;
 
 struct alignas(4096) page {
   std::byte bytes[4096]{};
 };
 
 struct two_pipes {
-  std::vector<page> memory{(shared_area::bytes(2) + sizeof(page) - 1) / sizeof(page)};
-  shared_area area{reinterpret_cast<std::byte*>(memory.data()), 2};
+  std::vector<page> memory{(shm_control_block::bytes(2) + sizeof(page) - 1) / sizeof(page)};
+  shm_control_block area{reinterpret_cast<std::byte*>(memory.data()), 2};
   tutti::detail::doorbell bell_a{area, 0}, bell_b{area, 1};
-  tutti::ring_pipe a{area, 0, 1, bell_a}, b{area, 1, 0, bell_b};
+  tutti::ring_stream a{area, 0, 1, bell_a}, b{area, 1, 0, bell_b};
 };
 
-static_assert(tutti::pipe<tutti::ring_pipe>);
+static_assert(tutti::pipe<tutti::ring_stream>);
 
 }  // namespace
 
@@ -43,16 +43,16 @@ TEST_CASE("a ring pipe carries bytes both ways") {
 
 TEST_CASE("bytes for a sleeping peer wake it") {
   two_pipes p;
-  p.bell_b.prepare(shared_area::sleep::on_futex);
+  p.bell_b.prepare(shm_control_block::sleep::on_futex);
   CHECK(p.a.write(drive::bytes_of("x"), {}) == 1);
   CHECK(p.area.block(1).bell == 1);
 }
 
 TEST_CASE("room in a full ring wakes the writer that sleeps until there is some") {
   two_pipes p;
-  const std::vector<std::byte> full(shared_area::ring_bytes(2) + 1);
+  const std::vector<std::byte> full(shm_control_block::ring_bytes(2) + 1);
   CHECK(p.a.write(full, {}) == full.size() - 1);
-  p.bell_a.prepare(shared_area::sleep::on_futex);
+  p.bell_a.prepare(shm_control_block::sleep::on_futex);
   CHECK(p.a.write(full, {}) == 0);
   std::vector<std::byte> some(100);
   CHECK(p.b.read(some) == 100);
@@ -61,7 +61,7 @@ TEST_CASE("room in a full ring wakes the writer that sleeps until there is some"
 
 TEST_CASE("a pipe that can do nothing wakes nobody") {
   two_pipes p;
-  p.bell_b.prepare(shared_area::sleep::on_futex);
+  p.bell_b.prepare(shm_control_block::sleep::on_futex);
   std::vector<std::byte> none(1);
   CHECK(p.a.read(none) == 0);
   CHECK(p.a.write({}, {}) == 0);

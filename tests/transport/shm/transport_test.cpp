@@ -299,7 +299,7 @@ TEST_CASE("a transport leaves nothing behind: no descriptor, no mapping, no name
                       std::string name;
                       {
                         // A world after a world in the same processes.
-                        std::optional<tutti::shm_offer> offer;
+                        std::optional<tutti::shm_export> offer;
                         if (rank == 0) offer.emplace(2, tutti::shm_options{.heap_bytes = 1 << 20});
                         if (offer) w.publish(offer->name());
                         w.word(static_cast<std::size_t>(round * 2 + rank)) = 1;
@@ -308,7 +308,7 @@ TEST_CASE("a transport leaves nothing behind: no descriptor, no mapping, no name
                         const tutti::roster all = w.meet(rank);
                         name = w.name();
                         shm_transport t{rank == 0 ? offer->hand_out(all, 0, tutti::after(20s))
-                                                  : tutti::shm_accept(name, all, 1, tutti::after(20s))};
+                                                  : tutti::shm_import(name, all, 1, tutti::after(20s))};
                         expect(drive::lines_with("/proc/self/maps", "/memfd:tutti") > 0, "where is the memory?");
                         rank_driver<shm_transport> d{t};
                         expect(t.allocate(1000) != nullptr, "no memory");
@@ -347,7 +347,7 @@ TEST_CASE("ranks on other machines are refused, as shared memory cannot reach th
   tutti::roster all{drive::myself(0), drive::myself(3)};
   all[0].rank = 2;  // ranks 0 and 1 are elsewhere
   all[1].memory_domain = "another machine";
-  tutti::shm_offer offer{1, {.heap_bytes = 1 << 20}};
-  tutti::shm_place place = offer.hand_out(all, 2, tutti::after(1s));
+  tutti::shm_export offer{1, {.heap_bytes = 1 << 20}};
+  tutti::shm_attachment place = offer.hand_out(all, 2, tutti::after(1s));
   CHECK_THROWS_AS(shm_transport{std::move(place)}, tutti::usage_error);
 }

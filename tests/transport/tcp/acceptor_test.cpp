@@ -14,8 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 using strangers::hall;
 using tutti::tcp_job;
-using tutti::detail::tcp_dial;
-using state = tutti::detail::tcp_dial::state;
+using tutti::detail::tcp_connect_attempt;
+using state = tutti::detail::tcp_connect_attempt::state;
 
 tcp_job job_with(std::optional<tutti::wire::secret> s = std::nullopt) {
   return {tutti::wire::job_id::of("a job"), 3, std::move(s)};
@@ -28,7 +28,7 @@ tutti::wire::secret secret_of(int byte) {
 
 /// What becomes of a dial by `who` as rank 1 of 4 to rank 0, and the rank that the hall lets in, if any.
 std::pair<state, int> visit(hall& h, const tcp_job& who, std::uint32_t target = 0, int world = 4, int rank = 1) {
-  tcp_dial d{strangers::address_of(h.listener.endpoint()), who.terms(rank, world, target), tutti::after(5s)};
+  tcp_connect_attempt d{strangers::address_of(h.listener.endpoint()), who.terms(rank, world, target), tutti::after(5s)};
   int let_in = -1;
   const state end = strangers::finish(d, [&] {
     if (auto g = h.look()) let_in = g->rank;
@@ -49,7 +49,8 @@ TEST_CASE("whoever does not belong is refused, and told as much as he may know")
   const tutti_test::pretended_hmac_scope hmac;
   using tutti::wire::refusal;
   const auto refused = [](hall& h, const tcp_job& who, std::uint32_t target = 0, int world = 4, int rank = 1) {
-    tcp_dial d{strangers::address_of(h.listener.endpoint()), who.terms(rank, world, target), tutti::after(5s)};
+    tcp_connect_attempt d{strangers::address_of(h.listener.endpoint()), who.terms(rank, world, target),
+                          tutti::after(5s)};
     bool let_in = false;
     const state end = strangers::finish(d, [&] { let_in = let_in || h.look(); });
     CHECK(end == state::refused);

@@ -11,8 +11,8 @@
 namespace {
 
 using namespace std::chrono_literals;
-using tutti::detail::tcp_dial;
-using state = tutti::detail::tcp_dial::state;
+using tutti::detail::tcp_connect_attempt;
+using state = tutti::detail::tcp_connect_attempt::state;
 
 const tutti::tcp_job job{tutti::wire::job_id::of("a job"), 3, {}};
 
@@ -20,19 +20,19 @@ TEST_CASE("nobody there is known at once") {
   tutti::tcp_listener gone;
   const std::string where = gone.endpoint();
   gone.close();
-  tcp_dial d{strangers::address_of(where), job.terms(1, 2, 0), tutti::after(5s)};
+  tcp_connect_attempt d{strangers::address_of(where), job.terms(1, 2, 0), tutti::after(5s)};
   CHECK(strangers::finish(d) == state::failed);
   CHECK(d.error() == ECONNREFUSED);
 }
 
 TEST_CASE("a peer that is busy is waited for, a machine that does not answer is not") {
   const tutti::tcp_listener busy;  // the kernel connects, nobody says hello
-  tcp_dial d{strangers::address_of(busy.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
+  tcp_connect_attempt d{strangers::address_of(busy.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
   while (d.where() == state::connecting) d.progress();
   d.expire(tutti::clock::now() + 1h);
   CHECK(d.progress() == state::greeting);
 
-  tcp_dial never{strangers::address_of("192.0.2.1:9"), job.terms(1, 2, 0), tutti::after(5s)};
+  tcp_connect_attempt never{strangers::address_of("192.0.2.1:9"), job.terms(1, 2, 0), tutti::after(5s)};
   if (never.progress() == state::connecting) {  // where there is no route at all, that is known at once
     never.expire(tutti::clock::now());
     CHECK(never.where() == state::connecting);
@@ -44,7 +44,7 @@ TEST_CASE("a peer that is busy is waited for, a machine that does not answer is 
 
 TEST_CASE("a door that closes during the greeting is no refusal") {
   tutti::tcp_listener l;
-  tcp_dial d{strangers::address_of(l.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
+  tcp_connect_attempt d{strangers::address_of(l.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
   while (d.progress() == state::connecting) {
   }
   tutti::os::accept_connection(l.native()).socket.reset();
@@ -53,7 +53,7 @@ TEST_CASE("a door that closes during the greeting is no refusal") {
 
 TEST_CASE("whoever speaks another protocol is not believed") {
   tutti::tcp_listener l;
-  tcp_dial d{strangers::address_of(l.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
+  tcp_connect_attempt d{strangers::address_of(l.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
   while (d.progress() == state::connecting) {
   }
   const auto other = tutti::os::accept_connection(l.native());
@@ -64,7 +64,7 @@ TEST_CASE("whoever speaks another protocol is not believed") {
 
 TEST_CASE("the connection is the peer's when the greeting is over, byte for byte") {
   strangers::hall h{job, 0, 2};
-  tcp_dial d{strangers::address_of(h.listener.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
+  tcp_connect_attempt d{strangers::address_of(h.listener.endpoint()), job.terms(1, 2, 0), tutti::after(5s)};
   std::optional<tutti::detail::tcp_acceptor::guest> guest;
   CHECK(strangers::finish(d, [&] {
           if (!guest) guest = h.look();

@@ -12,12 +12,12 @@
 
 namespace {
 
-using tutti::detail::road;
+using tutti::detail::tcp_connection;
 using tutti::os::interest;
 
 /// A road with little room, and its other end.
 struct narrow {
-  road r;
+  tcp_connection r;
   tutti::os::fd far;
   narrow() {
     int s[2];
@@ -85,7 +85,7 @@ TEST_CASE("a write that is cut short is to be watched, and so are bytes that are
 }
 
 TEST_CASE("a road that is used again starts anew") {
-  road r;
+  tcp_connection r;
   r.finish_writing();
   CHECK_FALSE(r.can_write());
   CHECK(r.delivered());

@@ -4,12 +4,12 @@
 
 namespace {
 
-using tutti::detail::late_acknowledgement;
-using tutti::detail::road;
+using tutti::detail::delayed_ack;
+using tutti::detail::tcp_connection;
 
 TEST_CASE("late_acknowledgement: is due once, with the next look, where nothing answered the last time") {
-  const road first, second;
-  late_acknowledgement late;
+  const tcp_connection first, second;
+  delayed_ack late;
   CHECK(late.due() == nullptr);
   late.short_came(first);
   CHECK(late.due() == &first);
@@ -24,14 +24,14 @@ TEST_CASE("late_acknowledgement: is due once, with the next look, where nothing 
 
 TEST_CASE(
     "late_acknowledgement: waits for an answer where one came the last time, until looks in vain tell otherwise") {
-  const road by;
-  late_acknowledgement late;
+  const tcp_connection by;
+  delayed_ack late;
   late.short_came(by);
   late.answered();
   CHECK(late.due() == nullptr);
   for (int call = 0; call < 3; ++call) {
     late.short_came(by);
-    for (int look = 1; look < late_acknowledgement::patience; ++look) {
+    for (int look = 1; look < delayed_ack::patience; ++look) {
       CHECK(late.due() == nullptr);
       late.looked_in_vain();
     }
@@ -39,7 +39,7 @@ TEST_CASE(
     late.answered();
   }
   late.short_came(by);
-  for (int look = 0; look < late_acknowledgement::patience; ++look) {
+  for (int look = 0; look < delayed_ack::patience; ++look) {
     CHECK(late.due() == nullptr);
     late.looked_in_vain();
   }
@@ -50,8 +50,8 @@ TEST_CASE(
 }
 
 TEST_CASE("late_acknowledgement: an answer soon after a look counts, though what it answers was acknowledged by then") {
-  const road by;
-  late_acknowledgement late;
+  const tcp_connection by;
+  delayed_ack late;
   late.short_came(by);
   CHECK(late.due() == &by);
   late.looked_in_vain();

@@ -22,7 +22,7 @@ inline doctest::String toString(const status& s) {
 namespace {
 
 using namespace tcp_by_hand;
-using tutti::detail::tcp_notice;
+using tutti::detail::control_message;
 
 TEST_CASE("a frame that is cut anywhere loses the peer, and delivers nothing") {
   const auto payload = drive::pattern(24, 1);
@@ -109,7 +109,7 @@ TEST_CASE("a cause that comes soon after a broken stream is believed instead") {
   std::byte in{};
   const auto f = w.d.recv(1, 7, {&in, 1});
   w.stream.reset();
-  const auto cause = tcp_notice{tcp_notice::kind::abort, {errc::timed_out, 0, 0, 41}}.encode();
+  const auto cause = control_message{control_message::kind::abort, {errc::timed_out, 0, 0, 41}}.encode();
   (void)w.until_done(*f, [i = 0]() mutable { return ++i > 5; });
   CHECK(strangers::say(w.notices, cause));
   w.notices.reset();
@@ -133,10 +133,10 @@ TEST_CASE("bytes that are no frames break the protocol") {
   }
   SUBCASE("a way that is none") { CHECK(strangers::say(w.stream, tutti::detail::piece{16, 2}.encode())); }
   SUBCASE("a notice in the stream") {
-    CHECK(strangers::say(w.stream, tcp_notice{tcp_notice::kind::waiting, {}}.encode()));
+    CHECK(strangers::say(w.stream, control_message{control_message::kind::waiting, {}}.encode()));
   }
   SUBCASE("it has read what was not lent") {
-    CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::has_read, {}}.encode()));
+    CHECK(strangers::say(w.notices, control_message{control_message::kind::has_read, {}}.encode()));
   }
   SUBCASE("nonsense against the stream") { CHECK(strangers::say(w.notices, drive::pattern(64, 3))); }
   REQUIRE(w.until([&] { return f->done(); }));
@@ -174,9 +174,9 @@ TEST_CASE("a rank that fails says why on every connection, also to a peer that c
     said.insert(said.end(), more.begin(), more.end());
     return said.size() == 16;
   }));
-  const auto n = tcp_notice::decode(std::span{said}.first<16>());
+  const auto n = control_message::decode(std::span{said}.first<16>());
   REQUIRE(n);
-  CHECK(n->what == tcp_notice::kind::abort);
+  CHECK(n->what == control_message::kind::abort);
   CHECK(n->why == status{errc::timed_out, 0, 1, 5});
   if (!w.notices) return;
   const auto last = strangers::hear(w.notices, head_bytes);
@@ -204,9 +204,9 @@ TEST_CASE("leaving says goodbye in both directions, after everything that was se
   CHECK(all == expected);
   const auto notice = strangers::hear(w.stream, 17);
   REQUIRE(notice.size() == 16);
-  const auto n = tcp_notice::decode(std::span{notice}.first<16>());
+  const auto n = control_message::decode(std::span{notice}.first<16>());
   REQUIRE(n);
-  CHECK(n->what == tcp_notice::kind::bye);
+  CHECK(n->what == control_message::kind::bye);
 }
 
 TEST_CASE("a peer that says goodbye is not lost, but nothing more is expected from it") {
@@ -216,12 +216,12 @@ TEST_CASE("a peer that says goodbye is not lost, but nothing more is expected fr
   CHECK(strangers::say(w.stream, message(7, last)));
   SUBCASE("in the stream") { CHECK(strangers::say(w.stream, piece_of({frame::kind::bye, 0, 0}))); }
   SUBCASE("against it") {
-    CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::bye, {}}.encode()));
+    CHECK(strangers::say(w.notices, control_message{control_message::kind::bye, {}}.encode()));
     w.stream.reset();
   }
   SUBCASE("both, and is gone") {
     CHECK(strangers::say(w.stream, piece_of({frame::kind::bye, 0, 0})));
-    CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::bye, {}}.encode()));
+    CHECK(strangers::say(w.notices, control_message{control_message::kind::bye, {}}.encode()));
     w.notices.reset();
     w.stream.reset();
   }

@@ -18,9 +18,9 @@
 namespace {
 
 using namespace tcp_by_hand;
+using tutti::detail::control_message;
 using tutti::detail::loans;
 using tutti::detail::piece;
-using tutti::detail::tcp_notice;
 
 constexpr std::size_t bytes = 400'000, lent = bytes - loans::kept_back;
 constexpr std::uint64_t tag = 7;
@@ -76,7 +76,7 @@ TEST_CASE("tcp: long messages are preferred where all of them are lent") {
 
 TEST_CASE("tcp: the end of what is lent is sent when the peer has read the rest, and then the memory is free") {
   lender w;
-  CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::has_read, {}}.encode()));
+  CHECK(strangers::say(w.notices, control_message{control_message::kind::has_read, {}}.encode()));
   CHECK(w.until([&] { return w.sending->done(); }));
   CHECK(w.sending->result().ok());
   const auto end = strangers::hear(w.notices, piece::encoded_bytes + loans::kept_back);
@@ -132,11 +132,11 @@ TEST_CASE("tcp: who has read what it was lent says so") {
   CHECK(strangers::hear(w.stream, 1, 20ms).empty());
   CHECK(strangers::say(w.stream, std::span{out}.subspan(lent - 1, 1)));
   std::vector<std::byte> answer;
-  CHECK(w.until([&] { return !(answer = strangers::hear(w.stream, tcp_notice::encoded_bytes, 0ms)).empty(); }));
-  REQUIRE(answer.size() == tcp_notice::encoded_bytes);
-  const auto notice = tcp_notice::decode(std::span{answer}.first<tcp_notice::encoded_bytes>());
+  CHECK(w.until([&] { return !(answer = strangers::hear(w.stream, control_message::encoded_bytes, 0ms)).empty(); }));
+  REQUIRE(answer.size() == control_message::encoded_bytes);
+  const auto notice = control_message::decode(std::span{answer}.first<control_message::encoded_bytes>());
   REQUIRE(notice);
-  CHECK(notice->what == tcp_notice::kind::has_read);
+  CHECK(notice->what == control_message::kind::has_read);
   CHECK_FALSE(f->done());
   CHECK(strangers::say(w.stream, piece_of(std::span{out}.last(loans::kept_back))));
   CHECK(w.until([&] { return f->done(); }));

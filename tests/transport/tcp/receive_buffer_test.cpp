@@ -15,15 +15,15 @@
 
 namespace {
 
-using tutti::detail::inflow;
+using tutti::detail::control_message;
 using tutti::detail::piece;
-using tutti::detail::tcp_notice;
-using head = inflow::head;
+using tutti::detail::receive_buffer;
+using head = receive_buffer::head;
 
 /// A connection at whose other end an inflow reads.
 struct source {
   tutti::os::fd far, near;
-  inflow in;
+  receive_buffer in;
   source() {
     int s[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, s) == 0);
@@ -36,9 +36,9 @@ struct source {
     const std::span<const std::byte> bytes{b};
     REQUIRE(tutti::os::send_some(far.native(), bytes).bytes == bytes.size());
   }
-  inflow::received fetch(std::span<std::byte> direct = {}) { return in.receive(near.native(), direct); }
+  receive_buffer::received fetch(std::span<std::byte> direct = {}) { return in.receive(near.native(), direct); }
 };
-const auto waiting = tcp_notice{tcp_notice::kind::waiting, {tutti::errc::ok, 0, 3, 9}}.encode();
+const auto waiting = control_message{control_message::kind::waiting, {tutti::errc::ok, 0, 3, 9}}.encode();
 
 TEST_CASE("notices and pieces come out as they went in, in whatever parts they arrive") {
   for (const std::size_t part : {1UL, 3UL, 7UL, 100UL, 100000UL}) {
@@ -80,7 +80,7 @@ TEST_CASE("notices and pieces come out as they went in, in whatever parts they a
     CHECK(pieces == 2);
     CHECK(got == body);
     CHECK_FALSE(s.fetch().filled);
-    CHECK(s.in.end() == inflow::ending::none);
+    CHECK(s.in.end() == receive_buffer::ending::none);
   }
 }
 
@@ -91,10 +91,10 @@ TEST_CASE("a long piece goes straight to where it belongs, and what is behind it
   s.say(body);
   s.say(waiting);
   std::vector<std::byte> in(60000);
-  CHECK(s.fetch().bytes == inflow::ahead_bytes);
+  CHECK(s.fetch().bytes == receive_buffer::ahead_bytes);
   REQUIRE(s.in.take_piece());
   std::size_t got = s.in.take(in);
-  CHECK(got == inflow::ahead_bytes - piece::encoded_bytes);
+  CHECK(got == receive_buffer::ahead_bytes - piece::encoded_bytes);
   const auto r = s.fetch(std::span{in}.subspan(got));
   CHECK(r.direct == 50000 - got);
   CHECK(r.bytes == 50000 - got + waiting.size());
@@ -112,7 +112,7 @@ TEST_CASE("an end between two records is another than one within") {
     REQUIRE(s.in.take_notice());
     s.far.reset();
     (void)s.fetch();
-    CHECK(s.in.end() == inflow::ending::closed);
+    CHECK(s.in.end() == receive_buffer::ending::closed);
   }
   SUBCASE("in a notice") {
     s.say(std::span{waiting}.first(15));
@@ -120,7 +120,7 @@ TEST_CASE("an end between two records is another than one within") {
     CHECK(s.in.what() == head::nothing);
     s.far.reset();
     (void)s.fetch();
-    CHECK(s.in.end() == inflow::ending::cut);
+    CHECK(s.in.end() == receive_buffer::ending::cut);
   }
   SUBCASE("in a piece") {
     s.say(piece{10, 0}.encode());
@@ -128,7 +128,7 @@ TEST_CASE("an end between two records is another than one within") {
     REQUIRE(s.in.take_piece());
     s.far.reset();
     (void)s.fetch();
-    CHECK(s.in.end() == inflow::ending::cut);
+    CHECK(s.in.end() == receive_buffer::ending::cut);
   }
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("notices are found behind pieces that nobody has read, which stay as t
     CHECK_FALSE(s.in.take_notice());
     s.far.reset();
     (void)s.fetch();
-    CHECK(s.in.end() == inflow::ending::closed);
+    CHECK(s.in.end() == receive_buffer::ending::closed);
     while (n < 600) {
       if (s.in.left() == 0) REQUIRE(s.in.take_piece());
       n += s.in.take(std::span{got}.subspan(n));
@@ -164,11 +164,11 @@ TEST_CASE("notices are found behind pieces that nobody has read, which stay as t
 
 TEST_CASE("more before a notice than is ever there unread is nonsense") {
   source s;
-  s.say(piece{inflow::ahead_bytes, 1}.encode());
-  s.say(drive::pattern(inflow::ahead_bytes, 3));
+  s.say(piece{receive_buffer::ahead_bytes, 1}.encode());
+  s.say(drive::pattern(receive_buffer::ahead_bytes, 3));
   (void)s.fetch();
   CHECK_FALSE(s.in.take_notice());
-  CHECK(s.in.end() == inflow::ending::spoilt);
+  CHECK(s.in.end() == receive_buffer::ending::spoilt);
 }
 
 TEST_CASE("bytes that are no record end what is read") {
@@ -185,7 +185,7 @@ TEST_CASE("bytes that are no record end what is read") {
   (void)s.fetch();
   REQUIRE(s.in.what() == head::notice);
   CHECK_FALSE(s.in.take_notice());
-  CHECK(s.in.end() == inflow::ending::spoilt);
+  CHECK(s.in.end() == receive_buffer::ending::spoilt);
 }
 
 TEST_CASE("pieces are skipped up to the next notice, and all is thrown away where nothing is wanted") {
@@ -203,7 +203,7 @@ TEST_CASE("pieces are skipped up to the next notice, and all is thrown away wher
   s.say(drive::pattern(100000, 4));
   s.in.discard(s.near.native());
   CHECK(s.in.what() == head::nothing);
-  CHECK(s.in.end() == inflow::ending::none);
+  CHECK(s.in.end() == receive_buffer::ending::none);
   CHECK_FALSE(s.fetch().filled);
 }
 

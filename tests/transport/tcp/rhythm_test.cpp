@@ -16,7 +16,7 @@
 namespace {
 
 using namespace tcp_by_hand;
-using tutti::detail::tcp_notice;
+using tutti::detail::control_message;
 
 /// Rank 0 waits for one message after the other, each of which comes at once, until `end()`, or it fails.
 template <class End>
@@ -47,7 +47,7 @@ TEST_CASE("a rank that has asked a peer again and again is woken by it as ever")
   const auto guard = w.d.lock();
   w.rank0->prepare_park();
   SUBCASE("by a message") { CHECK(strangers::say(w.stream, message(7, drive::pattern(8, 1)))); }
-  SUBCASE("by a notice") { CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::bye, {}}.encode())); }
+  SUBCASE("by a notice") { CHECK(strangers::say(w.notices, control_message{control_message::kind::bye, {}}.encode())); }
   SUBCASE("by its end") { strangers::reset(w.stream); }
   const auto began = tutti::clock::now();
   w.rank0->park(20s);
@@ -59,7 +59,7 @@ TEST_CASE("a rank that has asked a peer again and again hears what it says besid
   w.meet();
   REQUIRE(in_rhythm(w, so_often(300)).ok());
   const status cause{errc::timed_out, 0, 0, 41};
-  CHECK(strangers::say(w.notices, tcp_notice{tcp_notice::kind::abort, cause}.encode()));
+  CHECK(strangers::say(w.notices, control_message{control_message::kind::abort, cause}.encode()));
   SUBCASE("while it waits") {
     std::byte in{};
     const auto f = w.d.recv(1, 7, {&in, 1});
@@ -75,8 +75,8 @@ TEST_CASE("a rank that has asked a peer again and again opens to others, while m
   REQUIRE(in_rhythm(w, so_often(300)).ok());
   auto terms = w.p.jobs[1].terms(1, 2, 0);
   terms.connections = 1;
-  tutti::detail::tcp_dial dial{strangers::address_of(w.door), terms, tutti::after(20s)};
-  using state = tutti::detail::tcp_dial::state;
+  tutti::detail::tcp_connect_attempt dial{strangers::address_of(w.door), terms, tutti::after(20s)};
+  using state = tutti::detail::tcp_connect_attempt::state;
   CHECK(in_rhythm(w, [&, late = for_long()] { return dial.progress() == state::ready || late(); }).ok());
   CHECK(dial.where() == state::ready);
 }

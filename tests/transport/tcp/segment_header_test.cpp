@@ -46,7 +46,7 @@ TEST_CASE("what is no head of a piece is not taken for one, and no notice begins
   CHECK(with(0, piece::mark));
   CHECK_FALSE(with(0, 0x71));
   CHECK_FALSE(with(7, 0x41));
-  CHECK(static_cast<unsigned>(tutti::detail::tcp_notice::last_kind) < piece::mark);
+  CHECK(static_cast<unsigned>(tutti::detail::control_message::last_kind) < piece::mark);
 }
 
 }  // namespace

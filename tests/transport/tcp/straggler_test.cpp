@@ -9,7 +9,7 @@
 namespace {
 
 using namespace std::chrono_literals;
-using tutti::detail::tcp_blame;
+using tutti::detail::straggler_detector;
 
 const tutti::deadline now = tutti::deadline{} + 1h;
 
@@ -18,7 +18,7 @@ auto among(std::set<int> peers) {
 }
 
 TEST_CASE("a peer who says nothing is to blame") {
-  tcp_blame b(0, 4);
+  straggler_detector b(0, 4);
   CHECK(b.culprit(among({}), now) == -1);
   CHECK(b.culprit(among({2}), now) == 2);
   b.hear(1, 3, now);
@@ -26,7 +26,7 @@ TEST_CASE("a peer who says nothing is to blame") {
 }
 
 TEST_CASE("a peer who waits himself passes the blame on") {
-  tcp_blame b(0, 4);
+  straggler_detector b(0, 4);
   b.hear(1, 3, now);
   CHECK(b.culprit(among({1}), now) == 3);
   SUBCASE("until he waits no more") {
@@ -43,7 +43,7 @@ TEST_CASE("a peer who waits himself passes the blame on") {
 }
 
 TEST_CASE("who blames this rank is not believed, but is waited for") {
-  tcp_blame b(0, 4);
+  straggler_detector b(0, 4);
   b.hear(1, 0, now);
   CHECK(b.culprit(among({1}), now) == 1);
   b.hear(2, 3, now);
@@ -51,7 +51,7 @@ TEST_CASE("who blames this rank is not believed, but is waited for") {
 }
 
 TEST_CASE("peers are told at once when something changes, else once a second") {
-  tcp_blame b(0, 4);
+  straggler_detector b(0, 4);
   CHECK_FALSE(b.announce(-1, now));
   CHECK(b.announce(3, now) == 3);
   CHECK_FALSE(b.announce(3, now + 500ms));
@@ -64,7 +64,7 @@ TEST_CASE("peers are told at once when something changes, else once a second") {
 
 TEST_CASE("along a ring the blame reaches everybody") {
   constexpr int ranks = 9;
-  std::vector<tcp_blame> all;
+  std::vector<straggler_detector> all;
   for (int r = 0; r < ranks; ++r) all.emplace_back(r, ranks);
   // Each waits for its predecessor; the last one of them is silent.
   for (int round = 0; round < ranks; ++round) {

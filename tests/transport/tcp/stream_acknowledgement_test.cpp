@@ -20,7 +20,7 @@ using namespace pipe_pair;
 constexpr int warm = 40;  // a new connection acknowledges the first messages when they come
 
 struct acknowledging : over_tcp {
-  static void look(socket_pipe& p) {
+  static void look(tcp_stream& p) {
     std::byte none{};
     p.try_now();
     CHECK(p.read(std::span{&none, 1}) == 0);
@@ -33,7 +33,7 @@ struct acknowledging : over_tcp {
   /// That a's and b's kernels have sent, with data or without.
   [[nodiscard]] std::uint32_t segments() const {
     std::uint32_t sum = 0;
-    for (const socket_pipe* p : {&a, &b})
+    for (const tcp_stream* p : {&a, &b})
       for (const side s : {side::ours, side::theirs}) {
         std::array<std::uint32_t, 64> info{};  // a tcp_info, to which glibc's gives no tcpi_segs_out
         socklen_t bytes = sizeof info;

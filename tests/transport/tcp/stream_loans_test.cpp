@@ -19,7 +19,7 @@ using tutti::detail::loans;
 constexpr std::size_t short_loan = 400'000, long_loan = 3 << 20;
 
 /// Writes as much as goes now.
-std::size_t write_on(socket_pipe& p, std::span<const std::byte> rest) {
+std::size_t write_on(tcp_stream& p, std::span<const std::byte> rest) {
   std::size_t sent = 0;
   while (const std::size_t n = p.write({}, rest.subspan(sent))) sent += n;
   return sent;

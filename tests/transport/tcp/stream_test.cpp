@@ -23,11 +23,11 @@ namespace {
 
 using namespace pipe_pair;
 
-static_assert(tutti::pipe<socket_pipe>);
+static_assert(tutti::pipe<tcp_stream>);
 
 TEST_CASE("a pipe asks for its connection once, and moves nothing before") {
   events ev;
-  socket_pipe p{ev, 0, 3};
+  tcp_stream p{ev, 0, 3};
   std::byte some[4]{};
   CHECK(p.write(some, some) == 0);
   CHECK(p.read(some) == 0);
@@ -106,16 +106,16 @@ TEST_CASE("a stream that nobody reads is noticed, and so is its end") {
   std::vector<std::byte> in(100);
   REQUIRE(w.b.read(in) == 100);
   REQUIRE(w.a.write(out, {}) == 100);
-  const auto& road = w.b.at(0, side::theirs);
+  const auto& tcp_connection = w.b.at(0, side::theirs);
   w.b.arrived(0);
-  CHECK_FALSE(road.held);
+  CHECK_FALSE(tcp_connection.held);
   w.b.arrived(0);
-  CHECK(road.held);
-  CHECK(road.wanted() == tutti::os::interest::none);
+  CHECK(tcp_connection.held);
+  CHECK(tcp_connection.wanted() == tutti::os::interest::none);
   CHECK(w.ev_b.watch_calls == 0);
   CHECK(w.b.read(in) == 100);
   CHECK(w.ev_b.watch_calls == 1);
-  CHECK(road.wanted() == tutti::os::interest::read);
+  CHECK(tcp_connection.wanted() == tutti::os::interest::read);
   w.b.arrived(0);
   CHECK(w.b.read(in) == 0);
   CHECK(w.ev_b.watch_calls == 1);
@@ -184,36 +184,36 @@ TEST_CASE("what came before a failure is still read") {
 
 TEST_CASE("notices go against the stream, whole or not at all") {
   both w;
-  w.b.tell({tcp_notice::kind::waiting, {errc::ok, 0, 2, 5}});
-  w.b.tell({tcp_notice::kind::abort, {errc::timed_out, 0, 2, 5}});
+  w.b.tell({control_message::kind::waiting, {errc::ok, 0, 2, 5}});
+  w.b.tell({control_message::kind::abort, {errc::timed_out, 0, 2, 5}});
   auto n = w.a.next_notice();
   REQUIRE(n);
-  CHECK(n->what == tcp_notice::kind::waiting);
+  CHECK(n->what == control_message::kind::waiting);
   n = w.a.next_notice();
   REQUIRE(n);
   CHECK(n->why.code == errc::timed_out);
   CHECK_FALSE(w.a.next_notice());
-  CHECK(w.a.notices() == socket_pipe::ending::none);
+  CHECK(w.a.notices() == tcp_stream::ending::none);
   w.b.leave();
-  w.b.tell({tcp_notice::kind::bye, {}});
+  w.b.tell({control_message::kind::bye, {}});
   CHECK_FALSE(w.a.next_notice());
-  CHECK(w.a.notices() == socket_pipe::ending::closed);
+  CHECK(w.a.notices() == tcp_stream::ending::closed);
   CHECK(w.ev_a.broken_calls == 1);
 }
 
 TEST_CASE("half a notice is an end of another kind, and nonsense breaks the protocol") {
   events ev;
-  socket_pipe p{ev, 0, 5};
+  tcp_stream p{ev, 0, 5};
   auto s = socket_pair();
   p.use(std::move(s.first), 0, side::ours);
-  const auto n = tcp_notice{tcp_notice::kind::bye, {}}.encode();
+  const auto n = control_message{control_message::kind::bye, {}}.encode();
   SUBCASE("half") {
     REQUIRE(tutti::os::send_some(s.second.native(), std::span<const std::byte>{n}.first(9)).bytes == 9);
     CHECK_FALSE(p.next_notice());
-    CHECK(p.notices() == socket_pipe::ending::none);
+    CHECK(p.notices() == tcp_stream::ending::none);
     s.second.reset();
     CHECK_FALSE(p.next_notice());
-    CHECK(p.notices() == socket_pipe::ending::cut);
+    CHECK(p.notices() == tcp_stream::ending::cut);
   }
   SUBCASE("in pieces") {
     REQUIRE(tutti::os::send_some(s.second.native(), std::span<const std::byte>{n}.first(9)).bytes == 9);
@@ -269,8 +269,8 @@ TEST_CASE("stripes go to the tracks in turn, and are read in the order in which 
   CHECK(w.b.read(std::span{got}.first(1)) == 0);
   CHECK_FALSE(w.b.at(1, side::theirs).can_read());
   CHECK_FALSE(w.b.next_notice(2));
-  CHECK(w.b.notices(2) == socket_pipe::ending::closed);
-  CHECK(w.b.notices(0) == socket_pipe::ending::none);
+  CHECK(w.b.notices(2) == tcp_stream::ending::closed);
+  CHECK(w.b.notices(0) == tcp_stream::ending::none);
 }
 
 TEST_CASE("messages get through in pieces, under a storm of signals") {

@@ -62,8 +62,8 @@ TEST_CASE("notices and the pieces against a stream keep their order, whatever is
     std::mt19937 random{static_cast<unsigned>(buffer) + 5};
     const auto out = drive::pattern(1 << 20, 6);
     struct half {
-      socket_pipe* to;
-      socket_pipe* from;
+      tcp_stream* to;
+      tcp_stream* from;
       events* heard;
       std::vector<std::byte> in;
       std::size_t sent = 0, got = 0, begun = 0, ended = 0;
@@ -76,7 +76,7 @@ TEST_CASE("notices and the pieces against a stream keep their order, whatever is
         if (h.sent == h.ended) h.ended = std::min(out.size(), h.sent + random() % (random() % 8 == 0 ? 60000 : 300));
         const std::size_t n = h.to->write(std::span{out}.subspan(h.sent, h.ended - h.sent), {});
         h.sent += n;
-        if (random() % 16 == 0) h.to->tell({tcp_notice::kind::waiting, {errc::ok, 0, 1, h.told++}});
+        if (random() % 16 == 0) h.to->tell({control_message::kind::waiting, {errc::ok, 0, 1, h.told++}});
         for (const side s : {side::ours, side::theirs}) {
           h.to->room(0, s);
           against += waiting_at(h.from->at(0, side::ours)) != 0;
@@ -122,7 +122,7 @@ std::vector<std::byte> against(both& w) {
 TEST_CASE("a notice is heard although a piece is before it that nobody has read, and the piece is not lost") {
   both w;
   const auto out = against(w);
-  for (const std::uint64_t detail : {77U, 78U}) w.a.tell({tcp_notice::kind::waiting, {errc::ok, 0, 1, detail}});
+  for (const std::uint64_t detail : {77U, 78U}) w.a.tell({control_message::kind::waiting, {errc::ok, 0, 1, detail}});
   w.ev_b.noticed(0, 0);
   CHECK(w.ev_b.heard == std::vector<std::uint64_t>{77, 78});
   CHECK(w.b.at(0, side::ours).wanted() == tutti::os::interest::read);
@@ -134,7 +134,7 @@ TEST_CASE("the end is heard although a piece is before it that nobody has read, 
   const auto out = against(w);
   w.a.close();
   CHECK_FALSE(w.b.next_notice());
-  CHECK(w.b.notices() == socket_pipe::ending::closed);
+  CHECK(w.b.notices() == tcp_stream::ending::closed);
   w.b.fail({errc::peer_lost, 0, 0, 0});
   CHECK(take(w.b, 36, 36) == out);
 }
@@ -142,7 +142,7 @@ TEST_CASE("the end is heard although a piece is before it that nobody has read, 
 TEST_CASE("whoever reads no more still hears notices, behind what is left of the stream") {
   both w;
   (void)against(w);
-  w.a.tell({tcp_notice::kind::abort, {errc::timed_out, 0, 2, 5}});
+  w.a.tell({control_message::kind::abort, {errc::timed_out, 0, 2, 5}});
   w.b.drop();
   const auto n = w.b.next_notice();
   REQUIRE(n);
@@ -185,7 +185,7 @@ TEST_CASE("a piece that turns back and finds no room is watched, and sent when t
     CHECK(take(w.a, 36, 36) == one);
   }
   for (std::uint64_t i = 0; !w.b.at(0, side::theirs).keeps_some(); ++i)
-    w.b.tell({tcp_notice::kind::waiting, {errc::ok, 0, 1, i}});
+    w.b.tell({control_message::kind::waiting, {errc::ok, 0, 1, i}});
   const int watched = w.ev_b.watched_theirs;
   std::size_t sent = w.b.write(big, {});
   CHECK(w.ev_b.watched_theirs == watched + 1);

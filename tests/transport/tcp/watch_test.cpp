@@ -52,7 +52,7 @@ TEST_CASE("the poller hears of a peer until it is asked often enough, and then n
   watched w;
   std::byte some[8]{};
   REQUIRE(w.pipes.b.write(some, {}) == sizeof some);
-  w.pipes.b.tell({tutti::detail::tcp_notice::kind::bye, {}});
+  w.pipes.b.tell({tutti::detail::control_message::kind::bye, {}});
   w.poll(polling_rhythm::enough - 1);
   CHECK_FALSE(w.links[1].unwatched);
   CHECK(w.hears(source::in));

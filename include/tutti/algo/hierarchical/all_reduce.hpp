@@ -5,8 +5,8 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/hierarchical/node_group.hpp>
+#include <tutti/algo/hierarchical/node_map.hpp>
 #include <tutti/algo/hierarchical/sublink.hpp>
-#include <tutti/algo/hierarchical/topology.hpp>
 #include <tutti/algo/message/all_reduce.hpp>
 #include <tutti/algo/message/pipeline.hpp>
 #include <tutti/algo/mismatch/fingerprint.hpp>
@@ -30,7 +30,7 @@ namespace detail {
 template <mapped_transport T>
 class over_machines {
  public:
-  over_machines(lane<T> link, machine_memory& memory, const all_reduce_args& a) noexcept
+  over_machines(lane<T> link, node_group& memory, const all_reduce_args& a) noexcept
       : link_(link),
         here_(memory.inside(link)),
         memory_(memory),
@@ -63,14 +63,14 @@ class over_machines {
   /// Reduces this rank's share of chunk i with those of the other nodes. Two chunks may be in flight at a time.
   routine across(std::size_t i) {
     if (one_speaks_ && here_.rank() != 0) co_return;
-    const machine_map& map = memory_.map;
+    const node_map& map = memory_.map;
     const buffer mine = part_of(i).mine;
     all_reduce_args sum = a_;
     sum.in = as_const(mine);
     sum.out = mine;
     sum.op = sum_;
     const std::uint64_t first_step = (1 + i % 2) << 20;
-    const situation s = between(map.machines, mine.bytes(), mine.element_bytes);
+    const problem s = between(map.machines, mine.bytes(), mine.element_bytes);
     const sublink others = one_speaks_ ? sublink(link_, map.lowest, map.machine_of(link_.rank()), first_step)
                                        : sublink(link_, map.elsewhere, map.across, first_step);
     co_await by_messages(others, sum, select<all_reduce_args>(s));
@@ -110,14 +110,14 @@ class over_machines {
     }
     return p;
   }
-  static layout blocks_of(const part& p, machine_memory::side& s) {
+  static layout blocks_of(const part& p, node_group::side& s) {
     for (std::size_t r = 0; r < p.cut.parts; ++r) s.counts[r] = p.cut.size(r);
     return layout(s.counts);
   }
   static const_buffer as_const(const buffer& b) noexcept { return {b.data, b.count, b.element_bytes, b.type}; }
 
   lane<T> link_, here_;
-  machine_memory& memory_;
+  node_group& memory_;
   all_reduce_args a_;
   reduction sum_;
   bool one_speaks_;
@@ -136,8 +136,8 @@ class over_machines {
 /// between nodes; 2N(M-1)/(kM) bytes per rank between nodes, where a flat ring sends 2N(n-1)/n (as in Horovod and in
 /// NCCL's trees of rings). `memory` must outlive the routine.
 template <mapped_transport T>
-routine hierarchical_all_reduce(lane<T> link, machine_memory& memory, all_reduce_args a) {
-  turnstile::turn first{memory.up.order, link.link()}, last{memory.down.order, link.link()};
+routine hierarchical_all_reduce(lane<T> link, node_group& memory, all_reduce_args a) {
+  ticket_lock::turn first{memory.up.order, link.link()}, last{memory.down.order, link.link()};
   detail::over_machines<T> way(link, memory, a);
   const std::size_t segments = way.segments();
   detail::in_flight<background> between;

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/algo/hierarchical/topology.hpp>
+#include <tutti/algo/hierarchical/node_map.hpp>
 #include <tutti/algo/mismatch/signature.hpp>
 #include <tutti/algo/shm/group/board.hpp>
 #include <tutti/algo/shm/group/ticket_lock.hpp>
@@ -16,15 +16,15 @@ namespace tutti::algo {
 /// boards: `up` for the rounds before a call goes to other nodes, `down` for those after it has come back, so that the
 /// next call can use `up` meanwhile. Collectives whose rounds are all at one end use one board. Calls use both in order
 /// of issue.
-class machine_memory {
+class node_group {
  public:
   struct side {
-    turnstile order;  // of calls; each takes several tickets of the board
+    ticket_lock order;  // of calls; each takes several tickets of the board
     board place;
     std::vector<std::size_t> counts, offsets;  // of the blocks of the call that has its turn
   };
 
-  machine_memory(const group& all, machine_map where)
+  node_group(const group& all, node_map where)
       : map(std::move(where)), members_{all.context, map.place, static_cast<int>(map.here.size()), {}} {
     for (const int r : map.here) members_.members.push_back(all.world_rank(r));
     for (side* s : {&up, &down}) {
@@ -44,7 +44,7 @@ class machine_memory {
 
   /// Begins `call` on one board; all ranks of the node must do so. Does nothing if this rank is alone on its node.
   template <mapped_transport T>
-  routine begin(lane<T> whole, side& s, called call) {
+  routine begin(lane<T> whole, side& s, call_signature call) {
     if (size() == 1) co_return;
     if (!s.place.is_open()) co_await s.place.open(lane<T>{whole.link(), members_, whole.sequence(), whole.call()});
     s.place.begin(call);
@@ -56,7 +56,7 @@ class machine_memory {
     f(down.place);
   }
 
-  const machine_map map;
+  const node_map map;
   side up, down;
 
  private:

@@ -6,8 +6,8 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/hierarchical/node_group.hpp>
+#include <tutti/algo/hierarchical/node_map.hpp>
 #include <tutti/algo/hierarchical/sublink.hpp>
-#include <tutti/algo/hierarchical/topology.hpp>
 #include <tutti/algo/message/barrier.hpp>
 #include <tutti/algo/message/pipeline.hpp>
 #include <tutti/algo/message/tree_place.hpp>
@@ -39,14 +39,14 @@ struct tree_of_machines {
   bool speaks;  ///< this rank is the speaker
   sublink<L> between;
 
-  tree_of_machines(L link, const machine_map& map, int root) noexcept
+  tree_of_machines(L link, const node_map& map, int root) noexcept
       : across(map.machines, map.machine_of(root), map.machine_of(link.rank())),
         speaker(across.me == 0 ? place_of(map, root) : 0),
         speaks(map.place == speaker),
         between(link, map.lowest, map.machine_of(link.rank()), between_steps, across.root, root) {}
 
  private:
-  static int place_of(const machine_map& map, int rank) noexcept {
+  static int place_of(const node_map& map, int rank) noexcept {
     return static_cast<int>(std::find(map.here.begin(), map.here.end(), rank) - map.here.begin());
   }
 };
@@ -58,8 +58,8 @@ struct tree_of_machines {
 /// (algo/shm/broadcast.hpp). ceil(log2 M) levels; N bytes into every node but the root's, once. `memory` must
 /// outlive the routine.
 template <mapped_transport T>
-routine hierarchical_broadcast(lane<T> link, machine_memory& memory, broadcast_args a) {
-  turnstile::turn turn{memory.up.order, link.link()};
+routine hierarchical_broadcast(lane<T> link, node_group& memory, broadcast_args a) {
+  ticket_lock::turn turn{memory.up.order, link.link()};
   const detail::tree_of_machines<lane<T>> tree(link, memory.map, a.root);
   const auto& across = tree.across;
   const std::span<std::byte> data{static_cast<std::byte*>(a.data.data), a.data.bytes()};
@@ -91,8 +91,8 @@ routine hierarchical_broadcast(lane<T> link, machine_memory& memory, broadcast_a
 /// and up a binomial tree of the M nodes. Operands are taken node by node, beginning with the root's. ceil(log2 M)
 /// steps; N bytes out of every node but the root's, once. `memory` must outlive the routine.
 template <mapped_transport T>
-routine hierarchical_reduce(lane<T> link, machine_memory& memory, reduce_args a) {
-  turnstile::turn turn{memory.up.order, link.link()};
+routine hierarchical_reduce(lane<T> link, node_group& memory, reduce_args a) {
+  ticket_lock::turn turn{memory.up.order, link.link()};
   const detail::tree_of_machines<lane<T>> tree(link, memory.map, a.root);
   const bool root = link.rank() == a.root;
   const std::size_t element = a.in.element_bytes;
@@ -127,10 +127,10 @@ routine hierarchical_reduce(lane<T> link, machine_memory& memory, reduce_args a)
 /// messages (algo/message/barrier.hpp), and the ranks of each node meet again. ceil(log2 M) steps of empty messages.
 /// `memory` must outlive the routine.
 template <mapped_transport T>
-routine hierarchical_barrier(lane<T> link, machine_memory& memory) {
+routine hierarchical_barrier(lane<T> link, node_group& memory) {
   constexpr std::uint64_t between_steps = 1 << 20;
-  turnstile::turn first{memory.up.order, link.link()}, last{memory.down.order, link.link()};
-  const called call = call_of(link.sequence(), barrier_args{});
+  ticket_lock::turn first{memory.up.order, link.link()}, last{memory.down.order, link.link()};
+  const call_signature call = call_of(link.sequence(), barrier_args{});
   co_await first;
   co_await memory.begin(link, memory.up, call);
   if (memory.size() > 1) co_await direct_barrier<T>(memory.inside(link), memory.up.place);

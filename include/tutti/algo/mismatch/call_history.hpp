@@ -10,14 +10,14 @@
 #include <tutti/core/status.hpp>
 #include <tutti/transport/messaging/call_log.hpp>
 #include <tutti/transport/messaging/group_link.hpp>
-#include <tutti/transport/messaging/odd_message.hpp>
+#include <tutti/transport/messaging/message_mismatch.hpp>
 #include <tutti/transport/messaging/tag.hpp>
 
 namespace tutti::algo {
 
 /// The last calls of each rank of a board, in memory that all ranks read. Steps carry a mark of their call, and when
 /// two marks differ, the history tells which calls differ.
-class call_history : public board_memory, public recent_calls::witness {
+class call_history : public board_memory, public call_log::witness {
  public:
   /// All calls that were begun here or went by messages, in one number.
   [[nodiscard]] std::uint64_t chain() const noexcept { return detail::mix(call_, by_messages_); }
@@ -25,30 +25,30 @@ class call_history : public board_memory, public recent_calls::witness {
 
   /// Records the call whose steps are posted next. Its mark includes all earlier calls: ranks that differ once in a
   /// call that no rank waits for differ in every later one.
-  void begin(const called& c) noexcept {
+  void begin(const call_signature& c) noexcept {
     call_ = detail::mix(call_, c.fingerprint());
     remember(c);
   }
   /// Records a call that goes by messages, for the report of a mismatch.
-  void remember(called c, algorithm via) noexcept {
+  void remember(call_signature c, algorithm via) noexcept {
     by_messages_ = detail::mix(by_messages_, c.fingerprint());
     c.via = via;
     if (is_open()) remember(c);
   }
   /// Returns one of the last `remembered` calls of `rank`, in no order. A call stays as long as any rank may wait for
   /// its steps. Returns an empty signature if there were fewer calls, or if `rank` is writing this one.
-  [[nodiscard]] called recent(int rank, std::size_t i) const noexcept {
+  [[nodiscard]] call_signature recent(int rank, std::size_t i) const noexcept {
     const auto& from = at(rank).calls[i % remembered].words;
-    called::packed p;
+    call_signature::packed p;
     for (std::size_t w = 0; w < 4; ++w) p.words[w] = from[w].load(std::memory_order_acquire);
-    return from[0].load(std::memory_order_relaxed) == p.words[0] ? called::unpack(p) : called{};
+    return from[0].load(std::memory_order_relaxed) == p.words[0] ? call_signature::unpack(p) : call_signature{};
   }
 
   /// Returns this rank's call of the tag's sequence number, for a peer that waits for it in another operation. Calls
   /// that went by messages are in the log of recent calls.
-  [[nodiscard]] recent_calls::one recall(std::uint64_t t) const noexcept override {
+  [[nodiscard]] call_log::one recall(std::uint64_t t) const noexcept override {
     for (std::size_t i = 0; is_open() && i < remembered; ++i) {
-      const called c = recent(rank_, i);
+      const call_signature c = recent(rank_, i);
       if (c.sequence == 0 || !tag::of_one_operation(tag::make(members_->context, c.sequence, 0), t)) continue;
       if (c.via != algorithm::automatic || c.what == collective::broadcast_sized) continue;
       return noted(members_->context, c, c.what == collective::barrier ? algorithm::automatic : algorithm::direct);
@@ -65,17 +65,17 @@ class call_history : public board_memory, public recent_calls::witness {
   /// Returns the error of this rank when it has found `rank` at a step of another call. The error names the first call
   /// in which they differ, if both still have it.
   [[nodiscard]] status difference(int rank) const noexcept {
-    called mine{}, theirs{};
+    call_signature mine{}, theirs{};
     for (std::size_t i = 0; i < remembered * remembered; ++i) {
-      const called m = recent(rank_, i / remembered), t = recent(rank, i % remembered);
+      const call_signature m = recent(rank_, i / remembered), t = recent(rank, i % remembered);
       if (m.sequence == 0 || m.sequence != t.sequence || m == t) continue;
       if (mine.sequence != 0 && m.sequence >= mine.sequence) continue;
       mine = m;
       theirs = t;
     }
-    odd_message found{theirs.brief(), mine.brief(), theirs.count, mine.count, members_->context, mine.sequence};
-    found.of = odd_message::unit::elements;
-    called by_theirs = mine;
+    message_mismatch found{theirs.brief(), mine.brief(), theirs.count, mine.count, members_->context, mine.sequence};
+    found.of = message_mismatch::unit::elements;
+    call_signature by_theirs = mine;
     by_theirs.via = theirs.via;
     if (mine != theirs && by_theirs == theirs) {
       const auto taken = [](algorithm a) {
@@ -83,7 +83,7 @@ class call_history : public board_memory, public recent_calls::witness {
       };
       found.bytes = taken(theirs.via);
       found.room = taken(mine.via);
-      found.of = odd_message::unit::algorithms;
+      found.of = message_mismatch::unit::algorithms;
     }
     status why = found.failure(members_->world_rank(rank), members_->world_rank(rank_));
     if (mine.sequence == 0) why.detail = 0;
@@ -95,7 +95,7 @@ class call_history : public board_memory, public recent_calls::witness {
   int rank_ = 0;
 
  private:
-  void remember(const called& c) noexcept {
+  void remember(const call_signature& c) noexcept {
     auto& to = at(rank_).calls[begun_++ % remembered].words;
     const auto from = c.pack();
     to[0].store(0, std::memory_order_relaxed);  // marks the entry as empty for ranks that read it meanwhile

@@ -17,8 +17,8 @@ namespace tutti::algo {
 namespace detail {
 
 template <class Void>
-constexpr called call_on(collective what, std::uint64_t sequence, const basic_buffer<Void>& data,
-                         std::uint64_t rest = 0) noexcept {
+constexpr call_signature call_on(collective what, std::uint64_t sequence, const basic_buffer<Void>& data,
+                                 std::uint64_t rest = 0) noexcept {
   return {sequence, data.count, rest, data.element_bytes, what, data.type};
 }
 /// Returns the bits of a mean_over's divisor, 0 for other reductions. Other values that a reduction captures may differ
@@ -28,9 +28,9 @@ constexpr std::uint64_t divisor_of(const reduction& with) noexcept {
   return std::bit_cast<std::array<std::uint64_t, sizeof with.context / 8>>(with.context)[0];
 }
 template <class Void>
-constexpr called call_on(collective what, std::uint64_t sequence, const basic_buffer<Void>& data, const reduction& with,
-                         std::uint64_t rest = 0) noexcept {
-  rest = called::rest_with(rest, divisor_of(with));
+constexpr call_signature call_on(collective what, std::uint64_t sequence, const basic_buffer<Void>& data,
+                                 const reduction& with, std::uint64_t rest = 0) noexcept {
+  rest = call_signature::rest_with(rest, divisor_of(with));
   return {sequence, data.count, rest, data.element_bytes, what, data.type, static_cast<std::uint8_t>(with.kind)};
 }
 constexpr std::uint64_t root_of(int root) noexcept { return static_cast<std::uint32_t>(root); }
@@ -43,7 +43,7 @@ constexpr std::uint64_t lengths_of(const layout& blocks) noexcept {
 }
 template <class Void>
 constexpr basic_buffer<Void> of_any_count(basic_buffer<Void> data) noexcept {
-  data.count = called::any_count;
+  data.count = call_signature::any_count;
   return data;
 }
 /// Returns `data` with the count that all ranks can compare: any_count if the blocks may have different lengths.
@@ -55,57 +55,57 @@ constexpr basic_buffer<Void> comparable(const basic_buffer<Void>& data, const la
 }  // namespace detail
 
 /// Returns the signature of a call, which must be equal on all ranks. `sequence` is the call's number in its group.
-constexpr called call_of(std::uint64_t sequence, const barrier_args&) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const barrier_args&) noexcept {
   return detail::call_on(collective::barrier, sequence, buffer{});
 }
-constexpr called call_of(std::uint64_t sequence, const all_reduce_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const all_reduce_args& a) noexcept {
   return detail::call_on(collective::all_reduce, sequence, a.out, a.op);
 }
-constexpr called call_of(std::uint64_t sequence, const broadcast_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const broadcast_args& a) noexcept {
   return detail::call_on(collective::broadcast, sequence, a.data, detail::root_of(a.root));
 }
-constexpr called call_of(std::uint64_t sequence, const broadcast_sized_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const broadcast_sized_args& a) noexcept {
   return detail::call_on(collective::broadcast_sized, sequence, detail::of_any_count(buffer{}),
                          detail::root_of(a.root));
 }
-constexpr called call_of(std::uint64_t sequence, const reduce_scatter_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const reduce_scatter_args& a) noexcept {
   return detail::call_on(collective::reduce_scatter, sequence, a.in, a.op);
 }
-constexpr called call_of(std::uint64_t sequence, const all_gather_args& a) noexcept {
-  return detail::call_on(collective::all_gather, sequence, a.out, called::of_part(a.within));
+constexpr call_signature call_of(std::uint64_t sequence, const all_gather_args& a) noexcept {
+  return detail::call_on(collective::all_gather, sequence, a.out, call_signature::of_part(a.within));
 }
-constexpr called call_of(std::uint64_t sequence, const all_reduce_coalesced_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const all_reduce_coalesced_args& a) noexcept {
   return detail::call_on(collective::all_reduce_coalesced, sequence,
                          buffer{nullptr, a.data.count, a.data.element_bytes, a.data.type}, a.op);
 }
-constexpr called call_of(std::uint64_t sequence, const reduce_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const reduce_args& a) noexcept {
   return detail::call_on(collective::reduce, sequence, a.in, a.op, detail::root_of(a.root));
 }
-constexpr called call_of(std::uint64_t sequence, const scan_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const scan_args& a) noexcept {
   return detail::call_on(collective::scan, sequence, a.in, a.op);
 }
-constexpr called call_of(std::uint64_t sequence, const exclusive_scan_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const exclusive_scan_args& a) noexcept {
   return detail::call_on(collective::exclusive_scan, sequence, a.in, a.op);
 }
-constexpr called call_of(std::uint64_t sequence, const reduce_scatter_v_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const reduce_scatter_v_args& a) noexcept {
   return detail::call_on(collective::reduce_scatter_v, sequence, detail::of_any_count(a.out), a.op,
                          detail::lengths_of(a.blocks));
 }
-constexpr called call_of(std::uint64_t sequence, const all_gather_v_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const all_gather_v_args& a) noexcept {
   return detail::call_on(collective::all_gather_v, sequence, detail::of_any_count(a.in), detail::lengths_of(a.blocks));
 }
-constexpr called call_of(std::uint64_t sequence, const gather_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const gather_args& a) noexcept {
   return detail::call_on(collective::gather, sequence, detail::comparable(a.in, a.blocks), detail::root_of(a.root));
 }
-constexpr called call_of(std::uint64_t sequence, const scatter_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const scatter_args& a) noexcept {
   return detail::call_on(collective::scatter, sequence, detail::comparable(a.out, a.blocks), detail::root_of(a.root));
 }
-constexpr called call_of(std::uint64_t sequence, const all_to_all_args& a) noexcept {
+constexpr call_signature call_of(std::uint64_t sequence, const all_to_all_args& a) noexcept {
   return detail::call_on(collective::all_to_all, sequence, detail::comparable(a.in, a.in_blocks));
 }
 
 /// Returns the entry of the call log for this call; `via` is the algorithm that this rank takes.
-constexpr recent_calls::one noted(std::uint32_t context, const called& c, algorithm via) noexcept {
+constexpr call_log::one noted(std::uint32_t context, const call_signature& c, algorithm via) noexcept {
   return {tag::make(context, c.sequence, static_cast<std::uint32_t>(via)), detail::mix(0, c.fingerprint()), c.brief()};
 }
 

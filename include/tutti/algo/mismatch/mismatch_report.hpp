@@ -10,15 +10,15 @@
 #include <tutti/algo/shm/group/board.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/transport/messaging/group_link.hpp>
-#include <tutti/transport/messaging/odd_message.hpp>
+#include <tutti/transport/messaging/message_mismatch.hpp>
 
 namespace tutti::algo {
 
 /// Mismatch report: the first call, among those that the board still has, in which ranks of a group differ.
-struct odd_call {
+struct mismatch_report {
   /// Ranks that made the same call: its signature, the first of them in the group, and their number.
   struct side {
-    called what;
+    call_signature what;
     int rank = -1, ranks = 0;
   };
   side odd;          ///< the ranks that differ; of rank -1 if no difference was found
@@ -27,15 +27,15 @@ struct odd_call {
 
   /// Finds the report. To be called after errc::mismatch, when ranks begin hardly any calls. Compares this rank with
   /// `blamed`, a world rank, if they differ; the other ranks by the number that made equal calls.
-  static odd_call find(const board& b, const group& members, int blamed) noexcept {
-    odd_call found;
+  static mismatch_report find(const board& b, const group& members, int blamed) noexcept {
+    mismatch_report found;
     const std::uint64_t place = b.is_open() ? first_difference(b, members.size) : 0;
     if (place == 0) return found;
-    const called mine = call_in(place, b, members.rank);
+    const call_signature mine = call_in(place, b, members.rank);
     const bool begun = mine.sequence == place;
     side sides[most_sides];
     for (int r = 0; r < members.size; ++r) {
-      const called theirs = call_in(place, b, r);
+      const call_signature theirs = call_in(place, b, r);
       if (theirs.sequence != place) continue;
       if (begun && theirs != mine && (found.odd.rank < 0 || members.world_rank(r) == blamed))
         found.odd = {theirs, r, 1};
@@ -71,19 +71,19 @@ struct odd_call {
  private:
   static constexpr std::size_t most_sides = 4;  // further different calls are not reported
 
-  static called call_in(std::uint64_t place, const board& b, int rank) noexcept {
+  static call_signature call_in(std::uint64_t place, const board& b, int rank) noexcept {
     for (std::size_t i = 0; i < board::remembered; ++i)
-      if (const called c = b.recent(rank, i); c.sequence == place) return c;
+      if (const call_signature c = b.recent(rank, i); c.sequence == place) return c;
     return {};
   }
   /// Returns the sequence number of the first call in which ranks differ, 0 if there is none.
   static std::uint64_t first_difference(const board& b, int ranks) noexcept {
-    called seen[2 * board::remembered];  // of the first rank that made each call; ranks are a few calls apart
+    call_signature seen[2 * board::remembered];  // of the first rank that made each call; ranks are a few calls apart
     std::uint64_t first = 0;
     for (int r = 0; r < ranks; ++r)
       for (std::size_t i = 0; i < board::remembered; ++i) {
-        const called c = b.recent(r, i);
-        for (called& s : seen) {
+        const call_signature c = b.recent(r, i);
+        for (call_signature& s : seen) {
           if (c.sequence == 0 || (s.sequence != 0 && s.sequence != c.sequence)) continue;
           if (s.sequence == 0) s = c;
           if (s != c && (first == 0 || c.sequence < first)) first = c.sequence;
@@ -97,26 +97,26 @@ struct odd_call {
 namespace detail {
 
 /// Returns the words for a difference that the signature's text does not show.
-inline const char* unnamed(const called& c) noexcept {
+inline const char* unnamed(const call_signature& c) noexcept {
   if (!c.divides()) return " with blocks of other lengths";
   return c.what == collective::reduce_scatter_v ? " with another divisor or blocks of other lengths"
                                                 : " with another divisor";
 }
 
-inline std::string text_of(const odd_call::side& s, const group& members) {
+inline std::string text_of(const mismatch_report::side& s, const group& members) {
   const std::string who = "rank " + std::to_string(members.world_rank(s.rank));
   if (s.ranks == 1) return who;
   return who + " and " + (s.ranks == 2 ? "one other" : std::to_string(s.ranks - 1) + " others");
 }
 
 /// Returns the words for this rank's algorithm, which the text of its operation does not contain.
-inline std::string own_way(const odd_call& found) {
+inline std::string own_way(const mismatch_report& found) {
   const algorithm own = found.usual.what.via;
   return own == algorithm::automatic || own == found.odd.what.via ? "" : ", not by " + std::string(name(own));
 }
 
 /// Returns the explanation of a mismatch that the board shows, for the operation `mine`.
-inline std::string explain(const odd_call& found, const group& members, const op_info& mine) {
+inline std::string explain(const mismatch_report& found, const group& members, const op_info& mine) {
   const std::string who = text_of(found.odd, members), usual = describe(found.usual.what);
   std::string odd = describe(found.odd.what);
   if (odd == usual) odd += unnamed(found.odd.what);
@@ -128,14 +128,14 @@ inline std::string explain(const odd_call& found, const group& members, const op
 }
 
 /// Returns the explanation of a mismatch that a message showed: `who` has sent the message, `finder` has found it.
-inline std::string explain(const odd_message& m, const std::string& who, const std::string& finder,
+inline std::string explain(const message_mismatch& m, const std::string& who, const std::string& finder,
                            const group& members, const op_info& mine) {
-  const bool here = odd_message::mark_of(mine.context) == m.context && mine.context != op_info::outside;
+  const bool here = message_mismatch::mark_of(mine.context) == m.context && mine.context != op_info::outside;
   const std::uint64_t number = here ? m.number_near(mine.sequence) : 0;
   if (m.calls_differ()) {
     const std::string theirs = describe_brief(m.sent, members.size, {number});
     const std::string its = describe_brief(m.expected, members.size, {number});
-    const called c = called::of_brief(m.sent);
+    const call_signature c = call_signature::of_brief(m.sent);
     const char* last = " with another divisor";
     if (c.has_root())
       last = " with another root";
@@ -146,21 +146,21 @@ inline std::string explain(const odd_message& m, const std::string& who, const s
   const auto length = [&](std::uint64_t n) { return std::to_string(n) + (n == m.most() ? " or more" : ""); };
   // The root is among what the plain bits of a short id leave open.
   const auto call = [&](const beside_brief& more) {
-    const auto brief = static_cast<std::uint16_t>(m.sent | called::plain_brief);
+    const auto brief = static_cast<std::uint16_t>(m.sent | call_signature::plain_brief);
     return describe_brief(brief, (std::numeric_limits<int>::max)(), more);
   };
-  static_assert(odd_message::any == called::any_count);
+  static_assert(message_mismatch::any == call_signature::any_count);
   const auto with = [&](std::uint64_t n) {
-    if (m.of == odd_message::unit::algorithms) return call({.number = number, .via = static_cast<algorithm>(n)});
-    if (n == odd_message::any) return call({.number = number, .variant = "_v"});
+    if (m.of == message_mismatch::unit::algorithms) return call({.number = number, .via = static_cast<algorithm>(n)});
+    if (n == message_mismatch::any) return call({.number = number, .variant = "_v"});
     return call({number, length(n), ""});
   };
-  if (m.of == odd_message::unit::elements && m.bytes == m.room)
+  if (m.of == message_mismatch::unit::elements && m.bytes == m.room)
     return "failed: " + who + " called " + call({number}) +
            " with another size, root, divisor, algorithm or lengths of blocks than " + finder;
-  if (m.of != odd_message::unit::bytes)
+  if (m.of != message_mismatch::unit::bytes)
     return "failed: " + who + " called " + with(m.bytes) + " where " + finder + " called " + with(m.room);
-  const called c = called::of_brief(m.sent);
+  const call_signature c = call_signature::of_brief(m.sent);
   const bool by_all = m.sent != 0 && !c.is_between_two();
   const bool in_blocks = c.what == collective::reduce_scatter_v || c.what == collective::all_gather_v;
   return "failed: " + who + " sent " + length(m.bytes) + " bytes of " + (m.sent == 0 ? "a message" : call({number})) +
@@ -173,28 +173,29 @@ inline std::string explain(const odd_message& m, const std::string& who, const s
 }  // namespace detail
 
 /// Returns true if the status tells of two ranks that made different calls.
-inline bool is_of_calls(const status& s) noexcept { return s.detail != 0 && odd_message::in(s).sent != 0; }
+inline bool is_of_calls(const status& s) noexcept { return s.detail != 0 && message_mismatch::in(s).sent != 0; }
 
 /// Returns true if a message, or a block whose length only two ranks know, is not as long as its receiver expects.
 inline bool is_between_two(const status& s) noexcept {
   if (s.detail == 0) return false;
-  const odd_message m = odd_message::in(s);
+  const message_mismatch m = message_mismatch::in(s);
   if (m.sent == 0) return m.bytes != m.room;
-  return m.of == odd_message::unit::bytes && !m.calls_differ() && called::of_brief(m.sent).is_between_two();
+  return m.of == message_mismatch::unit::bytes && !m.calls_differ() &&
+         call_signature::of_brief(m.sent).is_between_two();
 }
 
 /// Returns the explanation of a mismatch for the message of an operation that ended with errc::mismatch; empty if
 /// nothing is known. `blamed` names the rank that the failure is about, as the subject of a sentence.
 inline std::string explain_mismatch(const op_state& s, const board& b, const group& members,
                                     const std::string& blamed) {
-  const auto found = odd_call::find(b, members, s.result.peer);
+  const auto found = mismatch_report::find(b, members, s.result.peer);
   if (found.odd.rank >= 0) return detail::explain(found, members, s.info);
   if (s.result.detail == 0) return "";
   const int other = s.result.other - 1;
   const std::string finder = other < 0                                   ? "another rank"
                              : other == members.world_rank(members.rank) ? "this rank"
                                                                          : "rank " + std::to_string(other);
-  return detail::explain(odd_message::in(s.result), blamed, finder, members, s.info);
+  return detail::explain(message_mismatch::in(s.result), blamed, finder, members, s.info);
 }
 
 }  // namespace tutti::algo

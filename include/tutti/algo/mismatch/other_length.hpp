@@ -5,7 +5,7 @@
 #include <tutti/algo/mismatch/fingerprint.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/transport/messaging/group_link.hpp>
-#include <tutti/transport/messaging/odd_message.hpp>
+#include <tutti/transport/messaging/message_mismatch.hpp>
 
 namespace tutti::algo::detail {
 
@@ -16,8 +16,8 @@ status other_length(const lane<T>& lane, const Args& a, int from, std::size_t by
                     std::size_t room) noexcept {
   const std::uint16_t call = call_of(lane.sequence(), a).brief();
   const group& all = lane.members();
-  return odd_message{call, call, bytes, room, all.context, lane.sequence()}.failure(all.world_rank(from),
-                                                                                    all.world_rank(to));
+  return message_mismatch{call, call, bytes, room, all.context, lane.sequence()}.failure(all.world_rank(from),
+                                                                                         all.world_rank(to));
 }
 
 }  // namespace tutti::algo::detail

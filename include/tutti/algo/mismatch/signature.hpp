@@ -46,7 +46,7 @@ using tutti::detail::mix;
 /// Signature of a call, which must be equal on all ranks: the collective, its sequence number in the group, the count,
 /// size and type of the elements, the reduction with the divisor of a mean_over, the root. Other values that a
 /// reduction captures may differ between ranks.
-struct called {
+struct call_signature {
   static constexpr std::uint64_t any_count = ~std::uint64_t{0};  ///< each rank has its own count
   static constexpr std::uint64_t of_split = 1;                   ///< `rest` of the all_gather inside a split
   static constexpr std::uint64_t of_close = 2;                   ///< and of the one inside close()
@@ -64,7 +64,7 @@ struct called {
   std::uint8_t with = no_reduction;  ///< a reduction_kind
   algorithm via = {};                ///< set if it goes by messages although the ranks share memory
 
-  friend constexpr bool operator==(const called&, const called&) = default;
+  friend constexpr bool operator==(const call_signature&, const call_signature&) = default;
 
   [[nodiscard]] constexpr packed pack() const noexcept {
     const std::uint64_t kinds = static_cast<std::uint64_t>(what) | static_cast<std::uint64_t>(type) << 8 |
@@ -72,7 +72,7 @@ struct called {
                                 std::uint64_t{element_bytes} << 32;
     return {{sequence, count, rest, kinds}};
   }
-  static constexpr called unpack(const packed& p) noexcept {
+  static constexpr call_signature unpack(const packed& p) noexcept {
     const std::uint64_t kinds = p.words[3];
     return {p.words[0],
             p.words[1],
@@ -129,8 +129,8 @@ struct called {
                                       (with & 15U) << 3 | static_cast<unsigned>(last & 7));
   }
   /// Returns the signature that a short id stands for, without element size and root.
-  static constexpr called of_brief(std::uint16_t brief) noexcept {
-    called c;
+  static constexpr call_signature of_brief(std::uint16_t brief) noexcept {
+    call_signature c;
     c.what = static_cast<collective>(brief >> 12);
     c.type = static_cast<dtype>(brief >> 7 & 31U);
     c.element_bytes = 0;

@@ -9,25 +9,25 @@ namespace tutti::algo {
 
 namespace detail {
 
-inline std::string type_and_rest(const called& c) {
+inline std::string type_and_rest(const call_signature& c) {
   std::string text(name(c.type));
   if (c.type == dtype::opaque && c.element_bytes != 0) text += " of " + std::to_string(c.element_bytes) + " bytes";
-  if (c.with != called::no_reduction) text += std::string(", ") + name(static_cast<reduction_kind>(c.with));
+  if (c.with != call_signature::no_reduction) text += std::string(", ") + name(static_cast<reduction_kind>(c.with));
   return text;
 }
 
 }  // namespace detail
 
 /// Returns the text of a signature: "broadcast #41 (1024 x float32, root 0)"
-inline std::string describe(const called& c) {
-  const bool uneven = c.count == called::any_count && c.is_between_two();
-  const std::string called = c.splits()   ? "split"
-                             : c.closes() ? "close"
-                                          : name(c.what) + std::string(uneven ? "_v" : "");
-  const std::string text = called + " #" + std::to_string(c.sequence);
+inline std::string describe(const call_signature& c) {
+  const bool uneven = c.count == call_signature::any_count && c.is_between_two();
+  const std::string call_signature = c.splits()   ? "split"
+                                     : c.closes() ? "close"
+                                                  : name(c.what) + std::string(uneven ? "_v" : "");
+  const std::string text = call_signature + " #" + std::to_string(c.sequence);
   if (c.what == collective::barrier || c.splits() || c.closes()) return text;
   std::string of = detail::type_and_rest(c);
-  if (c.count != called::any_count) of = std::to_string(c.count) + " x " + of;
+  if (c.count != call_signature::any_count) of = std::to_string(c.count) + " x " + of;
   if (c.has_root()) of += ", root " + std::to_string(c.root());
   if (c.via != algorithm::automatic) of += std::string(", by ") + name(c.via);
   return text + " (" + of + ")";
@@ -43,7 +43,7 @@ struct beside_brief {
 
 /// Returns the text of a short id among `ranks` ranks: "broadcast #41 (float32, root 0)".
 inline std::string describe_brief(std::uint16_t brief, int ranks, const beside_brief& more = {}) {
-  const called c = called::of_brief(brief);
+  const call_signature c = call_signature::of_brief(brief);
   std::string text = name(c.what);
   if (c.is_between_two()) text += more.variant;
   if (more.number != 0) text += " #" + std::to_string(more.number);

@@ -44,11 +44,11 @@ constexpr work work_of(algorithm via, const extent& e) noexcept {
 /// Returns the time in picoseconds in a situation in which the algorithm can run; `e` is the situation's extent. 0 for
 /// `direct`, which is always faster than messages.
 template <class Args>
-constexpr std::uint64_t estimate(algorithm via, const situation& s, const extent& e) noexcept;
+constexpr std::uint64_t estimate(algorithm via, const problem& s, const extent& e) noexcept;
 
 /// Returns the algorithm that `automatic` stands for.
 template <class Args>
-constexpr algorithm select(const situation& s) noexcept {
+constexpr algorithm select(const problem& s) noexcept {
   if (direct_possible(s) && has_algorithm<Args>(algorithm::direct)) return algorithm::direct;
   const extent e(s.world_size, s.bytes);
   algorithm best = algorithm::automatic;
@@ -68,7 +68,7 @@ constexpr algorithm select(const situation& s) noexcept {
 }
 
 /// Returns the situation of several nodes with one rank each.
-constexpr situation between(int machines, std::size_t bytes, std::size_t element) noexcept {
+constexpr problem between(int machines, std::size_t bytes, std::size_t element) noexcept {
   return {reach::machines, machines, bytes, element, machines};
 }
 
@@ -77,7 +77,7 @@ namespace detail {
 /// Returns the time of a hierarchical algorithm in picoseconds: that inside the nodes, taken as equally large, and that
 /// between them.
 template <class Args>
-constexpr std::uint64_t estimate_hierarchical(const situation& s) noexcept {
+constexpr std::uint64_t estimate_hierarchical(const problem& s) noexcept {
   const int inside = (s.world_size + s.machines - 1) / s.machines;
   const auto crowd = static_cast<std::uint64_t>(s.crowd);
   // All ranks of a node exchange a part, or each its block; in trees, one rank acts for its node.
@@ -96,7 +96,7 @@ constexpr std::uint64_t estimate_hierarchical(const situation& s) noexcept {
 }  // namespace detail
 
 template <class Args>
-constexpr std::uint64_t estimate(algorithm via, const situation& s, const extent& e) noexcept {
+constexpr std::uint64_t estimate(algorithm via, const problem& s, const extent& e) noexcept {
   if (via == algorithm::direct || s.world_size < 2) return 0;
   if constexpr (has_algorithm<Args>(algorithm::hierarchical))
     if (via == algorithm::hierarchical) return detail::estimate_hierarchical<Args>(s);
@@ -106,7 +106,7 @@ constexpr std::uint64_t estimate(algorithm via, const situation& s, const extent
 }
 
 template <class Args>
-constexpr std::uint64_t estimate(algorithm via, const situation& s) noexcept {
+constexpr std::uint64_t estimate(algorithm via, const problem& s) noexcept {
   return estimate<Args>(via, s, extent(s.world_size, s.bytes));
 }
 

@@ -14,7 +14,7 @@ class last_choice {
  public:
   /// Returns the cached algorithm, or that of `weigh()` if the last call was different.
   template <class Args, class Weigh>
-  algorithm of(const situation& here, Weigh weigh) noexcept {
+  algorithm of(const problem& here, Weigh weigh) noexcept {
     const void* const collective = &algorithms_of<Args>;
     if (collective_ != collective || bytes_ != here.bytes || element_ != here.element) {
       collective_ = collective;

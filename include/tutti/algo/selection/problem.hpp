@@ -9,7 +9,7 @@ namespace tutti::algo {
 
 /// Properties of a call on which the choice of its algorithm depends. They are equal on all ranks, and so is the
 /// choice.
-struct situation {
+struct problem {
   reach links = reach::messages;
   int world_size = 1;
   std::size_t bytes = 0;  ///< of the whole message
@@ -20,13 +20,13 @@ struct situation {
 };
 
 /// Returns true if the direct algorithms can run: a slot holds at least one element for each rank.
-constexpr bool direct_possible(const situation& s) noexcept {
+constexpr bool direct_possible(const problem& s) noexcept {
   return s.links == reach::memory && s.element * static_cast<std::size_t>(s.world_size) <= board::slot_bytes;
 }
 
 /// Returns true if the hierarchical algorithms can run. They are direct inside a node, which may have all ranks but
 /// one.
-constexpr bool hierarchical_possible(const situation& s) noexcept {
+constexpr bool hierarchical_possible(const problem& s) noexcept {
   return s.links == reach::machines && s.machines < s.world_size &&
          s.element * static_cast<std::size_t>(s.world_size) <= board::slot_bytes;
 }

@@ -72,14 +72,14 @@ constexpr bool has_algorithm(algorithm via) noexcept {
 
 /// Returns true if `via` may be named for this collective in situation `s`; `automatic` always may.
 template <class Args>
-constexpr bool can_ask(algorithm via, const situation& s) noexcept {
+constexpr bool can_ask(algorithm via, const problem& s) noexcept {
   return has_algorithm<Args>(via) && (via != algorithm::direct || direct_possible(s)) &&
          (via != algorithm::hierarchical || (hierarchical_possible(s) && (!by_equal_machines<Args> || s.even)));
 }
 
 /// Returns the text of the error for a `via` that can_ask() rejects: the reason, and the algorithms that are available.
 template <class Args>
-std::string refusal(algorithm via, const situation& s) {
+std::string refusal(algorithm via, const problem& s) {
   std::string text;
   if (has_algorithm<Args>(via) && via == algorithm::hierarchical)
     text = "algorithm hierarchical needs ranks on several machines, " +

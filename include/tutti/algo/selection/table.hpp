@@ -48,7 +48,7 @@ class tuning {
 
   /// Returns the algorithm of the first rule that fits the situation and can run in it, else `otherwise`.
   template <class Args>
-  [[nodiscard]] constexpr algorithm choose(const situation& s, algorithm otherwise) const noexcept {
+  [[nodiscard]] constexpr algorithm choose(const problem& s, algorithm otherwise) const noexcept {
     constexpr std::uint32_t id = id_of(Args::name);
     for (std::size_t i = 0; i < count_; ++i) {
       const rule& r = rules_[i];

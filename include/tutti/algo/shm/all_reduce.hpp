@@ -30,7 +30,7 @@ inline constexpr std::size_t few_lines = 256;
 /// `b.room().results`; the first of them is this rank's own. All inputs must be mapped; nothing is staged. Returns
 /// false if some rank failed meanwhile.
 inline bool fold_mapped(board& b, std::size_t begin, std::size_t count, std::size_t element, const reduction& with) {
-  return fold_displaced(b, displaced{}, 0, begin, count, element, stores::ordinary, with);
+  return fold_displaced(b, external_segments{}, 0, begin, count, element, stores::ordinary, with);
 }
 
 /// Returns the elements of one chunk, which all ranks stage in one round and each reads from all others.

@@ -30,7 +30,7 @@ inline stores stores_for(std::size_t bytes) noexcept {
 }
 
 /// Copies a range of one external segment to its place.
-inline void bring_stretch(const displaced& d, const std::byte* from, std::byte* to, std::size_t count,
+inline void bring_stretch(const external_segments& d, const std::byte* from, std::byte* to, std::size_t count,
                           std::size_t element, stores how) {
   if (count * element < board::worth_streaming) how = stores::ordinary;
   if (!d.bring)
@@ -47,8 +47,8 @@ inline void bring_stretch(const displaced& d, const std::byte* from, std::byte* 
 
 /// Copies the external segments among the elements from `first` to `last` to their places in `buffer`, which begins
 /// with element 0.
-inline void bring(const displaced& d, std::size_t first, std::size_t last, std::byte* buffer, std::size_t element,
-                  stores how) {
+inline void bring(const external_segments& d, std::size_t first, std::size_t last, std::byte* buffer,
+                  std::size_t element, stores how) {
   for (const displaced_part* p = d.from(first); p != d.end() && p->first < last; ++p) {
     const std::size_t from = (std::max)(p->first, first), to = (std::min)(p->first + p->count, last);
     bring_stretch(d, at(p->data, (from - p->first) * element), buffer + from * element, to - from, element, how);
@@ -57,8 +57,8 @@ inline void bring(const displaced& d, std::size_t first, std::size_t last, std::
 
 /// Returns `count` contiguous elements from `first` on: a pointer to where they lie if they are contiguous there, else
 /// to `room`, into which they are copied.
-inline const std::byte* gathered(const displaced& d, std::size_t first, std::size_t count, const std::byte* buffer,
-                                 std::size_t element, std::byte* room) {
+inline const std::byte* gathered(const external_segments& d, std::size_t first, std::size_t count,
+                                 const std::byte* buffer, std::size_t element, std::byte* room) {
   const displaced_part* p = d.from(first);
   const std::size_t last = first + count;
   if (p == d.end() || p->first >= last) return buffer + first * element;
@@ -95,7 +95,7 @@ inline void bring_part_of(const all_reduce_args& a, int r, int ranks) {
 /// Does what fold_mapped() does where this rank's input has external segments: folds `count` elements of all inputs in
 /// `b.room().in` from `begin` on, and stores them to all of `b.room().results`, its own first. Returns false if some
 /// rank failed meanwhile.
-inline bool fold_displaced(board& b, const displaced& d, std::size_t rank, std::size_t begin, std::size_t count,
+inline bool fold_displaced(board& b, const external_segments& d, std::size_t rank, std::size_t begin, std::size_t count,
                            std::size_t element, stores how, const reduction& with) {
   auto& [operands, results, in, out] = b.room();
   alignas(64) std::byte room[stays_near];

@@ -51,9 +51,9 @@ struct nccl_api {
   }
   static nccl_result async_error(nccl_comm comm, nccl_result& r) noexcept {
     ::ncclResult_t theirs = ::ncclSuccess;
-    const nccl_result asked = code(::ncclCommGetAsyncError(comm, &theirs));
+    const nccl_result supported = code(::ncclCommGetAsyncError(comm, &theirs));
     r = code(theirs);
-    return asked;
+    return supported;
   }
 
   /// Returns true if this program was compiled with the feature and the loaded library has it: a newer library does no

@@ -14,7 +14,7 @@
 #include <tutti/backend/stream_op.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/impl/backend/issuer.hpp>
+#include <tutti/impl/backend/communicator_core.hpp>
 #include <tutti/transport/messaging/group_link.hpp>
 
 namespace tutti {
@@ -100,7 +100,7 @@ class basic_nccl {
   /// Throws usage_error if a capture into a graph, of this stream or another, does not permit an operation in it.
   void admit(stream_ref s, const char* collective) { driver_->admit(s, collective); }
   [[nodiscard]] bool captured(const op_state& s) const noexcept { return driver_->captured(s); }
-  void let_go(op_state& s, detail::lost_by how) noexcept { driver_->let_go(s, how); }
+  void let_go(op_state& s, detail::unjoined_end how) noexcept { driver_->let_go(s, how); }
   /// Throws usage_error if the group in which it was issued is still open: it cannot end before the group.
   void check_group(const op_state& s) {
     if (!driver_->operations().in_group()) return;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include <tutti/async/op_state.hpp>
-#include <tutti/backend/lost_by.hpp>
+#include <tutti/backend/unjoined_end.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/core/text.hpp>

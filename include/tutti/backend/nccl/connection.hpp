@@ -34,12 +34,12 @@ class nccl_connection {
     begun_ = true;
     const nccl_result r = Api::shrink(whole, dead.data(), static_cast<int>(dead.size()), made_->comm, how);
     // NCCL returns success even if it has only begun, and then there is no communicator yet.
-    return r == nccl_result::success || r == nccl_result::in_progress ? asked() : r;
+    return r == nccl_result::success || r == nccl_result::in_progress ? supported() : r;
   }
   /// Keeps memory that NCCL may write to until NCCL is done with the communicator, or for good if that is leaked.
   void keep(std::shared_ptr<void> written) noexcept { made_->written = std::move(written); }
   /// Returns the communicator's present state in NCCL.
-  [[nodiscard]] nccl_result asked() noexcept {
+  [[nodiscard]] nccl_result supported() noexcept {
     nccl_result state = nccl_result::success;
     const nccl_result r = Api::async_error(there_ ? made_->comm : made_->whole, state);
     if (r != nccl_result::success) return r;

@@ -18,9 +18,9 @@ concept dividing_kernels = requires(void* data, std::size_t count, dtype t, doub
 
 /// NCCL with a kernel that completes means that NCCL computes wrongly: those of 8-bit floats, and of 16-bit floats over
 /// a number of ranks that is not a power of two. The kernel divides a sum of their type, in which it may overflow (see
-/// nccl_operand_of). `basic_nccl<nccl_dividing<nccl_api, kernels>>`; the same on all ranks.
+/// nccl_operand_of). `basic_nccl<nccl_divide<nccl_api, kernels>>`; the same on all ranks.
 template <class Api, dividing_kernels Kernels>
-struct nccl_dividing : Api {
+struct nccl_divide : Api {
   static status divide(void* data, std::size_t count, dtype t, double divisor, cuda::stream_handle s) noexcept {
     return Kernels::divide(data, count, t, divisor, s);
   }

@@ -10,7 +10,7 @@
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/backend/control_lane.hpp>
-#include <tutti/backend/nap.hpp>
+#include <tutti/backend/interruptible_sleep.hpp>
 #include <tutti/backend/nccl/place.hpp>
 #include <tutti/backend/nccl/queue.hpp>
 #include <tutti/backend/nccl/session.hpp>
@@ -117,7 +117,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     if (s.done() && !written && !s.result.ok()) return s.result;
     if (!failure_.ok() && (!s.done() || written)) {  // the device may still be working, with undefined results
       if (written) {
-        traffic_.let_go(s, detail::lost_by::wait);
+        traffic_.let_go(s, detail::unjoined_end::wait);
         s.result = failure_;
       }
       return failure_;
@@ -136,7 +136,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
     return traffic::captured(s);
   }
   /// Ends the handle of such an operation in another way. Not under the lock.
-  void let_go(op_state& s, detail::lost_by how) noexcept {
+  void let_go(op_state& s, detail::unjoined_end how) noexcept {
     const auto guard = engine_->lock();
     if (traffic::captured(s)) traffic_.let_go(s, how);
   }
@@ -163,7 +163,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
       return;
     }
     if (connection_ && !connecting_ && !launching_) {
-      const nccl_result r = connection_.asked();
+      const nccl_result r = connection_.supported();
       if (r != nccl_result::success && r != nccl_result::in_progress) return blame(r, "a running collective");
     }
     if (land(detail::nccl_asked::all); !failure_.ok()) return;
@@ -176,7 +176,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
 
   // A device does not signal its end, so a sleeping thread polls again soon.
   void prepare_park() noexcept override {
-    nap_.prepare(traffic_.empty() && !connecting_ ? (duration::max)() : nap::brief);
+    nap_.prepare(traffic_.empty() && !connecting_ ? (duration::max)() : interruptible_sleep::brief);
   }
   void park(duration at_most) noexcept override { nap_.sleep(at_most); }
   void finish_park() noexcept override {}
@@ -258,7 +258,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
 
   /// Asks NCCL for the state of the call that was in progress.
   bool proceed() noexcept {
-    const nccl_result r = connection_.asked();
+    const nccl_result r = connection_.supported();
     if (r == nccl_result::in_progress) return false;
     if (r != nccl_result::success) {
       blame(r, connecting_ ? connecting_by_ : "a launch");
@@ -282,7 +282,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
   std::uint64_t sequence_ = 0, joins_ = 0;
   detail::nccl_batch<flight> batch_;      // the operations of the last call of NCCL
   cuda::stream_handle target_ = nullptr;  // its stream
-  nap nap_;
+  interruptible_sleep nap_;
 };
 
 }  // namespace tutti

@@ -19,7 +19,7 @@ namespace tutti::detail {
 /// An operation in flight, from its issue to the end of its work on the device, which may come after the end of its
 /// handle.
 template <class Driver, cuda::runtime_api R>
-struct nccl_flight {
+struct nccl_in_flight_op {
   enum class phase : std::uint8_t {
     queued,     ///< NCCL was not called yet: an earlier launch goes on, or its group is open
     launching,  ///< NCCL is putting it into the stream
@@ -30,7 +30,7 @@ struct nccl_flight {
       (std::max)({sizeof(all_reduce_args), sizeof(reduce_args), sizeof(scatter_args), sizeof(reduce_scatter_v_args),
                   sizeof(all_to_all_args), sizeof(all_reduce_coalesced_args)});
 
-  nccl_flight* next = nullptr;
+  nccl_in_flight_op* next = nullptr;
   op_state* op = nullptr;  ///< null: the handle ended by join(), only the device's work remains
   phase now = phase::queued;
   std::atomic<bool> launched{false};     ///< running, or has been; read without the lock

@@ -9,7 +9,7 @@ namespace tutti::detail {
 
 /// A pending error of NCCL. NCCL reports a dead peer as an error of some kind, often an internal one; the host's world
 /// soon knows the cause.
-class nccl_suspicion {
+class nccl_pending_error {
  public:
   /// Records the error; it is final at `judged_at`. `during` must be a string literal.
   void raise(nccl_result r, const char* during, deadline judged_at) noexcept {

@@ -22,13 +22,13 @@ namespace tutti::detail {
 /// The operations of a communicator from their issue to the end of their work on the device, and their dependencies on
 /// the user's streams; the driver makes the calls of NCCL. Under the engine's lock.
 template <class Driver, cuda::runtime_api R>
-class nccl_traffic {
+class nccl_queue {
  public:
-  using flight = nccl_flight<Driver, R>;
+  using flight = nccl_in_flight_op<Driver, R>;
   using phase = typename flight::phase;
   using captured_ops = nccl_captured<R>;
 
-  explicit nccl_traffic(int device, int world_rank) : streams_(device), events_(device), world_rank_(world_rank) {}
+  explicit nccl_queue(int device, int world_rank) : streams_(device), events_(device), world_rank_(world_rank) {}
 
   [[nodiscard]] cuda::stream_handle running() const noexcept { return streams_.running(); }
   [[nodiscard]] cuda::stream_handle stream_of(const flight& f) const noexcept { return f.stream; }
@@ -214,8 +214,8 @@ class nccl_traffic {
   }
   /// Ends the handle of such an operation in another way. A destructor (`drop`) cannot throw, so the next operation
   /// throws its usage_error.
-  void let_go(op_state& s, lost_by how) noexcept {
-    if (how == lost_by::drop) captured_.note_dropped(s, captured_ops::in_capture);
+  void let_go(op_state& s, unjoined_end how) noexcept {
+    if (how == unjoined_end::drop) captured_.note_dropped(s, captured_ops::in_capture);
     let_go(*static_cast<flight*>(std::exchange(s.work, nullptr)));
   }
 

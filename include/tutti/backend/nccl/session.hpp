@@ -63,15 +63,15 @@ class nccl_session {
   /// Not under the lock.
   template <class F>
   status at_rest(const char* call, deadline until, std::shared_ptr<void> written, F f) {
-    for (bool called = false;;) {
+    for (bool call_signature = false;;) {
       {
         const auto guard = engine_->lock();
         if (!failure_.ok()) return failure_;
         if (connected() && !launching_ && !traffic_.due()) {
-          if (called) return {};
+          if (call_signature) return {};
           const cuda::relaxed_capture<runtime> any_time;
           const cuda::basic_device_guard<runtime> device{place_.device};
-          called = true;
+          call_signature = true;
           connection_.keep(std::move(written));
           connecting_by_ = call;
           const nccl_result r = f(comm());  // success also if it has only begun
@@ -114,7 +114,7 @@ class nccl_session {
 
  protected:
   using runtime = typename Api::cuda;
-  using traffic = nccl_traffic<Driver, runtime>;
+  using traffic = nccl_queue<Driver, runtime>;
   using phase = typename traffic::phase;
 
   ~nccl_session() = default;
@@ -176,7 +176,7 @@ class nccl_session {
   bool connecting_ = false;  // NCCL is at work on a call that is no launch
   bool launching_ = false;   // NCCL is at work on a launch
   std::atomic<bool> settled_{false};
-  nccl_suspicion suspected_;
+  nccl_pending_error suspected_;
   status failure_{};
   std::string words_;
   deadline stopped_by_{};

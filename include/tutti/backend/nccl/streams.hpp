@@ -69,7 +69,7 @@ class nccl_streams {
     if (r == cuda::result::capture_implicit)
       throw usage_error(std::string(collective) +
                         ": a stream is being captured into a graph, and this operation has the default stream, which "
-                        "cannot take part; pass the captured one: issue{.stream = ...}");
+                        "cannot take part; pass the captured one: call_options{.stream = ...}");
     if (state.now == cuda::capture_status::invalidated || cuda::is_of_capture(r))
       throw usage_error(std::string(collective) +
                         ": the capture of its stream was spoilt by an earlier call; cudaStreamEndCapture tells more");
@@ -87,7 +87,7 @@ class nccl_streams {
                       (told ? "one of device " + std::to_string(theirs)
                             : "of another device, or was destroyed (CUDA 12.8 or newer says which)") +
                       ", but this communicator is for device " + std::to_string(device_) +
-                      "; pass a stream of that one: issue{.stream = ...}");
+                      "; pass a stream of that one: call_options{.stream = ...}");
   }
   /// Returns a stream in this capture, or an idle one. Never one of an invalidated capture that has not ended.
   template <class Due>

@@ -14,7 +14,7 @@
 namespace tutti {
 
 /// What NCCL needs of a machine beside GPUs, and would fail without in words that do not say so.
-struct nccl_surroundings {
+struct nccl_environment {
   std::uint64_t machine = 0;      ///< equal on ranks under the same kernel
   std::int64_t shm_free = -1;     ///< bytes left in /dev/shm; -1: NCCL was told not to use it, or nobody knows
   std::uint64_t shm_device = 0;   ///< which file system that is
@@ -58,8 +58,8 @@ inline bool is_set(const char* variable) noexcept {
 }  // namespace detail
 
 /// Of this process. Reads NCCL_SOCKET_IFNAME, NCCL_SHM_DISABLE and NCCL_HOSTID, which must not be set meanwhile.
-[[nodiscard]] inline nccl_surroundings surroundings_of_nccl() {
-  nccl_surroundings s;
+[[nodiscard]] inline nccl_environment surroundings_of_nccl() {
+  nccl_environment s;
   s.machine = detail::fnv(detail::fnv_start, std::string_view{os::boot_id()});
   // A rank with an NCCL_HOSTID of its own, which may be 0, is alone on its machine, for NCCL.
   if (!detail::is_set("NCCL_SHM_DISABLE") && !std::getenv("NCCL_HOSTID"))

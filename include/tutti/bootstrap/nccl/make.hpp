@@ -58,7 +58,7 @@ device_claim claim_device(const nccl_options& options, int local_rank) {
   using runtime = typename Api::cuda;
   device_claim c;
   put_text(c.host, os::hostname());
-  const nccl_surroundings around = surroundings_of_nccl();
+  const nccl_environment around = surroundings_of_nccl();
   c.machine = around.machine;
   c.shm_device = around.shm_device;
   c.shm_free = around.shm_free;

@@ -76,7 +76,7 @@ class roll_call {
                      " claim the same rank; give every process a rank of its own, and every job a rendezvous");
     const auto claims = finish_round(roll_call_claim::most_encoded_bytes, how_.settle);
     roster all = make_roster(claims);
-    const peer& self = all[static_cast<std::size_t>(me_.rank)];
+    const rank_info& self = all[static_cast<std::size_t>(me_.rank)];
     if (self.pid != me_.pid || self.start_time != me_.start_time)
       throw error{{errc::protocol}, "the roster lists " + tutti::describe(self) + " instead of " + describe(me_)};
     choose_watched(claims, self);
@@ -85,7 +85,7 @@ class roll_call {
   }
 
   /// Round two: where each rank can be reached. `mine` has this rank's endpoint and offer; completes the roster.
-  void exchange_places(roster& all, const peer& mine) {
+  void exchange_places(roster& all, const rank_info& mine) {
     detail::fill_places(all, exchange(detail::encode_place(mine), 4 + 2 * detail::longest_endpoint));
     round_ = "links";
   }
@@ -288,7 +288,7 @@ class roll_call {
     if (c.memory_domain == me_.memory_domain && c.start_time != 0 && c.pid != me_.pid) watched_.push_back(c);
   }
   /// The first rank of a machine watches all of it, and the others watch that one.
-  void choose_watched(const std::vector<detail::blob>& claims, const peer& self) {
+  void choose_watched(const std::vector<detail::blob>& claims, const rank_info& self) {
     std::vector<roll_call_claim> machine;
     for (const detail::blob& entry : claims)
       if (auto c = decode_claim(entry); c && c->memory_domain == me_.memory_domain) machine.push_back(*std::move(c));

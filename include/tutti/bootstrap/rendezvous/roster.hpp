@@ -61,7 +61,7 @@ class cpu_set {
       cpus.emplace_back();
     }
     cpus[m].add(c->cpus, c->cpu_limit);
-    peer p;
+    rank_info p;
     p.rank = c->rank;
     p.local_rank = machines[m] == r ? 0 : all[machines[m]].local_size;
     p.local_size = 0;  // counted in the machine's lowest rank first
@@ -73,7 +73,7 @@ class cpu_set {
     all.push_back(std::move(p));
     ++all[machines[m]].local_size;
   }
-  for (peer& p : all) {
+  for (rank_info& p : all) {
     const auto m = static_cast<std::size_t>(p.node_rank);
     p.local_size = all[machines[m]].local_size;
     p.local_cpus = cpus[m].count();
@@ -102,7 +102,7 @@ inline std::string rank_list(const std::vector<int>& ascending) {
 /// Where a rank can be reached, as it tells the others once it knows its machine.
 inline constexpr std::size_t longest_endpoint = 512;
 
-[[nodiscard]] inline std::vector<std::byte> encode_place(const peer& p) {
+[[nodiscard]] inline std::vector<std::byte> encode_place(const rank_info& p) {
   std::vector<std::byte> out(4 + p.endpoint.size() + p.shared_memory.size());
   wire::byte_writer{out}.text(p.endpoint).text(p.shared_memory);
   return out;

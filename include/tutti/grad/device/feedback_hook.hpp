@@ -34,7 +34,7 @@ concept feedback_kernels = cast_kernels<K> && requires(const void* in, dtype fro
 template <narrow_float Wire, feedback_kernels Kernels>
 struct device_feedback_hook {
   double unit = 1;
-  issue how{};
+  call_options how{};
 
   [[nodiscard]] static std::size_t scratch_bytes(const bucket& k) noexcept {
     return size_of(k.type) > sizeof(Wire) ? wire_bytes(k.count) + k.count * sizeof(float) : 0;

@@ -15,7 +15,7 @@
 #include <tutti/grad/device/arena.hpp>
 #include <tutti/grad/device/hook.hpp>
 #include <tutti/grad/pass/launcher.hpp>
-#include <tutti/grad/pass/weighing.hpp>
+#include <tutti/grad/pass/weight_sync.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
@@ -35,7 +35,7 @@ class device_flights {
  public:
   using arena_type = device_arena<api>;
 
-  device_flights(Comm& devices, Hook hook, arena_type& memory, weighing& weights)
+  device_flights(Comm& devices, Hook hook, arena_type& memory, weight_sync& weights)
       : gpus_(&devices),
         hook_(std::move(hook)),
         arena_(memory),
@@ -167,7 +167,7 @@ class device_flights {
   Comm* gpus_;
   Hook hook_;
   arena_type& arena_;
-  weighing& weights_;
+  weight_sync& weights_;
   launcher<Comm, flight> launcher_;
   stream_ref stream_;             // the pass's
   std::vector<stream_ref> from_;  // the last mark of each bucket

@@ -89,11 +89,11 @@ concept device_hook = detail::reduces_on_device<H, Comm, float> && detail::reduc
 /// has float's exponents.
 template <class Kernels = no_kernels>
 struct device_sum_hook {
-  issue how{};
+  call_options how{};
 
   template <class Comm, number T>
   auto operator()(Comm& world, const device_bucket<T>& b) const {
-    issue on = how;
+    call_options on = how;
     on.stream = b.stream;
     if (b.even_share == 1) return world.all_reduce(b.elements, sum, on, b.where);
     if constexpr (sizeof(T) == 2 && cast_kernels<Kernels>) {
@@ -110,7 +110,7 @@ struct device_sum_hook {
 namespace detail {
 /// Sums a bucket as `Wire`, which `narrow(wire)` fills. A bucket whose type is no wider is summed as it is.
 template <narrow_float Wire, cast_kernels Kernels, class Comm, class T, class Narrow>
-auto sum_narrowed(Comm& world, const device_bucket<T>& b, issue how, Narrow narrow) {
+auto sum_narrowed(Comm& world, const device_bucket<T>& b, call_options how, Narrow narrow) {
   if constexpr (sizeof(T) <= sizeof(Wire)) {
     return device_sum_hook<Kernels>{how}(world, b);
   } else {
@@ -131,7 +131,7 @@ auto sum_narrowed(Comm& world, const device_bucket<T>& b, issue how, Narrow narr
 template <narrow_float Wire, cast_kernels Kernels>
 struct device_compress_hook {
   double unit = 1;
-  issue how{};
+  call_options how{};
 
   [[nodiscard]] static std::size_t scratch_bytes(const bucket& k) noexcept {
     return size_of(k.type) > sizeof(Wire) ? k.count * sizeof(Wire) : 0;

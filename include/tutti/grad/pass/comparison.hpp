@@ -23,7 +23,7 @@ struct odd_rank {
 class comparison {
  public:
   template <class Comm>
-  [[nodiscard]] op begin(Comm& world, std::uint64_t mine, const issue& how = {},
+  [[nodiscard]] op begin(Comm& world, std::uint64_t mine, const call_options& how = {},
                          const std::source_location& where = std::source_location::current()) {
     const auto ranks = static_cast<std::size_t>(world.size());
     ids_.assign(ranks + 1, mine);  // the last is this rank's

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include <tutti/core/displaced.hpp>
+#include <tutti/core/external_segments.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/weight.hpp>
 
@@ -28,10 +28,10 @@ class elsewhere {
   /// Returns those of a bucket of elements of T, to be multiplied by `factor` as they are copied into it. The list is
   /// valid until it is made for the next pass.
   template <class T>
-  [[nodiscard]] displaced list(const bucket& k, double factor) noexcept {
+  [[nodiscard]] external_segments list(const bucket& k, double factor) noexcept {
     if (k.slots.empty()) return {};
     displaced_part* const first = parts_.data() + place_[static_cast<std::size_t>(k.slots.front().parameter)];
-    displaced found{first, 0, factor == 1 ? nullptr : &scaled<T>, factor};
+    external_segments found{first, 0, factor == 1 ? nullptr : &scaled<T>, factor};
     for (const bucket_slot& s : k.slots)
       if (const void* p = at_[static_cast<std::size_t>(s.parameter)]; p && s.count != 0)
         first[found.size++] = {s.offset, s.count, p};

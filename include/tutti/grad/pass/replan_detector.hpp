@@ -12,10 +12,10 @@ namespace tutti::grad {
 /// A detector of gradients that have left the plan's order for good: for a given number of passes in a row, their
 /// orders all gave one and the same other plan. Two plans are the same here if each bucket holds the same gradients in
 /// any order, since the order within a bucket does not matter and varies if threads compute gradients.
-class order_watch {
+class replan_detector {
  public:
   /// Sets the number of passes; 0: never detects.
-  explicit order_watch(std::size_t passes) noexcept : passes_(passes) {}
+  explicit replan_detector(std::size_t passes) noexcept : passes_(passes) {}
 
   /// Records the plan in use.
   void follow(const plan& p) {

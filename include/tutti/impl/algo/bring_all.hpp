@@ -7,7 +7,7 @@
 
 namespace tutti::algo {
 
-TUTTI_DECL void bring_all(const displaced& d, const buffer& into) {
+TUTTI_DECL void bring_all(const external_segments& d, const buffer& into) {
   detail::bring(d, 0, into.count, static_cast<std::byte*>(into.data), into.element_bytes,
                 detail::stores_for(into.bytes()));
 }

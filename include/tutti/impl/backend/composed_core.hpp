@@ -133,7 +133,7 @@ class composed_core {
   }
 
   template <class Args>
-    requires requires(const Args& a, const algo::situation& s) { algo::sized(a, s); }
+    requires requires(const Args& a, const algo::problem& s) { algo::sized(a, s); }
   void start(const Args& a, op_state& s) noexcept {
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
       if (a.op.prepare) return start(algo::prepare_in_place(a), s);
@@ -172,7 +172,7 @@ class composed_core {
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
     if constexpr (requires { a.via; }) {
       if (a.via != algorithm::automatic) return a.via;
-      const algo::situation here = algo::sized(a, situation(0, 1));
+      const algo::problem here = algo::sized(a, problem(0, 1));
       if (driver_->tuning().size() == 0) return algo::select<Args>(here);
       const algorithm tuned = driver_->tuning().template choose<Args>(here, algorithm::automatic);
       return tuned != algorithm::automatic ? tuned : algo::select<Args>(here);
@@ -192,11 +192,11 @@ class composed_core {
   /// Returns true if this collective can take this algorithm here. start() must not be called with another one.
   template <class Args>
   [[nodiscard]] bool can(algorithm via, std::size_t element_bytes) const noexcept {
-    return algo::can_ask<Args>(via, situation(0, element_bytes));
+    return algo::can_ask<Args>(via, problem(0, element_bytes));
   }
   template <class Args>
   [[nodiscard]] std::string refusal(algorithm via, std::size_t element_bytes) const {
-    return algo::refusal<Args>(via, situation(0, element_bytes));
+    return algo::refusal<Args>(via, problem(0, element_bytes));
   }
 
   /// Returns the explanation of an errc::mismatch: the calls that do not match; empty if they are not known.
@@ -211,7 +211,7 @@ class composed_core {
   /// Returns the world rank that caused an errc::mismatch: the one that differs from most of its group, or that sent a
   /// user's message of another length; -1 if the world has more than two ranks and the calls of the others are unknown.
   [[nodiscard]] int odd_rank(const op_state& s) const noexcept {
-    const int odd = algo::odd_call::find(state_.meeting_place, state_.members, s.result.peer).culprit;
+    const int odd = algo::mismatch_report::find(state_.meeting_place, state_.members, s.result.peer).culprit;
     if (odd >= 0) return world(odd);
     return driver_->link().size() > 2 && algo::is_of_calls(s.result) ? -1 : s.result.peer;
   }
@@ -230,7 +230,7 @@ class composed_core {
   struct state {
     group members;
     algo::board meeting_place;
-    std::unique_ptr<algo::machine_memory> memory;  // for ranks on several nodes if some share one
+    std::unique_ptr<algo::node_group> memory;  // for ranks on several nodes if some share one
     algo::reach links = algo::reach::messages;
     int machines = 1;
     bool even = false;                               // all nodes have the same number of ranks
@@ -246,11 +246,11 @@ class composed_core {
 
   void look_around() {
     if constexpr (on_machines) {
-      auto map = algo::machine_map::of(driver_->link(), members());
+      auto map = algo::node_map::of(driver_->link(), members());
       state_.machines = map.machines;
       state_.even = map.even;
       if (map.layered()) {
-        state_.memory = std::make_unique<algo::machine_memory>(members(), std::move(map));
+        state_.memory = std::make_unique<algo::node_group>(members(), std::move(map));
         state_.links = algo::reach::machines;
       }
     }
@@ -266,7 +266,7 @@ class composed_core {
   [[nodiscard]] std::uint64_t user_tag(std::uint32_t t) const noexcept {
     return tag::point_to_point(state_.members.context, t);
   }
-  [[nodiscard]] algo::situation situation(std::size_t bytes, std::size_t element) const noexcept {
+  [[nodiscard]] algo::problem problem(std::size_t bytes, std::size_t element) const noexcept {
     return {links(), size(), bytes, element, state_.machines, state_.crowd, state_.even};
   }
   [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }
@@ -287,7 +287,7 @@ class composed_core {
   lane<T> enter(op_state& s, const Args& a) noexcept {
     const bool counted = std::exchange(state_.begun, algo::progress::nothing) != algo::progress::nothing;
     const lane<T> l = counted ? lane_of(a) : count_call(a);
-    const algo::called call = algo::call_of(state_.sequence, a);
+    const algo::call_signature call = algo::call_of(state_.sequence, a);
     const algorithm via = settled(a);
     driver_->note_call(algo::noted(state_.members.context, call, via));
     if constexpr (!std::same_as<Args, barrier_args>)
@@ -313,7 +313,7 @@ class composed_core {
   [[nodiscard]] algorithm settled(const Args& a) noexcept {
     if constexpr (requires { a.via; })
       if (a.via == algorithm::automatic && links() != algo::reach::memory)
-        return state_.last.template of<Args>(algo::sized(a, situation(0, 1)), [&] { return chosen(a); });
+        return state_.last.template of<Args>(algo::sized(a, problem(0, 1)), [&] { return chosen(a); });
     return chosen(a);
   }
   /// Returns the function (lane, args) -> routine for the algorithm that is chosen for a collective. Must be called

@@ -2,7 +2,7 @@
 // `extern template` elsewhere.
 
 TUTTI_TEMPLATE class composed<TUTTI_TRANSPORT>;
-TUTTI_TEMPLATE class issuer<composed<TUTTI_TRANSPORT>>;
+TUTTI_TEMPLATE class communicator_core<composed<TUTTI_TRANSPORT>>;
 TUTTI_TEMPLATE struct detail::composed_call<TUTTI_TRANSPORT, barrier_args>;
 TUTTI_TEMPLATE struct detail::composed_call<TUTTI_TRANSPORT, all_reduce_args>;
 TUTTI_TEMPLATE struct detail::composed_call<TUTTI_TRANSPORT, all_reduce_coalesced_args>;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <tutti/backend/driver.hpp>
+#include <tutti/bootstrap/deferred_error.hpp>
 #include <tutti/bootstrap/init.hpp>
 #include <tutti/bootstrap/init_links.hpp>
 #include <tutti/bootstrap/init_plan.hpp>
@@ -25,7 +26,6 @@
 #include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/own_joins.hpp>
-#include <tutti/bootstrap/own_trouble.hpp>
 #include <tutti/bootstrap/rendezvous/meeting.hpp>
 #include <tutti/bootstrap/rendezvous/roll_call.hpp>
 #include <tutti/bootstrap/tuning_file.hpp>
@@ -68,7 +68,7 @@ class joining {
     return false;
   }
 
-  [[nodiscard]] std::unique_ptr<Link> run(const own_trouble& own) {
+  [[nodiscard]] std::unique_ptr<Link> run(const deferred_error& own) {
     links<Link> found;
     try {
       found.all = call_.call();
@@ -107,9 +107,9 @@ class joining {
  private:
   void connect(links<Link>& found) {
     found.rank = me_.rank;
-    peer& self = found.all[static_cast<std::size_t>(me_.rank)];
+    rank_info& self = found.all[static_cast<std::size_t>(me_.rank)];
     const link_needs needs{found.all, self, plan_.transport};
-    std::optional<shm_offer> offer;
+    std::optional<shm_export> offer;
     if (needs.network) {
       if (plan_.where.kind == rendezvous_url::scheme::tcp && meeting_.is_host()) tell_address();
       if (!secret_) secret_ = options_.secret.load(process_variable);
@@ -121,8 +121,8 @@ class joining {
       self.endpoint = found.listener->endpoint();
     }
     if (needs.memory && self.local_rank == 0) {
-      offer.emplace(self.local_size,
-                    shm_options{0, needs.bells ? shared_area::sleep::on_descriptor : shared_area::sleep::on_futex});
+      offer.emplace(self.local_size, shm_options{0, needs.bells ? shm_control_block::sleep::on_descriptor
+                                                                : shm_control_block::sleep::on_futex});
       self.shared_memory = offer->name();
     }
     call_.exchange_places(found.all, self);
@@ -136,7 +136,7 @@ class joining {
         if (host) call_.expect_success();
       }));
     if (needs.memory && !offer)
-      found.memory.emplace(shm_accept(leader(found.all, self).shared_memory, found.all, me_.rank, until_));
+      found.memory.emplace(shm_import(leader(found.all, self).shared_memory, found.all, me_.rank, until_));
   }
 
   /// Returns true if the failure is this rank's own. One that another rank's failure has caused is reported in the
@@ -156,8 +156,8 @@ class joining {
     return printable({reinterpret_cast<const char*>(known.data()), known.size()});
   }
 
-  static const peer& leader(const roster& all, const peer& self) {
-    for (const peer& p : all)
+  static const rank_info& leader(const roster& all, const rank_info& self) {
+    for (const rank_info& p : all)
       if (p.memory_domain == self.memory_domain) return p;
     return self;
   }
@@ -183,13 +183,13 @@ template <class Link>
 std::unique_ptr<Link> join_alone(const init_options& options, deadline until) {
   links<Link> found;
   found.all = make_roster(std::vector<blob>{encode(roll_call_claim::of_this_process(0, 1, options.memory_domain))});
-  found.memory.emplace(shm_offer{1}.hand_out(found.all, 0, until));
+  found.memory.emplace(shm_export{1}.hand_out(found.all, 0, until));
   return std::move(found).make();
 }
 
 template <class Link>
 std::unique_ptr<Link> join_others(const init_options& options, const init_plan& plan, const variable_lookup auto& get,
-                                  std::uint64_t tuning, own_trouble own, deadline until) {
+                                  std::uint64_t tuning, deferred_error own, deadline until) {
   constexpr std::chrono::seconds time_to_tell{10};
   const joining_thread thread{plan.job + " at " + to_string(plan.where), plan.rank};
   own.noting([&] {
@@ -232,7 +232,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
 /// Finds the other ranks and makes the link to them. `tuning` is the hash of the table of algorithms, which must be
 /// equal on all ranks.
 template <class Link>
-joined_world<Link> join_world(const init_options& options, std::uint64_t tuning, own_trouble own) {
+joined_world<Link> join_world(const init_options& options, std::uint64_t tuning, deferred_error own) {
   if (options.timeout <= duration{0} || options.join_timeout <= duration{0})
     throw usage_error("init_options: timeout and join_timeout must be positive; nothing waits without a deadline");
   const deadline until = after(options.join_timeout);
@@ -257,7 +257,7 @@ joined_world<Link> join_world(const init_options& options, std::uint64_t tuning,
 template <class Backend>
 communicator<Backend> init(const init_options& options) {
   using link = typename Backend::transport_type;
-  detail::own_trouble own;
+  detail::deferred_error own;
   const algo::tuning table = own.noting([&] { return detail::load_tuning(options, process_variable); });
   auto joined = detail::join_world<link>(options, table.hash(), std::move(own));
   auto& way = *joined.link;

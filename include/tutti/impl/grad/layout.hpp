@@ -11,7 +11,7 @@
 
 namespace tutti::grad::detail {
 
-TUTTI_DECL plan layout_of(const marks& all, const reducer_options& options, std::span<const int> arrival) {
+TUTTI_DECL plan layout_of(const ready_tracker& all, const reducer_options& options, std::span<const int> arrival) {
   for (std::size_t i = 0; i < all.size(); ++i)
     if (const dtype type = all.shapes()[i].type; !has_mean(type))
       throw usage_error("reducer: " + all.label(i) + " is " + std::string(name(type)) +

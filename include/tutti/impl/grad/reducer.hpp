@@ -9,12 +9,12 @@
 #include <vector>
 
 #include <tutti/algo/bring_all.hpp>
-#include <tutti/core/displaced.hpp>
+#include <tutti/core/external_segments.hpp>
 #include <tutti/grad/hook.hpp>
 #include <tutti/grad/layout.hpp>
 #include <tutti/grad/pass/agreement.hpp>
 #include <tutti/grad/reducer.hpp>
-#include <tutti/impl/grad/ledger.hpp>
+#include <tutti/impl/grad/pass_state.hpp>
 
 namespace tutti::grad {
 
@@ -136,7 +136,7 @@ auto reducer<Comm, Hook>::depart(std::size_t b, Comm& lane) -> flight {
   for (const bucket_slot& s : k.slots)
     if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i] && !elsewhere_.has(i))
       multiply(arena_.gradient<T>(i), weights_.before<T>());
-  displaced apart = elsewhere_.template list<T>(k, weights_.before<T>());
+  external_segments apart = elsewhere_.template list<T>(k, weights_.before<T>());
   if constexpr (!detail::gathers<Hook, Comm>) algo::bring_all(std::exchange(apart, {}), erase_type(elements));
   weights_.put(b, tail);
   if (last) {

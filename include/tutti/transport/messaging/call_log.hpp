@@ -9,7 +9,7 @@ namespace tutti {
 
 /// The collectives that a rank has called last, by the tags of their messages, whatever their steps: a rank that waits
 /// for this one asks whether it called the same.
-class recent_calls {
+class call_log {
  public:
   static constexpr std::size_t remembered = 64;
 
@@ -30,7 +30,7 @@ class recent_calls {
     virtual ~witness() = default;
 
    private:
-    friend class recent_calls;
+    friend class call_log;
     witness* next_ = nullptr;
   };
   /// To be asked from now on, until dismiss().

@@ -86,7 +86,7 @@ class channel : public channel_base {
 
   /// Asks the peer whether it called the same in this operation, and tells of a message of it that waits for its
   /// receiver. It answers where it did not, or where it expects another length.
-  status ask(const recent_calls::one& call) noexcept try {
+  status ask(const call_log::one& call) noexcept try {
     if (bye_) return {};
     pipe_.open();
     control_.push_back({frame::kind::question, call.tag, call.all & frame::most_bytes, call.brief});
@@ -281,7 +281,7 @@ class channel : public channel_base {
     }
     if (status s = suspect(f); !s.ok()) return s;
     if (f.what == frame::kind::data || f.bytes > eager_limit) return {errc::protocol};
-    if (unexpected_.held() + early_messages::cost(f.bytes) > most_unexpected && !awaits_peer()) {
+    if (unexpected_.held() + unexpected_queue::cost(f.bytes) > most_unexpected && !awaits_peer()) {
       held_ = f;
       return {};
     }
@@ -324,7 +324,7 @@ class channel : public channel_base {
     if (in_) {
       finish(*std::exchange(in_, nullptr), status{});
     } else if (filling_) {
-      early_messages::message& u = *std::exchange(filling_, nullptr);
+      unexpected_queue::message& u = *std::exchange(filling_, nullptr);
       u.complete = true;
       if (transfer* t = posted_index_.find(u.tag)) {
         copy_bytes(t->data_, u.bytes.data(), u.bytes.size());
@@ -338,7 +338,7 @@ class channel : public channel_base {
   frame::encoded header_out_{}, header_in_{};
   std::size_t header_sent_ = frame::encoded_bytes, header_got_ = 0;
   std::size_t body_bytes_ = 0, body_got_ = 0;
-  early_messages::message* filling_ = nullptr;
+  unexpected_queue::message* filling_ = nullptr;
   std::optional<frame> held_;  // a header whose message waits for room
   std::array<std::byte, 4096> dropped_{};
 };

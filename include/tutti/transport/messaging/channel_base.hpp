@@ -13,7 +13,7 @@
 #include <tutti/transport/messaging/call_log.hpp>
 #include <tutti/transport/messaging/frame.hpp>
 #include <tutti/transport/messaging/frame_queue.hpp>
-#include <tutti/transport/messaging/odd_message.hpp>
+#include <tutti/transport/messaging/message_mismatch.hpp>
 #include <tutti/transport/messaging/tag.hpp>
 #include <tutti/transport/messaging/unexpected_queue.hpp>
 
@@ -64,7 +64,7 @@ class channel_base {
 
   /// Whose messages these are, and where receives are that would take one of them or of other peers. A message goes to
   /// them when no receive has asked this peer for it. `calls` are those of this rank.
-  void share(int peer, pending_list& from_any, const recent_calls& calls) noexcept {
+  void share(int peer, pending_list& from_any, const call_log& calls) noexcept {
     peer_ = peer;
     from_any_ = &from_any;
     calls_ = &calls;
@@ -88,7 +88,7 @@ class channel_base {
     int looks = 8;
     for (const auto& u : unexpected_) {
       if (looks-- == 0) break;
-      const recent_calls::one* mine = u.call != 0 && !tag::prepares(u.tag) ? calls_->find(u.tag) : nullptr;
+      const call_log::one* mine = u.call != 0 && !tag::prepares(u.tag) ? calls_->find(u.tag) : nullptr;
       if (mine && !in_flight(u.tag)) return calls_differ(*mine, u.tag, u.call);
     }
     return {};
@@ -191,7 +191,7 @@ class channel_base {
     return mine.call_ != call && mine.call_ != 0 && call != 0 && !(tag::prepares(mine.tag_) && tag::prepares(tag));
   }
   static status odd(const transfer& mine, std::uint16_t call, std::uint64_t bytes) noexcept {
-    return odd_message{call, mine.call_, bytes, mine.bytes_, tag::context(mine.tag_), tag::sequence(mine.tag_)}
+    return message_mismatch{call, mine.call_, bytes, mine.bytes_, tag::context(mine.tag_), tag::sequence(mine.tag_)}
         .failure();
   }
   /// A message of this length for this transfer.
@@ -223,28 +223,28 @@ class channel_base {
   }
 
   /// What the peer called by `call`, of this operation, is not what this rank called.
-  static status calls_differ(const recent_calls::one& mine, std::uint64_t tag, std::uint16_t call) noexcept {
-    odd_message found{call, mine.brief, 0, 0, tag::context(tag), tag::sequence(tag)};
-    found.of = odd_message::unit::elements;
+  static status calls_differ(const call_log::one& mine, std::uint64_t tag, std::uint16_t call) noexcept {
+    message_mismatch found{call, mine.brief, 0, 0, tag::context(tag), tag::sequence(tag)};
+    found.of = message_mismatch::unit::elements;
     return found.failure();
   }
   /// A message or a ready of an operation that this rank has called, as another one.
-  static status suspect(const recent_calls::one& mine, std::uint64_t tag, std::uint16_t call, std::uint64_t) noexcept {
+  static status suspect(const call_log::one& mine, std::uint64_t tag, std::uint16_t call, std::uint64_t) noexcept {
     if (mine.brief == call || mine.brief == 0 || call == 0 || tag::prepares(tag)) return {};
     return tag::of_one_operation(mine.tag, tag) ? calls_differ(mine, tag, call) : status{};
   }
-  [[nodiscard]] recent_calls::one recall(std::uint64_t tag) const noexcept {
-    return calls_ ? calls_->recall(tag) : recent_calls::one{};
+  [[nodiscard]] call_log::one recall(std::uint64_t tag) const noexcept {
+    return calls_ ? calls_->recall(tag) : call_log::one{};
   }
   /// The peer waits in an operation: not for this rank, if that has called something else in its place.
   [[nodiscard]] status heard_question(const frame& f) const noexcept {
-    const recent_calls::one mine = recall(f.tag);
+    const call_log::one mine = recall(f.tag);
     if (mine.brief == 0) return {};
     if (mine.brief != f.call || (mine.all & frame::most_bytes) != f.bytes) return calls_differ(mine, f.tag, f.call);
     const std::uint32_t theirs = tag::step(f.tag), own = tag::step(mine.tag);
     if (theirs == own) return {};
-    odd_message by{f.call, mine.brief, theirs, own, tag::context(f.tag), tag::sequence(f.tag)};
-    by.of = odd_message::unit::algorithms;
+    message_mismatch by{f.call, mine.brief, theirs, own, tag::context(f.tag), tag::sequence(f.tag)};
+    by.of = message_mismatch::unit::algorithms;
     return by.failure();
   }
 
@@ -280,11 +280,11 @@ class channel_base {
   pending_list queue_;      // sends in order
   pending_list not_ready_;  // large sends whose receiver has not spoken yet, and what follows them with their tags
   frame_queue control_;
-  early_messages unexpected_;
+  unexpected_queue unexpected_;
   std::vector<announcement> readies_;  // for what this rank has not sent yet
   std::vector<announcement> announced_;
   pending_list* from_any_ = nullptr;
-  const recent_calls* calls_ = nullptr;
+  const call_log* calls_ = nullptr;
   int peer_ = -1;
   transfer* in_ = nullptr;
   transfer* out_ = nullptr;

@@ -95,7 +95,7 @@ class early_places {
 
 /// Messages that came before anybody asked for them, in their order. They stay where they are: one of them may be half
 /// filled.
-class early_messages {
+class unexpected_queue {
  public:
   using message = early_message;
   using list = early_places::list;
@@ -103,7 +103,7 @@ class early_messages {
   static constexpr std::size_t cost(std::size_t bytes) noexcept { return early_places::cost(bytes); }
 
   /// `places`, of all peers, outlives this.
-  explicit early_messages(early_places& places) noexcept : places_(&places) {}
+  explicit unexpected_queue(early_places& places) noexcept : places_(&places) {}
 
   /// Room for one more; its bytes are unspecified. Throws bad_alloc.
   message& add(std::uint64_t tag, std::uint16_t call, std::size_t bytes) {

@@ -40,7 +40,7 @@ inline std::string describe_some(const roster& ranks, const std::vector<int>& wh
 /// "peer lost, rank 3 (host b, pid 712)"
 inline std::string describe_cause(const roster& ranks, status why) {
   std::string text = make_error_code(why.code).message();
-  for (const peer& p : ranks)
+  for (const rank_info& p : ranks)
     if (p.rank == why.peer) text += ", " + describe(p);
   return text;
 }
@@ -52,12 +52,12 @@ inline std::string format_duration(duration d) {
 }  // namespace detail
 
 /// A rank's place in the memory that the ranks of its machine share: the mapping, the descriptor with which it reserves
-/// pages, and the beacon that tells the others that it lives. Made by shm_offer::hand_out() and shm_accept(); a
+/// pages, and the beacon that tells the others that it lives. Made by shm_export::hand_out() and shm_import(); a
 /// transport is made from it. Local ranks index everything. Move-only; its destruction says goodbye.
-class shm_place {
+class shm_attachment {
  public:
   /// Maps the segment. `machine` are the ranks of this machine by local rank. Throws error.
-  shm_place(os::shm_segment segment, const shm_layout& layout, roster machine, int local_rank)
+  shm_attachment(os::shm_segment segment, const shm_layout& layout, roster machine, int local_rank)
       : segment_(std::move(segment)),
         layout_(layout),
         machine_(std::move(machine)),
@@ -72,7 +72,7 @@ class shm_place {
   [[nodiscard]] int local_size() const noexcept { return layout_.ranks; }
   [[nodiscard]] const roster& machine() const noexcept { return machine_; }
   [[nodiscard]] const shm_layout& layout() const noexcept { return layout_; }
-  [[nodiscard]] shared_area area() const noexcept { return {memory_->data(), layout_.ranks}; }
+  [[nodiscard]] shm_control_block area() const noexcept { return {memory_->data(), layout_.ranks}; }
   [[nodiscard]] std::byte* heap(int rank) const noexcept { return memory_->data() + layout_.heap_offset(rank); }
   [[nodiscard]] os::shm_segment& segment() noexcept { return segment_; }
   [[nodiscard]] const os::shm_segment& segment() const noexcept { return segment_; }
@@ -84,9 +84,9 @@ class shm_place {
   /// Tells the others that this rank is here, and lights its beacon: call it in the thread that lives longest (see
   /// os::beacon_owner). Throws error.
   void sign_in() {
-    shared_area::rank_block& mine = area().block(local_rank_);
+    shm_control_block::rank_block& mine = area().block(local_rank_);
     beacon_ = os::beacon_owner{std::shared_ptr<os::beacon_word>{memory_, &mine.beacon}};
-    const peer& me = machine_[static_cast<std::size_t>(local_rank_)];
+    const rank_info& me = machine_[static_cast<std::size_t>(local_rank_)];
     mine.start_time.store(me.start_time, std::memory_order_relaxed);
     mine.pid.store(me.pid, std::memory_order_release);
   }
@@ -124,7 +124,7 @@ class shm_place {
   void expect_life() const {
     if (const status first = area().failure(); !first.ok() && !absent().empty()) echo(first);
     for (int r = 0; r < local_size(); ++r) {
-      const peer& p = machine_[static_cast<std::size_t>(r)];
+      const rank_info& p = machine_[static_cast<std::size_t>(r)];
       if (r == local_rank_) continue;
       const auto state = os::probe(area().block(r).beacon, p.pid, p.start_time);
       // Once everyone was here a rank may be done and gone before this one looks: that is for the transport to judge.
@@ -146,12 +146,12 @@ class shm_place {
   static constexpr const char* see_there = "; its own output says why";
 
  private:
-  static os::shm_mapping map(const os::shm_segment& segment, const shm_layout& layout, const peer& me) try {
+  static os::shm_mapping map(const os::shm_segment& segment, const shm_layout& layout, const rank_info& me) try {
     return segment.map();
   } catch (const error& e) {
     try {  // the others need not wait for this rank: the small part may still fit
       const os::shm_mapping front = segment.map(0, layout.area_bytes);
-      shared_area{front.data(), layout.ranks}.fail({e.kind(), 0, me.rank, 0});
+      shm_control_block{front.data(), layout.ranks}.fail({e.kind(), 0, me.rank, 0});
     } catch (const error&) {
     }
     throw error{e.cause(), std::string{e.what()} + "; it is mostly address space: raise the limit (ulimit -v)"};

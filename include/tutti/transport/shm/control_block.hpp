@@ -16,7 +16,7 @@ namespace tutti {
 
 /// What ranks of one machine share, as one block of zeroed memory: a first cause of failure, for each rank a bell to
 /// wake it, a sign of life and a count of its operations, and a ring from every rank to every other.
-class shared_area {
+class shm_control_block {
  public:
   /// How a rank sleeps, and so how it must be woken.
   enum class sleep : std::uint32_t { awake = 0, on_futex = 1, on_descriptor = 2 };
@@ -44,8 +44,8 @@ class shared_area {
     return header_bytes + n * round(sizeof(rank_block)) + n * n * (sizeof(detail::byte_ring) + ring_bytes(ranks));
   }
 
-  shared_area() = default;
-  shared_area(std::byte* base, int ranks) noexcept : base_(base), ranks_(ranks) {}
+  shm_control_block() = default;
+  shm_control_block(std::byte* base, int ranks) noexcept : base_(base), ranks_(ranks) {}
 
   [[nodiscard]] int ranks() const noexcept { return ranks_; }
   [[nodiscard]] rank_block& block(int rank) const noexcept {

@@ -19,7 +19,7 @@ namespace tutti {
 /// sleep.
 class shm_domain {
  public:
-  explicit shm_domain(shm_place place)
+  explicit shm_domain(shm_attachment place)
       : place_(std::move(place)),
         bell_(place_.area(), place_.local_rank(),
               tutti::ranks_per_core(who(rank())) <= 1 ? detail::fences::by_sleeper : detail::fences::by_ringer),
@@ -34,11 +34,13 @@ class shm_domain {
 
   [[nodiscard]] int rank() const noexcept { return place_.local_rank(); }
   [[nodiscard]] int size() const noexcept { return place_.local_size(); }
-  [[nodiscard]] const peer& who(int rank) const noexcept { return place_.machine()[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] shared_area area() const noexcept { return place_.area(); }
+  [[nodiscard]] const rank_info& who(int rank) const noexcept {
+    return place_.machine()[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] shm_control_block area() const noexcept { return place_.area(); }
   [[nodiscard]] detail::doorbell& bell() noexcept { return bell_; }
-  [[nodiscard]] detail::segment_heap& heap() noexcept { return heap_; }
-  [[nodiscard]] const detail::segment_heap& heap() const noexcept { return heap_; }
+  [[nodiscard]] detail::shm_heap& heap() noexcept { return heap_; }
+  [[nodiscard]] const detail::shm_heap& heap() const noexcept { return heap_; }
 
   /// The eventfd at which this rank is woken when it sleeps on descriptors; -1 without.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
@@ -97,9 +99,9 @@ class shm_domain {
   [[nodiscard]] double ranks_per_core() const noexcept { return tutti::ranks_per_core(who(rank())); }
 
  private:
-  shm_place place_;
+  shm_attachment place_;
   detail::doorbell bell_;
-  detail::segment_heap heap_;
+  detail::shm_heap heap_;
   ::pid_t pid_;
   int descriptor_ = -1;
 };

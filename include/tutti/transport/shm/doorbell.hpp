@@ -20,7 +20,7 @@ enum class fences {
 /// ring(peer) afterwards; it costs a load while the peer is awake, and a fence unless the peer makes it.
 class doorbell {
  public:
-  doorbell(shared_area area, int rank, fences how = fences::by_ringer) noexcept
+  doorbell(shm_control_block area, int rank, fences how = fences::by_ringer) noexcept
       : area_(area), rank_(rank), reachable_(how == fences::by_sleeper && os::accept_heavy_fences()) {
     mine().fences.store(reachable_ ? 1 : 0, std::memory_order_relaxed);
   }
@@ -33,13 +33,13 @@ class doorbell {
     else
       std::atomic_thread_fence(std::memory_order_seq_cst);
     switch (b.sleeping.load(std::memory_order_relaxed)) {
-      case shared_area::sleep::awake:
+      case shm_control_block::sleep::awake:
         return;
-      case shared_area::sleep::on_futex:
+      case shm_control_block::sleep::on_futex:
         b.bell.fetch_add(1, std::memory_order_release);
         os::futex_wake(b.bell);
         return;
-      case shared_area::sleep::on_descriptor:
+      case shm_control_block::sleep::on_descriptor:
         if (static_cast<std::size_t>(peer) < descriptors_.size()) descriptors_[static_cast<std::size_t>(peer)].notify();
         return;
     }
@@ -52,7 +52,7 @@ class doorbell {
   /// For ranks that sleep on descriptors: the peers' eventfds, by rank.
   void wake_by(std::vector<os::event_fd> descriptors) noexcept { descriptors_ = std::move(descriptors); }
 
-  void prepare(shared_area::sleep how) noexcept {
+  void prepare(shm_control_block::sleep how) noexcept {
     seen_ = mine().bell.load(std::memory_order_acquire);
     mine().sleeping.store(how, std::memory_order_seq_cst);
     if (mine().fences.load(std::memory_order_relaxed) == 0)
@@ -61,14 +61,14 @@ class doorbell {
       fall_back();
   }
   void sleep(duration at_most) noexcept { os::futex_wait(mine().bell, seen_, at_most); }
-  void finish() noexcept { mine().sleeping.store(shared_area::sleep::awake, std::memory_order_relaxed); }
+  void finish() noexcept { mine().sleeping.store(shm_control_block::sleep::awake, std::memory_order_relaxed); }
   void wake_self() noexcept {
     mine().bell.fetch_add(1, std::memory_order_release);
     os::futex_wake(mine().bell);
   }
 
  private:
-  [[nodiscard]] shared_area::rank_block& mine() const noexcept { return area_.block(rank_); }
+  [[nodiscard]] shm_control_block::rank_block& mine() const noexcept { return area_.block(rank_); }
 
   // From now on the ringers make the fences. Of one that looked before, the store is visible a moment later.
   void fall_back() noexcept {
@@ -76,7 +76,7 @@ class doorbell {
     sleep(std::chrono::milliseconds{1});
   }
 
-  shared_area area_;
+  shm_control_block area_;
   int rank_;
   bool reachable_;  // by the heavy fences of those who go to sleep
   std::uint32_t seen_ = 0;

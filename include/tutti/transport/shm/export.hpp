@@ -30,18 +30,20 @@ namespace tutti {
 /// How the ranks of a machine share memory; the leader's counts.
 struct shm_options {
   std::uint64_t heap_bytes = 0;  ///< address space for each rank's allocations; 0: as much as is sensible
-  shared_area::sleep sleep_on = shared_area::sleep::on_futex;  ///< on_descriptor: an eventfd per rank is handed out too
+  shm_control_block::sleep sleep_on =
+      shm_control_block::sleep::on_futex;  ///< on_descriptor: an eventfd per rank is handed out too
 };
 
 /// The leader's side of setting up shared memory: makes the segment and hands it to the other ranks of its machine.
 /// Only the lowest rank of a machine makes one, before roll call, which carries name() to the others.
 /// The segment has no name; the socket's vanishes when hand_out() returns or the offer is destroyed.
-class shm_offer {
+class shm_export {
  public:
   /// For `local_ranks` ranks, this one included. Throws usage_error and, when memory is short, error{out_of_resources}.
-  explicit shm_offer(int local_ranks, shm_options options = {}) : options_(options), name_(random_name()) {
+  explicit shm_export(int local_ranks, shm_options options = {}) : options_(options), name_(random_name()) {
     make_segment(local_ranks);
-    if (options.sleep_on == shared_area::sleep::on_descriptor) bells_.resize(static_cast<std::size_t>(local_ranks));
+    if (options.sleep_on == shm_control_block::sleep::on_descriptor)
+      bells_.resize(static_cast<std::size_t>(local_ranks));
     listener_ = os::listen_on(os::endpoint::unix_socket(name_));
   }
 
@@ -50,13 +52,13 @@ class shm_offer {
   /// Hands the segment to every rank of this machine and waits until all have mapped it; once. `all` is the roster of
   /// the world or of the machine, `rank` this process's rank in it. Whoever is not a process of the roster, run by this
   /// user, gets nothing and delays nobody. Throws error{peer_lost} when a member dies, error{rendezvous} at the
-  /// deadline, which names the ranks that did not come; the members' shm_accept() fails then.
-  [[nodiscard]] shm_place hand_out(const roster& all, int rank, deadline until) {
+  /// deadline, which names the ranks that did not come; the members' shm_import() fails then.
+  [[nodiscard]] shm_attachment hand_out(const roster& all, int rank, deadline until) {
     return hand_out(all, rank, until, [] {});
   }
   /// The same, and calls `look()` now and then, which may throw: then the members hear that cause.
   template <class Look>
-  [[nodiscard]] shm_place hand_out(const roster& all, int rank, deadline until, Look look) {
+  [[nodiscard]] shm_attachment hand_out(const roster& all, int rank, deadline until, Look look) {
     detail::shm_machine machine{all, rank};
     if (machine.local_rank != 0 || static_cast<int>(machine.ranks.size()) != layout_.ranks || !segment_) {
       throw usage_error("hand_out() is for the lowest rank of a machine, once: this is number " +
@@ -64,7 +66,7 @@ class shm_offer {
                         ", and the offer is for " + std::to_string(layout_.ranks));
     }
     os::fd listener = std::move(listener_);
-    shm_place place{std::move(segment_), layout_, machine.ranks, 0};
+    shm_attachment place{std::move(segment_), layout_, machine.ranks, 0};
     place.sign_in();
     std::vector<int> absent;
     for (int r = 1; r < layout_.ranks; ++r) absent.push_back(r);
@@ -138,8 +140,8 @@ class shm_offer {
   }
 
   template <class Look>
-  void serve(int listener, std::vector<int>& absent, std::vector<visit>& served, const shm_place& place, deadline until,
-             Look look) {
+  void serve(int listener, std::vector<int>& absent, std::vector<visit>& served, const shm_attachment& place,
+             deadline until, Look look) {
     os::poller poller;
     poller.add(listener, os::interest::read, 0);
     const auto began = clock::now();
@@ -175,25 +177,25 @@ class shm_offer {
   }
 
   /// Throws what a member says that cannot use what it was given, after telling the others.
-  static void hear(std::vector<visit>& served, const shm_place& place) {
+  static void hear(std::vector<visit>& served, const shm_attachment& place) {
     for (visit& v : served) {
-      detail::shm_hello::encoded raw{};
+      detail::shm_handshake::encoded raw{};
       if (!v.socket || os::receive_some(v.socket.native(), raw).bytes != raw.size()) continue;
       v.socket.reset();
-      const auto said = detail::shm_hello::decode(raw);
+      const auto said = detail::shm_handshake::decode(raw);
       if (!said || said->refusal.ok()) continue;
       const auto number = said->refusal.error_number();
       place.give_up(said->refusal.code, v.rank,
                     describe(place.machine()[static_cast<std::size_t>(v.rank)]) +
                         " cannot take the shared memory of this machine: " +
                         (number != 0 ? os::errno_text(number) : make_error_code(said->refusal.code).message()) +
-                        shm_place::see_there,
+                        shm_attachment::see_there,
                     number);
     }
   }
 
   // Members that have yet to come learn the cause; without it they would blame the leader.
-  void turn_away(int listener, std::vector<int>& absent, const shm_place& place, status why,
+  void turn_away(int listener, std::vector<int>& absent, const shm_attachment& place, status why,
                  deadline until) const noexcept {
     for (int visitors = 0; visitors < shm_layout::most_ranks || clock::now() < until;) {
       const os::socket_result visitor = os::accept_connection(listener);
@@ -201,14 +203,14 @@ class shm_offer {
         ++visitors;
         const int r = recognize(visitor.socket.native(), place.machine(), absent);
         if (r < 0) continue;
-        detail::shm_hello hello = hello_for(r);
+        detail::shm_handshake hello = hello_for(r);
         hello.refusal = why;
         (void)os::send_descriptors(visitor.socket.native(), hello.encode(), {});
         std::erase(absent, r);
         continue;
       }
       std::erase_if(absent, [&](int r) {
-        const peer& p = place.machine()[static_cast<std::size_t>(r)];
+        const rank_info& p = place.machine()[static_cast<std::size_t>(r)];
         return !os::is_alive(p.pid, p.start_time);
       });
       if (absent.empty() || clock::now() >= until) return;
@@ -221,14 +223,14 @@ class shm_offer {
     const auto who = os::peer_credentials(visitor);
     if (!who || who.uid != ::geteuid()) return -1;
     for (const int r : absent) {
-      const peer& p = machine[static_cast<std::size_t>(r)];
+      const rank_info& p = machine[static_cast<std::size_t>(r)];
       if (p.pid == who.pid) return os::is_alive(who.pid, p.start_time) ? r : -1;
     }
     return -1;
   }
 
-  [[nodiscard]] detail::shm_hello hello_for(int rank) const noexcept {
-    detail::shm_hello hello;
+  [[nodiscard]] detail::shm_handshake hello_for(int rank) const noexcept {
+    detail::shm_handshake hello;
     hello.ranks = static_cast<std::uint32_t>(layout_.ranks);
     hello.local_rank = static_cast<std::uint32_t>(rank);
     hello.bells = static_cast<std::uint32_t>(bells_.size());
@@ -237,7 +239,7 @@ class shm_offer {
     return hello;
   }
 
-  [[nodiscard]] bool give(int visitor, int rank, const shm_place& place, deadline until) const {
+  [[nodiscard]] bool give(int visitor, int rank, const shm_attachment& place, deadline until) const {
     const auto hello = hello_for(rank).encode();
     std::vector<int> descriptors{place.segment().native()};
     for (const os::event_fd& bell : bells_) descriptors.push_back(bell.native());

@@ -14,7 +14,7 @@ namespace tutti::detail {
 
 /// What the leader of a machine tells a member together with the segment's descriptor: 64 bytes, little-endian; or why
 /// there will be none. The member says nothing, unless it cannot take what it got: then it answers with the reason.
-struct shm_hello {
+struct shm_handshake {
   static constexpr std::size_t encoded_bytes = 64;
   static constexpr std::uint64_t magic = 0x6d68732d69747475;  // "utti-shm"
   using encoded = std::array<std::byte, encoded_bytes>;
@@ -42,22 +42,22 @@ struct shm_hello {
   }
 
   /// Nothing when the bytes are not a hello. A hello of another version is one: the caller compares.
-  static std::optional<shm_hello> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
+  static std::optional<shm_handshake> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
     std::array<std::uint64_t, 8> words{};
     for (std::size_t i = 0; i < words.size(); ++i) words[i] = load_little<std::uint64_t>(in.data() + 8 * i);
     if (words[0] != magic) return std::nullopt;
     const auto low = [](std::uint64_t w) { return static_cast<std::uint32_t>(w & 0xffffffffU); };
     const auto code = (std::min)(words[5] & 0xffffU, static_cast<std::uint64_t>(last_errc));
-    return shm_hello{low(words[1]),
-                     low(words[1] >> 32),
-                     low(words[2]),
-                     low(words[2] >> 32),
-                     words[3],
-                     words[4],
-                     {static_cast<errc>(code), 0, static_cast<std::int32_t>(low(words[5] >> 32)), words[6]}};
+    return shm_handshake{low(words[1]),
+                         low(words[1] >> 32),
+                         low(words[2]),
+                         low(words[2] >> 32),
+                         words[3],
+                         words[4],
+                         {static_cast<errc>(code), 0, static_cast<std::int32_t>(low(words[5] >> 32)), words[6]}};
   }
 
-  friend bool operator==(const shm_hello&, const shm_hello&) = default;
+  friend bool operator==(const shm_handshake&, const shm_handshake&) = default;
 };
 
 }  // namespace tutti::detail

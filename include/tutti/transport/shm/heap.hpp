@@ -17,15 +17,15 @@ namespace tutti::detail {
 /// so no peer can corrupt them.
 /// Not synchronized: a transport calls it under its engine's lock. First fit, neighbours merge. Of n blocks: O(n) plus
 /// zeroing, and O(log n) to locate().
-class segment_heap {
+class shm_heap {
  public:
   static constexpr std::size_t alignment = 4096;
 
   /// Owns [offset, offset + bytes) of `segment`, which is mapped at `base`; both outlive the heap.
-  segment_heap(os::shm_segment& segment, std::byte* base, std::uint64_t offset, std::uint64_t bytes) noexcept
+  shm_heap(os::shm_segment& segment, std::byte* base, std::uint64_t offset, std::uint64_t bytes) noexcept
       : segment_(&segment), base_(base), offset_(offset), bytes_(bytes / alignment * alignment) {}
-  segment_heap(const segment_heap&) = delete;
-  segment_heap& operator=(const segment_heap&) = delete;
+  shm_heap(const shm_heap&) = delete;
+  shm_heap& operator=(const shm_heap&) = delete;
 
   /// Zeroed memory, aligned to 4096 bytes, whose pages are taken now: touching it later cannot fault.
   /// Throws error{out_of_resources} when the machine or this stretch has no room left.

@@ -49,10 +49,10 @@ class shm_visit {
                     (owner ? "pid " + std::to_string(owner.pid) + " of user " + std::to_string(owner.uid) : "nobody")};
   }
 
-  shm_hello take_hello() {
-    shm_hello::encoded raw{};
+  shm_handshake take_hello() {
+    shm_handshake::encoded raw{};
     take(raw);
-    const auto hello = shm_hello::decode(raw);
+    const auto hello = shm_handshake::decode(raw);
     if (!hello) fail_protocol("sent something else than shared memory");
     if (hello->version != shm_layout::version) {
       fail_protocol("lays out shared memory by version " + std::to_string(hello->version) + ", this rank by version " +
@@ -80,7 +80,7 @@ class shm_visit {
   /// Tells the leader that this rank cannot use what it got, so that nobody waits for it.
   void complain(const status& why) const noexcept {
     if (!socket_) return;
-    shm_hello answer;
+    shm_handshake answer;
     answer.refusal = why;
     if (os::send_some(socket_.native(), answer.encode()).closed) return;
     // A rank that ends before it is heard would be taken for one that died.
@@ -145,15 +145,15 @@ class shm_visit {
   }
 
   const roster& machine_;
-  const peer& leader_;
+  const rank_info& leader_;
   deadline began_, until_;
   os::fd socket_;
   std::vector<os::fd> descriptors_;
 };
 
 /// Maps what the leader has handed out, and checks that it is meant for this rank.
-inline shm_place take_place(shm_visit& visit, const shm_machine& machine, deadline until) {
-  const shm_hello hello = visit.take_hello();
+inline shm_attachment take_place(shm_visit& visit, const shm_machine& machine, deadline until) {
+  const shm_handshake hello = visit.take_hello();
   const auto ranks = machine.ranks.size();
   if (hello.ranks != ranks || hello.local_rank != static_cast<std::uint32_t>(machine.local_rank) ||
       (hello.bells != 0 && hello.bells != hello.ranks) || hello.heap_bytes > shm_layout::most_heap_bytes)
@@ -164,8 +164,8 @@ inline shm_place take_place(shm_visit& visit, const shm_machine& machine, deadli
     visit.fail_protocol("lays out shared memory differently; build all ranks with the same tutti");
 
   std::vector<os::fd> descriptors = visit.take_descriptors(1 + std::size_t{hello.bells});
-  shm_place place{os::shm_segment::adopt(std::move(descriptors.front()), layout.bytes()), layout, machine.ranks,
-                  machine.local_rank};
+  shm_attachment place{os::shm_segment::adopt(std::move(descriptors.front()), layout.bytes()), layout, machine.ranks,
+                       machine.local_rank};
   std::vector<os::event_fd> bells;
   for (std::size_t r = 1; r < descriptors.size(); ++r) bells.emplace_back(std::move(descriptors[r]));
   place.keep_bells(std::move(bells));
@@ -178,11 +178,11 @@ inline shm_place take_place(shm_visit& visit, const shm_machine& machine, deadli
 
 /// The member's side of setting up shared memory: fetches the segment from the leader of its machine, maps it, and
 /// waits until every rank of the machine has. Every rank but the machine's lowest calls it, once, with the name that
-/// the leader's shm_offer has; `all` is the roster of the world or of the machine, `rank` this process's rank in it.
+/// the leader's shm_export has; `all` is the roster of the world or of the machine, `rank` this process's rank in it.
 /// Call it in the thread that lives longest (see os::beacon_owner). Throws error{auth_failed} when the name is not the
 /// leader's, {protocol} when it is of another version, {peer_lost} when a rank died, and {rendezvous} when the leader
 /// refused or the deadline passed; it names the ranks that were waited for.
-[[nodiscard]] inline shm_place shm_accept(const std::string& name, const roster& all, int rank, deadline until) {
+[[nodiscard]] inline shm_attachment shm_import(const std::string& name, const roster& all, int rank, deadline until) {
   const detail::shm_machine machine{all, rank};
   if (machine.local_rank == 0)
     throw usage_error(describe(machine.ranks.front()) + " is the lowest of its machine: it makes the shm_offer");

@@ -12,8 +12,8 @@
 
 namespace tutti {
 
-/// Where everything lies in the segment that the ranks of one machine share: the shared_area first, then one stretch of
-/// address space per rank for its allocations. Ranks are local ranks.
+/// Where everything lies in the segment that the ranks of one machine share: the shm_control_block first, then one
+/// stretch of address space per rank for its allocations. Ranks are local ranks.
 struct shm_layout {
   /// Changes whenever ranks built before and after could not share a segment.
   static constexpr std::uint32_t version = 7;
@@ -31,7 +31,7 @@ struct shm_layout {
                         " bytes each: 1 to " + std::to_string(most_ranks) + " ranks and at most " +
                         os::format_bytes(most_heap_bytes) + " are possible");
     }
-    return {ranks, whole_pages(shared_area::bytes(ranks)), whole_pages(heap_bytes)};
+    return {ranks, whole_pages(shm_control_block::bytes(ranks)), whole_pages(heap_bytes)};
   }
 
   /// How much address space a rank gets when nobody says: ample, as only what is allocated costs memory, but less where

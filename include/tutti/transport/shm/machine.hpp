@@ -17,15 +17,15 @@ struct shm_machine {
 
   /// Throws usage_error when the roster does not describe this process.
   shm_machine(const roster& all, int rank) {
-    const peer* me = nullptr;
-    for (const peer& p : all)
+    const rank_info* me = nullptr;
+    for (const rank_info& p : all)
       if (p.rank == rank) me = &p;
     if (me == nullptr) throw usage_error("rank " + std::to_string(rank) + " is not in its own roster");
     if (me->pid != ::getpid()) {
       throw usage_error("the roster says that this process is " + describe(*me) + ", but its pid is " +
                         std::to_string(::getpid()));
     }
-    for (const peer& p : all) {
+    for (const rank_info& p : all) {
       if (p.memory_domain != me->memory_domain) continue;
       ranks.push_back(p);  // rosters are in order, or nearly
       for (std::size_t i = ranks.size() - 1; i > 0 && ranks[i - 1].rank > p.rank; --i)

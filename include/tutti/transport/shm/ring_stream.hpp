@@ -9,9 +9,9 @@
 namespace tutti {
 
 /// A pipe to a rank of the same machine: a ring each way. Never fails by itself: death is the transport's to notice.
-class ring_pipe {
+class ring_stream {
  public:
-  ring_pipe(const shared_area& area, int rank, int peer, detail::doorbell& bell) noexcept
+  ring_stream(const shm_control_block& area, int rank, int peer, detail::doorbell& bell) noexcept
       : out_(area.writer(rank, peer)), in_(area.reader(peer, rank)), bell_(&bell), peer_(peer) {}
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {

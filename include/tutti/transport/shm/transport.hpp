@@ -7,7 +7,7 @@
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/transport/messaging/endpoint.hpp>
+#include <tutti/transport/messaging/mesh.hpp>
 #include <tutti/transport/shm/domain.hpp>
 #include <tutti/transport/shm/ring_stream.hpp>
 
@@ -15,11 +15,12 @@ namespace tutti {
 
 /// Ranks are processes of one machine that map one segment of memory. A rank that is killed is reported to every other
 /// as errc::peer_lost within milliseconds, whatever it was doing and however much memory it had.
-class shm_transport : public mesh<ring_pipe> {
+class shm_transport : public mesh<ring_stream> {
  public:
-  /// From what shm_offer::hand_out() or shm_accept() returned. Throws usage_error when ranks of the world are
+  /// From what shm_export::hand_out() or shm_import() returned. Throws usage_error when ranks of the world are
   /// elsewhere.
-  explicit shm_transport(shm_place place) : mesh(place.local_rank(), place.local_size()), domain_(std::move(place)) {
+  explicit shm_transport(shm_attachment place)
+      : mesh(place.local_rank(), place.local_size()), domain_(std::move(place)) {
     for (int r = 0; r < size(); ++r)
       if (domain_.who(r).rank != r) {
         throw usage_error(tutti::describe(domain_.who(r)) + " is number " + std::to_string(r) +
@@ -63,7 +64,7 @@ class shm_transport : public mesh<ring_pipe> {
   }
   [[nodiscard]] double ranks_per_core() const noexcept { return domain_.ranks_per_core(); }
 
-  void prepare_park() noexcept { domain_.bell().prepare(shared_area::sleep::on_futex); }
+  void prepare_park() noexcept { domain_.bell().prepare(shm_control_block::sleep::on_futex); }
   void park(duration d) noexcept { domain_.bell().sleep(d); }
   void finish_park() noexcept { domain_.bell().finish(); }
   void unpark() noexcept { domain_.bell().wake_self(); }

@@ -103,7 +103,7 @@ class sim_schedule {
       else if (!arrivals_.empty())
         now_ = std::get<0>(arrivals_.top()) - 1;
       else if (rank_state* polls = draw([](const rank_state& r) { return r.what == state::idle && r.idle < patience; }))
-        polls->asked = true, resume(*polls);
+        polls->supported = true, resume(*polls);
       else if (!ask_everyone() && !hangs())
         return false;
     }
@@ -121,7 +121,7 @@ class sim_schedule {
     state what = state::ready;
     std::uint64_t weight = 1;
     std::uint32_t idle = 0;  // polls in vain since something moved
-    bool asked = false;      // is to look, in case that it was not told of something
+    bool supported = false;  // is to look, in case that it was not told of something
     bool untold = false;     // looks although there is no news for it and nobody else can do anything
   };
 
@@ -143,8 +143,8 @@ class sim_schedule {
   }
 
   [[nodiscard]] static bool can_run(const rank_state& r) noexcept {
-    return r.what == state::ready ||
-           ((r.what == state::idle || r.what == state::parked) && (r.asked || r.news.load(std::memory_order_relaxed)));
+    return r.what == state::ready || ((r.what == state::idle || r.what == state::parked) &&
+                                      (r.supported || r.news.load(std::memory_order_relaxed)));
   }
 
   rank_state* choose() noexcept {
@@ -175,7 +175,7 @@ class sim_schedule {
     running_ = static_cast<int>(&r - ranks_.data());
     note(0, static_cast<std::uint64_t>(running_));
     last_ = &r;
-    r.untold = std::exchange(r.asked, false) && !r.news.load(std::memory_order_relaxed);
+    r.untold = std::exchange(r.supported, false) && !r.news.load(std::memory_order_relaxed);
     r.what = state::ready;
     r.fiber->resume();
     running_ = -1;
@@ -189,7 +189,7 @@ class sim_schedule {
   /// Wakes everyone who sleeps, in case somebody was not told of what he waits for. False if that was just done.
   bool ask_everyone() noexcept {
     if (std::exchange(asked_, true)) return false;
-    for (rank_state& r : ranks_) r.asked = r.what == state::idle || r.what == state::parked;
+    for (rank_state& r : ranks_) r.supported = r.what == state::idle || r.what == state::parked;
     return true;
   }
 

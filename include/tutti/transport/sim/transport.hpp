@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <tutti/core/deadline.hpp>
-#include <tutti/transport/messaging/endpoint.hpp>
+#include <tutti/transport/messaging/mesh.hpp>
 #include <tutti/transport/sim/network.hpp>
 
 namespace tutti {

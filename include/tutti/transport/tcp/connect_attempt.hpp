@@ -14,7 +14,7 @@
 namespace tutti::detail {
 
 /// A connection on its way to a peer: connects, then proves itself and makes the peer prove itself. Never waits.
-class tcp_dial {
+class tcp_connect_attempt {
  public:
   enum class state : std::uint8_t {
     connecting,
@@ -25,7 +25,7 @@ class tcp_dial {
     failed     ///< no connection, see error()
   };
 
-  tcp_dial(const os::endpoint& where, const wire::handshake_terms& terms, deadline until) noexcept
+  tcp_connect_attempt(const os::endpoint& where, const wire::handshake_terms& terms, deadline until) noexcept
       : handshake_(terms), until_(until) {
     os::socket_result r = os::start_connect(where);
     socket_ = std::move(r.socket);

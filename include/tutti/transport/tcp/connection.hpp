@@ -21,10 +21,10 @@
 namespace tutti::detail {
 
 /// One connection with a peer, both ways.
-class road {
+class tcp_connection {
  public:
   os::fd socket;
-  inflow in;
+  receive_buffer in;
   bool held = false;       ///< what has arrived is not watched until it is read
   bool full = false;       ///< the last write was cut short, and there has been no room since
   bool out_ended = false;  ///< nothing can be written any more
@@ -39,7 +39,7 @@ class road {
   /// To a peer on this machine, of whose reading this rank hears soon.
   [[nodiscard]] bool may_lend() const noexcept { return inside_; }
   [[nodiscard]] bool can_write() const noexcept { return socket && !out_ended; }
-  [[nodiscard]] bool can_read() const noexcept { return socket && in.end() == inflow::ending::none; }
+  [[nodiscard]] bool can_read() const noexcept { return socket && in.end() == receive_buffer::ending::none; }
   [[nodiscard]] bool stands() const noexcept { return can_write() && can_read(); }
   /// What its keeper is to watch.
   [[nodiscard]] os::interest wanted() const noexcept {

@@ -19,22 +19,22 @@ namespace tutti::detail {
 
 /// One connection that this rank opens.
 struct tcp_call {
-  std::optional<tcp_dial> dial;
+  std::optional<tcp_connect_attempt> dial;
   deadline redial = (deadline::max)();
   int dials = 0;
 };
 
 /// Opens the connections of a rank to its peers, and again where that failed in passing. Never waits.
-class tcp_dialer {
+class tcp_connector {
  public:
   /// `terms` are this rank's for any peer.
-  tcp_dialer(tcp_poller& poller, const tcp_options& options, const wire::handshake_terms& terms)
+  tcp_connector(tcp_poller& poller, const tcp_options& options, const wire::handshake_terms& terms)
       : poller_(poller),
         options_(options),
         terms_(terms),
         calls_(terms.world * static_cast<std::size_t>(options.connections)) {}
-  tcp_dialer(const tcp_dialer&) = delete;
-  tcp_dialer& operator=(const tcp_dialer&) = delete;
+  tcp_connector(const tcp_connector&) = delete;
+  tcp_connector& operator=(const tcp_connector&) = delete;
 
   [[nodiscard]] tcp_call& call(int p, int track) noexcept {
     return calls_[static_cast<std::size_t>(poller_.index(p, track))];
@@ -52,35 +52,35 @@ class tcp_dialer {
   /// Those of the first `tracks` that are not open yet.
   void open(tcp_link& l, int p, int tracks) noexcept {
     for (int k = 0; k < tracks; ++k)
-      if (!call(p, k).dial && !l.pipe->at(k, socket_pipe::side::ours).socket) dial(l, p, k);
+      if (!call(p, k).dial && !l.pipe->at(k, tcp_stream::side::ours).socket) dial(l, p, k);
   }
   void advance(tcp_link& l, int p, int track) noexcept {
     tcp_call& c = call(p, track);
     if (!c.dial) return;
     const auto before = c.dial->where();
     switch (c.dial->progress()) {
-      case tcp_dial::state::connecting:
+      case tcp_connect_attempt::state::connecting:
         return;
-      case tcp_dial::state::greeting:
-        if (before == tcp_dial::state::connecting)
+      case tcp_connect_attempt::state::greeting:
+        if (before == tcp_connect_attempt::state::connecting)
           poller_.watch(c.dial->socket(), tcp_poller::source::dial, poller_.index(p, track));
         return;
-      case tcp_dial::state::ready:
+      case tcp_connect_attempt::state::ready:
         connected(l, p, track);
         break;
-      case tcp_dial::state::refused:
+      case tcp_connect_attempt::state::refused:
         l.refused = c.dial->handshake().why();
         l.theirs = c.dial->handshake().counterpart();
         l.pipe->fail({wire::error_of(l.refused), 0, p, 0});
         break;
-      case tcp_dial::state::hung_up:
+      case tcp_connect_attempt::state::hung_up:
         // It was full of strangers, or tired of waiting while this rank was busy; or it has just died.
         if (c.dials >= most_dials)
           l.suspect(ECONNRESET, track);
         else
           c.redial = after(std::chrono::milliseconds{5} * (1 << (2 * c.dials)));
         break;
-      case tcp_dial::state::failed:
+      case tcp_connect_attempt::state::failed:
         l.suspect(c.dial->error(), track);
         break;
     }
@@ -127,7 +127,7 @@ class tcp_dialer {
     tune_outgoing(s.native(), options_);
     poller_.watch(s.native(), tcp_poller::source::out, poller_.index(p, track));
     try {
-      l.pipe->use(std::move(s), track, socket_pipe::side::ours);
+      l.pipe->use(std::move(s), track, tcp_stream::side::ours);
     } catch (const std::bad_alloc&) {
       l.suspect(ENOMEM, track);
     }

@@ -12,7 +12,7 @@ namespace tutti::detail {
 
 /// What a rank says on a connection that a peer opened: 16 bytes, little-endian. No long message goes that way, so that
 /// a notice need not wait for the end of one that is half sent, and is found behind the short ones (inflow).
-struct tcp_notice {
+struct control_message {
   enum class kind : std::uint8_t {
     abort = 1,    ///< the sender's communicator failed; `why` is the cause
     bye = 2,      ///< the sender leaves in order
@@ -38,7 +38,7 @@ struct tcp_notice {
   }
 
   /// Nothing when the bytes are not a notice.
-  static std::optional<tcp_notice> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
+  static std::optional<control_message> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
     wire::byte_reader r{in};
     const std::uint8_t what = r.u8(), code = r.u8();
     const std::uint16_t other = r.u16();
@@ -46,7 +46,7 @@ struct tcp_notice {
     const std::uint64_t detail = r.u64();
     if (what < 1 || what > static_cast<std::uint8_t>(last_kind) || code > static_cast<std::uint16_t>(last_errc))
       return std::nullopt;
-    tcp_notice n{static_cast<kind>(what), {static_cast<errc>(code), other, peer, detail}};
+    control_message n{static_cast<kind>(what), {static_cast<errc>(code), other, peer, detail}};
     if (n.what == kind::abort && n.why.ok()) return std::nullopt;
     return n;
   }

@@ -13,11 +13,11 @@ namespace tutti::detail {
 ///
 /// Long messages are the kernel's: their writer hears a few bytes before each, and took twice to three times as long
 /// when those were acknowledged later.
-class late_acknowledgement {
+class delayed_ack {
  public:
   static constexpr int patience = 2;
 
-  void short_came(const road& by) noexcept {
+  void short_came(const tcp_connection& by) noexcept {
     owed_ = &by;
     looks_left_ = patience;
   }
@@ -34,11 +34,11 @@ class late_acknowledgement {
     if (looks_left_ != 0 && --looks_left_ == 0) answers_ = false;
   }
   /// The connection on which to acknowledge before the next look; null for none.
-  [[nodiscard]] const road* due() noexcept { return answers_ ? nullptr : std::exchange(owed_, nullptr); }
+  [[nodiscard]] const tcp_connection* due() noexcept { return answers_ ? nullptr : std::exchange(owed_, nullptr); }
 
  private:
-  const road* owed_ = nullptr;  // that brought what is not acknowledged
-  int looks_left_ = 0;          // for an answer to what came last
+  const tcp_connection* owed_ = nullptr;  // that brought what is not acknowledged
+  int looks_left_ = 0;                    // for an answer to what came last
   bool answers_ = false;
 };
 

@@ -35,9 +35,9 @@ namespace tutti {
 
 /// The TCP connections of one rank: opens them when a pipe asks, lets in peers and nobody else, watches all of them,
 /// and fails the pipe of a peer that is gone. Part of a transport, which calls it under the engine's lock.
-class tcp_domain final : private socket_pipe::keeper {
+class tcp_domain final : private tcp_stream::keeper {
   using tcp_link = detail::tcp_link;
-  using tcp_notice = detail::tcp_notice;
+  using control_message = detail::control_message;
   using tcp_poller = detail::tcp_poller;
 
  public:
@@ -69,22 +69,22 @@ class tcp_domain final : private socket_pipe::keeper {
   tcp_domain& operator=(const tcp_domain&) = delete;
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
-  [[nodiscard]] const peer& who(int p) const noexcept { return peers_[static_cast<std::size_t>(p)]; }
+  [[nodiscard]] const rank_info& who(int p) const noexcept { return peers_[static_cast<std::size_t>(p)]; }
   [[nodiscard]] keeper& pipe_keeper() noexcept { return *this; }
   /// How many tracks the pipes have to have.
   [[nodiscard]] int connections() const noexcept { return options_.connections; }
 
   /// All listen at one address and have one connection to each other: their long messages are lent, see loans.
   [[nodiscard]] bool lends() const {
-    const auto host_of = [](const peer& p) { return os::split_host_port(p.endpoint).first; };
+    const auto host_of = [](const rank_info& p) { return os::split_host_port(p.endpoint).first; };
     const std::string first = host_of(peers_.front());
     return connections() == 1 &&
-           std::all_of(peers_.begin(), peers_.end(), [&](const peer& p) { return host_of(p) == first; });
+           std::all_of(peers_.begin(), peers_.end(), [&](const rank_info& p) { return host_of(p) == first; });
   }
 
   /// Takes care of a peer's pipe, which outlives the domain's last call. Throws usage_error when the roster does not
   /// say where the peer listens.
-  void add(int p, socket_pipe& pipe) {
+  void add(int p, tcp_stream& pipe) {
     const std::string& where = who(p).endpoint;
     if (where.empty()) throw usage_error(tutti::describe(who(p)) + " does not listen on TCP, but has to be reached so");
     const auto [address, port] = os::split_host_port(where);
@@ -151,7 +151,7 @@ class tcp_domain final : private socket_pipe::keeper {
     if (lost >= 0) link(lost).pipe->fail(link(lost).lost(who(lost), who(rank_)));
     const int culprit = blame_.culprit([&](int p) { return link(p).stalled(now); }, now);
     if (const auto whom = blame_.announce(culprit, now))
-      tell({tcp_notice::kind::waiting, {errc::ok, 0, *whom, issued_}});
+      tell({control_message::kind::waiting, {errc::ok, 0, *whom, issued_}});
   }
 
   void note_issue(std::uint64_t sequence) noexcept { issued_ = sequence; }
@@ -220,7 +220,7 @@ class tcp_domain final : private socket_pipe::keeper {
 
  private:
   using source = tcp_poller::source;
-  using side = socket_pipe::side;
+  using side = tcp_stream::side;
 
   template <class Done>
   void linger(deadline began, Done done) noexcept {
@@ -278,7 +278,7 @@ class tcp_domain final : private socket_pipe::keeper {
     }
   }
   void attend(int p, int track, side s, const os::ready_event& e) noexcept {
-    socket_pipe& pipe = *link(p).pipe;
+    tcp_stream& pipe = *link(p).pipe;
     if (e.writable) pipe.room(track, s);
     if (e.readable && s == side::ours) noticed(p, track);
     if (e.readable && s == side::theirs) stopped() ? pipe.discard(track) : pipe.arrived(track);
@@ -305,7 +305,7 @@ class tcp_domain final : private socket_pipe::keeper {
   void broken(int p, int track, int error) noexcept override {
     if (!link(p).bye && !closing_) link(p).suspect(error, track);
     for (const side s : {side::ours, side::theirs}) {
-      const detail::road& r = link(p).pipe->at(track, s);
+      const detail::tcp_connection& r = link(p).pipe->at(track, s);
       if (r.can_read()) continue;
       watch(p, track, s);
       pages_.forget(r.socket.native());
@@ -317,30 +317,30 @@ class tcp_domain final : private socket_pipe::keeper {
     while (const auto n = l.pipe->next_notice(track)) {
       l.heard = clock::now();
       switch (n->what) {
-        case tcp_notice::kind::abort:
+        case control_message::kind::abort:
           l.pipe->fail(n->why);
           break;
-        case tcp_notice::kind::has_read:
+        case control_message::kind::has_read:
           l.pipe->was_read();
           break;
-        case tcp_notice::kind::bye:
+        case control_message::kind::bye:
           l.bye = true;
           break;
-        case tcp_notice::kind::waiting:
+        case control_message::kind::waiting:
           l.issued = n->why.detail;
           blame_.hear(p, n->why.peer, clock::now());
           break;
       }
     }
     // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
-    if (l.pipe->notices(track) == socket_pipe::ending::closed && !l.bye) l.pipe->fail(l.lost(who(p), who(rank_)));
+    if (l.pipe->notices(track) == tcp_stream::ending::closed && !l.bye) l.pipe->fail(l.lost(who(p), who(rank_)));
   }
 
   void welcome(detail::tcp_acceptor::guest g) noexcept {
     look_soon_ = true;
     if (g.rank < 0 || g.rank >= size() || !link(g.rank).pipe || link(g.rank).pipe->at(g.track, side::theirs).socket)
       return;
-    socket_pipe& pipe = *link(g.rank).pipe;
+    tcp_stream& pipe = *link(g.rank).pipe;
     detail::tune_incoming(g.connection.native(), options_);
     poller_.watch(g.connection.native(), source::in, poller_.index(g.rank, g.track));
     try {
@@ -352,11 +352,12 @@ class tcp_domain final : private socket_pipe::keeper {
     pipe.tell(last_word(), g.track);
     if (closing_) pipe.leave();
   }
-  [[nodiscard]] tcp_notice last_word() const noexcept {
-    return cause_.ok() ? tcp_notice{tcp_notice::kind::bye, {}} : tcp_notice{tcp_notice::kind::abort, cause_};
+  [[nodiscard]] control_message last_word() const noexcept {
+    return cause_.ok() ? control_message{control_message::kind::bye, {}}
+                       : control_message{control_message::kind::abort, cause_};
   }
 
-  void tell(const tcp_notice& n) noexcept {
+  void tell(const control_message& n) noexcept {
     for (tcp_link& l : links_)
       if (l.pipe) l.pipe->tell(n);
   }
@@ -367,7 +368,7 @@ class tcp_domain final : private socket_pipe::keeper {
   }
   [[nodiscard]] bool everything_delivered() const noexcept {
     for (int p = 0; p < size(); ++p) {
-      const socket_pipe* pipe = link(p).pipe;
+      const tcp_stream* pipe = link(p).pipe;
       if (!pipe) continue;
       if (!pipe->delivered(side::theirs) || (cause_.ok() && !pipe->delivered(side::ours))) return false;
       // A peer on its way here must hear the cause, or it would take the closed door for one.
@@ -383,10 +384,10 @@ class tcp_domain final : private socket_pipe::keeper {
   tcp_listener listener_;
   detail::tcp_acceptor hall_;
   std::vector<tcp_link> links_;
-  detail::tcp_blame blame_;
+  detail::straggler_detector blame_;
   tcp_poller poller_;
   detail::tcp_watch watch_;
-  detail::tcp_dialer dialer_;
+  detail::tcp_connector dialer_;
   os::event_fd waker_;
   os::page_sender pages_;
   int bell_ = -1;

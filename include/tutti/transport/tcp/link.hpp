@@ -21,7 +21,7 @@ namespace tutti::detail {
 
 /// What a rank knows of its connections with one peer.
 struct tcp_link {
-  socket_pipe* pipe = nullptr;  ///< null for a peer that is reached otherwise
+  tcp_stream* pipe = nullptr;  ///< null for a peer that is reached otherwise
   os::endpoint address;
   bool bye = false;  ///< it leaves in order
   bool awaited = false;
@@ -47,7 +47,7 @@ struct tcp_link {
     return suspected <= now && now - suspected >= d && !bye && pipe->failure().ok();
   }
   /// `them` are lost, or `self`, this rank, has run out of descriptors or memory.
-  [[nodiscard]] status lost(const peer& them, const peer& self) const noexcept {
+  [[nodiscard]] status lost(const rank_info& them, const rank_info& self) const noexcept {
     const bool ours = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
     if (ours) return {errc::out_of_resources, 0, self.rank, static_cast<std::uint64_t>(error)};
     const bool here = near(them, self);
@@ -68,12 +68,14 @@ struct tcp_link {
     if (moved) heard = now;
     if (moved || !awaited) since = now;
   }
-  [[nodiscard]] bool stalled(deadline now) const noexcept { return awaited && now - since >= tcp_blame::moment; }
+  [[nodiscard]] bool stalled(deadline now) const noexcept {
+    return awaited && now - since >= straggler_detector::moment;
+  }
   /// `them` have died on this machine, though some child of theirs may still hold the connection. Looks now and then,
   /// and only at one that keeps this rank waiting.
-  [[nodiscard]] bool died(const peer& them, const peer& self, deadline now) noexcept {
+  [[nodiscard]] bool died(const rank_info& them, const rank_info& self, deadline now) noexcept {
     if (!stalled(now) || now < next_look || !near(them, self)) return false;
-    next_look = now + tcp_blame::moment;
+    next_look = now + straggler_detector::moment;
     return !os::is_alive(them.pid, them.start_time);
   }
 
@@ -97,11 +99,11 @@ struct tcp_link {
   }
 
  private:
-  static bool near(const peer& them, const peer& self) noexcept {
+  static bool near(const rank_info& them, const rank_info& self) noexcept {
     return !self.memory_domain.empty() && them.memory_domain == self.memory_domain;
   }
   /// A process that is killed closes its sockets a little before it counts as dead.
-  static bool ends_soon(const peer& p) noexcept {
+  static bool ends_soon(const rank_info& p) noexcept {
     for (const deadline sure = after(std::chrono::milliseconds{100}); os::is_alive(p.pid, p.start_time);) {
       if (clock::now() >= sure) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds{1});

@@ -21,7 +21,7 @@ namespace tutti::detail {
 
 /// What a peer writes to one connection: notices and pieces of its stream, one after the other. Reads ahead, so that a
 /// small message costs one call.
-class inflow {
+class receive_buffer {
  public:
   /// Not yet; between two records; broken; what came is not what a peer writes.
   enum class ending : std::uint8_t { none, closed, cut, spoilt };
@@ -32,7 +32,7 @@ class inflow {
   /// of a long message only this much is copied twice.
   static constexpr std::size_t ahead_bytes = (16 << 10) + 128;
   static_assert(ahead_bytes >= way_chooser::most_unread * (piece::encoded_bytes + way_chooser::most_against) +
-                                   2 * tcp_notice::encoded_bytes);
+                                   2 * control_message::encoded_bytes);
 
   /// May throw bad_alloc.
   void open() {
@@ -46,14 +46,14 @@ class inflow {
   [[nodiscard]] head what() const noexcept { return left_ != 0 ? head::body : what_at(from_); }
   /// The next notice that was read ahead, also behind pieces that nobody has read yet. Nothing where there is none, or
   /// nonsense, which spoils.
-  std::optional<tcp_notice> take_notice() noexcept {
+  std::optional<control_message> take_notice() noexcept {
     const std::size_t at = behind_pieces();
     const head h = what_at(at);
     if (h == head::notice) {
-      const auto n = decode_at<tcp_notice>(at);
+      const auto n = decode_at<control_message>(at);
       if (!n) spoil();
-      std::memmove(ahead_->bytes + from_ + tcp_notice::encoded_bytes, ahead_->bytes + from_, at - from_);
-      from_ += tcp_notice::encoded_bytes;
+      std::memmove(ahead_->bytes + from_ + control_message::encoded_bytes, ahead_->bytes + from_, at - from_);
+      from_ += control_message::encoded_bytes;
       return n;
     }
     // More than goes against a stream; there is no room for what follows.
@@ -132,8 +132,8 @@ class inflow {
       const bool all = to_ - at >= piece::encoded_bytes && to_ - at >= piece::head_bytes(ahead_->bytes + at);
       return all ? head::piece : head::nothing;
     }
-    if (first == 0 || first > static_cast<std::uint8_t>(tcp_notice::last_kind)) return head::nonsense;
-    return to_ - at < tcp_notice::encoded_bytes ? head::nothing : head::notice;
+    if (first == 0 || first > static_cast<std::uint8_t>(control_message::last_kind)) return head::nonsense;
+    return to_ - at < control_message::encoded_bytes ? head::nothing : head::notice;
   }
   template <class Record>
   [[nodiscard]] std::optional<Record> decode_at(std::size_t at) const noexcept {

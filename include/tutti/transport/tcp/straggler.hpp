@@ -11,9 +11,9 @@ namespace tutti::detail {
 /// Finds the rank that holds everybody up. The rank one waits for is often only waiting itself: so ranks that wait tell
 /// their peers, and whom they blame, as soon as a wait is more than a moment and then once a second. A peer who says
 /// nothing is the one; otherwise the one that he blames. The answer travels one rank further with every telling.
-class tcp_blame {
+class straggler_detector {
  public:
-  explicit tcp_blame(int rank, int size) : rank_(rank), heard_(static_cast<std::size_t>(size)) {}
+  explicit straggler_detector(int rank, int size) : rank_(rank), heard_(static_cast<std::size_t>(size)) {}
 
   /// A peer said that it waits for `whom` (-1: no more).
   void hear(int peer, int whom, deadline now) noexcept {

@@ -26,11 +26,11 @@ namespace tutti {
 /// one. Each writes its stream to its own, and notices to the other's, where short pieces of the stream may go, too:
 /// see way_chooser. Several tracks of two connections each share the stream. Its keeper brings the connections, watches
 /// them and decides when the peer is lost.
-class socket_pipe {
-  using inflow = detail::inflow;
+class tcp_stream {
+  using receive_buffer = detail::receive_buffer;
   using piece = detail::piece;
-  using road = detail::road;
-  using tcp_notice = detail::tcp_notice;
+  using tcp_connection = detail::tcp_connection;
+  using control_message = detail::control_message;
   using way = detail::way;
 
  public:
@@ -50,12 +50,12 @@ class socket_pipe {
     ~keeper() = default;
   };
 
-  using ending = inflow::ending;
+  using ending = receive_buffer::ending;
 
-  socket_pipe(keeper& k, int rank, int peer, int tracks = 1)
+  tcp_stream(keeper& k, int rank, int peer, int tracks = 1)
       : keeper_(&k), peer_(peer), tracks_(static_cast<std::size_t>(tracks)), ways_(rank, peer, tracks) {}
-  socket_pipe(const socket_pipe&) = delete;
-  socket_pipe& operator=(const socket_pipe&) = delete;
+  tcp_stream(const tcp_stream&) = delete;
+  tcp_stream& operator=(const tcp_stream&) = delete;
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
     if (left_out_ == 0 && head_left_ == 0 && !begin_piece(a.size(), b)) return 0;
@@ -71,9 +71,9 @@ class socket_pipe {
 
   /// Straight into `into`; what came beyond it is kept for the next reads, so that a small message costs one call.
   std::size_t read(std::span<std::byte> into) noexcept {
-    while (arriving(reading_).in.what() != inflow::head::body)
+    while (arriving(reading_).in.what() != receive_buffer::head::body)
       if (!find_piece()) return 0;
-    road& r = arriving(reading_);
+    tcp_connection& r = arriving(reading_);
     std::size_t n = r.in.take(into);
     if (n == 0 && !into.empty() && may_look(r)) {
       n = fetch(reading_, into.size() < least_direct ? into.first(0) : into).direct;
@@ -98,7 +98,7 @@ class socket_pipe {
   }
 
   [[nodiscard]] int tracks() const noexcept { return static_cast<int>(tracks_.size()); }
-  [[nodiscard]] const road& at(int track, side s) const noexcept {
+  [[nodiscard]] const tcp_connection& at(int track, side s) const noexcept {
     const auto& t = tracks_[static_cast<std::size_t>(track)];
     return s == side::ours ? t.ours : t.theirs;
   }
@@ -115,8 +115,8 @@ class socket_pipe {
   /// against a stream is read ahead with the notices.
   void arrived(int track) noexcept {
     const way w{track, false};
-    road& r = arriving(w);
-    if (r.in.what() == inflow::head::nothing && w != reading_) {
+    tcp_connection& r = arriving(w);
+    if (r.in.what() == receive_buffer::head::nothing && w != reading_) {
       if (r.can_read()) (void)fetch(w, {});  // also finds its end
       return;
     }
@@ -145,9 +145,9 @@ class socket_pipe {
   }
 
   /// The next notice of the peer on a track; notices() tells whether more may come.
-  std::optional<tcp_notice> next_notice(int track = 0) noexcept {
+  std::optional<control_message> next_notice(int track = 0) noexcept {
     const way w{track, true};
-    road& r = arriving(w);
+    tcp_connection& r = arriving(w);
     do {
       if (dropping_) r.in.skip();
       if (const auto n = r.in.take_notice()) return n;
@@ -158,11 +158,11 @@ class socket_pipe {
   [[nodiscard]] ending notices(int track = 0) const noexcept { return at(track, side::ours).in.end(); }
 
   /// On every track, so that each is seen to be alive.
-  void tell(const tcp_notice& n) noexcept {
+  void tell(const control_message& n) noexcept {
     for (int k = 0; k < tracks(); ++k) tell(n, k);
   }
-  void tell(const tcp_notice& n, int track) noexcept {
-    const tcp_notice::encoded bytes = n.encode();
+  void tell(const control_message& n, int track) noexcept {
+    const control_message::encoded bytes = n.encode();
     put({track, true}, {std::span<const std::byte>{bytes}, {}, {}});
   }
 
@@ -170,14 +170,14 @@ class socket_pipe {
   void drop() noexcept { dropping_ = true; }
   void discard(int track = 0) noexcept {
     drop();
-    road& r = own(track, side::theirs);
+    tcp_connection& r = own(track, side::theirs);
     if (r.can_read()) r.in.discard(r.socket.native());
   }
   /// Nothing more is written, and what comes is thrown away, also where it was held.
   void leave() noexcept {
     drop();
     for (roads& t : tracks_)
-      for (road* r : {&t.ours, &t.theirs}) {
+      for (tcp_connection* r : {&t.ours, &t.theirs}) {
         r->held = false;
         r->finish_writing();
       }
@@ -198,14 +198,14 @@ class socket_pipe {
   static constexpr std::size_t least_direct = 257;  // less is read ahead with what follows it
 
   struct roads {
-    road ours, theirs;
+    tcp_connection ours, theirs;
   };
-  [[nodiscard]] road& own(int k, side s) noexcept {
+  [[nodiscard]] tcp_connection& own(int k, side s) noexcept {
     roads& t = tracks_[static_cast<std::size_t>(k)];
     return s == side::ours ? t.ours : t.theirs;
   }
-  [[nodiscard]] road& arriving(way w) noexcept { return own(w.track, w.against ? side::ours : side::theirs); }
-  [[nodiscard]] road& written(way w) noexcept { return own(w.track, w.against ? side::theirs : side::ours); }
+  [[nodiscard]] tcp_connection& arriving(way w) noexcept { return own(w.track, w.against ? side::ours : side::theirs); }
+  [[nodiscard]] tcp_connection& written(way w) noexcept { return own(w.track, w.against ? side::theirs : side::ours); }
 
   bool begin_piece(std::size_t header, std::span<const std::byte> message) noexcept {
     if (loans_.lent()) keeper_->noticed(peer_, writing_.track);
@@ -239,8 +239,8 @@ class socket_pipe {
   }
 
   /// How much of a piece, or of a notice, went or is kept.
-  std::size_t put(way w, const road::parts& p) noexcept {
-    road& r = written(w);
+  std::size_t put(way w, const tcp_connection::parts& p) noexcept {
+    tcp_connection& r = written(w);
     os::io_result sent;
     if (w.against)
       sent = r.write_whole(p);
@@ -254,16 +254,16 @@ class socket_pipe {
     return sent.bytes;
   }
 
-  [[nodiscard]] bool may_look(const road& r) const noexcept {
+  [[nodiscard]] bool may_look(const tcp_connection& r) const noexcept {
     // Once failed, what the peer sent before is still looked for: its last message may complete an operation.
     return r.can_read() && (readable_ || !failure_.ok());
   }
   /// Looks for the next piece where the stream is read; false when there is nothing for now.
   bool find_piece() noexcept {
-    road& r = arriving(reading_);
-    if (r.in.what() == inflow::head::nothing && may_look(r)) {
-      if (const road* by = late_.due(); by && by->can_read()) os::acknowledge(by->socket.native());
-      const inflow::received got = fetch(reading_, {});
+    tcp_connection& r = arriving(reading_);
+    if (r.in.what() == receive_buffer::head::nothing && may_look(r)) {
+      if (const tcp_connection* by = late_.due(); by && by->can_read()) os::acknowledge(by->socket.native());
+      const receive_buffer::received got = fetch(reading_, {});
       if (got.bytes == 0)
         late_.looked_in_vain();
       else if (got.filled)
@@ -271,8 +271,8 @@ class socket_pipe {
       else
         late_.short_came(r);
     }
-    if (reading_.against && r.in.what() == inflow::head::notice) keeper_->noticed(peer_, reading_.track);
-    if (r.in.what() == inflow::head::nothing) return false;
+    if (reading_.against && r.in.what() == receive_buffer::head::notice) keeper_->noticed(peer_, reading_.track);
+    if (r.in.what() == receive_buffer::head::nothing) return false;
     const auto p = r.in.take_piece();
     if (!p || p->next >= 2 * tracks()) {
       spoilt(reading_);
@@ -286,18 +286,18 @@ class socket_pipe {
   }
   /// Goes on to where the next piece is, once this one has been read.
   void turn_page() noexcept {
-    road& r = arriving(reading_);
+    tcp_connection& r = arriving(reading_);
     if (r.in.left() != 0) return;
     if (reading_.against) ++read_against_;
-    if (loans_.ends()) tell({tcp_notice::kind::has_read, {}}, reading_.track);
+    if (loans_.ends()) tell({control_message::kind::has_read, {}}, reading_.track);
     const way here = std::exchange(reading_, next_in_);
     if (here == reading_) return;
     readable_ = true;
-    if (here.against && r.in.what() == inflow::head::notice) keeper_->noticed(peer_, here.track);
-    if (r.in.what() == inflow::head::nothing && std::exchange(r.held, false)) watch(here);
+    if (here.against && r.in.what() == receive_buffer::head::notice) keeper_->noticed(peer_, here.track);
+    if (r.in.what() == receive_buffer::head::nothing && std::exchange(r.held, false)) watch(here);
   }
-  inflow::received fetch(way w, std::span<std::byte> direct) noexcept {
-    road& r = arriving(w);
+  receive_buffer::received fetch(way w, std::span<std::byte> direct) noexcept {
+    tcp_connection& r = arriving(w);
     const auto got = r.in.receive(r.socket.native(), direct);
     if (w == reading_) readable_ = got.filled;
     if (!got.filled && std::exchange(r.held, false)) watch(w);
@@ -328,7 +328,7 @@ class socket_pipe {
   // What is read.
   way reading_{}, next_in_{};
   std::uint16_t read_against_ = 0;  // pieces, modulo 2^16
-  detail::late_acknowledgement late_;
+  detail::delayed_ack late_;
   std::uint64_t received_ = 0;
 };
 

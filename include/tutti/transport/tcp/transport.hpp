@@ -5,14 +5,14 @@
 
 #include <tutti/core/deadline.hpp>
 #include <tutti/os/process.hpp>
-#include <tutti/transport/messaging/endpoint.hpp>
+#include <tutti/transport/messaging/mesh.hpp>
 #include <tutti/transport/tcp/domain.hpp>
 
 namespace tutti {
 
 /// Every pair of ranks over TCP, whether on one machine or on two. Connections are opened with the first transfer. What
 /// is sent to a rank of this machine, and is longer than 256 KiB, has been sent when that rank has read it (loans).
-class tcp_transport : public mesh<socket_pipe> {
+class tcp_transport : public mesh<tcp_stream> {
  public:
   /// `peers` is the whole world in rank order, `listener` the one whose endpoint this rank gave to it. Throws
   /// usage_error when they do not fit together, error{unsupported} when there is a secret and nothing computes HMACs.

@@ -17,7 +17,7 @@ namespace tutti::detail {
 /// something, and whom it asks itself, again and again. The poller and the links outlive it.
 class tcp_watch {
  public:
-  using side = socket_pipe::side;
+  using side = tcp_stream::side;
 
   tcp_watch(tcp_poller& poller, std::vector<tcp_link>& links) noexcept : poller_(poller), links_(links) {}
   tcp_watch(const tcp_watch&) = delete;
@@ -25,7 +25,7 @@ class tcp_watch {
 
   /// What a connection has wanted() has changed.
   void renew(int p, int track, side s) noexcept {
-    const road& r = link(p).pipe->at(track, s);
+    const tcp_connection& r = link(p).pipe->at(track, s);
     if (!r.socket) return;
     const os::interest what = r.wanted();
     if (what == os::interest::none || (what == os::interest::read && link(p).unwatched))

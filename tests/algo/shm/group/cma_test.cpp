@@ -40,7 +40,7 @@ constexpr std::size_t least = std::size_t{16} << 10, piece = tutti::algo::detail
 
 template <class Rank>
 void lend(Rank& me) {
-  (void)me.board().choice_due(tutti::algo::choice_timer::worth_choosing);  // as if everything had been chosen
+  (void)me.board().choice_due(tutti::algo::retune_schedule::worth_choosing);  // as if everything had been chosen
   me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
   me.board().lend({least, least});
 }

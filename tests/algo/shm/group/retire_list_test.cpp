@@ -13,7 +13,7 @@
 namespace {
 
 using tutti::algo::board;
-using tutti::algo::board_remains;
+using tutti::algo::retire_list;
 
 /// Writes down what it is given back, and keeps it.
 struct collector {
@@ -27,7 +27,7 @@ struct meeting_of_three {
   std::shared_ptr<tutti::threads_hub> hub = std::make_shared<tutti::threads_hub>(3);
   std::vector<std::unique_ptr<lanes::rank<>>> all;
   board places[ranks][boards];
-  board_remains remains[ranks];
+  retire_list remains[ranks];
 
   meeting_of_three() {
     for (int r = 0; r < 3; ++r) all.push_back(std::make_unique<lanes::rank<>>(hub, r));
@@ -89,7 +89,7 @@ TEST_CASE_FIXTURE(meeting_of_three, "board_remains: the room for long walks goes
 
 TEST_CASE("board_remains: a board that nobody has met on leaves nothing") {
   board never;
-  board_remains remains;
+  retire_list remains;
   remains.bury(never);
   CHECK(remains.count() == 0);
 }

@@ -9,12 +9,13 @@
 
 namespace {
 
-using tutti::algo::turnstile;
+using tutti::algo::ticket_lock;
 
 /// Two turnstiles, one behind the other; a routine that may wait for a message between them.
 template <class Lane>
-tutti::routine pass(Lane lane, turnstile& first, turnstile& second, std::vector<int>& order, int number, bool slow) {
-  turnstile::turn one{first, lane.link()}, two{second, lane.link()};
+tutti::routine pass(Lane lane, ticket_lock& first, ticket_lock& second, std::vector<int>& order, int number,
+                    bool slow) {
+  ticket_lock::turn one{first, lane.link()}, two{second, lane.link()};
   co_await one;
   order.push_back(number);
   one.leave();
@@ -27,7 +28,7 @@ tutti::routine pass(Lane lane, turnstile& first, turnstile& second, std::vector<
 TEST_CASE("turnstile: operations go through in the order in which they have asked, also those that come later") {
   std::barrier looked{2};  // nobody sends before
   lanes::run(2, [&](auto& me) {
-    turnstile first, second;
+    ticket_lock first, second;
     std::vector<int> order;
     lanes::expect(first.is_free(), "somebody is inside");
     auto a = me.start([&](auto link) { return pass(link, first, second, order, 0, true); });
@@ -49,7 +50,7 @@ TEST_CASE("turnstile: operations go through in the order in which they have aske
 
 TEST_CASE("turnstile: an operation that fails does not keep the others from failing") {
   lanes::run(2, [](auto& me) {
-    turnstile first, second;
+    ticket_lock first, second;
     std::vector<int> order;
     auto a = me.start([&](auto link) { return pass(link, first, second, order, 0, true); });
     auto b = me.start([&](auto link) { return pass(link, first, second, order, 1, false); });

@@ -14,7 +14,7 @@
 #include <tutti/algo/shm/claim_choice.hpp>
 #include <tutti/algo/shm/group/board_memory.hpp>
 #include <tutti/algo/shm/group/board_slots.hpp>
-#include <tutti/algo/shm/group/choice_timer.hpp>
+#include <tutti/algo/shm/group/retune_schedule.hpp>
 #include <tutti/algo/shm/group/ticket_lock.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
@@ -34,7 +34,7 @@ namespace tutti::algo {
 /// has read everything that it needs of step t before it posts t + 1. A rank may therefore write its slot for step t
 /// once every rank has posted t - 1. Operations of a group use the board one after another, in order of issue, which is
 /// the same on all ranks.
-class board : public turnstile, public call_history, public board_slots {
+class board : public ticket_lock, public call_history, public board_slots {
  public:
   /// Bytes that a rank accesses in other ranks' buffers between two checks for revocation. A chunk this long is worth
   /// the slow start of each copy.
@@ -204,8 +204,8 @@ class board : public turnstile, public call_history, public board_slots {
 
   /// Returns the measured choice of stores for results that this rank folds into other ranks' buffers.
   [[nodiscard]] claim_choice& claims() noexcept { return claims_; }
-  [[nodiscard]] choice_timer& timer() noexcept { return timer_; }
-  [[nodiscard]] const choice_timer& timer() const noexcept { return timer_; }
+  [[nodiscard]] retune_schedule& timer() noexcept { return timer_; }
+  [[nodiscard]] const retune_schedule& timer() const noexcept { return timer_; }
   /// Counts a message of `bytes`, and returns true if the group must choose its staging method now: before the message,
   /// or after it if its length was not known before.
   [[nodiscard]] bool choice_due(std::size_t bytes) noexcept { return timer_.due(bytes); }
@@ -296,7 +296,7 @@ class board : public turnstile, public call_history, public board_slots {
   }
 
   lending lends_;
-  choice_timer timer_;
+  retune_schedule timer_;
   claim_choice claims_;
   std::vector<std::uint64_t> seen_;  // highest step that each rank was seen at, with its call compared
   lists lists_;

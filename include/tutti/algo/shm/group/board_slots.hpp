@@ -7,7 +7,7 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/shm/group/board_memory.hpp>
-#include <tutti/algo/shm/group/choice_timer.hpp>
+#include <tutti/algo/shm/group/retune_schedule.hpp>
 #include <tutti/core/kernels/copy.hpp>
 #include <tutti/core/kernels/lanes.hpp>
 
@@ -18,7 +18,7 @@ class board_slots {
  public:
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
   static constexpr std::size_t half_bytes = slot_bytes / 2;
-  static constexpr std::size_t worth_streaming = choice_timer::worth_counting;
+  static constexpr std::size_t worth_streaming = retune_schedule::worth_counting;
   static constexpr std::size_t part_bytes = board_memory::slots_at + 2 * slot_bytes;
 
   /// Method of staging: the kind of stores, and the bytes of each slot through which short messages rotate before they

@@ -11,12 +11,12 @@ namespace tutti::algo {
 /// Retire list: memory of boards that have ended on this rank and may still be read by other ranks. It is freed when
 /// all of them have ended theirs. A rank therefore holds memory for each group that exists here, or on a rank that
 /// shares one with it: 4 KiB and 2 slots each, and 4 MiB more after a long message. Used under the engine's lock.
-class board_remains {
+class retire_list {
  public:
-  board_remains() = default;
-  board_remains(const board_remains&) = delete;
-  board_remains& operator=(const board_remains&) = delete;
-  ~board_remains() {
+  retire_list() = default;
+  retire_list(const retire_list&) = delete;
+  retire_list& operator=(const retire_list&) = delete;
+  ~retire_list() {
     while (first_) drop(first_);  // the transport frees the memory
   }
 

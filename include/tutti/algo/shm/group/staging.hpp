@@ -34,9 +34,9 @@ routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
 template <mapped_transport T>
 routine time_staging(meeting<T> m, board& b, copy_times& totals) {
   scratch room(m.link(), 2 * longest_probe);
-  const std::uint64_t asked = m.post({room ? std::uint64_t{1} : board::nowhere, 0});
-  co_await m.everyone(asked);
-  if (!m.all_noted(asked)) co_return;
+  const std::uint64_t supported = m.post({room ? std::uint64_t{1} : board::nowhere, 0});
+  co_await m.everyone(supported);
+  if (!m.all_noted(supported)) co_return;
   std::byte *const own = room.data(), *const to = own + longest_probe;
   co_await time_blocks(m, b, own, totals.blocks, [&](std::size_t bytes) -> routine {
     const std::size_t place = b.place_for(copy_piece, bytes);
@@ -123,9 +123,10 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_
 /// ranks must take part in the same operation, and choose alike.
 ///
 /// Takes 5 to 25 ms, for which the operation's deadline must leave room. A choice that exists is only checked, in 20
-/// us, and stays while a round takes about as long as it did then (choice_timer); a virtual machine may have moved from
-/// near cores to far ones. If ranks share cores, the scheduler decides the time of a round, so rounds are not measured,
-/// and only streaming and ordinary stores are compared; nothing is compared if more than 8 ranks share a core.
+/// us, and stays while a round takes about as long as it did then (retune_schedule); a virtual machine may have moved
+/// from near cores to far ones. If ranks share cores, the scheduler decides the time of a round, so rounds are not
+/// measured, and only streaming and ordinary stores are compared; nothing is compared if more than 8 ranks share a
+/// core.
 template <mapped_transport T>
 routine choose_staging(meeting<T> m, board& b) {
   const crowding mine = crowding_of(m.link().ranks_per_core());
@@ -133,15 +134,15 @@ routine choose_staging(meeting<T> m, board& b) {
   scratch block(m.link(), mine == crowding::too_many ? 0 : staged_piece);
   const bool willing = block && (!alone || b.make_long(m.link()));
   const std::uint64_t place = !willing ? board::nowhere : alone ? b.long_place(m.link()) : 0;
-  const std::uint64_t asked = m.post({place, static_cast<std::uint64_t>(mine)});
-  co_await m.everyone(asked);
-  if (!m.all_noted(asked)) co_return;
+  const std::uint64_t supported = m.post({place, static_cast<std::uint64_t>(mine)});
+  co_await m.everyone(supported);
+  if (!m.all_noted(supported)) co_return;
   crowding ranks = mine;
-  for (int r = 0; r < m.size(); ++r) ranks = (std::max)(ranks, static_cast<crowding>(b.note_of(r, asked).out));
+  for (int r = 0; r < m.size(); ++r) ranks = (std::max)(ranks, static_cast<crowding>(b.note_of(r, supported).out));
   if (ranks == crowding::too_many) co_return;
-  std::uint64_t pace = choice_timer::no_pace;
+  std::uint64_t pace = retune_schedule::no_pace;
   if (ranks == crowding::own_cores) {
-    if (const int who = b.find_long(m.link(), asked); who >= 0) co_await m.refuse({errc::protocol, 0, who, 0});
+    if (const int who = b.find_long(m.link(), supported); who >= 0) co_await m.refuse({errc::protocol, 0, who, 0});
     co_await time_meetings(m, b, pace);
   }
   if (!b.timer().outdated(pace)) co_return;
@@ -160,7 +161,7 @@ routine choose_staging(meeting<T> m, board& b) {
     co_await time_staging(m, b, staged);
     co_await choose_lending(m, b, staged);
   }
-  using outcome = choice_timer::outcome;
+  using outcome = retune_schedule::outcome;
   b.timer().chose(b.way() == way_before && b.lends() == lent_before ? outcome::same : outcome::another);
 }
 

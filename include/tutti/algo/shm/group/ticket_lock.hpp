@@ -7,12 +7,12 @@ namespace tutti::algo {
 
 /// Ticket lock: lets operations proceed one at a time, in the order in which they have taken tickets. An operation that
 /// leaves starts the next one, so waiting operations cost nothing, whatever their number.
-class turnstile {
+class ticket_lock {
  public:
   /// Ticket of an operation, and the condition that it is the oldest that has not left. The destructor leaves.
   class turn final : public condition {
    public:
-    turn(turnstile& t, link_core& link) noexcept : turnstile_(t), link_(link) {
+    turn(ticket_lock& t, link_core& link) noexcept : turnstile_(t), link_(link) {
       before_ = std::exchange(t.last_, this);
       (before_ ? before_->behind_ : t.first_) = this;
       link.watch(*this, link_core::looks::later);
@@ -38,7 +38,7 @@ class turnstile {
       (behind_ ? behind_->before_ : turnstile_.last_) = before_;
     }
 
-    turnstile& turnstile_;
+    ticket_lock& turnstile_;
     link_core& link_;
     turn* before_ = nullptr;
     turn* behind_ = nullptr;

@@ -2,10 +2,10 @@
 
 #include <stdexcept>
 #include <string>
-#include <tutti/bootstrap/own_trouble.hpp>
+#include <tutti/bootstrap/deferred_error.hpp>
 
 TEST_CASE("own_trouble: the first exception is kept, whatever its type, and others go on with nothing") {
-  tutti::detail::own_trouble trouble;
+  tutti::detail::deferred_error trouble;
   CHECK(trouble.noting([] { return 7; }) == 7);
   CHECK_FALSE(trouble);
   trouble.raise();

@@ -8,7 +8,7 @@ namespace tutti {
 
 /// How the calls of two ranks differ, as one of them found out by the other's message or step: what status::detail
 /// tells every rank. status::peer is the one, status::other the one that found out.
-struct odd_message {
+struct message_mismatch {
   enum class unit : std::uint8_t { bytes, elements, algorithms };
   static constexpr std::uint64_t most_of_call = (1U << 19) - 2, most_of_user = (1U << 26) - 1;
   static constexpr std::uint64_t any = ~std::uint64_t{0};  ///< a number of elements that is each rank's own
@@ -50,8 +50,8 @@ struct odd_message {
     return {errc::mismatch, finder_of(finder), peer, all};
   }
   /// Of calls that are the same reduction and root are not told.
-  static constexpr odd_message in(const status& s) noexcept {
-    odd_message m;
+  static constexpr message_mismatch in(const status& s) noexcept {
+    message_mismatch m;
     const auto part = [&](unsigned at, unsigned bits) { return s.detail >> at & ((std::uint64_t{1} << bits) - 1); };
     if (part(63, 1) != 0) {
       m.sent = static_cast<std::uint16_t>(part(16, 16));

@@ -23,12 +23,12 @@ namespace tutti {
 /// The type-independent part of a communicator: a backend, the pool of its operations, and the texts of their errors.
 /// Lives until the communicator and the last handle of a slot are destroyed, whichever is later.
 template <backend B>
-class issuer final : public op_owner {
+class communicator_core final : public op_owner {
  public:
-  issuer(B b, std::shared_ptr<tutti::engine> home, duration timeout)
+  communicator_core(B b, std::shared_ptr<tutti::engine> home, duration timeout)
       : home_(std::move(home)), backend_(std::move(b)), timeout_(timeout) {}
-  issuer(const issuer&) = delete;
-  issuer& operator=(const issuer&) = delete;
+  communicator_core(const communicator_core&) = delete;
+  communicator_core& operator=(const communicator_core&) = delete;
 
   [[nodiscard]] B& backend() noexcept { return backend_; }
   [[nodiscard]] const B& backend() const noexcept { return backend_; }
@@ -119,7 +119,7 @@ class issuer final : public op_owner {
   [[nodiscard]] error describe(const op_state& s) const override;
 
  private:
-  ~issuer() = default;
+  ~communicator_core() = default;
 
   template <class Make>
   static decltype(auto) arguments(Make& make, op_state& s) {
@@ -142,12 +142,12 @@ class issuer final : public op_owner {
   std::atomic<duration> timeout_;
   std::shared_ptr<const char> life_ = std::make_shared<const char>();
   std::string words_;  // message of a reduction that threw here
-  issuer* inherited_before_ = nullptr;
-  static inline std::atomic<issuer*> last_inherited_{nullptr};
+  communicator_core* inherited_before_ = nullptr;
+  static inline std::atomic<communicator_core*> last_inherited_{nullptr};
 };
 
 }  // namespace tutti
 
 #if !defined(TUTTI_SEPARATE_COMPILATION)
-#include <tutti/impl/backend/issuer.hpp>
+#include <tutti/impl/backend/communicator_core.hpp>
 #endif

@@ -7,7 +7,7 @@ namespace tutti::detail {
 
 /// The first error that this process alone has met: a file that it cannot read, a variable that it cannot understand.
 /// It joins all the same and tells the others, which would wait for it until their deadline.
-class own_trouble {
+class deferred_error {
  public:
   /// What `f` returns, or nothing of its kind when that throws.
   template <class F>

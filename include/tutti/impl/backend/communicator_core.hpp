@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include <tutti/algo/mismatch/mismatch_report.hpp>
-#include <tutti/backend/issuer.hpp>
+#include <tutti/backend/communicator_core.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/core/text.hpp>
 
@@ -144,7 +144,7 @@ class failure_text {
 }  // namespace detail
 
 template <backend B>
-error issuer<B>::describe(const op_state& s) const {
+error communicator_core<B>::describe(const op_state& s) const {
   const auto guard = home_->lock();  // other threads go on, and change what the text tells
   status r = s.result;
   std::string text = std::string(s.info.collective) + " #" + std::to_string(s.info.sequence) + " (" +
@@ -160,7 +160,7 @@ error issuer<B>::describe(const op_state& s) const {
 }
 
 template <backend B>
-void issuer<B>::failed(status& why) noexcept {
+void communicator_core<B>::failed(status& why) noexcept {
   // A lack of resources, a system error or an exception of the user's code that names no rank is this rank's.
   const bool own = why.code == errc::out_of_resources || why.code == errc::system || why.code == errc::aborted;
   const int here = backend_.world_rank();
@@ -171,7 +171,7 @@ void issuer<B>::failed(status& why) noexcept {
   backend_.abort(why);
 }
 template <backend B>
-void issuer<B>::threw(const char* what) noexcept {
+void communicator_core<B>::threw(const char* what) noexcept {
   try {
     if (words_.empty()) words_ = what;
   } catch (const std::bad_alloc&) {  // the error then lacks the text

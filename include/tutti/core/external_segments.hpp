@@ -12,7 +12,7 @@ struct displaced_part {
 };
 
 /// The ranges of an operand that are not in its buffer yet, in ascending order and without overlap. Does not own.
-struct displaced {
+struct external_segments {
   /// Brings a range into the buffer: to[i] = from[i] with `factor`. The ranges do not overlap.
   using bring_fn = void (*)(const void* from, void* to, std::size_t count, double factor) noexcept;
 

@@ -3,14 +3,14 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
-#include <tutti/backend/nap.hpp>
+#include <tutti/backend/interruptible_sleep.hpp>
 
 // One that did not wake would sleep an hour, and be stopped by the limit of the test program.
 
 using namespace std::chrono_literals;
 
 TEST_CASE("nap: ends by a wake before or during it, which counts once, or after the shorter of both times") {
-  tutti::nap n;
+  tutti::interruptible_sleep n;
   n.sleep(1h);  // nothing is prepared: no time at all
   n.prepare(1h);
   n.wake();

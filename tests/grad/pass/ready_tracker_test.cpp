@@ -2,7 +2,7 @@
 
 #include <string>
 #include <tutti/core/error.hpp>
-#include <tutti/grad/pass/marks.hpp>
+#include <tutti/grad/pass/ready_tracker.hpp>
 #include <vector>
 
 namespace {
@@ -19,7 +19,7 @@ std::string complaint(Call call) {
 
 TEST_CASE("marks: each once per pass; complaints name the call and the parameter") {
   const std::vector<tutti::grad::parameter_shape> shapes{{"w", 3, tutti::dtype::f32}, {"", 1, tutti::dtype::f64}};
-  tutti::grad::marks m{shapes};
+  tutti::grad::ready_tracker m{shapes};
   CHECK(m.size() == 2);
   CHECK(m.shapes()[1].count == 1);
   for (int pass = 0; pass < 2; ++pass) {
@@ -37,7 +37,7 @@ TEST_CASE("marks: each once per pass; complaints name the call and the parameter
 
 TEST_CASE("marks: the order of the last pass in which as many became ready as ever is kept") {
   const std::vector<tutti::grad::parameter_shape> shapes(3, {"w", 3, tutti::dtype::f32});
-  tutti::grad::marks m{shapes};
+  tutti::grad::ready_tracker m{shapes};
   m.expect({0, 1, 2});
   CHECK(m.order() == std::vector<int>{0, 1, 2});
   CHECK(m.arrival().empty());

@@ -8,7 +8,7 @@
 namespace tutti::algo {
 
 /// Placement of a group's ranks on nodes, as seen by one of them. Ranks are numbers in the group, in ascending order.
-struct machine_map {
+struct node_map {
   std::vector<int> here;       ///< ranks on this rank's node
   std::vector<int> elsewhere;  ///< this rank's counterparts, one on each node: of the same local rank if
                                ///< all nodes have the same number of ranks, else the lowest
@@ -32,14 +32,14 @@ struct machine_map {
 
   /// Returns the map of a group from the placement that the link knows.
   template <class Link>
-  static machine_map of(const Link& link, const group& g) {
+  static node_map of(const Link& link, const group& g) {
     std::vector<int> placed(static_cast<std::size_t>(g.size));
     for (int r = 0; r < g.size; ++r) placed[static_cast<std::size_t>(r)] = link.machine_of(g.world_rank(r));
     return of(placed, g.rank);
   }
   /// Returns the map of a group from `placed`: `placed[r]` identifies the node of rank r by any number.
-  static machine_map of(const std::vector<int>& placed, int rank) {
-    machine_map m;
+  static node_map of(const std::vector<int>& placed, int rank) {
+    node_map m;
     m.ranks = static_cast<int>(placed.size());
     const auto named = [&](int r) { return placed[static_cast<std::size_t>(r)]; };
     std::vector<int> counted(placed.size());  // ranks of r's node below r

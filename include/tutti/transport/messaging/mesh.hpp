@@ -42,7 +42,7 @@ class mesh : public link_core {
   /// has ended here, fails it at its first message, or at the next poll. `in_flight(tag)` tells which calls have not
   /// ended.
   template <class InFlight>
-  void note_call(const recent_calls::one& c, InFlight in_flight) noexcept {
+  void note_call(const call_log::one& c, InFlight in_flight) noexcept {
     for (int peer = 0; peer < size() && trouble().ok(); ++peer) {
       const auto* from = channel(peer);
       if (!from) continue;
@@ -52,8 +52,8 @@ class mesh : public link_core {
     }
     calls_.note(c);
   }
-  void consult(recent_calls::witness& w) noexcept { calls_.consult(w); }
-  void dismiss(recent_calls::witness& w) noexcept { calls_.dismiss(w); }
+  void consult(call_log::witness& w) noexcept { calls_.consult(w); }
+  void dismiss(call_log::witness& w) noexcept { calls_.dismiss(w); }
   /// True if routines wait for a poll, or a failure that it will deal out.
   [[nodiscard]] bool has_ready() const noexcept { return link_core::has_ready() || !late_.ok(); }
   /// Asks the peer that this operation, a collective that was noted, itself waits for, if there is one. Nobody else:
@@ -62,7 +62,7 @@ class mesh : public link_core {
   void ask(const detail::routine_promise* work, std::uint64_t tag) noexcept {
     const int peer = trouble().ok() ? channel_waits_for(work) : -1;
     if (peer < 0 || !channel(peer)) return;
-    if (const recent_calls::one* call = calls_.find(tag))
+    if (const call_log::one* call = calls_.find(tag))
       if (const status s = channel(peer)->ask(*call); !s.ok()) remember(peer, s);
   }
 
@@ -193,7 +193,7 @@ class mesh : public link_core {
   [[nodiscard]] status found(int peer, status s) const noexcept {
     if (s.peer >= 0 || channel(peer)->was_told()) return s;
     s.peer = s.code == errc::out_of_resources ? rank_ : peer;
-    if (s.code == errc::mismatch) s.other = odd_message::finder_of(rank_);
+    if (s.code == errc::mismatch) s.other = message_mismatch::finder_of(rank_);
     return s;
   }
 
@@ -201,7 +201,7 @@ class mesh : public link_core {
   detail::early_places early_;
   std::vector<std::unique_ptr<detail::channel<P>>> channels_;
   detail::pending_list from_any_;
-  recent_calls calls_;
+  call_log calls_;
   int next_source_ = 0;
   status late_{};
 };

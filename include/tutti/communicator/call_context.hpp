@@ -10,17 +10,17 @@ namespace tutti::detail {
 }
 
 /// Call and rank that a usage_error names, by world rank as in other errors.
-struct caller {
+struct call_context {
   const char* call;
   int rank = 0, ranks = 1;
 
   template <class Backend>
-  static caller in(const Backend& b, const char* call) noexcept {
+  static call_context in(const Backend& b, const char* call) noexcept {
     return {call, b.members().world_rank(b.rank()), b.size()};
   }
 
   /// Returns the caller of a communicator that was moved away. Does not throw: only a call that refuses something does.
-  static constexpr caller moved_away(const char* call) noexcept { return {call, 0, 0}; }
+  static constexpr call_context moved_away(const char* call) noexcept { return {call, 0, 0}; }
 
   [[noreturn]] void refuse(const std::string& why) const {
     if (ranks == 0) throw_moved_away();

@@ -30,13 +30,13 @@ struct counting_world : world_t {
   explicit counting_world(world_t&& w) : world_t(std::move(w)) {}
   int calls = 0;
   template <class Data, class Op = decltype(tutti::sum)>
-  auto all_reduce(Data&& data, Op by = {}, tutti::issue how = {},
+  auto all_reduce(Data&& data, Op by = {}, tutti::call_options how = {},
                   std::source_location where = std::source_location::current()) {
     ++calls;
     return world_t::all_reduce(std::forward<Data>(data), by, how, where);
   }
   template <class Data>
-  auto broadcast(Data&& data, int root, tutti::issue how = {},
+  auto broadcast(Data&& data, int root, tutti::call_options how = {},
                  std::source_location where = std::source_location::current()) {
     ++calls;
     return world_t::broadcast(std::forward<Data>(data), root, how, where);

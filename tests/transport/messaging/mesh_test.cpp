@@ -4,7 +4,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
-#include <tutti/transport/messaging/endpoint.hpp>
+#include <tutti/transport/messaging/mesh.hpp>
 #include <vector>
 
 #include "transport/drive.hpp"

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include <tutti/grad/pass.hpp>
-#include <tutti/grad/pass/marks.hpp>
+#include <tutti/grad/pass/ready_tracker.hpp>
 #include <tutti/grad/pass/replan_detector.hpp>
 #include <tutti/grad/pass/usage.hpp>
-#include <tutti/grad/pass/weighing.hpp>
+#include <tutti/grad/pass/weight_sync.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
@@ -23,7 +23,7 @@ namespace tutti::grad::detail {
 ///   complete(i)  the same, and launches the buckets that may be launched
 ///   give_up(why) ends the pass and the world; why: see status::detail
 template <class Reducer>
-class ledger {
+class pass_state {
  public:
   [[nodiscard]] std::size_t size() const noexcept { return marks_.size(); }
   [[nodiscard]] const plan& layout() const noexcept { return self().arena_.layout(); }
@@ -44,14 +44,14 @@ class ledger {
   [[nodiscard]] std::uint64_t replans() const noexcept { return plans_ - 1; }
 
  protected:
-  ledger(std::span<const parameter_shape> shapes, reducer_options options, int rank)
+  pass_state(std::span<const parameter_shape> shapes, reducer_options options, int rank)
       : options_(std::move(options)),
         marks_(shapes),
         usage_(shapes.size(), options_.unused, options_.graph),
         watch_(rank == 0 && options_.replan == replan::on_drift ? options_.drift_passes : 0) {}
-  ledger(const ledger&) = delete;
-  ledger& operator=(const ledger&) = delete;
-  ~ledger() = default;
+  pass_state(const pass_state&) = delete;
+  pass_state& operator=(const pass_state&) = delete;
+  ~pass_state() = default;
 
   void require_idle(const char* call) const;
   /// Begins a pass of either kind. Returns the sum of its weight and those that have been accumulated.
@@ -87,9 +87,9 @@ class ledger {
   void prepare_buckets();
 
   reducer_options options_;
-  marks marks_;
+  ready_tracker marks_;
   usage usage_;
-  order_watch watch_;
+  replan_detector watch_;
   bool reduces_ = true;  // the current pass does
   bool rebuilding_ = false;
   step step_ = step::apply;

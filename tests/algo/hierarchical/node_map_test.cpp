@@ -2,22 +2,22 @@
 
 #include <vector>
 
-#include <tutti/algo/hierarchical/topology.hpp>
+#include <tutti/algo/hierarchical/node_map.hpp>
 
 namespace {
 
-using tutti::algo::machine_map;
+using tutti::algo::node_map;
 using ranks = std::vector<int>;
 
 TEST_CASE("machine_map: machines with as many ranks, block by block and in turns") {
-  const auto blocks = machine_map::of({7, 7, 3, 3, 5, 5}, 3);
+  const auto blocks = node_map::of({7, 7, 3, 3, 5, 5}, 3);
   CHECK(blocks.here == ranks{2, 3});
   CHECK(blocks.elsewhere == ranks{1, 3, 5});
   CHECK(blocks.place == 1);
   CHECK(blocks.across == 1);
   CHECK(blocks.even);
   CHECK(blocks.layered());
-  const auto turns = machine_map::of({0, 1, 0, 1}, 2);
+  const auto turns = node_map::of({0, 1, 0, 1}, 2);
   CHECK(turns.here == ranks{0, 2});
   CHECK(turns.elsewhere == ranks{2, 3});
   CHECK(turns.across == 0);
@@ -30,20 +30,20 @@ TEST_CASE("machine_map: machines with as many ranks, block by block and in turns
 }
 
 TEST_CASE("machine_map: the lowest rank speaks where machines differ") {
-  const auto second = machine_map::of({0, 0, 1, 0}, 1);
+  const auto second = node_map::of({0, 0, 1, 0}, 1);
   CHECK(second.here == ranks{0, 1, 3});
   CHECK(second.elsewhere == ranks{0, 2});
   CHECK(second.place == 1);
   CHECK(second.across == -1);
   CHECK_FALSE(second.even);
   CHECK(second.layered());
-  CHECK(machine_map::of({0, 0, 1, 0}, 2).across == 1);
+  CHECK(node_map::of({0, 0, 1, 0}, 2).across == 1);
 }
 
 TEST_CASE("machine_map: nothing to gain on one machine, or with a rank on each") {
-  CHECK_FALSE(machine_map::of({4, 4, 4}, 1).layered());
-  CHECK_FALSE(machine_map::of({4, 5, 6}, 1).layered());
-  CHECK_FALSE(machine_map::of({4}, 0).layered());
+  CHECK_FALSE(node_map::of({4, 4, 4}, 1).layered());
+  CHECK_FALSE(node_map::of({4, 5, 6}, 1).layered());
+  CHECK_FALSE(node_map::of({4}, 0).layered());
 }
 
 }  // namespace

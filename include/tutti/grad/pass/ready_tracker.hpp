@@ -13,9 +13,9 @@ namespace tutti::grad {
 /// The marks of a pass on the gradients of a model: each once, in any order. Keeps the order of the last pass in which
 /// as many gradients became ready as ever. A pass with fewer, as of a rank that has run out of samples or skips, says
 /// nothing about the order.
-class marks {
+class ready_tracker {
  public:
-  explicit marks(std::span<const parameter_shape> shapes)
+  explicit ready_tracker(std::span<const parameter_shape> shapes)
       : shapes_(shapes.begin(), shapes.end()), marked_(shapes.size()) {
     arriving_.reserve(shapes.size());
   }
@@ -70,5 +70,5 @@ class marks {
 }  // namespace tutti::grad
 
 #if !defined(TUTTI_SEPARATE_COMPILATION)
-#include <tutti/impl/grad/marks.hpp>
+#include <tutti/impl/grad/ready_tracker.hpp>
 #endif

@@ -10,7 +10,7 @@ namespace tutti {
 
 /// Sleep of a thread that may wait for events which cannot wake it: short while there are such events. One thread
 /// sleeps at a time; any thread wakes it.
-class nap {
+class interruptible_sleep {
  public:
   static constexpr duration brief = std::chrono::microseconds(50);
 

@@ -9,7 +9,7 @@ namespace tutti::algo {
 
 /// Schedule by which a group chooses its staging method, and measures again whether the choice still fits. It depends
 /// only on what all ranks know alike, so all ranks choose before the same message.
-class choice_timer {
+class retune_schedule {
  public:
   static constexpr std::size_t worth_counting = std::size_t{4} << 10, worth_choosing = std::size_t{64} << 10;
   static constexpr std::uint64_t first_after = std::uint64_t{4} << 20;  // bytes of messages below worth_choosing

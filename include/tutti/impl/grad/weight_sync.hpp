@@ -8,12 +8,12 @@
 #include <tutti/config.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/grad/arena.hpp>
-#include <tutti/grad/pass/weighing.hpp>
+#include <tutti/grad/pass/weight_sync.hpp>
 #include <tutti/grad/plan.hpp>
 
 namespace tutti::grad {
 
-TUTTI_DECL weighing::weighing(scaling how, double predivide, int ranks)
+TUTTI_DECL weight_sync::weight_sync(scaling how, double predivide, int ranks)
     : how_(how), predivide_(predivide), ranks_(ranks) {
   if (!(predivide > 0) || predivide > (std::numeric_limits<double>::max)())
     throw usage_error("reducer: predivide is a finite number above 0");
@@ -22,7 +22,7 @@ TUTTI_DECL weighing::weighing(scaling how, double predivide, int ranks)
                       " with a hook that takes gradients as they are; leave it 1, or use sum_hook");
 }
 
-TUTTI_DECL void weighing::arrange(const plan& p, launch_order order) {
+TUTTI_DECL void weight_sync::arrange(const plan& p, launch_order order) {
   const auto wide = [](const bucket& b) { return size_of(b.type) >= sizeof(float); };
   const auto narrow = [](const bucket& b) { return b.type == dtype::f16; };
   const auto& buckets = p.buckets;
@@ -32,7 +32,7 @@ TUTTI_DECL void weighing::arrange(const plan& p, launch_order order) {
   behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
 }
 
-TUTTI_DECL void weighing::learn_from(const arena& memory) noexcept {
+TUTTI_DECL void weight_sync::learn_from(const arena& memory) noexcept {
   if (alone_) return;
   if (memory.layout().buckets[behind_].type == dtype::f64)
     learn_from(memory.tail<double>(behind_));
@@ -40,7 +40,7 @@ TUTTI_DECL void weighing::learn_from(const arena& memory) noexcept {
     learn_from(memory.tail<float>(behind_));
 }
 
-TUTTI_DECL void weighing::learn(double total) noexcept {
+TUTTI_DECL void weight_sync::learn(double total) noexcept {
   total_ = shares_ = total;
   unit_ = 1;
   // The range is checked, as a hook that changes the tail may leave any value there.

@@ -3,16 +3,16 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tutti/algo/shm/group/choice_timer.hpp>
+#include <tutti/algo/shm/group/retune_schedule.hpp>
 
-using tutti::algo::choice_timer;
+using tutti::algo::retune_schedule;
 
 namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
 
 /// How many MiB of long messages come before the next look.
-std::size_t until_look(choice_timer& t) {
+std::size_t until_look(retune_schedule& t) {
   std::size_t n = 0;
   while (!t.due(mib)) ++n;
   return n;
@@ -21,7 +21,7 @@ std::size_t until_look(choice_timer& t) {
 }  // namespace
 
 TEST_CASE("choice_timer: a look is due for long messages, again after 256 MiB, and not for short ones") {
-  choice_timer t;
+  retune_schedule t;
   CHECK_FALSE(t.due(100));
   CHECK(t.due(mib));
   CHECK(until_look(t) == 256);
@@ -29,7 +29,7 @@ TEST_CASE("choice_timer: a look is due for long messages, again after 256 MiB, a
 }
 
 TEST_CASE("choice_timer: who only counts comes to the same as who asks, and asking whether it is due counts nothing") {
-  choice_timer asks, counts;
+  retune_schedule asks, counts;
   CHECK(asks.due(mib));
   CHECK(counts.due(mib));
   for (int i = 0; i < 256; ++i) {
@@ -46,7 +46,7 @@ TEST_CASE("choice_timer: who only counts comes to the same as who asks, and aski
 
 TEST_CASE("choice_timer: a look is due after many messages of some KiB, too") {
   constexpr std::size_t few_kib = std::size_t{8} << 10, many = 4 * mib / few_kib;
-  choice_timer t;
+  retune_schedule t;
   for (std::size_t i = 0; i < 2 * many; ++i) CHECK_FALSE(t.due(1024));
   for (std::size_t i = 0; i < many; ++i) CHECK_FALSE(t.due(few_kib));
   CHECK(t.due(few_kib));
@@ -56,12 +56,12 @@ TEST_CASE("choice_timer: a look is due after many messages of some KiB, too") {
 namespace {
 
 /// One that has chosen twice alike.
-choice_timer settled() {
-  choice_timer t;
+retune_schedule settled() {
+  retune_schedule t;
   CHECK(t.due(mib));
   for (const std::size_t distance : {64u, 256u}) {
     CHECK(t.outdated(150));
-    t.chose(choice_timer::outcome::same);
+    t.chose(retune_schedule::outcome::same);
     CHECK(until_look(t) == distance);
   }
   return t;
@@ -70,21 +70,21 @@ choice_timer settled() {
 }  // namespace
 
 TEST_CASE("choice_timer: the first choice is made again, until two after one another are the same") {
-  choice_timer t;
+  retune_schedule t;
   CHECK(t.due(mib));
   for (const std::size_t distance : {64u, 128u, 256u, 512u}) {
     CHECK(t.outdated(150));
-    t.chose(choice_timer::outcome::another);
+    t.chose(retune_schedule::outcome::another);
     CHECK(until_look(t) == distance);
   }
   CHECK(t.outdated(150));
-  t.chose(choice_timer::outcome::same);
+  t.chose(retune_schedule::outcome::same);
   CHECK(until_look(t) == 256);
   CHECK_FALSE(t.outdated(150));
 }
 
 TEST_CASE("choice_timer: a choice is outdated where meetings take twice as long, or half, or after 8 GiB") {
-  choice_timer t = settled();
+  retune_schedule t = settled();
   for (const std::uint64_t alike : {150u, 180u, 299u, 76u}) CHECK_FALSE(t.outdated(alike));
   CHECK(t.outdated(600));
   CHECK_FALSE(t.outdated(1199));
@@ -97,17 +97,17 @@ TEST_CASE("choice_timer: a choice is outdated where meetings take twice as long,
 }
 
 TEST_CASE("choice_timer: where choices change nothing looks become rare, but not beyond 8 GiB") {
-  choice_timer t = settled();
+  retune_schedule t = settled();
   for (const std::size_t distance : {512u, 1024u, 2048u, 4096u, 8192u, 8192u}) {
-    t.chose(choice_timer::outcome::same);
+    t.chose(retune_schedule::outcome::same);
     CHECK(until_look(t) == distance);
   }
-  t.chose(choice_timer::outcome::another);
+  t.chose(retune_schedule::outcome::another);
   CHECK(until_look(t) == 256);
 }
 
 TEST_CASE("choice_timer: where nobody knows what a meeting takes, each look chooses") {
-  choice_timer t = settled();
+  retune_schedule t = settled();
   CHECK_FALSE(t.outdated(150));
-  for (int i = 0; i < 3; ++i) CHECK(t.outdated(choice_timer::no_pace));
+  for (int i = 0; i < 3; ++i) CHECK(t.outdated(retune_schedule::no_pace));
 }

@@ -39,11 +39,11 @@ struct add_pledges {
 /// their own, and no bucket is launched before it ends, if sums are divided as they are made, or for float16, whose
 /// sums would overflow; also if buckets have groups of their own, since nothing else would tell ranks that call
 /// something else that a pass has begun. Otherwise they are sent behind the first bucket of float or double.
-class weighing {
+class weight_sync {
  public:
   /// Divides gradients by `predivide` before the sum, and by that much less after it. Throws usage_error unless it is a
   /// finite number above 0, and for another one than 1 with a hook that takes gradients unscaled.
-  weighing(scaling how, double predivide, int ranks);
+  weight_sync(scaling how, double predivide, int ranks);
 
   /// Prepares for the buckets of a plan, launched in this order.
   void arrange(const plan& p, launch_order order);
@@ -170,5 +170,5 @@ class weighing {
 }  // namespace tutti::grad
 
 #if !defined(TUTTI_SEPARATE_COMPILATION)
-#include <tutti/impl/grad/weighing.hpp>
+#include <tutti/impl/grad/weight_sync.hpp>
 #endif

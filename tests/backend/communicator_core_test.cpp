@@ -15,9 +15,9 @@
 
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op.hpp>
-#include <tutti/backend/issuer.hpp>
+#include <tutti/backend/communicator_core.hpp>
 #include <tutti/core/args.hpp>
-#include <tutti/impl/backend/issuer.hpp>
+#include <tutti/impl/backend/communicator_core.hpp>
 
 namespace {
 
@@ -61,11 +61,12 @@ static_assert(tutti::backend<stub>);
 struct issued {
   std::shared_ptr<stub::record> record = std::make_shared<stub::record>();
   std::shared_ptr<tutti::engine> home = std::make_shared<tutti::engine>();
-  tutti::issuer<stub>* issuer = new tutti::issuer<stub>(stub{record}, home, std::chrono::seconds(9));
+  tutti::communicator_core<stub>* communicator_core =
+      new tutti::communicator_core<stub>(stub{record}, home, std::chrono::seconds(9));
 
   tutti::op start(tutti::duration timeout = {}) {
-    return tutti::op{issuer->issue(7, tutti::dtype::f32, timeout, std::source_location::current(),
-                                   [](tutti::op_state&) { return tutti::barrier_args{}; })};
+    return tutti::op{communicator_core->issue(7, tutti::dtype::f32, timeout, std::source_location::current(),
+                                              [](tutti::op_state&) { return tutti::barrier_args{}; })};
   }
   void end(tutti::status how) {
     auto guard = home->lock();
@@ -134,17 +135,17 @@ TEST_CASE_FIXTURE(issued, "issuer: closing wakes a thread that sleeps in the wai
     errc ended = errc::ok;
     std::thread waiting{[&] { ended = tutti::nothrow(std::move(running)).wait().code; }};
     source.await_sleep();
-    issuer->close();
+    communicator_core->close();
     waiting.join();
     CHECK(source.in_time());
     CHECK(ended == errc::aborted);
   }
-  issuer->drop();
+  communicator_core->drop();
 }
 
 TEST_CASE_FIXTURE(issued, "issuer: what an error tells is read under the engine's lock") {
   std::atomic<bool> in{false};
-  bool at_once = false;
+  bool inline_path = false;
   std::thread other;
   record->while_described = [&] {
     other = std::thread{[&] {
@@ -152,31 +153,32 @@ TEST_CASE_FIXTURE(issued, "issuer: what an error tells is read under the engine'
       in = true;
     }};
     for (int i = 0; i < 20 && !in; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    at_once = in;
+    inline_path = in;
   };
   CHECK(words({errc::peer_lost, 0, 3, 0}).find("rank 3 died") != std::string::npos);
   other.join();
-  CHECK_FALSE(at_once);
-  issuer->drop();
+  CHECK_FALSE(inline_path);
+  communicator_core->drop();
 }
 
 /// Ends calls while they are issued, if the test says so.
 struct quick : stub {
-  std::shared_ptr<bool> at_once = std::make_shared<bool>(true);
-  bool begin(const tutti::barrier_args&) noexcept { return *at_once; }
+  std::shared_ptr<bool> inline_path = std::make_shared<bool>(true);
+  bool begin(const tutti::barrier_args&) noexcept { return *inline_path; }
 };
 static_assert(tutti::backend<quick>);
 
 TEST_CASE("issuer: calls that end while they are issued need no slot, unless their arguments lie in it") {
   auto record = std::make_shared<stub::record>();
   quick backend{{record}};
-  const auto at_once = backend.at_once;
+  const auto inline_path = backend.inline_path;
   auto home = std::make_shared<tutti::engine>();
-  auto* const issuer = new tutti::issuer<quick>(std::move(backend), home, std::chrono::seconds(9));
+  auto* const communicator_core =
+      new tutti::communicator_core<quick>(std::move(backend), home, std::chrono::seconds(9));
   const auto here = std::source_location::current();
   const tutti::barrier_args args;
   const auto issue = [&]() -> tutti::op_state& {
-    return issuer->issue(7, tutti::dtype::f32, {}, here, [&]() -> auto& { return args; });
+    return communicator_core->issue(7, tutti::dtype::f32, {}, here, [&]() -> auto& { return args; });
   };
   tutti::op_state& a = issue();
   tutti::op_state& b = issue();
@@ -189,7 +191,7 @@ TEST_CASE("issuer: calls that end while they are issued need no slot, unless the
   CHECK(tutti::nothrow(std::move(second)).wait().ok());
 
   bool slot = false;
-  tutti::op in_slot{issuer->issue(7, tutti::dtype::f32, {}, here, [&](tutti::op_state& s) {
+  tutti::op in_slot{communicator_core->issue(7, tutti::dtype::f32, {}, here, [&](tutti::op_state& s) {
     slot = &s != &a && !s.done();
     return args;
   })};
@@ -198,17 +200,17 @@ TEST_CASE("issuer: calls that end while they are issued need no slot, unless the
   in_slot.wait();
   CHECK(record->sequence == 0);  // none was started
 
-  *at_once = false;
+  *inline_path = false;
   tutti::op running{issue()};
   CHECK_FALSE(running.done());
-  CHECK(record->started->owner == issuer);
+  CHECK(record->started->owner == communicator_core);
   CHECK(record->started->info.count == 7);
   {
     auto guard = home->lock();
     std::exchange(record->started, nullptr)->complete({});
   }
   running.wait();
-  issuer->drop();
+  communicator_core->drop();
 }
 
 TEST_CASE_FIXTURE(issued, "issuer: a call's own timeout goes before that of the communicator") {
@@ -220,12 +222,12 @@ TEST_CASE_FIXTURE(issued, "issuer: a call's own timeout goes before that of the 
   CHECK(record->started->info.expires - record->started->info.issued == std::chrono::seconds(2));
   end({});
   b.wait();
-  issuer->set_timeout(tutti::duration::max());
+  communicator_core->set_timeout(tutti::duration::max());
   tutti::op c = start();
   CHECK(record->started->info.expires == tutti::deadline::max());
   end({});
   c.wait();
-  issuer->drop();
+  communicator_core->drop();
 }
 
 TEST_CASE_FIXTURE(issued, "issuer: errors say which call it was, who failed it, and what to do") {
@@ -260,7 +262,7 @@ TEST_CASE_FIXTURE(issued, "issuer: errors say which call it was, who failed it, 
   CHECK(words({errc::aborted, 0, 2, tutti::status::pass_dropped}).find("aborted by rank 2: a pass") !=
         std::string::npos);
   CHECK(words({errc::mismatch, 0, 11, 0}).find("this rank called another collective here") != std::string::npos);
-  issuer->drop();
+  communicator_core->drop();
 }
 
 TEST_CASE_FIXTURE(issued, "issuer: what only this rank has run out of, or done, is told in its name, here as there") {
@@ -273,22 +275,22 @@ TEST_CASE_FIXTURE(issued, "issuer: what only this rank has run out of, or done, 
     CHECK(record->aborted == by_this_rank);
   }
   CHECK(words({errc::aborted}).ends_with("aborted by this rank"));
-  issuer->drop();
+  communicator_core->drop();
 }
 
 TEST_CASE_FIXTURE(issued, "issuer: a rank that others have lost does not report itself, but who lost it") {
   tutti::op running = start();
   end(status::lost(11, loss::died, 3, ECONNRESET));  // as rank 3 saw it
   CHECK(tutti::nothrow(std::move(running)).wait() == status::lost(3, loss::cut, 11, ECONNRESET));
-  issuer->drop();
+  communicator_core->drop();
 }
 
 TEST_CASE_FIXTURE(issued, "issuer: it lives until its last handle is gone, and closing ends what is in flight") {
   const std::weak_ptr<stub::record> watched = record;
   tutti::op running = start();
-  issuer->close();
+  communicator_core->close();
   CHECK(record->aborted == tutti::status{errc::aborted, 0, 11, tutti::status::destroyed});
-  issuer->drop();
+  communicator_core->drop();
   record.reset();
   CHECK_FALSE(watched.expired());
   CHECK(tutti::nothrow(std::move(running)).wait().code == errc::aborted);
@@ -299,9 +301,9 @@ TEST_CASE_FIXTURE(issued, "issuer: closing while nothing is in flight tells nobo
   tutti::op ended = start();
   end({});
   ended.wait();
-  issuer->close();
+  communicator_core->close();
   CHECK(record->aborted.ok());
-  issuer->drop();
+  communicator_core->drop();
 }
 
 }  // namespace

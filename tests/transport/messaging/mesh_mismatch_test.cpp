@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include <tutti/transport/messaging/endpoint.hpp>
-#include <tutti/transport/messaging/odd_message.hpp>
+#include <tutti/transport/messaging/mesh.hpp>
+#include <tutti/transport/messaging/message_mismatch.hpp>
 #include <tutti/transport/messaging/tag.hpp>
 
 #include "transport/mesh_world.hpp"
@@ -55,8 +55,8 @@ TEST_CASE("ranks that call different things in one place are told where their me
           w.at(0).abort({errc::aborted});  // what waits for another step
           w.poll(2);
           if (theirs != 2) continue;
-          CHECK(tutti::odd_message::in(found).sent == (large ? 2 : 1));
-          CHECK(tutti::odd_message::in(found).expected == (large ? 1 : 2));
+          CHECK(tutti::message_mismatch::in(found).sent == (large ? 2 : 1));
+          CHECK(tutti::message_mismatch::in(found).expected == (large ? 1 : 2));
         }
 }
 
@@ -70,11 +70,11 @@ TEST_CASE("whoever is told of calls that differ learns whose, and what is odd ab
     const status found = w.at(rank).failure();
     CHECK(found.peer == 0);
     CHECK(found.other == 1 + 1);
-    const auto odd = tutti::odd_message::in(found);
+    const auto odd = tutti::message_mismatch::in(found);
     CHECK(odd.sent == 1);
     CHECK(odd.expected == 2);
     CHECK(odd.number_near(1400) == 1500);
-    CHECK(odd.context == tutti::odd_message::mark_of(7));
+    CHECK(odd.context == tutti::message_mismatch::mark_of(7));
   }
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("mesh: who asks tells of the long message that its receiver does not w
       const bool odd = receives && wanted == 10;
       CHECK(w.at(0).failure().code == (odd ? errc::mismatch : errc::ok));
       CHECK(s->done() == receives);
-      if (odd) CHECK(tutti::odd_message::in(w.at(0).failure()).room == 10);
+      if (odd) CHECK(tutti::message_mismatch::in(w.at(0).failure()).room == 10);
       if (!receives) {  // what was told is not taken for a message
         in.resize(eager + 1);
         r = w.start(1, recv_of(w.at(1), 0, here + 1, in, brief));
@@ -205,18 +205,18 @@ TEST_CASE("mesh: who is asked whether it called the same says so where it did no
   const status other = ask(most, 6, here);
   CHECK(other.code == errc::mismatch);
   CHECK(other.peer == 2);
-  CHECK(other.other == tutti::odd_message::finder_of(1));
-  const auto told = tutti::odd_message::in(other);
+  CHECK(other.other == tutti::message_mismatch::finder_of(1));
+  const auto told = tutti::message_mismatch::in(other);
   CHECK(told.calls_differ());
   CHECK((told.sent == most && told.expected == sum));
   CHECK(told.number_near(40) == 41);
   const status size = ask(sum, 6, here);  // what differs cannot be said in brief
   CHECK(size.code == errc::mismatch);
-  CHECK_FALSE(tutti::odd_message::in(size).calls_differ());
-  CHECK(tutti::odd_message::in(size).sent != 0);
-  CHECK(tutti::odd_message::in(size).of == tutti::odd_message::unit::elements);
+  CHECK_FALSE(tutti::message_mismatch::in(size).calls_differ());
+  CHECK(tutti::message_mismatch::in(size).sent != 0);
+  CHECK(tutti::message_mismatch::in(size).of == tutti::message_mismatch::unit::elements);
   CHECK(ask(sum, 6, here + 4).detail == size.detail);  // by another algorithm as well: it may be so because of the rest
-  const auto way = tutti::odd_message::in(ask(sum, 5, here + 4));
-  CHECK(way.of == tutti::odd_message::unit::algorithms);
+  const auto way = tutti::message_mismatch::in(ask(sum, 5, here + 4));
+  CHECK(way.of == tutti::message_mismatch::unit::algorithms);
   CHECK((way.bytes == 4 && way.room == 0));
 }
