@@ -22,7 +22,7 @@ void tune(bench::communicator& world, const bench::options& o) {
   const auto budget = std::chrono::duration<double>(o.tune_seconds);
   const bool tells = world.rank() == 0;
   if (world.size() == 1) throw std::runtime_error("--tune compares algorithms between ranks: start two or more");
-  if (tells && world.backend().links() == tutti::algo::reach::memory)
+  if (tells && world.backend().links() == tutti::algo::connectivity::memory)
     std::fprintf(stderr, "all ranks share memory, where direct measures its ways by itself: nothing to compare\n");
   std::ofstream file;
   if (tells) {  // before the ranks work for a minute

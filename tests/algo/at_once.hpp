@@ -22,7 +22,7 @@ tutti::algo::progress call(Rank& me, const Args& a, int looks) {
   using tutti::algo::progress;
   progress so_far = progress::nothing;
   me.run([&](auto lane) {
-    tutti::algo::board& b = me.board();
+    tutti::algo::shm_group& b = me.shm_group();
     if (looks != not_at_once && tutti::algo::may_begin(lane.link(), b, a, me.number(), me.size()) && b.is_clear(looks))
       so_far = tutti::algo::begin(lane, b, a, looks);
     if (so_far == progress::all) return ended(lane);

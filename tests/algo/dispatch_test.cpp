@@ -25,8 +25,8 @@ TEST_CASE("ways: a collective goes each way that it can be asked for") {
       for (const algorithm via : tutti::algo::algorithms_of<Args>) {
         if (via == algorithm::hierarchical) continue;  // needs to know who shares a machine
         me.run([&](auto link) {
-          return via == algorithm::direct ? tutti::algo::by_memory(link, me.board(), args)
-                                          : tutti::algo::by_messages(link, args, via);
+          return via == algorithm::direct ? tutti::algo::run_shm(link, me.shm_group(), args)
+                                          : tutti::algo::run_messages(link, args, via);
         });
         check(std::string(Args::name) + " by " + tutti::name(via));
       }

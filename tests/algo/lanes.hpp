@@ -18,7 +18,7 @@
 
 #include <tutti/algo/hierarchical/node_group.hpp>
 #include <tutti/algo/hierarchical/node_map.hpp>
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/async/op_pool.hpp>
@@ -47,7 +47,7 @@ class rank final : public tutti::op_owner {
   [[nodiscard]] int number() const noexcept { return members_.rank; }
   [[nodiscard]] int size() const noexcept { return members_.size; }
   [[nodiscard]] const tutti::group& members() const noexcept { return members_; }
-  [[nodiscard]] tutti::algo::board& board() noexcept { return board_; }
+  [[nodiscard]] tutti::algo::shm_group& shm_group() noexcept { return board_; }
   [[nodiscard]] T& link() noexcept { return driver_.link(); }
 
   /// Starts `make(lane)`; all ranks start the same ones in the same order.
@@ -59,7 +59,7 @@ class rank final : public tutti::op_owner {
     s.owner = this;
     s.info = {"algorithm", 0, tutti::dtype::u8, ++sequence_, std::source_location::current(), now, now + limit, false};
     driver_.link().note_issue(sequence_);
-    tutti::routine work = make(tutti::lane<T>{driver_.link(), members_, sequence_});
+    tutti::routine work = make(tutti::group_link<T>{driver_.link(), members_, sequence_});
     driver_.enter(s);
     std::move(work).start(s);
     driver_.started();
@@ -90,7 +90,7 @@ class rank final : public tutti::op_owner {
   std::shared_ptr<tutti::engine> engine_;
   tutti::driver<T> driver_;
   tutti::group members_;
-  tutti::algo::board board_;
+  tutti::algo::shm_group board_;
   tutti::op_pool pool_;
   std::uint64_t sequence_ = 0;
 };

@@ -54,7 +54,7 @@ void check_gather(Make make) {
           for (std::size_t i = 0; i < count; ++i) part[i] = element(me.number(), root, i);
           const tutti::gather_args a{lanes::in(part), is_root ? lanes::out(whole) : tutti::buffer{},
                                      tutti::layout::of_equal(count), root};
-          me.run([&](auto link) { return make(link, me.board(), a); });
+          me.run([&](auto link) { return make(link, me.shm_group(), a); });
           for (std::size_t k = 0; k < whole.size(); ++k)
             lanes::expect(whole[k] == element(static_cast<int>(k / count), root, k % count), "element", k);
         }
@@ -74,7 +74,7 @@ void check_scatter(Make make) {
             whole[k] = element(root, static_cast<int>(k / count), k % count);
           const tutti::scatter_args a{is_root ? lanes::in(whole) : tutti::const_buffer{}, lanes::out(part),
                                       tutti::layout::of_equal(count), root};
-          me.run([&](auto link) { return make(link, me.board(), a); });
+          me.run([&](auto link) { return make(link, me.shm_group(), a); });
           for (std::size_t i = 0; i < count; ++i) lanes::expect(part[i] == element(root, me.number(), i), "element", i);
         }
     });
@@ -100,11 +100,11 @@ void check_uneven_rooted(Gather gather, Scatter scatter) {
         }
       };
       const tutti::gather_args up{lanes::in(mine), is_root ? lanes::out(whole) : tutti::buffer{}, known, root};
-      me.run([&](auto link) { return gather(link, me.board(), up); });
+      me.run([&](auto link) { return gather(link, me.shm_group(), up); });
       expect_blocks();
       std::vector<std::uint32_t> back(mine.size());
       const tutti::scatter_args down{is_root ? lanes::in(whole) : tutti::const_buffer{}, lanes::out(back), known, root};
-      me.run([&](auto link) { return scatter(link, me.board(), down); });
+      me.run([&](auto link) { return scatter(link, me.shm_group(), down); });
       lanes::expect(back == mine, "what came back is not what went there");
       expect_blocks();
     });
@@ -127,7 +127,7 @@ void check_all_to_all(Make make) {
           auto& out = in_place ? in : apart;
           const tutti::all_to_all_args a{lanes::in(in), lanes::out(out), tutti::layout::of_equal(count),
                                          tutti::layout::of_equal(count)};
-          me.run([&](auto link) { return make(link, me.board(), a); });
+          me.run([&](auto link) { return make(link, me.shm_group(), a); });
           for (std::size_t k = 0; k < out.size(); ++k)
             lanes::expect(out[k] == element(static_cast<int>(k / count), me.number(), k % count), "element", k);
         }
@@ -138,7 +138,7 @@ void check_all_to_all(Make make) {
       for (std::size_t r = 0; r < n; ++r)
         for (std::size_t i = 0; i < lengths[r]; ++i) in.push_back(element(me.number(), static_cast<int>(r), i));
       const tutti::all_to_all_args a{lanes::in(in), lanes::out(out), lengths, lengths};
-      me.run([&](auto link) { return make(link, me.board(), a); });
+      me.run([&](auto link) { return make(link, me.shm_group(), a); });
       for (std::size_t r = 0, at = 0; r < n; at += lengths[r++])
         for (std::size_t i = 0; i < lengths[r]; ++i)
           lanes::expect(out[at + i] == element(static_cast<int>(r), me.number(), i), "uneven, from rank", r);
@@ -155,14 +155,14 @@ void check_uneven(Reduce reduce_scatter, Gather all_gather, First first) {
       std::vector<lanes::word> in(cut.total, lanes::letter(me.number())), mine(count);
       const tutti::reduce_scatter_v_args down{lanes::in(in), lanes::out(mine), cut.layout(),
                                               tutti::erase_type<lanes::word>(lanes::append{})};
-      me.run([&](auto link) { return reduce_scatter(link, me.board(), down); });
+      me.run([&](auto link) { return reduce_scatter(link, me.shm_group(), down); });
       for (const lanes::word& w : mine)
         lanes::expect(w == lanes::spelled(first(me.number(), me.size()), me.size()), "another order");
       lanes::expect(in == std::vector<lanes::word>(cut.total, lanes::letter(me.number())), "the input was changed");
       std::vector<lanes::word> all(cut.total, lanes::letter(15)), own(count, lanes::letter(me.number()));
       for (std::size_t i = 0; i < count; ++i) own[i].unused = static_cast<std::uint32_t>(i);  // tells them apart
       const tutti::all_gather_v_args up{lanes::in(own), lanes::out(all), cut.layout()};
-      me.run([&](auto link) { return all_gather(link, me.board(), up); });
+      me.run([&](auto link) { return all_gather(link, me.shm_group(), up); });
       for (std::size_t i = 0; i < all.size(); ++i) {
         const int from = cut.owner(i);
         lanes::word expected = lanes::letter(from < 0 ? 15 : from);

@@ -31,7 +31,7 @@ void check_reduce(Make make, First first) {
             auto& result = in_place ? in : out;
             tutti::reduce_args a{lanes::in(in), me.number() == root ? lanes::out(result) : tutti::buffer{}, appending(),
                                  root};
-            me.run([&](auto link) { return make(link, me.board(), a); });
+            me.run([&](auto link) { return make(link, me.shm_group(), a); });
             const bool changed = me.number() == root && in_place;
             const auto own = lanes::letter(me.number()), spelled = lanes::spelled(first(root, me.size()), me.size());
             for (std::size_t i = 0; i < count; ++i) {
@@ -56,7 +56,7 @@ void check_scan(Make make, int last) {
           a.in = lanes::in(in);
           a.out = lanes::out(result);
           a.op = appending();
-          me.run([&](auto link) { return make(link, me.board(), a); });
+          me.run([&](auto link) { return make(link, me.shm_group(), a); });
           const int terms = me.number() + last;
           for (std::size_t i = 0; i < count; ++i)
             lanes::expect(result[i] == (terms == 0 ? before : up_to(terms)), "another word at", i);

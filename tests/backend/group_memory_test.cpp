@@ -23,7 +23,7 @@
 
 namespace {
 
-using tutti::algo::board;
+using tutti::algo::shm_group;
 
 /// Counts the bytes that this rank has of its transport.
 class counting_transport : public tutti::threads_transport {
@@ -89,7 +89,7 @@ TEST_CASE("group memory: a thousand splits take no more than a few") {
       for (int i = 0; i < 1000; ++i) {
         auto group = w.split(w.rank() % (1 + i % 2));
         expect(group.all_reduce(1).wait() == group.size(), "a wrong sum");
-        expect(held(w) <= before + 2 * board::part_bytes,
+        expect(held(w) <= before + 2 * shm_group::part_bytes,
                std::to_string(held(w) - before) + " bytes are held after " + std::to_string(i + 1) + " splits");
       }
     });
@@ -103,7 +103,7 @@ TEST_CASE("group memory: what a message of 64 KiB adds is given back, too") {
     for (int i = 0; i < 20; ++i) {
       auto group = w.split(0);
       group.all_reduce(data).wait();
-      expect(held(w) <= before + 2 * (board::part_bytes + board::long_bytes), "it is still held");
+      expect(held(w) <= before + 2 * (shm_group::part_bytes + shm_group::long_bytes), "it is still held");
     }
   });
 }

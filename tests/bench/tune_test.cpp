@@ -37,7 +37,7 @@ TEST_CASE("tune: a short run of every collective gives a table that loads, equal
     for (std::size_t i = 0; i < table.size(); ++i) {
       if (table[i].collective != tutti::algo::tuning::id_of(collective)) continue;
       ++rules;
-      CHECK(table[i].links == tutti::algo::reach::messages);
+      CHECK(table[i].links == tutti::algo::connectivity::messages);
       CHECK(table[i].ranks == 2);
       CHECK(table[i].via != algorithm::hierarchical);  // no machines to be had
     }

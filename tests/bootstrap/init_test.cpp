@@ -58,8 +58,8 @@ std::string message_of(const variables& v, const init_options& o = {}) {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-tutti::peer member(int rank, std::string host, std::string domain, int local_size) {
-  tutti::peer p;
+tutti::rank_info member(int rank, std::string host, std::string domain, int local_size) {
+  tutti::rank_info p;
   p.rank = rank;
   p.pid = 100 + rank;
   p.host = std::move(host);
@@ -326,7 +326,7 @@ TEST_CASE("a place that is taken by something else is an error in bounded time")
   {
     const tutti::os::fd other = tutti::os::listen_on(tutti::os::endpoint::unix_socket(path));
     try {
-      const tutti::detail::meeting m{url, who};
+      const tutti::detail::store m{url, who};
       FAIL("two listen at one address");
     } catch (const tutti::error& e) {
       CHECK(e.kind() == errc::rendezvous);
@@ -334,7 +334,7 @@ TEST_CASE("a place that is taken by something else is an error in bounded time")
     }
   }
   // Its file outlives the listener, as after a kill; now nobody is there.
-  tutti::detail::meeting host{url, who};
+  tutti::detail::store host{url, who};
   CHECK(host.is_host());
   host.leave(tutti::after(1s));
   CHECK_FALSE(std::filesystem::exists(path));
@@ -352,7 +352,7 @@ TEST_CASE("a stop ends the search for the other ranks") {
     stop.request_stop();
   }};
   try {
-    const tutti::detail::meeting m{tutti::parse_rendezvous("unix:@tutti-nobody-" + std::to_string(::getpid())), who};
+    const tutti::detail::store m{tutti::parse_rendezvous("unix:@tutti-nobody-" + std::to_string(::getpid())), who};
     FAIL("found somebody");
   } catch (const tutti::error& e) {
     CHECK(e.kind() == errc::aborted);

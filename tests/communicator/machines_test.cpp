@@ -22,7 +22,7 @@
 namespace {
 
 using tutti::algorithm;
-using tutti::issue;
+using tutti::call_options;
 
 /// Simulated ranks that are placed on machines.
 class placed_transport : public tutti::sim_transport {
@@ -121,12 +121,12 @@ TEST_CASE("machines: collectives of 2 to 9 ranks on machines of all sizes") {
 TEST_CASE("machines: a group inside of one machine works in its memory, as does one that lost the others") {
   placed_transport::placement = {0, 1, 0, 1, 0};
   tutti::run_sim<placed>(5, 3, [&](auto& world) {
-    using tutti::algo::reach;
-    expect(world.backend().links() == reach::machines, "the world is layered");
+    using tutti::algo::connectivity;
+    expect(world.backend().links() == connectivity::machines, "the world is layered");
     auto here = world.split(placed_transport::placement[static_cast<std::size_t>(world.rank())]);
-    expect(here.backend().links() == reach::memory, "one machine");
+    expect(here.backend().links() == connectivity::memory, "one machine");
     auto across = world.split(world.rank() < 2 ? 0 : 1);
-    if (world.rank() < 2) expect(across.backend().links() == reach::messages, "one rank on each machine");
+    if (world.rank() < 2) expect(across.backend().links() == connectivity::messages, "one rank on each machine");
     for (const std::size_t count : {std::size_t{1}, std::size_t{100000}}) {
       std::vector<int> v(count, 1);
       here.all_reduce(v, tutti::sum, {.via = algorithm::direct}).wait();

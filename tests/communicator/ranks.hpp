@@ -49,8 +49,8 @@ class gate {
   std::atomic<bool> open_{false};
 };
 
-inline tutti::issue within(std::chrono::milliseconds limit,
-                           tutti::algorithm via = tutti::algorithm::automatic) noexcept {
+inline tutti::call_options within(std::chrono::milliseconds limit,
+                                  tutti::algorithm via = tutti::algorithm::automatic) noexcept {
   return {.timeout = limit, .via = via};
 }
 

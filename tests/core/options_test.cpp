@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using tutti::algorithm;
-using tutti::issue;
+using tutti::call_options;
 
 static_assert(std::is_aggregate_v<call_options> && std::is_trivially_copyable_v<call_options>);
 static_assert(sizeof(algorithm) == 1 && !std::is_convertible_v<int, algorithm>);

@@ -19,7 +19,7 @@ using tutti::detail::channel;
 using tutti::detail::channel_base;
 using tutti::detail::frame;
 
-static_assert(tutti::pipe<drive::memory_pipe>);
+static_assert(tutti::byte_stream<drive::memory_pipe>);
 
 inline constexpr std::size_t eager = channel_base::eager_limit;
 

@@ -36,7 +36,7 @@ using tutti::status;
 using driver = drive::rank_driver<host_transport>;
 using tutti_test::forked_child;
 
-static_assert(tutti::pipe<tutti::host_pipe>);
+static_assert(tutti::byte_stream<tutti::host_pipe>);
 static_assert(tutti::mapped_transport<host_transport>);
 
 /// Ranks whose machines only pretend to be several: rank r is on machine `machines[r]`.
@@ -94,7 +94,7 @@ class world {
     for (int q = 0; q < size(); ++q) {
       const entry& e = page_->ranks[static_cast<std::size_t>(q)];
       while (!e.here) std::this_thread::sleep_for(100us);
-      tutti::peer p;
+      tutti::rank_info p;
       p.rank = q;
       p.local_size = locals;
       p.host = machines_[static_cast<std::size_t>(q)] == 0 ? "a" : "b";

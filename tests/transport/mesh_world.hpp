@@ -25,7 +25,7 @@ class rank_of_mesh : public tutti::mesh<drive::memory_pipe> {
   using mesh::mesh;
   using mesh::note_call;
   using mesh::still_needs;
-  void note_call(const tutti::call_log::one& c) noexcept {
+  void note_call(const tutti::call_log::entry& c) noexcept {
     mesh::note_call(c, [](std::uint64_t) { return true; });
   }
   void attach(int peer, drive::wire& out, drive::wire& in) { connect(peer, out, in, manners); }

@@ -25,7 +25,7 @@ using side = tcp_stream::side;
 
 struct events final : tcp_stream::keeper {
   int opened = 0, watch_calls = 0, watched_theirs = 0, noticed_calls = 0, broken_calls = 0, error = 0;
-  tcp_stream* pipe = nullptr;        // whose notices are to be taken
+  tcp_stream* stream = nullptr;      // whose notices are to be taken
   std::vector<std::uint64_t> heard;  // their details
   void open(int) noexcept override { ++opened; }
   void watch(int, int, side s) noexcept override {
@@ -34,10 +34,10 @@ struct events final : tcp_stream::keeper {
   }
   void noticed(int, int track) noexcept override {
     ++noticed_calls;
-    while (pipe) {
-      const auto n = pipe->next_notice(track);
+    while (stream) {
+      const auto n = stream->next_notice(track);
       if (!n) return;
-      if (n->what == control_message::kind::has_read) pipe->was_read();
+      if (n->what == control_message::kind::has_read) stream->was_read();
       heard.push_back(n->why.detail);
     }
   }
@@ -62,8 +62,8 @@ struct both {
   events ev_a, ev_b;
   tcp_stream a, b;
   explicit both(int buffer = 0, int tracks = 1) : a{ev_a, 0, 1, tracks}, b{ev_b, 1, 0, tracks} {
-    ev_a.pipe = &a;
-    ev_b.pipe = &b;
+    ev_a.stream = &a;
+    ev_b.stream = &b;
     for (int k = 0; k < tracks; ++k) {
       auto ab = socket_pair(buffer), ba = socket_pair(buffer);
       a.use(std::move(ab.first), k, side::ours);

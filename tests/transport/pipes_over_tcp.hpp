@@ -26,8 +26,8 @@ struct over_tcp {
   events ev_a, ev_b;
   tcp_stream a{ev_a, 0, 1}, b{ev_b, 1, 0};
   over_tcp() {
-    ev_a.pipe = &a;
-    ev_b.pipe = &b;
+    ev_a.stream = &a;
+    ev_b.stream = &b;
     auto by_a = connect(), by_b = connect();
     a.use(std::move(by_a.client), 0, side::ours);
     b.use(std::move(by_a.server), 0, side::theirs);

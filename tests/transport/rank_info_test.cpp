@@ -3,7 +3,7 @@
 #include <tutti/transport/rank_info.hpp>
 
 TEST_CASE("a peer is described by rank, host and pid") {
-  tutti::peer p;
+  tutti::rank_info p;
   p.rank = 3;
   p.host = "b";
   p.pid = 712;
@@ -11,7 +11,7 @@ TEST_CASE("a peer is described by rank, host and pid") {
 }
 
 TEST_CASE("a peer that says nothing is alone on its machine") {
-  const tutti::peer p;
+  const tutti::rank_info p;
   CHECK(p.rank == -1);
   CHECK(p.local_rank == 0);
   CHECK(p.local_size == 1);

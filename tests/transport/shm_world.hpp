@@ -35,8 +35,8 @@
 namespace drive {
 
 /// The roster's entry of this process.
-inline tutti::peer myself(int rank) {
-  tutti::peer p;
+inline tutti::rank_info myself(int rank) {
+  tutti::rank_info p;
   p.rank = rank;
   p.host = tutti::os::hostname();
   p.pid = ::getpid();
@@ -106,7 +106,7 @@ class shm_world {
 
   /// The roll call of the test: waits until everybody has registered and a name is published.
   tutti::roster meet(int rank) {
-    const tutti::peer me = myself(rank);
+    const tutti::rank_info me = myself(rank);
     record& mine = of(rank);
     mine.start_time = me.start_time;
     mine.pid = me.pid;
@@ -117,7 +117,7 @@ class shm_world {
         if (page_->stop) throw std::runtime_error("stopped");
         std::this_thread::sleep_for(std::chrono::microseconds{100});
       }
-      tutti::peer p = me;
+      tutti::rank_info p = me;
       p.rank = r;
       p.local_rank = r;
       p.local_size = size_;

@@ -39,7 +39,7 @@ struct plan {
                 const char* odd = "127.0.0.2") {
     for (int r = 0; r < ranks; ++r) {
       listeners.emplace_back(r % 2 == 0 ? "127.0.0.1" : odd, asked);
-      tutti::peer p;
+      tutti::rank_info p;
       p.rank = r;
       p.local_size = ranks;
       p.host = r % 2 == 0 ? "a" : "b";

@@ -27,134 +27,134 @@
 #include <tutti/algo/shm/scan.hpp>
 #include <tutti/algo/shm/v.hpp>
 
-/// Dispatch from arguments and algorithm to a coroutine: by_memory() for `direct`, which also continues what
-/// algo/shm/inline_path.hpp has begun, by_machines() for `hierarchical`, by_messages() for all others.
+/// Dispatch from arguments and algorithm to a coroutine: run_shm() for `direct`, which also continues what
+/// algo/shm/inline_path.hpp has begun, run_hierarchical() for `hierarchical`, run_messages() for all others.
 namespace tutti::algo {
 
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const all_reduce_args& a, progress so_far = progress::nothing) {
+routine run_shm(group_link<T> l, shm_group& b, const all_reduce_args& a, progress so_far = progress::nothing) {
   return direct_all_reduce<T>(l, b, a, so_far);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const broadcast_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const broadcast_args& a) {
   return direct_broadcast<T>(l, b, a);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const reduce_scatter_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const reduce_scatter_args& a) {
   return direct_reduce_scatter<T>(l, b, a);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const all_gather_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const all_gather_args& a) {
   return direct_all_gather<T>(l, b, a);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const reduce_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const reduce_args& a) {
   return direct_reduce<T>(l, b, a);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const scan_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const scan_args& a) {
   return direct_scan<T>(l, b, a);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const exclusive_scan_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const exclusive_scan_args& a) {
   return direct_exclusive_scan<T>(l, b, a);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const gather_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const gather_args& a) {
   return direct_gather<T>(l, b, a);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const scatter_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const scatter_args& a) {
   return direct_scatter<T>(l, b, a);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const all_to_all_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const all_to_all_args& a) {
   return direct_all_to_all<T>(l, b, a);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const all_gather_v_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const all_gather_v_args& a) {
   return direct_all_gather_v<T>(l, b, a);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const reduce_scatter_v_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const reduce_scatter_v_args& a) {
   return direct_reduce_scatter_v<T>(l, b, a);
 }
 template <mapped_transport T>
-routine by_memory(lane<T> l, board& b, const all_reduce_coalesced_args& a) {
+routine run_shm(group_link<T> l, shm_group& b, const all_reduce_coalesced_args& a) {
   return direct_all_reduce_coalesced<T>(l, b, a);
 }
 template <mapped_transport T, class Args>
-routine by_memory(lane<T> l, board& b, const Args& a, progress) {
-  return by_memory<T>(l, b, a);
+routine run_shm(group_link<T> l, shm_group& b, const Args& a, progress) {
+  return run_shm<T>(l, b, a);
 }
 
 template <mapped_transport T>
-routine by_machines(lane<T> l, node_group& memory, const all_reduce_args& a) {
+routine run_hierarchical(group_link<T> l, node_group& memory, const all_reduce_args& a) {
   return hierarchical_all_reduce<T>(l, memory, a);
 }
 template <mapped_transport T>
-routine by_machines(lane<T> l, node_group& memory, const broadcast_args& a) {
+routine run_hierarchical(group_link<T> l, node_group& memory, const broadcast_args& a) {
   return hierarchical_broadcast<T>(l, memory, a);
 }
 template <mapped_transport T>
-routine by_machines(lane<T> l, node_group& memory, const reduce_args& a) {
+routine run_hierarchical(group_link<T> l, node_group& memory, const reduce_args& a) {
   return hierarchical_reduce<T>(l, memory, a);
 }
 template <mapped_transport T>
-routine by_machines(lane<T> l, node_group& memory, const reduce_scatter_args& a) {
+routine run_hierarchical(group_link<T> l, node_group& memory, const reduce_scatter_args& a) {
   return hierarchical_reduce_scatter<T>(l, memory, a);
 }
 template <mapped_transport T>
-routine by_machines(lane<T> l, node_group& memory, const all_gather_args& a) {
+routine run_hierarchical(group_link<T> l, node_group& memory, const all_gather_args& a) {
   return hierarchical_all_gather<T>(l, memory, a);
 }
 
 template <message_link L>
-routine by_messages(L l, const broadcast_args& a, algorithm via) {
+routine run_messages(L l, const broadcast_args& a, algorithm via) {
   return via == algorithm::chain ? chain_broadcast(l, a) : tree_broadcast(l, a);
 }
 template <message_link L>
-routine by_messages(L l, const reduce_scatter_args& a, algorithm via) {
+routine run_messages(L l, const reduce_scatter_args& a, algorithm via) {
   return via == algorithm::pairwise ? pairwise_reduce_scatter(l, a) : ring_reduce_scatter(l, a);
 }
 template <message_link L>
-routine by_messages(L l, const all_gather_args& a, algorithm via) {
+routine run_messages(L l, const all_gather_args& a, algorithm via) {
   return via == algorithm::bruck ? bruck_all_gather(l, a) : ring_all_gather(l, a);
 }
 template <message_link L>
-routine by_messages(L l, const reduce_args& a, algorithm via) {
+routine run_messages(L l, const reduce_args& a, algorithm via) {
   return via == algorithm::ring ? chain_reduce(l, a) : tree_reduce(l, a);
 }
 template <message_link L>
-routine by_messages(L l, const scan_args& a, algorithm via) {
+routine run_messages(L l, const scan_args& a, algorithm via) {
   return via == algorithm::ring ? chain_scan(l, a) : recursive_doubling_scan(l, a);
 }
 template <message_link L>
-routine by_messages(L l, const exclusive_scan_args& a, algorithm via) {
+routine run_messages(L l, const exclusive_scan_args& a, algorithm via) {
   return via == algorithm::ring ? chain_exclusive_scan(l, a) : recursive_doubling_exclusive_scan(l, a);
 }
 template <message_link L>
-routine by_messages(L l, const gather_args& a, algorithm via) {
+routine run_messages(L l, const gather_args& a, algorithm via) {
   return via == algorithm::tree ? tree_gather(l, a) : linear_gather(l, a);
 }
 template <message_link L>
-routine by_messages(L l, const scatter_args& a, algorithm via) {
+routine run_messages(L l, const scatter_args& a, algorithm via) {
   return via == algorithm::tree ? tree_scatter(l, a) : linear_scatter(l, a);
 }
 template <message_link L>
-routine by_messages(L l, const all_to_all_args& a, algorithm) {
+routine run_messages(L l, const all_to_all_args& a, algorithm) {
   return pairwise_all_to_all(l, a);
 }
 template <message_link L>
-routine by_messages(L l, const all_gather_v_args& a, algorithm) {
+routine run_messages(L l, const all_gather_v_args& a, algorithm) {
   return ring_all_gather_v(l, a);
 }
 template <message_link L>
-routine by_messages(L l, const reduce_scatter_v_args& a, algorithm) {
+routine run_messages(L l, const reduce_scatter_v_args& a, algorithm) {
   return ring_reduce_scatter_v(l, a);
 }
 template <message_link L>
-routine by_messages(L l, const all_reduce_coalesced_args& a, algorithm via) {
+routine run_messages(L l, const all_reduce_coalesced_args& a, algorithm via) {
   return packed_all_reduce_coalesced(l, a, via);
 }
 

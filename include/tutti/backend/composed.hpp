@@ -127,7 +127,7 @@ class composed {
   }
 
   /// Returns the connectivity of the ranks of this group.
-  [[nodiscard]] algo::reach links() const noexcept;
+  [[nodiscard]] algo::connectivity links() const noexcept;
   /// Returns true if every all_reduce without a requested algorithm folds all operands of an element at once: the ranks
   /// share memory, and no table of algorithms says otherwise.
   [[nodiscard]] bool folds_at_once() const noexcept;

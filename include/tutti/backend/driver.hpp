@@ -98,7 +98,7 @@ class driver final : public progress_source {
   }
 
   /// Records the start of an operation that all ranks of its group call.
-  void note_call(const call_log::one& call) noexcept {
+  void note_call(const call_log::entry& call) noexcept {
     link_->note_call(call, [this](std::uint64_t t) {
       for (const op_state* s = in_flight_.back(); s; s = s->previous)  // recent calls are looked up by tag
         if (tag::of_one_operation(t, tag::make(s->info.context, s->info.sequence, 0))) return true;
@@ -108,7 +108,7 @@ class driver final : public progress_source {
 
   /// Takes over the shm group of a group that has ended here; its memory is freed once the other ranks no longer read
   /// it. Under the engine's lock.
-  void bury(algo::board& b) noexcept {
+  void bury(algo::shm_group& b) noexcept {
     remains_.bury(b);
     reclaim();
   }

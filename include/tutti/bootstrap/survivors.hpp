@@ -18,16 +18,16 @@ namespace detail {
 // Whoever waits in vain for one has no time left for those after it, and a store across a network answers no get()
 // within no time at all, so try_get() has the last word.
 template <store S>
-bool is_there(S& meeting, const std::string& key, deadline until) {
+bool is_there(S& store, const std::string& key, deadline until) {
   try {
     if (clock::now() < until) {
-      static_cast<void>(meeting.get(key, until));
+      static_cast<void>(store.get(key, until));
       return true;
     }
   } catch (const error& e) {
     if (e.kind() != errc::timed_out) throw;
   }
-  return meeting.try_get(key).has_value();
+  return store.try_get(key).has_value();
 }
 
 }  // namespace detail
@@ -40,19 +40,19 @@ bool is_there(S& meeting, const std::string& key, deadline until) {
 /// error{rendezvous} for a rank without which the others went on, and those of the store. One round trip for each rank,
 /// and one that decides: the first who has waited long enough proposes a list, and compare_set has one winner.
 template <store S>
-[[nodiscard]] std::vector<int> agree_on_survivors(S& meeting, int here, int size, std::span<const int> lost,
+[[nodiscard]] std::vector<int> agree_on_survivors(S& store, int here, int size, std::span<const int> lost,
                                                   deadline until) {
   if (size < 1 || here < 0 || here >= size)
     throw usage_error("survivors: rank " + std::to_string(here) + " is not in a world of " + std::to_string(size));
   const auto key = [](int r) { return "survivors/here/" + std::to_string(r); };
   const std::byte present{1};
-  meeting.set(key(here), std::span{&present, 1});
+  store.set(key(here), std::span{&present, 1});
   std::vector<std::uint32_t> found;
   for (int r = 0; r < size; ++r) {
-    if (r != here && (std::ranges::find(lost, r) != lost.end() || !detail::is_there(meeting, key(r), until))) continue;
+    if (r != here && (std::ranges::find(lost, r) != lost.end() || !detail::is_there(store, key(r), until))) continue;
     found.push_back(static_cast<std::uint32_t>(r));
   }
-  const auto verdict = meeting.compare_set("survivors/verdict", {}, std::as_bytes(std::span{found}));
+  const auto verdict = store.compare_set("survivors/verdict", {}, std::as_bytes(std::span{found}));
   std::vector<int> all;
   for (std::size_t at = 0; at + 4 <= verdict.size(); at += 4) {
     std::uint32_t r = 0;

@@ -61,7 +61,7 @@ algo::tuning::rule parse_rule(std::string_view line, std::string_view source, st
   if (!Known::has(collective))
     refuse_tuning(source, number, quoted(collective) + " is no collective that can be tuned");
   r.collective = algo::tuning::id_of(collective);
-  const auto kind = algo::reach_of(links);
+  const auto kind = algo::connectivity_of(links);
   if (!kind) refuse_tuning(source, number, quoted(links) + " is not memory, messages or machines");
   r.links = *kind;
   r.ranks = parse_limit(ranks, algo::tuning::any_ranks, source, number, "ranks");

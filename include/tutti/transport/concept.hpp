@@ -41,7 +41,7 @@ template <class L>
 concept transport =
     message_link<L> &&
     requires(L& l, int peer, status why, deadline now, duration d, const routine::promise_type* work, std::uint64_t tag,
-             std::uint32_t context, const call_log::one& call, bool (*in_flight)(std::uint64_t)) {
+             std::uint32_t context, const call_log::entry& call, bool (*in_flight)(std::uint64_t)) {
       { l.poll() } noexcept -> std::same_as<bool>;  // true if anything moved
       { l.tick(now) } noexcept;                     // about every millisecond: are the peers alive?
       { l.abort(why) } noexcept;  // idempotent: the first cause stays; every pending transfer fails, peers are told
@@ -65,7 +65,7 @@ class condition;
 template <class L>
 concept mapped_transport =
     transport<L> && requires(L& l, int peer, std::size_t bytes, const void* p, std::uint64_t where, condition& c,
-                             std::byte* mine, call_log::witness& w) {
+                             std::byte* mine, call_log::source& w) {
       { l.maps(peer) } noexcept -> std::same_as<bool>;    // a peer of this machine, if there are any
       { l.allocate(bytes) } -> std::same_as<std::byte*>;  // zeroed memory of this rank that peers can map; throws error
       { l.deallocate(mine) } noexcept;
@@ -77,8 +77,8 @@ concept mapped_transport =
       { l.watch(c) } noexcept;                          // polls the condition until it holds
       { l.gone(peer) } noexcept -> std::same_as<bool>;  // its process has ended: it touches no memory any more
       { l.ring(peer) } noexcept;                        // after a store to shared memory: wakes the peer if it sleeps
-      { l.consult(w) } noexcept;                        // about calls that were not noted, until dismiss(w)
-      { l.dismiss(w) } noexcept;
+      { l.ask_also(w) } noexcept;                       // about calls that were not noted, until forget(w)
+      { l.forget(w) } noexcept;
     };
 
 }  // namespace tutti

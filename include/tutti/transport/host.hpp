@@ -26,28 +26,28 @@ namespace tutti {
 class host_pipe {
  public:
   template <class Kind, class... Args>
-  explicit host_pipe(std::in_place_type_t<Kind> kind, Args&&... args) : pipe_(kind, std::forward<Args>(args)...) {}
+  explicit host_pipe(std::in_place_type_t<Kind> kind, Args&&... args) : stream_(kind, std::forward<Args>(args)...) {}
 
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
-    if (auto* ring = std::get_if<ring_stream>(&pipe_)) return ring->write(a, b);
+    if (auto* ring = std::get_if<ring_stream>(&stream_)) return ring->write(a, b);
     return socket()->write(a, b);
   }
   std::size_t read(std::span<std::byte> into) noexcept {
-    if (auto* ring = std::get_if<ring_stream>(&pipe_)) return ring->read(into);
+    if (auto* ring = std::get_if<ring_stream>(&stream_)) return ring->read(into);
     return socket()->read(into);
   }
   [[nodiscard]] status failure() const noexcept {
-    const auto* s = std::get_if<tcp_stream>(&pipe_);
+    const auto* s = std::get_if<tcp_stream>(&stream_);
     return s ? s->failure() : status{};
   }
   void open() noexcept {
     if (tcp_stream* s = socket()) s->open();
   }
   /// Null for a rank of this machine.
-  [[nodiscard]] tcp_stream* socket() noexcept { return std::get_if<tcp_stream>(&pipe_); }
+  [[nodiscard]] tcp_stream* socket() noexcept { return std::get_if<tcp_stream>(&stream_); }
 
  private:
-  std::variant<ring_stream, tcp_stream> pipe_;
+  std::variant<ring_stream, tcp_stream> stream_;
 };
 
 /// The transport of a world of processes: shared memory inside a machine, TCP between machines. Where all ranks are on

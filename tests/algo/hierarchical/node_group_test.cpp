@@ -58,7 +58,7 @@ TEST_CASE("machine memory: both sides are boards of the machine's ranks") {
         expect(v == sums[me.number()], "sum " + std::to_string(v));
       }
     int boards = 0;
-    memory.for_each_board([&](const tutti::algo::board& b) {
+    memory.for_each_board([&](const tutti::algo::shm_group& b) {
       ++boards;
       expect(b.is_open() == (memory.size() > 1), "a rank alone needs no board");
     });

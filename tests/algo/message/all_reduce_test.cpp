@@ -37,7 +37,7 @@ TEST_CASE("message_all_reduce: the algorithm that is named is the one that runs"
       sent bytes;
       me.run([&](auto link) {
         const tutti::all_reduce_args a{lanes::in(v), lanes::out(v), tutti::erase_type<std::int32_t>(tutti::sum)};
-        return tutti::algo::by_messages(counting<decltype(link)>{link, &bytes}, a, via);
+        return tutti::algo::run_messages(counting<decltype(link)>{link, &bytes}, a, via);
       });
       expect(v == std::vector<std::int32_t>(count, 10), std::string("the sum by ") + tutti::name(via));
       return bytes;

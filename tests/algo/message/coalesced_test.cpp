@@ -40,15 +40,15 @@ void check_order(Make make, bool (*mapped)(int rank) = [](int) { return false; }
           at += n;
         }
         const tutti::all_reduce_coalesced_args a{lanes::list(pieces, count), tutti::erase_type<word>(lanes::append{})};
-        me.run([&](auto link) { return make(link, me.board(), a); });
+        me.run([&](auto link) { return make(link, me.shm_group(), a); });
         for (std::size_t i = 0; i < count; ++i) lanes::expect(all[i] == lanes::spelled(0, me.size()), "element", i);
       }
     });
 }
 
 TEST_CASE("coalesced: by memory, staged or mapped by all, the order of the ranks is the order of the folds") {
-  const auto direct = [](auto link, auto& board, const auto& a) {
-    return tutti::algo::direct_all_reduce_coalesced(link, board, a);
+  const auto direct = [](auto link, auto& shm_group, const auto& a) {
+    return tutti::algo::direct_all_reduce_coalesced(link, shm_group, a);
   };
   check_order(direct);  // of threads everything is mapped
   for (bool (*mapped)(int) : {+[](int) { return false; }, +[](int) { return true; }, +[](int r) { return r % 2 == 1; }})
@@ -71,9 +71,10 @@ TEST_CASE("coalesced: what all ranks map is not copied, and has the bits of what
              return std::as_writable_bytes(static_cast<const std::span<float>*>(items)[i]);
            }},
           tutti::erase_type<float>(tutti::mean)};
-      const std::uint64_t before = me.board().step();
-      me.run([&](auto link) { return tutti::algo::direct_all_reduce_coalesced(link, me.board(), a); });
-      lanes::expect((me.board().step() - before == 2) == (data == mapped), "meetings", me.board().step() - before);
+      const std::uint64_t before = me.shm_group().step();
+      me.run([&](auto link) { return tutti::algo::direct_all_reduce_coalesced(link, me.shm_group(), a); });
+      lanes::expect((me.shm_group().step() - before == 2) == (data == mapped), "meetings",
+                    me.shm_group().step() - before);
     }
     lanes::expect(std::memcmp(mapped, plain.data(), count * sizeof(float)) == 0, "bits");
   });

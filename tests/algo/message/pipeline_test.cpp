@@ -70,7 +70,7 @@ TEST_CASE("pipeline: pieces are long where the link prefers that, and there are 
   for (const int size : {2, 3})
     lanes::run(size, [](auto& me) {
       const std::size_t most = me.size() == 2 ? long_piece_bytes : piece_bytes;
-      const tutti::lane link{me.link(), me.members(), 1};
+      const tutti::group_link link{me.link(), me.members(), 1};
       expect(tutti::algo::piece_for(link, 2 * long_piece_bytes - 1) == piece_bytes, "a long piece of a short block");
       expect(tutti::algo::piece_for(link, 2 * long_piece_bytes) == most, "another piece of a long block");
     });

@@ -2,14 +2,14 @@
 
 #include <cstdint>
 
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 
 #include <algo/lanes.hpp>
 
 namespace {
 
 using lanes::expect;
-using tutti::algo::board;
+using tutti::algo::shm_group;
 
 TEST_CASE("call_history: what this rank called is recalled, and not what went by messages, which was noted") {
   using tutti::algorithm;
@@ -17,8 +17,8 @@ TEST_CASE("call_history: what this rank called is recalled, and not what went by
   using tutti::algo::call_of;
   lanes::run(2, [](auto& me) {
     me.run([&](auto l) {
-      return [](auto lane, board& on) -> tutti::routine {
-        board::turn turn{on, lane.link()};
+      return [](auto lane, shm_group& on) -> tutti::routine {
+        shm_group::ticket turn{on, lane.link()};
         co_await turn;
         const auto context = lane.members().context;
         const auto brief = [&](std::uint64_t sequence) { return on.recall(tag::make(context, sequence, 5)).brief; };
@@ -35,7 +35,7 @@ TEST_CASE("call_history: what this rank called is recalled, and not what went by
         expect(brief(8) == call_of(8, tutti::barrier_args{}).brief(), "no barrier");
         expect(brief(9) == 0 && brief(10) == 0, "what went by messages");
         expect(on.recall(tag::make(context + 1, 7, 0)).brief == 0, "of another group");
-      }(l, me.board());
+      }(l, me.shm_group());
     });
   });
 }

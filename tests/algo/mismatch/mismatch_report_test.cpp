@@ -15,10 +15,10 @@
 
 namespace {
 
-using tutti::algo::board;
 using tutti::algo::call_signature;
 using tutti::algo::collective;
 using tutti::algo::mismatch_report;
+using tutti::algo::shm_group;
 
 constexpr std::uint8_t sum = static_cast<std::uint8_t>(tutti::reduction_kind::sum);
 
@@ -35,7 +35,7 @@ struct world_of {
   static constexpr std::uint32_t context = 3;
   std::shared_ptr<tutti::threads_hub> hub = std::make_shared<tutti::threads_hub>(static_cast<int>(Ranks));
   std::vector<std::unique_ptr<lanes::rank<>>> all;
-  board boards[Ranks]{};
+  shm_group boards[Ranks]{};
 
   world_of() {
     std::vector<tutti::op> ops;
@@ -141,7 +141,7 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
   s.info.sequence = 39;
   const auto say = [&](const tutti::message_mismatch& m, int peer, int finder) {
     s.result = m.failure(peer, finder);
-    return tutti::algo::explain_mismatch(s, board{}, members, "rank " + std::to_string(peer));
+    return tutti::algo::explain_mismatch(s, shm_group{}, members, "rank " + std::to_string(peer));
   };
   const std::uint16_t sums = all_reduce(41, 5).brief(), root_1 = broadcast(41, 1).brief();
   CHECK(say({root_1, sums, 9, 9, 0, 41}, 2, 1) ==
@@ -183,7 +183,7 @@ TEST_CASE("odd_call: a count that is each rank's own has no number, but a name")
     tutti::message_mismatch m{c.brief(), c.brief(), theirs, mine, 0, 41};
     m.of = tutti::message_mismatch::unit::elements;
     s.result = m.failure(2, 1);
-    return tutti::algo::explain_mismatch(s, board{}, {0, 3, 4, {}}, "rank 2");
+    return tutti::algo::explain_mismatch(s, shm_group{}, {0, 3, 4, {}}, "rank 2");
   };
   CHECK(say(call_signature::any_count, 12) ==
         "failed: rank 2 called gather_v #41 (float32) where rank 1 called gather #41 (12 x float32)");
@@ -198,7 +198,7 @@ TEST_CASE("odd_call: what three bits tell apart and names do not") {
   tutti::op_state s;
   const auto say = [&](call_signature c, std::uint16_t other, int ranks) {
     s.result = tutti::message_mismatch{c.brief(), static_cast<std::uint16_t>(c.brief() ^ other)}.failure(2, 1);
-    return tutti::algo::explain_mismatch(s, board{}, {0, 3, ranks, {}}, "rank 2");
+    return tutti::algo::explain_mismatch(s, shm_group{}, {0, 3, ranks, {}}, "rank 2");
   };
   call_signature mean = all_reduce(41, 5);
   mean.with = static_cast<std::uint8_t>(tutti::reduction_kind::mean_over);
@@ -263,10 +263,10 @@ TEST_CASE("odd_call: blocks of other lengths, and a board that nobody has opened
         "failed: rank 12 called reduce_scatter_v #2 (float32, sum) with blocks of other lengths where rank 11 called "
         "reduce_scatter_v #2 (float32, sum)");
   const tutti::group members{0, 0, 3, {}};
-  CHECK(mismatch_report::find(board{}, members, 1).odd.rank == -1);
+  CHECK(mismatch_report::find(shm_group{}, members, 1).odd.rank == -1);
   tutti::op_state s;
   s.result = {tutti::errc::mismatch, 0, 1, 0};
-  CHECK(tutti::algo::explain_mismatch(s, board{}, members, "rank 1: it").empty());
+  CHECK(tutti::algo::explain_mismatch(s, shm_group{}, members, "rank 1: it").empty());
 }
 
 }  // namespace

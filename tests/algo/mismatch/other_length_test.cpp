@@ -18,7 +18,7 @@ TEST_CASE("other_length: names both ranks by their numbers in the world, the cal
   std::array<float, 4> data{};
   const tutti::broadcast_args call{tutti::buffer{data.data(), data.size(), sizeof(float), tutti::dtype::f32}, 1};
   for (const std::size_t bytes : {std::size_t{40}, std::size_t{1} << 40}) {
-    const tutti::status why = tutti::algo::detail::other_length(tutti::lane{link, of, 41}, call, 1, bytes, 0, 16);
+    const tutti::status why = tutti::algo::detail::other_length(tutti::group_link{link, of, 41}, call, 1, bytes, 0, 16);
     CHECK(why.code == tutti::errc::mismatch);
     CHECK(why.peer == 9);
     CHECK(why.other == tutti::message_mismatch::finder_of(5));

@@ -37,10 +37,10 @@ TEST_CASE("called: a call in words, and what a message keeps of it") {
   CHECK(text(all_gather_v_args{structs(1), {}, counts}) == "all_gather_v #41 (struct of 24 bytes)");
   CHECK(text(gather_v_args{{structs(1), {}, {}, 2}}) == "gather_v #41 (struct of 24 bytes, root 2)");
   CHECK(text(gather_args{structs(1), {}, layout::of_equal(1), 2}) == "gather #41 (1 x struct of 24 bytes, root 2)");
-  auto by_messages = call_of(41, broadcast_args{floats(1024), 3});
-  by_messages.via = algorithm::chain;
-  CHECK(algo::describe(by_messages) == "broadcast #41 (1024 x float32, root 3, by chain)");
-  CHECK(algo::call_signature::unpack(by_messages.pack()) == by_messages);
+  auto run_messages = call_of(41, broadcast_args{floats(1024), 3});
+  run_messages.via = algorithm::chain;
+  CHECK(algo::describe(run_messages) == "broadcast #41 (1024 x float32, root 3, by chain)");
+  CHECK(algo::call_signature::unpack(run_messages.pack()) == run_messages);
   CHECK(text(broadcast_sized_args{.root = 1}) == "broadcast of a string #41 (uint8, root 1)");
 
   CHECK(brief(barrier_args{}, 4) == "barrier");

@@ -8,14 +8,14 @@
 namespace {
 
 using tutti::algorithm;
+using tutti::algo::connectivity;
 using tutti::algo::problem;
-using tutti::algo::reach;
 
 TEST_CASE("last_choice: weighs for another collective, size or element, and for nothing else") {
   tutti::algo::last_choice last;
   int times = 0;
   const auto ask = [&]<class Args>(std::size_t bytes, std::size_t element, Args) {
-    const problem here{reach::messages, 8, bytes, element};
+    const problem here{connectivity::messages, 8, bytes, element};
     const algorithm via = last.of<Args>(here, [&] { return ++times, tutti::algo::select<Args>(here); });
     CHECK(via == tutti::algo::select<Args>(here));
     return times;

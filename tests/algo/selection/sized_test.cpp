@@ -11,7 +11,7 @@ using tutti::layout;
 
 TEST_CASE("sized: a situation is told the size of a message where all ranks know it and a choice depends on it") {
   std::vector<float> v(1000);
-  constexpr tutti::algo::problem here{tutti::algo::reach::messages, 3, 0, 1};
+  constexpr tutti::algo::problem here{tutti::algo::connectivity::messages, 3, 0, 1};
   const std::vector<std::size_t> counts{1, 2, 997};
   const auto sized = [&](const auto& a) { return tutti::algo::sized(a, here).bytes; };
   CHECK(sized(tutti::all_reduce_args{lanes::in(v), lanes::out(v), {}}) == 4000);

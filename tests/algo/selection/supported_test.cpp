@@ -11,8 +11,9 @@ namespace {
 using tutti::algorithm;
 using namespace tutti::algo;
 
-constexpr problem mapped{reach::memory, 8, 0, 4}, apart{reach::messages, 8, 0, 4}, crowded{reach::memory, 65, 0, 4096},
-    layered{reach::machines, 8, 0, 4, 3}, level{reach::machines, 8, 0, 4, 2, 1, true};
+constexpr problem mapped{connectivity::memory, 8, 0, 4}, apart{connectivity::messages, 8, 0, 4},
+    crowded{connectivity::memory, 65, 0, 4096}, layered{connectivity::machines, 8, 0, 4, 3},
+    level{connectivity::machines, 8, 0, 4, 2, 1, true};
 constexpr auto foreign = static_cast<algorithm>(200);
 
 static_assert(can_ask<tutti::all_reduce_args>(algorithm::direct, mapped));

@@ -34,7 +34,7 @@ TEST_CASE_TEMPLATE("direct_gather: every rank gets the root's data, whoever the 
             for (std::size_t i = 0; i < count; ++i)
               v[i] = static_cast<std::uint32_t>(i * 3) + static_cast<std::uint32_t>(root);
           me.run([&](auto link) {
-            return tutti::algo::direct_broadcast(link, me.board(), tutti::broadcast_args{lanes::out(v), root});
+            return tutti::algo::direct_broadcast(link, me.shm_group(), tutti::broadcast_args{lanes::out(v), root});
           });
           for (std::size_t i = 0; i < count; ++i)
             expect(v[i] == i * 3 + static_cast<std::uint32_t>(root), "element", i);
@@ -49,7 +49,7 @@ TEST_CASE_TEMPLATE("direct_gather: every rank gets every block", T, threads_tran
         std::vector<int> in(count), out(count * static_cast<std::size_t>(me.size()), -1);
         for (std::size_t i = 0; i < count; ++i) in[i] = me.number() * 1000003 + static_cast<int>(i);
         me.run([&](auto link) {
-          return tutti::algo::direct_all_gather(link, me.board(),
+          return tutti::algo::direct_all_gather(link, me.shm_group(),
                                                 tutti::all_gather_args{lanes::in(in), lanes::out(out)});
         });
         for (std::size_t i = 0; i < out.size(); ++i)
@@ -66,12 +66,12 @@ class crowded_transport : public threads_transport {
 };
 
 TEST_CASE("direct_gather: every block of a message that the caches do not hold arrives, however ranks stage") {
-  using tutti::algo::board;
+  using tutti::algo::shm_group;
   constexpr std::size_t longest = tutti::algo::detail::beyond_caches / sizeof(std::uint32_t), odd = 4321;
   for (const auto how : {tutti::stores::ordinary, tutti::stores::streaming})
     lanes::run<crowded_transport>(2, [&](auto& me) {
-      me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-      me.board().use({board::slot_bytes, how});
+      me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
+      me.shm_group().use({shm_group::slot_bytes, how});
       const std::vector<std::size_t> lengths{longest, odd};
       const auto number = [](std::size_t rank, std::size_t i) { return static_cast<std::uint32_t>(i * 2 + rank); };
       const auto mine = static_cast<std::size_t>(me.number());
@@ -79,7 +79,7 @@ TEST_CASE("direct_gather: every block of a message that the caches do not hold a
       for (std::size_t i = 0; i < in.size(); ++i) in[i] = number(mine, i);
       const tutti::const_buffer block{in.data(), lengths[mine], sizeof(std::uint32_t), tutti::dtype::u32};
       const auto all = [&](const auto& args, auto gather) {
-        me.run([&](auto l) { return gather(l, me.board(), args); });
+        me.run([&](auto l) { return gather(l, me.shm_group(), args); });
       };
       all(tutti::all_gather_args{lanes::in(in), lanes::out(even)},
           [](auto l, auto& b, const auto& a) { return tutti::algo::direct_all_gather(l, b, a); });

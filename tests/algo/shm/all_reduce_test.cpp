@@ -36,7 +36,7 @@ template <class Rank, class T, class Op>
 void all_reduce(Rank& me, const std::vector<T>& in, std::vector<T>& out, Op with) {
   const auto erased = tutti::erase_type<T>(with);
   me.run([&](auto link) {
-    return tutti::algo::direct_all_reduce(link, me.board(),
+    return tutti::algo::direct_all_reduce(link, me.shm_group(),
                                           tutti::all_reduce_args{lanes::in(in), lanes::out(out), erased});
   });
 }
@@ -61,7 +61,7 @@ TEST_CASE_TEMPLATE("direct: operands are taken in the order of the ranks, wherev
         std::vector<word> mine(count);
         const auto with = tutti::erase_type<word>(append{});
         me.run([&](auto link) {
-          return tutti::algo::direct_reduce_scatter(link, me.board(),
+          return tutti::algo::direct_reduce_scatter(link, me.shm_group(),
                                                     tutti::reduce_scatter_args{lanes::in(all), lanes::out(mine), with});
         });
         for (const word& w : mine) expect(w == lanes::spelled(0, me.size()), "another order in reduce_scatter");
@@ -128,7 +128,7 @@ TEST_CASE("direct: a barrier lets nobody out before all have come") {
   lanes::run(5, [&](auto& me) {
     for (int round = 1; round <= 200; ++round) {
       came.fetch_add(1);
-      me.run([&](auto link) { return tutti::algo::direct_barrier(link, me.board()); });
+      me.run([&](auto link) { return tutti::algo::direct_barrier(link, me.shm_group()); });
       expect(came.load() >= round * 5, "left barrier " + std::to_string(round) + " early");
     }
   });
@@ -178,7 +178,7 @@ TEST_CASE("direct: an operation that fails takes its buffers back before it ends
   SUBCASE("all_reduce") {
     check([](auto& me, std::vector<float>& v, std::vector<float>&, const tutti::reduction& with) {
       return me.start([&](auto link) {
-        return tutti::algo::direct_all_reduce(link, me.board(),
+        return tutti::algo::direct_all_reduce(link, me.shm_group(),
                                               tutti::all_reduce_args{lanes::in(v), lanes::out(v), with});
       });
     });
@@ -186,7 +186,7 @@ TEST_CASE("direct: an operation that fails takes its buffers back before it ends
   SUBCASE("reduce_scatter") {
     check([](auto& me, std::vector<float>& v, std::vector<float>& out, const tutti::reduction& with) {
       return me.start([&](auto link) {
-        return tutti::algo::direct_reduce_scatter(link, me.board(),
+        return tutti::algo::direct_reduce_scatter(link, me.shm_group(),
                                                   tutti::reduce_scatter_args{lanes::in(v), lanes::out(out), with});
       });
     });
@@ -218,7 +218,7 @@ TEST_CASE("direct: an operation that fails does not wait for the dead") {
     std::vector<float>& v = buffers[static_cast<std::size_t>(me.number())];
     const auto with = tutti::erase_type<float>(dying{&at_work, &ended, me.number()});
     tutti::op running = me.start([&](auto link) {
-      return tutti::algo::direct_all_reduce(link, me.board(),
+      return tutti::algo::direct_all_reduce(link, me.shm_group(),
                                             tutti::all_reduce_args{lanes::in(v), lanes::out(v), with});
     });
     if (me.number() == 0) {

@@ -8,5 +8,5 @@
 TEST_CASE_TEMPLATE("direct_all_to_all: every block comes to its place, equal or not, apart and in place", T,
                    tutti::threads_transport, lanes::staging_transport) {
   parcels::check_all_to_all<T>(
-      [](auto link, auto& board, const auto& a) { return tutti::algo::direct_all_to_all(link, board, a); });
+      [](auto link, auto& shm_group, const auto& a) { return tutti::algo::direct_all_to_all(link, shm_group, a); });
 }

@@ -15,9 +15,9 @@
 namespace {
 
 using lanes::expect;
-using tutti::algo::board;
+using tutti::algo::shm_group;
 
-constexpr std::size_t beside = board::cell_bytes, mapped_from = std::size_t{4} << 10,
+constexpr std::size_t beside = shm_group::cell_bytes, mapped_from = std::size_t{4} << 10,
                       piece = tutti::algo::detail::copy_piece;
 
 /// Messages around each border, one behind the other from every root, into odd places of buffers that are written again
@@ -28,7 +28,7 @@ void check_all(int size, Steps steps) {
     std::vector<std::uint8_t> memory(2 * piece + 200);
     std::uint8_t salt = 0;
     // As if the staging had been chosen: that takes meetings, too.
-    (void)me.board().choice_due(tutti::algo::retune_schedule::worth_choosing);
+    (void)me.shm_group().choice_due(tutti::algo::retune_schedule::worth_choosing);
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, beside, beside + 1, mapped_from - 1, mapped_from,
                                     piece, piece + 1, 2 * piece + 77})
       for (int root = 0; root < me.size(); ++root) {
@@ -39,12 +39,13 @@ void check_all(int size, Steps steps) {
           wanted[1 + static_cast<std::size_t>(root) + i] = static_cast<std::uint8_t>(i * 7 + salt);
         std::fill(memory.begin(), memory.end(), std::uint8_t{0xee});
         if (me.number() == root) std::copy(wanted.begin(), wanted.end(), memory.begin());
-        const std::uint64_t before = me.board().step();
+        const std::uint64_t before = me.shm_group().step();
         me.run([&](auto lane) {
-          return tutti::algo::direct_broadcast(lane, me.board(), tutti::broadcast_args{tutti::erase_type(data), root});
+          return tutti::algo::direct_broadcast(lane, me.shm_group(),
+                                               tutti::broadcast_args{tutti::erase_type(data), root});
         });
         expect(memory == wanted, "from rank " + std::to_string(root) + ", bytes:", bytes);
-        expect(me.board().step() - before == steps(bytes), "the meetings of a broadcast of bytes", bytes);
+        expect(me.shm_group().step() - before == steps(bytes), "the meetings of a broadcast of bytes", bytes);
       }
   });
 }

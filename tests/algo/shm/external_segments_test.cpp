@@ -115,7 +115,7 @@ TEST_CASE_TEMPLATE("displaced_operand: an all_reduce gives the bits that it give
             tutti::all_reduce_args a{lanes::in(in), lanes::out(in), tutti::erase_type<float>(tutti::mean_over(3))};
             a.apart = apart;
             if (!apart.empty()) tutti::algo::bring_for_others(a, me.number(), me.size());
-            me.run([&](auto link) { return tutti::algo::direct_all_reduce(link, me.board(), a); });
+            me.run([&](auto link) { return tutti::algo::direct_all_reduce(link, me.shm_group(), a); });
           };
           // Ranks need not be alike in it.
           reduce(o.buffer,

@@ -7,15 +7,15 @@
 #include <tutti/core/reduction.hpp>
 
 using tutti::stores;
-using tutti::algo::board;
 using tutti::algo::claim_choice;
+using tutti::algo::shm_group;
 
 namespace {
 
 constexpr std::size_t long_one = claim_choice::worth_timing / sizeof(float);
 
 /// Adds 1, 2 and so on to so many results; true if each of these holds the sum.
-bool fold(board& b, std::size_t results, std::size_t count) {
+bool fold(shm_group& b, std::size_t results, std::size_t count) {
   std::vector<std::vector<float>> each;
   auto& room = b.room();
   room.operands.clear();
@@ -30,7 +30,7 @@ bool fold(board& b, std::size_t results, std::size_t count) {
   return true;
 }
 
-stores next(board& b, std::size_t count) {
+stores next(shm_group& b, std::size_t count) {
   const auto kernel = reinterpret_cast<std::uintptr_t>(tutti::erase_type<float>(tutti::sum).fold_all_to);
   return b.claims().next({kernel, count * sizeof(float)}, stores::ordinary);
 }
@@ -38,7 +38,7 @@ stores next(board& b, std::size_t count) {
 }  // namespace
 
 TEST_CASE("fold_piece: a long piece for several ranks is timed, and both ways give the sum") {
-  board b;
+  shm_group b;
   for (int i = 0; i < 8; ++i) {
     CHECK(next(b, long_one) == (i % 2 == 0 ? stores::unclaimed : stores::ordinary));
     CHECK(fold(b, 3, long_one));
@@ -46,7 +46,7 @@ TEST_CASE("fold_piece: a long piece for several ranks is timed, and both ways gi
 }
 
 TEST_CASE("fold_piece: what is short, or for one rank, is not timed") {
-  board b;
+  shm_group b;
   CHECK(fold(b, 3, long_one - 1));
   CHECK(fold(b, 1, long_one));
   CHECK(next(b, long_one) == stores::unclaimed);

@@ -12,8 +12,12 @@
 
 namespace {
 
-const auto gather = [](auto link, auto& board, const auto& a) { return tutti::algo::direct_gather(link, board, a); };
-const auto scatter = [](auto link, auto& board, const auto& a) { return tutti::algo::direct_scatter(link, board, a); };
+const auto gather = [](auto link, auto& shm_group, const auto& a) {
+  return tutti::algo::direct_gather(link, shm_group, a);
+};
+const auto scatter = [](auto link, auto& shm_group, const auto& a) {
+  return tutti::algo::direct_scatter(link, shm_group, a);
+};
 
 TEST_CASE("direct_rooted: equal blocks come to the root, and from it") {
   parcels::check_gather<tutti::threads_transport>(gather);
@@ -31,13 +35,13 @@ TEST_CASE("direct_rooted: a block that is not as long as the root says ends it, 
     std::vector<int> part(me.number() == 2 ? 2 : lengths[static_cast<std::size_t>(me.number())]), whole(6);
     const bool root = me.number() == 0;
     auto running = me.start([&](auto link) {
-      return gather(link, me.board(),
+      return gather(link, me.shm_group(),
                     tutti::gather_args{lanes::in(part), root ? lanes::out(whole) : tutti::buffer{},
                                        root ? tutti::layout{lengths} : tutti::layout{}, 0});
     });
     auto code = tutti::nothrow(std::move(running)).wait().code;
     if (code == tutti::errc::ok)  // a rank that the root did not wait for hears of it with the next operation
-      code = tutti::nothrow(me.start([&](auto link) { return tutti::algo::direct_barrier(link, me.board()); }))
+      code = tutti::nothrow(me.start([&](auto link) { return tutti::algo::direct_barrier(link, me.shm_group()); }))
                  .wait()
                  .code;
     seen[static_cast<std::size_t>(me.number())] = code;
@@ -61,7 +65,7 @@ void check_other_length(std::size_t own, std::size_t said, Call call) {
     tutti::errc code = tutti::errc::ok;
     for (int i = 0; i < 2 && code == tutti::errc::ok; ++i)  // some hear of it with the next operation
       code = tutti::nothrow(me.start([&](auto link) {
-               return call(link, me.board(), mine, all, root ? tutti::layout{lengths} : tutti::layout{}, root);
+               return call(link, me.shm_group(), mine, all, root ? tutti::layout{lengths} : tutti::layout{}, root);
              }))
                  .wait()
                  .code;
@@ -79,14 +83,14 @@ TEST_CASE("direct_rooted: a long block of another length than the root says touc
       CAPTURE(own);
       CAPTURE(said);
       for (int round = 0; round < 10; ++round)
-        check_other_length(own, said, [](auto link, auto& board, auto mine, auto all, auto blocks, auto root) {
-          return gather(link, board,
+        check_other_length(own, said, [](auto link, auto& shm_group, auto mine, auto all, auto blocks, auto root) {
+          return gather(link, shm_group,
                         tutti::gather_args{lanes::in(mine), root ? lanes::out(all) : tutti::buffer{}, blocks, 0});
         });
       for (int round = 0; round < 10; ++round)
-        check_other_length(own, said, [](auto link, auto& board, auto mine, auto all, auto blocks, auto root) {
+        check_other_length(own, said, [](auto link, auto& shm_group, auto mine, auto all, auto blocks, auto root) {
           return scatter(
-              link, board,
+              link, shm_group,
               tutti::scatter_args{root ? lanes::in(all) : tutti::const_buffer{}, lanes::out(mine), blocks, 0});
         });
     }

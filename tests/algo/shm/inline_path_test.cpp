@@ -76,7 +76,7 @@ TEST_CASE("at_once: an all_reduce of one piece ends without a routine where the 
 TEST_CASE("at_once: what is mapped on this rank, or is no single piece, does not begin") {
   lanes::run<lanes::staging_transport>(2, [](auto& me) {
     const auto may_begin = [&](std::span<float> v) {
-      return tutti::algo::may_begin(me.link(), me.board(), sum_of<float>(v, v), me.number(), me.size());
+      return tutti::algo::may_begin(me.link(), me.shm_group(), sum_of<float>(v, v), me.number(), me.size());
     };
     std::vector<float> own(40000);
     auto* const mapped = reinterpret_cast<float*>(me.link().allocate(16384));

@@ -13,7 +13,7 @@
 
 namespace {
 
-using tutti::algo::board;
+using tutti::algo::shm_group;
 using namespace tutti::algo::detail;
 using places = std::vector<list_place>;
 
@@ -33,17 +33,17 @@ struct result {
 
 /// Every rank tells of its list, or of what `lie` makes of it, and folds its half of all: rank 0 the first.
 template <class T, class Lie>
-tutti::routine meet(tutti::lane<T> l, board& b, tutti::all_reduce_coalesced_args a, Lie lie, result& out) {
-  board::turn turn{b, l.link()};
+tutti::routine meet(tutti::group_link<T> l, shm_group& b, tutti::all_reduce_coalesced_args a, Lie lie, result& out) {
+  shm_group::ticket turn{b, l.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(l);
-  meeting<T> m{l, b, a};
+  shm_call<T> m{l, b, a};
   const std::uint64_t step = m.next();
   co_await m.everyone(step - 1);
   std::byte* const slot = m.slot(m.rank(), step);
   out.told = tell_places(m, a.data, slot);
-  if (out.told != board::nowhere) out.told = lie(slot, out.told);
-  m.post({out.told, board::nowhere});
+  if (out.told != shm_group::nowhere) out.told = lie(slot, out.told);
+  m.post({out.told, shm_group::nowhere});
   co_await m.everyone(step);
   list_cursor cursors[2];
   const std::size_t half = a.data.count / 2, begin = m.rank() == 0 ? 0 : half;
@@ -68,7 +68,7 @@ result found(Lie lie, std::size_t summed) {
     result r;
     me.run([&](auto link) {
       return meet(
-          link, me.board(), sum_of(pieces, count),
+          link, me.shm_group(), sum_of(pieces, count),
           [&](std::byte* slot, std::uint64_t told) { return me.number() == 0 ? told : lie(slot, told); }, r);
     });
     lanes::expect(me.number() != 0 || r.told == 2, "empty pieces are not told of", r.told);
@@ -101,29 +101,29 @@ TEST_CASE("mapped_list: lists that are cut otherwise on each rank are folded whe
 TEST_CASE("mapped_list: places that are not those of such a list are foreign, and whose is told") {
   const auto is_foreign = [](const result& r) { return r.how == list_fold::foreign && r.rank == 1; };
   CHECK(is_foreign(found([](std::byte*, std::uint64_t) { return ~std::uint64_t{0} / 16; }, 1)));
-  CHECK(is_foreign(found([](std::byte*, std::uint64_t) { return board::slot_bytes / sizeof(list_place) + 1; }, 1)));
+  CHECK(is_foreign(found([](std::byte*, std::uint64_t) { return shm_group::slot_bytes / sizeof(list_place) + 1; }, 1)));
   CHECK(is_foreign(found(changed([](places& p) { p.clear(); }), 1)));
   CHECK(is_foreign(found(changed([](places& p) { p[0].bytes = 0; }), 1)));
-  CHECK(is_foreign(found(changed([](places& p) { p[0].where = board::nowhere; }), 1)));
+  CHECK(is_foreign(found(changed([](places& p) { p[0].where = shm_group::nowhere; }), 1)));
   CHECK(is_foreign(found(changed([](places& p) { p.resize(1), p[0].bytes = 400; }), 100)));  // and then no more
 }
 
 TEST_CASE("mapped_list: a list that cannot be mapped, or is longer than a slot tells, is not told of") {
   lanes::run<lanes::staging_transport>(1, [](auto& me) {
-    constexpr std::size_t most = board::slot_bytes / sizeof(list_place);
+    constexpr std::size_t most = shm_group::slot_bytes / sizeof(list_place);
     auto* data = reinterpret_cast<int*>(me.link().allocate((most + 1) * sizeof(int)));
     std::vector<int> elsewhere(1);
     std::vector<std::span<int>> pieces;
     const auto told = [&] {
       result r;
       me.run([&](auto link) {
-        return [](auto lane, board& b, tutti::all_reduce_coalesced_args a, result& out) -> tutti::routine {
-          board::turn turn{b, lane.link()};
+        return [](auto lane, shm_group& b, tutti::all_reduce_coalesced_args a, result& out) -> tutti::routine {
+          shm_group::ticket turn{b, lane.link()};
           co_await turn;
           if (!b.is_open()) co_await b.open(lane);
           const meeting m{lane, b, a};
           out.told = tell_places(m, a.data, m.slot(0, m.next()));
-        }(link, me.board(), sum_of(pieces, pieces.size()), r);
+        }(link, me.shm_group(), sum_of(pieces, pieces.size()), r);
       });
       return r.told;
     };
@@ -131,9 +131,9 @@ TEST_CASE("mapped_list: a list that cannot be mapped, or is longer than a slot t
     for (std::size_t i = 0; i < most; ++i) pieces.push_back({data + i, 1});
     lanes::expect(told() == most, "as many as a slot tells", told());
     pieces.push_back({data + most, 1});
-    lanes::expect(told() == board::nowhere, "one more");
+    lanes::expect(told() == shm_group::nowhere, "one more");
     pieces = {{data, 1}, elsewhere};
-    lanes::expect(told() == board::nowhere, "elsewhere");
+    lanes::expect(told() == shm_group::nowhere, "elsewhere");
   });
 }
 

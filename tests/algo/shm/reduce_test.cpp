@@ -8,6 +8,6 @@
 TEST_CASE_TEMPLATE("direct_reduce: takes ranks in their order, whoever the root is", T, tutti::threads_transport,
                    lanes::staging_transport) {
   partial_order::check_reduce<T>(
-      [](auto link, auto& board, const auto& a) { return tutti::algo::direct_reduce(link, board, a); },
+      [](auto link, auto& shm_group, const auto& a) { return tutti::algo::direct_reduce(link, shm_group, a); },
       [](int, int) { return 0; });
 }

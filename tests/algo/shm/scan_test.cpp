@@ -6,7 +6,8 @@
 
 TEST_CASE("direct_scan: takes ranks in their order") {
   partial_order::check_scan<tutti::threads_transport, tutti::scan_args>(
-      [](auto link, auto& board, const auto& a) { return tutti::algo::direct_scan(link, board, a); }, 1);
+      [](auto link, auto& shm_group, const auto& a) { return tutti::algo::direct_scan(link, shm_group, a); }, 1);
   partial_order::check_scan<tutti::threads_transport, tutti::exclusive_scan_args>(
-      [](auto link, auto& board, const auto& a) { return tutti::algo::direct_exclusive_scan(link, board, a); }, 0);
+      [](auto link, auto& shm_group, const auto& a) { return tutti::algo::direct_exclusive_scan(link, shm_group, a); },
+      0);
 }

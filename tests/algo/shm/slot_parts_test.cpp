@@ -3,12 +3,12 @@
 #include <cstddef>
 #include <vector>
 
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/algo/shm/slot_parts.hpp>
 
 namespace {
 
-using tutti::algo::board;
+using tutti::algo::shm_group;
 using tutti::algo::slot_parts;
 
 slot_parts known(std::size_t ranks, std::size_t longest) { return {ranks, 0, tutti::layout::of_equal(longest / 8), 8}; }
@@ -17,11 +17,11 @@ slot_parts told(std::size_t ranks, std::size_t longest) { return slot_parts::wit
 
 TEST_CASE("slot_parts: parts and table lie inside of the slot, one behind the other") {
   for (const std::size_t ranks : {2U, 3U, 7U, 64U, 1000U, 4096U})
-    for (const std::size_t longest : {std::size_t{0}, std::size_t{1000}, board::slot_bytes})
+    for (const std::size_t longest : {std::size_t{0}, std::size_t{1000}, shm_group::slot_bytes})
       for (const bool with_table : {false, true}) {
         CAPTURE(ranks);
         CAPTURE(longest);
-        std::vector<std::byte> slot(board::slot_bytes);
+        std::vector<std::byte> slot(shm_group::slot_bytes);
         const slot_parts parts = with_table ? told(ranks, longest) : known(ranks, longest);
         CHECK(parts.bytes() > 0);
         const std::size_t table = with_table ? (2 * ranks * 8 + 63) / 64 * 64 : 0;
@@ -43,12 +43,12 @@ TEST_CASE("slot_parts: parts and table lie inside of the slot, one behind the ot
 
 TEST_CASE("slot_parts: no more room than blocks need, in whole lines") {
   for (const auto& make : {known, told}) {
-    for (const std::size_t ranks : {2U, 3U, 7U}) CHECK(make(ranks, board::slot_bytes).bytes() % 64 == 0);
+    for (const std::size_t ranks : {2U, 3U, 7U}) CHECK(make(ranks, shm_group::slot_bytes).bytes() % 64 == 0);
     CHECK(make(4, 1000).bytes() == 1024);
     CHECK(make(4, 0).bytes() == 64);
-    CHECK(make(4, board::slot_bytes).bytes() == board::slot_bytes / 4);
-    CHECK(make(4, 1000).most() == board::slot_bytes / 4);  // a loop over pieces ends
-    CHECK(make(2, board::slot_bytes).bytes() == board::half_bytes);
+    CHECK(make(4, shm_group::slot_bytes).bytes() == shm_group::slot_bytes / 4);
+    CHECK(make(4, 1000).most() == shm_group::slot_bytes / 4);  // a loop over pieces ends
+    CHECK(make(2, shm_group::slot_bytes).bytes() == shm_group::half_bytes);
   }
   CHECK(known(4, 1000).total() == 3072);
   CHECK(told(4, 1000).total() == 3136);

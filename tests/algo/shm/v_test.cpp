@@ -6,7 +6,9 @@
 
 TEST_CASE("direct_uneven: blocks of any lengths are folded in rank order, and gathered beside gaps") {
   parcels::check_uneven<tutti::threads_transport>(
-      [](auto link, auto& board, const auto& a) { return tutti::algo::direct_reduce_scatter_v(link, board, a); },
-      [](auto link, auto& board, const auto& a) { return tutti::algo::direct_all_gather_v(link, board, a); },
+      [](auto link, auto& shm_group, const auto& a) {
+        return tutti::algo::direct_reduce_scatter_v(link, shm_group, a);
+      },
+      [](auto link, auto& shm_group, const auto& a) { return tutti::algo::direct_all_gather_v(link, shm_group, a); },
       [](int, int) { return 0; });
 }

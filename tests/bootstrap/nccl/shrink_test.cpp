@@ -25,7 +25,7 @@ using tutti::errc;
 /// One of four ranks ends in the middle of a collective; the others agree on that and go on.
 void lose_one(fake::machine& machine, std::size_t revoked, std::size_t shrunk,
               tutti::nccl_calls calls = tutti::nccl_calls::nonblocking) {
-  tutti::memory_store meeting;
+  tutti::memory_store store;
   auto smaller = std::make_shared<tutti::threads_hub>(3);
   std::atomic<int> waiting{0}, through{0};
   const auto ranks = [&](gpus& g, auto& world) {
@@ -42,7 +42,7 @@ void lose_one(fake::machine& machine, std::size_t revoked, std::size_t shrunk,
     CHECK(kind == errc::aborted);
     CHECK(words.find("aborted by rank 1") != std::string::npos);
     const int gone = g.backend().failure().peer;
-    const auto left = tutti::agree_on_survivors(meeting, g.rank(), g.size(), std::array{gone}, tutti::after(60s));
+    const auto left = tutti::agree_on_survivors(store, g.rank(), g.size(), std::array{gone}, tutti::after(60s));
     CHECK(left == std::vector<int>{0, 2, 3});
     const auto me = static_cast<int>(std::ranges::find(left, g.rank()) - left.begin());
     auto host = tutti::join(smaller, me);

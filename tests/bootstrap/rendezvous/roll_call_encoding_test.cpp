@@ -58,7 +58,7 @@ TEST_CASE("whatever the store holds, parsing it neither fails nor trusts it") {
   const auto list = tutti::detail::encode_list(entries);
   seeds.push_back(tutti::detail::encode_list_head(2, list.size(), list));
   seeds.push_back(list);
-  tutti::peer p;
+  tutti::rank_info p;
   p.endpoint = "10.0.0.1:80";
   p.shared_memory = "@x";
   seeds.push_back(tutti::detail::encode_place(p));

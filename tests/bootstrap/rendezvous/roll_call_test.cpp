@@ -42,13 +42,13 @@ roll_call_options within(tutti::duration d, tutti::duration settle = 30ms) {
 template <class Body>
 std::vector<outcome> run(const std::vector<roll_call_claim>& claims, Body body, tutti::duration limit = 20s,
                          tutti::duration settle = 30ms) {
-  memory_store meeting;
+  memory_store store;
   std::vector<outcome> outcomes(claims.size());
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < claims.size(); ++i)
     threads.emplace_back([&, i] {
       try {
-        roll_call<memory_store> call{meeting, claims[i], within(limit, settle)};
+        roll_call<memory_store> call{store, claims[i], within(limit, settle)};
         outcomes[i].all = body(call, i);
       } catch (const tutti::error& e) {
         outcomes[i].failure = e;
@@ -117,7 +117,7 @@ TEST_CASE("places and confirmation reach every rank") {
   for (int r = 0; r < 5; ++r) claims.push_back(stranger(r, 5, 100 + r));
   const auto outcomes = run(claims, [](auto& call, std::size_t i) {
     roster all = call.call();
-    tutti::peer mine = all[i];
+    tutti::rank_info mine = all[i];
     mine.endpoint = "10.0.0." + std::to_string(i) + ":4000";
     if (i == 0) mine.shared_memory = "@offer";
     call.exchange_places(all, mine);
@@ -201,31 +201,31 @@ TEST_CASE("every rank fails when the claims contradict each other") {
 }
 
 TEST_CASE("a surplus process that comes while the others settle fails all of them") {
-  memory_store meeting;
+  memory_store store;
   std::vector<outcome> outcomes(3);
   std::vector<std::jthread> threads;
   const auto join = [&](std::size_t i, roll_call_claim c) {
     try {
-      outcomes[i].all = roll_call<memory_store>{meeting, std::move(c), within(60s, 50s)}.call();
+      outcomes[i].all = roll_call<memory_store>{store, std::move(c), within(60s, 50s)}.call();
     } catch (const tutti::error& e) {
       outcomes[i].failure = e;
     }
   };
   threads.emplace_back(join, 0, stranger(0, 2, 100));
   threads.emplace_back(join, 1, stranger(1, 2, 101));
-  static_cast<void>(meeting.get("ranks/0", tutti::after(20s)));
-  static_cast<void>(meeting.get("ranks/1", tutti::after(20s)));
+  static_cast<void>(store.get("ranks/0", tutti::after(20s)));
+  static_cast<void>(store.get("ranks/1", tutti::after(20s)));
   threads.emplace_back(join, 2, stranger(1, 2, 102));
   threads.clear();
   check_all_failed(outcomes, errc::rendezvous, {"claim the same rank", "pid 101", "pid 102"});
 }
 
 TEST_CASE("who comes too late fails alone and hears who has his place") {
-  memory_store meeting;
-  CHECK(roll_call<memory_store>{meeting, stranger(0, 1, 100), within(20s, 0ms)}.call().size() == 1);
+  memory_store store;
+  CHECK(roll_call<memory_store>{store, stranger(0, 1, 100), within(20s, 0ms)}.call().size() == 1);
   for (const auto& late : {stranger(0, 1, 200), stranger(1, 1, 200), stranger(1, 2, 200)}) {
     try {
-      static_cast<void>(roll_call<memory_store>{meeting, late, within(20s)}.call());
+      static_cast<void>(roll_call<memory_store>{store, late, within(20s)}.call());
       FAIL("a second process got into a world of one");
     } catch (const tutti::error& e) {
       CHECK(e.kind() == errc::rendezvous);
@@ -314,23 +314,23 @@ TEST_CASE("the death of a process of this machine is noticed before the deadline
     dead->pid = child.pid();
     dead->start_time = tutti::os::process_start_time(child.pid()).value();
   }
-  memory_store meeting;
+  memory_store store;
   const auto mine = roll_call_claim::of_this_process(1, 3);
   std::optional<tutti::error> failure;
   const auto join = [&](roll_call_claim c) {
     try {
-      static_cast<void>(roll_call<memory_store>{meeting, std::move(c), within(100s)}.call());
+      static_cast<void>(roll_call<memory_store>{store, std::move(c), within(100s)}.call());
     } catch (const tutti::error& e) {
       failure = e;
     }
   };
   SUBCASE("the one that came first and collects") {
-    meeting.set("terms", encode(*dead));
-    meeting.set("ranks/0", encode(*dead));
+    store.set("terms", encode(*dead));
+    store.set("ranks/0", encode(*dead));
     join(mine);
   }
   SUBCASE("one for whose company another collects") {
-    meeting.set("ranks/0", encode(*dead));
+    store.set("ranks/0", encode(*dead));
     join(mine);
   }
   REQUIRE(failure.has_value());
@@ -341,7 +341,7 @@ TEST_CASE("the death of a process of this machine is noticed before the deadline
 
 TEST_CASE("a stop ends the joining of every rank") {
   std::stop_source stop;
-  memory_store meeting;
+  memory_store store;
   std::vector<std::optional<tutti::error>> failures(2);
   {
     std::vector<std::jthread> threads;
@@ -350,12 +350,12 @@ TEST_CASE("a stop ends the joining of every rank") {
         auto how = within(100s);
         if (r == 1) how.stop = stop.get_token();
         try {
-          static_cast<void>(roll_call<memory_store>{meeting, stranger(r, 3, 100 + r), std::move(how)}.call());
+          static_cast<void>(roll_call<memory_store>{store, stranger(r, 3, 100 + r), std::move(how)}.call());
         } catch (const tutti::error& e) {
           failures[static_cast<std::size_t>(r)] = e;
         }
       });
-    static_cast<void>(meeting.get("ranks/1", tutti::after(20s)));
+    static_cast<void>(store.get("ranks/1", tutti::after(20s)));
     stop.request_stop();
   }
   for (const auto& f : failures) {
@@ -368,11 +368,11 @@ TEST_CASE("a stop ends the joining of every rank") {
 TEST_CASE("foreign bytes in the store are an error, not a crash") {
   for (const char* key : {"terms", "ranks/0", "ranks/verdict"}) {
     CAPTURE(key);
-    memory_store meeting;
-    meeting.set(key, tutti::bytes_of("hello, I am something else"));
-    if (std::string_view(key) == "ranks/verdict") meeting.set("terms", encode(stranger(1, 2, 100)));
+    memory_store store;
+    store.set(key, tutti::bytes_of("hello, I am something else"));
+    if (std::string_view(key) == "ranks/verdict") store.set("terms", encode(stranger(1, 2, 100)));
     try {
-      static_cast<void>(roll_call<memory_store>{meeting, stranger(0, 2, 101), within(20s)}.call());
+      static_cast<void>(roll_call<memory_store>{store, stranger(0, 2, 101), within(20s)}.call());
       FAIL("foreign bytes were taken for a world");
     } catch (const tutti::error& e) {
       CHECK(e.kind() == errc::protocol);
@@ -381,10 +381,10 @@ TEST_CASE("foreign bytes in the store are an error, not a crash") {
 }
 
 TEST_CASE("a world that cannot be is refused before anything is written") {
-  memory_store meeting;
+  memory_store store;
   for (const int size : {0, -1, 65537})
-    CHECK_THROWS_AS((roll_call<memory_store>{meeting, stranger(0, size, 1), {}}), tutti::usage_error);
-  CHECK_THROWS_AS((roll_call<memory_store>{meeting, stranger(-1, 2, 1), {}}), tutti::usage_error);
+    CHECK_THROWS_AS((roll_call<memory_store>{store, stranger(0, size, 1), {}}), tutti::usage_error);
+  CHECK_THROWS_AS((roll_call<memory_store>{store, stranger(-1, 2, 1), {}}), tutti::usage_error);
 }
 
 TEST_CASE("ranks are listed as briefly as they can be") {

@@ -33,10 +33,10 @@ TEST_CASE("recent calls: the last ones are remembered") {
   }
 }
 
-struct one_call final : call_log::witness {
+struct one_call final : call_log::source {
   std::uint64_t number;
   explicit one_call(std::uint64_t n) : number(n) {}
-  [[nodiscard]] call_log::one recall(std::uint64_t t) const noexcept override {
+  [[nodiscard]] call_log::entry recall(std::uint64_t t) const noexcept override {
     if (tag::sequence(t) != number) return {};
     return {t, number, 1};
   }
@@ -46,15 +46,15 @@ TEST_CASE("recent calls: those that were not noted are asked of whoever remember
   call_log calls;
   one_call seven{7}, eight{8};
   calls.note({tag::make(0, 7, 0), 70, 1});
-  calls.consult(seven);
-  calls.consult(eight);
+  calls.ask_also(seven);
+  calls.ask_also(eight);
   CHECK(calls.recall(tag::make(0, 7, 5)).all == 70);
   CHECK(calls.recall(tag::make(3, 8, 0)).all == 8);
   CHECK(calls.recall(tag::make(0, 9, 0)).brief == 0);
-  calls.dismiss(eight);
-  calls.dismiss(eight);
+  calls.forget(eight);
+  calls.forget(eight);
   CHECK(calls.recall(tag::make(3, 8, 0)).brief == 0);
-  calls.dismiss(seven);
+  calls.forget(seven);
   CHECK(calls.recall(tag::make(0, 7, 0)).all == 70);
 }
 

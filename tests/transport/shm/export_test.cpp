@@ -28,8 +28,8 @@ using tutti_test::forked_child;
 
 constexpr shm_options small{.heap_bytes = 1 << 20};
 
-tutti::peer peer_of(const forked_child& child, int rank) {
-  tutti::peer p = drive::myself(rank);
+tutti::rank_info peer_of(const forked_child& child, int rank) {
+  tutti::rank_info p = drive::myself(rank);
   p.pid = child.pid();
   p.start_time = tutti::os::process_start_time(p.pid).value_or(0);
   return p;

@@ -38,7 +38,7 @@ class false_leader {
       const std::function<void(tutti::roster&)>& change = [](tutti::roster&) {}) {
     const std::string name = "@tutti-test-" + std::to_string(::getpid()) + "-" + std::to_string(++count_);
     tutti::os::fd listener = tutti::os::listen_on(tutti::os::endpoint::unix_socket(name));
-    tutti::peer leader = drive::myself(0);
+    tutti::rank_info leader = drive::myself(0);
     shm_world world{1, [&](int, shm_world& w) {
                       listener.reset();
                       tutti::roster all{leader, drive::myself(1)};

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/transport/shm/layout.hpp>
 
 #include "support/forked_child.hpp"
@@ -59,6 +59,6 @@ TEST_CASE("limits of the process make the heaps smaller") {
 TEST_CASE("of 64 ranks on a machine the rings and a board of each cost less than 1 MiB per pair") {
   constexpr int n = 64;
   constexpr std::uint64_t pairs = n * (n - 1) / 2;
-  const std::uint64_t boards = n * (tutti::algo::board::part_bytes + tutti::algo::board::long_bytes);
+  const std::uint64_t boards = n * (tutti::algo::shm_group::part_bytes + tutti::algo::shm_group::long_bytes);
   CHECK(tutti::shm_control_block::bytes(n) + boards <= pairs << 20);
 }

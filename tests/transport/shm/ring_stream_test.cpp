@@ -21,7 +21,7 @@ struct two_pipes {
   tutti::ring_stream a{area, 0, 1, bell_a}, b{area, 1, 0, bell_b};
 };
 
-static_assert(tutti::pipe<tutti::ring_stream>);
+static_assert(tutti::byte_stream<tutti::ring_stream>);
 
 }  // namespace
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/bootstrap/sim.hpp>
 #include <tutti/transport/messaging/group_link.hpp>
 
@@ -22,7 +22,7 @@
 namespace {
 
 using namespace tutti;
-using algo::board;
+using algo::shm_group;
 
 /// Sees every step that a rank posts, and compares: what was posted in a slot stays until everyone has posted the next
 /// step.
@@ -33,7 +33,7 @@ class watcher {
   /// The first board of a world is the world's own: its parts come first.
   void allocated(int rank, const std::byte* p, std::size_t bytes) {
     part& mine = parts_[static_cast<std::size_t>(rank)];
-    if (bytes == board::part_bytes && !mine.base) mine.base = p;
+    if (bytes == shm_group::part_bytes && !mine.base) mine.base = p;
   }
   void look(int rank) {
     std::uint64_t least = ~std::uint64_t{0};
@@ -62,12 +62,12 @@ class watcher {
 
     [[nodiscard]] std::uint64_t step() const {
       std::uint64_t last = 0;
-      for (const board::cell& c : reinterpret_cast<const board::line*>(base)->cells)
+      for (const shm_group::cell& c : reinterpret_cast<const shm_group::line*>(base)->cells)
         last = std::max(last, c.step.load());
       return last;
     }
     [[nodiscard]] std::vector<std::byte> slot(std::uint64_t t) const {
-      const std::byte* s = base + board::slots_at + t % 2 * board::slot_bytes;
+      const std::byte* s = base + shm_group::slots_at + t % 2 * shm_group::slot_bytes;
       return {s, s + looked_at};
     }
   };
@@ -109,20 +109,20 @@ TEST_CASE("sim: no collective overwrites a slot of the board that is still read"
 /// Rounds in which one rank gives and the others take, so that the giver has nobody to wait for but by the rule. With
 /// `takes_turns` every rank gives in turn. Without `rule` a giver writes at once.
 template <class Lane>
-routine give(Lane lane, board& b, bool takes_turns, bool rule, int& wrong) {
-  board::turn turn{b, lane.link()};
+routine give(Lane lane, shm_group& b, bool takes_turns, bool rule, int& wrong) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
   for (int round = 0; round < 12; ++round) {
     const int giver = takes_turns ? round / 3 % lane.size() : 0;
     const std::uint64_t step = b.step() + 1;
     if (lane.rank() == giver) {
-      if (rule) co_await board::reached(b, lane.link(), 0, lane.size(), step - 1);
+      if (rule) co_await shm_group::reached(b, lane.link(), 0, lane.size(), step - 1);
       std::memcpy(b.slot(giver, step), &step, sizeof step);
       b.post(lane.link());
     } else {
       b.post(lane.link());
-      co_await board::reached(b, lane.link(), giver, giver + 1, step);
+      co_await shm_group::reached(b, lane.link(), giver, giver + 1, step);
       std::uint64_t got = 0;
       std::memcpy(&got, b.slot(giver, step), sizeof got);
       wrong += got != step;
@@ -147,7 +147,7 @@ finding follow(std::uint64_t seed, Make make) {
       watched_transport link{network, r};
       drive::rank_driver rank{link, 0};
       const group all{0, r, size, {}};
-      board b;
+      shm_group b;
       ends[static_cast<std::size_t>(r)] = rank.run(make(lane{link, all, 1}, b, found.wrong));
     });
   if (!network->run()) throw std::runtime_error("does not end");
@@ -162,7 +162,7 @@ TEST_CASE("sim: the rule of the two slots holds on every schedule, and without i
     for (const bool rule : {true, false}) {
       int wrong = 0, overwritten = 0;
       for_seeds(1, sim_program::seeds / 4, [&](std::uint64_t seed) {
-        const finding f = follow(seed, [&](auto l, board& b, int& w) { return give(l, b, takes_turns, rule, w); });
+        const finding f = follow(seed, [&](auto l, shm_group& b, int& w) { return give(l, b, takes_turns, rule, w); });
         wrong += f.wrong != 0;
         overwritten += f.overwritten != 0;
       });

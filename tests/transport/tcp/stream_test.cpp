@@ -23,7 +23,7 @@ namespace {
 
 using namespace pipe_pair;
 
-static_assert(tutti::pipe<tcp_stream>);
+static_assert(tutti::byte_stream<tcp_stream>);
 
 TEST_CASE("a pipe asks for its connection once, and moves nothing before") {
   events ev;

@@ -22,14 +22,14 @@ using source = tcp_poller::source;
 
 /// Two connections with peer 1, which a poller hears of.
 struct watched {
-  over_tcp pipes;
+  over_tcp streams;
   tcp_poller poller{1};
   std::vector<tcp_link> links = std::vector<tcp_link>(2);
   tcp_watch watch{poller, links};
   std::uint64_t received = 0;
 
   watched() {
-    links[1].pipe = &pipes.a;
+    links[1].stream = &streams.a;
     watch.renew(1);
   }
   /// So many polls each of which finds something.
@@ -51,8 +51,8 @@ struct watched {
 TEST_CASE("the poller hears of a peer until it is asked often enough, and then not until it is not any more") {
   watched w;
   std::byte some[8]{};
-  REQUIRE(w.pipes.b.write(some, {}) == sizeof some);
-  w.pipes.b.tell({tutti::detail::control_message::kind::bye, {}});
+  REQUIRE(w.streams.b.write(some, {}) == sizeof some);
+  w.streams.b.tell({tutti::detail::control_message::kind::bye, {}});
   w.poll(polling_rhythm::enough - 1);
   CHECK_FALSE(w.links[1].unwatched);
   CHECK(w.hears(source::in));
@@ -76,7 +76,7 @@ TEST_CASE("the poller hears of a peer until it is asked often enough, and then n
 TEST_CASE("what is asked often enough only now and then stays watched") {
   watched w;
   std::byte some[8]{};
-  REQUIRE(w.pipes.b.write(some, {}) == sizeof some);
+  REQUIRE(w.streams.b.write(some, {}) == sizeof some);
   for (int i = 0; i < 3; ++i) {
     w.poll(polling_rhythm::enough - 1);
     w.watch.all();
@@ -87,14 +87,14 @@ TEST_CASE("what is asked often enough only now and then stays watched") {
 TEST_CASE("the poller goes on hearing of room to write") {
   watched w;
   std::vector<std::byte> much(64 << 20);
-  (void)w.pipes.a.write({}, much);
-  REQUIRE(w.pipes.a.at(0, side::ours).full);
+  (void)w.streams.a.write({}, much);
+  REQUIRE(w.streams.a.at(0, side::ours).full);
   w.watch.renew(1, 0, side::ours);
   w.poll(polling_rhythm::enough);
   CHECK_FALSE(w.hears(source::out, true));
   for (int i = 0; i < 1000 && !w.hears(source::out, true); ++i) {
-    w.pipes.b.try_now();
-    (void)w.pipes.b.read(much);
+    w.streams.b.try_now();
+    (void)w.streams.b.read(much);
   }
   CHECK(w.hears(source::out, true));
 }

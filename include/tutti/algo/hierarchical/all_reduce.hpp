@@ -30,7 +30,7 @@ namespace detail {
 template <mapped_transport T>
 class over_machines {
  public:
-  over_machines(lane<T> link, node_group& memory, const all_reduce_args& a) noexcept
+  over_machines(group_link<T> link, node_group& memory, const all_reduce_args& a) noexcept
       : link_(link),
         here_(memory.inside(link)),
         memory_(memory),
@@ -73,7 +73,7 @@ class over_machines {
     const problem s = between(map.machines, mine.bytes(), mine.element_bytes);
     const sublink others = one_speaks_ ? sublink(link_, map.lowest, map.machine_of(link_.rank()), first_step)
                                        : sublink(link_, map.elsewhere, map.across, first_step);
-    co_await by_messages(others, sum, select<all_reduce_args>(s));
+    co_await run_messages(others, sum, select<all_reduce_args>(s));
     if (a_.op.finish) a_.op.finish(mine.data, mine.count, link_.size(), a_.op.context.data());
   }
 
@@ -116,7 +116,7 @@ class over_machines {
   }
   static const_buffer as_const(const buffer& b) noexcept { return {b.data, b.count, b.element_bytes, b.type}; }
 
-  lane<T> link_, here_;
+  group_link<T> link_, here_;
   node_group& memory_;
   all_reduce_args a_;
   reduction sum_;
@@ -136,8 +136,8 @@ class over_machines {
 /// between nodes; 2N(M-1)/(kM) bytes per rank between nodes, where a flat ring sends 2N(n-1)/n (as in Horovod and in
 /// NCCL's trees of rings). `memory` must outlive the routine.
 template <mapped_transport T>
-routine hierarchical_all_reduce(lane<T> link, node_group& memory, all_reduce_args a) {
-  ticket_lock::turn first{memory.up.order, link.link()}, last{memory.down.order, link.link()};
+routine hierarchical_all_reduce(group_link<T> link, node_group& memory, all_reduce_args a) {
+  ticket_lock::ticket first{memory.up.order, link.link()}, last{memory.down.order, link.link()};
   detail::over_machines<T> way(link, memory, a);
   const std::size_t segments = way.segments();
   detail::in_flight<background> between;

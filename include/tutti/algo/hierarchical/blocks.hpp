@@ -32,7 +32,7 @@ class block_exchange {
   /// Bytes of a chunk: a millisecond on a link of 10 Gbit/s, which is long compared with the rounds inside a node.
   static constexpr std::size_t segment_bytes = std::size_t{1} << 20;
 
-  block_exchange(lane<T> link, node_group& memory, std::size_t count, std::size_t element_bytes) noexcept
+  block_exchange(group_link<T> link, node_group& memory, std::size_t count, std::size_t element_bytes) noexcept
       : link_(link),
         side_(memory.up),
         map_(memory.map),
@@ -92,7 +92,7 @@ class block_exchange {
   [[nodiscard]] int distance(std::size_t i) const noexcept { return 1 + static_cast<int>(i / per_machine_); }
   [[nodiscard]] std::uint64_t tag(std::size_t i) const noexcept { return between_steps + i % per_machine_; }
 
-  lane<T> link_;
+  group_link<T> link_;
   node_group::side& side_;
   const node_map& map_;
   int machine_;
@@ -107,8 +107,8 @@ class block_exchange {
 /// M all_gathers inside per MiB of a block; k(M-1) blocks enter every node, the least possible, where a ring of ranks
 /// takes kM-1. `memory` must outlive the routine.
 template <mapped_transport T>
-routine hierarchical_all_gather(lane<T> link, node_group& memory, all_gather_args a) {
-  ticket_lock::turn turn{memory.up.order, link.link()};
+routine hierarchical_all_gather(group_link<T> link, node_group& memory, all_gather_args a) {
+  ticket_lock::ticket turn{memory.up.order, link.link()};
   const std::size_t element = a.out.element_bytes, count = a.in.count;
   detail::block_exchange<T> across(link, memory, count, element);
   const auto inside = [&](int machine, std::size_t i, const void* own) {
@@ -153,8 +153,8 @@ routine hierarchical_all_gather(lane<T> link, node_group& memory, all_gather_arg
 /// every node, the least possible, where a ring of ranks takes kM-1; up to 4 MiB of temporary memory. `memory` must
 /// outlive the routine.
 template <mapped_transport T>
-routine hierarchical_reduce_scatter(lane<T> link, node_group& memory, reduce_scatter_args a) {
-  ticket_lock::turn turn{memory.up.order, link.link()};
+routine hierarchical_reduce_scatter(group_link<T> link, node_group& memory, reduce_scatter_args a) {
+  ticket_lock::ticket turn{memory.up.order, link.link()};
   const std::size_t element = a.out.element_bytes, count = a.out.count;
   detail::block_exchange<T> across(link, memory, count, element);
   const std::size_t steps = across.steps(), slot = whole_lines(across.most_bytes());

@@ -5,7 +5,7 @@
 
 #include <tutti/algo/hierarchical/node_map.hpp>
 #include <tutti/algo/mismatch/signature.hpp>
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/algo/shm/group/ticket_lock.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/transport/messaging/group_link.hpp>
@@ -20,7 +20,7 @@ class node_group {
  public:
   struct side {
     ticket_lock order;  // of calls; each takes several tickets of the board
-    board place;
+    shm_group place;
     std::vector<std::size_t> counts, offsets;  // of the blocks of the call that has its turn
   };
 
@@ -38,15 +38,16 @@ class node_group {
   /// Returns a link of this node's ranks for the collectives that a call runs inside. These have no sequence number:
   /// the board compares their order and lengths, but only begin() records a call by name.
   template <transport T>
-  [[nodiscard]] lane<T> inside(const lane<T>& whole) const noexcept {
+  [[nodiscard]] group_link<T> inside(const group_link<T>& whole) const noexcept {
     return {whole.link(), members_, 0};
   }
 
   /// Begins `call` on one board; all ranks of the node must do so. Does nothing if this rank is alone on its node.
   template <mapped_transport T>
-  routine begin(lane<T> whole, side& s, call_signature call) {
+  routine begin(group_link<T> whole, side& s, call_signature call) {
     if (size() == 1) co_return;
-    if (!s.place.is_open()) co_await s.place.open(lane<T>{whole.link(), members_, whole.sequence(), whole.call()});
+    if (!s.place.is_open())
+      co_await s.place.open(group_link<T>{whole.link(), members_, whole.sequence(), whole.call()});
     s.place.begin(call);
   }
 

@@ -58,9 +58,9 @@ struct tree_of_machines {
 /// (algo/shm/broadcast.hpp). ceil(log2 M) levels; N bytes into every node but the root's, once. `memory` must
 /// outlive the routine.
 template <mapped_transport T>
-routine hierarchical_broadcast(lane<T> link, node_group& memory, broadcast_args a) {
-  ticket_lock::turn turn{memory.up.order, link.link()};
-  const detail::tree_of_machines<lane<T>> tree(link, memory.map, a.root);
+routine hierarchical_broadcast(group_link<T> link, node_group& memory, broadcast_args a) {
+  ticket_lock::ticket turn{memory.up.order, link.link()};
+  const detail::tree_of_machines<group_link<T>> tree(link, memory.map, a.root);
   const auto& across = tree.across;
   const std::span<std::byte> data{static_cast<std::byte*>(a.data.data), a.data.bytes()};
   const std::size_t pieces = pieces_of(data.size());
@@ -91,9 +91,9 @@ routine hierarchical_broadcast(lane<T> link, node_group& memory, broadcast_args 
 /// and up a binomial tree of the M nodes. Operands are taken node by node, beginning with the root's. ceil(log2 M)
 /// steps; N bytes out of every node but the root's, once. `memory` must outlive the routine.
 template <mapped_transport T>
-routine hierarchical_reduce(lane<T> link, node_group& memory, reduce_args a) {
-  ticket_lock::turn turn{memory.up.order, link.link()};
-  const detail::tree_of_machines<lane<T>> tree(link, memory.map, a.root);
+routine hierarchical_reduce(group_link<T> link, node_group& memory, reduce_args a) {
+  ticket_lock::ticket turn{memory.up.order, link.link()};
+  const detail::tree_of_machines<group_link<T>> tree(link, memory.map, a.root);
   const bool root = link.rank() == a.root;
   const std::size_t element = a.in.element_bytes;
   const std::size_t segment = whole_elements(piece_bytes, element), most = (std::min)(segment, a.in.count) * element;
@@ -127,9 +127,9 @@ routine hierarchical_reduce(lane<T> link, node_group& memory, reduce_args a) {
 /// messages (algo/message/barrier.hpp), and the ranks of each node meet again. ceil(log2 M) steps of empty messages.
 /// `memory` must outlive the routine.
 template <mapped_transport T>
-routine hierarchical_barrier(lane<T> link, node_group& memory) {
+routine hierarchical_barrier(group_link<T> link, node_group& memory) {
   constexpr std::uint64_t between_steps = 1 << 20;
-  ticket_lock::turn first{memory.up.order, link.link()}, last{memory.down.order, link.link()};
+  ticket_lock::ticket first{memory.up.order, link.link()}, last{memory.down.order, link.link()};
   const call_signature call = call_of(link.sequence(), barrier_args{});
   co_await first;
   co_await memory.begin(link, memory.up, call);

@@ -12,7 +12,7 @@ namespace tutti::algo {
 
 /// Returns the all_reduce over messages that `via` names.
 template <message_link L>
-routine by_messages(L link, const all_reduce_args& a, algorithm via) {
+routine run_messages(L link, const all_reduce_args& a, algorithm via) {
   if (via == algorithm::halving_doubling) return halving_doubling_all_reduce(link, a);
   if (via == algorithm::pairwise) return pairwise_all_reduce(link, a);
   return via == algorithm::ring ? ring_all_reduce(link, a) : recursive_doubling_all_reduce(link, a);

@@ -14,7 +14,7 @@ namespace detail {
 
 /// Stages the next `bytes` bytes of the list. The range from `own` to `own_end`, which this rank folds itself, is
 /// copied by ordinary stores and stays in its caches.
-inline void stage_list(board& b, list_walk& from, std::byte* slot, std::size_t bytes, std::size_t own,
+inline void stage_list(shm_group& b, list_walk& from, std::byte* slot, std::size_t bytes, std::size_t own,
                        std::size_t own_end) {
   from.next(bytes, [&](auto piece, std::size_t offset) {
     const std::size_t end = offset + piece.size(), first = std::clamp(own, offset, end),
@@ -32,15 +32,15 @@ inline void stage_list(board& b, list_walk& from, std::byte* slot, std::size_t b
 /// that all ranks map, from 4 KiB on, are not staged: two rounds, 1/n of the elements folded and stored n times per
 /// rank.
 template <mapped_transport T>
-routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_all_reduce_coalesced(group_link<T> lane, shm_group& b, all_reduce_coalesced_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   const std::size_t element = a.data.element_bytes, total = a.data.bytes();
-  const std::size_t most = whole_elements(board::slot_bytes, element) * element, place = (std::min)(most, total);
+  const std::size_t most = whole_elements(shm_group::slot_bytes, element) * element, place = (std::min)(most, total);
   list_walk from{a.data}, to{a.data};
-  std::uint64_t staged = board::nowhere;  // step with which the first slot was posted
+  std::uint64_t staged = shm_group::nowhere;  // step with which the first slot was posted
   const auto mine = static_cast<std::size_t>(m.rank());
   const auto stage = [&](std::uint64_t step, std::size_t bytes) {
     const blocks cut{bytes / element, static_cast<std::size_t>(m.size())};
@@ -52,12 +52,12 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
     const std::uint64_t told = detail::tell_places(m, a.data, m.slot(m.rank(), step));
-    if (told == board::nowhere) stage(step, (std::min)(most, total));
-    board::exposure shown{b, lane.link()};
+    if (told == shm_group::nowhere) stage(step, (std::min)(most, total));
+    shm_group::exposure shown{b, lane.link()};
     m.post({told, 0});
     co_await m.everyone(step);
     int mapped = 0;
-    for (int r = 0; r < m.size(); ++r) mapped += b.note_of(r, step).in != board::nowhere;
+    for (int r = 0; r < m.size(); ++r) mapped += b.note_of(r, step).in != shm_group::nowhere;
     if (mapped == m.size()) {
       const blocks cut{a.data.count, static_cast<std::size_t>(m.size())};
       scratch cursors(lane, cut.parts * sizeof(detail::list_cursor));
@@ -82,7 +82,7 @@ routine direct_all_reduce_coalesced(lane<T> lane, board& b, all_reduce_coalesced
   for (std::size_t done = 0; done == 0 || done < total; done += most) {
     const std::size_t bytes = (std::min)(most, total - done);
     std::uint64_t step = staged;
-    if (done != 0 || staged == board::nowhere) {
+    if (done != 0 || staged == shm_group::nowhere) {
       step = m.next();
       co_await m.everyone(step - 1);
       stage(step, bytes);
@@ -117,7 +117,7 @@ routine packed_all_reduce_coalesced(L link, all_reduce_coalesced_args a, algorit
   list_walk{a.data}.gather(packed.data(), a.data.bytes());
   const buffer all{packed.data(), a.data.count, a.data.element_bytes, a.data.type};
   const all_reduce_args one{{all.data, all.count, all.element_bytes, all.type}, all, a.op, via};
-  co_await by_messages(link, one, via);
+  co_await run_messages(link, one, via);
   list_walk{a.data}.scatter(packed.data(), a.data.bytes());
 }
 

@@ -6,7 +6,7 @@
 
 #include <tutti/algo/mismatch/fingerprint.hpp>
 #include <tutti/algo/mismatch/signature.hpp>
-#include <tutti/algo/shm/group/board_memory.hpp>
+#include <tutti/algo/shm/group/memory.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/transport/messaging/call_log.hpp>
 #include <tutti/transport/messaging/group_link.hpp>
@@ -17,7 +17,7 @@ namespace tutti::algo {
 
 /// The last calls of each rank of a board, in memory that all ranks read. Steps carry a mark of their call, and when
 /// two marks differ, the history tells which calls differ.
-class call_history : public board_memory, public call_log::witness {
+class call_history : public shm_group_memory, public call_log::source {
  public:
   /// All calls that were begun here or went by messages, in one number.
   [[nodiscard]] std::uint64_t chain() const noexcept { return detail::mix(call_, by_messages_); }
@@ -46,7 +46,7 @@ class call_history : public board_memory, public call_log::witness {
 
   /// Returns this rank's call of the tag's sequence number, for a peer that waits for it in another operation. Calls
   /// that went by messages are in the log of recent calls.
-  [[nodiscard]] call_log::one recall(std::uint64_t t) const noexcept override {
+  [[nodiscard]] call_log::entry recall(std::uint64_t t) const noexcept override {
     for (std::size_t i = 0; is_open() && i < remembered; ++i) {
       const call_signature c = recent(rank_, i);
       if (c.sequence == 0 || !tag::of_one_operation(tag::make(members_->context, c.sequence, 0), t)) continue;

@@ -7,7 +7,7 @@
 
 #include <tutti/algo/mismatch/signature.hpp>
 #include <tutti/algo/mismatch/signature_text.hpp>
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/transport/messaging/group_link.hpp>
 #include <tutti/transport/messaging/message_mismatch.hpp>
@@ -27,7 +27,7 @@ struct mismatch_report {
 
   /// Finds the report. To be called after errc::mismatch, when ranks begin hardly any calls. Compares this rank with
   /// `blamed`, a world rank, if they differ; the other ranks by the number that made equal calls.
-  static mismatch_report find(const board& b, const group& members, int blamed) noexcept {
+  static mismatch_report find(const shm_group& b, const group& members, int blamed) noexcept {
     mismatch_report found;
     const std::uint64_t place = b.is_open() ? first_difference(b, members.size) : 0;
     if (place == 0) return found;
@@ -71,17 +71,18 @@ struct mismatch_report {
  private:
   static constexpr std::size_t most_sides = 4;  // further different calls are not reported
 
-  static call_signature call_in(std::uint64_t place, const board& b, int rank) noexcept {
-    for (std::size_t i = 0; i < board::remembered; ++i)
+  static call_signature call_in(std::uint64_t place, const shm_group& b, int rank) noexcept {
+    for (std::size_t i = 0; i < shm_group::remembered; ++i)
       if (const call_signature c = b.recent(rank, i); c.sequence == place) return c;
     return {};
   }
   /// Returns the sequence number of the first call in which ranks differ, 0 if there is none.
-  static std::uint64_t first_difference(const board& b, int ranks) noexcept {
-    call_signature seen[2 * board::remembered];  // of the first rank that made each call; ranks are a few calls apart
+  static std::uint64_t first_difference(const shm_group& b, int ranks) noexcept {
+    call_signature
+        seen[2 * shm_group::remembered];  // of the first rank that made each call; ranks are a few calls apart
     std::uint64_t first = 0;
     for (int r = 0; r < ranks; ++r)
-      for (std::size_t i = 0; i < board::remembered; ++i) {
+      for (std::size_t i = 0; i < shm_group::remembered; ++i) {
         const call_signature c = b.recent(r, i);
         for (call_signature& s : seen) {
           if (c.sequence == 0 || (s.sequence != 0 && s.sequence != c.sequence)) continue;
@@ -186,7 +187,7 @@ inline bool is_between_two(const status& s) noexcept {
 
 /// Returns the explanation of a mismatch for the message of an operation that ended with errc::mismatch; empty if
 /// nothing is known. `blamed` names the rank that the failure is about, as the subject of a sentence.
-inline std::string explain_mismatch(const op_state& s, const board& b, const group& members,
+inline std::string explain_mismatch(const op_state& s, const shm_group& b, const group& members,
                                     const std::string& blamed) {
   const auto found = mismatch_report::find(b, members, s.result.peer);
   if (found.odd.rank >= 0) return detail::explain(found, members, s.info);

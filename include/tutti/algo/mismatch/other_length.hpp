@@ -12,7 +12,7 @@ namespace tutti::algo::detail {
 /// Returns the error of an operation in which rank `from` sends `bytes` bytes to rank `to`, which has room for another
 /// length.
 template <transport T, class Args>
-status other_length(const lane<T>& lane, const Args& a, int from, std::size_t bytes, int to,
+status other_length(const group_link<T>& lane, const Args& a, int from, std::size_t bytes, int to,
                     std::size_t room) noexcept {
   const std::uint16_t call = call_of(lane.sequence(), a).brief();
   const group& all = lane.members();

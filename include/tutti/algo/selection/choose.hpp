@@ -69,7 +69,7 @@ constexpr algorithm select(const problem& s) noexcept {
 
 /// Returns the situation of several nodes with one rank each.
 constexpr problem between(int machines, std::size_t bytes, std::size_t element) noexcept {
-  return {reach::machines, machines, bytes, element, machines};
+  return {connectivity::machines, machines, bytes, element, machines};
 }
 
 namespace detail {
@@ -100,7 +100,7 @@ constexpr std::uint64_t estimate(algorithm via, const problem& s, const extent& 
   if (via == algorithm::direct || s.world_size < 2) return 0;
   if constexpr (has_algorithm<Args>(algorithm::hierarchical))
     if (via == algorithm::hierarchical) return detail::estimate_hierarchical<Args>(s);
-  const int lines = s.links == reach::machines ? (s.world_size + s.machines - 1) / s.machines : 1;
+  const int lines = s.links == connectivity::machines ? (s.world_size + s.machines - 1) / s.machines : 1;
   return time_of(work_of<Args>(via, e), cost_of(s.links), static_cast<std::uint64_t>(s.crowd),
                  static_cast<std::uint64_t>(lines));
 }

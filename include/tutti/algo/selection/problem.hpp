@@ -3,14 +3,14 @@
 #include <cstdint>
 
 #include <tutti/algo/connectivity.hpp>
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 
 namespace tutti::algo {
 
 /// Properties of a call on which the choice of its algorithm depends. They are equal on all ranks, and so is the
 /// choice.
 struct problem {
-  reach links = reach::messages;
+  connectivity links = connectivity::messages;
   int world_size = 1;
   std::size_t bytes = 0;  ///< of the whole message
   std::size_t element = 1;
@@ -21,14 +21,14 @@ struct problem {
 
 /// Returns true if the direct algorithms can run: a slot holds at least one element for each rank.
 constexpr bool direct_possible(const problem& s) noexcept {
-  return s.links == reach::memory && s.element * static_cast<std::size_t>(s.world_size) <= board::slot_bytes;
+  return s.links == connectivity::memory && s.element * static_cast<std::size_t>(s.world_size) <= shm_group::slot_bytes;
 }
 
 /// Returns true if the hierarchical algorithms can run. They are direct inside a node, which may have all ranks but
 /// one.
 constexpr bool hierarchical_possible(const problem& s) noexcept {
-  return s.links == reach::machines && s.machines < s.world_size &&
-         s.element * static_cast<std::size_t>(s.world_size) <= board::slot_bytes;
+  return s.links == connectivity::machines && s.machines < s.world_size &&
+         s.element * static_cast<std::size_t>(s.world_size) <= shm_group::slot_bytes;
 }
 
 }  // namespace tutti::algo

@@ -85,11 +85,11 @@ std::string refusal(algorithm via, const problem& s) {
     text = "algorithm hierarchical needs ranks on several machines, " +
            std::string(by_equal_machines<Args> ? "equally many on each, at least two, which share memory, "
                                                : "with several on one of them that share its memory, ") +
-           "and elements of which a slot of " + std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
+           "and elements of which a slot of " + std::to_string(shm_group::slot_bytes >> 10) + " KiB holds one per rank";
   else if (has_algorithm<Args>(via))
     text = "algorithm " + std::string(name(via)) +
            " needs a world whose ranks map each other's memory, and elements of which a slot of " +
-           std::to_string(board::slot_bytes >> 10) + " KiB holds one per rank";
+           std::to_string(shm_group::slot_bytes >> 10) + " KiB holds one per rank";
   else
     text = "there is no algorithm " + std::string(name(via)) + " for it";
   text += "; ask for automatic";

@@ -23,7 +23,7 @@ class tuning {
 
   struct rule {
     std::uint32_t collective = 0;  ///< id_of() the collective's name
-    reach links = reach::messages;
+    connectivity links = connectivity::messages;
     algorithm via = algorithm::automatic;
     int ranks = any_ranks;          ///< largest world size of the rule
     std::size_t bytes = any_bytes;  ///< largest message of the rule

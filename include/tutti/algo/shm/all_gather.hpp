@@ -14,18 +14,18 @@ namespace tutti::algo {
 /// attach (algo/shm/group/cma_sizes.hpp), are copied from where they are: two rounds. Others are staged in chunks of
 /// 128 KiB: one round each.
 template <mapped_transport T>
-routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_all_gather(group_link<T> lane, shm_group& b, all_gather_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   const std::size_t block = a.in.bytes();
   if (b.choice_due(a.out.bytes())) co_await detail::choose_staging(m, b);
   const auto block_of = [&](int r) { return at(a.out.data, static_cast<std::size_t>(r) * block); };
   if (block >= worth_mapping) {
-    board::exposure shown{b, lane.link()};
+    shm_group::exposure shown{b, lane.link()};
     const std::uint64_t here = detail::place_or_lend_block(m, b, a.in.data, block, block, a.out.bytes());
-    const std::uint64_t step = m.post({here, board::nowhere});
+    const std::uint64_t step = m.post({here, shm_group::nowhere});
     co_await m.everyone(step);
     if (m.all_noted(step)) {
       const status how = detail::copy_noted(lane, m, b, step, layout::of_equal(a.in.count), a.in, a.out);
@@ -55,19 +55,19 @@ routine direct_all_gather(lane<T> lane, board& b, all_gather_args a) {
 /// Reduce-scatter through memory that the ranks share: each rank folds its own block of all inputs, in rank order.
 /// Inputs that all ranks map, from 4 KiB on: two rounds, nothing staged. Otherwise one round per 256 KiB of input.
 template <mapped_transport T>
-routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_reduce_scatter(group_link<T> lane, shm_group& b, reduce_scatter_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   const std::size_t element = a.out.element_bytes, block = a.out.count;
   const auto n = static_cast<std::size_t>(m.size()), mine = static_cast<std::size_t>(m.rank());
   if (b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
   if (a.in.bytes() >= worth_mapping) {
-    board::exposure shown{b, lane.link()};
-    const std::uint64_t step = m.post({m.place(a.in.data, a.in.bytes()), board::nowhere});
+    shm_group::exposure shown{b, lane.link()};
+    const std::uint64_t step = m.post({m.place(a.in.data, a.in.bytes()), shm_group::nowhere});
     co_await m.everyone(step);
-    if (m.map_all(step, &board::note::in, a.in.bytes(), b.room().in)) {
+    if (m.map_all(step, &shm_group::note::in, a.in.bytes(), b.room().in)) {
       // An output inside this rank's input (in place) is safe: no other rank reads that block.
       b.room().results.assign(1, a.out.data);
       if (!detail::fold_mapped(b, mine * block, block, element, a.op)) co_await m.failure();
@@ -78,7 +78,7 @@ routine direct_reduce_scatter(lane<T> lane, board& b, reduce_scatter_args a) {
     }
     shown.close();
   }
-  const std::size_t most = whole_elements(board::slot_bytes, element * n);
+  const std::size_t most = whole_elements(shm_group::slot_bytes, element * n);
   for (std::size_t done = 0; done == 0 || done < block; done += most) {
     const std::size_t piece = (std::min)(most, block - done) * element;
     const std::uint64_t step = m.next();

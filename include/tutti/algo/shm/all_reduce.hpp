@@ -6,8 +6,8 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/shm/external_segments.hpp>
-#include <tutti/algo/shm/group/board.hpp>
 #include <tutti/algo/shm/group/call.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/algo/shm/group/staging.hpp>
 #include <tutti/algo/shm/progress.hpp>
 #include <tutti/async/routine.hpp>
@@ -29,12 +29,15 @@ inline constexpr std::size_t few_lines = 256;
 /// Folds `count` elements of all inputs in `b.room().in`, from element `begin` on, and stores the result to all of
 /// `b.room().results`; the first of them is this rank's own. All inputs must be mapped; nothing is staged. Returns
 /// false if some rank failed meanwhile.
-inline bool fold_mapped(board& b, std::size_t begin, std::size_t count, std::size_t element, const reduction& with) {
+inline bool fold_mapped(shm_group& b, std::size_t begin, std::size_t count, std::size_t element,
+                        const reduction& with) {
   return fold_displaced(b, external_segments{}, 0, begin, count, element, stores::ordinary, with);
 }
 
 /// Returns the elements of one chunk, which all ranks stage in one round and each reads from all others.
-inline std::size_t one_shot_piece(std::size_t element) noexcept { return whole_elements(board::half_bytes, element); }
+inline std::size_t one_shot_piece(std::size_t element) noexcept {
+  return whole_elements(shm_group::half_bytes, element);
+}
 
 /// Returns true if folding everything on every rank costs less than a second round.
 inline bool one_shot_pays(std::size_t bytes, int ranks) noexcept {
@@ -44,13 +47,13 @@ inline bool one_shot_pays(std::size_t bytes, int ranks) noexcept {
 /// All-reduce in one round per chunk of 128 KiB: each rank stages its operand and folds those of all ranks. `staged` is
 /// the step with which the first chunk was posted, board::nowhere if it was not.
 template <mapped_transport T>
-routine one_shot(meeting<T> m, board& b, all_reduce_args a, std::uint64_t staged) {
+routine one_shot(shm_call<T> m, shm_group& b, all_reduce_args a, std::uint64_t staged) {
   const std::size_t element = a.out.element_bytes, most = one_shot_piece(element);
   for (std::size_t done = 0; done == 0 || done < a.out.count; done += most) {
     const std::size_t count = (std::min)(most, a.out.count - done);
     const std::byte* own = at(a.in.data, done * element);
     std::uint64_t step = staged;
-    if (done != 0 || staged == board::nowhere) {
+    if (done != 0 || staged == shm_group::nowhere) {
       step = m.next();
       co_await m.everyone(step - 1);
       b.stage(m.slot(m.rank(), step, count * element), own, count * element);
@@ -65,9 +68,9 @@ routine one_shot(meeting<T> m, board& b, all_reduce_args a, std::uint64_t staged
 /// All-reduce in two rounds per slot of 256 KiB: each rank stages what the others fold, folds 1/n of the elements and
 /// stages the result, which the others copy.
 template <mapped_transport T>
-routine two_phase(meeting<T> m, board& b, all_reduce_args a) {
+routine two_phase(shm_call<T> m, shm_group& b, all_reduce_args a) {
   const auto mine = static_cast<std::size_t>(m.rank());
-  const std::size_t element = a.out.element_bytes, most = whole_elements(board::slot_bytes, element);
+  const std::size_t element = a.out.element_bytes, most = whole_elements(shm_group::slot_bytes, element);
   for (std::size_t done = 0; done < a.out.count; done += most) {
     const blocks cut{(std::min)(most, a.out.count - done), static_cast<std::size_t>(m.size())};
     const std::byte* in = at(a.in.data, done * element);
@@ -111,19 +114,19 @@ inline bool is_unmapped(const all_reduce_args& a) noexcept { return a.out.bytes(
 /// read where they lie, and copied to their places only if they are staged. `so_far`: if the call was begun in
 /// algo/shm/inline_path.hpp, its only chunk is staged and posted with a buffer descriptor.
 template <mapped_transport T>
-routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a, progress so_far = progress::nothing) {
-  board::turn turn{b, lane.link()};
+routine direct_all_reduce(group_link<T> lane, shm_group& b, all_reduce_args a, progress so_far = progress::nothing) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b};
+  detail::shm_call<T> m{lane, b};
   const bool begun = so_far != progress::nothing;
   if (!begun) m.begin(a);
   const std::size_t element = a.out.element_bytes, bytes = a.out.bytes();
   const bool all_at_once = detail::one_shot_pays(bytes, m.size());
-  std::uint64_t staged = board::nowhere;
+  std::uint64_t staged = shm_group::nowhere;
   if (!is_unmapped(a)) {
-    const board::note mine{m.place(a.in.data, bytes), m.place(a.out.data, bytes)};
-    const bool mapped = mine.in != board::nowhere && mine.out != board::nowhere;
+    const shm_group::note mine{m.place(a.in.data, bytes), m.place(a.out.data, bytes)};
+    const bool mapped = mine.in != shm_group::nowhere && mine.out != shm_group::nowhere;
     const std::uint64_t step = begun ? b.step() : m.next();
     if (!mapped) detail::bring_part_of(a, m.rank(), m.size());
     if (!mapped && all_at_once && !begun) {  // the first chunk is posted with the descriptor
@@ -131,11 +134,12 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a, progress so
       const std::size_t first = (std::min)(bytes, detail::one_shot_piece(element) * element);
       b.stage(m.slot(m.rank(), step, first), a.in.data, first);
     }
-    board::exposure shown{b, lane.link()};
-    if (!begun) m.post(mapped ? mine : board::note{board::nowhere, board::nowhere});
-    co_await m.everyone(step, mapped || !all_at_once ? 0 : (std::min)(bytes, board::half_bytes));
+    shm_group::exposure shown{b, lane.link()};
+    if (!begun) m.post(mapped ? mine : shm_group::note{shm_group::nowhere, shm_group::nowhere});
+    co_await m.everyone(step, mapped || !all_at_once ? 0 : (std::min)(bytes, shm_group::half_bytes));
     auto& lists = b.room();
-    if (m.map_all(step, &board::note::in, bytes, lists.in) && m.map_all(step, &board::note::out, bytes, lists.out)) {
+    if (m.map_all(step, &shm_group::note::in, bytes, lists.in) &&
+        m.map_all(step, &shm_group::note::out, bytes, lists.out)) {
       const blocks cut{a.out.count, static_cast<std::size_t>(m.size())};
       const auto r = static_cast<std::size_t>(m.rank());
       lists.results.clear();
@@ -153,7 +157,7 @@ routine direct_all_reduce(lane<T> lane, board& b, all_reduce_args a, progress so
     shown.close();
     if (mapped) detail::bring_part_of(a, m.rank(), m.size());
     bool nobody = true;
-    for (int r = 0; r < m.size(); ++r) nobody = nobody && b.note_of(r, step).in == board::nowhere;
+    for (int r = 0; r < m.size(); ++r) nobody = nobody && b.note_of(r, step).in == shm_group::nowhere;
     if (nobody && all_at_once) staged = step;
   }
   if (all_at_once)

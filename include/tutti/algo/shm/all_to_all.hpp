@@ -17,8 +17,8 @@ namespace detail {
 /// Returns the descriptor of the input: `nowhere` in place, since a block may be overwritten before it has been read,
 /// and 0 for an empty input, which no rank reads.
 template <mapped_transport T>
-std::uint64_t place_of_input(const meeting<T>& m, const board& b, const all_to_all_args& a) noexcept {
-  if (a.in.data == a.out.data) return board::nowhere;
+std::uint64_t place_of_input(const shm_call<T>& m, const shm_group& b, const all_to_all_args& a) noexcept {
+  if (a.in.data == a.out.data) return shm_group::nowhere;
   if (a.in.bytes() == 0) return 0;
   const std::size_t longest = a.in_blocks.longest() * a.in.element_bytes;
   return place_or_lend_block(m, b, a.in.data, a.in.bytes(), longest, a.out.bytes());
@@ -27,8 +27,8 @@ std::uint64_t place_of_input(const meeting<T>& m, const board& b, const all_to_a
 /// Copies `bytes` bytes from offset `begin` of rank r's input, which r has described with `step`. Returns 0, or an
 /// errno as copy_from() does; EFAULT if the range is not memory of that rank.
 template <mapped_transport T>
-int take_from(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_args& a, int r, std::size_t begin,
-              std::byte* to, std::size_t bytes) {
+int take_from(const shm_call<T>& m, shm_group& b, std::uint64_t step, const all_to_all_args& a, int r,
+              std::size_t begin, std::byte* to, std::size_t bytes) {
   if (r == m.rank()) return copy_out(to, at(a.in.data, begin), bytes, a.out.bytes()), 0;
   const far_buffer from = find(m, r, b.note_of(r, step).in + begin, bytes);
   return from ? copy_from(b, to, from, bytes, a.out.bytes()) : EFAULT;
@@ -37,7 +37,7 @@ int take_from(const meeting<T>& m, board& b, std::uint64_t step, const all_to_al
 /// Copies this rank's block out of each rank's input; all inputs are described and have equal blocks. Each rank begins
 /// with itself, so that not all read from the same rank at once.
 template <mapped_transport T>
-int take_blocks(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_args& a) {
+int take_blocks(const shm_call<T>& m, shm_group& b, std::uint64_t step, const all_to_all_args& a) {
   const std::size_t bytes = a.in_blocks.size(0) * a.in.element_bytes, mine = static_cast<std::size_t>(m.rank()) * bytes;
   int failed = 0;
   for (int i = 0; i < m.size() && failed == 0; ++i) {
@@ -52,19 +52,20 @@ int take_blocks(const meeting<T>& m, board& b, std::uint64_t step, const all_to_
 template <mapped_transport T>
 class all_to_all_parts {
  public:
-  all_to_all_parts(const meeting<T>& m, const board& b, const all_to_all_args& a) noexcept
+  all_to_all_parts(const shm_call<T>& m, const shm_group& b, const all_to_all_args& a) noexcept
       : m_(m),
         b_(b),
         own_(static_cast<std::size_t>(m.size()), static_cast<std::size_t>(m.rank()), a.in_blocks, a.in.element_bytes),
         known_(a.in_blocks.equal()) {}
   [[nodiscard]] const slot_parts& own() const noexcept { return own_; }
   [[nodiscard]] slot_parts of(int r, std::uint64_t step, std::size_t done) const noexcept {
-    return known_ || r == m_.rank() ? own_ : own_.cut_for(done == 0 ? b_.note_of(r, step).longest : board::slot_bytes);
+    return known_ || r == m_.rank() ? own_
+                                    : own_.cut_for(done == 0 ? b_.note_of(r, step).longest : shm_group::slot_bytes);
   }
 
  private:
-  const meeting<T>& m_;
-  const board& b_;
+  const shm_call<T>& m_;
+  const shm_group& b_;
   slot_parts own_;
   bool known_;
 };
@@ -72,7 +73,7 @@ class all_to_all_parts {
 /// Copies the rest of the others' blocks after their first chunks, from inputs that all ranks have described with
 /// `step`. Blocks have any lengths.
 template <mapped_transport T>
-int take_rests(const meeting<T>& m, board& b, std::uint64_t step, const all_to_all_parts<T>& slots,
+int take_rests(const shm_call<T>& m, shm_group& b, std::uint64_t step, const all_to_all_parts<T>& slots,
                const all_to_all_args& a) {
   const std::size_t element = a.in.element_bytes;
   int failed = 0;
@@ -94,7 +95,7 @@ int take_rests(const meeting<T>& m, board& b, std::uint64_t step, const all_to_a
 /// it. If lengths are told with the first chunks and all ranks map all inputs, the rest is copied from the inputs
 /// directly.
 template <mapped_transport T>
-routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a) {
+routine all_to_all_slots(group_link<T> lane, shm_call<T> m, shm_group& b, all_to_all_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.in.element_bytes;
   const bool known = a.in_blocks.equal();
@@ -113,7 +114,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
     copy_bytes(at(a.out.data, a.out_blocks.begin(me) * element), at(a.in.data, a.in_blocks.begin(me) * element),
                (std::min)(a.out_blocks.size(me), a.in_blocks.size(me)) * element);
   };
-  board::exposure shown{b, lane.link()};
+  shm_group::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < longest; done += mine.most()) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
@@ -126,7 +127,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
     }
     const bool learns = !known && done == 0;
     if (learns)
-      m.post({place_of_input(m, b, a), board::nowhere, longest});
+      m.post({place_of_input(m, b, a), shm_group::nowhere, longest});
     else
       m.post();
     if (known && done == 0) take_own();  // while the others' chunks are on their way
@@ -135,7 +136,7 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
     for (std::size_t r = 0; r < n && learns; ++r) {
       const auto rank = static_cast<int>(r);
       longest = std::max<std::size_t>(longest, b.note_of(rank, step).longest);
-      mapped = mapped && b.note_of(rank, step).in != board::nowhere;
+      mapped = mapped && b.note_of(rank, step).in != shm_group::nowhere;
       const slot_parts parts = slots.of(rank, step, 0);
       const std::size_t room = a.out_blocks.size(r) * element;
       if (const auto told = parts.told(m.slot(rank, step, parts.total()), me); told != room)
@@ -163,15 +164,15 @@ routine all_to_all_slots(lane<T> lane, meeting<T> m, board& b, all_to_all_args a
 /// its first chunk. Otherwise each rank stages 1/n of a slot of 256 KiB for each other rank: one round per such chunk
 /// of the longest block, every byte copied twice.
 template <mapped_transport T>
-routine direct_all_to_all(lane<T> lane, board& b, all_to_all_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_all_to_all(group_link<T> lane, shm_group& b, all_to_all_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   if (a.in_blocks.equal() && b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
-  if (a.in_blocks.equal() && a.in.bytes() > board::slot_bytes) {
-    board::exposure shown{b, lane.link()};
-    const std::uint64_t step = m.post({detail::place_of_input(m, b, a), board::nowhere});
+  if (a.in_blocks.equal() && a.in.bytes() > shm_group::slot_bytes) {
+    shm_group::exposure shown{b, lane.link()};
+    const std::uint64_t step = m.post({detail::place_of_input(m, b, a), shm_group::nowhere});
     co_await m.everyone(step);
     if (m.all_noted(step)) {
       if (const int failed = detail::take_blocks(m, b, step, a)) co_await detail::give_up(m, failed);

@@ -15,15 +15,15 @@ namespace tutti::algo {
 /// Otherwise the root stages chunks of 128 KiB, which the others copy out; the root is at most one chunk ahead. One
 /// round with the root per chunk.
 template <mapped_transport T>
-routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_broadcast(group_link<T> lane, shm_group& b, broadcast_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   const std::size_t bytes = a.data.bytes();
   if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
   const bool root = m.rank() == a.root;
-  board::exposure shown{b, lane.link()};
+  shm_group::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < bytes; done += detail::copy_piece) {
     const std::size_t piece = (std::min)(detail::copy_piece, bytes - done);
     const std::uint64_t step = m.next();
@@ -31,8 +31,8 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
     const bool tells = done == 0 && bytes >= worth_mapping;
     const bool may_wait = tells && (!root || detail::root_may_wait(m, bytes));
     const std::uint64_t here =
-        may_wait ? detail::place_or_lend(m, a.data.data, bytes, b.lends().whole) : board::nowhere;
-    if (root && here == board::nowhere) {
+        may_wait ? detail::place_or_lend(m, a.data.data, bytes, b.lends().whole) : shm_group::nowhere;
+    if (root && here == shm_group::nowhere) {
       co_await m.everyone(step - 1);
       b.stage(staged, at(a.data.data, done), piece);
     }
@@ -41,7 +41,7 @@ routine direct_broadcast(lane<T> lane, board& b, broadcast_args a) {
     else
       m.post();
     if (!root) co_await m.only(a.root, step, piece <= detail::few_lines ? piece : 0);
-    if (tells && b.note_of(a.root, step).in != board::nowhere) {
+    if (tells && b.note_of(a.root, step).in != shm_group::nowhere) {
       co_await detail::move_mapped(lane, m, b, a.root, step, detail::flow::from_root, at(a.data.data, 0),
                                    [bytes](int) { return detail::stretch{0, bytes}; });
       break;

@@ -4,7 +4,7 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/shm/fold_piece.hpp>
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/kernels/copy.hpp>
 
@@ -32,7 +32,7 @@ inline stores stores_for(std::size_t bytes) noexcept {
 /// Copies a range of one external segment to its place.
 inline void bring_stretch(const external_segments& d, const std::byte* from, std::byte* to, std::size_t count,
                           std::size_t element, stores how) {
-  if (count * element < board::worth_streaming) how = stores::ordinary;
+  if (count * element < shm_group::worth_streaming) how = stores::ordinary;
   if (!d.bring)
     return how == stores::streaming ? copy_streaming(to, from, count * element) : copy_bytes(to, from, count * element);
   if (how == stores::ordinary) return d.bring(from, to, count, d.factor);
@@ -95,8 +95,8 @@ inline void bring_part_of(const all_reduce_args& a, int r, int ranks) {
 /// Does what fold_mapped() does where this rank's input has external segments: folds `count` elements of all inputs in
 /// `b.room().in` from `begin` on, and stores them to all of `b.room().results`, its own first. Returns false if some
 /// rank failed meanwhile.
-inline bool fold_displaced(board& b, const external_segments& d, std::size_t rank, std::size_t begin, std::size_t count,
-                           std::size_t element, stores how, const reduction& with) {
+inline bool fold_displaced(shm_group& b, const external_segments& d, std::size_t rank, std::size_t begin,
+                           std::size_t count, std::size_t element, stores how, const reduction& with) {
   auto& [operands, results, in, out] = b.room();
   alignas(64) std::byte room[stays_near];
   operands.clear();
@@ -111,8 +111,8 @@ inline bool fold_displaced(board& b, const external_segments& d, std::size_t ran
   }
   // A longer own result lies in a shared cache, from which it comes as fast as the others'.
   const stores ways = !own && count * element <= fits_a_core ? stores::own_first : stores::ordinary;
-  const std::size_t most = (d.empty() ? board::visit_bytes : sizeof room) / element;
-  const board::visit visit{b};
+  const std::size_t most = (d.empty() ? shm_group::visit_bytes : sizeof room) / element;
+  const shm_group::visit visit{b};
   for (std::size_t done = 0; done < count; done += most) {
     if (!visit.welcome()) return false;
     const std::size_t piece = (std::min)(most, count - done);

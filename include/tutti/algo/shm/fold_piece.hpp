@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/reduction.hpp>
 
@@ -10,7 +10,7 @@ namespace tutti::algo::detail {
 
 /// Folds `count` elements of all of `b.room().operands` into all of `b.room().results`. They are a chunk of a fold of
 /// `bytes` bytes. Stores as `claiming` says, or without write prefetch if this rank has measured that to be faster.
-inline void fold_piece(board& b, std::size_t bytes, std::size_t count, std::size_t element, stores claiming,
+inline void fold_piece(shm_group& b, std::size_t bytes, std::size_t count, std::size_t element, stores claiming,
                        const reduction& with) {
   const auto& [operands, results, in, out] = b.room();
   const auto fold = [&](stores how) {

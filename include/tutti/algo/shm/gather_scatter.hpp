@@ -23,8 +23,8 @@ stretch block_of(const Args& a, std::size_t element, int r) noexcept {
 
 /// Returns the place at which rank r stages the chunks of its block of a gather, which has `bytes` bytes.
 template <mapped_transport T>
-std::byte* staged_block(const meeting<T>& m, int r, std::uint64_t step, std::size_t bytes) noexcept {
-  return m.slot(r, step, (std::min)(bytes, board::slot_bytes));
+std::byte* staged_block(const shm_call<T>& m, int r, std::uint64_t step, std::size_t bytes) noexcept {
+  return m.slot(r, step, (std::min)(bytes, shm_group::slot_bytes));
 }
 /// Returns the layout of the root's first slot in a gather: a table of the blocks, which the others need in order to
 /// store into the root's buffer when the root alone knows the lengths.
@@ -34,7 +34,7 @@ inline slot_parts gather_table(int ranks) noexcept {
 
 /// Runs direct_gather() on the root: takes the first slot of every rank, then the rest from where it is, or by slots.
 template <mapped_transport T>
-routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
+routine gather_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, gather_args a) {
   const bool known = a.blocks.equal();
   const auto block = [&a](int r) noexcept { return block_of(a, a.in.element_bytes, r); };
   const auto take = [&](std::uint64_t step, std::size_t done) noexcept {
@@ -42,19 +42,19 @@ routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
       const auto [offset, bytes] = block(r);
       if (r != a.root && done < bytes)
         copy_bytes(at(a.out.data, offset + done), staged_block(m, r, step, bytes),
-                   piece_of(bytes, done, board::slot_bytes));
+                   piece_of(bytes, done, shm_group::slot_bytes));
     }
   };
   std::size_t longest = known ? a.in.bytes() : 0;
   std::byte* const own = at(a.out.data, block(a.root).offset);
-  board::exposure shown{b, lane.link()};
+  shm_group::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
-  if (!known || longest > board::slot_bytes) {
-    const board::note here{place_or_lend(m, a.out.data, a.out.bytes(), b.lends().whole),
-                           own == a.in.data ? takes_share : board::nowhere};
+  if (!known || longest > shm_group::slot_bytes) {
+    const shm_group::note here{place_or_lend(m, a.out.data, a.out.bytes(), b.lends().whole),
+                               own == a.in.data ? takes_share : shm_group::nowhere};
     if (!known) co_await m.everyone(step - 1);
     const slot_parts places = gather_table(m.size());
-    for (int r = 0; r < m.size() && !known && here.in != board::nowhere; ++r)
+    for (int r = 0; r < m.size() && !known && here.in != shm_group::nowhere; ++r)
       places.tell(m.slot(m.rank(), step, places.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
     m.post(here);
   } else {
@@ -69,15 +69,15 @@ routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
     longest = std::max<std::size_t>(longest, told);
   }
   take(step, 0);
-  if (longest > board::slot_bytes && b.note_of(a.root, step).in != board::nowhere) {
+  if (longest > shm_group::slot_bytes && b.note_of(a.root, step).in != shm_group::nowhere) {
     co_await move_mapped(lane, m, b, a.root, step, flow::to_root, at(a.out.data, 0), [=](int r) {
       const auto [offset, bytes] = block_of(a, a.in.element_bytes, r);
-      return stretch{offset + board::slot_bytes, piece_of(bytes, board::slot_bytes, bytes)};
+      return stretch{offset + shm_group::slot_bytes, piece_of(bytes, shm_group::slot_bytes, bytes)};
     });
     longest = 0;
   }
   shown.close();
-  for (std::size_t done = board::slot_bytes; done < longest; done += board::slot_bytes) {
+  for (std::size_t done = shm_group::slot_bytes; done < longest; done += shm_group::slot_bytes) {
     step = m.next();
     m.post();
     co_await m.everyone(step);
@@ -89,29 +89,30 @@ routine gather_at_root(lane<T> lane, meeting<T> m, board& b, gather_args a) {
 /// Runs direct_gather() on every other rank: stages the first slot, then stores the rest into the root's buffer, or
 /// stages it.
 template <mapped_transport T>
-routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
+routine gather_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, gather_args a) {
   const bool known = a.blocks.equal();
   const auto me = static_cast<std::size_t>(m.rank());
-  const std::size_t mine = a.in.bytes(), rest = piece_of(mine, board::slot_bytes, mine);
+  const std::size_t mine = a.in.bytes(), rest = piece_of(mine, shm_group::slot_bytes, mine);
   const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
     b.stage(staged_block(m, m.rank(), step, mine), at(a.in.data, (std::min)(done, mine)),
-            piece_of(mine, done, board::slot_bytes));
+            piece_of(mine, done, shm_group::slot_bytes));
   };
   std::size_t longest = mine;
-  board::exposure shown{b, lane.link()};
+  shm_group::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
   co_await m.everyone(step - 1);
   stage(step, 0);
-  if (!known || longest > board::slot_bytes) {
-    m.post({rest == 0 ? board::nowhere : place_or_lend(m, at(a.in.data, board::slot_bytes), rest, b.lends().whole),
-            board::nowhere, mine});
+  if (!known || longest > shm_group::slot_bytes) {
+    m.post(
+        {rest == 0 ? shm_group::nowhere : place_or_lend(m, at(a.in.data, shm_group::slot_bytes), rest, b.lends().whole),
+         shm_group::nowhere, mine});
     co_await m.everyone(step);
   } else {
     m.post();
   }
   for (int r = 0; r < m.size() && !known; ++r)
     if (r != a.root) longest = std::max<std::size_t>(longest, b.note_of(r, step).longest);
-  if (longest > board::slot_bytes && b.note_of(a.root, step).in != board::nowhere) {
+  if (longest > shm_group::slot_bytes && b.note_of(a.root, step).in != shm_group::nowhere) {
     const slot_parts places = gather_table(m.size());
     const std::byte* const table = m.slot(a.root, step, places.total());
     if (const auto room = places.told(table, me); !known && room != mine)
@@ -122,7 +123,7 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
     longest = 0;
   }
   shown.close();
-  for (std::size_t done = board::slot_bytes; done < longest; done += board::slot_bytes) {
+  for (std::size_t done = shm_group::slot_bytes; done < longest; done += shm_group::slot_bytes) {
     step = m.next();
     co_await m.everyone(step - 1);
     stage(step, done);
@@ -133,7 +134,7 @@ routine gather_at_rank(lane<T> lane, meeting<T> m, board& b, gather_args a) {
 
 /// Runs direct_scatter() on the root: describes its buffer, or stages chunks of all blocks until the longest is done.
 template <mapped_transport T>
-routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
+routine scatter_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, scatter_args a) {
   const bool known = a.blocks.equal();
   const auto n = static_cast<std::size_t>(m.size()), root = static_cast<std::size_t>(a.root);
   const slot_parts parts{n, root, a.blocks, a.out.element_bytes};
@@ -148,12 +149,12 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   };
   const std::size_t longest = parts.longest();
   const std::byte* const own = at(a.in.data, block(a.root).offset);
-  board::exposure shown{b, lane.link()};
+  shm_group::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
-  board::note here{board::nowhere, own == a.out.data ? takes_share : board::nowhere, longest};
+  shm_group::note here{shm_group::nowhere, own == a.out.data ? takes_share : shm_group::nowhere, longest};
   if (longest >= worth_mapping && root_may_wait(m, longest))
     here.in = place_or_lend(m, a.in.data, a.in.bytes(), b.lends().whole);
-  const bool mapped = here.in != board::nowhere;
+  const bool mapped = here.in != shm_group::nowhere;
   if (!mapped || !known) co_await m.everyone(step - 1);
   for (int r = 0; r < m.size() && !known; ++r)
     parts.tell(m.slot(a.root, step, parts.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
@@ -183,17 +184,17 @@ routine scatter_at_root(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
 
 /// Runs direct_scatter() on every other rank: copies its block from the root's buffer, or its chunks from the slots.
 template <mapped_transport T>
-routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
+routine scatter_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, scatter_args a) {
   const auto n = static_cast<std::size_t>(m.size()), me = static_cast<std::size_t>(m.rank());
   const auto root = static_cast<std::size_t>(a.root);
   const bool known = a.blocks.equal();
   const std::size_t mine = a.out.bytes();
   const bool notes = !known || mine >= worth_mapping;
   std::size_t longest = mine;
-  board::exposure shown{b, lane.link()};
+  shm_group::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
   if (notes)
-    m.post({mine >= worth_mapping ? place_or_lend(m, a.out.data, mine, b.lends().whole) : board::nowhere, mine});
+    m.post({mine >= worth_mapping ? place_or_lend(m, a.out.data, mine, b.lends().whole) : shm_group::nowhere, mine});
   else
     m.post();
   co_await m.only(a.root, step);
@@ -203,7 +204,7 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
   const std::byte* const slot = m.slot(a.root, step, parts.total());
   if (const auto told = parts.told(slot, me); !known && told != mine)
     co_await lane.refuse(other_length(lane, a, a.root, told, m.rank(), mine));
-  if (notes && b.note_of(a.root, step).in != board::nowhere) {
+  if (notes && b.note_of(a.root, step).in != shm_group::nowhere) {
     const std::size_t begin = known ? me * mine : parts.told_place(slot, me);
     co_await move_mapped(lane, m, b, a.root, step, flow::from_root, at(a.out.data, 0),
                          [=](int) { return stretch{begin, mine}; });
@@ -233,11 +234,11 @@ routine scatter_at_rank(lane<T> lane, meeting<T> m, board& b, scatter_args a) {
 /// input itself, if it maps that. If the root alone knows the lengths of the blocks, each rank describes the length of
 /// its own, and all wait for the first slots of all.
 template <mapped_transport T>
-routine direct_gather(lane<T> lane, board& b, gather_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_gather(group_link<T> lane, shm_group& b, gather_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   if (a.blocks.equal() && b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
   if (m.rank() == a.root)
     co_await detail::gather_at_root(lane, m, b, a);
@@ -253,11 +254,11 @@ routine direct_gather(lane<T> lane, board& b, gather_args a) {
 /// of the longest block but its own. If the root alone knows the lengths of the blocks, a table of them follows the
 /// chunks.
 template <mapped_transport T>
-routine direct_scatter(lane<T> lane, board& b, scatter_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_scatter(group_link<T> lane, shm_group& b, scatter_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   if (a.blocks.equal() && b.choice_due(a.out.bytes())) co_await detail::choose_staging(m, b);
   if (m.rank() == a.root)
     co_await detail::scatter_at_root(lane, m, b, a);

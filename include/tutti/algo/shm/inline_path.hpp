@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include <tutti/algo/shm/all_reduce.hpp>
-#include <tutti/algo/shm/group/board.hpp>
 #include <tutti/algo/shm/group/call.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/algo/shm/progress.hpp>
 #include <tutti/algo/shm/small.hpp>
 #include <tutti/core/args.hpp>
@@ -29,15 +29,15 @@ bool is_whole(const T& link, const all_reduce_args& a, int ranks) noexcept {
 
 /// Does what begin_small() does, for a call for which is_whole() is true.
 template <mapped_transport T>
-progress begin_whole(const lane<T>& lane, board& b, const all_reduce_args& a, int looks) noexcept {
-  const meeting<T> m{lane, b, a};
+progress begin_whole(const group_link<T>& lane, shm_group& b, const all_reduce_args& a, int looks) noexcept {
+  const shm_call<T> m{lane, b, a};
   const std::size_t bytes = a.out.bytes();
   const std::uint64_t step = m.next();
   b.stage(m.slot(m.rank(), step, bytes), a.in.data, bytes);
-  m.post({board::nowhere, board::nowhere});
+  m.post({shm_group::nowhere, shm_group::nowhere});
   if (calls_user(a.op.kind) || !b.sees(0, m.size(), looks, bytes)) return progress::posted;
   for (int r = 0; r < m.size(); ++r)
-    if (b.note_of(r, step).in != board::nowhere) return progress::posted;
+    if (b.note_of(r, step).in != shm_group::nowhere) return progress::posted;
   a.op.fold_all(m.from_others(a.in.data, [&](int r) { return m.slot(r, step, bytes); }), m.size(), a.out.data,
                 a.out.count, a.op.context.data());
   b.timer().count(bytes);
@@ -50,7 +50,7 @@ progress begin_whole(const lane<T>& lane, board& b, const all_reduce_args& a, in
 /// that choice needs a coroutine. The ranks may get different answers, as their buffers may differ in being mapped;
 /// those that have begun continue in direct_all_reduce().
 template <mapped_transport T, class Args>
-bool may_begin(const T& link, const board& b, const Args& a, int rank, int ranks) noexcept {
+bool may_begin(const T& link, const shm_group& b, const Args& a, int rank, int ranks) noexcept {
   if constexpr (std::same_as<Args, all_reduce_args>)
     if (!is_unmapped(a)) return detail::is_whole(link, a, ranks) && !b.timer().is_due(a.out.bytes());
   return is_small(a, ranks) && !b.timer().is_due(detail::exchange_of(a, rank, ranks).bytes);
@@ -59,7 +59,7 @@ bool may_begin(const T& link, const board& b, const Args& a, int rank, int ranks
 /// Posts a call whose shm group is clear, and completes it if all other ranks are seen within `looks` polls. The caller
 /// passes an incomplete call to direct_small(), or to direct_all_reduce() if is_small() is false for it.
 template <mapped_transport T, class Args>
-progress begin(const lane<T>& lane, board& b, const Args& a, int looks) noexcept {
+progress begin(const group_link<T>& lane, shm_group& b, const Args& a, int looks) noexcept {
   if constexpr (std::same_as<Args, all_reduce_args>)
     if (!is_unmapped(a)) return detail::begin_whole(lane, b, a, looks);
   return begin_small(lane, b, a, looks);

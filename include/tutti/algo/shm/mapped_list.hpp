@@ -6,8 +6,8 @@
 
 #include <tutti/algo/block.hpp>
 #include <tutti/algo/shm/fold_piece.hpp>
-#include <tutti/algo/shm/group/board.hpp>
 #include <tutti/algo/shm/group/call.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/core/args.hpp>
 
 namespace tutti::algo::detail {
@@ -20,13 +20,13 @@ struct list_place {
 /// Writes the places of the buffers of `list` to this rank's slot. Returns their number, or board::nowhere if one of
 /// them cannot be mapped, or if the slot is too small.
 template <mapped_transport T>
-std::uint64_t tell_places(const meeting<T>& m, const buffer_list& list, std::byte* slot) noexcept {
+std::uint64_t tell_places(const shm_call<T>& m, const buffer_list& list, std::byte* slot) noexcept {
   std::size_t told = 0;
   for (std::size_t i = 0; i < list.size; ++i) {
     const auto item = list[i];
     if (item.empty()) continue;
     const list_place p{m.place(item.data(), item.size()), item.size()};
-    if (p.where == board::nowhere || (told + 1) * sizeof p > board::slot_bytes) return board::nowhere;
+    if (p.where == shm_group::nowhere || (told + 1) * sizeof p > shm_group::slot_bytes) return shm_group::nowhere;
     std::memcpy(slot + told++ * sizeof p, &p, sizeof p);
   }
   return told;
@@ -42,7 +42,7 @@ struct list_cursor {
 /// Moves the cursor to the next buffer if the current one is used up. Returns false at the end of the list, or if a
 /// place is not memory of that rank.
 template <mapped_transport T>
-bool find_bytes(list_cursor& c, const meeting<T>& m, int rank) noexcept {
+bool find_bytes(list_cursor& c, const shm_call<T>& m, int rank) noexcept {
   if (c.left != 0) return true;
   if (c.next == c.end) return false;
   list_place p;
@@ -59,13 +59,14 @@ enum class list_fold { done, unwelcome, foreign };
 /// result to all of them. Nothing is staged. `cursors` has room for one per rank. Returns `foreign` if a rank's places
 /// are not those of such a list, with that rank in `rank`; `unwelcome` if some rank failed meanwhile.
 template <mapped_transport T>
-list_fold fold_mapped_lists(const meeting<T>& m, board& b, std::uint64_t step, std::size_t begin, std::size_t count,
-                            std::size_t element, const reduction& with, list_cursor* cursors, int& rank) {
+list_fold fold_mapped_lists(const shm_call<T>& m, shm_group& b, std::uint64_t step, std::size_t begin,
+                            std::size_t count, std::size_t element, const reduction& with, list_cursor* cursors,
+                            int& rank) {
   auto& room = b.room();
   for (rank = 0; rank < m.size(); ++rank) {
     const std::byte* slot = m.slot(rank, step);
     const std::uint64_t told = b.note_of(rank, step).in;
-    if (told > board::slot_bytes / sizeof(list_place)) return list_fold::foreign;
+    if (told > shm_group::slot_bytes / sizeof(list_place)) return list_fold::foreign;
     list_cursor c{slot, slot + told * sizeof(list_place), nullptr, 0};
     for (std::size_t skip = begin * element; skip != 0;) {
       if (!find_bytes(c, m, rank)) return list_fold::foreign;
@@ -76,8 +77,8 @@ list_fold fold_mapped_lists(const meeting<T>& m, board& b, std::uint64_t step, s
     }
     cursors[rank] = c;
   }
-  const board::visit visit{b};
-  const std::size_t most = whole_elements(board::visit_bytes, element) * element;
+  const shm_group::visit visit{b};
+  const std::size_t most = whole_elements(shm_group::visit_bytes, element) * element;
   for (std::size_t left = count * element; left != 0;) {
     std::size_t piece = (std::min)(left, most);
     room.operands.clear();

@@ -12,7 +12,7 @@ namespace detail {
 /// Reduce in chunks of 128 KiB, which all ranks but the root stage and the root folds. One round per chunk, in which
 /// only the root waits.
 template <mapped_transport T>
-routine reduce_at_root(meeting<T> m, board& b, reduce_args a) {
+routine reduce_at_root(shm_call<T> m, shm_group& b, reduce_args a) {
   const std::size_t element = a.in.element_bytes, most = one_shot_piece(element);
   for (std::size_t done = 0; done == 0 || done < a.in.count; done += most) {
     const std::size_t count = (std::min)(most, a.in.count - done), bytes = count * element;
@@ -31,7 +31,7 @@ routine reduce_at_root(meeting<T> m, board& b, reduce_args a) {
 /// Reduces one slot's worth, `count` elements from `done` on: each rank stages what the others fold and folds its own
 /// part; the root copies the parts.
 template <mapped_transport T>
-routine reduce_slot(meeting<T> m, board& b, reduce_args a, std::size_t done, std::size_t count) {
+routine reduce_slot(shm_call<T> m, shm_group& b, reduce_args a, std::size_t done, std::size_t count) {
   const std::size_t element = a.in.element_bytes, bytes = count * element;
   const auto mine = static_cast<std::size_t>(m.rank());
   const bool root = m.rank() == a.root;
@@ -64,24 +64,25 @@ routine reduce_slot(meeting<T> m, board& b, reduce_args a, std::size_t done, std
 /// output. Otherwise, with two ranks, chunks of 128 KiB that the root folds, one round each; with more, slots of 256
 /// KiB: each rank folds 1/n of a slot, in two rounds, and only the root waits in the second.
 template <mapped_transport T>
-routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_reduce(group_link<T> lane, shm_group& b, reduce_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   const std::size_t element = a.in.element_bytes, count = a.in.count, bytes = a.in.bytes();
   if (bytes <= detail::one_meeting) {
     if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
     co_await detail::reduce_at_root(m, b, a);
     co_return;
   }
-  board::exposure shown{b, lane.link()};
+  shm_group::exposure shown{b, lane.link()};
   const std::uint64_t input = m.place(a.in.data, bytes);
   // Only the root's output is used. The others describe their input twice, so that map_all() finds a mapped buffer.
   const std::uint64_t step = m.post({input, m.rank() == a.root ? m.place(a.out.data, bytes) : input});
   co_await m.everyone(step);
   auto& lists = b.room();
-  if (m.map_all(step, &board::note::in, bytes, lists.in) && m.map_all(step, &board::note::out, bytes, lists.out)) {
+  if (m.map_all(step, &shm_group::note::in, bytes, lists.in) &&
+      m.map_all(step, &shm_group::note::out, bytes, lists.out)) {
     const blocks cut{count, static_cast<std::size_t>(m.size())};
     const auto mine = static_cast<std::size_t>(m.rank());
     lists.results.assign(1, lists.out[static_cast<std::size_t>(a.root)] + cut.begin(mine) * element);
@@ -97,7 +98,7 @@ routine direct_reduce(lane<T> lane, board& b, reduce_args a) {
     co_await detail::reduce_at_root(m, b, a);
     co_return;
   }
-  const std::size_t most = whole_elements(board::slot_bytes, element);
+  const std::size_t most = whole_elements(shm_group::slot_bytes, element);
   for (std::size_t done = 0; done < count; done += most)
     co_await detail::reduce_slot(m, b, a, done, (std::min)(most, count - done));
 }

@@ -12,16 +12,17 @@ namespace detail {
 /// Folds the inputs of the first `terms` ranks: directly, if all ranks map all inputs and none is overwritten (in
 /// place), else from slots, which every rank stages one after another.
 template <mapped_transport T>
-routine scan_over(meeting<T> m, board& b, scan_args a, int terms) {
-  const std::size_t element = a.in.element_bytes, most = whole_elements(board::slot_bytes, element);
+routine scan_over(shm_call<T> m, shm_group& b, scan_args a, int terms) {
+  const std::size_t element = a.in.element_bytes, most = whole_elements(shm_group::slot_bytes, element);
   if (b.choice_due(a.in.bytes())) co_await choose_staging(m, b);
   if (a.in.bytes() >= 4 * worth_mapping) {
-    board::exposure shown{b, m.link()};
+    shm_group::exposure shown{b, m.link()};
     const bool apart = a.in.data != a.out.data;
-    const std::uint64_t step = m.post({apart ? m.place(a.in.data, a.in.bytes()) : board::nowhere, board::nowhere});
+    const std::uint64_t step =
+        m.post({apart ? m.place(a.in.data, a.in.bytes()) : shm_group::nowhere, shm_group::nowhere});
     co_await m.everyone(step);
     auto& [operands, results, in, out] = b.room();
-    const bool mapped = m.map_all(step, &board::note::in, a.in.bytes(), in);
+    const bool mapped = m.map_all(step, &shm_group::note::in, a.in.bytes(), in);
     if (mapped) {
       in.resize(static_cast<std::size_t>(terms));
       results.assign(1, a.out.data);
@@ -51,21 +52,21 @@ routine scan_over(meeting<T> m, board& b, scan_args a, int terms) {
 /// Scan through memory that the ranks share, in rank order: rank r folds the first r + 1 inputs. Inputs that all ranks
 /// map, from 16 KiB on and not in place: two rounds, nothing staged. Otherwise in slots of 256 KiB, one round each.
 template <mapped_transport T>
-routine direct_scan(lane<T> lane, board& b, scan_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_scan(group_link<T> lane, shm_group& b, scan_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   co_await detail::scan_over(m, b, a, m.rank() + 1);
 }
 
 /// Exclusive scan, in the same way: rank r folds the inputs of the r ranks below it.
 template <mapped_transport T>
-routine direct_exclusive_scan(lane<T> lane, board& b, exclusive_scan_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_exclusive_scan(group_link<T> lane, shm_group& b, exclusive_scan_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   co_await detail::scan_over(m, b, a, m.rank());
 }
 

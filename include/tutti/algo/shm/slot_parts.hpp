@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/layout.hpp>
 
@@ -87,7 +87,7 @@ class slot_parts {
   slot_parts(std::size_t ranks, std::size_t table, std::uint64_t longest) noexcept
       : table_(table),
         others_((std::max)(ranks, std::size_t{2}) - 1),
-        most_((std::min)(lines_in(board::slot_bytes / ranks), lines_in((board::slot_bytes - table) / others_))),
+        most_((std::min)(lines_in(shm_group::slot_bytes / ranks), lines_in((shm_group::slot_bytes - table) / others_))),
         longest_(0),
         bytes_(most_) {
     *this = cut_for(longest);

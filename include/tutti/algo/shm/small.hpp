@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include <tutti/algo/shm/all_reduce.hpp>
-#include <tutti/algo/shm/group/board.hpp>
 #include <tutti/algo/shm/group/call.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/algo/shm/progress.hpp>
 #include <tutti/algo/shm/small_exchange.hpp>
 #include <tutti/algo/shm/small_parts.hpp>
@@ -23,10 +23,10 @@ namespace detail {
 template <mapped_transport T, class Args>
 class small_call {
  public:
-  small_call(const meeting<T>& m, board& b, const Args& a) noexcept
+  small_call(const shm_call<T>& m, shm_group& b, const Args& a) noexcept
       : m_(m), b_(b), a_(a), x_(exchange_of(a, m.rank(), m.size())) {
-    beside_ = x_.bytes <= board::cell_bytes;
-    if constexpr (folds) beside_ = beside_ && element_of(a) % (2 * board::cell_alignment) != 0;
+    beside_ = x_.bytes <= shm_group::cell_bytes;
+    if constexpr (folds) beside_ = beside_ && element_of(a) % (2 * shm_group::cell_alignment) != 0;
   }
   [[nodiscard]] int first() const noexcept { return x_.first; }
   [[nodiscard]] int last() const noexcept { return x_.last; }
@@ -58,8 +58,8 @@ class small_call {
     return beside_ ? m_.beside(r, step) : m_.slot(r, step, x_.bytes);
   }
 
-  const meeting<T>& m_;
-  board& b_;
+  const shm_call<T>& m_;
+  shm_group& b_;
   const Args& a_;
   small_exchange x_;
   bool beside_;
@@ -70,8 +70,8 @@ class small_call {
 /// Posts a small call whose board is clear, and completes it if the others are seen within `looks` polls. Creating a
 /// coroutine would cost as much as their messages.
 template <mapped_transport T, class Args>
-progress begin_small(const lane<T>& lane, board& b, const Args& a, int looks) noexcept {
-  const detail::meeting<T> m{lane, b, a};
+progress begin_small(const group_link<T>& lane, shm_group& b, const Args& a, int looks) noexcept {
+  const detail::shm_call<T> m{lane, b, a};
   const detail::small_call<T, Args> call{m, b, a};
   call.put(m.next());
   const std::uint64_t step = m.post();
@@ -89,11 +89,11 @@ progress begin_small(const lane<T>& lane, board& b, const Args& a, int looks) no
 /// rank order. One round, in which each rank waits only for the ranks that it takes data from: in a scan for those
 /// below, as root of a broadcast for none.
 template <mapped_transport T, class Args>
-routine direct_small(lane<T> lane, board& b, Args a, progress so_far = progress::nothing) {
-  board::turn turn{b, lane.link()};
+routine direct_small(group_link<T> lane, shm_group& b, Args a, progress so_far = progress::nothing) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b};
+  detail::shm_call<T> m{lane, b};
   if (so_far == progress::nothing) m.begin(a);
   const detail::small_call<T, Args> call{m, b, a};
   if (so_far == progress::nothing) {
@@ -109,7 +109,7 @@ routine direct_small(lane<T> lane, board& b, Args a, progress so_far = progress:
 
 /// Barrier on the board: each rank posts a step and reads the others' flags. One round.
 template <mapped_transport T>
-routine direct_barrier(lane<T> lane, board& b) {
+routine direct_barrier(group_link<T> lane, shm_group& b) {
   return direct_small(lane, b, barrier_args{});
 }
 

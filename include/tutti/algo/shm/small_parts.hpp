@@ -2,8 +2,8 @@
 #include <cstddef>
 
 #include <tutti/algo/block.hpp>
-#include <tutti/algo/shm/group/board.hpp>
 #include <tutti/algo/shm/group/call.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/algo/shm/list_walk.hpp>
 #include <tutti/algo/shm/small_exchange.hpp>
 #include <tutti/core/args.hpp>
@@ -20,15 +20,15 @@ std::size_t element_of(const Args& a) noexcept {
 inline std::size_t element_of(const all_reduce_coalesced_args& a) noexcept { return a.data.element_bytes; }
 
 template <class Args>
-void put_part(const Args&, const small_exchange& x, board& b, std::byte* to) noexcept {
+void put_part(const Args&, const small_exchange& x, shm_group& b, std::byte* to) noexcept {
   const std::size_t from = x.taken < x.bytes ? x.begin : x.bytes, behind = from + x.taken;
   b.stage(to, x.in, from);
   if (behind < x.bytes) b.stage(to + behind, at(x.in, behind), x.bytes - behind);
 }
-inline void put_part(const all_gather_v_args& a, const small_exchange&, board& b, std::byte* to) noexcept {
+inline void put_part(const all_gather_v_args& a, const small_exchange&, shm_group& b, std::byte* to) noexcept {
   b.stage(to, a.in.data, a.in.bytes());
 }
-inline void put_part(const reduce_scatter_v_args& a, const small_exchange& x, board& b, std::byte* to) noexcept {
+inline void put_part(const reduce_scatter_v_args& a, const small_exchange& x, shm_group& b, std::byte* to) noexcept {
   if (a.blocks.offsets().empty()) return b.stage(to, a.in.data, x.bytes);
   for (std::size_t r = 0, done = 0; done < x.bytes; ++r) {
     const std::size_t bytes = a.blocks.size(r) * a.out.element_bytes;
@@ -36,7 +36,8 @@ inline void put_part(const reduce_scatter_v_args& a, const small_exchange& x, bo
     done += bytes;
   }
 }
-inline void put_part(const all_reduce_coalesced_args& a, const small_exchange& x, board& b, std::byte* to) noexcept {
+inline void put_part(const all_reduce_coalesced_args& a, const small_exchange& x, shm_group& b,
+                     std::byte* to) noexcept {
   list_walk{a.data}.next(x.bytes,
                          [&](auto piece, std::size_t offset) { b.stage(to + offset, piece.data(), piece.size()); });
 }
@@ -52,21 +53,21 @@ inline const std::byte* own_part(const reduce_scatter_v_args& a, const small_exc
 
 /// Lists the operands if the call needs one fold, while the others' data is on its way; null if it needs several.
 template <class Args, mapped_transport T, class Place>
-const void* const* list_operands(const Args& a, const small_exchange& x, const meeting<T>& m, Place place) {
+const void* const* list_operands(const Args& a, const small_exchange& x, const shm_call<T>& m, Place place) {
   if (x.last == 0) return nullptr;
   return m.from_others(own_part(a, x, m.rank()), [&](int r) { return place(r) + x.begin; });
 }
 template <mapped_transport T, class Place>
-const void* const* list_operands(const all_reduce_coalesced_args&, const small_exchange&, const meeting<T>&, Place) {
+const void* const* list_operands(const all_reduce_coalesced_args&, const small_exchange&, const shm_call<T>&, Place) {
   return nullptr;
 }
 
 template <class Args, mapped_transport T, class Place>
-void fold_parts(const Args& a, const small_exchange& x, const meeting<T>&, const void* const* operands, Place) {
+void fold_parts(const Args& a, const small_exchange& x, const shm_call<T>&, const void* const* operands, Place) {
   if (x.last != 0) a.op.fold_all(operands, x.last, x.out, x.count, a.op.context.data());
 }
 template <mapped_transport T, class Place>
-void fold_parts(const all_reduce_coalesced_args& a, const small_exchange& x, const meeting<T>& m, const void* const*,
+void fold_parts(const all_reduce_coalesced_args& a, const small_exchange& x, const shm_call<T>& m, const void* const*,
                 Place place) {
   list_walk{a.data}.next(x.bytes, [&](auto piece, std::size_t offset) {
     a.op.fold_all(m.from_others(piece.data(), [&](int r) { return place(r) + offset; }), m.size(), piece.data(),

@@ -12,19 +12,19 @@ namespace tutti::algo {
 /// cross-memory attach, if the longest block has 4 KiB or more, are copied from where they are: two rounds. Otherwise
 /// in slots of 256 KiB: each rank stages its block and copies the others' out, one round per slot of the longest block.
 template <mapped_transport T>
-routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_all_gather_v(group_link<T> lane, shm_group& b, all_gather_v_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   const auto n = static_cast<std::size_t>(m.size());
   const std::size_t element = a.in.element_bytes, mine = a.in.bytes(), longest = a.blocks.longest() * element;
   if (b.choice_due(longest)) co_await detail::choose_staging(m, b);
   if (longest >= worth_mapping) {
-    board::exposure shown{b, lane.link()};
+    shm_group::exposure shown{b, lane.link()};
     const std::uint64_t here =
         mine == 0 ? 0 : detail::place_or_lend_block(m, b, a.in.data, mine, longest, a.out.bytes());
-    const std::uint64_t step = m.post({here, board::nowhere});
+    const std::uint64_t step = m.post({here, shm_group::nowhere});
     co_await m.everyone(step);
     const bool all = m.all_noted(step);
     if (all) {
@@ -36,12 +36,12 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
     shown.close();
     if (all) co_return;
   }
-  const std::size_t place = (std::min)(longest, board::slot_bytes);
-  for (std::size_t done = 0; done == 0 || done < longest; done += board::slot_bytes) {
+  const std::size_t place = (std::min)(longest, shm_group::slot_bytes);
+  for (std::size_t done = 0; done == 0 || done < longest; done += shm_group::slot_bytes) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
     const std::byte* const own = at(a.in.data, (std::min)(done, mine));
-    b.stage(m.slot(m.rank(), step, place), own, piece_of(mine, done, board::slot_bytes));
+    b.stage(m.slot(m.rank(), step, place), own, piece_of(mine, done, shm_group::slot_bytes));
     m.post();
     co_await m.everyone(step);
     for (std::size_t r = 0; r < n; ++r) {
@@ -49,7 +49,7 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
       const auto rank = static_cast<int>(r);
       if (done < bytes)
         copy_bytes(at(a.out.data, a.blocks.begin(r) * element + done),
-                   rank == m.rank() ? own : m.slot(rank, step, place), piece_of(bytes, done, board::slot_bytes));
+                   rank == m.rank() ? own : m.slot(rank, step, place), piece_of(bytes, done, shm_group::slot_bytes));
     }
   }
 }
@@ -59,23 +59,23 @@ routine direct_all_gather_v(lane<T> lane, board& b, all_gather_v_args a) {
 /// each rank stages a chunk of every block, 1/n of a slot of 256 KiB, and folds the chunks of its own block: one round
 /// per such chunk of the longest block.
 template <mapped_transport T>
-routine direct_reduce_scatter_v(lane<T> lane, board& b, reduce_scatter_v_args a) {
-  board::turn turn{b, lane.link()};
+routine direct_reduce_scatter_v(group_link<T> lane, shm_group& b, reduce_scatter_v_args a) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  detail::meeting<T> m{lane, b, a};
+  detail::shm_call<T> m{lane, b, a};
   const auto n = static_cast<std::size_t>(m.size()), mine = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
   std::size_t total = 0;
   for (std::size_t r = 0; r < n; ++r) total += a.blocks.size(r) * element;
   if (b.choice_due(total)) co_await detail::choose_staging(m, b);
   if (total >= worth_mapping) {
-    board::exposure shown{b, lane.link()};
+    shm_group::exposure shown{b, lane.link()};
     const bool one_behind_the_other = a.blocks.offsets().empty();  // offsets may differ between ranks
     const std::uint64_t step =
-        m.post({one_behind_the_other ? m.place(a.in.data, total) : board::nowhere, board::nowhere});
+        m.post({one_behind_the_other ? m.place(a.in.data, total) : shm_group::nowhere, shm_group::nowhere});
     co_await m.everyone(step);
-    const bool mapped = m.map_all(step, &board::note::in, total, b.room().in);
+    const bool mapped = m.map_all(step, &shm_group::note::in, total, b.room().in);
     if (mapped) {
       // An output inside this rank's input (in place) is safe: no other rank reads that block.
       b.room().results.assign(1, a.out.data);
@@ -86,7 +86,8 @@ routine direct_reduce_scatter_v(lane<T> lane, board& b, reduce_scatter_v_args a)
     shown.close();
     if (mapped) co_return;
   }
-  const std::size_t most = whole_elements(board::slot_bytes, element * n), part = (std::min)(most, longest) * element;
+  const std::size_t most = whole_elements(shm_group::slot_bytes, element * n),
+                    part = (std::min)(most, longest) * element;
   for (std::size_t done = 0; done == 0 || done < longest; done += most) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);

@@ -98,22 +98,22 @@ class nccl_enqueue {
   nccl_result operator()(const gather_args& a) const noexcept {
     if (natively())
       return Api::gather(a.in.data, a.out.data, a.in.bytes(), nccl_dtype::u8, a.root, d_.comm(), d_.stream());
-    return by_messages(a);
+    return run_messages(a);
   }
-  nccl_result operator()(const gather_v_args& a) const noexcept { return by_messages(a); }
+  nccl_result operator()(const gather_v_args& a) const noexcept { return run_messages(a); }
   nccl_result operator()(const scatter_args& a) const noexcept {
     if (natively())
       return Api::scatter(a.in.data, a.out.data, a.out.bytes(), nccl_dtype::u8, a.root, d_.comm(), d_.stream());
-    return by_messages(a);
+    return run_messages(a);
   }
-  nccl_result operator()(const scatter_v_args& a) const noexcept { return by_messages(a); }
+  nccl_result operator()(const scatter_v_args& a) const noexcept { return run_messages(a); }
   nccl_result operator()(const all_to_all_args& a) const noexcept {
     if (natively())
       return Api::all_to_all(a.in.data, a.out.data, a.in_blocks.size(0) * a.in.element_bytes, nccl_dtype::u8, d_.comm(),
                              d_.stream());
-    return by_messages(a);
+    return run_messages(a);
   }
-  nccl_result operator()(const all_to_all_v_args& a) const noexcept { return by_messages(a); }
+  nccl_result operator()(const all_to_all_v_args& a) const noexcept { return run_messages(a); }
 
   /// Divides the sum that NCCL has computed, for a mean, behind it in the stream.
   status finish(const all_reduce_args& a) const noexcept { return divide(a.out, a.op); }
@@ -148,7 +148,7 @@ class nccl_enqueue {
     return bytes == 0 ? nccl_result::success : Api::recv(to, bytes, nccl_dtype::u8, peer, d_.comm(), d_.stream());
   }
 
-  nccl_result by_messages(const gather_args& a) const noexcept {
+  nccl_result run_messages(const gather_args& a) const noexcept {
     if (rank() != a.root) return send(a.in.data, a.in.bytes(), a.root);
     const bool in_place = a.in.data == at(a.out, a.blocks.begin(me()));
     return both([&] { return in_place ? nccl_result::success : send(a.in.data, a.in.bytes(), a.root); },
@@ -157,7 +157,7 @@ class nccl_enqueue {
                   return recv(at(a.out, a.blocks.begin(r)), a.blocks.size(r) * a.out.element_bytes, from);
                 });
   }
-  nccl_result by_messages(const scatter_args& a) const noexcept {
+  nccl_result run_messages(const scatter_args& a) const noexcept {
     if (rank() != a.root) return recv(a.out.data, a.out.bytes(), a.root);
     const bool in_place = a.out.data == at(a.in, a.blocks.begin(me()));
     return both([&] { return in_place ? nccl_result::success : recv(a.out.data, a.out.bytes(), a.root); },
@@ -166,7 +166,7 @@ class nccl_enqueue {
                   return send(at(a.in, a.blocks.begin(r)), a.blocks.size(r) * a.in.element_bytes, to);
                 });
   }
-  nccl_result by_messages(const all_to_all_args& a) const noexcept {
+  nccl_result run_messages(const all_to_all_args& a) const noexcept {
     return for_ranks([&](int peer, std::size_t r) {
       const nccl_result sent = send(at(a.in, a.in_blocks.begin(r)), a.in_blocks.size(r) * a.in.element_bytes, peer);
       if (!fine(sent)) return sent;

@@ -42,8 +42,8 @@ class roll_call {
   static constexpr int most_ranks = 65536;
 
   /// Throws usage_error for a world that cannot be; a rank outside of its world is for call() to tell everybody.
-  roll_call(S& meeting, roll_call_claim me, roll_call_options how)
-      : meeting_(&meeting), me_(std::move(me)), how_(std::move(how)), began_(clock::now()) {
+  roll_call(S& store, roll_call_claim me, roll_call_options how)
+      : store_(&store), me_(std::move(me)), how_(std::move(how)), began_(clock::now()) {
     if (me_.world_size < 1 || me_.world_size > most_ranks || me_.rank < 0)
       throw usage_error("rank " + std::to_string(me_.rank) + " in a world of " + std::to_string(me_.world_size) +
                         ": a world has 1 to " + std::to_string(most_ranks) + " ranks, counted from 0");
@@ -51,7 +51,7 @@ class roll_call {
 
   /// Random, the same on all ranks, and different for every roll call; before call(), too, which begins with it.
   [[nodiscard]] std::uint64_t nonce() {
-    if (!first_) first_ = parse(meeting_->compare_set("terms", {}, encode(me_)), "terms");
+    if (!first_) first_ = parse(store_->compare_set("terms", {}, encode(me_)), "terms");
     return first_->token;
   }
 
@@ -70,7 +70,7 @@ class roll_call {
       contradict({errc::rendezvous, 0, me_.rank, 0},
                  describe(me_) + " is one too many in the world that " + describe(first) +
                      " began; start as many processes as the world has, ranks count from 0");
-    if (const auto holder = parse(meeting_->compare_set(slot(me_.rank), {}, mine), slot(me_.rank)); holder != me_)
+    if (const auto holder = parse(store_->compare_set(slot(me_.rank), {}, mine), slot(me_.rank)); holder != me_)
       contradict({errc::rendezvous, 0, me_.rank, 0},
                  describe(holder) + " and " + describe(me_) +
                      " claim the same rank; give every process a rank of its own, and every job a rendezvous");
@@ -92,13 +92,13 @@ class roll_call {
 
   /// Counts the ranks that have what they need from the store for now; `wait` returns when all have.
   void note_served() {
-    if (meeting_->add("served", 1) == me_.world_size) meeting_->set("all served", one_byte());
+    if (store_->add("served", 1) == me_.world_size) store_->set("all served", one_byte());
   }
   void await_served() { static_cast<void>(wait_for("all served")); }
 
   /// Throws what a rank has told of its failure in this round, if one has. The host serves the others meanwhile.
   void expect_success() {
-    if (const auto written = meeting_->try_get(key("verdict"))) check(*written);
+    if (const auto written = store_->try_get(key("verdict"))) check(*written);
   }
 
   /// Round three: all ranks have their links.
@@ -108,7 +108,7 @@ class roll_call {
   [[nodiscard]] std::vector<detail::blob> exchange(std::span<const std::byte> mine, std::size_t longest) {
     // The host of the store may have turned to other things; only get() waits for it until the deadline.
     static_cast<void>(wait_for("terms"));
-    meeting_->set(slot(me_.rank), mine);
+    store_->set(slot(me_.rank), mine);
     return finish_round(longest, duration{0});
   }
 
@@ -148,7 +148,7 @@ class roll_call {
 
   /// Writes how this round ends unless that is written already; returns what is written.
   detail::blob decide(const status& why, const std::string& message) {
-    return meeting_->compare_set(key("verdict"), {}, detail::encode_failure(why, message));
+    return store_->compare_set(key("verdict"), {}, detail::encode_failure(why, message));
   }
   /// Throws what is written if that is a failure.
   void check(std::span<const std::byte> written) const {
@@ -181,7 +181,7 @@ class roll_call {
   void wait_for_surplus(duration settle) {
     const deadline end = (std::min)(how_.until, after(settle));
     try {
-      check(meeting_->get(key("verdict"), end));
+      check(store_->get(key("verdict"), end));
     } catch (const error& e) {
       if (e.kind() != errc::timed_out || clock::now() < end) throw;
     }
@@ -191,10 +191,10 @@ class roll_call {
     const detail::blob list = detail::encode_list(entries);
     const std::span<const std::byte> all{list};
     for (std::size_t at = piece_bytes, i = 1; at < all.size(); at += piece_bytes, ++i)
-      meeting_->set(key("more/" + std::to_string(i)), all.subspan(at, (std::min)(piece_bytes, all.size() - at)));
+      store_->set(key("more/" + std::to_string(i)), all.subspan(at, (std::min)(piece_bytes, all.size() - at)));
     const auto head = detail::encode_list_head(static_cast<std::uint32_t>(entries.size()), all.size(),
                                                all.first((std::min)(piece_bytes, all.size())));
-    check(meeting_->compare_set(key("verdict"), {}, head));
+    check(store_->compare_set(key("verdict"), {}, head));
   }
 
   [[nodiscard]] std::vector<detail::blob> read_list(const detail::blob& verdict, std::size_t longest) {
@@ -205,7 +205,7 @@ class roll_call {
     if (v.count == n && v.list_bytes <= std::uint64_t{n} * (2 + longest)) {
       list.assign(v.piece.data(), v.piece.data() + v.piece.size());
       for (std::size_t i = 1; list.size() < v.list_bytes; ++i) {
-        const auto more = meeting_->get(key("more/" + std::to_string(i)), how_.until);
+        const auto more = store_->get(key("more/" + std::to_string(i)), how_.until);
         if (more.empty()) break;
         list.insert(list.end(), more.data(), more.data() + more.size());
       }
@@ -222,7 +222,7 @@ class roll_call {
     for (;;) {
       const deadline end = (std::min)(how_.until, after(slice));
       try {
-        return meeting_->get(wanted, end);
+        return store_->get(wanted, end);
       } catch (const error& e) {
         // A store that fails for good must not be asked again and again.
         if (e.kind() != errc::timed_out || clock::now() < end) throw;
@@ -242,14 +242,14 @@ class roll_call {
         return decide({errc::peer_lost, 0, c.rank, 0}, describe(c) +
                                                            " died while the ranks of its world were joining; "
                                                            "its own output says why");
-    if constexpr (requires { meeting_->trouble(); })
-      if (const status s = meeting_->trouble(); !s.ok())
+    if constexpr (requires { store_->trouble(); })
+      if (const status s = store_->trouble(); !s.ok())
         return decide({s.code, 0, me_.rank, s.detail}, describe(me_) + " cannot take the connections of other ranks: " +
                                                            os::errno_text(s.error_number()));
     if (how_.stop.stop_requested())
       return decide({errc::aborted, 0, me_.rank, 0}, describe(me_) + " was told to stop while joining");
     if (clock::now() >= how_.until) return decide(missing().first, missing().second);
-    return meeting_->try_get(key("verdict"));
+    return store_->try_get(key("verdict"));
   }
 
   [[nodiscard]] error given_up() const {
@@ -266,7 +266,7 @@ class roll_call {
   [[nodiscard]] std::pair<status, std::string> missing() {
     std::vector<int> absent;
     for (int r = 0; r < me_.world_size; ++r)
-      if (!meeting_->try_get(slot(r))) absent.push_back(r);
+      if (!store_->try_get(slot(r))) absent.push_back(r);
     const auto n = static_cast<std::size_t>(me_.world_size);
     const status why{errc::rendezvous, 0, absent.empty() ? -1 : absent.front(), 0};
     const bool joining = round_ == first_round;
@@ -276,8 +276,8 @@ class roll_call {
                        (joining ? "came within " : "made their links within ") + waited();
     if (!absent.empty()) text += "; absent: " + detail::rank_list(absent) + advice;
     // Whom a store has turned away may be the one that is missing.
-    if constexpr (requires { meeting_->remark(); })
-      if (const std::string more = meeting_->remark(); !more.empty()) text += " " + more;
+    if constexpr (requires { store_->remark(); })
+      if (const std::string more = store_->remark(); !more.empty()) text += " " + more;
     if (!absent.empty()) return {why, text};
     return {why, text + ", but the rank that calls the roll did not go on; is it stopped?"};
   }
@@ -299,7 +299,7 @@ class roll_call {
 
   static constexpr std::string_view first_round = "ranks";
 
-  S* meeting_;
+  S* store_;
   roll_call_claim me_;
   roll_call_options how_;
   deadline began_;

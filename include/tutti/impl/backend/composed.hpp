@@ -82,7 +82,7 @@ void composed<T>::abort(status why) noexcept {
   core_->abort(why);
 }
 template <class T>
-algo::reach composed<T>::links() const noexcept {
+algo::connectivity composed<T>::links() const noexcept {
   return core_->links();
 }
 template <class T>

@@ -21,7 +21,7 @@
 #include <tutti/algo/selection/sized.hpp>
 #include <tutti/algo/selection/supported.hpp>
 #include <tutti/algo/selection/table.hpp>
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/algo/shm/inline_path.hpp>
 #include <tutti/algo/shm/small.hpp>
 #include <tutti/backend/composed.hpp>
@@ -53,10 +53,10 @@ class composed_core {
   /// Retires the shared memory of a group. That of a world is freed with the world.
   ~composed_core() {
     auto guard = driver_->home().lock();
-    if constexpr (mapped_transport<T>) driver_->link().dismiss(state_.meeting_place);
+    if constexpr (mapped_transport<T>) driver_->link().forget(state_.meeting_place);
     if (state_.members.context == 0) return;
     driver_->bury(state_.meeting_place);
-    if (state_.memory) state_.memory->for_each_board([this](algo::board& b) { driver_->bury(b); });
+    if (state_.memory) state_.memory->for_each_board([this](algo::shm_group& b) { driver_->bury(b); });
   }
 
   [[nodiscard]] int rank() const noexcept { return state_.members.rank; }
@@ -75,8 +75,8 @@ class composed_core {
   template <class Args>
     requires(mapped_transport<T>)
   bool begin(const Args& a) noexcept {
-    algo::board& b = state_.meeting_place;
-    if (size() == 1 || links() != algo::reach::memory || driver_->in_flight().front() != nullptr) return false;
+    algo::shm_group& b = state_.meeting_place;
+    if (size() == 1 || links() != algo::connectivity::memory || driver_->in_flight().front() != nullptr) return false;
     if (state_.sequence % 64 == 0 || !failure().ok()) return false;
     if (!is_plain(a) || !is_direct(a) || !algo::may_begin(driver_->link(), b, a, rank(), size())) return false;
     if (!b.is_clear(state_.looks)) return false;
@@ -181,12 +181,12 @@ class composed_core {
   }
 
   /// Returns the connectivity of this group's ranks.
-  [[nodiscard]] algo::reach links() const noexcept { return state_.links; }
+  [[nodiscard]] algo::connectivity links() const noexcept { return state_.links; }
 
   /// Returns true if every all_reduce with `automatic` folds all operands of an element in one step: the ranks share
   /// memory, and there is no table of algorithms.
   [[nodiscard]] bool folds_at_once() const noexcept {
-    return links() == algo::reach::memory && driver_->tuning().size() == 0;
+    return links() == algo::connectivity::memory && driver_->tuning().size() == 0;
   }
 
   /// Returns true if this collective can take this algorithm here. start() must not be called with another one.
@@ -229,9 +229,9 @@ class composed_core {
  private:
   struct state {
     group members;
-    algo::board meeting_place;
+    algo::shm_group meeting_place;
     std::unique_ptr<algo::node_group> memory;  // for ranks on several nodes if some share one
-    algo::reach links = algo::reach::messages;
+    algo::connectivity links = algo::connectivity::messages;
     int machines = 1;
     bool even = false;                               // all nodes have the same number of ranks
     int crowd = 1;                                   // ranks per core
@@ -251,12 +251,12 @@ class composed_core {
       state_.even = map.even;
       if (map.layered()) {
         state_.memory = std::make_unique<algo::node_group>(members(), std::move(map));
-        state_.links = algo::reach::machines;
+        state_.links = algo::connectivity::machines;
       }
     }
     if constexpr (mapped_transport<T>) {
-      if (maps_all(driver_->link(), members())) state_.links = algo::reach::memory;
-      driver_->link().consult(state_.meeting_place);
+      if (maps_all(driver_->link(), members())) state_.links = algo::connectivity::memory;
+      driver_->link().ask_also(state_.meeting_place);
     }
     if constexpr (requires(const T& link) { link.crowd(); }) state_.crowd = driver_->link().crowd();
     if (driver_->link().ranks_per_core() <= 1) state_.looks = 256;
@@ -284,9 +284,9 @@ class composed_core {
 
   /// Counts the call unless begin() has done so, and notes it for mismatch diagnosis. Returns its link.
   template <class Args>
-  lane<T> enter(op_state& s, const Args& a) noexcept {
+  group_link<T> enter(op_state& s, const Args& a) noexcept {
     const bool counted = std::exchange(state_.begun, algo::progress::nothing) != algo::progress::nothing;
-    const lane<T> l = counted ? lane_of(a) : count_call(a);
+    const group_link<T> l = counted ? lane_of(a) : count_call(a);
     const algo::call_signature call = algo::call_of(state_.sequence, a);
     const algorithm via = settled(a);
     driver_->note_call(algo::noted(state_.members.context, call, via));
@@ -298,13 +298,13 @@ class composed_core {
   }
   // Inlined by force: a call would cost a small operation as much as ten of its checks.
   template <class Args>
-  [[gnu::always_inline]] lane<T> count_call(const Args& a) noexcept {
+  [[gnu::always_inline]] group_link<T> count_call(const Args& a) noexcept {
     ++state_.sequence;
     if (state_.members.context == 0) driver_->link().note_issue(state_.sequence);
     return lane_of(a);
   }
   template <class Args>
-  lane<T> lane_of(const Args& a) const noexcept {
+  group_link<T> lane_of(const Args& a) const noexcept {
     const std::uint64_t sequence = state_.sequence;
     return {driver_->link(), state_.members, sequence, algo::call_of(sequence, a).brief()};
   }
@@ -312,7 +312,7 @@ class composed_core {
   template <class Args>
   [[nodiscard]] algorithm settled(const Args& a) noexcept {
     if constexpr (requires { a.via; })
-      if (a.via == algorithm::automatic && links() != algo::reach::memory)
+      if (a.via == algorithm::automatic && links() != algo::connectivity::memory)
         return state_.last.template of<Args>(algo::sized(a, problem(0, 1)), [&] { return chosen(a); });
     return chosen(a);
   }
@@ -323,15 +323,15 @@ class composed_core {
     return [via = settled(a), at = &state_, n = size(), so_far = state_.begun](auto l, const Args& call) {
       static_cast<void>(at), static_cast<void>(so_far);  // unused if nothing is mapped
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct && n > 1) return algo::by_memory(l, at->meeting_place, call, so_far);
+        if (via == algorithm::direct && n > 1) return algo::run_shm(l, at->meeting_place, call, so_far);
       if constexpr (on_machines && algo::has_algorithm<Args>(algorithm::hierarchical))
-        if (via == algorithm::hierarchical) return algo::by_machines(l, *at->memory, call);
-      return algo::by_messages(l, call, via);
+        if (via == algorithm::hierarchical) return algo::run_hierarchical(l, *at->memory, call);
+      return algo::run_messages(l, call, via);
     };
   }
   template <class Args, class Way>
   void run(op_state& s, const Args& a, Way way) noexcept {
-    const lane<T> l = enter(s, a);
+    const group_link<T> l = enter(s, a);
     launch(s, [&] { return way(l, a); });
   }
 
@@ -346,7 +346,7 @@ class composed_core {
   /// Returns true if one round in shared memory carries the call.
   template <class Args>
   [[nodiscard]] bool is_small(const Args& a) const noexcept {
-    return links() == algo::reach::memory && algo::is_small(a, size()) && is_direct(a);
+    return links() == algo::connectivity::memory && algo::is_small(a, size()) && is_direct(a);
   }
   template <class Args>
   [[nodiscard]] bool is_direct(const Args& a) const noexcept {
@@ -359,7 +359,7 @@ class composed_core {
     if constexpr (mapped_transport<T>) {
       if (!is_small(a)) return false;
       const auto so_far = state_.begun;
-      const lane<T> l = enter(s, a);
+      const group_link<T> l = enter(s, a);
       launch(s, [&] { return algo::direct_small<T>(l, state_.meeting_place, a, so_far); });
       return true;
     }

@@ -26,8 +26,8 @@
 #include <tutti/bootstrap/launch/variable_lookup.hpp>
 #include <tutti/bootstrap/options.hpp>
 #include <tutti/bootstrap/own_joins.hpp>
-#include <tutti/bootstrap/rendezvous/meeting.hpp>
 #include <tutti/bootstrap/rendezvous/roll_call.hpp>
+#include <tutti/bootstrap/rendezvous/store.hpp>
 #include <tutti/bootstrap/tuning_file.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
@@ -42,14 +42,14 @@ template <class Link, store S>
 class joining {
  public:
   /// Prepares the joining. `secret` is the one that this process needed at the store, if it needed one.
-  joining(S& meeting, const init_options& options, const init_plan& plan, roll_call_claim me, roll_call_options how,
+  joining(S& store, const init_options& options, const init_plan& plan, roll_call_claim me, roll_call_options how,
           std::optional<wire::secret> secret)
-      : meeting_(meeting),
+      : store_(store),
         options_(options),
         plan_(plan),
         me_(std::move(me)),
         until_(how.until),
-        call_(meeting, me_, std::move(how)),
+        call_(store, me_, std::move(how)),
         secret_(std::move(secret)) {}
 
   /// Returns false if the store still holds a roll call that this process has taken part in, or if its host is leaving:
@@ -111,7 +111,7 @@ class joining {
     const link_needs needs{found.all, self, plan_.transport};
     std::optional<shm_export> offer;
     if (needs.network) {
-      if (plan_.where.kind == rendezvous_url::scheme::tcp && meeting_.is_host()) tell_address();
+      if (plan_.where.kind == rendezvous_url::scheme::tcp && store_.is_host()) tell_address();
       if (!secret_) secret_ = options_.secret.load(process_variable);
       const auto asked = secret_                                  ? wire::protection::secret
                          : options_.network == exposure::insecure ? wire::protection::insecure
@@ -129,8 +129,8 @@ class joining {
     see_from_here(found.all, self);
     check_places(found.all);
     call_.note_served();
-    if (meeting_.is_host()) call_.await_served();
-    const bool host = meeting_.is_host();  // the rank that receives the others' failures
+    if (store_.is_host()) call_.await_served();
+    const bool host = store_.is_host();  // the rank that receives the others' failures
     if (offer)
       found.memory.emplace(offer->hand_out(found.all, me_.rank, until_, [&] {
         if (host) call_.expect_success();
@@ -148,11 +148,11 @@ class joining {
 
   /// Tells the ranks on the host's node the address by which other nodes know it; they need it, too.
   void tell_address() {
-    const std::string known = meeting_.reached_at();
-    meeting_.set("address of the host", std::as_bytes(std::span{known}));
+    const std::string known = store_.reached_at();
+    store_.set("address of the host", std::as_bytes(std::span{known}));
   }
   [[nodiscard]] std::string told_address() {
-    const auto known = meeting_.get("address of the host", until_);
+    const auto known = store_.get("address of the host", until_);
     return printable({reinterpret_cast<const char*>(known.data()), known.size()});
   }
 
@@ -162,7 +162,7 @@ class joining {
     return self;
   }
 
-  S& meeting_;
+  S& store_;
   const init_options& options_;
   const init_plan& plan_;
   roll_call_claim me_;
@@ -211,8 +211,8 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
   how.stop = options.stop;
   if (plan.vouched) how.settle = duration{0};
 
-  std::optional<meeting<>> where;
-  std::optional<joining<Link, meeting<>>> join;
+  std::optional<rendezvous_store<>> where;
+  std::optional<joining<Link, rendezvous_store<>>> join;
   try {
     where.emplace(plan.where, who);
     for (;; where->renew()) {

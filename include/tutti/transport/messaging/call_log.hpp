@@ -13,57 +13,57 @@ class call_log {
  public:
   static constexpr std::size_t remembered = 64;
 
-  struct one {
+  struct entry {
     std::uint64_t tag;    ///< whose step is the algorithm
     std::uint64_t all;    ///< a hash of everything else that ranks must call alike
     std::uint16_t brief;  ///< what of it can be told; 0 where there is no such call
 
-    friend std::uint64_t tag_of(const one& c) noexcept { return c.tag; }
+    friend std::uint64_t tag_of(const entry& c) noexcept { return c.tag; }
   };
 
   /// Who remembers calls that were not noted, because they had ended at once.
-  class witness {
+  class source {
    public:
-    [[nodiscard]] virtual one recall(std::uint64_t t) const noexcept = 0;
+    [[nodiscard]] virtual entry recall(std::uint64_t t) const noexcept = 0;
 
    protected:
-    virtual ~witness() = default;
+    virtual ~source() = default;
 
    private:
     friend class call_log;
-    witness* next_ = nullptr;
+    source* next_ = nullptr;
   };
-  /// To be asked from now on, until dismiss().
-  void consult(witness& w) noexcept {
+  /// To be asked from now on, until forget().
+  void ask_also(source& w) noexcept {
     w.next_ = first_;
     first_ = &w;
   }
-  void dismiss(witness& w) noexcept {
-    for (witness** at = &first_; *at; at = &(*at)->next_)
+  void forget(source& w) noexcept {
+    for (source** at = &first_; *at; at = &(*at)->next_)
       if (*at == &w) {
         *at = w.next_;
         return;
       }
   }
-  [[nodiscard]] one recall(std::uint64_t t) const noexcept {
-    if (const one* noted = find(t)) return *noted;
-    one known{};
-    for (const witness* w = first_; w && known.brief == 0; w = w->next_) known = w->recall(t);
+  [[nodiscard]] entry recall(std::uint64_t t) const noexcept {
+    if (const entry* noted = find(t)) return *noted;
+    entry known{};
+    for (const source* w = first_; w && known.brief == 0; w = w->next_) known = w->recall(t);
     return known;
   }
 
-  void note(const one& c) noexcept { calls_[next_++ % remembered] = c; }
+  void note(const entry& c) noexcept { calls_[next_++ % remembered] = c; }
   /// Null where it has not called that yet, or too long ago.
-  [[nodiscard]] const one* find(std::uint64_t t) const noexcept {
-    for (const one& c : calls_)
+  [[nodiscard]] const entry* find(std::uint64_t t) const noexcept {
+    for (const entry& c : calls_)
       if (c.brief != 0 && tag::of_one_operation(c.tag, t)) return &c;
     return nullptr;
   }
 
  private:
-  std::array<one, remembered> calls_{};
+  std::array<entry, remembered> calls_{};
   std::size_t next_ = 0;
-  witness* first_ = nullptr;
+  source* first_ = nullptr;
 };
 
 }  // namespace tutti

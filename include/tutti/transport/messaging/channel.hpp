@@ -20,20 +20,20 @@ namespace tutti {
 namespace detail {
 
 /// The protocol of messages over one pipe.
-template <pipe P>
+template <byte_stream P>
 class channel : public channel_base {
  public:
   template <class... Args>
   channel(pending_list& ready, early_places& places, Args&&... args)
-      : channel_base(ready, places), pipe_(std::forward<Args>(args)...) {}
+      : channel_base(ready, places), stream_(std::forward<Args>(args)...) {}
 
-  [[nodiscard]] P& stream() noexcept { return pipe_; }
+  [[nodiscard]] P& stream() noexcept { return stream_; }
 
   status send(transfer& t) noexcept try {
     if (bye_) return {errc::peer_left};
     if (t.bytes_ > eager_limit)
       if (status s = suspect_earlier(t); !s.ok()) return s;
-    pipe_.open();
+    stream_.open();
     // Not past an earlier message of its tag.
     if (find(not_ready_, t.tag_) || (t.bytes_ > eager_limit && !to_announce(t) && !take_ready(t.tag_))) {
       not_ready_.push_back(t);
@@ -59,7 +59,7 @@ class channel : public channel_base {
     const announcement* its = nth_announced(t.tag_);
     if (its)
       if (status s = compare(t, 0, its->bytes); !s.ok()) return s;
-    pipe_.open();
+    stream_.open();
     post(t);
     bool moved = false;
     if (t.bytes_ > eager_limit)
@@ -86,9 +86,9 @@ class channel : public channel_base {
 
   /// Asks the peer whether it called the same in this operation, and tells of a message of it that waits for its
   /// receiver. It answers where it did not, or where it expects another length.
-  status ask(const call_log::one& call) noexcept try {
+  status ask(const call_log::entry& call) noexcept try {
     if (bye_) return {};
-    pipe_.open();
+    stream_.open();
     control_.push_back({frame::kind::question, call.tag, call.all & frame::most_bytes, call.brief});
     for (const pending* p = not_ready_.front(); p; p = pending_list::after(*p)) {
       const auto& t = static_cast<const transfer&>(*p);
@@ -183,8 +183,8 @@ class channel : public channel_base {
         if (!next_frame()) return {};
       }
       const auto some = payload_.first((std::min)(payload_.size(), most_per_poll));  // a fast reader would have it all
-      const std::size_t n = pipe_.write(std::span{header_out_}.subspan(header_sent_), some);
-      if (n == 0) return told(pipe_.failure());
+      const std::size_t n = stream_.write(std::span{header_out_}.subspan(header_sent_), some);
+      if (n == 0) return told(stream_.failure());
       moved = true;
       total += n;
       const std::size_t of_header = (std::min)(n, frame::encoded_bytes - header_sent_);
@@ -198,21 +198,21 @@ class channel : public channel_base {
     for (std::size_t total = 0; total < most_per_poll;) {
       if (held_) {
         if (status s = place(frame{*held_}); !s.ok()) return s;
-        if (held_) return told(pipe_.failure());
+        if (held_) return told(stream_.failure());
         if (body_bytes_ == 0) arrive();
         continue;
       }
       std::size_t n = 0;
       if (header_got_ < frame::encoded_bytes) {
-        n = pipe_.read(std::span{header_in_}.subspan(header_got_));
-        if (n == 0) return told(pipe_.failure());
+        n = stream_.read(std::span{header_in_}.subspan(header_got_));
+        if (n == 0) return told(stream_.failure());
         header_got_ += n;
         if (header_got_ == frame::encoded_bytes) {
           if (status s = dispatch(); !s.ok()) return s;
         }
       } else {
-        n = pipe_.read(body());
-        if (n == 0) return told(pipe_.failure());
+        n = stream_.read(body());
+        if (n == 0) return told(stream_.failure());
         body_got_ += n;
       }
       total += n;
@@ -334,7 +334,7 @@ class channel : public channel_base {
     }
   }
 
-  P pipe_;
+  P stream_;
   frame::encoded header_out_{}, header_in_{};
   std::size_t header_sent_ = frame::encoded_bytes, header_got_ = 0;
   std::size_t body_bytes_ = 0, body_got_ = 0;

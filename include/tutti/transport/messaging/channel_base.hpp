@@ -33,7 +33,7 @@ class transfer : public pending, public chained<transfer> {
 
  private:
   friend class channel_base;
-  template <pipe>
+  template <byte_stream>
   friend class channel;
   friend std::uint64_t tag_of(const transfer& t) noexcept { return t.tag_; }
   void leave_index() noexcept {
@@ -88,7 +88,7 @@ class channel_base {
     int looks = 8;
     for (const auto& u : unexpected_) {
       if (looks-- == 0) break;
-      const call_log::one* mine = u.call != 0 && !tag::prepares(u.tag) ? calls_->find(u.tag) : nullptr;
+      const call_log::entry* mine = u.call != 0 && !tag::prepares(u.tag) ? calls_->find(u.tag) : nullptr;
       if (mine && !in_flight(u.tag)) return calls_differ(*mine, u.tag, u.call);
     }
     return {};
@@ -223,22 +223,22 @@ class channel_base {
   }
 
   /// What the peer called by `call`, of this operation, is not what this rank called.
-  static status calls_differ(const call_log::one& mine, std::uint64_t tag, std::uint16_t call) noexcept {
+  static status calls_differ(const call_log::entry& mine, std::uint64_t tag, std::uint16_t call) noexcept {
     message_mismatch found{call, mine.brief, 0, 0, tag::context(tag), tag::sequence(tag)};
     found.of = message_mismatch::unit::elements;
     return found.failure();
   }
   /// A message or a ready of an operation that this rank has called, as another one.
-  static status suspect(const call_log::one& mine, std::uint64_t tag, std::uint16_t call, std::uint64_t) noexcept {
+  static status suspect(const call_log::entry& mine, std::uint64_t tag, std::uint16_t call, std::uint64_t) noexcept {
     if (mine.brief == call || mine.brief == 0 || call == 0 || tag::prepares(tag)) return {};
     return tag::of_one_operation(mine.tag, tag) ? calls_differ(mine, tag, call) : status{};
   }
-  [[nodiscard]] call_log::one recall(std::uint64_t tag) const noexcept {
-    return calls_ ? calls_->recall(tag) : call_log::one{};
+  [[nodiscard]] call_log::entry recall(std::uint64_t tag) const noexcept {
+    return calls_ ? calls_->recall(tag) : call_log::entry{};
   }
   /// The peer waits in an operation: not for this rank, if that has called something else in its place.
   [[nodiscard]] status heard_question(const frame& f) const noexcept {
-    const call_log::one mine = recall(f.tag);
+    const call_log::entry mine = recall(f.tag);
     if (mine.brief == 0) return {};
     if (mine.brief != f.call || (mine.all & frame::most_bytes) != f.bytes) return calls_differ(mine, f.tag, f.call);
     const std::uint32_t theirs = tag::step(f.tag), own = tag::step(mine.tag);

@@ -19,10 +19,10 @@ bool maps_all(const T& link, const group& g) noexcept {
 
 /// One operation's view of a group: what algorithms are given as their link. Steps become tags. A small value.
 template <transport T>
-class lane {
+class group_link {
  public:
   /// `call` is what goes beside its messages, to be compared; 0: nothing.
-  lane(T& link, const group& g, std::uint64_t sequence, std::uint16_t call = 0) noexcept
+  group_link(T& link, const group& g, std::uint64_t sequence, std::uint16_t call = 0) noexcept
       : link_(&link), group_(&g), sequence_(sequence), call_(call) {}
 
   [[nodiscard]] int rank() const noexcept { return group_->rank; }

@@ -12,7 +12,7 @@
 namespace tutti {
 
 /// Every rank with a pipe to every other: the messages of a transport. The transport adds set-up, liveness and sleep.
-template <pipe P>
+template <byte_stream P>
 class mesh : public link_core {
  public:
   mesh(int rank, int size) : rank_(rank), channels_(static_cast<std::size_t>(size)) {}
@@ -42,7 +42,7 @@ class mesh : public link_core {
   /// has ended here, fails it at its first message, or at the next poll. `in_flight(tag)` tells which calls have not
   /// ended.
   template <class InFlight>
-  void note_call(const call_log::one& c, InFlight in_flight) noexcept {
+  void note_call(const call_log::entry& c, InFlight in_flight) noexcept {
     for (int peer = 0; peer < size() && trouble().ok(); ++peer) {
       const auto* from = channel(peer);
       if (!from) continue;
@@ -52,8 +52,8 @@ class mesh : public link_core {
     }
     calls_.note(c);
   }
-  void consult(call_log::witness& w) noexcept { calls_.consult(w); }
-  void dismiss(call_log::witness& w) noexcept { calls_.dismiss(w); }
+  void ask_also(call_log::source& w) noexcept { calls_.ask_also(w); }
+  void forget(call_log::source& w) noexcept { calls_.forget(w); }
   /// True if routines wait for a poll, or a failure that it will deal out.
   [[nodiscard]] bool has_ready() const noexcept { return link_core::has_ready() || !late_.ok(); }
   /// Asks the peer that this operation, a collective that was noted, itself waits for, if there is one. Nobody else:
@@ -62,7 +62,7 @@ class mesh : public link_core {
   void ask(const detail::routine_promise* work, std::uint64_t tag) noexcept {
     const int peer = trouble().ok() ? channel_waits_for(work) : -1;
     if (peer < 0 || !channel(peer)) return;
-    if (const call_log::one* call = calls_.find(tag))
+    if (const call_log::entry* call = calls_.find(tag))
       if (const status s = channel(peer)->ask(*call); !s.ok()) remember(peer, s);
   }
 

@@ -52,7 +52,7 @@ class tcp_connector {
   /// Those of the first `tracks` that are not open yet.
   void open(tcp_link& l, int p, int tracks) noexcept {
     for (int k = 0; k < tracks; ++k)
-      if (!call(p, k).dial && !l.pipe->at(k, tcp_stream::side::ours).socket) dial(l, p, k);
+      if (!call(p, k).dial && !l.stream->at(k, tcp_stream::side::ours).socket) dial(l, p, k);
   }
   void advance(tcp_link& l, int p, int track) noexcept {
     tcp_call& c = call(p, track);
@@ -71,7 +71,7 @@ class tcp_connector {
       case tcp_connect_attempt::state::refused:
         l.refused = c.dial->handshake().why();
         l.theirs = c.dial->handshake().counterpart();
-        l.pipe->fail({wire::error_of(l.refused), 0, p, 0});
+        l.stream->fail({wire::error_of(l.refused), 0, p, 0});
         break;
       case tcp_connect_attempt::state::hung_up:
         // It was full of strangers, or tired of waiting while this rank was busy; or it has just died.
@@ -127,7 +127,7 @@ class tcp_connector {
     tune_outgoing(s.native(), options_);
     poller_.watch(s.native(), tcp_poller::source::out, poller_.index(p, track));
     try {
-      l.pipe->use(std::move(s), track, tcp_stream::side::ours);
+      l.stream->use(std::move(s), track, tcp_stream::side::ours);
     } catch (const std::bad_alloc&) {
       l.suspect(ENOMEM, track);
     }

@@ -84,12 +84,12 @@ class tcp_domain final : private tcp_stream::keeper {
 
   /// Takes care of a peer's pipe, which outlives the domain's last call. Throws usage_error when the roster does not
   /// say where the peer listens.
-  void add(int p, tcp_stream& pipe) {
+  void add(int p, tcp_stream& stream) {
     const std::string& where = who(p).endpoint;
     if (where.empty()) throw usage_error(tutti::describe(who(p)) + " does not listen on TCP, but has to be reached so");
     const auto [address, port] = os::split_host_port(where);
     link(p).address = os::resolve(address, port).front();
-    link(p).pipe = &pipe;
+    link(p).stream = &stream;
   }
   /// Also ends a park when the eventfd `bell` is readable.
   void listen_to(int bell) {
@@ -106,8 +106,8 @@ class tcp_domain final : private tcp_stream::keeper {
     std::uint64_t received = 0;
     std::array<int, most_tried> tried;
     for (int p = 0; p < size(); ++p) {
-      if (!link(p).pipe) continue;
-      received += link(p).pipe->received();
+      if (!link(p).stream) continue;
+      received += link(p).stream->received();
       if (!awaits(p)) {
         watch_.one(p);
         continue;
@@ -122,7 +122,7 @@ class tcp_domain final : private tcp_stream::keeper {
     // A look takes the socket's lock, without which the kernel cannot deliver what is looked for: hence the pauses.
     for (int i = 0; i < 4; ++i) detail::cpu_pause();
     const auto asked = std::span{tried}.first(static_cast<std::size_t>(awaited));
-    for (const int p : asked) link(p).pipe->try_now();
+    for (const int p : asked) link(p).stream->try_now();
     watch_.leave_to_polls(asked);
     return moved;
   }
@@ -135,7 +135,7 @@ class tcp_domain final : private tcp_stream::keeper {
     int lost = -1;
     for (int p = 0; p < size(); ++p) {
       tcp_link& l = link(p);
-      if (!l.pipe) continue;
+      if (!l.stream) continue;
       dialer_.tick(l, p, now, [this] { return cause_.ok() && !closing_; });
       for (int k = 0; l.unwatched && k < connections(); ++k) noticed(p, k);
       l.note(now);
@@ -147,8 +147,8 @@ class tcp_domain final : private tcp_stream::keeper {
     if (!cause_.ok() || closing_) return;
     if (const int error = hall_.starved(); error != 0)
       for (tcp_link& l : links_)
-        if (l.pipe) l.pipe->fail({errc::out_of_resources, 0, rank_, static_cast<std::uint64_t>(error)});
-    if (lost >= 0) link(lost).pipe->fail(link(lost).lost(who(lost), who(rank_)));
+        if (l.stream) l.stream->fail({errc::out_of_resources, 0, rank_, static_cast<std::uint64_t>(error)});
+    if (lost >= 0) link(lost).stream->fail(link(lost).lost(who(lost), who(rank_)));
     const int culprit = blame_.culprit([&](int p) { return link(p).stalled(now); }, now);
     if (const auto whom = blame_.announce(culprit, now))
       tell({control_message::kind::waiting, {errc::ok, 0, *whom, issued_}});
@@ -168,7 +168,7 @@ class tcp_domain final : private tcp_stream::keeper {
     if (!cause_.ok()) return;
     cause_ = why;
     for (tcp_link& l : links_)
-      if (l.pipe) l.pipe->drop();
+      if (l.stream) l.stream->drop();
     tell(last_word());
     dialer_.hang_up();
   }
@@ -181,7 +181,7 @@ class tcp_domain final : private tcp_stream::keeper {
     for (int i = 1, n = 0; i < size() && n < most; ++i) {
       const int p = (rank_ + i) % size();
       tcp_link& l = link(p);
-      if (!l.pipe || l.bye || l.error != 0 || l.pipe->standing() != 0) continue;
+      if (!l.stream || l.bye || l.error != 0 || l.stream->standing() != 0) continue;
       dialer_.open(l, p, 1);
       ++n;
     }
@@ -193,15 +193,15 @@ class tcp_domain final : private tcp_stream::keeper {
     if (cause_.ok()) tell(last_word());
     dialer_.hang_up();
     for (tcp_link& l : links_)
-      if (l.pipe) l.pipe->leave();
+      if (l.stream) l.stream->leave();
     // Also those that were held back: their end tells that nobody is there to take the last notice.
     for (int p = 0; p < size(); ++p)
-      if (link(p).pipe) watch_.renew(p);
+      if (link(p).stream) watch_.renew(p);
     linger(began, [this] { return everything_delivered(); });
     listener_.close();
     hall_.clear();
     for (tcp_link& l : links_)
-      if (l.pipe) l.pipe->close();
+      if (l.stream) l.stream->close();
   }
 
   void prepare_park() noexcept { watch_.all(); }
@@ -215,7 +215,7 @@ class tcp_domain final : private tcp_stream::keeper {
   /// "rank 3 (host b, pid 712), last seen at #39 31 s ago"; without the number where none is known.
   [[nodiscard]] std::string describe(int p, std::uint64_t last_sequence) const {
     return tutti::describe(who(p)) +
-           (link(p).pipe ? link(p).describe(dialer_.terms(p), whole(last_sequence), cause_.code) : "");
+           (link(p).stream ? link(p).describe(dialer_.terms(p), whole(last_sequence), cause_.code) : "");
   }
 
  private:
@@ -278,12 +278,12 @@ class tcp_domain final : private tcp_stream::keeper {
     }
   }
   void attend(int p, int track, side s, const os::ready_event& e) noexcept {
-    tcp_stream& pipe = *link(p).pipe;
-    if (e.writable) pipe.room(track, s);
+    tcp_stream& stream = *link(p).stream;
+    if (e.writable) stream.room(track, s);
     if (e.readable && s == side::ours) noticed(p, track);
-    if (e.readable && s == side::theirs) stopped() ? pipe.discard(track) : pipe.arrived(track);
+    if (e.readable && s == side::theirs) stopped() ? stream.discard(track) : stream.arrived(track);
     // A stream that its channel holds back would end every park at once.
-    if (e.writable || pipe.at(track, s).wanted() != os::interest::read) watch(p, track, s);
+    if (e.writable || stream.at(track, s).wanted() != os::interest::read) watch(p, track, s);
   }
   [[nodiscard]] bool stopped() const noexcept { return !cause_.ok() || closing_; }
 
@@ -299,13 +299,13 @@ class tcp_domain final : private tcp_stream::keeper {
   }
 
   void open(int p) noexcept override {
-    if (link(p).pipe && !stopped()) dialer_.open(link(p), p, connections());
+    if (link(p).stream && !stopped()) dialer_.open(link(p), p, connections());
   }
   void watch(int p, int track, side s) noexcept override { watch_.renew(p, track, s); }
   void broken(int p, int track, int error) noexcept override {
     if (!link(p).bye && !closing_) link(p).suspect(error, track);
     for (const side s : {side::ours, side::theirs}) {
-      const detail::tcp_connection& r = link(p).pipe->at(track, s);
+      const detail::tcp_connection& r = link(p).stream->at(track, s);
       if (r.can_read()) continue;
       watch(p, track, s);
       pages_.forget(r.socket.native());
@@ -314,14 +314,14 @@ class tcp_domain final : private tcp_stream::keeper {
   os::page_sender& pages() noexcept override { return pages_; }
   void noticed(int p, int track) noexcept override {
     tcp_link& l = link(p);
-    while (const auto n = l.pipe->next_notice(track)) {
+    while (const auto n = l.stream->next_notice(track)) {
       l.heard = clock::now();
       switch (n->what) {
         case control_message::kind::abort:
-          l.pipe->fail(n->why);
+          l.stream->fail(n->why);
           break;
         case control_message::kind::has_read:
-          l.pipe->was_read();
+          l.stream->was_read();
           break;
         case control_message::kind::bye:
           l.bye = true;
@@ -333,24 +333,24 @@ class tcp_domain final : private tcp_stream::keeper {
       }
     }
     // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
-    if (l.pipe->notices(track) == tcp_stream::ending::closed && !l.bye) l.pipe->fail(l.lost(who(p), who(rank_)));
+    if (l.stream->notices(track) == tcp_stream::ending::closed && !l.bye) l.stream->fail(l.lost(who(p), who(rank_)));
   }
 
   void welcome(detail::tcp_acceptor::guest g) noexcept {
     look_soon_ = true;
-    if (g.rank < 0 || g.rank >= size() || !link(g.rank).pipe || link(g.rank).pipe->at(g.track, side::theirs).socket)
+    if (g.rank < 0 || g.rank >= size() || !link(g.rank).stream || link(g.rank).stream->at(g.track, side::theirs).socket)
       return;
-    tcp_stream& pipe = *link(g.rank).pipe;
+    tcp_stream& stream = *link(g.rank).stream;
     detail::tune_incoming(g.connection.native(), options_);
     poller_.watch(g.connection.native(), source::in, poller_.index(g.rank, g.track));
     try {
-      pipe.use(std::move(g.connection), g.track, side::theirs);
+      stream.use(std::move(g.connection), g.track, side::theirs);
     } catch (const std::bad_alloc&) {
       return link(g.rank).suspect(ENOMEM, g.track);
     }
-    if (!stopped()) return pipe.open();
-    pipe.tell(last_word(), g.track);
-    if (closing_) pipe.leave();
+    if (!stopped()) return stream.open();
+    stream.tell(last_word(), g.track);
+    if (closing_) stream.leave();
   }
   [[nodiscard]] control_message last_word() const noexcept {
     return cause_.ok() ? control_message{control_message::kind::bye, {}}
@@ -359,7 +359,7 @@ class tcp_domain final : private tcp_stream::keeper {
 
   void tell(const control_message& n) noexcept {
     for (tcp_link& l : links_)
-      if (l.pipe) l.pipe->tell(n);
+      if (l.stream) l.stream->tell(n);
   }
 
   [[nodiscard]] bool is_gone(int p) const noexcept {
@@ -368,11 +368,11 @@ class tcp_domain final : private tcp_stream::keeper {
   }
   [[nodiscard]] bool everything_delivered() const noexcept {
     for (int p = 0; p < size(); ++p) {
-      const tcp_stream* pipe = link(p).pipe;
-      if (!pipe) continue;
-      if (!pipe->delivered(side::theirs) || (cause_.ok() && !pipe->delivered(side::ours))) return false;
+      const tcp_stream* stream = link(p).stream;
+      if (!stream) continue;
+      if (!stream->delivered(side::theirs) || (cause_.ok() && !stream->delivered(side::ours))) return false;
       // A peer on its way here must hear the cause, or it would take the closed door for one.
-      if (!cause_.ok() && !pipe->at(0, side::theirs).socket && !is_gone(p)) return false;
+      if (!cause_.ok() && !stream->at(0, side::theirs).socket && !is_gone(p)) return false;
     }
     return true;
   }

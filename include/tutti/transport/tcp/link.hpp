@@ -21,7 +21,7 @@ namespace tutti::detail {
 
 /// What a rank knows of its connections with one peer.
 struct tcp_link {
-  tcp_stream* pipe = nullptr;  ///< null for a peer that is reached otherwise
+  tcp_stream* stream = nullptr;  ///< null for a peer that is reached otherwise
   os::endpoint address;
   bool bye = false;  ///< it leaves in order
   bool awaited = false;
@@ -44,7 +44,7 @@ struct tcp_link {
   }
   /// Broken for so long that no other cause will come to light.
   [[nodiscard]] bool suspected_for(duration d, deadline now) const noexcept {
-    return suspected <= now && now - suspected >= d && !bye && pipe->failure().ok();
+    return suspected <= now && now - suspected >= d && !bye && stream->failure().ok();
   }
   /// `them` are lost, or `self`, this rank, has run out of descriptors or memory.
   [[nodiscard]] status lost(const rank_info& them, const rank_info& self) const noexcept {
@@ -60,11 +60,11 @@ struct tcp_link {
                         self.rank, error);
   }
   /// Said goodbye and has nothing on its way any more.
-  [[nodiscard]] bool gone_in_order() const noexcept { return pipe && bye && pipe->stream_ended(); }
+  [[nodiscard]] bool gone_in_order() const noexcept { return stream && bye && stream->stream_ended(); }
 
   /// `awaited` may change afterwards.
   void note(deadline now) noexcept {
-    const bool moved = std::exchange(received, pipe->received()) != received;
+    const bool moved = std::exchange(received, stream->received()) != received;
     if (moved) heard = now;
     if (moved || !awaited) since = now;
   }
@@ -89,7 +89,7 @@ struct tcp_link {
       why = ", connection" + number() + to + std::generic_category().message(error);
       if (error == ECONNREFUSED && !bye) why += " (it has died, or left while this rank was busy)";
     }
-    const deadline now = clock::now(), last = pipe->received() != received ? now : heard;
+    const deadline now = clock::now(), last = stream->received() != received ? now : heard;
     if (last == deadline{})
       return why + (cause == errc::timed_out && error == 0 ? ", not heard from yet" : "") + count();
     const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(now - last).count();
@@ -111,13 +111,14 @@ struct tcp_link {
     return true;
   }
   [[nodiscard]] std::string number() const {
-    if (pipe->tracks() == 1) return "";
-    return " " + std::to_string(broken + 1) + " of " + std::to_string(pipe->tracks());
+    if (stream->tracks() == 1) return "";
+    return " " + std::to_string(broken + 1) + " of " + std::to_string(stream->tracks());
   }
   /// Of several connections some may be missing.
   [[nodiscard]] std::string count() const {
-    if (pipe->tracks() == 1) return "";
-    return ", " + std::to_string(pipe->standing()) + " of " + std::to_string(2 * pipe->tracks()) + " connections stand";
+    if (stream->tracks() == 1) return "";
+    return ", " + std::to_string(stream->standing()) + " of " + std::to_string(2 * stream->tracks()) +
+           " connections stand";
   }
 };
 

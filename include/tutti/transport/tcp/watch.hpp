@@ -25,7 +25,7 @@ class tcp_watch {
 
   /// What a connection has wanted() has changed.
   void renew(int p, int track, side s) noexcept {
-    const tcp_connection& r = link(p).pipe->at(track, s);
+    const tcp_connection& r = link(p).stream->at(track, s);
     if (!r.socket) return;
     const os::interest what = r.wanted();
     if (what == os::interest::none || (what == os::interest::read && link(p).unwatched))
@@ -35,7 +35,7 @@ class tcp_watch {
                     poller_.index(p, track), what);
   }
   void renew(int p) noexcept {
-    for (int k = 0; k < link(p).pipe->tracks(); ++k)
+    for (int k = 0; k < link(p).stream->tracks(); ++k)
       for (const side s : {side::ours, side::theirs}) renew(p, k, s);
   }
 

@@ -14,15 +14,15 @@
 namespace {
 
 using lanes::expect;
-using tutti::algo::board;
+using tutti::algo::shm_group;
 
 /// Ranks post the step that `work(meeting, board)` is about as one operation that has its turn.
 template <class T, class Work>
-tutti::routine meet(tutti::lane<T> lane, board& b, Work work) {
-  board::turn turn{b, lane.link()};
+tutti::routine meet(tutti::group_link<T> lane, shm_group& b, Work work) {
+  shm_group::ticket turn{b, lane.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(lane);
-  tutti::algo::detail::meeting<T> m{lane, b, tutti::barrier_args{}};
+  tutti::algo::detail::shm_call<T> m{lane, b, tutti::barrier_args{}};
   co_await work(m, b);
 }
 
@@ -30,7 +30,7 @@ TEST_CASE("meeting: what a rank stages before it posts a step, everyone else rea
   for (const int size : {1, 2, 3, 5})
     lanes::run(size, [](auto& me) {
       me.run([&](auto link) {
-        return meet(link, me.board(), [&](auto m, board&) -> tutti::routine {
+        return meet(link, me.shm_group(), [&](auto m, shm_group&) -> tutti::routine {
           for (int round = 0; round < 20; ++round) {
             const std::uint64_t step = m.next();
             co_await m.everyone(step - 1);
@@ -52,7 +52,7 @@ TEST_CASE("meeting: to wait for one rank is not to wait for the others") {
   std::atomic<bool> rank_one_is_through{false};
   lanes::run(3, [&](auto& me) {
     me.run([&](auto link) {
-      return meet(link, me.board(), [&](auto m, board&) -> tutti::routine {
+      return meet(link, me.shm_group(), [&](auto m, shm_group&) -> tutti::routine {
         const std::uint64_t step = m.next();
         if (m.rank() == 2)  // posts when rank 1 has gone on without it
           while (!rank_one_is_through) std::this_thread::yield();
@@ -71,7 +71,7 @@ TEST_CASE("meeting: to wait for one rank is not to wait for the others") {
 TEST_CASE("meeting: operands are those of all ranks, in order, the own one from where it was") {
   lanes::run(3, [](auto& me) {
     me.run([&](auto link) {
-      return meet(link, me.board(), [&](auto m, board&) -> tutti::routine {
+      return meet(link, me.shm_group(), [&](auto m, shm_group&) -> tutti::routine {
         const std::vector<int> places{10, 20, 30};
         const int own = 0;
         const auto where = [&](int r) -> const void* { return &places[static_cast<std::size_t>(r)]; };
@@ -92,12 +92,12 @@ TEST_CASE("meeting: buffers are mapped where everyone has noted one that can be,
     shared[7] = static_cast<std::byte>(me.number());
     for (const int without : {-1, 1})
       me.run([&](auto link) {
-        return meet(link, me.board(), [&](auto m, board& b) -> tutti::routine {
+        return meet(link, me.shm_group(), [&](auto m, shm_group& b) -> tutti::routine {
           const auto place = m.place(m.rank() == without ? plain.data() : shared, 1000);
-          expect((place == board::nowhere) == (m.rank() == without), "what can be mapped");
-          const std::uint64_t step = m.post({place, board::nowhere});
+          expect((place == shm_group::nowhere) == (m.rank() == without), "what can be mapped");
+          const std::uint64_t step = m.post({place, shm_group::nowhere});
           co_await m.everyone(step);
-          const bool mapped = m.map_all(step, &board::note::in, 1000, b.room().in);
+          const bool mapped = m.map_all(step, &shm_group::note::in, 1000, b.room().in);
           expect(mapped == (without < 0), "all or nothing");
           for (int r = 0; mapped && r < m.size(); ++r)
             expect(b.room().in[static_cast<std::size_t>(r)][7] == static_cast<std::byte>(r), "the memory of a rank");
@@ -106,7 +106,7 @@ TEST_CASE("meeting: buffers are mapped where everyone has noted one that can be,
         });
       });
     me.run([&](auto link) {
-      return meet(link, me.board(), [](auto m, board&) -> tutti::routine {
+      return meet(link, me.shm_group(), [](auto m, shm_group&) -> tutti::routine {
         const auto end = m.post();
         co_await m.everyone(end);
       });

@@ -18,7 +18,7 @@
 namespace {
 
 using lanes::expect;
-using tutti::algo::board;
+using tutti::algo::shm_group;
 using tutti::algo::detail::copy_times;
 using tutti::algo::detail::probe_times;
 
@@ -33,23 +33,24 @@ class lending_transport : public lanes::staging_transport {
 };
 
 template <class T>
-tutti::routine choose(tutti::lane<T> l, board& b, const copy_times& staged) {
-  tutti::algo::board::turn turn{b, l.link()};
+tutti::routine choose(tutti::group_link<T> l, shm_group& b, const copy_times& staged) {
+  tutti::algo::shm_group::ticket turn{b, l.link()};
   co_await turn;
   if (!b.is_open()) co_await b.open(l);
-  co_await tutti::algo::detail::choose_lending(tutti::algo::detail::meeting<T>{l, b, tutti::barrier_args{}}, b, staged);
+  co_await tutti::algo::detail::choose_lending(tutti::algo::detail::shm_call<T>{l, b, tutti::barrier_args{}}, b,
+                                               staged);
 }
 
 /// What all of `n` ranks decide where staging takes so long.
 template <class T>
-board::lending decided(int n, const copy_times& staged) {
-  board::lending all;
+shm_group::lending decided(int n, const copy_times& staged) {
+  shm_group::lending all;
   lanes::run<T>(n, [&](auto& me) {
-    me.board().lend({1, 1});
-    me.run([&](auto l) { return choose(l, me.board(), staged); });
-    if (me.number() == 0) all = me.board().lends();
-    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-    expect(me.board().lends() == all, "ranks decide differently");
+    me.shm_group().lend({1, 1});
+    me.run([&](auto l) { return choose(l, me.shm_group(), staged); });
+    if (me.number() == 0) all = me.shm_group().lends();
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
+    expect(me.shm_group().lends() == all, "ranks decide differently");
   });
   return all;
 }
@@ -57,7 +58,7 @@ board::lending decided(int n, const copy_times& staged) {
 constexpr std::uint64_t long_time = std::uint64_t{1} << 50;
 constexpr probe_times slow = {long_time, long_time, long_time}, fast = {1, 1, 1},
                       slow_from_middle = {1, long_time, long_time};
-constexpr board::lending nothing;
+constexpr shm_group::lending nothing;
 
 }  // namespace
 
@@ -67,10 +68,10 @@ TEST_CASE("lending: where staging is slower, where it is faster, and where nobod
   for (const int n : {2, 3}) {
     CAPTURE(n);
     other_process = 0;
-    CHECK(decided<lending_transport>(n, {slow, fast}) == board::lending{lending_probes[0], board::nowhere});
-    CHECK(decided<lending_transport>(n, {fast, slow}) == board::lending{board::nowhere, lending_probes[0]});
+    CHECK(decided<lending_transport>(n, {slow, fast}) == shm_group::lending{lending_probes[0], shm_group::nowhere});
+    CHECK(decided<lending_transport>(n, {fast, slow}) == shm_group::lending{shm_group::nowhere, lending_probes[0]});
     CHECK(decided<lending_transport>(n, {slow_from_middle, slow}) ==
-          board::lending{lending_probes[1], lending_probes[0]});
+          shm_group::lending{lending_probes[1], lending_probes[0]});
     CHECK(decided<lending_transport>(n, {fast, fast}) == nothing);
     CHECK(decided<lanes::staging_transport>(n, {slow, slow}) == nothing);
   }
@@ -83,18 +84,18 @@ TEST_CASE("lending: blocks are lent from the length on from which lending is fas
   CHECK(worth_lending({69, 139, 209}, staged) == lending_probes[0]);
   CHECK(worth_lending({70, 139, 209}, staged) == lending_probes[1]);
   CHECK(worth_lending({69, 140, 209}, staged) == lending_probes[2]);
-  CHECK(worth_lending({69, 139, 210}, staged) == board::nowhere);
-  CHECK(worth_lending({1, 1, 1}, {}) == board::nowhere);  // staging was not measured
+  CHECK(worth_lending({69, 139, 210}, staged) == shm_group::nowhere);
+  CHECK(worth_lending({1, 1, 1}, {}) == shm_group::nowhere);  // staging was not measured
 }
 
 TEST_CASE("lending: a rank that may read the memory of the others, but not write there") {
   if (!lanes::kernel_copies_here()) return;
   bool forbidden = false;
-  board::lending decided{1, 1};
+  shm_group::lending decided{1, 1};
   lanes::run<lending_transport>(2, [&](auto& me) {
     if (me.number() == 1) forbidden = tutti_test::forbid(SYS_process_vm_writev);  // to this thread
-    me.run([&](auto l) { return choose(l, me.board(), {slow, slow}); });
-    if (me.number() == 0) decided = me.board().lends();
+    me.run([&](auto l) { return choose(l, me.shm_group(), {slow, slow}); });
+    if (me.number() == 0) decided = me.shm_group().lends();
   });
   if (!forbidden) {
     MESSAGE("left out: this system has no filters for system calls");

@@ -26,7 +26,7 @@
 namespace {
 
 using lanes::expect;
-using tutti::algo::board;
+using tutti::algo::shm_group;
 
 /// The kernel copies between ranks, which here are of one process, and none maps what another did not allocate.
 class lending_transport : public lanes::staging_transport {
@@ -40,9 +40,9 @@ constexpr std::size_t least = std::size_t{16} << 10, piece = tutti::algo::detail
 
 template <class Rank>
 void lend(Rank& me) {
-  (void)me.board().choice_due(tutti::algo::retune_schedule::worth_choosing);  // as if everything had been chosen
-  me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-  me.board().lend({least, least});
+  (void)me.shm_group().choice_due(tutti::algo::retune_schedule::worth_choosing);  // as if everything had been chosen
+  me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
+  me.shm_group().lend({least, least});
 }
 
 /// What a rank has in its block.
@@ -77,16 +77,16 @@ TEST_CASE("lent: a broadcast from and to buffers that are lent, mapped, or both,
           const int root = static_cast<int>(++round) % n;
           const buffer mine(me, bytes, (mapped >> (me.number() == root ? 0 : 1) & 1) != 0);
           for (std::size_t i = 0; i < bytes; ++i) mine.begin[i] = me.number() == root ? value(round, root, i) : 0xee;
-          const std::uint64_t before = me.board().step();
+          const std::uint64_t before = me.shm_group().step();
           me.run([&](auto l) {
-            return tutti::algo::direct_broadcast(l, me.board(),
+            return tutti::algo::direct_broadcast(l, me.shm_group(),
                                                  tutti::broadcast_args{tutti::erase_type(mine.span()), root});
           });
           for (std::size_t i = 0; i < bytes; ++i)
             if (mine.begin[i] != value(round, root, i)) expect(false, "byte", i);
           expect(mine.intact(), "it wrote beside the buffer of", bytes);
           const bool direct = bytes >= least || (mapped & 1) != 0;
-          expect(me.board().step() - before == (direct ? 2 : 1), "the meetings of a broadcast of", bytes);
+          expect(me.shm_group().step() - before == (direct ? 2 : 1), "the meetings of a broadcast of", bytes);
         }
     });
 }
@@ -106,10 +106,10 @@ TEST_CASE("lent: an all_gather of blocks that are lent, mapped, in place, or too
           const auto in = in_place ? out.span().subspan(r * bytes, bytes) : own.span();
           for (std::uint8_t& b : out.span()) b = 0xee;
           for (std::size_t i = 0; i < bytes; ++i) in[i] = value(round, me.number(), i);
-          const std::uint64_t before = me.board().step();
+          const std::uint64_t before = me.shm_group().step();
           me.run([&](auto l) {
             return tutti::algo::direct_all_gather(
-                l, me.board(),
+                l, me.shm_group(),
                 tutti::all_gather_args{tutti::erase_type(std::span<const std::uint8_t>(in)),
                                        tutti::erase_type(out.span())});
           });
@@ -117,7 +117,7 @@ TEST_CASE("lent: an all_gather of blocks that are lent, mapped, in place, or too
             for (std::size_t i = 0; i < bytes; ++i)
               if (out.begin[static_cast<std::size_t>(p) * bytes + i] != value(round, p, i)) expect(false, "byte", i);
           expect(out.intact() && own.intact(), "it wrote beside the buffer of", bytes);
-          if (bytes >= least) expect(me.board().step() - before == 2, "the meetings of an all_gather of", bytes);
+          if (bytes >= least) expect(me.shm_group().step() - before == 2, "the meetings of an all_gather of", bytes);
         }
     });
 }
@@ -145,30 +145,30 @@ TEST_CASE("lent: gather and scatter from and to buffers that are lent or mapped"
           const buffer one(me, bytes, maps), many(me, all, maps);
           const auto layout = tutti::layout::of_equal(bytes);
           for (std::size_t i = 0; i < bytes; ++i) one.begin[i] = value(round, me.number(), i);
-          const std::uint64_t before = me.board().step();
+          const std::uint64_t before = me.shm_group().step();
           me.run([&](auto l) {
             const auto out = me.number() == root ? tutti::erase_type(many.span()) : tutti::buffer{};
             return tutti::algo::direct_gather(
-                l, me.board(),
+                l, me.shm_group(),
                 tutti::gather_args{tutti::erase_type(std::span<const std::uint8_t>(one.span())), out, layout, root});
           });
           if (me.number() == root) check_blocks(many, bytes, round, n, 0);
-          if (bytes > piece) expect(me.board().step() - before == 2, "the meetings of a gather of", bytes);
+          if (bytes > piece) expect(me.shm_group().step() - before == 2, "the meetings of a gather of", bytes);
 
           for (int p = 0; p < n; ++p)
             for (std::size_t i = 0; i < bytes; ++i)
               many.begin[static_cast<std::size_t>(p) * bytes + i] = value(round, p, i);
-          const std::uint64_t then = me.board().step();
+          const std::uint64_t then = me.shm_group().step();
           me.run([&](auto l) {
             const auto in = me.number() == root ? tutti::erase_type(std::span<const std::uint8_t>(many.span()))
                                                 : tutti::const_buffer{};
-            return tutti::algo::direct_scatter(l, me.board(),
+            return tutti::algo::direct_scatter(l, me.shm_group(),
                                                tutti::scatter_args{in, tutti::erase_type(one.span()), layout, root});
           });
           for (std::size_t i = 0; i < bytes; ++i)
             if (one.begin[i] != value(round, me.number(), i)) expect(false, "byte", i);
           expect(one.intact() && many.intact(), "it wrote beside a buffer of", bytes);
-          expect(me.board().step() - then == 2, "the meetings of a scatter of", bytes);
+          expect(me.shm_group().step() - then == 2, "the meetings of a scatter of", bytes);
         }
     });
 }
@@ -192,29 +192,29 @@ TEST_CASE("lent: all_to_all, equal blocks and others, and an all_gather of other
           const std::vector<std::size_t> counts(static_cast<std::size_t>(n), bytes);
           const auto exchange = [&](const tutti::layout& blocks) {
             for (std::uint8_t& b : out.span()) b = 0xee;
-            const std::uint64_t before = me.board().step();
+            const std::uint64_t before = me.shm_group().step();
             me.run([&](auto l) {
               return tutti::algo::direct_all_to_all(
-                  l, me.board(),
+                  l, me.shm_group(),
                   tutti::all_to_all_args{tutti::erase_type(std::span<const std::uint8_t>(in.span())),
                                          tutti::erase_type(out.span()), blocks, blocks});
             });
             check_blocks(out, bytes, round, n, me.number());
-            if (bytes > piece) expect(me.board().step() - before == 2, "the meetings of an all_to_all of", bytes);
+            if (bytes > piece) expect(me.shm_group().step() - before == 2, "the meetings of an all_to_all of", bytes);
           };
           exchange(tutti::layout::of_equal(bytes));
           exchange(tutti::layout(counts));
 
           for (std::uint8_t& b : out.span()) b = 0xee;
-          const std::uint64_t before = me.board().step();
+          const std::uint64_t before = me.shm_group().step();
           me.run([&](auto l) {
             return tutti::algo::direct_all_gather_v(
-                l, me.board(),
+                l, me.shm_group(),
                 tutti::all_gather_v_args{tutti::erase_type(std::span<const std::uint8_t>(in.span().first(bytes))),
                                          tutti::erase_type(out.span()), tutti::layout(counts)});
           });
           check_blocks(out, bytes, round, n, 0);
-          expect(me.board().step() - before == 2, "the meetings of an all_gather_v of", bytes);
+          expect(me.shm_group().step() - before == 2, "the meetings of an all_gather_v of", bytes);
         }
     });
 }
@@ -237,7 +237,7 @@ TEST_CASE("lent: a rank whose process is no more ends with the failure of the gr
     lending.arrive_and_wait();
     const buffer mine(me, least, false);
     auto op = me.start([&](auto l) {
-      return tutti::algo::direct_broadcast(l, me.board(), tutti::broadcast_args{tutti::erase_type(mine.span()), 0});
+      return tutti::algo::direct_broadcast(l, me.shm_group(), tutti::broadcast_args{tutti::erase_type(mine.span()), 0});
     });
     // Rank 1 finds that there is no such process, and waits to be told why.
     if (me.number() == 0) me.abort();
@@ -269,7 +269,7 @@ TEST_CASE("lent: nobody writes to a buffer any more that was lent by who failed"
         me.abort();
       });
     auto op = me.start([&](auto l) {
-      return tutti::algo::direct_broadcast(l, me.board(), tutti::broadcast_args{tutti::erase_type(mine.span()), 0});
+      return tutti::algo::direct_broadcast(l, me.shm_group(), tutti::broadcast_args{tutti::erase_type(mine.span()), 0});
     });
     const bool failed = !tutti::nothrow(std::move(op)).wait().ok();
     const auto tail = mine.span().last(4096);  // what the root would write last

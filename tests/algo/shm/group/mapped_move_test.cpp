@@ -96,14 +96,14 @@ void any_collectives(Rank& me, unsigned seed) {
       for (std::size_t i = 0; i < s.size(); ++i) expect(s[i] == parcel(round, from, to, i), what, round);
     };
     const auto run = [&](const auto& args) {
-      me.run([&](auto link) { return tutti::algo::by_memory(link, me.board(), args); });
+      me.run([&](auto link) { return tutti::algo::run_shm(link, me.shm_group(), args); });
     };
     cut mine;
     if (kind == 0) {
       const auto data = outs.of(count, out_mapped[r]);
       fill(data, is_root ? root : 63, root);
       me.run([&](auto link) {
-        return tutti::algo::direct_broadcast(link, me.board(), tutti::broadcast_args{out(data), root_rank});
+        return tutti::algo::direct_broadcast(link, me.shm_group(), tutti::broadcast_args{out(data), root_rank});
       });
       check(data, root, root, "broadcast in round");
     } else if (kind == 1) {

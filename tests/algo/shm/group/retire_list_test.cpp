@@ -12,8 +12,8 @@
 
 namespace {
 
-using tutti::algo::board;
 using tutti::algo::retire_list;
+using tutti::algo::shm_group;
 
 /// Writes down what it is given back, and keeps it.
 struct collector {
@@ -26,7 +26,7 @@ struct meeting_of_three {
   static constexpr std::size_t ranks = 3, boards = 3;
   std::shared_ptr<tutti::threads_hub> hub = std::make_shared<tutti::threads_hub>(3);
   std::vector<std::unique_ptr<lanes::rank<>>> all;
-  board places[ranks][boards];
+  shm_group places[ranks][boards];
   retire_list remains[ranks];
 
   meeting_of_three() {
@@ -48,7 +48,7 @@ struct meeting_of_three {
 };
 
 TEST_CASE_FIXTURE(meeting_of_three, "board_remains: a part is given back when all others have ended their boards") {
-  std::byte* const part = places[0][1].slot(0, 0) - tutti::algo::board::slots_at;
+  std::byte* const part = places[0][1].slot(0, 0) - tutti::algo::shm_group::slots_at;
   remains[0].bury(places[0][1]);
   CHECK(remains[0].count() == 1);
   CHECK(reclaimed(0).empty());
@@ -66,7 +66,7 @@ TEST_CASE_FIXTURE(meeting_of_three, "board_remains: a part is given back when al
 TEST_CASE_FIXTURE(meeting_of_three, "board_remains: each board by itself, in whatever order they end elsewhere") {
   std::byte* parts[boards];
   for (std::size_t b = 0; b < boards; ++b) {
-    parts[b] = places[0][b].slot(0, 0) - tutti::algo::board::slots_at;
+    parts[b] = places[0][b].slot(0, 0) - tutti::algo::shm_group::slots_at;
     remains[0].bury(places[0][b]);
   }
   for (const std::size_t b : {1U, 0U, 2U}) {
@@ -83,12 +83,12 @@ TEST_CASE_FIXTURE(meeting_of_three, "board_remains: the room for long walks goes
   const auto got = reclaimed(0);
   REQUIRE(got.size() == 2);
   CHECK(got[0] != got[1]);
-  CHECK(std::count(got.begin(), got.end(), places[0][0].slot(0, 0) - tutti::algo::board::slots_at) == 1);
+  CHECK(std::count(got.begin(), got.end(), places[0][0].slot(0, 0) - tutti::algo::shm_group::slots_at) == 1);
   CHECK(reclaimed(1).size() == 1);
 }
 
 TEST_CASE("board_remains: a board that nobody has met on leaves nothing") {
-  board never;
+  shm_group never;
   retire_list remains;
   remains.bury(never);
   CHECK(remains.count() == 0);

@@ -24,7 +24,7 @@
 namespace {
 
 using lanes::expect;
-using tutti::algo::board;
+using tutti::algo::shm_group;
 
 /// As if every rank had a core of its own, however few there are. Buffers are staged: what is mapped needs no choice.
 class roomy_transport : public lanes::staging_transport {
@@ -38,7 +38,7 @@ class poor_transport : public roomy_transport {
  public:
   using roomy_transport::roomy_transport;
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
-    if (rank() == 1 && bytes >= board::long_walk) throw tutti::error{{tutti::errc::out_of_resources}, "full"};
+    if (rank() == 1 && bytes >= shm_group::long_walk) throw tutti::error{{tutti::errc::out_of_resources}, "full"};
     return roomy_transport::allocate(bytes);
   }
 };
@@ -48,8 +48,8 @@ class foreign_transport : public roomy_transport {
  public:
   using roomy_transport::roomy_transport;
   [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
-    return rank() == 1 && peer == 2 && bytes == board::long_bytes ? nullptr
-                                                                  : roomy_transport::resolve(peer, where, bytes);
+    return rank() == 1 && peer == 2 && bytes == shm_group::long_bytes ? nullptr
+                                                                      : roomy_transport::resolve(peer, where, bytes);
   }
 };
 
@@ -75,10 +75,10 @@ class packed_transport : public roomy_transport {
 };
 
 template <class T>
-tutti::routine look(tutti::lane<T> l, board& b) {
-  board::turn turn{b, l.link()};
+tutti::routine look(tutti::group_link<T> l, shm_group& b) {
+  shm_group::ticket turn{b, l.link()};
   co_await turn;
-  co_await tutti::algo::detail::choose_staging(tutti::algo::detail::meeting<T>{l, b, tutti::barrier_args{}}, b);
+  co_await tutti::algo::detail::choose_staging(tutti::algo::detail::shm_call<T>{l, b, tutti::barrier_args{}}, b);
 }
 
 /// Sums of messages of many lengths, some of which choose the staging.
@@ -91,7 +91,7 @@ void check_sums(Rank& me) {
     me.run([&](auto l) {
       const tutti::all_reduce_args a{tutti::erase_type(std::span<const std::uint64_t>(data)),
                                      tutti::erase_type(std::span(data)), tutti::erase_type<std::uint64_t>(tutti::sum)};
-      return tutti::algo::direct_all_reduce(l, me.board(), a);
+      return tutti::algo::direct_all_reduce(l, me.shm_group(), a);
     });
     for (std::size_t i = 0; i < count; ++i)
       if (data[i] != i * n * (n + 1) / 2) return expect(false, "element", i);
@@ -116,7 +116,7 @@ void check_bits(Rank& me, const ordered<T>& values, std::size_t begin, std::size
   const std::span<T> in = std::span{in_memory}.subspan(begin), out = std::span{out_memory}.subspan(begin);
   const reduction with = erase_type<T>(sum);
   const auto go = [&](const auto& make) { me.run([&](auto l) { return make(l); }); };
-  const auto by_memory = [&](const auto& a) { go([&](auto l) { return algo::by_memory(l, me.board(), a); }); };
+  const auto run_shm = [&](const auto& a) { go([&](auto l) { return algo::run_shm(l, me.shm_group(), a); }); };
   const auto from = [](std::span<T> s) { return erase_type(std::span<const T>{s}); };
   const auto check = [&](const char* what, std::span<T> result, auto run) {
     std::copy_n(&values.operands[begin], count, in.begin());
@@ -127,29 +127,29 @@ void check_bits(Rank& me, const ordered<T>& values, std::size_t begin, std::size
   };
   const int last = me.size() - 1;
   const auto share = [&] {
-    go([&](auto l) { return algo::direct_broadcast(l, me.board(), broadcast_args{erase_type(out), last}); });
+    go([&](auto l) { return algo::direct_broadcast(l, me.shm_group(), broadcast_args{erase_type(out), last}); });
   };
   check("all_reduce", out, [&] {
     go([&](auto l) {
-      return algo::direct_all_reduce(l, me.board(), all_reduce_args{from(in), erase_type(out), with});
+      return algo::direct_all_reduce(l, me.shm_group(), all_reduce_args{from(in), erase_type(out), with});
     });
   });
   check("reduce_scatter and all_gather", out.first(even), [&] {
     const auto mine = out.subspan(r * block, block);
     go([&](auto l) {
-      return algo::direct_reduce_scatter(l, me.board(),
+      return algo::direct_reduce_scatter(l, me.shm_group(),
                                          reduce_scatter_args{from(in.first(even)), erase_type(mine), with});
     });
     go([&](auto l) {
-      return algo::direct_all_gather(l, me.board(), all_gather_args{from(mine), erase_type(out.first(even))});
+      return algo::direct_all_gather(l, me.shm_group(), all_gather_args{from(mine), erase_type(out.first(even))});
     });
   });
   check("reduce and broadcast", out, [&] {
-    by_memory(reduce_args{from(in), erase_type(out), with, last});
+    run_shm(reduce_args{from(in), erase_type(out), with, last});
     share();
   });
   check("scan and broadcast", out, [&] {
-    by_memory(scan_args{from(in), erase_type(out), with});
+    run_shm(scan_args{from(in), erase_type(out), with});
     share();
   });
   check("all_reduce_coalesced", in, [&] {
@@ -157,15 +157,15 @@ void check_bits(Rank& me, const ordered<T>& values, std::size_t begin, std::size
     constexpr auto item = [](const void* items, std::size_t i) noexcept {
       return std::as_writable_bytes(static_cast<const std::span<T>*>(items)[i]);
     };
-    by_memory(all_reduce_coalesced_args{{pieces.data(), 2, count, sizeof(T), dtype_of<T>(), item}, with});
+    run_shm(all_reduce_coalesced_args{{pieces.data(), 2, count, sizeof(T), dtype_of<T>(), item}, with});
   });
 }
 
 TEST_CASE("staging: every way of it carries messages of every length, also after another way") {
-  constexpr board::staging ways[] = {{board::slot_bytes, tutti::stores::ordinary},
-                                     {board::slot_bytes, tutti::stores::streaming},
-                                     {board::long_walk, tutti::stores::ordinary},
-                                     {board::long_walk, tutti::stores::streaming}};
+  constexpr shm_group::staging ways[] = {{shm_group::slot_bytes, tutti::stores::ordinary},
+                                         {shm_group::slot_bytes, tutti::stores::streaming},
+                                         {shm_group::long_walk, tutti::stores::ordinary},
+                                         {shm_group::long_walk, tutti::stores::streaming}};
   constexpr std::size_t most = 140'020;
   struct part {
     std::size_t begin, count;
@@ -175,10 +175,10 @@ TEST_CASE("staging: every way of it carries messages of every length, also after
       const ordered<float> floats(me.number(), n, most);
       const ordered<tutti::bfloat16> halves(me.number(), n, most);
       check_sums(me);  // chooses, and so has room for long walks
-      expect(!me.board().choice_due(std::size_t{1} << 20), "the choice is due again at once");
+      expect(!me.shm_group().choice_due(std::size_t{1} << 20), "the choice is due again at once");
       for (const auto& way : ways) {
-        me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-        me.board().use(way);
+        me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
+        me.shm_group().use(way);
         check_sums(me);
         for (const part p : {part{3, 1}, part{5, 1023}, part{77, 2049}, part{1, 33'333}, part{11, most - 11}}) {
           check_bits<float>(me, floats, p.begin, p.count);
@@ -193,14 +193,15 @@ TEST_CASE("staging: long blocks of an all_gather, which keep to two places, betw
   lanes::run<roomy_transport>(2, [](auto& me) {
     constexpr std::size_t block = (std::size_t{1} << 20) + (std::size_t{16} << 10);
     check_sums(me);
-    for (const std::size_t walk : {board::slot_bytes, board::long_walk}) {
-      me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-      me.board().use({walk, tutti::stores::ordinary});
+    for (const std::size_t walk : {shm_group::slot_bytes, shm_group::long_walk}) {
+      me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
+      me.shm_group().use({walk, tutti::stores::ordinary});
       for (int round = 0; round < 3; ++round) {
         std::vector<std::uint32_t> mine(block / 4), all(2 * mine.size());
         std::iota(mine.begin(), mine.end(), static_cast<std::uint32_t>(me.number() + round) << 24);
-        me.run(
-            [&](auto l) { return tutti::algo::direct_all_gather(l, me.board(), {lanes::in(mine), lanes::out(all)}); });
+        me.run([&](auto l) {
+          return tutti::algo::direct_all_gather(l, me.shm_group(), {lanes::in(mine), lanes::out(all)});
+        });
         for (std::size_t i = 0; i < all.size(); ++i) {
           const auto owner = static_cast<std::uint32_t>(i / mine.size()) + static_cast<std::uint32_t>(round);
           if (all[i] != (owner << 24) + i % mine.size()) return expect(false, "element", i);
@@ -225,29 +226,29 @@ TEST_CASE("staging: groups that move blocks of any lengths only choose when they
         std::vector<std::uint32_t> sent(3 * row[0]), arrived(block);
         if (what == collective::gather)
           me.run([&](auto l) {
-            return algo::direct_gather(l, me.board(),
+            return algo::direct_gather(l, me.shm_group(),
                                        gather_args{lanes::in(mine), lanes::out(all), layout{counts}, root});
           });
         else if (what == collective::scatter)
           me.run([&](auto l) {
-            return algo::direct_scatter(l, me.board(),
+            return algo::direct_scatter(l, me.shm_group(),
                                         scatter_args{lanes::in(all), lanes::out(mine), layout{counts}, root});
           });
         else
           me.run([&](auto l) {
             return algo::direct_all_to_all(
-                l, me.board(), all_to_all_args{lanes::in(sent), lanes::out(arrived), layout{row}, layout{column}});
+                l, me.shm_group(), all_to_all_args{lanes::in(sent), lanes::out(arrived), layout{row}, layout{column}});
           });
-        expect(!me.board().choice_due(std::size_t{1} << 20), "the choice is still due");
+        expect(!me.shm_group().choice_due(std::size_t{1} << 20), "the choice is still due");
       });
 }
 
 TEST_CASE("staging: where one rank has no memory for long walks, all stay with what they have") {
   lanes::run<poor_transport>(3, [](auto& me) {
     check_sums(me);
-    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-    std::byte* first = me.board().slot(0, 0);
-    expect(me.board().slot(0, 1) == first + board::slot_bytes, "the slots moved");
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
+    std::byte* first = me.shm_group().slot(0, 0);
+    expect(me.shm_group().slot(0, 1) == first + shm_group::slot_bytes, "the slots moved");
   });
 }
 
@@ -256,12 +257,12 @@ template <class T>
 void check_crowded(int n) {
   std::atomic<int> past_caches = 0;
   lanes::run<T>(n, [&](auto& me) {
-    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-    me.run([&](auto l) { return look(l, me.board()); });
-    expect(me.board().way().walk == board::slot_bytes, "the slots moved");
-    expect(me.board().lends() == board::lending{}, "a rank lends");
-    if (me.board().way().how == tutti::stores::streaming) ++past_caches;
-    expect(!me.board().choice_due(std::size_t{1} << 20), "nothing was chosen");
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
+    me.run([&](auto l) { return look(l, me.shm_group()); });
+    expect(me.shm_group().way().walk == shm_group::slot_bytes, "the slots moved");
+    expect(me.shm_group().lends() == shm_group::lending{}, "a rank lends");
+    if (me.shm_group().way().how == tutti::stores::streaming) ++past_caches;
+    expect(!me.shm_group().choice_due(std::size_t{1} << 20), "nothing was chosen");
     check_sums(me);
   });
   CHECK((past_caches == 0 || past_caches == n));
@@ -277,17 +278,17 @@ TEST_CASE("staging: so does a group of which only some ranks share cores") {
 
 TEST_CASE("staging: a group of which a rank shares its core with many compares nothing") {
   lanes::run<packed_transport>(2, [](auto& me) {
-    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-    me.run([&](auto l) { return look(l, me.board()); });
-    expect(me.board().choice_due(std::size_t{1} << 20), "something was chosen");
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
+    me.run([&](auto l) { return look(l, me.shm_group()); });
+    expect(me.shm_group().choice_due(std::size_t{1} << 20), "something was chosen");
     check_sums(me);
   });
 }
 
 TEST_CASE("staging: room of a rank that another cannot map fails all, who name it") {
   lanes::run<foreign_transport>(3, [](auto& me) {
-    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-    const tutti::status s = nothrow(me.start([&](auto l) { return look(l, me.board()); })).wait();
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
+    const tutti::status s = nothrow(me.start([&](auto l) { return look(l, me.shm_group()); })).wait();
     expect(s.code == tutti::errc::protocol && s.peer == 2, "the failure", static_cast<std::size_t>(s.peer));
   });
 }
@@ -295,11 +296,11 @@ TEST_CASE("staging: room of a rank that another cannot map fails all, who name i
 TEST_CASE("staging: a look chooses anew after the cores have moved") {
   lanes::run<roomy_transport>(2, [](auto& me) {
     check_sums(me);
-    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
-    me.board().use({board::long_walk / 4, tutti::stores::ordinary});  // what no choice is
-    (void)me.board().timer().outdated(std::uint64_t{1} << 40);        // as if it had been made between cores far away
-    me.run([&](auto l) { return look(l, me.board()); });
-    expect(me.board().way().walk != board::long_walk / 4, "the old way is still in use");
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
+    me.shm_group().use({shm_group::long_walk / 4, tutti::stores::ordinary});  // what no choice is
+    (void)me.shm_group().timer().outdated(std::uint64_t{1} << 40);  // as if it had been made between cores far away
+    me.run([&](auto l) { return look(l, me.shm_group()); });
+    expect(me.shm_group().way().walk != shm_group::long_walk / 4, "the old way is still in use");
     check_sums(me);
   });
 }

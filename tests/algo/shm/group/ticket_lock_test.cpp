@@ -15,7 +15,7 @@ using tutti::algo::ticket_lock;
 template <class Lane>
 tutti::routine pass(Lane lane, ticket_lock& first, ticket_lock& second, std::vector<int>& order, int number,
                     bool slow) {
-  ticket_lock::turn one{first, lane.link()}, two{second, lane.link()};
+  ticket_lock::ticket one{first, lane.link()}, two{second, lane.link()};
   co_await one;
   order.push_back(number);
   one.leave();
@@ -38,7 +38,7 @@ TEST_CASE("turnstile: operations go through in the order in which they have aske
     // What `a` waits for: a message of its own tag, sent within an operation of the same number at the other rank.
     auto c = me.start([&](auto link) { return pass(link, first, second, order, 2, false); });
     looked.arrive_and_wait();
-    tutti::lane<tutti::threads_transport> of_a{me.link(), me.members(), 1};
+    tutti::group_link<tutti::threads_transport> of_a{me.link(), me.members(), 1};
     me.run([&](auto) { return [](auto lane) -> tutti::routine { co_await lane.send(1 - lane.rank(), 0, {}); }(of_a); });
     a.wait();
     b.wait();

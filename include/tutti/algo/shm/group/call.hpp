@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <tutti/algo/mismatch/fingerprint.hpp>
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/transport/concept.hpp>
 #include <tutti/transport/messaging/group_link.hpp>
 
@@ -12,11 +12,11 @@ namespace tutti::algo::detail {
 
 /// One operation's view of its group's board, valid while the operation has its turn. Refers to the operation's lane.
 template <mapped_transport T>
-class meeting {
+class shm_call {
  public:
-  meeting(const lane<T>& l, board& b) noexcept : lane_(&l), board_(b) {}
+  shm_call(const group_link<T>& l, shm_group& b) noexcept : lane_(&l), board_(b) {}
   template <class Args>
-  meeting(const lane<T>& l, board& b, const Args& call) noexcept : meeting(l, b) {
+  shm_call(const group_link<T>& l, shm_group& b, const Args& call) noexcept : shm_call(l, b) {
     begin(call);
   }
   template <class Args>
@@ -27,7 +27,7 @@ class meeting {
   [[nodiscard]] T& link() const noexcept { return lane_->link(); }
   [[nodiscard]] int size() const noexcept { return lane_->size(); }
   [[nodiscard]] int rank() const noexcept { return lane_->rank(); }
-  [[nodiscard]] std::byte* slot(int r, std::uint64_t step, std::size_t bytes = board::slot_bytes) const noexcept {
+  [[nodiscard]] std::byte* slot(int r, std::uint64_t step, std::size_t bytes = shm_group::slot_bytes) const noexcept {
     return board_.slot(r, step, bytes);
   }
   [[nodiscard]] std::byte* beside(int r, std::uint64_t step) const noexcept { return board_.beside(r, step); }
@@ -38,21 +38,21 @@ class meeting {
   auto everyone(std::uint64_t step, std::size_t bytes = 0) const noexcept { return those(0, size(), step, bytes); }
   auto only(int r, std::uint64_t step, std::size_t bytes = 0) const noexcept { return those(r, r + 1, step, bytes); }
   auto those(int first, int last, std::uint64_t step, std::size_t bytes = 0) const noexcept {
-    return board::reached{board_, lane_->link(), first, last, step, bytes};
+    return shm_group::reached{board_, lane_->link(), first, last, step, bytes};
   }
   /// Returns a condition that never holds, to wait on until another rank's failure ends the operation.
-  auto failure() const noexcept { return everyone(board::nowhere); }
+  auto failure() const noexcept { return everyone(shm_group::nowhere); }
   auto refuse(status why) const noexcept { return lane_->refuse(why); }
   std::uint64_t post() const noexcept { return board_.post(lane_->link()); }
-  std::uint64_t post(board::note n) const noexcept { return board_.post(lane_->link(), n); }
+  std::uint64_t post(shm_group::note n) const noexcept { return board_.post(lane_->link(), n); }
 
   [[nodiscard]] std::uint64_t place(const void* p, std::size_t bytes) const noexcept {
-    return lane_->link().locate(p, bytes).value_or(board::nowhere);
+    return lane_->link().locate(p, bytes).value_or(shm_group::nowhere);
   }
   /// Returns the address here of `bytes` bytes at the offset that rank `r` has described; null if that is not its
   /// memory.
   [[nodiscard]] std::byte* map(int r, std::uint64_t where, std::size_t bytes) const noexcept {
-    return where == board::nowhere ? nullptr : lane_->link().resolve(lane_->members().world_rank(r), where, bytes);
+    return where == shm_group::nowhere ? nullptr : lane_->link().resolve(lane_->members().world_rank(r), where, bytes);
   }
   /// Lists `where(r)` for every rank, as the operands of a fold.
   template <class Place>
@@ -74,12 +74,12 @@ class meeting {
   /// Returns true if every rank has described an `in` buffer with `step`.
   [[nodiscard]] bool all_noted(std::uint64_t step) const noexcept {
     for (int r = 0; r < size(); ++r)
-      if (board_.note_of(r, step).in == board::nowhere) return false;
+      if (board_.note_of(r, step).in == shm_group::nowhere) return false;
     return true;
   }
   /// Maps the buffers of `bytes` bytes that all ranks have described with `step`. Returns false if one cannot be
   /// mapped.
-  bool map_all(std::uint64_t step, std::uint64_t board::note::* which, std::size_t bytes,
+  bool map_all(std::uint64_t step, std::uint64_t shm_group::note::* which, std::size_t bytes,
                std::vector<std::byte*>& into) const {
     into.clear();
     for (int r = 0; r < size(); ++r) {
@@ -91,8 +91,8 @@ class meeting {
   }
 
  private:
-  const lane<T>* lane_;  // a pointer: a copy would be read back before its stores have completed
-  board& board_;
+  const group_link<T>* lane_;  // a pointer: a copy would be read back before its stores have completed
+  shm_group& board_;
 };
 
 }  // namespace tutti::algo::detail

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tutti/algo/shm/group/board.hpp>
 #include <tutti/algo/shm/group/call.hpp>
 #include <tutti/algo/shm/group/direct_copy.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/layout.hpp>
 #include <tutti/core/status.hpp>
@@ -33,37 +33,37 @@ inline constexpr std::uint64_t lent = std::uint64_t{1} << 63;
 /// Returns the descriptor of a buffer that others are to copy: its offset if they map it, else its address if it has at
 /// least `least` bytes, which makes cross-memory attach worthwhile, else board::nowhere.
 template <mapped_transport T>
-std::uint64_t place_or_lend(const meeting<T>& m, const void* p, std::size_t bytes, std::uint64_t least) noexcept {
+std::uint64_t place_or_lend(const shm_call<T>& m, const void* p, std::size_t bytes, std::uint64_t least) noexcept {
   const std::uint64_t where = m.place(p, bytes), address = reinterpret_cast<std::uintptr_t>(p);
-  if (where != board::nowhere || bytes < least || (address & lent) != 0) return where;
-  return os::kernel_copies(p, bytes) ? address | lent : board::nowhere;
+  if (where != shm_group::nowhere || bytes < least || (address & lent) != 0) return where;
+  return os::kernel_copies(p, bytes) ? address | lent : shm_group::nowhere;
 }
 
 /// Returns the same for a block that every rank copies from every other. Messages that exceed the caches are staged by
 /// streaming stores instead. `longest` is the longest block, `message` the bytes of all blocks.
 template <mapped_transport T>
-std::uint64_t place_or_lend_block(const meeting<T>& m, const board& b, const void* p, std::size_t bytes,
+std::uint64_t place_or_lend_block(const shm_call<T>& m, const shm_group& b, const void* p, std::size_t bytes,
                                   std::size_t longest, std::size_t message) noexcept {
   const bool pays = longest >= b.lends().blocks && message < beyond_caches;
-  return place_or_lend(m, p, bytes, pays ? 1 : board::nowhere);
+  return place_or_lend(m, p, bytes, pays ? 1 : shm_group::nowhere);
 }
 
 /// Returns the buffer that rank `r` has described as `where`.
 template <mapped_transport T>
-far_buffer find(const meeting<T>& m, int r, std::uint64_t where, std::size_t bytes) noexcept {
-  if (where == board::nowhere || (where & lent) == 0) return {m.map(r, where, bytes)};
+far_buffer find(const shm_call<T>& m, int r, std::uint64_t where, std::size_t bytes) noexcept {
+  if (where == shm_group::nowhere || (where & lent) == 0) return {m.map(r, where, bytes)};
   const int process = m.process_of(r);
   return process == 0 ? far_buffer{} : far_buffer{reinterpret_cast<std::byte*>(where & ~lent), process};
 }
 
 /// Bytes that cross-memory attach copies between two checks for a failure of the group.
-inline constexpr std::size_t lent_piece = board::slot_bytes;
+inline constexpr std::size_t lent_piece = shm_group::slot_bytes;
 
 /// Copies a buffer chunk by chunk by `copy(done, bytes)`, which returns 0 or an errno. Returns the first error; ESRCH
 /// if some rank failed meanwhile.
 template <class Copy>
-int copy_lent(board& b, std::size_t bytes, Copy copy) {
-  const board::visit visit{b};
+int copy_lent(shm_group& b, std::size_t bytes, Copy copy) {
+  const shm_group::visit visit{b};
   int failed = 0;
   for (std::size_t done = 0; done < bytes && failed == 0; done += lent_piece)
     failed = visit.welcome() ? copy(done, piece_of(bytes, done, lent_piece)) : ESRCH;
@@ -72,13 +72,13 @@ int copy_lent(board& b, std::size_t bytes, Copy copy) {
 
 /// Copies a block of a message from a buffer of another rank, or (copy_to) to it. Returns 0 or the kernel's errno;
 /// ESRCH also if some rank failed meanwhile.
-inline int copy_from(board& b, std::byte* to, far_buffer from, std::size_t bytes, std::size_t message) {
+inline int copy_from(shm_group& b, std::byte* to, far_buffer from, std::size_t bytes, std::size_t message) {
   if (from.process == 0) return copy_mapped(b, to, from.at, bytes, message) ? 0 : ESRCH;
   return copy_lent(b, bytes, [=](std::size_t done, std::size_t n) {
     return os::read_process(from.process, to + done, (from + done).address(), n);
   });
 }
-inline int copy_to(board& b, far_buffer to, const std::byte* from, std::size_t bytes, std::size_t message) {
+inline int copy_to(shm_group& b, far_buffer to, const std::byte* from, std::size_t bytes, std::size_t message) {
   if (to.process == 0) return copy_mapped(b, to.at, from, bytes, message) ? 0 : ESRCH;
   return copy_lent(b, bytes, [=](std::size_t done, std::size_t n) {
     return os::write_process(to.process, (to + done).address(), from + done, n);
@@ -91,8 +91,8 @@ inline status copy_failure(int failed) noexcept { return {errc::system, 0, -1, s
 /// Copies the blocks of all ranks to their places in `all`, as `blocks` lays them out: this rank's from `own`, the
 /// others' from the buffers that they have described with `step`. A block that is in its place already is not copied.
 template <mapped_transport T>
-status copy_noted(const lane<T>& lane, const meeting<T>& m, board& b, std::uint64_t step, const layout& blocks,
-                  const_buffer own, buffer all) {
+status copy_noted(const group_link<T>& lane, const shm_call<T>& m, shm_group& b, std::uint64_t step,
+                  const layout& blocks, const_buffer own, buffer all) {
   const auto n = static_cast<std::size_t>(m.size());
   const std::size_t element = own.element_bytes, longest = blocks.longest() * element, message = all.bytes();
   const std::size_t turn = turn_bytes(b, longest, message);
@@ -116,12 +116,12 @@ status copy_noted(const lane<T>& lane, const meeting<T>& m, board& b, std::uint6
 
 /// Ends the operation after such a copy has failed: with the failure of the rank that failed first, else with `why`.
 template <mapped_transport T>
-routine give_up(meeting<T> m, status why) {
+routine give_up(shm_call<T> m, status why) {
   if (why.code == errc::system && why.detail == ESRCH) co_await m.failure();
   co_await m.refuse(why);
 }
 template <mapped_transport T>
-routine give_up(meeting<T> m, int failed) {
+routine give_up(shm_call<T> m, int failed) {
   return give_up(m, copy_failure(failed));
 }
 

@@ -34,7 +34,7 @@ struct copy_times {
 /// Returns the number of other ranks whose blocks a rank reads in a measurement. More would cost more and tell the
 /// same.
 template <mapped_transport T>
-int compared_with(const meeting<T>& m) noexcept {
+int compared_with(const shm_call<T>& m) noexcept {
   return (std::min)(m.size() - 1, 3);
 }
 
@@ -46,7 +46,7 @@ inline void write_to(std::byte* block, std::size_t bytes) noexcept {
 
 /// Sums a measurement of each rank into `total`, on all ranks. One round.
 template <mapped_transport T>
-routine add_up(meeting<T> m, board& b, std::uint64_t mine, std::uint64_t& total) {
+routine add_up(shm_call<T> m, shm_group& b, std::uint64_t mine, std::uint64_t& total) {
   const std::uint64_t told = m.post({mine, 0});
   co_await m.everyone(told);
   total = 0;
@@ -56,7 +56,7 @@ routine add_up(meeting<T> m, board& b, std::uint64_t mine, std::uint64_t& total)
 /// Measures `round(bytes)` for each block size, and sums over the ranks the shortest time of several rounds, as the
 /// average says little. Each round begins with a block that was just written, as a user's would be.
 template <mapped_transport T, class Round>
-routine time_blocks(meeting<T> m, board& b, std::byte* block, probe_times& totals, Round round) {
+routine time_blocks(shm_call<T> m, shm_group& b, std::byte* block, probe_times& totals, Round round) {
   constexpr std::size_t fewest = 3, enough = std::size_t{1} << 20;  // bytes: enough to use every place of the slots
   for (std::size_t p = 0; p < lending_probes.size(); ++p) {
     const std::size_t rounds = (std::max)(fewest, enough / lending_probes[p]);
@@ -78,7 +78,7 @@ routine time_blocks(meeting<T> m, board& b, std::byte* block, probe_times& total
 /// Returns the block size from which cross-memory attach is used: the first from which on it is faster than staging by
 /// an eighth, as less may be chance; board::nowhere if it is not faster for the longest.
 inline std::uint64_t worth_lending(const probe_times& times, const probe_times& staged) noexcept {
-  std::uint64_t from = board::nowhere;
+  std::uint64_t from = shm_group::nowhere;
   for (std::size_t p = lending_probes.size(); p-- > 0 && times[p] < staged[p] - staged[p] / 8;)
     from = lending_probes[p];
   return from;
@@ -88,7 +88,7 @@ inline std::uint64_t worth_lending(const probe_times& times, const probe_times& 
 /// and write every other's memory, those that the kernel copies faster than staging, whose times are `staged`. All
 /// ranks must take part in the same operation, and choose alike. Takes 2 to 12 ms.
 template <mapped_transport T>
-routine choose_lending(meeting<T> m, board& b, const copy_times& staged) {
+routine choose_lending(shm_call<T> m, shm_group& b, const copy_times& staged) {
   b.lend({});
   scratch room(m.link(), 2 * longest_probe);
   // A readable process with this pid need not be the rank, which may be in another pid namespace: the secret tells.
@@ -97,23 +97,23 @@ routine choose_lending(meeting<T> m, board& b, const copy_times& staged) {
       tutti::detail::mix(here, static_cast<std::uint64_t>(clock::now().time_since_epoch().count()));
   bool able = room && (here & lent) == 0;
   if (able) std::memcpy(room.data(), &secret, sizeof secret);
-  board::exposure shown{b, m.link()};
-  const std::uint64_t told = m.post({able ? here | lent : board::nowhere, secret});
+  shm_group::exposure shown{b, m.link()};
+  const std::uint64_t told = m.post({able ? here | lent : shm_group::nowhere, secret});
   co_await m.everyone(told);
   auto& lenders = b.room().in;
   lenders.assign(static_cast<std::size_t>(m.size()), nullptr);
   for (int r = 0; r < m.size() && able; ++r) {
     if (r == m.rank()) continue;
-    const board::note theirs = b.note_of(r, told);
+    const shm_group::note theirs = b.note_of(r, told);
     const far_buffer it = find(m, r, theirs.in, longest_probe);
     std::uint64_t seen = 0;
-    const board::visit visit{b};
+    const shm_group::visit visit{b};
     // It writes what it has read: writing may be forbidden where reading is not.
     able = visit.welcome() && it.process != 0 && os::read_process(it.process, &seen, it.address(), sizeof seen) == 0 &&
            seen == theirs.out && os::write_process(it.process, it.address(), &seen, sizeof seen) == 0;
     lenders[static_cast<std::size_t>(r)] = it.at;
   }
-  const std::uint64_t answered = m.post({able ? std::uint64_t{1} : board::nowhere, 0});
+  const std::uint64_t answered = m.post({able ? std::uint64_t{1} : shm_group::nowhere, 0});
   co_await m.everyone(answered);
   if (m.size() < 2 || !m.all_noted(answered)) {
     shown.close();

@@ -3,13 +3,13 @@
 #include <cstddef>
 
 #include <tutti/algo/block.hpp>
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/core/kernels/copy.hpp>
 
 namespace tutti::algo::detail {
 
 /// Bytes of a chunk: while the others copy one chunk out of a slot, its rank stages the next one.
-inline constexpr std::size_t copy_piece = board::half_bytes;
+inline constexpr std::size_t copy_piece = shm_group::half_bytes;
 
 inline constexpr std::size_t beyond_caches = std::size_t{24} << 20;
 
@@ -24,11 +24,11 @@ inline void copy_out(void* to, const void* from, std::size_t bytes, std::size_t 
 
 /// Copies a block of a message from another rank's memory, which this rank maps. Returns false if some rank failed
 /// meanwhile.
-inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t message) {
-  const board::visit visit{b};
-  for (std::size_t done = 0; done < bytes; done += board::visit_bytes) {
+inline bool copy_mapped(shm_group& b, std::byte* to, const std::byte* from, std::size_t bytes, std::size_t message) {
+  const shm_group::visit visit{b};
+  for (std::size_t done = 0; done < bytes; done += shm_group::visit_bytes) {
     if (!visit.welcome()) return false;
-    copy_out(to + done, from + done, piece_of(bytes, done, board::visit_bytes), message);
+    copy_out(to + done, from + done, piece_of(bytes, done, shm_group::visit_bytes), message);
   }
   return true;
 }
@@ -37,7 +37,7 @@ inline bool copy_mapped(board& b, std::byte* to, const std::byte* from, std::siz
 /// hold the message, near ranks copy the same part of each block at about the same time, each beginning with its own:
 /// the part is read from memory once, and by the others from its owner's cache. Far ranks, which are those that stage
 /// by streaming stores, read memory faster than that. Ranks that have not chosen a staging method count as near.
-inline std::size_t turn_bytes(const board& b, std::size_t longest, std::size_t message) noexcept {
+inline std::size_t turn_bytes(const shm_group& b, std::size_t longest, std::size_t message) noexcept {
   return message < beyond_caches || b.way().how == stores::streaming ? std::max<std::size_t>(longest, 1) : copy_piece;
 }
 

@@ -9,8 +9,8 @@ namespace tutti::algo::detail {
 /// Returns true if the root should wait until readers have copied directly from its buffer, instead of staging. False
 /// for short messages where ranks share cores: a wait costs about 15 us there.
 template <mapped_transport T>
-bool root_may_wait(const meeting<T>& m, std::size_t bytes) noexcept {
-  return bytes >= board::slot_bytes || m.link().ranks_per_core() <= 1;
+bool root_may_wait(const shm_call<T>& m, std::size_t bytes) noexcept {
+  return bytes >= shm_group::slot_bytes || m.link().ranks_per_core() <= 1;
 }
 
 /// Direction of the blocks between the root's buffer and the others'.
@@ -36,8 +36,8 @@ inline std::size_t share_of_root(std::size_t bytes, int ranks) noexcept {
 /// `block_of(r)` returns the range of rank r's block in the root's buffer, and is called for all ranks by the root, by
 /// others for themselves. Two rounds in all, with that of `step`.
 template <mapped_transport T, class BlockOf>
-routine move_mapped(lane<T> lane, meeting<T> m, board& b, int root, std::uint64_t step, flow way, std::byte* own,
-                    BlockOf block_of) {
+routine move_mapped(group_link<T> lane, shm_call<T> m, shm_group& b, int root, std::uint64_t step, flow way,
+                    std::byte* own, BlockOf block_of) {
   const bool gives = (way == flow::from_root) == (m.rank() == root);
   const auto move = [&](std::byte* mine, far_buffer theirs, std::size_t bytes, std::size_t message) {
     return gives ? copy_to(b, theirs, mine, bytes, message) : copy_from(b, mine, theirs, bytes, message);
@@ -48,7 +48,7 @@ routine move_mapped(lane<T> lane, meeting<T> m, board& b, int root, std::uint64_
     co_await m.everyone(step);
     for (int r = 0; r < m.size() && failed == 0; ++r) {
       const std::uint64_t where = b.note_of(r, step).in;
-      if (r == root || !shares || where == board::nowhere) continue;
+      if (r == root || !shares || where == shm_group::nowhere) continue;
       const stretch block = block_of(r);
       if (block.bytes == 0) continue;
       const far_buffer theirs = find(m, r, where, block.bytes);
@@ -61,7 +61,7 @@ routine move_mapped(lane<T> lane, meeting<T> m, board& b, int root, std::uint64_
     if (block.bytes != 0) {
       const far_buffer theirs = find(m, root, b.note_of(root, step).in + block.offset, block.bytes);
       if (!theirs) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(root), 0});
-      const bool shared = shares && b.note_of(m.rank(), step).in != board::nowhere;
+      const bool shared = shares && b.note_of(m.rank(), step).in != shm_group::nowhere;
       const std::size_t share = shared ? share_of_root(block.bytes, m.size()) : 0;
       failed = move(own, theirs, block.bytes - share, block.bytes);
     }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <new>
 
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 
 namespace tutti::algo {
 
@@ -22,8 +22,8 @@ class retire_list {
 
   /// Ends the board, which must not be used afterwards, and keeps its memory for reclaim(). If there is no memory for
   /// the list's node, the board's memory is freed with the transport.
-  void bury(board& b) noexcept {
-    const board::remains r = b.end();
+  void bury(shm_group& b) noexcept {
+    const shm_group::remains r = b.end();
     if (!r.part) return;
     if (auto* n = new (std::nothrow) node{r, first_}) first_ = n;
   }
@@ -32,7 +32,7 @@ class retire_list {
   template <class Link>
   void reclaim(Link& link) noexcept {
     for (node** at = &first_; *at;) {
-      const board::remains r = (*at)->what;
+      const shm_group::remains r = (*at)->what;
       if (r.farewells->load(std::memory_order_acquire) != r.others) {
         at = &(*at)->next;
         continue;
@@ -52,7 +52,7 @@ class retire_list {
 
  private:
   struct node {
-    board::remains what;
+    shm_group::remains what;
     node* next;
   };
   static void drop(node*& at) noexcept {

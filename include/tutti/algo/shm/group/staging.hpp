@@ -15,7 +15,7 @@ namespace tutti::algo::detail {
 
 /// Measures the nanoseconds of a round, summed over the ranks: the distance of their cores. Takes some 20 us.
 template <mapped_transport T>
-routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
+routine time_calls(shm_call<T> m, shm_group& b, std::uint64_t& total) {
   constexpr int batches = 6, meetings = 32;
   std::uint64_t least = (std::numeric_limits<std::uint64_t>::max)();
   for (int i = 0; i < batches; ++i) {
@@ -32,9 +32,9 @@ routine time_meetings(meeting<T> m, board& b, std::uint64_t& total) {
 /// Measures the current staging method, for blocks that every rank copies from every other, and for one of rank 0 that
 /// all copy. Leaves `totals` unchanged if a rank has no memory for it.
 template <mapped_transport T>
-routine time_staging(meeting<T> m, board& b, copy_times& totals) {
+routine time_staging(shm_call<T> m, shm_group& b, copy_times& totals) {
   scratch room(m.link(), 2 * longest_probe);
-  const std::uint64_t supported = m.post({room ? std::uint64_t{1} : board::nowhere, 0});
+  const std::uint64_t supported = m.post({room ? std::uint64_t{1} : shm_group::nowhere, 0});
   co_await m.everyone(supported);
   if (!m.all_noted(supported)) co_return;
   std::byte *const own = room.data(), *const to = own + longest_probe;
@@ -78,9 +78,9 @@ inline crowding crowding_of(double ranks_per_core) noexcept {
 /// Staging methods that are compared. Far cores want streaming stores. Near cores want long slots, whose lines leave
 /// the reader's cache before they are written again. Others want neither. The last method needs long slots, and is not
 /// compared if ranks share cores.
-inline constexpr std::array<board::staging, 3> ways_to_stage = {{{board::slot_bytes, stores::ordinary},
-                                                                 {board::slot_bytes, stores::streaming},
-                                                                 {board::long_walk, stores::ordinary}}};
+inline constexpr std::array<shm_group::staging, 3> ways_to_stage = {{{shm_group::slot_bytes, stores::ordinary},
+                                                                     {shm_group::slot_bytes, stores::streaming},
+                                                                     {shm_group::long_walk, stores::ordinary}}};
 using way_times = std::array<std::uint64_t, ways_to_stage.size()>;
 inline constexpr std::size_t staged_piece = std::size_t{64} << 10;
 
@@ -88,8 +88,8 @@ inline constexpr std::size_t staged_piece = std::size_t{64} << 10;
 /// the ranks; the maximum for methods that are not compared. If ranks share cores, waits do not count, since the
 /// scheduler decides how long they are.
 template <mapped_transport T>
-routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_times& totals) {
-  constexpr std::size_t most_rounds = 4 * board::long_walk / staged_piece;  // through both slots twice
+routine time_ways(shm_call<T> m, shm_group& b, std::byte* block, crowding ranks, way_times& totals) {
+  constexpr std::size_t most_rounds = 4 * shm_group::long_walk / staged_piece;  // through both slots twice
   const bool alone = ranks == crowding::own_cores;
   const std::size_t ways = alone ? ways_to_stage.size() : ways_to_stage.size() - 1;
   std::uint64_t round_times[most_rounds] = {};
@@ -128,12 +128,12 @@ routine time_ways(meeting<T> m, board& b, std::byte* block, crowding ranks, way_
 /// measured, and only streaming and ordinary stores are compared; nothing is compared if more than 8 ranks share a
 /// core.
 template <mapped_transport T>
-routine choose_staging(meeting<T> m, board& b) {
+routine choose_staging(shm_call<T> m, shm_group& b) {
   const crowding mine = crowding_of(m.link().ranks_per_core());
   const bool alone = mine == crowding::own_cores;
   scratch block(m.link(), mine == crowding::too_many ? 0 : staged_piece);
   const bool willing = block && (!alone || b.make_long(m.link()));
-  const std::uint64_t place = !willing ? board::nowhere : alone ? b.long_place(m.link()) : 0;
+  const std::uint64_t place = !willing ? shm_group::nowhere : alone ? b.long_place(m.link()) : 0;
   const std::uint64_t supported = m.post({place, static_cast<std::uint64_t>(mine)});
   co_await m.everyone(supported);
   if (!m.all_noted(supported)) co_return;
@@ -143,11 +143,11 @@ routine choose_staging(meeting<T> m, board& b) {
   std::uint64_t pace = retune_schedule::no_pace;
   if (ranks == crowding::own_cores) {
     if (const int who = b.find_long(m.link(), supported); who >= 0) co_await m.refuse({errc::protocol, 0, who, 0});
-    co_await time_meetings(m, b, pace);
+    co_await time_calls(m, b, pace);
   }
   if (!b.timer().outdated(pace)) co_return;
-  const board::staging way_before = b.way();
-  const board::lending lent_before = b.lends();
+  const shm_group::staging way_before = b.way();
+  const shm_group::lending lent_before = b.lends();
 
   way_times times{};
   co_await time_ways(m, b, block.data(), ranks, times);

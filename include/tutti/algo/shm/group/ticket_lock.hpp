@@ -10,38 +10,38 @@ namespace tutti::algo {
 class ticket_lock {
  public:
   /// Ticket of an operation, and the condition that it is the oldest that has not left. The destructor leaves.
-  class turn final : public condition {
+  class ticket final : public condition {
    public:
-    turn(ticket_lock& t, link_core& link) noexcept : turnstile_(t), link_(link) {
+    ticket(ticket_lock& t, link_core& link) noexcept : lock_(t), link_(link) {
       before_ = std::exchange(t.last_, this);
       (before_ ? before_->behind_ : t.first_) = this;
       link.watch(*this, link_core::looks::later);
     }
-    ~turn() override {
+    ~ticket() override {
       leave();
       if (!left_) step_out();  // the link has failed: no further turn comes
     }
     /// Lets the next operation in before this one ends. Does nothing if the ticket's turn has not come.
     void leave() noexcept {
       if (!finished() || left_) return;
-      const bool was_inside = turnstile_.first_ == this;
+      const bool was_inside = lock_.first_ == this;
       step_out();
       left_ = true;
-      if (turn* const next = turnstile_.first_; next && was_inside) next->link_.look_from_now_on(*next);
+      if (ticket* const next = lock_.first_; next && was_inside) next->link_.look_from_now_on(*next);
     }
-    bool holds() noexcept override { return turnstile_.first_ == this; }
+    bool holds() noexcept override { return lock_.first_ == this; }
     int waiting_for() const noexcept override { return -1; }
 
    private:
     void step_out() noexcept {
-      (before_ ? before_->behind_ : turnstile_.first_) = behind_;
-      (behind_ ? behind_->before_ : turnstile_.last_) = before_;
+      (before_ ? before_->behind_ : lock_.first_) = behind_;
+      (behind_ ? behind_->before_ : lock_.last_) = before_;
     }
 
-    ticket_lock& turnstile_;
+    ticket_lock& lock_;
     link_core& link_;
-    turn* before_ = nullptr;
-    turn* behind_ = nullptr;
+    ticket* before_ = nullptr;
+    ticket* behind_ = nullptr;
     bool left_ = false;
   };
 
@@ -49,8 +49,8 @@ class ticket_lock {
   [[nodiscard]] bool is_free() const noexcept { return first_ == nullptr; }
 
  private:
-  turn* first_ = nullptr;  // the operation whose turn it is
-  turn* last_ = nullptr;
+  ticket* first_ = nullptr;  // the operation whose turn it is
+  ticket* last_ = nullptr;
 };
 
 }  // namespace tutti::algo

@@ -12,7 +12,7 @@
 
 #include <tutti/algo/shm/all_gather.hpp>
 #include <tutti/algo/shm/all_reduce.hpp>
-#include <tutti/algo/shm/group/board.hpp>
+#include <tutti/algo/shm/group/group.hpp>
 #include <tutti/algo/shm/small.hpp>
 
 #include <algo/lanes.hpp>
@@ -20,17 +20,17 @@
 namespace {
 
 using lanes::expect;
-using tutti::algo::board;
+using tutti::algo::shm_group;
 
 template <class T>
-tutti::routine take_turn(tutti::lane<T> l, board& b, std::vector<int>& order, int id, int steps) {
-  board::turn turn{b, l.link()};
+tutti::routine take_turn(tutti::group_link<T> l, shm_group& b, std::vector<int>& order, int id, int steps) {
+  shm_group::ticket turn{b, l.link()};
   co_await turn;
   order.push_back(id);
   if (!b.is_open()) co_await b.open(l);
   for (int i = 0; i < steps; ++i) {
     const std::uint64_t step = b.post(l.link());
-    co_await board::reached{b, l.link(), 0, l.size(), step};
+    co_await shm_group::reached{b, l.link(), 0, l.size(), step};
   }
   order.push_back(id);
 }
@@ -40,7 +40,7 @@ TEST_CASE("board: operations take turns in the order of their issue, whatever th
     std::vector<int> order;
     std::vector<tutti::op> running;
     for (int id = 0; id < 20; ++id)
-      running.push_back(me.start([&](auto l) { return take_turn(l, me.board(), order, id, id % 4); }));
+      running.push_back(me.start([&](auto l) { return take_turn(l, me.shm_group(), order, id, id % 4); }));
     while (!running.empty()) {
       running.back().wait();
       running.pop_back();
@@ -52,24 +52,24 @@ TEST_CASE("board: operations take turns in the order of their issue, whatever th
 
 TEST_CASE("board: slots and notes of neighbouring steps are apart") {
   lanes::run(4, [](auto& me) {
-    board& b = me.board();
+    shm_group& b = me.shm_group();
     me.run([&](auto l) {
-      return [](auto lane, board& on) -> tutti::routine {
-        board::turn turn{on, lane.link()};
+      return [](auto lane, shm_group& on) -> tutti::routine {
+        shm_group::ticket turn{on, lane.link()};
         co_await turn;
         expect(!on.is_open(), "open before anybody opened it");
         co_await on.open(lane);
         for (std::uint64_t i = 1; i <= 100; ++i) {
           const std::uint64_t step = on.step() + 1;
-          co_await board::reached{on, lane.link(), 0, lane.size(), step - 1};
+          co_await shm_group::reached{on, lane.link(), 0, lane.size(), step - 1};
           std::byte* mine = on.slot(lane.rank(), step);
           mine[0] = static_cast<std::byte>(i);
-          mine[board::slot_bytes - 1] = static_cast<std::byte>(i + 1);
+          mine[shm_group::slot_bytes - 1] = static_cast<std::byte>(i + 1);
           on.post(lane.link(), {i, i * 2});
-          co_await board::reached{on, lane.link(), 0, lane.size(), step};
+          co_await shm_group::reached{on, lane.link(), 0, lane.size(), step};
           for (int r = 0; r < lane.size(); ++r) {
             expect(on.slot(r, step)[0] == static_cast<std::byte>(i) &&
-                       on.slot(r, step)[board::slot_bytes - 1] == static_cast<std::byte>(i + 1),
+                       on.slot(r, step)[shm_group::slot_bytes - 1] == static_cast<std::byte>(i + 1),
                    "the slot of rank " + std::to_string(r) + " in step " + std::to_string(step));
             expect(on.note_of(r, step).in == i && on.note_of(r, step).out == i * 2, "another note");
           }
@@ -96,7 +96,7 @@ TEST_CASE_TEMPLATE("board: a rank without memory for it fails the operation ever
                    poor_transport<false>) {
   std::vector<tutti::errc> seen(3);
   lanes::run<T>(3, [&](auto& me) {
-    auto running = me.start([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+    auto running = me.start([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
     seen[static_cast<std::size_t>(me.number())] = tutti::nothrow(std::move(running)).wait().code;
   });
   for (const auto code : seen) CHECK(code == tutti::errc::out_of_resources);
@@ -106,13 +106,13 @@ TEST_CASE("board: who is missing is known by name") {
   int blamed = -1;
   std::atomic<bool> over{false}, there{false};
   lanes::run(3, [&](auto& me) {
-    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); });
+    me.run([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); });
     if (me.number() == 2) {
       while (!over) std::this_thread::yield();
       return;
     }
     while (me.number() == 0 && !there) std::this_thread::yield();
-    auto running = me.start([&](auto l) { return tutti::algo::direct_barrier(l, me.board()); },
+    auto running = me.start([&](auto l) { return tutti::algo::direct_barrier(l, me.shm_group()); },
                             me.number() == 0 ? std::chrono::milliseconds(50) : std::chrono::seconds(60));
     there = true;
     const auto s = tutti::nothrow(std::move(running)).wait();

@@ -12,9 +12,9 @@
 #include <tutti/algo/message/ring.hpp>
 #include <tutti/algo/mismatch/call_history.hpp>
 #include <tutti/algo/shm/claim_choice.hpp>
-#include <tutti/algo/shm/group/board_memory.hpp>
-#include <tutti/algo/shm/group/board_slots.hpp>
+#include <tutti/algo/shm/group/memory.hpp>
 #include <tutti/algo/shm/group/retune_schedule.hpp>
+#include <tutti/algo/shm/group/slots.hpp>
 #include <tutti/algo/shm/group/ticket_lock.hpp>
 #include <tutti/config.hpp>
 #include <tutti/core/deadline.hpp>
@@ -34,7 +34,7 @@ namespace tutti::algo {
 /// has read everything that it needs of step t before it posts t + 1. A rank may therefore write its slot for step t
 /// once every rank has posted t - 1. Operations of a group use the board one after another, in order of issue, which is
 /// the same on all ranks.
-class board : public ticket_lock, public call_history, public board_slots {
+class shm_group : public ticket_lock, public call_history, public shm_slots {
  public:
   /// Bytes that a rank accesses in other ranks' buffers between two checks for revocation. A chunk this long is worth
   /// the slow start of each copy.
@@ -65,7 +65,7 @@ class board : public ticket_lock, public call_history, public board_slots {
    public:
     /// Starts the wait. `expected` is the number of bytes of each slot that will be read afterwards, for prefetching.
     template <class Link>
-    reached(board& b, Link& link, int first, int last, std::uint64_t step, std::size_t expected = 0) noexcept
+    reached(shm_group& b, Link& link, int first, int last, std::uint64_t step, std::size_t expected = 0) noexcept
         : board_(b), step_(step), ahead_{expected}, next_(first), end_(last) {
       link.watch(*this);
     }
@@ -87,7 +87,7 @@ class board : public ticket_lock, public call_history, public board_slots {
     int waiting_for() const noexcept override { return board_.members_->world_rank(next_); }
 
    private:
-    board& board_;
+    shm_group& board_;
     std::uint64_t step_;
     asking ahead_;
     int next_, end_;
@@ -101,7 +101,7 @@ class board : public ticket_lock, public call_history, public board_slots {
   template <class Link>
   class exposure {
    public:
-    exposure(board& b, Link& link) noexcept : board_(&b), link_(link) {}
+    exposure(shm_group& b, Link& link) noexcept : board_(&b), link_(link) {}
     exposure(const exposure&) = delete;
     exposure& operator=(const exposure&) = delete;
     ~exposure() {
@@ -110,7 +110,7 @@ class board : public ticket_lock, public call_history, public board_slots {
     void close() noexcept { board_ = nullptr; }
 
    private:
-    board* board_;
+    shm_group* board_;
     Link& link_;
   };
 
@@ -118,7 +118,7 @@ class board : public ticket_lock, public call_history, public board_slots {
   /// and end the access when it returns false.
   class visit {
    public:
-    explicit visit(board& b) noexcept : board_(b) { board_.at(board_.rank_).visiting.store(1); }
+    explicit visit(shm_group& b) noexcept : board_(b) { board_.at(board_.rank_).visiting.store(1); }
     visit(const visit&) = delete;
     visit& operator=(const visit&) = delete;
     ~visit() { board_.at(board_.rank_).visiting.store(0, std::memory_order_release); }
@@ -129,7 +129,7 @@ class board : public ticket_lock, public call_history, public board_slots {
     }
 
    private:
-    board& board_;
+    shm_group& board_;
   };
 
   /// Reusable lists of addresses for the operation that holds the ticket, so that operations do not allocate.

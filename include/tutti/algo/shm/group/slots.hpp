@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <tutti/algo/block.hpp>
-#include <tutti/algo/shm/group/board_memory.hpp>
+#include <tutti/algo/shm/group/memory.hpp>
 #include <tutti/algo/shm/group/retune_schedule.hpp>
 #include <tutti/core/kernels/copy.hpp>
 #include <tutti/core/kernels/lanes.hpp>
@@ -14,12 +14,12 @@
 namespace tutti::algo {
 
 /// Slots of a board, two for each rank, and the method by which ranks stage data in them.
-class board_slots {
+class shm_slots {
  public:
   static constexpr std::size_t slot_bytes = std::size_t{256} << 10;
   static constexpr std::size_t half_bytes = slot_bytes / 2;
   static constexpr std::size_t worth_streaming = retune_schedule::worth_counting;
-  static constexpr std::size_t part_bytes = board_memory::slots_at + 2 * slot_bytes;
+  static constexpr std::size_t part_bytes = shm_group_memory::slots_at + 2 * slot_bytes;
 
   /// Method of staging: the kind of stores, and the bytes of each slot through which short messages rotate before they
   /// reuse a place (a power of two).
@@ -29,7 +29,7 @@ class board_slots {
     friend bool operator==(const staging&, const staging&) = default;
   };
   static constexpr std::size_t long_walk = std::size_t{2} << 20;
-  static constexpr std::size_t long_bytes = board_memory::slots_at + 2 * long_walk;
+  static constexpr std::size_t long_bytes = shm_group_memory::slots_at + 2 * long_walk;
 
   /// Returns the place where `rank` stages `bytes` bytes for a step. Messages beyond a few lines rotate through the
   /// slot, because stores into lines that no rank has read lately are cheaper. Shorter messages always use the same
@@ -48,7 +48,7 @@ class board_slots {
   /// Sets the method from the next step on. All ranks must do so before the same step.
   void use(const staging& s) noexcept {
     for (std::size_t r = 0; r < parts_.size(); ++r)
-      slots_[r] = (s.walk == slot_bytes ? parts_ : long_parts_)[r] + board_memory::slots_at;
+      slots_[r] = (s.walk == slot_bytes ? parts_ : long_parts_)[r] + shm_group_memory::slots_at;
     staging_ = s;
   }
   [[nodiscard]] const staging& way() const noexcept { return staging_; }
@@ -78,7 +78,7 @@ class board_slots {
   /// Adds the part of the next rank.
   void add_part(std::byte* part) {
     parts_.push_back(part);
-    slots_.push_back(part + board_memory::slots_at);
+    slots_.push_back(part + shm_group_memory::slots_at);
     long_parts_.push_back(nullptr);
   }
   [[nodiscard]] const std::vector<std::byte*>& parts() const noexcept { return parts_; }

@@ -9,7 +9,7 @@
 namespace tutti::algo {
 
 /// Layout of a rank's part of a board in shared memory, apart from the slots.
-struct board_memory {
+struct shm_group_memory {
   static constexpr std::size_t cell_bytes = 112, cell_alignment = 16;
   /// Flag: two cache lines with a posted step, its call and an inline payload.
   struct cell {

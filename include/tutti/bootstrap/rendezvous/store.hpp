@@ -19,11 +19,11 @@ namespace tutti::detail {
 
 /// The store at which the ranks meet, of some kind, with the keys of one roll call. Models `store`.
 template <class Sockets = tcp_store, class File = file_store>
-class meeting {
+class rendezvous_store {
   [[nodiscard]] std::string full(std::string_view key) const { return prefix_ + std::string(key); }
 
  public:
-  meeting(const rendezvous_url& url, const visitor& who) : opener_(url, who) {
+  rendezvous_store(const rendezvous_url& url, const visitor& who) : opener_(url, who) {
     if (url.kind == rendezvous_url::scheme::file)
       file_ = std::make_unique<File>(url.path, file_store_options{.timeout = remaining(who.until)});
     else
