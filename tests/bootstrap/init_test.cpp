@@ -319,14 +319,14 @@ TEST_CASE("a rank listens where its peers can reach it") {
 TEST_CASE("a place that is taken by something else is an error in bounded time") {
   tutti_test::temporary_directory folder;
   const std::string path = folder.file("socket");
-  tutti::detail::visitor who;
+  tutti::detail::participant who;
   who.world_size = 2;
   who.until = tutti::after(100s);
   const auto url = tutti::parse_rendezvous("unix:" + path);
   {
     const tutti::os::fd other = tutti::os::listen_on(tutti::os::endpoint::unix_socket(path));
     try {
-      const tutti::detail::store m{url, who};
+      const tutti::detail::rendezvous_store m{url, who};
       FAIL("two listen at one address");
     } catch (const tutti::error& e) {
       CHECK(e.kind() == errc::rendezvous);
@@ -334,7 +334,7 @@ TEST_CASE("a place that is taken by something else is an error in bounded time")
     }
   }
   // Its file outlives the listener, as after a kill; now nobody is there.
-  tutti::detail::store host{url, who};
+  tutti::detail::rendezvous_store host{url, who};
   CHECK(host.is_host());
   host.leave(tutti::after(1s));
   CHECK_FALSE(std::filesystem::exists(path));
@@ -342,7 +342,7 @@ TEST_CASE("a place that is taken by something else is an error in bounded time")
 
 TEST_CASE("a stop ends the search for the other ranks") {
   std::stop_source stop;
-  tutti::detail::visitor who;
+  tutti::detail::participant who;
   who.rank = 1;
   who.world_size = 2;
   who.until = tutti::after(200s);
@@ -352,7 +352,8 @@ TEST_CASE("a stop ends the search for the other ranks") {
     stop.request_stop();
   }};
   try {
-    const tutti::detail::store m{tutti::parse_rendezvous("unix:@tutti-nobody-" + std::to_string(::getpid())), who};
+    const tutti::detail::rendezvous_store m{tutti::parse_rendezvous("unix:@tutti-nobody-" + std::to_string(::getpid())),
+                                            who};
     FAIL("found somebody");
   } catch (const tutti::error& e) {
     CHECK(e.kind() == errc::aborted);

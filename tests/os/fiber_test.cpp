@@ -21,7 +21,7 @@ TEST_CASE("a fiber runs until it gives way and goes on there") {
   fiber f{stack_bytes, [&] {
             for (int i = 0; i < 3; ++i) {
               seen.push_back(i);
-              self->give_way();
+              self->yield();
             }
           }};
   self = &f;
@@ -47,7 +47,7 @@ TEST_CASE("fibers keep their locals apart, and what ends is unwound") {
       for (int r = 0; r < rounds; ++r) {
         text += static_cast<char>('a' + (i + r) % 26);
         deep[r * 100] = text.back();
-        fibers[static_cast<std::size_t>(i)]->give_way();
+        fibers[static_cast<std::size_t>(i)]->yield();
         if (deep[r * 100] != text.back()) return;
       }
       results[static_cast<std::size_t>(i)] = text;
@@ -78,7 +78,7 @@ TEST_CASE("exceptions that are handled or in flight stay with their fiber") {
         try {
           throw std::runtime_error(name);
         } catch (...) {
-          self->give_way();
+          self->yield();
           throw;
         }
       } catch (const std::runtime_error& e) {
@@ -101,7 +101,7 @@ TEST_CASE("exceptions that are handled or in flight stay with their fiber") {
   fiber unwinding{stack_bytes, [&] {
                     try {
                       const unwound guard{[&] {
-                        self->give_way();
+                        self->yield();
                         in_flight.push_back(std::uncaught_exceptions());
                       }};
                       throw std::runtime_error("on its way");
@@ -123,9 +123,9 @@ TEST_CASE("a fiber may run fibers") {
   fiber f{stack_bytes, [&] {
             fiber g{stack_bytes, [&] {
                       order.push_back(1);
-                      inner->give_way();
+                      inner->yield();
                       order.push_back(3);
-                      outer->give_way();  // both wait: the whole stack of fibers stops
+                      outer->yield();  // both wait: the whole stack of fibers stops
                       order.push_back(5);
                     }};
             inner = &g;
@@ -150,7 +150,7 @@ TEST_CASE("a fiber that never ran or has not ended can be destroyed") {
   CHECK_FALSE(ran);
   fiber* self = nullptr;
   fiber half{stack_bytes, [&] {
-               self->give_way();
+               self->yield();
                ran = true;
              }};
   self = &half;

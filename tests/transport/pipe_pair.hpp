@@ -32,10 +32,10 @@ struct events final : tcp_stream::keeper {
     ++watch_calls;
     watched_theirs += s == side::theirs;
   }
-  void noticed(int, int track) noexcept override {
+  void noticed(int, int rail) noexcept override {
     ++noticed_calls;
     while (stream) {
-      const auto n = stream->next_notice(track);
+      const auto n = stream->next_notice(rail);
       if (!n) return;
       if (n->what == control_message::kind::has_read) stream->was_read();
       heard.push_back(n->why.detail);
@@ -61,10 +61,10 @@ inline std::pair<tutti::os::fd, tutti::os::fd> socket_pair(int buffer = 0) {
 struct both {
   events ev_a, ev_b;
   tcp_stream a, b;
-  explicit both(int buffer = 0, int tracks = 1) : a{ev_a, 0, 1, tracks}, b{ev_b, 1, 0, tracks} {
+  explicit both(int buffer = 0, int rails = 1) : a{ev_a, 0, 1, rails}, b{ev_b, 1, 0, rails} {
     ev_a.stream = &a;
     ev_b.stream = &b;
-    for (int k = 0; k < tracks; ++k) {
+    for (int k = 0; k < rails; ++k) {
       auto ab = socket_pair(buffer), ba = socket_pair(buffer);
       a.use(std::move(ab.first), k, side::ours);
       b.use(std::move(ab.second), k, side::theirs);

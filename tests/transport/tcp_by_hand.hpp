@@ -32,7 +32,7 @@ struct against {
   std::unique_ptr<tutti::tcp_transport> rank0 = p.transport(0);
   driver d{*rank0};
   // What rank 1 sends, and against what rank 0 sends, of each track in turn; of the first these are the two below.
-  std::vector<tutti::os::fd> tracks;
+  std::vector<tutti::os::fd> rails;
   tutti::os::fd stream;   // what rank 1 sends
   tutti::os::fd notices;  // against what rank 0 sends
 
@@ -58,10 +58,10 @@ struct against {
     return until([&] { return f.done() || done(); });
   }
 
-  tutti::os::fd dial(const tutti::tcp_job& job, int track = 0) {
+  tutti::os::fd dial(const tutti::tcp_job& job, int rail = 0) {
     auto terms = job.terms(1, 2, 0);
     terms.connections = static_cast<std::uint16_t>(p.options.connections);
-    terms.connection = static_cast<std::uint16_t>(track);
+    terms.connection = static_cast<std::uint16_t>(rail);
     tutti::detail::tcp_connect_attempt dial{strangers::address_of(door), terms, tutti::after(5s)};
     CHECK(until([&] {
       const auto s = dial.progress();
@@ -74,16 +74,16 @@ struct against {
   /// Both connections stand.
   void meet() {
     stream = dial(p.jobs[1]);
-    tracks.resize(2 * static_cast<std::size_t>(p.options.connections));
+    rails.resize(2 * static_cast<std::size_t>(p.options.connections));
     for (int k = 0; k < p.options.connections; ++k) {
       std::optional<tutti::detail::tcp_acceptor::guest> g;
       REQUIRE(until([&] { return (g = other.look()).has_value(); }));
       CHECK(g->rank == 0);
-      const auto at = 2 * static_cast<std::size_t>(g->track);
-      if (k > 0) tracks[2 * static_cast<std::size_t>(k)] = dial(p.jobs[1], k);
-      tracks[at + 1] = std::move(g->connection);
+      const auto at = 2 * static_cast<std::size_t>(g->rail);
+      if (k > 0) rails[2 * static_cast<std::size_t>(k)] = dial(p.jobs[1], k);
+      rails[at + 1] = std::move(g->connection);
     }
-    notices = std::move(tracks[1]);
+    notices = std::move(rails[1]);
     for (const tutti::os::fd* s : {&stream, &notices}) CHECK(tutti::os::set_tcp_options(s->native(), {}) == 0);
     const auto first = d.send(1, 1, {});
     CHECK(until([&] { return first->done(); }));

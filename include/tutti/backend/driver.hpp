@@ -108,8 +108,8 @@ class driver final : public progress_source {
 
   /// Takes over the shm group of a group that has ended here; its memory is freed once the other ranks no longer read
   /// it. Under the engine's lock.
-  void bury(algo::shm_group& b) noexcept {
-    remains_.bury(b);
+  void retire(algo::shm_group& b) noexcept {
+    remains_.retire(b);
     reclaim();
   }
 

@@ -293,7 +293,7 @@ class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook
 
   // Takes the result of the hosts' all_reduce.
   void learn() {
-    this->settle_accounts();
+    this->finish_accounts();
     step_ = report_.learn(usage_);
   }
   step end() {

@@ -144,7 +144,7 @@ class reducer : public detail::pass_state<reducer<Comm, Hook>> {
   task<> agree_on_step();
   // Takes the step, the wish and the usage map of all ranks, and completes the mean.
   wish conclude() {
-    this->settle_accounts();
+    this->finish_accounts();
     const auto& buckets = layout().buckets;
     wish heard = wish::none;
     if (buckets.empty()) return heard;

@@ -74,7 +74,7 @@ class fiber {
   }
 
   /// Yields to the caller of resume(); called by the function.
-  void give_way() noexcept {
+  void yield() noexcept {
     change(inside_, outside_, &inside_.fake_stack);
     arrive(inside_.fake_stack);
   }

@@ -155,7 +155,7 @@ class host_transport : public mesh<host_pipe> {
   [[nodiscard]] double ranks_per_core() const noexcept { return tutti::ranks_per_core(who(rank())); }
 
   /// The ranks to a core of the machine where they are most, rounded up; equal on all ranks, as what they told is.
-  [[nodiscard]] int crowd() const noexcept {
+  [[nodiscard]] int most_ranks_per_core() const noexcept {
     int most = 1;
     for (const rank_info& p : all_)
       if (p.local_cpus > 0) most = (std::max)(most, (p.local_size + p.local_cpus - 1) / p.local_cpus);

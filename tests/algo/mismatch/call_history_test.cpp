@@ -21,20 +21,23 @@ TEST_CASE("call_history: what this rank called is recalled, and not what went by
         shm_group::ticket turn{on, lane.link()};
         co_await turn;
         const auto context = lane.members().context;
-        const auto brief = [&](std::uint64_t sequence) { return on.recall(tag::make(context, sequence, 5)).brief; };
+        const auto short_id = [&](std::uint64_t sequence) {
+          return on.recall(tag::make(context, sequence, 5)).short_id;
+        };
         const auto reduced = call_of(7, tutti::all_reduce_args{}), told = call_of(9, tutti::broadcast_sized_args{});
         on.remember(reduced, algorithm::ring);
-        expect(brief(7) == 0, "recalled before the board was open");
+        expect(short_id(7) == 0, "recalled before the board was open");
         co_await on.open(lane);
         on.begin(reduced);
         on.begin(call_of(8, tutti::barrier_args{}));
         on.remember(told, algorithm::automatic);
         on.remember(call_of(10, tutti::all_reduce_args{}), algorithm::ring);
         const auto direct = tutti::algo::noted(context, reduced, algorithm::direct);
-        expect(on.recall(direct.tag).all == direct.all && brief(7) == direct.brief, "another call than was noted");
-        expect(brief(8) == call_of(8, tutti::barrier_args{}).brief(), "no barrier");
-        expect(brief(9) == 0 && brief(10) == 0, "what went by messages");
-        expect(on.recall(tag::make(context + 1, 7, 0)).brief == 0, "of another group");
+        expect(on.recall(direct.tag).all == direct.all && short_id(7) == direct.short_id,
+               "another call than was noted");
+        expect(short_id(8) == call_of(8, tutti::barrier_args{}).short_id(), "no barrier");
+        expect(short_id(9) == 0 && short_id(10) == 0, "what went by messages");
+        expect(on.recall(tag::make(context + 1, 7, 0)).short_id == 0, "of another group");
       }(l, me.shm_group());
     });
   });

@@ -97,9 +97,9 @@ TEST_CASE("fingerprint: the divisor of a mean counts") {
       const auto c = algo::call_of(1, reduce_args{const_floats(4), {}, op, root});
       see(c);
       roots.insert(c.root());
-      CHECK((c.brief() & 7) == root);
+      CHECK((c.short_id() & 7) == root);
     }
-    briefs.insert(algo::call_of(1, all_reduce_args{{}, floats(4), op}).brief());
+    briefs.insert(algo::call_of(1, all_reduce_args{{}, floats(4), op}).short_id());
   }
   CHECK(roots.size() == 3);
   CHECK(briefs.size() >= 6);  // three bits tell most of them apart

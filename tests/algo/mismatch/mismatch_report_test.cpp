@@ -143,7 +143,7 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
     s.result = m.failure(peer, finder);
     return tutti::algo::explain_mismatch(s, shm_group{}, members, "rank " + std::to_string(peer));
   };
-  const std::uint16_t sums = all_reduce(41, 5).brief(), root_1 = broadcast(41, 1).brief();
+  const std::uint16_t sums = all_reduce(41, 5).short_id(), root_1 = broadcast(41, 1).short_id();
   CHECK(say({root_1, sums, 9, 9, 0, 41}, 2, 1) ==
         "failed: rank 2 called broadcast #41 (float32, root 1) where rank 1 called all_reduce #41 (float32, sum)");
   CHECK(say({sums, sums, 20, 800, 0, 41}, 2, 3) ==
@@ -153,7 +153,7 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
         "failed: rank 2 sent 20 bytes of all_reduce (float32) to rank 0, which waits for 800: they differ in the count "
         "or the algorithm");
   const std::vector<std::size_t> lengths{1, 2, 3, 4};
-  const auto blocks = tutti::algo::call_of(41, tutti::all_gather_v_args{{}, {}, tutti::layout{lengths}}).brief();
+  const auto blocks = tutti::algo::call_of(41, tutti::all_gather_v_args{{}, {}, tutti::layout{lengths}}).short_id();
   CHECK(say({blocks, blocks, 20, 800, 0, 41}, 2, 3).ends_with("they differ in the lengths of blocks or the algorithm"));
   tutti::message_mismatch counts{sums, sums, 5, 1U << 30, 0, 41};
   counts.of = tutti::message_mismatch::unit::elements;
@@ -180,7 +180,7 @@ TEST_CASE("odd_call: a count that is each rank's own has no number, but a name")
     call_signature c = all_reduce(41, 5);
     c.what = collective::gather;
     c.with = call_signature::no_reduction;
-    tutti::message_mismatch m{c.brief(), c.brief(), theirs, mine, 0, 41};
+    tutti::message_mismatch m{c.short_id(), c.short_id(), theirs, mine, 0, 41};
     m.of = tutti::message_mismatch::unit::elements;
     s.result = m.failure(2, 1);
     return tutti::algo::explain_mismatch(s, shm_group{}, {0, 3, 4, {}}, "rank 2");
@@ -197,7 +197,7 @@ TEST_CASE("odd_call: a count that is each rank's own has no number, but a name")
 TEST_CASE("odd_call: what three bits tell apart and names do not") {
   tutti::op_state s;
   const auto say = [&](call_signature c, std::uint16_t other, int ranks) {
-    s.result = tutti::message_mismatch{c.brief(), static_cast<std::uint16_t>(c.brief() ^ other)}.failure(2, 1);
+    s.result = tutti::message_mismatch{c.short_id(), static_cast<std::uint16_t>(c.short_id() ^ other)}.failure(2, 1);
     return tutti::algo::explain_mismatch(s, shm_group{}, {0, 3, ranks, {}}, "rank 2");
   };
   call_signature mean = all_reduce(41, 5);
@@ -220,13 +220,13 @@ TEST_CASE("odd_call: a length that only two ranks know is between them") {
   call_signature c = all_reduce(41, 5);
   const auto failure = [&](collective what) {
     c.what = what;
-    return tutti::message_mismatch{c.brief(), c.brief(), 20, 800, 0, 41}.failure(2, 1);
+    return tutti::message_mismatch{c.short_id(), c.short_id(), 20, 800, 0, 41}.failure(2, 1);
   };
   for (const auto what : {collective::gather, collective::scatter, collective::all_to_all})
     CHECK(is_between_two(failure(what)));
   CHECK_FALSE(is_between_two(failure(collective::all_reduce)));
   CHECK(is_between_two(tutti::message_mismatch{0, 0, 20, 800}.failure(2, 1)));
-  CHECK_FALSE(is_between_two(tutti::message_mismatch{c.brief(), broadcast(41, 1).brief()}.failure(2, 1)));
+  CHECK_FALSE(is_between_two(tutti::message_mismatch{c.short_id(), broadcast(41, 1).short_id()}.failure(2, 1)));
   CHECK_FALSE(is_between_two({tutti::errc::mismatch, 0, 2, 0}));
 }
 

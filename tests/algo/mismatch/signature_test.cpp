@@ -23,8 +23,8 @@ std::string text(const Args& a) {
   return algo::describe(call_of(41, a));
 }
 template <class Args>
-std::string brief(const Args& a, int ranks) {
-  return algo::describe_brief(call_of(41, a).brief(), ranks);
+std::string short_id(const Args& a, int ranks) {
+  return algo::describe_brief(call_of(41, a).short_id(), ranks);
 }
 
 TEST_CASE("called: a call in words, and what a message keeps of it") {
@@ -43,12 +43,12 @@ TEST_CASE("called: a call in words, and what a message keeps of it") {
   CHECK(algo::call_signature::unpack(run_messages.pack()) == run_messages);
   CHECK(text(broadcast_sized_args{.root = 1}) == "broadcast of a string #41 (uint8, root 1)");
 
-  CHECK(brief(barrier_args{}, 4) == "barrier");
-  CHECK(brief(all_reduce_args{{}, floats(4096), largest}, 4) == "all_reduce (float32, max)");
-  CHECK(brief(broadcast_args{floats(1024), 3}, 8) == "broadcast (float32, root 3)");
-  CHECK(brief(broadcast_args{floats(1024), 3}, 9) == "broadcast (float32)");  // or root 11
-  CHECK(brief(reduce_args{structs(7), {}, largest, 0}, 2) == "reduce (struct, max, root 0)");
-  CHECK(brief(gather_v_args{{structs(1), {}, {}, 2}}, 4) == "gather(_v) (struct, root 2)");
+  CHECK(short_id(barrier_args{}, 4) == "barrier");
+  CHECK(short_id(all_reduce_args{{}, floats(4096), largest}, 4) == "all_reduce (float32, max)");
+  CHECK(short_id(broadcast_args{floats(1024), 3}, 8) == "broadcast (float32, root 3)");
+  CHECK(short_id(broadcast_args{floats(1024), 3}, 9) == "broadcast (float32)");  // or root 11
+  CHECK(short_id(reduce_args{structs(7), {}, largest, 0}, 2) == "reduce (struct, max, root 0)");
+  CHECK(short_id(gather_v_args{{structs(1), {}, {}, 2}}, 4) == "gather(_v) (struct, root 2)");
   CHECK(algo::describe_brief(0, 2) == "message");
 }
 
@@ -58,9 +58,9 @@ TEST_CASE("called: it survives packing, and is never taken for nothing") {
     with.kind = kind;
     const auto c = call_of(7, reduce_args{structs(std::size_t{1} << 40), {}, with, 70000});
     CHECK(algo::call_signature::unpack(c.pack()) == c);
-    CHECK(c.brief() != 0);
+    CHECK(c.short_id() != 0);
   }
-  CHECK(call_of(0, barrier_args{}).brief() != 0);
+  CHECK(call_of(0, barrier_args{}).short_id() != 0);
   for (unsigned any = 0; any < 65536; ++any)  // it may come from a peer
     if (algo::describe_brief(static_cast<std::uint16_t>(any), 2).empty()) FAIL("no words for " << any);
 }

@@ -16,8 +16,8 @@ using namespace tutti::algo;
 constexpr std::size_t KiB = 1024, MiB = KiB * KiB;
 
 template <class Args>
-constexpr algorithm run_messages(int ranks, std::size_t bytes, int crowd = 1) {
-  return select<Args>({connectivity::messages, ranks, bytes, 4, 1, crowd});
+constexpr algorithm run_messages(int ranks, std::size_t bytes, int ranks_per_core = 1) {
+  return select<Args>({connectivity::messages, ranks, bytes, 4, 1, ranks_per_core});
 }
 template <class Args>
 constexpr algorithm on_machines(int ranks, int machines, std::size_t bytes) {
@@ -83,25 +83,25 @@ static_assert(select<broadcast_args>(between(16, 64 * MiB, 4)) == algorithm::cha
 template <class Args>
 void check_grid(std::initializer_list<algorithm> order) {
   for (int ranks = 1; ranks <= 130; ++ranks)
-    for (const int crowd : {1, 2, 64}) {
+    for (const int ranks_per_core : {1, 2, 64}) {
       std::size_t reached = 0;
       for (std::size_t bytes = 0; bytes < std::size_t{1} << 62; bytes = bytes == 0 ? 4 * KiB : 2 * bytes) {
         bool cheapest = true;  // millions of CHECKs would take longer than what they look at
         for (const int machines : {1, (ranks + 1) / 2, ranks}) {
           const connectivity links = machines > 1 ? connectivity::machines : connectivity::messages;
-          const problem s{links, ranks, bytes, 4, machines, crowd, ranks % machines == 0};
+          const problem s{links, ranks, bytes, 4, machines, ranks_per_core, ranks % machines == 0};
           const algorithm best = select<Args>(s);
           cheapest = cheapest && can_ask<Args>(best, s) && best != algorithm::automatic;
           for (const algorithm a : algorithms_of<Args>)
             cheapest = cheapest && (!can_ask<Args>(a, s) || estimate<Args>(best, s) <= estimate<Args>(a, s));
         }
         // From the algorithm of few steps to the one of few bytes, and not back.
-        const algorithm flat = run_messages<Args>(ranks, bytes, crowd);
+        const algorithm flat = run_messages<Args>(ranks, bytes, ranks_per_core);
         while (reached < order.size() && order.begin()[reached] != flat) ++reached;
         if (cheapest && reached < order.size()) continue;
         CAPTURE(std::string_view{Args::name});
         CAPTURE(ranks);
-        CAPTURE(crowd);
+        CAPTURE(ranks_per_core);
         CAPTURE(bytes);
         CHECK(cheapest);
         REQUIRE(reached < order.size());

@@ -102,7 +102,7 @@ TEST_CASE("at_once: operands are taken in the order of the ranks, and what a use
 }
 
 TEST_CASE("at_once: ranks that call all_reduces of different lengths are told so, at once or not") {
-  for (const int looks : {-1, 0, 1 << 20}) {
+  for (const int spin_limit : {-1, 0, 1 << 20}) {
     std::atomic<int> mismatches{0};
     lanes::run<lanes::staging_transport>(2, [&](auto& me) {
       std::vector<std::uint32_t> in(2048), out(2048);
@@ -110,7 +110,7 @@ TEST_CASE("at_once: ranks that call all_reduces of different lengths are told so
       in.resize(3000 + static_cast<std::size_t>(me.number()));
       out.resize(in.size());
       try {
-        call(me, sum_of<std::uint32_t>(in, out), looks);
+        call(me, sum_of<std::uint32_t>(in, out), spin_limit);
       } catch (const tutti::error& e) {
         mismatches += e.kind() == tutti::errc::mismatch;
       }

@@ -40,55 +40,55 @@ std::uint32_t sum_below(std::size_t ranks, std::size_t at) {
 
 /// Those in which all ranks take whole inputs, with `count` elements; what differs from its closed form throws.
 template <class Rank>
-void calls_of_wholes(Rank& me, std::size_t count, int looks, int root) {
+void calls_of_wholes(Rank& me, std::size_t count, int spin_limit, int root) {
   const auto n = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.number());
   const auto sum = tutti::erase_type<std::uint32_t>(tutti::sum);
   const auto mine = numbers(count, me.number());
 
   auto data = me.number() == root ? mine : std::vector<std::uint32_t>(count);
-  call(me, tutti::broadcast_args{lanes::out(data), root}, looks);
+  call(me, tutti::broadcast_args{lanes::out(data), root}, spin_limit);
   expect(data == numbers(count, root), "broadcast from", static_cast<std::size_t>(root));
 
   std::vector<std::uint32_t> reduced(count);
-  call(me, tutti::all_reduce_args{lanes::in(mine), lanes::out(reduced), sum}, looks);
+  call(me, tutti::all_reduce_args{lanes::in(mine), lanes::out(reduced), sum}, spin_limit);
   for (std::size_t i = 0; i < count; ++i) expect(reduced[i] == sum_below(n, i), "element of an all_reduce", i);
 
   std::vector<std::uint32_t> all(n * count);
-  call(me, tutti::all_gather_args{lanes::in(mine), lanes::out(all)}, looks);
+  call(me, tutti::all_gather_args{lanes::in(mine), lanes::out(all)}, spin_limit);
   for (std::size_t i = 0; i < all.size(); ++i)
     expect(all[i] == i / count * 1000 + i % count, "element of an all_gather", i);
-  call(me, tutti::barrier_args{}, looks);
+  call(me, tutti::barrier_args{}, spin_limit);
 
   std::vector<std::uint32_t> up_to_me(count), below(count, 7);
-  call(me, tutti::scan_args{lanes::in(mine), lanes::out(up_to_me), sum}, looks);
-  call(me, tutti::exclusive_scan_args{{lanes::in(mine), lanes::out(below), sum}}, looks);
+  call(me, tutti::scan_args{lanes::in(mine), lanes::out(up_to_me), sum}, spin_limit);
+  call(me, tutti::exclusive_scan_args{{lanes::in(mine), lanes::out(below), sum}}, spin_limit);
   for (std::size_t i = 0; i < count; ++i) {
     expect(up_to_me[i] == sum_below(r + 1, i), "element of a scan", i);
     expect(below[i] == (r == 0 ? 7 : sum_below(r, i)), "element of an exclusive scan", i);
   }
 
   std::vector<word> words(count, lanes::letter(me.number())), before = words;
-  call(me, tutti::all_reduce_args{lanes::in(words), lanes::out(words), tutti::erase_type<word>(append{})}, looks);
+  call(me, tutti::all_reduce_args{lanes::in(words), lanes::out(words), tutti::erase_type<word>(append{})}, spin_limit);
   expect(words == std::vector<word>(count, lanes::spelled(0, me.size())), "another order");
-  call(me, tutti::scan_args{lanes::in(before), lanes::out(before), tutti::erase_type<word>(append{})}, looks);
+  call(me, tutti::scan_args{lanes::in(before), lanes::out(before), tutti::erase_type<word>(append{})}, spin_limit);
   expect(before == std::vector<word>(count, lanes::spelled(0, me.number() + 1)), "another order of a scan");
 }
 
 /// Those in which a rank takes blocks of `count` elements.
 template <class Rank>
-void calls_of_blocks(Rank& me, std::size_t count, int looks) {
+void calls_of_blocks(Rank& me, std::size_t count, int spin_limit) {
   const auto n = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.number());
   auto blocks = numbers(n * count, me.number());
   std::vector<std::uint32_t> block(count), received(n * count);
   call(me,
        tutti::reduce_scatter_args{lanes::in(blocks), lanes::out(block), tutti::erase_type<std::uint32_t>(tutti::sum)},
-       looks);
+       spin_limit);
   for (std::size_t i = 0; i < count; ++i)
     expect(block[i] == sum_below(n, r * count + i), "element of a reduce_scatter", i);
 
   const auto equal = tutti::layout::of_equal(count);
-  call(me, tutti::all_to_all_args{lanes::in(blocks), lanes::out(received), equal, equal}, looks);
-  call(me, tutti::all_to_all_args{lanes::in(blocks), lanes::out(blocks), equal, equal}, looks);
+  call(me, tutti::all_to_all_args{lanes::in(blocks), lanes::out(received), equal, equal}, spin_limit);
+  call(me, tutti::all_to_all_args{lanes::in(blocks), lanes::out(blocks), equal, equal}, spin_limit);
   for (std::size_t i = 0; i < received.size(); ++i)
     expect(received[i] == i / count * 1000 + r * count + i % count, "element of an all_to_all", i);
   expect(blocks == received, "in place");
@@ -97,7 +97,7 @@ void calls_of_blocks(Rank& me, std::size_t count, int looks) {
 /// Those of blocks that are not equal, one of which is empty: `count` elements times the rank, in order of the ranks or
 /// against it; and of lists.
 template <class Rank>
-void calls_of_any_lengths(Rank& me, std::size_t count, int looks) {
+void calls_of_any_lengths(Rank& me, std::size_t count, int spin_limit) {
   const auto n = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.number());
   const auto sum = tutti::erase_type<std::uint32_t>(tutti::sum);
   std::vector<std::size_t> lengths(n), offsets(n);
@@ -108,7 +108,7 @@ void calls_of_any_lengths(Rank& me, std::size_t count, int looks) {
   const auto blocks = numbers(total, me.number());
   for (const auto& cut : {tutti::layout{lengths}, tutti::layout{lengths, offsets}}) {
     std::vector<std::uint32_t> all(total), part(r * count);
-    call(me, tutti::all_gather_v_args{lanes::in(mine), lanes::out(all), cut}, looks);
+    call(me, tutti::all_gather_v_args{lanes::in(mine), lanes::out(all), cut}, spin_limit);
     for (std::size_t from = 0; from < n; ++from)
       for (std::size_t i = 0; i < lengths[from]; ++i)
         expect(all[cut.begin(from) + i] == from * 1000 + i, "element of an all_gather_v", i);
@@ -118,7 +118,7 @@ void calls_of_any_lengths(Rank& me, std::size_t count, int looks) {
     for (std::size_t to = 0; to < n; ++to)
       for (std::size_t i = 0; i < lengths[to]; ++i)
         in[own_cut.begin(to) + i] = static_cast<std::uint32_t>(r * 1000 + to * 100 + i);
-    call(me, tutti::reduce_scatter_v_args{lanes::in(in), lanes::out(part), own_cut, sum}, looks);
+    call(me, tutti::reduce_scatter_v_args{lanes::in(in), lanes::out(part), own_cut, sum}, spin_limit);
     for (std::size_t i = 0; i < part.size(); ++i)
       expect(part[i] == sum_below(n, r * 100 + i), "element of a reduce_scatter_v", i);
   }
@@ -126,18 +126,18 @@ void calls_of_any_lengths(Rank& me, std::size_t count, int looks) {
   auto data = numbers(3 * count, me.number());
   std::vector<std::span<std::uint32_t>> pieces{
       std::span(data).first(count - 1), {}, std::span(data).subspan(count - 1)};
-  call(me, tutti::all_reduce_coalesced_args{lanes::list(pieces, data.size()), sum}, looks);
+  call(me, tutti::all_reduce_coalesced_args{lanes::list(pieces, data.size()), sum}, spin_limit);
   for (std::size_t i = 0; i < data.size(); ++i) expect(data[i] == sum_below(n, i), "element of a list", i);
   std::vector<word> words(3 * count, lanes::letter(me.number()));
   const std::vector<std::span<word>> wordy{std::span(words).first(count), std::span(words).subspan(count)};
   call(me, tutti::all_reduce_coalesced_args{lanes::list(wordy, words.size()), tutti::erase_type<word>(append{})},
-       looks);
+       spin_limit);
   expect(words == std::vector<word>(3 * count, lanes::spelled(0, me.size())), "another order of a list");
 }
 
 /// Those with a root, where that alone takes or gives; its own block in its place or apart from it.
 template <class Rank>
-void calls_of_root(Rank& me, std::size_t count, int looks, int root) {
+void calls_of_root(Rank& me, std::size_t count, int spin_limit, int root) {
   const auto n = static_cast<std::size_t>(me.size()), r = static_cast<std::size_t>(me.number());
   const bool is_root = me.number() == root;
   const auto equal = tutti::layout::of_equal(count);
@@ -145,15 +145,15 @@ void calls_of_root(Rank& me, std::size_t count, int looks, int root) {
 
   std::vector<std::uint32_t> reduced(is_root ? count : 0);
   call(me, tutti::reduce_args{lanes::in(mine), lanes::out(reduced), tutti::erase_type<std::uint32_t>(tutti::sum), root},
-       looks);
+       spin_limit);
   for (std::size_t i = 0; i < reduced.size(); ++i) expect(reduced[i] == sum_below(n, i), "element of a reduce", i);
 
   std::vector<std::uint32_t> all(is_root ? n * count : 0), block(count);
-  call(me, tutti::gather_args{lanes::in(mine), lanes::out(all), equal, root}, looks);
+  call(me, tutti::gather_args{lanes::in(mine), lanes::out(all), equal, root}, spin_limit);
   for (std::size_t i = 0; i < all.size(); ++i) expect(all[i] == i / count * 1000 + i % count, "element of a gather", i);
 
   call(me, tutti::scatter_args{is_root ? lanes::in(whole) : tutti::const_buffer{}, lanes::out(block), equal, root},
-       looks);
+       spin_limit);
   for (std::size_t i = 0; i < count; ++i)
     expect(block[i] == static_cast<std::uint32_t>(root) * 1000 + r * count + i, "element of a scatter", i);
 
@@ -163,17 +163,17 @@ void calls_of_root(Rank& me, std::size_t count, int looks, int root) {
   call(me,
        tutti::scatter_args{is_root ? lanes::in(there) : tutti::const_buffer{}, is_root ? own : lanes::out(block), equal,
                            root},
-       looks);
+       spin_limit);
   expect(there == whole && (is_root || block.front() == static_cast<std::uint32_t>(root) * 1000 + r * count),
          "a scatter in place");
 }
 
 template <class Rank>
-void all_calls(Rank& me, std::size_t count, int looks, int root) {
-  calls_of_wholes(me, count, looks, root);
-  calls_of_blocks(me, count, looks);
-  calls_of_any_lengths(me, count, looks);
-  calls_of_root(me, count, looks, root);
+void all_calls(Rank& me, std::size_t count, int spin_limit, int root) {
+  calls_of_wholes(me, count, spin_limit, root);
+  calls_of_blocks(me, count, spin_limit);
+  calls_of_any_lengths(me, count, spin_limit);
+  calls_of_root(me, count, spin_limit, root);
 }
 
 TEST_CASE("direct_small: every collective, whichever ranks come at once") {
@@ -192,9 +192,9 @@ TEST_CASE("direct_small: calls of some KiB, all of which choose how to stage aft
     lanes::run<lanes::staging_transport>(size, [](auto& me) {
       const auto count = std::size_t{8192} / sizeof(std::uint32_t) / static_cast<std::size_t>(me.size());
       for (int round = 0; round < 700; ++round) {
-        const int looks = (round + me.number()) % 3 == 0 ? 0 : 200;
-        calls_of_blocks(me, count, looks);
-        calls_of_any_lengths(me, std::size_t{600}, looks);
+        const int spin_limit = (round + me.number()) % 3 == 0 ? 0 : 200;
+        calls_of_blocks(me, count, spin_limit);
+        calls_of_any_lengths(me, std::size_t{600}, spin_limit);
       }
     });
 }
@@ -240,14 +240,14 @@ TEST_CASE("direct_small: ranks that only give do not wait, and overwrite nothing
 }
 
 TEST_CASE("direct_small: a call that does not match fails on both sides, at once or not") {
-  for (const int looks : {not_at_once, 0, 1 << 20}) {
+  for (const int spin_limit : {not_at_once, 0, 1 << 20}) {
     std::atomic<int> mismatches{0};
     lanes::run(2, [&](auto& me) {
       call(me, tutti::barrier_args{}, not_at_once);  // opens the board
       std::vector<std::uint32_t> v(4 + static_cast<std::size_t>(me.number()));
       const auto with = tutti::erase_type<std::uint32_t>(tutti::sum);
       try {
-        call(me, tutti::all_reduce_args{lanes::in(v), lanes::out(v), with}, looks);
+        call(me, tutti::all_reduce_args{lanes::in(v), lanes::out(v), with}, spin_limit);
       } catch (const tutti::error& e) {
         mismatches += e.kind() == tutti::errc::mismatch;
       }

@@ -17,7 +17,7 @@ TEST_CASE("recent calls: one is found by any tag of its operation, and by no oth
   calls.note({tag::make(3, 8, 0), 80, 2});
   REQUIRE(calls.find(tag::make(3, 7, tag::preparing)) != nullptr);
   CHECK(calls.find(tag::make(3, 7, 12))->all == 70);
-  CHECK(calls.find(tag::make(3, 8, 0))->brief == 2);
+  CHECK(calls.find(tag::make(3, 8, 0))->short_id == 2);
   CHECK(calls.find(tag::make(3, 9, 0)) == nullptr);
   CHECK(calls.find(tag::make(4, 7, 0)) == nullptr);
   CHECK(calls.find(tag::point_to_point(3, 7)) == nullptr);
@@ -50,10 +50,10 @@ TEST_CASE("recent calls: those that were not noted are asked of whoever remember
   calls.ask_also(eight);
   CHECK(calls.recall(tag::make(0, 7, 5)).all == 70);
   CHECK(calls.recall(tag::make(3, 8, 0)).all == 8);
-  CHECK(calls.recall(tag::make(0, 9, 0)).brief == 0);
+  CHECK(calls.recall(tag::make(0, 9, 0)).short_id == 0);
   calls.forget(eight);
   calls.forget(eight);
-  CHECK(calls.recall(tag::make(3, 8, 0)).brief == 0);
+  CHECK(calls.recall(tag::make(3, 8, 0)).short_id == 0);
   calls.forget(seven);
   CHECK(calls.recall(tag::make(0, 7, 0)).all == 70);
 }

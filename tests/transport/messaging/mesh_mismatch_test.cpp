@@ -123,15 +123,15 @@ TEST_CASE("mesh: what a rank waits for in no step is compared with its call, whi
 
 TEST_CASE("mesh: what has come for a call that has ended here is nobody's") {
   using tutti::tag;
-  constexpr std::uint16_t brief = 0x2107;
+  constexpr std::uint16_t short_id = 0x2107;
   constexpr std::uint64_t ended = tag::make(4, 9, 0);
   for (const std::uint64_t about : {ended + 3, ended + tag::preparing, tag::make(4, 10, 3), tag::make(5, 9, 3)})
-    for (const std::uint16_t theirs : {brief, std::uint16_t{0}})
+    for (const std::uint16_t theirs : {short_id, std::uint16_t{0}})
       for (const bool in_flight : {false, true}) {
         world w{2};
         std::vector<std::byte> bytes(10), more(1);
         const auto begin = [&](std::uint64_t call) {
-          w.at(1).note_call({call, 5, brief},
+          w.at(1).note_call({call, 5, short_id},
                             [&](std::uint64_t t) { return in_flight && tag::of_one_operation(t, ended); });
         };
         begin(ended);
@@ -139,7 +139,7 @@ TEST_CASE("mesh: what has come for a call that has ended here is nobody's") {
         w.poll(2);
         begin(tag::make(4, 20, 0));
         w.poll(2);
-        const bool odd = about == ended + 3 && theirs == brief && !in_flight;
+        const bool odd = about == ended + 3 && theirs == short_id && !in_flight;
         CHECK(w.at(1).failure().code == (odd ? errc::mismatch : errc::ok));
         CHECK(w.at(0).failure().code == (odd ? errc::mismatch : errc::ok));
         if (odd) CHECK(w.at(1).failure().peer == 0);
@@ -150,16 +150,16 @@ TEST_CASE("mesh: what has come for a call that has ended here is nobody's") {
 
 TEST_CASE("mesh: who asks tells of the long message that its receiver does not want so long") {
   using tutti::tag;
-  constexpr std::uint16_t brief = 0x2107;
+  constexpr std::uint16_t short_id = 0x2107;
   constexpr std::uint64_t here = tag::make(0, 41, 0);
   for (const bool receives : {true, false})
     for (const std::size_t wanted : {std::size_t{10}, eager + 1}) {
       world w{2};
       std::vector<std::byte> out(eager + 1), in(wanted);
-      for (int r : {0, 1}) w.at(r).note_call({here, 5, brief});
-      const auto s = w.start(0, send_of(w.at(0), 1, here + 1, out, brief));
+      for (int r : {0, 1}) w.at(r).note_call({here, 5, short_id});
+      const auto s = w.start(0, send_of(w.at(0), 1, here + 1, out, short_id));
       std::unique_ptr<flight> r;
-      if (receives) r = w.start(1, recv_of(w.at(1), 0, here + 1, in, brief));
+      if (receives) r = w.start(1, recv_of(w.at(1), 0, here + 1, in, short_id));
       w.poll(2);
       w.at(0).ask(s->work(), here);
       w.poll(4);
@@ -169,7 +169,7 @@ TEST_CASE("mesh: who asks tells of the long message that its receiver does not w
       if (odd) CHECK(tutti::message_mismatch::in(w.at(0).failure()).room == 10);
       if (!receives) {  // what was told is not taken for a message
         in.resize(eager + 1);
-        r = w.start(1, recv_of(w.at(1), 0, here + 1, in, brief));
+        r = w.start(1, recv_of(w.at(1), 0, here + 1, in, short_id));
         w.poll(4);
         CHECK(r->code() == errc::ok);
       }
@@ -182,10 +182,10 @@ TEST_CASE("mesh: who is asked whether it called the same says so where it did no
   using tutti::tag;
   constexpr std::uint16_t sum = 0x2107, most = 0x2127;
   constexpr std::uint64_t here = tag::make(0, 41, 0);
-  const auto ask = [&](std::uint16_t brief, std::uint64_t all, std::uint64_t about) {
+  const auto ask = [&](std::uint16_t short_id, std::uint64_t all, std::uint64_t about) {
     world w{3};
     w.at(1).note_call({here, 5, sum});
-    w.at(2).note_call({about, all, brief});
+    w.at(2).note_call({about, all, short_id});
     std::vector<std::byte> a(1), b(1);
     const auto from_1 = w.start(2, drive::recv(w.at(2), 1, about + 1, a));
     const auto from_0 = w.start(2, drive::recv(w.at(2), 0, about + 2, b));

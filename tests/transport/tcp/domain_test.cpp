@@ -72,7 +72,7 @@ TEST_CASE("of several connections each carries its stripes, and one that breaks 
     return piece_of(whole.subspan(from, to - from), next);
   };
   // The second connection is early, which changes nothing.
-  CHECK(strangers::say(w.tracks[2], part(stripe, 2 * stripe, 0)));
+  CHECK(strangers::say(w.rails[2], part(stripe, 2 * stripe, 0)));
   CHECK(strangers::say(w.stream, part(0, stripe, 2)));
   (void)w.until_done(*f, [i = 0]() mutable { return ++i > 20; });
   CHECK_FALSE(f->done());
@@ -80,15 +80,15 @@ TEST_CASE("of several connections each carries its stripes, and one that breaks 
   SUBCASE("none") {
     broken = 0;
     CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe, 2)));
-    CHECK(strangers::say(w.tracks[2], part(3 * stripe, whole.size(), 2)));
+    CHECK(strangers::say(w.rails[2], part(3 * stripe, whole.size(), 2)));
   }
   SUBCASE("what is read") {
     CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe, 2)));
     const auto last = part(3 * stripe, whole.size(), 2);
-    CHECK(strangers::say(w.tracks[2], std::span{last}.first(last.size() - 1)));
-    strangers::reset(w.tracks[2]);
+    CHECK(strangers::say(w.rails[2], std::span{last}.first(last.size() - 1)));
+    strangers::reset(w.rails[2]);
   }
-  SUBCASE("what is written") { strangers::reset(w.tracks[3]); }
+  SUBCASE("what is written") { strangers::reset(w.rails[3]); }
   REQUIRE(w.until([&] { return f->done(); }));
   if (broken == 0) {
     CHECK(f->result().ok());

@@ -15,7 +15,7 @@ using tutti::detail::way_chooser;
 struct two {
   way_chooser low, high;
   way of_low{}, of_high{};
-  explicit two(int tracks = 1) : low(0, 1, tracks), high(1, 0, tracks) {}
+  explicit two(int rails = 1) : low(0, 1, rails), high(1, 0, rails) {}
 
   int last[2] = {-1, -1};  // who wrote last to the connection that the lower, the higher rank opened
   int alone = 0;           // messages that followed another of the same rank there: one had to be acknowledged alone
@@ -134,7 +134,7 @@ TEST_CASE("way: with the stream go long messages, what nobody answers, and strip
   }
   two many{3};
   for (int i = 0; i < 20; ++i) {
-    CHECK(many.of_low.track == i % 3);
+    CHECK(many.of_low.rail == i % 3);
     CHECK(many.low.most() == stripe_cursor::stripe_bytes);
     (void)many.exchange(stripe_cursor::stripe_bytes);
     CHECK_FALSE(many.of_low.against);

@@ -280,10 +280,10 @@ TEST_CASE("messages get through in pieces, under a storm of signals") {
   const itimerval often{{0, 100}, {0, 100}}, never{};
   ::setitimer(ITIMER_REAL, &often, nullptr);
 
-  int tracks = 1;
-  SUBCASE("1 track") { tracks = 1; }
-  SUBCASE("3 tracks") { tracks = 3; }
-  both w{4096, tracks};
+  int rails = 1;
+  SUBCASE("1 track") { rails = 1; }
+  SUBCASE("3 tracks") { rails = 3; }
+  both w{4096, rails};
   const auto out = drive::pattern(3 << 20, 6);
   std::vector<std::byte> in(out.size());
   std::mt19937 random{7};

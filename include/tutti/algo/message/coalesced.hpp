@@ -57,7 +57,7 @@ routine direct_all_reduce_coalesced(group_link<T> lane, shm_group& b, all_reduce
     m.post({told, 0});
     co_await m.everyone(step);
     int mapped = 0;
-    for (int r = 0; r < m.size(); ++r) mapped += b.note_of(r, step).in != shm_group::nowhere;
+    for (int r = 0; r < m.size(); ++r) mapped += b.descriptor_of(r, step).in != shm_group::nowhere;
     if (mapped == m.size()) {
       const blocks cut{a.data.count, static_cast<std::size_t>(m.size())};
       scratch cursors(lane, cut.parts * sizeof(detail::list_cursor));

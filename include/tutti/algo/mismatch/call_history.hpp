@@ -73,7 +73,8 @@ class call_history : public shm_group_memory, public call_log::source {
       mine = m;
       theirs = t;
     }
-    message_mismatch found{theirs.brief(), mine.brief(), theirs.count, mine.count, members_->context, mine.sequence};
+    message_mismatch found{theirs.short_id(), mine.short_id(),   theirs.count,
+                           mine.count,        members_->context, mine.sequence};
     found.of = message_mismatch::unit::elements;
     call_signature by_theirs = mine;
     by_theirs.via = theirs.via;

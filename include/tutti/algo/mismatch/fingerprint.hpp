@@ -106,7 +106,8 @@ constexpr call_signature call_of(std::uint64_t sequence, const all_to_all_args& 
 
 /// Returns the entry of the call log for this call; `via` is the algorithm that this rank takes.
 constexpr call_log::entry noted(std::uint32_t context, const call_signature& c, algorithm via) noexcept {
-  return {tag::make(context, c.sequence, static_cast<std::uint32_t>(via)), detail::mix(0, c.fingerprint()), c.brief()};
+  return {tag::make(context, c.sequence, static_cast<std::uint32_t>(via)), detail::mix(0, c.fingerprint()),
+          c.short_id()};
 }
 
 }  // namespace tutti::algo

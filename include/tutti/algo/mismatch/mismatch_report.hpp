@@ -147,8 +147,8 @@ inline std::string explain(const message_mismatch& m, const std::string& who, co
   const auto length = [&](std::uint64_t n) { return std::to_string(n) + (n == m.most() ? " or more" : ""); };
   // The root is among what the plain bits of a short id leave open.
   const auto call = [&](const beside_brief& more) {
-    const auto brief = static_cast<std::uint16_t>(m.sent | call_signature::plain_brief);
-    return describe_brief(brief, (std::numeric_limits<int>::max)(), more);
+    const auto short_id = static_cast<std::uint16_t>(m.sent | call_signature::plain_brief);
+    return describe_brief(short_id, (std::numeric_limits<int>::max)(), more);
   };
   static_assert(message_mismatch::any == call_signature::any_count);
   const auto with = [&](std::uint64_t n) {

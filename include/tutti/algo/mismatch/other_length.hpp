@@ -14,7 +14,7 @@ namespace tutti::algo::detail {
 template <transport T, class Args>
 status other_length(const group_link<T>& lane, const Args& a, int from, std::size_t bytes, int to,
                     std::size_t room) noexcept {
-  const std::uint16_t call = call_of(lane.sequence(), a).brief();
+  const std::uint16_t call = call_of(lane.sequence(), a).short_id();
   const group& all = lane.members();
   return message_mismatch{call, call, bytes, room, all.context, lane.sequence()}.failure(all.world_rank(from),
                                                                                          all.world_rank(to));

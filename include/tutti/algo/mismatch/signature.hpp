@@ -122,19 +122,19 @@ struct call_signature {
                 static_cast<unsigned>(reduction_kind::mean_over) < no_reduction);
   /// Returns the short id, which is sent beside the length of a message and is never 0: collective 4 bits, type 5,
   /// reduction 4, and 3 bits of the root, else of the divisor, else of the size of elements that have no type.
-  [[nodiscard]] constexpr std::uint16_t brief() const noexcept {
+  [[nodiscard]] constexpr std::uint16_t short_id() const noexcept {
     const std::uint64_t of_size = type == dtype::opaque ? element_bytes ^ element_bytes >> 3 ^ element_bytes >> 6 : 0;
     const std::uint64_t last = has_root() ? rest : divides() ? rest >> 61 : of_size;
     return static_cast<std::uint16_t>(static_cast<unsigned>(what) << 12 | (static_cast<unsigned>(type) & 31U) << 7 |
                                       (with & 15U) << 3 | static_cast<unsigned>(last & 7));
   }
   /// Returns the signature that a short id stands for, without element size and root.
-  static constexpr call_signature of_brief(std::uint16_t brief) noexcept {
+  static constexpr call_signature of_brief(std::uint16_t short_id) noexcept {
     call_signature c;
-    c.what = static_cast<collective>(brief >> 12);
-    c.type = static_cast<dtype>(brief >> 7 & 31U);
+    c.what = static_cast<collective>(short_id >> 12);
+    c.type = static_cast<dtype>(short_id >> 7 & 31U);
     c.element_bytes = 0;
-    c.with = static_cast<std::uint8_t>(brief >> 3 & 15U);
+    c.with = static_cast<std::uint8_t>(short_id >> 3 & 15U);
     return c;
   }
 };

@@ -42,14 +42,14 @@ struct beside_brief {
 };
 
 /// Returns the text of a short id among `ranks` ranks: "broadcast #41 (float32, root 0)".
-inline std::string describe_brief(std::uint16_t brief, int ranks, const beside_brief& more = {}) {
-  const call_signature c = call_signature::of_brief(brief);
+inline std::string describe_brief(std::uint16_t short_id, int ranks, const beside_brief& more = {}) {
+  const call_signature c = call_signature::of_brief(short_id);
   std::string text = name(c.what);
   if (c.is_between_two()) text += more.variant;
   if (more.number != 0) text += " #" + std::to_string(more.number);
   if (c.what == collective::none || c.what == collective::barrier) return text;
   text += " (" + (more.elements.empty() ? "" : more.elements + " x ") + detail::type_and_rest(c);
-  if (c.has_root() && ranks <= 8) text += ", root " + std::to_string(brief & 7U);
+  if (c.has_root() && ranks <= 8) text += ", root " + std::to_string(short_id & 7U);
   if (more.via != algorithm::automatic) text += std::string(", by ") + name(more.via);
   return text + ")";
 }

@@ -79,7 +79,7 @@ namespace detail {
 template <class Args>
 constexpr std::uint64_t estimate_hierarchical(const problem& s) noexcept {
   const int inside = (s.world_size + s.machines - 1) / s.machines;
-  const auto crowd = static_cast<std::uint64_t>(s.crowd);
+  const auto ranks_per_core = static_cast<std::uint64_t>(s.ranks_per_core);
   // All ranks of a node exchange a part, or each its block; in trees, one rank acts for its node.
   constexpr bool all = std::same_as<Args, all_reduce_args> || by_equal_machines<Args>;
   const std::size_t part = all ? s.bytes / static_cast<std::size_t>(inside) : s.bytes;
@@ -89,8 +89,8 @@ constexpr std::uint64_t estimate_hierarchical(const problem& s) noexcept {
   const algorithm across = std::same_as<Args, reduce_args> ? algorithm::tree
                            : by_equal_machines<Args>       ? algorithm::ring
                                                            : select<Args>(between(s.machines, part, s.element));
-  return time_of(inside_work({inside, s.bytes}), through_memory, crowd) +
-         time_of(work_of<Args>(across, {s.machines, part}), between_machines, crowd, lines);
+  return time_of(inside_work({inside, s.bytes}), through_memory, ranks_per_core) +
+         time_of(work_of<Args>(across, {s.machines, part}), between_machines, ranks_per_core, lines);
 }
 
 }  // namespace detail
@@ -101,7 +101,7 @@ constexpr std::uint64_t estimate(algorithm via, const problem& s, const extent& 
   if constexpr (has_algorithm<Args>(algorithm::hierarchical))
     if (via == algorithm::hierarchical) return detail::estimate_hierarchical<Args>(s);
   const int lines = s.links == connectivity::machines ? (s.world_size + s.machines - 1) / s.machines : 1;
-  return time_of(work_of<Args>(via, e), cost_of(s.links), static_cast<std::uint64_t>(s.crowd),
+  return time_of(work_of<Args>(via, e), cost_of(s.links), static_cast<std::uint64_t>(s.ranks_per_core),
                  static_cast<std::uint64_t>(lines));
 }
 

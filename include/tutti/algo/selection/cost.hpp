@@ -39,9 +39,11 @@ constexpr const link_cost& cost_of(connectivity links) noexcept {
                                            : between_machines;
 }
 
-/// Returns the time of `w` in picoseconds. `crowd` ranks share a core, and `lines` ranks share the link to other nodes.
-constexpr std::uint64_t time_of(const work& w, const link_cost& c, std::uint64_t crowd, std::uint64_t lines = 1) {
-  return crowd * (w.steps * c.step + w.messages * c.message + w.moved * c.moved + w.folded * c.folded) +
+/// Returns the time of `w` in picoseconds. `ranks_per_core` ranks share a core, and `lines` ranks share the link to
+/// other nodes.
+constexpr std::uint64_t time_of(const work& w, const link_cost& c, std::uint64_t ranks_per_core,
+                                std::uint64_t lines = 1) {
+  return ranks_per_core * (w.steps * c.step + w.messages * c.message + w.moved * c.moved + w.folded * c.folded) +
          lines * w.path * c.path + w.filling * (c.path + c.moved);
 }
 

@@ -15,8 +15,8 @@ struct problem {
   std::size_t bytes = 0;  ///< of the whole message
   std::size_t element = 1;
   int machines = 1;
-  int crowd = 1;      ///< ranks per core, on the node where they are most
-  bool even = false;  ///< all nodes have the same number of ranks
+  int ranks_per_core = 1;  ///< ranks per core, on the node where they are most
+  bool even = false;       ///< all nodes have the same number of ranks
 };
 
 /// Returns true if the direct algorithms can run: a slot holds at least one element for each rank.

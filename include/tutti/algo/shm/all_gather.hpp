@@ -67,7 +67,7 @@ routine direct_reduce_scatter(group_link<T> lane, shm_group& b, reduce_scatter_a
     shm_group::exposure shown{b, lane.link()};
     const std::uint64_t step = m.post({m.place(a.in.data, a.in.bytes()), shm_group::nowhere});
     co_await m.everyone(step);
-    if (m.map_all(step, &shm_group::note::in, a.in.bytes(), b.room().in)) {
+    if (m.map_all(step, &shm_group::buffer_descriptor::in, a.in.bytes(), b.room().in)) {
       // An output inside this rank's input (in place) is safe: no other rank reads that block.
       b.room().results.assign(1, a.out.data);
       if (!detail::fold_mapped(b, mine * block, block, element, a.op)) co_await m.failure();

@@ -125,7 +125,7 @@ routine direct_all_reduce(group_link<T> lane, shm_group& b, all_reduce_args a, p
   const bool all_at_once = detail::one_shot_pays(bytes, m.size());
   std::uint64_t staged = shm_group::nowhere;
   if (!is_unmapped(a)) {
-    const shm_group::note mine{m.place(a.in.data, bytes), m.place(a.out.data, bytes)};
+    const shm_group::buffer_descriptor mine{m.place(a.in.data, bytes), m.place(a.out.data, bytes)};
     const bool mapped = mine.in != shm_group::nowhere && mine.out != shm_group::nowhere;
     const std::uint64_t step = begun ? b.step() : m.next();
     if (!mapped) detail::bring_part_of(a, m.rank(), m.size());
@@ -135,11 +135,11 @@ routine direct_all_reduce(group_link<T> lane, shm_group& b, all_reduce_args a, p
       b.stage(m.slot(m.rank(), step, first), a.in.data, first);
     }
     shm_group::exposure shown{b, lane.link()};
-    if (!begun) m.post(mapped ? mine : shm_group::note{shm_group::nowhere, shm_group::nowhere});
+    if (!begun) m.post(mapped ? mine : shm_group::buffer_descriptor{shm_group::nowhere, shm_group::nowhere});
     co_await m.everyone(step, mapped || !all_at_once ? 0 : (std::min)(bytes, shm_group::half_bytes));
     auto& lists = b.room();
-    if (m.map_all(step, &shm_group::note::in, bytes, lists.in) &&
-        m.map_all(step, &shm_group::note::out, bytes, lists.out)) {
+    if (m.map_all(step, &shm_group::buffer_descriptor::in, bytes, lists.in) &&
+        m.map_all(step, &shm_group::buffer_descriptor::out, bytes, lists.out)) {
       const blocks cut{a.out.count, static_cast<std::size_t>(m.size())};
       const auto r = static_cast<std::size_t>(m.rank());
       lists.results.clear();
@@ -157,7 +157,7 @@ routine direct_all_reduce(group_link<T> lane, shm_group& b, all_reduce_args a, p
     shown.close();
     if (mapped) detail::bring_part_of(a, m.rank(), m.size());
     bool nobody = true;
-    for (int r = 0; r < m.size(); ++r) nobody = nobody && b.note_of(r, step).in == shm_group::nowhere;
+    for (int r = 0; r < m.size(); ++r) nobody = nobody && b.descriptor_of(r, step).in == shm_group::nowhere;
     if (nobody && all_at_once) staged = step;
   }
   if (all_at_once)

@@ -30,7 +30,7 @@ template <mapped_transport T>
 int take_from(const shm_call<T>& m, shm_group& b, std::uint64_t step, const all_to_all_args& a, int r,
               std::size_t begin, std::byte* to, std::size_t bytes) {
   if (r == m.rank()) return copy_out(to, at(a.in.data, begin), bytes, a.out.bytes()), 0;
-  const far_buffer from = find(m, r, b.note_of(r, step).in + begin, bytes);
+  const remote_buffer from = find(m, r, b.descriptor_of(r, step).in + begin, bytes);
   return from ? copy_from(b, to, from, bytes, a.out.bytes()) : EFAULT;
 }
 
@@ -59,8 +59,9 @@ class all_to_all_parts {
         known_(a.in_blocks.equal()) {}
   [[nodiscard]] const slot_parts& own() const noexcept { return own_; }
   [[nodiscard]] slot_parts of(int r, std::uint64_t step, std::size_t done) const noexcept {
-    return known_ || r == m_.rank() ? own_
-                                    : own_.cut_for(done == 0 ? b_.note_of(r, step).longest : shm_group::slot_bytes);
+    return known_ || r == m_.rank()
+               ? own_
+               : own_.cut_for(done == 0 ? b_.descriptor_of(r, step).longest : shm_group::slot_bytes);
   }
 
  private:
@@ -135,8 +136,8 @@ routine all_to_all_slots(group_link<T> lane, shm_call<T> m, shm_group& b, all_to
     bool mapped = learns;
     for (std::size_t r = 0; r < n && learns; ++r) {
       const auto rank = static_cast<int>(r);
-      longest = std::max<std::size_t>(longest, b.note_of(rank, step).longest);
-      mapped = mapped && b.note_of(rank, step).in != shm_group::nowhere;
+      longest = std::max<std::size_t>(longest, b.descriptor_of(rank, step).longest);
+      mapped = mapped && b.descriptor_of(rank, step).in != shm_group::nowhere;
       const slot_parts parts = slots.of(rank, step, 0);
       const std::size_t room = a.out_blocks.size(r) * element;
       if (const auto told = parts.told(m.slot(rank, step, parts.total()), me); told != room)

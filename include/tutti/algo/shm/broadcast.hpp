@@ -41,7 +41,7 @@ routine direct_broadcast(group_link<T> lane, shm_group& b, broadcast_args a) {
     else
       m.post();
     if (!root) co_await m.only(a.root, step, piece <= detail::few_lines ? piece : 0);
-    if (tells && b.note_of(a.root, step).in != shm_group::nowhere) {
+    if (tells && b.descriptor_of(a.root, step).in != shm_group::nowhere) {
       co_await detail::move_mapped(lane, m, b, a.root, step, detail::flow::from_root, at(a.data.data, 0),
                                    [bytes](int) { return detail::stretch{0, bytes}; });
       break;

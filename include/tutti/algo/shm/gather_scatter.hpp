@@ -50,8 +50,8 @@ routine gather_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, gather_a
   shm_group::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
   if (!known || longest > shm_group::slot_bytes) {
-    const shm_group::note here{place_or_lend(m, a.out.data, a.out.bytes(), b.lends().whole),
-                               own == a.in.data ? takes_share : shm_group::nowhere};
+    const shm_group::buffer_descriptor here{place_or_lend(m, a.out.data, a.out.bytes(), b.lends().whole),
+                                            own == a.in.data ? takes_share : shm_group::nowhere};
     if (!known) co_await m.everyone(step - 1);
     const slot_parts places = gather_table(m.size());
     for (int r = 0; r < m.size() && !known && here.in != shm_group::nowhere; ++r)
@@ -64,12 +64,12 @@ routine gather_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, gather_a
   co_await m.everyone(step);
   for (int r = 0; r < m.size() && !known; ++r) {
     if (r == a.root) continue;
-    const std::uint64_t told = b.note_of(r, step).longest;
+    const std::uint64_t told = b.descriptor_of(r, step).longest;
     if (told != block(r).bytes) co_await lane.refuse(other_length(lane, a, r, told, a.root, block(r).bytes));
     longest = std::max<std::size_t>(longest, told);
   }
   take(step, 0);
-  if (longest > shm_group::slot_bytes && b.note_of(a.root, step).in != shm_group::nowhere) {
+  if (longest > shm_group::slot_bytes && b.descriptor_of(a.root, step).in != shm_group::nowhere) {
     co_await move_mapped(lane, m, b, a.root, step, flow::to_root, at(a.out.data, 0), [=](int r) {
       const auto [offset, bytes] = block_of(a, a.in.element_bytes, r);
       return stretch{offset + shm_group::slot_bytes, piece_of(bytes, shm_group::slot_bytes, bytes)};
@@ -111,8 +111,8 @@ routine gather_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, gather_a
     m.post();
   }
   for (int r = 0; r < m.size() && !known; ++r)
-    if (r != a.root) longest = std::max<std::size_t>(longest, b.note_of(r, step).longest);
-  if (longest > shm_group::slot_bytes && b.note_of(a.root, step).in != shm_group::nowhere) {
+    if (r != a.root) longest = std::max<std::size_t>(longest, b.descriptor_of(r, step).longest);
+  if (longest > shm_group::slot_bytes && b.descriptor_of(a.root, step).in != shm_group::nowhere) {
     const slot_parts places = gather_table(m.size());
     const std::byte* const table = m.slot(a.root, step, places.total());
     if (const auto room = places.told(table, me); !known && room != mine)
@@ -151,7 +151,7 @@ routine scatter_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
   const std::byte* const own = at(a.in.data, block(a.root).offset);
   shm_group::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
-  shm_group::note here{shm_group::nowhere, own == a.out.data ? takes_share : shm_group::nowhere, longest};
+  shm_group::buffer_descriptor here{shm_group::nowhere, own == a.out.data ? takes_share : shm_group::nowhere, longest};
   if (longest >= worth_mapping && root_may_wait(m, longest))
     here.in = place_or_lend(m, a.in.data, a.in.bytes(), b.lends().whole);
   const bool mapped = here.in != shm_group::nowhere;
@@ -167,8 +167,8 @@ routine scatter_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
   if (mapped) {
     co_await m.everyone(step);
     for (int r = 0; r < m.size(); ++r)  // before anything is stored into their buffers
-      if (r != a.root && b.note_of(r, step).out != block(r).bytes)
-        co_await lane.refuse(other_length(lane, a, a.root, block(r).bytes, r, b.note_of(r, step).out));
+      if (r != a.root && b.descriptor_of(r, step).out != block(r).bytes)
+        co_await lane.refuse(other_length(lane, a, a.root, block(r).bytes, r, b.descriptor_of(r, step).out));
     co_await move_mapped(lane, m, b, a.root, step, flow::from_root, const_cast<std::byte*>(at(a.in.data, 0)),
                          [=](int r) { return block_of(a, a.out.element_bytes, r); });
   }
@@ -198,13 +198,13 @@ routine scatter_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
   else
     m.post();
   co_await m.only(a.root, step);
-  if (!known) longest = b.note_of(a.root, step).longest;
+  if (!known) longest = b.descriptor_of(a.root, step).longest;
   const slot_parts parts =
       known ? slot_parts(n, root, a.blocks, a.out.element_bytes) : slot_parts::with_table(n, longest);
   const std::byte* const slot = m.slot(a.root, step, parts.total());
   if (const auto told = parts.told(slot, me); !known && told != mine)
     co_await lane.refuse(other_length(lane, a, a.root, told, m.rank(), mine));
-  if (notes && b.note_of(a.root, step).in != shm_group::nowhere) {
+  if (notes && b.descriptor_of(a.root, step).in != shm_group::nowhere) {
     const std::size_t begin = known ? me * mine : parts.told_place(slot, me);
     co_await move_mapped(lane, m, b, a.root, step, flow::from_root, at(a.out.data, 0),
                          [=](int) { return stretch{begin, mine}; });

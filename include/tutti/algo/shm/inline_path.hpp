@@ -29,15 +29,15 @@ bool is_whole(const T& link, const all_reduce_args& a, int ranks) noexcept {
 
 /// Does what begin_small() does, for a call for which is_whole() is true.
 template <mapped_transport T>
-progress begin_whole(const group_link<T>& lane, shm_group& b, const all_reduce_args& a, int looks) noexcept {
+progress begin_whole(const group_link<T>& lane, shm_group& b, const all_reduce_args& a, int spin_limit) noexcept {
   const shm_call<T> m{lane, b, a};
   const std::size_t bytes = a.out.bytes();
   const std::uint64_t step = m.next();
   b.stage(m.slot(m.rank(), step, bytes), a.in.data, bytes);
   m.post({shm_group::nowhere, shm_group::nowhere});
-  if (calls_user(a.op.kind) || !b.sees(0, m.size(), looks, bytes)) return progress::posted;
+  if (calls_user(a.op.kind) || !b.sees(0, m.size(), spin_limit, bytes)) return progress::posted;
   for (int r = 0; r < m.size(); ++r)
-    if (b.note_of(r, step).in != shm_group::nowhere) return progress::posted;
+    if (b.descriptor_of(r, step).in != shm_group::nowhere) return progress::posted;
   a.op.fold_all(m.from_others(a.in.data, [&](int r) { return m.slot(r, step, bytes); }), m.size(), a.out.data,
                 a.out.count, a.op.context.data());
   b.timer().count(bytes);
@@ -59,10 +59,10 @@ bool may_begin(const T& link, const shm_group& b, const Args& a, int rank, int r
 /// Posts a call whose shm group is clear, and completes it if all other ranks are seen within `looks` polls. The caller
 /// passes an incomplete call to direct_small(), or to direct_all_reduce() if is_small() is false for it.
 template <mapped_transport T, class Args>
-progress begin(const group_link<T>& lane, shm_group& b, const Args& a, int looks) noexcept {
+progress begin(const group_link<T>& lane, shm_group& b, const Args& a, int spin_limit) noexcept {
   if constexpr (std::same_as<Args, all_reduce_args>)
-    if (!is_unmapped(a)) return detail::begin_whole(lane, b, a, looks);
-  return begin_small(lane, b, a, looks);
+    if (!is_unmapped(a)) return detail::begin_whole(lane, b, a, spin_limit);
+  return begin_small(lane, b, a, spin_limit);
 }
 
 }  // namespace tutti::algo

@@ -65,7 +65,7 @@ list_fold fold_mapped_lists(const shm_call<T>& m, shm_group& b, std::uint64_t st
   auto& room = b.room();
   for (rank = 0; rank < m.size(); ++rank) {
     const std::byte* slot = m.slot(rank, step);
-    const std::uint64_t told = b.note_of(rank, step).in;
+    const std::uint64_t told = b.descriptor_of(rank, step).in;
     if (told > shm_group::slot_bytes / sizeof(list_place)) return list_fold::foreign;
     list_cursor c{slot, slot + told * sizeof(list_place), nullptr, 0};
     for (std::size_t skip = begin * element; skip != 0;) {

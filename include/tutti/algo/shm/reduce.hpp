@@ -81,8 +81,8 @@ routine direct_reduce(group_link<T> lane, shm_group& b, reduce_args a) {
   const std::uint64_t step = m.post({input, m.rank() == a.root ? m.place(a.out.data, bytes) : input});
   co_await m.everyone(step);
   auto& lists = b.room();
-  if (m.map_all(step, &shm_group::note::in, bytes, lists.in) &&
-      m.map_all(step, &shm_group::note::out, bytes, lists.out)) {
+  if (m.map_all(step, &shm_group::buffer_descriptor::in, bytes, lists.in) &&
+      m.map_all(step, &shm_group::buffer_descriptor::out, bytes, lists.out)) {
     const blocks cut{count, static_cast<std::size_t>(m.size())};
     const auto mine = static_cast<std::size_t>(m.rank());
     lists.results.assign(1, lists.out[static_cast<std::size_t>(a.root)] + cut.begin(mine) * element);

@@ -22,7 +22,7 @@ routine scan_over(shm_call<T> m, shm_group& b, scan_args a, int terms) {
         m.post({apart ? m.place(a.in.data, a.in.bytes()) : shm_group::nowhere, shm_group::nowhere});
     co_await m.everyone(step);
     auto& [operands, results, in, out] = b.room();
-    const bool mapped = m.map_all(step, &shm_group::note::in, a.in.bytes(), in);
+    const bool mapped = m.map_all(step, &shm_group::buffer_descriptor::in, a.in.bytes(), in);
     if (mapped) {
       in.resize(static_cast<std::size_t>(terms));
       results.assign(1, a.out.data);

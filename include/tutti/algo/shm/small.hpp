@@ -70,7 +70,7 @@ class small_call {
 /// Posts a small call whose board is clear, and completes it if the others are seen within `looks` polls. Creating a
 /// coroutine would cost as much as their messages.
 template <mapped_transport T, class Args>
-progress begin_small(const group_link<T>& lane, shm_group& b, const Args& a, int looks) noexcept {
+progress begin_small(const group_link<T>& lane, shm_group& b, const Args& a, int spin_limit) noexcept {
   const detail::shm_call<T> m{lane, b, a};
   const detail::small_call<T, Args> call{m, b, a};
   call.put(m.next());
@@ -79,7 +79,7 @@ progress begin_small(const group_link<T>& lane, shm_group& b, const Args& a, int
     if (calls_user(a.op.kind)) return progress::posted;  // the user's function may throw
   const auto* const operands = call.operands(step);
   if (call.first() != 0 || call.last() != m.size()) b.ask();
-  if (!b.sees(call.first(), call.last(), looks)) return progress::posted;
+  if (!b.sees(call.first(), call.last(), spin_limit)) return progress::posted;
   call.take(step, operands);
   b.timer().count(call.bytes());
   return progress::all;

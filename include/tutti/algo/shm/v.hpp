@@ -75,7 +75,7 @@ routine direct_reduce_scatter_v(group_link<T> lane, shm_group& b, reduce_scatter
     const std::uint64_t step =
         m.post({one_behind_the_other ? m.place(a.in.data, total) : shm_group::nowhere, shm_group::nowhere});
     co_await m.everyone(step);
-    const bool mapped = m.map_all(step, &shm_group::note::in, total, b.room().in);
+    const bool mapped = m.map_all(step, &shm_group::buffer_descriptor::in, total, b.room().in);
     if (mapped) {
       // An output inside this rank's input (in place) is safe: no other rank reads that block.
       b.room().results.assign(1, a.out.data);

@@ -18,7 +18,7 @@ class nccl_pending_error {
     judged_at_ = judged_at;
   }
   [[nodiscard]] explicit operator bool() const noexcept { return during_ != nullptr; }
-  [[nodiscard]] bool ripe(deadline now) const noexcept { return now >= judged_at_; }
+  [[nodiscard]] bool due(deadline now) const noexcept { return now >= judged_at_; }
 
   /// Returns the error's status, for the case that the host's world has found no cause.
   [[nodiscard]] status verdict() const noexcept {

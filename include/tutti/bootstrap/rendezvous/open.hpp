@@ -22,7 +22,7 @@
 namespace tutti::detail {
 
 /// Whom this process is at the place where the ranks meet.
-struct visitor {
+struct participant {
   int rank = 0;
   int world_size = 1;
   int local_size = -1;  ///< ranks on its machine; -1 where nobody says
@@ -36,7 +36,7 @@ struct visitor {
 /// Opens the store at a rendezvous over sockets. Rank 0 is the host, and serves the others only inside its calls.
 class meeting_opener {
  public:
-  meeting_opener(rendezvous_url url, visitor who)
+  meeting_opener(rendezvous_url url, participant who)
       : url_(std::move(url)), who_(std::move(who)), text_(to_string(url_)) {}
 
   /// Returns a possible reason why ranks of other machines have not come; empty if there is none.
@@ -197,7 +197,7 @@ class meeting_opener {
   static constexpr std::chrono::seconds longest_answer{10};
 
   rendezvous_url url_;
-  visitor who_;
+  participant who_;
   std::string text_;
   std::string caveat_;
 };

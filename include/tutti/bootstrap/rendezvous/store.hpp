@@ -23,7 +23,7 @@ class rendezvous_store {
   [[nodiscard]] std::string full(std::string_view key) const { return prefix_ + std::string(key); }
 
  public:
-  rendezvous_store(const rendezvous_url& url, const visitor& who) : opener_(url, who) {
+  rendezvous_store(const rendezvous_url& url, const participant& who) : opener_(url, who) {
     if (url.kind == rendezvous_url::scheme::file)
       file_ = std::make_unique<File>(url.path, file_store_options{.timeout = remaining(who.until)});
     else

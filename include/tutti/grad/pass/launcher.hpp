@@ -99,12 +99,12 @@ class launcher {
 
   /// Drops all operations, after an abort.
   void drop() noexcept {
-    for (leg& l : legs_) l.flight.drop(world_->engine());
+    for (stage& l : legs_) l.flight.drop(world_->engine());
   }
 
  private:
   enum class place : char { here, under_way, arrived };
-  struct leg {
+  struct stage {
     std::size_t missing = 0;  // gradients that are not complete yet
     place is = place::here;
     bucket_flight<Flight> flight;
@@ -134,12 +134,12 @@ class launcher {
   [[nodiscard]] std::size_t under_way() const noexcept {
     return static_cast<std::size_t>(
         std::count_if(legs_.begin() + static_cast<std::ptrdiff_t>(settled_), legs_.end(),
-                      [](const leg& l) { return l.is == place::under_way && !l.flight.ended(); }));
+                      [](const stage& l) { return l.is == place::under_way && !l.flight.ended(); }));
   }
   /// Advances settled_ over buckets that have ended, and lets the next task run. Does nothing without a bound.
   void settle() {
     for (; bounded() && settled_ < legs_.size() && legs_[settled_].is != place::here; ++settled_) {
-      leg& l = legs_[settled_];
+      stage& l = legs_[settled_];
       if (l.is == place::arrived) continue;
       if (order_ == launch_order::ready || first_ - settled_ == most_ || all_left()) l.flight.run(world_->engine());
       if (!l.flight.ended()) return;
@@ -150,7 +150,7 @@ class launcher {
   launch_order order_;
   std::size_t most_;  // in flight at a time
   const plan* plan_ = nullptr;
-  std::vector<leg> legs_;  // by bucket
+  std::vector<stage> legs_;  // by bucket
   std::vector<Comm> lanes_;
   std::size_t first_ = 0;    // the first bucket not launched; later ones may be, out of order
   std::size_t settled_ = 0;  // the first not known to have ended; its task may run

@@ -70,7 +70,7 @@ class pass_state {
   /// Ends the marks of a pass that reduces: marks the delayed parameters, and requires that all others are marked.
   void mark_the_rest();
   /// Updates the state after all buckets have been reduced.
-  void settle_accounts();
+  void finish_accounts();
   [[nodiscard]] bool carrying() const noexcept { return carrying_; }
   void forget_carried() noexcept {
     carrying_ = false;

@@ -23,13 +23,13 @@ namespace tutti::grad {
 
 /// A rank's message at the start of a pass: its weight, and the factor that its gradients would have because of it.
 /// Combined over ranks: the sum, and the least and the greatest factor above 0.
-struct pledge {
+struct weight_range {
   std::array<double, weight_digits::count<double>> digits{};
   double least = std::numeric_limits<double>::infinity(), most = 0;
 };
 struct add_pledges {
-  pledge operator()(const pledge& a, const pledge& b) const noexcept {
-    pledge both{{}, (std::min)(a.least, b.least), (std::max)(a.most, b.most)};
+  weight_range operator()(const weight_range& a, const weight_range& b) const noexcept {
+    weight_range both{{}, (std::min)(a.least, b.least), (std::max)(a.most, b.most)};
     for (std::size_t i = 0; i < both.digits.size(); ++i) both.digits[i] = a.digits[i] + b.digits[i];
     return both;
   }
@@ -61,10 +61,10 @@ class weight_sync {
     factor_ = factor_of(detail::takes_as_is(how_) ? contribution::sum : what, weight);
     common_ = 1;
     if (!alone_) return;
-    pledge_ = {};
-    weight_digits::put(weight_, std::span<double>{pledge_.digits});
-    if (factor_ > 0) pledge_.least = pledge_.most = factor_;
-    static_cast<void>(flight_.emplace(world.all_reduce(std::span{&pledge_, 1}, add_pledges{}, {}, where)));
+    range_ = {};
+    weight_digits::put(weight_, std::span<double>{range_.digits});
+    if (factor_ > 0) range_.least = range_.most = factor_;
+    static_cast<void>(flight_.emplace(world.all_reduce(std::span{&range_, 1}, add_pledges{}, {}, where)));
   }
   void forget() noexcept { flight_.reset(); }
 
@@ -90,7 +90,7 @@ class weight_sync {
   /// Gives up the collective of the weights, if one is under way: await it, then call heard(). Not a coroutine, which
   /// g++ would emit in every file that includes this.
   [[nodiscard]] std::optional<op> take_collective() noexcept { return std::exchange(flight_, std::nullopt); }
-  void heard() noexcept { learn(weight_digits::take(std::span<const double>{pledge_.digits})); }
+  void heard() noexcept { learn(weight_digits::take(std::span<const double>{range_.digits})); }
   /// Learns the weights from their bucket, after the last bucket has ended.
   void learn_from(const arena& memory) noexcept;
 
@@ -117,7 +117,7 @@ class weight_sync {
   /// of their own.
   [[nodiscard]] double share() const noexcept { return total_ > 0 ? factor_ / common_ / shares_ : 0; }
   [[nodiscard]] double even_share() const noexcept {
-    return total_ > 0 && pledge_.least == pledge_.most ? pledge_.most / common_ / shares_ : 0;
+    return total_ > 0 && range_.least == range_.most ? range_.most / common_ / shares_ : 0;
   }
 
   /// Return this rank's weight in the current pass, and that of all ranks in the last one; 0 before the first.
@@ -163,7 +163,7 @@ class weight_sync {
   std::size_t behind_ = 0;
   double weight_ = 1, factor_ = 1, common_ = 1;  // this rank's; the common one of all factors above 0, if any
   double total_ = 0, shares_ = 0, unit_ = 1;     // the sum of the weights; that over common_; a power of two above
-  pledge pledge_;
+  weight_range range_;
   std::optional<op> flight_;
 };
 

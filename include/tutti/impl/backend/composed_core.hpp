@@ -53,10 +53,10 @@ class composed_core {
   /// Retires the shared memory of a group. That of a world is freed with the world.
   ~composed_core() {
     auto guard = driver_->home().lock();
-    if constexpr (mapped_transport<T>) driver_->link().forget(state_.meeting_place);
+    if constexpr (mapped_transport<T>) driver_->link().forget(state_.shm_state);
     if (state_.members.context == 0) return;
-    driver_->bury(state_.meeting_place);
-    if (state_.memory) state_.memory->for_each_board([this](algo::shm_group& b) { driver_->bury(b); });
+    driver_->retire(state_.shm_state);
+    if (state_.memory) state_.memory->for_each_board([this](algo::shm_group& b) { driver_->retire(b); });
   }
 
   [[nodiscard]] int rank() const noexcept { return state_.members.rank; }
@@ -75,12 +75,12 @@ class composed_core {
   template <class Args>
     requires(mapped_transport<T>)
   bool begin(const Args& a) noexcept {
-    algo::shm_group& b = state_.meeting_place;
+    algo::shm_group& b = state_.shm_state;
     if (size() == 1 || links() != algo::connectivity::memory || driver_->in_flight().front() != nullptr) return false;
     if (state_.sequence % 64 == 0 || !failure().ok()) return false;
     if (!is_plain(a) || !is_direct(a) || !algo::may_begin(driver_->link(), b, a, rank(), size())) return false;
-    if (!b.is_clear(state_.looks)) return false;
-    const auto so_far = algo::begin<T>(count_call(a), b, a, state_.looks);
+    if (!b.is_clear(state_.spin_limit)) return false;
+    const auto so_far = algo::begin<T>(count_call(a), b, a, state_.spin_limit);
     if (so_far == algo::progress::all) return true;
     state_.begun = so_far;
     return false;
@@ -88,7 +88,7 @@ class composed_core {
 
   void start(const barrier_args& a, op_state& s) noexcept {
     if (run_small(s, a)) return;
-    state_.meeting_place.remember(algo::call_of(state_.sequence + 1, a), algorithm::automatic);
+    state_.shm_state.remember(algo::call_of(state_.sequence + 1, a), algorithm::automatic);
     run(s, a, [&](auto l, const barrier_args&) {
       if constexpr (on_machines)
         if (state_.memory) return algo::hierarchical_barrier<T>(l, *state_.memory);
@@ -202,7 +202,7 @@ class composed_core {
   /// Returns the explanation of an errc::mismatch: the calls that do not match; empty if they are not known.
   [[nodiscard]] std::string explain_mismatch(const op_state& s) const {
     const int peer = s.result.peer;
-    return algo::explain_mismatch(s, state_.meeting_place, state_.members,
+    return algo::explain_mismatch(s, state_.shm_state, state_.members,
                                   peer < 0               ? "a rank"
                                   : peer == world_rank() ? "this rank"
                                                          : describe(peer) + ": it");
@@ -211,13 +211,13 @@ class composed_core {
   /// Returns the world rank that caused an errc::mismatch: the one that differs from most of its group, or that sent a
   /// user's message of another length; -1 if the world has more than two ranks and the calls of the others are unknown.
   [[nodiscard]] int odd_rank(const op_state& s) const noexcept {
-    const int odd = algo::mismatch_report::find(state_.meeting_place, state_.members, s.result.peer).culprit;
+    const int odd = algo::mismatch_report::find(state_.shm_state, state_.members, s.result.peer).culprit;
     if (odd >= 0) return world(odd);
     return driver_->link().size() > 2 && algo::is_of_calls(s.result) ? -1 : s.result.peer;
   }
 
   /// Returns a digest of the collectives that this rank has called in the group, while no operation is in flight.
-  [[nodiscard]] algo::call_chain calls() const noexcept { return {state_.sequence, state_.meeting_place.chain()}; }
+  [[nodiscard]] algo::call_chain calls() const noexcept { return {state_.sequence, state_.shm_state.chain()}; }
 
   /// Returns true while an operation that `owner` issued is in flight.
   [[nodiscard]] bool busy(const op_owner& owner) const noexcept {
@@ -229,13 +229,13 @@ class composed_core {
  private:
   struct state {
     group members;
-    algo::shm_group meeting_place;
+    algo::shm_group shm_state;
     std::unique_ptr<algo::node_group> memory;  // for ranks on several nodes if some share one
     algo::connectivity links = algo::connectivity::messages;
     int machines = 1;
     bool even = false;                               // all nodes have the same number of ranks
-    int crowd = 1;                                   // ranks per core
-    int looks = 0;                                   // spin limit of begin()
+    int ranks_per_core = 1;                          // ranks per core
+    int spin_limit = 0;                              // spin limit of begin()
     algo::progress begun = algo::progress::nothing;  // of the call that is being issued
     std::uint64_t sequence = 0;
     algo::last_choice last;
@@ -256,10 +256,11 @@ class composed_core {
     }
     if constexpr (mapped_transport<T>) {
       if (maps_all(driver_->link(), members())) state_.links = algo::connectivity::memory;
-      driver_->link().ask_also(state_.meeting_place);
+      driver_->link().ask_also(state_.shm_state);
     }
-    if constexpr (requires(const T& link) { link.crowd(); }) state_.crowd = driver_->link().crowd();
-    if (driver_->link().ranks_per_core() <= 1) state_.looks = 256;
+    if constexpr (requires(const T& link) { link.most_ranks_per_core(); })
+      state_.ranks_per_core = driver_->link().most_ranks_per_core();
+    if (driver_->link().ranks_per_core() <= 1) state_.spin_limit = 256;
   }
 
   [[nodiscard]] int world(int rank) const noexcept { return state_.members.world_rank(rank); }
@@ -267,7 +268,7 @@ class composed_core {
     return tag::point_to_point(state_.members.context, t);
   }
   [[nodiscard]] algo::problem problem(std::size_t bytes, std::size_t element) const noexcept {
-    return {links(), size(), bytes, element, state_.machines, state_.crowd, state_.even};
+    return {links(), size(), bytes, element, state_.machines, state_.ranks_per_core, state_.even};
   }
   [[nodiscard]] bool alone(op_state&) const noexcept { return size() == 1 && failure().ok(); }
   /// Reduces the operand of a single rank.
@@ -291,7 +292,7 @@ class composed_core {
     const algorithm via = settled(a);
     driver_->note_call(algo::noted(state_.members.context, call, via));
     if constexpr (!std::same_as<Args, barrier_args>)
-      if (via != algorithm::direct) state_.meeting_place.remember(call, via);
+      if (via != algorithm::direct) state_.shm_state.remember(call, via);
     s.info.sequence = state_.sequence;
     s.info.context = state_.members.context;
     return l;
@@ -306,7 +307,7 @@ class composed_core {
   template <class Args>
   group_link<T> lane_of(const Args& a) const noexcept {
     const std::uint64_t sequence = state_.sequence;
-    return {driver_->link(), state_.members, sequence, algo::call_of(sequence, a).brief()};
+    return {driver_->link(), state_.members, sequence, algo::call_of(sequence, a).short_id()};
   }
   /// Returns chosen(), over messages from the cache of the last choice.
   template <class Args>
@@ -323,7 +324,7 @@ class composed_core {
     return [via = settled(a), at = &state_, n = size(), so_far = state_.begun](auto l, const Args& call) {
       static_cast<void>(at), static_cast<void>(so_far);  // unused if nothing is mapped
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct && n > 1) return algo::run_shm(l, at->meeting_place, call, so_far);
+        if (via == algorithm::direct && n > 1) return algo::run_shm(l, at->shm_state, call, so_far);
       if constexpr (on_machines && algo::has_algorithm<Args>(algorithm::hierarchical))
         if (via == algorithm::hierarchical) return algo::run_hierarchical(l, *at->memory, call);
       return algo::run_messages(l, call, via);
@@ -360,7 +361,7 @@ class composed_core {
       if (!is_small(a)) return false;
       const auto so_far = state_.begun;
       const group_link<T> l = enter(s, a);
-      launch(s, [&] { return algo::direct_small<T>(l, state_.meeting_place, a, so_far); });
+      launch(s, [&] { return algo::direct_small<T>(l, state_.shm_state, a, so_far); });
       return true;
     }
     return false;

@@ -196,7 +196,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
     thread.expect_alone();
     return 0;
   });
-  visitor who{plan.rank, plan.world_size, plan.local_size, {}, {}, options.network, until, options.stop};
+  participant who{plan.rank, plan.world_size, plan.local_size, {}, {}, options.network, until, options.stop};
   if (plan.where.kind == rendezvous_url::scheme::tcp) who.secret = own.noting([&] { return options.secret.load(get); });
   if (own) who.until = (std::min)(until, after(time_to_tell));
   if (!plan.job.empty()) who.job = wire::job_id::of(plan.job);

@@ -99,7 +99,7 @@ void pass_state<Reducer>::mark_the_rest() {
 }
 
 template <class Reducer>
-void pass_state<Reducer>::settle_accounts() {
+void pass_state<Reducer>::finish_accounts() {
   forget_carried();
   if (marks_.learn_order())
     watch_.see(marks_.order(), [&](const auto& order) { return layout_of(marks_, options_, order); });

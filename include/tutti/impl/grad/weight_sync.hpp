@@ -46,12 +46,12 @@ TUTTI_DECL void weight_sync::learn(double total) noexcept {
   // The range is checked, as a hook that changes the tail may leave any value there.
   if (detail::takes_as_is(how_) || !(total > 0 && total < 0x1p1000)) return;
   // With equal factors, the number of ranks that have one remains: the sum is rounded to a whole number of factors.
-  if (how_ == scaling::divided && pledge_.least == pledge_.most && pledge_.most != 1) {
-    common_ = pledge_.most;
+  if (how_ == scaling::divided && range_.least == range_.most && range_.most != 1) {
+    common_ = range_.most;
     shares_ = static_cast<double>(static_cast<std::int64_t>(total / common_ + 0.5));
   }
   // Gradients that need no factor are not multiplied by a unit if their sum is divided before it is rounded.
-  if (sums_ == partial_sums::wide && how_ == scaling::divided && predivide_ == 1 && pledge_.least == pledge_.most &&
+  if (sums_ == partial_sums::wide && how_ == scaling::divided && predivide_ == 1 && range_.least == range_.most &&
       divides<float16>(shares_))
     return;
   while (unit_ < shares_) unit_ *= 2;

@@ -14,9 +14,9 @@ class call_log {
   static constexpr std::size_t remembered = 64;
 
   struct entry {
-    std::uint64_t tag;    ///< whose step is the algorithm
-    std::uint64_t all;    ///< a hash of everything else that ranks must call alike
-    std::uint16_t brief;  ///< what of it can be told; 0 where there is no such call
+    std::uint64_t tag;       ///< whose step is the algorithm
+    std::uint64_t all;       ///< a hash of everything else that ranks must call alike
+    std::uint16_t short_id;  ///< what of it can be told; 0 where there is no such call
 
     friend std::uint64_t tag_of(const entry& c) noexcept { return c.tag; }
   };
@@ -48,7 +48,7 @@ class call_log {
   [[nodiscard]] entry recall(std::uint64_t t) const noexcept {
     if (const entry* noted = find(t)) return *noted;
     entry known{};
-    for (const source* w = first_; w && known.brief == 0; w = w->next_) known = w->recall(t);
+    for (const source* w = first_; w && known.short_id == 0; w = w->next_) known = w->recall(t);
     return known;
   }
 
@@ -56,7 +56,7 @@ class call_log {
   /// Null where it has not called that yet, or too long ago.
   [[nodiscard]] const entry* find(std::uint64_t t) const noexcept {
     for (const entry& c : calls_)
-      if (c.brief != 0 && tag::of_one_operation(c.tag, t)) return &c;
+      if (c.short_id != 0 && tag::of_one_operation(c.tag, t)) return &c;
     return nullptr;
   }
 

@@ -89,7 +89,7 @@ class channel : public channel_base {
   status ask(const call_log::entry& call) noexcept try {
     if (bye_) return {};
     stream_.open();
-    control_.push_back({frame::kind::question, call.tag, call.all & frame::most_bytes, call.brief});
+    control_.push_back({frame::kind::question, call.tag, call.all & frame::most_bytes, call.short_id});
     for (const pending* p = not_ready_.front(); p; p = pending_list::after(*p)) {
       const auto& t = static_cast<const transfer&>(*p);
       if (!tag::of_one_operation(t.tag_, call.tag) || find(queue_, t.tag_)) continue;  // not past an earlier one

@@ -224,13 +224,13 @@ class channel_base {
 
   /// What the peer called by `call`, of this operation, is not what this rank called.
   static status calls_differ(const call_log::entry& mine, std::uint64_t tag, std::uint16_t call) noexcept {
-    message_mismatch found{call, mine.brief, 0, 0, tag::context(tag), tag::sequence(tag)};
+    message_mismatch found{call, mine.short_id, 0, 0, tag::context(tag), tag::sequence(tag)};
     found.of = message_mismatch::unit::elements;
     return found.failure();
   }
   /// A message or a ready of an operation that this rank has called, as another one.
   static status suspect(const call_log::entry& mine, std::uint64_t tag, std::uint16_t call, std::uint64_t) noexcept {
-    if (mine.brief == call || mine.brief == 0 || call == 0 || tag::prepares(tag)) return {};
+    if (mine.short_id == call || mine.short_id == 0 || call == 0 || tag::prepares(tag)) return {};
     return tag::of_one_operation(mine.tag, tag) ? calls_differ(mine, tag, call) : status{};
   }
   [[nodiscard]] call_log::entry recall(std::uint64_t tag) const noexcept {
@@ -239,11 +239,11 @@ class channel_base {
   /// The peer waits in an operation: not for this rank, if that has called something else in its place.
   [[nodiscard]] status heard_question(const frame& f) const noexcept {
     const call_log::entry mine = recall(f.tag);
-    if (mine.brief == 0) return {};
-    if (mine.brief != f.call || (mine.all & frame::most_bytes) != f.bytes) return calls_differ(mine, f.tag, f.call);
+    if (mine.short_id == 0) return {};
+    if (mine.short_id != f.call || (mine.all & frame::most_bytes) != f.bytes) return calls_differ(mine, f.tag, f.call);
     const std::uint32_t theirs = tag::step(f.tag), own = tag::step(mine.tag);
     if (theirs == own) return {};
-    message_mismatch by{f.call, mine.brief, theirs, own, tag::context(f.tag), tag::sequence(f.tag)};
+    message_mismatch by{f.call, mine.short_id, theirs, own, tag::context(f.tag), tag::sequence(f.tag)};
     by.of = message_mismatch::unit::algorithms;
     return by.failure();
   }

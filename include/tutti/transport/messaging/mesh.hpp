@@ -125,9 +125,9 @@ class mesh : public link_core {
  private:
   using way_to_start = status (detail::channel<P>::*)(detail::transfer&) noexcept;
   struct started_transfer : detail::transfer {
-    started_transfer(mesh& m, int peer, std::uint64_t t, std::span<std::byte> s, std::uint16_t brief,
+    started_transfer(mesh& m, int peer, std::uint64_t t, std::span<std::byte> s, std::uint16_t short_id,
                      way_to_start how) noexcept
-        : transfer(t, s.data(), s.size(), brief) {
+        : transfer(t, s.data(), s.size(), short_id) {
       m.begin(*this, peer, how);
     }
   };

@@ -132,7 +132,7 @@ class sim_schedule {
     if (running_ != rank) return;  // a communicator that was kept beyond the run
     at(rank).what = to;
     const detail::drives_set_aside mine;  // of this rank
-    at(rank).fiber->give_way();
+    at(rank).fiber->yield();
   }
 
   void deliver() {

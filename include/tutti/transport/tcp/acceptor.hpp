@@ -28,7 +28,7 @@ class tcp_acceptor {
   struct guest {
     int rank = -1;
     os::fd connection;
-    int track = 0;  ///< which of the peer's connections this is
+    int rail = 0;  ///< which of the peer's connections this is
   };
 
   tcp_acceptor(int places, const wire::handshake_terms& terms, duration patience)

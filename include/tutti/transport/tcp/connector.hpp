@@ -36,26 +36,26 @@ class tcp_connector {
   tcp_connector(const tcp_connector&) = delete;
   tcp_connector& operator=(const tcp_connector&) = delete;
 
-  [[nodiscard]] tcp_call& call(int p, int track) noexcept {
-    return calls_[static_cast<std::size_t>(poller_.index(p, track))];
+  [[nodiscard]] tcp_call& call(int p, int rail) noexcept {
+    return calls_[static_cast<std::size_t>(poller_.index(p, rail))];
   }
 
   /// Some connection is under way.
   [[nodiscard]] bool busy() const noexcept { return under_way_ != 0; }
-  [[nodiscard]] wire::handshake_terms terms(int p, int track = 0) const noexcept {
+  [[nodiscard]] wire::handshake_terms terms(int p, int rail = 0) const noexcept {
     wire::handshake_terms t = terms_;
     t.target = static_cast<std::uint32_t>(p);
-    t.connection = static_cast<std::uint16_t>(track);
+    t.connection = static_cast<std::uint16_t>(rail);
     return t;
   }
 
   /// Those of the first `tracks` that are not open yet.
-  void open(tcp_link& l, int p, int tracks) noexcept {
-    for (int k = 0; k < tracks; ++k)
+  void open(tcp_link& l, int p, int rails) noexcept {
+    for (int k = 0; k < rails; ++k)
       if (!call(p, k).dial && !l.stream->at(k, tcp_stream::side::ours).socket) dial(l, p, k);
   }
-  void advance(tcp_link& l, int p, int track) noexcept {
-    tcp_call& c = call(p, track);
+  void advance(tcp_link& l, int p, int rail) noexcept {
+    tcp_call& c = call(p, rail);
     if (!c.dial) return;
     const auto before = c.dial->where();
     switch (c.dial->progress()) {
@@ -63,10 +63,10 @@ class tcp_connector {
         return;
       case tcp_connect_attempt::state::greeting:
         if (before == tcp_connect_attempt::state::connecting)
-          poller_.watch(c.dial->socket(), tcp_poller::source::dial, poller_.index(p, track));
+          poller_.watch(c.dial->socket(), tcp_poller::source::dial, poller_.index(p, rail));
         return;
       case tcp_connect_attempt::state::ready:
-        connected(l, p, track);
+        connected(l, p, rail);
         break;
       case tcp_connect_attempt::state::refused:
         l.refused = c.dial->handshake().why();
@@ -76,12 +76,12 @@ class tcp_connector {
       case tcp_connect_attempt::state::hung_up:
         // It was full of strangers, or tired of waiting while this rank was busy; or it has just died.
         if (c.dials >= most_dials)
-          l.suspect(ECONNRESET, track);
+          l.suspect(ECONNRESET, rail);
         else
           c.redial = after(std::chrono::milliseconds{5} * (1 << (2 * c.dials)));
         break;
       case tcp_connect_attempt::state::failed:
-        l.suspect(c.dial->error(), track);
+        l.suspect(c.dial->error(), rail);
         break;
     }
     hang_up(c);
@@ -105,16 +105,16 @@ class tcp_connector {
   }
 
  private:
-  void dial(tcp_link& l, int p, int track) noexcept {
-    tcp_call& c = call(p, track);
+  void dial(tcp_link& l, int p, int rail) noexcept {
+    tcp_call& c = call(p, rail);
     c.redial = (deadline::max)();
-    c.dial.emplace(l.address, terms(p, track), after(options_.connect));
+    c.dial.emplace(l.address, terms(p, rail), after(options_.connect));
     ++under_way_;
     ++c.dials;
     if (c.dial->socket() < 0 ||
-        poller_.watch(c.dial->socket(), tcp_poller::source::dial, poller_.index(p, track), os::interest::write))
-      return advance(l, p, track);
-    l.suspect(ENOMEM, track);
+        poller_.watch(c.dial->socket(), tcp_poller::source::dial, poller_.index(p, rail), os::interest::write))
+      return advance(l, p, rail);
+    l.suspect(ENOMEM, rail);
     hang_up(c);
   }
   void hang_up(tcp_call& c) noexcept {
@@ -122,14 +122,14 @@ class tcp_connector {
     c.dial.reset();
     --under_way_;
   }
-  void connected(tcp_link& l, int p, int track) noexcept {
-    os::fd s = call(p, track).dial->release();
+  void connected(tcp_link& l, int p, int rail) noexcept {
+    os::fd s = call(p, rail).dial->release();
     tune_outgoing(s.native(), options_);
-    poller_.watch(s.native(), tcp_poller::source::out, poller_.index(p, track));
+    poller_.watch(s.native(), tcp_poller::source::out, poller_.index(p, rail));
     try {
-      l.stream->use(std::move(s), track, tcp_stream::side::ours);
+      l.stream->use(std::move(s), rail, tcp_stream::side::ours);
     } catch (const std::bad_alloc&) {
-      l.suspect(ENOMEM, track);
+      l.suspect(ENOMEM, rail);
     }
   }
 

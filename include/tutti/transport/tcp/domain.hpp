@@ -249,7 +249,7 @@ class tcp_domain final : private tcp_stream::keeper {
   }
 
   void handle(const os::ready_event& e) noexcept {
-    const int p = poller_.peer_of(e), track = poller_.track_of(e);
+    const int p = poller_.peer_of(e), rail = poller_.rail_of(e);
     switch (tcp_poller::source_of(e)) {
       case source::door:
         look_soon_ = true;
@@ -270,20 +270,20 @@ class tcp_domain final : private tcp_stream::keeper {
         return;
       case source::dial:
         look_soon_ = true;
-        return dialer_.advance(link(p), p, track);
+        return dialer_.advance(link(p), p, rail);
       case source::in:
-        return attend(p, track, side::theirs, e);
+        return attend(p, rail, side::theirs, e);
       case source::out:
-        return attend(p, track, side::ours, e);
+        return attend(p, rail, side::ours, e);
     }
   }
-  void attend(int p, int track, side s, const os::ready_event& e) noexcept {
+  void attend(int p, int rail, side s, const os::ready_event& e) noexcept {
     tcp_stream& stream = *link(p).stream;
-    if (e.writable) stream.room(track, s);
-    if (e.readable && s == side::ours) noticed(p, track);
-    if (e.readable && s == side::theirs) stopped() ? stream.discard(track) : stream.arrived(track);
+    if (e.writable) stream.room(rail, s);
+    if (e.readable && s == side::ours) noticed(p, rail);
+    if (e.readable && s == side::theirs) stopped() ? stream.discard(rail) : stream.arrived(rail);
     // A stream that its channel holds back would end every park at once.
-    if (e.writable || stream.at(track, s).wanted() != os::interest::read) watch(p, track, s);
+    if (e.writable || stream.at(rail, s).wanted() != os::interest::read) watch(p, rail, s);
   }
   [[nodiscard]] bool stopped() const noexcept { return !cause_.ok() || closing_; }
 
@@ -301,20 +301,20 @@ class tcp_domain final : private tcp_stream::keeper {
   void open(int p) noexcept override {
     if (link(p).stream && !stopped()) dialer_.open(link(p), p, connections());
   }
-  void watch(int p, int track, side s) noexcept override { watch_.renew(p, track, s); }
-  void broken(int p, int track, int error) noexcept override {
-    if (!link(p).bye && !closing_) link(p).suspect(error, track);
+  void watch(int p, int rail, side s) noexcept override { watch_.renew(p, rail, s); }
+  void broken(int p, int rail, int error) noexcept override {
+    if (!link(p).bye && !closing_) link(p).suspect(error, rail);
     for (const side s : {side::ours, side::theirs}) {
-      const detail::tcp_connection& r = link(p).stream->at(track, s);
+      const detail::tcp_connection& r = link(p).stream->at(rail, s);
       if (r.can_read()) continue;
-      watch(p, track, s);
+      watch(p, rail, s);
       pages_.forget(r.socket.native());
     }
   }
   os::page_sender& pages() noexcept override { return pages_; }
-  void noticed(int p, int track) noexcept override {
+  void noticed(int p, int rail) noexcept override {
     tcp_link& l = link(p);
-    while (const auto n = l.stream->next_notice(track)) {
+    while (const auto n = l.stream->next_notice(rail)) {
       l.heard = clock::now();
       switch (n->what) {
         case control_message::kind::abort:
@@ -333,23 +333,23 @@ class tcp_domain final : private tcp_stream::keeper {
       }
     }
     // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
-    if (l.stream->notices(track) == tcp_stream::ending::closed && !l.bye) l.stream->fail(l.lost(who(p), who(rank_)));
+    if (l.stream->notices(rail) == tcp_stream::ending::closed && !l.bye) l.stream->fail(l.lost(who(p), who(rank_)));
   }
 
   void welcome(detail::tcp_acceptor::guest g) noexcept {
     look_soon_ = true;
-    if (g.rank < 0 || g.rank >= size() || !link(g.rank).stream || link(g.rank).stream->at(g.track, side::theirs).socket)
+    if (g.rank < 0 || g.rank >= size() || !link(g.rank).stream || link(g.rank).stream->at(g.rail, side::theirs).socket)
       return;
     tcp_stream& stream = *link(g.rank).stream;
     detail::tune_incoming(g.connection.native(), options_);
-    poller_.watch(g.connection.native(), source::in, poller_.index(g.rank, g.track));
+    poller_.watch(g.connection.native(), source::in, poller_.index(g.rank, g.rail));
     try {
-      stream.use(std::move(g.connection), g.track, side::theirs);
+      stream.use(std::move(g.connection), g.rail, side::theirs);
     } catch (const std::bad_alloc&) {
-      return link(g.rank).suspect(ENOMEM, g.track);
+      return link(g.rank).suspect(ENOMEM, g.rail);
     }
     if (!stopped()) return stream.open();
-    stream.tell(last_word(), g.track);
+    stream.tell(last_word(), g.rail);
     if (closing_) stream.leave();
   }
   [[nodiscard]] control_message last_word() const noexcept {

@@ -35,10 +35,10 @@ struct tcp_link {
   wire::refusal refused = wire::refusal::none;
   wire::handshake_counterpart theirs{};
 
-  void suspect(int why, int track) noexcept {
+  void suspect(int why, int rail) noexcept {
     if (error == 0) {
       error = why;
-      broken = track;
+      broken = rail;
     }
     if (suspected == (deadline::max)()) suspected = clock::now();
   }
@@ -111,13 +111,13 @@ struct tcp_link {
     return true;
   }
   [[nodiscard]] std::string number() const {
-    if (stream->tracks() == 1) return "";
-    return " " + std::to_string(broken + 1) + " of " + std::to_string(stream->tracks());
+    if (stream->rails() == 1) return "";
+    return " " + std::to_string(broken + 1) + " of " + std::to_string(stream->rails());
   }
   /// Of several connections some may be missing.
   [[nodiscard]] std::string count() const {
-    if (stream->tracks() == 1) return "";
-    return ", " + std::to_string(stream->standing()) + " of " + std::to_string(2 * stream->tracks()) +
+    if (stream->rails() == 1) return "";
+    return ", " + std::to_string(stream->standing()) + " of " + std::to_string(2 * stream->rails()) +
            " connections stand";
   }
 };

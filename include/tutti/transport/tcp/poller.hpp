@@ -21,9 +21,9 @@ class tcp_poller {
   static constexpr int index_of(const os::ready_event& e) noexcept { return static_cast<int>(e.token & 0xffffffffU); }
 
   /// How it names a connection, and whose that is.
-  [[nodiscard]] int index(int peer, int track) const noexcept { return peer * connections_ + track; }
+  [[nodiscard]] int index(int peer, int rail) const noexcept { return peer * connections_ + rail; }
   [[nodiscard]] int peer_of(const os::ready_event& e) const noexcept { return index_of(e) / connections_; }
-  [[nodiscard]] int track_of(const os::ready_event& e) const noexcept { return index_of(e) % connections_; }
+  [[nodiscard]] int rail_of(const os::ready_event& e) const noexcept { return index_of(e) % connections_; }
 
   /// Throws error when the kernel refuses.
   void add(int descriptor, source s, int index = 0, os::interest what = os::interest::read) {

@@ -11,11 +11,11 @@ namespace tutti::detail {
 /// How a piece of a stream goes to the peer: on the connection of a track that its writer opened, or on the one that
 /// the reader opened, against the reader's own stream.
 struct way {
-  int track = 0;
+  int rail = 0;
   bool against = false;
 
   friend bool operator==(const way&, const way&) = default;
-  [[nodiscard]] std::uint8_t number() const noexcept { return static_cast<std::uint8_t>(2 * track + against); }
+  [[nodiscard]] std::uint8_t number() const noexcept { return static_cast<std::uint8_t>(2 * rail + against); }
   static way of(std::uint8_t number) noexcept { return {number / 2, number % 2 != 0}; }
 };
 
@@ -30,7 +30,7 @@ class way_chooser {
   static constexpr std::size_t most_against = (8 << 10) + 16;
   static constexpr int most_unread = 2;
 
-  way_chooser(int rank, int peer, int tracks) noexcept : tracks_(tracks), waits_(rank < peer), stripe_(tracks) {}
+  way_chooser(int rank, int peer, int rails) noexcept : rails_(rails), waits_(rank < peer), stripe_(rails) {}
 
   /// How long the next piece may be.
   [[nodiscard]] std::size_t most() const noexcept { return (std::min)(stripe_.left(), piece::most_bytes); }
@@ -39,7 +39,7 @@ class way_chooser {
     stripe_.advance(bytes);
     if (w.against) ++went_;
     short_ones_ = bytes <= most_against ? short_ones_ + 1 : 0;
-    const bool turns = tracks_ == 1 && !w.against && short_ones_ >= enough_short_ones && in_step();
+    const bool turns = rails_ == 1 && !w.against && short_ones_ >= enough_short_ones && in_step();
     if (turns) heard_ = false;
     return {stripe_.connection(), turns};
   }
@@ -59,7 +59,7 @@ class way_chooser {
     return heard_ && (!waits_ || heard_by_.against) && static_cast<std::uint16_t>(went_ - read_) < most_unread;
   }
 
-  int tracks_;
+  int rails_;
   bool waits_;
   bool heard_ = false;          // something, since this side last went against the peer's stream
   way heard_by_{};              // the last

@@ -40,11 +40,11 @@ class tcp_stream {
   /// Whoever keeps the connections of pipes.
   class keeper {
    public:
-    virtual void open(int peer) noexcept = 0;                          ///< a transfer with the peer begins: connect
-    virtual void watch(int peer, int track, side s) noexcept = 0;      ///< what the connection has wanted() has changed
-    virtual void noticed(int peer, int track) noexcept = 0;            ///< next_notice() has something, or the end
-    virtual void broken(int peer, int track, int error) noexcept = 0;  ///< a connection ended; 0: the peer closed it
-    virtual os::page_sender& pages() noexcept = 0;                     ///< for what is lent, of all its pipes
+    virtual void open(int peer) noexcept = 0;                         ///< a transfer with the peer begins: connect
+    virtual void watch(int peer, int rail, side s) noexcept = 0;      ///< what the connection has wanted() has changed
+    virtual void noticed(int peer, int rail) noexcept = 0;            ///< next_notice() has something, or the end
+    virtual void broken(int peer, int rail, int error) noexcept = 0;  ///< a connection ended; 0: the peer closed it
+    virtual os::page_sender& pages() noexcept = 0;                    ///< for what is lent, of all its pipes
 
    protected:
     ~keeper() = default;
@@ -52,8 +52,8 @@ class tcp_stream {
 
   using ending = receive_buffer::ending;
 
-  tcp_stream(keeper& k, int rank, int peer, int tracks = 1)
-      : keeper_(&k), peer_(peer), tracks_(static_cast<std::size_t>(tracks)), ways_(rank, peer, tracks) {}
+  tcp_stream(keeper& k, int rank, int peer, int rails = 1)
+      : keeper_(&k), peer_(peer), rails_(static_cast<std::size_t>(rails)), ways_(rank, peer, rails) {}
   tcp_stream(const tcp_stream&) = delete;
   tcp_stream& operator=(const tcp_stream&) = delete;
 
@@ -97,15 +97,15 @@ class tcp_stream {
     loans_.was_read();
   }
 
-  [[nodiscard]] int tracks() const noexcept { return static_cast<int>(tracks_.size()); }
-  [[nodiscard]] const tcp_connection& at(int track, side s) const noexcept {
-    const auto& t = tracks_[static_cast<std::size_t>(track)];
+  [[nodiscard]] int rails() const noexcept { return static_cast<int>(rails_.size()); }
+  [[nodiscard]] const tcp_connection& at(int rail, side s) const noexcept {
+    const auto& t = rails_[static_cast<std::size_t>(rail)];
     return s == side::ours ? t.ours : t.theirs;
   }
 
   /// May throw bad_alloc.
-  void use(os::fd connection, int track, side s) {
-    own(track, s).use(std::move(connection));
+  void use(os::fd connection, int rail, side s) {
+    own(rail, s).use(std::move(connection));
     readable_ = true;
   }
   /// The next read tries the socket.
@@ -113,8 +113,8 @@ class tcp_stream {
   /// There is something to read where the peer writes its stream. Where the stream has not come to this connection yet,
   /// or nobody has read what was there before, it is held, and need not be watched until the keeper is told. What goes
   /// against a stream is read ahead with the notices.
-  void arrived(int track) noexcept {
-    const way w{track, false};
+  void arrived(int rail) noexcept {
+    const way w{rail, false};
     tcp_connection& r = arriving(w);
     if (r.in.what() == receive_buffer::head::nothing && w != reading_) {
       if (r.can_read()) (void)fetch(w, {});  // also finds its end
@@ -123,7 +123,7 @@ class tcp_stream {
     r.held = w != reading_ || std::exchange(readable_, true);
   }
   /// There is room to write.
-  void room(int track, side s) noexcept { own(track, s).flush(); }
+  void room(int rail, side s) noexcept { own(rail, s).flush(); }
   /// From now on failure() is this.
   void fail(status why) noexcept {
     if (failure_.ok()) failure_ = why;
@@ -131,7 +131,7 @@ class tcp_stream {
 
   /// Nothing of its stream is on its way any more.
   [[nodiscard]] bool stream_ended() const noexcept {
-    for (const roads& t : tracks_)
+    for (const roads& t : rails_)
       if (t.theirs.can_read()) return false;
     return true;
   }
@@ -140,13 +140,13 @@ class tcp_stream {
   /// Connections of both sides that stand.
   [[nodiscard]] int standing() const noexcept {
     int n = 0;
-    for (const roads& t : tracks_) n += t.ours.stands() + t.theirs.can_read();
+    for (const roads& t : rails_) n += t.ours.stands() + t.theirs.can_read();
     return n;
   }
 
   /// The next notice of the peer on a track; notices() tells whether more may come.
-  std::optional<control_message> next_notice(int track = 0) noexcept {
-    const way w{track, true};
+  std::optional<control_message> next_notice(int rail = 0) noexcept {
+    const way w{rail, true};
     tcp_connection& r = arriving(w);
     do {
       if (dropping_) r.in.skip();
@@ -155,40 +155,40 @@ class tcp_stream {
     } while (r.can_read() && fetch(w, {}).bytes != 0);
     return std::nullopt;
   }
-  [[nodiscard]] ending notices(int track = 0) const noexcept { return at(track, side::ours).in.end(); }
+  [[nodiscard]] ending notices(int rail = 0) const noexcept { return at(rail, side::ours).in.end(); }
 
   /// On every track, so that each is seen to be alive.
   void tell(const control_message& n) noexcept {
-    for (int k = 0; k < tracks(); ++k) tell(n, k);
+    for (int k = 0; k < rails(); ++k) tell(n, k);
   }
-  void tell(const control_message& n, int track) noexcept {
+  void tell(const control_message& n, int rail) noexcept {
     const control_message::encoded bytes = n.encode();
-    put({track, true}, {std::span<const std::byte>{bytes}, {}, {}});
+    put({rail, true}, {std::span<const std::byte>{bytes}, {}, {}});
   }
 
   /// The stream is not read any more: what comes of it is thrown away.
   void drop() noexcept { dropping_ = true; }
-  void discard(int track = 0) noexcept {
+  void discard(int rail = 0) noexcept {
     drop();
-    tcp_connection& r = own(track, side::theirs);
+    tcp_connection& r = own(rail, side::theirs);
     if (r.can_read()) r.in.discard(r.socket.native());
   }
   /// Nothing more is written, and what comes is thrown away, also where it was held.
   void leave() noexcept {
     drop();
-    for (roads& t : tracks_)
+    for (roads& t : rails_)
       for (tcp_connection* r : {&t.ours, &t.theirs}) {
         r->held = false;
         r->finish_writing();
       }
   }
   [[nodiscard]] bool delivered(side s) const noexcept {
-    for (int k = 0; k < tracks(); ++k)
+    for (int k = 0; k < rails(); ++k)
       if (!at(k, s).delivered()) return false;
     return true;
   }
   void close() noexcept {
-    for (roads& t : tracks_) {
+    for (roads& t : rails_) {
       t.ours.socket.reset();
       t.theirs.socket.reset();
     }
@@ -201,14 +201,14 @@ class tcp_stream {
     tcp_connection ours, theirs;
   };
   [[nodiscard]] tcp_connection& own(int k, side s) noexcept {
-    roads& t = tracks_[static_cast<std::size_t>(k)];
+    roads& t = rails_[static_cast<std::size_t>(k)];
     return s == side::ours ? t.ours : t.theirs;
   }
-  [[nodiscard]] tcp_connection& arriving(way w) noexcept { return own(w.track, w.against ? side::ours : side::theirs); }
-  [[nodiscard]] tcp_connection& written(way w) noexcept { return own(w.track, w.against ? side::theirs : side::ours); }
+  [[nodiscard]] tcp_connection& arriving(way w) noexcept { return own(w.rail, w.against ? side::ours : side::theirs); }
+  [[nodiscard]] tcp_connection& written(way w) noexcept { return own(w.rail, w.against ? side::theirs : side::ours); }
 
   bool begin_piece(std::size_t header, std::span<const std::byte> message) noexcept {
-    if (loans_.lent()) keeper_->noticed(peer_, writing_.track);
+    if (loans_.lent()) keeper_->noticed(peer_, writing_.rail);
     const std::size_t bytes = header + message.size();
     if (loans_.lent() || bytes == 0 || !written(writing_).can_write()) return false;
     if (writing_.against && bytes > detail::way_chooser::most_against) {
@@ -248,9 +248,9 @@ class tcp_stream {
       sent = loans_.lent() ? r.lend(p, keeper_->pages()) : r.write(p);
     if (sent.bytes != 0) late_.answered();
     if (sent.closed)
-      keeper_->broken(peer_, w.track, sent.error);
+      keeper_->broken(peer_, w.rail, sent.error);
     else if (r.full || r.keeps_some())
-      keeper_->watch(peer_, w.track, w.against ? side::theirs : side::ours);
+      keeper_->watch(peer_, w.rail, w.against ? side::theirs : side::ours);
     return sent.bytes;
   }
 
@@ -271,10 +271,10 @@ class tcp_stream {
       else
         late_.short_came(r);
     }
-    if (reading_.against && r.in.what() == receive_buffer::head::notice) keeper_->noticed(peer_, reading_.track);
+    if (reading_.against && r.in.what() == receive_buffer::head::notice) keeper_->noticed(peer_, reading_.rail);
     if (r.in.what() == receive_buffer::head::nothing) return false;
     const auto p = r.in.take_piece();
-    if (!p || p->next >= 2 * tracks()) {
+    if (!p || p->next >= 2 * rails()) {
       spoilt(reading_);
       return false;
     }
@@ -289,11 +289,11 @@ class tcp_stream {
     tcp_connection& r = arriving(reading_);
     if (r.in.left() != 0) return;
     if (reading_.against) ++read_against_;
-    if (loans_.ends()) tell({control_message::kind::has_read, {}}, reading_.track);
+    if (loans_.ends()) tell({control_message::kind::has_read, {}}, reading_.rail);
     const way here = std::exchange(reading_, next_in_);
     if (here == reading_) return;
     readable_ = true;
-    if (here.against && r.in.what() == receive_buffer::head::notice) keeper_->noticed(peer_, here.track);
+    if (here.against && r.in.what() == receive_buffer::head::notice) keeper_->noticed(peer_, here.rail);
     if (r.in.what() == receive_buffer::head::nothing && std::exchange(r.held, false)) watch(here);
   }
   receive_buffer::received fetch(way w, std::span<std::byte> direct) noexcept {
@@ -302,12 +302,12 @@ class tcp_stream {
     if (w == reading_) readable_ = got.filled;
     if (!got.filled && std::exchange(r.held, false)) watch(w);
     if (!r.can_read()) {
-      keeper_->broken(peer_, w.track, got.error);
-      if (w.against) keeper_->noticed(peer_, w.track);
+      keeper_->broken(peer_, w.rail, got.error);
+      if (w.against) keeper_->noticed(peer_, w.rail);
     }
     return got;
   }
-  void watch(way w) noexcept { keeper_->watch(peer_, w.track, w.against ? side::ours : side::theirs); }
+  void watch(way w) noexcept { keeper_->watch(peer_, w.rail, w.against ? side::ours : side::theirs); }
   void spoilt(way w) noexcept {
     arriving(w).in.spoil();
     fail({errc::protocol, 0, peer_, 0});
@@ -318,7 +318,7 @@ class tcp_stream {
   int peer_;
   bool opened_ = false, readable_ = false, dropping_ = false;
   status failure_{};
-  std::vector<roads> tracks_;
+  std::vector<roads> rails_;
   // What is written: the piece under way, and where the next goes.
   detail::way_chooser ways_;
   way writing_{}, next_out_{};

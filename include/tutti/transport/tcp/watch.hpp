@@ -24,18 +24,18 @@ class tcp_watch {
   tcp_watch& operator=(const tcp_watch&) = delete;
 
   /// What a connection has wanted() has changed.
-  void renew(int p, int track, side s) noexcept {
-    const tcp_connection& r = link(p).stream->at(track, s);
+  void renew(int p, int rail, side s) noexcept {
+    const tcp_connection& r = link(p).stream->at(rail, s);
     if (!r.socket) return;
     const os::interest what = r.wanted();
     if (what == os::interest::none || (what == os::interest::read && link(p).unwatched))
       poller_.forget(r.socket.native());
     else
       poller_.watch(r.socket.native(), s == side::ours ? tcp_poller::source::out : tcp_poller::source::in,
-                    poller_.index(p, track), what);
+                    poller_.index(p, rail), what);
   }
   void renew(int p) noexcept {
-    for (int k = 0; k < link(p).stream->tracks(); ++k)
+    for (int k = 0; k < link(p).stream->rails(); ++k)
       for (const side s : {side::ours, side::theirs}) renew(p, k, s);
   }
 

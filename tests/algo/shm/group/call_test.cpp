@@ -97,7 +97,7 @@ TEST_CASE("meeting: buffers are mapped where everyone has noted one that can be,
           expect((place == shm_group::nowhere) == (m.rank() == without), "what can be mapped");
           const std::uint64_t step = m.post({place, shm_group::nowhere});
           co_await m.everyone(step);
-          const bool mapped = m.map_all(step, &shm_group::note::in, 1000, b.room().in);
+          const bool mapped = m.map_all(step, &shm_group::buffer_descriptor::in, 1000, b.room().in);
           expect(mapped == (without < 0), "all or nothing");
           for (int r = 0; mapped && r < m.size(); ++r)
             expect(b.room().in[static_cast<std::size_t>(r)][7] == static_cast<std::byte>(r), "the memory of a rank");

@@ -71,7 +71,7 @@ TEST_CASE("board: slots and notes of neighbouring steps are apart") {
             expect(on.slot(r, step)[0] == static_cast<std::byte>(i) &&
                        on.slot(r, step)[shm_group::slot_bytes - 1] == static_cast<std::byte>(i + 1),
                    "the slot of rank " + std::to_string(r) + " in step " + std::to_string(step));
-            expect(on.note_of(r, step).in == i && on.note_of(r, step).out == i * 2, "another note");
+            expect(on.descriptor_of(r, step).in == i && on.descriptor_of(r, step).out == i * 2, "another note");
           }
         }
       }(l, b);

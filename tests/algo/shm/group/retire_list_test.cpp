@@ -49,13 +49,13 @@ struct meeting_of_three {
 
 TEST_CASE_FIXTURE(meeting_of_three, "board_remains: a part is given back when all others have ended their boards") {
   std::byte* const part = places[0][1].slot(0, 0) - tutti::algo::shm_group::slots_at;
-  remains[0].bury(places[0][1]);
+  remains[0].retire(places[0][1]);
   CHECK(remains[0].count() == 1);
   CHECK(reclaimed(0).empty());
-  remains[1].bury(places[1][1]);
+  remains[1].retire(places[1][1]);
   CHECK(reclaimed(0).empty());
   CHECK(reclaimed(1).empty());
-  remains[2].bury(places[2][1]);
+  remains[2].retire(places[2][1]);
   CHECK(reclaimed(0) == std::vector{part});
   CHECK(reclaimed(0).empty());
   CHECK(remains[0].count() == 0);
@@ -67,11 +67,11 @@ TEST_CASE_FIXTURE(meeting_of_three, "board_remains: each board by itself, in wha
   std::byte* parts[boards];
   for (std::size_t b = 0; b < boards; ++b) {
     parts[b] = places[0][b].slot(0, 0) - tutti::algo::shm_group::slots_at;
-    remains[0].bury(places[0][b]);
+    remains[0].retire(places[0][b]);
   }
   for (const std::size_t b : {1U, 0U, 2U}) {
     CHECK(remains[0].count() == (b == 1 ? 3 : b == 0 ? 2 : 1));
-    for (const std::size_t r : {1U, 2U}) remains[r].bury(places[r][b]);
+    for (const std::size_t r : {1U, 2U}) remains[r].retire(places[r][b]);
     CHECK(reclaimed(0) == std::vector{parts[b]});
   }
   CHECK(remains[0].count() == 0);
@@ -79,7 +79,7 @@ TEST_CASE_FIXTURE(meeting_of_three, "board_remains: each board by itself, in wha
 
 TEST_CASE_FIXTURE(meeting_of_three, "board_remains: the room for long walks goes with the part") {
   REQUIRE(places[0][0].make_long(all[0]->link()));
-  for (std::size_t r = 0; r < ranks; ++r) remains[r].bury(places[r][0]);
+  for (std::size_t r = 0; r < ranks; ++r) remains[r].retire(places[r][0]);
   const auto got = reclaimed(0);
   REQUIRE(got.size() == 2);
   CHECK(got[0] != got[1]);
@@ -90,7 +90,7 @@ TEST_CASE_FIXTURE(meeting_of_three, "board_remains: the room for long walks goes
 TEST_CASE("board_remains: a board that nobody has met on leaves nothing") {
   shm_group never;
   retire_list remains;
-  remains.bury(never);
+  remains.retire(never);
   CHECK(remains.count() == 0);
 }
 

@@ -44,7 +44,7 @@ class shm_call {
   auto failure() const noexcept { return everyone(shm_group::nowhere); }
   auto refuse(status why) const noexcept { return lane_->refuse(why); }
   std::uint64_t post() const noexcept { return board_.post(lane_->link()); }
-  std::uint64_t post(shm_group::note n) const noexcept { return board_.post(lane_->link(), n); }
+  std::uint64_t post(shm_group::buffer_descriptor n) const noexcept { return board_.post(lane_->link(), n); }
 
   [[nodiscard]] std::uint64_t place(const void* p, std::size_t bytes) const noexcept {
     return lane_->link().locate(p, bytes).value_or(shm_group::nowhere);
@@ -74,16 +74,16 @@ class shm_call {
   /// Returns true if every rank has described an `in` buffer with `step`.
   [[nodiscard]] bool all_noted(std::uint64_t step) const noexcept {
     for (int r = 0; r < size(); ++r)
-      if (board_.note_of(r, step).in == shm_group::nowhere) return false;
+      if (board_.descriptor_of(r, step).in == shm_group::nowhere) return false;
     return true;
   }
   /// Maps the buffers of `bytes` bytes that all ranks have described with `step`. Returns false if one cannot be
   /// mapped.
-  bool map_all(std::uint64_t step, std::uint64_t shm_group::note::* which, std::size_t bytes,
+  bool map_all(std::uint64_t step, std::uint64_t shm_group::buffer_descriptor::* which, std::size_t bytes,
                std::vector<std::byte*>& into) const {
     into.clear();
     for (int r = 0; r < size(); ++r) {
-      std::byte* p = map(r, board_.note_of(r, step).*which, bytes);
+      std::byte* p = map(r, board_.descriptor_of(r, step).*which, bytes);
       if (!p) return false;
       into.push_back(p);
     }

@@ -18,14 +18,14 @@
 namespace tutti::algo::detail {
 
 /// Buffer of another rank, mapped here or accessible by cross-memory attach.
-struct far_buffer {
+struct remote_buffer {
   std::byte* at = nullptr;  ///< null: there is none
   int process = 0;          ///< 0: mapped here, `at` is an address of this process
 
   explicit operator bool() const noexcept { return at != nullptr; }
   [[nodiscard]] std::uintptr_t address() const noexcept { return reinterpret_cast<std::uintptr_t>(at); }
 };
-inline far_buffer operator+(far_buffer b, std::size_t bytes) noexcept { return {b.at + bytes, b.process}; }
+inline remote_buffer operator+(remote_buffer b, std::size_t bytes) noexcept { return {b.at + bytes, b.process}; }
 
 /// Bit of a descriptor that marks an address for cross-memory attach, not an offset in a heap.
 inline constexpr std::uint64_t lent = std::uint64_t{1} << 63;
@@ -50,10 +50,10 @@ std::uint64_t place_or_lend_block(const shm_call<T>& m, const shm_group& b, cons
 
 /// Returns the buffer that rank `r` has described as `where`.
 template <mapped_transport T>
-far_buffer find(const shm_call<T>& m, int r, std::uint64_t where, std::size_t bytes) noexcept {
+remote_buffer find(const shm_call<T>& m, int r, std::uint64_t where, std::size_t bytes) noexcept {
   if (where == shm_group::nowhere || (where & lent) == 0) return {m.map(r, where, bytes)};
   const int process = m.process_of(r);
-  return process == 0 ? far_buffer{} : far_buffer{reinterpret_cast<std::byte*>(where & ~lent), process};
+  return process == 0 ? remote_buffer{} : remote_buffer{reinterpret_cast<std::byte*>(where & ~lent), process};
 }
 
 /// Bytes that cross-memory attach copies between two checks for a failure of the group.
@@ -72,13 +72,13 @@ int copy_lent(shm_group& b, std::size_t bytes, Copy copy) {
 
 /// Copies a block of a message from a buffer of another rank, or (copy_to) to it. Returns 0 or the kernel's errno;
 /// ESRCH also if some rank failed meanwhile.
-inline int copy_from(shm_group& b, std::byte* to, far_buffer from, std::size_t bytes, std::size_t message) {
+inline int copy_from(shm_group& b, std::byte* to, remote_buffer from, std::size_t bytes, std::size_t message) {
   if (from.process == 0) return copy_mapped(b, to, from.at, bytes, message) ? 0 : ESRCH;
   return copy_lent(b, bytes, [=](std::size_t done, std::size_t n) {
     return os::read_process(from.process, to + done, (from + done).address(), n);
   });
 }
-inline int copy_to(shm_group& b, far_buffer to, const std::byte* from, std::size_t bytes, std::size_t message) {
+inline int copy_to(shm_group& b, remote_buffer to, const std::byte* from, std::size_t bytes, std::size_t message) {
   if (to.process == 0) return copy_mapped(b, to.at, from, bytes, message) ? 0 : ESRCH;
   return copy_lent(b, bytes, [=](std::size_t done, std::size_t n) {
     return os::write_process(to.process, (to + done).address(), from + done, n);
@@ -107,7 +107,7 @@ status copy_noted(const group_link<T>& lane, const shm_call<T>& m, shm_group& b,
         continue;
       }
       const auto rank = static_cast<int>(r);
-      const far_buffer from = find(m, rank, b.note_of(rank, step).in, whole);
+      const remote_buffer from = find(m, rank, b.descriptor_of(rank, step).in, whole);
       if (!from) return {errc::protocol, 0, lane.members().world_rank(rank), 0};
       if (const int failed = copy_from(b, to + done, from + done, bytes, message)) return copy_failure(failed);
     }

@@ -50,7 +50,7 @@ routine add_up(shm_call<T> m, shm_group& b, std::uint64_t mine, std::uint64_t& t
   const std::uint64_t told = m.post({mine, 0});
   co_await m.everyone(told);
   total = 0;
-  for (int r = 0; r < m.size(); ++r) total += b.note_of(r, told).in;
+  for (int r = 0; r < m.size(); ++r) total += b.descriptor_of(r, told).in;
 }
 
 /// Measures `round(bytes)` for each block size, and sums over the ranks the shortest time of several rounds, as the
@@ -104,8 +104,8 @@ routine choose_lending(shm_call<T> m, shm_group& b, const copy_times& staged) {
   lenders.assign(static_cast<std::size_t>(m.size()), nullptr);
   for (int r = 0; r < m.size() && able; ++r) {
     if (r == m.rank()) continue;
-    const shm_group::note theirs = b.note_of(r, told);
-    const far_buffer it = find(m, r, theirs.in, longest_probe);
+    const shm_group::buffer_descriptor theirs = b.descriptor_of(r, told);
+    const remote_buffer it = find(m, r, theirs.in, longest_probe);
     std::uint64_t seen = 0;
     const shm_group::visit visit{b};
     // It writes what it has read: writing may be forbidden where reading is not.
@@ -122,7 +122,7 @@ routine choose_lending(shm_call<T> m, shm_group& b, const copy_times& staged) {
 
   copy_times times;
   std::byte *const own = room.data(), *const to = own + longest_probe;
-  const auto lender = [&](int r) { return far_buffer{lenders[static_cast<std::size_t>(r)], m.process_of(r)}; };
+  const auto lender = [&](int r) { return remote_buffer{lenders[static_cast<std::size_t>(r)], m.process_of(r)}; };
   co_await time_blocks(m, b, own, times.blocks, [&](std::size_t bytes) -> routine {
     for (int i = 1; i <= compared_with(m); ++i)
       if (const int failed = copy_from(b, to, lender((m.rank() + i) % m.size()), bytes, bytes))

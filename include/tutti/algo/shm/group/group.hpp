@@ -43,7 +43,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
 
   /// Buffer descriptor that a rank publishes with a step: the offsets of its buffers in its heap, `nowhere` for buffers
   /// that peers cannot map, and the bytes of the longest block in its slot if peers cannot compute them.
-  struct note {
+  struct buffer_descriptor {
     std::uint64_t in, out;
     std::uint64_t longest = 0;
   };
@@ -73,7 +73,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
       for (; next_ < end_; ++next_) {
         std::uint64_t& seen = board_.seen_[static_cast<std::size_t>(next_)];
         if (seen >= step_) continue;  // its call was compared then; the line may be on its way back to its rank by now
-        const cell& c = board_.at(next_, step_);
+        const flag& c = board_.at(next_, step_);
         tutti::detail::prefetch(c.data, cell_bytes);
         board_.ask_for(next_, step_, ahead_);
         if (c.step.load(std::memory_order_acquire) < step_) return false;
@@ -105,7 +105,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
     exposure(const exposure&) = delete;
     exposure& operator=(const exposure&) = delete;
     ~exposure() {
-      if (board_) board_->retract(link_);
+      if (board_) board_->revoke(link_);
     }
     void close() noexcept { board_ = nullptr; }
 
@@ -144,30 +144,30 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   /// Returns the inline payload of a flag, `cell_bytes` long: the own one is written before post(), others' are read
   /// after it.
   [[nodiscard]] std::byte* beside(int rank, std::uint64_t step) const noexcept { return at(rank, step).data; }
-  [[nodiscard]] note note_of(int rank, std::uint64_t step) const noexcept {
-    note n;
+  [[nodiscard]] buffer_descriptor descriptor_of(int rank, std::uint64_t step) const noexcept {
+    buffer_descriptor n;
     std::memcpy(&n, beside(rank, step), sizeof n);
     return n;
   }
 
   /// Returns true if a call can post without waiting: no operation is queued, and every rank is seen at the last step
-  /// within `looks` polls.
-  [[nodiscard]] bool is_clear(int looks) noexcept {
-    return is_open() && is_free() && (all_seen_ == step_ || sees(0, members_->size, looks));
+  /// within `spin_limit` polls.
+  [[nodiscard]] bool is_clear(int spin_limit) noexcept {
+    return is_open() && is_free() && (all_seen_ == step_ || sees(0, members_->size, spin_limit));
   }
-  /// Polls at most `looks` times whether ranks `first` to `last` - 1 have posted the step that this rank posted last,
-  /// in the same call. `expected` is the number of bytes of each slot that will be read, for prefetching.
-  [[nodiscard]] bool sees(int first, int last, int looks, std::size_t expected = 0) noexcept {
+  /// Polls at most `spin_limit` times whether ranks `first` to `last` - 1 have posted the step that this rank posted
+  /// last, in the same call. `expected` is the number of bytes of each slot that will be read, for prefetching.
+  [[nodiscard]] bool sees(int first, int last, int spin_limit, std::size_t expected = 0) noexcept {
     asking ahead{expected};
     for (int r = first; r < last; ++r) {
       std::uint64_t& seen = seen_[static_cast<std::size_t>(r)];
-      for (const cell& c = at(r, step_); seen < step_;) {
+      for (const flag& c = at(r, step_); seen < step_;) {
         tutti::detail::prefetch(c.data, cell_bytes);
         ask_for(r, step_, ahead);
         if (c.step.load(std::memory_order_acquire) >= step_) {
           if (c.call.load(std::memory_order_relaxed) != posted_) return false;
           seen = step_;
-        } else if (--looks < 0) {
+        } else if (--spin_limit < 0) {
           return false;
         }
       }
@@ -185,7 +185,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   /// Publishes this rank's slot of the next step, wakes the other ranks and returns the number of the step.
   template <class Link>
   std::uint64_t post(Link& link) noexcept {
-    cell& mine = at(rank_, step_ + 1);
+    flag& mine = at(rank_, step_ + 1);
     posted_ = mark();
     mine.call.store(posted_, std::memory_order_relaxed);
     mine.step.store(++step_, std::memory_order_release);
@@ -197,7 +197,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   /// Does the same with a buffer descriptor. A rank may read it after it has seen that all ranks post this step in the
   /// same call.
   template <class Link>
-  std::uint64_t post(Link& link, note n) noexcept {
+  std::uint64_t post(Link& link, buffer_descriptor n) noexcept {
     std::memcpy(beside(rank_, step_ + 1), &n, sizeof n);
     return post(link);
   }
@@ -223,7 +223,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   int find_long(Link& link, std::uint64_t step) noexcept {
     for (int r = 0; r < members_->size; ++r) {
       const int who = members_->world_rank(r);
-      std::byte* room = link.resolve(who, note_of(r, step).in, long_bytes);
+      std::byte* room = link.resolve(who, descriptor_of(r, step).in, long_bytes);
       if (!room) return who;
       found_long(r, room);
     }
@@ -276,7 +276,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
 
  private:
   using call_history::at;
-  [[nodiscard]] cell& at(int rank, std::uint64_t step) const noexcept { return at(rank).cells[step % 4]; }
+  [[nodiscard]] flag& at(int rank, std::uint64_t step) const noexcept { return at(rank).flags[step % 4]; }
 
   void ask_for(int r, std::uint64_t step, asking& ahead) const noexcept {
     // Prefetching a long message would take lines from the writer before it has written them.
@@ -287,7 +287,7 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   }
 
   template <class Link>
-  void retract(Link& link) noexcept {
+  void revoke(Link& link) noexcept {
     at(rank_).retracted.store(1);  // sequentially consistent, as `visiting` is: one of the two sides sees the other
     const deadline limit = after(std::chrono::seconds(10));
     for (int r = 0; r < members_->size; ++r)

@@ -21,7 +21,8 @@ struct stretch {
   std::size_t offset, bytes;
 };
 
-/// Value of a root's `note::out` that says: the root has no block of its own to copy, and takes a share of the others'.
+/// Value of a root's `buffer_descriptor::out` that says: the root has no block of its own to copy, and takes a share of
+/// the others'.
 inline constexpr std::uint64_t takes_share = 0;
 
 /// Returns the bytes at the end of a rank's block that the root copies, in whole cache lines, so that all ranks copy
@@ -31,27 +32,27 @@ inline std::size_t share_of_root(std::size_t bytes, int ranks) noexcept {
 }
 
 /// Moves blocks between the root's buffer, which the others can access, and theirs; nothing is staged. Every rank must
-/// have described its buffer with `step`, as `note::in`, and must have seen the root's descriptor. A rank moves its own
-/// block; the root moves the end of it meanwhile, if it can access that rank's buffer. `own` is this rank's buffer;
-/// `block_of(r)` returns the range of rank r's block in the root's buffer, and is called for all ranks by the root, by
-/// others for themselves. Two rounds in all, with that of `step`.
+/// have described its buffer with `step`, as `buffer_descriptor::in`, and must have seen the root's descriptor. A rank
+/// moves its own block; the root moves the end of it meanwhile, if it can access that rank's buffer. `own` is this
+/// rank's buffer; `block_of(r)` returns the range of rank r's block in the root's buffer, and is called for all ranks
+/// by the root, by others for themselves. Two rounds in all, with that of `step`.
 template <mapped_transport T, class BlockOf>
 routine move_mapped(group_link<T> lane, shm_call<T> m, shm_group& b, int root, std::uint64_t step, flow way,
                     std::byte* own, BlockOf block_of) {
   const bool gives = (way == flow::from_root) == (m.rank() == root);
-  const auto move = [&](std::byte* mine, far_buffer theirs, std::size_t bytes, std::size_t message) {
+  const auto move = [&](std::byte* mine, remote_buffer theirs, std::size_t bytes, std::size_t message) {
     return gives ? copy_to(b, theirs, mine, bytes, message) : copy_from(b, mine, theirs, bytes, message);
   };
   int failed = 0;
-  const bool shares = b.note_of(root, step).out == takes_share;
+  const bool shares = b.descriptor_of(root, step).out == takes_share;
   if (m.rank() == root) {
     co_await m.everyone(step);
     for (int r = 0; r < m.size() && failed == 0; ++r) {
-      const std::uint64_t where = b.note_of(r, step).in;
+      const std::uint64_t where = b.descriptor_of(r, step).in;
       if (r == root || !shares || where == shm_group::nowhere) continue;
       const stretch block = block_of(r);
       if (block.bytes == 0) continue;
-      const far_buffer theirs = find(m, r, where, block.bytes);
+      const remote_buffer theirs = find(m, r, where, block.bytes);
       if (!theirs) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(r), 0});
       const std::size_t share = share_of_root(block.bytes, m.size()), from = block.bytes - share;
       failed = move(own + block.offset + from, theirs + from, share, block.bytes);
@@ -59,9 +60,9 @@ routine move_mapped(group_link<T> lane, shm_call<T> m, shm_group& b, int root, s
   } else {
     const stretch block = block_of(m.rank());
     if (block.bytes != 0) {
-      const far_buffer theirs = find(m, root, b.note_of(root, step).in + block.offset, block.bytes);
+      const remote_buffer theirs = find(m, root, b.descriptor_of(root, step).in + block.offset, block.bytes);
       if (!theirs) co_await lane.refuse({errc::protocol, 0, lane.members().world_rank(root), 0});
-      const bool shared = shares && b.note_of(m.rank(), step).in != shm_group::nowhere;
+      const bool shared = shares && b.descriptor_of(m.rank(), step).in != shm_group::nowhere;
       const std::size_t share = shared ? share_of_root(block.bytes, m.size()) : 0;
       failed = move(own, theirs, block.bytes - share, block.bytes);
     }

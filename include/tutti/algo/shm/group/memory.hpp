@@ -12,14 +12,14 @@ namespace tutti::algo {
 struct shm_group_memory {
   static constexpr std::size_t cell_bytes = 112, cell_alignment = 16;
   /// Flag: two cache lines with a posted step, its call and an inline payload.
-  struct cell {
+  struct flag {
     alignas(2 * tutti::detail::cache_line) std::atomic<std::uint64_t> step;
     std::atomic<std::uint64_t> call;
     std::byte data[cell_bytes];
   };
   static constexpr std::size_t remembered = 8;  // more calls than a rank can be ahead of another
   struct line {
-    std::array<cell, 4> cells;
+    std::array<flag, 4> flags;
     struct remembered_call {
       std::atomic<std::uint64_t> words[4];
     };

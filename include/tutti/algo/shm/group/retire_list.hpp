@@ -22,7 +22,7 @@ class retire_list {
 
   /// Ends the board, which must not be used afterwards, and keeps its memory for reclaim(). If there is no memory for
   /// the list's node, the board's memory is freed with the transport.
-  void bury(shm_group& b) noexcept {
+  void retire(shm_group& b) noexcept {
     const shm_group::remains r = b.end();
     if (!r.part) return;
     if (auto* n = new (std::nothrow) node{r, first_}) first_ = n;

@@ -138,7 +138,8 @@ routine choose_staging(shm_call<T> m, shm_group& b) {
   co_await m.everyone(supported);
   if (!m.all_noted(supported)) co_return;
   crowding ranks = mine;
-  for (int r = 0; r < m.size(); ++r) ranks = (std::max)(ranks, static_cast<crowding>(b.note_of(r, supported).out));
+  for (int r = 0; r < m.size(); ++r)
+    ranks = (std::max)(ranks, static_cast<crowding>(b.descriptor_of(r, supported).out));
   if (ranks == crowding::too_many) co_return;
   std::uint64_t pace = retune_schedule::no_pace;
   if (ranks == crowding::own_cores) {

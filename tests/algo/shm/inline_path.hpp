@@ -18,13 +18,14 @@ tutti::routine ended(Lane) {
 
 /// A call as a backend makes it: at once, within so many looks, or what is left of it.
 template <class Rank, class Args>
-tutti::algo::progress call(Rank& me, const Args& a, int looks) {
+tutti::algo::progress call(Rank& me, const Args& a, int spin_limit) {
   using tutti::algo::progress;
   progress so_far = progress::nothing;
   me.run([&](auto lane) {
     tutti::algo::shm_group& b = me.shm_group();
-    if (looks != not_at_once && tutti::algo::may_begin(lane.link(), b, a, me.number(), me.size()) && b.is_clear(looks))
-      so_far = tutti::algo::begin(lane, b, a, looks);
+    if (spin_limit != not_at_once && tutti::algo::may_begin(lane.link(), b, a, me.number(), me.size()) &&
+        b.is_clear(spin_limit))
+      so_far = tutti::algo::begin(lane, b, a, spin_limit);
     if (so_far == progress::all) return ended(lane);
     if constexpr (std::same_as<Args, tutti::all_reduce_args>)
       if (!tutti::algo::is_small(a, me.size())) return tutti::algo::direct_all_reduce(lane, b, a, so_far);
