@@ -22,7 +22,7 @@ template <class A>
 using awaiter_t = std::remove_reference_t<decltype(awaiter_of(std::declval<A>()))>;
 }  // namespace detail
 
-/// Can be awaited as an rvalue in any coroutine.
+/// Type that can be awaited as an rvalue in any coroutine.
 template <class A>
 concept awaitable = requires(detail::awaiter_t<std::remove_cvref_t<A>>& w, std::coroutine_handle<> h) {
   { w.await_ready() } -> std::same_as<bool>;
@@ -30,12 +30,12 @@ concept awaitable = requires(detail::awaiter_t<std::remove_cvref_t<A>>& w, std::
   w.await_resume();
 };
 
-/// True for a handle of an operation, which is in flight once it has been made: the order in which such arguments of a
-/// call are evaluated is one that the ranks must agree on.
+/// True for handles, whose operation is in flight once the handle exists. Ranks must issue operations in the same
+/// order, so the order in which such arguments of a call are evaluated matters.
 template <class A>
 inline constexpr bool in_flight_when_made = false;
 
-/// What `co_await std::move(a)` returns.
+/// Type of `co_await std::move(a)`.
 template <class A>
 using await_result_t = decltype(std::declval<detail::awaiter_t<std::remove_cvref_t<A>>&>().await_resume());
 

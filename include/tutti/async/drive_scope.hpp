@@ -13,14 +13,15 @@
 
 namespace tutti::detail {
 
-/// Keeps an engine alive where it is owned by pointers of that kind, as that of a communicator is.
+/// Returns a pointer that keeps an engine alive if std::shared_ptr owns it, as that of a communicator; else a pointer
+/// that owns nothing.
 inline std::shared_ptr<engine> keep(engine& e) {
   auto owned = e.weak_from_this().lock();
   return owned ? owned : std::shared_ptr<engine>(std::shared_ptr<engine>{}, &e);
 }
 
-/// The engines that a sync_wait drives: its own, and those of other worlds whose operations its coroutines come to wait
-/// for. Known to the thread that waits, or its fiber, as long as it does.
+/// Set of engines that a sync_wait drives: its own, and those of other worlds for whose operations its coroutines wait.
+/// The waiting thread, or fiber, finds it in drives_here as long as it exists.
 class drive_scope {
  public:
   explicit drive_scope(engine& own) noexcept : own_(own), outer_(std::exchange(drives_here.waits_in, this)) {}
@@ -28,13 +29,16 @@ class drive_scope {
   drive_scope& operator=(const drive_scope&) = delete;
   ~drive_scope() { drives_here.waits_in = outer_; }
 
-  /// A coroutine on this thread is about to wait for an operation of `e`. True if a sync_wait drives that from now on.
+  /// Adds `e` to the set of the innermost sync_wait on this thread, for a coroutine that is about to wait for an
+  /// operation of `e`. Returns false if there is no sync_wait, or no memory for the entry: then nothing here drives
+  /// `e`.
   [[nodiscard]] static bool covers(engine& e) noexcept {
     drive_scope* const inner = drives_here.waits_in;
     return inner && ((&inner->own_ == &e && !inner->outer_) || inner->take_on(e));
   }
 
-  /// Drives until `done()`.
+  /// Drives the own engine until `done()`, or all engines in turn once there are others: then a wait polls, yields, and
+  /// in the end sleeps for 50 us at a time.
   template <class Done>
   void run_until(Done done) noexcept {
     own_.run_until([&] { return done() || !others_.empty(); });
@@ -51,7 +55,7 @@ class drive_scope {
  private:
   static constexpr std::size_t most_polls = 100, most_yields = 1000;
 
-  // A coroutine that waits in an inner sync_wait may go on in an outer one.
+  // The outer sync_waits drive it, too: a coroutine that waits in an inner one may continue in an outer one.
   bool take_on(engine& e) noexcept {
     try {
       for (drive_scope* s = this; s; s = s->outer_)
@@ -64,7 +68,7 @@ class drive_scope {
   }
   bool poll_all() noexcept {
     bool moved = own_.poll();
-    for (std::size_t i = 0; i < others_.size(); ++i) {  // coroutines that resume may add to them
+    for (std::size_t i = 0; i < others_.size(); ++i) {  // resumed coroutines may add engines
       const std::shared_ptr<engine> one = others_[i];
       moved |= one->poll();
     }

@@ -26,20 +26,22 @@
 
 namespace tutti {
 
-/// Drives operations and resumes the coroutines that wait for them.
+/// Progress engine: drives operations and resumes the coroutines that wait for them. A communicator has one; several
+/// communicators may share it.
 ///
-/// Coroutines resume only inside poll(), run_until() or an operation's wait(), never inside the issuing call; but where
-/// nobody drives, after the deadline, on a thread of the library (see detail::overdue).
-/// Any thread may drive; one at a time polls the sources, the others wait to be told or take over.
-/// Waiting spins for a bounded number of polls, then yields the core a few times, then sleeps; how long, it learns from
-/// the waits before (wait_policy). Whoever spins keeps the lock until somebody else asks for it.
+/// Coroutines resume inside poll(), poll_for(), run_until() or the wait() of an operation, never inside the call that
+/// issues an operation; if no thread drives the engine, after the deadline and on a thread of the library
+/// (detail::overdue). Any thread may drive. One thread at a time polls the sources; the others wait until it notifies
+/// them, or take over. A wait spins for a bounded number of polls, then yields the core a few times, then sleeps; the
+/// limits adapt to earlier waits (wait_policy). A thread that spins keeps the lock until another thread asks for it.
 class engine : public std::enable_shared_from_this<engine> {
  public:
   engine() = default;
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
 
-  /// Polls every source once and resumes what became ready. True if anything moved. Never blocks.
+  /// Polls every source once and resumes the coroutines that became ready. Returns true if anything moved. Does not
+  /// wait for anything to arrive. Does nothing inside a user's reduction or in a child made by fork().
   bool poll() noexcept {
     if (detail::users_reduction::runs_here() || inherited()) return false;
     bool moved = false;
@@ -54,8 +56,8 @@ class engine : public std::enable_shared_from_this<engine> {
     return run_ready() || moved;
   }
 
-  /// For an event loop: polls, and sleeps where nothing has come, until something has moved or the time is over. True
-  /// if anything moved. Coroutines resume inside, and are not waited for.
+  /// Polls, and sleeps if nothing has arrived, until something has moved or the time is over. For event loops. Returns
+  /// true if anything moved. Coroutines resume inside; their ends are not waited for.
   bool poll_for(duration at_most) noexcept {
     if (poll()) return true;
     const auto moved = [this, before = moves()] { return moves() != before; };
@@ -63,42 +65,44 @@ class engine : public std::enable_shared_from_this<engine> {
     return moved();
   }
 
-  /// Drives until `done()`, which may only look: it is called with and without lock(). Every wait inside is bounded by
-  /// the deadlines of the operations in flight.
+  /// Drives until `done()`, which must not have side effects: it is called with and without lock(). The deadlines of
+  /// the operations in flight bound every wait inside.
   template <class Done>
   void run_until(Done done) noexcept {
     run_until(done, std::nullopt);
   }
-  /// The same by a thread that only serves the others: while none of them waits, it sleeps after so many polls that
-  /// moved nothing; while one does, as that one would, but not earlier.
+  /// Drives until `done()` on a thread that only serves others, such as a progress_thread. It sleeps after `idle_polls`
+  /// polls that moved nothing, while no other thread waits; while one does, it follows the policy of the engine, but
+  /// polls at least as often.
   template <class Done>
   void serve_until(Done done, std::uint32_t idle_polls) noexcept {
     run_until(done, at_leisure{idle_polls});
   }
 
-  /// The same, and resumes nobody: also ends where a coroutine is ready.
+  /// Does the same without resuming coroutines: returns as well once a coroutine is ready.
   template <class Done>
   void watch_until(Done done, std::uint32_t idle_polls) noexcept {
     const at_leisure idle{idle_polls};
     while (!done() && !has_ready())
       if (!drive(done, idle)) follow(done, idle);
   }
-  /// Counts polls that have moved something.
+  /// Returns the number of polls that have moved something, modulo 2^32.
   [[nodiscard]] std::uint32_t moves() const noexcept { return moves_.load(std::memory_order_relaxed); }
 
-  /// Executor: the coroutine resumes on a thread that drives this engine.
+  /// Queues a coroutine, which resumes on a thread that drives this engine. Any thread may call it.
   void post(waiter& w) noexcept {
     ready_.push(w);
     notify();
   }
-  /// The same once its operation has ended and those that are ahead of it in its line have been resumed. It may run
-  /// before this returns.
+  /// Queues a coroutine once its operation has ended and the coroutines ahead of it in `line` have been resumed. The
+  /// coroutine may run on another thread before this returns.
   void post_in_line(waiter& w, waiting_line& line) noexcept {
     ready_.wait_in_line(w, line);
     notify();
   }
 
-  /// Polls once as poll() does, unless somebody has driven within this time.
+  /// Polls once and resumes what became ready, unless a thread has driven this engine within `unattended`. Called by
+  /// the thread of detail::overdue.
   static constexpr duration unattended = std::chrono::seconds(1);
   void attend() noexcept {
     {
@@ -112,10 +116,11 @@ class engine : public std::enable_shared_from_this<engine> {
     resume_ready();
   }
 
-  /// Takes a waiter back that was posted and not yet resumed; false if it was not queued.
+  /// Removes a waiter that was posted and not yet resumed. Returns false if it was not queued.
   bool withdraw(waiter& w) noexcept { return ready_.withdraw(w); }
 
-  /// The lock of everything a source touches; held while an operation is started. Whoever drives gives way at once.
+  /// Returns the lock of everything that a source touches, which is also held while an operation is started. A thread
+  /// that drives releases it after its current poll.
   [[nodiscard]] std::unique_lock<std::mutex> lock() noexcept {
     std::unique_lock guard(mutex_, std::defer_lock);
     if (detail::single_threaded())  // a try would cost a locked instruction, which waits for all stores
@@ -125,30 +130,31 @@ class engine : public std::enable_shared_from_this<engine> {
     return guard;
   }
 
-  /// Wakes threads that sleep in this engine, so that they look again.
+  /// Wakes the threads that sleep in this engine, which then check again. Any thread may call it.
   void notify() noexcept {
     // Pairs with the stores before sleeping in sleep() and follow(): one side sees the other.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     notify_locked();
   }
-  /// The same by whoever holds lock(): those who go to sleep say so under it.
+  /// Does the same, called under lock(), under which threads register before they sleep.
   void notify_locked() noexcept {
     if (parked_.load(std::memory_order_relaxed)) {
-      std::scoped_lock guard(park_mutex_);  // a source that is parked cannot be detached meanwhile
+      std::scoped_lock guard(park_mutex_);  // keeps detach() from ending while the source is used
       if (progress_source* s = parked_.load(std::memory_order_relaxed)) s->unpark();
     }
     if (followers_.any()) followers_.tell();
   }
 
-  /// True in a child made by fork(): what it inherited is its parent's, and neither ended nor touched by the child.
+  /// Returns true in a child made by fork(), which neither completes nor changes the operations of its parent.
   [[nodiscard]] bool inherited() const noexcept { return maker_.inherited(); }
-  /// Throws usage_error where `call` must not begin: inside of a reduction, which runs under lock(), and in a child
-  /// made by fork(), which would act as its parent.
+  /// Throws usage_error if `call` must not begin here: inside a reduction, which runs under lock(), or in a child made
+  /// by fork(), which would act as its parent.
   void check_place(const char* call) const {
     detail::users_reduction::refuse(call);
     maker_.check(call);
   }
 
+  /// Adds or removes a source. When detach() returns, no thread polls the source or sleeps in it.
   void attach(progress_source& s) {
     auto guard = lock();
     sources_.push_back(&s);
@@ -156,7 +162,7 @@ class engine : public std::enable_shared_from_this<engine> {
   void detach(progress_source& s) noexcept {
     detaching_.fetch_add(1, std::memory_order_seq_cst);
     auto guard = lock();
-    while (driving_.load(std::memory_order_relaxed)) {  // it may be asleep in the source
+    while (driving_.load(std::memory_order_relaxed)) {  // the driving thread may sleep in the source
       guard.unlock();
       notify();
       std::this_thread::yield();
@@ -167,16 +173,16 @@ class engine : public std::enable_shared_from_this<engine> {
     notify_locked();
   }
 
-  /// How waiting threads wait; the right way depends on ranks per core. Before the first of them waits.
+  /// Sets how threads wait, which depends on the number of ranks per core. Called before the first wait.
   void wait_by(const wait_policy& p) noexcept {
     policy_ = p;
     publish();
   }
 
  private:
-  using at_leisure = std::optional<std::uint32_t>;   // polls of a thread that serves; none of one that waits itself
-  static constexpr std::uint32_t eager_polls = 100;  // without a pause, which takes as long as a message
-  static constexpr int patience = 200;               // pauses before a thread that wants the lock sleeps for it
+  using at_leisure = std::optional<std::uint32_t>;   // polls of a thread that only serves; empty: it waits itself
+  static constexpr std::uint32_t eager_polls = 100;  // polls before pauses begin: one takes as long as a message
+  static constexpr int patience = 200;  // pauses before a thread that wants the lock sleeps until it is free
   static constexpr duration longest_park = std::chrono::milliseconds(20);
 
   [[gnu::noinline]] void contend(std::unique_lock<std::mutex>& guard) noexcept {
@@ -197,7 +203,7 @@ class engine : public std::enable_shared_from_this<engine> {
   [[nodiscard]] bool has_ready() const noexcept { return ready_.size() != 0; }
   [[nodiscard]] bool detaching() const noexcept { return detaching_.load(std::memory_order_seq_cst) != 0; }
 
-  // From here to run_ready(), all but follow() are called under the lock.
+  // poll_sources() to sleep() are called under the lock, except drive(), which takes it.
 
   bool poll_sources() noexcept {
     bool moved = false;
@@ -214,14 +220,14 @@ class engine : public std::enable_shared_from_this<engine> {
     for (progress_source* s : sources_) s->tick(now);
   }
 
-  /// Polls until done or something is ready; false if another thread does. Keeps the lock from poll to poll, as long as
-  /// nobody else wants it.
+  /// Polls until `done()` or a coroutine is ready. Returns false if another thread drives. Keeps the lock between polls
+  /// as long as no other thread wants it.
   template <class Done>
   bool drive(Done& done, at_leisure idle_polls) noexcept {
     auto guard = lock();
     if (driving_.load(std::memory_order_relaxed) || detaching()) return false;
     driving_.store(true, std::memory_order_relaxed);
-    // Coroutines that post themselves again and again must not keep the sources and the clock waiting.
+    // Coroutines that post themselves repeatedly must not keep the sources and the clock from being served.
     if (has_ready()) {
       poll_sources();
       tick_if_due();
@@ -240,9 +246,9 @@ class engine : public std::enable_shared_from_this<engine> {
     while (!done() && !has_ready() && !detaching()) {
       if (contenders_.load(std::memory_order_relaxed) != 0) give_way(guard);
       const bool moved = poll_sources();
-      if (w.yields != 0) tick_if_due(w.returned);  // busy cores come back late
+      if (w.yields != 0) tick_if_due(w.returned);  // on a busy core, yield() returns late
       if (moved) {
-        if (!leisure) learn_from(w);  // what nobody waited for teaches nothing about waits
+        if (!leisure) learn_from(w);  // idle time of a serving thread says nothing about waits
         w = {};
         continue;
       }
@@ -267,7 +273,7 @@ class engine : public std::enable_shared_from_this<engine> {
       }
     }
   }
-  /// Something moved. What a sleep cost has been learned, and a wait of a few polls of many teaches nothing.
+  /// Updates the policy after something has moved; spin() has already recorded sleeps.
   void learn_from(const detail::wait_so_far& w) noexcept {
     if (w.slept || w.polls == 0) return;
     if (w.yields != 0)
@@ -337,7 +343,7 @@ class engine : public std::enable_shared_from_this<engine> {
     followers_.wait(relevant, [&] { return detail::at_most(done, longest_park); });
   }
 
-  /// Resumes what is ready now; what becomes so meanwhile is for the next time.
+  /// Resumes the coroutines that are ready now; those that become ready meanwhile wait for the next call.
   bool run_ready() noexcept {
     if (!has_ready()) return false;
     const detail::driven_here here{*this};
@@ -348,7 +354,7 @@ class engine : public std::enable_shared_from_this<engine> {
     for (std::size_t most = ready_.size(); most > 0; --most) {
       auto [next, stopped] = ready_.pop();
       if (!next) break;
-      if (stopped) next = stopped(next);  // foreign code, which may come back to this engine
+      if (stopped) next = stopped(next);  // foreign code, which may call this engine again
       next.resume();
       any = true;
     }
@@ -356,7 +362,7 @@ class engine : public std::enable_shared_from_this<engine> {
   }
 
   const detail::origin maker_;
-  std::mutex mutex_;  // sources and everything below them
+  std::mutex mutex_;  // protects the sources and everything below them
   std::atomic<std::uint32_t> contenders_{0};
   std::vector<progress_source*> sources_;
   std::uint32_t polls_ = 0;
@@ -366,7 +372,7 @@ class engine : public std::enable_shared_from_this<engine> {
 
   std::atomic<bool> driving_{false};
   std::atomic<std::uint32_t> detaching_{0};
-  std::atomic<std::uint32_t> spin_polls_{1000};  // what the policy says, for those who wait behind who drives
+  std::atomic<std::uint32_t> spin_polls_{1000};  // polls() of the policy, for threads that wait while another drives
   std::mutex park_mutex_;
   std::atomic<progress_source*> parked_{nullptr};
 

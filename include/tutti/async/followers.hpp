@@ -8,11 +8,11 @@
 
 namespace tutti::detail {
 
-/// The threads that wait behind the one that drives an engine.
+/// Threads that wait while another thread drives the engine.
 class followers {
  public:
   [[nodiscard]] bool any() const noexcept { return count_.load(std::memory_order_relaxed) != 0; }
-  /// Wakes all of them.
+  /// Wakes all threads, which then check their conditions.
   void tell() noexcept {
     {
       const std::scoped_lock guard(mutex_);
@@ -20,9 +20,10 @@ class followers {
     changed_.notify_all();
   }
 
-  /// Under the engine's lock, before wait(): who goes to sleep says so.
+  /// Registers this thread. Called under the engine's lock before wait(), so that notify_locked() sees the
+  /// registration.
   void join() noexcept { count_.fetch_add(1, std::memory_order_seq_cst); }
-  /// Sleeps until `relevant()`, at most `pause()` at a time, and leaves.
+  /// Sleeps until `relevant()`, for at most `pause()` at a time, and then removes the registration.
   template <class Relevant, class Pause>
   void wait(Relevant relevant, Pause pause) noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -8,7 +8,8 @@
 
 namespace tutti::detail {
 
-/// Recycles coroutine frames: a thread keeps the few it freed last, so that a steady loop allocates nothing.
+/// Cache of coroutine frames: each thread keeps up to 64 of the frames that it freed for each size class (multiples of
+/// 128 bytes up to 16 KiB), so that a steady loop allocates nothing.
 class frame_cache {
  public:
   static void* allocate(std::size_t bytes) {
@@ -49,7 +50,7 @@ class frame_cache {
     static thread_local frame_cache cache;
     return cache;
   }
-  /// Outlives the cache: nothing has to be destroyed.
+  /// Returns true once this thread's cache has been destroyed. A bool needs no destructor, so it outlives the cache.
   static bool& gone() noexcept {
     static thread_local bool flag = false;
     return flag;
@@ -68,7 +69,7 @@ class frame_cache {
   std::array<std::uint32_t, classes> held_{};
 };
 
-/// Base of promise types whose frames come from the cache.
+/// Base of promise types whose frames are allocated from the cache.
 struct cached_frame {
   static void* operator new(std::size_t bytes) { return frame_cache::allocate(bytes); }
   static void operator delete(void* p, std::size_t bytes) noexcept { frame_cache::deallocate(p, bytes); }

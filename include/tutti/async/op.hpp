@@ -38,7 +38,8 @@ std::coroutine_handle<> stopped_path(std::coroutine_handle<> h) noexcept {
   throw usage_error("this operation has been waited for, awaited or joined before, or was moved away");
 }
 
-/// Owns a slot; waits for the operation before it gives the slot back, so that no buffer is left in use.
+/// Owner of a slot. Waits for the operation before it releases the slot, so that no buffer is still in use afterwards.
+/// In a child made by fork() it abandons the slot instead.
 class op_slot {
  public:
   explicit op_slot(op_state& s) noexcept : state_(&s) {}
@@ -74,7 +75,7 @@ class op_slot {
   op_state& operator*() const noexcept { return *state_; }
 
  private:
-  // Apart, so that who has nothing to wait for saves no registers for it.
+  // Not inlined: a caller that need not wait then saves no registers for it.
   [[gnu::noinline]] void drive() const noexcept {
     state_->owner->engine().run_until([s = state_] { return s->done(); });
   }
@@ -82,7 +83,7 @@ class op_slot {
   op_state* state_;
 };
 
-/// Suspends a coroutine on one slot. Movable until suspended; registers only in await_suspend.
+/// Awaiter of one operation. Movable until it is suspended; await_suspend() registers its address.
 class op_awaiter_base {
  public:
   explicit op_awaiter_base(op_slot&& slot) noexcept : slot_(std::move(slot)) {}
@@ -91,23 +92,25 @@ class op_awaiter_base {
   ~op_awaiter_base() {
     if (!suspended_ || !slot_.holds()) return;
     if (waiter_.watch) overdue::strike(waiter_);
-    // Destroyed while suspended: leave the word, or the ready list if the operation has just ended.
+    // The coroutine is destroyed while suspended: the waiter leaves the word, or the ready queue if the operation has
+    // just ended.
     auto self = reinterpret_cast<std::uintptr_t>(&waiter_);
     const bool left = slot_->word.compare_exchange_strong(self, op_state::in_flight, std::memory_order_acq_rel);
     if (left && !waiter_.in) return;
     tutti::engine& home = slot_->owner->engine();
     if (!left) {
       auto guard = home.lock();
-    }  // complete() runs under it: now the waiter has been posted
+    }  // complete() runs under the lock: now it has posted the waiter
     home.withdraw(waiter_);
   }
 
-  // An aborted operation must pass await_suspend: senders end on the stopped channel from there.
+  // An aborted operation must pass through await_suspend(): a sender completes with set_stopped from there.
   [[nodiscard]] bool await_ready() const noexcept {
     return slot_->done() && slot_->result.code != errc::aborted && !in_line();
   }
 
-  // Going on at once is `false`, not a transfer to oneself: that would need a tail call to spare the stack.
+  // Returns false to continue at once, instead of this coroutine's handle: a transfer to itself needs a tail call, else
+  // stack.
   template <class P>
   bool await_suspend(std::coroutine_handle<P> h) noexcept {
     return suspend(h);
@@ -127,10 +130,10 @@ class op_awaiter_base {
   }
 
  private:
-  // Beside other coroutines one goes on when it is its operation's turn, and not at once where that has ended already,
-  // which it may have on some ranks only.
+  // Among concurrent coroutines, one resumes when it is its operation's turn, even if that operation has ended already:
+  // it may have ended on some ranks only.
   [[nodiscard]] bool in_line() const noexcept { return side_by_side::any() && slot_->info.context != op_info::outside; }
-  // True if the coroutine is suspended: it may be running elsewhere already.
+  // Returns true if the coroutine is suspended; it may then already run on another thread.
   bool suspend(std::coroutine_handle<> h) noexcept {
     waiter_.handle = h;
     waiter_.op = &*slot_;
@@ -156,21 +159,23 @@ class op_awaiter_base {
 
 }  // namespace detail
 
-/// A collective in flight: hot, move-only, one pointer wide. It ends in exactly one way, `co_await std::move(op)` or
-/// `wait()`; dropping it waits too, without throwing (as std::jthread does), bounded by the deadline.
-/// The buffers of the call belong to the operation until then.
-/// One owner; it may be moved to and awaited on any thread. Coroutines resume inside poll(), run_until() or wait() of
-/// the communicator's engine. Errors: tutti::error with the communicator's first failure.
+/// Handle of an operation in flight: eager, move-only, one pointer wide. It is consumed once, by `co_await
+/// std::move(op)` or `wait()`. The destructor waits as well, without throwing (as std::jthread joins), for at most the
+/// operation's deadline.
+///
+/// The buffers of the call belong to the operation until then. A handle has one owner, and may be moved to another
+/// thread and awaited there. Coroutines resume inside poll(), run_until() or wait() of the communicator's engine.
+/// Errors: tutti::error with the communicator's first failure.
 template <class T = void>
 class [[nodiscard("co_await it, or call wait(): dropped, it is waited for at once")]] basic_op {
  public:
   explicit basic_op(op_state& s) noexcept : slot_(s) {}
 
-  /// True when wait() would not block.
+  /// Returns true if wait() would not block.
   [[nodiscard]] bool done() const noexcept { return !slot_.holds() || slot_->done(); }
 
-  /// Blocks the calling thread, driving the engine, until the operation has ended; returns its value. A second time is
-  /// a usage_error.
+  /// Blocks the calling thread, which drives the engine, until the operation has ended; returns its value. A second
+  /// call is a usage_error.
   T wait() {
     slot_.check();
     slot_.wait();
@@ -205,11 +210,11 @@ class [[nodiscard("co_await it, or call wait(): dropped, it is waited for at onc
   detail::op_slot slot_;
 };
 
-/// See basic_op.
+/// Handle of an operation without a value; see basic_op.
 using op = basic_op<>;
 
-/// The other error style: the outcome is a `status` instead of an exception, which a second wait() still is. Made by
-/// nothrow(op).
+/// Handle whose wait() and co_await return a `status` instead of throwing; a second wait() is still a usage_error. Made
+/// by nothrow(op).
 class [[nodiscard]] nothrow_op {
  public:
   template <class T>
@@ -242,7 +247,7 @@ inline constexpr bool in_flight_when_made<basic_op<T>> = true;
 template <>
 inline constexpr bool in_flight_when_made<nothrow_op> = true;
 
-/// `status s = co_await nothrow(world.barrier())`.
+/// Converts a handle so that its outcome is a status: `status s = co_await nothrow(world.barrier())`.
 template <class T>
 nothrow_op nothrow(basic_op<T>&& o) noexcept {
   return nothrow_op{std::move(o)};

@@ -8,7 +8,8 @@
 
 namespace tutti {
 
-/// The slab of a communicator's operations. `acquire` and `close` are called by one thread at a time, `release` by any.
+/// Pool of the operations of a communicator. One thread at a time calls reserve(), acquire() and close(); any thread
+/// calls release().
 class op_pool {
  public:
   op_pool() = default;
@@ -18,11 +19,11 @@ class op_pool {
     while (chunks_) delete std::exchange(chunks_, chunks_->next);
   }
 
-  /// Sees to it that the next acquire() does not throw. Grows by a chunk when no slot is free; may throw bad_alloc.
+  /// Ensures that the next acquire() does not throw: adds 64 slots if none is free. May throw std::bad_alloc.
   void reserve() {
     if (!free_) refill();
   }
-  /// A free slot, its word set to in flight. May throw bad_alloc.
+  /// Returns a free slot, marked as in flight. May throw std::bad_alloc.
   op_state& acquire() {
     reserve();
     op_state& s = *free_;
@@ -34,15 +35,16 @@ class op_pool {
     return s;
   }
 
-  /// Takes a slot back; true if the pool is closed and this was the last one out.
+  /// Puts a slot back. Returns true if the pool is closed and this was the last slot in use: the caller then
+  /// destroys the pool.
   bool release(op_state& s) noexcept {
     s.uses.store(s.uses.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-    const bool alone = detail::single_threaded();  // asked first: whoever pushed before has ended then
+    const bool alone = detail::single_threaded();  // checked first: then every thread that has pushed before has ended
     op_state* head = returned_.load(std::memory_order_acquire);
     do {
       if (head == &closed_) return out_.fetch_sub(1, std::memory_order_acq_rel) == 1;
       s.next = head;
-      if (alone) {  // spares a locked instruction, which waits for all stores
+      if (alone) {  // avoids a locked instruction, which waits for all stores
         returned_.store(&s, std::memory_order_relaxed);
         return false;
       }
@@ -50,12 +52,13 @@ class op_pool {
     return false;
   }
 
-  /// Nothing is acquired any more; true if no slot is out.
+  /// Closes the pool: acquire() is not called any more. Returns true if no slot is in use: the caller then destroys the
+  /// pool.
   bool close() noexcept {
     std::ptrdiff_t out = static_cast<std::ptrdiff_t>(capacity());
     for (const op_state* s = free_; s; s = s->next) --out;
     for (const op_state* s = returned_.exchange(&closed_, std::memory_order_acq_rel); s; s = s->next) --out;
-    return out_.fetch_add(out, std::memory_order_acq_rel) + out == 0;  // some have come home since, below zero
+    return out_.fetch_add(out, std::memory_order_acq_rel) + out == 0;  // out_ may be negative
   }
 
   [[nodiscard]] std::size_t capacity() const noexcept {
@@ -82,8 +85,8 @@ class op_pool {
   }
 
   op_state* free_ = nullptr;
-  std::atomic<op_state*> returned_{nullptr};  // pushed by anyone, taken whole by the issuer: no ABA
-  op_state closed_;                           // stands in returned_ from close() on
+  std::atomic<op_state*> returned_{nullptr};  // pushed by any thread, taken as a whole by the issuer: no ABA
+  op_state closed_;                           // sentinel in returned_ after close()
   std::atomic<std::ptrdiff_t> out_{0};
   chunk* chunks_ = nullptr;
 };

@@ -22,35 +22,36 @@ namespace detail {
 class overdue;
 }
 
-/// A suspended coroutine; lives in its awaiter, inside the coroutine's frame.
+/// Suspended coroutine, as an engine or a ready_queue lists it. Lives in the awaiter, inside the coroutine's frame.
 struct waiter {
   std::coroutine_handle<> handle;
-  std::coroutine_handle<> (*stopped)(std::coroutine_handle<>) noexcept =
-      nullptr;  ///< where an abort goes, if elsewhere
+  /// Returns the coroutine to resume after an abort; null: `handle`.
+  std::coroutine_handle<> (*stopped)(std::coroutine_handle<>) noexcept = nullptr;
   op_state* op = nullptr;
   waiter* next = nullptr;
   waiter* previous = nullptr;
   bool queued = false;
-  bool ended = false;          ///< its operation has, while it stands in a line
-  waiting_line* in = nullptr;  ///< where coroutines run side by side
+  bool ended = false;          ///< its operation has ended; only used while it is in a line
+  waiting_line* in = nullptr;  ///< its line, if coroutines run concurrently (side_by_side)
   waiter* ahead = nullptr;
   waiter* behind = nullptr;
-  detail::overdue* watch = nullptr;  ///< that looks after it, where nobody else does
+  detail::overdue* watch = nullptr;  ///< the list that drives its engine after the deadline, if it is in one
   waiter* later = nullptr;
   waiter* earlier = nullptr;
 };
 
-/// The coroutines that wait for collectives of one communicator side by side, in the order of these. They are resumed
-/// in it, whenever the operations end: what they issue next is then in the same order on all ranks, as the same
-/// operations do not end in the same order everywhere.
+/// Queue of the concurrent coroutines that wait for collectives of one communicator, by sequence number. They are
+/// resumed in this order whatever the order in which the operations end, which may differ between ranks: what the
+/// coroutines issue next is then in the same order on all ranks.
 struct waiting_line {
   waiter* first = nullptr;
   waiter* last = nullptr;
-  waiter* called = nullptr;  ///< the first, when its operation has ended: it will be resumed
+  waiter* called = nullptr;  ///< the first one, once its operation has ended and it has been queued
 };
 
 namespace detail {
-/// While one lives, coroutines run side by side, and may issue operations of one communicator in turns.
+/// Scope in which coroutines run concurrently, as in when_all(), and may take turns at issuing operations of one
+/// communicator. Counted per process: any() is true while one exists in any thread.
 class side_by_side {
  public:
   side_by_side() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
@@ -64,9 +65,10 @@ class side_by_side {
 };
 }  // namespace detail
 
-/// What an operation is, for messages. That of an earlier one where a call ended at once: only failures are described.
+/// Description of an operation for error messages. Only failures are described: a call that ends inside the issuing
+/// call leaves the values of the slot's previous operation.
 struct op_info {
-  static constexpr std::uint32_t outside = ~std::uint32_t{0};  ///< a message between two ranks
+  static constexpr std::uint32_t outside = ~std::uint32_t{0};  ///< context of a message between two ranks
 
   const char* collective = "";
   std::size_t count = 0;
@@ -76,21 +78,22 @@ struct op_info {
   deadline issued{};
   deadline expires{};
   bool expired = false;             ///< its own deadline passed, not that of another operation
-  int peer = -1;                    ///< the other rank of a message, in its group, where it is known
-  std::int64_t tag = -1;            ///< of a message
-  const char* reduction = nullptr;  ///< its name, where there is one
+  int peer = -1;                    ///< the other rank of a message, numbered in its group; -1: none, or not known
+  std::int64_t tag = -1;            ///< the tag of a message; -1: none
+  const char* reduction = nullptr;  ///< the reduction's name; null: no reduction
   int root = -1;
-  std::uint32_t context = outside;  ///< of the group whose collectives it is one of; 0: the world's
-  stream_ref stream{};              ///< whose work so far it comes after; device backends only
+  std::uint32_t context = outside;  ///< of the group of a collective; 0: the world
+  stream_ref stream{};              ///< the operation begins after the work queued there; device backends only
 };
 
-/// Whoever issued operations: gives slots back and turns a status into an error with names.
+/// Issuer of operations: takes their slots back and turns a status into an error that names ranks and calls.
 class op_owner {
  public:
   virtual void release(op_state& s) noexcept = 0;
-  /// Under the engine's lock: one operation could not be done. Where only this rank knows why, `why` gets its number.
+  /// Ends the world after an operation has failed. Called under the engine's lock by complete(). Adds this rank's
+  /// number to `why` if the cause is known to this rank only.
   virtual void failed(status& why) noexcept = 0;
-  /// Under it, before failed(): what a user's reduction threw says so.
+  /// Records the text of an exception that a user's reduction threw. Called under the engine's lock, before failed().
   virtual void threw([[maybe_unused]] const char* what) noexcept {}
   virtual error describe(const op_state& s) const = 0;
   virtual tutti::engine& engine() noexcept = 0;
@@ -103,7 +106,7 @@ class op_owner {
   waiting_line line_;
 };
 
-/// Operations in flight, in the order they were issued.
+/// List of operations in flight, in the order in which they were issued.
 class op_list {
  public:
   [[nodiscard]] op_state* front() const noexcept { return first_; }
@@ -116,8 +119,9 @@ class op_list {
   op_state* last_ = nullptr;
 };
 
-/// One operation in flight: a slot of its communicator's slab, recycled, never freed before the communicator.
-/// `word` is 0 in flight, 1 done, else the waiter; one exchange completes, one compare-exchange suspends.
+/// Slot of one operation in its communicator's pool: reused, and never freed before the communicator. `word` is 0 in
+/// flight, 1 when finished, else the address of the waiter: one exchange completes an operation, one compare-exchange
+/// suspends a coroutine.
 struct op_state {
   static constexpr std::uintptr_t in_flight = 0, finished = 1;
   static constexpr std::size_t value_bytes = 64, value_alignment = 16;
@@ -126,23 +130,25 @@ struct op_state {
   status result{};
   op_owner* owner = nullptr;  ///< null in ended()
   op_info info{};
-  op_state* next = nullptr;  // free list, or `list`
+  op_state* next = nullptr;  // links of the pool's free list, or of `list`
   op_state* previous = nullptr;
-  std::atomic<std::uint64_t> uses{0};                       // how often the slot has been given back
-  op_list* list = nullptr;                                  // the operations in flight that it is among
-  void* work = nullptr;                                     // the backend's: what runs this operation
+  std::atomic<std::uint64_t> uses{0};                       // number of times that the slot has been released
+  op_list* list = nullptr;                                  // list that contains it; null: none
+  void* work = nullptr;                                     // owned by the backend: its state of this operation
   alignas(value_alignment) std::byte value[value_bytes]{};  ///< operands that travel by value
 
   [[nodiscard]] bool done() const noexcept { return word.load(std::memory_order_acquire) == finished; }
 
-  /// What operations are that ended while they were issued, and needed no slot. Nobody writes to it.
+  /// Returns the state shared by all operations that ended inside the issuing call and needed no slot. Never written
+  /// to.
   [[nodiscard]] static op_state& ended() noexcept {
     static constinit op_state one;
     return one;
   }
-  /// Ends it before anybody else knows of it.
+  /// Marks the operation as finished before any other thread can see it.
   void complete_at_once() noexcept { word.store(finished, std::memory_order_release); }
-  /// Ends the operation. Called once, by the backend, under the engine's lock; the slot may be gone when it returns.
+  /// Ends the operation: records its status, then resumes its waiter or wakes the threads that wait for it. Called
+  /// once, by the backend, under the engine's lock. The slot may have been reused when it returns.
   void complete(status s) noexcept;
 };
 

@@ -21,9 +21,10 @@
 
 namespace tutti::detail {
 
-/// The coroutines that wait for operations of engines that nobody is known to drive, as in another library's sync_wait.
-/// When the deadline of one has passed and its engine was not driven for a second, a thread drives it, so that the
-/// coroutine resumes, on that thread. It is started when the first coroutine waits so, and sleeps until a deadline.
+/// List of the coroutines that wait for operations of engines that no thread is known to drive, as in the sync_wait of
+/// another library. Once the deadline of one has passed by a second, and its engine has not been driven for a second,
+/// the thread of this list drives the engine, so that the coroutine resumes, on that thread. The thread starts with the
+/// first entry and sleeps until a deadline.
 class overdue {
  public:
   static void enlist(waiter& w) noexcept {
@@ -47,14 +48,14 @@ class overdue {
   }
 
  private:
-  static constexpr duration between = std::chrono::milliseconds(25);  // two looks at an engine that is due
+  static constexpr duration between = std::chrono::milliseconds(25);  // between two checks of a due engine
 
   static deadline due_at(const waiter& w) noexcept {
     const deadline expires = w.op->info.expires;
     return expires >= (deadline::max)() - engine::unattended ? (deadline::max)() : expires + engine::unattended;
   }
 
-  // Never destroyed: coroutines may end while the program does.
+  // Never destroyed: coroutines may end during the destruction of static objects.
   static overdue* of_this_process() noexcept {
     static std::atomic<overdue*> made{nullptr};
     overdue* known = made.load(std::memory_order_acquire);
@@ -72,7 +73,7 @@ class overdue {
   static void start(overdue& o) noexcept {
     sigset_t all, before;
     ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for threads of the program
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals must be handled by threads of the program
     try {
       std::thread([&o] { o.run(); }).detach();
     } catch (const std::system_error&) {  // without a thread nothing is watched
@@ -89,7 +90,7 @@ class overdue {
         awake_at_ = (std::min)(awake_at_, now + between);
         guard.unlock();
         for (const auto& e : due_) e->attend();
-        due_.clear();  // without the lock: one of them may end here
+        due_.clear();  // without the lock: an engine may be destroyed here
         guard.lock();
       }
       if (awake_at_ == (deadline::max)())
@@ -119,7 +120,7 @@ class overdue {
   std::mutex mutex_;
   std::condition_variable changed_;
   waiter* first_ = nullptr;
-  std::vector<std::shared_ptr<engine>> due_;  // the thread's own
+  std::vector<std::shared_ptr<engine>> due_;  // used by the thread only
   deadline awake_at_ = (deadline::max)();
 };
 

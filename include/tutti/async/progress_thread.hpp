@@ -9,12 +9,14 @@
 
 namespace tutti {
 
-/// A thread that drives an engine for as long as it lives, so that operations advance while the program computes.
-/// Coroutines may then resume on it. Sleeps while nothing arrives, early unless another thread waits: that pays over a
-/// network. Where a core is free for it, `progress_thread{world.engine(), wait_policy::own_core()}` stays awake for
-/// some 0.1 ms after the last that moved, as large operations in shared memory need it. Of `idle` only the polls that
-/// it begins with count; how long threads wait is the engine's own policy. It may outlive its world, whose engine it
-/// keeps, and has nothing to do then.
+/// Thread that drives an engine as long as the object exists, so that operations advance while the program computes.
+/// Coroutines may then resume on it.
+///
+/// By default it sleeps after 20 polls without progress unless another thread waits, which suits operations over a
+/// network. If a core is free for it, `progress_thread{world.engine(), wait_policy::own_core()}` stays awake for about
+/// 0.1 ms after the last progress, as large operations in shared memory need it. Only the initial number of polls of
+/// `idle` is used: threads that wait follow the engine's own policy. The object keeps the engine alive and may outlive
+/// the world; it then does nothing.
 class progress_thread {
  public:
   explicit progress_thread(engine& e, const wait_policy& idle = wait_policy::at_leisure())
@@ -24,8 +26,8 @@ class progress_thread {
   progress_thread(const progress_thread&) = delete;
   progress_thread& operator=(const progress_thread&) = delete;
   ~progress_thread() {
-    if (engine_.inherited()) {                              // no thread goes along with fork()
-      [[maybe_unused]] static std::thread* kept = nullptr;  // neither to be joined nor to be detached
+    if (engine_.inherited()) {                              // fork() does not copy the thread
+      [[maybe_unused]] static std::thread* kept = nullptr;  // must neither be joined nor detached
       kept = new std::thread(std::move(thread_));
       return;
     }
@@ -36,7 +38,7 @@ class progress_thread {
 
  private:
   engine& engine_;
-  const std::shared_ptr<engine> kept_ = detail::keep(engine_);  // a world may end before its thread
+  const std::shared_ptr<engine> kept_ = detail::keep(engine_);  // the world may end first
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

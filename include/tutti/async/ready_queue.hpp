@@ -11,12 +11,13 @@
 
 namespace tutti::detail {
 
-/// The coroutines that an engine resumes next: in the order in which they came, but those that wait in a line in the
-/// order of their operations, one at a time. All members may be called by any thread.
+/// Queue of the coroutines that an engine resumes next, first in, first out; those in a waiting_line enter it one at a
+/// time, in the order of their operations. Any thread may call any member.
 class ready_queue {
  public:
   [[nodiscard]] std::size_t size() const noexcept { return queued_.load(std::memory_order_acquire); }
 
+  /// Queues a waiter whose operation has ended; one in a line, once it is the first there.
   void push(waiter& w) noexcept {
     const std::scoped_lock guard(mutex_);
     if (!w.in) return enqueue(w);
@@ -24,7 +25,8 @@ class ready_queue {
     call_next(*w.in);
   }
 
-  /// The coroutine waits for its operation in its place of the line. It may run before this returns.
+  /// Inserts a waiter into the line at the place of its operation and waits for that operation. The coroutine may run
+  /// on another thread before this returns.
   void wait_in_line(waiter& w, waiting_line& line) noexcept {
     const std::scoped_lock guard(mutex_);
     waiter* before = line.last;
@@ -40,7 +42,7 @@ class ready_queue {
     call_next(line);
   }
 
-  /// Takes one back that was not yet resumed; false if it was not queued.
+  /// Removes a waiter that was not yet resumed, also from its line. Returns false if it was not queued.
   bool withdraw(waiter& w) noexcept {
     const std::scoped_lock guard(mutex_);
     const bool was_queued = w.queued;
@@ -51,9 +53,9 @@ class ready_queue {
 
   struct resumption {
     std::coroutine_handle<> coroutine;
-    std::coroutine_handle<> (*stopped)(std::coroutine_handle<>) noexcept;  ///< where it goes instead, if anywhere
+    std::coroutine_handle<> (*stopped)(std::coroutine_handle<>) noexcept;  ///< as in waiter; null: resume `coroutine`
   };
-  /// The first, which leaves the queue; without a coroutine where there is none.
+  /// Removes and returns the first entry; an empty one if there is none.
   resumption pop() noexcept {
     const std::scoped_lock guard(mutex_);
     if (!first_) return {};
@@ -88,8 +90,8 @@ class ready_queue {
     if (line.called == &w) line.called = nullptr;
     call_next(line);
   }
-  /// The one in front, and nobody else, is queued, once its operation has ended: it may be one that came in front of
-  /// another that has been called.
+  /// Keeps at most one waiter of the line queued: the first, once its operation has ended. A waiter that entered the
+  /// line in front of a queued one displaces it.
   void call_next(waiting_line& line) noexcept {
     waiter* const front = line.first && line.first->ended ? line.first : nullptr;
     if (line.called == front) return;
@@ -101,7 +103,7 @@ class ready_queue {
   std::mutex mutex_;
   waiter* first_ = nullptr;
   waiter* last_ = nullptr;
-  std::atomic<std::size_t> queued_{0};  // changes under the mutex
+  std::atomic<std::size_t> queued_{0};  // changed under the mutex only
 };
 
 }  // namespace tutti::detail

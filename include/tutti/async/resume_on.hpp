@@ -8,14 +8,15 @@
 
 namespace tutti {
 
-/// Where coroutines can be sent to run. `post` is called from any thread; the waiter stays valid until resumed.
+/// Type that resumes coroutines posted to it, such as engine. Any thread may call post(); the waiter stays valid until
+/// it is resumed.
 template <class E>
 concept executor = requires(E& e, waiter& w) {
   { e.post(w) } noexcept;
 };
 
-/// `co_await resume_on(e)`: the coroutine goes on where `e` runs what is posted to it. Where `e` has `withdraw`, the
-/// coroutine may be destroyed instead.
+/// Returns an awaitable: `co_await resume_on(e)` moves the coroutine to the threads on which `e` resumes what is posted
+/// to it. While it is suspended, the coroutine may be destroyed only if `e` has withdraw().
 template <executor E>
 auto resume_on(E& e) noexcept {
   struct awaiter {
@@ -24,7 +25,7 @@ auto resume_on(E& e) noexcept {
     explicit awaiter(E& e) noexcept : target(e) {}
     awaiter(const awaiter&) = delete;
     awaiter& operator=(const awaiter&) = delete;
-    ~awaiter() {  // destroyed while suspended: leave the queue
+    ~awaiter() {  // destroyed while suspended: leaves the queue
       if constexpr (requires { target.withdraw(self); })
         if (self.handle) target.withdraw(self);
     }

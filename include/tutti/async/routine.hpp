@@ -23,10 +23,10 @@ struct routine_promise;
 
 class pending_list;
 
-/// What a routine waits for: a node that somebody below completes. Lives in the routine's frame.
-/// A node whose operation failed never resumes its routine: the whole operation is destroyed instead, so that
-/// algorithms contain no error handling, and its op completes with the status. Everything happens under the engine's
-/// lock, on whoever polls.
+/// Node of an event for which a routine waits, completed by the transport. Lives in the routine's frame. If its
+/// operation has failed, the routine is not resumed: the frames of the whole operation are destroyed, so that
+/// algorithms contain no error handling, and the op completes with the status. All of this happens under the engine's
+/// lock, on the thread that polls.
 class pending {
  public:
   pending() = default;
@@ -52,13 +52,13 @@ class pending {
  private:
   std::coroutine_handle<routine_promise> waiting_;
   const routine_promise* root_ = nullptr;
-  pending_list* ready_ = nullptr;  // where a failure that nobody awaits yet will be queued
+  pending_list* ready_ = nullptr;  // queue for a node that finished before it was awaited
   pending_list* list_ = nullptr;
   pending* next_ = nullptr;
   pending* previous_ = nullptr;
 };
 
-/// A queue of nodes; a node is in at most one.
+/// Queue of nodes. A node is in at most one queue.
 class pending_list {
  public:
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
@@ -80,10 +80,11 @@ class pending_list {
     p.list_ = nullptr;
   }
 
-  /// Completes a node and queues it here if a routine is suspended on it.
+  /// Completes a node, and queues it here if a routine is suspended on it.
   void complete(pending& p, status s) noexcept { p.finish(s, *this); }
 
-  /// Resumes or ends the routine of every queued node, also of those queued meanwhile. True if there were any.
+  /// Resumes the routine of every queued node, or destroys its operation after a failure; includes nodes queued
+  /// meanwhile. Returns true if there were any.
   inline bool run() noexcept;
 
  private:
@@ -100,17 +101,18 @@ class pending_list {
 };
 
 struct routine_promise : cached_frame {
-  routine_promise* root = nullptr;  // the routine that the operation started with
-  op_state* op = nullptr;           // the root's only
+  routine_promise* root = nullptr;  // root routine of the operation
+  op_state* op = nullptr;           // set in the root only
   std::coroutine_handle<> parent;
   std::exception_ptr failure;
-  bool met = false;  // as in task: whoever comes second continues the parent
+  bool met = false;  // as in task: the second to arrive continues the parent
 
   inline routine get_return_object() noexcept;
   std::suspend_always initial_suspend() const noexcept { return {}; }
   void return_void() const noexcept {}
   void unhandled_exception() noexcept { failure = std::current_exception(); }
-  /// The root's: memory ran out, or a user's reduction threw, whose words its owner hears.
+  /// Returns the status of a root that has ended: ok, out of memory, or an exception of a user's reduction, whose text
+  /// the owner receives.
   [[nodiscard]] status outcome() const noexcept {
     if (!failure) return {};
     try {
@@ -121,7 +123,7 @@ struct routine_promise : cached_frame {
       return {errc::aborted, 0, -1, a.why};
     } catch (const std::exception& e) {
       op->owner->threw(e.what());
-    } catch (...) {  // it has no words
+    } catch (...) {  // no text is known
     }
     return {errc::aborted, 0, -1, status::reduction_threw};
   }
@@ -141,7 +143,7 @@ struct routine_promise : cached_frame {
   };
   final_awaiter final_suspend() const noexcept { return {}; }
 
-  /// Destroys the whole operation and completes its op with the failure.
+  /// Destroys all routines of the operation and completes its op with the failure.
   void fail(status s) noexcept {
     op_state* done = root->op;
     std::coroutine_handle<routine_promise>::from_promise(*root).destroy();
@@ -151,8 +153,9 @@ struct routine_promise : cached_frame {
 
 }  // namespace detail
 
-/// The coroutine of a collective algorithm. Lazy; either started with an op, which it then completes, or awaited by
-/// another routine. Runs under the engine's lock; awaits only what a transport gives it, and other routines.
+/// Coroutine of a collective algorithm. Lazy: it begins when it is started with an op, which it completes at its end,
+/// or when another routine awaits it. Runs under the engine's lock, and awaits only nodes of a transport and other
+/// routines.
 class [[nodiscard]] routine {
  public:
   using promise_type = detail::routine_promise;
@@ -164,7 +167,8 @@ class [[nodiscard]] routine {
     if (handle_) handle_.destroy();
   }
 
-  /// Runs until the first wait. From here on the routine owns itself and completes it.
+  /// Runs the routine until it first suspends. From then on the frame owns itself: at its end the routine destroys it
+  /// and completes `state`.
   void start(op_state& state) && noexcept {
     promise_type& p = handle_.promise();
     p.root = &p;
@@ -196,8 +200,8 @@ class [[nodiscard]] routine {
   std::coroutine_handle<promise_type> handle_;
 };
 
-/// A routine that another one begins and lets run beside itself until it awaits its end. Lives in that one's frame, and
-/// ends with it. What it throws comes when its end is awaited.
+/// Routine that runs concurrently with the routine that begins it, in whose frame this object lives and with which it
+/// is destroyed. Awaiting its end rethrows its exception.
 class background {
  public:
   explicit background(routine&& r) noexcept : running_(std::exchange(r.handle_, nullptr)) {}
@@ -205,7 +209,7 @@ class background {
   background& operator=(const background&) = delete;
   ~background() { running_.destroy(); }
 
-  /// Runs it until its first wait.
+  /// Returns an awaitable that runs the routine until it first suspends.
   auto begin() noexcept {
     struct awaiter {
       handle child;
@@ -220,7 +224,7 @@ class background {
     return awaiter{running_};
   }
 
-  /// Waits for its end; once it has begun.
+  /// Waits for the end of the routine, which must have begun.
   auto operator co_await() noexcept {
     struct awaiter {
       handle child;

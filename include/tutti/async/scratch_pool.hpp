@@ -8,13 +8,13 @@
 
 namespace tutti {
 
-/// Temporary memory of operations, kept between them: a steady loop allocates nothing. There are as many blocks as were
-/// in use at a time, each at most as large as the largest of them; what would make the free ones larger than
-/// `most_kept` in all goes back to the system at once, the others with the pool. Under the engine's lock.
+/// Pool of temporary memory for operations, so that a steady loop allocates nothing. It holds as many blocks as have
+/// been in use at a time, none larger than the largest request. Free blocks beyond `most_kept` bytes in total are
+/// returned to the system at once, the others when the pool is destroyed. Used under the engine's lock.
 class scratch_pool {
  public:
   static constexpr std::size_t alignment = 64;
-  /// Beyond it, page faults cost little beside the operation that needs so much.
+  /// With larger blocks, page faults cost little compared with the operation.
   static constexpr std::size_t most_kept = std::size_t{64} << 20;
 
   scratch_pool() = default;
@@ -24,8 +24,8 @@ class scratch_pool {
     while (free_) destroy(reuse(&free_));
   }
 
-  /// Memory of at least so many bytes, null when there is none. The smallest free block that is large enough; else a
-  /// new one in place of the largest free one.
+  /// Returns memory of at least `bytes` bytes, or null if there is none: the smallest free block that is large enough,
+  /// else a new block, which replaces the largest free one.
   [[nodiscard]] std::byte* take(std::size_t bytes) noexcept {
     header **fits = &free_, **smaller = nullptr;
     while (*fits && (*fits)->bytes < bytes) fits = &(*(smaller = fits))->larger;
@@ -36,7 +36,7 @@ class scratch_pool {
     void* p = ::operator new(alignment + whole, std::align_val_t{alignment}, std::nothrow);
     return p ? data_of(::new (p) header{whole, nullptr, nullptr}) : nullptr;
   }
-  /// Gives back what take() returned.
+  /// Returns memory from take() to the pool; null is allowed.
   void give(std::byte* p) noexcept {
     if (!p) return;
     auto* h = std::launder(reinterpret_cast<header*>(p - alignment));
@@ -48,11 +48,11 @@ class scratch_pool {
     h->larger = h->equal ? h->equal->larger : *at;
     *at = h;
   }
-  /// Bytes that are free and kept.
+  /// Returns the bytes of all free blocks.
   [[nodiscard]] std::size_t kept() const noexcept { return kept_; }
 
  private:
-  // Free blocks are in lists of equal ones, of which the first knows the next list.
+  // Free blocks of one size form a list; the first of each list links to the next larger size.
   struct header {
     std::size_t bytes;
     header* equal;
@@ -60,7 +60,7 @@ class scratch_pool {
   };
   static constexpr std::size_t granule = 4096, most = ~std::size_t{0} / 2;
 
-  // Small ones are many where many operations are in flight.
+  // Small sizes are powers of two: many operations in flight use many small blocks, which should be exchangeable.
   static constexpr std::size_t size_for(std::size_t bytes) noexcept {
     if (bytes <= granule) return std::bit_ceil((std::max)(bytes, alignment));
     return (bytes + granule - 1) / granule * granule;

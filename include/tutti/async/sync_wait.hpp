@@ -19,7 +19,7 @@ namespace tutti {
 
 namespace detail {
 
-/// A coroutine that starts at once, tells an engine when it ends, and is destroyed by whoever started it.
+/// Coroutine that starts at once and notifies an engine when it ends. Its creator destroys it.
 class signalling {
  public:
   struct promise_type : cached_frame {
@@ -37,7 +37,7 @@ class signalling {
         void await_suspend(std::coroutine_handle<promise_type> h) const noexcept {
           promise_type& p = h.promise();
           p.ended.store(true, std::memory_order_release);
-          p.home.notify();  // it may sleep, if this is another thread
+          p.home.notify();  // the waiting thread may sleep, if this is another one
           p.released.store(true, std::memory_order_release);
         }
         void await_resume() const noexcept {}
@@ -53,7 +53,7 @@ class signalling {
   signalling& operator=(signalling&&) = delete;
   ~signalling() {
     if (!handle_) return;
-    // The thread that ended it has a few instructions left in it and in the engine.
+    // The thread that ended the coroutine still executes a few instructions in the frame and in the engine.
     while (ended() && !handle_.promise().released.load(std::memory_order_acquire)) std::this_thread::yield();
     handle_.destroy();
   }
@@ -63,7 +63,7 @@ class signalling {
   std::coroutine_handle<promise_type> handle_;
 };
 
-/// The type in which a result is kept: a value, since the referent of a reference may end with the awaitable.
+/// Type in which a result is stored: a value, since the referent of a reference may end with the awaitable.
 template <class T>
 using value_of = std::remove_cvref_t<T>;
 
@@ -92,9 +92,9 @@ signalling run_into(engine&, Awaitable awaitable, outcome<T>& out) {
 
 }  // namespace detail
 
-/// Runs an awaitable to its end on the calling thread, driving the engine meanwhile, and those of other worlds whose
-/// operations it comes to wait for on this thread; returns its value, a copy where it is a reference, or throws its
-/// exception. For the top of a program; inside a coroutine use co_await.
+/// Runs an awaitable to its end on the calling thread, which drives `driver` meanwhile, and the engines of other worlds
+/// for whose operations it waits on this thread. Returns the awaitable's value, a copy if that is a reference, or
+/// throws its exception. Called at the top of a program; inside a coroutine use co_await.
 template <awaitable Awaitable>
 auto sync_wait(engine& driver, Awaitable&& a) -> detail::value_of<await_result_t<Awaitable>> {
   using T = await_result_t<Awaitable>;
@@ -106,7 +106,7 @@ auto sync_wait(engine& driver, Awaitable&& a) -> detail::value_of<await_result_t
   if constexpr (!std::is_void_v<T>) return std::move(*out.value);
 }
 
-/// The same for anything that has an engine, such as a communicator: `sync_wait(world, train(world, net))`.
+/// Does the same with the engine of an object, such as a communicator: `sync_wait(world, train(world, net))`.
 template <class Home, awaitable Awaitable>
   requires requires(Home& h) {
     { h.engine() } -> std::same_as<engine&>;

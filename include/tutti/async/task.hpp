@@ -24,8 +24,8 @@ class task_promise_base : public cached_frame {
  public:
   std::suspend_always initial_suspend() const noexcept { return {}; }
 
-  // Whoever arrives second at `met_` continues the parent: a child that ends before its parent has suspended lets the
-  // parent run on without suspending. So a chain of completed awaits needs no stack, with or without tail calls.
+  // The second to arrive at `met_` continues the parent. A child that ends before its parent has suspended lets the
+  // parent run on without suspending, so a chain of completed awaits needs no stack, with or without tail calls.
   struct final_awaiter {
     [[nodiscard]] bool await_ready() const noexcept { return false; }
     template <class P>
@@ -83,8 +83,8 @@ class task_promise<void> final : public task_promise_base {
 
 }  // namespace detail
 
-/// A lazy coroutine: starts when awaited, once, and resumes its parent on the thread that finished it.
-/// Move-only; owns its frame. Exceptions pass to the parent. Frames are recycled per thread.
+/// Lazy coroutine: starts when it is awaited, once, and resumes its parent on the thread that finished it. Move-only;
+/// owns its frame, which each thread recycles. Exceptions propagate to the parent.
 template <class T>
 class [[nodiscard]] task {
  public:

@@ -5,7 +5,8 @@
 
 namespace tutti::detail {
 
-/// Asks whether a wait is over, as `done` does, at the latest at `until`: beyond that nobody sleeps.
+/// Condition of a wait that ends at `done()` or at the time `until`, whichever is first. The engine sleeps no longer
+/// than until then.
 template <class Done>
 struct timed {
   Done done;

@@ -8,50 +8,52 @@
 
 namespace tutti {
 
-/// How long a thread that waits stays awake: first it polls, then it gives its core away now and then, then it sleeps.
-/// Both grow between their bounds while waits end before the sleep, or soon after, and shrink while they do not. Where
-/// the one who is waited for needs this core, to poll keeps it from him: then the polls shrink to a `few`.
-/// Averages that forget an eighth at each wait. A value; whoever drives the engine owns it.
+/// Adaptive limits of a wait: a thread first polls, then yields its core repeatedly, then sleeps. Both limits grow
+/// within their bounds while waits end before the sleep, or soon after it began, and shrink otherwise. If yields show
+/// that another rank needs this core, the number of polls shrinks to `few`, because polling keeps the core from that
+/// rank.
+///
+/// The scores are averages that forget an eighth with each wait. A value; an engine changes its own under its lock.
 class wait_policy {
  public:
   struct bounds {
     std::uint32_t least, most;
   };
-  /// Who woke up after less than this would rather have stayed awake.
+  /// A thread that slept for less than this should have stayed awake.
   static constexpr duration soon = std::chrono::microseconds(100);
-  /// Who gave its core away for longer than this gave it to somebody: two switches take some 3 us, and to find that
-  /// nobody wants it less than 1.
+  /// A yield that takes longer than this has let another thread run: two context switches take about 3 us, a yield with
+  /// no other thread to run less than 1 us.
   static constexpr duration hand_over = std::chrono::microseconds(2);
-  /// For as long as this, to a program that computes, which takes its slices anyway. A rank that polls over TCP keeps a
-  /// core for 2 ms before it gives it back.
+  /// A yield that takes at least this long has let a program run that computes, and gets its time slices anyway. A rank
+  /// that polls over TCP keeps a core for 2 ms before it yields.
   static constexpr duration time_slice = std::chrono::milliseconds(3);
-  /// Polls where cores are shared though ranks do not outnumber them.
+  /// Number of polls if cores are shared although ranks do not outnumber them.
   static constexpr std::uint32_t few = 32;
 
-  /// Begins with the most.
+  /// Starts at the upper bounds.
   constexpr wait_policy(bounds polls, bounds yields) noexcept
       : polls_bounds_(polls), yields_bounds_(yields), polls_(polls.most), yields_(yields.most) {}
 
-  /// Of a rank with a core of its own: what it waits for mostly comes while it polls.
+  /// Returns the policy of a rank with a core of its own: most waits end while it polls.
   static constexpr wait_policy own_core() noexcept { return {{250, 2000}, {20, 20}}; }
-  /// Of ranks that share cores: whoever polls keeps the core from the one it waits for.
+  /// Returns the policy of ranks that share cores: a rank that polls keeps the core from the rank for which it waits.
   static constexpr wait_policy shared_core() noexcept { return {{4, 4}, {20, 100}}; }
 
-  /// Of a progress_thread that shares its core with what the program computes.
+  /// Returns the policy of a progress_thread that shares its core with the program's computation.
   static constexpr wait_policy at_leisure() noexcept { return {{20, 20}, {0, 0}}; }
 
   [[nodiscard]] constexpr std::uint32_t polls() const noexcept { return polls_; }
   [[nodiscard]] constexpr std::uint32_t yields() const noexcept { return yields_; }
 
-  /// A wait that was not over at once ended while this thread polled.
+  /// Records a wait that ended while the thread polled, but not at once.
   constexpr void ended_polling() noexcept {
     if (awake_ != most_score || alone_ != most_score) settle(more(awake_), more(alone_));
   }
-  /// It ended while the thread gave its core away, at first for so long.
+  /// Records a wait that ended while the thread yielded; the first yield took `away`.
   constexpr void ended_yielding(duration away) noexcept {
     settle(more(awake_), away > hand_over && away < time_slice ? less(alone_) : more(alone_));
   }
-  /// A wait slept, for so long.
+  /// Records a wait that slept for `d`.
   constexpr void slept(duration d) noexcept { settle(d < soon ? more(awake_) : less(awake_), alone_); }
 
  private:
@@ -71,17 +73,17 @@ class wait_policy {
   }
 
   bounds polls_bounds_, yields_bounds_;
-  std::uint32_t awake_ = most_score;  // how often waits ended before the sleep
-  std::uint32_t alone_ = most_score;  // how often it was not this core that the other needed
+  std::uint32_t awake_ = most_score;  // share of waits that ended before the sleep, of 256
+  std::uint32_t alone_ = most_score;  // share of waits that did not need this core for another rank, of 256
   std::uint32_t polls_, yields_;
 };
 
 namespace detail {
-/// How a wait has gone until now.
+/// Progress of one wait.
 struct wait_so_far {
-  std::uint32_t polls = 0, yields = 0;  ///< in vain
-  duration away{};                      ///< what the first yield took
-  deadline returned{};                  ///< when the last yield was over
+  std::uint32_t polls = 0, yields = 0;  ///< without result
+  duration away{};                      ///< duration of the first yield
+  deadline returned{};                  ///< end of the last yield
   bool slept = false;
 
   void yield() noexcept {

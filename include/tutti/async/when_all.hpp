@@ -21,7 +21,7 @@ namespace tutti {
 
 namespace detail {
 
-/// Counts children down; the last one resumes the parent, unless all ended before the parent could suspend.
+/// Counter of children. The last child to end resumes the parent, unless all ended before the parent could suspend.
 class latch {
  public:
   explicit latch(std::size_t children) noexcept : left_(children + 1) {}
@@ -93,7 +93,7 @@ auto take(outcome<T>& o) {
 template <class... A, std::size_t... Index>
 task<std::tuple<decltype(take(std::declval<outcome<await_result_t<A>>&>()))...>> when_all(std::index_sequence<Index...>,
                                                                                           A... a) {
-  // Whoever awaits an operation, and no more, issues nothing.
+  // A child that only awaits an operation issues none.
   constexpr std::size_t issuing = (std::size_t{0} + ... + (in_flight_when_made<A> ? 0 : 1));
   [[maybe_unused]] const std::conditional_t<(issuing > 1), side_by_side, std::monostate> running;
   std::tuple<outcome<await_result_t<A>>...> outcomes;
@@ -109,17 +109,19 @@ task<std::tuple<decltype(take(std::declval<outcome<await_result_t<A>>&>()))...>>
 
 }  // namespace detail
 
-/// Awaits all of them: tasks are started in the order of the tuple, operations are in flight already. Results come as a
-/// tuple (std::monostate for void). Ends when every one has ended; then the first exception, in that order, is thrown.
-/// `co_await when_all(std::tuple{world.all_reduce(a), world.all_reduce(b)})`: in braces, and only there, operations are
-/// issued from left to right by every compiler.
+/// Awaits all elements. Tasks are started in the order of the tuple; operations are in flight already. Ends when every
+/// element has ended: returns a tuple of the results (std::monostate for void), or throws the first exception, in the
+/// order of the tuple. The coroutine resumes on the thread on which the last element ended.
+///
+/// `co_await when_all(std::tuple{world.all_reduce(a), world.all_reduce(b)})`: the elements of a braced list, unlike
+/// arguments in parentheses, are evaluated from left to right, so the operations are issued in this order.
 template <awaitable... A>
 auto when_all(std::tuple<A...> all) {
   return std::apply([](A&... a) { return detail::when_all<A...>(std::index_sequence_for<A...>{}, std::move(a)...); },
                     all);
 }
-/// The same for arguments of which at most one is an operation: where more are, compilers would issue them in orders of
-/// their own.
+/// Does the same for arguments that include at most one operation. The order in which arguments are evaluated is the
+/// compiler's, so ranks could issue more operations in different orders.
 template <awaitable... A>
 auto when_all(A&&... a) {
   static_assert((std::size_t{0} + ... + (in_flight_when_made<std::remove_cvref_t<A>> ? 1 : 0)) <= 1,
@@ -128,13 +130,13 @@ auto when_all(A&&... a) {
   return detail::when_all<std::remove_cvref_t<A>...>(std::index_sequence_for<A...>{}, std::forward<A>(a)...);
 }
 
-/// The same for a list of operations or tasks without a value.
+/// Does the same for a list of operations or tasks without a value.
 template <awaitable A>
   requires std::is_void_v<await_result_t<A>>
 task<> when_all(std::vector<A> list) {
   std::optional<detail::side_by_side> running;
   if (!in_flight_when_made<A> && list.size() > 1) running.emplace();
-  // The types say void and child in terms of A, so that nothing of this is compiled before it is called.
+  // void and child are written in terms of A, so that nothing here is compiled before it is called.
   std::vector<detail::outcome<await_result_t<A>>> outcomes(list.size());
   detail::latch all(list.size());
   {

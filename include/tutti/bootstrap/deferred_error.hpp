@@ -5,11 +5,11 @@
 
 namespace tutti::detail {
 
-/// The first error that this process alone has met: a file that it cannot read, a variable that it cannot understand.
-/// It joins all the same and tells the others, which would wait for it until their deadline.
+/// First error that only this process has met, such as a file that it cannot read or a variable that is malformed. The
+/// process joins its world nevertheless and reports the error there: the others would wait for it until their deadline.
 class deferred_error {
  public:
-  /// What `f` returns, or nothing of its kind when that throws.
+  /// Returns the result of `f`; if `f` throws, records the exception and returns a default value.
   template <class F>
   auto noting(F f) -> decltype(f()) {
     try {
@@ -20,6 +20,7 @@ class deferred_error {
     }
   }
   explicit operator bool() const noexcept { return first_ != nullptr; }
+  /// Throws the recorded error, if there is one.
   void raise() const {
     if (first_) std::rethrow_exception(first_);
   }

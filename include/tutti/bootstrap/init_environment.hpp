@@ -15,10 +15,11 @@
 #include <tutti/os/process.hpp>
 #include <tutti/os/read_file.hpp>
 
-/// What init() knows beyond the variables of a launcher: facts about the processes that started this one.
+/// Facts about the processes that started this one, which init() uses in addition to a launcher's variables.
 namespace tutti::detail {
 
-/// An environment that says something else about some variables; an empty optional hides one.
+/// Lookup of variables in an environment with some of them changed; an empty optional hides one. Refers to the original
+/// lookup.
 template <variable_lookup Get>
 class changed_environment {
  public:
@@ -44,11 +45,11 @@ class changed_environment {
 };
 
 struct parent_process {
-  ::pid_t pid = 0;  ///< 0: not known
+  ::pid_t pid = 0;  ///< 0: unknown
   std::string name;
 };
 
-/// The parent of a process and its name, from /proc.
+/// Returns the parent of a process and its name, from /proc.
 inline parent_process parent_of(::pid_t pid) {
   const auto stat = os::read_file("/proc/" + std::to_string(pid) + "/stat", 1024);
   const auto end = stat ? stat->rfind(')') : std::string::npos;
@@ -61,8 +62,8 @@ inline parent_process parent_of(::pid_t pid) {
   return {*parent, std::move(name)};
 }
 
-/// A name for the job of MPICH's mpiexec, which gives none: all ranks of a machine descend from one proxy, which no
-/// other job has. Without a proxy among the ancestors, the parent.
+/// Returns a name for the job of MPICH's mpiexec, which sets none: all ranks of a machine descend from one proxy
+/// process, which no other job has. If no ancestor is a proxy, the parent is used.
 inline std::optional<std::string> hydra_job() {
   constexpr int generations = 16;
   ::pid_t chosen = 0;
@@ -80,7 +81,7 @@ inline std::optional<std::string> hydra_job() {
   return "hydra-" + std::to_string(chosen) + "-" + std::to_string(*began);
 }
 
-/// Adds the name that hydra lacks, where all ranks are on this machine.
+/// Sets PMI_JOBID to the name of a hydra job if all ranks are on this machine and no variable names the job.
 template <variable_lookup Get>
 void add_hydra_job(changed_environment<Get>& get, std::optional<std::string> (*name)()) {
   const auto size = get("PMI_SIZE"), local = get("MPI_LOCALNRANKS");
@@ -88,8 +89,9 @@ void add_hydra_job(changed_environment<Get>& get, std::optional<std::string> (*n
   if (auto job = name()) get.set("PMI_JOBID", std::move(job));
 }
 
-/// The local socket for a torchrun with all ranks on this machine: it needs no port beside the one on which torchrun
-/// itself listens, and which no other job on this machine has. Nothing when that is not the case.
+/// Returns the URL of a local socket for a torchrun with all ranks on this machine, so that no port beside torchrun's
+/// own is needed. The name contains that port, which is unique among the jobs of this machine. Returns nullopt in all
+/// other cases.
 std::optional<std::string> torchrun_socket(const variable_lookup auto& get, std::uint32_t user) {
   if (!get("TORCHELASTIC_RUN_ID") && !get("GROUP_WORLD_SIZE")) return std::nullopt;
   const auto size = get("WORLD_SIZE"), port = get("MASTER_PORT");

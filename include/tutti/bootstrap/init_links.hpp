@@ -19,13 +19,13 @@
 
 namespace tutti::detail {
 
-/// What a transport of processes is made of: the world, and this rank's ways to reach it.
+/// Parts of a transport between processes: the world, and the ways in which this rank is connected to it.
 template <class Link>
 struct links {
   roster all;
   int rank = 0;
   std::optional<shm_attachment> memory;  ///< shared with the ranks of this machine
-  std::optional<tcp_listener> listener;  ///< at which the others connect
+  std::optional<tcp_listener> listener;  ///< the others connect to it
   tcp_job job;
   tcp_options options;
 
@@ -35,13 +35,13 @@ struct links {
   }
 };
 
-/// Which links this rank needs.
+/// Kinds of links that this rank needs.
 struct link_needs {
   bool memory = false;
   bool network = false;
-  bool bells = false;  ///< ranks sleep on descriptors, because they wait for sockets, too
+  bool bells = false;  ///< ranks sleep on descriptors, since they also wait for sockets
 
-  /// Throws error{rendezvous} when the ranks are not where the chosen transport can reach them.
+  /// Throws error{rendezvous} if the chosen transport cannot reach all ranks.
   link_needs(const roster& all, const rank_info& self, transport_choice chosen) {
     const rank_info* elsewhere = nullptr;
     for (const rank_info& p : all)
@@ -58,26 +58,27 @@ struct link_needs {
   }
 };
 
-/// The address of this machine from which packets to `where` leave; nothing is sent.
+/// Returns the address of this machine from which packets to `where` are sent. Sends nothing.
 inline std::optional<os::endpoint> route_to(const os::endpoint& where) {
   const os::fd probe{::socket(where.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0)};
   if (!probe || ::connect(probe.native(), where.native(), where.native_bytes()) != 0) return std::nullopt;
   return os::local_endpoint(probe.native()).with_port(0);
 }
 
-/// The first rank that is not on the host of `self`; null when all are.
+/// Returns the first rank that is not on the host of `self`; null if all are.
 inline const rank_info* on_another_host(const roster& all, const rank_info& self) noexcept {
   for (const rank_info& p : all)
     if (p.host != self.host) return &p;
   return nullptr;
 }
 
-/// "10.0.0.7" of "10.0.0.7:0"
+/// Returns "10.0.0.7" for "10.0.0.7:0".
 inline std::string host_of(const os::endpoint& where) { return os::split_host_port(where.to_string()).first; }
 
-/// The address at which a rank listens for its peers: what the user names; else the loopback if all ranks are there;
-/// else the one that leads to the rendezvous, or, where that is on this machine and goes by a loopback address here,
-/// the one by which others have come: `reached()`. Throws error{rendezvous} when nothing tells.
+/// Returns the address at which this rank listens for its peers. It is the first of: the address that the user names;
+/// loopback, if the rendezvous is inside one machine or all ranks of a file rendezvous are on one host; the address
+/// from which packets to a TCP rendezvous leave, which may be loopback only if all ranks are on one host; `reached()`,
+/// the address at which other nodes have reached the rendezvous on this one. Throws error{rendezvous} if none is known.
 template <class Reached>
 std::string address_for_peers(const init_plan& plan, const roster& all, const rank_info& self, Reached reached) {
   using enum rendezvous_url::scheme;
@@ -101,8 +102,8 @@ std::string address_for_peers(const init_plan& plan, const roster& all, const ra
               {self.rank}};
 }
 
-/// Link-local addresses of others, made to mean something here: their interface is the one at which this rank listens,
-/// if that has such an address, too.
+/// Replaces the interface in other ranks' link-local addresses by the one at which this rank listens, if that has such
+/// an address: the name of an interface is valid on its own machine only.
 inline void see_from_here(roster& all, const rank_info& self) {
   const auto link_of = [](const rank_info& p) {
     const std::string host = p.endpoint.empty() ? "" : os::split_host_port(p.endpoint).first;
@@ -116,7 +117,7 @@ inline void see_from_here(roster& all, const rank_info& self) {
       p.endpoint.replace(p.endpoint.find('%'), theirs.size(), mine);
 }
 
-/// Refuses a world in which a machine can be reached by itself only.
+/// Throws error{rendezvous} if a rank listens on a loopback address although ranks are on other hosts.
 inline void check_places(const roster& all) {
   for (const rank_info& p : all) {
     const bool loops =

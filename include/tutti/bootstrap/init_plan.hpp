@@ -17,20 +17,21 @@
 
 namespace tutti::detail {
 
-/// What init() is going to do, from its options and the environment.
+/// Decisions of init(), made from its options and the environment.
 struct init_plan {
   int rank = 0;
   int world_size = 1;
-  int local_size = -1;   ///< ranks on this machine; -1 where nobody says
+  int local_size = -1;   ///< ranks on this machine; -1: unknown
   std::string job;       ///< may be empty
   rendezvous_url where;  ///< env:// for a world of one
-  std::string source;    ///< where that comes from, for messages
-  bool vouched = false;  ///< a launcher has started just as many processes as the world has ranks
+  std::string source;    ///< origin of `where`, for messages
+  bool vouched = false;  ///< the launcher has started exactly world_size processes, so that no extra rank can come
   transport_choice transport = transport_choice::automatic;
   std::string interface;
   int connections = 1;
 };
 
+/// Returns the transport that the options or TUTTI_TRANSPORT choose. Throws usage_error.
 transport_choice chosen_transport(const init_options& options, const variable_lookup auto& get) {
   const auto text = get("TUTTI_TRANSPORT");
   if (options.transport != transport_choice::automatic || !text) return options.transport;
@@ -40,6 +41,7 @@ transport_choice chosen_transport(const init_options& options, const variable_lo
   throw usage_error("environment: " + show("TUTTI_TRANSPORT", *text) + " is not shm, tcp or automatic");
 }
 
+/// Returns the number of connections that the options or TUTTI_CONNECTIONS choose. Throws usage_error.
 int chosen_connections(const init_options& options, const variable_lookup auto& get) {
   constexpr int most = tcp_options::most_connections;
   const std::string range = " is not a number from 1 to " + std::to_string(most);
@@ -52,8 +54,8 @@ int chosen_connections(const init_options& options, const variable_lookup auto& 
   return *n;
 }
 
-/// The rank of a process that was given one beyond its world by hand: it joins all the same, to make all others fail.
-/// `get` then hides that, so that the rest of the environment can be read.
+/// Returns the rank that a process was given by hand if it is beyond its world, else nullopt. Such a process joins so
+/// that all ranks fail with a message. Replaces the rank in `get`, so that the rest of the environment can be read.
 template <variable_lookup Get>
 std::optional<int> surplus_rank(changed_environment<Get>& get) {
   for (const launch_variables& names : {tutti_variables, torchrun_variables}) {
@@ -68,18 +70,19 @@ std::optional<int> surplus_rank(changed_environment<Get>& get) {
   return std::nullopt;
 }
 
-/// Whether the processes were counted by the launcher that named the place where they meet.
+/// Returns true if the launcher that counted the processes also named their rendezvous.
 bool launcher_vouches(const variable_lookup auto& get, const launch& found, std::uint32_t user) {
   if (found.rendezvous == "unix:@tutti-" + found.job) return get("TUTTI_REPORT_FD").has_value();  // tutti-run
   return !get("TUTTI_JOB") && !get("TUTTI_RENDEZVOUS") && found.rendezvous == local_rendezvous(user, found.job);
 }
 
-/// Where options have been written over the environment, or another rank over one beyond its world.
+/// Reads an environment in which options have replaced variables, or surplus_rank() has replaced the rank; errors
+/// mention that.
 std::optional<launch> read_changed(const variable_lookup auto& get, std::uint32_t user, std::optional<int> surplus) {
   try {
     return read_environment(get, user);
   } catch (const usage_error& e) {
-    // What e says was read with another rank in its place.
+    // The text of e would name the rank that was put in place.
     if (surplus)
       throw usage_error("rank " + std::to_string(*surplus) +
                         " is beyond its world: ranks count from 0; correct the rank or the world size");
@@ -89,8 +92,8 @@ std::optional<launch> read_changed(const variable_lookup auto& get, std::uint32_
   }
 }
 
-/// Explicit options go before the environment. Throws usage_error.
-/// `hydra` gives MPICH's jobs a name; a parameter for tests.
+/// Decides what init() does; options precede the environment. Throws usage_error. `hydra` names the jobs of MPICH; a
+/// parameter for tests.
 init_plan plan_init(const init_options& options, const variable_lookup auto& process, std::uint32_t user,
                     std::optional<std::string> (*hydra)() = hydra_job) {
   const inner_environment given{process};

@@ -8,20 +8,21 @@
 
 namespace tutti {
 
-/// The backend of NVIDIA's GPUs over the NCCL that is linked: `communicator<nccl>`.
+/// Backend of NVIDIA's GPUs over the NCCL that is linked: `communicator<nccl>`.
 using nccl = basic_nccl<nccl_api>;
 /// Device memory that NCCL knows; see basic_nccl_memory.
 template <class T>
 using nccl_memory = basic_nccl_memory<T, nccl_api>;
 
-/// The GPUs of a world's ranks, as a communicator over device memory; see make_nccl(). Collective over `world`.
+/// Returns a communicator over the GPUs of a world's ranks; see make_nccl(). Collective over `world`.
 /// `auto world = tutti::init(); auto gpus = tutti::gpu_world(world);`
 template <backend Host>
 [[nodiscard]] communicator<nccl> gpu_world(communicator<Host>& world, const nccl_options& options = {}) {
   return make_nccl<nccl_api>(world, options);
 }
 
-/// The GPUs of those who are left after a failure; see shrink_nccl(). Collective over `survivors`.
+/// Returns a communicator over the GPUs of the ranks that have survived a failure; see shrink_nccl(). Collective over
+/// `survivors`.
 template <backend Host>
 [[nodiscard]] communicator<nccl> shrink(communicator<nccl>& failed, communicator<Host>& survivors,
                                         const nccl_options& options = {}) {

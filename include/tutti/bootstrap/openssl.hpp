@@ -10,8 +10,8 @@
 
 namespace tutti {
 
-/// HMAC-SHA256 by OpenSSL's libcrypto (3.0 or newer). Including this header in one source file, or linking the CMake
-/// target tutti::openssl, is all it takes to use a job's secret.
+/// Computes HMAC-SHA256 with OpenSSL's libcrypto (3.0 or newer). To use a job's secret, include this header in one
+/// source file, or link the CMake target tutti::openssl: it registers this function.
 inline bool openssl_hmac(std::span<const std::byte> key, std::span<const std::byte> data,
                          std::span<std::byte, 32> out) noexcept {
   if (key.size() > INT_MAX) return false;

@@ -11,35 +11,35 @@
 
 namespace tutti {
 
-/// What moves bytes between ranks; the same on all of them.
+/// Transport between ranks; the same on all of them.
 enum class transport_choice : std::uint8_t {
   automatic,  ///< shared memory inside a machine, TCP between machines
   shm,        ///< shared memory only; ranks on several machines are an error
   tcp         ///< TCP only, also inside a machine
 };
 
-/// How init() finds the other ranks; whatever is not said here comes from the environment (docs/rendezvous.md).
+/// Options of init(). An option that is not set comes from the environment (docs/rendezvous.md).
 struct init_options {
   std::string rendezvous = {};  ///< "tcp://host:port", "file:///path", "unix:/path", "unix:@name"; `?rank=&world_size=`
-  std::optional<int> rank = {};        ///< with world_size, instead of what the launcher says
+  std::optional<int> rank = {};        ///< with world_size; overrides the launcher
   std::optional<int> world_size = {};  ///< with rank
   std::string job = {};                ///< a name that no other job has at the same time
 
-  transport_choice transport = transport_choice::automatic;  ///< automatic: TUTTI_TRANSPORT, if that is set
-  std::string interface =
-      {};               ///< "eth0", an address or a host name at which other machines reach this one; TUTTI_INTERFACE
+  transport_choice transport = transport_choice::automatic;  ///< automatic: TUTTI_TRANSPORT decides, if it is set
+  /// "eth0", an address or a host name at which other machines reach this one; else TUTTI_INTERFACE.
+  std::string interface = {};
   int connections = 0;  ///< TCP connections each way between two ranks, 1 to 16; 0: TUTTI_CONNECTIONS, or 1
   exposure network = exposure::guarded;  ///< insecure: listen to other machines without a secret
-  secret_source secret = {};             ///< what TCP connections prove to each other
+  secret_source secret = {};             ///< secret with which TCP connections authenticate each other
 
-  duration timeout = std::chrono::minutes{5};        ///< of each operation of the communicator
-  duration join_timeout = std::chrono::seconds{60};  ///< within which all ranks must have come
-  std::stop_token stop = {};                         ///< ends the joining; init() throws error{aborted} on all ranks
+  duration timeout = std::chrono::minutes{5};        ///< deadline of each operation of the communicator
+  duration join_timeout = std::chrono::seconds{60};  ///< time within which all ranks must have joined
+  std::stop_token stop = {};                         ///< ends init(), which throws error{aborted} on all ranks
 
-  std::string tuning = {};  ///< a file by tutti-bench --tune that says which algorithms are taken; TUTTI_TUNING
+  std::string tuning = {};  ///< file by tutti-bench --tune that selects algorithms; else TUTTI_TUNING
 
-  std::string memory_domain =
-      {};  ///< instead of os::memory_domain(): lets ranks of one machine act as those of several
+  /// Overrides os::memory_domain(), so that ranks of one machine act like those of several.
+  std::string memory_domain = {};
 };
 
 }  // namespace tutti

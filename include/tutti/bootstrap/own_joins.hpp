@@ -10,27 +10,28 @@
 
 #include <tutti/core/error.hpp>
 
-/// The records that a process keeps of its own calls of init().
+/// Records that a process keeps of its own calls of init().
 namespace tutti::detail {
 
-/// The roll calls that this process has been at, by rank: threads may take themselves for several. What is left of one
-/// may still be there when it comes for the next.
+/// Set of the roll calls that this process has taken part in, by rank, since threads may join as different ranks. The
+/// keys of one may still be in the store when the process comes for the next.
 class attended_roll_calls {
  public:
-  /// False for one that it has been at before.
+  /// Adds a roll call. Returns false if it was there already.
   static bool note(std::uint64_t nonce, int rank) {
     static std::mutex mutex;
     static std::vector<std::pair<std::uint64_t, int>> known;
     const std::scoped_lock guard(mutex);
     if (std::ranges::find(known, std::pair{nonce, rank}) != known.end()) return false;
-    constexpr std::size_t most = 1024;  // the last one matters
+    constexpr std::size_t most = 1024;  // the most recent ones suffice
     if (known.size() == most) known.erase(known.begin());
     known.emplace_back(nonce, rank);
     return true;
   }
 };
 
-/// A call of init() under way, so that another one for the same world in this process is noticed.
+/// Registration of a call of init() in progress, so that a concurrent one for the same world in this process is
+/// noticed.
 class joining_thread {
  public:
   joining_thread(std::string place, int rank) : me_{std::move(place), rank} {
@@ -46,7 +47,7 @@ class joining_thread {
     all().threads.erase(std::ranges::find(all().threads, me_));
   }
 
-  /// Throws usage_error if there was one before.
+  /// Throws usage_error if another call for the same world was in progress when this one began.
   void expect_alone() const {
     if (!other_) return;
     throw usage_error("another thread of this process joins the same world, as rank " + std::to_string(*other_) +

@@ -16,11 +16,12 @@
 
 namespace tutti {
 
-/// Where the secret of a job comes from: the environment, unless one of the functions says otherwise. It never comes
-/// from a command line, which every user of the machine can read.
+/// Source of a job's secret: the environment by default, else a value, a file or a descriptor. It is never a command
+/// line, which every user of the machine can read.
 class secret_source {
  public:
-  /// TUTTI_SECRET_FD (an inherited descriptor), else TUTTI_SECRET_FILE (as tutti-run makes it), else there is none.
+  /// Reads TUTTI_SECRET_FD (an inherited descriptor), else TUTTI_SECRET_FILE (as tutti-run sets it); else there is no
+  /// secret.
   secret_source() = default;
 
   [[nodiscard]] static secret_source value(const wire::secret& s) {
@@ -29,14 +30,14 @@ class secret_source {
     from.value_ = s;
     return from;
   }
-  /// 32 bytes or 64 hexadecimal digits in a file that only this user can read.
+  /// Reads 32 bytes or 64 hexadecimal digits from a file that only this user can read.
   [[nodiscard]] static secret_source file(std::string path) {
     secret_source from;
     from.kind_ = kind::file;
     from.path_ = std::move(path);
     return from;
   }
-  /// The same from an open descriptor, which stays open and becomes close-on-exec.
+  /// Reads the same from an open descriptor, which stays open and becomes close-on-exec.
   [[nodiscard]] static secret_source descriptor(int number) {
     secret_source from;
     from.kind_ = kind::descriptor;
@@ -44,7 +45,7 @@ class secret_source {
     return from;
   }
 
-  /// The secret; nothing when there is none. Throws error{auth_failed} when it cannot be read or is not one.
+  /// Returns the secret; nullopt if there is none. Throws error{auth_failed} if it cannot be read or is malformed.
   [[nodiscard]] std::optional<wire::secret> load(const variable_lookup auto& get) const {
     if (kind_ == kind::value) return value_;
     if (kind_ == kind::file) return wire::load_secret_file(path_);
@@ -68,7 +69,7 @@ class secret_source {
 
   static wire::secret from_descriptor(int number) {
     auto s = wire::load_secret(number);
-    // It stays open for another init(), but no program that this one starts needs it.
+    // Another init() of this process may read it again, but no program that it starts.
     ::fcntl(number, F_SETFD, FD_CLOEXEC);
     return s;
   }

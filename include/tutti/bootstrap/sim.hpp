@@ -15,11 +15,12 @@
 
 namespace tutti {
 
-/// Runs `f(world)` as each of `size` ranks on the calling thread, in an order that the seed decides, and returns when
-/// all have ended. Code with blocking waits runs unchanged. If a rank throws, the others are aborted and the exception
-/// is rethrown here: the first that was not itself caused by that abort. What a lost rank throws is not.
-/// A hang is found at once and fails every operation with errc::timed_out; messages of errors name the seed.
-/// Ranks must not wait for each other but by tutti: no locks held across a wait, no barriers of threads, no
+/// Runs `f(world)` as each of `size` ranks on the calling thread, in an order that the seed determines, and returns
+/// when all have ended. Code with blocking waits runs unchanged. If a rank throws, the others are aborted and the first
+/// exception that this abort did not cause is rethrown here; exceptions of a lost rank are not. A hang is detected at
+/// once and fails every operation with errc::timed_out; error messages contain the seed.
+///
+/// Ranks must wait for each other through tutti only: no locks held across a wait, no barriers of threads, no
 /// progress_thread. Backends are `sim`, or others over a transport that is derived from sim_transport.
 template <class B = sim, std::invocable<communicator<B>&> F>
   requires std::derived_from<typename B::transport_type, sim_transport>
@@ -56,14 +57,14 @@ void run_sim(int size, const sim_options& how, F f) {
     if (e) std::rethrow_exception(e);
 }
 
-/// The same with nothing but a seed.
+/// Does the same with default options and a seed.
 template <class B = sim, std::invocable<communicator<B>&> F>
 void run_sim(int size, std::uint64_t seed, F f) {
   run_sim<B>(size, sim_options{.seed = seed}, std::move(f));
 }
 
-/// Calls `f(seed)` for `count` seeds from `first` on. An exception ends it and is rethrown inside an error that names
-/// the seed to replay.
+/// Calls `f(seed)` for `count` seeds from `first` on. An exception ends the loop and is rethrown, nested in an error
+/// that names the seed to replay.
 template <std::invocable<std::uint64_t> F>
 void for_seeds(std::uint64_t first, std::uint64_t count, F f) {
   for (std::uint64_t seed = first; seed < first + count; ++seed) {

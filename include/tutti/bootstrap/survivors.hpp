@@ -15,8 +15,8 @@ namespace tutti {
 
 namespace detail {
 
-// Whoever waits in vain for one has no time left for those after it, and a store across a network answers no get()
-// within no time at all, so try_get() has the last word.
+// Waits for one rank's key until the deadline. After that, get() on a store across a network cannot answer in time, so
+// try_get() decides for the ranks that are left.
 template <store S>
 bool is_there(S& store, const std::string& key, deadline until) {
   try {
@@ -32,13 +32,14 @@ bool is_there(S& store, const std::string& key, deadline until) {
 
 }  // namespace detail
 
-/// The ranks of a world of `size` that failed, those that are still there: an ascending list, the same on all of them,
-/// the basis for a new world (this rank's number in it is its place in the list). Called by each of them once, with
-/// `here`, its rank in the world that failed, and those that it knows to be `lost`: nobody waits for them. Blocks until
-/// all others have come, or until `until`; who comes later is told to end. `meeting` is a store that outlives the ranks
-/// that may be lost, with nothing under "survivors/"; a prefix_store of its own for each failure. Errors:
-/// error{rendezvous} for a rank without which the others went on, and those of the store. One round trip for each rank,
-/// and one that decides: the first who has waited long enough proposes a list, and compare_set has one winner.
+/// Returns the ranks of a failed world of `size` that are still alive: an ascending list, equal on all of them, from
+/// which they form a new world; a rank's new number is its index. Every survivor calls it once, with its rank `here` in
+/// the failed world and the ranks that it knows to be `lost`, for which it does not wait. Blocks until all others have
+/// come or until `until`; a rank that comes later gets an error.
+///
+/// `store` is one that outlives the ranks that may be lost, with no keys under "survivors/"; use a prefix_store
+/// per failure. Errors: error{rendezvous} for a rank that the others have left out, and those of the store. Costs one
+/// round trip per rank and one to decide: the first rank that has waited long enough proposes a list with compare_set.
 template <store S>
 [[nodiscard]] std::vector<int> agree_on_survivors(S& store, int here, int size, std::span<const int> lost,
                                                   deadline until) {

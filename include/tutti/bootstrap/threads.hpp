@@ -16,8 +16,8 @@ namespace tutti {
 
 class threads_hub;
 
-/// One rank of a world of threads; for programs that make their threads themselves. All ranks share one hub.
-/// <tutti/transport/threads.hpp> has the hub. Throws usage_error for a rank that is not in the hub's world.
+/// Returns the communicator of one rank of a world of threads, for programs that create their threads themselves. All
+/// ranks share one hub (<tutti/transport/threads.hpp>). Throws usage_error for a rank that is not in the hub's world.
 template <class B = threads>
 communicator<B> join(std::shared_ptr<threads_hub> hub, int rank, duration timeout = std::chrono::minutes(5));
 
@@ -28,8 +28,8 @@ std::shared_ptr<Hub> make_hub(int size);
 }  // namespace detail
 
 /// Runs `f(world)` on `size` threads, each a rank, and returns when all have ended. `world` is a
-/// communicator<threads>&, which no communicator<>& binds to: write that, or `[](auto& world) { … }`. If one throws,
-/// the others are aborted and the exception is rethrown here: the first that was not itself caused by that abort.
+/// communicator<threads>&, which does not bind to communicator<>&: write `[](auto& world) { … }`, or that type. If a
+/// rank throws, the others are aborted and the first exception that this abort did not cause is rethrown here.
 template <std::invocable<communicator<threads>&> F>
 void run_threads(int size, F f, duration timeout = std::chrono::minutes(5)) {
   auto hub = detail::make_hub<threads_hub>(size);
@@ -49,7 +49,7 @@ void run_threads(int size, F f, duration timeout = std::chrono::minutes(5)) {
           try {
             f(world);
           } catch (const error& e) {
-            end_all(e.kind() != errc::aborted);  // an abort is another rank's doing
+            end_all(e.kind() != errc::aborted);  // another rank caused an abort
             throw;
           } catch (...) {
             end_all(true);

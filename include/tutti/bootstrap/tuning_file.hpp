@@ -22,10 +22,10 @@
 ///     all_reduce messages * * ring
 ///
 /// `links` is memory, messages or machines; `ranks` and `bytes` are upper limits, `*` for none. The first rule that
-/// fits counts.
+/// matches applies.
 namespace tutti::detail {
 
-/// The next word of a line, and the rest of the line.
+/// Returns the next word of a line and removes it from the line.
 inline std::string_view next_word(std::string_view& line) noexcept {
   constexpr std::string_view blanks = " \t\r";
   const std::size_t begin = line.find_first_not_of(blanks);
@@ -36,13 +36,13 @@ inline std::string_view next_word(std::string_view& line) noexcept {
   return word;
 }
 
-/// `line` of `source` is wrong.
+/// Throws usage_error for a line of `source`.
 [[noreturn]] inline void refuse_tuning(std::string_view source, std::size_t line, const std::string& why) {
   throw usage_error(std::string(source) + ", line " + std::to_string(line) + ": " + why +
                     "; tutti-bench --tune FILE writes such tables");
 }
 
-/// "*" is `any`.
+/// Parses an upper limit; "*" gives `any`.
 template <class Int>
 Int parse_limit(std::string_view word, Int any, std::string_view source, std::size_t line, const char* what) {
   if (word == "*") return any;
@@ -73,7 +73,7 @@ algo::tuning::rule parse_rule(std::string_view line, std::string_view source, st
   return r;
 }
 
-/// Throws usage_error that names `source` and the line.
+/// Parses a table. Throws usage_error that names `source` and the line.
 template <class Known = algo::tunable>
 algo::tuning parse_tuning(std::string_view text, std::string_view source) {
   algo::tuning table;
@@ -97,7 +97,7 @@ algo::tuning parse_tuning(std::string_view text, std::string_view source) {
   return table;
 }
 
-/// The table that the options or TUTTI_TUNING name; empty when neither does. Throws usage_error.
+/// Returns the table that the options or TUTTI_TUNING name; an empty one if neither does. Throws usage_error.
 template <variable_lookup Get>
 algo::tuning load_tuning(const init_options& options, const Get& get) {
   constexpr std::size_t most_bytes = std::size_t{1} << 20;

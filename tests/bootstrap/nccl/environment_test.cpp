@@ -27,15 +27,15 @@ TEST_CASE("nccl_surroundings: NCCL_SOCKET_IFNAME as NCCL reads it") {
 }
 
 TEST_CASE("nccl_surroundings: of this machine") {
-  const auto here = tutti::surroundings_of_nccl();
-  CHECK(here.machine == tutti::surroundings_of_nccl().machine);
+  const auto here = tutti::nccl_environment_of();
+  CHECK(here.machine == tutti::nccl_environment_of().machine);
   CHECK(here.machine != 0);
   CHECK(here.shm_free >= 0);
   const auto names = tutti::os::interface_names();
   CHECK(std::ranges::count(names, "lo") == 1);
   const auto shm_free_with = [](const char* variable, const char* value) {
     ::setenv(variable, value, 1);
-    const auto s = tutti::surroundings_of_nccl();
+    const auto s = tutti::nccl_environment_of();
     ::unsetenv(variable);
     return s.shm_free;
   };

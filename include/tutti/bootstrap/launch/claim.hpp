@@ -12,9 +12,10 @@
 
 namespace tutti::detail {
 
+/// Launchers whose variables are known.
 enum class launcher : std::uint8_t { tutti_run, torchrun, by_hand, open_mpi, mpich, horovod, slurm };
 
-/// The names under which one launcher hands out ranks.
+/// Names of the variables in which one launcher passes ranks.
 struct launch_variables {
   launcher by;
   const char* command;
@@ -35,7 +36,7 @@ inline constexpr launch_variables mpi_variables[] = {
     {launcher::horovod, "horovodrun", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"},
 };
 
-/// A rank and a world size as one launcher gives them; false when it gives none.
+/// Rank and world size as one launcher gives them; converts to false if it gives none.
 struct launch_claim {
   launch_variables names{};
   int rank = 0;
@@ -46,7 +47,7 @@ struct launch_claim {
   explicit operator bool() const noexcept { return world_size > 0; }
 };
 
-/// `RANK="3"`, as messages quote what was found.
+/// Returns `RANK="3"`, for messages.
 inline std::string show(std::string_view name, std::string_view value) {
   return std::string(name) + "=" + quoted(value);
 }
@@ -55,7 +56,7 @@ inline std::string show(const launch_claim& c) {
   return show(c.names.rank, c.rank) + " and " + show(c.names.world_size, c.world_size) + " (" + c.names.command + ")";
 }
 
-/// The number in a variable; nullopt when it is not set, usage_error when it is not a number of that range.
+/// Returns the number in a variable; nullopt if it is not set. Throws usage_error if it is not a number of that range.
 std::optional<int> read_number(const variable_lookup auto& get, const char* name, int least,
                                int most = (std::numeric_limits<int>::max)()) {
   const auto text = get(name);
@@ -67,7 +68,7 @@ std::optional<int> read_number(const variable_lookup auto& get, const char* name
   return value;
 }
 
-/// Refuses numbers that cannot describe one rank of one world.
+/// Throws usage_error if the numbers cannot describe one rank of one world.
 inline void check_claim(const launch_claim& c) {
   const auto refuse = [&](const std::string& what) {
     throw usage_error("environment: " + what + "; check how " + c.names.command +
@@ -81,7 +82,7 @@ inline void check_claim(const launch_claim& c) {
     refuse(show(c.names.local_rank, c.local_rank) + " is not below " + show(c.names.local_size, c.local_size));
 }
 
-/// What a launcher's variables say; nothing when its rank or its world size is not set.
+/// Returns the claim in a launcher's variables; an empty one if rank or world size is not set.
 launch_claim read_claim(const variable_lookup auto& get, const launch_variables& names) {
   const auto rank = read_number(get, names.rank, 0);
   const auto size = read_number(get, names.world_size, 1);
@@ -93,7 +94,7 @@ launch_claim read_claim(const variable_lookup auto& get, const launch_variables&
   return c;
 }
 
-/// Refuses a rank without a world size, and the reverse.
+/// Throws usage_error for a rank without a world size, or the reverse.
 void refuse_half(const variable_lookup auto& get, const launch_variables& names) {
   const auto rank = get(names.rank), size = get(names.world_size);
   if (rank.has_value() == size.has_value()) return;

@@ -17,23 +17,25 @@
 
 namespace tutti {
 
-/// A variable of this process; the view holds until the environment is changed.
+/// Returns a variable of this process. The view is valid until the environment is changed.
 inline std::optional<std::string_view> process_variable(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());
   return value ? std::optional<std::string_view>(value) : std::nullopt;
 }
 
-/// Reads a launcher's variables through `given`; nullopt when there are none: a world of one. Does nothing but look up.
-/// `user` is the user id; it becomes part of the name of a rendezvous inside one machine.
-/// Rank and size come from the first that gives both: TUTTI_* (believed, nothing else is looked at); torchrun's RANK
-/// and WORLD_SIZE; Open MPI; MPICH and PMI; Horovod; a Slurm task. mpirun goes before Slurm: srun starts its daemons.
-/// All of them go before what tutti-run gave to the rank that started them. RANK and WORLD_SIZE set by hand must agree
-/// with the launcher; half a pair is checked, not used. The rendezvous is the first of: TUTTI_RENDEZVOUS; MASTER_ADDR
+/// Reads a launcher's variables through `given`; nullopt if there are none: a world of one. Has no side effects. `user`
+/// is the user id, a part of the name of a rendezvous inside one machine.
+///
+/// Rank and size come from the first source that gives both: TUTTI_* (then nothing else is checked); torchrun's RANK
+/// and WORLD_SIZE; Open MPI; MPICH and PMI; Horovod; a Slurm task (after mpirun, whose daemons srun starts). All
+/// precede the variables that tutti-run gave to the rank that started them. RANK and WORLD_SIZE set by hand must agree
+/// with the launcher; one of them alone is only checked. The rendezvous is the first of: TUTTI_RENDEZVOUS; MASTER_ADDR
 /// and MASTER_PORT (+ 1 beside torchrun's own store); a socket of this machine if all ranks are on it; the first node
-/// of a Slurm step, with a port from the job's id; the host of horovodrun's server and its port + 1. Thread safety:
-/// that of `given`; without arguments, not while another thread changes this process's environment. Errors: usage_error
-/// quotes the variables that are malformed, contradict each other or do not suffice, and says what to set; there is no
-/// silent fall-back to localhost or to a world of one.
+/// of a Slurm step, with a port from the job's id; the host of horovodrun's server and its port + 1.
+///
+/// Thread safety is that of `given`; the default must not run while another thread changes the environment. Errors:
+/// usage_error quotes variables that are malformed, contradictory or incomplete, and says what to set; nothing falls
+/// back to localhost or a world of one.
 template <variable_lookup Get = decltype(process_variable)>
 std::optional<launch> read_environment(const Get& given = process_variable, std::uint32_t user = ::getuid()) {
   const detail::inner_environment get{given};

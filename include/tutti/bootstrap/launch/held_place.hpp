@@ -15,18 +15,20 @@
 
 namespace tutti::detail {
 
-/// The file in which each rank of a job locks the byte of its number; tutti-run puts it beside that of the secret.
+/// Returns the path of the file in which each rank of a job locks the byte at its rank; tutti-run creates it beside the
+/// file of the secret. Empty if there is none.
 inline std::string file_of_places(const variable_lookup auto& get) {
   const std::string_view secret = get("TUTTI_SECRET_FILE").value_or("");
   return secret.ends_with("/secret") ? std::string{secret.substr(0, secret.rfind('/'))} + "/ranks" : "";
 }
 
-/// Takes a rank's place in its job for this process, for as long as the result lives. Programs that a rank starts
-/// inherit the variables that say its rank, but the place is taken: they would wait for a world that is complete.
-/// Throws usage_error, which names the process that has the place; nothing where there is no such file, or no locks.
+/// Locks a rank's place in its job for this process until the last copy of the result is destroyed. A program that a
+/// rank starts inherits the rank's variables and would wait for a world that is complete; it finds the place locked.
+/// Throws usage_error that names the process holding the place. Returns null if the file is missing or its file system
+/// has no locks.
 inline std::shared_ptr<os::fd> hold_place(const std::string& file, int rank) {
   static std::mutex mutex;
-  static std::weak_ptr<os::fd> held;  // closing any descriptor of the file would end the lock
+  static std::weak_ptr<os::fd> held;  // closing any descriptor of the file would release the lock
   static ::pid_t owner = 0;
   const std::scoped_lock guard(mutex);
   if (auto mine = held.lock(); mine && owner == ::getpid()) return mine;

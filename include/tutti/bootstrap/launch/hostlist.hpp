@@ -15,14 +15,14 @@ namespace tutti {
 namespace detail {
 
 inline constexpr std::size_t longest_hostlist = 65536;
-inline constexpr std::uint64_t highest_number = 0xffffffff;  // in brackets
+inline constexpr std::uint64_t highest_number = 0xffffffff;  // highest number in brackets
 
 [[noreturn]] inline void refuse_hostlist(std::string_view list, std::string_view why) {
   throw usage_error("host list " + quoted(list) + ": " + std::string(why) +
                     "; a list looks like node[01-04,07],login,rack[1-2]n[0-3]");
 }
 
-/// The texts that one bracket stands for: "07-09,12" gives 07 08 09 12, padded as the lower bound is written.
+/// Returns the texts for which one bracket stands: "07-09,12" gives 07 08 09 12, padded like the lower bound.
 inline std::vector<std::string> expand_bracket(std::string_view list, std::string_view inside) {
   std::vector<std::string> texts;
   for (std::size_t at = 0; at <= inside.size();) {
@@ -46,7 +46,8 @@ inline std::vector<std::string> expand_bracket(std::string_view list, std::strin
   return texts;
 }
 
-/// One comma-free item of the list; several brackets multiply, the last one running fastest.
+/// Appends the hosts of one item of the list, without commas outside of brackets. Several brackets multiply; the last
+/// one varies fastest.
 inline void expand_hosts(std::string_view list, std::string_view item, std::vector<std::string>& hosts) {
   std::vector<std::string> names;
   names.push_back("");
@@ -78,9 +79,9 @@ inline void expand_hosts(std::string_view list, std::string_view item, std::vect
 
 }  // namespace detail
 
-/// Expands a Slurm node list (`a[1-3,07-09],b,c[1-2]x[0-1]`) into host names in the order written, without scontrol.
-/// Zero padding follows the lower bound of a range; of several brackets the last runs fastest.
-/// Errors: usage_error quotes the list; at most 65536 hosts.
+/// Expands a Slurm node list (`a[1-3,07-09],b,c[1-2]x[0-1]`) into at most 65536 host names in the order written,
+/// without scontrol. Numbers are zero-padded like the lower bound of their range; of several brackets the last varies
+/// fastest. Throws usage_error that quotes the list.
 inline std::vector<std::string> expand_hostlist(std::string_view list) {
   std::vector<std::string> hosts;
   std::size_t start = 0;

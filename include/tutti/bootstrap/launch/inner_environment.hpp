@@ -10,9 +10,9 @@
 
 namespace tutti::detail {
 
-/// The environment of a process for the innermost launcher. tutti-run removes the variables of other launchers, so
-/// those that stand beside its own belong to one that was started by a rank of it: mpirun inside a script, say. What
-/// that rank was given is hidden then, as it says another world's size, and a place where that world meets.
+/// Lookup of variables as the innermost launcher set them. tutti-run removes the variables of other launchers, so any
+/// that stand beside its own come from a launcher that one of its ranks has started, such as an mpirun inside a script.
+/// The variables of tutti-run are hidden then: they describe another world and its rendezvous.
 template <variable_lookup Get>
 class inner_environment {
  public:
@@ -35,14 +35,14 @@ class inner_environment {
     constexpr std::array places{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"};
     const auto among = [name](const auto& names) { return std::ranges::find(names, name) != names.end(); };
     if (among(always)) return true;
-    if (torchrun_) return false;  // which has put its own in their place
+    if (torchrun_) return false;  // torchrun has set these itself
     return among(places) || (local_master_ && (name == "MASTER_ADDR" || name == "MASTER_PORT"));
   }
 
   const Get& get_;
   bool hides_ = false;
   bool torchrun_ = false;
-  bool local_master_ = false;  ///< what tutti-run sets, unless the user asks for another
+  bool local_master_ = false;  ///< as tutti-run sets it, unless the user asks for another
 };
 
 }  // namespace tutti::detail

@@ -10,19 +10,22 @@
 
 namespace tutti::detail {
 
-/// What a rank tells the launcher that listens at TUTTI_REPORT_FD when its world fails: the rank that failed by itself,
-/// or -1 where that is not known to be another one. So the launcher need not take for the cause whoever ends first.
+/// Returns the rank to report to the launcher at TUTTI_REPORT_FD as the cause of a failure: the peer that failed by
+/// itself, or -1 if no other rank is known to be the cause. The launcher would otherwise blame the process that ends
+/// first.
 inline std::int32_t blamed_by(int me, const status& why) noexcept {
   const bool told = why.code == errc::aborted || why.code == errc::peer_lost || why.code == errc::peer_left;
   return told && why.peer != me ? why.peer : -1;
 }
 
+/// Sends blamed_by() to the launcher, which may have ended. Never blocks.
 inline void report_failure(int me, int descriptor, const status& why) noexcept {
   const std::int32_t rank = blamed_by(me, why);
   ::send(descriptor, &rank, sizeof rank, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/// For a world whose ranks are the launcher's; else nobody is told, nor where something else has that descriptor.
+/// Returns a listener that reports a failure to the launcher; none if this world's ranks are not those of the launcher,
+/// or the descriptor is not the launcher's socket.
 inline failure_listener launcher_listener(const variable_lookup auto& get, int rank, int size) noexcept try {
   const auto descriptor = read_number(get, "TUTTI_REPORT_FD", 0);
   if (!descriptor || read_number(get, "RANK", 0) != rank || read_number(get, "WORLD_SIZE", 1) != size) return {};
@@ -31,7 +34,7 @@ inline failure_listener launcher_listener(const variable_lookup auto& get, int r
   if (::getsockopt(*descriptor, SOL_SOCKET, SO_TYPE, &kind, &bytes) != 0 || kind != SOCK_SEQPACKET) return {};
   if (::getsockopt(*descriptor, SOL_SOCKET, SO_DOMAIN, &family, &bytes) != 0 || family != AF_UNIX) return {};
   return {&report_failure, rank, *descriptor};
-} catch (...) {  // of a number that is none
+} catch (...) {  // a malformed number
   return {};
 }
 

@@ -12,6 +12,7 @@
 
 namespace tutti::detail {
 
+/// URL of a rendezvous and the variables that gave it, for messages.
 struct chosen_rendezvous {
   std::string url;
   std::string source;
@@ -21,7 +22,8 @@ inline bool loopback(std::string_view host) noexcept {
   return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
 }
 
-/// What a launcher calls the job: the same on all ranks, different for jobs that run at the same time.
+/// Returns the launcher's name of the job: the same on all ranks, different for jobs that run at the same time. Empty
+/// if there is none.
 std::string job_name(const variable_lookup auto& get, launcher by) {
   if (const auto job = get("TUTTI_JOB")) {
     if (job->empty()) throw usage_error("environment: TUTTI_JOB is empty; give the job a name, or unset it");
@@ -31,7 +33,7 @@ std::string job_name(const variable_lookup auto& get, launcher by) {
   switch (by) {
     case launcher::torchrun: {
       const std::string id = text("TORCHELASTIC_RUN_ID"), restarts = text("TORCHELASTIC_RESTART_COUNT");
-      if (id.empty() || id == "none") return "";  // "none" is what torchrun calls every job without --rdzv-id
+      if (id.empty() || id == "none") return "";  // torchrun's id of every job without --rdzv-id
       return restarts.empty() || restarts == "0" ? id : id + "." + restarts;
     }
     case launcher::open_mpi:
@@ -54,8 +56,8 @@ std::string job_name(const variable_lookup auto& get, launcher by) {
   return "";
 }
 
-/// `unix:` and the abstract name `tutti-<uid>-<job>`: characters that a URL reserves are replaced, a job too long for a
-/// socket's name is cut, and its hash keeps it apart from others then.
+/// Returns the URL of the abstract socket `tutti-<uid>-<job>`. Characters that a URL reserves are replaced and a long
+/// job is cut; the hash of the job is then appended, so that names stay distinct.
 inline std::string local_rendezvous(std::uint32_t user, std::string_view job) {
   constexpr std::size_t longest_job = 64;
   std::string name = "unix:@tutti-" + std::to_string(user) + "-";
@@ -72,7 +74,7 @@ inline std::string local_rendezvous(std::uint32_t user, std::string_view job) {
   return changed ? name + "-" + std::to_string(hash) : name;
 }
 
-/// The TCP rendezvous at `host`, whose name came from `variable`.
+/// Returns the URL of the TCP rendezvous at `host`, which came from `variable`.
 inline std::string tcp_rendezvous(const char* variable, std::string_view host, int port) {
   const bool bare_v6 = host.find(':') != std::string_view::npos && !host.starts_with('[');
   const std::string shown = bare_v6 ? "[" + std::string(host) + "]" : std::string(host);
@@ -92,12 +94,12 @@ int derived_slurm_port(const variable_lookup auto& get) {
   return slurm_port(*job, slurm_step(get).value_or(0));
 }
 
-/// MASTER_ADDR with MASTER_PORT. torchrun's agent keeps its own server on MASTER_PORT while the workers run (it says so
-/// in TORCHELASTIC_USE_AGENT_STORE), so the port after it is taken then.
+/// Returns the rendezvous at MASTER_ADDR and MASTER_PORT. If torchrun's agent keeps a server on MASTER_PORT while the
+/// workers run (TORCHELASTIC_USE_AGENT_STORE), the next port is used.
 chosen_rendezvous master_rendezvous(const variable_lookup auto& get, std::string_view host,
                                     const launch_selection& chosen) {
   const launch_claim& by = chosen.launcher;
-  const bool places = by && by.names.by != launcher::horovod;  // its tests and users name one machine twice
+  const bool places = by && by.names.by != launcher::horovod;  // its users and tests list one machine twice
   if (places && loopback(host) && by.local_size > 0 && by.local_size < by.world_size)
     throw usage_error("environment: " + show("MASTER_ADDR", host) + " means each machine itself, but " +
                       by.names.command + " started " + std::to_string(by.world_size) + " ranks with " +
@@ -115,7 +117,7 @@ chosen_rendezvous master_rendezvous(const variable_lookup auto& get, std::string
                     " without MASTER_PORT; set MASTER_PORT to a free port there");
 }
 
-/// What to set when nothing says where the ranks meet.
+/// Throws usage_error that says what to set if no variable gives a rendezvous.
 [[noreturn]] inline void refuse_no_rendezvous(const launch_claim& claim, std::string_view job) {
   std::string message = "environment: " + show(claim) + ", but nothing says where the ranks meet; ";
   const launcher by = claim.names.by;
@@ -128,8 +130,8 @@ chosen_rendezvous master_rendezvous(const variable_lookup auto& get, std::string
   throw usage_error(message + ", or set TUTTI_RENDEZVOUS=tcp://host:port");
 }
 
-/// Where the ranks meet: TUTTI_RENDEZVOUS, MASTER_ADDR, a socket of this machine if all ranks are here, what the
-/// launcher knows; never a guess.
+/// Returns the rendezvous: TUTTI_RENDEZVOUS, else MASTER_ADDR, else a socket of this machine if all ranks are on it,
+/// else an address that the launcher gives. Throws usage_error instead of guessing. Empty for a world of one.
 chosen_rendezvous choose_rendezvous(const variable_lookup auto& get, const launch_selection& chosen,
                                     std::string_view job, std::uint32_t user) {
   if (auto url = explicit_rendezvous(get); url.kind != rendezvous_url::scheme::env) {

@@ -9,14 +9,14 @@
 
 namespace tutti::detail {
 
-/// The claim that counts, if there is one, and that of the launcher that vouches for the same rank, if one does; the
-/// two differ where RANK and WORLD_SIZE were set by hand, and where srun speaks PMI.
+/// Claim that counts, if there is one, and the claim of the launcher that confirms the same rank, if one does. The two
+/// differ if RANK and WORLD_SIZE were set by hand.
 struct launch_selection {
   launch_claim claim;
   launch_claim launcher;
 };
 
-/// TUTTI_RENDEZVOUS, parsed; env:// when it is not set.
+/// Returns TUTTI_RENDEZVOUS, parsed; env:// if it is not set.
 rendezvous_url explicit_rendezvous(const variable_lookup auto& get) {
   const auto text = get("TUTTI_RENDEZVOUS");
   if (!text) return {};
@@ -27,6 +27,8 @@ rendezvous_url explicit_rendezvous(const variable_lookup auto& get) {
   }
 }
 
+/// Returns the claim in TUTTI_* variables, or in the query of TUTTI_RENDEZVOUS. Throws usage_error if they contradict
+/// each other.
 launch_claim tutti_claim(const variable_lookup auto& get) {
   refuse_half(get, tutti_variables);
   auto claim = read_claim(get, tutti_variables);
@@ -49,16 +51,16 @@ launch_claim tutti_claim(const variable_lookup auto& get) {
   return {names, *url.rank, *url.world_size};
 }
 
-/// The innermost real launcher. mpirun and mpiexec go before srun: inside an allocation they start their daemons with
-/// srun, so that SLURM_PROCID and SLURM_STEP_NUM_TASKS count daemons there.
+/// Returns the claim of the innermost launcher. mpirun and mpiexec precede srun: inside an allocation they start their
+/// daemons with srun, and SLURM_PROCID and SLURM_STEP_NUM_TASKS count daemons there.
 launch_claim launcher_claim(const variable_lookup auto& get) {
   for (const launch_variables& names : mpi_variables)
     if (auto claim = read_claim(get, names)) return claim;
   return slurm_task(get);
 }
 
-/// A task that runs a torchrun of its own beside other tasks is one of several worlds that know nothing of each other:
-/// the usual end of a launch line that fell back to one node and localhost.
+/// Throws usage_error if srun has started several single-node torchruns: each would be a world of its own, usually
+/// because a launch script fell back to one node and localhost.
 void check_torchrun(const variable_lookup auto& get) {
   const auto agents = read_number(get, "GROUP_WORLD_SIZE", 1);
   const auto task = agents == 1 && slurm_rank_and_size(get) ? slurm_task(get) : launch_claim{};
@@ -69,13 +71,14 @@ void check_torchrun(const variable_lookup auto& get) {
                     "apart, start each with srun --ntasks=1 or under env -u SLURM_STEP_ID -u SLURM_STEPID");
 }
 
-/// Processes that each task of a launcher started itself: WORLD_SIZE = tasks x LOCAL_WORLD_SIZE, numbered task by task.
+/// Returns true if each task of a launcher has started several processes itself: WORLD_SIZE = tasks x LOCAL_WORLD_SIZE,
+/// numbered task by task.
 inline bool forked_by_tasks(const launch_claim& hand, const launch_claim& task) noexcept {
   return hand.local_size > 1 && hand.world_size / hand.local_size == task.world_size &&
          hand.world_size % hand.local_size == 0 && hand.rank / hand.local_size == task.rank;
 }
 
-/// Refuses a RANK or a WORLD_SIZE, set by hand, that the launcher contradicts.
+/// Throws usage_error if a RANK or WORLD_SIZE set by hand contradicts the launcher.
 void check_by_hand(const variable_lookup auto& get, const launch_claim& task) {
   const auto check = [&](const char* name, const char* other, int number) {
     const auto value = read_number(get, name, 0);
@@ -88,7 +91,8 @@ void check_by_hand(const variable_lookup auto& get, const launch_claim& task) {
   check(torchrun_variables.rank, task.names.rank, task.rank);
 }
 
-/// torchrun, a launcher, or RANK and WORLD_SIZE set by hand, which must agree with the launcher if there is one.
+/// Returns the claim of torchrun, of a launcher, or of RANK and WORLD_SIZE set by hand, which must agree with the
+/// launcher if there is one.
 launch_selection torchrun_or_launcher(const variable_lookup auto& get) {
   launch_variables names = torchrun_variables;
   const bool torchrun = get("TORCHELASTIC_RUN_ID") || get("GROUP_WORLD_SIZE");
@@ -108,7 +112,7 @@ launch_selection torchrun_or_launcher(const variable_lookup auto& get) {
   }
   if (claim && forked_by_tasks(claim, task)) return {claim, {}};
   check_by_hand(get, task);
-  if (task.names.by == launcher::mpich)  // srun --mpi=pmi2 says everything twice, and knows the nodes
+  if (task.names.by == launcher::mpich)  // srun --mpi=pmi2 sets both kinds, and only its own name the nodes
     if (auto srun = slurm_task(get); srun && srun.rank == task.rank && srun.world_size == task.world_size) task = srun;
   if (!claim) return {task, task};
   if (claim.local_rank < 0) claim.local_rank = task.local_rank;
@@ -116,7 +120,7 @@ launch_selection torchrun_or_launcher(const variable_lookup auto& get) {
   return {claim, task};
 }
 
-/// Which rank of how many this process is; no claim when no launcher has left a trace.
+/// Returns rank and world size of this process; no claim if no launcher has set a variable.
 launch_selection select_launch(const variable_lookup auto& get) {
   if (const auto claim = tutti_claim(get)) return {claim, {}};
   if (const auto selection = torchrun_or_launcher(get); selection.claim) return selection;

@@ -9,8 +9,8 @@
 
 namespace tutti::detail {
 
-/// The rendezvous port of a Slurm job step lies in [20480, 28672): below Linux's ephemeral ports (32768 and up), so
-/// that no outgoing connection holds it by chance. Neighbouring jobs and steps get different ports.
+/// Range of the rendezvous ports of Slurm job steps, [20480, 28672): below Linux's ephemeral ports (32768 and up), so
+/// that no outgoing connection holds one by chance. Neighbouring jobs and steps get different ports.
 inline constexpr std::uint64_t slurm_first_port = 20480;
 inline constexpr std::uint64_t slurm_port_count = 8192;
 
@@ -18,22 +18,22 @@ inline std::uint16_t slurm_port(std::uint64_t job, std::uint64_t step) noexcept 
   return static_cast<std::uint16_t>(slurm_first_port + (job * 31 + step) % slurm_port_count);
 }
 
-/// A variable of Slurm that has an older name too.
+/// Returns a variable of Slurm that also has an older name.
 std::optional<std::string_view> slurm_variable(const variable_lookup auto& get, std::string_view name,
                                                std::string_view older) {
   const auto value = get(name);
   return value ? value : get(older);
 }
 
-/// The id of the step that srun started; nullopt in a batch script or an interactive allocation, whose pseudo-steps
-/// carry a word or a number from 0xfffffff0 on.
+/// Returns the id of the step that srun started; nullopt in a batch script or an interactive allocation, whose
+/// pseudo-steps have a word or a number from 0xfffffff0 on.
 std::optional<std::uint64_t> slurm_step(const variable_lookup auto& get) {
   const auto text = slurm_variable(get, "SLURM_STEP_ID", "SLURM_STEPID");
   const auto step = text ? parse_decimal<std::uint64_t>(*text) : std::nullopt;
   return step && *step < 0xfffffff0u ? step : std::nullopt;
 }
 
-/// Tasks on node `node` of a list such as "4(x2),3"; nullopt when the list is not understood.
+/// Returns the tasks on node `node` of a list such as "4(x2),3"; nullopt if the list is malformed.
 inline std::optional<int> slurm_tasks_on_node(std::string_view list, int node) {
   while (!list.empty()) {
     const std::string_view item = list.substr(0, list.find(','));
@@ -54,13 +54,14 @@ inline std::optional<int> slurm_tasks_on_node(std::string_view list, int node) {
   return std::nullopt;
 }
 
-/// Returns true if both are set; a container, or a launcher that removes variables of others, may leave one of them.
+/// Returns true if rank and size are set; a container, or a launcher that removes variables of others, may leave one of
+/// them.
 bool slurm_rank_and_size(const variable_lookup auto& get) {
   return get("SLURM_PROCID") && (get("SLURM_STEP_NUM_TASKS") || get("SLURM_NTASKS"));
 }
 
-/// The place that srun gave this task. The step's own count goes first: inside a job, SLURM_NTASKS may still be that of
-/// the allocation, while a step has fewer tasks.
+/// Returns the claim of the task that srun started. The step's own count precedes: inside a job, SLURM_NTASKS may still
+/// be the allocation's, while a step has fewer tasks.
 launch_claim slurm_task(const variable_lookup auto& get) {
   if (!slurm_step(get)) return {};
   launch_variables names{launcher::slurm,        "srun",          "SLURM_PROCID",
@@ -82,7 +83,8 @@ launch_claim slurm_task(const variable_lookup auto& get) {
   return c;
 }
 
-/// Inside an allocation, but not started by srun (a batch script, a shell): one process, unless tasks were asked for.
+/// Returns the claim of a process inside an allocation that srun did not start (a batch script, a shell): a world of
+/// one. Throws usage_error if the allocation has several tasks.
 launch_claim slurm_allocation(const variable_lookup auto& get) {
   const auto job = slurm_variable(get, "SLURM_JOB_ID", "SLURM_JOBID");
   const char* name = get("SLURM_NTASKS")          ? "SLURM_NTASKS"

@@ -9,7 +9,8 @@
 
 namespace tutti::detail {
 
-/// Digits only: no sign, no space, no prefix; nullopt for anything else and for what `Int` cannot hold.
+/// Parses a number of digits only, without sign, space or prefix. Returns nullopt for any other text, and for a number
+/// that `Int` cannot hold.
 template <class Int>
 std::optional<Int> parse_decimal(std::string_view text) noexcept {
   if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;

@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-/// Looks up environment variables: any callable that takes a name and returns the value, or nullopt when it is not set.
-/// A view must live until the reading is over.
+/// Lookup of environment variables: a callable that takes a name and returns the value, or nullopt if it is not set. A
+/// view must be valid until the reading has ended.
 template <class Get>
 concept variable_lookup = requires(const Get& get, std::string_view name) {
   { get(name) } -> std::same_as<std::optional<std::string_view>>;

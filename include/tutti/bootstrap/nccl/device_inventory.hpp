@@ -15,28 +15,29 @@
 
 namespace tutti {
 
-/// Whether several ranks may use one GPU.
+/// Permission for several ranks to use one GPU.
 enum class device_sharing : std::uint8_t {
-  refused,  ///< it is nearly always a mistake, which NCCL would notice late or not at all
-  allowed   ///< on purpose: NCCL 2.30.3 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1, or an NCCL_HOSTID of its own per
-            ///< rank
+  refused,  ///< sharing is nearly always a mistake, which NCCL would report late or not at all
+  /// For NCCL 2.30.3 or newer with NCCL_MULTI_RANK_GPU_ENABLE=1, or with a different NCCL_HOSTID on each rank.
+  allowed
 };
 
-/// What each rank tells of its device before any of them calls NCCL. Travels as bytes between ranks of one version.
+/// Description of a rank's device, which ranks exchange before any of them calls NCCL. It is sent as bytes between
+/// ranks of one version.
 struct device_claim {
   std::array<char, 64> host{};
   std::int32_t pid = 0;
-  std::int32_t device = 0;        ///< as this process counts
-  std::int32_t devices = 0;       ///< that this process sees
-  std::int32_t nccl_version = 0;  ///< 22809 is 2.28.9; 0: the library could not be asked
+  std::int32_t device = 0;        ///< as this process numbers devices
+  std::int32_t devices = 0;       ///< number of devices that this process sees
+  std::int32_t nccl_version = 0;  ///< 22809 is 2.28.9; 0: the library did not tell
   std::int32_t calls = 0;         ///< nccl_calls
-  std::int32_t cuda = 0;          ///< what CUDA said; 0: the device can be used
+  std::int32_t cuda = 0;          ///< CUDA's error; 0: the device can be used
   cuda::device_identity who;
   std::uint64_t machine = 0;            ///< equal on ranks under the same kernel
-  std::uint64_t shm_device = 0;         ///< which file system its /dev/shm is
-  std::int64_t shm_free = -1;           ///< bytes in it; -1: it is not needed, or nobody knows
-  std::array<char, 256> trouble{};      ///< why this rank cannot take part, with what to do; empty: it can
-  std::array<char, 256> unreachable{};  ///< why NCCL finds no network interface; empty: it does
+  std::uint64_t shm_device = 0;         ///< id of the file system at /dev/shm
+  std::int64_t shm_free = -1;           ///< bytes left in it; -1: not needed, or not known
+  std::array<char, 256> trouble{};      ///< reason why this rank cannot take part, with a remedy; empty: it can
+  std::array<char, 256> unreachable{};  ///< reason why NCCL finds no network interface; empty: it finds one
 };
 
 namespace detail {
@@ -61,20 +62,20 @@ inline std::string nccl_version_text(int v) {
   return std::to_string(v / base) + "." + std::to_string(v % base / 100) + "." + std::to_string(v % 100);
 }
 
-/// "rank 3 (host b, pid 712)"
+/// Returns "rank 3 (host b, pid 712)".
 inline std::string describe(const device_claim& c, int rank) {
   return "rank " + std::to_string(rank) + " (host " + text_of(c.host) + ", pid " + std::to_string(c.pid) + ")";
 }
 
-/// Two claims of one GPU, whatever number it has on either side: CUDA_VISIBLE_DEVICES may differ.
+/// Returns true if two claims are of one GPU. Processes may number it differently, according to CUDA_VISIBLE_DEVICES.
 inline bool same_device(const device_claim& a, const device_claim& b) noexcept {
-  constexpr decltype(a.who.uuid) unknown{};  // in some virtual machines
+  constexpr decltype(a.who.uuid) unknown{};  // the uuid in some virtual machines
   if (a.who.uuid != unknown || b.who.uuid != unknown) return a.who.uuid == b.who.uuid;
   return a.machine == b.machine && a.who.pci == b.who.pci;
 }
 
-/// The other rank that shares a rank's /dev/shm, so that NCCL would connect the two by memory in it; or none: the
-/// number of ranks.
+/// Returns another rank that shares this rank's /dev/shm, through which NCCL would connect the two; the number of ranks
+/// if there is none.
 inline std::size_t neighbour(std::span<const device_claim> all, std::size_t r) noexcept {
   for (std::size_t o = 0; o < all.size(); ++o)
     if (o != r && all[o].shm_free >= 0 && all[o].machine == all[r].machine && all[o].shm_device == all[r].shm_device)
@@ -88,13 +89,13 @@ inline std::string shm_remedy() {
 
 }  // namespace detail
 
-/// What a single connection of NCCL's takes of /dev/shm, at the least.
+/// Least space in /dev/shm, in bytes, that one connection of NCCL takes.
 inline constexpr std::int64_t least_shm = std::int64_t{4} << 20;
-/// With less than this, /dev/shm may be what NCCL failed for.
+/// Free space below which /dev/shm is named as a possible cause of NCCL's failure.
 inline constexpr std::int64_t ample_shm = std::int64_t{1} << 30;
 
-/// What to add to the words of an NCCL that did not come up: that a machine has little room in /dev/shm, such as the 64
-/// MiB of a container that was not asked for more. Empty where all have enough, or do not need it.
+/// Returns a text to append to an error of NCCL: a machine has little room in /dev/shm, such as the default 64 MiB of a
+/// container. Empty if all machines have enough, or need none.
 [[nodiscard]] inline std::string scarce_shm(std::span<const device_claim> all) {
   for (std::size_t r = 0; r < all.size(); ++r)
     if (all[r].shm_free >= 0 && all[r].shm_free < ample_shm && detail::neighbour(all, r) != all.size())
@@ -103,11 +104,12 @@ inline constexpr std::int64_t ample_shm = std::int64_t{1} << 30;
   return {};
 }
 
-/// The oldest NCCL whose calls can all be given a deadline.
+/// Oldest version of NCCL that can bound every call by a deadline.
 inline constexpr int oldest_nccl = 21800;
 
-/// Why these ranks, in rank order, cannot form a world of GPUs; a message that names all concerned and what to do, the
-/// same on every rank, and who is at fault. An empty message where they can.
+/// Returns the reason why these ranks cannot form a world of GPUs: a status that names the rank at fault, and a message
+/// that names all ranks concerned and the remedy. The claims are in rank order, so the result is the same on every
+/// rank. The message is empty if they can.
 [[nodiscard]] inline std::pair<status, std::string> why_no_device_world(std::span<const device_claim> all,
                                                                         device_sharing sharing) {
   using detail::describe;

@@ -13,16 +13,17 @@
 
 namespace tutti {
 
-/// What NCCL needs of a machine beside GPUs, and would fail without in words that do not say so.
+/// Facts about a machine on which NCCL depends beside GPUs. If one is wrong, NCCL's own error does not say so.
 struct nccl_environment {
   std::uint64_t machine = 0;      ///< equal on ranks under the same kernel
-  std::int64_t shm_free = -1;     ///< bytes left in /dev/shm; -1: NCCL was told not to use it, or nobody knows
-  std::uint64_t shm_device = 0;   ///< which file system that is
-  std::string no_interface = {};  ///< why NCCL_SOCKET_IFNAME leaves no network interface; empty: it does, or is not set
+  std::int64_t shm_free = -1;     ///< bytes left in /dev/shm; -1: NCCL was told not to use it, or not known
+  std::uint64_t shm_device = 0;   ///< id of that file system
+  std::string no_interface = {};  ///< reason why NCCL_SOCKET_IFNAME leaves no interface; empty: it leaves one
 };
 
-/// Why NCCL finds no network interface with this NCCL_SOCKET_IFNAME ("eth0,ib": names that begin so; "=eth0": exactly;
-/// "^docker": all others; a port after ':' does not count) where these are there; empty where it finds one.
+/// Returns the reason why NCCL finds none of the interfaces `there` with this NCCL_SOCKET_IFNAME; empty if it finds
+/// one. The forms are "eth0,ib": names with these prefixes; "=eth0": exact names; "^docker": all others. A port after
+/// ':' is ignored.
 [[nodiscard]] inline std::string why_no_interface(std::string_view setting, std::span<const std::string> there) {
   std::string_view rest = setting;
   const auto takes = [&rest](char c) {
@@ -57,11 +58,12 @@ inline bool is_set(const char* variable) noexcept {
 }
 }  // namespace detail
 
-/// Of this process. Reads NCCL_SOCKET_IFNAME, NCCL_SHM_DISABLE and NCCL_HOSTID, which must not be set meanwhile.
-[[nodiscard]] inline nccl_environment surroundings_of_nccl() {
+/// Returns the facts about this process's machine. Reads NCCL_SOCKET_IFNAME, NCCL_SHM_DISABLE and NCCL_HOSTID, which no
+/// thread may set meanwhile.
+[[nodiscard]] inline nccl_environment nccl_environment_of() {
   nccl_environment s;
   s.machine = detail::fnv(detail::fnv_start, std::string_view{os::boot_id()});
-  // A rank with an NCCL_HOSTID of its own, which may be 0, is alone on its machine, for NCCL.
+  // NCCL regards a rank with its own NCCL_HOSTID, which may be 0, as alone on its machine.
   if (!detail::is_set("NCCL_SHM_DISABLE") && !std::getenv("NCCL_HOSTID"))
     if (const auto left = os::free_space_of("/dev/shm")) {
       s.shm_free = static_cast<std::int64_t>(left->bytes);

@@ -29,18 +29,20 @@
 
 namespace tutti {
 
+/// Options of make_nccl() and shrink_nccl().
 struct nccl_options {
-  std::optional<int> device;                         ///< as this process counts; else the only one, or its local rank's
+  std::optional<int> device;  ///< as this process numbers them; else the only one, or its local rank's
   device_sharing sharing = device_sharing::refused;  ///< the same on all ranks
   nccl_calls calls = nccl_calls::nonblocking;        ///< the same on all ranks
-  duration timeout = std::chrono::minutes{5};        ///< of each operation
-  duration join_timeout = std::chrono::seconds{60};  ///< within which calls that do not block must connect all ranks
-  duration patience = std::chrono::seconds{10};      ///< how long NCCL and the device may take to stop when all ends
+  duration timeout = std::chrono::minutes{5};        ///< deadline of each operation
+  duration join_timeout = std::chrono::seconds{60};  ///< time to connect all ranks with nonblocking calls
+  duration patience = std::chrono::seconds{10};      ///< time for NCCL and the device to stop after a failure
 };
 
 namespace detail {
 
-/// Why libraries that are loaded at run time cannot be used; empty where they can, and where they are linked.
+/// Returns the reason why libraries that are loaded at run time cannot be used; empty if they can, or if they are
+/// linked.
 template <nccl_functions Api>
 std::string_view what_is_missing() {
   std::string_view why;
@@ -50,15 +52,15 @@ std::string_view what_is_missing() {
   return why;
 }
 
-/// This rank's device, or why there is none. Not told which, a process that sees one GPU takes that (a launcher gave it
-/// one of its own), and one that sees several takes that with its number on the machine; where ranks may share devices,
-/// they take them in turn.
+/// Returns the description of this rank's device, or the reason why there is none. If no device is given, a process
+/// that sees one GPU takes it (a launcher has assigned it), and one that sees several takes the one at its local rank;
+/// if ranks may share devices, they are assigned in turn.
 template <nccl_functions Api>
 device_claim claim_device(const nccl_options& options, int local_rank) {
   using runtime = typename Api::cuda;
   device_claim c;
   put_text(c.host, os::hostname());
-  const nccl_environment around = surroundings_of_nccl();
+  const nccl_environment around = nccl_environment_of();
   c.machine = around.machine;
   c.shm_device = around.shm_device;
   c.shm_free = around.shm_free;
@@ -91,14 +93,15 @@ device_claim claim_device(const nccl_options& options, int local_rank) {
   return c;
 }
 
-/// What rank 0 has made for all.
+/// Id of the communicator, which rank 0 creates and broadcasts, or the error of that call.
 struct nccl_invitation {
   nccl_unique_id id;
   std::int32_t result = 0;
   std::array<char, 256> words{};
 };
 
-/// A communicator of NCCL that nobody's driver has yet. Ends it unless it was given away.
+/// Owner of a communicator of NCCL that no driver owns yet. The destructor aborts it, within 10 s, unless it was
+/// released.
 template <nccl_functions Api>
 class spare_nccl_comm {
  public:
@@ -119,7 +122,8 @@ class spare_nccl_comm {
   nccl_comm comm_;
 };
 
-/// What every rank of `world` has, this one's at its rank; throws on all where that makes no world of GPUs.
+/// Exchanges the device claims of all ranks of `world`; returns them in rank order. Collective. Throws on all ranks if
+/// the devices cannot form a world of GPUs.
 template <nccl_functions Api, backend Host>
 std::vector<device_claim> nccl_census(communicator<Host>& world, const nccl_options& options) {
   std::vector<device_claim> all(static_cast<std::size_t>(world.size()));
@@ -135,7 +139,7 @@ std::vector<device_claim> nccl_census(communicator<Host>& world, const nccl_opti
   return all;
 }
 
-/// The id by which the ranks of `world` meet in NCCL, from rank 0.
+/// Returns the id with which the ranks of `world` create their communicator of NCCL, made by rank 0. Collective.
 template <nccl_functions Api, backend Host>
 nccl_unique_id invite(communicator<Host>& world, const std::vector<device_claim>& all) {
   nccl_invitation invitation;
@@ -153,7 +157,8 @@ nccl_unique_id invite(communicator<Host>& world, const std::vector<device_claim>
   return invitation.id;
 }
 
-/// The communicator beside `world` that `connect(driver)` begins, under the lock, on all ranks.
+/// Returns the communicator beside `world` that `connect(driver)` begins on each rank, called under the engine's lock.
+/// Collective; blocks until all ranks are connected, or for options.join_timeout.
 template <nccl_functions Api, backend Host, class Connect>
 communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const nccl_options& options,
                                             const std::vector<device_claim>& all, Connect connect) {
@@ -168,7 +173,7 @@ communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const ncc
   } catch (...) {
     failed = std::current_exception();
   }
-  // Before NCCL makes them wait for each other: does everybody have what it takes?
+  // All ranks must be prepared before NCCL makes them wait for each other.
   const int ready = failed ? 0 : 1;
   const int all_ready = world.all_reduce(ready, min).wait();
   if (failed) std::rethrow_exception(failed);
@@ -204,14 +209,18 @@ communicator<basic_nccl<Api>> bring_up_nccl(communicator<Host>& world, const ncc
 
 }  // namespace detail
 
-/// A world of GPUs beside a host's world, with the same ranks: its communicator. Collective over `world`; blocks for at
-/// most options.join_timeout plus the world's own deadlines, but with nccl_calls::blocking for as long as NCCL waits
-/// for the peers. First all ranks tell each other which GPU and which NCCL they have: two ranks on one GPU, a rank
-/// without one, and different versions fail at once on all ranks, with both named. Then NCCL connects them, over an id
-/// that travels in `world`. The two worlds share an engine and their fate: a rank that dies is noticed by the host's,
-/// and named by both; abort() of one ends both. `world` may be destroyed before. For a part of the ranks, split `world`
-/// first. Errors: error{device}, {rendezvous}, {protocol}, {unsupported}, {timed_out}, and those of the host's world.
-/// After one of NCCL itself, the host's world has ended, too.
+/// Makes a communicator over the GPUs of the ranks of a host's world. Collective over `world`; blocks for at most
+/// options.join_timeout plus the world's own deadlines, but with nccl_calls::blocking for as long as NCCL waits for the
+/// peers.
+///
+/// First all ranks exchange which GPU and which NCCL they have: two ranks on one GPU, a rank without one, and different
+/// versions fail at once on all ranks, with both ranks named. Then NCCL connects them with an id that is broadcast in
+/// `world`. The two worlds share an engine and fail together: the host's world detects a rank that dies, and errors of
+/// both name it; abort() of one ends both. `world` may be destroyed first. For a subset of the ranks, split `world`
+/// before.
+///
+/// Errors: error{device}, {rendezvous}, {protocol}, {unsupported}, {timed_out}, and those of the host's world, which
+/// has ended, too, after an error of NCCL itself.
 template <nccl_functions Api, backend Host>
   requires(Host::where == space::host)
 [[nodiscard]] communicator<basic_nccl<Api>> make_nccl(communicator<Host>& world, const nccl_options& options = {}) {

@@ -9,13 +9,14 @@
 
 namespace tutti {
 
-/// The GPUs of those who are left of a communicator that failed: their communicator, beside `survivors`, a new world of
-/// the host that has them and nobody else (see agree_on_survivors). Collective over `survivors`, whose ranks have the
-/// order that they had before; blocks like make_nccl(). NCCL 2.28.7 and newer stops what was in flight without ending
-/// the communicator, which is then shrunk to these ranks (ncclCommShrink), for less than a new one costs; where that
-/// cannot be on some rank, or nobody is missing, it is a new one, as of make_nccl(). `failed` is of no use afterwards
-/// but to be destroyed, and its operations in flight end as they would. Its device stays the same. Errors: usage_error
-/// where `failed` has not failed, else as make_nccl().
+/// Makes a communicator over the GPUs of the ranks that have survived a failure. `survivors` is a new world of the host
+/// with exactly these ranks (see agree_on_survivors), in their former order. Collective over `survivors`; blocks like
+/// make_nccl().
+///
+/// NCCL 2.28.7 and newer stops the operations in flight without ending the communicator, which is then shrunk to these
+/// ranks (ncclCommShrink), at less cost than a new one. If that is impossible on some rank, or no rank is missing, a
+/// new one is made as by make_nccl(). Each rank keeps its device. Afterwards `failed` can only be destroyed; its
+/// operations in flight end as they would have. Errors: usage_error if `failed` has not failed, else as make_nccl().
 template <nccl_functions Api, backend Host>
   requires(Host::where == space::host)
 [[nodiscard]] communicator<basic_nccl<Api>> shrink_nccl(communicator<basic_nccl<Api>>& failed,
@@ -33,7 +34,7 @@ template <nccl_functions Api, backend Host>
   survivors.all_gather(std::span{&mine, 1}, all).wait();
   const auto claims = detail::nccl_census<Api>(survivors, options);
 
-  // All decide alike, from the same claims.
+  // All ranks decide alike, from the same data.
   bool shrinks = nccl_has<Api>(nccl_feature::shrink, claims[0].nccl_version);
   std::vector<int> dead;
   int next = 0;

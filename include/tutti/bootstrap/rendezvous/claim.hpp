@@ -24,33 +24,34 @@
 
 namespace tutti {
 
-/// What a process says about itself when it joins a world: who it is, and what all ranks must agree on.
+/// Claim of a process that joins a world: its identity, and the settings on which all ranks must agree.
 struct roll_call_claim {
   int rank = 0;
   int world_size = 1;
   wire::job_id job{};
-  std::uint32_t links = 0;  ///< which links between ranks it was told to use, or `unknown`
+  std::uint32_t links = 0;  ///< transport that it was told to use, or `unknown`
   std::array<std::uint16_t, 3> version{version_major, version_minor, version_patch};
   std::uint32_t protocols = current_protocols;
   std::int32_t pid = 0;
-  std::uint64_t start_time = 0;  ///< of the process, so that a recycled pid is not taken for it
-  std::uint64_t token = 0;       ///< random: tells this claim from an equal one of another attempt
-  std::uint64_t tuning = 0;      ///< which table of algorithms it was given; 0: none, or `unknown`
+  std::uint64_t start_time = 0;  ///< start time of the process, which tells a reused pid apart
+  std::uint64_t token = 0;       ///< random: distinguishes equal claims of two attempts
+  std::uint64_t tuning = 0;      ///< hash of its table of algorithms; 0: none; or `unknown`
   std::string host;
   std::string memory_domain;
   std::string job_name;           ///< for messages
-  std::string cpus;               ///< that it may run on, a bit each, the first 1024
-  std::uint32_t cpu_limit = 0;    ///< of its control group; 0 for none
-  std::uint32_t connections = 1;  ///< over TCP it was told to open to each peer, or `unknown`
+  std::string cpus;               ///< mask of the CPUs that it may use, the first 1024
+  std::uint32_t cpu_limit = 0;    ///< limit of its control group; 0: none
+  std::uint32_t connections = 1;  ///< number of TCP connections to each peer, or `unknown`
 
-  /// The protocols that ranks speak with each other, one byte each.
+  /// Versions of the protocols between ranks, one byte each.
   static constexpr std::uint32_t current_protocols = wire::handshake_version | shm_layout::version << 8U;
-  /// Of a process that could not read what it was told: it fits all others, to tell them so.
+  /// Value of a setting that the process could not read. It matches any value, so that the process can join and report
+  /// its error.
   static constexpr std::uint32_t unknown = ~std::uint32_t{0};
   static constexpr std::size_t longest_text = 255;
   static constexpr std::size_t most_encoded_bytes = 144 + 4 * longest_text;
 
-  /// The claim of this process. `domain` stands in for os::memory_domain() where it is not empty.
+  /// Returns the claim of this process. A `domain` that is not empty replaces os::memory_domain().
   [[nodiscard]] static roll_call_claim of_this_process(int rank, int world_size, std::string domain = {}) {
     roll_call_claim c;
     c.rank = rank;
@@ -71,7 +72,7 @@ struct roll_call_claim {
   friend bool operator==(const roll_call_claim&, const roll_call_claim&) = default;
 };
 
-/// "rank 3 of 4 (host b, pid 712)"
+/// Returns "rank 3 of 4 (host b, pid 712)".
 inline std::string describe(const roll_call_claim& c) {
   return "rank " + std::to_string(c.rank) + " of " + std::to_string(c.world_size) + " (host " + c.host + ", pid " +
          std::to_string(c.pid) + ")";
@@ -82,7 +83,7 @@ namespace detail {
 inline constexpr std::array<std::byte, 8> claim_magic{std::byte{'t'}, std::byte{'u'},  std::byte{'t'},  std::byte{'c'},
                                                       std::byte{'l'}, std::byte{'\r'}, std::byte{'\n'}, std::byte{0}};
 
-/// Text of another process, fit for a message: no control characters, whatever was sent.
+/// Returns a text of another process with its control characters replaced, for messages.
 inline std::string printable(std::string_view text) {
   std::string shown(text);
   for (char& c : shown)
@@ -92,7 +93,7 @@ inline std::string printable(std::string_view text) {
 
 }  // namespace detail
 
-/// As bytes for a store. Fields are only ever appended, so that ranks of two versions can name each other.
+/// Encodes a claim for a store. New fields are appended only, so that ranks of two versions can name each other.
 [[nodiscard]] inline std::vector<std::byte> encode(const roll_call_claim& c) {
   std::vector<std::byte> out(roll_call_claim::most_encoded_bytes);
   wire::byte_writer w{out};
@@ -105,7 +106,8 @@ inline std::string printable(std::string_view text) {
   return out;
 }
 
-/// Nothing when the bytes are not a claim. Ranks may be any numbers; texts are fit for messages.
+/// Decodes a claim; nullopt if the bytes are not one. Ranks may be any numbers; the texts that messages show have no
+/// control characters.
 [[nodiscard]] inline std::optional<roll_call_claim> decode_claim(std::span<const std::byte> in) {
   wire::byte_reader r{in};
   std::array<std::byte, 8> magic{};
@@ -131,7 +133,8 @@ inline std::string printable(std::string_view text) {
   return c;
 }
 
-/// Why two processes cannot be ranks of one world, or empty: what differs, both by name, and what to do.
+/// Returns the reason why two processes cannot be ranks of one world: the difference, both names, and the remedy. Empty
+/// if they can.
 [[nodiscard]] inline std::string why_not_together(const roll_call_claim& a, const roll_call_claim& b) {
   const auto version = [](const roll_call_claim& c) {
     return std::to_string(int{c.version[0]}) + "." + std::to_string(int{c.version[1]}) + "." +

@@ -21,11 +21,11 @@
 
 namespace tutti::detail {
 
-/// Whom this process is at the place where the ranks meet.
+/// Identity and limits with which this process opens the rendezvous store.
 struct participant {
   int rank = 0;
   int world_size = 1;
-  int local_size = -1;  ///< ranks on its machine; -1 where nobody says
+  int local_size = -1;  ///< ranks on its machine; -1: unknown
   wire::job_id job{};
   std::optional<wire::secret> secret{};
   exposure network = exposure::guarded;
@@ -33,15 +33,18 @@ struct participant {
   std::stop_token stop{};
 };
 
-/// Opens the store at a rendezvous over sockets. Rank 0 is the host, and serves the others only inside its calls.
-class meeting_opener {
+/// Opener of the store at a rendezvous over sockets. Rank 0 is the host, and serves the others only inside its calls.
+class store_opener {
  public:
-  meeting_opener(rendezvous_url url, participant who)
+  store_opener(rendezvous_url url, participant who)
       : url_(std::move(url)), who_(std::move(who)), text_(to_string(url_)) {}
 
   /// Returns a possible reason why ranks of other machines have not come; empty if there is none.
   [[nodiscard]] const std::string& caveat() const noexcept { return caveat_; }
 
+  /// Opens the store: listens as rank 0, else connects, until the deadline. Throws usage_error or error{rendezvous} if
+  /// the ranks cannot meet there, {auth_failed} without a secret that the network requires, {aborted} when told to
+  /// stop.
   [[nodiscard]] tcp_store open() {
     const bool local = url_.kind != rendezvous_url::scheme::tcp;
     std::vector<os::endpoint> places;
@@ -92,8 +95,7 @@ class meeting_opener {
   [[nodiscard]] tcp_store_options options() const {
     tcp_store_options o;
     o.rank = who_.rank;
-    o.world =
-        (std::max)(who_.world_size, who_.rank + 1);  // one rank too many is let in, so that it can tell the others
+    o.world = (std::max)(who_.world_size, who_.rank + 1);  // admits an extra rank, so that it can tell the others
     o.job = who_.job;
     o.secret = who_.secret;
     o.network = who_.network;
@@ -102,13 +104,14 @@ class meeting_opener {
     return o;
   }
 
-  /// Rank 0 must not listen to a network without a secret; the others would wait for it in vain, so they say so, too.
+  /// Throws error{auth_failed} if rank 0 would listen to a network without a secret. All ranks check this: the others
+  /// would wait for rank 0 in vain.
   void refuse_open_network(std::vector<os::endpoint> places) const {
     if (who_.secret || who_.network == exposure::insecure) return;
     try {
       if (places.empty()) places = os::resolve(url_.host, url_.port);
     } catch (const error&) {
-      return;  // names appear late where machines are started on demand
+      return;  // the names of machines that are started on demand resolve late
     }
     const std::string why = wire::why_not_listen(
         places.front().to_string(), places.front().is_loopback() ? wire::reach::this_machine : wire::reach::network,
@@ -116,8 +119,9 @@ class meeting_opener {
     if (!why.empty()) throw error{{errc::auth_failed}, text_ + ": " + why, {who_.rank}};
   }
 
-  /// Many machines take their own name for a loopback address (127.0.1.1 in /etc/hosts), while others know it by
-  /// another one. Where there may be ranks on others, rank 0 listens at all addresses then, if it is allowed to.
+  /// Makes rank 0 listen at all addresses, if it is allowed to, when the name of the rendezvous resolves to loopback
+  /// but ranks may be on other machines: many machines resolve their own name to 127.0.1.1 (/etc/hosts), while others
+  /// resolve it to another address.
   void listen_beyond_loopback(std::vector<os::endpoint>& places) {
     for (const os::endpoint& where : places)
       if (where.is_wildcard())
@@ -140,7 +144,7 @@ class meeting_opener {
 
   [[nodiscard]] tcp_store listen(const os::endpoint& where) const {
     auto o = options();
-    // The roll call says what is wrong with another job or world size, to both sides.
+    // The store admits any job and world size: the roll call then explains the difference to both sides.
     o.world = 0;
     o.any_job = true;
     o.expected = who_.world_size;
@@ -163,7 +167,8 @@ class meeting_opener {
     }
   }
 
-  /// Nobody listens where a launcher on this machine lets ranks meet, once they have met.
+  /// Returns advice for a local rendezvous without a listener: the launcher's ranks have met already, and one of them
+  /// has started this program.
   [[nodiscard]] std::string inherited() const {
     return url_.kind != rendezvous_url::scheme::unix_abstract
                ? ""
@@ -172,7 +177,8 @@ class meeting_opener {
                  "or start it with env -u RANK -u WORLD_SIZE -u TUTTI_RENDEZVOUS -u TUTTI_JOB";
   }
 
-  /// A socket's file outlives a host that was killed; nobody listens there, and it is this user's.
+  /// Removes the socket file of a host that was killed, if it is this user's and no process listens there. Returns true
+  /// if listening may be tried again.
   [[nodiscard]] bool remove_stale_socket(const os::endpoint& where) const {
     if (url_.kind != rendezvous_url::scheme::unix_path) return false;
     struct stat before{}, now{};
@@ -183,7 +189,8 @@ class meeting_opener {
     return ::unlink(url_.path.c_str()) == 0;
   }
 
-  /// The address is taken: by a second rank 0 of this job, as the roll call will say; or by something else.
+  /// Connects to the process that holds the address: a second rank 0 of this job, as the roll call will say, or another
+  /// program, whose answer the error quotes.
   [[nodiscard]] tcp_store meet_holder(const error& taken) const {
     try {
       return connect((std::min)(who_.until, after(std::chrono::seconds{2})));

@@ -22,26 +22,27 @@
 
 namespace tutti {
 
-/// How long a roll call may take, and what else ends it.
+/// Limits of a roll call.
 struct roll_call_options {
   deadline until = after(std::chrono::seconds{60});
-  duration settle = std::chrono::milliseconds{100};  ///< how long to wait for one rank too many; 0: nobody can come
-  std::stop_token stop{};                            ///< noticed within a tenth of a second
+  duration settle = std::chrono::milliseconds{100};  ///< time to wait for an extra rank; 0: none can come
+  std::stop_token stop{};                            ///< checked every 100 ms
 };
 
-/// Lets the ranks of a world find each other in a store that is empty before: after it, all have the same roster, or
-/// all have failed for the same reason.
+/// Protocol by which the ranks of a world find each other in a store that is empty before: at its end all ranks have
+/// the same roster, or all have failed for the same reason.
 ///
-/// All ranks make one and call the same functions in the same order. In each round every rank puts something under a
-/// key of its own, the first arrival collects, and one verdict, which is never changed, is what everybody waits for.
-/// Who finds a contradiction writes the verdict himself. Whatever the store holds is untrusted and bounded. Errors:
-/// error{rendezvous}, {protocol} (versions, foreign bytes), {peer_lost}, {aborted}, and those of the store.
+/// Every rank constructs one and calls the same functions in the same order. In each round every rank writes an entry
+/// under its own key; the coordinator, the rank that came first, collects the entries and writes the verdict, for which
+/// all others wait. A verdict is written once. A rank that finds a contradiction writes the verdict itself. Values from
+/// the store are untrusted, and their sizes are bounded. Errors: error{rendezvous}, {protocol} (versions, foreign
+/// bytes), {peer_lost}, {aborted}, and those of the store.
 template <store S>
 class roll_call {
  public:
   static constexpr int most_ranks = 65536;
 
-  /// Throws usage_error for a world that cannot be; a rank outside of its world is for call() to tell everybody.
+  /// Throws usage_error for an impossible world. A rank beyond its world is accepted: call() reports it to all ranks.
   roll_call(S& store, roll_call_claim me, roll_call_options how)
       : store_(&store), me_(std::move(me)), how_(std::move(how)), began_(clock::now()) {
     if (me_.world_size < 1 || me_.world_size > most_ranks || me_.rank < 0)
@@ -49,13 +50,14 @@ class roll_call {
                         ": a world has 1 to " + std::to_string(most_ranks) + " ranks, counted from 0");
   }
 
-  /// Random, the same on all ranks, and different for every roll call; before call(), too, which begins with it.
+  /// Returns a random number, equal on all ranks and different for every roll call. May be called before call(), which
+  /// begins with it.
   [[nodiscard]] std::uint64_t nonce() {
     if (!first_) first_ = parse(store_->compare_set("terms", {}, encode(me_)), "terms");
     return first_->token;
   }
 
-  /// Round one: who is there. The roster has no places yet.
+  /// Runs round one: collects the claims of all ranks. Returns the roster, without endpoints.
   [[nodiscard]] roster call() {
     const detail::blob mine = encode(me_);
     static_cast<void>(nonce());
@@ -84,36 +86,39 @@ class roll_call {
     return all;
   }
 
-  /// Round two: where each rank can be reached. `mine` has this rank's endpoint and offer; completes the roster.
+  /// Runs round two: exchanges the addresses of all ranks and completes the roster. `mine` has this rank's endpoint and
+  /// name of shared memory.
   void exchange_places(roster& all, const rank_info& mine) {
     detail::fill_places(all, exchange(detail::encode_place(mine), 4 + 2 * detail::longest_endpoint));
     round_ = "links";
   }
 
-  /// Counts the ranks that have what they need from the store for now; `wait` returns when all have.
+  /// Counts this rank as served: it needs nothing from the store for now. await_served() returns when all ranks are.
   void note_served() {
     if (store_->add("served", 1) == me_.world_size) store_->set("all served", one_byte());
   }
   void await_served() { static_cast<void>(wait_for("all served")); }
 
-  /// Throws what a rank has told of its failure in this round, if one has. The host serves the others meanwhile.
+  /// Throws the failure that a rank has reported in this round, if there is one. A host serves the others meanwhile.
   void expect_success() {
     if (const auto written = store_->try_get(key("verdict"))) check(*written);
   }
 
-  /// Round three: all ranks have their links.
+  /// Runs round three: returns once all ranks have their links.
   void confirm() { static_cast<void>(exchange(one_byte(), 1)); }
 
-  /// Any round with an entry of at most 65535 bytes from every rank; returns them in rank order.
+  /// Runs a round with an entry of at most `longest` (up to 65535) bytes from every rank; returns the entries in rank
+  /// order.
   [[nodiscard]] std::vector<detail::blob> exchange(std::span<const std::byte> mine, std::size_t longest) {
-    // The host of the store may have turned to other things; only get() waits for it until the deadline.
+    // The host of the store serves only inside its own calls; this get() waits for it until the deadline, while set()
+    // does not.
     static_cast<void>(wait_for("terms"));
     store_->set(slot(me_.rank), mine);
     return finish_round(longest, duration{0});
   }
 
-  /// Tells all ranks that this one cannot go on; they fail with the same message. Returns what another rank has told
-  /// before, of which this one's failure may be a consequence. Never throws.
+  /// Reports that this rank cannot continue: all ranks fail with the same message. Returns the failure that another
+  /// rank has reported first and that may have caused this one. Never throws.
   std::optional<error> fail(const status& why, std::string_view message) noexcept try {
     const std::string start = describe(me_) + " cannot join: ";
     const int whose = why.peer >= 0 && why.peer < me_.world_size ? why.peer : me_.rank;
@@ -122,7 +127,7 @@ class roll_call {
     if (!v || v->failure.ok() || v->message.starts_with(detail::printable(start))) return std::nullopt;
     return error{v->failure, v->message, {me_.rank}};
   } catch (...) {
-    // The others find out by themselves: the store is broken for them, too, or their deadline passes.
+    // The others fail by themselves: the store has failed for them, too, or their deadline passes.
     return std::nullopt;
   }
 
@@ -146,11 +151,11 @@ class roll_call {
     return *std::move(c);
   }
 
-  /// Writes how this round ends unless that is written already; returns what is written.
+  /// Writes a failure as the verdict of this round unless there is one. Returns the verdict in place.
   detail::blob decide(const status& why, const std::string& message) {
     return store_->compare_set(key("verdict"), {}, detail::encode_failure(why, message));
   }
-  /// Throws what is written if that is a failure.
+  /// Throws the failure in a verdict, if it is one.
   void check(std::span<const std::byte> written) const {
     const auto v = detail::decode_verdict(written);
     if (!v)
@@ -217,20 +222,20 @@ class roll_call {
                     " ranks; do all run the same version?"};
   }
 
-  /// Waits for a key, looking around now and then: has somebody failed or died, is it time to give up?
+  /// Waits for a key. Checks every 100 ms whether a rank has failed or died, and for the deadline and a stop.
   detail::blob wait_for(const std::string& wanted) {
     for (;;) {
       const deadline end = (std::min)(how_.until, after(slice));
       try {
         return store_->get(wanted, end);
       } catch (const error& e) {
-        // A store that fails for good must not be asked again and again.
+        // A store that has failed must not be asked again in a loop.
         if (e.kind() != errc::timed_out || clock::now() < end) throw;
       }
       if (auto written = look_around()) {
         check(*written);
         if (wanted == key("verdict")) return *std::move(written);
-        // All others may go on, but this rank has run out of time or patience.
+        // The others may continue, but this rank's time is over, or it was told to stop.
         if (clock::now() >= how_.until || how_.stop.stop_requested()) throw given_up();
       }
     }
@@ -262,7 +267,7 @@ class roll_call {
     return ms < 10000 ? std::to_string(ms) + " ms" : std::to_string(ms / 1000) + " s";
   }
 
-  /// Who did not come, for when the deadline has passed.
+  /// Returns the failure after the deadline, which names the ranks that did not come.
   [[nodiscard]] std::pair<status, std::string> missing() {
     std::vector<int> absent;
     for (int r = 0; r < me_.world_size; ++r)
@@ -275,19 +280,20 @@ class roll_call {
     std::string text = std::to_string(n - absent.size()) + " of " + std::to_string(n) + " ranks " +
                        (joining ? "came within " : "made their links within ") + waited();
     if (!absent.empty()) text += "; absent: " + detail::rank_list(absent) + advice;
-    // Whom a store has turned away may be the one that is missing.
+    // A rank that the store has refused may be the one that is missing.
     if constexpr (requires { store_->remark(); })
       if (const std::string more = store_->remark(); !more.empty()) text += " " + more;
     if (!absent.empty()) return {why, text};
     return {why, text + ", but the rank that calls the roll did not go on; is it stopped?"};
   }
 
-  /// Processes of this machine whose death is noticed at once: it may be that of the store's host, or of one for whom
-  /// everybody waits.
+  /// Adds a process of this machine to those whose death is noticed at once. It may be the store's host, or a rank for
+  /// which all others wait.
   void watch(const roll_call_claim& c) {
     if (c.memory_domain == me_.memory_domain && c.start_time != 0 && c.pid != me_.pid) watched_.push_back(c);
   }
-  /// The first rank of a machine watches all of it, and the others watch that one.
+  /// Chooses the processes to watch: the first rank of a machine, and the coordinator, watch all ranks of their
+  /// machine; the others watch the first one.
   void choose_watched(const std::vector<detail::blob>& claims, const rank_info& self) {
     std::vector<roll_call_claim> machine;
     for (const detail::blob& entry : claims)
@@ -305,7 +311,7 @@ class roll_call {
   deadline began_;
   std::string round_{first_round};
   bool coordinator_ = false;
-  std::optional<roll_call_claim> first_;  ///< of the rank that calls the roll
+  std::optional<roll_call_claim> first_;  ///< claim of the coordinator
   std::vector<roll_call_claim> watched_;
 };
 

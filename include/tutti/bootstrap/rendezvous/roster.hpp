@@ -15,7 +15,7 @@ namespace tutti {
 
 namespace detail {
 
-/// What the ranks of one machine may run on together.
+/// Union of the CPUs that the ranks of one machine may use.
 class cpu_set {
  public:
   void add(const std::string& mask, std::uint32_t limit) {
@@ -25,7 +25,7 @@ class cpu_set {
       together_[i] = static_cast<char>(static_cast<unsigned char>(together_[i]) | static_cast<unsigned char>(mask[i]));
     if (limit != 0) limit_ = (std::min)(limit_, limit);
   }
-  /// 0 when one of them could not tell.
+  /// Returns the number of CPUs; 0 if a rank did not know its own.
   [[nodiscard]] int count() const noexcept {
     std::uint32_t n = 0;
     for (const char c : together_) n += static_cast<std::uint32_t>(std::popcount(static_cast<unsigned char>(c)));
@@ -40,12 +40,12 @@ class cpu_set {
 
 }  // namespace detail
 
-/// The roster of a world from the encoded claims of its ranks, in rank order: machines are told apart by their memory
-/// domains and numbered by their lowest ranks, local ranks follow the ranks.
-/// Throws error{protocol} when an entry is no claim, or not that of its rank in a world of so many.
+/// Returns the roster of a world from its ranks' encoded claims, in rank order. A node is the ranks of one memory
+/// domain; nodes are numbered by their lowest ranks, and local ranks follow the ranks. Throws error{protocol} if an
+/// entry is not a claim of its rank in a world of this size.
 [[nodiscard]] inline roster make_roster(const std::vector<std::vector<std::byte>>& claims) {
-  std::vector<std::size_t> machines;  // their lowest ranks
-  std::vector<detail::cpu_set> cpus;  // of the machines
+  std::vector<std::size_t> machines;  // lowest rank of each machine
+  std::vector<detail::cpu_set> cpus;  // of each machine
   roster all;
   all.reserve(claims.size());
   for (std::size_t r = 0; r < claims.size(); ++r) {
@@ -64,7 +64,7 @@ class cpu_set {
     rank_info p;
     p.rank = c->rank;
     p.local_rank = machines[m] == r ? 0 : all[machines[m]].local_size;
-    p.local_size = 0;  // counted in the machine's lowest rank first
+    p.local_size = 0;  // counted at the machine's lowest rank first
     p.node_rank = static_cast<int>(m);
     p.host = std::move(c->host);
     p.pid = c->pid;
@@ -83,7 +83,7 @@ class cpu_set {
 
 namespace detail {
 
-/// "2", "0, 3 and 5", "1-3, 7-9, ..."
+/// Returns a list such as "2", "0, 3, 5" or "1-3, 7-9, ...".
 inline std::string rank_list(const std::vector<int>& ascending) {
   constexpr std::size_t most = 16;
   std::string text;
@@ -99,7 +99,7 @@ inline std::string rank_list(const std::vector<int>& ascending) {
   return text;
 }
 
-/// Where a rank can be reached, as it tells the others once it knows its machine.
+/// Longest text of a place: the endpoint of a rank, or the name of its shared memory.
 inline constexpr std::size_t longest_endpoint = 512;
 
 [[nodiscard]] inline std::vector<std::byte> encode_place(const rank_info& p) {
@@ -108,7 +108,7 @@ inline constexpr std::size_t longest_endpoint = 512;
   return out;
 }
 
-/// Completes a roster by the places of its ranks. Throws error{protocol} when an entry is none.
+/// Adds the places of all ranks to a roster. Throws error{protocol} if an entry is not a place.
 inline void fill_places(roster& all, const std::vector<std::vector<std::byte>>& places) {
   for (std::size_t r = 0; r < all.size(); ++r) {
     wire::byte_reader in{places[r]};

@@ -17,7 +17,7 @@
 
 namespace tutti::detail {
 
-/// The store at which the ranks meet, of some kind, with the keys of one roll call. Models `store`.
+/// Rendezvous store of any kind, restricted to the keys of one roll call. Models `store`.
 template <class Sockets = tcp_store, class File = file_store>
 class rendezvous_store {
   [[nodiscard]] std::string full(std::string_view key) const { return prefix_ + std::string(key); }
@@ -30,8 +30,8 @@ class rendezvous_store {
       sockets_.emplace(opener_.open());
   }
 
-  /// Goes on to the next roll call at this place. Over sockets that is in another store, once the host has left this
-  /// one; a file holds them one after the other.
+  /// Moves on to the next roll call at this rendezvous: in a file, to the next prefix; over sockets, to a new store,
+  /// which the host opens once it has closed this one.
   void renew() {
     if (file_) {
       prefix_ = "roll-call/" + std::to_string(++roll_calls_) + "/";
@@ -61,10 +61,11 @@ class rendezvous_store {
   }
   bool erase(std::string_view key) { return file_ ? file_->erase(full(key)) : sockets_->erase(full(key)); }
 
-  /// This process serves the others.
+  /// Returns true if this process serves the others.
   [[nodiscard]] bool is_host() { return server() != nullptr; }
 
-  /// The address at which ranks of other machines have reached the host; empty where none has, or elsewhere.
+  /// Returns the address at which ranks of other machines have reached the host; empty if there are none, or this
+  /// process is not the host.
   [[nodiscard]] std::string reached_at() {
     const auto where = is_host() ? server()->reached_at() : std::nullopt;
     return where ? host_of(*where) : "";
@@ -84,13 +85,14 @@ class rendezvous_store {
     return {errc::out_of_resources, 0, -1, static_cast<std::uint64_t>(number)};
   }
 
-  /// Leaves; the host, when all others have. It does not wait for processes of another job that came by mistake.
+  /// Leaves the store. The host serves until all other ranks of its job have left; it does not wait for processes of
+  /// another job.
   void leave(deadline until) {
     if (store_server* s = server()) static_cast<void>(s->serve_until(until, [s] { return s->members() == 0; }));
     close();
   }
 
-  /// Leaves after a failure, of which ranks that come a moment later shall still hear.
+  /// Leaves after a failure. The host serves for another `moment`, so that ranks that arrive late hear of the failure.
   void leave_failed(duration moment) noexcept try {
     const deadline until = after(moment);
     if (store_server* s = server())
@@ -108,10 +110,10 @@ class rendezvous_store {
     file_.reset();
   }
 
-  meeting_opener opener_;
+  store_opener opener_;
   std::string prefix_ = "roll-call/0/";
   int roll_calls_ = 0;
-  // One of them.
+  // Exactly one of them is set.
   std::optional<Sockets> sockets_;
   std::unique_ptr<File> file_;
 };

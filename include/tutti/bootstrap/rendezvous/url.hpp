@@ -11,14 +11,14 @@
 
 namespace tutti {
 
-/// Where the ranks of a job meet, as a parsed URL.
+/// Rendezvous of the ranks of a job, as a parsed URL.
 struct rendezvous_url {
   enum class scheme : std::uint8_t {
     tcp,            ///< `tcp://host:port`, `tcp://[v6]:port`: rank 0 listens there
     file,           ///< `file:///path`: a file that every rank can reach
     unix_path,      ///< `unix:/path`: a socket in the file system of one machine
     unix_abstract,  ///< `unix:@name`: a socket without a file, gone with its job
-    env             ///< `env://`: MASTER_ADDR and MASTER_PORT say it
+    env             ///< `env://`: given by MASTER_ADDR and MASTER_PORT
   };
   scheme kind = scheme::env;
   std::string host;               ///< tcp: a name, an IPv4 address, or an IPv6 address without brackets
@@ -30,7 +30,7 @@ struct rendezvous_url {
   friend bool operator==(const rendezvous_url&, const rendezvous_url&) = default;
 };
 
-/// The URL as text; parse_rendezvous() gives the same value back.
+/// Returns the URL as text, from which parse_rendezvous() gives the same value.
 inline std::string to_string(const rendezvous_url& url) {
   using enum rendezvous_url::scheme;
   std::string text;
@@ -108,11 +108,11 @@ inline void parse_url_query(std::string_view whole, std::string_view query, rend
 
 }  // namespace detail
 
-/// Parses a rendezvous URL; `?rank=` and `?world_size=` may follow any form.
-/// Errors: usage_error says what is wrong with which part, and lists the forms.
+/// Parses a rendezvous URL; `?rank=` and `?world_size=` may follow any form. Throws usage_error that names the wrong
+/// part and lists the forms.
 inline rendezvous_url parse_rendezvous(std::string_view text) {
   using enum rendezvous_url::scheme;
-  constexpr std::size_t longest_socket_name = 107;  // sun_path holds 108, one of them the NUL at either end
+  constexpr std::size_t longest_socket_name = 107;  // sun_path has 108 bytes, the first or the last one a NUL
   rendezvous_url url;
   if (text.empty()) detail::refuse_url(text, "it is empty");
   if (!detail::clean(text)) detail::refuse_url(text, "it contains a space or a control character");

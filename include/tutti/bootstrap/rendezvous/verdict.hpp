@@ -13,18 +13,18 @@
 #include <tutti/store/text.hpp>
 #include <tutti/wire/bytes.hpp>
 
-/// How one round of a roll call ended, as bytes that are written once: a list with something from every rank, which may
-/// go on in further values, or the reason why there will be no world.
+/// Result of one round of a roll call, encoded as a value that is written once: a list with an entry from every rank,
+/// which may continue in further values, or the reason of a failure.
 namespace tutti::detail {
 
 using blob = std::vector<std::byte>;
 
 struct roll_call_verdict {
-  status failure{};                  ///< ok: a list
-  std::string message;               ///< of the failure
-  std::uint32_t count = 0;           ///< of the list's entries
-  std::uint64_t list_bytes = 0;      ///< of all pieces
-  std::span<const std::byte> piece;  ///< the first one
+  status failure{};                  ///< ok: there is a list
+  std::string message;               ///< text of the failure
+  std::uint32_t count = 0;           ///< number of entries of the list
+  std::uint64_t list_bytes = 0;      ///< size of the whole list
+  std::span<const std::byte> piece;  ///< first part of the list
 
   static constexpr std::size_t head_bytes = 32;
   static constexpr std::size_t longest_message = 4096;
@@ -51,7 +51,7 @@ inline constexpr std::array<std::byte, 8> verdict_magic{std::byte{'t'},  std::by
   return out;
 }
 
-/// Nothing when the bytes are no verdict. `piece` points into them.
+/// Decodes a verdict; nullopt if the bytes are not one. `piece` points into them.
 [[nodiscard]] inline std::optional<roll_call_verdict> decode_verdict(std::span<const std::byte> in) {
   wire::byte_reader r{in};
   std::array<std::byte, 8> magic{};
@@ -76,7 +76,7 @@ inline constexpr std::array<std::byte, 8> verdict_magic{std::byte{'t'},  std::by
   return v;
 }
 
-/// The entries of all ranks in one piece of memory, each after its length.
+/// Encodes the entries of all ranks, each after its length.
 [[nodiscard]] inline blob encode_list(const std::vector<blob>& entries) {
   std::size_t bytes = 0;
   for (const blob& e : entries) bytes += 2 + e.size();
@@ -86,7 +86,7 @@ inline constexpr std::array<std::byte, 8> verdict_magic{std::byte{'t'},  std::by
   return out;
 }
 
-/// Nothing unless there are exactly `count` entries of at most `longest` bytes and nothing else.
+/// Decodes a list; nullopt unless it has exactly `count` entries of at most `longest` bytes each.
 [[nodiscard]] inline std::optional<std::vector<blob>> decode_list(std::span<const std::byte> in, std::uint32_t count,
                                                                   std::size_t longest) {
   if (std::uint64_t{count} * 2 > in.size()) return std::nullopt;

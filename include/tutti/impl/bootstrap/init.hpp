@@ -68,6 +68,7 @@ class joining {
     return false;
   }
 
+  /// Runs the rounds of the roll call and returns this rank's link. An error in `own` is raised on all ranks.
   [[nodiscard]] std::unique_ptr<Link> run(const deferred_error& own) {
     links<Link> found;
     try {
@@ -230,7 +231,7 @@ std::unique_ptr<Link> join_others(const init_options& options, const init_plan& 
 }
 
 /// Finds the other ranks and makes the link to them. `tuning` is the hash of the table of algorithms, which must be
-/// equal on all ranks.
+/// equal on all ranks; `own` holds an error to report to them.
 template <class Link>
 joined_world<Link> join_world(const init_options& options, std::uint64_t tuning, deferred_error own) {
   if (options.timeout <= duration{0} || options.join_timeout <= duration{0})
