@@ -18,7 +18,7 @@ using tutti::layout;
 
 // Every way of a collective is a path of its own, and each leads to the same end; which order each folds in is tested
 // with the algorithms.
-TEST_CASE("ways: a collective goes each way that it can be asked for") {
+TEST_CASE("dispatch: a collective goes each way that it can be asked for") {
   lanes::run(3, [](auto& me) {
     const auto try_all = [&](const auto& args, auto check) {
       using Args = std::remove_cvref_t<decltype(args)>;

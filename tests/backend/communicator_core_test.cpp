@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include <tutti/algo/decision.hpp>
 #include <tutti/async/engine.hpp>
 #include <tutti/async/op.hpp>
 #include <tutti/backend/communicator_core.hpp>
@@ -164,11 +165,15 @@ TEST_CASE_FIXTURE(issued, "issuer: what an error tells is read under the engine'
 /// Ends calls while they are issued, if the test says so.
 struct quick : stub {
   std::shared_ptr<bool> inline_path = std::make_shared<bool>(true);
-  bool begin(const tutti::barrier_args&) noexcept { return *inline_path; }
+  tutti::algo::decision begin(const tutti::barrier_args&) noexcept {
+    return {tutti::algorithm::automatic, *inline_path ? tutti::algo::progress::all : tutti::algo::progress::nothing};
+  }
+  using stub::start;
+  void start(const tutti::barrier_args& a, tutti::op_state& s, tutti::algo::decision) noexcept { start(a, s); }
 };
 static_assert(tutti::backend<quick>);
 
-TEST_CASE("issuer: calls that end while they are issued need no slot, unless their arguments lie in it") {
+TEST_CASE("communicator_core: calls that end while they are issued need no slot, unless their arguments lie in it") {
   auto record = std::make_shared<stub::record>();
   quick backend{{record}};
   const auto inline_path = backend.inline_path;

@@ -9,7 +9,8 @@
 
 using namespace std::chrono_literals;
 
-TEST_CASE("nap: ends by a wake before or during it, which counts once, or after the shorter of both times") {
+TEST_CASE(
+    "interruptible_sleep: ends by a wake before or during it, which counts once, or after the shorter of both times") {
   tutti::interruptible_sleep n;
   n.sleep(1h);  // nothing is prepared: no time at all
   n.prepare(1h);

@@ -4,7 +4,7 @@
 #include <string>
 #include <tutti/bootstrap/deferred_error.hpp>
 
-TEST_CASE("own_trouble: the first exception is kept, whatever its type, and others go on with nothing") {
+TEST_CASE("deferred_error: the first exception is kept, whatever its type, and others go on with nothing") {
   tutti::detail::deferred_error trouble;
   CHECK(trouble.noting([] { return 7; }) == 7);
   CHECK_FALSE(trouble);

@@ -9,7 +9,7 @@ namespace {
 using ranks::complaint;
 using tutti::detail::call_context;
 
-TEST_CASE("caller: a refusal names the call, and the rank where there are several") {
+TEST_CASE("call_context: a refusal names the call, and the rank where there are several") {
   CHECK(complaint([] { call_context{"send"}.refuse("no"); }) == "send: no");
   CHECK(complaint([] { call_context{"send", 0, 2}.refuse("no"); }) == "send on rank 0: no");
 }

@@ -17,14 +17,14 @@ static_assert(std::is_aggregate_v<call_options> && std::is_trivially_copyable_v<
 static_assert(sizeof(algorithm) == 1 && !std::is_convertible_v<int, algorithm>);
 static_assert(std::string_view{name(algorithm::ring)} == "ring");
 
-TEST_CASE("issue: by default the communicator decides") {
+TEST_CASE("call_options: by default the communicator decides") {
   constexpr call_options i;
   CHECK(i.timeout == 0ns);
   CHECK(i.via == algorithm::automatic);
   CHECK_FALSE(static_cast<bool>(i.stream));
 }
 
-TEST_CASE("issue: one field can be named and the others keep their defaults") {
+TEST_CASE("call_options: one field can be named and the others keep their defaults") {
   constexpr call_options timeout{.timeout = 5s};
   CHECK(timeout.timeout == 5'000'000'000ns);
   CHECK(timeout.via == algorithm::automatic);

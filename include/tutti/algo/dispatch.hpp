@@ -1,4 +1,5 @@
 #pragma once
+#include <tutti/algo/decision.hpp>
 #include <tutti/algo/hierarchical/all_reduce.hpp>
 #include <tutti/algo/hierarchical/blocks.hpp>
 #include <tutti/algo/hierarchical/node_group.hpp>
@@ -22,7 +23,6 @@
 #include <tutti/algo/shm/all_to_all.hpp>
 #include <tutti/algo/shm/broadcast.hpp>
 #include <tutti/algo/shm/gather_scatter.hpp>
-#include <tutti/algo/shm/progress.hpp>
 #include <tutti/algo/shm/reduce.hpp>
 #include <tutti/algo/shm/scan.hpp>
 #include <tutti/algo/shm/v.hpp>

@@ -53,20 +53,30 @@ class communicator_core final : public op_owner {
     constexpr bool can_begin = requires(const args_type& a) {
       { backend_.begin(a) } noexcept;
     };
+    constexpr auto undecided = [] {
+      if constexpr (can_begin)
+        return decltype(std::declval<B&>().begin(std::declval<const args_type&>())){};
+      else
+        return std::false_type{};
+    };
+    [[maybe_unused]] auto decided = undecided();
     static_assert(!can_begin || !requires { typename B::op_type; }, "handles of devices need a slot");
     if constexpr (requires { backend_.admit(stream, ""); }) backend_.admit(stream, args_type::name);
     if constexpr (can_begin && !in_slot) {
       pool_.reserve();  // after begin() nothing may fail
-      if (!detail::side_by_side::any() && backend_.begin(make())) return op_state::ended();
+      if (!detail::side_by_side::any()) decided = backend_.begin(make());
+      if (decided.is_complete()) return op_state::ended();
     }
     op_state& s = pool_.acquire();
     const auto& args = arguments(make, s);
     s.owner = this;
-    if constexpr (can_begin && in_slot)
-      if (!detail::side_by_side::any() && backend_.begin(args)) {
+    if constexpr (can_begin && in_slot) {
+      if (!detail::side_by_side::any()) decided = backend_.begin(args);
+      if (decided.is_complete()) {
         s.complete_at_once();
         return s;
       }
+    }
     const auto now = os::coarse_now();
     const duration limit = timeout > duration{0} ? timeout : timeout_.load(std::memory_order_relaxed);
     const deadline expires = limit >= (deadline::max)() - now ? (deadline::max)() : now + limit;
@@ -78,7 +88,10 @@ class communicator_core final : public op_owner {
     if constexpr (requires { args.root; }) s.info.root = args.root;
     if constexpr (requires { args.peer; }) s.info.peer = args.peer;
     if constexpr (requires { args.tag; }) s.info.tag = args.tag;
-    backend_.start(args, s);
+    if constexpr (can_begin)
+      backend_.start(args, s, decided);
+    else
+      backend_.start(args, s);
     return s;
   }
 

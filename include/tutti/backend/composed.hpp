@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tutti/algo/connectivity.hpp>
+#include <tutti/algo/decision.hpp>
 #include <tutti/algo/mismatch/call_chain.hpp>
 #include <tutti/async/op_state.hpp>
 #include <tutti/backend/control_lane.hpp>
@@ -55,8 +56,8 @@ concept composed_operation = immediate_collective<Args> ||
 /// once if they are compiled separately.
 template <class T, composed_operation Args>
 struct composed_call {
-  static void start(composed_core<T>& b, const Args& a, op_state& s) noexcept;
-  static bool begin(composed_core<T>& b, const Args& a) noexcept;
+  static void start(composed_core<T>& b, const Args& a, op_state& s, algo::decision d) noexcept;
+  static algo::decision begin(composed_core<T>& b, const Args& a) noexcept;
   static algorithm chosen(const composed_core<T>& b, const Args& a) noexcept;
   static bool can(const composed_core<T>& b, algorithm via, std::size_t element_bytes) noexcept;
   static std::string refusal(const composed_core<T>& b, algorithm via, std::size_t element_bytes);
@@ -97,16 +98,16 @@ class composed {
   [[nodiscard]] std::string describe(int world_rank) const;
   void abort(status why) noexcept;
 
-  /// Fast path: runs a call that one exchange in shared memory carries, as far as that needs no waiting. Returns true
-  /// if that completes the call; else start() does the rest. Does nothing while operations are in flight, as they need
-  /// this rank to drive them, nor for every 64th call.
+  /// Fast path: runs a call that one exchange in shared memory carries, as far as that needs no waiting. If that does
+  /// not complete the call, the caller passes the decision to start(), which does the rest. Does nothing while
+  /// operations are in flight, as they need this rank to drive them, nor for every 64th call.
   template <detail::immediate_collective Args>
-  bool begin(const Args& a) noexcept {
+  algo::decision begin(const Args& a) noexcept {
     return detail::composed_call<T, Args>::begin(*core_.get(), a);
   }
   template <detail::composed_operation Args>
-  void start(const Args& a, op_state& s) noexcept {
-    detail::composed_call<T, Args>::start(*core_.get(), a, s);
+  void start(const Args& a, op_state& s, algo::decision d = {}) noexcept {
+    detail::composed_call<T, Args>::start(*core_.get(), a, s, d);
   }
 
   /// Returns the algorithm that a collective's start() uses: the requested one, else that of the table, else the

@@ -9,7 +9,7 @@ namespace {
 using tutti::algo::node_map;
 using ranks = std::vector<int>;
 
-TEST_CASE("machine_map: machines with as many ranks, block by block and in turns") {
+TEST_CASE("node_map: machines with as many ranks, block by block and in turns") {
   const auto blocks = node_map::of({7, 7, 3, 3, 5, 5}, 3);
   CHECK(blocks.here == ranks{2, 3});
   CHECK(blocks.elsewhere == ranks{1, 3, 5});
@@ -29,7 +29,7 @@ TEST_CASE("machine_map: machines with as many ranks, block by block and in turns
   CHECK(turns.rank_at(0, 1) == 2);
 }
 
-TEST_CASE("machine_map: the lowest rank speaks where machines differ") {
+TEST_CASE("node_map: the lowest rank speaks where machines differ") {
   const auto second = node_map::of({0, 0, 1, 0}, 1);
   CHECK(second.here == ranks{0, 1, 3});
   CHECK(second.elsewhere == ranks{0, 2});
@@ -40,7 +40,7 @@ TEST_CASE("machine_map: the lowest rank speaks where machines differ") {
   CHECK(node_map::of({0, 0, 1, 0}, 2).across == 1);
 }
 
-TEST_CASE("machine_map: nothing to gain on one machine, or with a rank on each") {
+TEST_CASE("node_map: nothing to gain on one machine, or with a rank on each") {
   CHECK_FALSE(node_map::of({4, 4, 4}, 1).layered());
   CHECK_FALSE(node_map::of({4, 5, 6}, 1).layered());
   CHECK_FALSE(node_map::of({4}, 0).layered());

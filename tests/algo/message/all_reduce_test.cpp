@@ -27,7 +27,7 @@ struct counting : L {
   }
 };
 
-TEST_CASE("message_all_reduce: the algorithm that is named is the one that runs") {
+TEST_CASE("message all_reduce: the algorithm that is named is the one that runs") {
   lanes::run(4, [](auto& me) {
     constexpr std::size_t count = 400, whole = count * sizeof(std::int32_t);
     const int r = me.number(), right = (r + 1) % 4;

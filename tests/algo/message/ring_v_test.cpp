@@ -4,7 +4,7 @@
 
 #include <algo/parcels.hpp>
 
-TEST_CASE("ring_uneven: block b is folded from rank b + 1 on, whatever its length, and gathered beside gaps") {
+TEST_CASE("ring_v: block b is folded from rank b + 1 on, whatever its length, and gathered beside gaps") {
   parcels::check_uneven<tutti::threads_transport>(
       [](auto link, auto&, const auto& a) { return tutti::algo::ring_reduce_scatter_v(link, a); },
       [](auto link, auto&, const auto& a) { return tutti::algo::ring_all_gather_v(link, a); },

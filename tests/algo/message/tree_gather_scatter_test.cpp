@@ -4,12 +4,12 @@
 
 #include <algo/parcels.hpp>
 
-TEST_CASE("tree_rooted: equal blocks come up to the root, whoever that is") {
+TEST_CASE("tree_gather_scatter: equal blocks come up to the root, whoever that is") {
   parcels::check_gather<tutti::threads_transport>(
       [](auto link, auto&, const auto& a) { return tutti::algo::tree_gather(link, a); });
 }
 
-TEST_CASE("tree_rooted: equal blocks come down from the root") {
+TEST_CASE("tree_gather_scatter: equal blocks come down from the root") {
   parcels::check_scatter<tutti::threads_transport>(
       [](auto link, auto&, const auto& a) { return tutti::algo::tree_scatter(link, a); });
 }

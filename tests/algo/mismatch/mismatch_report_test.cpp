@@ -61,7 +61,7 @@ struct world_of {
   }
 };
 
-TEST_CASE("odd_call: whoever has begun the call says whose differs from its own") {
+TEST_CASE("mismatch_report: whoever has begun the call says whose differs from its own") {
   world_of<4> w;
   w.begin({0, 1, 2, 3}, all_reduce(2, 5));
   CHECK(w.said(0, 2).empty());
@@ -79,7 +79,7 @@ TEST_CASE("odd_call: whoever has begun the call says whose differs from its own"
       "float32, root 1)");
 }
 
-TEST_CASE("odd_call: whoever has not begun says how the others differ, by as many as called the same") {
+TEST_CASE("mismatch_report: whoever has not begun says how the others differ, by as many as called the same") {
   world_of<5> w;
   for (std::uint64_t sequence = 2; sequence < 12; ++sequence)  // more than are remembered
     w.begin({0, 1, 2, 3, 4}, broadcast(sequence, sequence % 5));
@@ -98,7 +98,7 @@ TEST_CASE("odd_call: whoever has not begun says how the others differ, by as man
   CHECK(w.said(0, 12) == "does not match what rank 13 and one other called: " + sum_12);
 }
 
-TEST_CASE("odd_call: of many different calls the least common is named, of many places the first") {
+TEST_CASE("mismatch_report: of many different calls the least common is named, of many places the first") {
   world_of<9> w;
   w.begin({1, 2, 3}, all_reduce(2, 5));
   w.begin({4, 5}, all_reduce(2, 6));
@@ -112,7 +112,7 @@ TEST_CASE("odd_call: of many different calls the least common is named, of many 
         "float32, sum)");
 }
 
-TEST_CASE("odd_call: who differs from most of the group is the culprit, and nobody else") {
+TEST_CASE("mismatch_report: who differs from most of the group is the culprit, and nobody else") {
   const auto culprit = [](const auto& w, std::size_t size) {
     return mismatch_report::find(w.boards[0], {3, 0, static_cast<int>(size), {}}, -1).culprit;
   };
@@ -134,7 +134,7 @@ TEST_CASE("odd_call: who differs from most of the group is the culprit, and nobo
   CHECK(culprit(two, 2) == -1);
 }
 
-TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differs between whom") {
+TEST_CASE("mismatch_report: whoever knows nothing but what was relayed says what differs between whom") {
   tutti::group members{0, 3, 4, {}};
   tutti::op_state s;
   s.info.context = 0;
@@ -172,7 +172,7 @@ TEST_CASE("odd_call: whoever knows nothing but what was relayed says what differ
         "pairwise)");
 }
 
-TEST_CASE("odd_call: a count that is each rank's own has no number, but a name") {
+TEST_CASE("mismatch_report: a count that is each rank's own has no number, but a name") {
   tutti::op_state s;
   s.info.context = 0;
   s.info.sequence = 39;
@@ -194,7 +194,7 @@ TEST_CASE("odd_call: a count that is each rank's own has no number, but a name")
         "blocks than rank 1");
 }
 
-TEST_CASE("odd_call: what three bits tell apart and names do not") {
+TEST_CASE("mismatch_report: what three bits tell apart and names do not") {
   tutti::op_state s;
   const auto say = [&](call_signature c, std::uint16_t other, int ranks) {
     s.result = tutti::message_mismatch{c.short_id(), static_cast<std::uint16_t>(c.short_id() ^ other)}.failure(2, 1);
@@ -215,7 +215,7 @@ TEST_CASE("odd_call: what three bits tell apart and names do not") {
         "failed: rank 2 called broadcast (float32) with another root where rank 1 called broadcast (float32)");
 }
 
-TEST_CASE("odd_call: a length that only two ranks know is between them") {
+TEST_CASE("mismatch_report: a length that only two ranks know is between them") {
   using tutti::algo::is_between_two;
   call_signature c = all_reduce(41, 5);
   const auto failure = [&](collective what) {
@@ -230,7 +230,7 @@ TEST_CASE("odd_call: a length that only two ranks know is between them") {
   CHECK_FALSE(is_between_two({tutti::errc::mismatch, 0, 2, 0}));
 }
 
-TEST_CASE("odd_call: a rank that asked for another algorithm is told which it was") {
+TEST_CASE("mismatch_report: a rank that asked for another algorithm is told which it was") {
   world_of<3> w;
   w.begin({0, 1}, all_reduce(2, 5));
   call_signature by_ring = all_reduce(2, 5);
@@ -241,7 +241,7 @@ TEST_CASE("odd_call: a rank that asked for another algorithm is told which it wa
         "does not match what rank 10 and one other called: all_reduce #2 (5 x float32, sum), not by ring");
 }
 
-TEST_CASE("odd_call: another divisor is told without its value") {
+TEST_CASE("mismatch_report: another divisor is told without its value") {
   world_of<3> w;
   call_signature mean = all_reduce(2, 5);
   mean.with = static_cast<std::uint8_t>(tutti::reduction_kind::mean_over);
@@ -252,7 +252,7 @@ TEST_CASE("odd_call: another divisor is told without its value") {
         "does not match what rank 12 called: all_reduce #2 (5 x float32, mean_over) with another divisor");
 }
 
-TEST_CASE("odd_call: blocks of other lengths, and a board that nobody has opened") {
+TEST_CASE("mismatch_report: blocks of other lengths, and a board that nobody has opened") {
   world_of<3> w;
   call_signature uneven = all_reduce(2, call_signature::any_count);
   uneven.what = collective::reduce_scatter_v;

@@ -27,7 +27,7 @@ std::string short_id(const Args& a, int ranks) {
   return algo::describe_brief(call_of(41, a).short_id(), ranks);
 }
 
-TEST_CASE("called: a call in words, and what a message keeps of it") {
+TEST_CASE("call_signature: a call in words, and what a message keeps of it") {
   reduction largest;
   largest.kind = reduction_kind::max;
   CHECK(text(barrier_args{}) == "barrier #41");
@@ -52,7 +52,7 @@ TEST_CASE("called: a call in words, and what a message keeps of it") {
   CHECK(algo::describe_brief(0, 2) == "message");
 }
 
-TEST_CASE("called: it survives packing, and is never taken for nothing") {
+TEST_CASE("call_signature: it survives packing, and is never taken for nothing") {
   reduction with;
   for (const auto kind : {reduction_kind::sum, reduction_kind::maxloc, reduction_kind::raw}) {
     with.kind = kind;

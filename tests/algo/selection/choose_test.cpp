@@ -109,7 +109,7 @@ void check_grid(std::initializer_list<algorithm> order) {
     }
 }
 
-TEST_CASE("select: what costs least, and as messages grow, fewer bytes instead of fewer steps") {
+TEST_CASE("choose: what costs least, and as messages grow, fewer bytes instead of fewer steps") {
   using enum algorithm;
   check_grid<all_reduce_args>({recursive_doubling, halving_doubling, ring});
   check_grid<all_reduce_coalesced_args>({recursive_doubling, ring});
@@ -123,13 +123,13 @@ TEST_CASE("select: what costs least, and as messages grow, fewer bytes instead o
   check_grid<all_to_all_v_args>({pairwise});
 }
 
-TEST_CASE("select: direct algorithms need a slot that holds an element of every rank") {
+TEST_CASE("choose: direct algorithms need a slot that holds an element of every rank") {
   const problem crowded{connectivity::memory, 1000, 8, 4096};
   CHECK(select<all_reduce_args>(crowded) == algorithm::recursive_doubling);
   CHECK(select<reduce_scatter_args>(crowded) == algorithm::ring);
 }
 
-TEST_CASE("select: a table goes before the costs, where its algorithm can run") {
+TEST_CASE("choose: a table goes before the costs, where its algorithm can run") {
   const problem s{connectivity::messages, 8, 4, 4};
   tuning table;
   table.add({tuning::id_of("all_reduce"), connectivity::messages, algorithm::direct});
@@ -138,7 +138,7 @@ TEST_CASE("select: a table goes before the costs, where its algorithm can run") 
   CHECK(table.choose<all_reduce_args>(s, select<all_reduce_args>(s)) == algorithm::ring);
 }
 
-TEST_CASE("select: every algorithm has a name") {
+TEST_CASE("choose: every algorithm has a name") {
   CHECK(std::string_view{tutti::name(algorithm::automatic)} == "automatic");
   CHECK(std::string_view{tutti::name(algorithm::recursive_doubling)} == "recursive_doubling");
   CHECK(std::string_view{tutti::name(static_cast<algorithm>(200))} == "unknown");

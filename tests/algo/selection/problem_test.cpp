@@ -9,14 +9,14 @@ namespace {
 
 using namespace tutti::algo;
 
-TEST_CASE("situation: each way to reach each other has a name, and each name a way") {
+TEST_CASE("problem: each way to reach each other has a name, and each name a way") {
   for (const connectivity r : {connectivity::memory, connectivity::messages, connectivity::machines})
     CHECK(connectivity_of(name(r)) == r);
   CHECK(std::string_view{name(connectivity::machines)} == "machines");
   for (const char* other : {"", "pigeons", "Memory", "memory ", "message"}) CHECK_FALSE(connectivity_of(other));
 }
 
-TEST_CASE("situation: direct algorithms need memory, and a slot that holds an element of every rank") {
+TEST_CASE("problem: direct algorithms need memory, and a slot that holds an element of every rank") {
   constexpr std::size_t slot = shm_group::slot_bytes;
   for (const int ranks : {1, 2, 64}) {
     const std::size_t largest = slot / static_cast<std::size_t>(ranks);

@@ -48,7 +48,7 @@ void check_consistent() {
   }
 }
 
-TEST_CASE("asked: automatic can always be asked for, and a refusal lists what else") {
+TEST_CASE("supported: automatic can always be asked for, and a refusal lists what else") {
   check_consistent<tutti::all_reduce_args>();
   check_consistent<tutti::broadcast_args>();
   check_consistent<tutti::broadcast_sized_args>();
@@ -71,7 +71,7 @@ TEST_CASE("asked: automatic can always be asked for, and a refusal lists what el
   check_consistent<tutti::recv_args>();
 }
 
-TEST_CASE("asked: a refusal says what was asked for, why not, and what there is") {
+TEST_CASE("supported: a refusal says what was asked for, why not, and what there is") {
   CHECK(refusal<tutti::barrier_args>(algorithm::ring, mapped) ==
         "there is no algorithm ring for it; ask for automatic");
   CHECK(refusal<tutti::broadcast_args>(foreign, apart) ==

@@ -16,7 +16,7 @@ constexpr algorithm chosen(const tuning& t, const problem& s) {
   return t.choose<tutti::all_reduce_args>(s, algorithm::halving_doubling);
 }
 
-TEST_CASE("tuning: the first rule that fits counts") {
+TEST_CASE("table: the first rule that fits counts") {
   tuning t;
   CHECK(chosen(t, four(1)) == algorithm::halving_doubling);
   t.add({all_reduce, connectivity::messages, algorithm::recursive_doubling, 4, 100});
@@ -30,14 +30,14 @@ TEST_CASE("tuning: the first rule that fits counts") {
   CHECK(t.choose<tutti::reduce_scatter_args>(four(1), algorithm::ring) == algorithm::ring);
 }
 
-TEST_CASE("tuning: a rule for what cannot run is passed over") {
+TEST_CASE("table: a rule for what cannot run is passed over") {
   tuning t;
   t.add({all_reduce, connectivity::messages, algorithm::direct});
   t.add({all_reduce, connectivity::messages, algorithm::ring});
   CHECK(chosen(t, four(1)) == algorithm::ring);
 }
 
-TEST_CASE("tuning: tables that differ have different hashes") {
+TEST_CASE("table: tables that differ have different hashes") {
   const tuning::rule base{all_reduce, connectivity::messages, algorithm::ring, 4, 100};
   const auto hash_of = [](auto... rules) {
     tuning t;
@@ -58,7 +58,7 @@ TEST_CASE("tuning: tables that differ have different hashes") {
     CHECK(other != hash_of(base));
 }
 
-TEST_CASE("tuning: a full table takes no more") {
+TEST_CASE("table: a full table takes no more") {
   tuning t;
   for (std::size_t i = 0; i < tuning::most_rules; ++i) CHECK(t.add({}));
   CHECK_FALSE(t.add({}));

@@ -70,7 +70,7 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-TEST_CASE("displaced_operand: everything comes to its place, and blocks of it to one piece, past the caches or not") {
+TEST_CASE("external_segments: everything comes to its place, and blocks of it to one piece, past the caches or not") {
   std::mt19937 random(1);
   for (const std::size_t count : {std::size_t{1}, std::size_t{300}, std::size_t{50'000}, std::size_t{1'100'000}}) {
     CAPTURE(count);

@@ -19,16 +19,16 @@ const auto scatter = [](auto link, auto& shm_group, const auto& a) {
   return tutti::algo::direct_scatter(link, shm_group, a);
 };
 
-TEST_CASE("direct_rooted: equal blocks come to the root, and from it") {
+TEST_CASE("shm gather_scatter: equal blocks come to the root, and from it") {
   parcels::check_gather<tutti::threads_transport>(gather);
   parcels::check_scatter<tutti::threads_transport>(scatter);
 }
 
-TEST_CASE("direct_rooted: blocks whose lengths the root alone knows") {
+TEST_CASE("shm gather_scatter: blocks whose lengths the root alone knows") {
   parcels::check_uneven_rooted<tutti::threads_transport>(gather, scatter);
 }
 
-TEST_CASE("direct_rooted: a block that is not as long as the root says ends it, on all ranks") {
+TEST_CASE("shm gather_scatter: a block that is not as long as the root says ends it, on all ranks") {
   std::vector<tutti::errc> seen(3);
   lanes::run(3, [&](auto& me) {
     const std::vector<std::size_t> lengths{1, 2, 3};
@@ -77,7 +77,7 @@ void check_other_length(std::size_t own, std::size_t said, Call call) {
   });
 }
 
-TEST_CASE("direct_rooted: a long block of another length than the root says touches nobody's other memory") {
+TEST_CASE("shm gather_scatter: a long block of another length than the root says touches nobody's other memory") {
   for (const std::size_t own : {std::size_t{200000}, std::size_t{300000}})  // beyond what a slot holds
     for (const std::size_t said : {own - 70000, own + 70000}) {
       CAPTURE(own);

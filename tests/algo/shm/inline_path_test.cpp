@@ -30,7 +30,7 @@ tutti::all_reduce_args sum_of(std::span<const T> in, std::span<T> out) {
 
 constexpr std::size_t most = std::size_t{128} << 8;  // floats of a piece
 
-TEST_CASE("at_once: all_reduces of one piece, whichever ranks come at once and whoever maps its buffers") {
+TEST_CASE("inline_path: all_reduces of one piece, whichever ranks come at once and whoever maps its buffers") {
   for (const int size : tutti_test::grid<int>({2, 3, 5}, {2, 3}))
     lanes::run<lanes::staging_transport>(size, [](auto& me) {
       const auto number = static_cast<std::size_t>(me.number());
@@ -50,7 +50,7 @@ TEST_CASE("at_once: all_reduces of one piece, whichever ranks come at once and w
     });
 }
 
-TEST_CASE("at_once: all ranks choose how to stage after the same call, whoever came to it at once") {
+TEST_CASE("inline_path: all ranks choose how to stage after the same call, whoever came to it at once") {
   lanes::run<lanes::staging_transport>(2, [](auto& me) {
     std::vector<float> in(most, 2), out(most);
     for (int round = 0; round < 1200; ++round) {  // 150 MiB: three choices
@@ -60,7 +60,7 @@ TEST_CASE("at_once: all ranks choose how to stage after the same call, whoever c
   });
 }
 
-TEST_CASE("at_once: an all_reduce of one piece ends without a routine where the others have posted") {
+TEST_CASE("inline_path: an all_reduce of one piece ends without a routine where the others have posted") {
   std::atomic<int> inline_path{0}, routines{0};
   lanes::run<lanes::staging_transport>(2, [&](auto& me) {
     std::vector<std::uint32_t> in(2048, 3), out(2048);
@@ -73,7 +73,7 @@ TEST_CASE("at_once: an all_reduce of one piece ends without a routine where the 
   CHECK(routines > 0);  // who opens the board, at least
 }
 
-TEST_CASE("at_once: what is mapped on this rank, or is no single piece, does not begin") {
+TEST_CASE("inline_path: what is mapped on this rank, or is no single piece, does not begin") {
   lanes::run<lanes::staging_transport>(2, [](auto& me) {
     const auto may_begin = [&](std::span<float> v) {
       return tutti::algo::may_begin(me.link(), me.shm_group(), sum_of<float>(v, v), me.number(), me.size());
@@ -89,7 +89,7 @@ TEST_CASE("at_once: what is mapped on this rank, or is no single piece, does not
   });
 }
 
-TEST_CASE("at_once: operands are taken in the order of the ranks, and what a user's reduction throws is told") {
+TEST_CASE("inline_path: operands are taken in the order of the ranks, and what a user's reduction throws is told") {
   lanes::run<lanes::staging_transport>(3, [](auto& me) {
     for (int round = 0; round < 20; ++round) {
       std::vector<word> v(300, lanes::letter(me.number()));
@@ -101,7 +101,7 @@ TEST_CASE("at_once: operands are taken in the order of the ranks, and what a use
   });
 }
 
-TEST_CASE("at_once: ranks that call all_reduces of different lengths are told so, at once or not") {
+TEST_CASE("inline_path: ranks that call all_reduces of different lengths are told so, at once or not") {
   for (const int spin_limit : {-1, 0, 1 << 20}) {
     std::atomic<int> mismatches{0};
     lanes::run<lanes::staging_transport>(2, [&](auto& me) {

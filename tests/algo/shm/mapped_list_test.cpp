@@ -118,10 +118,9 @@ TEST_CASE("mapped_list: a list that cannot be mapped, or is longer than a slot t
       result r;
       me.run([&](auto link) {
         return [](auto lane, shm_group& b, tutti::all_reduce_coalesced_args a, result& out) -> tutti::routine {
-          shm_group::ticket turn{b, lane.link()};
-          co_await turn;
-          if (!b.is_open()) co_await b.open(lane);
-          const meeting m{lane, b, a};
+          tutti::algo::detail::shm_turn turn{lane, b};
+          const shm_call m = co_await turn.enter();
+          m.begin(a);
           out.told = tell_places(m, a.data, m.slot(0, m.next()));
         }(link, me.shm_group(), sum_of(pieces, pieces.size()), r);
       });

@@ -4,7 +4,7 @@
 
 #include <algo/parcels.hpp>
 
-TEST_CASE("direct_uneven: blocks of any lengths are folded in rank order, and gathered beside gaps") {
+TEST_CASE("shm v: blocks of any lengths are folded in rank order, and gathered beside gaps") {
   parcels::check_uneven<tutti::threads_transport>(
       [](auto link, auto& shm_group, const auto& a) {
         return tutti::algo::direct_reduce_scatter_v(link, shm_group, a);

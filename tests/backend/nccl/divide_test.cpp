@@ -53,7 +53,7 @@ std::vector<float> floats(const std::vector<T>& v) {
   return {v.begin(), v.end()};
 }
 
-TEST_CASE("nccl_dividing: a mean of narrow floats is right for every number of ranks") {
+TEST_CASE("nccl_divide: a mean of narrow floats is right for every number of ranks") {
   for (const int polls : {0, 2}) {
     fake::machine machine;
     machine.polls_per_launch = polls;
@@ -94,7 +94,7 @@ float mean_of(dividing_gpus& g, float value) {
   return static_cast<float>(v[0]);
 }
 
-TEST_CASE("nccl_dividing: operands so small that a part of each is none keep their mean") {
+TEST_CASE("nccl_divide: operands so small that a part of each is none keep their mean") {
   for (const int ranks : {2, 3, 4}) {
     fake::machine machine;
     run_dividing(
@@ -109,7 +109,7 @@ TEST_CASE("nccl_dividing: operands so small that a part of each is none keep the
   }
 }
 
-TEST_CASE("nccl_dividing: a sum that has no room in 8 bits stays at the largest number, and none of 16 is made") {
+TEST_CASE("nccl_divide: a sum that has no room in 8 bits stays at the largest number, and none of 16 is made") {
   fake::machine machine;
   run_dividing(
       [](dividing_gpus& g, auto&) {
@@ -128,7 +128,7 @@ TEST_CASE("nccl_dividing: a sum that has no room in 8 bits stays at the largest 
   });
 }
 
-TEST_CASE("nccl_dividing: the division is part of what streams are joined to, and of graphs") {
+TEST_CASE("nccl_divide: the division is part of what streams are joined to, and of graphs") {
   fake::machine machine;
   run_dividing([&](dividing_gpus& g, auto&) {
     fake_stream compute{g.rank()};
@@ -147,7 +147,7 @@ TEST_CASE("nccl_dividing: the division is part of what streams are joined to, an
   CHECK(machine.misuses == 0);
 }
 
-TEST_CASE("nccl_dividing: a kernel that cannot be launched is an error of the device") {
+TEST_CASE("nccl_divide: a kernel that cannot be launched is an error of the device") {
   fake::machine machine;
   fake_kernels::fails = true;
   std::barrier up{3};

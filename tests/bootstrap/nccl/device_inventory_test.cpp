@@ -30,7 +30,7 @@ std::string why(const std::vector<tutti::device_claim>& all, errc wanted) {
   CHECK(what.code == wanted);
   return text;
 }
-TEST_CASE("device_census: a /dev/shm that is full is refused where ranks share it, with the remedy") {
+TEST_CASE("device_inventory: a /dev/shm that is full is refused where ranks share it, with the remedy") {
   auto all = two();
   CHECK(why(all, errc::ok).empty());
   all[0].shm_free = all[1].shm_free = 64 << 10;
@@ -49,7 +49,7 @@ TEST_CASE("device_census: a /dev/shm that is full is refused where ranks share i
   CHECK(why(all, errc::ok).empty());
 }
 
-TEST_CASE("device_census: little room in /dev/shm is told of when NCCL has failed") {
+TEST_CASE("device_inventory: little room in /dev/shm is told of when NCCL has failed") {
   auto all = two();
   CHECK(tutti::scarce_shm(all).empty());
   all[1].shm_free = std::int64_t{60} << 20;
@@ -59,7 +59,7 @@ TEST_CASE("device_census: little room in /dev/shm is told of when NCCL has faile
   CHECK(tutti::scarce_shm(all).empty());
 }
 
-TEST_CASE("device_census: one GPU is one GPU, also where it has another number on each rank") {
+TEST_CASE("device_inventory: one GPU is one GPU, also where it has another number on each rank") {
   auto all = two();
   all[1].who.uuid = all[0].who.uuid;
   all[1].device = 3;

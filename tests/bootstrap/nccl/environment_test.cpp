@@ -9,7 +9,7 @@
 
 namespace {
 
-TEST_CASE("nccl_surroundings: NCCL_SOCKET_IFNAME as NCCL reads it") {
+TEST_CASE("nccl_environment: NCCL_SOCKET_IFNAME as NCCL reads it") {
   const std::vector<std::string> there{"lo", "eth0", "ib0"};
   for (const char* fine : {"", "eth", "eth0", "=eth0", "ib,eth7", "=wlan0,lo", "^docker", "^lo,ib", "^=eth", "eth0:2",
                            "=ib0:1", ",", "^", "wlan,lo,"}) {
@@ -26,7 +26,7 @@ TEST_CASE("nccl_surroundings: NCCL_SOCKET_IFNAME as NCCL reads it") {
   CHECK(tutti::why_no_interface("eth7", {}).empty());  // nobody knows what is there
 }
 
-TEST_CASE("nccl_surroundings: of this machine") {
+TEST_CASE("nccl_environment: of this machine") {
   const auto here = tutti::nccl_environment_of();
   CHECK(here.machine == tutti::nccl_environment_of().machine);
   CHECK(here.machine != 0);

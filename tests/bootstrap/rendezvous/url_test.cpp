@@ -19,7 +19,7 @@ std::string refusal(std::string_view text) {
 }
 }  // namespace
 
-TEST_CASE("rendezvous_url: every form is taken apart") {
+TEST_CASE("url: every form is taken apart") {
   struct form {
     const char* text;
     scheme kind;
@@ -59,7 +59,7 @@ TEST_CASE("rendezvous_url: every form is taken apart") {
   CHECK(parse_rendezvous("unix:@" + std::string(107, 'x')).path.size() == 107);
 }
 
-TEST_CASE("rendezvous_url: anything else is refused, and the message says which part") {
+TEST_CASE("url: anything else is refused, and the message says which part") {
   const struct {
     std::string text;
     const char* says;
@@ -116,7 +116,7 @@ TEST_CASE("rendezvous_url: anything else is refused, and the message says which 
   CHECK(refusal("tcp://" + std::string(100000, 'x')).size() < 400);
 }
 
-TEST_CASE("rendezvous_url: random text is refused or comes back the same") {
+TEST_CASE("url: random text is refused or comes back the same") {
   std::mt19937 random(7);
   const std::string letters = "tcpfileunixenv:/@?&=[]0123456789rankworld_size.%-";
   const char* starts[] = {"", "tcp://", "tcp://a:", "tcp://[", "file:///", "unix:", "unix:@", "env://"};

@@ -17,7 +17,7 @@ std::string complaint(Call call) {
 }
 }  // namespace
 
-TEST_CASE("marks: each once per pass; complaints name the call and the parameter") {
+TEST_CASE("ready_tracker: each once per pass; complaints name the call and the parameter") {
   const std::vector<tutti::grad::parameter_shape> shapes{{"w", 3, tutti::dtype::f32}, {"", 1, tutti::dtype::f64}};
   tutti::grad::ready_tracker m{shapes};
   CHECK(m.size() == 2);
@@ -35,7 +35,7 @@ TEST_CASE("marks: each once per pass; complaints name the call and the parameter
   }
 }
 
-TEST_CASE("marks: the order of the last pass in which as many became ready as ever is kept") {
+TEST_CASE("ready_tracker: the order of the last pass in which as many became ready as ever is kept") {
   const std::vector<tutti::grad::parameter_shape> shapes(3, {"w", 3, tutti::dtype::f32});
   tutti::grad::ready_tracker m{shapes};
   m.expect({0, 1, 2});

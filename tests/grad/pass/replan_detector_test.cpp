@@ -23,7 +23,7 @@ struct watcher {
 };
 }  // namespace
 
-TEST_CASE("order_watch: wants another plan after so many passes in a row that give one and the same other") {
+TEST_CASE("replan_detector: wants another plan after so many passes in a row that give one and the same other") {
   watcher w{3};
   const std::vector<int> planned{3, 2, 1, 0}, other{1, 0, 3, 2}, third{3, 1, 2, 0};
   for (int i = 0; i < 5; ++i) CHECK(w.after(planned) == wish::none);
@@ -44,7 +44,7 @@ TEST_CASE("order_watch: wants another plan after so many passes in a row that gi
   CHECK(w.after(planned) == wish::replan);
 }
 
-TEST_CASE("order_watch: of 0 passes looks at nothing") {
+TEST_CASE("replan_detector: of 0 passes looks at nothing") {
   watcher w{0};
   for (int i = 0; i < 5; ++i) CHECK(w.after({1, 0, 3, 2}) == wish::none);
   CHECK(w.asked == 0);

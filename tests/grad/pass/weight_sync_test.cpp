@@ -95,7 +95,7 @@ std::vector<given> seen(const setting& s) {
   return all;
 }
 
-TEST_CASE("weighing: equal weights multiply nothing, and what sums are divided by is the number of ranks") {
+TEST_CASE("weight_sync: equal weights multiply nothing, and what sums are divided by is the number of ranks") {
   for (const double w : {1.0, 32.0, 0.1, 0x1p-60, 0x1p53 - 1, 1e9 / 7}) {
     CAPTURE(w);
     CHECK(seen<float>({{w, w, w}}) == std::vector<given>(3, {6, 3}));
@@ -139,7 +139,7 @@ std::vector<int> calls_per_step(std::size_t count, std::size_t bucket_bytes, Hoo
   return all[0];
 }
 
-TEST_CASE("weighing: uneven inputs, unused parameters and skipped steps cost no collective beside the weights'") {
+TEST_CASE("weight_sync: uneven inputs, unused parameters and skipped steps cost no collective beside the weights'") {
   const auto every = [](int calls) { return std::vector<int>(6, calls); };
   using namespace tutti::grad;
   for (const std::size_t buckets : {1u, 2u}) {
@@ -152,7 +152,7 @@ TEST_CASE("weighing: uneven inputs, unused parameters and skipped steps cost no 
   }
 }
 
-TEST_CASE("weighing: weights that differ are factors, and their sum is the divisor") {
+TEST_CASE("weight_sync: weights that differ are factors, and their sum is the divisor") {
   CHECK(seen<float>({{3, 1}}) == std::vector<given>{{18, 4}, {6, 4}});
   CHECK(seen<float>({{3, 0, 5}}) == std::vector<given>{{18, 8}, {0, 8}, {30, 8}});
   CHECK(seen<float>({{3, 1}, contribution::mean, 2}) == std::vector<given>{{9, 2}, {3, 2}});
@@ -161,7 +161,7 @@ TEST_CASE("weighing: weights that differ are factors, and their sum is the divis
   CHECK(seen<float>({{0, 4}, contribution::sum}) == std::vector<given>{{0, 4}, {6, 4}});
 }
 
-TEST_CASE("weighing: what float does not hold is divided by afterwards") {
+TEST_CASE("weight_sync: what float does not hold is divided by afterwards") {
   CHECK(seen<float>({{0x1p24, 1}}) == std::vector<given>{{6 * 0x1p24, 1}, {6, 1}});
   CHECK(seen<double>({{0x1p24, 1}}) == std::vector<given>{{6 * 0x1p24, 0x1p24 + 1}, {6, 0x1p24 + 1}});
 }
@@ -214,7 +214,8 @@ TEST_CASE_TEMPLATE("weighing: means of 16 bits are rounded once, and twice where
   CHECK(share_of_bound<T>(differ, false) > 1);  // or else the docs say too little
 }
 
-TEST_CASE("weighing: equal gradients of float16 are their own mean in shared memory, subnormal or near the largest") {
+TEST_CASE(
+    "weight_sync: equal gradients of float16 are their own mean in shared memory, subnormal or near the largest") {
   using tutti::float16;
   for (const int n : {1, 2, 3, 9})
     for (const std::size_t count : {std::size_t{7}, std::size_t{300'000}})
@@ -261,7 +262,7 @@ float mean_of_equal(float value, tutti::grad::reducer_options options, Hook hook
   return mean;
 }
 
-TEST_CASE("weighing: sums of float16 have room where they are made in float16, whatever chose that") {
+TEST_CASE("weight_sync: sums of float16 have room where they are made in float16, whatever chose that") {
   const auto as_it_is = [](auto&) {};
   CHECK(mean_of_equal(40000, {}, tutti::grad::sum_hook{}, as_it_is) == 40000);
   CHECK(mean_of_equal(40000, {}, tutti::grad::sum_hook{{.via = tutti::algorithm::ring}}, as_it_is) == 40000);
@@ -278,7 +279,7 @@ TEST_CASE("weighing: sums of float16 have room where they are made in float16, w
 }
 
 // The tail behind the last bucket is divided as gradients are.
-TEST_CASE("weighing: flags and the map of what is used survive any divisor") {
+TEST_CASE("weight_sync: flags and the map of what is used survive any divisor") {
   for (const dtype type : {dtype::f32, dtype::f64, dtype::f16, dtype::bf16})
     for (const auto& weights : std::vector<std::vector<double>>{
              {1, 1, 1}, {0x1p59, 0x1p59, 0}, {0x1p59, 1, 3}, {0x1p-60, 0x1p-60, 0x1p-59}, {0x1p-60, 0, 0}, {0, 0, 0}})

@@ -6,7 +6,7 @@
 
 using tutti::message_mismatch;
 
-TEST_CASE("odd_message: calls that differ, their place, and who found it out") {
+TEST_CASE("message_mismatch: calls that differ, their place, and who found it out") {
   const message_mismatch m{0xfedc, 0x1234, 7, 8, 3, 5000};
   const tutti::status s = m.failure(4, 6);
   CHECK(s.code == tutti::errc::mismatch);
@@ -21,7 +21,7 @@ TEST_CASE("odd_message: calls that differ, their place, and who found it out") {
   CHECK(m.failure(1, 70000).other == 0);  // more than it has room for
 }
 
-TEST_CASE("odd_message: lengths of equal calls, and of users' messages, which may be longer") {
+TEST_CASE("message_mismatch: lengths of equal calls, and of users' messages, which may be longer") {
   for (const auto unit :
        {message_mismatch::unit::bytes, message_mismatch::unit::elements, message_mismatch::unit::algorithms}) {
     message_mismatch m{0x2abc, 0x2abc, 100, std::uint64_t{1} << 40, 0, 41};
@@ -45,7 +45,7 @@ TEST_CASE("odd_message: lengths of equal calls, and of users' messages, which ma
   CHECK(user.room == 4000004);
 }
 
-TEST_CASE("odd_message: a number is found from any that is near") {
+TEST_CASE("message_mismatch: a number is found from any that is near") {
   for (const std::uint64_t number : {1U, 511U, 512U, 1023U, 1024U, 5000U})
     for (const std::uint64_t here : {number > 512 ? number - 511 : 1, number, number + 512}) {
       message_mismatch m;
@@ -57,6 +57,6 @@ TEST_CASE("odd_message: a number is found from any that is near") {
   CHECK(m.number_near(3) == 0);  // it would be less than 1
 }
 
-TEST_CASE("odd_message: groups that were made one after the other have marks of their own") {
+TEST_CASE("message_mismatch: groups that were made one after the other have marks of their own") {
   for (std::uint32_t c = 0; c < 100; ++c) CHECK(message_mismatch::mark_of(c) != message_mismatch::mark_of(c + 1));
 }

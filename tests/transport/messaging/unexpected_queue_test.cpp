@@ -12,7 +12,7 @@ namespace {
 using tutti::detail::early_places;
 using tutti::detail::unexpected_queue;
 
-TEST_CASE("early_messages: they stay in their order and where they are, and count what they take") {
+TEST_CASE("unexpected_queue: they stay in their order and where they are, and count what they take") {
   early_places places;
   unexpected_queue all{places};
   auto& one = all.add(1, 10, 100);
@@ -35,7 +35,7 @@ TEST_CASE("early_messages: they stay in their order and where they are, and coun
   CHECK(all.held() == 0);
 }
 
-TEST_CASE("early_messages: what one lay in is the next one's, also of another peer, which knows nothing of it") {
+TEST_CASE("unexpected_queue: what one lay in is the next one's, also of another peer, which knows nothing of it") {
   early_places places;
   unexpected_queue all{places}, of_another{places};
   auto& first = all.add(1, 10, 5000);
@@ -53,7 +53,7 @@ TEST_CASE("early_messages: what one lay in is the next one's, also of another pe
   CHECK(places.kept() == 0);
 }
 
-TEST_CASE("early_messages: the smallest room that is large enough is taken, else a new one in place of the largest") {
+TEST_CASE("unexpected_queue: the smallest room that is large enough is taken, else a new one in place of the largest") {
   early_places places;
   unexpected_queue all{places};
   const std::byte* const small = all.add(1, 0, 100).bytes.data();
@@ -69,7 +69,7 @@ TEST_CASE("early_messages: the smallest room that is large enough is taken, else
   (void)large;
 }
 
-TEST_CASE("early_messages: a loop of many lengths needs no more places than it had in use at a time") {
+TEST_CASE("unexpected_queue: a loop of many lengths needs no more places than it had in use at a time") {
   early_places places;
   unexpected_queue all{places};
   const std::vector<std::size_t> lengths{0, 1, 64, 65, 4096, 100'000, std::size_t{256} << 10, 3, 70'000};
@@ -83,7 +83,7 @@ TEST_CASE("early_messages: a loop of many lengths needs no more places than it h
   CHECK(places.kept() == kept);
 }
 
-TEST_CASE("early_messages: no more is kept than is allowed, and nothing that is longer than any early message") {
+TEST_CASE("unexpected_queue: no more is kept than is allowed, and nothing that is longer than any early message") {
   early_places places;
   unexpected_queue all{places};
   constexpr std::size_t part = std::size_t{256} << 10;

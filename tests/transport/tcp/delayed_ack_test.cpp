@@ -7,7 +7,7 @@ namespace {
 using tutti::detail::delayed_ack;
 using tutti::detail::tcp_connection;
 
-TEST_CASE("late_acknowledgement: is due once, with the next look, where nothing answered the last time") {
+TEST_CASE("delayed_ack: is due once, with the next look, where nothing answered the last time") {
   const tcp_connection first, second;
   delayed_ack late;
   CHECK(late.due() == nullptr);
@@ -49,7 +49,7 @@ TEST_CASE(
   CHECK(late.due() == &by);
 }
 
-TEST_CASE("late_acknowledgement: an answer soon after a look counts, though what it answers was acknowledged by then") {
+TEST_CASE("delayed_ack: an answer soon after a look counts, though what it answers was acknowledged by then") {
   const tcp_connection by;
   delayed_ack late;
   late.short_came(by);

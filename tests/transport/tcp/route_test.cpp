@@ -56,13 +56,13 @@ struct two {
   }
 };
 
-TEST_CASE("way: a number for each, and back") {
+TEST_CASE("route: a number for each, and back") {
   for (std::uint8_t n = 0; n < 32; ++n) CHECK(way::of(n).number() == n);
   CHECK(way{}.number() == 0);
   CHECK(way{1, true}.number() == 3);
 }
 
-TEST_CASE("way: who answers short messages takes both connections in turn, and never the peer's") {
+TEST_CASE("route: who answers short messages takes both connections in turn, and never the peer's") {
   two w;
   for (int i = 0; i < 20; ++i) (void)w.exchange(36);
   for (int i = 0; i < 50; ++i) {
@@ -74,7 +74,7 @@ TEST_CASE("way: who answers short messages takes both connections in turn, and n
   CHECK(w.alone == 0);
 }
 
-TEST_CASE("way: two that have come out of step find back") {
+TEST_CASE("route: two that have come out of step find back") {
   for (int alone = 0; alone < 5; ++alone)
     for (int who = 0; who < 2; ++who) {
       two w;
@@ -85,7 +85,7 @@ TEST_CASE("way: two that have come out of step find back") {
     }
 }
 
-TEST_CASE("way: questions and answers take the connections so that none is acknowledged alone") {
+TEST_CASE("route: questions and answers take the connections so that none is acknowledged alone") {
   for (int who = 0; who < 2; ++who) {
     two w;
     for (int i = 0; i < 50; ++i) {
@@ -97,7 +97,7 @@ TEST_CASE("way: questions and answers take the connections so that none is ackno
   }
 }
 
-TEST_CASE("way: to who reads nothing no more go against its stream than it has room for, and again when it reads") {
+TEST_CASE("route: to who reads nothing no more go against its stream than it has room for, and again when it reads") {
   two w;
   for (int i = 0; i < 21; ++i) (void)w.exchange(36);
   int unread = 0;
@@ -112,7 +112,7 @@ TEST_CASE("way: to who reads nothing no more go against its stream than it has r
   for (int i = 0; i < 20; ++i) CHECK(w.exchange(36));
 }
 
-TEST_CASE("way: the number of pieces that were read comes round") {
+TEST_CASE("route: the number of pieces that were read comes round") {
   two w;
   int against = 0;
   for (int i = 0; i < 200000; ++i) {
@@ -122,7 +122,7 @@ TEST_CASE("way: the number of pieces that were read comes round") {
   CHECK(against > 65536);
 }
 
-TEST_CASE("way: with the stream go long messages, what nobody answers, and stripes") {
+TEST_CASE("route: with the stream go long messages, what nobody answers, and stripes") {
   two w;
   for (int i = 0; i < 20; ++i) {
     (void)w.exchange(way_chooser::most_against + 1);

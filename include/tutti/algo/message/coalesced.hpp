@@ -33,10 +33,9 @@ inline void stage_list(shm_group& b, list_walk& from, std::byte* slot, std::size
 /// rank.
 template <mapped_transport T>
 routine direct_all_reduce_coalesced(group_link<T> lane, shm_group& b, all_reduce_coalesced_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   const std::size_t element = a.data.element_bytes, total = a.data.bytes();
   const std::size_t most = whole_elements(shm_group::slot_bytes, element) * element, place = (std::min)(most, total);
   list_walk from{a.data}, to{a.data};

@@ -15,10 +15,9 @@ namespace tutti::algo {
 /// 128 KiB: one round each.
 template <mapped_transport T>
 routine direct_all_gather(group_link<T> lane, shm_group& b, all_gather_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   const std::size_t block = a.in.bytes();
   if (b.choice_due(a.out.bytes())) co_await detail::choose_staging(m, b);
   const auto block_of = [&](int r) { return at(a.out.data, static_cast<std::size_t>(r) * block); };
@@ -56,10 +55,9 @@ routine direct_all_gather(group_link<T> lane, shm_group& b, all_gather_args a) {
 /// Inputs that all ranks map, from 4 KiB on: two rounds, nothing staged. Otherwise one round per 256 KiB of input.
 template <mapped_transport T>
 routine direct_reduce_scatter(group_link<T> lane, shm_group& b, reduce_scatter_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   const std::size_t element = a.out.element_bytes, block = a.out.count;
   const auto n = static_cast<std::size_t>(m.size()), mine = static_cast<std::size_t>(m.rank());
   if (b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/decision.hpp>
 #include <tutti/algo/shm/external_segments.hpp>
 #include <tutti/algo/shm/group/call.hpp>
 #include <tutti/algo/shm/group/group.hpp>
 #include <tutti/algo/shm/group/staging.hpp>
-#include <tutti/algo/shm/progress.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>
@@ -115,10 +115,8 @@ inline bool is_unmapped(const all_reduce_args& a) noexcept { return a.out.bytes(
 /// algo/shm/inline_path.hpp, its only chunk is staged and posted with a buffer descriptor.
 template <mapped_transport T>
 routine direct_all_reduce(group_link<T> lane, shm_group& b, all_reduce_args a, progress so_far = progress::nothing) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
   const bool begun = so_far != progress::nothing;
   if (!begun) m.begin(a);
   const std::size_t element = a.out.element_bytes, bytes = a.out.bytes();

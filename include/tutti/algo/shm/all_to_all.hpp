@@ -166,10 +166,9 @@ routine all_to_all_slots(group_link<T> lane, shm_call<T> m, shm_group& b, all_to
 /// of the longest block, every byte copied twice.
 template <mapped_transport T>
 routine direct_all_to_all(group_link<T> lane, shm_group& b, all_to_all_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   if (a.in_blocks.equal() && b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
   if (a.in_blocks.equal() && a.in.bytes() > shm_group::slot_bytes) {
     shm_group::exposure shown{b, lane.link()};

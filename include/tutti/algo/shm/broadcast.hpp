@@ -16,10 +16,9 @@ namespace tutti::algo {
 /// round with the root per chunk.
 template <mapped_transport T>
 routine direct_broadcast(group_link<T> lane, shm_group& b, broadcast_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   const std::size_t bytes = a.data.bytes();
   if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);
   const bool root = m.rank() == a.root;

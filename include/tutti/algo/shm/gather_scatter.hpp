@@ -235,10 +235,9 @@ routine scatter_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
 /// its own, and all wait for the first slots of all.
 template <mapped_transport T>
 routine direct_gather(group_link<T> lane, shm_group& b, gather_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   if (a.blocks.equal() && b.choice_due(a.in.bytes())) co_await detail::choose_staging(m, b);
   if (m.rank() == a.root)
     co_await detail::gather_at_root(lane, m, b, a);
@@ -255,10 +254,9 @@ routine direct_gather(group_link<T> lane, shm_group& b, gather_args a) {
 /// chunks.
 template <mapped_transport T>
 routine direct_scatter(group_link<T> lane, shm_group& b, scatter_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   if (a.blocks.equal() && b.choice_due(a.out.bytes())) co_await detail::choose_staging(m, b);
   if (m.rank() == a.root)
     co_await detail::scatter_at_root(lane, m, b, a);

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tutti/algo/decision.hpp>
 #include <tutti/algo/shm/all_reduce.hpp>
 #include <tutti/algo/shm/group/call.hpp>
 #include <tutti/algo/shm/group/group.hpp>
-#include <tutti/algo/shm/progress.hpp>
 #include <tutti/algo/shm/small.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/transport/concept.hpp>

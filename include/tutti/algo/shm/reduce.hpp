@@ -65,10 +65,9 @@ routine reduce_slot(shm_call<T> m, shm_group& b, reduce_args a, std::size_t done
 /// KiB: each rank folds 1/n of a slot, in two rounds, and only the root waits in the second.
 template <mapped_transport T>
 routine direct_reduce(group_link<T> lane, shm_group& b, reduce_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   const std::size_t element = a.in.element_bytes, count = a.in.count, bytes = a.in.bytes();
   if (bytes <= detail::one_meeting) {
     if (b.choice_due(bytes)) co_await detail::choose_staging(m, b);

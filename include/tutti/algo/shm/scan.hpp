@@ -53,20 +53,18 @@ routine scan_over(shm_call<T> m, shm_group& b, scan_args a, int terms) {
 /// map, from 16 KiB on and not in place: two rounds, nothing staged. Otherwise in slots of 256 KiB, one round each.
 template <mapped_transport T>
 routine direct_scan(group_link<T> lane, shm_group& b, scan_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   co_await detail::scan_over(m, b, a, m.rank() + 1);
 }
 
 /// Exclusive scan, in the same way: rank r folds the inputs of the r ranks below it.
 template <mapped_transport T>
 routine direct_exclusive_scan(group_link<T> lane, shm_group& b, exclusive_scan_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   co_await detail::scan_over(m, b, a, m.rank());
 }
 

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <tutti/algo/decision.hpp>
 #include <tutti/algo/shm/all_reduce.hpp>
 #include <tutti/algo/shm/group/call.hpp>
 #include <tutti/algo/shm/group/group.hpp>
-#include <tutti/algo/shm/progress.hpp>
 #include <tutti/algo/shm/small_exchange.hpp>
 #include <tutti/algo/shm/small_parts.hpp>
 #include <tutti/async/routine.hpp>
@@ -90,10 +90,8 @@ progress begin_small(const group_link<T>& lane, shm_group& b, const Args& a, int
 /// below, as root of a broadcast for none.
 template <mapped_transport T, class Args>
 routine direct_small(group_link<T> lane, shm_group& b, Args a, progress so_far = progress::nothing) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
   if (so_far == progress::nothing) m.begin(a);
   const detail::small_call<T, Args> call{m, b, a};
   if (so_far == progress::nothing) {

@@ -13,10 +13,9 @@ namespace tutti::algo {
 /// in slots of 256 KiB: each rank stages its block and copies the others' out, one round per slot of the longest block.
 template <mapped_transport T>
 routine direct_all_gather_v(group_link<T> lane, shm_group& b, all_gather_v_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   const auto n = static_cast<std::size_t>(m.size());
   const std::size_t element = a.in.element_bytes, mine = a.in.bytes(), longest = a.blocks.longest() * element;
   if (b.choice_due(longest)) co_await detail::choose_staging(m, b);
@@ -60,10 +59,9 @@ routine direct_all_gather_v(group_link<T> lane, shm_group& b, all_gather_v_args 
 /// per such chunk of the longest block.
 template <mapped_transport T>
 routine direct_reduce_scatter_v(group_link<T> lane, shm_group& b, reduce_scatter_v_args a) {
-  shm_group::ticket turn{b, lane.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(lane);
-  detail::shm_call<T> m{lane, b, a};
+  detail::shm_turn<T> turn{lane, b};
+  const detail::shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   const auto n = static_cast<std::size_t>(m.size()), mine = static_cast<std::size_t>(m.rank());
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
   std::size_t total = 0;

@@ -17,13 +17,14 @@ namespace tutti {
 namespace detail {
 
 template <class T, composed_operation Args>
-void composed_call<T, Args>::start(composed_core<T>& b, const Args& a, op_state& s) noexcept {
-  b.start(a, s);
+void composed_call<T, Args>::start(composed_core<T>& b, const Args& a, op_state& s, algo::decision d) noexcept {
+  b.start(a, s, d);
 }
 template <class T, composed_operation Args>
-bool composed_call<T, Args>::begin([[maybe_unused]] composed_core<T>& b, [[maybe_unused]] const Args& a) noexcept {
+algo::decision composed_call<T, Args>::begin([[maybe_unused]] composed_core<T>& b,
+                                             [[maybe_unused]] const Args& a) noexcept {
   if constexpr (mapped_transport<T> && immediate_collective<Args>) return b.begin(a);
-  return false;
+  return {};
 }
 template <class T, composed_operation Args>
 algorithm composed_call<T, Args>::chosen(const composed_core<T>& b, const Args& a) noexcept {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tutti/algo/bring_all.hpp>
+#include <tutti/algo/decision.hpp>
 #include <tutti/algo/dispatch.hpp>
 #include <tutti/algo/hierarchical/node_group.hpp>
 #include <tutti/algo/message/barrier.hpp>
@@ -17,7 +18,6 @@
 #include <tutti/algo/mismatch/fingerprint.hpp>
 #include <tutti/algo/mismatch/mismatch_report.hpp>
 #include <tutti/algo/selection/choose.hpp>
-#include <tutti/algo/selection/last_choice.hpp>
 #include <tutti/algo/selection/sized.hpp>
 #include <tutti/algo/selection/supported.hpp>
 #include <tutti/algo/selection/table.hpp>
@@ -70,100 +70,26 @@ class composed_core {
   void abort(status why) noexcept { driver_->link().abort(why); }
 
   /// Fast path: does inside the issuing call as much of it as needs no waiting, if one round in shared memory carries
-  /// it. Returns true if the call is complete; otherwise start() continues it. Does nothing while other operations are
-  /// in flight, as they need this rank to drive them, nor for every 64th call.
+  /// it. Unless that completes the call, start() must be called with the decision. Does nothing while other operations
+  /// are in flight, as they need this rank to drive them, nor for every 64th call.
   template <class Args>
     requires(mapped_transport<T>)
-  bool begin(const Args& a) noexcept {
+  algo::decision begin(const Args& a) noexcept {
+    algo::decision d;
     algo::shm_group& b = state_.shm_state;
-    if (size() == 1 || links() != algo::connectivity::memory || driver_->in_flight().front() != nullptr) return false;
-    if (state_.sequence % 64 == 0 || !failure().ok()) return false;
-    if (!is_plain(a) || !is_direct(a) || !algo::may_begin(driver_->link(), b, a, rank(), size())) return false;
-    if (!b.is_clear(state_.spin_limit)) return false;
-    const auto so_far = algo::begin<T>(count_call(a), b, a, state_.spin_limit);
-    if (so_far == algo::progress::all) return true;
-    state_.begun = so_far;
-    return false;
+    if (size() == 1 || links() != algo::connectivity::memory || driver_->in_flight().front() != nullptr) return d;
+    if (state_.sequence % 64 == 0 || !failure().ok() || !is_plain(a)) return d;
+    d.via = chosen(a);
+    if (!is_direct<Args>(d.via) || !algo::may_begin(driver_->link(), b, a, rank(), size())) return d;
+    if (b.is_clear(state_.spin_limit)) d.so_far = algo::begin<T>(count_call(a), b, a, state_.spin_limit);
+    return d;
   }
 
-  void start(const barrier_args& a, op_state& s) noexcept {
-    if (run_small(s, a)) return;
-    state_.shm_state.remember(algo::call_of(state_.sequence + 1, a), algorithm::automatic);
-    run(s, a, [&](auto l, const barrier_args&) {
-      if constexpr (on_machines)
-        if (state_.memory) return algo::hierarchical_barrier<T>(l, *state_.memory);
-      return algo::dissemination_barrier(l);
-    });
-  }
-
-  void start(const all_reduce_args& a, op_state& s) noexcept {
-    if (!a.apart.empty() && (a.op.prepare || size() == 1 || settled(a) != algorithm::direct || algo::is_unmapped(a)))
-      return start(algo::bring_all(a), s);
-    if (a.op.prepare) return start(algo::prepare_into_output(a), s);
-    if (alone(s)) return take_own(a, s);
-    if (!a.apart.empty()) algo::bring_for_others(a, rank(), size());
-    if (!run_small(s, a)) run(s, a, way_of(a));
-  }
-
-  void start(const broadcast_args& a, op_state& s) noexcept {
-    if (alone(s)) return finish(s);
-    if (!run_small(s, a)) run(s, a, way_of(a));
-  }
-
-  void start(const broadcast_sized_args& a, op_state& s) noexcept {
-    if (alone(s)) return finish(s);
-    run(s, a, [](auto l, const broadcast_sized_args& call) { return algo::tree_broadcast_sized(l, call); });
-  }
-
-  void start(const reduce_scatter_args& a, op_state& s) noexcept {
-    if (alone(s)) {
-      if (a.op.prepare) return start(algo::prepare_into_output(a), s);
-      return take_own(a, s);
-    }
-    if (!a.op.prepare && run_small(s, a)) return;
-    run_prepared(s, a);
-  }
-
-  void start(const all_gather_args& a, op_state& s) noexcept {
-    if (alone(s)) {
-      copy_bytes(a.out.data, a.in.data, a.out.bytes());
-      return finish(s);
-    }
-    if (!run_small(s, a)) run(s, a, way_of(a));
-  }
-
+  /// Starts an operation, or continues what begin() has begun, whose decision is `d`.
   template <class Args>
-    requires requires(const Args& a, const algo::problem& s) { algo::sized(a, s); }
-  void start(const Args& a, op_state& s) noexcept {
-    if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
-      if (a.op.prepare) return start(algo::prepare_in_place(a), s);
-    if constexpr (requires { algo::is_small(a, 1); })
-      if (size() != 1 && is_plain(a) && run_small(s, a)) return;
-    run_prepared(s, a);
-  }
-
-  void start(const send_args& a, op_state& s) noexcept {
-    s.info.sequence = ++state_.messages;
-    launch(s, [&] {
-      return algo::send_one(driver_->link(), world(a.peer), user_tag(a.tag),
-                            {static_cast<const std::byte*>(a.data.data), a.data.bytes()});
-    });
-  }
-  void start(const recv_args& a, op_state& s) noexcept {
-    s.info.sequence = ++state_.messages;
-    launch(s, [&] {
-      return algo::recv_one(driver_->link(), world(a.peer), user_tag(a.tag),
-                            {static_cast<std::byte*>(a.data.data), a.data.bytes()});
-    });
-  }
-
-  /// Receives from any rank of the group, whose number becomes the operation's value.
-  void start(const recv_any_args& a, op_state& s) noexcept {
-    s.info.sequence = ++state_.messages;
-    launch(s, [&] {
-      return algo::recv_any_one(driver_->link(), state_.members, user_tag(a.tag),
-                                {static_cast<std::byte*>(a.data.data), a.data.bytes()}, s);
-    });
+  void start(const Args& a, op_state& s, algo::decision d) noexcept {
+    if (d.via == algorithm::automatic) d.via = chosen(a);
+    start_by(d, a, s);
   }
 
   /// Returns the algorithm that start() takes for a collective: the one that was asked for, else the table's, else the
@@ -227,18 +153,96 @@ class composed_core {
   }
 
  private:
+  void start_by(algo::decision d, const barrier_args& a, op_state& s) noexcept {
+    if (run_small(s, a, d)) return;
+    state_.shm_state.remember(algo::call_of(state_.sequence + 1, a), algorithm::automatic);
+    run(s, a, d, [&](auto l, const barrier_args&) {
+      if constexpr (on_machines)
+        if (state_.memory) return algo::hierarchical_barrier<T>(l, *state_.memory);
+      return algo::dissemination_barrier(l);
+    });
+  }
+
+  void start_by(algo::decision d, const all_reduce_args& a, op_state& s) noexcept {
+    if (!a.apart.empty() && (a.op.prepare || size() == 1 || d.via != algorithm::direct || algo::is_unmapped(a)))
+      return start_by(d, algo::bring_all(a), s);
+    if (a.op.prepare) return start_by(d, algo::prepare_into_output(a), s);
+    if (alone(s)) return take_own(a, s);
+    if (!a.apart.empty()) algo::bring_for_others(a, rank(), size());
+    if (!run_small(s, a, d)) run(s, a, d, way_of(a, d));
+  }
+
+  void start_by(algo::decision d, const broadcast_args& a, op_state& s) noexcept {
+    if (alone(s)) return finish(s);
+    if (!run_small(s, a, d)) run(s, a, d, way_of(a, d));
+  }
+
+  void start_by(algo::decision d, const broadcast_sized_args& a, op_state& s) noexcept {
+    if (alone(s)) return finish(s);
+    run(s, a, d, [](auto l, const broadcast_sized_args& call) { return algo::tree_broadcast_sized(l, call); });
+  }
+
+  void start_by(algo::decision d, const reduce_scatter_args& a, op_state& s) noexcept {
+    if (alone(s)) {
+      if (a.op.prepare) return start_by(d, algo::prepare_into_output(a), s);
+      return take_own(a, s);
+    }
+    if (!a.op.prepare && run_small(s, a, d)) return;
+    run_prepared(s, a, d);
+  }
+
+  void start_by(algo::decision d, const all_gather_args& a, op_state& s) noexcept {
+    if (alone(s)) {
+      copy_bytes(a.out.data, a.in.data, a.out.bytes());
+      return finish(s);
+    }
+    if (!run_small(s, a, d)) run(s, a, d, way_of(a, d));
+  }
+
+  template <class Args>
+    requires requires(const Args& a, const algo::problem& s) { algo::sized(a, s); }
+  void start_by(algo::decision d, const Args& a, op_state& s) noexcept {
+    if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
+      if (a.op.prepare) return start_by(d, algo::prepare_in_place(a), s);
+    if constexpr (requires { algo::is_small(a, 1); })
+      if (size() != 1 && is_plain(a) && run_small(s, a, d)) return;
+    run_prepared(s, a, d);
+  }
+
+  void start_by(algo::decision, const send_args& a, op_state& s) noexcept {
+    s.info.sequence = ++state_.messages;
+    launch(s, [&] {
+      return algo::send_one(driver_->link(), world(a.peer), user_tag(a.tag),
+                            {static_cast<const std::byte*>(a.data.data), a.data.bytes()});
+    });
+  }
+  void start_by(algo::decision, const recv_args& a, op_state& s) noexcept {
+    s.info.sequence = ++state_.messages;
+    launch(s, [&] {
+      return algo::recv_one(driver_->link(), world(a.peer), user_tag(a.tag),
+                            {static_cast<std::byte*>(a.data.data), a.data.bytes()});
+    });
+  }
+
+  /// Receives from any rank of the group, whose number becomes the operation's value.
+  void start_by(algo::decision, const recv_any_args& a, op_state& s) noexcept {
+    s.info.sequence = ++state_.messages;
+    launch(s, [&] {
+      return algo::recv_any_one(driver_->link(), state_.members, user_tag(a.tag),
+                                {static_cast<std::byte*>(a.data.data), a.data.bytes()}, s);
+    });
+  }
+
   struct state {
     group members;
     algo::shm_group shm_state;
     std::unique_ptr<algo::node_group> memory;  // for ranks on several nodes if some share one
     algo::connectivity links = algo::connectivity::messages;
     int machines = 1;
-    bool even = false;                               // all nodes have the same number of ranks
-    int ranks_per_core = 1;                          // ranks per core
-    int spin_limit = 0;                              // spin limit of begin()
-    algo::progress begun = algo::progress::nothing;  // of the call that is being issued
+    bool even = false;       // all nodes have the same number of ranks
+    int ranks_per_core = 1;  // ranks per core
+    int spin_limit = 0;      // spin limit of begin()
     std::uint64_t sequence = 0;
-    algo::last_choice last;
     std::uint64_t messages = 0;  // not in `sequence`, which is in the tags: ranks send different numbers
   };
 
@@ -285,14 +289,12 @@ class composed_core {
 
   /// Counts the call unless begin() has done so, and notes it for mismatch diagnosis. Returns its link.
   template <class Args>
-  group_link<T> enter(op_state& s, const Args& a) noexcept {
-    const bool counted = std::exchange(state_.begun, algo::progress::nothing) != algo::progress::nothing;
-    const group_link<T> l = counted ? lane_of(a) : count_call(a);
+  group_link<T> enter(op_state& s, const Args& a, algo::decision d) noexcept {
+    const group_link<T> l = d.is_begun() ? lane_of(a) : count_call(a);
     const algo::call_signature call = algo::call_of(state_.sequence, a);
-    const algorithm via = settled(a);
-    driver_->note_call(algo::noted(state_.members.context, call, via));
+    driver_->note_call(algo::noted(state_.members.context, call, d.via));
     if constexpr (!std::same_as<Args, barrier_args>)
-      if (via != algorithm::direct) state_.shm_state.remember(call, via);
+      if (d.via != algorithm::direct) state_.shm_state.remember(call, d.via);
     s.info.sequence = state_.sequence;
     s.info.context = state_.members.context;
     return l;
@@ -309,30 +311,21 @@ class composed_core {
     const std::uint64_t sequence = state_.sequence;
     return {driver_->link(), state_.members, sequence, algo::call_of(sequence, a).short_id()};
   }
-  /// Returns chosen(), over messages from the cache of the last choice.
+  /// Returns the function (lane, args) -> routine for the algorithm of a decision.
   template <class Args>
-  [[nodiscard]] algorithm settled(const Args& a) noexcept {
-    if constexpr (requires { a.via; })
-      if (a.via == algorithm::automatic && links() != algo::connectivity::memory)
-        return state_.last.template of<Args>(algo::sized(a, problem(0, 1)), [&] { return chosen(a); });
-    return chosen(a);
-  }
-  /// Returns the function (lane, args) -> routine for the algorithm that is chosen for a collective. Must be called
-  /// before enter(), which forgets what begin() has done.
-  template <class Args>
-  auto way_of(const Args& a) noexcept {
-    return [via = settled(a), at = &state_, n = size(), so_far = state_.begun](auto l, const Args& call) {
-      static_cast<void>(at), static_cast<void>(so_far);  // unused if nothing is mapped
+  auto way_of(const Args&, algo::decision d) noexcept {
+    return [d, at = &state_, n = size()](auto l, const Args& call) {
+      static_cast<void>(at);  // unused if nothing is mapped
       if constexpr (mapped_transport<T>)
-        if (via == algorithm::direct && n > 1) return algo::run_shm(l, at->shm_state, call, so_far);
+        if (d.via == algorithm::direct && n > 1) return algo::run_shm(l, at->shm_state, call, d.so_far);
       if constexpr (on_machines && algo::has_algorithm<Args>(algorithm::hierarchical))
-        if (via == algorithm::hierarchical) return algo::run_hierarchical(l, *at->memory, call);
-      return algo::run_messages(l, call, via);
+        if (d.via == algorithm::hierarchical) return algo::run_hierarchical(l, *at->memory, call);
+      return algo::run_messages(l, call, d.via);
     };
   }
   template <class Args, class Way>
-  void run(op_state& s, const Args& a, Way way) noexcept {
-    const group_link<T> l = enter(s, a);
+  void run(op_state& s, const Args& a, algo::decision d, Way way) noexcept {
+    const group_link<T> l = enter(s, a, d);
     launch(s, [&] { return way(l, a); });
   }
 
@@ -346,22 +339,21 @@ class composed_core {
   }
   /// Returns true if one round in shared memory carries the call.
   template <class Args>
-  [[nodiscard]] bool is_small(const Args& a) const noexcept {
-    return links() == algo::connectivity::memory && algo::is_small(a, size()) && is_direct(a);
+  [[nodiscard]] bool is_small(const Args& a, algo::decision d) const noexcept {
+    return links() == algo::connectivity::memory && algo::is_small(a, size()) && is_direct<Args>(d.via);
   }
   template <class Args>
-  [[nodiscard]] bool is_direct(const Args& a) const noexcept {
-    if constexpr (requires { a.via; }) return chosen(a) == algorithm::direct;
+  static constexpr bool is_direct(algorithm via) noexcept {
+    if constexpr (requires(const Args& a) { a.via; }) return via == algorithm::direct;
     return true;
   }
   /// Starts a collective by direct_small() if one round in shared memory carries it; else returns false.
   template <class Args>
-  bool run_small(op_state& s, const Args& a) noexcept {
+  bool run_small(op_state& s, const Args& a, algo::decision d) noexcept {
     if constexpr (mapped_transport<T>) {
-      if (!is_small(a)) return false;
-      const auto so_far = state_.begun;
-      const group_link<T> l = enter(s, a);
-      launch(s, [&] { return algo::direct_small<T>(l, state_.shm_state, a, so_far); });
+      if (!is_small(a, d)) return false;
+      const group_link<T> l = enter(s, a, d);
+      launch(s, [&] { return algo::direct_small<T>(l, state_.shm_state, a, d.so_far); });
       return true;
     }
     return false;
@@ -369,8 +361,8 @@ class composed_core {
 
   /// Runs the collective, over a prepared copy of the input if the reduction prepares operands.
   template <class Args>
-  void run_prepared(op_state& s, const Args& a) noexcept {
-    run(s, a, [way = way_of(a)](auto l, const Args& call) {
+  void run_prepared(op_state& s, const Args& a, algo::decision d) noexcept {
+    run(s, a, d, [way = way_of(a, d)](auto l, const Args& call) {
       if constexpr (requires { call.op, call.in; })
         if (call.op.prepare) return algo::over_prepared_operand(l, call, way);
       return way(l, call);

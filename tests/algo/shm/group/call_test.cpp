@@ -16,7 +16,7 @@ namespace {
 using lanes::expect;
 using tutti::algo::shm_group;
 
-/// Ranks post the step that `work(meeting, board)` is about as one operation that has its turn.
+/// Ranks post the step that `work(shm_call, shm_group)` is about as one operation that has its turn.
 template <class T, class Work>
 tutti::routine meet(tutti::group_link<T> lane, shm_group& b, Work work) {
   shm_group::ticket turn{b, lane.link()};
@@ -26,7 +26,7 @@ tutti::routine meet(tutti::group_link<T> lane, shm_group& b, Work work) {
   co_await work(m, b);
 }
 
-TEST_CASE("meeting: what a rank stages before it posts a step, everyone else reads behind it") {
+TEST_CASE("shm_call: what a rank stages before it posts a step, everyone else reads behind it") {
   for (const int size : {1, 2, 3, 5})
     lanes::run(size, [](auto& me) {
       me.run([&](auto link) {
@@ -48,7 +48,7 @@ TEST_CASE("meeting: what a rank stages before it posts a step, everyone else rea
     });
 }
 
-TEST_CASE("meeting: to wait for one rank is not to wait for the others") {
+TEST_CASE("shm_call: to wait for one rank is not to wait for the others") {
   std::atomic<bool> rank_one_is_through{false};
   lanes::run(3, [&](auto& me) {
     me.run([&](auto link) {
@@ -68,7 +68,7 @@ TEST_CASE("meeting: to wait for one rank is not to wait for the others") {
   CHECK(rank_one_is_through.load());
 }
 
-TEST_CASE("meeting: operands are those of all ranks, in order, the own one from where it was") {
+TEST_CASE("shm_call: operands are those of all ranks, in order, the own one from where it was") {
   lanes::run(3, [](auto& me) {
     me.run([&](auto link) {
       return meet(link, me.shm_group(), [&](auto m, shm_group&) -> tutti::routine {
@@ -85,7 +85,7 @@ TEST_CASE("meeting: operands are those of all ranks, in order, the own one from 
   });
 }
 
-TEST_CASE("meeting: buffers are mapped where everyone has noted one that can be, and else none is used") {
+TEST_CASE("shm_call: buffers are mapped where everyone has noted one that can be, and else none is used") {
   lanes::run<lanes::staging_transport>(3, [](auto& me) {
     std::byte* const shared = me.link().allocate(1000);
     std::vector<std::byte> plain(1000);

@@ -62,7 +62,7 @@ constexpr shm_group::lending nothing;
 
 }  // namespace
 
-TEST_CASE("lending: where staging is slower, where it is faster, and where nobody's memory can be read") {
+TEST_CASE("cma_sizes: where staging is slower, where it is faster, and where nobody's memory can be read") {
   if (!lanes::kernel_copies_here()) return;
   using tutti::algo::detail::lending_probes;
   for (const int n : {2, 3}) {
@@ -78,7 +78,7 @@ TEST_CASE("lending: where staging is slower, where it is faster, and where nobod
   CHECK(decided<lending_transport>(1, {slow, slow}) == nothing);
 }
 
-TEST_CASE("lending: blocks are lent from the length on from which lending is faster for all, by more than chance") {
+TEST_CASE("cma_sizes: blocks are lent from the length on from which lending is faster for all, by more than chance") {
   using tutti::algo::detail::lending_probes, tutti::algo::detail::worth_lending;
   const probe_times staged = {80, 160, 240};
   CHECK(worth_lending({69, 139, 209}, staged) == lending_probes[0]);
@@ -88,7 +88,7 @@ TEST_CASE("lending: blocks are lent from the length on from which lending is fas
   CHECK(worth_lending({1, 1, 1}, {}) == shm_group::nowhere);  // staging was not measured
 }
 
-TEST_CASE("lending: a rank that may read the memory of the others, but not write there") {
+TEST_CASE("cma_sizes: a rank that may read the memory of the others, but not write there") {
   if (!lanes::kernel_copies_here()) return;
   bool forbidden = false;
   shm_group::lending decided{1, 1};
@@ -104,7 +104,7 @@ TEST_CASE("lending: a rank that may read the memory of the others, but not write
   CHECK(decided == nothing);
 }
 
-TEST_CASE("lending: a process that is not the rank, though it can be read, is found out") {
+TEST_CASE("cma_sizes: a process that is not the rank, though it can be read, is found out") {
   if (!lanes::kernel_copies_here()) return;
   // It has the same memory, as it was forked, but that of before.
   tutti_test::forked_child child{[] { return ::pause(); }};

@@ -66,7 +66,7 @@ struct buffer {
   std::size_t size;
 };
 
-TEST_CASE("lent: a broadcast from and to buffers that are lent, mapped, or both, with two meetings") {
+TEST_CASE("cma: a broadcast from and to buffers that are lent, mapped, or both, with two meetings") {
   if (!lanes::kernel_copies_here()) return;
   for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
     lanes::run<lending_transport>(n, [&](auto& me) {
@@ -91,7 +91,7 @@ TEST_CASE("lent: a broadcast from and to buffers that are lent, mapped, or both,
     });
 }
 
-TEST_CASE("lent: an all_gather of blocks that are lent, mapped, in place, or too short, with two meetings") {
+TEST_CASE("cma: an all_gather of blocks that are lent, mapped, in place, or too short, with two meetings") {
   if (!lanes::kernel_copies_here()) return;
   for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
     lanes::run<lending_transport>(n, [&](auto& me) {
@@ -131,7 +131,7 @@ void check_blocks(const buffer& out, std::size_t bytes, std::size_t round, int n
   expect(out.intact(), "it wrote beside a buffer of", bytes);
 }
 
-TEST_CASE("lent: gather and scatter from and to buffers that are lent or mapped") {
+TEST_CASE("cma: gather and scatter from and to buffers that are lent or mapped") {
   if (!lanes::kernel_copies_here()) return;
   for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
     lanes::run<lending_transport>(n, [&](auto& me) {
@@ -173,7 +173,7 @@ TEST_CASE("lent: gather and scatter from and to buffers that are lent or mapped"
     });
 }
 
-TEST_CASE("lent: all_to_all, equal blocks and others, and an all_gather of others") {
+TEST_CASE("cma: all_to_all, equal blocks and others, and an all_gather of others") {
   if (!lanes::kernel_copies_here()) return;
   for (const int n : tutti_test::grid<int>({2, 3, 5}, {3}))
     lanes::run<lending_transport>(n, [&](auto& me) {
@@ -228,7 +228,7 @@ class wrong_transport : public lending_transport {
   }
 };
 
-TEST_CASE("lent: a rank whose process is no more ends with the failure of the group, not with its own") {
+TEST_CASE("cma: a rank whose process is no more ends with the failure of the group, not with its own") {
   if (!lanes::kernel_copies_here()) return;
   std::vector<tutti::errc> kinds(2);
   std::barrier lending{2};
@@ -250,7 +250,7 @@ TEST_CASE("lent: a rank whose process is no more ends with the failure of the gr
   CHECK(kinds == std::vector<tutti::errc>(2, tutti::errc::aborted));
 }
 
-TEST_CASE("lent: nobody writes to a buffer any more that was lent by who failed") {
+TEST_CASE("cma: nobody writes to a buffer any more that was lent by who failed") {
   if (!lanes::kernel_copies_here()) return;
   constexpr std::size_t bytes = std::size_t{64} << 20, share = bytes / 2;  // the root's, at the end
   std::barrier lending{2}, ended{2};

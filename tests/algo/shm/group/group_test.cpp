@@ -35,7 +35,7 @@ tutti::routine take_turn(tutti::group_link<T> l, shm_group& b, std::vector<int>&
   order.push_back(id);
 }
 
-TEST_CASE("board: operations take turns in the order of their issue, whatever they are waited for in") {
+TEST_CASE("shm_group: operations take turns in the order of their issue, whatever they are waited for in") {
   lanes::run(3, [](auto& me) {
     std::vector<int> order;
     std::vector<tutti::op> running;
@@ -50,7 +50,7 @@ TEST_CASE("board: operations take turns in the order of their issue, whatever th
   });
 }
 
-TEST_CASE("board: slots and notes of neighbouring steps are apart") {
+TEST_CASE("shm_group: slots and notes of neighbouring steps are apart") {
   lanes::run(4, [](auto& me) {
     shm_group& b = me.shm_group();
     me.run([&](auto l) {
@@ -102,7 +102,7 @@ TEST_CASE_TEMPLATE("board: a rank without memory for it fails the operation ever
   for (const auto code : seen) CHECK(code == tutti::errc::out_of_resources);
 }
 
-TEST_CASE("board: who is missing is known by name") {
+TEST_CASE("shm_group: who is missing is known by name") {
   int blamed = -1;
   std::atomic<bool> over{false}, there{false};
   lanes::run(3, [&](auto& me) {

@@ -87,7 +87,7 @@ TEST_CASE_FIXTURE(meeting_of_three, "board_remains: the room for long walks goes
   CHECK(reclaimed(1).size() == 1);
 }
 
-TEST_CASE("board_remains: a board that nobody has met on leaves nothing") {
+TEST_CASE("retire_list: a board that nobody has met on leaves nothing") {
   shm_group never;
   retire_list remains;
   remains.retire(never);

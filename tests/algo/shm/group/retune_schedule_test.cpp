@@ -20,7 +20,7 @@ std::size_t until_look(retune_schedule& t) {
 
 }  // namespace
 
-TEST_CASE("choice_timer: a look is due for long messages, again after 256 MiB, and not for short ones") {
+TEST_CASE("retune_schedule: a look is due for long messages, again after 256 MiB, and not for short ones") {
   retune_schedule t;
   CHECK_FALSE(t.due(100));
   CHECK(t.due(mib));
@@ -28,7 +28,8 @@ TEST_CASE("choice_timer: a look is due for long messages, again after 256 MiB, a
   CHECK(until_look(t) == 256);
 }
 
-TEST_CASE("choice_timer: who only counts comes to the same as who asks, and asking whether it is due counts nothing") {
+TEST_CASE(
+    "retune_schedule: who only counts comes to the same as who asks, and asking whether it is due counts nothing") {
   retune_schedule asks, counts;
   CHECK(asks.due(mib));
   CHECK(counts.due(mib));
@@ -44,7 +45,7 @@ TEST_CASE("choice_timer: who only counts comes to the same as who asks, and aski
   CHECK(asks.due(mib));
 }
 
-TEST_CASE("choice_timer: a look is due after many messages of some KiB, too") {
+TEST_CASE("retune_schedule: a look is due after many messages of some KiB, too") {
   constexpr std::size_t few_kib = std::size_t{8} << 10, many = 4 * mib / few_kib;
   retune_schedule t;
   for (std::size_t i = 0; i < 2 * many; ++i) CHECK_FALSE(t.due(1024));
@@ -69,7 +70,7 @@ retune_schedule settled() {
 
 }  // namespace
 
-TEST_CASE("choice_timer: the first choice is made again, until two after one another are the same") {
+TEST_CASE("retune_schedule: the first choice is made again, until two after one another are the same") {
   retune_schedule t;
   CHECK(t.due(mib));
   for (const std::size_t distance : {64u, 128u, 256u, 512u}) {
@@ -83,7 +84,7 @@ TEST_CASE("choice_timer: the first choice is made again, until two after one ano
   CHECK_FALSE(t.outdated(150));
 }
 
-TEST_CASE("choice_timer: a choice is outdated where meetings take twice as long, or half, or after 8 GiB") {
+TEST_CASE("retune_schedule: a choice is outdated where meetings take twice as long, or half, or after 8 GiB") {
   retune_schedule t = settled();
   for (const std::uint64_t alike : {150u, 180u, 299u, 76u}) CHECK_FALSE(t.outdated(alike));
   CHECK(t.outdated(600));
@@ -96,7 +97,7 @@ TEST_CASE("choice_timer: a choice is outdated where meetings take twice as long,
   CHECK_FALSE(t.outdated(150));
 }
 
-TEST_CASE("choice_timer: where choices change nothing looks become rare, but not beyond 8 GiB") {
+TEST_CASE("retune_schedule: where choices change nothing looks become rare, but not beyond 8 GiB") {
   retune_schedule t = settled();
   for (const std::size_t distance : {512u, 1024u, 2048u, 4096u, 8192u, 8192u}) {
     t.chose(retune_schedule::outcome::same);
@@ -106,7 +107,7 @@ TEST_CASE("choice_timer: where choices change nothing looks become rare, but not
   CHECK(until_look(t) == 256);
 }
 
-TEST_CASE("choice_timer: where nobody knows what a meeting takes, each look chooses") {
+TEST_CASE("retune_schedule: where nobody knows what a meeting takes, each look chooses") {
   retune_schedule t = settled();
   CHECK_FALSE(t.outdated(150));
   for (int i = 0; i < 3; ++i) CHECK(t.outdated(retune_schedule::no_pace));

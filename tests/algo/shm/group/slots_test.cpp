@@ -19,7 +19,7 @@ struct two_ranks : shm_slots {
   std::array<std::vector<std::byte>, 2> memory{std::vector<std::byte>(part_bytes), std::vector<std::byte>(part_bytes)};
 };
 
-TEST_CASE("board_slots: two for each rank, in turn, inside of its part") {
+TEST_CASE("slots: two for each rank, in turn, inside of its part") {
   const two_ranks s;
   for (int rank = 0; rank < 2; ++rank) {
     const auto& part = s.memory[static_cast<std::size_t>(rank)];
@@ -30,7 +30,7 @@ TEST_CASE("board_slots: two for each rank, in turn, inside of its part") {
   }
 }
 
-TEST_CASE("board_slots: messages of a few lines keep to one place, longer ones walk through the slot and come back") {
+TEST_CASE("slots: messages of a few lines keep to one place, longer ones walk through the slot and come back") {
   const two_ranks s;
   for (std::uint64_t step = 0; step < 8; ++step) CHECK(s.slot(0, step, 2048) == s.slot(0, step % 2));
   constexpr std::size_t bytes = 5000, place = 8192, places = shm_slots::slot_bytes / place;
@@ -38,7 +38,7 @@ TEST_CASE("board_slots: messages of a few lines keep to one place, longer ones w
     CHECK(s.slot(0, step, bytes) == s.slot(0, step % 2) + step / 2 % places * place);
 }
 
-TEST_CASE("board_slots: what is staged arrives, by either kind of stores") {
+TEST_CASE("slots: what is staged arrives, by either kind of stores") {
   two_ranks s;
   std::vector<std::byte> message(shm_slots::slot_bytes);
   for (std::size_t i = 0; i < message.size(); ++i) message[i] = static_cast<std::byte>(i * 7 + i / 256);

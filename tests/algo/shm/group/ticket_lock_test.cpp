@@ -25,7 +25,7 @@ tutti::routine pass(Lane lane, ticket_lock& first, ticket_lock& second, std::vec
   order.push_back(10 + number);
 }
 
-TEST_CASE("turnstile: operations go through in the order in which they have asked, also those that come later") {
+TEST_CASE("ticket_lock: operations go through in the order in which they have asked, also those that come later") {
   std::barrier looked{2};  // nobody sends before
   lanes::run(2, [&](auto& me) {
     ticket_lock first, second;
@@ -48,7 +48,7 @@ TEST_CASE("turnstile: operations go through in the order in which they have aske
   });
 }
 
-TEST_CASE("turnstile: an operation that fails does not keep the others from failing") {
+TEST_CASE("ticket_lock: an operation that fails does not keep the others from failing") {
   lanes::run(2, [](auto& me) {
     ticket_lock first, second;
     std::vector<int> order;
