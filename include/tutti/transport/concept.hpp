@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-/// Can be awaited by a routine.
+/// Awaitable of a routine.
 template <class R>
 concept routine_awaitable = requires(R& r, std::coroutine_handle<routine::promise_type> h) {
   { r.await_ready() } -> std::same_as<bool>;
@@ -22,9 +22,10 @@ concept routine_awaitable = requires(R& r, std::coroutine_handle<routine::promis
   r.await_resume();
 };
 
-/// Moves bytes between ranks: what algorithms are written over. `send` and `recv` start at once; messages between two
-/// ranks match by tag, equal tags in order; both sides know the length. A failed transfer ends the whole operation
-/// (see routine). All calls are made under the engine's lock.
+/// Link over which algorithms exchange messages between ranks. `send` and `recv` start at once; buffers stay valid
+/// until their awaitable has finished. Messages between two ranks match by tag, those with equal tags in order; both
+/// sides must know the length. A failed transfer ends the whole operation (see routine). All calls are made under the
+/// engine's lock.
 template <class L>
 concept message_link =
     requires(L& l, int peer, std::uint64_t tag, std::span<const std::byte> out, std::span<std::byte> in) {
@@ -32,28 +33,28 @@ concept message_link =
       { l.size() } noexcept -> std::same_as<int>;
       { l.send(peer, tag, out) } -> routine_awaitable;
       { l.recv(peer, tag, in) } -> routine_awaitable;
-      { l.temporary() } noexcept -> std::same_as<scratch_pool&>;     // what algorithms fold in
+      { l.temporary() } noexcept -> std::same_as<scratch_pool&>;     // temporary memory of algorithms
       { l.prefers_long_messages() } noexcept -> std::same_as<bool>;  // see link_core
     };
 
-/// A link that can also be driven, watched, put to sleep and ended.
+/// Link that can also be polled, checked for lost peers, put to sleep and ended.
 template <class L>
 concept transport =
     message_link<L> &&
     requires(L& l, int peer, status why, deadline now, duration d, const routine::promise_type* work, std::uint64_t tag,
              std::uint32_t context, const call_log::entry& call, bool (*in_flight)(std::uint64_t)) {
       { l.poll() } noexcept -> std::same_as<bool>;  // true if anything moved
-      { l.tick(now) } noexcept;                     // about every millisecond: are the peers alive?
-      { l.abort(why) } noexcept;  // idempotent: the first cause stays; every pending transfer fails, peers are told
+      { l.tick(now) } noexcept;                     // called about every millisecond: are the peers alive?
+      { l.abort(why) } noexcept;  // idempotent, the first cause stays; fails all transfers, tells the peers
       { l.failure() } noexcept -> std::same_as<status>;
-      { l.waiting_for(work, context) } noexcept -> std::same_as<int>;  // whom it waits for, or -1
+      { l.waiting_for(work, context) } noexcept -> std::same_as<int>;  // the world rank that it waits for, or -1
       { l.describe(peer) } -> std::same_as<std::string>;               // "rank 3 (host b, pid 712), last seen at #39"
       { l.ranks_per_core() } noexcept -> std::same_as<double>;
-      { l.note_issue(tag) } noexcept;             // the world begins its operation of this sequence number
-      { l.note_call(call, in_flight) } noexcept;  // some group does; of the calls before, which still go on
-      { l.ask(work, tag) } noexcept;              // has the peer that it waits for noted another call in its place?
-      { l.leave() } noexcept;                     // an orderly goodbye; bounded
-      { l.prepare_park() } noexcept;              // see progress_source; park() and unpark() without the lock
+      { l.note_issue(tag) } noexcept;             // the world begins the operation with this sequence number
+      { l.note_call(call, in_flight) } noexcept;  // a group begins this call; in_flight(tag): one has not ended
+      { l.ask(work, tag) } noexcept;              // asks the peer that it waits for whether it has called the same
+      { l.leave() } noexcept;                     // says goodbye; takes a bounded time
+      { l.prepare_park() } noexcept;              // see progress_source; park() and unpark() need no lock
       { l.park(d) } noexcept;
       { l.finish_park() } noexcept;
       { l.unpark() } noexcept;
@@ -61,23 +62,21 @@ concept transport =
 
 class condition;
 
-/// A transport whose ranks can load and store each other's memory, some of it or all of it.
+/// Transport whose ranks can load and store each other's memory, all of them or those of one node.
 template <class L>
 concept mapped_transport =
     transport<L> && requires(L& l, int peer, std::size_t bytes, const void* p, std::uint64_t where, condition& c,
                              std::byte* mine, call_log::source& w) {
-      { l.maps(peer) } noexcept -> std::same_as<bool>;    // a peer of this machine, if there are any
+      { l.maps(peer) } noexcept -> std::same_as<bool>;    // this rank maps the peer's heap
       { l.allocate(bytes) } -> std::same_as<std::byte*>;  // zeroed memory of this rank that peers can map; throws error
       { l.deallocate(mine) } noexcept;
-      { l.locate(p, bytes) } noexcept -> std::same_as<std::optional<std::uint64_t>>;  // the name of mappable memory
-      { l.resolve(peer, where, bytes) } noexcept -> std::same_as<std::byte*>;  // the peer's memory of that name, here
-      {
-        l.process_of(peer)
-      } noexcept -> std::same_as<int>;                  // whose memory the kernel copies where it is not mapped, or 0
-      { l.watch(c) } noexcept;                          // polls the condition until it holds
-      { l.gone(peer) } noexcept -> std::same_as<bool>;  // its process has ended: it touches no memory any more
-      { l.ring(peer) } noexcept;                        // after a store to shared memory: wakes the peer if it sleeps
-      { l.ask_also(w) } noexcept;                       // about calls that were not noted, until forget(w)
+      { l.locate(p, bytes) } noexcept -> std::same_as<std::optional<std::uint64_t>>;  // its offset in the heap, if any
+      { l.resolve(peer, where, bytes) } noexcept -> std::same_as<std::byte*>;         // the address of that offset here
+      { l.process_of(peer) } noexcept -> std::same_as<int>;  // the pid, for copies by the kernel; 0: none possible
+      { l.watch(c) } noexcept;                               // polls the condition until it holds
+      { l.gone(peer) } noexcept -> std::same_as<bool>;       // its process has ended and accesses no memory any more
+      { l.ring(peer) } noexcept;   // after a store to shared memory: wakes the peer if it sleeps
+      { l.ask_also(w) } noexcept;  // looks up unlogged calls in `w` until forget(w)
       { l.forget(w) } noexcept;
     };
 

@@ -22,7 +22,7 @@
 
 namespace tutti {
 
-/// A pipe to a rank wherever it is: rings inside the machine, sockets beyond it.
+/// Byte stream to a rank on any node: ring buffers in shared memory within the node, TCP to other nodes.
 class host_pipe {
  public:
   template <class Kind, class... Args>
@@ -43,26 +43,27 @@ class host_pipe {
   void open() noexcept {
     if (tcp_stream* s = socket()) s->open();
   }
-  /// Null for a rank of this machine.
+  /// Returns the TCP stream; null for a rank of this node.
   [[nodiscard]] tcp_stream* socket() noexcept { return std::get_if<tcp_stream>(&stream_); }
 
  private:
   std::variant<ring_stream, tcp_stream> stream_;
 };
 
-/// The transport of a world of processes: shared memory inside a machine, TCP between machines. Where all ranks are on
-/// one machine it sleeps on a futex and never looks at a socket; else on descriptors. The default.
+/// Transport of a world of processes, and the default: shared memory within a node, TCP between nodes. If all ranks are
+/// on one node, it sleeps on a futex and never polls a socket; otherwise it sleeps on descriptors.
 class host_transport : public mesh<host_pipe> {
  public:
-  /// `memory` is this rank's place among the ranks of its machine, `listener` where the others connect; either may be
-  /// missing where the roster has no use for it. Throws usage_error when they do not reach every rank.
+  /// Connects this rank with all others. `memory` is its attachment to the shared memory of its node, `listener` the
+  /// socket that other nodes connect to; either may be missing if the roster has no use for it. Throws usage_error if
+  /// they do not reach every rank.
   host_transport(roster all, int rank, std::optional<shm_attachment> memory, std::optional<tcp_listener> listener = {},
                  tcp_job job = {}, const tcp_options& options = {})
       : mesh(rank, static_cast<int>(all.size())), all_(std::move(all)), local_(all_.size(), -1) {
     if (memory) shared_.emplace(std::move(*memory));
     if (shared_)
       for (int r = 0; r < shared_->size(); ++r) local_[static_cast<std::size_t>(shared_->who(r).rank)] = r;
-    // A world on one machine needs no network, and must not pay for one.
+    // A world on one node needs no network, and must not pay for one.
     const int here = shared_ ? shared_->size() : 1;
     if (listener && here < size()) network_.emplace(std::move(*listener), all_, rank, std::move(job), options);
     for (int p = 0; p < size(); ++p)
@@ -108,7 +109,7 @@ class host_transport : public mesh<host_pipe> {
     if (!failure().ok()) return;
     if (shared_) {
       shared_->fail(why);
-      why = shared_->area().failure();  // another rank of this machine may have been first
+      why = shared_->area().failure();  // another rank of this node may have been first
     }
     fail_all(why);
     if (!network_) return;
@@ -146,7 +147,8 @@ class host_transport : public mesh<host_pipe> {
     return network_ ? network_->describe(p, remote(p) ? channel(p)->last_sequence() : 0) : tutti::describe(who(p));
   }
   [[nodiscard]] const roster& peers() const noexcept { return all_; }
-  /// Ranks of equal numbers share memory, and all that can do. Where a machine's do not, each has one of its own.
+  /// Returns a number that is equal for ranks that share memory. If those of a node do not, each has a number of its
+  /// own.
   [[nodiscard]] int machine_of(int p) const noexcept {
     for (const rank_info& lowest : all_)
       if (lowest.node_rank == who(p).node_rank && !lowest.shared_memory.empty()) return who(p).node_rank;
@@ -154,7 +156,7 @@ class host_transport : public mesh<host_pipe> {
   }
   [[nodiscard]] double ranks_per_core() const noexcept { return tutti::ranks_per_core(who(rank())); }
 
-  /// The ranks to a core of the machine where they are most, rounded up; equal on all ranks, as what they told is.
+  /// Returns the ranks per core, rounded up, of the node where they are most. All ranks get the same, from the roster.
   [[nodiscard]] int most_ranks_per_core() const noexcept {
     int most = 1;
     for (const rank_info& p : all_)
@@ -180,7 +182,8 @@ class host_transport : public mesh<host_pipe> {
   }
 
   [[nodiscard]] bool maps(int peer) const noexcept { return local_[static_cast<std::size_t>(peer)] >= 0; }
-  /// Zeroed memory that the ranks of this machine can map, aligned to 4096 bytes. Throws error{out_of_resources}.
+  /// Allocates zeroed memory that the ranks of this node can map, aligned to 4096 bytes. Throws
+  /// error{out_of_resources}; without shared memory, bad_alloc.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
     if (shared_) return shared_->heap().allocate(bytes);
     auto* p = static_cast<std::byte*>(::operator new(std::max<std::size_t>(bytes, 1), std::align_val_t{4096}));
@@ -194,7 +197,7 @@ class host_transport : public mesh<host_pipe> {
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {
     return shared_ ? shared_->heap().locate(p, bytes) : std::nullopt;
   }
-  /// Null when [where, where + bytes) is not memory of `peer` that is mapped here.
+  /// Returns the address here of [where, where + bytes) in the heap of `peer`; null if that is not mapped.
   [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
     const int r = peer >= 0 && peer < size() ? local_[static_cast<std::size_t>(peer)] : -1;
     return r >= 0 ? shared_->resolve(r, where, bytes) : nullptr;
@@ -235,7 +238,7 @@ class host_transport : public mesh<host_pipe> {
   }
 
   roster all_;
-  std::vector<int> local_;  // local rank of a world rank, -1 for one on another machine
+  std::vector<int> local_;  // local rank of a world rank; -1 on another node
   std::optional<shm_domain> shared_;
   std::optional<tcp_domain> network_;
   bool left_ = false;

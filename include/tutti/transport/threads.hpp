@@ -20,7 +20,7 @@
 
 namespace tutti {
 
-/// What the ranks of a threads world have in common; made once, given to every rank.
+/// Common state of the ranks of a threads world; made once, and given to every rank.
 class threads_hub {
  public:
   explicit threads_hub(int size) : size_(check(size)), memory_(shm_control_block::bytes(size)) {}
@@ -28,7 +28,8 @@ class threads_hub {
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] shm_control_block area() const noexcept { return {memory_.get(), size_}; }
 
-  /// Zeroed memory that lives until it is given back or the hub ends: a peer may still read what a rank left behind.
+  /// Returns zeroed memory, aligned to 4096 bytes, that lives until it is freed or the hub ends, because a peer may
+  /// still read what a rank left behind. Throws bad_alloc. Any thread may call it.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
     block fresh{bytes};
     std::scoped_lock guard(mutex_);
@@ -46,7 +47,7 @@ class threads_hub {
   }
 
  private:
-  /// Pages of zeros.
+  /// Block of zeroed pages.
   class block {
    public:
     explicit block(std::size_t bytes)
@@ -76,7 +77,8 @@ class threads_hub {
   std::vector<block> blocks_;
 };
 
-/// Ranks are threads of one process. Every address is everybody's, so that any buffer is symmetric.
+/// Transport of a world whose ranks are threads of one process. Every rank can access every address, so that all
+/// buffers count as mapped.
 class threads_transport : public mesh<ring_stream> {
  public:
   threads_transport(std::shared_ptr<threads_hub> hub, int rank)
@@ -136,7 +138,7 @@ class threads_transport : public mesh<ring_stream> {
     return reinterpret_cast<std::byte*>(where);
   }
   [[nodiscard]] int process_of(int) const noexcept { return 0; }
-  /// A thread does not end without its rank, which finishes what it does.
+  /// Returns false: a thread does not end without its rank, which finishes what it does.
   [[nodiscard]] bool gone(int) const noexcept { return false; }
   void ring(int peer) noexcept { bell_.ring(peer); }
 
@@ -144,7 +146,7 @@ class threads_transport : public mesh<ring_stream> {
   std::shared_ptr<threads_hub> hub_;
   shm_control_block area_;
   detail::doorbell bell_;
-  // Read once: it is told by files.
+  // It is read once, because it comes from files.
   double ranks_per_core_ = static_cast<double>(size()) / static_cast<double>(os::usable_cpus());
 };
 

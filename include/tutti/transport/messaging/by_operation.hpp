@@ -8,7 +8,7 @@
 
 namespace tutti::detail {
 
-/// Base of what by_operation holds: one message, or a receive of one.
+/// Base class of the elements of by_operation, which are messages or receives: the links of a doubly linked list.
 template <class T>
 class chained {
   template <class>
@@ -17,15 +17,16 @@ class chained {
   T* previous_of_operation_ = nullptr;
 };
 
-/// Finds messages by their tags, in the order in which they came, among any number in a time that does not grow with
-/// it: a table of chains, one for each operation of which there are some, or for each tag of users. Owns none of them.
-/// `T` is derived from chained<T>, and `tag_of(t)` returns the tag of one.
+/// Index of messages by tag, in order of arrival. It is a hash table with one chain for each operation that has
+/// messages, or for each tag of user messages, so that finding a chain takes constant time, however many operations are
+/// in flight. It owns no element: one must be removed before it is destroyed. `T` derives from chained<T>, and
+/// `tag_of(t)` returns the tag of an element.
 template <class T>
 class by_operation {
  public:
   [[nodiscard]] bool empty() const noexcept { return chains_ == 0; }
 
-  /// Behind the others of its operation. Throws bad_alloc, and has done nothing then.
+  /// Appends an element to the chain of its operation. Throws bad_alloc, and then leaves the index unchanged.
   void push_back(T& t) {
     if (2 * (chains_ + 1) > table_.size()) grow();
     chain& c = table_[place_of(key_of(tag_of(t)))];
@@ -39,7 +40,7 @@ class by_operation {
     (c.last ? static_cast<chained<T>&>(*c.last).next_of_operation_ : c.first) = &t;
     c.last = &t;
   }
-  /// One that is here.
+  /// Removes an element that is in the index.
   void remove(T& t) noexcept {
     const std::size_t at = place_of(key_of(tag_of(t)));
     chain& c = table_[at];
@@ -54,17 +55,20 @@ class by_operation {
     chains_ = 0;
   }
 
-  /// The first of the operation that this tag is of, or of a user's messages with this tag.
+  /// Returns the first element of the operation that `tag` belongs to, or the first user message with exactly this tag;
+  /// null if there is none.
   [[nodiscard]] T* first(std::uint64_t tag) const noexcept {
     return chains_ == 0 ? nullptr : table_[place_of(key_of(tag))].first;
   }
+  /// Returns the next element of the same chain, or null.
   static T* after(const T& t) noexcept { return static_cast<const chained<T>&>(t).next_of_operation_; }
-  /// The nth with exactly this tag.
+  /// Returns the nth element with exactly this tag, counted from 0; null if there are fewer.
   [[nodiscard]] T* find(std::uint64_t tag, std::size_t nth = 0) const noexcept {
     for (T* t = first(tag); t; t = after(*t))
       if (tag_of(*t) == tag && nth-- == 0) return t;
     return nullptr;
   }
+  /// Returns the number of elements with exactly this tag.
   [[nodiscard]] std::size_t number_of(std::uint64_t tag) const noexcept {
     std::size_t n = 0;
     for (const T* t = first(tag); t; t = after(*t)) n += tag_of(*t) == tag ? 1U : 0U;
@@ -74,16 +78,17 @@ class by_operation {
  private:
   struct chain {
     std::uint64_t key = 0;
-    T* first = nullptr;  // null where the place is free
+    T* first = nullptr;  // null in a free place of the table
     T* last = nullptr;
   };
 
-  // Tags of users have bit 48 set, the number of an operation with its context has 40 bits.
+  // A user tag, which has bit 48 set, is its own key. Otherwise the upper 40 bits, context and sequence number, name
+  // the operation.
   static constexpr std::uint64_t key_of(std::uint64_t t) noexcept { return tag::is_point_to_point(t) ? t : t >> 24; }
   [[nodiscard]] std::size_t home_of(std::uint64_t key) const noexcept {
     return ((key * 0x9e3779b97f4a7c15U) >> 32) & (table_.size() - 1);
   }
-  /// Returns the place where the chain of this key is, or would be: places are tried one after the other.
+  /// Returns the place of the chain with this key, or the free place where it belongs (linear probing).
   [[nodiscard]] std::size_t place_of(std::uint64_t key) const noexcept {
     std::size_t at = home_of(key);
     while (table_[at].first && table_[at].key != key) at = (at + 1) & (table_.size() - 1);
@@ -95,7 +100,7 @@ class by_operation {
     for (const chain& c : old)
       if (c.first) table_[place_of(c.key)] = c;
   }
-  /// Chains behind a place that is free now move up where it is on their way.
+  /// Moves chains behind a place that has become free forward, so that linear probing still finds them.
   void close_gap(std::size_t gap) noexcept {
     --chains_;
     const std::size_t mask = table_.size() - 1;

@@ -7,21 +7,21 @@
 
 namespace tutti {
 
-/// The collectives that a rank has called last, by the tags of their messages, whatever their steps: a rank that waits
-/// for this one asks whether it called the same.
+/// Call log: the last 64 collectives that this rank has called, by the tags of their messages regardless of the step. A
+/// rank that waits for this one asks it whether it has called the same.
 class call_log {
  public:
   static constexpr std::size_t remembered = 64;
 
   struct entry {
-    std::uint64_t tag;       ///< whose step is the algorithm
+    std::uint64_t tag;       ///< its step is the algorithm
     std::uint64_t all;       ///< a hash of everything else that ranks must call alike
-    std::uint16_t short_id;  ///< what of it can be told; 0 where there is no such call
+    std::uint16_t short_id;  ///< short id; 0 if there is no such call
 
     friend std::uint64_t tag_of(const entry& c) noexcept { return c.tag; }
   };
 
-  /// Who remembers calls that were not noted, because they had ended at once.
+  /// Source of calls that were not logged, because they had ended at once.
   class source {
    public:
     [[nodiscard]] virtual entry recall(std::uint64_t t) const noexcept = 0;
@@ -33,7 +33,7 @@ class call_log {
     friend class call_log;
     source* next_ = nullptr;
   };
-  /// To be asked from now on, until forget().
+  /// Adds a source for recall(), which stays valid until forget().
   void ask_also(source& w) noexcept {
     w.next_ = first_;
     first_ = &w;
@@ -45,6 +45,8 @@ class call_log {
         return;
       }
   }
+  /// Returns the call of the operation that tag `t` belongs to, from the log or a source; its `short_id` is 0 if there
+  /// is none.
   [[nodiscard]] entry recall(std::uint64_t t) const noexcept {
     if (const entry* noted = find(t)) return *noted;
     entry known{};
@@ -53,7 +55,7 @@ class call_log {
   }
 
   void note(const entry& c) noexcept { calls_[next_++ % remembered] = c; }
-  /// Null where it has not called that yet, or too long ago.
+  /// Returns the logged call of the operation that tag `t` belongs to; null if it was not called yet, or too long ago.
   [[nodiscard]] const entry* find(std::uint64_t t) const noexcept {
     for (const entry& c : calls_)
       if (c.short_id != 0 && tag::of_one_operation(c.tag, t)) return &c;

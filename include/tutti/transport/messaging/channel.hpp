@@ -19,7 +19,8 @@ namespace tutti {
 
 namespace detail {
 
-/// The protocol of messages over one pipe.
+/// Message protocol over one byte stream. Messages of up to 256 KiB are sent at once (eager); a longer one is sent
+/// after the ready frame of its receiver. A transport calls it under its engine's lock.
 template <byte_stream P>
 class channel : public channel_base {
  public:
@@ -29,12 +30,15 @@ class channel : public channel_base {
 
   [[nodiscard]] P& stream() noexcept { return stream_; }
 
+  /// Starts to send a message; its data stays valid until `t` finishes. The caller finishes `t` if this returns an
+  /// error: errc::mismatch if the peer has called another collective, errc::peer_left if it has said goodbye, or the
+  /// failure of the stream.
   status send(transfer& t) noexcept try {
     if (bye_) return {errc::peer_left};
     if (t.bytes_ > eager_limit)
       if (status s = suspect_earlier(t); !s.ok()) return s;
     stream_.open();
-    // Not past an earlier message of its tag.
+    // A message must not overtake an earlier one with its tag.
     if (find(not_ready_, t.tag_) || (t.bytes_ > eager_limit && !to_announce(t) && !take_ready(t.tag_))) {
       not_ready_.push_back(t);
       return {};
@@ -46,6 +50,8 @@ class channel : public channel_base {
     return {errc::out_of_resources};
   }
 
+  /// Starts to receive a message; one that has arrived completely finishes `t` at once. The caller finishes `t` if this
+  /// returns an error, as of send(); errc::mismatch also tells of a message of another length.
   status recv(transfer& t) noexcept try {
     t.from_ = peer_;
     bool matched = false;
@@ -69,6 +75,7 @@ class channel : public channel_base {
     return {errc::out_of_resources};
   }
 
+  /// Writes and reads what is possible now, a few MiB at most. Sets `moved` if bytes moved; returns the failure.
   status progress(bool& moved) noexcept try {
     if (status s = write_some(moved); !s.ok()) return s;
     return read_some(moved);
@@ -76,7 +83,8 @@ class channel : public channel_base {
     return {errc::out_of_resources};
   }
 
-  /// Puts a last frame behind a message that is half written, if there is one, and tries to send it.
+  /// Queues a last frame, abort or bye, ahead of all others, though behind a message that is half written, and tries to
+  /// send it. Ignores a lack of memory, as there is nobody left to tell.
   void say(const frame& last) noexcept try {
     control_.push_front(last);
     bool moved = false;
@@ -84,15 +92,16 @@ class channel : public channel_base {
   } catch (const std::bad_alloc&) {
   }
 
-  /// Asks the peer whether it called the same in this operation, and tells of a message of it that waits for its
-  /// receiver. It answers where it did not, or where it expects another length.
+  /// Asks the peer whether it has called the same collective. Also announces the first message of this operation that
+  /// waits for its receiver, so that lengths can be compared. The peer fails with errc::mismatch if calls or lengths
+  /// differ; otherwise it does not answer.
   status ask(const call_log::entry& call) noexcept try {
     if (bye_) return {};
     stream_.open();
     control_.push_back({frame::kind::question, call.tag, call.all & frame::most_bytes, call.short_id});
     for (const pending* p = not_ready_.front(); p; p = pending_list::after(*p)) {
       const auto& t = static_cast<const transfer&>(*p);
-      if (!tag::of_one_operation(t.tag_, call.tag) || find(queue_, t.tag_)) continue;  // not past an earlier one
+      if (!tag::of_one_operation(t.tag_, call.tag) || find(queue_, t.tag_)) continue;  // an earlier one is queued
       control_.push_back({frame::kind::announce, t.tag_, t.bytes_, t.call_});
       break;
     }
@@ -102,7 +111,7 @@ class channel : public channel_base {
     return {errc::out_of_resources};
   }
 
-  /// Also while a frame that was begun is not all written.
+  /// Returns true if frames or messages are queued, or one is not completely written.
   [[nodiscard]] bool wants_to_write() const noexcept {
     return channel_base::wants_to_write() || header_sent_ < frame::encoded_bytes || !payload_.empty();
   }
@@ -111,7 +120,8 @@ class channel : public channel_base {
   static constexpr std::size_t most_per_poll = 4 << 20;
   static constexpr std::size_t most_readies = 1 << 16;
 
-  /// Large messages of users are told of before they are asked for: their receiver may take them from any peer.
+  /// Returns true for a large user message, which is announced before it is sent: its receiver may take it from any
+  /// peer.
   static bool to_announce(const transfer& t) noexcept {
     return t.bytes_ > eager_limit && !t.announced_ && tag::is_point_to_point(t.tag_);
   }
@@ -131,15 +141,17 @@ class channel : public channel_base {
     if (t.bytes_ > eager_limit) control_.push_back({frame::kind::ready, t.tag_, 0, t.call_});
   }
 
-  /// What follows with its tag waits with it, and does so already where it waited behind others before.
+  /// Queues an announced message until its receiver is ready. Messages with its tag that were queued for sending wait
+  /// behind it, so that order is kept.
   void announce(transfer& t) noexcept {
     t.announced_ = true;
     not_ready_.push_front(t);
     while (transfer* behind = find(queue_, t.tag_)) not_ready_.push_back(*behind);
     if (take_ready(t.tag_)) release(t.tag_);
   }
-  /// The first message of a tag that waits for its receiver goes on, and what follows up to the next that has to wait,
-  /// with that one where it has to be announced.
+  /// Queues the first waiting message of a tag for sending, and those behind it up to the next that needs a ready frame
+  /// of its own. The latter is queued as well if it has not been announced, because it is announced when its turn
+  /// comes.
   void release(std::uint64_t tag) noexcept {
     transfer* t = find(not_ready_, tag);
     bool last = false;
@@ -182,7 +194,7 @@ class channel : public channel_base {
         if (out_) finish(*std::exchange(out_, nullptr), status{});
         if (!next_frame()) return {};
       }
-      const auto some = payload_.first((std::min)(payload_.size(), most_per_poll));  // a fast reader would have it all
+      const auto some = payload_.first((std::min)(payload_.size(), most_per_poll));  // a fast reader could take it all
       const std::size_t n = stream_.write(std::span{header_out_}.subspan(header_sent_), some);
       if (n == 0) return told(stream_.failure());
       moved = true;
@@ -220,7 +232,8 @@ class channel : public channel_base {
       if (header_got_ == frame::encoded_bytes && body_got_ == body_bytes_ && !held_) {
         const bool expected = in_ != nullptr;
         arrive();
-        // What comes next is better left where it is until its routine, which runs now, has said where it belongs.
+        // The next message stays in the stream until the routine that this one resumes has posted its receive: its
+        // bytes then go straight to their buffer.
         if (expected && posted_.empty()) return {};
       }
     }
@@ -260,7 +273,8 @@ class channel : public channel_base {
     return place(*f);
   }
 
-  /// Finds room for a message whose header is here; holds the stream back while there is none.
+  /// Finds the buffer for a message whose header has arrived: a posted receive, or the unexpected queue. While the
+  /// queue is full, the header is kept and the stream is not read.
   status place(const frame& f) {
     held_.reset();
     if (f.what == frame::kind::data && tag::is_point_to_point(f.tag)) {
@@ -290,7 +304,8 @@ class channel : public channel_base {
   }
 
   status heard_ready(const frame& f) {
-    // What is small or not announced follows one that is about to be, whose receiver this is.
+    // If the first waiting message is small, or not announced yet, an earlier one with its tag is about to be
+    // announced, and this ready frame is for that one.
     if (const transfer* t = find(not_ready_, f.tag); t && t->bytes_ > eager_limit && !to_announce(*t)) {
       if (differ(*t, f.tag, f.call)) return odd(*t, f.call, 0);
       release(f.tag);
@@ -303,7 +318,7 @@ class channel : public channel_base {
   }
 
   status heard_announcement(const frame& f) {
-    if (!tag::is_point_to_point(f.tag)) {  // it is told of because its sender has waited for long
+    if (!tag::is_point_to_point(f.tag)) {  // its sender has waited for long, and wants lengths compared
       const transfer* its = posted_index_.find(f.tag);
       return its ? compare(*its, f.call, f.bytes) : status{};
     }
@@ -318,7 +333,7 @@ class channel : public channel_base {
     return {};
   }
 
-  // The last byte of a frame is here.
+  // Completes a frame whose last byte has arrived.
   void arrive() {
     header_got_ = body_bytes_ = body_got_ = 0;
     if (in_) {
@@ -339,7 +354,7 @@ class channel : public channel_base {
   std::size_t header_sent_ = frame::encoded_bytes, header_got_ = 0;
   std::size_t body_bytes_ = 0, body_got_ = 0;
   unexpected_queue::message* filling_ = nullptr;
-  std::optional<frame> held_;  // a header whose message waits for room
+  std::optional<frame> held_;  // a header whose message waits for room in the unexpected queue
   std::array<std::byte, 4096> dropped_{};
 };
 

@@ -21,14 +21,15 @@ namespace tutti::detail {
 
 class channel_base;
 
-/// One message on its way: the awaitable that send and recv return. Lives in the routine's frame.
+/// Transfer: one end of a message in flight, and the awaitable that send and recv return. It lives in the frame of the
+/// routine that awaits it, and may be destroyed before it has finished.
 class transfer : public pending, public chained<transfer> {
  public:
   transfer(std::uint64_t tag, std::byte* data, std::size_t bytes, std::uint16_t call = 0) noexcept
       : tag_(tag), data_(data), bytes_(bytes), call_(call) {}
   inline ~transfer();
 
-  /// The peer that a message is received from; -1 while that may be any.
+  /// Returns the rank that the message is received from; -1 while that may be any.
   [[nodiscard]] int from() const noexcept { return from_; }
 
  private:
@@ -43,46 +44,52 @@ class transfer : public pending, public chained<transfer> {
   std::uint64_t tag_;
   std::byte* data_;
   std::size_t bytes_;
-  int from_ = -1;                            // where what is received comes from
-  std::uint16_t call_;                       // of which collective, in brief; 0 where nobody compares
-  bool announced_ = false;                   // the receiver was told of what is sent
-  by_operation<transfer>* index_ = nullptr;  // of the receives that it is posted among
+  int from_ = -1;                            // rank that the message is received from
+  std::uint16_t call_;                       // short id of the collective; 0 if it is not compared
+  bool announced_ = false;                   // the receiver was told of this message
+  by_operation<transfer>* index_ = nullptr;  // index of posted receives that it is in
   channel_base* busy_ = nullptr;             // the channel that holds a pointer to this while its bytes move
 };
 
-/// What does not depend on the pipe: matching of messages, and the frames that go before the next message.
+/// Part of a channel that does not depend on its byte stream: the matching of messages, the comparison of calls, and
+/// the queues of frames and messages.
 class channel_base {
  public:
-  /// Larger messages wait until their receiver says that it is there, so that nothing unexpected is large.
+  /// Bytes up to which a message is sent at once. A longer one waits for the ready frame of its receiver, so that no
+  /// unexpected message is large.
   static constexpr std::size_t eager_limit = early_places::largest;
-  /// Beyond it a rank that runs ahead is held back, unless something waits for what may come behind.
+  /// Bytes of unexpected messages beyond which the stream is not read, so that a rank that runs ahead is held back. The
+  /// stream is read nevertheless while this rank waits for something that may come behind.
   static constexpr std::size_t most_unexpected = 64 << 20;
 
   channel_base(pending_list& ready, early_places& places) noexcept : done_(&ready), unexpected_(places) {}
   channel_base(const channel_base&) = delete;
   channel_base& operator=(const channel_base&) = delete;
 
-  /// Whose messages these are, and where receives are that would take one of them or of other peers. A message goes to
-  /// them when no receive has asked this peer for it. `calls` are those of this rank.
+  /// Sets the peer, this rank's list of receives from any peer, and its call log; called once before any transfer. A
+  /// message goes to a receive from any peer only if no receive names this peer.
   void share(int peer, pending_list& from_any, const call_log& calls) noexcept {
     peer_ = peer;
     from_any_ = &from_any;
     calls_ = &calls;
   }
-  /// True if a receive from any peer would find a message of this tag here: it is to be received from this peer.
+  /// Returns true if a receive from any peer would find a message of this tag here; the caller then receives from this
+  /// peer.
   [[nodiscard]] bool offers(std::uint64_t tag) const noexcept {
     if (const auto* u = unexpected_.index().find(tag)) return u->complete || !posted_index_.find(tag);
     return nth_announced(tag) != nullptr;
   }
-  /// What begins here, a transfer or a call, where messages of its operation have come before that say another one.
+  /// Compares `mine`, a transfer or call that begins, with the messages of its operation that have arrived. Returns
+  /// errc::mismatch if one of them was sent in another call.
   template <class Mine>
   [[nodiscard]] status suspect_earlier(const Mine& mine) const noexcept {
     for (const auto* u = unexpected_.index().first(tag_of(mine)); u; u = unexpected_.index().after(*u))
       if (status s = suspect(mine, u->tag, u->call, u->bytes.size()); !s.ok()) return s;
     return suspect_ready(mine);
   }
-  /// A message of an operation that has ended on this rank: it took all that it wanted, and the peer called another
-  /// one. It is found among the oldest, which are of operations that this rank has called, sooner or later.
+  /// Looks for a message of an operation that has ended on this rank. The operation took all that it wanted, so the
+  /// peer has called another one: returns errc::mismatch. It is enough to look at the oldest messages, because this
+  /// rank calls their operations sooner or later.
   template <class InFlight>
   [[nodiscard]] status suspect_left_over(InFlight in_flight) const noexcept {
     int looks = 8;
@@ -93,32 +100,37 @@ class channel_base {
     }
     return {};
   }
-  /// The peer will send nothing more than what is here.
+  /// Records that the peer sends nothing beyond what has arrived.
   void note_gone() noexcept { gone_ = true; }
   [[nodiscard]] bool gone() const noexcept { return gone_; }
 
-  /// The number of the last operation of the world that the peer was seen at, as far as a tag tells it; 0 for none.
+  /// Returns the sequence number, in the 24 bits of a tag, of the last operation of the world in which the peer was
+  /// seen; 0 if it was seen in none.
   [[nodiscard]] std::uint64_t last_sequence() const noexcept { return last_sequence_; }
   [[nodiscard]] std::uint64_t frames_received() const noexcept { return frames_; }
   [[nodiscard]] bool said_bye() const noexcept { return bye_; }
-  /// It failed by what somebody said, there or to the pipe, who named the rank at fault if he knew it.
+  /// Returns true if the failure was reported by the peer or through the stream. The report names the rank at fault if
+  /// that is known.
   [[nodiscard]] bool was_told() const noexcept { return told_; }
 
+  /// Returns true if a transfer of this operation is pending here.
   [[nodiscard]] bool holds(const routine_promise* work) const noexcept {
     for (const pending_list* list : {&posted_, &queue_, &not_ready_})
       for (pending* p = list->front(); p; p = pending_list::after(*p))
         if (p->root() == work) return true;
     return (in_ && in_->root() == work) || (out_ && out_->root() == work);
   }
-  /// Something here goes on with what the peer has still to say.
+  /// Returns true if something on this rank depends on what the peer sends next.
   [[nodiscard]] bool awaits_peer() const noexcept {
     return !posted_.empty() || !not_ready_.empty() || (from_any_ && !from_any_->empty());
   }
+  /// Returns true if a transfer with this peer is pending.
   [[nodiscard]] bool waits() const noexcept {
     return in_ || out_ || !posted_.empty() || !queue_.empty() || !not_ready_.empty();
   }
   [[nodiscard]] bool wants_to_write() const noexcept { return out_ || !control_.empty() || !queue_.empty(); }
 
+  /// Detaches a transfer that is destroyed while its bytes move.
   void forget(transfer& t) noexcept {
     if (in_ == &t) in_ = nullptr;  // the rest of its bytes is read and dropped
     if (out_ == &t) cut();
@@ -130,6 +142,7 @@ class channel_base {
     done_->complete(t, s);
   }
 
+  /// Fails all transfers with `why`, and drops what was queued.
   void fail(status why) noexcept {
     transfer* const half_sent = out_;
     if (half_sent) cut();
@@ -143,8 +156,9 @@ class channel_base {
   }
 
  protected:
-  /// A large message of a user's that its sender keeps until it is asked for. Messages of one tag are announced, and
-  /// arrive, in their order: the first is the first receive's that was posted for the tag.
+  /// Announcement of a large user message that its sender keeps until it is asked for; also a ready frame that came
+  /// early. Messages of one tag are announced, and arrive, in order: the first belongs to the first receive posted for
+  /// the tag.
   struct announcement {
     std::uint64_t tag;
     std::uint64_t bytes;
@@ -186,7 +200,7 @@ class channel_base {
     return from_any_ ? find(*from_any_, tag) : nullptr;
   }
 
-  /// The calls of a transfer, and of a message or a ready, differ where they should not.
+  /// Returns true if the calls of a transfer and of a message or ready frame must be equal but differ.
   static bool differ(const transfer& mine, std::uint64_t tag, std::uint16_t call) noexcept {
     return mine.call_ != call && mine.call_ != 0 && call != 0 && !(tag::prepares(mine.tag_) && tag::prepares(tag));
   }
@@ -194,19 +208,20 @@ class channel_base {
     return message_mismatch{call, mine.call_, bytes, mine.bytes_, tag::context(mine.tag_), tag::sequence(mine.tag_)}
         .failure();
   }
-  /// A message of this length for this transfer.
+  /// Compares a message with the transfer that takes it. Returns errc::mismatch if calls or lengths differ.
   static status compare(const transfer& mine, std::uint16_t call, std::uint64_t bytes) noexcept {
     if (mine.bytes_ == bytes && !differ(mine, mine.tag_, call)) return {};
     return odd(mine, call, bytes);
   }
-  /// A message or a ready that this transfer does not match: of the same operation, which is another one at the peer.
+  /// Compares a message or ready frame with a transfer that it does not match. Returns errc::mismatch if both belong to
+  /// one operation, in which the ranks have made different calls.
   [[nodiscard]] static status suspect(const transfer& t, std::uint64_t tag, std::uint16_t call,
                                       std::uint64_t bytes) noexcept {
     if (!differ(t, tag, call) || !tag::of_one_operation(t.tag_, tag)) return {};
     return odd(t, call, bytes);
   }
-  /// The same for a frame that nothing waits for. Perhaps nothing will, as this rank has called that operation and
-  /// waits for nobody in it: so its call is compared, too.
+  /// Compares a frame that nothing waits for with the transfers of its operation, and with the call log: this rank may
+  /// have called that operation and wait for nobody in it.
   [[nodiscard]] status suspect(const frame& f) const noexcept {
     if (f.call == 0) return {};
     for (const transfer* t = posted_index_.first(f.tag); t; t = by_operation<transfer>::after(*t))
@@ -222,13 +237,14 @@ class channel_base {
     return {};
   }
 
-  /// What the peer called by `call`, of this operation, is not what this rank called.
+  /// Returns the errc::mismatch for an operation in which the peer called `call`, and this rank `mine`.
   static status calls_differ(const call_log::entry& mine, std::uint64_t tag, std::uint16_t call) noexcept {
     message_mismatch found{call, mine.short_id, 0, 0, tag::context(tag), tag::sequence(tag)};
     found.of = message_mismatch::unit::elements;
     return found.failure();
   }
-  /// A message or a ready of an operation that this rank has called, as another one.
+  /// Compares a message or ready frame with a call of this rank. Returns errc::mismatch if they belong to one operation
+  /// and differ.
   static status suspect(const call_log::entry& mine, std::uint64_t tag, std::uint16_t call, std::uint64_t) noexcept {
     if (mine.short_id == call || mine.short_id == 0 || call == 0 || tag::prepares(tag)) return {};
     return tag::of_one_operation(mine.tag, tag) ? calls_differ(mine, tag, call) : status{};
@@ -236,7 +252,8 @@ class channel_base {
   [[nodiscard]] call_log::entry recall(std::uint64_t tag) const noexcept {
     return calls_ ? calls_->recall(tag) : call_log::entry{};
   }
-  /// The peer waits in an operation: not for this rank, if that has called something else in its place.
+  /// Handles a question of the peer, which waits in an operation. Returns errc::mismatch if this rank has called
+  /// something else in its place, or uses another algorithm.
   [[nodiscard]] status heard_question(const frame& f) const noexcept {
     const call_log::entry mine = recall(f.tag);
     if (mine.short_id == 0) return {};
@@ -248,7 +265,8 @@ class channel_base {
     return by.failure();
   }
 
-  /// An earlier arrival that this receive matches; errc::mismatch when the lengths differ.
+  /// Looks for an unexpected message for this receive, and copies it if it has arrived completely. Returns
+  /// errc::mismatch if calls or lengths differ.
   status match_unexpected(transfer& t, bool& matched) noexcept {
     matched = false;
     for (auto* it = unexpected_.index().first(t.tag_); it; it = unexpected_.index().after(*it)) {
@@ -258,7 +276,7 @@ class channel_base {
       }
       if (!it->complete && posted_index_.find(t.tag_)) return {};  // it belongs to the first receive that was posted
       if (status s = compare(t, it->call, it->bytes.size()); !s.ok()) return s;
-      if (!it->complete) return {};  // its last bytes are still coming: arrive() looks among the posted ones
+      if (!it->complete) return {};  // its last bytes are still coming; arrive() finishes this receive
       copy_bytes(t.data_, it->bytes.data(), t.bytes_);
       unexpected_.remove(*it);
       matched = true;
@@ -267,7 +285,7 @@ class channel_base {
     return {};
   }
 
-  // The rest of a message may be gone together with its transfer, so nothing can follow on this stream.
+  // The rest of the message may be freed together with its transfer, so that nothing can follow on this stream.
   void cut() noexcept {
     out_ = nullptr;
     payload_ = {};
@@ -275,20 +293,20 @@ class channel_base {
   }
 
   pending_list* done_;
-  pending_list posted_;  // receives without their message
+  pending_list posted_;  // receives whose message has not come
   by_operation<transfer> posted_index_;
-  pending_list queue_;      // sends in order
-  pending_list not_ready_;  // large sends whose receiver has not spoken yet, and what follows them with their tags
+  pending_list queue_;      // sends, in order
+  pending_list not_ready_;  // large sends without a ready frame yet, and what waits behind them with their tags
   frame_queue control_;
   unexpected_queue unexpected_;
-  std::vector<announcement> readies_;  // for what this rank has not sent yet
+  std::vector<announcement> readies_;  // ready frames for messages that this rank has not sent yet
   std::vector<announcement> announced_;
   pending_list* from_any_ = nullptr;
   const call_log* calls_ = nullptr;
   int peer_ = -1;
   transfer* in_ = nullptr;
   transfer* out_ = nullptr;
-  std::span<const std::byte> payload_{};  // what is left of out_
+  std::span<const std::byte> payload_{};  // the part of out_ that is not written yet
   bool cut_ = false;
   std::uint64_t last_sequence_ = 0, frames_ = 0;
   bool bye_ = false, gone_ = false, told_ = false;

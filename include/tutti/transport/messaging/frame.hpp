@@ -10,16 +10,16 @@
 
 namespace tutti::detail {
 
-/// The header of everything that travels between two ranks: 16 bytes, little-endian, parsed by a pure function.
+/// Header of everything that travels between two ranks: 16 bytes, little-endian.
 struct frame {
   enum class kind : std::uint8_t {
-    eager = 1,     ///< a message's bytes follow
-    ready = 2,     ///< the receiver waits for the large message of this tag
-    data = 3,      ///< a large message's bytes follow, after its ready
-    abort = 4,     ///< the sender's communicator failed; `tag` carries the cause
+    eager = 1,     ///< the bytes of a message follow
+    ready = 2,     ///< clear to send: the receiver waits for the large message of this tag
+    data = 3,      ///< the bytes of a large message follow, after its ready frame
+    abort = 4,     ///< the sender's communicator failed; the other fields carry the cause
     bye = 5,       ///< the sender leaves in order
-    announce = 6,  ///< a large message waits for its ready, a user's or one whose sender asks; nothing follows
-    question = 7   ///< the sender waits in the operation of this tag, by the algorithm of its step: does the receiver?
+    announce = 6,  ///< a large message waits for its ready frame: a user message, or one of a rank that asks
+    question = 7   ///< the sender waits in this collective, by the algorithm of its step: does the receiver?
   };
   static constexpr auto last_kind = static_cast<std::uint8_t>(kind::question);
   static constexpr std::size_t encoded_bytes = 16;
@@ -30,7 +30,7 @@ struct frame {
   kind what = kind::eager;
   std::uint64_t tag = 0;
   std::uint64_t bytes = 0;
-  std::uint16_t call = 0;  ///< what its sender called, in brief; 0 where nobody compares
+  std::uint16_t call = 0;  ///< short id of the call; 0 if it is not compared
 
   [[nodiscard]] encoded encode() const noexcept {
     encoded out{};
@@ -40,7 +40,7 @@ struct frame {
     return out;
   }
 
-  /// Nothing when the bytes are not a frame.
+  /// Returns the frame that these bytes encode; nullopt if they are not one.
   static std::optional<frame> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
     frame f;
     f.tag = load_little<std::uint64_t>(in.data());
@@ -56,7 +56,7 @@ struct frame {
     return f;
   }
 
-  /// All of `s`: its detail takes the place of length and call, and of what the rest leaves in the tag.
+  /// Returns an abort frame with all of `s`. The detail lies in `bytes`, `call` and the upper 8 bits of the tag.
   static frame abort_with(status s) noexcept {
     const std::uint64_t rest = s.detail >> (length_bits + 16);
     return {kind::abort,
@@ -64,7 +64,7 @@ struct frame {
                 static_cast<std::uint32_t>(s.peer),
             s.detail & most_bytes, static_cast<std::uint16_t>(s.detail >> length_bits)};
   }
-  /// The cause in an abort frame; an unknown code reads as errc::aborted.
+  /// Returns the cause in an abort frame; an unknown code becomes errc::aborted.
   [[nodiscard]] status cause() const noexcept {
     const auto code = static_cast<std::uint16_t>(tag >> 32 & 0xff);
     const auto peer = static_cast<std::int32_t>(tag & 0xffffffffu);

@@ -6,7 +6,8 @@
 
 namespace tutti::detail {
 
-/// Frames that go before the next message, in order. Keeps its memory: a steady loop allocates nothing.
+/// Queue of frames that are sent before the next message, in order. It keeps its memory, so that a steady loop
+/// allocates nothing. Adding a frame may throw bad_alloc.
 class frame_queue {
  public:
   [[nodiscard]] bool empty() const noexcept { return first_ == frames_.size(); }
@@ -35,7 +36,7 @@ class frame_queue {
 
  private:
   std::vector<frame> frames_;
-  std::size_t first_ = 0;  // those before it are gone
+  std::size_t first_ = 0;  // frames before it have been taken
 };
 
 }  // namespace tutti::detail

@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-/// True where this rank maps the memory of all ranks of a group.
+/// Returns true if this rank maps the memory of all ranks of a group.
 template <mapped_transport T>
 bool maps_all(const T& link, const group& g) noexcept {
   int mapped = 0;
@@ -17,11 +17,13 @@ bool maps_all(const T& link, const group& g) noexcept {
   return mapped == g.size;
 }
 
-/// One operation's view of a group: what algorithms are given as their link. Steps become tags. A small value.
+/// Group link: one operation's view of a group, which algorithms take as their link. It turns ranks of the group into
+/// world ranks, and steps into tags. It is small and passed by value; transport and group outlive it.
 template <transport T>
 class group_link {
  public:
-  /// `call` is what goes beside its messages, to be compared; 0: nothing.
+  /// Makes the link of the operation with this sequence number. `call` is the short id that its messages carry, to be
+  /// compared by their receivers; 0 for none.
   group_link(T& link, const group& g, std::uint64_t sequence, std::uint16_t call = 0) noexcept
       : link_(&link), group_(&g), sequence_(sequence), call_(call) {}
 
@@ -29,9 +31,9 @@ class group_link {
   [[nodiscard]] int size() const noexcept { return group_->size; }
   [[nodiscard]] T& link() const noexcept { return *link_; }
   [[nodiscard]] const group& members() const noexcept { return *group_; }
-  /// Which of the group's collectives this one is; the same on all ranks.
+  /// Returns the sequence number of this collective in its group; the same on all ranks.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
-  /// What goes beside its messages.
+  /// Returns the short id that its messages carry.
   [[nodiscard]] std::uint16_t call() const noexcept { return call_; }
 
   auto send(int peer, std::uint64_t step, std::span<const std::byte> out) const noexcept {

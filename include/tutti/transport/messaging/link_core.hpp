@@ -7,11 +7,11 @@
 
 namespace tutti {
 
-/// Something in shared memory that a routine waits for; polled by its transport.
+/// Condition in shared memory that a routine waits for. Its transport polls it under the engine's lock.
 class condition : public detail::pending {
  public:
   virtual bool holds() noexcept = 0;
-  /// Asked once it holds: a failure ends the operation that waits.
+  /// Returns the outcome of the wait; called once the condition holds. A failure ends the operation that waits.
   virtual status verdict() const noexcept { return {}; }
   virtual int waiting_for() const noexcept = 0;  ///< world rank whose store is missing
 
@@ -22,31 +22,31 @@ class condition : public detail::pending {
   friend class link_core;
 };
 
-/// Who hears of the first failure of a link, at once, in whatever thread finds it.
+/// Callback for the first failure of a link. It is called at once, in the thread that finds the failure.
 struct failure_listener {
   void (*tell)(int rank, int descriptor, const status& why) noexcept = nullptr;
   int rank = -1, descriptor = -1;
 };
 
-/// What every transport keeps, whatever moves its bytes: the queue of routines to resume, the conditions to poll, and
-/// the first failure.
+/// State that every transport has, whatever moves its bytes: the queue of routines to resume, the conditions to poll,
+/// and the first failure. All calls are made under the engine's lock.
 class link_core {
  public:
   [[nodiscard]] status failure() const noexcept { return failure_; }
-  /// True if routines wait for a poll to go on or to end.
+  /// Returns true if routines wait for a poll to go on or to end.
   [[nodiscard]] bool has_ready() const noexcept { return !ready_.empty(); }
-  /// Before the first operation.
+  /// Sets the callback for the first failure; called before the first operation.
   void tell_of_failure(const failure_listener& who) noexcept { listener_ = who; }
-  /// Where operations have their temporary memory from.
+  /// Returns the pool from which operations take temporary memory.
   [[nodiscard]] scratch_pool& temporary() noexcept { return temporary_; }
 
-  /// Messages of 1 MiB and more are not copied by their sender, so that it pays to make them as long. The same on all
-  /// ranks.
+  /// Returns true if the sender of a message of 1 MiB or more does not copy it, so that it pays to make messages as
+  /// long. It is the same on all ranks.
   [[nodiscard]] bool prefers_long_messages() const noexcept { return long_messages_; }
-  /// Before the first operation.
+  /// Makes prefers_long_messages() true; called before the first operation.
   void prefer_long_messages() noexcept { long_messages_ = true; }
 
-  /// Awaiting this ends the operation with `why`, at the next poll.
+  /// Returns an awaitable that ends the operation with `why`, at the next poll.
   auto refuse(status why) noexcept {
     struct refused : detail::pending {
       refused(detail::pending_list& ready, status s) noexcept { ready.complete(*this, s); }
@@ -54,9 +54,9 @@ class link_core {
     return refused{ready_, why};
   }
 
-  /// From when on a condition that does not hold yet is polled.
+  /// Moment from which a condition that does not hold yet is polled.
   enum class looks : char { now, later };
-  /// Polls the condition until it holds or the link has failed; `later`: after look_from_now_on().
+  /// Polls the condition until it holds or the link has failed; with `later`, it is polled after look_from_now_on().
   void watch(condition& c, looks from = looks::now) noexcept {
     if (!failure_.ok())
       ready_.complete(c, failure_);
@@ -65,6 +65,7 @@ class link_core {
     else
       (from == looks::now ? conditions_ : unpolled_).push_back(c);
   }
+  /// Starts to poll a condition that was watched with `later`.
   void look_from_now_on(condition& c) noexcept {
     if (!c.finished()) conditions_.push_back(c);
   }
@@ -82,7 +83,7 @@ class link_core {
     return moved;
   }
 
-  /// Remembers the first failure and fails every condition; true if it was the first.
+  /// Records the first failure and fails every condition. Returns false if there was a failure before.
   bool fail(status why) noexcept {
     if (!failure_.ok()) return false;
     failure_ = why;
@@ -92,12 +93,14 @@ class link_core {
     return true;
   }
 
+  /// Returns the world rank that a condition of this operation waits for; -1 if there is none.
   [[nodiscard]] int condition_waits_for(const detail::routine_promise* work) const noexcept {
     for (detail::pending* p = conditions_.front(); p; p = detail::pending_list::after(*p))
       if (p->root() == work) return static_cast<condition*>(p)->waiting_for();
     return -1;
   }
 
+  /// Returns true if a condition waits for this peer.
   [[nodiscard]] bool condition_waits_on(int peer) const noexcept {
     for (detail::pending* p = conditions_.front(); p; p = detail::pending_list::after(*p))
       if (static_cast<condition*>(p)->waiting_for() == peer) return true;

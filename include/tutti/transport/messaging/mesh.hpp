@@ -11,7 +11,8 @@
 
 namespace tutti {
 
-/// Every rank with a pipe to every other: the messages of a transport. The transport adds set-up, liveness and sleep.
+/// Endpoint of a rank: a channel to every other rank. A transport derives from it, and adds set-up, liveness and sleep.
+/// All calls are made under the engine's lock.
 template <byte_stream P>
 class mesh : public link_core {
  public:
@@ -20,27 +21,31 @@ class mesh : public link_core {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return static_cast<int>(channels_.size()); }
 
-  /// Starts a message; it is the receiver's to take when the transfer has finished locally. `out` stays valid until
-  /// then. Messages of one operation in which the two ranks differ by `call` are errc::mismatch; 0 is not compared.
+  /// Starts to send a message. The returned awaitable finishes when `out` may be changed; `out` stays valid until then.
+  /// If the two ranks give different values of `call` in one operation, the world fails with errc::mismatch; 0 is not
+  /// compared.
   auto send(int peer, std::uint64_t tag, std::span<const std::byte> out, std::uint16_t call = 0) noexcept {
     // NOLINTNEXTLINE: a transfer only reads what it sends
     return started_transfer{
         *this, peer, tag, {const_cast<std::byte*>(out.data()), out.size()}, call, &detail::channel<P>::send};
   }
 
+  /// Starts to receive the next message of this tag from `peer`, which must be as long as `in`. `in` stays valid until
+  /// the returned awaitable has finished.
   auto recv(int peer, std::uint64_t tag, std::span<std::byte> in, std::uint16_t call = 0) noexcept {
     return started_transfer{*this, peer, tag, in, call, &detail::channel<P>::recv};
   }
 
-  /// Receives the first message of this tag that one of `among` sends or has sent; all other ranks if that is empty.
-  /// The transfer's from() tells whose it was. Messages that a recv() waits for are that one's. `among` stays valid.
+  /// Starts to receive the first message of this tag that a rank of `among` sends or has sent; if `among` is empty, any
+  /// other rank. The returned awaitable's from() is its sender. A message that a recv() waits for goes to that recv().
+  /// `among` and `in` stay valid until the awaitable has finished.
   auto recv_any(std::span<const int> among, std::uint64_t tag, std::span<std::byte> in) noexcept {
     return receiving_any{*this, among, tag, in};
   }
 
-  /// This rank begins a collective. A peer's message of it that says another one, or one that is left of a call that
-  /// has ended here, fails it at its first message, or at the next poll. `in_flight(tag)` tells which calls have not
-  /// ended.
+  /// Logs a collective that this rank begins. If a message of a peer belongs to the same operation but another call, or
+  /// is left over from a call that has ended here, the world fails with errc::mismatch, at the next message or poll.
+  /// `in_flight(tag)` returns true for calls that have not ended.
   template <class InFlight>
   void note_call(const call_log::entry& c, InFlight in_flight) noexcept {
     for (int peer = 0; peer < size() && trouble().ok(); ++peer) {
@@ -52,13 +57,15 @@ class mesh : public link_core {
     }
     calls_.note(c);
   }
+  /// Looks up calls that were not logged in `w`, too, until forget(w).
   void ask_also(call_log::source& w) noexcept { calls_.ask_also(w); }
   void forget(call_log::source& w) noexcept { calls_.forget(w); }
-  /// True if routines wait for a poll, or a failure that it will deal out.
+  /// Returns true if routines wait for a poll, or if it will pass on a failure.
   [[nodiscard]] bool has_ready() const noexcept { return link_core::has_ready() || !late_.ok(); }
-  /// Asks the peer that this operation, a collective that was noted, itself waits for, if there is one. Nobody else:
-  /// its number means something else to ranks that are not in its group. If that one has called another in its place,
-  /// it fails the world with errc::mismatch: they may exchange no message that tells.
+  /// Asks the peer that this operation, a logged collective, waits for whether it has called the same. If it has called
+  /// another one in its place, it fails the world with errc::mismatch, which the two may not find otherwise if they
+  /// exchange no message. Other peers are not asked: to ranks outside the group, the sequence number means something
+  /// else.
   void ask(const detail::routine_promise* work, std::uint64_t tag) noexcept {
     const int peer = trouble().ok() ? channel_waits_for(work) : -1;
     if (peer < 0 || !channel(peer)) return;
@@ -67,6 +74,7 @@ class mesh : public link_core {
   }
 
  protected:
+  /// Makes the channel to `peer`; `args` construct its byte stream.
   template <class... Args>
   void connect(int peer, Args&&... args) {
     channels_[static_cast<std::size_t>(peer)] =
@@ -77,7 +85,8 @@ class mesh : public link_core {
     return channels_[static_cast<std::size_t>(peer)].get();
   }
 
-  /// Moves bytes and resumes routines; a failed channel goes to `on_failure(status)`, which may call fail_all.
+  /// Moves bytes and resumes routines; returns true if anything moved. The failure of a channel goes to
+  /// `on_failure(status)`, which may call fail_all.
   template <class OnFailure>
   bool poll_channels(OnFailure on_failure) noexcept {
     bool moved = false;
@@ -93,7 +102,7 @@ class mesh : public link_core {
     return ready_.run() || moved;
   }
 
-  /// For a peer that will store and send nothing more: after taking what it left behind, is anything still waited for?
+  /// Takes what a peer left behind before it ended. Returns true if something still waits for that peer.
   bool still_needs(int peer) noexcept {
     bool moved = false;
     detail::channel<P>* c = channel(peer);
@@ -107,6 +116,7 @@ class mesh : public link_core {
     return c->waits() || condition_waits_on(peer) || waits_for_nobody();
   }
 
+  /// Fails all channels and conditions with `why`. Returns false if there was a failure before.
   bool fail_all(status why) noexcept {
     if (!fail(why)) return false;
     for (auto& c : channels_)
@@ -115,6 +125,7 @@ class mesh : public link_core {
     return true;
   }
 
+  /// Returns the peer that this operation waits for, in shared memory or for a message; -1 if there is none.
   [[nodiscard]] int channel_waits_for(const detail::routine_promise* work) const noexcept {
     if (const int peer = condition_waits_for(work); peer >= 0) return peer;
     for (int peer = 0; peer < size(); ++peer)
@@ -139,7 +150,8 @@ class mesh : public link_core {
     }
   };
 
-  /// Calls `visit(peer, channel)` for everyone that it may come from until that returns true; true if it did.
+  /// Calls `visit(peer, channel)` for every rank that the message may come from, until that returns true. Returns true
+  /// if it did.
   template <class Visit>
   bool visit_sources(const receiving_any& t, int first, Visit visit) const {
     const int n = t.among.empty() ? size() : static_cast<int>(t.among.size());
@@ -156,7 +168,7 @@ class mesh : public link_core {
       begin(t, peer, &detail::channel<P>::recv);
       return true;
     };
-    // Everyone's turn to be the first to be asked.
+    // The ranks take turns at being asked first, so that none is always last.
     if (visit_sources(t, next_source_ = (next_source_ + 1) % size(), take)) return;
     from_any_.push_back(t);
     visit_sources(t, 0, [](int, detail::channel<P>& c) {
@@ -164,6 +176,7 @@ class mesh : public link_core {
       return false;
     });
   }
+  /// Returns true if a receive from any peer waits although all its senders are gone.
   [[nodiscard]] bool waits_for_nobody() const noexcept {
     for (detail::pending* p = from_any_.front(); p; p = detail::pending_list::after(*p))
       if (!visit_sources(static_cast<receiving_any&>(*p), 0, [](int, detail::channel<P>& c) { return !c.gone(); }))
@@ -174,22 +187,22 @@ class mesh : public link_core {
   void begin(detail::transfer& t, int peer, way_to_start start) noexcept {
     if (const status why = trouble(); !why.ok()) return ready_.complete(t, why);
     if (status s = (channel(peer)->*start)(t); !s.ok()) {
-      // Found while a routine runs: the failure of everything is dealt out by the next poll.
+      // A routine runs now: the next poll passes the failure on to all others.
       s = remember(peer, s);
       if (!t.finished()) channel(peer)->finish(t, s);
     }
   }
 
-  /// The failure, dealt out or not.
+  /// Returns the failure, which a poll may have passed on or not.
   [[nodiscard]] status trouble() const noexcept { return failure().ok() ? late_ : failure(); }
-  // A failure found outside of poll_channels; dealt out by the next poll.
+  // Keeps a failure that was found outside of poll_channels, until the next poll passes it on.
   status remember(int peer, status s) noexcept {
     s = found(peer, s);
     if (late_.ok()) late_ = s;
     return s;
   }
-  /// What was found in the channel of `peer` is about the peer, or about this rank's memory. What a peer told names
-  /// whoever is at fault, or nobody: never the messenger.
+  /// Completes a failure of the channel of `peer` by the rank at fault: the peer, or this rank if memory is short. A
+  /// failure that was reported names the rank at fault or nobody; the peer that reports it is not at fault.
   [[nodiscard]] status found(int peer, status s) const noexcept {
     if (s.peer >= 0 || channel(peer)->was_told()) return s;
     s.peer = s.code == errc::out_of_resources ? rank_ : peer;

@@ -6,35 +6,38 @@
 
 namespace tutti {
 
-/// How the calls of two ranks differ, as one of them found out by the other's message or step: what status::detail
-/// tells every rank. status::peer is the one, status::other the one that found out.
+/// Mismatch report: how the calls of two ranks differ, as one of them found by a message or step of the other. It is
+/// packed into status::detail, which every rank gets; status::other is the rank that found the difference, and
+/// status::peer the rank whose message it was.
 struct message_mismatch {
   enum class unit : std::uint8_t { bytes, elements, algorithms };
   static constexpr std::uint64_t most_of_call = (1U << 19) - 2, most_of_user = (1U << 26) - 1;
-  static constexpr std::uint64_t any = ~std::uint64_t{0};  ///< a number of elements that is each rank's own
+  static constexpr std::uint64_t any = ~std::uint64_t{0};  ///< a number of elements that each rank may choose
   static constexpr unsigned number_bits = 10;
 
-  std::uint16_t sent = 0, expected = 0;  ///< what the two called, in brief; 0: unknown, or a message of a user's
-  std::uint64_t bytes = 0, room = 0;     ///< of the two, where they called the same: lengths, or tutti::algorithm
-  std::uint32_t context = 0;             ///< of the group, all that a mark of 4 bits tells
-  std::uint64_t sequence = 0;            ///< of the call, its last 10 bits
+  std::uint16_t sent = 0, expected = 0;  ///< short ids of the two calls; 0: unknown, or a user message
+  std::uint64_t bytes = 0, room = 0;     ///< lengths, or tutti::algorithm, of the two if they called the same
+  std::uint32_t context = 0;             ///< of the group; packed into a mark of 4 bits
+  std::uint64_t sequence = 0;            ///< of the call; its last 10 bits are packed
   unit of = unit::bytes;
 
-  /// The longest length that can be told.
+  /// Returns the longest length that can be packed.
   [[nodiscard]] constexpr std::uint64_t most() const noexcept { return sent == 0 ? most_of_user : most_of_call; }
   [[nodiscard]] constexpr bool calls_differ() const noexcept { return sent != expected && sent != 0 && expected != 0; }
   [[nodiscard]] static constexpr std::uint32_t mark_of(std::uint32_t context) noexcept {
     return context == 0 ? 0 : (context & 0x7fffU) % 15 + 1;
   }
-  /// The number of the call, as seen by a rank of its group that is less than 512 calls away from it.
+  /// Returns the whole sequence number of the call, as seen by a rank of its group whose own number, `here`, is less
+  /// than 512 calls away.
   [[nodiscard]] constexpr std::uint64_t number_near(std::uint64_t here) const noexcept {
     constexpr std::uint64_t turn = std::uint64_t{1} << number_bits, half = turn / 2;
     const std::uint64_t ahead = (sequence - here) % turn;
     return ahead < half ? here + ahead : here + ahead >= turn ? here + ahead - turn : 0;
   }
 
-  /// 1 | mark 4 | number 10 | sent 16 | expected 16, or 0 | elements 1 | collective and type 9 | algorithms 1 | mark 4
-  /// | number 10 | two lengths of 19, whose last value is `any`, or of 26 for a user's message, which has no number.
+  /// Packs the report. Bits from the highest, for different calls: 1 | 17 unused | mark 4 | number 10 | sent 16 |
+  /// expected 16. For equal calls: 0 | elements 1 | collective and type 9 | algorithms 1 | mark 4 | number 10 | two
+  /// lengths of 19, whose last value is `any`. For a user message, which has no number: two lengths of 26.
   [[nodiscard]] constexpr status failure(int peer = -1, int finder = -1) const noexcept {
     const auto told = [](std::uint64_t n) { return n == any ? most_of_call + 1 : (std::min)(n, most_of_call); };
     const std::uint64_t place = std::uint64_t{mark_of(context)} << number_bits | sequence % (1U << number_bits);
@@ -49,7 +52,7 @@ struct message_mismatch {
     }
     return {errc::mismatch, finder_of(finder), peer, all};
   }
-  /// Of calls that are the same reduction and root are not told.
+  /// Unpacks a report. For equal calls, reduction and root are not known.
   static constexpr message_mismatch in(const status& s) noexcept {
     message_mismatch m;
     const auto part = [&](unsigned at, unsigned bits) { return s.detail >> at & ((std::uint64_t{1} << bits) - 1); };
@@ -71,13 +74,13 @@ struct message_mismatch {
     return m;
   }
 
-  /// As status::other.
+  /// Returns a rank as status::other holds it: rank + 1, or 0 for none.
   static constexpr std::uint16_t finder_of(int rank) noexcept {
     return static_cast<std::uint16_t>(rank < 0 || rank >= 0xffff ? 0 : rank + 1);
   }
 
  private:
-  // What was told: `context` is then the mark.
+  // Unpacks mark and number; `context` is then the mark.
   constexpr void place(std::uint64_t told) noexcept {
     context = static_cast<std::uint32_t>(told >> number_bits);
     sequence = told % (1U << number_bits);

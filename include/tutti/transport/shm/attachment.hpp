@@ -25,7 +25,7 @@ namespace tutti {
 
 namespace detail {
 
-/// "rank 3 (host b, pid 712) and rank 5 (host b, pid 714)"
+/// Returns "rank 3 (host b, pid 712) and rank 5 (host b, pid 714)", with four ranks at most.
 inline std::string describe_some(const roster& ranks, const std::vector<int>& which) {
   constexpr std::size_t most = 4;
   const std::size_t named = (std::min)(which.size(), most);
@@ -37,7 +37,7 @@ inline std::string describe_some(const roster& ranks, const std::vector<int>& wh
   return named < which.size() ? text + " and " + std::to_string(which.size() - named) + " more" : text;
 }
 
-/// "peer lost, rank 3 (host b, pid 712)"
+/// Returns "peer lost, rank 3 (host b, pid 712)".
 inline std::string describe_cause(const roster& ranks, status why) {
   std::string text = make_error_code(why.code).message();
   for (const rank_info& p : ranks)
@@ -51,12 +51,12 @@ inline std::string format_duration(duration d) {
 
 }  // namespace detail
 
-/// A rank's place in the memory that the ranks of its machine share: the mapping, the descriptor with which it reserves
-/// pages, and the beacon that tells the others that it lives. Made by shm_export::hand_out() and shm_import(); a
-/// transport is made from it. Local ranks index everything. Move-only; its destruction says goodbye.
+/// Attachment of a rank to the shared memory of its node: the mapping, the descriptor with which it reserves pages, and
+/// the beacon that shows the others that it is alive. shm_export::hand_out() and shm_import() make it, and a transport
+/// takes it. Ranks are local ranks. Move-only; its destructor says goodbye.
 class shm_attachment {
  public:
-  /// Maps the segment. `machine` are the ranks of this machine by local rank. Throws error.
+  /// Maps the segment. `machine` lists the ranks of this node by local rank. Throws error.
   shm_attachment(os::shm_segment segment, const shm_layout& layout, roster machine, int local_rank)
       : segment_(std::move(segment)),
         layout_(layout),
@@ -64,7 +64,7 @@ class shm_attachment {
         local_rank_(local_rank),
         memory_(
             std::make_shared<os::shm_mapping>(map(segment_, layout_, machine_[static_cast<std::size_t>(local_rank)]))) {
-    // A core file would otherwise try to hold the heaps' whole address space.
+    // A core file would otherwise try to hold the whole address space of the heaps.
     ::madvise(heap(0), layout_.bytes() - layout_.area_bytes, MADV_DONTDUMP);
   }
 
@@ -77,11 +77,11 @@ class shm_attachment {
   [[nodiscard]] os::shm_segment& segment() noexcept { return segment_; }
   [[nodiscard]] const os::shm_segment& segment() const noexcept { return segment_; }
 
-  /// One eventfd per local rank where the world sleeps on descriptors, else none. Taken once, by the transport.
+  /// Returns one eventfd per local rank if the world sleeps on descriptors, else none. The transport takes them, once.
   [[nodiscard]] std::vector<os::event_fd> take_bells() noexcept { return std::exchange(bells_, {}); }
   void keep_bells(std::vector<os::event_fd> bells) noexcept { bells_ = std::move(bells); }
 
-  /// Tells the others that this rank is here, and lights its beacon: call it in the thread that lives longest (see
+  /// Registers this rank with the others, and lights its beacon. Call it in the thread that lives longest (see
   /// os::beacon_owner). Throws error.
   void sign_in() {
     shm_control_block::rank_block& mine = area().block(local_rank_);
@@ -91,9 +91,9 @@ class shm_attachment {
     mine.pid.store(me.pid, std::memory_order_release);
   }
 
-  /// Waits until every local rank has signed in. Throws error{peer_lost} or {peer_left} as soon as one is gone, and
-  /// error{rendezvous}, which names the absent, at the deadline; the others fail with the same cause then. Calls
-  /// `look()` now and then, which may throw.
+  /// Waits until every local rank has registered. Calls `look()` now and then, which may throw. Throws error{peer_lost}
+  /// or {peer_left} as soon as a rank is gone, and error{rendezvous} at the deadline, which names the missing ranks;
+  /// the other ranks then fail with the same cause.
   void await_everyone(deadline until) {
     await_everyone(until, [] {});
   }
@@ -120,14 +120,14 @@ class shm_attachment {
     }
   }
 
-  /// Throws error if a rank of this machine failed or is gone before everyone has signed in.
+  /// Throws error if a rank of this node has failed, or is gone before every rank has registered.
   void expect_life() const {
     if (const status first = area().failure(); !first.ok() && !absent().empty()) echo(first);
     for (int r = 0; r < local_size(); ++r) {
       const rank_info& p = machine_[static_cast<std::size_t>(r)];
       if (r == local_rank_) continue;
       const auto state = os::probe(area().block(r).beacon, p.pid, p.start_time);
-      // Once everyone was here a rank may be done and gone before this one looks: that is for the transport to judge.
+      // Once every rank was here, one may be done and gone before this rank looks: the transport judges that.
       if (state == os::liveness::alive || absent().empty()) continue;
       const bool left = state == os::liveness::left;
       give_up(left ? errc::peer_left : errc::peer_lost, r,
@@ -135,7 +135,8 @@ class shm_attachment {
     }
   }
 
-  /// Ends the set-up for all ranks of this machine, on account of local rank `rank`; the first cause is everybody's.
+  /// Ends the set-up of all ranks of this node because of local rank `rank`. Throws the first cause that any of them
+  /// has recorded.
   [[noreturn]] void give_up(errc code, int rank, const std::string& message, int errno_value = 0) const {
     const status mine{code, 0, machine_[static_cast<std::size_t>(rank)].rank, static_cast<std::uint64_t>(errno_value)};
     area().fail(mine);

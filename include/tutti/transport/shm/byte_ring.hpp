@@ -11,21 +11,22 @@
 
 namespace tutti::detail {
 
-/// A ring of bytes from one writer to one reader in memory that both map; all-zero bytes are an empty ring.
-/// Head and tail count bytes for ever; the data follows the struct.
+/// Ring buffer of bytes from one writer to one reader, in memory that both map. All-zero bytes are an empty ring. Head
+/// and tail count all bytes that ever went through, and never wrap; the data follows the struct.
 struct byte_ring {
-  alignas(2 * cache_line) std::atomic<std::uint64_t> head{0};  // the reader's
-  alignas(2 * cache_line) std::atomic<std::uint64_t> tail{0};  // the writer's
+  alignas(2 * cache_line) std::atomic<std::uint64_t> head{0};  // written by the reader
+  alignas(2 * cache_line) std::atomic<std::uint64_t> tail{0};  // written by the writer
 };
 
-/// The writer's end. The capacity is a power of two.
+/// Writing end of a byte_ring. `capacity` is the size of the data in bytes, a power of two.
 class ring_writer {
  public:
   ring_writer() = default;
   ring_writer(byte_ring& ring, std::byte* data, std::size_t capacity) noexcept
       : ring_(&ring), data_(data), capacity_(capacity) {}
 
-  /// Copies as much as fits of the two spans, one after the other, and publishes it at once.
+  /// Copies as many bytes of `a`, and then of `b`, as there is room for, and publishes them at once. Returns their
+  /// number, 0 if the ring is full. Never blocks.
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
     if (capacity_ - (tail_ - head_seen_) < a.size() + b.size())
       head_seen_ = ring_->head.load(std::memory_order_acquire);
@@ -38,7 +39,7 @@ class ring_writer {
   }
 
  private:
-  // A reader that runs wild cannot make the writer leave its ring: a head out of range leaves no room.
+  // A corrupt head cannot make the writer leave its ring: a head out of range leaves no room.
   [[nodiscard]] std::size_t room() const noexcept {
     const std::uint64_t used = tail_ - head_seen_;
     return used <= capacity_ ? capacity_ - used : 0;
@@ -58,13 +59,15 @@ class ring_writer {
   std::uint64_t tail_ = 0, head_seen_ = 0;
 };
 
-/// The reader's end.
+/// Reading end of a byte_ring.
 class ring_reader {
  public:
   ring_reader() = default;
   ring_reader(byte_ring& ring, const std::byte* data, std::size_t capacity) noexcept
       : ring_(&ring), data_(data), capacity_(capacity) {}
 
+  /// Copies the bytes that have arrived, `into.size()` at most, and frees their room. Returns their number, 0 if there
+  /// are none. Never blocks.
   std::size_t read(std::span<std::byte> into) noexcept {
     if (head_ == tail_seen_) tail_seen_ = ring_->tail.load(std::memory_order_acquire);
     const std::uint64_t there = tail_seen_ - head_;

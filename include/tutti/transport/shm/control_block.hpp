@@ -14,31 +14,33 @@
 
 namespace tutti {
 
-/// What ranks of one machine share, as one block of zeroed memory: a first cause of failure, for each rank a bell to
-/// wake it, a sign of life and a count of its operations, and a ring from every rank to every other.
+/// Shared control block of the ranks of one node, in one block of zeroed memory: the first cause of failure; for each
+/// rank a doorbell, a sign of life and a count of its operations; and a ring buffer from every rank to every other.
+/// Copies refer to the same memory.
 class shm_control_block {
  public:
-  /// How a rank sleeps, and so how it must be woken.
+  /// Way in which a rank sleeps and must be woken.
   enum class sleep : std::uint32_t { awake = 0, on_futex = 1, on_descriptor = 2 };
 
   struct rank_block {
     alignas(2 * detail::cache_line) std::atomic<std::uint32_t> bell;
     std::atomic<sleep> sleeping;
     std::atomic<std::uint32_t> fences;  // 1: this rank makes the others' fences before it sleeps
-    std::atomic<std::uint32_t> left;    // said goodbye
+    std::atomic<std::uint32_t> left;    // 1: has said goodbye
     std::atomic<std::int32_t> pid;
     std::atomic<std::uint64_t> start_time;
     os::beacon_word beacon;
-    // On a line of its own: written at every operation, while the others look at `sleeping` at every step.
+    // It has cache lines of its own: it is written for every operation, while the others load `sleeping` in every step.
     alignas(2 * detail::cache_line) std::atomic<std::uint64_t> issued;  // operations of the world that it has begun
   };
 
-  /// Fixed memory: rings shrink as ranks grow, so that a rank has 4 MiB of them; beyond 1024 ranks 4 KiB for each.
+  /// Returns the bytes of one ring buffer. Those of one writer take 4 MiB at most; beyond 1024 ranks each takes 4 KiB.
   static constexpr std::size_t ring_bytes(int ranks) noexcept {
     constexpr std::size_t total_per_rank = std::size_t{4} << 20, most = std::size_t{1} << 20,
                           least = std::size_t{4} << 10;
     return std::clamp(std::bit_floor(total_per_rank / static_cast<std::size_t>(ranks)), least, most);
   }
+  /// Returns the bytes of the whole area.
   static constexpr std::size_t bytes(int ranks) noexcept {
     const auto n = static_cast<std::size_t>(ranks);
     return header_bytes + n * round(sizeof(rank_block)) + n * n * (sizeof(detail::byte_ring) + ring_bytes(ranks));
@@ -59,7 +61,7 @@ class shm_control_block {
     return {ring(from, to), data(from, to), ring_bytes(ranks_)};
   }
 
-  /// The first cause of failure that any rank recorded; errc::ok while there is none.
+  /// Returns the first cause of failure that any rank recorded; errc::ok if there is none.
   [[nodiscard]] status failure() const noexcept {
     const std::uint64_t c = cause().load(std::memory_order_acquire);
     if (c == 0) return {};
@@ -67,7 +69,7 @@ class shm_control_block {
     return {static_cast<errc>(c >> 48 & 0xf), static_cast<std::uint16_t>(c >> 32),
             static_cast<std::int32_t>(c & 0xffffffffu), mark_of(detail) == mark ? detail : 0};
   }
-  /// Records all of `s`, if it is the first.
+  /// Records `s` and its detail as the cause of failure, if it is the first.
   void fail(status s) const noexcept {
     const std::uint64_t mark = mark_of(s.detail);
     std::uint64_t none = 0;
@@ -78,7 +80,7 @@ class shm_control_block {
                                               std::uint64_t{s.other} << 32 | static_cast<std::uint32_t>(s.peer));
   }
 
-  /// The rank whose world has begun the fewest operations, if that is fewer than `mine`; else -1.
+  /// Returns the rank whose world has begun the fewest operations, if that is fewer than `mine`; else -1.
   [[nodiscard]] int furthest_behind(std::uint64_t mine) const noexcept {
     int who = -1;
     for (int r = 0; r < ranks_; ++r)
@@ -96,8 +98,8 @@ class shm_control_block {
   [[nodiscard]] std::atomic<std::uint64_t>& cause() const noexcept {
     return *reinterpret_cast<std::atomic<std::uint64_t>*>(base_);
   }
-  // A cause and its detail are two words, and ranks fail at once: every detail has a place of its own, which the cause
-  // tells by a mark of 12 bits. Where two share a place, the second is lost.
+  // Cause and detail are two words, and several ranks may fail at once. Each detail therefore has a place of its own,
+  // which the cause names by a mark of 12 bits. If two details share a place, the second is lost.
   static constexpr std::uint64_t mark_of(std::uint64_t detail) noexcept { return detail == 0 ? 0 : detail % 4095 + 1; }
   [[nodiscard]] std::atomic<std::uint64_t>& detail_at(std::uint64_t mark) const noexcept {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(base_)[1 + mark % 500];

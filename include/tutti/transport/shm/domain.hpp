@@ -14,9 +14,9 @@
 
 namespace tutti {
 
-/// One rank among the ranks of its machine: tells who lives, wakes them, and shares memory with them. What a transport
-/// over shared memory has besides its messages. Ranks are local ranks. Under the engine's lock, except the bell's
-/// sleep.
+/// Part of a shared-memory transport besides its messages: shows which ranks of the node live, wakes them, and shares
+/// heaps with them. Ranks are local ranks. All calls are made under the engine's lock, except sleep() and wake_self()
+/// of the doorbell.
 class shm_domain {
  public:
   explicit shm_domain(shm_attachment place)
@@ -42,22 +42,22 @@ class shm_domain {
   [[nodiscard]] detail::shm_heap& heap() noexcept { return heap_; }
   [[nodiscard]] const detail::shm_heap& heap() const noexcept { return heap_; }
 
-  /// The eventfd at which this rank is woken when it sleeps on descriptors; -1 without.
+  /// Returns the eventfd by which this rank is woken if it sleeps on descriptors; else -1.
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
 
-  /// Whether another rank still runs; some 30 ns for one that does.
+  /// Returns the state of another rank; takes some 30 ns for one that is alive.
   [[nodiscard]] os::liveness state_of(int r) noexcept {
     auto& block = area().block(r);
     if (block.left.load(std::memory_order_acquire) != 0) return os::liveness::left;
     return os::probe(block.beacon, who(r).pid, who(r).start_time);
   }
-  /// Whether it touches no memory any more: it left, or no thread of its process is left. The one that holds its beacon
-  /// may die before another that is at work. Some 10 us for one that died.
+  /// Returns true if a rank accesses no memory any more: it has left, or no thread of its process is alive. The thread
+  /// that holds its beacon may die before another that is still at work. Takes some 10 us for a rank that died.
   [[nodiscard]] bool ended(int r) noexcept {
     const os::liveness state = state_of(r);
     return state == os::liveness::left || (state == os::liveness::dead && !os::is_alive(who(r).pid, who(r).start_time));
   }
-  /// Calls on_gone(rank, state) for every other rank that does not run any more.
+  /// Calls on_gone(rank, state) for every other rank that is not alive.
   template <class OnGone>
   void check(OnGone on_gone) noexcept {
     for (int r = 0; r < size(); ++r) {
@@ -66,27 +66,29 @@ class shm_domain {
     }
   }
 
-  /// The first cause stays and is everybody's; wakes all. Ranks in a status are world ranks.
+  /// Records a cause of failure, which stays if it is the first, and wakes all ranks. Ranks in a status are world
+  /// ranks.
   void fail(status why) noexcept {
     area().fail(why);
     bell_.ring_all();
   }
-  /// Says goodbye; in a child made by fork() it does nothing.
+  /// Says goodbye and wakes all ranks; does nothing in a child made by fork().
   void leave() noexcept {
     if (::getpid() != pid_) return;
     area().block(rank()).left.store(1, std::memory_order_release);
     bell_.ring_all();
   }
 
+  /// Publishes the sequence number of the operation of the world that this rank begins.
   void note_issue(std::uint64_t sequence) noexcept {
     area().block(rank()).issued.store(sequence, std::memory_order_relaxed);
   }
-  /// The rank whose world is furthest behind this one's, -1 if none is.
+  /// Returns the rank whose world is furthest behind this one's; -1 if none is.
   [[nodiscard]] int furthest_behind() const noexcept {
     return area().furthest_behind(area().block(rank()).issued.load(std::memory_order_relaxed));
   }
 
-  /// [where, where + bytes) of a rank's heap, here; null when that leaves its heap.
+  /// Returns the address here of [where, where + bytes) in a rank's heap; null if that leaves the heap.
   [[nodiscard]] std::byte* resolve(int rank, std::uint64_t where, std::size_t bytes) const noexcept {
     const std::uint64_t all = place_.layout().heap_bytes;
     if (rank < 0 || rank >= size() || where >= all || bytes > all - where) return nullptr;

@@ -27,19 +27,20 @@
 
 namespace tutti {
 
-/// How the ranks of a machine share memory; the leader's counts.
+/// Options of the shared memory of a node; those of its leader count.
 struct shm_options {
-  std::uint64_t heap_bytes = 0;  ///< address space for each rank's allocations; 0: as much as is sensible
+  std::uint64_t heap_bytes = 0;  ///< address space for each rank's heap; 0: shm_layout::default_heap_bytes()
   shm_control_block::sleep sleep_on =
-      shm_control_block::sleep::on_futex;  ///< on_descriptor: an eventfd per rank is handed out too
+      shm_control_block::sleep::on_futex;  ///< on_descriptor: hands out an eventfd per rank, too
 };
 
-/// The leader's side of setting up shared memory: makes the segment and hands it to the other ranks of its machine.
-/// Only the lowest rank of a machine makes one, before roll call, which carries name() to the others.
-/// The segment has no name; the socket's vanishes when hand_out() returns or the offer is destroyed.
+/// Leader's side of setting up shared memory: makes the segment and hands it to the other ranks of its node. Only the
+/// lowest rank of a node makes one, before the roll call, which carries name() to the others. The segment has no name;
+/// that of the socket vanishes when hand_out() returns or the offer is destroyed.
 class shm_export {
  public:
-  /// For `local_ranks` ranks, this one included. Throws usage_error and, when memory is short, error{out_of_resources}.
+  /// Makes the segment for `local_ranks` ranks, this one included, and listens. Throws usage_error, and
+  /// error{out_of_resources} if memory is short.
   explicit shm_export(int local_ranks, shm_options options = {}) : options_(options), name_(random_name()) {
     make_segment(local_ranks);
     if (options.sleep_on == shm_control_block::sleep::on_descriptor)
@@ -47,16 +48,17 @@ class shm_export {
     listener_ = os::listen_on(os::endpoint::unix_socket(name_));
   }
 
+  /// Returns the name of the socket, which the members pass to shm_import().
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
-  /// Hands the segment to every rank of this machine and waits until all have mapped it; once. `all` is the roster of
-  /// the world or of the machine, `rank` this process's rank in it. Whoever is not a process of the roster, run by this
-  /// user, gets nothing and delays nobody. Throws error{peer_lost} when a member dies, error{rendezvous} at the
-  /// deadline, which names the ranks that did not come; the members' shm_import() fails then.
+  /// Hands the segment to every other rank of this node, and waits until all have mapped it; called once. `all` is the
+  /// roster of the world or of the node, `rank` this process's rank in it. A process that is not in the roster, or of
+  /// another user, gets nothing and delays nobody. Throws error{peer_lost} if a member dies, and error{rendezvous} at
+  /// the deadline, which names the ranks that did not come; the members' shm_import() fails, too.
   [[nodiscard]] shm_attachment hand_out(const roster& all, int rank, deadline until) {
     return hand_out(all, rank, until, [] {});
   }
-  /// The same, and calls `look()` now and then, which may throw: then the members hear that cause.
+  /// Does the same, and calls `look()` now and then. It may throw error, which the members then fail with as well.
   template <class Look>
   [[nodiscard]] shm_attachment hand_out(const roster& all, int rank, deadline until, Look look) {
     detail::shm_machine machine{all, rank};
@@ -78,7 +80,7 @@ class shm_export {
     const auto give_up = [&](status why) noexcept {
       if (why.peer < 0) why.peer = rank;
       place.area().fail(why);
-      // It may be descriptors that are short, and to tell the others takes one.
+      // Descriptors may be short, and telling the others takes one.
       bells_.clear();
       place.segment() = {};
       if (listener) turn_away(listener.native(), absent, place, why, (std::min)(until, after(patience)));
@@ -99,13 +101,13 @@ class shm_export {
   }
 
  private:
-  /// A member that was given the segment and may still say that it cannot use it.
+  /// Member that was given the segment, and may still say that it cannot use it.
   struct visit {
     int rank;
     os::fd socket;
   };
   static constexpr duration look_around_every = std::chrono::milliseconds{10};
-  static constexpr duration patience = std::chrono::seconds{2};  // of a leader that failed, with members under way
+  static constexpr duration patience = std::chrono::seconds{2};  // of a failed leader with members still to come
 
   static std::string random_name() {
     std::array<std::byte, 16> random;
@@ -129,7 +131,7 @@ class shm_export {
     segment_.reserve(0, layout_.area_bytes);
   }
 
-  // Address space can be short for reasons that no limit tells.
+  // Address space may be short for reasons that no limit shows.
   [[nodiscard]] bool fits() const {
     try {
       (void)segment_.map();
@@ -157,7 +159,7 @@ class shm_export {
         const int r = recognize(visitor.socket.native(), place.machine(), absent);
         if (r >= 0) {
           if (give(visitor.socket.native(), r, place, until)) std::erase(absent, r);
-          served.push_back({r, std::move(visitor.socket)});  // who has hung up may have said why
+          served.push_back({r, std::move(visitor.socket)});  // a member that has closed may have said why
         }
       }
       const auto now = clock::now();
@@ -176,7 +178,7 @@ class shm_export {
     }
   }
 
-  /// Throws what a member says that cannot use what it was given, after telling the others.
+  /// Reads complaints of members that cannot use what they were given. Tells the other members, and throws the first.
   static void hear(std::vector<visit>& served, const shm_attachment& place) {
     for (visit& v : served) {
       detail::shm_handshake::encoded raw{};
@@ -194,7 +196,7 @@ class shm_export {
     }
   }
 
-  // Members that have yet to come learn the cause; without it they would blame the leader.
+  // Members that have yet to come are told the cause; without it they would blame the leader.
   void turn_away(int listener, std::vector<int>& absent, const shm_attachment& place, status why,
                  deadline until) const noexcept {
     for (int visitors = 0; visitors < shm_layout::most_ranks || clock::now() < until;) {
@@ -218,7 +220,7 @@ class shm_export {
     }
   }
 
-  // Only the kernel is believed about who comes.
+  // Only the kernel's credentials show reliably which process has connected.
   static int recognize(int visitor, const roster& machine, const std::vector<int>& absent) noexcept {
     const auto who = os::peer_credentials(visitor);
     if (!who || who.uid != ::geteuid()) return -1;
@@ -253,7 +255,7 @@ class shm_export {
         payload = payload.first(1);
         continue;
       }
-      // The kernel limits how many descriptors are under way; the members are taking them in.
+      // The kernel limits the number of descriptors in flight; the members are receiving them.
       const bool later = sent.would_block() || sent.error == ETOOMANYREFS;
       if (!later || clock::now() >= until) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds{1});

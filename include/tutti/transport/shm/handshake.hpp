@@ -12,8 +12,9 @@
 
 namespace tutti::detail {
 
-/// What the leader of a machine tells a member together with the segment's descriptor: 64 bytes, little-endian; or why
-/// there will be none. The member says nothing, unless it cannot take what it got: then it answers with the reason.
+/// Message of the leader of a node to a member, sent together with the descriptor of the segment: 64 bytes,
+/// little-endian. It may also tell why there will be no segment. The member answers, with a message that holds the
+/// reason, only if it cannot use what it got.
 struct shm_handshake {
   static constexpr std::size_t encoded_bytes = 64;
   static constexpr std::uint64_t magic = 0x6d68732d69747475;  // "utti-shm"
@@ -21,11 +22,11 @@ struct shm_handshake {
 
   std::uint32_t version = shm_layout::version;
   std::uint32_t ranks = 0;
-  std::uint32_t local_rank = 0;  ///< the member's
-  std::uint32_t bells = 0;       ///< how many eventfds follow the segment: one per rank, or none
+  std::uint32_t local_rank = 0;  ///< of the member
+  std::uint32_t bells = 0;       ///< number of eventfds that follow the segment: one per rank, or none
   std::uint64_t area_bytes = 0;
   std::uint64_t heap_bytes = 0;
-  status refusal{};  ///< not ok: set-up has failed, nothing follows
+  status refusal{};  ///< not ok: the set-up has failed, and nothing follows
 
   [[nodiscard]] encoded encode() const noexcept {
     encoded out{};
@@ -41,7 +42,8 @@ struct shm_handshake {
     return out;
   }
 
-  /// Nothing when the bytes are not a hello. A hello of another version is one: the caller compares.
+  /// Returns the message that these bytes encode; nullopt if they are not one. It may be of another version: the caller
+  /// compares.
   static std::optional<shm_handshake> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
     std::array<std::uint64_t, 8> words{};
     for (std::size_t i = 0; i < words.size(); ++i) words[i] = load_little<std::uint64_t>(in.data() + 8 * i);

@@ -13,22 +13,22 @@
 
 namespace tutti::detail {
 
-/// Allocates from one rank's stretch of a shared segment; only that rank's process does. The books are private memory,
-/// so no peer can corrupt them.
-/// Not synchronized: a transport calls it under its engine's lock. First fit, neighbours merge. Of n blocks: O(n) plus
-/// zeroing, and O(log n) to locate().
+/// Allocator of one rank's part of a shared segment, for that rank's process only. Its bookkeeping is private memory,
+/// which no peer can corrupt. It takes the first block that fits; free neighbours merge. With n blocks, allocate()
+/// takes O(n) plus the zeroing, locate() O(log n). Not synchronized: a transport calls it under its engine's lock.
 class shm_heap {
  public:
   static constexpr std::size_t alignment = 4096;
 
-  /// Owns [offset, offset + bytes) of `segment`, which is mapped at `base`; both outlive the heap.
+  /// Manages [offset, offset + bytes) of `segment`, a range that is mapped at `base`. Segment and mapping outlive the
+  /// heap.
   shm_heap(os::shm_segment& segment, std::byte* base, std::uint64_t offset, std::uint64_t bytes) noexcept
       : segment_(&segment), base_(base), offset_(offset), bytes_(bytes / alignment * alignment) {}
   shm_heap(const shm_heap&) = delete;
   shm_heap& operator=(const shm_heap&) = delete;
 
-  /// Zeroed memory, aligned to 4096 bytes, whose pages are taken now: touching it later cannot fault.
-  /// Throws error{out_of_resources} when the machine or this stretch has no room left.
+  /// Returns zeroed memory, aligned to 4096 bytes, whose pages are reserved now: touching it later cannot fault. Throws
+  /// error{out_of_resources} if the machine, or this part of the segment, has no room left.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
     if (bytes > bytes_) fail_full(bytes);
     const std::uint64_t wanted = (std::max<std::uint64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
@@ -44,13 +44,13 @@ class shm_heap {
       blocks_[i] = {blocks_[i].at, wanted, true};
     }
     const std::uint64_t at = blocks_[i].at;
-    // What nobody had before is zero already.
+    // Memory that was never handed out is zero already.
     if (at < dirty_) std::memset(base_ + at, 0, (std::min)(wanted, dirty_ - at));
     dirty_ = (std::max)(dirty_, at + wanted);
     return base_ + at;
   }
 
-  /// Gives back what allocate() returned; every other pointer is ignored.
+  /// Frees memory that allocate() returned; ignores every other pointer.
   void deallocate(std::byte* p) noexcept {
     std::size_t i = block_of(position(p));
     if (i == blocks_.size() || blocks_[i].at != position(p) || !blocks_[i].used) return;
@@ -60,7 +60,7 @@ class shm_heap {
     if (i + 1 == blocks_.size()) blocks_.pop_back();
   }
 
-  /// Where [p, p + bytes) lies in this rank's stretch, if all of it is inside one allocation.
+  /// Returns the offset of [p, p + bytes) in this part, if all of it lies inside one allocation.
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {
     const std::uint64_t at = position(p);
     const std::size_t i = block_of(at);
@@ -70,7 +70,7 @@ class shm_heap {
   }
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
-  /// How much of the stretch has pages; grows in steps, never shrinks.
+  /// Returns the number of bytes of this part that have pages; it grows in steps and never shrinks.
   [[nodiscard]] std::uint64_t reserved_bytes() const noexcept { return reserved_; }
 
  private:
@@ -80,11 +80,11 @@ class shm_heap {
   };
   static constexpr std::uint64_t least_step = 1U << 20, most_step = 64U << 20;
 
-  /// Nothing is in use from here on.
+  /// Returns the end of the last block in use.
   [[nodiscard]] std::uint64_t top() const noexcept {
     return blocks_.empty() ? 0 : blocks_.back().at + blocks_.back().bytes;
   }
-  /// The block around a position, or how many there are when it is in none.
+  /// Returns the index of the block that contains a position; the number of blocks if none does.
   [[nodiscard]] std::size_t block_of(std::uint64_t at) const noexcept {
     if (at >= top()) return blocks_.size();
     const auto next = std::upper_bound(blocks_.begin(), blocks_.end(), at,
@@ -100,6 +100,7 @@ class shm_heap {
     return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base_);
   }
 
+  /// Reserves pages up to `end`, and some in advance if there is room, because each reservation costs system calls.
   void reserve(std::uint64_t end) {
     if (end <= reserved_) return;
     const std::uint64_t step = std::clamp(reserved_ / 4, least_step, most_step);
@@ -130,7 +131,7 @@ class shm_heap {
   std::byte* base_;
   std::uint64_t offset_, bytes_;
   std::uint64_t dirty_ = 0;     // pages from here on were never handed out
-  std::uint64_t reserved_ = 0;  // pages up to here are taken
+  std::uint64_t reserved_ = 0;  // pages up to here are reserved
   std::vector<block> blocks_;   // without gaps, by position; the last one is used, and no two free ones are neighbours
 };
 

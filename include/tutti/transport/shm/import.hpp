@@ -25,12 +25,14 @@ namespace tutti {
 
 namespace detail {
 
-/// A member's visit to the leader of its machine.
+/// Connection of a member to the leader of its node, which hands out the shared memory. Its calls throw error when the
+/// leader has died or the deadline has passed.
 class shm_visit {
  public:
   shm_visit(const roster& machine, deadline until) noexcept
       : machine_(machine), leader_(machine.front()), began_(clock::now()), until_(until) {}
 
+  /// Connects to the leader's socket. Throws error{auth_failed} if the kernel says that it is another process's.
   void connect(const std::string& name) {
     const auto where = os::endpoint::unix_socket(name);
     for (;;) {
@@ -39,7 +41,7 @@ class shm_visit {
       if (socket_) break;
       if (started.error == ECONNREFUSED) fail_refused("nobody listens at " + name);
       if (started.error != EAGAIN) os::throw_errno(started.error, "cannot connect to " + name + " of " + who());
-      wait([] { std::this_thread::sleep_for(std::chrono::milliseconds{1}); });  // its queue is full
+      wait([] { std::this_thread::sleep_for(std::chrono::milliseconds{1}); });  // the listener's queue is full
     }
     const auto owner = os::peer_credentials(socket_.native());
     if (owner && owner.uid == ::geteuid() && owner.pid == leader_.pid) return;
@@ -49,6 +51,7 @@ class shm_visit {
                     (owner ? "pid " + std::to_string(owner.pid) + " of user " + std::to_string(owner.uid) : "nobody")};
   }
 
+  /// Receives the leader's message. Throws the refusal that it may hold, or error{protocol} if it is malformed.
   shm_handshake take_hello() {
     shm_handshake::encoded raw{};
     take(raw);
@@ -65,7 +68,7 @@ class shm_visit {
     return *hello;
   }
 
-  /// The next `count` descriptors.
+  /// Receives exactly `count` descriptors; throws error{protocol} if the leader sends another number.
   std::vector<os::fd> take_descriptors(std::size_t count) {
     while (descriptors_.size() < count) {
       std::array<std::byte, 1> more{};
@@ -83,7 +86,7 @@ class shm_visit {
     shm_handshake answer;
     answer.refusal = why;
     if (os::send_some(socket_.native(), answer.encode()).closed) return;
-    // A rank that ends before it is heard would be taken for one that died.
+    // A rank that exits before the leader has read this would be taken for one that died.
     std::array<std::byte, 256> rest{};
     for (const deadline heard = after(std::chrono::milliseconds{200}); clock::now() < heard;) {
       if (os::receive_some(socket_.native(), rest).closed) return;
@@ -134,7 +137,7 @@ class shm_visit {
                 who() + " died before it handed out the shared memory of this machine; its output says why"};
   }
 
-  // The name was listened at before it was published, so being refused means that the leader has given up.
+  // The leader listens before it publishes the name, so a refused connection means that it has given up.
   [[noreturn]] void fail_refused(const std::string& how) const {
     // A process that is killed closes its sockets a little before it counts as dead.
     const deadline sure = (std::min)(until_, after(std::chrono::milliseconds{100}));
@@ -151,7 +154,8 @@ class shm_visit {
   std::vector<os::fd> descriptors_;
 };
 
-/// Maps what the leader has handed out, and checks that it is meant for this rank.
+/// Maps the segment that the leader has handed out, after checking that it is meant for this rank, and waits for the
+/// other ranks.
 inline shm_attachment take_place(shm_visit& visit, const shm_machine& machine, deadline until) {
   const shm_handshake hello = visit.take_hello();
   const auto ranks = machine.ranks.size();
@@ -176,12 +180,12 @@ inline shm_attachment take_place(shm_visit& visit, const shm_machine& machine, d
 
 }  // namespace detail
 
-/// The member's side of setting up shared memory: fetches the segment from the leader of its machine, maps it, and
-/// waits until every rank of the machine has. Every rank but the machine's lowest calls it, once, with the name that
-/// the leader's shm_export has; `all` is the roster of the world or of the machine, `rank` this process's rank in it.
-/// Call it in the thread that lives longest (see os::beacon_owner). Throws error{auth_failed} when the name is not the
-/// leader's, {protocol} when it is of another version, {peer_lost} when a rank died, and {rendezvous} when the leader
-/// refused or the deadline passed; it names the ranks that were waited for.
+/// Fetches the shared memory of this node from its leader, maps it, and waits until every rank of the node has. Every
+/// rank but the node's lowest calls it, once, with the name() of the leader's shm_export; `all` is the roster of the
+/// world or of the node, `rank` this process's rank in it. Call it in the thread that lives longest (see
+/// os::beacon_owner). Throws error{auth_failed} if the name is not the leader's, {protocol} if the leader has another
+/// version of tutti, {peer_lost} if a rank died, and {rendezvous} if the leader refused or the deadline passed; the
+/// message names the ranks that were waited for.
 [[nodiscard]] inline shm_attachment shm_import(const std::string& name, const roster& all, int rank, deadline until) {
   const detail::shm_machine machine{all, rank};
   if (machine.local_rank == 0)

@@ -12,10 +12,10 @@
 
 namespace tutti {
 
-/// Where everything lies in the segment that the ranks of one machine share: the shm_control_block first, then one
-/// stretch of address space per rank for its allocations. Ranks are local ranks.
+/// Layout of the segment that the ranks of one node share: the shm_control_block first, then an address range for the
+/// heap of each rank. Ranks are local ranks.
 struct shm_layout {
-  /// Changes whenever ranks built before and after could not share a segment.
+  /// Version, which changes whenever ranks built before and after could not share a segment.
   static constexpr std::uint32_t version = 7;
   static constexpr int most_ranks = 4096;
   static constexpr std::uint64_t least_heap_bytes = 1U << 20, most_heap_bytes = std::uint64_t{1} << 46;
@@ -24,7 +24,7 @@ struct shm_layout {
   std::uint64_t area_bytes = 0;  ///< whole pages
   std::uint64_t heap_bytes = 0;  ///< of every rank; whole pages
 
-  /// Throws usage_error for a number of ranks or bytes that no machine has.
+  /// Returns the layout for this number of ranks. Throws usage_error if the number of ranks or bytes is out of range.
   static shm_layout of(int ranks, std::uint64_t heap_bytes) {
     if (ranks < 1 || ranks > most_ranks || heap_bytes > most_heap_bytes) {
       throw usage_error("shared memory for " + std::to_string(ranks) + " ranks with " + std::to_string(heap_bytes) +
@@ -34,8 +34,8 @@ struct shm_layout {
     return {ranks, whole_pages(shm_control_block::bytes(ranks)), whole_pages(heap_bytes)};
   }
 
-  /// How much address space a rank gets when nobody says: ample, as only what is allocated costs memory, but less where
-  /// the process may not have so much.
+  /// Returns the bytes of address space for a rank's heap if the user names none. They are ample, as only allocated
+  /// memory costs anything, but fewer if the limits of the process require it.
   static std::uint64_t default_heap_bytes(int ranks) noexcept {
     constexpr std::uint64_t most = std::uint64_t{64} << 30, most_together = std::uint64_t{4} << 40;
     const auto n = static_cast<std::uint64_t>((std::max)(ranks, 1));
@@ -43,12 +43,13 @@ struct shm_layout {
     return (std::max)(least_heap_bytes, (std::min)({most, most_together / n, limit / 4 / n}));
   }
 
-  /// The largest segment that the kernel lets this process make; it answers a larger one with SIGXFSZ.
+  /// Returns the bytes of the largest segment that this process may make; the kernel answers a larger one with SIGXFSZ.
   static std::uint64_t file_limit() noexcept { return limit_of(RLIMIT_FSIZE); }
 
-  /// Heaps lie a few pages more than their size apart (any small odd number does). Ranks allocate alike, so what one of
-  /// them folds lies at one place in all heaps; 256 MiB apart, or a multiple, such lines have one tag in the first
-  /// cache of AMD's cores, which holds only one of them then (a sum of two runs at a fourteenth of its speed).
+  /// Returns the offset of a rank's heap. Heaps are their size and a few pages apart (any small odd number of pages
+  /// does). Ranks allocate alike, so the operands of a reduction have one offset in all heaps. If heaps were 256 MiB
+  /// apart, or a multiple, such lines would have one tag in the first-level cache of AMD's cores, which then holds only
+  /// one of them: a sum of two would run at a fourteenth of its speed.
   [[nodiscard]] std::uint64_t heap_offset(int rank) const noexcept {
     return area_bytes + static_cast<std::uint64_t>(rank) * (heap_bytes + 17 * os::page_bytes());
   }

@@ -10,12 +10,12 @@
 
 namespace tutti::detail {
 
-/// The ranks that share memory with one of them, in rank order; a local rank is a position among them.
+/// List of the ranks that share memory with one of them, in rank order; a local rank is a position in it.
 struct shm_machine {
   roster ranks;
   int local_rank = -1;
 
-  /// Throws usage_error when the roster does not describe this process.
+  /// Selects the ranks from a roster. Throws usage_error if the roster does not describe this process.
   shm_machine(const roster& all, int rank) {
     const rank_info* me = nullptr;
     for (const rank_info& p : all)

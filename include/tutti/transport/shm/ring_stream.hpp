@@ -8,7 +8,8 @@
 
 namespace tutti {
 
-/// A pipe to a rank of the same machine: a ring each way. Never fails by itself: death is the transport's to notice.
+/// Byte stream to a rank of the same node: a ring buffer in shared memory for each direction. It never fails by itself;
+/// the transport notices that a peer has died.
 class ring_stream {
  public:
   ring_stream(const shm_control_block& area, int rank, int peer, detail::doorbell& bell) noexcept

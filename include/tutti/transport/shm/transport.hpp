@@ -13,12 +13,12 @@
 
 namespace tutti {
 
-/// Ranks are processes of one machine that map one segment of memory. A rank that is killed is reported to every other
-/// as errc::peer_lost within milliseconds, whatever it was doing and however much memory it had.
+/// Transport of a world of processes on one node, which map one segment of memory. A rank that is killed is reported to
+/// every other as errc::peer_lost within milliseconds, whatever it was doing and however much memory it had.
 class shm_transport : public mesh<ring_stream> {
  public:
-  /// From what shm_export::hand_out() or shm_import() returned. Throws usage_error when ranks of the world are
-  /// elsewhere.
+  /// Takes what shm_export::hand_out() or shm_import() returned. Throws usage_error if the world has ranks on other
+  /// nodes.
   explicit shm_transport(shm_attachment place)
       : mesh(place.local_rank(), place.local_size()), domain_(std::move(place)) {
     for (int r = 0; r < size(); ++r)
@@ -70,13 +70,14 @@ class shm_transport : public mesh<ring_stream> {
   void unpark() noexcept { domain_.bell().wake_self(); }
 
   [[nodiscard]] bool maps(int) const noexcept { return true; }
-  /// Zeroed memory that every rank can map, aligned to 4096 bytes. Throws error{out_of_resources}.
+  /// Allocates zeroed memory that every rank can map, aligned to 4096 bytes. Throws error{out_of_resources}.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) { return domain_.heap().allocate(bytes); }
   void deallocate(std::byte* p) noexcept { domain_.heap().deallocate(p); }
   [[nodiscard]] std::optional<std::uint64_t> locate(const void* p, std::size_t bytes) const noexcept {
     return domain_.heap().locate(p, bytes);
   }
-  /// Null when [where, where + bytes) is not memory of `peer`; whether it is allocated only the peer knows.
+  /// Returns the address here of [where, where + bytes) in the heap of `peer`; null if that leaves the heap. Only the
+  /// peer knows whether it is allocated.
   [[nodiscard]] std::byte* resolve(int peer, std::uint64_t where, std::size_t bytes = 1) const noexcept {
     return domain_.resolve(peer, where, bytes);
   }

@@ -22,8 +22,9 @@
 
 namespace tutti {
 
-/// What the ranks of a simulated world have in common: the streams between them, the first cause of failure and who has
-/// heard of it, who has left, their memory, and the faults. Used by one thread; only report() may come from others.
+/// Common state of the ranks of a simulated world: the streams between them, the first cause of failure and the ranks
+/// that know it, the ranks that have left, memory, and injected faults. It is used by one thread; only report() may
+/// come from others.
 class sim_network {
  public:
   sim_network(int size, const sim_options& how)
@@ -44,19 +45,20 @@ class sim_network {
     return streams_[static_cast<std::size_t>(from * size() + to)];
   }
 
-  /// Runs what was started in the schedule until all ranks have ended; false if some of them cannot be brought to.
+  /// Runs the fibers that were started in the schedule until all ranks have ended. Returns false if some cannot be
+  /// ended.
   bool run() {
     const bool done = schedule_.run([this] { faults(); }, [this] { return hangs(); });
-    if (cause_.ok()) cause_ = {errc::aborted, 0, -1, 0};  // for communicators that were kept
+    if (cause_.ok()) cause_ = {errc::aborted, 0, -1, 0};  // for communicators that outlive the run
     for (rank_state& r : ranks_) r.hears = 0;
     if (options_.record)
       *options_.record = {options_.seed, schedule_.steps(), schedule_.trace(), lost_at_, schedule_.missed_wakes()};
     return done;
   }
-  /// The rank that was lost, -1 for none.
+  /// Returns the rank that was lost; -1 if there is none.
   [[nodiscard]] int lost() const noexcept { return lost_; }
 
-  /// Ends the world: the first cause stays. `by` knows at once, the others after a while.
+  /// Ends the world; the first cause stays. Rank `by` knows at once, the others after a while.
   void fail(status why, int by = -1) noexcept {
     if (!cause_.ok()) return;
     cause_ = why;
@@ -66,19 +68,19 @@ class sim_network {
       schedule_.wake_at(at(r).hears, r);
     }
   }
-  /// The same from a thread that is not part of the simulation.
+  /// Does what fail() does, from a thread that is not part of the simulation.
   void report(status why) noexcept {
     std::uint64_t none = 0;
     reported_.compare_exchange_strong(
         none, static_cast<std::uint64_t>(why.code) << 32 | static_cast<std::uint32_t>(why.peer));
   }
-  /// Why the world ended, as far as this rank knows.
+  /// Returns the cause of failure if this rank knows it by now; else errc::ok.
   [[nodiscard]] status heard(int rank) const noexcept {
     return cause_.ok() || schedule_.now() < at(rank).hears ? status{} : cause_;
   }
   [[nodiscard]] status cause() const noexcept { return cause_; }
 
-  /// The rank says goodbye, behind all that it has written.
+  /// Says goodbye for a rank, behind all that it has written.
   void leave(int rank) noexcept {
     if (std::exchange(at(rank).left, true)) return;
     at(rank).awaits = nullptr;
@@ -88,10 +90,11 @@ class sim_network {
 
   void note_issue(int rank, std::uint64_t sequence) noexcept { at(rank).issued = sequence; }
   [[nodiscard]] std::uint64_t issued(int rank) const noexcept { return at(rank).issued; }
-  /// How to ask a rank whose turn it is not for the rank that it waits for; -1: none.
+  /// Sets the function that returns the rank for which this rank waits; -1: none. It is called while others run.
   void watch(int rank, std::function<int()> awaits) { at(rank).awaits = std::move(awaits); }
 
-  /// Zeroed memory that stays until it is given back or the network ends: a peer may look at what a rank left behind.
+  /// Returns zeroed memory, aligned to 4096 bytes. It stays until it is freed or the network ends, because a peer may
+  /// read what a rank left behind. Throws error{out_of_resources}.
   [[nodiscard]] std::byte* allocate(std::size_t bytes) {
     constexpr std::size_t alignment = 4096;
     block fresh{static_cast<std::byte*>(std::calloc(1, bytes + alignment))};
@@ -101,7 +104,8 @@ class sim_network {
     return reinterpret_cast<std::byte*>(start);
   }
   void deallocate(std::byte* p) noexcept { blocks_.erase(reinterpret_cast<std::uintptr_t>(p)); }
-  /// In some worlds all memory can be mapped, as between threads, in others only what was allocated here.
+  /// Returns true if all ranks map this memory. In some worlds that is all memory, as between threads, in others only
+  /// what allocate() returned.
   [[nodiscard]] bool maps(std::uintptr_t p, std::size_t bytes) const noexcept {
     if (any_memory_) return true;
     auto found = blocks_.upper_bound(p);
@@ -155,7 +159,7 @@ class sim_network {
       fail({errc::peer_lost, 0, lost_, 0});
     }
     if (lost_ >= 0 && schedule_.stopped(lost_) && others_ended()) {
-      // Nobody is left to be hurt: what the lost rank had on its stack is unwound, by the failure of what it waits for.
+      // No other rank can be hurt any more. The failure of what the lost rank waits for unwinds its stack.
       if (cause_.ok()) cause_ = {errc::aborted, 0, -1, 0};
       at(lost_).hears = 0;
       schedule_.go_on(lost_);
@@ -173,8 +177,8 @@ class sim_network {
     return true;
   }
 
-  /// A rank that was stopped. Otherwise, along the chain of who waits for whom, its end; in a circle, the rank that has
-  /// begun the fewest operations.
+  /// Returns the rank that a hang is due to: one that was stopped; otherwise the end of the chain of ranks that wait
+  /// for each other; in a circle, the rank that has begun the fewest operations.
   [[nodiscard]] int culprit() const noexcept {
     if (lost_ >= 0) return lost_;
     int who = 0;

@@ -17,11 +17,11 @@
 
 namespace tutti {
 
-/// Ranks as fibers of one thread: who runs next, and when what is on its way arrives.
+/// Scheduler of a simulated world: runs the ranks as fibers of one thread, and decides at random which one runs next.
 ///
 /// Time is counted in steps: one for each time that a rank is given the thread. A rank that waits is left out until
-/// there is news for it. Where nobody has anything to do, time jumps to the next arrival; where nothing is on its way
-/// either, the world hangs, which is found at once.
+/// there is news for it. If no rank has anything to do, time jumps to the next arrival. If nothing is in flight either,
+/// the world hangs, which is found at once.
 class sim_schedule {
  public:
   /// Steps after which a world that still runs is taken for one that runs in circles.
@@ -38,7 +38,7 @@ class sim_schedule {
   [[nodiscard]] std::uint64_t trace() const noexcept { return trace_; }
   [[nodiscard]] std::uint64_t missed_wakes() const noexcept { return missed_wakes_; }
   [[nodiscard]] sim_random& random() noexcept { return random_; }
-  /// The caller is this rank, or the thread of the simulation outside of run().
+  /// Returns true if the caller is the fiber of this rank, or the thread of the simulation outside of run().
   [[nodiscard]] bool is(int rank) const noexcept {
     return std::this_thread::get_id() == thread_ && (running_ < 0 || running_ == rank);
   }
@@ -48,23 +48,24 @@ class sim_schedule {
   /// Adds an event to the trace.
   void note(std::uint64_t a, std::uint64_t b) noexcept { trace_ = sim_random::mix(trace_ ^ (a << 40) ^ b) + now_; }
 
-  // What a rank does, on its own fiber.
+  // Calls of a rank, on its own fiber:
 
-  /// Here the others may go first.
+  /// Lets other ranks run first, if chance decides so.
   void pause(int rank) noexcept {
     at(rank).untold = false;
     if (random_.one_in(2)) change(rank, state::ready);
   }
-  /// An operation was begun, or something moved.
+  /// Records that the rank has begun an operation, or that something moved.
   void begun(int rank) noexcept {
     at(rank).idle = 0;
     asked_ = false;
   }
+  /// Records that something moved. If the rank looked without being told, a missed wake-up is counted.
   void moved(int rank) noexcept {
     if (at(rank).untold) ++missed_wakes_;
     begun(rank);
   }
-  /// Nothing moved: others run until there is news, or until nobody else has anything to do.
+  /// Records that nothing moved. Other ranks run until there is news, or until none of them has anything to do.
   void idle(int rank) noexcept {
     ++at(rank).idle;
     change(rank, state::idle);
@@ -72,12 +73,12 @@ class sim_schedule {
   /// Sleeps until there is news.
   void park(int rank) noexcept { change(rank, state::parked); }
 
-  // What happens to ranks.
+  // Events of a rank:
 
-  /// Something that the rank may wait for has happened. Any thread.
+  /// Tells a rank that something that it may wait for has happened. Any thread may call it.
   void wake(int rank) noexcept { at(rank).news.store(true, std::memory_order_relaxed); }
   void forget_news(int rank) noexcept { at(rank).news.store(false, std::memory_order_relaxed); }
-  /// The same at a later step; nobody is woken for rank -1, but time does not stop before.
+  /// Wakes a rank at a later step. For rank -1 nobody is woken, but time does not jump past the step.
   void wake_at(std::uint64_t step, int rank) { arrivals_.emplace(step, rank); }
 
   void start(int rank, std::size_t stack_bytes, std::function<void()> body) {
@@ -86,8 +87,8 @@ class sim_schedule {
   void stop(int rank) noexcept { at(rank).what = state::stopped; }
   void go_on(int rank) noexcept { at(rank).what = state::ready; }
 
-  /// Runs until every rank has ended. `faults()` is called before each step; `hangs()` when nobody can go on, also when
-  /// most_steps have passed: false if nothing can be done about it, and then so is the result.
+  /// Runs until every rank has ended. Calls `faults()` before each step, and `hangs()` if no rank can go on or
+  /// most_steps have passed. If `hangs()` returns false, nothing can be done about it, and run() returns false.
   template <class Faults, class Hangs>
   bool run(Faults faults, Hangs hangs) {
     thread_ = std::this_thread::get_id();
@@ -112,7 +113,7 @@ class sim_schedule {
 
  private:
   enum class state : std::uint8_t { ready, idle, parked, stopped, ended };
-  // A rank that polls in a loop of its own never parks. After so many polls in vain it counts as parked.
+  // A rank that polls in a loop of its own never parks. After this number of polls in vain it counts as parked.
   static constexpr std::uint32_t patience = 10'000;
 
   struct rank_state {
@@ -121,15 +122,15 @@ class sim_schedule {
     state what = state::ready;
     std::uint64_t weight = 1;
     std::uint32_t idle = 0;  // polls in vain since something moved
-    bool supported = false;  // is to look, in case that it was not told of something
-    bool untold = false;     // looks although there is no news for it and nobody else can do anything
+    bool supported = false;  // must look, in case it was not told of something
+    bool untold = false;     // looks without news, when no other rank can do anything
   };
 
   [[nodiscard]] rank_state& at(int rank) noexcept { return ranks_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] const rank_state& at(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)]; }
 
   void change(int rank, state to) noexcept {
-    if (running_ != rank) return;  // a communicator that was kept beyond the run
+    if (running_ != rank) return;  // a communicator that outlives the run
     at(rank).what = to;
     const detail::drives_set_aside mine;  // of this rank
     at(rank).fiber->yield();
@@ -149,7 +150,7 @@ class sim_schedule {
 
   rank_state* choose() noexcept {
     if (last_ && last_->what == state::ready && !random_.one_in(stay_ + 1)) return last_;
-    // Polling in vain is tried rarely while others have something to do.
+    // Ranks that poll in vain are tried rarely while others have something to do.
     const bool also_idle = random_.one_in(64);
     return draw([&](const rank_state& r) { return can_run(r) || (also_idle && r.what == state::idle); });
   }
@@ -186,7 +187,7 @@ class sim_schedule {
     --live_;
   }
 
-  /// Wakes everyone who sleeps, in case somebody was not told of what he waits for. False if that was just done.
+  /// Wakes all ranks that sleep, in case one was not told of what it waits for. Returns false if that was just done.
   bool ask_everyone() noexcept {
     if (std::exchange(asked_, true)) return false;
     for (rank_state& r : ranks_) r.supported = r.what == state::idle || r.what == state::parked;
@@ -199,7 +200,7 @@ class sim_schedule {
   int live_;
   int running_ = -1;
   rank_state* last_ = nullptr;
-  std::uint64_t stay_ = 0;  // how often out of one more a rank that could go on does
+  std::uint64_t stay_ = 0;  // a rank that can go on does so with odds of stay_ to 1
   std::uint64_t now_ = 0, steps_ = 0, trace_ = 0, missed_wakes_ = 0;
   bool asked_ = false;
   using arrival = std::tuple<std::uint64_t, int>;

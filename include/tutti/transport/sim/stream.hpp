@@ -11,11 +11,12 @@
 
 namespace tutti {
 
-/// Bytes from one simulated rank to another: in order, but late, in pieces of any size, and never more on their way
-/// than the stream holds. Each stream has a character of its own, drawn when it is made.
+/// Byte stream from one simulated rank to another: in order, but late and in pieces of any size. No more bytes are in
+/// flight than the stream holds. Delay, capacity and pieces are drawn when the stream is made.
 class sim_stream {
  public:
-  /// `rough`: out of 8 streams, how many are narrow and cut what they move into small pieces.
+  /// Draws the properties of the stream. On average, `rough` of 8 streams are narrow and cut what they move into small
+  /// pieces.
   sim_stream(sim_schedule& schedule, int from, int to, std::uint64_t rough)
       : schedule_(&schedule), from_(from), to_(to), slowness_(schedule.random().one_of({0, 0, 3, 30, 300})) {
     sim_random& r = schedule.random();
@@ -24,7 +25,8 @@ class sim_stream {
     whole_ = r.one_of({1, 2, 16});
   }
 
-  /// Takes some of the two spans, one after the other; 0 when full, and then the writer is woken when there is room.
+  /// Takes some bytes of `a`, and then of `b`, and returns their number. 0 means that the stream is full; the writer is
+  /// woken when there is room. May throw bad_alloc.
   std::size_t write(std::span<const std::byte> a, std::span<const std::byte> b) {
     const std::size_t wanted = a.size() + b.size(), held = bytes_.size() - begin_,
                       capacity = (std::max)(capacity_, wanted / 8);
@@ -42,7 +44,7 @@ class sim_stream {
     return n;
   }
 
-  /// Gives some of what has arrived.
+  /// Copies some of the bytes that have arrived, and returns their number.
   std::size_t read(std::span<std::byte> into) {
     while (!coming_.empty() && coming_.front().step <= schedule_->now()) {
       arrived_ = coming_.front().until;
@@ -65,7 +67,7 @@ class sim_stream {
     return n;
   }
 
-  /// All that was written has been read.
+  /// Returns true if all that was written has been read.
   [[nodiscard]] bool drained() const noexcept { return read_ == written_; }
   [[nodiscard]] std::uint64_t last_arrival() const noexcept { return last_arrival_; }
 
@@ -74,7 +76,7 @@ class sim_stream {
     std::uint64_t step, until;
   };
 
-  // A part of what can be moved now; not a small one of a long message, which would take one step for each byte.
+  // Returns a part of what can be moved now; not a small part of a long message, which would take a step for each byte.
   std::size_t portion(std::size_t most, std::size_t wanted) noexcept {
     sim_random& r = schedule_->random();
     if (most <= 1 || r.one_in(whole_)) return most;
@@ -87,9 +89,9 @@ class sim_stream {
   sim_schedule* schedule_;
   int from_, to_;
   std::size_t capacity_ = std::size_t{1} << 20;
-  std::uint64_t slowness_;        // steps that a piece takes at most
-  std::uint64_t whole_ = 1;       // one in so many pieces is not cut
-  std::vector<std::byte> bytes_;  // from begin_ on, what was not read yet
+  std::uint64_t slowness_;        // the most steps that a piece takes
+  std::uint64_t whole_ = 1;       // one of this number of pieces is not cut
+  std::vector<std::byte> bytes_;  // what was not read yet, from begin_ on
   std::size_t begin_ = 0;
   std::uint64_t written_ = 0, arrived_ = 0, read_ = 0, last_arrival_ = 0;
   std::deque<piece> coming_;

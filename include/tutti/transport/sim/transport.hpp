@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-/// A pipe to another simulated rank: a stream each way.
+/// Byte stream to another simulated rank: a sim_stream for each direction.
 class sim_pipe {
  public:
   sim_pipe(sim_stream& out, sim_stream& in) noexcept : out_(&out), in_(&in) {}
@@ -35,8 +35,9 @@ class sim_pipe {
   status failure_{};
 };
 
-/// One rank of a simulated world. It gives way to the others whenever it is polled in vain or parked, and now and then
-/// elsewhere. Belongs to the thread and the fiber of its rank: from anywhere else only abort() has an effect.
+/// Transport of one rank of a simulated world. It lets other ranks run when it is polled in vain or parked, and now and
+/// then elsewhere. It belongs to the thread and the fiber of its rank. From anywhere else, only abort() and unpark()
+/// may be called; poll() then fails the world with errc::unsupported.
 class sim_transport : public mesh<sim_pipe> {
  public:
   sim_transport(std::shared_ptr<sim_network> network, int rank)
@@ -72,7 +73,7 @@ class sim_transport : public mesh<sim_pipe> {
     schedule().begun(rank());
   }
 
-  /// Nobody asks: who waits for ever is found at once, and real time must not change what happens.
+  /// Does nothing: a rank that waits for ever is found at once, and real time must not change what happens.
   void ask(const routine::promise_type*, std::uint64_t) noexcept {}
 
   [[nodiscard]] int waiting_for(const routine::promise_type* work, std::uint32_t = 0) const noexcept {
@@ -83,7 +84,7 @@ class sim_transport : public mesh<sim_pipe> {
            ", step " + std::to_string(schedule().steps()) + "), last seen at #" +
            std::to_string(network_->issued(peer));
   }
-  /// Far too many, so that a waiting rank does not spin, and nobody compares what anything takes in real time.
+  /// Returns far too many, so that a waiting rank does not spin, and no choice depends on measured time.
   [[nodiscard]] double ranks_per_core() const noexcept { return 1000; }
 
   void prepare_park() noexcept {}
@@ -105,12 +106,12 @@ class sim_transport : public mesh<sim_pipe> {
     return network_->maps(p, bytes) ? reinterpret_cast<std::byte*>(p) : nullptr;
   }
   [[nodiscard]] int process_of(int) const noexcept { return 0; }
-  /// A lost rank is stopped where it waits, never at work in memory.
+  /// Returns false: a lost rank is stopped while it waits, never while it accesses memory.
   [[nodiscard]] bool gone(int) const noexcept { return false; }
   void ring(int peer) noexcept {
     schedule().wake(peer);
     schedule().pause(rank());
-    // A lost rank that comes back here, to be unwound, must not touch anybody's memory.
+    // A lost rank that is resumed here, to be unwound, must not access the memory of others.
     if (network_->lost() == rank()) fail_all(network_->heard(rank()));
   }
 
@@ -126,7 +127,7 @@ class sim_transport : public mesh<sim_pipe> {
     return ready_.run() || moved;
   }
 
-  /// Whatever is not this rank's own fiber cannot move anything here, and would wait for ever.
+  /// Fails the world: a caller that is not this rank's own fiber cannot move anything here, and would wait for ever.
   bool refuse_stranger() noexcept {
     constexpr status why{errc::unsupported};
     network_->report(why);

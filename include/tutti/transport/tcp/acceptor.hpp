@@ -19,23 +19,25 @@
 
 namespace tutti::detail {
 
-/// The hall in which strangers wait until they have proven to be a peer. It has a fixed number of places and takes no
-/// memory per stranger; when it is full the one who waits longest has to go, as a peer needs only a moment, but of
-/// those from where an eighth of all comes. Whoever says something wrong, or says it too slowly, is sent away; nobody
-/// waits for him.
+/// Pending handshakes: accepted connections that have not proved themselves. Their number is fixed, and none takes
+/// memory of its own. If all places are taken, the oldest connection is closed, as a peer needs only a moment; if an
+/// eighth of all come from one address, the oldest from there. A connection on which something wrong comes, or nothing
+/// in time, is closed; nobody waits for it.
 class tcp_acceptor {
  public:
+  /// Connection that has proved to be a peer's.
   struct guest {
     int rank = -1;
     os::fd connection;
-    int rail = 0;  ///< which of the peer's connections this is
+    int rail = 0;  ///< the rail that it belongs to
   };
 
+  /// Holds up to `places` connections, each for `patience` at most.
   tcp_acceptor(int places, const wire::handshake_terms& terms, duration patience)
       : places_(static_cast<std::size_t>(places)), terms_(terms), patience_(patience) {}
 
-  /// Lets in some of those who wait at the door; `token` + place is how the poller will name them. False when the
-  /// process has no descriptors left.
+  /// Accepts some of the connections that wait at the listener; the poller names them `token` + place. Returns false if
+  /// the process has no descriptors left.
   bool let_in(int listener, os::poller& poller, std::uint64_t token, deadline now) noexcept {
     constexpr int most_at_once = 16;
     for (int i = 0; i < most_at_once; ++i) {
@@ -60,12 +62,13 @@ class tcp_acceptor {
     return true;
   }
 
-  /// The errno for which those at the door have waited for a second now, though no stranger is in their way; else 0.
+  /// Returns the errno for which connections have waited at the listener for a second, although no pending handshake
+  /// takes what they need; else 0.
   [[nodiscard]] int starved() const noexcept {
     return failed_last_ - failed_first_ >= std::chrono::seconds{1} && waiting() == 0 ? failure_ : 0;
   }
 
-  /// Hears what the stranger at a place says; a guest once he is one.
+  /// Continues the handshake at a place. Returns the connection once it has proved to be a peer's.
   std::optional<guest> hear(std::size_t at) noexcept {
     if (at >= places_.size() || !places_[at].connection) return std::nullopt;
     place& p = places_[at];
@@ -83,6 +86,7 @@ class tcp_acceptor {
     return std::nullopt;
   }
 
+  /// Closes the connections whose time is over.
   void expire(deadline now) noexcept {
     for (place& p : places_)
       if (p.connection && now >= p.until) clear(p);
@@ -90,6 +94,7 @@ class tcp_acceptor {
   void clear() noexcept {
     for (place& p : places_) clear(p);
   }
+  /// Returns the number of pending handshakes.
   [[nodiscard]] std::size_t waiting() const noexcept {
     return static_cast<std::size_t>(
         std::count_if(places_.begin(), places_.end(), [](const place& p) { return bool(p.connection); }));
@@ -107,13 +112,14 @@ class tcp_acceptor {
     p.connection.reset();
     p.handshake.reset();
   }
-  /// So little is said that it fits into any socket at once; a stranger for whom it does not is none to wait for.
+  /// Sends what the handshake has to say, which fits into any socket at once. Returns false if it did not.
   static bool speak(place& p) noexcept {
     const auto out = p.handshake->output();
     const os::io_result r = os::send_some(p.connection.native(), out);
     p.handshake->sent(r.bytes);
     return r.bytes == out.size();
   }
+  /// Returns a free place, after closing a connection if need be.
   std::size_t free_place() noexcept {
     for (std::size_t i = 0; i < places_.size(); ++i)
       if (!places_[i].connection) return i;
@@ -127,8 +133,8 @@ class tcp_acceptor {
     return oldest;
   }
 
-  /// False. Failures that follow each other are one want: while somebody waits at the door, it is tried again and
-  /// again.
+  /// Records that no connection could be accepted, and returns false. Failures that follow each other count as one
+  /// shortage: while a connection waits, it is tried again and again.
   bool starve(int error, deadline now) noexcept {
     if (failure_ == 0 || now - failed_last_ > std::chrono::seconds{5}) failed_first_ = now;
     failed_last_ = now;
@@ -139,7 +145,7 @@ class tcp_acceptor {
   std::vector<place> places_;
   wire::handshake_terms terms_;
   duration patience_;
-  int failure_ = 0;  // of the last look at the door
+  int failure_ = 0;  // of the last try to accept
   deadline failed_first_{}, failed_last_{};
 };
 

@@ -13,16 +13,16 @@
 
 namespace tutti::detail {
 
-/// A connection on its way to a peer: connects, then proves itself and makes the peer prove itself. Never waits.
+/// Attempt to connect to a peer: connects, then proves this rank's identity and checks the peer's. No call blocks.
 class tcp_connect_attempt {
  public:
   enum class state : std::uint8_t {
     connecting,
     greeting,  ///< connected; the peer may be busy for long before it answers
-    ready,     ///< release() is the connection
-    refused,   ///< by the handshake, see why()
-    hung_up,   ///< the peer closed during the handshake, as it does when this side was too slow
-    failed     ///< no connection, see error()
+    ready,     ///< release() returns the connection
+    refused,   ///< by the handshake: see handshake().why()
+    hung_up,   ///< the peer closed during the handshake, as it does when this side is too slow
+    failed     ///< no connection: see error()
   };
 
   tcp_connect_attempt(const os::endpoint& where, const wire::handshake_terms& terms, deadline until) noexcept
@@ -33,6 +33,7 @@ class tcp_connect_attempt {
     if (!socket_) state_ = state::failed;
   }
 
+  /// Does all that is possible now, and returns the state.
   state progress() noexcept {
     if (state_ == state::connecting) {
       error_ = os::connect_result(socket_.native());
@@ -43,7 +44,7 @@ class tcp_connect_attempt {
     }
     return state_;
   }
-  /// Gives up if there is still no connection.
+  /// Gives up if there is no connection at the deadline.
   void expire(deadline now) noexcept {
     if (state_ != state::connecting || now < until_) return;
     error_ = ETIMEDOUT;
@@ -57,7 +58,7 @@ class tcp_connect_attempt {
   [[nodiscard]] os::fd release() noexcept { return std::move(socket_); }
 
  private:
-  /// One step of the handshake; false when nothing can be done now.
+  /// Does one step of the handshake; returns false if nothing can be done now.
   bool converse() noexcept {
     if (handshake_.state() == wire::handshake_state::accepted) {
       state_ = state::ready;

@@ -20,28 +20,29 @@
 
 namespace tutti::detail {
 
-/// One connection with a peer, both ways.
+/// TCP connection with one peer, for both directions. No call blocks.
 class tcp_connection {
  public:
   os::fd socket;
   receive_buffer in;
-  bool held = false;       ///< what has arrived is not watched until it is read
+  bool held = false;       ///< arrivals are not watched until what is there has been read
   bool full = false;       ///< the last write was cut short, and there has been no room since
-  bool out_ended = false;  ///< nothing can be written any more
+  bool out_ended = false;  ///< nothing more can be written
 
-  /// May throw bad_alloc.
+  /// Takes over a connected socket. May throw bad_alloc.
   void use(os::fd connection) {
     in.open();
     socket = std::move(connection);
     finishing_ = out_ended = false;
     inside_ = stays_inside(socket.native());
   }
-  /// To a peer on this machine, of whose reading this rank hears soon.
+  /// Returns true if the peer is on this machine, so that its reports of having read a loan come soon.
   [[nodiscard]] bool may_lend() const noexcept { return inside_; }
   [[nodiscard]] bool can_write() const noexcept { return socket && !out_ended; }
   [[nodiscard]] bool can_read() const noexcept { return socket && in.end() == receive_buffer::ending::none; }
+  /// Returns true if both directions work.
   [[nodiscard]] bool stands() const noexcept { return can_write() && can_read(); }
-  /// What its keeper is to watch.
+  /// Returns the events that the poller should watch for.
   [[nodiscard]] os::interest wanted() const noexcept {
     if (!can_read()) return os::interest::none;
     const bool write = can_write() && (full || !kept_.empty());
@@ -51,10 +52,10 @@ class tcp_connection {
 
   using parts = std::array<std::span<const std::byte>, 3>;
 
-  /// Writes what there is room for.
+  /// Writes as many bytes as there is room for.
   os::io_result write(const parts& p) noexcept { return noted(send(p), p); }
-  /// The same; the last part is not copied, and must stay as it is until the peer has read it. What was not written of
-  /// it comes first in the next call.
+  /// Does the same without a copy of the last part, which stays unchanged until the peer has read it. The bytes of it
+  /// that were not written must come first in the next call.
   os::io_result lend(const parts& p, os::page_sender& pages) noexcept {
     const parts first{p[0], p[1], {}};
     const std::size_t before = size_of(first);
@@ -65,7 +66,8 @@ class tcp_connection {
     }
     return noted(r, p);
   }
-  /// Writes all of a few bytes, later if there is no room now; nobody needs to keep them.
+  /// Writes all of a few bytes. Keeps those that there is no room for and writes them later, so that the caller need
+  /// not.
   os::io_result write_whole(const parts& p) noexcept {
     if (!can_write() || finishing_) return {};
     os::io_result r = kept_.empty() ? send(p) : os::io_result{};
@@ -80,7 +82,7 @@ class tcp_connection {
         kept_.insert(kept_.end(), one.begin() + static_cast<std::ptrdiff_t>(of_this), one.end());
         sent -= of_this;
       }
-    } catch (const std::bad_alloc&) {  // a record that is torn must not be followed by another
+    } catch (const std::bad_alloc&) {  // nothing must follow a record that is cut short
       out_ended = true;
       return {0, ENOMEM, true};
     }
@@ -88,7 +90,7 @@ class tcp_connection {
     return r;
   }
   [[nodiscard]] bool keeps_some() const noexcept { return !kept_.empty(); }
-  /// There is room again: writes what was kept.
+  /// Writes what was kept; called when there is room again.
   void flush() noexcept {
     full = false;
     if (kept_.empty() || out_ended) return;
@@ -98,14 +100,14 @@ class tcp_connection {
     if (finishing_) finish_writing();
   }
 
-  /// Nothing more will be written; what was is still delivered.
+  /// Ends the direction to the peer; what was written is still delivered.
   void finish_writing() noexcept {
     finishing_ = true;
     if (!socket || (!kept_.empty() && !out_ended)) return;
     out_ended = true;
     detail::finish_writing(socket.native());
   }
-  /// Everything written has reached the peer's kernel, or nobody is there to take it.
+  /// Returns true if everything written has reached the peer's kernel, or nobody is there to take it.
   [[nodiscard]] bool delivered() const noexcept {
     return !can_read() || ((kept_.empty() || out_ended) && is_delivered(socket.native()));
   }
@@ -119,7 +121,8 @@ class tcp_connection {
     if (r.closed) out_ended = true;
     return r;
   }
-  // One buffer costs the kernel less than a list, by more than it takes to copy a small message.
+  // The kernel takes less time for one buffer than for a list, and copying a small message takes less than the
+  // difference.
   [[nodiscard]] os::io_result send(const parts& p) const noexcept {
     if (p[0].empty() && p[2].empty()) return os::send_some(socket.native(), p[1]);
     const std::size_t bytes = size_of(p);
@@ -136,7 +139,7 @@ class tcp_connection {
     return os::send_some(socket.native(), std::span<const std::byte>{whole}.first(bytes));
   }
 
-  std::vector<std::byte> kept_;  // of whole records that the socket had no room for
+  std::vector<std::byte> kept_;  // what the socket had no room for of records that must be written whole
   bool finishing_ = false, inside_ = false;
 };
 

@@ -17,17 +17,18 @@
 
 namespace tutti::detail {
 
-/// One connection that this rank opens.
+/// State of one connection that this rank opens.
 struct tcp_call {
   std::optional<tcp_connect_attempt> dial;
   deadline redial = (deadline::max)();
   int dials = 0;
 };
 
-/// Opens the connections of a rank to its peers, and again where that failed in passing. Never waits.
+/// Connector: opens the connections of a rank to its peers, and tries again after a failure that may pass. No call
+/// blocks.
 class tcp_connector {
  public:
-  /// `terms` are this rank's for any peer.
+  /// Takes this rank's `terms` for any peer. `poller` and `options` outlive it.
   tcp_connector(tcp_poller& poller, const tcp_options& options, const wire::handshake_terms& terms)
       : poller_(poller),
         options_(options),
@@ -40,8 +41,9 @@ class tcp_connector {
     return calls_[static_cast<std::size_t>(poller_.index(p, rail))];
   }
 
-  /// Some connection is under way.
+  /// Returns true if an attempt is in progress.
   [[nodiscard]] bool busy() const noexcept { return under_way_ != 0; }
+  /// Returns the terms of the handshake with a peer for a connection.
   [[nodiscard]] wire::handshake_terms terms(int p, int rail = 0) const noexcept {
     wire::handshake_terms t = terms_;
     t.target = static_cast<std::uint32_t>(p);
@@ -49,11 +51,12 @@ class tcp_connector {
     return t;
   }
 
-  /// Those of the first `tracks` that are not open yet.
+  /// Starts to open those of the first `rails` connections that are not open.
   void open(tcp_link& l, int p, int rails) noexcept {
     for (int k = 0; k < rails; ++k)
       if (!call(p, k).dial && !l.stream->at(k, tcp_stream::side::ours).socket) dial(l, p, k);
   }
+  /// Continues an attempt, after an event or with time.
   void advance(tcp_link& l, int p, int rail) noexcept {
     tcp_call& c = call(p, rail);
     if (!c.dial) return;
@@ -74,7 +77,7 @@ class tcp_connector {
         l.stream->fail({wire::error_of(l.refused), 0, p, 0});
         break;
       case tcp_connect_attempt::state::hung_up:
-        // It was full of strangers, or tired of waiting while this rank was busy; or it has just died.
+        // The peer had too many pending handshakes, or gave up while this rank was busy; or it has just died.
         if (c.dials >= most_dials)
           l.suspect(ECONNRESET, rail);
         else
@@ -86,7 +89,8 @@ class tcp_connector {
     }
     hang_up(c);
   }
-  /// `may_dial`: connections are still wanted.
+  /// Continues attempts, and starts again those that are due. `may_dial()` returns false if no connection is wanted any
+  /// more.
   template <class MayDial>
   void tick(tcp_link& l, int p, deadline now, MayDial may_dial) noexcept {
     for (int k = 0; k < options_.connections; ++k) {
@@ -100,6 +104,7 @@ class tcp_connector {
       }
     }
   }
+  /// Gives up all attempts.
   void hang_up() noexcept {
     for (tcp_call& c : calls_) hang_up(c);
   }

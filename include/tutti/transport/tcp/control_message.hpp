@@ -10,14 +10,15 @@
 
 namespace tutti::detail {
 
-/// What a rank says on a connection that a peer opened: 16 bytes, little-endian. No long message goes that way, so that
-/// a notice need not wait for the end of one that is half sent, and is found behind the short ones (inflow).
+/// Control message, which a rank writes on a connection that the peer opened: 16 bytes, little-endian. No long message
+/// goes that way, so that it need not wait for the end of one that is half sent. The reader finds it behind short
+/// segments (receive_buffer).
 struct control_message {
   enum class kind : std::uint8_t {
     abort = 1,    ///< the sender's communicator failed; `why` is the cause
     bye = 2,      ///< the sender leaves in order
     waiting = 3,  ///< the sender is alive and, as far as it knows, waits for the rank `why.peer`; -1: not any more
-    has_read = 4  ///< the sender has read the piece that was lent
+    has_read = 4  ///< the sender has read the segment that was lent
   };
   static constexpr kind last_kind = kind::has_read;
   static constexpr std::size_t encoded_bytes = 16;
@@ -37,7 +38,7 @@ struct control_message {
     return out;
   }
 
-  /// Nothing when the bytes are not a notice.
+  /// Returns the control message that these bytes encode; nullopt if they are not one.
   static std::optional<control_message> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
     wire::byte_reader r{in};
     const std::uint8_t what = r.u8(), code = r.u8();

@@ -33,14 +33,15 @@
 
 namespace tutti {
 
-/// The TCP connections of one rank: opens them when a pipe asks, lets in peers and nobody else, watches all of them,
-/// and fails the pipe of a peer that is gone. Part of a transport, which calls it under the engine's lock.
+/// TCP connections of one rank: opens them when a byte stream asks, accepts those of peers only, watches all of them,
+/// and fails the stream of a peer that is gone. Called under the engine's lock, except for park() and unpark().
 class tcp_domain final : private tcp_stream::keeper {
   using tcp_link = detail::tcp_link;
   using control_message = detail::control_message;
   using tcp_poller = detail::tcp_poller;
 
  public:
+  /// Throws usage_error if the arguments contradict each other, error{unsupported} if nothing computes HMACs.
   tcp_domain(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
       : peers_(std::move(peers)),
         rank_(rank),
@@ -71,10 +72,10 @@ class tcp_domain final : private tcp_stream::keeper {
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
   [[nodiscard]] const rank_info& who(int p) const noexcept { return peers_[static_cast<std::size_t>(p)]; }
   [[nodiscard]] keeper& pipe_keeper() noexcept { return *this; }
-  /// How many tracks the pipes have to have.
+  /// Returns the number of rails that the streams must have.
   [[nodiscard]] int connections() const noexcept { return options_.connections; }
 
-  /// All listen at one address and have one connection to each other: their long messages are lent, see loans.
+  /// Returns true if all ranks listen at one address and have one rail: their long messages are lent, see loans.
   [[nodiscard]] bool lends() const {
     const auto host_of = [](const rank_info& p) { return os::split_host_port(p.endpoint).first; };
     const std::string first = host_of(peers_.front());
@@ -82,8 +83,7 @@ class tcp_domain final : private tcp_stream::keeper {
            std::all_of(peers_.begin(), peers_.end(), [&](const rank_info& p) { return host_of(p) == first; });
   }
 
-  /// Takes care of a peer's pipe, which outlives the domain's last call. Throws usage_error when the roster does not
-  /// say where the peer listens.
+  /// Takes care of a peer's stream, which outlives the last call. Throws usage_error if the roster lacks its endpoint.
   void add(int p, tcp_stream& stream) {
     const std::string& where = who(p).endpoint;
     if (where.empty()) throw usage_error(tutti::describe(who(p)) + " does not listen on TCP, but has to be reached so");
@@ -91,14 +91,14 @@ class tcp_domain final : private tcp_stream::keeper {
     link(p).address = os::resolve(address, port).front();
     link(p).stream = &stream;
   }
-  /// Also ends a park when the eventfd `bell` is readable.
+  /// Lets a park end when the eventfd `bell` is readable, too.
   void listen_to(int bell) {
     bell_ = bell;
     poller_.add(bell, source::bell);
   }
 
-  /// Handles what has happened; true if anything has, besides the arrival of bytes for pipes. A busy rank asks the
-  /// sockets from which it awaits something, and the poller only now and then. `awaits(peer)`: a transfer is pending.
+  /// Handles events; returns true if there were any but arrivals for streams. If few peers are awaited, it has their
+  /// sockets tried, and asks epoll only now and then. `awaits(peer)`: a transfer is pending.
   template <class Awaits>
   bool poll(Awaits awaits) noexcept {
     constexpr int most_tried = 4;
@@ -119,7 +119,7 @@ class tcp_domain final : private tcp_stream::keeper {
     if (!few) watch_.all();
     const bool moved = (watch_.is_due(received) || !few || look_soon_ || dialer_.busy()) && look();
     if (!few) return moved;
-    // A look takes the socket's lock, without which the kernel cannot deliver what is looked for: hence the pauses.
+    // A look takes the socket's lock, and the kernel needs that to deliver what is looked for: hence the pauses.
     for (int i = 0; i < 4; ++i) detail::cpu_pause();
     const auto asked = std::span{tried}.first(static_cast<std::size_t>(awaited));
     for (const int p : asked) link(p).stream->try_now();
@@ -127,7 +127,7 @@ class tcp_domain final : private tcp_stream::keeper {
     return moved;
   }
 
-  /// `awaits(peer)`: a transfer with it is pending; `left(peer)`: it said goodbye in the stream of messages.
+  /// Checks deadlines and peers. `awaits(peer)`: a transfer is pending; `left(peer)`: it said goodbye in its stream.
   template <class Awaits, class Left>
   void tick(deadline now, Awaits awaits, Left left) noexcept {
     hall_.expire(now);
@@ -157,13 +157,13 @@ class tcp_domain final : private tcp_stream::keeper {
   void note_issue(std::uint64_t sequence) noexcept { issued_ = sequence; }
   [[nodiscard]] bool gone_in_order(int p) const noexcept { return link(p).gone_in_order(); }
 
-  /// Of the peers for which `awaits` holds, or of those that they wait for, the one that is to blame; -1 for none.
+  /// Returns the rank to blame among the peers for which `awaits` holds and those that they wait for; -1 for none.
   template <class Awaits>
   [[nodiscard]] int culprit(Awaits awaits) const noexcept {
     return blame_.culprit(awaits, clock::now());
   }
 
-  /// Tells every connected peer why this rank failed, and those who come later.
+  /// Tells every connected peer why this rank failed. Peers that connect later are told then.
   void abort(status why) noexcept {
     if (!cause_.ok()) return;
     cause_ = why;
@@ -173,8 +173,8 @@ class tcp_domain final : private tcp_stream::keeper {
     dialer_.hang_up();
   }
 
-  /// Handles what happens until `sent()`, or until the time for a goodbye that `began` is over. Connects to peers that
-  /// this rank has never met, as they would take its closed door for that of a dead one: of many, to those that follow.
+  /// Handles events until `sent()`, or until the time for a goodbye since `began` is over. Connects to 32 peers at most
+  /// that this rank has never met, which would take its closed listener for that of a dead rank.
   template <class Sent>
   void prepare_to_leave(deadline began, Sent sent) noexcept {
     constexpr int most = 32;
@@ -187,14 +187,14 @@ class tcp_domain final : private tcp_stream::keeper {
     }
     linger(began, [&] { return sent() && !dialer_.busy(); });
   }
-  /// Ends every connection, after what was written has reached the peers.
+  /// Ends every connection once what was written has reached the peers, or the time for a goodbye is over.
   void close(deadline began) noexcept {
     if (std::exchange(closing_, true)) return;
     if (cause_.ok()) tell(last_word());
     dialer_.hang_up();
     for (tcp_link& l : links_)
       if (l.stream) l.stream->leave();
-    // Also those that were held back: their end tells that nobody is there to take the last notice.
+    // Held connections are watched, too: their end tells that nobody is there to take the last control message.
     for (int p = 0; p < size(); ++p)
       if (link(p).stream) watch_.renew(p);
     linger(began, [this] { return everything_delivered(); });
@@ -212,7 +212,7 @@ class tcp_domain final : private tcp_stream::keeper {
   }
   void unpark() noexcept { waker_.notify(); }
 
-  /// "rank 3 (host b, pid 712), last seen at #39 31 s ago"; without the number where none is known.
+  /// Returns "rank 3 (host b, pid 712), last seen at #39 31 s ago"; without the number if none is known.
   [[nodiscard]] std::string describe(int p, std::uint64_t last_sequence) const {
     return tutti::describe(who(p)) +
            (link(p).stream ? link(p).describe(dialer_.terms(p), whole(last_sequence), cause_.code) : "");
@@ -255,7 +255,7 @@ class tcp_domain final : private tcp_stream::keeper {
         look_soon_ = true;
         if (hall_.let_in(listener_.native(), poller_.underlying(), tcp_poller::token(source::stranger), clock::now()))
           return;
-        // No descriptors: those who wait at the door would wake this rank for ever.
+        // Without descriptors, the connections that wait at the listener would wake this rank again and again.
         poller_.forget(listener_.native());
         door_shut_ = true;
         return;
@@ -282,7 +282,7 @@ class tcp_domain final : private tcp_stream::keeper {
     if (e.writable) stream.room(rail, s);
     if (e.readable && s == side::ours) noticed(p, rail);
     if (e.readable && s == side::theirs) stopped() ? stream.discard(rail) : stream.arrived(rail);
-    // A stream that its channel holds back would end every park at once.
+    // A stream that its channel holds back would otherwise end every park at once.
     if (e.writable || stream.at(rail, s).wanted() != os::interest::read) watch(p, rail, s);
   }
   [[nodiscard]] bool stopped() const noexcept { return !cause_.ok() || closing_; }
@@ -332,7 +332,7 @@ class tcp_domain final : private tcp_stream::keeper {
           break;
       }
     }
-    // Whoever fails or leaves says so first, in this direction: the one who says nothing has died.
+    // A rank that fails or leaves says so first, in this direction; one that says nothing has died.
     if (l.stream->notices(rail) == tcp_stream::ending::closed && !l.bye) l.stream->fail(l.lost(who(p), who(rank_)));
   }
 
@@ -371,7 +371,7 @@ class tcp_domain final : private tcp_stream::keeper {
       const tcp_stream* stream = link(p).stream;
       if (!stream) continue;
       if (!stream->delivered(side::theirs) || (cause_.ok() && !stream->delivered(side::ours))) return false;
-      // A peer on its way here must hear the cause, or it would take the closed door for one.
+      // A peer that is connecting must hear the cause; otherwise it would take the closed listener for one.
       if (!cause_.ok() && !stream->at(0, side::theirs).socket && !is_gone(p)) return false;
     }
     return true;

@@ -10,12 +10,13 @@
 
 namespace tutti {
 
-/// Where a rank can be reached by its peers; made before roll call, given to the transport afterwards.
+/// Socket at which the peers of a rank connect to it; made before the roll call, and given to the transport afterwards.
 class tcp_listener {
  public:
   /// Listens on `address` (an address, the name of a network interface, or a host name of this machine) and a port that
-  /// the kernel picks unless one is given. Beyond loopback only with the job's secret, or where `asked` spells out
-  /// `insecure`. Never on every interface at once. Throws usage_error when refused, error when the system fails.
+  /// the kernel picks unless one is given. Beyond loopback, `asked` must be `secret`, for the job's secret, or
+  /// `insecure`. It never listens on all interfaces at once. Throws usage_error if it refuses, error if the system
+  /// fails.
   explicit tcp_listener(const std::string& address = "127.0.0.1", wire::protection asked = wire::protection::none,
                         std::uint16_t port = 0)
       : asked_(asked) {
@@ -31,11 +32,12 @@ class tcp_listener {
     endpoint_ = os::local_endpoint(socket_.native()).to_string();
   }
 
-  /// "10.0.0.7:41233", for the roster.
+  /// Returns "10.0.0.7:41233", for the roster.
   [[nodiscard]] const std::string& endpoint() const noexcept { return endpoint_; }
   [[nodiscard]] wire::protection protection() const noexcept { return asked_; }
   [[nodiscard]] int native() const noexcept { return socket_.native(); }
-  /// See os::fd; for whoever goes on to listen, as its door must not stay open after its death.
+  /// Makes children of fork() close their copies, see os::fd. A rank that goes on to listen must call it, because the
+  /// port must not stay open after its death.
   void end_in_children() const noexcept { socket_.end_in_children(); }
   void close() noexcept { socket_.reset(); }
 

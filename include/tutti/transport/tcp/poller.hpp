@@ -7,11 +7,13 @@
 
 namespace tutti::detail {
 
-/// A poller that knows what the descriptors of a rank's connections are for, of which it has so many to each peer.
+/// Poller of a rank's connections, whose events tell what a descriptor is for, and whose it is.
 class tcp_poller {
  public:
+  /// Expects this number of connections to each peer.
   explicit tcp_poller(int connections) : connections_(connections) {}
 
+  /// Purpose of a descriptor.
   enum class source : std::uint8_t { door, waker, bell, stranger, dial, in, out };
 
   static constexpr std::uint64_t token(source s, int index = 0) noexcept {
@@ -20,17 +22,17 @@ class tcp_poller {
   static constexpr source source_of(const os::ready_event& e) noexcept { return static_cast<source>(e.token >> 32); }
   static constexpr int index_of(const os::ready_event& e) noexcept { return static_cast<int>(e.token & 0xffffffffU); }
 
-  /// How it names a connection, and whose that is.
+  /// Returns the index of a connection in tokens; peer_of() and track_of() reverse it.
   [[nodiscard]] int index(int peer, int rail) const noexcept { return peer * connections_ + rail; }
   [[nodiscard]] int peer_of(const os::ready_event& e) const noexcept { return index_of(e) / connections_; }
   [[nodiscard]] int rail_of(const os::ready_event& e) const noexcept { return index_of(e) % connections_; }
 
-  /// Throws error when the kernel refuses.
+  /// Adds a descriptor. Throws error if the kernel refuses.
   void add(int descriptor, source s, int index = 0, os::interest what = os::interest::read) {
     poller_.add(descriptor, what, token(s, index));
   }
-  /// For a descriptor that may be watched already. Where the kernel refuses, nothing is lost but time: sockets are also
-  /// tried while a transfer with their peer waits.
+  /// Adds a descriptor that may be watched already, or changes what is watched. Returns false if the kernel refuses;
+  /// only time is lost then, as sockets are also tried while a transfer with their peer waits.
   bool watch(int descriptor, source s, int index, os::interest what = os::interest::read) noexcept {
     return poller_.watch(descriptor, what, token(s, index));
   }

@@ -19,33 +19,35 @@
 
 namespace tutti::detail {
 
-/// What a peer writes to one connection: notices and pieces of its stream, one after the other. Reads ahead, so that a
-/// small message costs one call.
+/// Receive buffer of one connection, on which a peer writes control messages and segments of its stream, one after the
+/// other. It reads ahead, so that a small message costs one system call.
 class receive_buffer {
  public:
-  /// Not yet; between two records; broken; what came is not what a peer writes.
+  /// End of the incoming direction: none yet, `closed` between two records, `cut` within a record or by an error, or
+  /// `spoilt` by bytes that a peer does not write.
   enum class ending : std::uint8_t { none, closed, cut, spoilt };
-  /// What comes next; `nothing` where not all of its head is here.
+  /// Kind of what comes next; `nothing` if its header has not arrived completely.
   enum class head : std::uint8_t { nothing, notice, piece, body, nonsense };
 
-  /// A short message and all that stands before it, or as many pieces as go against a stream and a notice behind them;
-  /// of a long message only this much is copied twice.
+  /// Bytes that are read ahead: room for a short message and all that stands before it, or for the segments that may go
+  /// against a stream and a control message behind them. A long message is copied twice only this far.
   static constexpr std::size_t ahead_bytes = (16 << 10) + 128;
   static_assert(ahead_bytes >= way_chooser::most_unread * (piece::encoded_bytes + way_chooser::most_against) +
                                    2 * control_message::encoded_bytes);
 
-  /// May throw bad_alloc.
+  /// Allocates the buffer, once. May throw bad_alloc.
   void open() {
     if (!ahead_) ahead_ = std::make_unique_for_overwrite<lines>();
   }
   [[nodiscard]] ending end() const noexcept { return end_; }
-  /// What came is not what a peer writes: nothing more is read.
+  /// Records that the peer sent something malformed: nothing more is read.
   void spoil() noexcept { end_ = ending::spoilt; }
+  /// Returns the bytes of the current segment that have not been taken.
   [[nodiscard]] std::size_t left() const noexcept { return left_; }
 
   [[nodiscard]] head what() const noexcept { return left_ != 0 ? head::body : what_at(from_); }
-  /// The next notice that was read ahead, also behind pieces that nobody has read yet. Nothing where there is none, or
-  /// nonsense, which spoils.
+  /// Takes the next control message that was read ahead, even from behind segments that nobody has taken yet. Returns
+  /// nullopt if there is none, or if what is there is malformed, which spoils the connection.
   std::optional<control_message> take_notice() noexcept {
     const std::size_t at = behind_pieces();
     const head h = what_at(at);
@@ -56,11 +58,11 @@ class receive_buffer {
       from_ += control_message::encoded_bytes;
       return n;
     }
-    // More than goes against a stream; there is no room for what follows.
+    // A full buffer holds more than may go against a stream, and has no room for a control message behind that.
     if (h == head::nonsense || h == head::piece || to_ - from_ == ahead_bytes) spoil();
     return std::nullopt;
   }
-  /// The head of the piece that is next; nothing where it is none, which spoils.
+  /// Takes the header of the next segment. Returns nullopt, and spoils the connection, if something else comes next.
   std::optional<piece> take_piece() noexcept {
     const auto p = what() == head::piece ? decode_at<piece>(from_) : std::nullopt;
     if (!p) {
@@ -71,7 +73,7 @@ class receive_buffer {
     left_ = p->bytes;
     return p;
   }
-  /// Bytes of the piece that were read ahead.
+  /// Copies bytes of the current segment that were read ahead, and returns their number.
   std::size_t take(std::span<std::byte> into) noexcept {
     const std::size_t n = (std::min)({into.size(), left_, to_ - from_});
     copy_bytes(into.data(), ahead_->bytes + from_, n);
@@ -80,14 +82,15 @@ class receive_buffer {
     return n;
   }
 
+  /// Result of receive().
   struct received {
     std::size_t bytes = 0;
-    std::size_t direct = 0;  ///< of these, of the piece, into the caller's memory
-    bool filled = false;     ///< more may be there
-    int error = 0;           ///< with which the connection has just ended
+    std::size_t direct = 0;  ///< of these, bytes of the segment that went into the caller's memory
+    bool filled = false;     ///< all room was used, so that more may be there
+    int error = 0;           ///< with which the connection has just ended; 0: none, or the peer closed it
   };
-  /// Receives what is there: bytes of the piece into `direct`, for which nothing may have been read ahead, and what
-  /// follows them.
+  /// Receives what has arrived: bytes of the current segment into `direct`, and what follows them into the buffer.
+  /// `direct` must be empty if bytes of the segment have been read ahead. Never blocks.
   received receive(int socket, std::span<std::byte> direct) noexcept {
     if (from_ != 0) {
       std::memmove(ahead_->bytes, ahead_->bytes + from_, to_ - from_);
@@ -96,7 +99,7 @@ class receive_buffer {
     direct = direct.first((std::min)(direct.size(), left_));
     const std::span<std::byte> room{ahead_->bytes + to_, ahead_bytes - to_};
     const std::array<iovec, 2> both{iovec{direct.data(), direct.size()}, iovec{room.data(), room.size()}};
-    // The call for one buffer is the cheaper one.
+    // The system call for one buffer is the cheaper one.
     const os::io_result r = direct.empty() ? os::receive_some(socket, room) : os::receive_some(socket, both);
     const std::size_t mine = (std::min)(r.bytes, direct.size());
     to_ += r.bytes - mine;
@@ -105,7 +108,7 @@ class receive_buffer {
     return {r.bytes, mine, r.bytes == direct.size() + room.size(), r.closed ? r.error : 0};
   }
 
-  /// Throws away what was read ahead of pieces, up to the next notice.
+  /// Drops segments that were read ahead, up to the next control message.
   void skip() noexcept {
     do {
       const std::size_t n = (std::min)(left_, to_ - from_);
@@ -113,8 +116,8 @@ class receive_buffer {
       left_ -= n;
     } while (what() == head::piece && take_piece());
   }
-  /// Takes what arrives and throws it away, some of it at a time; a socket that is closed with bytes unread would
-  /// reset the connection, and with it what the peer has not read yet.
+  /// Receives and drops what arrives, a limited number of bytes for each call. A socket that is closed with bytes
+  /// unread would reset the connection, and the peer would lose what it has not read yet.
   void discard(int socket) noexcept {
     for (int i = 0; i < 128 && end_ == ending::none; ++i) {
       from_ = to_ = left_ = 0;
@@ -139,7 +142,8 @@ class receive_buffer {
   [[nodiscard]] std::optional<Record> decode_at(std::size_t at) const noexcept {
     return Record::decode(std::span<const std::byte, Record::encoded_bytes>{ahead_->bytes + at, Record::encoded_bytes});
   }
-  /// Where the first record is that is no piece; past what was read ahead where a piece is not all there.
+  /// Returns the position of the first record that is not a segment; beyond the buffer if a segment has not arrived
+  /// completely.
   [[nodiscard]] std::size_t behind_pieces() const noexcept {
     std::size_t at = from_ + left_;
     while (what_at(at) == head::piece) {
@@ -150,14 +154,14 @@ class receive_buffer {
     return at;
   }
 
-  // Begins with a line: the kernel copies slowly to some bytes behind the start of a page (see piece).
+  // It begins at a cache line, because the kernel copies slowly to some bytes behind the start of a page (see piece).
   struct alignas(cache_line) lines {
     std::byte bytes[ahead_bytes];
   };
 
   std::unique_ptr<lines> ahead_;
-  std::size_t from_ = 0, to_ = 0;  // what was read ahead
-  std::size_t left_ = 0;           // of the piece under way
+  std::size_t from_ = 0, to_ = 0;  // the part of the buffer that was read ahead
+  std::size_t left_ = 0;           // bytes of the current segment that have not been taken
   ending end_ = ending::none;
 };
 

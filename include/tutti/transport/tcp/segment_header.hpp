@@ -10,29 +10,31 @@
 
 namespace tutti::detail {
 
-/// What stands before each piece of a stream that is dealt out to several ways: 8 bytes, little-endian, and padding
-/// where there is some. It says how long the piece is, by which way the next one goes, so that the reader always knows
-/// where to look, and how much of what the reader writes against this stream has been read.
+/// Segment header: stands before each segment of a byte stream that is dealt out to several connections. It has 8
+/// bytes, little-endian, and padding behind it if `padded` is set. It holds the length of the segment; the connection
+/// of the next one, so that the reader always knows where to read; and the count of segments read that came against
+/// this stream.
 struct piece {
   static constexpr std::size_t encoded_bytes = 8, padding_bytes = 128;
   static constexpr std::size_t most_bytes = std::size_t{1} << 30;
-  static constexpr std::uint8_t mark = 0x70;  ///< the first byte; no notice begins so
+  static constexpr std::uint8_t mark = 0x70;  ///< the first byte; no control message begins with it
   using encoded = std::array<std::byte, encoded_bytes>;
 
   std::uint32_t bytes = 0;
   std::uint8_t next = 0;
-  std::uint16_t read = 0;  ///< pieces that went against this stream and were read, modulo 2^16
-  bool lent = false;       ///< its writer goes on when the reader has said that it was read
-  bool padded = false;     ///< padding_bytes that mean nothing are before its first byte
+  std::uint16_t read = 0;  ///< segments that came against this stream and were read, modulo 2^16
+  bool lent = false;       ///< its writer goes on when the reader has reported that it was read
+  bool padded = false;     ///< padding_bytes without a meaning are before its first byte
 
-  /// Of all that is before the first byte of a piece, whose head has been encoded.
+  /// Returns the bytes before the first byte of a segment whose encoded header begins at `in`.
   static std::size_t head_bytes(const std::byte* in) noexcept {
     return encoded_bytes + ((std::to_integer<std::uint8_t>(in[1]) & padded_bit) != 0 ? padding_bytes : 0);
   }
 
-  /// Whether a message is written faster behind padding. The kernel copies by `rep movsb`, and writes at the start of a
-  /// page, as a rule; the reader's memory is probably placed as the writer's, so that what lies just before is as bad.
-  /// `before`: bytes of the piece, and of its head, before the message.
+  /// Returns true if a message is written faster behind padding. The kernel copies by `rep movsb`, as a rule to the
+  /// start of a page, and is slow for some distances of source and destination (strings_are_slow). The reader's memory
+  /// is probably placed as the writer's, and the copy to it must be fast, too. `before`: bytes of the segment and its
+  /// header before the message.
   static bool copied_slowly_behind(std::size_t before, const std::byte* message) noexcept {
     const auto from = reinterpret_cast<std::uintptr_t>(message);
     return strings_are_slow(before, from) || strings_are_slow(from, before);
@@ -44,7 +46,7 @@ struct piece {
     wire::byte_writer{out}.u8(mark).u8(static_cast<std::uint8_t>(next | flags)).u16(read).u32(bytes);
     return out;
   }
-  /// Nothing when the bytes are no such thing.
+  /// Returns the header that these bytes encode; nullopt if they are not one.
   static std::optional<piece> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
     wire::byte_reader r{in};
     const std::uint8_t first = r.u8(), next = r.u8();

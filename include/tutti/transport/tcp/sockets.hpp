@@ -15,14 +15,14 @@
 #include <tutti/os/socket_options.hpp>
 #include <tutti/transport/tcp/options.hpp>
 
-/// What the connections between ranks ask of the kernel besides bytes.
+/// Socket options of the connections between ranks, and their end.
 namespace tutti::detail {
 
 inline void set_socket_option(int socket, int name, int value) noexcept {
   (void)::setsockopt(socket, SOL_SOCKET, name, &value, sizeof value);
 }
 
-/// Asks for a buffer where the system allows as much. A smaller one would be worse than none, as it would end the
+/// Asks for a buffer size if the system allows as much. A smaller one would be worse than none, as it would end the
 /// kernel's own tuning.
 inline void ask_for_buffer(int socket, int which, int bytes) noexcept {
   const auto limit = [](const char* file) noexcept {
@@ -36,12 +36,12 @@ inline void ask_for_buffer(int socket, int which, int bytes) noexcept {
     set_socket_option(socket, which, bytes);
 }
 
-/// For a listener, before peers connect: what it accepts inherits the buffer.
+/// Sets the receive buffer of a listener before peers connect: the connections that it accepts inherit it.
 inline void tune_listener(int socket, const tcp_options& o) noexcept {
   ask_for_buffer(socket, SO_RCVBUF, o.buffer_bytes);
 }
 
-/// True where both ends have the same address: what is sent never leaves the machine.
+/// Returns true if both ends have the same address: what is sent never leaves the machine.
 [[nodiscard]] inline bool stays_inside(int socket) noexcept {
   sockaddr_storage ends[2]{};
   socklen_t sizes[2]{sizeof ends[0], sizeof ends[1]};
@@ -61,16 +61,16 @@ inline void tune_listener(int socket, const tcp_options& o) noexcept {
   return ends[0].ss_family == AF_INET6 && std::memcmp(&a.sin6_addr, &b.sin6_addr, sizeof a.sin6_addr) == 0;
 }
 
-/// A system's choice may pace what it sends by an estimate of the link, as BBR does. Inside a machine the reader's
-/// speed is all there is to estimate, and the pauses double the time of a message. Reno is in every kernel, allowed to
-/// everyone, and just sends.
+/// Selects Reno as congestion control of a connection inside the machine. The system's choice may pace what it sends by
+/// an estimate of the link, as BBR does. Inside a machine, all it can estimate is the reader's speed, and its pauses
+/// double the time of a message. Reno is in every kernel, allowed to everyone, and just sends.
 inline void send_without_pauses(int socket) noexcept {
   constexpr char plain[] = "reno";
   if (stays_inside(socket)) (void)::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, plain, sizeof plain - 1);
 }
 
-/// For a connection to which messages are written. A peer that reads slowly is alive, however long bytes wait for it:
-/// so there is no limit to that, and only an idle connection is probed, with patience.
+/// Sets the options of a connection that messages are written to. A peer that reads slowly is alive, however long bytes
+/// wait for it: so there is no limit to that, and only an idle connection is probed, with patience.
 inline void tune_outgoing(int socket, const tcp_options& o) noexcept {
   os::tcp_options how;
   how.user_timeout = {};
@@ -80,26 +80,26 @@ inline void tune_outgoing(int socket, const tcp_options& o) noexcept {
   send_without_pauses(socket);
 }
 
-/// For a connection from which messages are read. Only notices and a few short pieces are written to it (way_chooser),
-/// which fill no buffer, and a notice a second while this rank waits: when nothing is acknowledged for long, the
-/// machine or the way to it is gone.
+/// Sets the options of a connection that messages are read from. Only control messages and a few short segments are
+/// written to it (way_chooser), which fill no buffer, and a control message a second while this rank waits: if nothing
+/// is acknowledged for long, the machine or the way to it is gone.
 inline void tune_incoming(int socket, const tcp_options& o) noexcept {
   os::tcp_options how;
   how.user_timeout = std::chrono::ceil<std::chrono::milliseconds>(o.silence);
   (void)os::set_tcp_options(socket, how);
-  // With a user timeout the kernel would take a single lost probe for a death.
+  // With a user timeout, the kernel would take a single lost probe for a death.
   set_socket_option(socket, SO_KEEPALIVE, 0);
   send_without_pauses(socket);
 }
 
-/// Everything that was written before finish_writing() has reached the other side's kernel. The end itself, which
-/// counts as one byte, is often acknowledged late, and nothing depends on it.
+/// Returns true if everything that was written before finish_writing() has reached the peer's kernel. The end itself,
+/// which counts as one byte, is often acknowledged late, and nothing depends on it.
 [[nodiscard]] inline bool is_delivered(int socket) noexcept {
   int bytes = 0;
   return ::ioctl(socket, SIOCOUTQ, &bytes) != 0 || bytes <= 1;
 }
 
-/// Nothing more will be written; what was is still delivered.
+/// Ends the direction to the peer; what was written is still delivered.
 inline void finish_writing(int socket) noexcept { (void)::shutdown(socket, SHUT_WR); }
 
 }  // namespace tutti::detail

@@ -8,20 +8,22 @@
 
 namespace tutti::detail {
 
-/// Finds the rank that holds everybody up. The rank one waits for is often only waiting itself: so ranks that wait tell
-/// their peers, and whom they blame, as soon as a wait is more than a moment and then once a second. A peer who says
-/// nothing is the one; otherwise the one that he blames. The answer travels one rank further with every telling.
+/// Straggler detector: finds the rank that holds all others up. The rank that one waits for is often only waiting
+/// itself. Ranks that wait therefore tell their peers, and name the rank that they blame, once a wait takes longer than
+/// 100 ms, and then once a second. A peer that says nothing is the straggler; otherwise it is the rank that this peer
+/// blames. Each time, the answer travels one rank further.
 class straggler_detector {
  public:
   explicit straggler_detector(int rank, int size) : rank_(rank), heard_(static_cast<std::size_t>(size)) {}
 
-  /// A peer said that it waits for `whom` (-1: no more).
+  /// Records that a peer waits for the rank `whom`; -1: it waits no more.
   void hear(int peer, int whom, deadline now) noexcept {
     const bool known = whom >= 0 && whom < static_cast<int>(heard_.size());
     heard_[static_cast<std::size_t>(peer)] = {known ? whom : -1, known ? now + 2 * every : deadline{}};
   }
 
-  /// Who keeps this rank waiting, where `awaits(peer)` says for whom it waits itself; -1 when for nobody.
+  /// Returns the rank that keeps this rank waiting; -1 for none. `awaits(peer)` returns true if this rank waits for the
+  /// peer.
   template <class Awaits>
   [[nodiscard]] int culprit(Awaits awaits, deadline now) const noexcept {
     int first = -1, hearsay = -1;
@@ -30,13 +32,14 @@ class straggler_detector {
       const said& s = heard_[static_cast<std::size_t>(p)];
       if (now >= s.until) return p;
       if (first < 0) first = p;
-      // Who blames this rank knows less than this rank does.
+      // A peer that blames this rank knows less than this rank does.
       if (hearsay < 0 && s.whom != rank_) hearsay = s.whom;
     }
     return hearsay >= 0 ? hearsay : first;
   }
 
-  /// What to tell the peers now, if anything: `waits_for` is the culprit, -1 when nothing has been waited for long.
+  /// Returns what to tell the peers now, if anything. `waits_for` is the culprit, -1 if nothing has been waited for
+  /// long.
   std::optional<int> announce(int waits_for, deadline now) noexcept {
     if (waits_for < 0 && told_ < 0) return std::nullopt;
     const bool changed = waits_for != told_;
@@ -46,6 +49,7 @@ class straggler_detector {
     return waits_for;
   }
 
+  /// Shortest wait that is told.
   static constexpr duration moment = std::chrono::milliseconds{100};
 
  private:

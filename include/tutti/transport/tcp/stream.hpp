@@ -22,10 +22,11 @@
 
 namespace tutti {
 
-/// A pipe over two connections, one that each side opened, so that two ranks that connect at once need not agree on
-/// one. Each writes its stream to its own, and notices to the other's, where short pieces of the stream may go, too:
-/// see way_chooser. Several tracks of two connections each share the stream. Its keeper brings the connections, watches
-/// them and decides when the peer is lost.
+/// Byte stream over TCP. Each of its rails is a pair of connections, one opened by each side, so that two ranks that
+/// connect at once need not agree on one. A side writes its stream to the connections that it opened, and control
+/// messages to the others; short segments of the stream may go there, too (see way_chooser). Several rails share the
+/// stream. Its keeper brings the connections, watches them, and decides when the peer is lost. All calls are made under
+/// the engine's lock; none blocks.
 class tcp_stream {
   using receive_buffer = detail::receive_buffer;
   using piece = detail::piece;
@@ -34,17 +35,17 @@ class tcp_stream {
   using way = detail::way;
 
  public:
-  /// Who opened a connection.
+  /// Side that opened a connection.
   enum class side : std::uint8_t { ours, theirs };
 
-  /// Whoever keeps the connections of pipes.
+  /// Owner of the connections of byte streams.
   class keeper {
    public:
     virtual void open(int peer) noexcept = 0;                         ///< a transfer with the peer begins: connect
-    virtual void watch(int peer, int rail, side s) noexcept = 0;      ///< what the connection has wanted() has changed
-    virtual void noticed(int peer, int rail) noexcept = 0;            ///< next_notice() has something, or the end
+    virtual void watch(int peer, int rail, side s) noexcept = 0;      ///< wanted() of the connection has changed
+    virtual void noticed(int peer, int rail) noexcept = 0;            ///< next_notice() has a message, or the end
     virtual void broken(int peer, int rail, int error) noexcept = 0;  ///< a connection ended; 0: the peer closed it
-    virtual os::page_sender& pages() noexcept = 0;                    ///< for what is lent, of all its pipes
+    virtual os::page_sender& pages() noexcept = 0;                    ///< for what its streams lend
 
    protected:
     ~keeper() = default;
@@ -69,7 +70,8 @@ class tcp_stream {
     return sent - of_head;
   }
 
-  /// Straight into `into`; what came beyond it is kept for the next reads, so that a small message costs one call.
+  /// Reads straight into `into`. Bytes that arrived behind it are kept for the next reads, so that a small message
+  /// costs one system call.
   std::size_t read(std::span<std::byte> into) noexcept {
     while (arriving(reading_).in.what() != receive_buffer::head::body)
       if (!find_piece()) return 0;
@@ -89,30 +91,31 @@ class tcp_stream {
     if (!std::exchange(opened_, true)) keeper_->open(peer_);
   }
 
-  // What follows is the keeper's.
+  // The rest is called by the keeper.
 
-  /// The peer says that it has read what was lent to it.
+  /// Records the peer's report that it has read what was lent to it.
   void was_read() noexcept {
     if (!loans_.lent() || left_out_ != 0) return fail({errc::protocol, 0, peer_, 0});
     loans_.was_read();
   }
 
   [[nodiscard]] int rails() const noexcept { return static_cast<int>(rails_.size()); }
+  /// Returns the connection of a rail that this side opened.
   [[nodiscard]] const tcp_connection& at(int rail, side s) const noexcept {
     const auto& t = rails_[static_cast<std::size_t>(rail)];
     return s == side::ours ? t.ours : t.theirs;
   }
 
-  /// May throw bad_alloc.
+  /// Takes over a connection of a rail. May throw bad_alloc.
   void use(os::fd connection, int rail, side s) {
     own(rail, s).use(std::move(connection));
     readable_ = true;
   }
-  /// The next read tries the socket.
+  /// Makes the next read() try the socket.
   void try_now() noexcept { readable_ = true; }
-  /// There is something to read where the peer writes its stream. Where the stream has not come to this connection yet,
-  /// or nobody has read what was there before, it is held, and need not be watched until the keeper is told. What goes
-  /// against a stream is read ahead with the notices.
+  /// Handles arrivals on the connection of a rail that the peer opened. If the stream has not come to this connection
+  /// yet, or nobody has read what was there before, it is held: it need not be watched until the keeper is told.
+  /// Segments that go against a stream are read ahead with the control messages.
   void arrived(int rail) noexcept {
     const way w{rail, false};
     tcp_connection& r = arriving(w);
@@ -122,29 +125,29 @@ class tcp_stream {
     }
     r.held = w != reading_ || std::exchange(readable_, true);
   }
-  /// There is room to write.
+  /// Writes what was kept for a connection, which has room again.
   void room(int rail, side s) noexcept { own(rail, s).flush(); }
-  /// From now on failure() is this.
+  /// Sets failure(), unless it is set.
   void fail(status why) noexcept {
     if (failure_.ok()) failure_ = why;
   }
 
-  /// Nothing of its stream is on its way any more.
+  /// Returns true if nothing of the peer's stream can come any more.
   [[nodiscard]] bool stream_ended() const noexcept {
     for (const roads& t : rails_)
       if (t.theirs.can_read()) return false;
     return true;
   }
-  /// Bytes of messages.
+  /// Returns the bytes of messages that were read.
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
-  /// Connections of both sides that stand.
+  /// Returns the number of connections that work, of both sides.
   [[nodiscard]] int standing() const noexcept {
     int n = 0;
     for (const roads& t : rails_) n += t.ours.stands() + t.theirs.can_read();
     return n;
   }
 
-  /// The next notice of the peer on a track; notices() tells whether more may come.
+  /// Takes the next control message of the peer on a rail; notices() tells whether more may come.
   std::optional<control_message> next_notice(int rail = 0) noexcept {
     const way w{rail, true};
     tcp_connection& r = arriving(w);
@@ -157,7 +160,7 @@ class tcp_stream {
   }
   [[nodiscard]] ending notices(int rail = 0) const noexcept { return at(rail, side::ours).in.end(); }
 
-  /// On every track, so that each is seen to be alive.
+  /// Writes a control message on every rail, so that each is seen to be alive.
   void tell(const control_message& n) noexcept {
     for (int k = 0; k < rails(); ++k) tell(n, k);
   }
@@ -166,14 +169,15 @@ class tcp_stream {
     put({rail, true}, {std::span<const std::byte>{bytes}, {}, {}});
   }
 
-  /// The stream is not read any more: what comes of it is thrown away.
+  /// Stops delivering the stream: what comes of it is dropped.
   void drop() noexcept { dropping_ = true; }
+  /// Drops what has arrived on a rail, and all that follows.
   void discard(int rail = 0) noexcept {
     drop();
     tcp_connection& r = own(rail, side::theirs);
     if (r.can_read()) r.in.discard(r.socket.native());
   }
-  /// Nothing more is written, and what comes is thrown away, also where it was held.
+  /// Writes nothing more, and drops what comes, even on connections that were held.
   void leave() noexcept {
     drop();
     for (roads& t : rails_)
@@ -182,6 +186,7 @@ class tcp_stream {
         r->finish_writing();
       }
   }
+  /// Returns true if all that was written to the connections of this side has reached the peer's kernel.
   [[nodiscard]] bool delivered(side s) const noexcept {
     for (int k = 0; k < rails(); ++k)
       if (!at(k, s).delivered()) return false;
@@ -195,7 +200,7 @@ class tcp_stream {
   }
 
  private:
-  static constexpr std::size_t least_direct = 257;  // less is read ahead with what follows it
+  static constexpr std::size_t least_direct = 257;  // fewer bytes are read ahead, with what follows them
 
   struct roads {
     tcp_connection ours, theirs;
@@ -207,6 +212,8 @@ class tcp_stream {
   [[nodiscard]] tcp_connection& arriving(way w) noexcept { return own(w.rail, w.against ? side::ours : side::theirs); }
   [[nodiscard]] tcp_connection& written(way w) noexcept { return own(w.rail, w.against ? side::theirs : side::ours); }
 
+  /// Begins a segment: decides about its length and about the connection of the next one. Returns false if it cannot be
+  /// written now.
   bool begin_piece(std::size_t header, std::span<const std::byte> message) noexcept {
     if (loans_.lent()) keeper_->noticed(peer_, writing_.rail);
     const std::size_t bytes = header + message.size();
@@ -224,7 +231,7 @@ class tcp_stream {
     if (lent) left_out_ -= detail::loans::kept_back;
     next_out_ = ways_.after(writing_, left_out_);
     if (!written(next_out_).can_write()) next_out_.against = false;
-    // What is lent the kernel does not copy here.
+    // The kernel does not copy here what is lent.
     const bool padded = !lent && left_out_ > detail::way_chooser::most_against &&
                         piece::copied_slowly_behind(piece::encoded_bytes + header, message.data());
     const piece::encoded head = piece{.bytes = static_cast<std::uint32_t>(left_out_),
@@ -238,7 +245,7 @@ class tcp_stream {
     return true;
   }
 
-  /// How much of a piece, or of a notice, went or is kept.
+  /// Writes a segment or a control message. Returns the number of bytes that were written or kept.
   std::size_t put(way w, const tcp_connection::parts& p) noexcept {
     tcp_connection& r = written(w);
     os::io_result sent;
@@ -255,10 +262,10 @@ class tcp_stream {
   }
 
   [[nodiscard]] bool may_look(const tcp_connection& r) const noexcept {
-    // Once failed, what the peer sent before is still looked for: its last message may complete an operation.
+    // After a failure, what the peer sent before is still read: its last message may complete an operation.
     return r.can_read() && (readable_ || !failure_.ok());
   }
-  /// Looks for the next piece where the stream is read; false when there is nothing for now.
+  /// Looks for the next segment where the stream is read; returns false if there is none for now.
   bool find_piece() noexcept {
     tcp_connection& r = arriving(reading_);
     if (r.in.what() == receive_buffer::head::nothing && may_look(r)) {
@@ -284,7 +291,7 @@ class tcp_stream {
     turn_page();
     return true;
   }
-  /// Goes on to where the next piece is, once this one has been read.
+  /// Goes to the connection of the next segment once this one has been read.
   void turn_page() noexcept {
     tcp_connection& r = arriving(reading_);
     if (r.in.left() != 0) return;
@@ -296,6 +303,7 @@ class tcp_stream {
     if (here.against && r.in.what() == receive_buffer::head::notice) keeper_->noticed(peer_, here.rail);
     if (r.in.what() == receive_buffer::head::nothing && std::exchange(r.held, false)) watch(here);
   }
+  /// Receives from a connection, and tells the keeper if it has ended.
   receive_buffer::received fetch(way w, std::span<std::byte> direct) noexcept {
     tcp_connection& r = arriving(w);
     const auto got = r.in.receive(r.socket.native(), direct);
@@ -319,15 +327,15 @@ class tcp_stream {
   bool opened_ = false, readable_ = false, dropping_ = false;
   status failure_{};
   std::vector<roads> rails_;
-  // What is written: the piece under way, and where the next goes.
+  // Writing: the current segment, and the connection of the next one.
   detail::way_chooser ways_;
   way writing_{}, next_out_{};
   std::size_t left_out_ = 0, head_left_ = 0;
   detail::loans loans_;
-  std::byte head_out_[piece::encoded_bytes + piece::padding_bytes] = {};  // the last head_left_ of it
-  // What is read.
+  std::byte head_out_[piece::encoded_bytes + piece::padding_bytes] = {};  // the last head_left_ bytes are not sent yet
+  // Reading: the same.
   way reading_{}, next_in_{};
-  std::uint16_t read_against_ = 0;  // pieces, modulo 2^16
+  std::uint16_t read_against_ = 0;  // segments, modulo 2^16
   detail::delayed_ack late_;
   std::uint64_t received_ = 0;
 };

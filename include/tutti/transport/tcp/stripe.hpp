@@ -5,7 +5,7 @@
 
 namespace tutti::detail {
 
-/// Where the writer of a stream that is dealt out to several connections has got to: a stripe to each in turn.
+/// Position of the writer of a byte stream that is dealt out to several connections, a stripe to each in turn.
 class stripe_cursor {
  public:
   static constexpr std::size_t stripe_bytes = std::size_t{64} << 10;
@@ -13,11 +13,12 @@ class stripe_cursor {
   explicit stripe_cursor(int connections) noexcept
       : connections_(connections), left_(connections == 1 ? ~std::size_t{0} : stripe_bytes) {}
 
-  /// Which connection the next byte belongs to, and how many follow it there.
+  /// Returns the connection that the next byte goes to.
   [[nodiscard]] int connection() const noexcept { return at_; }
+  /// Returns the number of bytes that go there before the next connection's turn.
   [[nodiscard]] std::size_t left() const noexcept { return left_; }
 
-  /// Past `bytes` of those that are left(); true when it comes to the next connection.
+  /// Moves past `bytes`, left() at most. Returns true if the next connection's turn begins.
   bool advance(std::size_t bytes) noexcept {
     if (connections_ == 1) return false;
     left_ -= bytes;

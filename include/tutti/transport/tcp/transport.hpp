@@ -10,12 +10,12 @@
 
 namespace tutti {
 
-/// Every pair of ranks over TCP, whether on one machine or on two. Connections are opened with the first transfer. What
-/// is sent to a rank of this machine, and is longer than 256 KiB, has been sent when that rank has read it (loans).
+/// Transport over TCP for every pair of ranks, on one machine or on several. Connections are opened with the first
+/// transfer. A message of more than 256 KiB to a rank of this machine finishes when that rank has read it (see loans).
 class tcp_transport : public mesh<tcp_stream> {
  public:
-  /// `peers` is the whole world in rank order, `listener` the one whose endpoint this rank gave to it. Throws
-  /// usage_error when they do not fit together, error{unsupported} when there is a secret and nothing computes HMACs.
+  /// Takes the whole world in rank order, and the listener whose endpoint is this rank's there. Throws usage_error if
+  /// they do not fit together, error{unsupported} if there is a secret but nothing that computes HMACs.
   tcp_transport(tcp_listener listener, roster peers, int rank, tcp_job job, const tcp_options& options = {})
       : mesh(rank, static_cast<int>(peers.size())),
         domain_(std::move(listener), std::move(peers), rank, std::move(job), options),

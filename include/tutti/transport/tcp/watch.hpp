@@ -13,8 +13,8 @@
 
 namespace tutti::detail {
 
-/// Of which connections the poller is told what arrives: of all, but for those of peers from whom a busy rank awaits
-/// something, and whom it asks itself, again and again. The poller and the links outlive it.
+/// Epoll policy: keeps connections registered with the poller, except those of peers that a busy rank waits for and
+/// polls directly. The poller and the links outlive it.
 class tcp_watch {
  public:
   using side = tcp_stream::side;
@@ -23,7 +23,7 @@ class tcp_watch {
   tcp_watch(const tcp_watch&) = delete;
   tcp_watch& operator=(const tcp_watch&) = delete;
 
-  /// What a connection has wanted() has changed.
+  /// Updates the registration of a connection whose wanted() has changed.
   void renew(int p, int rail, side s) noexcept {
     const tcp_connection& r = link(p).stream->at(rail, s);
     if (!r.socket) return;
@@ -34,19 +34,20 @@ class tcp_watch {
       poller_.watch(r.socket.native(), s == side::ours ? tcp_poller::source::out : tcp_poller::source::in,
                     poller_.index(p, rail), what);
   }
+  /// Updates the registration of all connections of a peer.
   void renew(int p) noexcept {
     for (int k = 0; k < link(p).stream->rails(); ++k)
       for (const side s : {side::ours, side::theirs}) renew(p, k, s);
   }
 
-  /// A poll, by when so many bytes have come in all; true where it is time to ask the poller, too.
+  /// Records a poll, by when `received` bytes have come in all. Returns true if the poller should be asked, too.
   [[nodiscard]] bool is_due(std::uint64_t received) noexcept {
     rhythm_.note(received);
     if (rhythm_.is_lost()) all();
     return rhythm_.look_is_due();
   }
-  /// This rank asks these peers with each poll. Where that has found something often enough, the poller is told nothing
-  /// of them, but of room to write, until nothing comes for long, or all() or one() are called.
+  /// Leaves these peers to the caller, which polls them with each poll. If that has found something often enough, they
+  /// are registered only for room to write, until nothing comes for long, or all() or one() is called.
   void leave_to_polls(std::span<const int> peers) noexcept {
     if (!rhythm_.is_found()) return;
     rhythm_.begin_again();
@@ -56,9 +57,11 @@ class tcp_watch {
       renew(p);
     }
   }
+  /// Registers the connections of a peer again.
   void one(int p) noexcept {
     if (std::exchange(link(p).unwatched, false)) renew(p);
   }
+  /// Registers the connections of all peers again.
   void all() noexcept {
     rhythm_.begin_again();
     if (!std::exchange(some_out_, false)) return;
