@@ -12,7 +12,7 @@ namespace tutti {
 /// sleeps at a time; any thread wakes it.
 class interruptible_sleep {
  public:
-  static constexpr duration short_id = std::chrono::microseconds(50);
+  static constexpr duration brief = std::chrono::microseconds(50);
 
   void prepare(duration longest) noexcept { longest_ = longest; }
   void sleep(duration at_most) {

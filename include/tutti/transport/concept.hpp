@@ -42,9 +42,16 @@ template <class L>
 concept transport =
     message_link<L> &&
     requires(L& l, int peer, status why, deadline now, duration d, const routine::promise_type* work, std::uint64_t tag,
-             std::uint32_t context, const call_log::entry& call, bool (*in_flight)(std::uint64_t)) {
-      { l.poll() } noexcept -> std::same_as<bool>;  // true if anything moved
-      { l.tick(now) } noexcept;                     // called about every millisecond: are the peers alive?
+             std::uint32_t context, const call_log::entry& call, bool (*in_flight)(std::uint64_t), std::uint16_t id,
+             std::span<const int> among, std::span<const std::byte> out, std::span<std::byte> in) {
+      { l.send(peer, tag, out, id) } -> routine_awaitable;  // with the short id of the call, which the peer compares
+      { l.recv(peer, tag, in, id) } -> routine_awaitable;
+      { l.recv_any(among, tag, in) } -> routine_awaitable;  // the first message of a rank of `among`, if empty of any
+      { l.recv_any(among, tag, in).from() } -> std::same_as<int>;  // the rank that sent it
+      { l.refuse(why) } -> routine_awaitable;                      // never finishes: the operation ends with `why`
+      { l.has_ready() } noexcept -> std::same_as<bool>;            // a poll has something to resume or to report
+      { l.poll() } noexcept -> std::same_as<bool>;                 // true if anything moved
+      { l.tick(now) } noexcept;   // called about every millisecond: are the peers alive?
       { l.abort(why) } noexcept;  // idempotent, the first cause stays; fails all transfers, tells the peers
       { l.failure() } noexcept -> std::same_as<status>;
       { l.waiting_for(work, context) } noexcept -> std::same_as<int>;  // the world rank that it waits for, or -1

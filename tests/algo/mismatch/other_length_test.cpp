@@ -28,7 +28,7 @@ TEST_CASE("other_length: names both ranks by their numbers in the world, the cal
     CHECK(odd.number_near(40) == 41);
     CHECK(odd.sent == odd.expected);
     // Neither the root nor the reduction is told of calls that are the same.
-    const auto short_id = static_cast<std::uint16_t>(odd.sent | tutti::algo::call_signature::plain_brief);
-    CHECK(tutti::algo::describe_brief(short_id, std::numeric_limits<int>::max()) == "broadcast (float32)");
+    const auto short_id = static_cast<std::uint16_t>(odd.sent | tutti::algo::call_signature::plain_short_id);
+    CHECK(tutti::algo::describe_short_id(short_id, std::numeric_limits<int>::max()) == "broadcast (float32)");
   }
 }

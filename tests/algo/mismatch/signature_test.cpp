@@ -24,7 +24,7 @@ std::string text(const Args& a) {
 }
 template <class Args>
 std::string short_id(const Args& a, int ranks) {
-  return algo::describe_brief(call_of(41, a).short_id(), ranks);
+  return algo::describe_short_id(call_of(41, a).short_id(), ranks);
 }
 
 TEST_CASE("call_signature: a call in words, and what a message keeps of it") {
@@ -49,7 +49,7 @@ TEST_CASE("call_signature: a call in words, and what a message keeps of it") {
   CHECK(short_id(broadcast_args{floats(1024), 3}, 9) == "broadcast (float32)");  // or root 11
   CHECK(short_id(reduce_args{structs(7), {}, largest, 0}, 2) == "reduce (struct, max, root 0)");
   CHECK(short_id(gather_v_args{{structs(1), {}, {}, 2}}, 4) == "gather(_v) (struct, root 2)");
-  CHECK(algo::describe_brief(0, 2) == "message");
+  CHECK(algo::describe_short_id(0, 2) == "message");
 }
 
 TEST_CASE("call_signature: it survives packing, and is never taken for nothing") {
@@ -62,7 +62,7 @@ TEST_CASE("call_signature: it survives packing, and is never taken for nothing")
   }
   CHECK(call_of(0, barrier_args{}).short_id() != 0);
   for (unsigned any = 0; any < 65536; ++any)  // it may come from a peer
-    if (algo::describe_brief(static_cast<std::uint16_t>(any), 2).empty()) FAIL("no words for " << any);
+    if (algo::describe_short_id(static_cast<std::uint16_t>(any), 2).empty()) FAIL("no words for " << any);
 }
 
 }  // namespace

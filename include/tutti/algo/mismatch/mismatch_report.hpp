@@ -134,9 +134,9 @@ inline std::string explain(const message_mismatch& m, const std::string& who, co
   const bool here = message_mismatch::mark_of(mine.context) == m.context && mine.context != op_info::outside;
   const std::uint64_t number = here ? m.number_near(mine.sequence) : 0;
   if (m.calls_differ()) {
-    const std::string theirs = describe_brief(m.sent, members.size, {number});
-    const std::string its = describe_brief(m.expected, members.size, {number});
-    const call_signature c = call_signature::of_brief(m.sent);
+    const std::string theirs = describe_short_id(m.sent, members.size, {number});
+    const std::string its = describe_short_id(m.expected, members.size, {number});
+    const call_signature c = call_signature::of_short_id(m.sent);
     const char* last = " with another divisor";
     if (c.has_root())
       last = " with another root";
@@ -146,9 +146,9 @@ inline std::string explain(const message_mismatch& m, const std::string& who, co
   }
   const auto length = [&](std::uint64_t n) { return std::to_string(n) + (n == m.most() ? " or more" : ""); };
   // The root is among what the plain bits of a short id leave open.
-  const auto call = [&](const beside_brief& more) {
-    const auto short_id = static_cast<std::uint16_t>(m.sent | call_signature::plain_brief);
-    return describe_brief(short_id, (std::numeric_limits<int>::max)(), more);
+  const auto call = [&](const short_id_details& more) {
+    const auto short_id = static_cast<std::uint16_t>(m.sent | call_signature::plain_short_id);
+    return describe_short_id(short_id, (std::numeric_limits<int>::max)(), more);
   };
   static_assert(message_mismatch::any == call_signature::any_count);
   const auto with = [&](std::uint64_t n) {
@@ -161,7 +161,7 @@ inline std::string explain(const message_mismatch& m, const std::string& who, co
            " with another size, root, divisor, algorithm or lengths of blocks than " + finder;
   if (m.of != message_mismatch::unit::bytes)
     return "failed: " + who + " called " + with(m.bytes) + " where " + finder + " called " + with(m.room);
-  const call_signature c = call_signature::of_brief(m.sent);
+  const call_signature c = call_signature::of_short_id(m.sent);
   const bool by_all = m.sent != 0 && !c.is_between_two();
   const bool in_blocks = c.what == collective::reduce_scatter_v || c.what == collective::all_gather_v;
   return "failed: " + who + " sent " + length(m.bytes) + " bytes of " + (m.sent == 0 ? "a message" : call({number})) +
@@ -182,7 +182,7 @@ inline bool is_between_two(const status& s) noexcept {
   const message_mismatch m = message_mismatch::in(s);
   if (m.sent == 0) return m.bytes != m.room;
   return m.of == message_mismatch::unit::bytes && !m.calls_differ() &&
-         call_signature::of_brief(m.sent).is_between_two();
+         call_signature::of_short_id(m.sent).is_between_two();
 }
 
 /// Returns the explanation of a mismatch for the message of an operation that ended with errc::mismatch; empty if

@@ -26,7 +26,8 @@ enum class collective : std::uint8_t {
   gather,
   scatter,
   all_to_all,
-  broadcast_sized
+  broadcast_sized,
+  count  // of the enumerators
 };
 
 constexpr const char* name(collective c) noexcept {
@@ -34,6 +35,7 @@ constexpr const char* name(collective c) noexcept {
                                    "reduce_scatter", "all_gather",     "all_reduce_coalesced", "reduce",
                                    "scan",           "exclusive_scan", "reduce_scatter_v",     "all_gather_v",
                                    "gather",         "scatter",        "all_to_all",           "broadcast of a string"};
+  static_assert(std::size(names) == static_cast<std::size_t>(collective::count));
   return names[static_cast<std::size_t>(c) % std::size(names)];
 }
 
@@ -117,9 +119,9 @@ struct call_signature {
     return what == collective::gather || what == collective::scatter || what == collective::all_to_all;
   }
   /// The bits of a short id that say neither reduction nor root.
-  static constexpr std::uint16_t plain_brief = no_reduction << 3;
-  static_assert(static_cast<unsigned>(collective::broadcast_sized) < 16 && dtype_count <= 32 &&
-                static_cast<unsigned>(reduction_kind::mean_over) < no_reduction);
+  static constexpr std::uint16_t plain_short_id = no_reduction << 3;
+  static_assert(static_cast<unsigned>(collective::count) <= 16, "a short id has four bits for the collective");
+  static_assert(dtype_count <= 32 && static_cast<unsigned>(reduction_kind::mean_over) < no_reduction);
   /// Returns the short id, which is sent beside the length of a message and is never 0: collective 4 bits, type 5,
   /// reduction 4, and 3 bits of the root, else of the divisor, else of the size of elements that have no type.
   [[nodiscard]] constexpr std::uint16_t short_id() const noexcept {
@@ -129,7 +131,7 @@ struct call_signature {
                                       (with & 15U) << 3 | static_cast<unsigned>(last & 7));
   }
   /// Returns the signature that a short id stands for, without element size and root.
-  static constexpr call_signature of_brief(std::uint16_t short_id) noexcept {
+  static constexpr call_signature of_short_id(std::uint16_t short_id) noexcept {
     call_signature c;
     c.what = static_cast<collective>(short_id >> 12);
     c.type = static_cast<dtype>(short_id >> 7 & 31U);

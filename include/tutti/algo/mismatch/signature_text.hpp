@@ -34,7 +34,7 @@ inline std::string describe(const call_signature& c) {
 }
 
 /// Facts about a call that its short id does not hold, as far as they are known.
-struct beside_brief {
+struct short_id_details {
   std::uint64_t number = 0;
   std::string elements{};        ///< number of elements
   const char* variant = "(_v)";  ///< of gather, scatter and all_to_all, which share a short id with their v-variants
@@ -42,8 +42,8 @@ struct beside_brief {
 };
 
 /// Returns the text of a short id among `ranks` ranks: "broadcast #41 (float32, root 0)".
-inline std::string describe_brief(std::uint16_t short_id, int ranks, const beside_brief& more = {}) {
-  const call_signature c = call_signature::of_brief(short_id);
+inline std::string describe_short_id(std::uint16_t short_id, int ranks, const short_id_details& more = {}) {
+  const call_signature c = call_signature::of_short_id(short_id);
   std::string text = name(c.what);
   if (c.is_between_two()) text += more.variant;
   if (more.number != 0) text += " #" + std::to_string(more.number);

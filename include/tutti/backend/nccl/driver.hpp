@@ -176,7 +176,7 @@ class nccl_driver final : public progress_source, public detail::nccl_session<Ap
 
   // A device does not signal its end, so a sleeping thread polls again soon.
   void prepare_park() noexcept override {
-    nap_.prepare(traffic_.empty() && !connecting_ ? (duration::max)() : interruptible_sleep::short_id);
+    nap_.prepare(traffic_.empty() && !connecting_ ? (duration::max)() : interruptible_sleep::brief);
   }
   void park(duration at_most) noexcept override { nap_.sleep(at_most); }
   void finish_park() noexcept override {}

@@ -104,7 +104,7 @@ class sim_schedule {
       else if (!arrivals_.empty())
         now_ = std::get<0>(arrivals_.top()) - 1;
       else if (rank_state* polls = draw([](const rank_state& r) { return r.what == state::idle && r.idle < patience; }))
-        polls->supported = true, resume(*polls);
+        polls->must_look = true, resume(*polls);
       else if (!ask_everyone() && !hangs())
         return false;
     }
@@ -122,7 +122,7 @@ class sim_schedule {
     state what = state::ready;
     std::uint64_t weight = 1;
     std::uint32_t idle = 0;  // polls in vain since something moved
-    bool supported = false;  // must look, in case it was not told of something
+    bool must_look = false;  // must look, in case it was not told of something
     bool untold = false;     // looks without news, when no other rank can do anything
   };
 
@@ -145,7 +145,7 @@ class sim_schedule {
 
   [[nodiscard]] static bool can_run(const rank_state& r) noexcept {
     return r.what == state::ready || ((r.what == state::idle || r.what == state::parked) &&
-                                      (r.supported || r.news.load(std::memory_order_relaxed)));
+                                      (r.must_look || r.news.load(std::memory_order_relaxed)));
   }
 
   rank_state* choose() noexcept {
@@ -176,7 +176,7 @@ class sim_schedule {
     running_ = static_cast<int>(&r - ranks_.data());
     note(0, static_cast<std::uint64_t>(running_));
     last_ = &r;
-    r.untold = std::exchange(r.supported, false) && !r.news.load(std::memory_order_relaxed);
+    r.untold = std::exchange(r.must_look, false) && !r.news.load(std::memory_order_relaxed);
     r.what = state::ready;
     r.fiber->resume();
     running_ = -1;
@@ -190,7 +190,7 @@ class sim_schedule {
   /// Wakes all ranks that sleep, in case one was not told of what it waits for. Returns false if that was just done.
   bool ask_everyone() noexcept {
     if (std::exchange(asked_, true)) return false;
-    for (rank_state& r : ranks_) r.supported = r.what == state::idle || r.what == state::parked;
+    for (rank_state& r : ranks_) r.must_look = r.what == state::idle || r.what == state::parked;
     return true;
   }
 
