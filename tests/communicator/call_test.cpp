@@ -113,8 +113,8 @@ TEST_CASE("call: rank order is direct where memory is mapped, pairwise elsewhere
   CHECK(taken<tutti::scan_args>(mapped, in_order) == direct);
   CHECK(taken<tutti::broadcast_args>(mapped, {.via = chain, .order = reduction_order::rank}) == chain);
   CHECK(
-      contains(complaint([&] { (void)taken<tutti::scan_args>(mapped, {.via = ring, .order = reduction_order::rank}); }),
-               "scan on rank 1: reduction_order::rank needs algorithm direct or pairwise, and ring was asked for"));
+      contains(complaint([&] { (void)taken<tutti::scan_args>(mapped, {.via = chain, .order = reduction_order::rank}); }),
+               "scan on rank 1: reduction_order::rank needs algorithm direct or pairwise, and chain was asked for"));
   // Of elements of which a slot does not hold one per rank, those that move bytes know nothing.
   constexpr std::size_t large = 100'000;
   CHECK(taken<tutti::all_reduce_args>(mapped, in_order, large) == pairwise);
@@ -123,7 +123,7 @@ TEST_CASE("call: rank order is direct where memory is mapped, pairwise elsewhere
   CHECK(taken<tutti::all_gather_args>(mapped, {.via = direct}, large) == direct);
 
   const asking<ranks::world> alone{tutti::join(std::make_shared<tutti::threads_hub>(1), 0)};
-  CHECK(taken<tutti::scan_args>(alone, {.via = ring, .order = reduction_order::rank}) == ring);
+  CHECK(taken<tutti::scan_args>(alone, {.via = chain, .order = reduction_order::rank}) == chain);
   tutti::run_sim(2, 1, [&](tutti::communicator<tutti::sim>& world) {
     asking<tutti::communicator<tutti::sim>> messages{std::move(world)};
     ranks::expect(taken<tutti::reduce_scatter_args>(messages, in_order) == pairwise, "of a reduce_scatter");

@@ -21,7 +21,7 @@ void check_reduce(session<World>& s, std::size_t count, int root, Op with) {
   using enum tutti::algorithm;
   const int rank = s.world.rank(), size = s.world.size();
   for (const auto via :
-       s.template algorithms<tutti::reduce_args>({automatic, direct, ring, tree, hierarchical}, sizeof(T)))
+       s.template algorithms<tutti::reduce_args>({automatic, direct, chain, tree, hierarchical}, sizeof(T)))
     for (const bool in_place : {true, false}) {
       which c = s.name("reduce", count, type_name<T>(), via);
       c.note = std::string(tutti::name(Op::kind)) + ", root " + std::to_string(root) + (in_place ? ", in place" : "");
@@ -46,7 +46,7 @@ void check_scan(session<World>& s, std::size_t count, Op with) {
   const int rank = s.world.rank();
   for (const bool exclusive : {false, true})
     for (const auto via :
-         s.template algorithms<tutti::scan_args>({automatic, direct, ring, recursive_doubling}, sizeof(T)))
+         s.template algorithms<tutti::scan_args>({automatic, direct, chain, recursive_doubling}, sizeof(T)))
       for (const bool in_place : {true, false}) {
         which c = s.name(exclusive ? "exclusive_scan" : "scan", count, type_name<T>(), via);
         c.note = std::string(tutti::name(Op::kind)) + (in_place ? ", in place" : "");

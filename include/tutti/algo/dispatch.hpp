@@ -123,15 +123,15 @@ routine run_messages(L l, const all_gather_args& a, algorithm via) {
 }
 template <message_link L>
 routine run_messages(L l, const reduce_args& a, algorithm via) {
-  return via == algorithm::ring ? chain_reduce(l, a) : tree_reduce(l, a);
+  return via == algorithm::chain ? chain_reduce(l, a) : tree_reduce(l, a);
 }
 template <message_link L>
 routine run_messages(L l, const scan_args& a, algorithm via) {
-  return via == algorithm::ring ? chain_scan(l, a) : recursive_doubling_scan(l, a);
+  return via == algorithm::chain ? chain_scan(l, a) : recursive_doubling_scan(l, a);
 }
 template <message_link L>
 routine run_messages(L l, const exclusive_scan_args& a, algorithm via) {
-  return via == algorithm::ring ? chain_exclusive_scan(l, a) : recursive_doubling_exclusive_scan(l, a);
+  return via == algorithm::chain ? chain_exclusive_scan(l, a) : recursive_doubling_exclusive_scan(l, a);
 }
 template <message_link L>
 routine run_messages(L l, const gather_args& a, algorithm via) {

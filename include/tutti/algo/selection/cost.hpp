@@ -101,14 +101,14 @@ constexpr work broadcast_work(algorithm via, const extent& e) noexcept {
 
 constexpr work reduce_work(algorithm via, const extent& e) noexcept {
   const std::uint64_t rest = e.bytes - e.share;
-  if (via == algorithm::ring)
+  if (via == algorithm::chain)
     return {.steps = e.n - 1, .path = 2 * e.bytes, .moved = 2 * rest, .folded = rest, .filling = e.fill() * 3 / 2};
   return {.steps = e.log, .path = 2 * e.log * e.bytes, .moved = 2 * rest, .folded = rest};
 }
 
 constexpr work scan_work(algorithm via, const extent& e) noexcept {
   const std::uint64_t rest = e.bytes - e.share;
-  if (via == algorithm::ring)
+  if (via == algorithm::chain)
     return {.steps = e.n - 1, .path = e.bytes, .moved = 2 * rest, .folded = rest, .filling = e.fill() / 2};
   // In the round of distance d, n - d ranks send.
   const std::uint64_t sent = e.log * e.bytes - ((std::uint64_t{1} << e.log) - 1) * e.share;

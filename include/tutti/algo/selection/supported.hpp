@@ -35,13 +35,14 @@ template <>
 inline constexpr std::array algorithms_of<all_reduce_coalesced_args>{
     algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::pairwise};
 template <>
-inline constexpr std::array algorithms_of<reduce_args>{algorithm::direct, algorithm::ring, algorithm::tree,
+inline constexpr std::array algorithms_of<reduce_args>{algorithm::direct, algorithm::chain, algorithm::tree,
                                                        algorithm::hierarchical};
 template <>
-inline constexpr std::array algorithms_of<scan_args>{algorithm::direct, algorithm::recursive_doubling, algorithm::ring};
+inline constexpr std::array algorithms_of<scan_args>{algorithm::direct, algorithm::recursive_doubling,
+                                                     algorithm::chain};
 template <>
 inline constexpr std::array algorithms_of<exclusive_scan_args>{algorithm::direct, algorithm::recursive_doubling,
-                                                               algorithm::ring};
+                                                               algorithm::chain};
 template <>
 inline constexpr std::array algorithms_of<reduce_scatter_v_args>{algorithm::direct, algorithm::ring};
 template <>
