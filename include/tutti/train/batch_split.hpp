@@ -23,7 +23,7 @@ class batch_split {
     return s;
   }
   /// Divides as BalancedDataParallel does: rank 0, which has other work besides, gets `first` samples, and the others
-  /// share the rest evenly; the first of them get one more if it does not divide. If rank 0's share would not be
+  /// share the rest evenly; the first of them get one more if there is a remainder. If rank 0's share would not be
   /// smaller than the others', divides as equal(); if `first` is 0 and there are fewer samples than other ranks, as
   /// equal() among the others. Errors: usage_error for no ranks.
   static batch_split with_first(std::size_t batch, std::size_t first, int ranks) {

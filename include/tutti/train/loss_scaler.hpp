@@ -75,7 +75,7 @@ class loss_scaler {
                                   double max_norm = std::numeric_limits<double>::infinity()) const {
     return judge(measure(gradients), max_norm);
   }
-  /// Measures gradients of which each rank holds a part, such as the shard of a sharded optimizer. All ranks get equal
+  /// Measures gradients that are sharded over the ranks, such as those of a sharded optimizer. All ranks get equal
   /// results: the norm of the whole, and an overflow if a rank has one. Collective; one all_reduce of 16 bytes. `world`
   /// and the gradients must outlive the task. Errors: as of inspect() and all_reduce.
   template <class Comm, class Gradients>
