@@ -19,7 +19,7 @@
 #include <tutti/cuda/runtime.hpp>
 #include <tutti/train/update_rule.hpp>
 
-// The kernels beside a copy on the same GPU in the same run; each byte counts once where it is read and once where it
+// Measures the kernels beside a copy on the same GPU in the same run. A byte counts once if it is read and once if it
 // is written. gpu-kernels [--elements N] [--json FILE]
 
 namespace {
@@ -29,10 +29,10 @@ using tutti::bfloat16, tutti::float16, tutti::float8_e4m3, tutti::dtype;
 
 void must(::cudaError_t e) { cuda::check<cuda::runtime>(static_cast<cuda::result>(e), "a call of the benchmark", 0); }
 
-// Multiplied or divided by this for some hundred times, numbers keep their size.
+// A factor by which numbers can be multiplied or divided some hundred times without overflow or underflow.
 constexpr double settled = 1.0001;
 
-/// Memory for `count` elements, of ordinary size in all types but double.
+/// Memory for `count` elements, with values of ordinary size in all types but double.
 template <class T>
 class array {
  public:
@@ -66,8 +66,8 @@ class bench {
     must(::cudaEventCreate(&end_));
   }
 
-  /// The median of 31 measurements of 8 runs each, which hide their launches; `bytes` are those that a run must read
-  /// and write.
+  /// Returns the median of 31 measurements of 8 runs each, which hide their launches. `bytes` are those that a run must
+  /// read and write.
   template <class F>
   void run(const char* kernel, double bytes, F f) {
     constexpr int runs = 8;
@@ -108,7 +108,7 @@ class bench {
   std::vector<line> lines_;
 };
 
-/// The tensors of a transformer of 12 layers of width 768, end to end until `bytes` are full.
+/// Returns the tensors of a transformer with 12 layers of width 768, contiguous and repeated until they fill `bytes`.
 std::vector<cuda::tensor_slot> tensors_in(std::byte* memory, std::size_t bytes) {
   std::vector<cuda::tensor_slot> slots;
   constexpr std::size_t width = 768;

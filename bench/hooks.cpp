@@ -1,5 +1,5 @@
-// What a pass of a grad::reducer takes with each hook: all gradients are marked at once, so that nothing is hidden
-// behind computation. The median of the slowest rank's times, hooks in turn.
+// Measures a pass of a grad::reducer with each hook. All gradients are marked at once, so that computation hides
+// nothing. Prints the median of the slowest rank's times; every round runs all hooks.
 //
 //   tutti-run -n 4 -- bench-hooks [MiB ...]
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using world_t = tutti::communicator<>;
 using clock_type = std::chrono::steady_clock;
-constexpr std::size_t rounds = 15;  // odd
+constexpr std::size_t rounds = 15;  // odd, for the median
 
 struct candidate {
   std::string name;
@@ -33,7 +33,7 @@ double median(std::vector<double> of) {
   return of[rounds / 2];
 }
 
-/// A pass of the hook; `kept` shards are kept before.
+/// Returns a candidate that runs a pass with the hook, after `kept` calls of its keep().
 template <class Hook>
 candidate with(std::string name, world_t& world, std::size_t mib, Hook hook, std::size_t kept = 0) {
   constexpr std::size_t rows = 512;

@@ -1,4 +1,4 @@
-// What the kernels of a reduction move, in GB/s of the bytes they read and write, beside memcpy.
+// Measures the kernels of reductions, in GB/s of the bytes that they read and write, beside memcpy.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -18,7 +18,7 @@ using tutti::stores;
 
 constexpr std::size_t sizes[] = {8 << 10, 256 << 10, 4 << 20, 128 << 20};
 
-/// Page-aligned and touched.
+/// A block of memory, page-aligned and touched.
 struct block {
   explicit block(std::size_t bytes) : storage(bytes + 4096) { std::memset(storage.data(), 0, storage.size()); }
   std::byte* data() {
@@ -42,7 +42,7 @@ void copying(benchmark::State& state, std::size_t bytes, Copy copy) {
   count_bytes(state, 2 * bytes);
 }
 
-/// out = a + b; of two outputs, both are inputs, too.
+/// Computes out = a + b; with two outputs, both are also the inputs.
 void folding(benchmark::State& state, fold_kernel kernel, std::size_t element, std::size_t bytes, int outputs,
              stores how) {
   block a(bytes), b(bytes), out(outputs == 1 ? bytes : 0);

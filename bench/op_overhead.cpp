@@ -1,5 +1,5 @@
-// What an operation costs beside its data: issuing, waiting, awaiting; in a world of one and between two threads. And
-// what a reducer costs for each parameter of one element, the all_reduces of its buckets included.
+// Measures the overhead of an operation: issuing, waiting and awaiting, in a world of one and between two threads. Also
+// that of a reducer for each parameter of one element, with the all_reduces of its buckets.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace {
 using world = tutti::communicator<tutti::threads>;
 using clock_type = std::chrono::steady_clock;
 
-// Operations at a time: as many as a communicator keeps slots for from the start, so that the clock is read seldom.
+// Operations between two readings of the clock: as many as a communicator has slots for from the start.
 constexpr int batch = 64;
 
 world world_of_one() { return tutti::join(std::make_shared<tutti::threads_hub>(1), 0); }
@@ -58,7 +58,7 @@ void issue_and_wait(benchmark::State& state) {
   for (auto _ : state) issue(on).wait();
 }
 
-/// Only the calls that issue are timed; the operations are collected by the part that is not.
+/// Times the calls that issue operations; awaits the operations outside of the time.
 template <class Issue>
 void issue_alone(benchmark::State& state) {
   world on = world_of_one();
@@ -73,7 +73,7 @@ void issue_alone(benchmark::State& state) {
   }
 }
 
-/// Only the awaits are timed, of operations that have ended: each looks, takes the result and gives its slot back.
+/// Times the awaits of operations that have ended: each takes the result and frees the slot.
 tutti::task<> awaits(world& on, benchmark::State& state) {
   all_reduce issue;
   std::vector<tutti::op> ops;
@@ -91,7 +91,7 @@ void co_await_of_a_ready_op(benchmark::State& state) {
   tutti::sync_wait(on, awaits(on, state));
 }
 
-/// The same by wait().
+/// Times wait() for operations that have ended.
 void wait_for_a_ready_op(benchmark::State& state) {
   world on = world_of_one();
   all_reduce issue;
@@ -106,7 +106,7 @@ void wait_for_a_ready_op(benchmark::State& state) {
   }
 }
 
-/// Two ranks, each a thread; rank 0 tells rank 1 whether there is another round.
+/// Times operations between two ranks, each a thread. Rank 0 tells rank 1 if another round follows.
 void between_two_threads(benchmark::State& state) {
   constexpr int round = 1000;
   const auto hub = std::make_shared<tutti::threads_hub>(2);
@@ -130,7 +130,7 @@ void between_two_threads(benchmark::State& state) {
   rounds(on, [&] { return state.KeepRunningBatch(round) ? 1 : 0; }, [&](double s) { state.SetIterationTime(s); });
 }
 
-/// Passes over 1000 parameters of one element, so many of them in a bucket; an iteration is one parameter.
+/// A reducer of 1000 parameters of one element, with `each` of them in a bucket; an iteration is one parameter.
 struct reducing {
   static constexpr std::size_t parameters = 1000;
   world& on;
@@ -139,7 +139,7 @@ struct reducing {
   reducing(world& with, std::size_t each)
       : on(with),
         reducer(with, std::vector<tutti::grad::parameter_shape>(parameters, {"", 1}),
-                {{.first_bytes = each * 64, .cap_bytes = each * 64}}) {}  // every parameter occupies a line
+                {{.first_bytes = each * 64, .cap_bytes = each * 64}}) {}  // each parameter occupies a cache line
   void pass() {
     auto begun = reducer.begin();
     for (std::size_t i = parameters; i-- > 0;) begun.ready(i);

@@ -1,5 +1,5 @@
-// How much of a large all_reduce is hidden behind computation: compute after waiting, while it is in flight, and with
-// somebody who drives it meanwhile. Every rank computes for about as long as the all_reduce takes.
+// Measures the part of a large all_reduce that computation hides. Ranks compute after it, while it is in flight, and
+// while a thread or polls drive it. Every rank computes for about as long as the all_reduce takes.
 //
 //   tutti-run -n 2 -- bench-overlap [MiB ...]
 //
@@ -18,16 +18,16 @@
 namespace {
 
 using clock_type = std::chrono::steady_clock;
-constexpr int rounds = 7;  // odd
+constexpr int rounds = 7;  // odd, for the median
 
 double milliseconds_since(clock_type::time_point start) {
   return std::chrono::duration<double, std::milli>(clock_type::now() - start).count();
 }
 
-/// Work of a fixed amount, in cache; the time it takes tells who else had the core.
+/// A fixed amount of computation, in cache. It takes longer if another thread uses the core.
 class work {
  public:
-  /// So many pieces take about `ms`.
+  /// Returns the number of pieces that take about `ms` milliseconds.
   [[nodiscard]] long pieces_for(double ms) {
     constexpr long pieces = 2000;
     double fastest = 1e9;
@@ -49,7 +49,7 @@ class work {
   volatile float kept_ = 0;
 };
 
-/// The time of the slowest rank.
+/// Returns the time of f() on the slowest rank, in milliseconds.
 template <class F>
 double timed(tutti::communicator<>& world, F f) {
   world.barrier().wait();
@@ -90,7 +90,7 @@ void measure(tutti::communicator<>& world, std::size_t mib) {
     }
     pending.wait();
   };
-  // In turn, so that what else the machine does meets all of them.
+  // Every round measures all variants, so that other load of the machine affects all of them.
   std::vector<double> communication, computation, after, nobody, polls, thread_after, thread, awake_after, awake;
   for (int i = 0; i < rounds; ++i) {
     communication.push_back(timed(world, wait));
@@ -125,7 +125,7 @@ int main(int argc, char** argv) try {
   tutti::init_options options;
   if (const char* address = std::getenv("OVERLAP_ADDRESS")) {
     options.interface = address;
-    options.network = tutti::exposure::insecure;  // emulated machines on one
+    options.network = tutti::exposure::insecure;  // all emulated machines are on this one
   }
   auto world = tutti::init(options);
   if (world.rank() == 0)

@@ -1,4 +1,4 @@
-// Every rank contributes its number; every rank sees the sum.
+// Sums the ranks' numbers on all ranks.
 //
 //   tutti-run -n 4 -- 01_hello        four processes
 //   ./01_hello                        a world of one

@@ -1,4 +1,4 @@
-// Two collectives in flight at once. Issuing starts them, in the same order on all ranks; awaiting only collects them.
+// Two collectives in flight at once. A call starts its collective, in the same order on all ranks; co_await only waits.
 //
 //   tutti-run -n 4 -- 02_coroutines
 #include <cstdio>
@@ -12,10 +12,10 @@ tutti::task<> program(tutti::communicator<>& world) {
   std::vector<float> gradient(1 << 20, static_cast<float>(world.rank()));
   std::vector<double> loss(1, 0.5 * world.rank());
 
-  // The braces issue them from left to right on every rank, by whatever compiler its program was made.
+  // Braces evaluate from left to right with every compiler, so all ranks issue both in the same order.
   co_await tutti::when_all(std::tuple{world.all_reduce(gradient, tutti::mean), world.all_reduce(loss, tutti::max)});
 
-  // The other style of errors: a status instead of an exception.
+  // nothrow() returns errors as a status instead of throwing them.
   const tutti::status outcome = co_await tutti::nothrow(world.barrier());
   if (world.rank() == 0)
     std::printf("mean gradient %.2f, largest loss %.2f, barrier %s\n", static_cast<double>(gradient.front()), loss[0],

@@ -1,5 +1,5 @@
-// Ranks as threads of one process: the shape of nn.DataParallel. Every rank computes on its share of one batch, and the
-// results are averaged without leaving the process.
+// Ranks as threads of one process, as with torch's nn.DataParallel. Every rank computes on its share of one batch, and
+// the results are averaged within the process.
 //
 //   ./03_threads
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Data-parallel linear regression: the reducer averages gradients while the backward pass runs. Ranks have batches of
-// different sizes; the weighted mean is that of one process that sees all samples.
+// Data-parallel linear regression: the reducer averages gradients while the backward pass runs. The ranks' batches have
+// different sizes; the weighted mean equals the gradient of one process that has all samples.
 //
 //   tutti-run -n 3 -- 04_gradients
 #include <array>

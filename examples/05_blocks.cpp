@@ -1,5 +1,6 @@
-// One split of a decision tree, as data-parallel learners find it: every rank has other rows. The histograms of all
-// features are summed, each rank gets those of some features, in blocks of different lengths, and looks for the best.
+// The search for one split of a decision tree by a data-parallel learner. Every rank has other rows. A reduce_scatter_v
+// sums the histograms of all features; each rank receives those of some features, in blocks of different lengths, and
+// searches them for the best split.
 //
 //   tutti-run -n 3 -- 05_blocks
 #include <algorithm>
@@ -21,7 +22,7 @@ struct bin {
   std::int64_t rows = 0;
 };
 
-// A reducer as a binding brings it: over bytes, of elements whose size it is told.
+// A reduction function as language bindings pass it: on bytes, with the size of an element as an argument.
 void add_bins(const void* in, void* inout, std::size_t element, std::size_t bytes) {
   const auto* from = static_cast<const bin*>(in);
   auto* to = static_cast<bin*>(inout);
@@ -59,7 +60,7 @@ double best_gain(std::span<const bin> of_a_feature) {
 }
 
 tutti::task<> program(tutti::communicator<>& world) {
-  const auto share = [&](std::size_t n, int r) {  // the first ranks have one more
+  const auto share = [&](std::size_t n, int r) {  // the first ranks get one more if there is a remainder
     return n / static_cast<std::size_t>(world.size()) +
            (static_cast<std::size_t>(r) < n % static_cast<std::size_t>(world.size()));
   };
@@ -69,7 +70,7 @@ tutti::task<> program(tutti::communicator<>& world) {
 
   const std::vector<bin> mine = histograms(first_row, my_rows);
   std::vector<bin> sums(my_features * bins);
-  std::vector<std::size_t> counts;  // of bins
+  std::vector<std::size_t> counts;  // bins of each rank
   for (int r = 0; r < world.size(); ++r) counts.push_back(share(features, r) * bins);
   co_await world.reduce_scatter_v(std::as_bytes(std::span{mine}), std::as_writable_bytes(std::span{sums}), counts,
                                   tutti::raw_reduction{&add_bins, sizeof(bin)});
@@ -80,7 +81,7 @@ tutti::task<> program(tutti::communicator<>& world) {
       best = {gain, static_cast<std::int64_t>(first_feature + f)};
   best = co_await world.all_reduce(best, tutti::maxloc);
 
-  // Reports come in any order.
+  // Rank 0 receives the ranks' reports in any order.
   if (world.rank() != 0) {
     co_await world.send(std::span{&my_features, 1}, 0, 1);
     co_return;

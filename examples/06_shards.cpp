@@ -1,9 +1,9 @@
-// A model whose parameters, gradients and optimizer are divided among the ranks. Rank 0 has the data and deals out each
-// batch; batch normalisation is over the batches of all ranks; a checkpoint is written by all, and any number of ranks
-// goes on from it.
+// A model whose parameters, gradients and optimizer are sharded over the ranks. Rank 0 has the data and scatters each
+// batch; batch normalisation covers the batches of all ranks; all ranks write a checkpoint, from which any number of
+// ranks can resume.
 //
 //   tutti-run -n 3 -- 06_shards          trains
-//   tutti-run -n 3 -- 06_shards FOLDER   goes on from FOLDER/step if it is there, and leaves that and
+//   tutti-run -n 3 -- 06_shards FOLDER   resumes from FOLDER/step if it exists; writes FOLDER/step and
 //   FOLDER/model.safetensors
 #include <cmath>
 #include <cstddef>
@@ -30,7 +30,7 @@ namespace train = tutti::train;
 constexpr std::size_t samples = 120, features = 2, columns = features + 1;
 constexpr int steps = 200;
 
-// Rows of x0, x1 and y = x0 - 5 x1 + 2, whose features lie far from 0.
+// Returns rows of x0, x1 and y = x0 - 5 x1 + 2. The features lie far from 0, so that normalisation is needed.
 std::vector<double> rows_of_step(std::uint64_t step) {
   std::vector<double> rows;
   for (std::size_t i = 0; i < samples; ++i) {
@@ -41,13 +41,13 @@ std::vector<double> rows_of_step(std::uint64_t step) {
 }
 
 tutti::task<> learn(tutti::communicator<>& world, std::string folder) {
-  const std::vector<std::size_t> units{2 * features, features + 1};  // of the normalisation, and of the linear layer
+  const std::vector<std::size_t> units{2 * features, features + 1};  // the normalisation and the linear layer
   auto p = train::shard_parameters<double>(world, units, train::adamw{.rate = 0.1, .weight_decay = 0});
   p.assign(0, std::vector<double>{1, 1, 0, 0});
   train::batch_norm norm{world, features};
 
   const std::string state = folder + "/step";
-  const auto all_shards = [&] {  // each rank's parts; of what all ranks have, each the whole
+  const auto all_shards = [&] {  // this rank's shards, and the running statistics, which all ranks have whole
     auto shards = p.shards();
     shards.push_back(train::shard("running_mean", norm.running_mean(), 0, features));
     shards.push_back(train::shard("running_variance", norm.running_variance(), 0, features));
@@ -61,7 +61,7 @@ tutti::task<> learn(tutti::communicator<>& world, std::string folder) {
 
   const auto split = train::batch_split::equal(samples, world.size());
   const auto blocks = split.elements(columns);
-  const std::size_t n = split.count(world.rank());  // 0 on some ranks, if there are many
+  const std::size_t n = split.count(world.rank());  // 0 on some ranks if there are many
   std::vector<double> rows(n * columns), x(n * features), normal(n * features), d_normal(n * features);
   train::weighted_mean loss;
   const std::uint64_t first = p.steps();
@@ -89,7 +89,7 @@ tutti::task<> learn(tutti::communicator<>& world, std::string folder) {
       }
       d_layer[features] += 2 * error;
     }
-    co_await p.scatter(1);  // travels while the normalisation goes on
+    co_await p.scatter(1);  // in flight while the normalisation computes
     const auto d_scale = p.gradients(0);
     co_await norm.template backward<double>(x, d_normal, d_normal, 1, scale.first(features), d_scale.first(features),
                                             d_scale.last(features));
@@ -103,7 +103,7 @@ tutti::task<> learn(tutti::communicator<>& world, std::string folder) {
 
   if (folder.empty()) co_return;
   train::save_sharded(world, state, all_shards(), {{"steps", std::to_string(p.steps())}});
-  // For torch: whole tensors, by the names that DistributedDataParallel gives them.
+  // Saves whole tensors for torch, with the names that DistributedDataParallel gives them.
   const auto scale = co_await p.gather(0);
   const auto layer = co_await p.gather(1);
   const auto tracked = static_cast<std::int64_t>(p.steps());

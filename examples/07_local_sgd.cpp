@@ -1,4 +1,4 @@
-// Where the network is slow: ranks take steps of their own and average their parameters in every eighth.
+// Local SGD for slow networks: every rank takes steps by its own gradients, and every eighth step averages parameters.
 //
 //   tutti-run -n 3 -- 07_local_sgd
 #include <array>
@@ -15,7 +15,7 @@
 namespace {
 
 tutti::task<> train(tutti::communicator<>& world) {
-  double slope = 0, offset = 0;  // of y = 3x - 2
+  double slope = 0, offset = 0;  // to be learned: y = 3x - 2
   const std::array shapes{tutti::grad::parameter_shape{"slope", 1, tutti::dtype::f64},
                           tutti::grad::parameter_shape{"offset", 1, tutti::dtype::f64}};
   const std::vector<std::span<double>> parameters{{&slope, 1}, {&offset, 1}};
@@ -37,7 +37,7 @@ tutti::task<> train(tutti::communicator<>& world) {
     offset -= 0.2 * d_offset;
     averages += co_await averaging.step(parameters, samples) ? 1 : 0;
   }
-  co_await averaging.average(parameters);  // before anybody uses them
+  co_await averaging.average(parameters);  // the ranks' parameters differ until then
   if (world.rank() == 0)
     std::printf("y = %.4f x %+.4f after 400 steps and %d averages on %d ranks\n", slope, offset, averages,
                 world.size());

@@ -1,6 +1,6 @@
-// The gradients of a model averaged over GPUs: a loop around NCCL by hand, and the reducer. The model is GPT-2 of 124 M
-// parameters in float32, in buckets of 25 MiB from the last parameter to the first; there is no backward pass to hide
-// behind.
+// Averages the gradients of a model over GPUs, by a hand-written loop around NCCL and by the reducer. The model is
+// GPT-2 with 124 M parameters in float32, in buckets of 25 MiB from the last parameter to the first. There is no
+// backward pass that could hide communication.
 //
 //   tutti-run -n 2 --devices 0,1 -- bench-nccl-gradients [file for JSON lines]       (or alone; TUTTI_SHARE_GPUS=1)
 #include <algorithm>
@@ -49,7 +49,7 @@ std::vector<bucket> buckets_of(const std::vector<std::size_t>& parameters, std::
   return all;
 }
 
-/// The median step, of the slowest rank.
+/// Returns the median time of a step on the slowest rank.
 template <class F>
 double step_us(tutti::communicator<>& world, cudaStream_t s, F step) {
   constexpr std::size_t steps = 20;
@@ -88,7 +88,7 @@ void run(const char* json_path) {
   tutti::grad::device_reducer reducer{gpus, world, shapes, {.limits = {.first_bytes = cap, .cap_bytes = cap}}};
   bench::raw_nccl raw{world, device, bench::raw_calls::blocking};
 
-  // Of one rank NCCL's mean is a pass over the memory, and a sum in place nothing, which is what the reducer asks for.
+  // With one rank, NCCL's mean is a pass over the memory, while a sum in place does nothing; the reducer uses the sum.
   const ncclRedOp_t mean = world.size() == 1 ? ncclSum : ncclAvg;
   const double by_hand = step_us(world, s, [&] {
     for (const bucket b : buckets) raw.issue(arena + b.first, arena + b.first, b.count, mean, s);

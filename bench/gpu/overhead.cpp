@@ -1,12 +1,12 @@
-// What an all_reduce on GPUs costs the host and the device beside the same calls of NCCL by hand.
+// Measures the cost of an all_reduce on GPUs for the host and the device, beside the same hand-written calls of NCCL.
 //
 //   tutti-run -n 2 --devices 0,1 -- bench-nccl-overhead [file for JSON lines [bytes]]       (or alone;
-//   TUTTI_SHARE_GPUS=1: ranks may share a GPU)
+// TUTTI_SHARE_GPUS=1: ranks may share a GPU)
 //
-// With bytes: of the device only, up to so many; else both, up to 256 MiB.
-// Host: nanoseconds from before the call until it has returned, of all_reduces of one float that are issued and joined
-// to the user's stream, 64 of them at a time. Device: microseconds of an all_reduce by events, in a row, and
-// nccl-tests' bandwidths of that. Out of place: in place, NCCL has nothing to do for one rank.
+// With `bytes`, measures the device only, up to this size; else both, up to 256 MiB. Host: nanoseconds of the call of
+// an all_reduce of one float, which is issued and joined to the user's stream, in batches of 64. Device: microseconds
+// of an all_reduce in a sequence, by events, and nccl-tests' bandwidths of that. Out of place, as in place NCCL has
+// nothing to do for one rank.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -39,7 +39,7 @@ struct place {
   bool of_host;
 };
 
-/// The median of batches, of the slowest rank.
+/// Returns the median of batches on the slowest rank.
 template <class F>
 double host_ns(const place& at, F call_options) {
   constexpr int batch = 64, batches = 200;
@@ -49,7 +49,7 @@ double host_ns(const place& at, F call_options) {
     for (int i = 0; i < batch; ++i) issue(std::size_t{1});
     const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - start;
     bench::check(cudaStreamSynchronize(at.stream.native()), "cudaStreamSynchronize");
-    at.world.engine().poll();  // what has ended is put away outside of the time, as by whoever waits now and then
+    at.world.engine().poll();  // frees operations that have ended, which is not timed
     if (b >= 0) each.push_back(spent.count() / batch);
   }
   std::nth_element(each.begin(), each.begin() + batches / 2, each.end());
@@ -78,7 +78,7 @@ void tell(const place& at, const std::string& what, std::size_t bytes, double ra
   if (at.json)
     at.json << "{\"bench\":\"nccl_overhead\",\"what\":\"" << what << "\",\"ranks\":" << at.world.size()
             << ",\"bytes\":" << bytes << ",\"unit\":\"" << unit << "\",\"raw\":" << raw << ",\"tutti\":" << ours;
-  if (std::string_view{unit} == "us") {  // as nccl-tests: of one rank there is no bus
+  if (std::string_view{unit} == "us") {  // as in nccl-tests: one rank has no bus bandwidth
     const double bus = 2.0 * (at.world.size() - 1) / at.world.size();
     const double by_hand = static_cast<double>(bytes) / raw / 1e3, by_us = static_cast<double>(bytes) / ours / 1e3;
     std::printf("  algbw %.2f, %.2f  busbw %.2f, %.2f GB/s", by_hand, by_us, by_hand * bus, by_us * bus);

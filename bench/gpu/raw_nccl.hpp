@@ -20,8 +20,9 @@ inline void check(ncclResult_t met, const char* call) {
 
 enum class raw_calls { blocking, nonblocking };
 
-/// A communicator of NCCL without tutti, with what a careful user writes around each call: the operation, in a stream
-/// of its own, comes after what the user's stream holds, and before what that is given next. Collective over `world`.
+/// An NCCL communicator without tutti, with the calls around each operation that a careful user writes: the operation
+/// runs in another stream, after the earlier work of the user's stream and before its later work. Collective over
+/// `world`.
 class raw_nccl {
  public:
   raw_nccl(tutti::communicator<>& world, int device, raw_calls how) : stream_(device), before_(device), after_(device) {
@@ -51,7 +52,7 @@ class raw_nccl {
     issue(in, out, count, with, user);
     after_.join(user);
   }
-  /// Without the edge back; finish() adds it for all that were issued.
+  /// Issues an all_reduce, for which the user's stream does not wait; finish() makes it wait for all that were issued.
   void issue(const float* in, float* out, std::size_t count, ncclRedOp_t with, cudaStream_t user) {
     before_.record(user);
     before_.join(stream_.native());
@@ -61,7 +62,7 @@ class raw_nccl {
   void finish(cudaStream_t user) { after_.join(user); }
 
  private:
-  /// A communicator that does not block may be called again, and its work waited for, once it says so.
+  /// Waits until a non-blocking communicator is ready: only then may it be called again, or its work be waited for.
   void settle() const {
     if (!waits_) return;
     ncclResult_t state = ncclInProgress;

@@ -11,7 +11,7 @@ inline void check(cudaError_t met, const char* call) {
     throw std::runtime_error(std::string(call) + ": " + cudaGetErrorName(met) + " (" + cudaGetErrorString(met) + ")");
 }
 
-/// A point in a stream's work that has a time. Owns it; lives on the current device.
+/// A CUDA event with a time, on the current device. Owns the event.
 class timed_event {
  public:
   timed_event() { check(cudaEventCreate(&event_), "cudaEventCreate"); }
@@ -21,7 +21,7 @@ class timed_event {
 
   void record(cudaStream_t s) const { check(cudaEventRecord(event_, s), "cudaEventRecord"); }
   void wait() const { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
-  /// Both have been reached.
+  /// Returns the time from this event to a later one. Both must have been reached.
   [[nodiscard]] double microseconds_to(const timed_event& later) const {
     float ms = 0;
     check(cudaEventElapsedTime(&ms, event_, later.event_), "cudaEventElapsedTime");
@@ -32,7 +32,7 @@ class timed_event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// The work that f() gives to a stream, as a graph. Owns it.
+/// A CUDA graph of the work that f() issues to a stream. Owns the graph.
 class captured_graph {
  public:
   template <class F>

@@ -1,10 +1,10 @@
-// The computing half of a backward pass, the same for every peer.
+// The computation of a backward pass, the same for every peer.
 #pragma once
 #include "harness.h"
 
 namespace peers {
 
-// Never inlined, so that what is calibrated is what runs; in cache.
+// Computes in cache. Never inlined, so that the calibrated code is the code that runs.
 [[gnu::noinline]] inline void work(size_t rounds) {
   static float values[1024];
   for (size_t r = 0; r < rounds; r++) {
@@ -13,9 +13,9 @@ namespace peers {
   }
 }
 
-// What a backward pass computes for `elements` gradients beside writing them, the same code for every peer.
-// $PEER_COMPUTE: none (default), busy (a core is at work in its cache), idle (elsewhere, as on an accelerator);
-// $PEER_COMPUTE_PS: picoseconds for each element. Shorter sleeps than 100 us are saved up.
+// Does the computation of a backward pass for `elements` gradients, beside writing them. $PEER_COMPUTE: none (default),
+// busy (the core works in its cache), idle (another device works, as an accelerator); $PEER_COMPUTE_PS: picoseconds for
+// each element. Sleeps of less than 100 us are added up to longer ones.
 inline void compute(size_t elements) {
   static const char* const how = std::getenv("PEER_COMPUTE");
   static const double us_each = env_int("PEER_COMPUTE_PS", 4000) * 1e-6;
@@ -28,7 +28,7 @@ inline void compute(size_t elements) {
     owed = 0;
     return;
   }
-  // Rounds are counted and not timed, so that whoever takes the core away prolongs them.
+  // The number of rounds is fixed, not their time, so that a thread that takes the core away prolongs them.
   static const double us_per_round = [&] {
     double best = 1e9;
     for (int i = 0; i < 50; i++) {

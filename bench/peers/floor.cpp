@@ -1,5 +1,5 @@
-// Not a peer but a yardstick: bare prototypes (no error handling, one host, one
-// operation at a time, float sum) that show what shared memory can reach here.
+// A reference instead of a peer: bare prototypes (no error handling, one host, one
+// operation at a time, float sum) that show the limits of shared memory on this machine.
 // $PEER_VARIANT:
 //   shm   private user buffers. All_reduce: data with its flag in the first cache
 //         line (small), copy-and-flag in cache-sized pieces (large; one-shot for
@@ -15,12 +15,12 @@
 
 using peers::Op;
 constexpr size_t kSlot = 256 << 10;     // bytes of one slot
-constexpr size_t kSmall = 64 << 10;     // up to here always the shm one-shot
+constexpr size_t kSmall = 64 << 10;     // largest size that always takes the shm one-shot
 constexpr size_t kRing = 16 << 20;      // bytes of the one-shot ring of one rank
 constexpr size_t kHeap = 600ull << 20;  // shared heap of one rank, for zc
 
 struct alignas(128) Line {
-  std::atomic<uint64_t> step;  // phases this rank has completed
+  std::atomic<uint64_t> step;  // phases that this rank has completed
   std::atomic<uint32_t> word;  // low half of step, for futex
   std::atomic<uint32_t> sleepers;
   uint64_t address;  // cma: user buffer
@@ -114,8 +114,8 @@ struct Floor {
     for (size_t i = 0; i < c; i++) a[i] += b[i];
   }
 
-  // Plain stores into lines that another core has just read must first take
-  // ownership back, line by line; non-temporal stores need not.
+  // Plain stores to lines that another core has just read must first regain ownership of each; non-temporal stores need
+  // not.
   void publish(float* dst, const float* src, size_t c) {
     if (c * 4 < nt_from) {
       std::memcpy(dst, src, c * 4);
@@ -128,7 +128,7 @@ struct Floor {
     _mm_sfence();
   }
 
-  // At most 14 floats: one cache line carries flag and data.
+  // Reduces at most 14 floats: one cache line carries flag and data.
   void tiny(float* buf, size_t c) {
     const uint32_t q = ++tiny_seq;
     const int k = q & 1;
@@ -143,10 +143,9 @@ struct Floor {
     for (size_t i = 0; i < c; i++) buf[i] = s[i];
   }
 
-  // Everyone publishes everything, everyone adds everything. Two slots suffice for
-  // safety: who posts step k has seen every rank's step k-1, so nobody still reads
-  // k-2. A ring larger than the L2 cache is faster when the cores are near: lines
-  // that have left the reader's L2 need not be taken back from there.
+  // Every rank publishes all its data and adds that of all others. Two slots suffice: a rank posts step k after it has
+  // seen step k-1 of all ranks, so none still reads k-2. A ring larger than the L2 cache is faster if the cores are
+  // near: lines that have left the reader's L2 need not be fetched back from there.
   void one_shot(float* buf, size_t c) {
     const size_t at = reserve(c);
     publish(ring(r) + at, buf, c);
@@ -156,7 +155,7 @@ struct Floor {
       if (p != r) add(buf, ring(p) + at, c);  // a real library adds in rank order
   }
 
-  // Reduce-scatter + all-gather inside one slot-sized piece.
+  // Reduces one slot-sized piece by reduce-scatter and all-gather.
   void two_phase(float* buf, size_t c, int k) {
     const size_t part = (c / n + 15) / 16 * 16;
     auto lo = [&](int p) { return std::min(c, p * part); };
@@ -222,7 +221,7 @@ struct Floor {
     meet();
   }
 
-  // Of `from`'s array into mine. Where memory is private the kernel copies, else the core does.
+  // Copies from rank `from`'s array: by the kernel if the memory is private, else by the core.
   void take(int from, float* dst, const float* src, size_t bytes) {
     if (variant == "cma")
       pull(from, dst, src, bytes);
@@ -249,7 +248,7 @@ struct Floor {
     post();
     wait_all();
   }
-  // Room in my ring, at the same place in all of them.
+  // Reserves space in this rank's ring, at the same offset on all ranks.
   size_t reserve(size_t c) {
     const size_t room = (c + 63) / 64 * 64;
     if (ring_at + room > ring_size / 4) ring_at = 0;
@@ -257,7 +256,7 @@ struct Floor {
     return ring_at - room;
   }
 
-  // Each block once from its owner's memory to where it belongs.
+  // Copies each block directly from its owner's memory.
   void direct_gather(const float* in, float* out, size_t block) {
     show(in);
     std::memcpy(out + r * block, in, block * 4);
@@ -312,7 +311,7 @@ struct Floor {
         if (p != r) add(out + o, ring(p) + at + r * m, m);
     }
   }
-  // Two ranks: the root hands over the second half while the other takes the first.
+  // Broadcasts between two ranks: the root writes the second half while the other reads the first.
   void direct_broadcast(float* buf, size_t c) {
     show(buf);
     wait_all();
@@ -327,7 +326,7 @@ struct Floor {
     for (size_t o = 0; o < c; o += kSlot / 8, buf += kSlot / 8) {  // pieces of half a slot
       const size_t m = std::min(kSlot / 8, c - o);
       const int k = (step + 1) & 3;
-      if (r == 0) {  // a slot is free again when all have taken the piece 4 steps back
+      if (r == 0) {  // a slot is free again once all ranks have read the piece of 4 steps before
         for (int p = 1; p < n && step >= 4; p++) wait_for(p, step - 3);
         publish(slot(0, k), buf, m);
         post();

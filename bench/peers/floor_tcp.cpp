@@ -1,5 +1,5 @@
-// Not a peer but a yardstick, as floor.cpp is for shared memory: what two ranks get from bare send and recv over
-// TCP on loopback, without headers, error handling or more than one operation at a time. Float sum.
+// A reference instead of a peer, as floor.cpp is for shared memory: two ranks with bare send and recv over TCP on
+// loopback, without headers, error handling or more than one operation at a time. Float sum.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -46,7 +46,7 @@ struct Floor {
     std::exit(2);
   }
 
-  // Sends and receives so many floats at once, waiting for neither.
+  // Sends `sends` and receives `receives` floats at the same time, so that neither waits for the other.
   void exchange(const float* out, size_t sends, float* in, size_t receives) {
     auto* from = reinterpret_cast<const char*>(out);
     auto* to = reinterpret_cast<char*>(in);

@@ -1,13 +1,13 @@
-// Common measuring harness: every peer (and our own library) is timed by this
-// same code, so the numbers differ only by what is being measured.
+// The measuring harness of all peers and of tutti: the same code times all of them,
+// so that the numbers differ only by the code that is measured.
 //
 // Processes find each other through one file-backed shared mapping, $PEER_SHM,
 // made and zeroed by run.py. Its barrier is independent of the peer under test.
 //
 // Per (operation, size), after warm-up:
 //   call   every rank rewrites its own buffer (as a backward pass would: otherwise
-//          repeated calls on untouched buffers find every cache line where they
-//          left it), harness barrier, then ONE call; duration = max over ranks
+//          repeated calls on unchanged buffers find every cache line in the same
+//          cache as before), harness barrier, then ONE call; duration = max over ranks
 //          of (leave - enter). Median and p99 over the iterations.
 //   loop   batches (about 1 ms, at least one call) of back-to-back calls with no
 //          rewriting and no harness barrier inside; duration = max over ranks of (batch time /
@@ -21,16 +21,16 @@
 // virtual machine the host may move the virtual CPUs between "near" (sharing an
 // L3) and "far" (across chips); compare only cells with the same kind of hop.
 //
-// An adaptor supplies (sizes are of the WHOLE buffer, the larger of the two, in floats, as nccl-tests):
+// An adaptor provides (sizes are those of the larger buffer, as a whole, in floats, as in nccl-tests):
 //   bool supports(op, count);
 //   void prepare(op, buf, out, count);  once per cell, untimed
 //   void run(op, buf, out, count);      the timed call
 //   float* allocate(bytes);             optional: user buffers from the peer's own
 //   void release(float*);               allocator instead of private memory
-// where op is one of the Op values below, with root 0 where it has one.
+// where op is one of the Op values below, with root 0 if it has a root.
 //
 // "other_pct" is the share of the whole machine that other programs used during
-// the cell; do not trust a cell where it is not close to zero.
+// the cell; do not trust a cell in which it is not close to zero.
 #pragma once
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -80,7 +80,7 @@ inline double cpu_us() {
   return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
 }
 
-// Busy time of the whole machine so far (10 ms ticks).
+// Returns the busy time of the whole machine so far, in ticks of 10 ms.
 inline double machine_busy_us() {
   FILE* f = std::fopen("/proc/stat", "r");
   double v[8] = {};
@@ -111,8 +111,8 @@ class Harness {
     spin_ = spin ? std::atoi(spin) != 0 : size <= static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   }
 
-  // Spins when every rank has a core; sleeps in a futex when oversubscribed, so
-  // that a rank that waits here takes no time from one that still works.
+  // Spins when every rank has a core; sleeps in a futex when oversubscribed, so that a rank that waits here takes no
+  // time from one that computes.
   void barrier() {
     uint32_t gen = shm_->generation.load(std::memory_order_acquire);
     if (shm_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(size)) {
@@ -129,8 +129,8 @@ class Harness {
     }
   }
 
-  // One-way cache-line latency between CPUs 0 and 1, from ranks 0 and 1, in ns.
-  // Between rank 0 and each other; the longest, so that a few that are near do not hide one that is far.
+  // Returns the one-way latency of a cache line between rank 0 and the other ranks, in ns: the longest, so that near
+  // pairs do not hide a far one.
   double probe_hop() {
     double ns = 0;
     if (size > 1 && sysconf(_SC_NPROCESSORS_ONLN) > 1)
@@ -179,7 +179,7 @@ class Harness {
 
   double* samples() { return shm_->sample[rank]; }
 
-  // Element-wise maximum over the ranks of their first `iters` samples, sorted.
+  // Returns the element-wise maximum over the ranks of their first `iters` samples, sorted.
   std::vector<double> sorted_samples(int iters) {
     barrier();
     std::vector<double> s(iters, 0.0);
@@ -210,12 +210,12 @@ enum Op {
   kAllReduce,
   kBroadcast,
   kBarrier,
-  kReduceScatter,  // from here on out of place
+  kReduceScatter,  // this and the next ones are out of place
   kAllGather,
   kGather,
   kScatter,
   kAllToAll,
-  kReduce,  // from here on not in blocks
+  kReduce,  // this and the next ones have no blocks
   kScan,
   kOps
 };
@@ -254,7 +254,7 @@ struct Options {
   }
 };
 
-// User buffers: ordinary private memory, page aligned, touched.
+// Allocates a user buffer: ordinary private memory, page-aligned and touched.
 inline float* make_buffer(size_t bytes) {
   void* p = nullptr;
   if (posix_memalign(&p, 4096, std::max<size_t>(bytes, 4096)) != 0) std::exit(2);
@@ -262,8 +262,8 @@ inline float* make_buffer(size_t bytes) {
   return static_cast<float*>(p);
 }
 
-// Plain vector stores of an unknown value: cannot become memset, whose streaming
-// stores would leave large buffers out of the cache.
+// Rewrites a buffer by plain vector stores. The compiler does not know the value, so it cannot use memset, whose
+// streaming stores would leave large buffers out of the cache.
 inline void rewrite(float* p, size_t count) {
   float v = 0;
   asm volatile("" : "+x"(v));
@@ -271,7 +271,7 @@ inline void rewrite(float* p, size_t count) {
   asm volatile("" ::: "memory");
 }
 
-// Fills, calls once, checks every element on every rank.
+// Fills the buffers, calls the operation once and checks every element on every rank.
 template <class A>
 bool verify(A& a, Harness& h, int op, float* buf, float* out, size_t count) {
   const size_t part = count / h.size;
@@ -310,7 +310,7 @@ bool verify(A& a, Harness& h, int op, float* buf, float* out, size_t count) {
 template <class A>
 void run_suite(A& a, Harness& h, const Options& o) {
   h.barrier();
-  usleep(500000);  // let the launcher settle: its start-up would count against the first cell
+  usleep(500000);  // the launcher still starts up, which would affect the first cell
   for (int op : o.ops) {
     std::vector<size_t> sizes = op == kBarrier ? std::vector<size_t>{0} : o.sizes;
     for (size_t bytes : sizes) {
@@ -334,7 +334,7 @@ void run_suite(A& a, Harness& h, const Options& o) {
       a.prepare(op, buf, out, count);
       const bool ok = op == kBarrier || verify(a, h, op, buf, out, count);
 
-      // Warm-up, doubling until 50 ms or 64 calls; also gives the estimate.
+      // Warm-up, doubled until 50 ms or 64 calls; also estimates the time of a call.
       double est = 0;
       for (int k = 1, done = 0; done < 64; done += k, k *= 2) {
         h.barrier();

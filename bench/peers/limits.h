@@ -1,4 +1,4 @@
-// The two processes of limits.cpp, on CPUs 0 and 1: what they share, how they meet, and how a figure is reported.
+// The two processes of limits.cpp, on CPUs 0 and 1: their shared memory, their barrier and their output.
 #pragma once
 #include "harness.h"
 
@@ -23,7 +23,7 @@ static void pin(int c) {
   CPU_SET(c, &s);
   sched_setaffinity(0, sizeof s, &s);
 }
-static void meet() {  // flags-exchange barrier: the cheapest there is
+static void meet() {  // a barrier by an exchange of flags, the cheapest one
   const uint32_t k = ++seq;
   auto& mine = me ? sh->b : sh->a;
   auto& other = me ? sh->a : sh->b;

@@ -1,4 +1,4 @@
-// What memory gives two processes: kernels over private and shared arrays, hand-overs, process_vm_readv, first touch.
+// Memory limits of two processes: kernels over private and shared arrays, hand-overs, process_vm_readv, first touch.
 #pragma once
 #include <errno.h>
 #include <immintrin.h>
@@ -6,7 +6,7 @@
 
 #include "limits.h"
 
-// ---- memory kernels; "GB/s" counts the bytes of ONE array, as a library would.
+// ---- memory kernels; "GB/s" counts the bytes of one array, as a library would.
 using Kernel = void (*)(float*, float*, size_t);
 static void k_memcpy(float* a, float* b, size_t n) { std::memcpy(a, b, n * 4); }
 static void k_read(float*, float* b, size_t n) {
@@ -86,9 +86,8 @@ static void memory() {
   munmap(b, max);
 }
 
-// ---- between the two cores: the peer has just written, I read (both at once).
-// Total = publish own buffer to a shared slot + meet + consume the peer's slot:
-// the core of any shared-memory exchange of private buffers.
+// ---- between the two cores: each process reads data that the other has just written. The total is: copy the own
+// buffer to a shared slot, meet, read the peer's slot, as in every exchange of private buffers by shared memory.
 static void cross() {
   const Bytes max = kSlotBytes;
   float* priv = pages(max, false);

@@ -1,4 +1,4 @@
-// What two processes get from futexes, pipes, Unix sockets and TCP over loopback: latencies and bandwidths.
+// Latency and bandwidth of two processes by futexes, pipes, Unix sockets and TCP over loopback.
 #pragma once
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,8 +10,7 @@
 
 #include "limits_memory.h"
 
-// ---- latencies
-// Round trips; both processes on CPU 0 if `together`.
+// ---- latencies Measures round trips; both processes are on CPU 0 if `together`.
 template <class Send, class Recv>
 static void ping_pong(const char* name, int rounds, Send send, Recv recv, bool together = false) {
   std::vector<double> v;
@@ -37,8 +36,7 @@ static void ping_pong(const char* name, int rounds, Send send, Recv recv, bool t
   report(name, 4, both_max(median(v)), "us one-way");
 }
 
-// From the moment of sending until a receiver that has been asleep for a while
-// is running again.
+// Measures the time from sending until a receiver that has slept for a while runs again.
 template <class Send, class Recv>
 static void wake_up(const char* name, Send send, Recv recv) {
   std::vector<double> v;
@@ -225,8 +223,8 @@ static void one_way(const char* name, Bytes piece, bool zerocopy) {
   close(fd);
 }
 
-// Both processes send and receive `bytes` at once over `conns` connections: what
-// every step of a TCP all_reduce of two ranks does. GB/s per direction.
+// Sends and receives `bytes` at once over `conns` connections, on both processes, as every step of a TCP all_reduce of
+// two ranks does. GB/s per direction.
 static void both_ways(const char* name, Bytes bytes, int conns, bool busy, Bytes piece, int sockbuf) {
   std::vector<int> fd(conns);
   for (int& f : fd) {

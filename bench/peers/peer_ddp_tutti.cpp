@@ -1,7 +1,7 @@
-// What tutti::grad::reducer adds to a backward pass, beside torch DDP (peer_ddp.py): the same shapes, the same work and
-// the same way of timing. Every gradient is added to once, as torch's AccumulateGrad does, from the last parameter to
-// the first; $PEER_COMPUTE says what else the backward pass does (see compute in harness.h). Exposed is what a step
-// takes longer than "backward, alone", whose gradients lie in ordinary memory.
+// Measures the time that tutti::grad::reducer adds to a backward pass, beside torch DDP (peer_ddp.py), with the same
+// shapes, work and timing. Every gradient is added to once, as by torch's AccumulateGrad, from the last parameter to
+// the first; $PEER_COMPUTE is the other work of the backward pass (see compute.h). "Exposed" is the time by which a
+// step is longer than "backward, alone", whose gradients are in ordinary memory.
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -52,7 +52,7 @@ shapes gpt2_small() {
   return all;
 }
 
-/// One parameter's part of a backward pass.
+/// Does one parameter's part of a backward pass.
 void differentiate(std::span<float> gradient) {
   peers::compute(gradient.size());
   float one = 1;
@@ -62,17 +62,17 @@ void differentiate(std::span<float> gradient) {
 
 using gradients = std::vector<std::span<float>>;
 
-/// One way of taking a step, and how long its steps took on the slowest rank.
+/// A variant of a step, and the times of its steps on the slowest rank.
 struct way {
   std::string what;
   gradients zeroed;  ///< before each step, untimed, as torch's zero_grad() does
   std::function<void()> step;
-  gradients mean{};                 ///< where the mean is then
-  tutti::engine* driven = nullptr;  ///< by a progress_thread
+  gradients mean{};                 ///< location of the mean after the step
+  tutti::engine* driven = nullptr;  ///< engine for a progress_thread, if any
   std::vector<double> ms{};
 };
 
-/// A whole model: all ways in turn in every step, so that what else the machine does meets all of them.
+/// A whole model. Every step runs all variants, so that other load of the machine affects all of them.
 class bench {
  public:
   bench(tutti::communicator<>& world, peers::Harness& h, const char* model, shapes s)
@@ -183,7 +183,7 @@ class bench {
   peers::Harness& h_;
   const char* model_;
   shapes shapes_;
-  std::vector<std::vector<float>> memory_;  // ordinary, each tensor by itself
+  std::vector<std::vector<float>> memory_;  // ordinary memory, one vector for each tensor
   gradients own_;
   std::vector<way> ways_;
 };

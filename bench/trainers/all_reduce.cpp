@@ -1,4 +1,4 @@
-// The trainer on tutti as it is on MPI: one blocking all_reduce of all gradients a step.
+// The trainer on tutti as on MPI, with one blocking all_reduce of all gradients in each step.
 #include <cstddef>
 #include <cstdio>
 #include <exception>

@@ -8,16 +8,16 @@
 
 /// The exchanges: classes by which ranks combine their gradients. All of them have:
 ///   rank(), size()
-///   broadcast(parameters)   from rank 0
-///   gradients()             one span per tensor, where the backward pass writes sums over the rank's samples
-///   begin(samples)          before a backward pass over so many samples
-///   ready(i)                the gradient of tensor i is complete
-///   finish(loss)            takes the sum of the loss over the rank's samples; when it ends, gradients() are means
-///                           over the samples of all ranks; returns the mean loss
+///   broadcast(parameters)   broadcasts from rank 0
+///   gradients()             returns a span per tensor, to which the backward pass writes sums over the rank's samples
+///   begin(samples)          begins a backward pass over this number of samples
+///   ready(i)                marks the gradient of tensor i as complete
+///   finish(loss)            takes the sum of the loss over the rank's samples, and returns the mean loss; gradients()
+///                           are means over the samples of all ranks then
 namespace trainers {
 
-/// Gradients as one array in ordinary memory, followed by the loss and the number of samples, so that one all_reduce
-/// carries a step, as trainers on MPI do it. `All` is `void(std::span<float>)`, which sums an array over the ranks.
+/// Gradients as one array in ordinary memory, followed by the loss and the number of samples, so that a step takes one
+/// all_reduce, as in trainers on MPI. `All` is `void(std::span<float>)`, which sums an array over the ranks.
 class whole_array {
  public:
   explicit whole_array(std::span<const tutti::grad::parameter_shape> shapes) {

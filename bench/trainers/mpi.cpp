@@ -1,4 +1,4 @@
-// The trainer on MPI: one blocking all_reduce of all gradients a step.
+// The trainer on MPI, with one blocking all_reduce of all gradients in each step.
 #include <mpi.h>
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The trainer on tutti's reducer, whose buckets travel during the backward pass.
+// The trainer on tutti's reducer, which reduces buckets during the backward pass.
 #include <array>
 #include <cstddef>
 #include <cstdio>

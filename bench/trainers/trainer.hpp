@@ -25,15 +25,15 @@
 #include "gpt/model.hpp"
 #include "gpt/text.hpp"
 
-/// The models of examples/gpt and examples/digits, trained through any exchange, to compare exchanges by steps/s.
+/// Trains the models of examples/gpt and examples/digits with any exchange, to compare exchanges by steps per second.
 namespace trainers {
 
 struct arguments {
   std::string model;
-  std::size_t steps = 0, batch = 0;  // of all ranks together
+  std::size_t steps = 0, batch = 0;  // the batch is that of all ranks together
 };
 
-/// Reads the command line; errors: std::invalid_argument that names the argument.
+/// Parses the command line. Errors: std::invalid_argument with the argument.
 inline arguments parse(int argc, char** argv) {
   arguments a;
   const auto model = [&a](std::string_view text) {
@@ -51,7 +51,7 @@ inline arguments parse(int argc, char** argv) {
   return a;
 }
 
-/// Trains for some steps that are not timed, then for those that are. `share(step)` returns this rank's samples,
+/// Trains for some steps to warm up, then times the others. `share(step)` returns this rank's samples,
 /// `size_of(samples)` their number. Rank 0 prints a line of JSON.
 template <class Model, class Exchange, class Share, class SizeOf>
 void train(const arguments& wanted, std::string_view name, Model& net, Exchange& ranks, Share share, SizeOf size_of) {
@@ -82,7 +82,7 @@ void train(const arguments& wanted, std::string_view name, Model& net, Exchange&
         static_cast<double>(wanted.steps) / spent.count(), loss);
 }
 
-/// Trains the model that is asked for; `make_exchange(shapes)` returns the exchange of its gradients.
+/// Trains the model of the command line; `make_exchange(shapes)` returns the exchange of its gradients.
 template <class MakeExchange>
 void run(const arguments& wanted, std::string_view name, MakeExchange make_exchange) {
   if (wanted.model == "gpt") {

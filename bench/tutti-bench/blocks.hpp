@@ -4,13 +4,13 @@
 
 namespace bench {
 
-/// How a buffer is cut into one block for each rank: equal ones, or, for collectives of blocks of any lengths, every
-/// second one three times as long as its neighbours.
+/// A partition of a buffer into one block for each rank: equal blocks, or, for the v-variants of collectives, every
+/// second block three times as long as its neighbours.
 class blocks {
  public:
   enum class lengths : bool { equal, uneven };
 
-  /// False where it is cut so already.
+  /// Cuts a buffer of `all` elements. Returns false if it is cut in this way already.
   bool cut(std::size_t all, std::size_t ranks, lengths how) {
     if (all == all_ && how == how_ && counts_.size() == ranks) return false;
     all_ = all;
@@ -32,8 +32,7 @@ class blocks {
   [[nodiscard]] std::size_t count(std::size_t r) const { return counts_[r % counts_.size()]; }
   [[nodiscard]] std::size_t begin(std::size_t r) const { return begin(0, r); }
 
-  /// In an all_to_all rank q has block q + r of these for rank r, and gets block q + r from it: so many elements in
-  /// all.
+  /// Returns the offset of rank q's block for rank r in an all_to_all, in which it has as many elements as block q + r.
   [[nodiscard]] std::size_t begin(std::size_t q, std::size_t r) const {
     std::size_t at = 0;
     for (std::size_t i = 0; i < r; ++i) at += count(q + i);

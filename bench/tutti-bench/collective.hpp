@@ -9,32 +9,33 @@
 
 namespace bench {
 
-/// Where its result may go; where nccl-tests times what has no right result, it says N/A, as this does.
+/// The placements for which a collective has a right result; the table shows N/A for the other one, as nccl-tests does.
 enum class placements : std::uint8_t { both, in_place, out_of_place };
 
-/// What nccl-tests' table says of a collective, and which of its buffers are a block for each rank.
+/// The properties of a collective that determine its rows in nccl-tests' table.
 struct collective {
   std::string_view name;
   bool reduces = false, rooted = false;
-  bool cut = false;  ///< one of its buffers is a block for each rank; `count` is that of a block
+  bool cut = false;  ///< one of its buffers has a block for each rank; `count` is that of a block
   placements where = placements::both;
 
   [[nodiscard]] bool uneven() const noexcept { return name.ends_with("_v"); }
-  /// What it does, whatever the lengths of its blocks.
+  /// Returns the name without the "_v" of blocks with different lengths.
   [[nodiscard]] std::string_view kind() const noexcept { return name.substr(0, name.size() - (uneven() ? 2 : 0)); }
 
-  /// What nccl-tests makes of bytes by time: the load of a link if all ranks are equal.
+  /// Returns nccl-tests' factor from algorithm bandwidth to bus bandwidth.
   [[nodiscard]] double bus_factor(int ranks) const noexcept {
     const double others = static_cast<double>(ranks - 1) / ranks;
     return name.starts_with("all_reduce") ? 2 * others : cut ? others : 1.0;
   }
-  /// Elements of the larger buffer for a size: nccl-tests' rule, whole blocks of whole 16 bytes where there are blocks.
+  /// Returns the elements of the larger buffer for a size, as in nccl-tests: if there are blocks, each is a multiple of
+  /// 16 bytes.
   [[nodiscard]] std::size_t elements(std::size_t bytes, std::size_t element_bytes, std::size_t ranks) const noexcept {
     if (!cut) return bytes / element_bytes;
     const std::size_t unit = 16 / element_bytes;
     return bytes / element_bytes / ranks / unit * unit * ranks;
   }
-  /// As nccl-tests counts them: of a rank, on average.
+  /// Returns the count for nccl-tests' table: elements of a rank's block, on average, if there are blocks.
   [[nodiscard]] std::size_t count(std::size_t all, std::size_t ranks) const noexcept { return cut ? all / ranks : all; }
 };
 

@@ -18,7 +18,7 @@
 
 namespace bench {
 
-/// Small integers whose sums and products over any number of ranks are exact in every type, in any order.
+/// Returns a small integer; sums and products of these over any number of ranks are exact in every type and order.
 template <class T>
 T operand(int rank, std::size_t i, const std::string& op) {
   if (op == "prod") return static_cast<T>(static_cast<float>(i % 5 == 0 && rank == 0 ? 2 : 1));
@@ -48,20 +48,21 @@ T expected(int world_size, std::size_t i, const std::string& op) {
   return static_cast<T>(value);
 }
 
-/// The collective that was asked for, on elements of T: what goes in, how it begins, and what must come out. The same
-/// for all backends.
+/// The chosen collective on elements of T: fills its input, issues it and checks its result, in the same way on all
+/// backends.
 template <class T>
 class exercise {
  public:
-  /// `mean_error`: by which part of itself a mean may be off.
+  /// Prepares the collective of the options. `mean_error` is the relative error that a mean may have.
   exercise(const options& o, int rank, int size, double mean_error)
       : what_(collective_of(o.collective)), o_(o), rank_(rank), size_(size), mean_error_(mean_error) {}
 
-  /// Elements of either buffer for the largest size.
+  /// Returns the number of elements of either buffer for the largest size.
   [[nodiscard]] std::size_t most() const { return std::max<std::size_t>(o_.max_bytes / sizeof(T), ranks()); }
 
-  /// Begins it once, on the first `in.size()` elements of both buffers; in place it takes one of them. `done` gets the
-  /// handles, which end before it begins with another size; buffers of one size are the same ones.
+  /// Issues the collective once, on the first `in.size()` elements of both buffers, or in place in one of them. Passes
+  /// the handles to `done`; all must have ended before a call with another size. Calls with one size use the same
+  /// buffers.
   template <class Communicator, class Span, class Done>
   void begin(Communicator& world, const tutti::call_options& how, Span in, Span out, placements where, Done done) {
     cut(in.size());
@@ -101,7 +102,7 @@ class exercise {
     }
   }
 
-  /// What `in` holds before it.
+  /// Fills `in` with the operand of this rank.
   void fill(std::span<T> in, placements where) {
     cut(in.size());
     const bool own_block = where == placements::in_place && what_.kind().ends_with("gather");
@@ -109,7 +110,7 @@ class exercise {
       in[i] = operand<T>(rank_, own_block ? i - std::min(i, mine_) : i, o_.op);
   }
 
-  /// How many elements of the buffer that holds the result are wrong after it.
+  /// Returns the number of wrong elements in the buffer that holds the result.
   [[nodiscard]] std::uint64_t wrong(std::span<const T> result, placements where) {
     cut(result.size());
     std::uint64_t wrong = 0;
@@ -121,14 +122,14 @@ class exercise {
       }
     };
     const std::size_t all = result.size();
-    const std::size_t at = where == placements::in_place ? mine_ : 0;  // of the block that each rank gets
+    const std::size_t at = where == placements::in_place ? mine_ : 0;  // offset of the block that this rank gets
     const auto from = [&](std::size_t rank, std::size_t first) {
       return [this, rank, first](std::size_t i) { return operand<T>(static_cast<int>(rank), first + i, o_.op); };
     };
     const auto sum_of = [&](int ranks, std::size_t first) {
       return [this, ranks, first](std::size_t i) { return expected<T>(ranks, first + i, o_.op); };
     };
-    const bool here = !what_.rooted || rank_ == o_.root;  // where the result of a gather or a reduce is
+    const bool here = !what_.rooted || rank_ == o_.root;  // only the root has the result of a gather or a reduce
     const auto kind = what_.kind();
     if (kind == "broadcast")
       is(0, all, from(static_cast<std::size_t>(o_.root), 0));
@@ -151,9 +152,9 @@ class exercise {
   }
 
  private:
-  static constexpr std::size_t parts = 16;  ///< of an all_reduce_coalesced
+  static constexpr std::size_t parts = 16;  ///< buffers of an all_reduce_coalesced
 
-  // Operations in flight keep pointers to what is cut.
+  // Does nothing for the same size: operations in flight keep pointers to the counts.
   void cut(std::size_t all) {
     if (!blocks_.cut(all, ranks(), what_.uneven() ? blocks::lengths::uneven : blocks::lengths::equal)) return;
     mine_ = blocks_.begin(me());
@@ -166,7 +167,7 @@ class exercise {
     throw std::runtime_error("tutti-bench does not time " + std::string(what_.name) + " on this backend");
   }
 
-  /// Blocks of any lengths, moved.
+  /// Issues a v-variant that does not reduce.
   template <class Communicator, class Span, class Done>
   void begin_uneven(Communicator& world, const tutti::call_options& how, Span in, Span block_in, Span to,
                     Span block_out, Done done) {
@@ -203,7 +204,7 @@ class exercise {
 
   [[nodiscard]] std::size_t ranks() const { return static_cast<std::size_t>(size_); }
   [[nodiscard]] std::size_t me() const { return static_cast<std::size_t>(rank_); }
-  /// To whom sendrecv sends, and from whom it receives.
+  /// Return the rank to which sendrecv sends, and that from which it receives.
   [[nodiscard]] int next() const { return (rank_ + 1) % size_; }
   [[nodiscard]] int previous() const { return (rank_ + size_ - 1) % size_; }
 
@@ -227,12 +228,12 @@ class exercise {
   int rank_, size_;
   double mean_error_;
   blocks blocks_;
-  std::size_t mine_ = 0, count_ = 0;  // this rank's block
+  std::size_t mine_ = 0, count_ = 0;  // offset and length of this rank's block
   std::vector<std::size_t> turned_;
   std::vector<std::span<T>> list_;
 };
 
-/// Calls f with a null pointer to the type of the name.
+/// Calls f with a null pointer to the type with this name.
 template <class F>
 void with_type(const std::string& name, F f) {
   const auto of = [&]<class T>(const T* none) { f(none); };

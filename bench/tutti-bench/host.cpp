@@ -12,7 +12,7 @@
 namespace bench {
 namespace {
 
-/// So many elements, in memory that the ranks of a machine share or not.
+/// A buffer of `count` elements, in memory from communicator::allocate or in ordinary memory.
 template <class T>
 class buffer {
  public:
@@ -33,7 +33,7 @@ class buffer {
   std::span<T> all_;
 };
 
-/// One collective on elements of T, in buffers for the largest size.
+/// A collective on elements of T, with buffers for the largest size.
 template <class T>
 class on_host {
  public:
@@ -62,7 +62,7 @@ class on_host {
   }
 
  private:
-  /// So many operations in flight.
+  /// Issues `operations` operations at once and waits for them.
   void round(std::size_t all, placements where, int operations) {
     flights_.clear();
     for (int i = 0; i < operations; ++i)
@@ -71,7 +71,7 @@ class on_host {
     for (auto& f : flights_) f.wait();
   }
 
-  /// As nccl-tests does: warm-up, barrier, rounds back to back.
+  /// Times rounds as nccl-tests does: warm-up, barrier, rounds back to back.
   void time_rounds(std::size_t all, placements where, timing& t) {
     for (int i = 0; i < o_.warmup; ++i) round(all, where, o_.aggregate);
     world_.barrier().wait();

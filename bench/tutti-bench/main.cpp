@@ -1,4 +1,4 @@
-// Times collectives on whatever world this process was started in:
+// Times collectives on the world in which this process was started:
 //   tutti-run -n 2 -- tutti-bench all_reduce -b 8 -e 64M -f 4
 #include <chrono>
 #include <cstdio>
@@ -25,7 +25,7 @@ void tune(bench::communicator& world, const bench::options& o) {
   if (tells && world.backend().links() == tutti::algo::connectivity::memory)
     std::fprintf(stderr, "all ranks share memory, where direct measures its ways by itself: nothing to compare\n");
   std::ofstream file;
-  if (tells) {  // before the ranks work for a minute
+  if (tells) {  // opened first, so that an error appears before a minute of measurements
     file.open(o.tune);
     if (!file) throw std::runtime_error("cannot write " + o.tune);
   }

@@ -19,7 +19,7 @@ namespace {
 using gpu_communicator = tutti::communicator<tutti::nccl>;
 using flight = tutti::nccl::op_type;
 
-/// One collective on elements of T, in buffers for the largest size.
+/// A collective on elements of T, with buffers for the largest size.
 template <class T>
 class on_gpus {
  public:
@@ -47,7 +47,7 @@ class on_gpus {
   }
 
  private:
-  /// Issues it once; its handles come behind those that are there.
+  /// Issues the collective once and appends its handles to the existing ones.
   void start(std::size_t all, placements where) {
     const auto begin = [&] {
       what_.begin(gpus_, how_, in_.span().first(all), out_.span().first(all), where,
@@ -58,7 +58,7 @@ class on_gpus {
     begin();
   }
 
-  /// So many as --agg_iters in one launch, then the stream comes after them.
+  /// Issues --agg_iters operations in one launch, and makes the stream wait for them.
   void round(std::size_t all, placements where) {
     flights_.clear();
     if (o_.aggregate == 1) {
@@ -72,7 +72,7 @@ class on_gpus {
   void rounds(int n, std::size_t all, placements where) {
     for (int i = 0; i < n; ++i) round(all, where);
   }
-  /// The host waits for the stream, with a deadline, as for any operation.
+  /// Waits on the host for the stream, with the deadline of an operation.
   void settle() { gpus_.barrier({.stream = stream_}).wait(); }
 
   timing time_rounds(std::size_t all, placements where) {
@@ -84,7 +84,7 @@ class on_gpus {
     rounds(o_.iterations, all, where);
     end.record(stream_.native());
     settle();
-    // Once more with a mark behind every round, which costs the stream a little.
+    // Runs again with an event after every round, which costs a little time.
     std::vector<timed_event> marks(static_cast<std::size_t>(o_.iterations) + 1);
     marks[0].record(stream_.native());
     for (std::size_t i = 1; i < marks.size(); ++i) {
@@ -114,14 +114,14 @@ class on_gpus {
     for (int i = 0; i < o_.graphs; ++i) graph.launch(stream_.native());
     end.record(stream_.native());
     settle();
-    world_.barrier().wait();  // nobody destroys a graph that a peer still runs
+    world_.barrier().wait();  // no rank destroys its graph while a peer runs its own
     timing t;
     t.us = start.microseconds_to(end) / (static_cast<double>(o_.graphs) * o_.iterations * o_.aggregate);
     t.p50 = t.p99 = t.most = t.us;
     return t;
   }
 
-  /// Runs it once and counts what is wrong.
+  /// Runs the collective once and returns the number of wrong elements.
   std::uint64_t checked(std::size_t all, placements where) {
     std::vector<T> host(all);
     what_.fill(host, where);

@@ -15,7 +15,7 @@
 
 namespace bench {
 
-/// "64", "8K", "1.5M": powers of 1024, as in nccl-tests.
+/// Returns the bytes of a text such as "64", "8K" or "1.5M", in powers of 1024, as in nccl-tests.
 inline std::size_t parse_bytes(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
@@ -46,7 +46,7 @@ struct options {
   }
 };
 
-/// Reads the command line; an exit status when the program is to end at once (help, a mistake).
+/// Parses the command line. Returns an exit status if the program must end at once, after --help or an error.
 inline std::optional<int> parse(int argc, char** argv, options& o, bool prints) {
   CLI::App app{
       "Times collectives of tutti with nccl-tests' flags and columns.\n"

@@ -13,8 +13,8 @@ namespace bench {
 
 using communicator = tutti::communicator<>;
 
-/// Every size in and out of place, where it has a right result: measure(elements of the larger buffer, where) each, and
-/// a row of the table on rank 0.
+/// Calls measure(elements of the larger buffer, where) for every size, out of place and in place if the collective
+/// allows these, and writes a row of the table for each size, on rank 0.
 template <class T, class Measure>
 void sweep(const communicator& world, const options& o, table& rows, Measure measure) {
   if (o.collective == "barrier") {

@@ -18,7 +18,7 @@
 
 namespace bench {
 
-/// A number in at most `width` characters, with as many digits as fit.
+/// Returns a number as text of at most `width` characters, with as many digits as fit.
 inline std::string fit(double value, int width) {
   for (const char* format : {"%.2f", "%.1f", "%.0f", "%.1e", "%.0e"}) {
     char text[64];
@@ -27,7 +27,7 @@ inline std::string fit(double value, int width) {
   return std::string(static_cast<std::size_t>(width), '*');
 }
 
-/// nccl-tests' table on standard output, and JSON lines in a file. Rank 0's only.
+/// The output of rank 0: nccl-tests' table on standard output, and JSON lines in a file.
 class table {
  public:
   explicit table(const options& o)
@@ -35,7 +35,7 @@ class table {
     if (json_ && !*json_) throw std::runtime_error("cannot write " + o.json);
   }
 
-  /// `about`: more lines, each beginning with "# ".
+  /// Prints the header. `about` has further lines, which begin with "# ".
   void header(int world_size, const std::string& about = {}) const {
     std::printf("# tutti-bench %d.%d.%d\n# Collective test starting: %s\n", TUTTI_VERSION_MAJOR, TUTTI_VERSION_MINOR,
                 TUTTI_VERSION_PATCH, options_.collective.c_str());
@@ -94,7 +94,7 @@ class table {
     std::fflush(stdout);
   }
 
-  /// The exit status of the program.
+  /// Prints the end of the table; returns the exit status of the program.
   int footer() const {
     std::printf("# Out of bounds values : %llu %s\n# Avg bus bandwidth    : %g\n#\n# Collective test concluded: %s\n",
                 static_cast<unsigned long long>(wrong_), wrong_ == 0 ? "OK" : "FAILED", cells_ ? bus_ / cells_ : 0.0,

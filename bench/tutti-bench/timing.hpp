@@ -6,13 +6,13 @@
 
 namespace bench {
 
-/// What a size took, in microseconds, and how many elements of its results were wrong.
+/// The times of a size in microseconds, and the number of wrong elements of its results.
 struct timing {
   double us = 0;                      ///< per operation, mean over ranks of their mean
   double p50 = 0, p99 = 0, most = 0;  ///< per round, of the slowest rank
   std::uint64_t wrong = 0;
 
-  /// `rounds`: of the slowest rank each.
+  /// Sets the percentiles from the times of all rounds, each that of the slowest rank.
   void tell(std::vector<double> rounds) {
     std::sort(rounds.begin(), rounds.end());
     p50 = rounds[rounds.size() / 2];

@@ -16,16 +16,16 @@
 
 namespace bench {
 
-/// Measures every algorithm of every collective that has several on this world, and makes a table for TUTTI_TUNING.
-/// Goes from small messages to large ones, so that what a short budget leaves out is the largest; the smallest is
-/// always measured. Where `direct` can, nothing is: it measures by itself how to stage, and alone copies nothing of
-/// buffers from `allocate`, so that what is fastest for others would be wrong for these.
+/// A tuner: measures all algorithms of every collective that has several on this world, and makes a table for
+/// TUTTI_TUNING. Measures sizes in ascending order, so that a short budget leaves out the largest; always measures the
+/// smallest. Does not measure collectives that `direct` can run: it tunes its staging itself, and only it moves buffers
+/// from `allocate` without copies, so that the fastest algorithm for other buffers would be wrong for these.
 template <class World>
 class tuner {
  public:
   tuner(World& world, tutti::duration budget) : world_(world), budget_(seconds(budget)), began_(tutti::clock::now()) {}
 
-  /// The table, equal on all ranks. Collective. `progress` gets each measurement as it is made.
+  /// Measures, and returns the table, which is equal on all ranks. Collective. Passes each measurement to `progress`.
   template <class Progress>
   std::string run(Progress progress) {
     in_.assign(largest / sizeof(float), 1), out_.assign(in_.size(), 1);
@@ -58,8 +58,8 @@ class tuner {
 
   static double seconds(tutti::duration d) { return std::chrono::duration<double>(d).count(); }
 
-  /// The median of the slowest rank's times, in seconds. What is left of the budget is shared out by the sizes that are
-  /// left.
+  /// Returns the median of the slowest rank's times, in seconds. Uses an equal part of the remaining budget for each
+  /// remaining size and algorithm.
   template <class Start>
   double time(std::size_t bytes, Start start) {
     const auto once = [&] {
@@ -83,8 +83,8 @@ class tuner {
     return times[times.size() / 2];
   }
 
-  /// Calls f(args type, what its choice depends on, start) for each collective that has several algorithms, where
-  /// start(how) begins one with messages of about so many bytes.
+  /// Calls f(args type, what its choice depends on, start) for each collective that has several algorithms. start(how)
+  /// issues it with messages of about `bytes` bytes.
   template <class F>
   void visit(std::size_t bytes, F f) {
     using namespace tutti;
@@ -126,7 +126,7 @@ class tuner {
   static constexpr const Args* args = nullptr;
 
   World& world_;
-  double budget_, elapsed_ = 0;  // in seconds; the time of whoever is latest, equal on all ranks
+  double budget_, elapsed_ = 0;  // in seconds; the latest rank's time, equal on all ranks
   tutti::deadline began_;
   std::vector<float> in_, out_;
   std::vector<std::size_t> counts_;

@@ -10,12 +10,12 @@
 
 namespace bench {
 
-/// What the choice of an algorithm may depend on: `nothing` where ranks do not know how much the others move.
+/// The property on which the choice of an algorithm may depend; `nothing` if ranks do not know the others' sizes.
 enum class what_counts { size, nothing };
 
 struct series;
 
-/// What each algorithm of a collective took for messages of one size; 0 for what was not measured.
+/// The time of each algorithm of a collective for messages of one size; 0 if it was not measured.
 struct sample {
   std::size_t bytes;
   std::vector<double> seconds;
@@ -29,15 +29,16 @@ struct sample {
   [[nodiscard]] bool complete(const series& s) const;
 };
 
-/// One collective over all sizes.
+/// The measurements of one collective for all sizes.
 struct series {
   std::string collective;
   what_counts depends_on;
   std::vector<tutti::algorithm> algorithms;
-  std::vector<sample> samples;  ///< of ascending sizes
+  std::vector<sample> samples;  ///< by ascending size
 
-  /// True for an algorithm that took more than twice the time of the best at the last size, and fell back further than
-  /// at the one before. Not among small messages, where those of many steps are far behind and catch up later.
+  /// Returns true if an algorithm took more than twice the time of the best at the last size, and a larger multiple
+  /// than at the size before, or was not measured there. Never if the last size is below 64 KiB: algorithms with many
+  /// steps are slow for small messages and catch up later.
   [[nodiscard]] bool hopeless(std::size_t a) const {
     if (samples.size() < 2) return false;
     const sample& last = samples.back();
@@ -49,15 +50,15 @@ struct series {
   }
 };
 
-/// Everything that is not hopeless was measured.
+/// Returns true if all algorithms that are not hopeless were measured.
 inline bool sample::complete(const series& s) const {
   for (std::size_t a = 0; a < seconds.size(); ++a)
     if (seconds[a] <= 0 && !s.hopeless(a)) return false;
   return true;
 }
 
-/// The rules for one collective. An algorithm gives way to one that is faster by a twentieth, but for a single size
-/// only to one that is faster by a fifth; between two sizes the change lies in their geometric middle.
+/// Returns the rules for one collective. Another algorithm is chosen from a size on if it is faster by a twentieth, for
+/// a single size only if it is faster by a fifth. The bound between two sizes is their geometric mean.
 inline std::string rules_of(const series& s, const std::string& links, int ranks) {
   constexpr double worth_it = 0.95, worth_it_once = 0.8;
   if (s.samples.empty() && s.algorithms.size() != 1) return {};
@@ -77,7 +78,7 @@ inline std::string rules_of(const series& s, const std::string& links, int ranks
     return rules;
   }
   if (s.depends_on == what_counts::nothing) {
-    std::vector<double> product(s.algorithms.size(), 1);  // of how far behind the best each was
+    std::vector<double> product(s.algorithms.size(), 1);  // of the ratios to the best time at each size
     for (std::size_t a = 0; a < product.size(); ++a)
       for (const sample& m : s.samples) product[a] *= m.seconds[a] > 0 ? m.seconds[a] / m.best() : 2;
     rule("*", fastest(product));
@@ -87,7 +88,7 @@ inline std::string rules_of(const series& s, const std::string& links, int ranks
     const std::vector<double>& times = s.samples[i].seconds;
     return times[over] <= 0 || times[fastest(times)] < worth * times[over];
   };
-  std::vector<std::size_t> chosen;  // of each size
+  std::vector<std::size_t> chosen;  // algorithm for each size
   for (std::size_t i = 0; i < s.samples.size(); ++i)
     chosen.push_back(i != 0 && !gains(i, chosen.back(), worth_it) ? chosen.back() : fastest(s.samples[i].seconds));
   for (std::size_t i = 1; i + 1 < chosen.size(); ++i)

@@ -14,31 +14,31 @@
 
 namespace common {
 
-/// One thing that a command line can say.
+/// An option of the command line.
 struct option {
   std::string_view name;
-  std::string_view value;  // empty: a flag
+  std::string_view value;  // name of its value in the help; empty: a flag
   std::string_view help;
   std::function<void(std::string_view)> apply;  // throws std::invalid_argument
 };
 
-/// For `option::apply`: a number that is at least `least`.
+/// Returns an `option::apply` that stores a number, which must be at least `least`.
 template <class Number>
 auto number_into(Number& target, Number least) {
   return [&target, least](std::string_view text) {
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), target);
-    // The negation refuses a NaN too.
+    // Written as a negation, so that it also refuses NaN.
     if (failure != std::errc{} || end != text.data() + text.size() || !(target >= least))
       throw std::invalid_argument{"is not a number that is possible here"};
   };
 }
 
-/// For `option::apply`: a path, which need not exist.
+/// Returns an `option::apply` that stores a path, which need not exist.
 inline auto path_into(std::filesystem::path& target) {
   return [&target](std::string_view text) { target = text; };
 }
 
-/// The lines of `--help`, one for each option.
+/// Returns the lines of `--help`, one for each option.
 inline std::string usage(std::span<const option> table) {
   std::string text;
   for (const auto& known : table) {
@@ -49,7 +49,7 @@ inline std::string usage(std::span<const option> table) {
   return text;
 }
 
-/// Reads `--name value` and `--name=value`; errors: std::invalid_argument that names the argument.
+/// Applies the arguments `--name value` and `--name=value`. Errors: std::invalid_argument with the argument.
 inline void parse(std::span<const option> table, std::span<const char* const> arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string_view argument{arguments[i]};

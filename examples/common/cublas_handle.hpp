@@ -8,12 +8,12 @@
 
 namespace common {
 
-/// Errors: std::runtime_error that names the call and what cuBLAS says of it.
+/// Throws std::runtime_error with the name of the call and cuBLAS's message, unless it succeeded.
 inline void cublas_check(cublasStatus_t met, const char* call) {
   if (met != CUBLAS_STATUS_SUCCESS) throw std::runtime_error{std::string{call} + ": " + cublasGetStatusString(met)};
 }
 
-/// cuBLAS on a stream of the current device, in plain float32 (no TF32). Owns it.
+/// A cuBLAS handle, which it owns, on a stream of the current device. Computes in plain float32, without TF32.
 class cublas_handle {
  public:
   explicit cublas_handle(cudaStream_t stream) {

@@ -7,14 +7,14 @@
 
 namespace common {
 
-/// Errors: std::runtime_error that names the call and what CUDA says of it.
+/// Throws std::runtime_error with the name of the call and CUDA's message, unless it succeeded.
 inline void cuda_check(cudaError_t met, const char* call) {
   if (met != cudaSuccess)
     throw std::runtime_error{std::string{call} + ": " + cudaGetErrorName(met) + " (" + cudaGetErrorString(met) + ")"};
 }
 
-/// Before gpu_world(), and with the GPU that it chooses: else a context comes to be on GPU 0, too. Where there is no
-/// GPU, gpu_world() says so on all ranks.
+/// Selects the GPU that gpu_world() will choose, to be called before it: else CUDA creates a context on GPU 0, too.
+/// Does nothing without a GPU; gpu_world() reports that on all ranks.
 inline void choose_device(int local_rank) {
   int devices = 0;
   if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0)

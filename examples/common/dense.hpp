@@ -11,7 +11,7 @@ namespace common {
 
 /// A fully connected layer: y = x * weight + bias, each row of x one sample.
 ///
-/// Weights are inputs x outputs, row by row. Gradients are sums over the rows, added to what the caller's spans hold.
+/// Weights are inputs x outputs, in row-major order. Gradients are sums over the rows, added to the caller's spans.
 template <class T>
 class dense {
  public:
@@ -32,7 +32,7 @@ class dense {
     const std::size_t rows = x.size() / inputs_;
     for (std::size_t row = 0; row < rows; ++row)
       for (std::size_t j = 0; j < outputs_; ++j) bias_gradient[j] += y_gradient[row * outputs_ + j];
-    // Some rows at a time, which stay in the cache while they are read once for each tile of the product.
+    // Blocks of rows stay in the cache while each tile of the product reads them.
     for (std::size_t first = 0; first < rows; first += 128) {
       const std::size_t some = std::min<std::size_t>(128, rows - first);
       multiply_add(row_major(x.subspan(first * inputs_), some, inputs_).transposed(),
@@ -40,7 +40,7 @@ class dense {
     }
   }
 
-  /// Must come before `input_gradient` whenever the weights have changed.
+  /// Stores the transposed weights; call it before `input_gradient` whenever the weights have changed.
   void use_weight(std::span<const T> weight) { transpose(weight, inputs_, outputs_, std::span{transposed_}); }
 
   void input_gradient(std::span<const T> y_gradient, std::span<T> x_gradient) const {

@@ -14,8 +14,8 @@
 
 namespace common {
 
-/// Shows that all ranks hold the same bytes: a line with the hash on each. Collective.
-/// Errors: std::runtime_error with that line, on all ranks, where they do not.
+/// Checks that all ranks hold equal bytes; returns a line with the hash of each rank. Collective. Errors:
+/// std::runtime_error with that line, on all ranks, if the hashes differ.
 template <class Comm>
 tutti::task<std::string> equal_bits(Comm& world, std::span<const std::byte> bytes) {
   const std::uint64_t mine = fnv1a(bytes);

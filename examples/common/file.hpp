@@ -11,7 +11,8 @@
 
 namespace common {
 
-/// Reads a whole file, refusing one that is larger than any sensible one before memory is reserved for it.
+/// Reads a whole file. Errors: std::system_error or std::runtime_error if it cannot be read or has more than `largest`
+/// bytes, which is checked before memory is allocated.
 inline std::vector<std::byte> read_file(const std::filesystem::path& path, std::uintmax_t largest) {
   std::error_code failure;
   const std::uintmax_t size = std::filesystem::file_size(path, failure);

@@ -7,7 +7,7 @@
 
 namespace common {
 
-/// A model's tensors as a reducer wants them: their gradients are of T.
+/// Returns the shapes of a model's gradients, of type T, for a reducer.
 template <class T, class Model>
 std::vector<tutti::grad::parameter_shape> gradient_shapes(const Model& net) {
   std::vector<tutti::grad::parameter_shape> all;

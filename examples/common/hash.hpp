@@ -6,7 +6,7 @@
 
 namespace common {
 
-/// The 64-bit FNV-1a hash of some bytes: finds accidents, not forgeries.
+/// Returns the 64-bit FNV-1a hash of some bytes. It is not cryptographic.
 inline std::uint64_t fnv1a(std::span<const std::byte> bytes) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const std::byte byte : bytes) {

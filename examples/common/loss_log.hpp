@@ -9,8 +9,8 @@
 
 namespace common {
 
-/// A file with a line for each step: its number and its loss, to the last bit. Without a path, nothing.
-/// Errors: std::runtime_error that names the file.
+/// A file with a line for each step: its number and its loss, to the last bit. Writes nothing without a path. Errors:
+/// std::runtime_error with the name of the file.
 class loss_log {
  public:
   void open(const std::filesystem::path& path, std::ios::openmode mode = std::ios::trunc) {

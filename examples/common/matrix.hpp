@@ -5,7 +5,7 @@
 
 namespace common {
 
-/// A matrix in someone else's memory; a transpose is the same memory with the two strides swapped.
+/// A view of a matrix in memory that it does not own; a transpose is the same memory with the two strides swapped.
 template <class T>
 struct matrix_view {
   const T* data;
@@ -17,7 +17,7 @@ struct matrix_view {
   matrix_view transposed() const { return {data, columns, rows, column_stride, row_stride}; }
 };
 
-/// Views contiguous memory as rows x columns.
+/// Returns a view of contiguous memory as rows x columns.
 template <class T>
 matrix_view<T> row_major(std::span<const T> values, std::size_t rows, std::size_t columns) {
   return {values.data(), rows, columns, columns, 1};
@@ -25,8 +25,8 @@ matrix_view<T> row_major(std::span<const T> values, std::size_t rows, std::size_
 
 // The sums of one tile are a local array of constant size, so that the compiler keeps them in vector registers for the
 // whole inner loop; g++ 12 does so only if its vectorizer sees the loop over columns before it is unrolled away. Each
-// element is summed in order of `p` whatever the tile, so that an image's result does not depend on which other images
-// share its batch.
+// element is summed in order of `p` in every tile, so the result for an image does not depend on the other images of
+// its batch.
 template <std::size_t Rows, std::size_t Columns, class T>
 inline void multiply_tile(matrix_view<T> a, std::size_t first_row, const T* b, T* c, std::size_t width) {
   T sums[Rows][Columns] = {};

@@ -7,7 +7,7 @@
 
 namespace common {
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): the same numbers from the same seed with every standard library.
+/// The generator SplitMix64 (Steele, Lea and Flood, 2014): equal numbers from equal seeds with every standard library.
 class random_source {
  public:
   explicit random_source(std::uint64_t seed) : state_{seed} {}
@@ -19,10 +19,10 @@ class random_source {
     return z ^ (z >> 31);
   }
 
-  /// Uniform in [-limit, limit).
+  /// Returns a uniform number in [-limit, limit).
   double symmetric(double limit) { return limit * (static_cast<double>(next() >> 11) * 0x1p-52 - 1.0); }
 
-  /// Uniform in [0, end), but for a bias below end / 2^64.
+  /// Returns a uniform number in [0, end), with a bias below end / 2^64.
   std::size_t below(std::size_t end) { return static_cast<std::size_t>(next() % end); }
 
  private:

@@ -8,9 +8,8 @@
 
 namespace common {
 
-/// Softmax and cross entropy: replaces each row of logits by the loss's gradient and returns the sum of the losses.
-///
-/// There is one row for each label.
+/// Computes softmax and cross entropy: replaces each row of logits by the gradient of its loss, and returns the sum of
+/// the losses. There is one row for each label.
 template <class T>
 double softmax_cross_entropy(std::span<T> logits, std::span<const std::uint8_t> labels) {
   if (labels.empty()) return 0;
@@ -18,7 +17,7 @@ double softmax_cross_entropy(std::span<T> logits, std::span<const std::uint8_t> 
   double total = 0;
   for (std::size_t row = 0; row < labels.size(); ++row) {
     const auto values = logits.subspan(row * classes, classes);
-    // Without this shift a large logit would overflow exp().
+    // Subtracted from all logits, so that exp() does not overflow.
     const T largest = *std::ranges::max_element(values);
     const T of_label = values[labels[row]] - largest;
     T sum{0};

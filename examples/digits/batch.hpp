@@ -11,7 +11,7 @@
 
 namespace digits {
 
-/// Images as the model takes them, pixels scaled to 0..1, and their labels.
+/// A batch of images, with pixels scaled to 0..1, and their labels.
 template <class T>
 struct batch {
   std::vector<T> pixels;
@@ -20,7 +20,7 @@ struct batch {
   std::size_t size() const { return labels.size(); }
 };
 
-/// Copies the named images of a data set into a batch.
+/// Copies images of a data set, by their indices, into a batch.
 template <class T>
 batch<T> gather(const dataset& data, std::span<const std::uint32_t> indices) {
   const std::size_t pixels = data.shape.size();
@@ -36,17 +36,17 @@ batch<T> gather(const dataset& data, std::span<const std::uint32_t> indices) {
   return result;
 }
 
-/// The numbers 0..count-1 in the order in which this epoch visits them: the same on every rank of any world.
+/// Returns the numbers 0..count-1 in the order of an epoch, which is the same on all ranks and for any world size.
 inline std::vector<std::uint32_t> epoch_order(std::size_t count, std::uint64_t seed, std::uint64_t epoch) {
   std::vector<std::uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0u);
-  // A seed drawn from the seed: seeds 1 and 2 must not share their epochs, shifted by one.
+  // Mixes the seed before the epoch is added: else epoch e + 1 of seed 1 would equal epoch e of seed 2.
   common::random_source random{common::random_source{seed}.next() + epoch};
   common::shuffle(std::span{order}, random);
   return order;
 }
 
-/// The part of `whole` that falls to one of `parts` (a rank, a micro-batch): contiguous, sizes differ by at most one.
+/// Returns one of `parts` contiguous parts of `whole`, for a rank or a micro-batch; their sizes differ by at most one.
 template <class T>
 std::span<T> slice(std::span<T> whole, std::size_t part, std::size_t parts) {
   const std::size_t first = whole.size() * part / parts;

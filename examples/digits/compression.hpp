@@ -9,7 +9,7 @@
 
 namespace digits {
 
-/// The reducer's hook for it.
+/// The reducer's hook for `--compress`.
 class compression_hook {
  public:
   explicit compression_hook(compression how) : how_{how} {}

@@ -10,10 +10,10 @@
 
 namespace digits {
 
-/// A 3 x 3 convolution with a border of zeros: a dense layer applied to every patch of the image.
+/// A 3 x 3 convolution with zero padding: a dense layer applied to every patch of the image.
 ///
-/// Images are stored row by row with the channels of a pixel together; weights are (3, 3, channels in) x channels out.
-/// Gradients are sums over the images, added to what the caller's spans hold.
+/// Images are stored row by row, with the channels of a pixel together; weights are (3, 3, channels in) x channels out.
+/// Gradients are sums over the images, added to the caller's spans.
 template <class T>
 class convolution {
  public:
@@ -44,7 +44,7 @@ class convolution {
     }
   }
 
-  /// Must come before `input_gradient` whenever the weights have changed.
+  /// Stores the transposed weights; call it before `input_gradient` whenever the weights have changed.
   void use_weight(std::span<const T> weight) { dense_.use_weight(weight); }
 
   void input_gradient(std::span<const T> y_gradient, std::span<T> x_gradient) {
@@ -58,7 +58,7 @@ class convolution {
  private:
   std::size_t positions() const { return output_.rows * output_.columns; }
 
-  // The border is never visited: its places in patches_ keep the zeros they were made with.
+  // The padding is never written: its elements of patches_ keep their initial zeros.
   void gather(std::span<const T> image) {
     visit([&](std::size_t in_patches, std::size_t in_image) {
       std::copy_n(image.data() + in_image, input_.channels, patches_.data() + in_patches);
@@ -77,7 +77,7 @@ class convolution {
     for (std::size_t row = 0; row < output_.rows; ++row)
       for (std::size_t column = 0; column < output_.columns; ++column)
         for (std::size_t tap = 0; tap < 9; ++tap, in_patches += input_.channels) {
-          // One more than the pixel meant, as an unsigned number cannot be -1.
+          // One more than the index of the pixel, since an unsigned number cannot be -1.
           const std::size_t y = row * stride_ + tap / 3;
           const std::size_t x = column * stride_ + tap % 3;
           if (y == 0 || y > input_.rows || x == 0 || x > input_.columns) continue;

@@ -13,26 +13,26 @@
 
 namespace digits {
 
-/// Ten digits, or ten kinds of clothes.
+/// The number of classes: ten digits, or ten kinds of clothes.
 inline constexpr std::size_t class_count = 10;
 
 /// Labelled grey images, one after another, each row by row.
 struct dataset {
   image_shape shape;
-  unsigned largest_pixel = 0;  // what white is: 16 or 255
+  unsigned largest_pixel = 0;  // value of white: 16 or 255
   std::vector<std::uint8_t> pixels;
   std::vector<std::uint8_t> labels;
 
   std::size_t size() const { return labels.size(); }
 };
 
-/// What is learned from, and what is only ever evaluated.
+/// A data set for training, and one for evaluation only.
 struct split_dataset {
   dataset train;
   dataset test;
 };
 
-/// Copies the named images into a data set of their own.
+/// Copies images, by their indices, into another data set.
 inline dataset subset(const dataset& data, std::span<const std::uint32_t> indices) {
   dataset result{.shape = data.shape, .largest_pixel = data.largest_pixel, .pixels = {}, .labels = {}};
   const std::size_t bytes = data.shape.size();
@@ -45,7 +45,7 @@ inline dataset subset(const dataset& data, std::span<const std::uint32_t> indice
   return result;
 }
 
-/// Holds out a fifth of the images, rounded up: the same ones in every run, whatever seed the training has.
+/// Splits off a fifth of the images, rounded up, for evaluation: the same ones in every run, for any seed of training.
 inline split_dataset hold_out_fifth(const dataset& all) {
   if (all.size() < 2) throw std::runtime_error{"a data set of " + std::to_string(all.size()) + " cannot be split"};
   std::vector<std::uint32_t> order(all.size());

@@ -18,7 +18,7 @@ namespace detail {
 inline constexpr std::uintmax_t largest_csv = std::uintmax_t{1} << 28;
 inline constexpr std::size_t csv_pixels = 64;
 
-// Every complaint names file:line:column, as a compiler does.
+// Error messages begin with file:line:column, as a compiler's.
 [[noreturn]] inline void bad_csv(const std::filesystem::path& path, std::size_t line, std::size_t column,
                                  const std::string& what) {
   throw std::runtime_error{path.string() + ":" + std::to_string(line) + ":" + std::to_string(column) + ": " + what};
@@ -50,9 +50,9 @@ inline void append_csv_line(const std::filesystem::path& path, std::size_t line,
 
 }  // namespace detail
 
-/// Reads 8 x 8 digits: a line each, 64 pixels from 0 to 16 and a label from 0 to 9, separated by commas.
+/// Reads 8 x 8 digits, one in each line: 64 pixels from 0 to 16 and a label from 0 to 9, separated by commas.
 ///
-/// Errors: std::runtime_error that names file, line, column and what was expected there.
+/// Errors: std::runtime_error with file, line, column and the expected text.
 inline dataset load_digits_csv(const std::filesystem::path& path) {
   const auto bytes = common::read_file(path, detail::largest_csv);
   std::string_view rest{reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -13,18 +13,18 @@
 
 namespace digits {
 
-/// The rule for the parameters of this rank's share.
+/// SGD whose velocity is sharded over the ranks.
 template <class T>
 using divided_sgd = tutti::train::sharded_optimizer<tutti::communicator<>, T, tutti::train::sgd>;
 
-/// This rank's part of what a divided optimizer remembers.
+/// Returns this rank's part of the velocity.
 template <class T>
 std::span<T> velocity_part(divided_sgd<T>& optimizer) {
   const auto bytes = optimizer.shards()[0].part.bytes;
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
-/// All ranks' parts.
+/// Gathers the velocity of all parameters. Collective.
 template <class T>
 tutti::task<std::vector<T>> gather_velocity(tutti::communicator<>& world, divided_sgd<T>& optimizer,
                                             std::size_t parameters) {
@@ -34,6 +34,7 @@ tutti::task<std::vector<T>> gather_velocity(tutti::communicator<>& world, divide
   co_return all;
 }
 
+/// Copies this rank's part of the velocity of all parameters.
 template <class T>
 void keep_velocity(divided_sgd<T>& optimizer, std::span<const T> all) {
   const auto mine = all.subspan(optimizer.first(), optimizer.size());

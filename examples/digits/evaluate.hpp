@@ -16,7 +16,7 @@
 
 namespace digits {
 
-/// Judges the model on all images, each on one rank; all ranks get the same result.
+/// Evaluates the model on all images, each on one rank; all ranks get equal results. Collective.
 template <class T, class Comm>
 tutti::task<metrics> evaluate(model<T>& net, const dataset& data, Comm& world) {
   constexpr std::size_t at_once = 256;

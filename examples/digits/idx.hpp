@@ -13,7 +13,7 @@
 #include "common/file.hpp"
 #include "digits/dataset.hpp"
 
-// IDX, the format of MNIST: a magic number that says "bytes" and how many dimensions, the dimensions as 32-bit
+// IDX, the format of MNIST: a magic number with the type "bytes" and the number of dimensions, the dimensions as 32-bit
 // big-endian numbers, and the values.
 
 namespace digits {
@@ -33,7 +33,7 @@ class idx_file {
     if (number(0) != magic) fail("it does not start with the bytes 0 0 8 " + std::to_string(magic & 0xff));
   }
 
-  /// The 32-bit number with this index in the header.
+  /// Returns the 32-bit number with this index in the header.
   std::size_t number(std::size_t index) const {
     if (bytes_.size() < 4 * (index + 1)) fail("it ends within its header");
     std::size_t value = 0;
@@ -41,7 +41,7 @@ class idx_file {
     return value;
   }
 
-  /// Everything after the header, which must be `count` bytes.
+  /// Returns the bytes after the header. Throws unless there are `count` of them.
   std::vector<std::uint8_t> values(std::size_t header_numbers, std::size_t count) const {
     const std::size_t header = 4 * header_numbers;
     if (bytes_.size() != header + count)
@@ -91,9 +91,9 @@ inline std::filesystem::path idx_path(const std::filesystem::path& directory, co
 
 }  // namespace detail
 
-/// Reads MNIST, Fashion-MNIST or anything else in the same four files of a directory.
+/// Reads MNIST, Fashion-MNIST or another data set from the same four files in a directory.
 ///
-/// Errors: std::system_error or std::runtime_error that names the file and what is wrong with it.
+/// Errors: std::system_error or std::runtime_error with the file and the reason.
 inline split_dataset load_idx(const std::filesystem::path& directory) {
   const auto path = [&](const std::string& name) { return detail::idx_path(directory, name); };
   split_dataset data{.train = detail::load_idx_pair(path("train-images-idx3-ubyte"), path("train-labels-idx1-ubyte")),

@@ -4,7 +4,7 @@
 
 namespace digits {
 
-/// The size of an image; the channels of a pixel lie together in memory.
+/// The size of an image; the channels of a pixel are adjacent in memory.
 struct image_shape {
   std::size_t rows = 0;
   std::size_t columns = 0;

@@ -17,7 +17,7 @@
 
 namespace digits {
 
-/// The step that the options ask for; they have been checked.
+/// Returns the step policy for some options, which must have been checked.
 template <class T>
 std::unique_ptr<step_policy<T>> make_step(const options& wanted, model<T>& net, tutti::communicator<>& world) {
   const auto reduced = [&](auto hook) -> std::unique_ptr<step_policy<T>> {

@@ -10,7 +10,7 @@
 
 namespace digits {
 
-/// Keeps the largest of each 2 x 2 pixels, channel by channel; an odd last row or column is dropped.
+/// A pooling layer, which keeps the largest of each 2 x 2 pixels, channel by channel; drops an odd last row or column.
 template <class T>
 class max_pool {
  public:
@@ -24,7 +24,7 @@ class max_pool {
       for (std::size_t c = 0; c < input_.channels; ++c) {
         T largest = x[from + c];
         std::uint8_t winner = 0;
-        // The first of equals wins, in every batch alike.
+        // Chooses the first of equal pixels, so that the result does not depend on the batch.
         for (std::uint8_t tap = 1; tap < 4; ++tap) {
           const T value = x[from + offset(tap) + c];
           winner = value > largest ? tap : winner;
@@ -36,7 +36,7 @@ class max_pool {
     });
   }
 
-  /// Goes back through the latest `forward`.
+  /// Computes the gradient of x for the last `forward`.
   void input_gradient(std::span<const T> y_gradient, std::span<T> x_gradient) const {
     std::ranges::fill(x_gradient, T{0});
     visit(y_gradient.size(), [&](std::size_t to, std::size_t from) {

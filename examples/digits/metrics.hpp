@@ -17,7 +17,7 @@ struct metrics {
   tutti::train::top_k_accuracy<1, 5> accuracy;
 };
 
-/// Judges one row of logits for each label; the logits are used up.
+/// Adds the loss and accuracy of one row of logits for each label; overwrites the logits.
 template <class T>
 void judge(metrics& all, std::span<T> logits, std::span<const std::uint8_t> labels) {
   all.accuracy.add(logits, labels);

@@ -19,10 +19,10 @@
 
 namespace digits {
 
-/// Whether `model::backward` replaces what the gradients hold or adds to it, as all micro-batches but the first do.
+/// The way in which `model::backward` writes gradients: it overwrites them, or adds to them, for later micro-batches.
 enum class gradient_mode { overwrite, accumulate };
 
-/// One parameter tensor: its name and its place in `model::parameters`.
+/// A parameter tensor: its name and its position in `model::parameters`.
 struct tensor_info {
   std::string_view name;
   std::size_t first;
@@ -31,17 +31,17 @@ struct tensor_info {
 
 /// A small convolutional network with a hand-written backward pass: two convolutions, then two dense layers.
 ///
-/// Most parameters are in the dense layers and most work is in the convolutions, so that most gradients are complete,
-/// and can travel, before most of the backward pass is done.
+/// Most parameters are in the dense layers and most work is in the convolutions, so most gradients are complete, and
+/// can be sent, before most of the backward pass is done.
 template <class T>
 class model {
  public:
   static constexpr std::size_t tensor_count = 8;
 
-  /// Draws the weights (He, uniform): the same for the same seed, for float and double up to rounding.
+  /// Draws the weights (He, uniform): equal for equal seeds, and for float and double except for rounding.
   model(image_shape input, std::uint64_t seed)
       : input_{input},
-        // An image of MNIST's size is halved at once; one of 8 x 8 has nothing to lose.
+        // The first layer halves images of MNIST's size; those of 8 x 8 are small enough.
         conv1_{input, 16, input.rows > 16 ? 2u : 1u},
         conv2_{conv1_.output(), 32, 1},
         pool_{conv2_.output()},
@@ -64,12 +64,12 @@ class model {
     }
   }
 
-  /// All parameters, contiguous; `tensors` says where each one lies.
+  /// Returns all parameters, contiguous; `tensors` has the position of each.
   std::span<T> parameters() { return parameters_; }
   std::span<const T> parameters() const { return parameters_; }
   std::span<const tensor_info, tensor_count> tensors() const { return tensors_; }
 
-  /// Computes the logits of a batch, samples x classes; they are the caller's to change until the next call.
+  /// Computes the logits of a batch, samples x classes. The caller may overwrite them; valid until the next call.
   std::span<T> forward(const batch<T>& samples) {
     const std::size_t n = samples.size();
     const std::span<const T> images{samples.pixels};
@@ -91,9 +91,8 @@ class model {
 
   /// Computes the gradients of a batch's loss and returns the loss, both as sums over the samples, not means.
   ///
-  /// gradients[i] has the size of tensors()[i]; `ready(i)` is called once for each, last layer first, as soon as it
-  /// is complete. A batch without samples gives zeros. The gradients, not the result, are those of the loss times
-  /// `loss_scale`.
+  /// gradients[i] has the size of tensors()[i]; calls `ready(i)` once for each, last layer first, as soon as it is
+  /// complete. A batch without samples gives zeros. The gradients, but not the result, are multiplied by `loss_scale`.
   template <class Ready>
   double backward(const batch<T>& samples, std::span<const std::span<T>> gradients, Ready&& ready,
                   gradient_mode mode = gradient_mode::overwrite, T loss_scale = 1) {
@@ -149,7 +148,7 @@ class model {
   }
 
   static void rectify(std::span<T> values) {
-    for (T& value : values) value = value < T{0} ? T{0} : value;  // keeps a NaN, to be seen in the loss
+    for (T& value : values) value = value < T{0} ? T{0} : value;  // keeps NaN, which must appear in the loss
   }
 
   static void rectify_gradient(std::span<const T> output, std::span<T> gradient) {

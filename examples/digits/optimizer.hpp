@@ -10,17 +10,17 @@
 
 namespace digits {
 
-/// How parameters move. The rate changes with every step.
+/// The update rule; its rate is set in every step.
 inline constexpr tutti::train::sgd momentum_rule{.rate = 0.1, .momentum = 0.9};
 
-/// The rule for all parameters on one rank.
+/// SGD for all parameters on one rank.
 template <class T>
 class sgd {
  public:
   explicit sgd(std::size_t parameter_count, tutti::train::sgd rule = momentum_rule)
       : rule_{rule}, velocity_(parameter_count, T{0}) {}
 
-  /// Takes one step. The gradients lie tensor by tensor anywhere in memory, in the order of the parameters.
+  /// Takes one step. The gradients are one span for each tensor, in the order of the parameters.
   void step(std::span<T> parameters, std::span<const std::span<T>> gradients, double rate) {
     rule_.rate = rate;
     ++steps_;
@@ -32,7 +32,7 @@ class sgd {
     }
   }
 
-  /// What a checkpoint must hold besides the parameters.
+  /// Returns the velocity, which a checkpoint must hold beside the parameters.
   std::span<T> velocity() { return velocity_; }
 
  private:

@@ -14,11 +14,11 @@
 namespace digits {
 
 enum class element_type { float32, float64 };
-/// What gradients travel as.
+/// The type in which gradients are sent.
 enum class compression { none, bf16, int8 };
 enum class action { train, measure_speed, show_help };
 
-/// What the command line asks for.
+/// The options of the command line.
 struct options {
   std::uint64_t seed = 1;
   std::size_t batch = 64;
@@ -26,10 +26,10 @@ struct options {
   std::size_t accumulate = 1;
   element_type dtype = element_type::float32;
   compression compress = compression::none;
-  std::size_t shards = 0;   // of a batch, whose gradients are added in a fixed order; 0: any order
-  std::size_t zero = 0;     // which stage of ZeRO divides the optimizer; 0: none
-  bool adasum = false;      // in place of the mean
-  bool scale_loss = false;  // dynamically
+  std::size_t shards = 0;   // parts of a batch, whose gradients are added in a fixed order; 0: any order
+  std::size_t zero = 0;     // stage of ZeRO; 0: none
+  bool adasum = false;      // Adasum in place of the mean
+  bool scale_loss = false;  // dynamic loss scale
   double learning_rate = 0.1;
   std::filesystem::path data;
   std::filesystem::path checkpoint;
@@ -97,14 +97,14 @@ inline void check_combination(const options& o) {
 
 }  // namespace detail
 
-/// The text of `--help`.
+/// Returns the text of `--help`.
 inline std::string usage() {
   options unused;
   return "usage: digits [options]\nTrains a small network to recognise handwritten digits.\n\n" +
          common::usage(detail::option_table(unused));
 }
 
-/// Reads the command line; errors: std::invalid_argument that names the argument, or those that do not go together.
+/// Parses the command line. Errors: std::invalid_argument with the argument, or with those that exclude each other.
 inline options parse_options(std::span<const char* const> arguments) {
   options result;
   common::parse(detail::option_table(result), arguments);

@@ -11,8 +11,7 @@
 
 namespace digits {
 
-/// Tells a person how training goes: one line for each epoch, and on a terminal a bar while an epoch runs.
-/// Only rank 0 tells anything.
+/// The progress output of rank 0: one line for each epoch, and on a terminal a progress bar. Other ranks print nothing.
 class progress {
  public:
   progress(int rank, std::size_t epochs, std::FILE* out = stdout)

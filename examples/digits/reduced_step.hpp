@@ -21,8 +21,8 @@
 
 namespace digits {
 
-/// Every rank gets all gradients from a reducer with some hook, and then updates all parameters, or with --zero 1 its
-/// share of them.
+/// A step in which every rank gets all gradients from a reducer, with some hook, and updates all parameters, or with
+/// --zero 1 its part of them.
 template <class T, class Hook>
 class reduced_step : public step_policy<T> {
  public:
@@ -30,7 +30,7 @@ class reduced_step : public step_policy<T> {
       : step_policy<T>{wanted},
         world_{world},
         net_{net},
-        // Small buckets for a small model, so that the dense layers travel while the convolutions are computed.
+        // Small buckets for a small model: those of the dense layers are reduced while the convolutions are computed.
         reducer_{world,
                  common::gradient_shapes<T>(net),
                  {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}},
@@ -58,7 +58,7 @@ class reduced_step : public step_policy<T> {
     pass_.emplace(reducer_.begin(images_, tutti::grad::contribution::sum));
   }
   void ready(std::size_t i) override {
-    // Adasum takes each rank's gradient as it is, so that it should be a mean.
+    // Adasum does not divide the ranks' gradients, so each must be a mean already.
     if constexpr (requires { requires Hook::scale == tutti::grad::scaling::none; })
       if (images_ > 0) tutti::grad::divide(gradients_[i], images_);
     pass_->ready(i);
@@ -66,12 +66,12 @@ class reduced_step : public step_policy<T> {
   tutti::task<> finish(double rate) override {
     auto pass = std::move(*pass_);
     pass_.reset();
-    pass.rest_unused();  // of a rank without parts
+    pass.rest_unused();  // for a rank that computes no part
     co_await pass.finish();
     if (scaler_) {
       const auto u = scaler_->unscale(reducer_);
       scaler_->update(u);
-      if (u.overflow) co_return;  // on all ranks, as their gradients are equal
+      if (u.overflow) co_return;  // on all ranks, since their gradients are equal
     }
     if (divided_) {
       divided_->rule().rate = rate;

@@ -15,8 +15,8 @@
 
 namespace digits {
 
-/// How the gradients of all ranks become one step of the parameters: what --zero, --adasum, --scaler, --shards
-/// and --compress choose. Every rank makes the same calls in the same order.
+/// The policy by which the gradients of all ranks become one step of the parameters, chosen by --zero, --adasum,
+/// --scaler, --shards and --compress. Collective: every rank makes the same calls in the same order.
 template <class T>
 class step_policy {
  public:
@@ -27,32 +27,34 @@ class step_policy {
   step_policy& operator=(const step_policy&) = delete;
   virtual ~step_policy() = default;
 
-  /// Where the backward pass leaves this rank's gradients: sums over its images, one for each tensor.
+  /// Returns the buffers to which the backward pass writes this rank's gradients, one for each tensor: sums over its
+  /// images.
   virtual std::span<const std::span<T>> gradients() = 0;
-  /// What it multiplies the loss by.
+  /// Returns the factor by which the backward pass multiplies the loss.
   double loss_scale() const { return scaler_ ? static_cast<double>(scaler_->scale()) : 1; }
 
-  /// A step's images are cut into so many parts, of which this rank computes some, one after another.
+  /// The parts of a step's images that this rank computes, one after another: [first, end) of `parts`.
   struct share {
     std::size_t first, end, parts;
   };
   virtual share parts() const = 0;
-  /// What the backward pass of the second part and those after it does with the gradients.
+  /// Returns the mode in which the backward passes after the first part write gradients.
   virtual gradient_mode later_parts() const { return gradient_mode::accumulate; }
-  /// A part is complete, and another one follows.
+  /// Ends a part that another one follows.
   virtual void next_part() {}
 
-  /// Begins a step to which this rank contributes so many images.
+  /// Begins a step to which this rank contributes `images` images.
   virtual void begin(std::size_t images) = 0;
-  /// The gradient of tensor `i` is complete: it may travel while the others are computed.
+  /// Marks the gradient of tensor `i` as complete: it may be reduced while others are computed.
   virtual void ready(std::size_t i) = 0;
-  /// Ends when every rank has the new parameters; or the old ones, where all skip the step.
+  /// Updates the parameters, on all ranks, or skips the step on all.
   virtual tutti::task<> finish(double rate) = 0;
 
-  /// The momentum of all parameters, wherever it lies, for a checkpoint, and back.
+  /// Return the velocity of all parameters, for a checkpoint, and set it. velocity() is collective.
   virtual tutti::task<std::vector<T>> velocity() = 0;
   virtual void set_velocity(std::span<const T> all) = 0;
-  /// The loss scale and the clean steps since it moved, and back; zeros where the loss is not scaled, or was not.
+  /// Return the loss scale and the steps without an overflow since it changed, and set them; zeros stand for a loss
+  /// that is not scaled.
   std::array<T, 2> scaler() const {
     if (!scaler_) return {};
     return {static_cast<T>(scaler_->state().scale), static_cast<T>(scaler_->state().clean_steps)};
@@ -62,10 +64,10 @@ class step_policy {
   }
 
  protected:
-  std::optional<tutti::train::loss_scaler> scaler_;  // of --scaler
+  std::optional<tutti::train::loss_scaler> scaler_;  // with --scaler
 };
 
-/// --accumulate: so many parts on each rank.
+/// Returns this rank's parts with --accumulate, which is the number of parts on each rank.
 template <class T>
 typename step_policy<T>::share parts_of(const options& wanted, const tutti::communicator<>& world) {
   const auto rank = static_cast<std::size_t>(world.rank()), ranks = static_cast<std::size_t>(world.size());

@@ -28,8 +28,8 @@
 
 namespace digits {
 
-/// Trains a network as the options say, data-parallel over the ranks of a world: each step's images are divided among
-/// them, and their gradients travel while the backward pass runs; the step policy says how.
+/// A trainer of a network, data-parallel over the ranks of a world: each step's images are divided among them, and
+/// gradients are reduced while the backward pass runs, by the step policy.
 template <class T>
 class trainer {
  public:
@@ -59,7 +59,7 @@ class trainer {
     progress_.line("parameters: " + bits);
   }
 
-  /// Trains without evaluating or writing anything, after one epoch to warm up, and tells the speed.
+  /// Measures the speed of training, without evaluation and files, after one epoch to warm up.
   tutti::task<> measure_speed() {
     co_await train_epoch(0);
     const auto start = std::chrono::steady_clock::now();
@@ -71,7 +71,7 @@ class trainer {
   }
 
  private:
-  /// Returns the mean loss, each step's taken before its update.
+  /// Trains for one epoch and returns the mean loss; each step's loss is that before its update.
   tutti::task<double> train_epoch(std::size_t epoch) {
     const auto order = epoch_order(data_.train.size(), options_.seed, epoch);
     double total = 0;
@@ -85,7 +85,7 @@ class trainer {
     co_return total / static_cast<double>(order.size());
   }
 
-  /// One update, from the images of all ranks; returns their mean loss before it.
+  /// Takes one step with the images of all ranks and returns their mean loss before it.
   tutti::task<double> train_step(std::span<const std::uint32_t> images, std::size_t step) {
     const auto parts = step_->parts();
     const auto part = [&](std::size_t i) { return slice(images, i, parts.parts); };
@@ -114,7 +114,7 @@ class trainer {
     co_return loss;
   }
 
-  /// Returns the epoch to begin with. Rank 0 decides whether there is a checkpoint, and reads it for all.
+  /// Loads the checkpoint, if rank 0 has one, on all ranks; returns the epoch to begin with.
   tutti::task<std::size_t> resume() {
     const bool here = !options_.checkpoint.empty() && std::filesystem::exists(options_.checkpoint);
     if (!co_await world_.broadcast(here, /*root=*/0)) co_return 0;

@@ -15,7 +15,7 @@
 #include "digits/model.hpp"
 #include "digits/step.hpp"
 
-// All that a training goes on with: parameters, momentum, and where the loss scale is; the epoch among the words.
+// The state of a training: parameters, velocity and loss scale as tensors, the number of epochs as metadata.
 
 namespace digits {
 
@@ -30,7 +30,7 @@ std::vector<tutti::train::named_tensor> tensors_of(model<T>& net, std::span<T> v
     const auto values = net.parameters().subspan(t.first, t.count);
     if (i % 2 == 1) {
       all.push_back(tensor(std::string(t.name), values));
-    } else {  // a weight, before its bias: a row for each input
+    } else {  // a weight, which precedes its bias: a row for each input
       const std::size_t outputs = net.tensors()[i + 1].count;
       all.push_back(tensor(std::string(t.name), values, {t.count / outputs, outputs}));
     }
@@ -43,7 +43,7 @@ std::vector<tutti::train::named_tensor> tensors_of(model<T>& net, std::span<T> v
 
 }  // namespace detail
 
-/// Rank 0 writes it to a file; all ranks call this after the same step.
+/// Saves the state of a training to a file, on rank 0. Collective: all ranks call it after the same step.
 template <class T>
 tutti::task<> save_training(tutti::communicator<>& world, std::filesystem::path path, std::uint64_t epochs_done,
                             model<T>& net, step_policy<T>& step) {
@@ -53,8 +53,8 @@ tutti::task<> save_training(tutti::communicator<>& world, std::filesystem::path 
   tutti::train::save_checkpoint(world, path.string(), tensors, {{"epoch", std::to_string(epochs_done)}});
 }
 
-/// Rank 0 reads it and tells the others; returns the epochs done. Whether the optimizer was divided, and the loss
-/// scaled, may differ from what they are now.
+/// Loads the state of a training, which rank 0 reads, on all ranks; returns the number of epochs done. Collective. The
+/// options --zero and --scaler may differ from those of the training that saved it.
 template <class T>
 std::size_t load_training(tutti::communicator<>& world, const std::filesystem::path& path, model<T>& net,
                           step_policy<T>& step) {

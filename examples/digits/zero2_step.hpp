@@ -13,8 +13,8 @@
 
 namespace digits {
 
-/// --zero 2: each rank gets the sums of its share of the gradients only, updates its share of the parameters, and tells
-/// the others. No reducer, and so none of its hooks.
+/// The step of --zero 2: each rank gets the sums of its part of the gradients only, updates its part of the parameters,
+/// and all gather the parts. Uses no reducer, and so no hook.
 template <class T>
 class zero2_step : public step_policy<T> {
  public:
@@ -65,7 +65,7 @@ class zero2_step : public step_policy<T> {
   tutti::communicator<>& world_;
   model<T>& net_;
   divided_sgd<T> optimizer_;
-  std::vector<T> memory_;  // the example computes all gradients here; a large model would free each stretch
+  std::vector<T> memory_;  // all gradients; a large model would free each range once it is reduced
   std::vector<std::span<T>> gradients_;
   typename step_policy<T>::share share_;
   std::vector<tutti::op> flights_;

@@ -15,7 +15,7 @@
 
 namespace digits::cuda {
 
-/// A GPU as a network uses it: memory, and work in one stream.
+/// A GPU with one stream: allocates memory and starts the work of a network.
 class cuda_device {
  public:
   template <class T>
@@ -29,7 +29,7 @@ class cuda_device {
     tutti::cuda::device_memory<T> memory_;
   };
 
-  /// Makes it the calling thread's device.
+  /// Makes GPU `number` the calling thread's device.
   explicit cuda_device(int number) : number_{chosen(number)}, stream_{number}, blas_{stream_.native()} {}
 
   [[nodiscard]] int number() const { return number_; }
@@ -40,9 +40,9 @@ class cuda_device {
     common::cuda_check(run_on_each(count, element, stream()), "a kernel");
   }
 
-  /// c = a b + keep * c, row by row; a turned matrix is stored as its transpose.
+  /// Computes c = a b + keep * c in row-major order; a turned matrix is stored as its transpose.
   void multiply(product size, const float* a, bool a_turned, const float* b, bool b_turned, float keep, float* c) {
-    // cuBLAS counts column by column, to which these are the transposes: c' = b' a' + keep * c'.
+    // cuBLAS matrices are column-major, so it sees the transposes of these: c' = b' a' + keep * c'.
     const auto rows = static_cast<int>(size.rows), columns = static_cast<int>(size.columns),
                inner = static_cast<int>(size.inner);
     const float one = 1;

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// One thing that is done to each element of an array, as functions that run on a GPU, a thread for each element, and on
-// the host, where tests compare them with the host's network.
+// Operations on the elements of an array, as functions that run on a GPU, with a thread for each element, and on the
+// host, where tests compare them with the host's network.
 #ifdef __CUDACC__
 #define DIGITS_ELEMENT __host__ __device__
 #else
@@ -14,12 +14,12 @@
 
 namespace digits::cuda {
 
-/// Images as a convolution sees them: their size, and that of what comes out.
+/// The sizes of a convolution's images and of its output.
 struct window {
   std::size_t rows, columns, channels, out_rows, out_columns, stride;
 };
 
-/// patches: for each output pixel of each image the 3 x 3 pixels around its place, with zeros beyond the border.
+/// Copies to `patches`, for each output pixel of each image, the 3 x 3 input pixels around it, with zero padding.
 struct gather_patches {
   window w;
   const float* images;
@@ -29,14 +29,14 @@ struct gather_patches {
     const std::size_t channel = i % w.channels, tap = i / w.channels % 9, pixel = i / w.channels / 9;
     const std::size_t column = pixel % w.out_columns, row = pixel / w.out_columns % w.out_rows;
     const std::size_t image = pixel / w.out_columns / w.out_rows;
-    // One more than the pixel meant, as an unsigned number cannot be -1.
+    // One more than the index of the pixel, since an unsigned number cannot be -1.
     const std::size_t y = row * w.stride + tap / 3, x = column * w.stride + tap % 3;
     const bool inside = y != 0 && y <= w.rows && x != 0 && x <= w.columns;
     patches[i] = inside ? images[((image * w.rows + y - 1) * w.columns + x - 1) * w.channels + channel] : 0.0F;
   }
 };
 
-/// The way back: each input pixel adds up what the patches that hold it say, always in the same order.
+/// Computes the gradient of gather_patches: sums, for each input pixel, the patches that contain it, in a fixed order.
 struct gather_gradients {
   window w;
   const float* patches;
@@ -58,7 +58,7 @@ struct gather_gradients {
   }
 };
 
-/// Keeps the largest of each 2 x 2 pixels, the first of equals, and which one it was.
+/// Keeps the largest of each 2 x 2 pixels, the first of equal ones, and its index.
 struct pool {
   window w;
   const float* in;
@@ -83,7 +83,7 @@ struct pool {
     winners[i] = winner;
   }
 };
-/// The way back, into zeros.
+/// Computes the gradient of pool, into an array of zeros.
 struct unpool {
   pool forward;
   const float* out_gradient;
@@ -94,7 +94,7 @@ struct unpool {
   }
 };
 
-/// Each row of a matrix becomes the bias, to which the product is added.
+/// Sets each row of a matrix to the bias, to which the product is added.
 struct start_with_bias {
   const float* bias;
   std::size_t outputs;
@@ -104,7 +104,7 @@ struct start_with_bias {
 
 struct rectify {
   float* values;
-  DIGITS_ELEMENT void operator()(std::size_t i) const { values[i] = values[i] < 0 ? 0.0F : values[i]; }  // keeps a NaN
+  DIGITS_ELEMENT void operator()(std::size_t i) const { values[i] = values[i] < 0 ? 0.0F : values[i]; }  // keeps NaN
 };
 struct rectify_gradient {
   const float* output;
@@ -112,7 +112,7 @@ struct rectify_gradient {
   DIGITS_ELEMENT void operator()(std::size_t i) const { gradient[i] = output[i] > 0 ? gradient[i] : 0.0F; }
 };
 
-/// Of each row: its loss, and the loss's gradient in place of its logits.
+/// Computes the loss of each row, and replaces its logits by their gradient.
 struct softmax_cross_entropy {
   static constexpr std::size_t classes = 10;
   float* logits;
@@ -132,7 +132,7 @@ struct softmax_cross_entropy {
   }
 };
 
-/// SGD with momentum.
+/// Updates parameters by SGD with momentum.
 struct update {
   float rate, momentum;
   const float* gradients;

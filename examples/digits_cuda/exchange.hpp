@@ -17,8 +17,8 @@
 
 namespace digits::cuda {
 
-/// The gradients, and behind them the loss: each rank's sums over its images become the means over all images of all
-/// ranks, some layers at a time, while those of the layers before are computed.
+/// A device reducer of the gradients, and of the loss behind them: averages over the images of all ranks, some layers
+/// at a time, while the gradients of the layers before are computed.
 class gradient_exchange {
  public:
   gradient_exchange(tutti::communicator<tutti::nccl>& gpus, tutti::communicator<>& world, const model<float>& net,
@@ -26,20 +26,20 @@ class gradient_exchange {
       : reducer_{gpus, world, shapes(net), {.limits = {.first_bytes = 16 << 10, .cap_bytes = 128 << 10}}},
         compute_{compute} {}
 
-  /// For the network.
+  /// Returns the device addresses to which the network writes gradients and loss.
   [[nodiscard]] network<cuda_device>::gradient_places places() const {
     network<cuda_device>::gradient_places all{};
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = reducer_.gradient<float>(i).data();
     return all;
   }
 
-  /// This rank contributes so many images to a step.
+  /// Begins a step to which this rank contributes `images` images.
   void begin(std::size_t images) {
     pass_.emplace(reducer_.begin(static_cast<double>(images), compute_, tutti::grad::contribution::sum));
   }
-  /// The gradient of tensor i is in the stream: network::backward() says so.
+  /// Marks the gradient of tensor i as issued to the stream; network::backward() calls it.
   void ready(std::size_t i) { pass_->ready(i); }
-  /// What is given to the stream from now on finds the means; the host does not wait for them.
+  /// Makes work that is issued to the stream from now on wait for the means. The host does not wait.
   void finish() {
     auto pass = std::move(*pass_);
     pass_.reset();

@@ -18,7 +18,7 @@
 
 namespace digits::cuda {
 
-/// Host memory that a GPU reads without help of the processor, so that copies run beside everything else.
+/// Pinned host memory, from which copies to a GPU run asynchronously.
 template <class T>
 class pinned_array {
  public:
@@ -37,7 +37,8 @@ class pinned_array {
   std::unique_ptr<void, freed> memory_;
 };
 
-/// Brings batches to the device in a stream of its own: the next one while the network computes with this one.
+/// A copier of batches to the device, in its own stream: copies the next batch while the network computes with this
+/// one.
 class feeder {
  public:
   feeder(const cuda_device& device, image_shape shape, std::size_t most_images)
@@ -45,10 +46,10 @@ class feeder {
         copies_{device.number()},
         slots_{slot{device, shape.size(), most_images}, slot{device, shape.size(), most_images}} {}
 
-  /// Begins to copy the batch that take() gives after those brought before; at most two are under way.
+  /// Starts to copy a batch; take() returns batches in the same order. At most two may be in use.
   void bring(const batch<float>& samples) {
     slot& s = slots_[brought_++ % slots_.size()];
-    // The host's memory is free when its last copy has ended, the device's when the network is done with it.
+    // The host buffer is free once its last copy has ended, the device's once the network has used it.
     common::cuda_check(cudaEventSynchronize(s.copied.native()), "cudaEventSynchronize");
     std::copy(samples.pixels.begin(), samples.pixels.end(), s.host_pixels.data());
     std::copy(samples.labels.begin(), samples.labels.end(), s.host_labels.data());
@@ -58,13 +59,13 @@ class feeder {
     s.copied.record(copies_.native());
     s.images = samples.size();
   }
-  /// The oldest batch that was brought: what is given to the device's stream from now on comes after its copy.
+  /// Returns the oldest batch, and makes work that is issued to the device's stream from now on wait for its copy.
   device_batch take() {
     const slot& s = slots_[taken_ % slots_.size()];
     s.copied.join(compute_);
     return {s.pixels.data(), s.labels.data(), s.images};
   }
-  /// What the device's stream holds now is the last that uses the batch taken.
+  /// Frees the batch that was taken once the work issued to the device's stream so far has ended.
   void done() { slots_[taken_++ % slots_.size()].used.record(compute_); }
 
  private:

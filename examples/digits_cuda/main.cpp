@@ -1,6 +1,6 @@
-// The trainer of digits/ on GPUs: the same network, images, order and steps, and so the same losses but for rounding.
-// Products by cuBLAS, everything else by kernels.cu; a device reducer averages gradients while the backward pass goes
-// on; the next images are copied meanwhile. No host waits for its device but once in an epoch.
+// The trainer of digits/ on GPUs: the same network, images, order and steps, and so the same losses except for
+// rounding. cuBLAS computes products, kernels.cu everything else. A device reducer averages gradients while the
+// backward pass runs; the next images are copied meanwhile. The host waits for its device once in an epoch.
 //
 //   tutti-run -n 4 --devices 0,1,2,3 -- digits_cuda --epochs 10       (or alone)
 #include <algorithm>
@@ -68,7 +68,7 @@ class trainer {
   }
 
  private:
-  /// Returns the mean loss, each step's taken before its update.
+  /// Trains for one epoch and returns the mean loss; each step's loss is that before its update.
   double train_epoch(std::size_t epoch) {
     const auto order = digits::epoch_order(data_.train.size(), options_.seed, epoch);
     const auto images = [&](std::size_t step) {
@@ -89,7 +89,7 @@ class trainer {
       const double done = static_cast<double>(epoch * steps_ + step) / static_cast<double>(options_.epochs * steps_);
       const double rate = options_.learning_rate * std::max(0.0, 1.0 - done);
       net_.step(rate, digits::momentum_rule.momentum);
-      if (step + 1 < steps_) bring(step + 1);  // the device is busy with this one
+      if (step + 1 < steps_) bring(step + 1);  // while the device computes this step
     }
     std::vector<float> losses(steps_);
     device_.download(losses_.data(), losses);
@@ -136,7 +136,7 @@ void check(const digits::options& o) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  // Ranks that outnumber the GPUs, as in tests; NCCL itself must be told, too: see docs/gpu.md.
+  // Allows more ranks than GPUs, for tests; NCCL needs an option of its own for that, see docs/gpu.md.
   std::vector<const char*> words{argv + 1, argv + argc};
   tutti::nccl_options how;
   if (std::erase_if(words, [](std::string_view w) { return w == "--share-gpus"; }) != 0)

@@ -13,21 +13,21 @@
 
 namespace digits::cuda {
 
-/// Where a batch of images lies on the device.
+/// A batch of images in device memory.
 struct device_batch {
   const float* pixels = nullptr;
   const std::uint8_t* labels = nullptr;
   std::size_t size = 0;
 };
 
-/// A 3 x 3 convolution's or a pool's shapes.
+/// Returns the sizes of a 3 x 3 convolution or of a pool.
 inline window window_of(image_shape in, image_shape out, std::size_t stride) {
   return {in.rows, in.columns, in.channels, out.rows, out.columns, stride};
 }
 
-/// The network of digits::model on a device, float32: products by the device's `multiply`, everything else by one
-/// function for each element. Parameters, gradients and activations never leave it. `Device` is cuda_device, or the
-/// host in a test.
+/// The network of digits::model on a device, in float32. The device's `multiply` computes products, and functions of
+/// elements.hpp everything else. Parameters, gradients and activations stay on the device. `Device` is cuda_device, or
+/// the host in a test.
 template <class Device>
 class network {
   template <class T>
@@ -36,10 +36,10 @@ class network {
  public:
   static constexpr std::size_t tensor_count = model<float>::tensor_count;
 
-  /// Where backward() leaves the gradient of each tensor, and behind them the loss, on the device.
+  /// The device addresses to which backward() writes the gradient of each tensor and, last, the loss.
   using gradient_places = std::array<float*, tensor_count + 1>;
 
-  /// Takes the parameters and their places from `like`, and has room for so many images in a batch.
+  /// Copies the parameters and their positions from `like`; allocates memory for batches of up to `most_images` images.
   network(Device& device, image_shape input, const model<float>& like, std::size_t most_images,
           const gradient_places& gradients)
       : device_{device},
@@ -75,8 +75,9 @@ class network {
 
   [[nodiscard]] std::span<float> parameters() { return {parameters_.data(), parameters_.size()}; }
 
-  /// Computes the gradients and the loss, sums over the images. ready(i) is called, last layer first, when the gradient
-  /// of tensor i has been put into the device's stream; the loss, as if it were the last tensor, before all others.
+  /// Computes the gradients and the loss, as sums over the images. Calls ready(i), last layer first, once the gradient
+  /// of tensor i has been issued to the device's stream; the loss counts as the last tensor and comes before all
+  /// others.
   template <class Ready>
   void backward(const device_batch& batch, Ready&& ready) {
     const std::size_t n = batch.size, pixels1 = n * rows_of(conv1_out_), pixels2 = n * rows_of(conv2_out_);
@@ -109,13 +110,13 @@ class network {
     layer_gradients(0, pixels1, patch1, conv1_out_.channels, patches1_.data(), d1_.data(), ready);
   }
 
-  /// One step of SGD with momentum, by what the gradients hold by then: means over all images of all ranks.
+  /// Takes one step of SGD with momentum, by the gradients at that point of the stream: means over all ranks' images.
   void step(double rate, double momentum) {
     for (std::size_t i = 0; i < tensor_count; ++i)
       device_.each(places_[i].count, update{static_cast<float>(rate), static_cast<float>(momentum), gradients_[i],
                                             velocity_.data() + places_[i].first, at(i)});
   }
-  /// Writes what the loss is by then to an address on the device.
+  /// Copies the loss at that point of the stream to an address on the device.
   void note_loss(float* to) { device_.each(1, copy{gradients_[tensor_count], to}); }
 
  private:
@@ -143,7 +144,7 @@ class network {
     layer(6, n, hidden, class_count, a3_.data(), logits_.data());
   }
 
-  /// y = x weight + bias; the weight is tensor i, the bias the one after it.
+  /// Computes y = x weight + bias; the weight is tensor i, the bias tensor i + 1.
   void layer(std::size_t i, std::size_t rows, std::size_t inputs, std::size_t outputs, const float* x, float* y) {
     device_.each(rows * outputs, start_with_bias{at(i + 1), outputs, y});
     device_.multiply(product{rows, outputs, inputs}, x, false, at(i), false, 1, y);

@@ -4,7 +4,7 @@
 
 namespace digits::cuda {
 
-/// The sizes of a product: rows x inner times inner x columns.
+/// The sizes of a matrix product: rows x inner times inner x columns.
 struct product {
   std::size_t rows, columns, inner;
 };

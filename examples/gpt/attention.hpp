@@ -10,11 +10,11 @@
 
 namespace gpt {
 
-/// Causal attention with several heads (Vaswani et al., 2017): each token takes a mean of the values of its sequence up
-/// to itself, weighted by the softmax of its query times their keys.
+/// Causal multi-head attention (Vaswani et al., 2017): the output of a token is a mean of the values of its sequence up
+/// to itself, weighted by the softmax of the token's query times their keys.
 ///
-/// A row of `qkv` is one token's queries, keys and values, `width` of each, in each head by head. A head's share of a
-/// sequence is copied out, so that all work is products of small contiguous matrices.
+/// A row of `qkv` has one token's queries, keys and values, `width` of each, ordered by head. The rows of one head in a
+/// sequence are copied to contiguous matrices, whose products do all the work.
 template <class T>
 class attention {
  public:
@@ -35,7 +35,7 @@ class attention {
     }
   }
 
-  /// Overwrites `dqkv`; `qkv` is that of the last `forward`.
+  /// Computes the gradient `dqkv`, which is overwritten; `qkv` must be that of the last `forward`.
   void backward(std::span<const T> qkv, std::span<const T> dy, std::span<T> dqkv) {
     for (std::size_t part = 0; part < parts_; ++part) {
       copy_out(qkv, part);
@@ -64,7 +64,7 @@ class attention {
     for (auto* matrix : {&q_, &k_, &v_, &turned_, &y_, &dq_, &dk_, &dv_}) matrix->resize(length * size_);
   }
 
-  // A part is one head of one sequence.
+  // Returns the index of token t of a part, which is one head of one sequence.
   std::size_t place(std::size_t part, std::size_t t, std::size_t stride) const {
     return (part / heads_ * length_ + t) * stride + part % heads_ * size_;
   }
@@ -93,7 +93,7 @@ class attention {
     common::multiply_add(a, b, c);
   }
 
-  // Of the first `visible` scores; the others, of tokens to come, were computed for nothing.
+  // Computes the softmax of the first `visible` scores; the others are of later tokens and become 0.
   void softmax(std::span<T> row, std::size_t visible) const {
     const auto seen = row.first(visible);
     const T largest = *std::ranges::max_element(seen);
@@ -102,7 +102,7 @@ class attention {
     for (T& value : seen) value /= sum;
     std::ranges::fill(row.subspan(visible), T{0});
   }
-  // A weight of zero makes a gradient of zero: what is to come needs no case of its own.
+  // A weight of zero gives a gradient of zero, so later tokens need no special case.
   void softmax_gradient(std::span<const T> weights, std::span<T> gradient) const {
     T mean{0};
     for (std::size_t i = 0; i < weights.size(); ++i) mean += weights[i] * gradient[i];
@@ -111,12 +111,12 @@ class attention {
 
   std::size_t width_;
   std::size_t heads_;
-  std::size_t size_;  // of a head
+  std::size_t size_;  // numbers of a head
   T scale_;
   std::size_t length_ = 0;
   std::size_t parts_ = 0;
-  std::vector<T> weights_;                 // of all parts, kept for the backward pass
-  std::vector<T> q_, k_, v_, turned_, y_;  // of one part, as what follows
+  std::vector<T> weights_;                 // all parts, kept for the backward pass
+  std::vector<T> q_, k_, v_, turned_, y_;  // one part, as the following ones
   std::vector<T> dq_, dk_, dv_, dscores_;
 };
 

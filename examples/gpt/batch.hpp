@@ -8,7 +8,7 @@
 
 namespace gpt {
 
-/// Sequences of `length` tokens one behind the other; the target of a token is the one that follows it in the text.
+/// Sequences of `length` tokens, stored contiguously; the target of a token is the next one in the text.
 struct batch {
   explicit batch(std::size_t tokens_each) : length{tokens_each} {}
 

@@ -75,8 +75,8 @@ class block {
     add(branch_, x);
   }
 
-  /// Makes `dx`, the gradient of what `forward` has left in x, that of what it found there. Adds to the gradients `g`;
-  /// calls `ready` with the number of each as soon as it is complete, last first.
+  /// Replaces `dx`, the gradient of the output of `forward`, by the gradient of its input. Adds to the gradients `g`,
+  /// and calls `ready` with the number of each as soon as it is complete, last first.
   template <class Ready>
   void backward(spans p, spans g, std::span<T> dx, Ready&& ready) {
     const auto of_dense = [&](common::dense<T>& layer, std::size_t weight, std::span<const T> x, std::span<const T> dy,
@@ -119,7 +119,7 @@ class block {
   layer_norm<T> norm2_;
   common::dense<T> up_;
   common::dense<T> down_;
-  std::vector<T> normal1_, queries_keys_values_, attended_, normal2_, hidden_, active_;  // for the backward pass
+  std::vector<T> normal1_, queries_keys_values_, attended_, normal2_, hidden_, active_;  // kept for the backward pass
   std::vector<T> branch_, dhidden_, dqueries_keys_values_;
 };
 

@@ -6,8 +6,8 @@
 
 namespace gpt {
 
-// GELU as in GPT-2, x (1 + tanh u) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), which is x / (1 + exp(-2 u)): one
-// exponential, and no cancellation where x is far below zero.
+// GELU as in GPT-2, x (1 + tanh u) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3). Computed as x / (1 + exp(-2 u)), which
+// needs one exponential and does not cancel if x is far below zero.
 inline constexpr double gelu_slope = 2 * 0.7978845608028654;
 inline constexpr double gelu_cubic = 0.044715;
 
@@ -21,7 +21,7 @@ void gelu(std::span<const T> x, std::span<T> y) {
   for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] * gelu_gate(x[i]);
 }
 
-/// Makes the gradient of y that of x, in place.
+/// Replaces the gradient of y by that of x.
 template <class T>
 void gelu_gradient(std::span<const T> x, std::span<T> gradient) {
   for (std::size_t i = 0; i < x.size(); ++i) {

@@ -7,7 +7,8 @@
 
 namespace gpt {
 
-/// Layer normalisation (Ba, Kiros and Hinton, 2016): each row to mean 0 and variance 1, then times weight, plus bias.
+/// Layer normalisation (Ba, Kiros and Hinton, 2016): scales each row to mean 0 and variance 1, multiplies by the weight
+/// and adds the bias.
 template <class T>
 class layer_norm {
  public:
@@ -35,14 +36,14 @@ class layer_norm {
     }
   }
 
-  /// Adds to all three gradients; `forward` keeps what is needed of x.
+  /// Adds to all three gradients, for the x of the last `forward`.
   void backward(std::span<const T> weight, std::span<const T> dy, std::span<T> dx, std::span<T> dweight,
                 std::span<T> dbias) const {
     for (std::size_t row = 0; row < inverse_deviation_.size(); ++row) {
       const T* const normal = normalised_.data() + row * width_;
       const T* const d_out = dy.data() + row * width_;
-      T mean{0};        // of the gradient of `normal`
-      T projection{0};  // of that gradient on `normal`
+      T mean{0};        // mean of the gradient of `normal`
+      T projection{0};  // projection of that gradient on `normal`
       for (std::size_t i = 0; i < width_; ++i) {
         const T d_normal = d_out[i] * weight[i];
         mean += d_normal;

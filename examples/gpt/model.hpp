@@ -19,12 +19,12 @@
 
 namespace gpt {
 
-/// GPT-2 with a hand-written backward pass: embeddings of tokens and positions, blocks, a norm, and the embeddings of
-/// tokens again as the head (tied weights).
+/// GPT-2 with a hand-written backward pass: embeddings of tokens and positions, blocks, a layer norm, and a head with
+/// the weights of the token embeddings (tied weights).
 template <class T>
 class model {
  public:
-  /// Draws the weights as GPT-2 does, but from a uniform distribution: the same for the same seed.
+  /// Draws the weights as GPT-2 does, but from a uniform distribution: equal for equal seeds.
   model(model_shape shape, std::uint64_t seed)
       : shape_{shape}, blocks_(shape.layers, block<T>{shape.width, shape.heads}), last_norm_{shape.width} {
     tensors_.push_back({"tokens", shape.vocabulary * shape.width, start::drawn});
@@ -51,13 +51,13 @@ class model {
   model(const model&) = delete;
   model& operator=(const model&) = delete;
 
-  /// All parameters, contiguous, in the order of `tensors`.
+  /// Returns all parameters, contiguous, in the order of `tensors`.
   std::span<T> parameters() { return parameters_; }
   std::span<const tensor_shape> tensors() const { return tensors_; }
   std::span<T> tensor(std::size_t i) { return views_[i]; }
   const model_shape& shape() const { return shape_; }
 
-  /// Computes the logits of every token, tokens x vocabulary; they are the caller's to change until the next call.
+  /// Computes the logits of every token, tokens x vocabulary. The caller may overwrite them; valid until the next call.
   std::span<T> forward(const batch& text) {
     const std::size_t width = shape_.width;
     const auto x = sized(stream_, text.inputs.size() * width);
@@ -70,7 +70,7 @@ class model {
       blocks_[layer].forward(of_block(views_, layer), text.length, x);
     last_norm_.forward(views_[last_norm()], views_[last_norm() + 1], x, sized(normal_, x.size()));
 
-    // The head: a product with the transpose of what embeds tokens.
+    // The head multiplies by the transpose of the token embeddings.
     const auto logits = sized(logits_, text.inputs.size() * shape_.vocabulary);
     common::transpose<T>(views_[tokens], shape_.vocabulary, width, sized(head_, views_[tokens].size()));
     std::ranges::fill(logits, T{0});
@@ -80,8 +80,8 @@ class model {
 
   /// Computes the gradients of a batch's loss and returns the loss, both as sums over the tokens, not means.
   ///
-  /// gradients[i] has the size of tensors()[i]; `ready(i)` is called once for each, last layer first, as soon as it
-  /// is complete. A batch without sequences gives zeros.
+  /// gradients[i] has the size of tensors()[i]; calls `ready(i)` once for each, last layer first, as soon as it is
+  /// complete. A batch without sequences gives zeros.
   template <class Ready>
   double backward(const batch& text, std::span<const std::span<T>> gradients, Ready&& ready) {
     forward(text);
@@ -126,9 +126,10 @@ class model {
       std::ranges::fill(values, begins == start::ones ? T{1} : T{0});
       return;
     }
-    // 0.02 at the width of GPT-2; a narrower product of as small numbers would be so small that it learns late.
+    // 0.02 at the width of GPT-2, 768. Narrower layers need larger weights, else they learn slowly at first.
     double deviation = 0.02 * std::sqrt(768 / static_cast<double>(shape_.width));
-    // Every block adds two of these to the residual stream: small enough that their sum is not large.
+    // Every block adds two of these to the residual stream; this keeps the variance of the sum independent of the
+    // depth.
     if (begins == start::drawn_small) deviation /= std::sqrt(2.0 * static_cast<double>(shape_.layers));
     for (T& value : values) value = static_cast<T>(random.symmetric(deviation * std::sqrt(3.0)));
   }
@@ -140,7 +141,7 @@ class model {
   model_shape shape_;
   std::vector<tensor_shape> tensors_;
   std::vector<T> parameters_;
-  std::vector<std::span<T>> views_;  // of the parameters
+  std::vector<std::span<T>> views_;  // the parameters, one span for each tensor
   std::vector<block<T>> blocks_;
   layer_norm<T> last_norm_;
   std::vector<T> stream_, normal_, head_, logits_;

@@ -13,7 +13,7 @@
 
 namespace gpt {
 
-/// What the command line asks for.
+/// The options of the command line.
 struct options {
   std::vector<std::filesystem::path> text;
   std::size_t steps = 1000;
@@ -59,14 +59,14 @@ inline std::vector<common::option> option_table(options& target) {
 
 }  // namespace detail
 
-/// The text of `--help`.
+/// Returns the text of `--help`.
 inline std::string usage() {
   options unused;
   return "usage: gpt [options]\nTrains a small GPT to write a text, character by character.\n\n" +
          common::usage(detail::option_table(unused));
 }
 
-/// Reads the command line; errors: std::invalid_argument that names the argument.
+/// Parses the command line. Errors: std::invalid_argument with the argument.
 inline options parse_options(std::span<const char* const> arguments) {
   options result;
   common::parse(detail::option_table(result), arguments);

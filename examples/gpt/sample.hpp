@@ -14,7 +14,7 @@
 
 namespace gpt {
 
-/// Draws a token by the probabilities that its logits give.
+/// Draws a token with the probabilities of the softmax of its logits.
 template <class T>
 token draw(std::span<const T> logits, common::random_source& random) {
   const T largest = *std::ranges::max_element(logits);
@@ -25,7 +25,8 @@ token draw(std::span<const T> logits, common::random_source& random) {
   return static_cast<token>(std::min(found, sums.end() - 1) - sums.begin());
 }
 
-/// Goes on from a token for so many characters, each drawn by what the model makes of as many before it as it can read.
+/// Returns `count` characters that the model writes after the token `first`; each is drawn given as many characters
+/// before it as the context holds.
 template <class T>
 std::string sample(model<T>& net, const tokenizer& alphabet, token first, std::size_t count,
                    common::random_source random) {

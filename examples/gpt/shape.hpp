@@ -8,16 +8,16 @@ namespace gpt {
 /// The size of a model.
 struct model_shape {
   std::size_t vocabulary = 0;
-  std::size_t context = 0;  // the longest sequence
+  std::size_t context = 0;  // tokens of the longest sequence
   std::size_t layers = 0;
   std::size_t heads = 0;
-  std::size_t width = 0;  // of a token in the residual stream; a multiple of `heads`
+  std::size_t width = 0;  // numbers for each token in the residual stream; a multiple of `heads`
 };
 
-/// How a parameter tensor begins. Those that are drawn are matrices, which AdamW decays.
+/// The initial values of a parameter tensor. Tensors that are drawn at random are matrices, which AdamW decays.
 enum class start { zeros, ones, drawn, drawn_small };
 
-/// One parameter tensor.
+/// A parameter tensor: name, size and initial values.
 struct tensor_shape {
   std::string name;
   std::size_t count;

@@ -15,10 +15,10 @@
 
 namespace gpt {
 
-/// The number of a character in the vocabulary: what the model reads and foretells.
+/// The number of a character in the vocabulary, which the model reads and predicts.
 using token = std::uint8_t;
 
-/// Numbers the bytes that occur in a text, in ascending order.
+/// A tokenizer, which numbers the bytes that occur in a text in ascending order.
 class tokenizer {
  public:
   explicit tokenizer(std::string_view text) {
@@ -34,7 +34,7 @@ class tokenizer {
   std::size_t size() const { return characters_.size(); }
   char character(token t) const { return characters_[t]; }
 
-  /// Every character must occur in the text that this was made of.
+  /// Returns the tokens of a text. Every character must occur in the text that the tokenizer was made of.
   std::vector<token> encode(std::string_view text) const {
     std::vector<token> tokens(text.size());
     std::ranges::transform(text, tokens.begin(), [&](char c) { return tokens_[static_cast<unsigned char>(c)]; });
@@ -46,8 +46,8 @@ class tokenizer {
   std::array<token, 256> tokens_{};
 };
 
-/// Reads files one behind the other; of a folder, its files in the order of their names, without links, which would
-/// repeat some. Errors: std::system_error or std::runtime_error that names the path.
+/// Reads files and returns their concatenated contents. A folder stands for its files in the order of their names,
+/// without links, which would repeat some. Errors: std::system_error or std::runtime_error with the path.
 inline std::string read_text(std::span<const std::filesystem::path> paths) {
   constexpr std::uintmax_t largest = std::uintmax_t{1} << 30;
   std::string text;
@@ -69,9 +69,10 @@ inline std::string read_text(std::span<const std::filesystem::path> paths) {
   return text;
 }
 
-/// A text as tokens: what is learned from, and its last tenth, which is only ever judged.
+/// A text as tokens, for training, with its last tenth for evaluation only.
 struct corpus {
-  /// Errors: std::runtime_error where a part is too short for one sequence of `context` tokens and what follows it.
+  /// Tokenizes a text. Errors: std::runtime_error if a part is too short for one sequence of `context` tokens and the
+  /// token after it.
   corpus(std::string_view text, std::size_t context) : alphabet{text}, tokens{alphabet.encode(text)} {
     if (tokens.size() / 10 <= context)
       throw std::runtime_error{"the text has " + std::to_string(tokens.size()) +

@@ -33,8 +33,8 @@
 
 namespace gpt {
 
-/// Trains a model as the options say, data-parallel over the ranks of a world: each step's sequences are divided among
-/// them, and the reducer averages their gradients while the backward pass runs.
+/// A trainer of a model, data-parallel over the ranks of a world: each step's sequences are divided among them, and the
+/// reducer averages their gradients while the backward pass runs.
 template <class T, class Comm>
 class trainer {
  public:
@@ -44,7 +44,7 @@ class trainer {
         world_{world},
         net_{{text.alphabet.size(), wanted.context, wanted.layers, wanted.heads, wanted.width},
              root_.named("weights").value()},
-        // Some buckets for each block, so that one travels while the next is computed.
+        // Several buckets for each block, so that one is reduced while the next is computed.
         reducer_{
             world, common::gradient_shapes<T>(net_), {.limits = {.first_bytes = 64 << 10, .cap_bytes = 128 << 10}}},
         gradients_{reducer_.template gradients<T>()},
@@ -81,7 +81,7 @@ class trainer {
     std::printf("parameters: %s\n%s\n", bits.c_str(), written.c_str());
   }
 
-  /// One update, from the sequences of all ranks; returns their mean loss before it.
+  /// Takes one step with the sequences of all ranks and returns their mean loss before it.
   tutti::task<double> step(std::size_t number) {
     const batch mine = share(number);
     const auto count = static_cast<double>(mine.targets.size());
@@ -99,7 +99,7 @@ class trainer {
     co_return loss.mean();
   }
 
-  /// The mean loss over the text that is held out, on all ranks.
+  /// Returns the mean loss over the text that is held out, on all ranks. Collective.
   tutti::task<double> validate() {
     const std::size_t length = options_.context;
     const auto text = text_.validation();
@@ -116,7 +116,7 @@ class trainer {
   }
 
  private:
-  /// This rank's part of the sequences of a step, which any number of ranks draws alike.
+  /// Returns this rank's part of the sequences of a step, which are the same for any number of ranks.
   batch share(std::size_t number) const {
     common::random_source random{root_.named("sequences").step(number).value()};
     const auto ranks = static_cast<std::size_t>(world_.size()), rank = static_cast<std::size_t>(world_.rank());
@@ -131,7 +131,7 @@ class trainer {
 
   void update(std::size_t number) {
     const auto step = static_cast<double>(number), steps = static_cast<double>(options_.steps);
-    // The first steps are small: Adam does not know yet how large gradients are.
+    // The first steps are smaller, as Adam's averages are of few gradients then.
     const double warm = std::min(1.0, (step + 1) / 20);
     tutti::train::adamw rule{.rate = options_.learning_rate * warm * (1 - step / steps), .beta2 = 0.99};
     std::span<T> mean{adam_mean_}, square{adam_square_};

@@ -1,9 +1,9 @@
-// A whole training step, its all_reduce included, captured into a CUDA graph once and then replayed: one launch for the
-// host. Each rank has rows of its own of the same linear model, which gradient descent finds.
+// A whole training step, with its all_reduce, captured into a CUDA graph and then replayed: the host launches it by one
+// call. Gradient descent fits a linear model; each rank has other rows of it.
 //
 //   tutti-run -n 4 --devices 0,1,2,3 -- graph [steps]       (or alone)
 //
-// Under capture, an operation ends by join(stream): nobody can wait for work that is only being written down.
+// Under capture, an operation ends by join(stream): the host cannot wait for work that is recorded and not run.
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
@@ -38,7 +38,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(sum);
 }
 
-/// weights -= rate * mean over ranks of the gradient of |X weights - y|^2 / (2 rows).
+/// A linear model; a step is weights -= rate * mean over ranks of the gradient of |X weights - y|^2 / (2 rows).
 class linear_model {
  public:
   linear_model(gpu_communicator& gpus, cudaStream_t stream)
@@ -56,7 +56,7 @@ class linear_model {
     for (float& w : answer_) w = static_cast<float>(same.symmetric(1));
     for (float& value : x) value = static_cast<float>(own.symmetric(1));
     for (std::size_t c = 0; c < columns; ++c)
-      for (std::size_t r = 0; r < rows; ++r) y[r] += x[c * rows + r] * answer_[c];  // column by column, as in cuBLAS
+      for (std::size_t r = 0; r < rows; ++r) y[r] += x[c * rows + r] * answer_[c];  // column-major, as in cuBLAS
     copy_in(x_, x);
     copy_in(y_, y);
     reset();
@@ -64,7 +64,7 @@ class linear_model {
 
   void reset() { copy_in(weights_, std::vector<float>(columns)); }
 
-  /// All of it goes into the stream; nothing waits.
+  /// Issues a step to the stream; does not wait.
   void step() {
     const float one = 1, minus = -1, share = 1.0F / rows, zero = 0, down = -1.5F;
     float *x = at(x_), *r = at(residual_), *g = at(gradient_), *w = at(weights_);
@@ -89,7 +89,7 @@ class linear_model {
   void copy_in(const memory& to, const std::vector<float>& from) const {
     cuda_check(cudaMemcpyAsync(at(to), from.data(), from.size() * sizeof(float), cudaMemcpyHostToDevice, stream_),
                "cudaMemcpyAsync");
-    cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");  // the vector's memory goes
+    cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");  // the vector is destroyed on return
   }
 
   gpu_communicator& gpus_;
@@ -99,11 +99,11 @@ class linear_model {
   std::vector<float> answer_;
 };
 
-/// A step of the model, captured. Owns the graph.
+/// A captured step of the model. Owns the graph.
 class captured_step {
  public:
   captured_step(linear_model& model, cudaStream_t stream) {
-    // Other threads may go on with calls that a global capture would forbid them, NCCL's own among them.
+    // A global capture would forbid some calls to other threads, such as NCCL's.
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     cudaGraph_t graph = nullptr;
     try {
@@ -128,7 +128,7 @@ class captured_step {
   cudaGraphExec_t exec_ = nullptr;
 };
 
-/// Runs f so often; microseconds of the host and of all for each, and the weights at the end.
+/// Calls f `steps` times, prints the host's and the whole time of each in microseconds, and returns the weights.
 template <class F>
 std::vector<float> timed(const gpu_communicator& gpus, linear_model& model, int steps, const char* how, F f) {
   using std::chrono::duration, std::chrono::steady_clock;
@@ -152,11 +152,11 @@ void run(int steps) {
   const tutti::cuda::stream stream{gpus.backend().device()};
   linear_model model{gpus, stream.native()};
 
-  model.step();  // NCCL connects, and cuBLAS loads its kernels, where nothing is being captured
+  model.step();  // NCCL connects and cuBLAS loads its kernels before the capture
   const auto eager = timed(gpus, model, steps, "eager", [&] { model.step(); });
   const captured_step graph{model, stream.native()};
   const auto replayed = timed(gpus, model, steps, "replayed", [&] { graph.replay(stream.native()); });
-  gpus.barrier().wait();  // the graph is not destroyed while a peer replays it
+  gpus.barrier().wait();  // no rank destroys its graph while a peer replays its own
   if (!(distance(eager, replayed) < 1e-4)) throw std::runtime_error{"replayed steps lead elsewhere than eager ones"};
   if (steps >= 100 && !(distance(replayed, model.answer()) < 1e-2))
     throw std::runtime_error{"the answer was not found"};

@@ -1,5 +1,5 @@
-// DistributedDataParallel for libtorch, which has none of its own: the class below. Gradients are views into the
-// reducer's memory, which are averaged while autograd computes those before them.
+// DistributedDataParallel for libtorch, which has none. Gradients are views into the reducer's memory, and are averaged
+// while autograd computes those before them.
 //
 //   tutti-run -n 2 -- libtorch_ddp
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
@@ -19,7 +19,7 @@
 
 namespace {
 
-/// Of a model on the CPU whose parameters are float. backward() in place of loss.backward().
+/// A wrapper of a model on the CPU with parameters of float. Call its backward() in place of loss.backward().
 class data_parallel {
  public:
   data_parallel(tutti::communicator<>& world, torch::nn::Module& model)
@@ -28,12 +28,12 @@ class data_parallel {
       auto& p = parameters_[i];
       world.broadcast(std::span{p.data_ptr<float>(), reducer_.gradient<float>(i).size()}, 0).wait();
       p.mutable_grad() = torch::from_blob(reducer_.gradient<float>(i).data(), p.sizes());
-      accumulators_.push_back(torch::autograd::impl::grad_accumulator(p));  // a tensor does not keep its own
+      accumulators_.push_back(torch::autograd::impl::grad_accumulator(p));  // a tensor only has a weak pointer to it
       accumulators_.back()->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
           [this, i](const auto& outputs, const auto&) { return pass_->ready(i), outputs; }));
     }
   }
-  /// Averages over all samples of all ranks. Gradients are to be zeroed before, not undefined.
+  /// Computes gradients, averaged over all samples of all ranks. Zero the gradients before; they must not be undefined.
   void backward(const torch::Tensor& loss, double samples) {
     pass_.emplace(reducer_.begin(samples));
     loss.backward();
@@ -56,7 +56,7 @@ class data_parallel {
   std::optional<tutti::grad::pass<tutti::grad::reducer<tutti::communicator<>>>> pass_;
 };
 
-/// The loss on all of the data after some steps, of which every rank takes its rows from a batch.
+/// Trains a model on this rank's rows of a batch for some steps; returns the loss on all rows.
 template <class Backward>
 float train(torch::nn::Sequential& model, long first, long rows, Backward backward) {
   torch::optim::SGD optimizer(model->parameters(), 0.05);
@@ -85,9 +85,9 @@ int main() try {
   auto alone = make_model(0);
   const float expected = train(alone, 0, 24, [](const torch::Tensor& loss) { loss.backward(); });
 
-  auto model = make_model(rank);  // the parameters of rank 0 count
+  auto model = make_model(rank);  // data_parallel broadcasts the parameters of rank 0
   data_parallel parallel{world, *model};
-  const long first = 24L * rank * rank / (n * n), rows = 24L * (rank + 1) * (rank + 1) / (n * n) - first;  // uneven
+  const long first = 24L * rank * rank / (n * n), rows = 24L * (rank + 1) * (rank + 1) / (n * n) - first;  // unequal
   const float loss =
       train(model, first, rows, [&](const torch::Tensor& of) { parallel.backward(of, static_cast<double>(rows)); });
 

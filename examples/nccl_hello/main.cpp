@@ -1,4 +1,4 @@
-// Every rank's GPU contributes its number; every rank sees the sum.
+// Sums the ranks' numbers on all GPUs.
 //
 //   tutti-run -n 4 --devices 0,1,2,3 -- nccl_hello       four processes, a GPU each
 //   ./nccl_hello                                         a world of one

@@ -1,5 +1,6 @@
-// tutti behind a C interface, for a process group of torch in Python (tutti_process_group.py): no header of torch, so
-// that one library serves every version of it. Functions block, and return 0 or -1; tutti_torch_error() says why.
+// tutti with a C interface, for a process group of torch in Python (tutti_process_group.py). Includes no header of
+// torch, so that one library works with every version of it. Functions block and return 0, or -1 after an error, which
+// tutti_torch_error() describes.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +30,7 @@ int guarded(F f) noexcept {
   return -1;
 }
 
-/// As in tutti_process_group.py. DDP's mean is a sum of what it has divided before.
+/// A reduction, numbered as in tutti_process_group.py. DDP divides before it sums, so it needs no mean.
 enum reduction : int { sum, product, least, most };
 
 template <class T>
@@ -55,7 +56,7 @@ extern "C" {
 
 const char* tutti_torch_error() { return why.c_str(); }
 
-/// Joins the other ranks at `rendezvous` (docs/rendezvous.md); null where they do not come.
+/// Joins the other ranks at `rendezvous` (docs/rendezvous.md). Returns null after an error, such as a timeout.
 void* tutti_torch_open(const char* rendezvous, double timeout_s, int by_rank) {
   group* made = nullptr;
   guarded([&] {
@@ -88,7 +89,7 @@ int tutti_torch_broadcast(void* g, void* data, std::size_t bytes, int root) {
   return guarded(
       [&] { static_cast<group*>(g)->world.broadcast(std::span{static_cast<std::byte*>(data), bytes}, root).wait(); });
 }
-/// `out` has room for the bytes of all ranks, in their order.
+/// Gathers `bytes` bytes of each rank in `out`, which has room for those of all ranks, in rank order.
 int tutti_torch_all_gather(void* g, const void* in, void* out, std::size_t bytes) {
   return guarded([&] {
     auto& world = static_cast<group*>(g)->world;

@@ -12,12 +12,14 @@
 
 namespace tutti::detail {
 
+/// Throws usage_error unless a key has 1 to 1024 bytes.
 inline void check_key(std::string_view key) {
   if (!key.empty() && key.size() <= wire::max_key_bytes) return;
   throw usage_error{"a key of a store has 1 to " + std::to_string(wire::max_key_bytes) + " bytes, not " +
                     std::to_string(key.size())};
 }
 
+/// Throws usage_error for a key or a value, of more than 1 MiB, that no store takes.
 inline void check_entry(std::string_view key, std::span<const std::byte> value) {
   check_key(key);
   if (value.size() <= wire::max_value_bytes) return;
@@ -25,6 +27,7 @@ inline void check_entry(std::string_view key, std::span<const std::byte> value) 
                     std::to_string(wire::max_value_bytes)};
 }
 
+/// Throws the error{timed_out} of a get() that began at `since`; its message ends with `details`.
 [[noreturn]] inline void throw_get_timed_out(std::string_view key, clock::time_point since,
                                              const std::string& details) {
   throw error{{errc::timed_out},
@@ -32,7 +35,7 @@ inline void check_entry(std::string_view key, std::span<const std::byte> value) 
                   ": no rank has set it" + details};
 }
 
-/// Throws what an answer other than `ok` and `absent` means.
+/// Throws the error that an answer stands for; `ok` and `absent` are none.
 inline void throw_unless_done(wire::store_answer answer, std::string_view key) {
   if (answer == wire::store_answer::not_a_number) {
     throw usage_error{"add() on " + quoted(key) + ": its value is not a counter (8 bytes)"};

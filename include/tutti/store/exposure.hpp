@@ -5,10 +5,10 @@
 
 namespace tutti {
 
-/// The consent to listen without a secret at an address that other machines reach.
+/// The permission to listen without a secret at an address that other machines can reach.
 enum class exposure : std::uint8_t {
-  guarded,  ///< no: refuse to listen
-  insecure  ///< yes: everybody who can reach the address can join and read
+  guarded,  ///< not given: listening throws error{auth_failed}
+  insecure  ///< given: every process that can reach the address can join the job and read its data
 };
 
 }  // namespace tutti

@@ -21,15 +21,17 @@
 
 namespace tutti {
 
-/// A store in a file that all ranks can open: on one machine, or on a file system that machines share and that has
-/// flock(). Models `store`; one object per rank, used by one thread at a time. The file's maker takes part to the end.
-/// A file left by a job that was killed does not matter: it is replaced when its maker is dead, or silent on another
-/// machine for two seconds. A rank whose file was replaced under it gets error{rendezvous}. The last one to finish
-/// removes it.
+/// A store in a file that all ranks can open: on one machine, or on a file system that machines share and that supports
+/// flock(). Models `store`. Each rank has its own object, which one thread at a time uses. Every call reads what others
+/// have appended; get() does so every 10 ms or more often. The process that created the file must live until all ranks
+/// have finished. A file that a killed job has left is replaced: if its creator has ended, or, if that was on another
+/// machine, after `stale_after` without a change. A rank whose file was removed or replaced gets error{rendezvous}. The
+/// last rank to finish removes the file.
 class file_store {
  public:
-  /// Opens or makes the file at `path`. Throws error{rendezvous} when that is a directory, a foreign file (which is
-  /// left as it is), a link or file of another user, or cannot be written; {timed_out} when its lock is never free.
+  /// Opens or creates the file at `path`. Throws error{rendezvous} if that is a directory, a file of another kind
+  /// (which is left unchanged), a file or link of another user, or cannot be written; {timed_out} if other processes
+  /// hold its lock for `options.timeout`.
   explicit file_store(const std::string& path, file_store_options options = {})
       : options_(options), file_(path, options), table_(options.limits) {}
   file_store(const file_store&) = delete;
@@ -58,7 +60,7 @@ class file_store {
         file_.beat();
         next_beat = now + beat_interval;
       }
-      // There is no notice of changes that works on every shared file system.
+      // Polls, as no notification of changes works on every shared file system.
       std::this_thread::sleep_for((std::min)(pause, remaining(until)));
       pause = std::min<duration>(pause * 2, std::chrono::milliseconds{10});
     }
@@ -110,7 +112,7 @@ class file_store {
     return true;
   }
 
-  /// Leaves the rendezvous; the destructor does it, too. Never throws; waits at most a second for the lock.
+  /// Leaves the rendezvous, as the destructor does; later calls throw usage_error. Waits at most a second for the lock.
   void finish() noexcept { file_.finish(); }
 
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
@@ -122,7 +124,7 @@ class file_store {
     if (!file_) throw usage_error{"the file store " + file_.path() + " was already finished"};
   }
 
-  /// The lock, with the table up to date and nothing half-written behind it.
+  /// Takes the lock, brings the table up to date and removes an incomplete record at the end of the file.
   [[nodiscard]] detail::rendezvous_file::guard lock() {
     require_open();
     auto held = file_.lock(after(options_.timeout));
@@ -143,7 +145,7 @@ class file_store {
     r.key = key;
     r.value = value;
     r.total_bytes = wire::rendezvous_record::head_bytes + key.size() + value.size();
-    // Changes are only ever added to the file, so its size is bounded apart from the table's.
+    // Each change appends a record and none is removed, so the size of the file needs a bound beside the table's.
     if (end_ + r.total_bytes > 4 * options_.limits.bytes) {
       detail::throw_unless_done(wire::store_answer::full, key);
     }
@@ -167,7 +169,7 @@ class file_store {
     end_ += r.total_bytes;
   }
 
-  /// Applies the whole records that were added since the last time.
+  /// Applies the complete records that were appended since the last call.
   void refresh() {
     std::size_t room = chunk_bytes;
     for (;;) {
@@ -194,7 +196,7 @@ class file_store {
   file_store_options options_;
   detail::rendezvous_file file_;
   key_value_table table_;
-  std::uint64_t end_ = wire::rendezvous_head::bytes;  // of the records that are in the table
+  std::uint64_t end_ = wire::rendezvous_head::bytes;  // offset behind the records that are in the table
   std::vector<std::byte> buffer_;
 };
 

@@ -8,9 +8,9 @@ namespace tutti {
 
 /// The options of a file_store.
 struct file_store_options {
-  int world = 0;                                   ///< how many take part; 0: unknown
-  duration timeout = std::chrono::seconds{30};     ///< for opening, and for every wait for the lock
-  duration stale_after = std::chrono::seconds{2};  ///< silence after which a file made on another machine is dead
+  int world = 0;                                ///< number of ranks: the file is kept until all have left (0: unknown)
+  duration timeout = std::chrono::seconds{30};  ///< of opening, and of every wait for the lock
+  duration stale_after = std::chrono::seconds{2};  ///< time without change after which another machine's file is stale
   store_limits limits{};
 };
 

@@ -15,7 +15,8 @@
 
 namespace tutti {
 
-/// The table behind the stores: bounded, in memory, for one thread at a time.
+/// The table of keys and values that the stores use. Its size is limited: number of keys, and bytes of keys and values
+/// together. One thread at a time uses it. Calls that change it return wire::store_answer::full if there is no room.
 class key_value_table {
  public:
   using value_type = std::vector<std::byte>;
@@ -23,13 +24,14 @@ class key_value_table {
   key_value_table() = default;
   explicit key_value_table(store_limits limits) noexcept : limits_(limits) {}
 
+  /// Returns the value of a key, valid until the table changes; null if the key does not exist.
   [[nodiscard]] const value_type* find(std::string_view key) const noexcept {
     const auto at = entries_.find(key);
     return at == entries_.end() ? nullptr : &at->second;
   }
   [[nodiscard]] std::size_t size() const noexcept { return entries_.size(); }
 
-  /// Whether set() would find room.
+  /// Returns true if there is room for set() of a value of this size.
   [[nodiscard]] bool fits(std::string_view key, std::size_t value_bytes) const noexcept {
     const value_type* v = find(key);
     if (v == nullptr && entries_.size() >= limits_.keys) return false;
@@ -37,6 +39,7 @@ class key_value_table {
     return bytes_ - before + key.size() + value_bytes <= limits_.bytes;
   }
 
+  /// Stores a copy of the value, in place of the one stored before.
   [[nodiscard]] wire::store_answer set(std::string_view key, std::span<const std::byte> value) {
     if (!fits(key, value.size())) return wire::store_answer::full;
     const auto at = entries_.find(key);
@@ -51,21 +54,23 @@ class key_value_table {
     return wire::store_answer::ok;
   }
 
-  /// Adds to the counter `key` and puts the sum into `total`.
+  /// Adds to the counter `key`, which starts at 0, and writes the sum to `total`. Returns `not_a_number` if the value
+  /// has not 8 bytes.
   [[nodiscard]] wire::store_answer add(std::string_view key, std::int64_t delta, std::int64_t& total) {
     std::uint64_t now = 0;
     if (const value_type* v = find(key)) {
       if (v->size() != sizeof now) return wire::store_answer::not_a_number;
       now = wire::byte_reader{*v}.u64();
     }
-    now += static_cast<std::uint64_t>(delta);  // wraps around, as unsigned numbers do
+    now += static_cast<std::uint64_t>(delta);  // unsigned, so that overflow wraps around
     std::array<std::byte, sizeof now> bytes{};
     wire::byte_writer{bytes}.u64(now);
     total = static_cast<std::int64_t>(now);
     return set(key, bytes);
   }
 
-  /// Sets if the value is `expected`, or if there is none and `expected` is empty. `absent` when there is still none.
+  /// Stores `desired` if the value is `expected`, or if the key does not exist and `expected` is empty. Returns `ok` if
+  /// the key exists afterwards, changed or not, and `absent` if it does not.
   [[nodiscard]] wire::store_answer compare_set(std::string_view key, std::span<const std::byte> expected,
                                                std::span<const std::byte> desired) {
     const value_type* v = find(key);
@@ -74,6 +79,7 @@ class key_value_table {
     return equal && !expected.empty() ? set(key, desired) : wire::store_answer::ok;
   }
 
+  /// Removes a key; returns true if it existed.
   bool erase(std::string_view key) noexcept {
     const auto at = entries_.find(key);
     if (at == entries_.end()) return false;

@@ -14,8 +14,8 @@
 
 namespace tutti {
 
-/// A store for ranks that are threads of one process, and for tests. Models `store`; any number of threads may use one
-/// object at the same time.
+/// A store in memory, for ranks that are threads of one process, and for tests. Models `store`. All ranks share one
+/// object, which any number of threads may use at the same time.
 class memory_store {
  public:
   memory_store() = default;
@@ -73,6 +73,7 @@ class memory_store {
   }
 
  private:
+  /// Calls `apply()`, which changes the table, under the mutex, and wakes the threads in get().
   template <class Change>
   void change(std::string_view key, Change&& apply) {
     {

@@ -14,8 +14,9 @@
 
 namespace tutti {
 
-/// Another store seen through a prefix that is put before every key, so that several users of one store cannot collide.
-/// Does not own the store, which must live longer. Models `store`; thread safety and errors are the store's.
+/// A view of another store that puts a prefix before every key, so that the keys of several users of one store differ.
+/// Does not own that store, which must outlive it. Models `store`; thread safety and errors are that store's. The limit
+/// of a key's length applies with the prefix.
 template <store S>
 class prefix_store {
  public:

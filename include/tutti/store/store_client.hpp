@@ -24,12 +24,14 @@
 namespace tutti {
 
 /// A client of a store_server. Models `store`. One thread at a time uses it; several clients in one process are
-/// independent. After a lost connection, or a request that could not be sent in time, every call fails with that cause;
-/// a get() that timed out leaves the client usable.
+/// independent. Calls but get() take at most `options.timeout`, and end a second after `options.until`. After a lost
+/// connection, or a request that was not sent or not answered in time, every later call throws the same error; a get()
+/// that timed out leaves the client usable. Cost: one round trip for each call.
 class store_client {
  public:
-  /// Connects to "host:port", "[v6]:port" or "unix:name", again and again until the host is up or `until`.
-  /// Throws error{timed_out}, or at once error{auth_failed}, {protocol} or {rendezvous} saying what differs.
+  /// Connects to "host:port", "[v6]:port" or "unix:name"; tries again until the host is up. Throws error{timed_out}
+  /// after `until`, and at once error{auth_failed}, {protocol} or {rendezvous} with the difference if the two sides do
+  /// not fit.
   store_client(std::string address, tcp_store_options options, deadline until)
       : address_(std::move(address)), options_(std::move(options)) {
     socket_ = detail::connect_store(address_, options_, until);
@@ -51,7 +53,7 @@ class store_client {
     if (!send({wire::store_verb::get}, key, {}, {}, (std::max)(until, after(std::chrono::seconds{1}))))
       fail_to_send(key);
     if (!await_response(until)) {
-      // The response may be on its way already: the next request has another id, so it will be passed over.
+      // The response may be on its way already. It will be discarded, as the next request has another id.
       --last_id_;
       if (!send({wire::store_verb::cancel}, {}, {}, {}, after(std::chrono::seconds{1}))) fail_to_send(key);
       detail::throw_get_timed_out(key, since, " (the store at " + address_ + " is connected)");
@@ -85,9 +87,10 @@ class store_client {
     return call({wire::store_verb::erase}, key, {}, {}).answer == wire::store_answer::ok;
   }
 
-  /// Tells the host that this client needs it no longer, and disconnects. Never waits; the destructor does it, too.
+  /// Disconnects from the host, and tells it so; the destructor does the same. Never waits. Later calls throw
+  /// usage_error.
   void goodbye() noexcept {
-    // In a child made by fork() the connection is the parent's business.
+    // A child made by fork() says nothing on its parent's connection.
     if (socket_ && owner_ == ::getpid() && !broken_) {
       std::array<std::byte, wire::store_request::head_bytes> head;
       wire::store_request q{wire::store_verb::goodbye};
@@ -99,10 +102,10 @@ class store_client {
   }
 
  private:
-  /// Sends a request and returns the head of its response; the value is in take_value().
+  /// Sends a request and waits for its response. Returns the response's head; take_value() returns its value.
   wire::store_response call(wire::store_request q, std::string_view key, std::span<const std::byte> expected,
                             std::span<const std::byte> value) {
-    // What is said after a failure still has a second.
+    // A call after the deadline still has a second, so that a rank can tell the others why it failed.
     const deadline began = clock::now(), last = (std::max)(options_.until, after(std::chrono::seconds{1}));
     const deadline until = (std::min)(after(options_.timeout), last);
     if (!send(q, key, expected, value, until)) fail_to_send(key);
@@ -120,7 +123,7 @@ class store_client {
     return {begin, begin + static_cast<std::ptrdiff_t>(response_.value_bytes)};
   }
 
-  /// False when the deadline passed before all was sent.
+  /// Sends a request. Returns false if the deadline passed before all of it was sent.
   bool send(wire::store_request q, std::string_view key, std::span<const std::byte> expected,
             std::span<const std::byte> value, deadline until) {
     require_usable();
@@ -145,7 +148,8 @@ class store_client {
     return true;
   }
 
-  /// Receives the response with the id of the last request; false when the deadline passed.
+  /// Receives the response to the last request, and discards those to earlier ones. Returns false if the deadline
+  /// passed.
   bool await_response(deadline until) {
     for (;;) {
       while (parse_response()) {
@@ -163,6 +167,7 @@ class store_client {
     }
   }
 
+  /// Returns true if a complete response is at the front of `in_`.
   [[nodiscard]] bool parse_response() {
     if (in_.size() < wire::store_response::head_bytes) return false;
     const auto p = wire::decode_response(std::span<const std::byte>{in_}.first<wire::store_response::head_bytes>());
@@ -193,7 +198,8 @@ class store_client {
   [[noreturn]] void fail_to_send(std::string_view key) {
     fail(errc::timed_out, 0, "the store at " + address_ + " did not take a request for " + detail::quoted(key));
   }
-  /// From here on every call fails with this cause: nobody knows how much of the last request or response has passed.
+  /// Throws an error, and makes every later call throw the same: the stream may have ended inside a request or
+  /// response.
   [[noreturn]] void fail(errc kind, int cause, const std::string& message) {
     broken_.emplace(status{kind, 0, 0, static_cast<std::uint64_t>(cause)}, message, error_context{options_.rank});
     throw error{*broken_};
@@ -208,7 +214,7 @@ class store_client {
   std::uint64_t last_id_ = 0;
   std::vector<std::byte> in_;
   wire::store_response response_;
-  bool complete_ = false;  // response_ and its value are at the front of in_
+  bool complete_ = false;  // in_ begins with response_ and its value
   std::optional<error> broken_;
 };
 

@@ -27,21 +27,22 @@
 
 namespace tutti {
 
-/// The host of a tcp_store: a table, a listener and the clients, served by whoever calls step(). Has no thread; one
-/// thread at a time uses it. Over TCP a client proves the job's secret before anything else is read from it (without a
-/// secret: names the job's id, unless any will do); over a Unix socket the kernel vouches that it is the same user.
-/// Strangers are read no further than 112 bytes, have 5 s, and of too many the oldest from where most come is dropped;
-/// nobody is ever waited for.
+/// The host of a tcp_store: the table, a listening socket and the clients' connections. Has no thread: step() serves
+/// the clients. One thread at a time uses it. A TCP client must prove that it has the job's secret before its requests
+/// are read, or, without a secret, must name the job's id (unless `any_job`). At a Unix socket the kernel confirms that
+/// it runs as the same user. Until then, at most 120 bytes of a connection are read, and it has `handshake_timeout`. If
+/// too many are pending, the oldest of the address with most of them is closed. Never waits for a client.
 class store_server {
  public:
-  /// Listens on `where` (port 0: any, see endpoint()). Throws error: the address is taken, or strangers could reach it
-  /// and there is no secret.
+  /// Listens on `where`; with port 0 the kernel chooses one, see endpoint(). Throws error if the address is in use, and
+  /// error{auth_failed} if other machines could reach it and there is no secret.
   store_server(const os::endpoint& where, tcp_store_options options)
       : store_server(detail::listen_within_policy(where, options), std::move(options)) {
     if (where.is_unix()) unix_file_ = where.to_string().substr(5);
   }
 
-  /// Takes over a listening socket, as inherited from a launcher. Throws error as above.
+  /// Takes over a listening socket, as inherited from a launcher. Throws error{rendezvous} for another descriptor, and
+  /// {auth_failed} as above.
   store_server(os::fd listener, tcp_store_options options)
       : options_(std::move(options)), table_(options_.limits), listener_(std::move(listener)) {
     detail::check_listening(listener_);
@@ -67,11 +68,11 @@ class store_server {
     if (!unix_file_.empty() && unix_file_.front() != '@' && owner_ == ::getpid()) ::unlink(unix_file_.c_str());
   }
 
-  /// Where it listens.
+  /// Returns the address at which it listens.
   [[nodiscard]] const os::endpoint& endpoint() const noexcept { return endpoint_; }
 
-  /// Serves whoever has something to say, after waiting at most `limit` for it; true when there was somebody. Throws
-  /// error only when the poller breaks; nothing that comes in can make it throw.
+  /// Accepts connections and serves requests, after waiting at most `limit` for the first. Returns true if there were
+  /// any. Throws error only if the poller fails, never because of bytes that arrive.
   bool step(duration limit) {
     const deadline now = clock::now();
     if (paused_until_ > now) limit = (std::min)(limit, duration{paused_until_ - now});
@@ -79,7 +80,7 @@ class store_server {
     resume_listener(now);
     bool busy = false;
     std::size_t got = os::poller::batch;
-    // Bounded, so that a flood of strangers cannot keep the caller from looking at the clock.
+    // Bounded, so that a flood of connections cannot keep the caller from checking its deadline.
     for (int round = 0; round < 16 && got == os::poller::batch; ++round) {
       const auto ready = poller_.wait(busy ? duration{0} : limit);
       got = ready.size();
@@ -96,7 +97,7 @@ class store_server {
     return busy;
   }
 
-  /// Serves until `done()` or the deadline; the last result of `done()`.
+  /// Serves until `done()` returns true; returns false after the deadline.
   template <class Done>
   bool serve_until(deadline until, Done&& done) {
     while (!done()) {
@@ -106,27 +107,27 @@ class store_server {
     return true;
   }
 
-  /// Serves until all ranks but this one have come and gone; false when the deadline passed first.
+  /// Serves until all other ranks have connected and all clients have left; returns false after the deadline.
   bool linger(deadline until) {
     const auto others = static_cast<std::size_t>((std::max)(options_.world - 1, 0));
     return serve_until(until, [&] { return ranks_.size() >= others && clients() == 0; });
   }
 
-  /// Serves at least until `done()`, as linger() above.
+  /// Serves until `done()` returns true, even if clients are left then; returns false after the deadline.
   template <class Done>
   bool linger(deadline until, Done&& done) {
     return serve_until(until, std::forward<Done>(done));
   }
 
   [[nodiscard]] std::size_t clients() const noexcept { return connections_.size() - strangers_.size(); }
-  /// The clients of the host's own job.
+  /// Returns the number of clients of the host's own job.
   [[nodiscard]] std::size_t members() const noexcept {
     std::size_t count = 0;
     for (const auto& [id, c] : connections_)
       if (c->admitted() && c->handshake().claim().job == options_.job) ++count;
     return count;
   }
-  /// At which address clients of other machines have come; nothing where all are of this one.
+  /// Returns the host's address, with port 0, to which a client has connected; nothing if all use loopback addresses.
   [[nodiscard]] std::optional<os::endpoint> reached_at() const {
     for (const auto& [id, c] : connections_)
       if (const auto where = os::local_endpoint(c->native()); c->admitted() && !where.is_loopback())
@@ -135,24 +136,24 @@ class store_server {
   }
   [[nodiscard]] std::size_t strangers() const noexcept { return strangers_.size(); }
 
-  /// The ranks of which a client has ever connected.
+  /// Returns the ranks that have ever connected, in ascending order.
   [[nodiscard]] const std::vector<std::uint32_t>& ranks() const noexcept { return ranks_; }
 
-  /// For messages: how many connections came from the job but did not fit, and why the last one did not; else empty.
+  /// Returns text for an error message: the number of connections that were refused though they spoke this protocol,
+  /// and the reason of the last refusal. Empty if there were none.
   [[nodiscard]] std::string refusals() const {
     if (refused_ == 0) return {};
     return std::to_string(refused_) + (refused_ == 1 ? " connection was" : " connections were") +
            " refused, the last because " + wire::explain(last_refusal_, terms_, last_refused_);
   }
 
-  /// The errno for which this host cannot let in those who wait at its door, as EMFILE, though no stranger is in their
-  /// way; 0 while it can.
+  /// Returns the errno, as EMFILE, for which no connection can be accepted even though none is pending; else 0.
   [[nodiscard]] int exhausted() const noexcept { return exhausted_; }
 
   [[nodiscard]] const key_value_table& table() const noexcept { return table_; }
 
-  /// Changes the table on behalf of the host itself, and answers the clients that waited for `key`.
-  /// `apply(key_value_table&)` returns the table's answer, which this returns.
+  /// Changes the table for the host itself, and answers the clients that wait for `key`. Returns what
+  /// `apply(key_value_table&)` returns: the table's answer.
   template <class Apply>
   wire::store_answer change(std::string_view key, Apply&& apply) {
     const auto answer = apply(table_);
@@ -171,7 +172,7 @@ class store_server {
   static constexpr duration time_to_prove = std::chrono::milliseconds{250};
 
   void accept_some() {
-    // Bounded, so that a flood of connections cannot keep the clients from being served.
+    // Bounded, so that a flood of connections cannot keep the server from its clients.
     for (int i = 0; i < 64; ++i) {
       auto [socket, failure] = os::accept_connection(listener_.native());
       if (!socket) {
@@ -188,7 +189,7 @@ class store_server {
       try {
         admit(std::move(socket), source);
       } catch (const std::bad_alloc&) {
-      } catch (const error&) {  // the poller has no room: the newcomer is dropped, he tries again
+      } catch (const error&) {  // the poller has no room: the connection is closed, and its client tries again
       }
     }
   }
@@ -203,9 +204,9 @@ class store_server {
     strangers_.push_back({id, source});
   }
 
-  /// accept() failed: without descriptors or memory. The oldest stranger gives up his, if he has had time to prove
-  /// himself, or a spare one is used; else there is a pause, as the listener stays readable. True if it may be tried
-  /// again.
+  /// Frees a descriptor after accept() failed: closes the oldest pending connection, if it had 250 ms for its
+  /// handshake, or else the spare one. Returns true to accept again. If neither is there, the listener is not polled
+  /// for a moment, as it stays readable.
   bool make_room(int failure) {
     if (drop_slowest()) return true;
     if (spare_) {
@@ -240,7 +241,7 @@ class store_server {
 
   void serve(const os::ready_event& ready) {
     const auto at = connections_.find(ready.token);
-    if (at == connections_.end()) return;  // dropped earlier in this batch
+    if (at == connections_.end()) return;  // closed earlier in this batch
     connection& c = *at->second;
     progress state = progress::going_on;
     try {
@@ -257,8 +258,8 @@ class store_server {
     if (state == progress::ended) drop(ready.token);
   }
 
-  /// Sends and handles in turn until there is nothing complete to handle, or no room for further responses: then the
-  /// next event is the one that makes room.
+  /// Sends responses and handles requests in turn, until no complete request is left or there is no room for responses.
+  /// The event that makes room continues then.
   progress converse(connection& c) {
     for (;;) {
       if (c.flush() == progress::ended) return progress::ended;
@@ -328,7 +329,7 @@ class store_server {
     return progress::going_on;
   }
 
-  /// Answers everybody who waits for `key`.
+  /// Answers all clients that wait for `key`.
   void wake(std::string_view key) {
     const auto* value = table_.find(key);
     for (auto& [id, connected] : connections_) {
@@ -343,7 +344,7 @@ class store_server {
         c.waits.erase(c.waits.begin() + static_cast<std::ptrdiff_t>(i));
       }
       if (c.waits.size() == before) continue;
-      // A broken connection is noticed by its next event; dropping it here would pull it from under its own request.
+      // The next event of a broken connection closes it. Here it may be the one whose request is being handled.
       static_cast<void>(c.flush());
       rearm(id, c);
     }
@@ -363,7 +364,7 @@ class store_server {
   void forget_stranger(std::uint64_t id) noexcept {
     std::erase_if(strangers_, [id](const stranger& s) { return s.id == id; });
   }
-  /// A descriptor with which one that comes when there is none any more hears at least why.
+  /// Keeps a spare descriptor, to accept and refuse one more connection with a reason if none is left.
   void keep_spare() noexcept {
     if (!spare_) spare_ = os::fd{::fcntl(listener_.native(), F_DUPFD_CLOEXEC, 3)};
     spare_.end_in_children();
@@ -385,7 +386,7 @@ class store_server {
   std::size_t stranger_limit_ = 64;
   std::uint64_t last_id_ = listener_token;
   std::map<std::uint64_t, std::unique_ptr<connection>> connections_;
-  std::vector<stranger> strangers_;   // by age
+  std::vector<stranger> strangers_;   // pending handshakes, oldest first
   std::vector<std::uint32_t> ranks_;  // ascending
   deadline paused_until_{};
   int exhausted_ = 0;

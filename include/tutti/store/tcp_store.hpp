@@ -17,16 +17,16 @@
 
 namespace tutti {
 
-/// A store over TCP or a Unix socket. One rank opens it as the host, the others connect. Models `store`; one thread at
-/// a time uses it. The host has no thread: it serves the others whenever it is in a call of its own, above all while it
-/// waits in get(), so before it turns to something else it lingers until they are done.
+/// A store over TCP or a Unix socket. One rank hosts it, the others connect. Models `store`; one thread at a time uses
+/// an object. The host has no thread: it serves the other ranks during its own calls, above all while get() waits, so
+/// it must call linger() before it stops calling the store. See store_server and store_client for errors and security.
 class tcp_store {
  public:
-  /// Opens the store as its host, listening on `where`; see store_server.
+  /// Hosts a store that listens on `where`; see store_server.
   [[nodiscard]] static tcp_store host(const os::endpoint& where, tcp_store_options options) {
     return tcp_store{std::make_unique<store_server>(where, std::move(options))};
   }
-  /// Opens the store as its host, on a listening socket that was inherited.
+  /// Hosts a store on a listening socket, such as one inherited from a launcher.
   [[nodiscard]] static tcp_store host(os::fd listener, tcp_store_options options) {
     return tcp_store{std::make_unique<store_server>(std::move(listener), std::move(options))};
   }
@@ -93,20 +93,21 @@ class tcp_store {
     return found;
   }
 
-  /// Host: serves whoever waits for an answer now, without waiting itself; call it while waiting for something else.
+  /// Serves the requests that have arrived, without waiting; for a host that waits for something else. Does nothing at
+  /// a client.
   void poll() {
     if (server_) server_->step(duration{0});
   }
 
-  /// Host: serves until all other ranks have come and said goodbye; false when the deadline passed first.
-  /// Client: says goodbye at once.
+  /// Serves until all other ranks have connected and disconnected; returns false if the deadline passed first. A client
+  /// disconnects and returns true at once.
   bool linger(deadline until) {
     if (server_) return server_->linger(until);
     client_->goodbye();
     return true;
   }
 
-  /// The same, but the host serves until `done()`.
+  /// Serves until `done()` returns true; the rest as above.
   template <class Done>
   bool linger(deadline until, Done&& done) {
     if (server_) return server_->linger(until, std::forward<Done>(done));
@@ -114,10 +115,10 @@ class tcp_store {
     return true;
   }
 
-  /// The host's side of it; null at a client.
+  /// Returns the server of a host; null at a client.
   [[nodiscard]] store_server* server() noexcept { return server_.get(); }
 
-  /// What clients connect to.
+  /// Returns the address that clients connect to.
   [[nodiscard]] std::string address() const { return server_ ? server_->endpoint().to_string() : client_->address(); }
 
  private:

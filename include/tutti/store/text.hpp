@@ -8,12 +8,12 @@
 
 namespace tutti {
 
-/// The bytes of a text, as a value for a store. Does not own them.
+/// Returns the bytes of a text, to be stored as a value. Does not own them.
 [[nodiscard]] inline std::span<const std::byte> bytes_of(std::string_view text) noexcept {
   return std::as_bytes(std::span{text.data(), text.size()});
 }
 
-/// A value of a store as text.
+/// Returns a value of a store as text.
 [[nodiscard]] inline std::string text_of(std::span<const std::byte> value) {
   return {reinterpret_cast<const char*>(value.data()), value.size()};
 }

@@ -8,13 +8,13 @@
 
 namespace tutti::train {
 
-/// Arrays in memory that peers map, which are used again and again: the smallest that is large enough, or a new one in
-/// place of the largest that is too small. So there are never more than were in use at the same time, none larger than
-/// was asked for.
+/// A pool of arrays from communicator::allocate, which peers map. There are never more arrays than were in use at the
+/// same time, and none is larger than one that was asked for. One thread at a time.
 template <element T>
 class array_pool {
  public:
-  /// Holds anything. Errors: as of communicator::allocate.
+  /// Returns an array of at least `count` elements, with any contents: the smallest free one that is large enough, or a
+  /// new one in place of the largest free one. Not collective. Errors: as of communicator::allocate.
   template <class Comm>
   [[nodiscard]] mapped_array<T> take(Comm& world, std::size_t count) {
     const auto better = [&](const mapped_array<T>& a, const mapped_array<T>& b) {
@@ -27,16 +27,17 @@ class array_pool {
       if (taken.size() >= count) return taken;
       elements_ -= taken.size();
       --arrays_;
-    }  // one that is too small goes before the new one comes
+    }  // an array that is too small is freed before the new one is allocated
     free_.reserve(arrays_ + 1);  // so that give() allocates nothing
     auto made = world.template allocate<T>(count);
     ++arrays_;
     elements_ += count;
     return made;
   }
+  /// Takes back an array that take() returned.
   void give(mapped_array<T> array) noexcept { free_.push_back(std::move(array)); }
 
-  /// Of all that it has made.
+  /// Returns the bytes of all arrays, free or in use.
   [[nodiscard]] std::size_t bytes() const noexcept { return elements_ * sizeof(T); }
 
  private:

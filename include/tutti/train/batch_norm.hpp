@@ -19,13 +19,14 @@ struct batch_norm_options {
   double momentum = 0.1;  ///< the weight of the newest batch in the running statistics
 };
 
-/// Batch normalisation over the batches of all ranks together: SyncBatchNorm. Values lie sample by sample, in each
-/// channel by channel, in each `pixels` in a row; where channels are innermost, pixels count as samples and `pixels` is
-/// 1. Computed in double. Every rank may have another number of samples, or none. Ranks end with equal statistics.
-/// All of them call forward() and backward() alike; groups: give it a split of the world, which must outlive it.
-/// One thread at a time; buffers belong to it until the task has ended. Nothing is allocated after the constructor.
-/// Errors: usage_error for spans that do not fit; else as of the collective.
-/// Cost: one all_gather of 2C + 1 doubles forward, one all_reduce of 2C backward, for C channels.
+/// Batch normalisation over the batches of all ranks together, as torch's SyncBatchNorm. Collective: all ranks call
+/// forward() and backward() in the same order; for groups, pass a split of the world. The communicator must outlive it.
+///
+/// Buffers have the shape [samples, channels, pixels]. For channels-last data, pass each pixel as a sample and 1 for
+/// `pixels`. Ranks may have different numbers of samples, or none. Computes in double; all ranks get equal statistics.
+/// One thread at a time; buffers must stay valid until the task has ended. Allocates no buffers after the constructor.
+/// Errors: usage_error for sizes that do not fit; else as of the collective. Cost: one all_gather of 2C + 1 doubles in
+/// forward(), one all_reduce of 2C doubles in backward(), for C channels.
 template <class Comm>
 class batch_norm {
  public:
@@ -43,8 +44,8 @@ class batch_norm {
     if (channels == 0) throw usage_error("batch_norm: give at least one channel");
   }
 
-  /// y = (x - mean) / sqrt(variance + epsilon) * weight + bias, by the moments of all ranks' x. y may be x, but
-  /// backward() needs x.
+  /// Computes y = (x - mean) / sqrt(variance + epsilon) * weight + bias with the mean and variance of all ranks' x.
+  /// Collective. y may be x, but backward() needs x.
   template <gradient_element T>
   task<> forward(std::span<const T> x, std::span<T> y, std::size_t pixels, std::span<const T> weight,
                  std::span<const T> bias) {
@@ -57,7 +58,7 @@ class batch_norm {
         [this](std::size_t c) { return inverse_[c]; });
   }
 
-  /// The same by the running statistics, for evaluation; talks to nobody.
+  /// Computes the same with the running statistics, for evaluation. Not collective.
   template <gradient_element T>
   void evaluate(std::span<const T> x, std::span<T> y, std::size_t pixels, std::span<const T> weight,
                 std::span<const T> bias) const {
@@ -67,8 +68,8 @@ class batch_norm {
         [this](std::size_t c) { return 1 / std::sqrt(running_variance_[c] + options_.epsilon); });
   }
 
-  /// After forward() of the same x: dx from dy, where the loss is the sum of the ranks' losses. dweight and dbias are
-  /// written with this rank's own sums, to be reduced with the other gradients. dx may be dy.
+  /// Computes dx from dy, after forward() of the same x. Collective. The loss is the sum of the ranks' losses. Writes
+  /// this rank's own sums to dweight and dbias, which must be reduced as other gradients are. dx may be dy.
   template <gradient_element T>
   task<> backward(std::span<const T> x, std::span<const T> dy, std::span<T> dx, std::size_t pixels,
                   std::span<const T> weight, std::span<T> dweight, std::span<T> dbias) {
@@ -98,10 +99,10 @@ class batch_norm {
   }
 
   [[nodiscard]] std::size_t channels() const noexcept { return channels_; }
-  /// Of all ranks in the last forward().
+  /// Returns the moments of a channel over all ranks in the last forward().
   [[nodiscard]] const moments& total(std::size_t channel) const noexcept { return total_[channel]; }
-  /// For evaluation and checkpoints; 0 and 1 at first. The variance is the unbiased one, as torch keeps it. Batches
-  /// with fewer than two values per channel change nothing.
+  /// Return the running statistics, one number for each channel, for evaluation and checkpoints; 0 and 1 at first. The
+  /// variance is the unbiased one, as in torch. A batch with fewer than two values per channel does not change them.
   [[nodiscard]] std::span<double> running_mean() noexcept { return running_mean_; }
   [[nodiscard]] std::span<double> running_variance() noexcept { return running_variance_; }
 
@@ -115,13 +116,13 @@ class batch_norm {
                         " pixels; give whole samples, and one weight and one bias for each channel");
   }
 
-  // f(channel, first) for every row of pixels.
+  // Calls f(channel, index of the first pixel) for every row of pixels.
   template <class F>
   void each_row(std::size_t size, std::size_t pixels, F f) const {
     for (std::size_t at = 0, c = 0; at < size; at += pixels, c = c + 1 == channels_ ? 0 : c + 1) f(c, at);
   }
 
-  // In two passes: distances from a mean that is known lose nothing.
+  // Takes two passes, as sums of squared distances from the known mean do not cancel.
   template <class T>
   void describe(std::span<const T> x, std::size_t pixels) {
     std::fill(mine_.begin(), mine_.end(), 0.0);
@@ -144,7 +145,7 @@ class batch_norm {
   void learn() {
     for (std::size_t c = 0; c < channels_; ++c) {
       moments m;
-      for (std::size_t at = 0; at < all_.size(); at += mine_.size())  // in rank order: equal bits everywhere
+      for (std::size_t at = 0; at < all_.size(); at += mine_.size())  // in rank order, for equal bits on all ranks
         m = merged(m, {all_[at + mine_.size() - 1], all_[at + c], all_[at + channels_ + c]});
       total_[c] = m;
       inverse_[c] = m.count > 0 ? 1 / std::sqrt(m.variance() + options_.epsilon) : 0;

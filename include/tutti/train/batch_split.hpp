@@ -10,21 +10,22 @@
 
 namespace tutti::train {
 
-/// How a batch that one rank holds is divided among all: as torch's DataParallel, or with a share of its own for the
-/// first rank. A value; equal on all ranks that make it alike. Its counts are of samples; elements() turns
-/// them into a layout: `auto blocks = split.elements(width); world.scatter_v(rows, mine, blocks, root)`.
+/// A division of one rank's batch among all ranks: as by torch's DataParallel, or with another share for rank 0. A
+/// value; it communicates nothing and is equal on all ranks that make it with equal arguments. Counts are in samples;
+/// elements() makes a layout of them: `auto blocks = split.elements(width); world.scatter_v(rows, mine, blocks, root)`.
 class batch_split {
  public:
-  /// DataParallel's: chunks of ceil(batch / ranks) samples; the last one may be shorter, and the ranks after it get
-  /// none: 10 over 4 is 3, 3, 3, 1, and 5 over 4 is 2, 2, 1, 0. Errors: usage_error for no ranks.
+  /// Divides as DataParallel does: chunks of ceil(batch / ranks) samples; the last one may be shorter, and ranks after
+  /// it get none. 10 samples over 4 ranks are 3, 3, 3, 1; 5 are 2, 2, 1, 0. Errors: usage_error for no ranks.
   static batch_split equal(std::size_t batch, int ranks) {
     batch_split s{ranks};
     chunk(batch, s.counts_);
     return s;
   }
-  /// BalancedDataParallel's: `first` samples for rank 0, which does more besides, and the rest for the others, of which
-  /// the first ones get one more where it does not come out even. Where rank 0's share would not be smaller than the
-  /// others', as equal(); with `first` 0 and fewer samples than other ranks, equal() among the others.
+  /// Divides as BalancedDataParallel does: rank 0, which has other work besides, gets `first` samples, and the others
+  /// share the rest evenly; the first of them get one more if there is a remainder. If rank 0's share would not be
+  /// smaller than the others', divides as equal(); if `first` is 0 and there are fewer samples than other ranks, as
+  /// equal() among the others. Errors: usage_error for no ranks.
   static batch_split with_first(std::size_t batch, std::size_t first, int ranks) {
     batch_split s{ranks};
     const std::span others = std::span{s.counts_}.subspan(1);
@@ -46,14 +47,14 @@ class batch_split {
   [[nodiscard]] std::size_t batch() const noexcept {
     return std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
   }
-  /// Samples of each rank, of one, and the first sample of one.
+  /// Return the number of samples of each rank, that of one rank, and the index of a rank's first sample.
   [[nodiscard]] std::span<const std::size_t> counts() const noexcept { return counts_; }
   [[nodiscard]] std::size_t count(int rank) const noexcept { return counts_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] std::size_t first(int rank) const noexcept {
     return std::accumulate(counts_.begin(), counts_.begin() + rank, std::size_t{0});
   }
 
-  /// The counts of elements, for rows of some width: a layout for scatter_v and gather_v.
+  /// Returns the counts in elements, for samples of `width` elements: a layout for scatter_v and gather_v.
   [[nodiscard]] std::vector<std::size_t> elements(std::size_t width) const {
     std::vector<std::size_t> all(counts_);
     for (std::size_t& n : all) n *= width;

@@ -8,13 +8,14 @@
 
 namespace tutti::train {
 
-/// Which of the elements from 0 on have come, in stretches of any order, each element once. Neighbours become one, so
-/// that what it holds is small where stretches come in a row. clear() keeps its memory.
+/// A set of element indices, added as ranges in any order, each index once. Adjacent ranges are merged, so it stays
+/// small if ranges are added in order. clear() keeps its memory.
 class coverage {
  public:
   void clear() noexcept { stretches_.clear(); }
 
-  /// False, and nothing changes, where one of [first, end) has come already. An empty stretch adds nothing.
+  /// Adds the indices [first, end); returns false and changes nothing if one of them was added already. Takes time
+  /// logarithmic in the number of ranges to find the place, and linear to insert there.
   [[nodiscard]] bool add(std::size_t first, std::size_t end) {
     if (first == end) return true;
     const auto after = std::lower_bound(stretches_.begin(), stretches_.end(), first,
@@ -35,7 +36,7 @@ class coverage {
     }
     return true;
   }
-  /// The first element that has not come.
+  /// Returns the smallest index that was not added.
   [[nodiscard]] std::size_t missing() const noexcept {
     return stretches_.empty() || stretches_.front().first > 0 ? 0 : stretches_.front().end;
   }
@@ -44,7 +45,7 @@ class coverage {
   struct stretch {
     std::size_t first, end;
   };
-  std::vector<stretch> stretches_;  // in order, with gaps between them
+  std::vector<stretch> stretches_;  // ascending, none adjacent to another
 };
 
 }  // namespace tutti::train

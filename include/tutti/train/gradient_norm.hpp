@@ -16,13 +16,13 @@
 
 namespace tutti::train {
 
-/// The types of gradients.
+/// A type that gradients have.
 template <class T>
 concept gradient_element =
     std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, float16> || std::same_as<T, bfloat16>;
 
-/// Calls `f(std::span<T>)` for every gradient: those of a grad::reducer, of any types, in the order of its buckets; or
-/// those of a range of spans; or one span.
+/// Calls `f(std::span<T>)` for every gradient of a grad::reducer, in the order of its buckets and of any types, of a
+/// range of spans, or for a single span.
 template <class Gradients, class F>
 void for_each_gradient(Gradients&& gradients, F f) {
   if constexpr (requires { gradients.layout().buckets; }) {
@@ -38,14 +38,14 @@ void for_each_gradient(Gradients&& gradients, F f) {
   }
 }
 
-/// What one pass over gradients tells. Measures of parts are added up; those of shards over the ranks:
-/// `world.all_reduce(measure(shard), std::plus<>{})`.
+/// The sum of squares of some gradients, and the number of elements that are infinite or NaN. Measures of parts add up,
+/// also those of shards over the ranks: `world.all_reduce(measure(shard), std::plus<>{})`.
 struct gradient_measure {
-  double squares = 0;  ///< the sum of the squares; not a finite number if one of them is not
-  std::uint64_t not_finite = 0;
+  double squares = 0;            ///< sum of the squares; infinite or NaN if an element is, or if the sum overflows
+  std::uint64_t not_finite = 0;  ///< number of elements that are infinite or NaN
 
   [[nodiscard]] bool finite() const noexcept { return not_finite == 0; }
-  /// The Euclidean norm of all elements as one vector. Infinite also for doubles whose squares are.
+  /// Returns the Euclidean norm of all elements as one vector. Infinite also if the squares of finite doubles are.
   [[nodiscard]] double norm() const noexcept { return std::sqrt(squares); }
 
   friend gradient_measure operator+(gradient_measure a, const gradient_measure& b) noexcept {
@@ -53,10 +53,11 @@ struct gradient_measure {
   }
 };
 
-/// Measures one gradient, in double and in an order that depends on its length only. One pass.
+/// Measures one gradient, in double and in an order that depends on its length only. Takes one pass over the elements,
+/// and another one if the sum of squares is not finite.
 template <gradient_element T>
 [[nodiscard]] gradient_measure measure(std::span<const T> g) noexcept {
-  std::array<double, 8> sums{};  // independent of each other, so that they are computed at the same time
+  std::array<double, 8> sums{};  // independent, so that the additions overlap
   std::size_t i = 0;
   for (; i + sums.size() <= g.size(); i += sums.size())
     for (std::size_t k = 0; k < sums.size(); ++k) {
@@ -71,7 +72,7 @@ template <gradient_element T>
   return m;
 }
 
-/// Measures all of them: a reducer, or a range of spans.
+/// Measures all gradients of a grad::reducer, or of a range of spans.
 template <class Gradients>
 [[nodiscard]] gradient_measure measure(const Gradients& gradients) {
   gradient_measure m;
@@ -84,13 +85,13 @@ template <class Gradients>
 /// The behaviour of clipping if the norm is infinite or NaN, since an element is, or the sum of their squares.
 enum class if_not_finite : std::uint8_t {
   spread,  ///< the factor is NaN, and so is every gradient that it multiplies
-  refuse   ///< std::overflow_error, as torch's error_if_nonfinite; on all ranks, where all have the norm of the whole
+  refuse   ///< throws std::overflow_error, as torch's error_if_nonfinite; on all ranks if all pass the same norm
 };
 
-/// What gradients of this norm are multiplied by so that it is at most `max_norm`: torch's clip_grad_norm_, with its
-/// 1e-6 against a norm of 0. Gradients with a norm that is not finite never become a step: torch lets an infinite norm
-/// make zeros of all finite ones, this makes all NaN. An infinite `max_norm` clips nothing. Errors: usage_error for a
-/// `max_norm` that is negative or NaN; as `what` says.
+/// Returns the factor that makes a norm at most `max_norm`, as torch's clip_grad_norm_: max_norm / (norm + 1e-6), or 1
+/// if that is not smaller. If the norm is infinite or NaN, the factor is NaN, so that no step looks valid; with torch,
+/// an infinite norm sets all finite gradients to zero. An infinite `max_norm` clips nothing. Errors: usage_error for a
+/// `max_norm` that is negative or NaN; std::overflow_error if `what` is `refuse`.
 [[nodiscard]] inline double clip_factor(double norm, double max_norm, if_not_finite what = if_not_finite::spread) {
   if (!(max_norm >= 0)) throw usage_error("clipping: a largest norm that is negative or NaN; give one of 0 or more");
   if (!std::isfinite(norm)) {
@@ -104,8 +105,8 @@ enum class if_not_finite : std::uint8_t {
   return factor < 1 ? factor : 1;
 }
 
-/// Multiplies every gradient: those of double, and others by a factor that is no float, in double, else in float; that
-/// product is rounded to the gradient's type then. A factor of 0 leaves zeros, of infinities, too.
+/// Multiplies every gradient by a factor. Computes in float, or in double for gradients of double and for a factor that
+/// float cannot hold, and rounds to the gradient's type. A factor of 0 gives zeros, even for infinities and NaN.
 template <class Gradients>
 void scale_gradients(Gradients&& gradients, double by) {
   for_each_gradient(gradients, [&]<class T, std::size_t N>(std::span<T, N> g) { grad::multiply(std::span<T>{g}, by); });

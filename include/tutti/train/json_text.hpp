@@ -9,10 +9,10 @@
 
 namespace tutti::train::detail {
 
-// The little of JSON that the header of a safetensors file is made of: objects, arrays, strings and whole numbers. No
-// value is nested by the text itself, so that nothing here can recurse.
+// The subset of JSON in the header of a safetensors file: objects, arrays, strings and whole numbers. The caller names
+// each value that it expects, so no input makes the reader recurse.
 
-/// Writes a string with its quotes.
+/// Appends a string to `to` as JSON, with quotes and escapes.
 inline void append_json(std::string& to, std::string_view text) {
   constexpr const char* digits = "0123456789abcdef";
   to += '"';
@@ -28,8 +28,8 @@ inline void append_json(std::string& to, std::string_view text) {
   to += '"';
 }
 
-/// The first byte that begins no character of UTF-8: not in the shortest way, half of a surrogate pair, cut off, beyond
-/// U+10FFFF. npos where all is text.
+/// Returns the index of the first byte that does not begin a valid UTF-8 character, npos if all do. Invalid are
+/// overlong and incomplete sequences, surrogates, and numbers beyond U+10FFFF.
 [[nodiscard]] inline std::size_t not_utf8(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   for (std::size_t i = 0; i < text.size();) {
@@ -45,12 +45,13 @@ inline void append_json(std::string& to, std::string_view text) {
   return std::string_view::npos;
 }
 
-/// Takes a text apart from the front. Anything else than what is asked for is error{protocol}.
+/// A reader that takes values from the front of a text. Functions throw error{protocol}, with the position, if the text
+/// continues with anything else.
 class json_reader {
  public:
   explicit json_reader(std::string_view text) : rest_(text), size_(text.size()) {}
 
-  /// Skips white space and takes the character if it is the next one.
+  /// Skips white space, and takes the next character if it is `c`. Returns true if it was.
   bool take(char c) {
     skip();
     if (rest_.empty() || rest_.front() != c) return false;
@@ -60,7 +61,8 @@ class json_reader {
   void expect(char c) {
     if (!take(c)) fail(std::string("'") + c + "' is missing");
   }
-  /// Before the members of an object, or the values of an array: true while there is another one.
+  /// Returns true if another member of an object, or value of an array, follows the `taken` ones before; takes the
+  /// comma between them, or the `end`.
   bool more(char end, std::size_t taken) {
     if (take(end)) return false;
     if (taken != 0) expect(',');
@@ -135,7 +137,7 @@ class json_reader {
     }
     return value;
   }
-  // \uXXXX, or two of them, as UTF-8.
+  // Reads the digits of \uXXXX, and the second escape of a surrogate pair; appends the character as UTF-8.
   void append_character(std::string& to) {
     std::uint32_t c = four_digits();
     if (c >= 0xd800 && c < 0xdc00) {

@@ -14,26 +14,26 @@
 namespace tutti::train {
 
 /// Local SGD (Stich, 2019): every rank steps by its own gradients, and every k steps the parameters become their mean
-/// over the ranks; post-local SGD (Lin et al., 2020), where the first steps do it every time. Collective: made by all
-/// ranks with equal shapes and counts of steps; all of them do equally many steps. Holds one copy of the parameters, in
-/// memory that peers map; nothing is allocated after the constructor. One thread at a time; `world` must outlive it.
-/// Costs the bytes of gradient averaging, divided by k.
+/// over the ranks. With `warm_up` steps that average every time, it is post-local SGD (Lin et al., 2020). Collective:
+/// all ranks construct it with equal arguments and take equally many steps. Holds one copy of the parameters, in memory
+/// that peers map. One thread at a time; `world` must outlive it. Cost: the bytes of gradient averaging, divided by k.
 template <class Comm>
 class local_sgd {
  public:
-  /// `shapes` are those of the parameters. Each of the first `warm_up` steps averages, and then every k-th from there.
-  /// Errors: usage_error for k = 0; else as of grad::reducer.
+  /// Prepares for parameters of these shapes. Each of the first `warm_up` steps averages, then every `every`-th one.
+  /// Collective; blocks. Errors: usage_error if `every` is 0; else as of grad::reducer.
   local_sgd(Comm& world, std::span<const grad::parameter_shape> shapes, std::uint64_t every, std::uint64_t warm_up = 0,
             std::source_location where = std::source_location::current())
       : copies_(world, shapes, {}, {}, where), every_(every), warm_up_(warm_up) {
     if (every == 0) throw usage_error("local_sgd: average every 0 steps; give at least 1");
   }
 
-  /// After each optimizer step. `parameters` are spans in the order of `shapes`, of their types; they belong to it
-  /// until the task has ended, and so does the list of them. In every k-th call they become the mean, weighted by what
-  /// each rank has learnt from since the last one: its samples. A rank of weight 0 takes over the others' mean; where
-  /// all weights are 0, nothing changes. The result tells whether it was such a call. Errors: usage_error for other
-  /// parameters, and for a bad weight: then it was no step; as of all_reduce.
+  /// Counts a step, and averages the parameters in every k-th; call it after each optimizer step. Collective. Returns
+  /// true if it averaged. `parameters` is a list of spans in the order and of the types of `shapes`; list and
+  /// parameters must stay valid until the task has ended, and must not be used meanwhile. The mean is weighted by the
+  /// sum of `weight` since the last average, such as the number of samples. A rank with weight 0 receives the others'
+  /// mean; if all weights are 0, nothing changes. Errors: usage_error for other parameters and for a bad weight, and
+  /// the step is not counted then; else as of all_reduce.
   template <class Parameters>
   task<bool> step(const Parameters& parameters, double weight = 1) {
     grad::weight_digits::check(weight);
@@ -45,13 +45,13 @@ class local_sgd {
     co_return true;
   }
 
-  /// Averages now, whatever the step: before an evaluation or a checkpoint, say. The mean is weighted as that of step()
-  /// is, or plain where there was no step since the last one. Collective.
+  /// Averages the parameters now, for example before an evaluation or a checkpoint. The mean is weighted as in step(),
+  /// or unweighted if there was no step since the last average. Collective.
   template <class Parameters>
   task<> average(const Parameters& parameters) {
     return average(parameters, counts_ ? since_ : 1);
   }
-  /// The same with a weight of your own in place of those that step() was given.
+  /// Averages with this weight in place of those passed to step(). Collective.
   template <class Parameters>
   task<> average(const Parameters& parameters, double weight) {
     check_all(parameters);
@@ -72,7 +72,8 @@ class local_sgd {
     }
   }
 
-  /// Steps so far; to be saved, and to go on from. Save after an average: parameters of ranks differ in between.
+  /// Returns the number of steps so far; resume() continues from it. Save checkpoints after an average, as the ranks'
+  /// parameters differ between averages.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
   void resume(std::uint64_t steps) noexcept {
     steps_ = steps;
@@ -101,8 +102,8 @@ class local_sgd {
 
   grad::reducer<Comm> copies_;
   std::uint64_t every_, warm_up_, steps_ = 0;
-  double since_ = 0;     // the weights of the steps since the last average
-  bool counts_ = false;  // there were some
+  double since_ = 0;     // sum of the weights since the last average
+  bool counts_ = false;  // there was a step since the last average
 };
 
 }  // namespace tutti::train

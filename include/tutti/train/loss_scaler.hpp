@@ -14,44 +14,45 @@
 
 namespace tutti::train {
 
-/// How a loss scale moves. The defaults are torch's, within Apex's upper bound and a lower bound of 1. Whatever the
-/// bounds, the scale stays a normal number, at least 2^-126: torch's goes on to 0, after which gradients are NaN.
+/// The options of a loss_scaler. The defaults are torch's, with Apex's upper bound and a lower bound of 1. With any
+/// bounds, the scale stays a normal number, at least 2^-126; torch's may become 0, after which gradients are NaN.
 struct loss_scaler_options {
   float initial = 0x1p16f;
-  float growth = 2;               ///< multiplies the scale after `interval` clean steps in a row
-  float backoff = 0.5f;           ///< multiplies it after an overflow
-  std::uint32_t interval = 2000;  ///< clean steps
+  float growth = 2;               ///< factor after `interval` steps without an overflow
+  float backoff = 0.5f;           ///< factor after an overflow
+  std::uint32_t interval = 2000;  ///< steps
   float least = 1, most = 0x1p24f;
 
-  /// torch.amp.GradScaler: no bounds but the normal numbers of float32.
+  /// Returns the options of torch.amp.GradScaler: no bounds but the normal numbers of float32.
   static constexpr loss_scaler_options torch() noexcept {
     return {.least = 0, .most = (std::numeric_limits<float>::max)()};
   }
-  /// apex.amp's LossScaler: at most 2^24, no lower bound but that.
+  /// Returns the options of apex.amp's LossScaler: at most 2^24, no lower bound but the normal numbers.
   static constexpr loss_scaler_options apex() noexcept { return {.least = 0}; }
 };
 
-/// All that a loss_scaler remembers; to be saved.
+/// The state of a loss_scaler, to be saved with a checkpoint.
 struct loss_scaler_state {
   float scale = 0;
-  std::uint32_t clean_steps = 0;  ///< since the last change of the scale
+  std::uint32_t clean_steps = 0;  ///< steps without an overflow since the last change of the scale
 
   friend constexpr bool operator==(const loss_scaler_state&, const loss_scaler_state&) = default;
 };
 
-/// What is to be done with gradients of a scaled loss.
+/// The treatment of the gradients of a scaled loss.
 struct unscaling {
-  double norm = 0;        ///< of the gradients without the scale, before they are clipped
-  double factor = 1;      ///< takes the scale off and clips; NaN where the norm is no finite number
-  bool overflow = false;  ///< some element, the norm or the factor is infinite or NaN: skip the step
+  double norm = 0;        ///< norm of the unscaled gradients before clipping
+  double factor = 1;      ///< unscales and clips; NaN if the norm is infinite or NaN
+  bool overflow = false;  ///< an element, the norm or the factor is infinite or NaN: skip the step
 };
 
-/// Dynamic loss scaling: multiply the loss by scale(), reduce the gradients, unscale() them, step unless they
-/// overflowed, update(). A value; all ranks hold equal ones and change them alike, as reduced gradients are equal on
-/// all ranks: an infinity on one is one on all. Gradients that are cut among ranks: agree().
+/// A dynamic loss scale for training in 16 bits: multiply the loss by scale(), reduce the gradients, unscale() them,
+/// step unless they overflowed, and update(). A value, which sends nothing except in agree(). Its state stays equal on
+/// all ranks because reduced gradients are equal: an infinity on one rank is one on all. For gradients that are sharded
+/// over the ranks, call agree() in place of unscale().
 class loss_scaler {
  public:
-  /// Errors: usage_error for options with which the scale could not move.
+  /// Starts with the initial scale, limited to the bounds. Errors: usage_error for options outside of their ranges.
   explicit loss_scaler(loss_scaler_options options = {}) : options_(options) {
     if (!(options.growth > 1) || !(options.backoff > 0 && options.backoff < 1) || options.interval == 0 ||
         !(options.least >= 0 && options.least <= options.most) || !std::isfinite(options.most) ||
@@ -66,27 +67,27 @@ class loss_scaler {
 
   [[nodiscard]] float scale() const noexcept { return state_.scale; }
 
-  /// Looks at reduced gradients (a grad::reducer, or a range of spans) in one pass and leaves them as they are: an
-  /// optimizer that multiplies by `factor` itself needs no other. `max_norm` is that of the gradients without the
-  /// scale. Errors: usage_error for one that is negative or NaN.
+  /// Measures reduced gradients (a grad::reducer, or a range of spans) in one pass without changing them, for
+  /// optimizers that multiply by `factor` themselves. `max_norm` limits the norm of the unscaled gradients. Errors:
+  /// usage_error if it is negative or NaN.
   template <class Gradients>
   [[nodiscard]] unscaling inspect(const Gradients& gradients,
                                   double max_norm = std::numeric_limits<double>::infinity()) const {
     return judge(measure(gradients), max_norm);
   }
-  /// The same for gradients of which each rank holds a part, such as the shard of a sharded optimizer: all ranks get
-  /// the norm of the whole, and all skip where one overflowed. Collective; one all_reduce of 16 bytes. `world` and the
-  /// gradients must outlive the task.
+  /// Measures gradients that are sharded over the ranks, such as those of a sharded optimizer. All ranks get equal
+  /// results: the norm of the whole, and an overflow if a rank has one. Collective; one all_reduce of 16 bytes. `world`
+  /// and the gradients must outlive the task. Errors: as of inspect() and all_reduce.
   template <class Comm, class Gradients>
   task<unscaling> agree(Comm& world, const Gradients& shard,
                         double max_norm = std::numeric_limits<double>::infinity()) const {
-    (void)clip_factor(0, max_norm);  // refuses it before anything is sent
+    (void)clip_factor(0, max_norm);  // throws for a bad max_norm before anything is sent
     co_return judge(co_await world.all_reduce(measure(shard), std::plus<>{}), max_norm);
   }
 
-  /// Takes the scale off and clips to `max_norm`: one pass that reads, one that writes; none that writes after an
-  /// overflow. Errors: usage_error for gradients of float16, where what the scale has saved would be lost: inspect()
-  /// them, and multiply by `factor` in the type of the parameters.
+  /// Unscales reduced gradients and clips them to `max_norm`. Takes a pass that reads, and one that writes unless they
+  /// overflowed. Errors: as of inspect(); usage_error for gradients of float16, which would underflow again without
+  /// their scale: inspect() them, and multiply by `factor` in the type of the parameters.
   template <class Gradients>
   unscaling unscale(Gradients&& gradients, double max_norm = std::numeric_limits<double>::infinity()) const {
     for_each_gradient(gradients, []<class T, std::size_t N>(std::span<T, N>) {
@@ -98,7 +99,7 @@ class loss_scaler {
     return u;
   }
 
-  /// Moves the scale; once per step, whether it was taken or skipped.
+  /// Adapts the scale. Call it once per step, whether that was taken or skipped.
   void update(const unscaling& step) noexcept {
     if (step.overflow) {
       state_ = {(std::max)(options_.least, state_.scale * options_.backoff), 0};
@@ -109,8 +110,8 @@ class loss_scaler {
   }
 
   [[nodiscard]] const loss_scaler_state& state() const noexcept { return state_; }
-  /// A scale beyond this scaler's bounds becomes the nearest within. Errors: usage_error for one that is not a positive
-  /// number.
+  /// Continues from a saved state; a scale outside of this scaler's bounds becomes the nearest one within. Errors:
+  /// usage_error for a scale that is not finite and positive.
   void resume(const loss_scaler_state& from) {
     if (!(from.scale > 0) || !std::isfinite(from.scale))
       throw usage_error("loss_scaler: resumed with a scale of " + std::to_string(from.scale) +

@@ -10,9 +10,10 @@
 
 namespace tutti::train::detail {
 
-/// What `make()` returns, on all ranks or on none: the memory of a step over `units` of parameters by a rule with this
-/// many slots. Collective; blocks. Errors: a rank on which make() throws passes its own exception on, the others get
-/// error{out_of_resources} with its words; error{mismatch} on all ranks where units, types or rules differ.
+/// Returns what `make()` returns, on all ranks or on none: the memory of a sharded optimizer for `units` of parameters
+/// and a rule with `slots` numbers for each. Collective; blocks. Errors: error{mismatch} on all ranks if units, types
+/// or slots differ; if `make()` throws on a rank, that rank throws its exception and the others an error with its
+/// message.
 template <class Comm, class Make>
 auto make_shards(Comm& world, const char* who, std::span<const std::size_t> units, dtype type, std::size_t slots,
                  dtype remembered, Make make, const std::source_location& where) {

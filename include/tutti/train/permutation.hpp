@@ -12,7 +12,8 @@ namespace tutti::train {
 
 namespace detail {
 
-/// The shuffle of torch for what a 32-bit number can choose from without a noticeable bias.
+/// Shuffles as torch does for few elements, with one 32-bit random number for each; the bias of the remainder is
+/// negligible then.
 template <class Index>
 void shuffle_few(std::span<Index> numbers, std::mt19937& random) {
   std::iota(numbers.begin(), numbers.end(), Index{0});
@@ -20,7 +21,7 @@ void shuffle_few(std::span<Index> numbers, std::mt19937& random) {
   for (std::size_t i = 0; i + 1 < n; ++i) std::swap(numbers[i], numbers[i + random() % (n - i)]);
 }
 
-/// And the one for more: inside out, with 64-bit numbers, the upper half drawn first.
+/// Shuffles as torch does for many elements: inside out, with 64-bit random numbers, whose upper half is drawn first.
 template <class Index>
 void shuffle_many(std::span<Index> numbers, std::mt19937& random) {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -34,12 +35,12 @@ void shuffle_many(std::span<Index> numbers, std::mt19937& random) {
 
 }  // namespace detail
 
-/// From this many elements on torch draws 64-bit numbers; before version 2 it never did.
+/// The number of elements from which on torch draws 64-bit numbers; versions before 2 never do.
 inline constexpr std::size_t many_elements = 0xffffffffu / 20;
 
-/// Fills `into` with 0, 1, … in the order of `torch.randperm(n, generator=g.manual_seed(seed))` on the CPU: the same
-/// numbers on every machine and compiler. As there, only the lower 32 bits of the seed count. `Index` must be able to
-/// number the elements. Cost: O(n).
+/// Fills `into` with the numbers 0 to n - 1 in the order of `torch.randperm(n, generator=g.manual_seed(seed))` on the
+/// CPU, which is the same on every machine and with every compiler. As in torch, only the lower 32 bits of the seed
+/// count. `Index` must be able to represent n - 1. Cost: O(n).
 template <class Index, std::size_t N>
 void permute(std::span<Index, N> into, std::uint64_t seed) {
   std::mt19937 random(static_cast<std::uint32_t>(seed & 0xffffffffu));

@@ -5,10 +5,10 @@
 
 namespace tutti::train {
 
-/// A stream that writes on rank 0 and is silent elsewhere, so that what all ranks say is said once:
+/// A stream that writes on rank 0 only, for output that all ranks would repeat:
 /// `train::rank0_stream out{world, std::cout}; out << "loss " << loss << '\n';`
-/// On other ranks nothing is formatted (the stream is in the state `bad`). `to` must outlive it; it is not flushed but
-/// by whoever flushes this stream. One thread at a time.
+/// On other ranks its state is `bad`, and nothing is formatted. Sends nothing. `to` must outlive it, and is flushed
+/// only if this stream is. One thread at a time.
 class rank0_stream : public std::ostream {
  public:
   rank0_stream(int rank, std::ostream& to) : std::ostream(rank == 0 ? to.rdbuf() : nullptr) {}

@@ -17,7 +17,7 @@
 
 namespace tutti::train {
 
-/// Words beside the tensors of a file.
+/// The metadata of a safetensors file: texts by name, both UTF-8.
 using metadata = std::map<std::string, std::string>;
 
 namespace detail {
@@ -28,20 +28,20 @@ inline std::string shape_text(std::span<const std::uint64_t> shape) {
 }
 }  // namespace detail
 
-/// Where a tensor lies in a safetensors file.
+/// The entry of a tensor in the header of a safetensors file: name, type, shape and position.
 struct stored_tensor {
   std::string name;
   dtype type = dtype::f32;
   std::vector<std::uint64_t> shape;    ///< empty for a scalar
-  std::uint64_t begin = 0, bytes = 0;  ///< from the end of the header
-  /// The name of its type where this version does not know that: nothing but its bytes can be read then, and `type`
-  /// says nothing.
+  std::uint64_t begin = 0, bytes = 0;  ///< offset from the end of the header, and size
+  /// The name of the type if this version does not know it. Only the tensor's bytes can be read then, and `type` has no
+  /// meaning.
   std::string unknown_type = {};
 
   friend bool operator==(const stored_tensor&, const stored_tensor&) = default;
 };
 
-/// The name of a dtype in safetensors files; empty for those that have none.
+/// Returns the name of a type in safetensors files; empty if it has none.
 [[nodiscard]] constexpr std::string_view safetensors_name(dtype t) noexcept {
   constexpr std::string_view names[] = {"I8",  "U8",  "I16", "U16",  "I32", "U32",     "I64",     "U64", "F16", "BF16",
                                         "F32", "F64", "",    "BOOL", "",    "F8_E4M3", "F8_E5M2", "C64", ""};
@@ -49,23 +49,23 @@ struct stored_tensor {
   return static_cast<std::size_t>(t) < std::size(names) ? names[static_cast<std::size_t>(t)] : "";
 }
 
-/// "float32 [64, 10]".
+/// Returns type and shape as text, such as "float32 [64, 10]".
 [[nodiscard]] inline std::string text_of(const stored_tensor& t) {
   return (t.unknown_type.empty() ? std::string(name(t.type)) : "of the unknown type \"" + t.unknown_type + "\"") + " " +
          detail::shape_text(t.shape);
 }
 
-/// What a safetensors file says before its data: little-endian u64 length, that many bytes of JSON, then the data, in
-/// which tensors lie one behind the other without gaps.
+/// The header of a safetensors file. The file consists of the header's length, as a little-endian 64-bit number, the
+/// header as JSON, and the data of all tensors without gaps.
 struct safetensors_header {
-  static constexpr std::uint64_t most_bytes = 100'000'000;  ///< as in the reference implementation
+  static constexpr std::uint64_t most_bytes = 100'000'000;  ///< limit of the JSON, as in the reference implementation
   static constexpr std::string_view reserved = "__metadata__";
 
   std::vector<stored_tensor> tensors;  ///< in the order of their data
   metadata words;
 
-  /// The JSON, padded with spaces so that the data begins at a multiple of 8. Names and words are UTF-8, or no other
-  /// program reads it.
+  /// Returns the JSON, padded with spaces so that the data begins at a multiple of 8. Names and metadata must be UTF-8,
+  /// which is not checked here; other programs would not read the file.
   [[nodiscard]] std::string encode() const {
     std::string text = "{";
     if (!words.empty()) {
@@ -95,9 +95,9 @@ struct safetensors_header {
     return text;
   }
 
-  /// Understands or refuses the JSON of a file with so many bytes of data: error{protocol} that says what is wrong.
-  /// Every length is checked before memory is reserved for it; duplicates, gaps, overlaps, what is no UTF-8 and
-  /// what the format does not know are refused, but a type that this version does not know is stored_tensor's.
+  /// Parses the JSON of a file with `data_bytes` bytes of data. Throws error{protocol} with the reason for text that is
+  /// not UTF-8 or not of the format, for duplicate names, and for tensors that overlap, leave gaps or do not fit their
+  /// shape. Accepts unknown types, see stored_tensor. The input is untrusted: sizes in it are checked before use.
   [[nodiscard]] static safetensors_header parse(std::string_view json, std::uint64_t data_bytes) {
     detail::json_reader in{json};
     safetensors_header h;
@@ -126,6 +126,7 @@ struct safetensors_header {
     return h;
   }
 
+  /// Returns the tensor of this name; null if there is none.
   [[nodiscard]] const stored_tensor* find(std::string_view name) const noexcept {
     for (const stored_tensor& t : tensors)
       if (t.name == name) return &t;
@@ -167,7 +168,7 @@ struct safetensors_header {
     std::size_t i = 0;
     while (i < dtype_count && safetensors_name(static_cast<dtype>(i)) != type) ++i;
     if (type.empty()) refuse(t, "has no type");
-    if (i == dtype_count) {  // of another version, or of less than a byte: maybe nobody asks for it
+    if (i == dtype_count) {  // a newer type, or one of less than a byte: an error only if it is asked for
       t.unknown_type = std::move(type);
       return t;
     }
@@ -183,7 +184,7 @@ struct safetensors_header {
   }
 
   void check(std::uint64_t data_bytes) {
-    // Tensors without elements lie at the place of the next one.
+    // A tensor without elements has the same offset as the next one, so the size decides their order.
     std::sort(tensors.begin(), tensors.end(), [](const stored_tensor& a, const stored_tensor& b) {
       return std::tie(a.begin, a.bytes, a.name) < std::tie(b.begin, b.bytes, b.name);
     });

@@ -14,40 +14,42 @@ namespace tutti::train {
 
 /// The order in which an epoch visits the samples.
 enum class sample_order : std::uint8_t {
-  shuffled,   ///< anew in every epoch, as torch does
+  shuffled,   ///< another order in every epoch, as in torch
   sequential  ///< 0, 1, 2, …
 };
 
-/// What becomes of samples that are not one for each rank.
+/// The treatment of the last samples of an epoch if their number is not a multiple of the number of ranks.
 enum class leftover : std::uint8_t {
-  pad,   ///< the first samples again, so that all ranks have equally many: for training
-  drop,  ///< left out of this epoch
-  keep   ///< every sample exactly once; some ranks have one less: for evaluation
+  pad,   ///< repeats the first samples of the order, so that all ranks have equally many: for training
+  drop,  ///< leaves them out of this epoch
+  keep   ///< every sample exactly once, so some ranks have one less: for evaluation
 };
 
 struct sampler_options {
   sample_order order = sample_order::shuffled;
   leftover rest = leftover::pad;
-  std::uint64_t seed = 0;  ///< equal on all ranks; that of an epoch is seed + epoch
+  std::uint64_t seed = 0;  ///< equal on all ranks; an epoch is shuffled by seed + epoch
 };
 
-/// The position of a sampler in its epochs: equal on all ranks that have made the same calls of take(). Save it to
-/// resume with any number of ranks.
+/// The position of a sampler: equal on all ranks that have made the same calls of take(). Save it to resume with any
+/// number of ranks.
 struct sampler_state {
   std::uint64_t epoch = 0;
-  std::uint64_t position = 0;  ///< samples of the epoch's order that all ranks together have taken
+  std::uint64_t position = 0;  ///< samples of the epoch that all ranks together have taken
 
   friend constexpr bool operator==(const sampler_state&, const sampler_state&) = default;
   friend constexpr auto operator<=>(const sampler_state&, const sampler_state&) = default;
 };
 
-/// Divides the numbers of samples among ranks: rank r of n gets every n-th one of the epoch's order, from the r-th on.
-/// With `pad` and `drop`, bit for bit what torch's DistributedSampler gives for the same seed, epoch and ranks.
-/// Talks to nobody: all ranks make it with the same options and call set_epoch() alike. One thread at a time.
-/// Memory: 8 bytes for each sample of this rank; while an epoch is shuffled, 4 or 8 for each sample of all.
+/// A sampler: divides the indices of samples among ranks. Rank r of n gets every n-th index of the epoch's order, from
+/// the r-th on. With `pad` and `drop`, the indices are those of torch's DistributedSampler for equal seed, epoch and
+/// ranks. Not collective: it sends nothing, but all ranks must construct it with equal options and call set_epoch()
+/// alike. One thread at a time. Memory: 8 bytes for each sample of this rank; while an epoch is shuffled, also 4 bytes
+/// for each sample of all ranks, or 8 if there are 2^32 or more.
 class sampler {
  public:
-  /// `samples` are all there are; `rank` and `ranks` as in a communicator. Errors: usage_error for no such rank.
+  /// Divides `samples` samples among `ranks` ranks, as seen by rank `rank`, and starts at epoch 0. Errors: usage_error
+  /// unless 0 <= rank < ranks.
   sampler(std::size_t samples, int rank, int ranks, sampler_options options = {})
       : samples_(samples), rank_(rank), ranks_(ranks), options_(options) {
     check_rank(rank, ranks);
@@ -58,7 +60,7 @@ class sampler {
   sampler(std::size_t samples, const Comm& world, sampler_options options = {})
       : sampler(samples, world.rank(), world.size(), options) {}
 
-  /// For evaluation: in order, every sample exactly once over all ranks.
+  /// Returns a sampler for evaluation: sequential, every sample exactly once over all ranks.
   template <class Comm>
   static sampler exact(std::size_t samples, const Comm& world) {
     return {samples, world, {sample_order::sequential, leftover::keep, 0}};
@@ -67,34 +69,36 @@ class sampler {
     return {samples, rank, ranks, {sample_order::sequential, leftover::keep, 0}};
   }
 
-  /// Goes to the start of an epoch. Without it, every epoch has the order of the first.
+  /// Starts an epoch, with its order. Call it before each epoch; take() does not start one.
   void set_epoch(std::uint64_t epoch) { resume({epoch, 0}); }
 
-  /// The next samples of this rank: `most`, or what is left of the epoch. Valid until the epoch or the ranks change.
-  /// With `keep`, all ranks call it equally often, also one that has nothing left: state() tells where all ranks are.
+  /// Returns the next samples of this rank: `most`, or those left in the epoch. Valid until set_epoch() or resume().
+  /// With `keep`, all ranks must call it equally often, even those that have no samples left, so that state() is equal.
   std::span<const std::uint64_t> take(std::size_t most) noexcept {
     const auto some = std::span{mine_}.last(left()).first((std::min)(most, left()));
     asked_ += (std::min)(most, share_of(0) - asked_);
     return some;
   }
 
-  /// Samples of this rank, from where the epoch began or was resumed; and those that it has not taken yet.
+  /// Return the number of samples of this rank, from the position at which the epoch was started or resumed, and the
+  /// number of those that it has not taken.
   [[nodiscard]] std::size_t size() const noexcept { return mine_.size(); }
   [[nodiscard]] std::size_t left() const noexcept { return mine_.size() - (std::min)(asked_, mine_.size()); }
-  /// How many batches the rank with the most samples takes, counted as size() is: all ranks do as many steps, and with
-  /// `keep` the last take() may be empty on some.
+  /// Returns the number of batches of the rank with the most samples, of those that size() counts. All ranks should
+  /// take as many steps; with `keep`, the last take() may be empty on some. Errors: usage_error for a batch of 0.
   [[nodiscard]] std::size_t batches(std::size_t batch) const {
     if (batch == 0) throw usage_error("sampler: batches of 0 samples; give at least 1");
     const std::size_t longest = share_of(0);
     return longest / batch + (longest % batch != 0 ? 1 : 0);
   }
 
+  /// Returns the position after the calls of take() so far.
   [[nodiscard]] sampler_state state() const noexcept {
     return {epoch_, std::min<std::uint64_t>(samples_, begin_ + asked_ * static_cast<std::size_t>(ranks_))};
   }
-  /// Goes on from a state with these samples and options, and any number of ranks: what was not taken is divided anew.
-  /// Where ranks may have taken unequally many (one was lost), all resume from the least: states are compared with <.
-  /// Errors: usage_error for a position beyond the samples, and for no such rank; nothing has changed then.
+  /// Continues from the state of a sampler with equal samples and options, and any number of ranks: divides the samples
+  /// that were not taken. If the ranks' states may differ, since one was lost, all must resume from the smallest, by <.
+  /// Errors: usage_error for a position beyond the samples, or unless 0 <= rank < ranks; nothing has changed then.
   void resume(sampler_state from, int rank, int ranks) {
     check_rank(rank, ranks);
     if (from.position > samples_)
@@ -120,7 +124,7 @@ class sampler {
       throw usage_error("sampler: rank " + std::to_string(rank) + " is not in a world of " + std::to_string(ranks));
   }
 
-  /// The samples that a rank has of those that are left.
+  /// Returns the number of samples of a rank, from the position at which the epoch was started or resumed.
   [[nodiscard]] std::size_t share_of(int rank) const noexcept {
     const std::size_t rest = samples_ - begin_, n = static_cast<std::size_t>(ranks_), more = rest % n;
     switch (options_.rest) {
@@ -151,7 +155,7 @@ class sampler {
   template <class At>
   void pick(At at) {
     mine_.resize(share_of(rank_));
-    // Past the end, the start of the epoch's order: as torch pads, also when the epoch was resumed.
+    // Padding continues at the beginning of the epoch's order, as in torch, even if the epoch was resumed.
     std::size_t place = begin_ + static_cast<std::size_t>(rank_);
     for (std::uint64_t& i : mine_) {
       i = at(place % samples_);
@@ -164,7 +168,7 @@ class sampler {
   sampler_options options_;
   std::uint64_t epoch_ = 0;
   std::size_t begin_ = 0;
-  std::size_t asked_ = 0;  // for so many; no more than the rank with the most has
+  std::size_t asked_ = 0;  // samples requested by take(); at most those of the rank with the most
   std::vector<std::uint64_t> mine_;
 };
 

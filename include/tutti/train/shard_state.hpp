@@ -20,16 +20,18 @@
 
 namespace tutti::train {
 
-/// What a rank has of a step that is divided among ranks: a rule, what it remembers for this rank's elements, and in a
-/// pass the sums of their gradients with the weight that this rank's gradients count for. Under sharded_optimizer and
-/// sharded_parameters. Memory: slots of the rule times the elements, and once more from the first begin() on.
+/// A rank's part of an optimizer step that is sharded over the ranks: the update rule, its memory for this rank's
+/// elements and, in a pass, the sums of their gradients. For sharded_optimizer and sharded_parameters, which move the
+/// data. A pass is begin(), the sums, average() and step(). One thread at a time. Memory, in elements of T: slots of
+/// the rule times the elements, and once more the elements from the first begin() on.
 template <std::floating_point T, update_rule<T> Rule>
 class shard_state {
  public:
   shard_state(std::size_t elements, Rule rule) : rule_(rule), size_(elements), memory_(elements * Rule::slots) {}
 
-  /// Collective: starts an all_reduce of 56 bytes, by which ranks learn each other's weights. Errors: usage_error for a
-  /// bad weight, which changes nothing.
+  /// Begins a pass with the weight of this rank's gradients. Collective: starts an all_reduce of 56 bytes, by which the
+  /// ranks learn each other's weights, and does not wait for it. Errors: usage_error for a bad weight; nothing has
+  /// changed then.
   template <class Comm>
   void begin(Comm& world, double weight, grad::contribution what) {
     grad::weight_digits::check(weight);
@@ -41,9 +43,9 @@ class shard_state {
     exceptions_ = std::uncaught_exceptions();
     begun_ = true;
   }
-  /// The same for a pass with other ranks. A rank that has left the last one before average(), or has no memory for
-  /// this one, aborts `world`: the others would wait for it, or add up gradients of different steps. Errors:
-  /// usage_error for the former, too.
+  /// Begins a pass as above, and aborts `world` if this rank has left the last pass before average() or cannot begin
+  /// this one, as the other ranks would wait for it or add up gradients of different steps. Errors: usage_error also
+  /// for a pass that was left; its message begins with `who`.
   template <class Comm>
   void begin(Comm& world, const char* who, double weight, grad::contribution what) {
     if (begun_ && !averaged_) {
@@ -64,39 +66,40 @@ class shard_state {
   }
   [[nodiscard]] bool begun() const noexcept { return begun_; }
   [[nodiscard]] bool averaged() const noexcept { return averaged_; }
-  /// In a destructor: whether the others would wait for this rank. After average() only an exception tells: what all
-  /// ranks know there, such as an overflow, they may well leave without a step.
+  /// Returns true, in a destructor, if the other ranks would wait for this one. After average() that is so only during
+  /// an exception: all ranks may leave a pass there for a reason that all know, such as an overflow.
   [[nodiscard]] bool broken_off() const noexcept {
     return begun_ && (!averaged_ || std::uncaught_exceptions() > exceptions_);
   }
-  /// Returns the factor of this rank's gradients before the sum: 1 on all ranks that have a weight if the weights are
-  /// equal. Waits until all ranks have begun.
+  /// Returns the factor of this rank's gradients before the sum: 1 if all weights above 0 are equal and this rank has
+  /// one. Waits until all ranks have begun.
   [[nodiscard]] double scale() {
     if (!weights_.template settled<T>()) weights_.template settle<T>();
     return weights_.template before<T>();
   }
-  /// Ends when all ranks have begun; scale() does not wait then.
+  /// Waits until all ranks have begun; scale() does not wait then.
   task<> all_begun() {
     if (auto weights = weights_.take_collective()) {
       co_await *std::move(weights);
       weights_.heard();
     }
   }
-  /// Sums; means from average() on.
+  /// Returns the sums of this rank's elements, to be written by the caller; from average() on, the means.
   [[nodiscard]] std::span<T> gradients() noexcept { return gradients_; }
   [[nodiscard]] std::span<const T> gradients() const noexcept { return gradients_; }
 
-  /// No rank is to step by this pass. Errors: usage_error outside a pass, after average(), and for grad::step::apply.
+  /// Makes all ranks skip the step of this pass. Sends nothing. Errors: usage_error outside a pass, after average(),
+  /// and for grad::step::apply.
   void skip(grad::step why, const char* who) {
     if (why == grad::step::apply || !begun_ || averaged_)
       throw usage_error(std::string(who) + ": skip() says why, between begin() and average()");
     verdict_ = why > verdict_ ? why : verdict_;
   }
-  /// Collective: an all_reduce of 24 bytes, with which all ranks learn whether one skips; then the sums stay as they
-  /// are. Where all weights are 0, the mean is 0. Again in the same pass it sends nothing, and
-  /// its result is the same. Errors: error{mismatch} on all ranks where some, but not all, have left the last pass
-  /// after average() and without its step, as by an exception that was caught: their parts are of another step. So
-  /// does each later one, until resume().
+  /// Divides the sums, which makes them the weighted mean; 0 if all weights are 0. Returns the decision, equal on all
+  /// ranks: if one skips, all do, and the sums are not divided. Collective: an all_reduce of 24 bytes. A second call in
+  /// a pass sends nothing and returns the same. Errors: error{mismatch} on all ranks if some of them, but not all, have
+  /// left the last pass after average() without its step, for example by an exception that was caught: their parts are
+  /// of another step. All later passes fail with it, too, until resume().
   template <class Comm>
   task<grad::step> average(Comm& world, const char* who) {
     if (averaged_) co_return verdict_;
@@ -116,11 +119,11 @@ class shard_state {
     averaged_ = true;
     co_return verdict_;
   }
-  /// What average() found, and the weight of all ranks then.
+  /// Return the decision of the last average(), and the sum of all weights in it.
   [[nodiscard]] grad::step verdict() const noexcept { return verdict_; }
   [[nodiscard]] double total_weight() const noexcept { return total_; }
-  /// The rule, by the mean times `factor`, unless a rank skips or all weights are 0: then nothing changes, and the
-  /// result is false. Ends the pass.
+  /// Applies the rule with the mean times `factor`, and ends the pass. Returns false and changes no parameter if a rank
+  /// skips or all weights are 0. Call it after average().
   bool step(std::span<T> parameters, double factor) {
     begun_ = averaged_ = false;
     if (!steps_by_it()) return false;
@@ -128,11 +131,12 @@ class shard_state {
     step_by(parameters, gradients_);
     return true;
   }
+  /// Applies the rule to all of this rank's elements, with these gradients.
   void step_by(std::span<T> parameters, std::span<const T> gradients) {
     count_step();
     apply(0, parameters, gradients);
   }
-  /// The same piece by piece: count_step() once, then the rule for this rank's elements from `first` on.
+  /// Apply the rule part by part: call count_step() once, then apply() for this rank's elements from `first` on.
   void count_step() noexcept { ++steps_; }
   void apply(std::size_t first, std::span<T> parameters, std::span<const T> gradients) {
     auto memory = slots();
@@ -147,7 +151,7 @@ class shard_state {
     left_ = false;
     if (averaged_) begun_ = averaged_ = false;
   }
-  /// What the rule remembers, slot by slot, and its bytes.
+  /// Return the rule's memory, one span of this rank's elements for each slot, and its size in bytes.
   [[nodiscard]] std::array<std::span<T>, Rule::slots> slots() noexcept {
     std::array<std::span<T>, Rule::slots> all;
     for (std::size_t s = 0; s < Rule::slots; ++s) all[s] = std::span{memory_}.subspan(s * size_, size_);
@@ -156,9 +160,9 @@ class shard_state {
   [[nodiscard]] std::size_t bytes() const noexcept { return memory_.size() * sizeof(T); }
 
  private:
-  /// Whether step() would do anything; after average().
+  /// Returns true if step() would change parameters; after average().
   [[nodiscard]] bool steps_by_it() const noexcept { return verdict_ == grad::step::apply && total_ > 0; }
-  /// `ranks` of them have left, whose numbers add up to `sum_of_ranks`.
+  /// Throws error{mismatch}: `ranks` ranks, whose numbers add up to `sum_of_ranks`, have left the last pass.
   template <class Comm>
   [[noreturn]] static void refuse_torn(Comm& world, const char* who, double ranks, double sum_of_ranks) {
     const int one = ranks == 1 ? static_cast<int>(sum_of_ranks) : -1;
@@ -175,12 +179,12 @@ class shard_state {
   Rule rule_;
   std::size_t size_;
   std::vector<T> memory_, gradients_;
-  grad::weight_sync weights_{grad::scaling::divided, 1, 1};  // as of a reducer whose hook divides
-  double total_ = 0;                                         // of the last pass that was averaged
+  grad::weight_sync weights_{grad::scaling::divided, 1, 1};  // as in a reducer whose hook divides
+  double total_ = 0;                                         // sum of all weights in the last pass that was averaged
   grad::step verdict_ = grad::step::apply;
   bool begun_ = false, averaged_ = false;
-  bool left_ = false;   // the last pass, which this rank could have ended with a step
-  int exceptions_ = 0;  // under way as the pass began
+  bool left_ = false;   // this rank left a pass that it should have ended by a step
+  int exceptions_ = 0;  // uncaught exceptions when the pass began
   std::uint64_t steps_ = 0;
 };
 

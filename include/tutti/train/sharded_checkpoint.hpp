@@ -19,14 +19,15 @@
 
 namespace tutti::train {
 
-/// The part of a tensor that a rank holds: elements [first, first + count) of all `total` in a row. `count` may be 0.
+/// The part of a tensor that a rank holds: elements [first, first + count) of the flattened tensor. `count` may be 0.
 struct tensor_shard {
-  named_tensor part;        ///< its shape is {count}
-  std::uint64_t first = 0;  ///< element
-  std::uint64_t total = 0;  ///< elements of the whole tensor
+  named_tensor part;        ///< the rank's elements; shape {count}
+  std::uint64_t first = 0;  ///< index of the first of them
+  std::uint64_t total = 0;  ///< number of elements of the whole tensor
 };
 
-/// Of const elements only to be saved. Errors: usage_error where they would lie beyond the tensor.
+/// Names a rank's part of a tensor. Does not own the elements; const ones can only be saved. Errors: usage_error if
+/// they lie beyond the end of the tensor.
 template <class T, std::size_t N>
   requires number<std::remove_const_t<T>>
 [[nodiscard]] tensor_shard shard(std::string name, std::span<T, N> values, std::uint64_t first, std::uint64_t total) {
@@ -41,13 +42,14 @@ namespace detail {
 inline constexpr const char *shards_key = "tutti.shards", *id_key = "tutti.id", *place_key = "tutti.place.";
 inline constexpr int most_shards = 1 << 20;
 
-/// The file with the words, which names the shards: written last, so that there is no checkpoint without it.
+/// Returns the path of the index: the file with the metadata, which names the shard files. It is written last, so a
+/// checkpoint becomes visible only when it is complete.
 inline std::string index_path(const std::string& folder) { return folder + "/index.safetensors"; }
 inline std::string shard_path(const std::string& folder, const std::string& id, int rank) {
   return folder + "/" + id + "-" + std::to_string(rank) + ".safetensors";
 }
 
-/// Of the checkpoint that an index names.
+/// The number of digits of a checkpoint's id, which its index holds and its shard files have in their names.
 inline constexpr std::size_t id_digits = 40;
 inline bool is_id(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -60,7 +62,7 @@ inline std::optional<std::uint64_t> whole_number(std::string_view text) {
   return value;
 }
 
-/// Whether save_sharded() gave a file this name, for a checkpoint with another id than `id`.
+/// Returns true if save_sharded() gives this name to a shard file of a checkpoint with another id than `id`.
 inline bool is_old_shard(std::string_view file, std::string_view id) {
   constexpr std::string_view end = ".safetensors";
   if (file.size() < id_digits + end.size() + 2 || file[id_digits] != '-' || !file.ends_with(end)) return false;
@@ -70,7 +72,7 @@ inline bool is_old_shard(std::string_view file, std::string_view id) {
   return is_id(theirs) && theirs != id && is_id(file) && file.size() <= 7;
 }
 
-/// Where a stored shard lies in its whole tensor.
+/// The position of a stored shard in its tensor, in elements.
 struct stored_place {
   std::uint64_t first = 0, total = 0;
 };
@@ -85,7 +87,8 @@ inline std::optional<stored_place> place_of(const tensor_file& file, const store
   return stored_place{*first, *total};
 }
 
-/// Copies into one shard what the files hold of it.
+/// Fills one shard from the shards in the files, which may overlap and be cut differently. Throws error{mismatch} if
+/// elements are missing, or if type or size of the tensor differ.
 inline void fill_shard(const tensor_shard& wanted, std::span<const tensor_file> files, const std::string& folder) {
   struct piece {
     std::uint64_t begin, end;
@@ -128,10 +131,11 @@ inline void fill_shard(const tensor_shard& wanted, std::span<const tensor_file> 
 
 }  // namespace detail
 
-/// Every rank writes the shards that it holds to a file of its own in `folder`, which is made if need be; then rank 0
-/// writes the index, which makes them the checkpoint, and removes what older ones have left. A crash at any moment
-/// leaves the old checkpoint or the new one. Collective; blocks; all ranks must see the folder. Shards may overlap;
-/// together they should hold every element. Errors, on all ranks alike: as of save_checkpoint.
+/// Writes a checkpoint of shards that the ranks hold. Each rank writes its shards to a file of its own in `folder`,
+/// which is created if needed; then rank 0 writes the index, with its metadata, and removes the files of older
+/// checkpoints. After a crash at any moment, the folder holds the old checkpoint or the new one. Collective; blocks;
+/// all ranks must have access to the folder. Shards may overlap; together they should cover every element, which is
+/// checked when they are loaded. Errors, equal on all ranks: as of save_checkpoint.
 template <class Comm>
 void save_sharded(Comm& world, const std::string& folder, std::span<const tensor_shard> shards,
                   const metadata& words = {}, call_options how = {}) {
@@ -165,10 +169,12 @@ void save_sharded(Comm& world, const std::string& folder, std::span<const tensor
   });
 }
 
-/// Every rank gets the shards that it wants, however the tensors were cut when they were saved and by how many ranks.
-/// Returns the words. Collective; blocks; all ranks must see the folder. Names fit with or without "module.".
-/// Errors, on all ranks alike: error{system} when a file cannot be read, error{protocol} for what is no checkpoint or
-/// not all of one, error{mismatch} where it is another model's or lacks elements; then tensors hold anything.
+/// Fills this rank's shards from a checkpoint, which any number of ranks may have saved in other parts. Returns the
+/// metadata. Collective; blocks; all ranks must have access to the folder. A prefix "module." of a name, here or in the
+/// files, is ignored. Each rank reads the headers of all files, and the data of its own shards. Errors, equal on all
+/// ranks: error{system} if a file cannot be read, error{protocol} if there is no checkpoint or not all of it,
+/// error{mismatch} if it is of another model or lacks elements, usage_error for const elements. The contents of the
+/// shards are undefined then.
 template <class Comm>
 metadata load_sharded(Comm& world, const std::string& folder, std::span<const tensor_shard> shards,
                       call_options how = {}) {

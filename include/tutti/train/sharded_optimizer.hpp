@@ -26,44 +26,47 @@
 
 namespace tutti::train {
 
-/// An optimizer whose memory is divided among the ranks (ZeRO; Rajbhandari et al., 2020): each updates its part of the
-/// parameters and tells the others. Equal to the undivided step, bit for bit where the sums of gradients are.
+/// An optimizer whose memory is sharded over the ranks (ZeRO; Rajbhandari et al., 2020): each rank updates its part of
+/// the parameters, and all gather the parts. The step equals one without sharding, bit for bit if the summed gradients
+/// do. Stage 1: `co_await step_reduced(gradients)`, with gradients that are averaged already, as by a grad::reducer.
+/// Stage 2, in which no rank holds all reduced gradients: `begin(weight)`, `reduce(gradients, first)` for each range of
+/// parameters once the backward pass has completed it, and `co_await step()`.
 ///
-/// Stage 1: `co_await step_reduced(gradients)` with gradients that are averaged already, as by a grad::reducer. Stage
-/// 2: `begin(weight)`, `reduce(gradients, first)` for every stretch of the parameters as the backward pass completes
-/// it, and `co_await step()`: no rank ever holds all gradients. Collective: made alike by all ranks, with equal
-/// parameters; all calls in the same order. One thread at a time; `world` and the parameters must outlive it. Memory:
-/// rule slots x N / ranks elements; in stage 2 another N / ranks. Costs of a step: N elements reduced and scattered
-/// (stage 2), N gathered: the bytes of one all_reduce. Any number of ranks and parameters. Gradients of parameters of
-/// 16 bits are float, and so is a copy of this rank's part, which steps: of what the parameters are in the first step.
+/// Collective: all ranks construct it with equal parameters, and make all calls in the same order. One thread at a
+/// time; `world` and the parameters must outlive it. Memory on n ranks: slots of the rule x N / n elements; in stage 2
+/// another N / n. Cost of a step: N elements reduced and scattered (stage 2) and N gathered, as much as one all_reduce.
+/// For 16-bit parameters, gradients are float, and this rank also keeps its part of the parameters in float, to which
+/// steps are added; see resume().
 template <class Comm, parameter_number T, update_rule<master_t<T>> Rule>
 class sharded_optimizer {
   using wide = master_t<T>;
   struct parts;
 
  public:
-  /// `parameters` are all of them, one behind the other. Blocks. Errors: error{mismatch} on all ranks where numbers of
-  /// parameters or rules differ; error{out_of_resources} where another rank has no memory.
+  /// Shards the optimizer of all parameters, which lie in one array. Collective; blocks. Errors: error{mismatch} on all
+  /// ranks if the numbers of parameters, types or rules' slots differ; on all ranks if one has no memory.
   sharded_optimizer(Comm& world, std::span<T> parameters, Rule rule,
                     std::source_location where = std::source_location::current())
       : sharded_optimizer(world, parameters, make(world, parameters.size(), rule, where)) {}
   sharded_optimizer(const sharded_optimizer&) = delete;
   sharded_optimizer& operator=(const sharded_optimizer&) = delete;
-  /// In the midst of a pass it aborts the communicator: the others would wait. Between average() and step() it does so
-  /// where an exception drops it; else all ranks leave the pass without a step, as after an overflow.
+  /// Aborts the communicator if a pass has begun and is not averaged, as the other ranks would wait for this one.
+  /// Between average() and step(), does so only during an exception: without one, all ranks leave the pass without a
+  /// step, as after an overflow.
   ~sharded_optimizer() {
     if (mine_.broken_off()) world_->abort();
   }
 
-  /// Stage 1: a step by the gradients of all parameters, equal on all ranks, of which it reads its part.
+  /// Takes a step of stage 1 with the gradients of all parameters, which must be equal on all ranks. Reads only those
+  /// of this rank's part. Collective. Errors: usage_error for another number of gradients; as of all_gather_v.
   task<> step_reduced(std::span<const master_t<T>> gradients) {
     check_count(gradients.size());
     mine_.step_by(stepped(), gradients.subspan(first(), size()));
     co_await tell();
   }
 
-  /// The same by gradients that lie in pieces anywhere, in the order of the parameters, as those of a grad::reducer of
-  /// one type do: `step_reduced(reducer.gradients())`. The list of them belongs to it until the task has ended.
+  /// Takes a step of stage 1 with gradients in several spans, in the order of the parameters, as those of a
+  /// grad::reducer: `step_reduced(reducer.gradients())`. The list must stay valid until the task has ended.
   task<> step_reduced(std::span<const std::span<master_t<T>>> gradients) {
     std::size_t at = 0;
     for (const auto& g : gradients) at += g.size();
@@ -80,20 +83,21 @@ class sharded_optimizer {
     co_await tell();
   }
 
-  /// Stage 2: begins a pass, as grad::reducer::begin(): this rank's gradients count for `weight`, which travels in an
-  /// all_reduce of 56 bytes. Errors: usage_error
-  /// for a bad weight, and in a pass that was left before average(): that also aborts the communicator, as the other
-  /// ranks are still in it.
+  /// Begins a pass of stage 2. `weight` is the weight of this rank's gradients in the mean, as in
+  /// grad::reducer::begin(); it is sent in an all_reduce of 56 bytes. Collective. Errors: usage_error for a bad weight,
+  /// and nothing was sent then; usage_error if the last pass was left before average(), which also aborts the
+  /// communicator, as the other ranks are still in that pass.
   void begin(double weight = 1, grad::contribution what = grad::contribution::mean) {
     mine_.begin(*world_, "sharded_optimizer", weight, what);
     reduced_.clear();
     used_ = 0;
   }
-  /// Starts to add up the gradients of parameters [first, first + count) over the ranks; each keeps its part. Every
-  /// parameter once per pass, in the same stretches and order on all ranks. The first one waits until all ranks have
-  /// begun: the buffer is multiplied by the weight, but where those of all ranks are equal or 0. It is free again when
-  /// the operation has ended; keep several in flight, and end all before average() and step(). Errors:
-  /// usage_error outside a pass, after average(), and for parameters that do not exist or were reduced already.
+  /// Starts to sum the gradients of parameters [first, first + count) over the ranks; each rank keeps its part.
+  /// Collective: every parameter once per pass, with equal ranges in equal order on all ranks. The first call blocks
+  /// until all ranks have begun the pass. Multiplies `gradients` by the weight, but by 1 for equal weights above 0; the
+  /// buffer must stay valid until the operation has ended. Several may be in flight; await all before average() and
+  /// step(). Errors: usage_error outside a pass, after average(), and for parameters that do not exist or were reduced
+  /// in this pass already.
   op reduce(std::span<master_t<T>> gradients, std::size_t first = 0,
             std::source_location where = std::source_location::current()) {
     if (first > parameters_.size() || gradients.size() > parameters_.size() - first)
@@ -117,17 +121,18 @@ class sharded_optimizer {
                                     mine_.gradients().subspan(begin, slice[static_cast<std::size_t>(world_->rank())]),
                                     slice, sum, {}, where);
   }
-  /// This rank cannot use its gradients: an infinity, or no memory to compute them. No rank steps then, and step() and
-  /// average() say so everywhere. Between begin() and average(); sends nothing, and the rank goes on with the pass: its
-  /// other calls are as ever, on any values.
+  /// Makes all ranks skip the step of this pass, as this rank cannot use its gradients: they are infinite, or could not
+  /// be computed. average() and step() return the reason on all ranks. Sends nothing; this rank must still make the
+  /// other calls of the pass, with any values. Errors: usage_error unless between begin() and average().
   void skip(grad::step why) { mine_.skip(why, "sharded_optimizer"); }
-  /// The sum of all ranks' weights in the last pass that was averaged; 0 before the first, and when all ranks have run
-  /// out of samples.
+  /// Returns the sum of all ranks' weights in the last pass that was averaged; 0 before the first, and if all ranks
+  /// have run out of samples.
   [[nodiscard]] double total_weight() const noexcept { return mine_.total_weight(); }
-  /// Makes the sums the weighted mean, by an all_reduce of 24 bytes; step() does it where this was not called. Where
-  /// all weights are 0, the mean is 0. The result is equal on all ranks: whether one of them skips, and the sums are
-  /// not divided. Again in the same pass it sends nothing, and its result is the same. Errors: usage_error if not every
-  /// parameter was reduced; nothing was sent then.
+  /// Divides the sums, which makes them the weighted mean; 0 if all weights are 0. Only needed to use gradient_shard():
+  /// step() calls it otherwise. Collective: an all_reduce of 24 bytes. Returns the decision, equal on all ranks: if one
+  /// skips, all do, and the sums are not divided. A second call in a pass sends nothing and returns the same. Errors:
+  /// usage_error if not every parameter was reduced, and nothing was sent then; error{mismatch} on all ranks if some
+  /// have left the last pass after average() without its step, and in all later passes until all resume().
   task<grad::step> average() {
     if (!mine_.begun()) throw usage_error("sharded_optimizer: average() and step() belong in a pass; begin() it");
     if (reduced_.missing() < parameters_.size())
@@ -135,28 +140,32 @@ class sharded_optimizer {
                         std::to_string(parameters_.size()) + " was not reduced in this pass");
     co_return co_await mine_.average(*world_, "sharded_optimizer");
   }
-  /// This rank's part of the mean, between average() and step(): to measure it, say, for a loss_scaler or clipping.
+  /// Returns this rank's part of the mean, between average() and step(), for example for a loss_scaler or clipping.
   [[nodiscard]] std::span<master_t<T>> gradient_shard() noexcept { return mine_.gradients(); }
-  /// A step by the mean times `factor`, that of a loss_scaler or of clipping; none, whose bytes are saved, where a rank
-  /// skips or all weights are 0. Ends the pass. The result is that of average().
+  /// Takes a step with the mean times `factor`, such as that of a loss_scaler or of clipping, gathers the parameters
+  /// and ends the pass. Takes and sends none if a rank skips or all weights are 0. Collective. Returns the decision of
+  /// average(). Errors: as of average() and all_gather_v.
   task<grad::step> step(double factor = 1) {
     if (!mine_.averaged()) co_await average();
     if (mine_.step(stepped(), factor)) co_await tell();
     co_return mine_.verdict();
   }
 
-  /// The parameters that this rank updates: how many, and the first of them.
+  /// Return the number of parameters that this rank updates, and the index of the first.
   [[nodiscard]] std::size_t size() const noexcept { return cut_.size(); }
   [[nodiscard]] std::size_t first() const noexcept { return cut_.first(); }
-  /// Of what the rule remembers here, and of the copy in float.
+  /// Returns the bytes of the rule's memory and of the parameters in float on this rank.
   [[nodiscard]] std::size_t bytes() const noexcept { return mine_.bytes() + master_.size() * sizeof(wide); }
 
-  /// The rule, to change its rate.
+  /// Returns the rule, for example to change its rate.
   [[nodiscard]] Rule& rule() noexcept { return mine_.rule(); }
-  /// Steps so far; to be saved with what the rule remembers, as shards for save_sharded() and load_sharded().
+  /// Returns the number of steps so far, to be saved with shards().
   [[nodiscard]] std::uint64_t steps() const noexcept { return mine_.steps(); }
-  /// After load_sharded(): from a step above 0 the copy in float stands, and else follows the parameters once more.
+  /// Continues at a step, after load_sharded(). Parameters in float keep the loaded values if `steps` is above 0; else
+  /// the first step sets them to the 16-bit parameters where those differ.
   void resume(std::uint64_t steps) noexcept { mine_.resume(steps); }
+  /// Returns this rank's parts of the rule's memory, and of the parameters in float if there are any, for
+  /// save_sharded() and load_sharded(). They refer to memory of this object.
   [[nodiscard]] std::vector<tensor_shard> shards(const std::string& prefix = "optimizer.") {
     std::vector<tensor_shard> all;
     if constexpr (has_master<T>) all.push_back(shard(prefix + "parameters", stepped(), first(), parameters_.size()));
@@ -193,8 +202,9 @@ class sharded_optimizer {
       throw usage_error("sharded_optimizer: " + std::to_string(gradients) + " gradients for " +
                         std::to_string(parameters_.size()) + " parameters");
   }
-  /// This rank's parameters as steps change them. Before the first step the master follows the parameters, wherever it
-  /// would not become them: they may be broadcast after shards() has been called, and what is loaded is finer.
+  /// Returns this rank's parameters in the type in which steps change them. Until the first step, parameters in float
+  /// that do not round to the 16-bit ones are set to those, which may be broadcast after shards() was called; others
+  /// are kept, as loaded values are more precise.
   std::span<wide> stepped() {
     const auto mine = parameters_.subspan(first(), size());
     if constexpr (has_master<T>) {
@@ -218,12 +228,12 @@ class sharded_optimizer {
   Comm* world_;
   std::span<T> parameters_;
   shares cut_;
-  std::vector<wide> master_;  // where T has 16 bits
-  bool widened_ = false;      // it holds something
+  std::vector<wide> master_;  // this rank's parameters in float if T has 16 bits
+  bool widened_ = false;      // master_ has been filled
   shard_state<wide, Rule> mine_;
-  std::vector<std::vector<std::size_t>> slices_;  // how the stretches of a pass are divided; belong to operations
+  std::vector<std::vector<std::size_t>> slices_;  // layouts of the reduce() calls of a pass, which operations read
   std::size_t used_ = 0;
-  coverage reduced_;  // in this pass
+  coverage reduced_;  // parameters that were reduced in this pass
 };
 
 template <class Comm, class T, std::size_t N, class Rule>

@@ -28,25 +28,25 @@
 
 namespace tutti::train {
 
-/// Parameters that are divided among the ranks, and so are their gradients and what an update rule remembers (ZeRO-3,
-/// FSDP; Rajbhandari et al., 2020). A unit of them, such as a layer, is whole only while it is used: gather() it before
-/// and release() it after, scatter() its gradients, step(). Equal to the undivided step, bit for bit where the sums of
-/// gradients are. Made by shard_parameters<T>(world, units, rule).
+/// Parameters that are sharded over the ranks, with their gradients and the update rule's memory (ZeRO-3, FSDP;
+/// Rajbhandari et al., 2020). A unit of them, such as a layer, is whole only while it is used: gather() it before and
+/// release() it after, scatter() its gradients, and step(). The step equals one without sharding, bit for bit if the
+/// summed gradients do. Made by shard_parameters<T>(world, units, rule).
 ///
-/// Collective: made by all ranks with equal units; gather(), scatter(), average() and step() are called in one order
-/// everywhere, each awaited before the next call. One thread at a time; `world` must outlive it. Any number of ranks
-/// and elements. Memory, for N elements on n ranks: (2 + slots) N / n, and up to four units. Costs of a step: N
-/// elements gathered for each gather() of them, N reduced and scattered. T of 16 bits is what is gathered; gradients
-/// are float then, and so is a copy of this rank's part, which steps.
+/// Collective: all ranks construct it with equal units, and call gather(), scatter(), average() and step() in equal
+/// order, each awaited before the next. One thread at a time; `world` must outlive it. Memory for N elements on n
+/// ranks, in elements: (2 + slots) N / n, and up to four units. Cost of a step: the elements of each gather(), and N
+/// reduced and scattered. 16-bit parameters are gathered as such; their gradients are float, and each rank also keeps
+/// its part of the parameters in float, to which steps are added.
 template <parameter_number T, class Comm, update_rule<master_t<T>> Rule>
 class sharded_parameters {
   using wide = master_t<T>;
   struct parts;
 
  public:
-  /// `units` are numbers of elements. Parameters are 0 at first: assign() them, or load what shards() names. Blocks.
-  /// Errors: error{mismatch} on all ranks where units or rules differ; error{out_of_resources} where another rank has
-  /// no memory.
+  /// Makes units with these numbers of elements. Parameters are 0 at first: assign() them, or load shards().
+  /// Collective; blocks. Errors: error{mismatch} on all ranks if units or the rules' slots differ; on all ranks if one
+  /// has no memory.
   sharded_parameters(Comm& world, std::span<const std::size_t> units, Rule rule,
                      std::source_location where = std::source_location::current())
       : sharded_parameters(world, detail::make_shards(
@@ -54,23 +54,25 @@ class sharded_parameters {
                                       [&] { return parts{world, units, rule}; }, where)) {}
   sharded_parameters(const sharded_parameters&) = delete;
   sharded_parameters& operator=(const sharded_parameters&) = delete;
-  /// In the midst of a pass it aborts the communicator: the others would wait. Between average() and step() it does so
-  /// where an exception drops it; else all ranks leave the pass without a step, as after an overflow.
+  /// Aborts the communicator if a pass has begun and is not averaged, as the other ranks would wait for this one.
+  /// Between average() and step(), does so only during an exception: without one, all ranks leave the pass without a
+  /// step, as after an overflow.
   ~sharded_parameters() {
     if (mine_.broken_off()) world_->abort();
   }
 
+  /// Returns the number of units.
   [[nodiscard]] std::size_t size() const noexcept { return units_.size(); }
-  /// Whether a unit is whole here, or on its way.
+  /// Returns true if this rank has memory for the whole unit: it is gathered, or its gather is in flight.
   [[nodiscard]] bool held(std::size_t unit) const noexcept { return unit < size() && units_[unit].held; }
-  /// Of all memory that it has here.
+  /// Returns the bytes of all its memory on this rank.
   [[nodiscard]] std::size_t bytes() const noexcept {
     return own_.size() * sizeof(T) + master_.size() * sizeof(wide) + mine_.gradients().size_bytes() + mine_.bytes() +
            pool_.bytes() + gradient_pool_.bytes();
   }
 
-  /// Takes over this rank's part of a unit; `whole` is equal on all ranks. Between passes; sends nothing. A unit that
-  /// is held is released.
+  /// Copies this rank's part of a unit from `whole`, which must be equal on all ranks, and releases the unit. Call it
+  /// between passes, on all ranks. Sends nothing. Errors: usage_error for another number of elements.
   void assign(std::size_t unit, std::span<const T> whole) {
     auto& k = at(unit, "assign");
     if (whole.size() != k.cut.elements())
@@ -79,13 +81,14 @@ class sharded_parameters {
     widen<T>(whole.subspan(k.cut.first(), k.cut.size()), stepped().subspan(k.first, k.cut.size()));
   }
 
-  /// Begins a pass, as grad::reducer::begin(): this rank's gradients count for `weight`. Starts to gather what the last
-  /// pass gathered first. Errors: usage_error for a bad weight, and nothing was sent then; and in a pass that was left
-  /// before average(), which also aborts the communicator, as the other ranks are still in it.
+  /// Begins a pass, and starts to gather the unit that the last pass gathered first. `weight` is the weight of this
+  /// rank's gradients in the mean, as in grad::reducer::begin(). Collective. Errors: usage_error for a bad weight, and
+  /// nothing was sent then; usage_error if the last pass was left before average(), which also aborts the communicator,
+  /// as the other ranks are still in that pass.
   void begin(double weight = 1, grad::contribution what = grad::contribution::mean) {
     const bool left = mine_.begun() && mine_.averaged();
     mine_.begin(*world_, "sharded_parameters", weight, what);
-    if (left) end_gathers();  // maybe on this rank alone: as in step(), so that all gather alike
+    if (left) end_gathers();  // as step() would: other ranks may have called it, and all must gather alike
     std::fill(mine_.gradients().begin(), mine_.gradients().end(), wide{});
     for (auto& k : units_) k.scattered = false;
     seen_.clear();
@@ -93,9 +96,10 @@ class sharded_parameters {
     if (!order_.empty()) fetch(order_[0]);
   }
 
-  /// All parameters of a unit, valid until release() or step(), or begin() after a pass without its step. What the last
-  /// pass gathered next starts to travel, so that it moves while this one computes: while somebody polls, or a
-  /// progress_thread does. Also outside a pass, to evaluate. A unit that is held costs nothing.
+  /// Gathers a unit and returns all its parameters, valid until release() or step(), or until begin() if that follows a
+  /// pass without a step. Collective. Also starts to gather the unit that the last pass gathered next, so that it
+  /// arrives during the computation if a thread polls, such as a progress_thread. May be called outside a pass, for
+  /// evaluation. Sends nothing for units that are held.
   [[nodiscard]] task<std::span<const T>> gather(std::size_t unit) {
     auto& k = at(unit, "gather");
     fetch(unit);
@@ -107,13 +111,15 @@ class sharded_parameters {
     }
     co_return k.whole.span().first(k.cut.elements());
   }
-  /// Gives the memory of a unit's parameters back; they must not be read any more. Sends nothing.
+  /// Releases the memory of a unit's parameters, which must not be read any more. Sends nothing. Does nothing for a
+  /// unit that is not held, or whose gather() was started ahead and not awaited.
   void release(std::size_t unit) {
     auto& k = at(unit, "release");
     if (!k.coming) let_go(k);
   }
 
-  /// This rank's gradients of a unit, to add to: zeros at first, and after each scatter() of them.
+  /// Returns the buffer of this rank's gradients of a unit, to add to. Zeros at first, and after each scatter().
+  /// Errors: usage_error outside a pass.
   std::span<master_t<T>> gradients(std::size_t unit) {
     auto& k = at(unit, "gradients");
     if (!mine_.begun() || mine_.averaged()) refuse("gradients", unit, "no pass has begun");
@@ -124,9 +130,10 @@ class sharded_parameters {
     }
     return k.gradient.span().first(k.cut.elements());
   }
-  /// Starts to add up the ranks' gradients of a unit, of which each keeps the sums of its part, and ends when those
-  /// of the scatter() before have arrived. Their memory belongs to it from the call on. Every unit at least once in a
-  /// pass; again, for micro-batches, adds to the sums.
+  /// Starts to sum the ranks' gradients of a unit; each rank keeps the sums of its part. Ends when the sums of the
+  /// scatter() before have arrived. Collective: every unit at least once in a pass; a second call, for micro-batches,
+  /// adds to the sums. The buffer from gradients() must not be used after the call. Errors: usage_error if it was not
+  /// fetched; as of reduce_scatter_v.
   [[nodiscard]] task<> scatter(std::size_t unit) {
     auto& k = at(unit, "scatter");
     if (!k.computes) refuse("scatter", unit, "it has no gradients; fetch gradients() first, also where they are zeros");
@@ -141,18 +148,18 @@ class sharded_parameters {
     last_.emplace(std::move(now));
   }
 
-  /// This rank cannot use its gradients: an infinity, or no memory to compute them. No rank steps then, and step() and
-  /// average() say so everywhere. Between begin() and average(); sends nothing, and the rank goes on with the pass: its
-  /// other calls are as ever, on any values.
+  /// Makes all ranks skip the step of this pass, as this rank cannot use its gradients: they are infinite, or could not
+  /// be computed. average() and step() return the reason on all ranks. Sends nothing; this rank must still make the
+  /// other calls of the pass, with any values. Errors: usage_error unless between begin() and average().
   void skip(grad::step why) { mine_.skip(why, "sharded_parameters"); }
-  /// The sum of all ranks' weights in the last pass that was averaged; 0 before the first, and when all ranks have run
-  /// out of samples.
+  /// Returns the sum of all ranks' weights in the last pass that was averaged; 0 before the first, and if all ranks
+  /// have run out of samples.
   [[nodiscard]] double total_weight() const noexcept { return mine_.total_weight(); }
-  /// Makes the sums the weighted mean; step() does it where this was not called. Where all weights are 0, it is 0. The
-  /// result is equal on all ranks: whether one of them skips, and the sums are not divided. Again in the same pass it
-  /// sends nothing, and its result is the same. Errors: usage_error if not all gradients() of every unit were
-  /// scattered; nothing was sent then; error{mismatch} on all ranks where some of them alone left the last pass without
-  /// its step, from then on until all resume().
+  /// Divides the sums, which makes them the weighted mean; 0 if all weights are 0. Only needed to use gradient_shard():
+  /// step() calls it otherwise. Collective: an all_reduce of 24 bytes. Returns the decision, equal on all ranks: if one
+  /// skips, all do, and the sums are not divided. A second call in a pass sends nothing and returns the same. Errors:
+  /// usage_error if gradients of a unit were not scattered, and nothing was sent then; error{mismatch} on all ranks if
+  /// some have left the last pass after average() without its step, and in all later passes until all resume().
   [[nodiscard]] task<grad::step> average() {
     if (!mine_.begun()) throw usage_error("sharded_parameters: average() and step() belong in a pass; begin() it");
     for (std::size_t u = 0; u < size(); ++u)
@@ -161,10 +168,11 @@ class sharded_parameters {
     co_await settle();
     co_return co_await mine_.average(*world_, "sharded_parameters");
   }
-  /// This rank's part of the mean, between average() and step(): for a loss_scaler, or clipping.
+  /// Returns this rank's part of the mean, unit by unit, between average() and step(), for a loss_scaler or clipping.
   [[nodiscard]] std::span<master_t<T>> gradient_shard() noexcept { return mine_.gradients(); }
-  /// A step by the mean times `factor`; none where a rank skips or all weights are 0. Ends the pass, and releases all
-  /// units. The result is that of average(). To skip it by what all ranks know, begin() another pass, on all.
+  /// Takes a step with the mean times `factor`, ends the pass and releases all units. Takes none if a rank skips or all
+  /// weights are 0. Collective. Returns the decision of average(). To leave out the step for a reason that all ranks
+  /// know, begin() another pass on all of them instead.
   [[nodiscard]] task<grad::step> step(double factor = 1) {
     if (!mine_.averaged()) co_await average();
     for (auto& k : units_) {
@@ -179,17 +187,18 @@ class sharded_parameters {
     co_return mine_.verdict();
   }
 
-  /// The rule, to change its rate; steps so far, to be saved and resumed.
+  /// Return the rule, for example to change its rate, and the number of steps so far; resume() continues at one, after
+  /// load_sharded().
   [[nodiscard]] Rule& rule() noexcept { return mine_.rule(); }
   [[nodiscard]] std::uint64_t steps() const noexcept { return mine_.steps(); }
   void resume(std::uint64_t steps) noexcept {
     if (mine_.begun() && mine_.averaged()) learn_order();
     mine_.resume(steps);
   }
-  /// This rank's parts of each unit and of what the rule remembers for it, for save_sharded() and load_sharded(). Ends
-  /// what is on its way and releases all units, as their values are old once their parts are loaded: call it alike on
-  /// all ranks, between passes, and anew for each load. Sends nothing. Parameters of 16 bits are saved as float.
-  /// Errors: usage_error in a pass.
+  /// Returns this rank's parts of each unit and of the rule's memory for it, for save_sharded() and load_sharded().
+  /// They refer to memory of this object. Waits for gathers in flight and releases all units, whose values would be
+  /// outdated after a load: call it on all ranks, between passes, and again for each load. Sends nothing. 16-bit
+  /// parameters are saved as float. Errors: usage_error in a pass.
   [[nodiscard]] std::vector<tensor_shard> shards(const std::string& prefix = "unit.") {
     if (mine_.begun() && !mine_.averaged())
       throw usage_error("sharded_parameters: shards() in a pass; step() it first");
@@ -211,10 +220,10 @@ class sharded_parameters {
   struct divided_unit {
     divided_unit(shares how, std::size_t at) : cut(std::move(how)), first(at) {}
     shares cut;
-    std::size_t first;      // of this rank's part in its own_
-    mapped_array<T> whole;  // outlives what travels into it
+    std::size_t first;      // offset of this rank's part in own_
+    mapped_array<T> whole;  // outlives `coming`, which writes to it
     mapped_array<wide> gradient;
-    std::optional<op> coming;  // into `whole`
+    std::optional<op> coming;  // the gather in flight, if any
     bool held = false, computes = false, scattered = false;
   };
   struct sending {
@@ -229,7 +238,7 @@ class sharded_parameters {
           own(world.template allocate<T>(count)),
           master(has_master<T> ? count : 0),
           mine(count, rule) {
-      // Until a pass has been seen: a forward pass, then the backward pass.
+      // The order until a pass has been seen: that of a forward pass, then of its backward pass.
       for (std::size_t u = 0; u < units.size(); ++u) order.push_back(u);
       for (std::size_t u = units.size(); u-- > 0;) order.push_back(u);
     }
@@ -240,7 +249,7 @@ class sharded_parameters {
       return at;
     }
     std::vector<divided_unit> units;
-    std::size_t count;  // of this rank's elements
+    std::size_t count;  // number of this rank's elements
     mapped_array<T> own;
     std::vector<wide> master;
     shard_state<wide, Rule> mine;
@@ -261,7 +270,7 @@ class sharded_parameters {
     if (u >= size()) refuse(call, u, "there are " + std::to_string(size()));
     return units_[u];
   }
-  /// This rank's parameters as steps change them.
+  /// Returns this rank's parameters in the type in which steps change them.
   [[nodiscard]] std::span<wide> stepped() noexcept {
     if constexpr (has_master<T>)
       return master_;
@@ -293,7 +302,7 @@ class sharded_parameters {
     if (k.held) pool_.give(std::move(k.whole));
     k.held = false;
   }
-  // What was gathered after this unit in the last pass; the unit itself where there was nothing.
+  // Returns the unit that the last pass gathered after this one; the unit itself if there was none.
   [[nodiscard]] std::size_t follower(std::size_t u) noexcept {
     if (place_ >= order_.size() || order_[place_] != u)
       place_ = static_cast<std::size_t>(std::find(order_.begin(), order_.end(), u) - order_.begin());
@@ -301,7 +310,7 @@ class sharded_parameters {
     return place_ < order_.size() ? order_[place_] : u;
   }
 
-  // Adds what the last scatter() has brought to this rank's sums.
+  // Awaits the last scatter() and adds its result to this rank's sums.
   task<> settle() {
     if (!last_) co_return;
     sending s = *std::exchange(last_, std::nullopt);
@@ -315,18 +324,19 @@ class sharded_parameters {
 
   Comm* world_;
   mapped_array<T> own_;       // this rank's parameters, unit by unit
-  std::vector<wide> master_;  // the same, where T has 16 bits
+  std::vector<wide> master_;  // the same in float if T has 16 bits
   shard_state<wide, Rule> mine_;
   array_pool<T> pool_;
   array_pool<wide> gradient_pool_;
   std::vector<divided_unit> units_;
   std::optional<sending> last_;     // the scatter() whose sums are not added yet
-  std::vector<std::size_t> order_;  // units as the last pass gathered them
-  std::vector<std::size_t> seen_;   // and as this one does
-  std::size_t place_ = 0;           // in order_
+  std::vector<std::size_t> order_;  // units in the order of the last pass
+  std::vector<std::size_t> seen_;   // units in the order of this pass
+  std::size_t place_ = 0;           // position in order_
 };
 
-/// `auto p = shard_parameters<float>(world, units, adamw{.rate = 1e-3})`: see sharded_parameters.
+/// Returns sharded parameters: `auto p = shard_parameters<float>(world, units, adamw{.rate = 1e-3})`. Collective;
+/// blocks; see sharded_parameters.
 template <parameter_number T, class Comm, update_rule<master_t<T>> Rule>
 [[nodiscard]] sharded_parameters<T, Comm, Rule> shard_parameters(
     Comm& world, std::span<const std::size_t> units, Rule rule,

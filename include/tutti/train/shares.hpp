@@ -9,11 +9,12 @@
 
 namespace tutti::train {
 
-/// How elements in a row are divided among ranks: as evenly as whole elements can be, in rank order; the first ranks
-/// have one more where it does not come out even. A value; equal on all ranks but for whose it is.
+/// A division of an array's elements among ranks, in rank order and as evenly as possible; the first ranks have one
+/// more if there is a remainder. A value; ranks that make it with equal arguments differ in size() and first() only.
 class shares {
  public:
-  /// Errors: usage_error for no ranks, or a rank that is none of them.
+  /// Divides `elements` elements among `ranks` ranks, as seen by rank `rank`. Errors: usage_error unless
+  /// 0 <= rank < ranks.
   shares(std::size_t elements, int ranks, int rank) : elements_(elements) {
     if (rank < 0 || rank >= ranks)
       throw usage_error("shares: rank " + std::to_string(rank) + " of " + std::to_string(ranks));
@@ -25,9 +26,9 @@ class shares {
   }
 
   [[nodiscard]] std::size_t elements() const noexcept { return elements_; }
-  /// Of each rank: a layout for reduce_scatter_v and all_gather_v.
+  /// Returns the number of elements of each rank: a layout for reduce_scatter_v and all_gather_v.
   [[nodiscard]] std::span<const std::size_t> counts() const noexcept { return counts_; }
-  /// This rank's: how many, and the first of them.
+  /// Return the number of this rank's elements, and the index of the first.
   [[nodiscard]] std::size_t size() const noexcept { return counts_[mine_]; }
   [[nodiscard]] std::size_t first() const noexcept { return first_; }
 

@@ -19,13 +19,13 @@ namespace tutti::train {
 
 static_assert(std::endian::native == std::endian::little, "safetensors hold numbers as a little-endian machine does");
 
-/// A tensor in the user's memory, with a name. Does not own.
+/// A named tensor in the user's memory, which it does not own. Its elements are contiguous, in row-major order.
 struct named_tensor {
   std::string name;
   dtype type = dtype::f32;
   std::vector<std::uint64_t> shape;
   std::span<std::byte> bytes;
-  bool constant = false;  ///< to be saved only: loading refuses it
+  bool constant = false;  ///< can only be saved; loading throws usage_error
 };
 
 namespace detail {
@@ -39,8 +39,9 @@ named_tensor name_memory(std::string name, T* first, std::size_t count, std::vec
 }
 }  // namespace detail
 
-/// Names some memory, that of const elements only to be saved: a vector, a tensor of some shape, or a scalar, which is
-/// of shape [] as torch's counters are. Errors: usage_error for a shape of another number of elements.
+/// Name memory as a tensor: a vector, a tensor of some shape, or a scalar, with shape [] as torch's counters. The
+/// memory must outlive the result; const elements can only be saved. Errors: usage_error for a shape of another number
+/// of elements.
 template <class T, std::size_t N>
   requires number<std::remove_const_t<T>>
 [[nodiscard]] named_tensor tensor(std::string name, std::span<T, N> values) {
@@ -62,10 +63,11 @@ template <class T>
   return detail::name_memory(std::move(name), &scalar, 1, {});
 }
 
-/// A safetensors file that is open for reading; its header has been understood, and fits the length of the file.
+/// A safetensors file that is open for reading. Its header has been parsed, and fits the size of the file.
 class tensor_file {
  public:
-  /// Errors: error{system} when it cannot be read; error{protocol} for what is no such file, or not all of one.
+  /// Opens a file and parses its header. Errors: error{system} if it cannot be read; error{protocol} if it is of
+  /// another kind, or truncated.
   explicit tensor_file(const std::string& path) : file_(path) {
     std::uint64_t length = 0;
     if (file_.size() < sizeof length) refuse("it is shorter than a header");
@@ -84,17 +86,18 @@ class tensor_file {
 
   [[nodiscard]] const safetensors_header& header() const noexcept { return header_; }
 
-  /// Reads a part of a tensor's bytes.
+  /// Fills `into` with a tensor's bytes from `first_byte` on, which must lie within the tensor. Errors: error{system}.
   void read(const stored_tensor& from, std::uint64_t first_byte, std::span<std::byte> into) const {
     file_.read(data_ + from.begin + first_byte, into);
     if (from.type == dtype::boolean)
-      for (std::byte& b : into) b = b == std::byte{0} ? b : std::byte{1};  // a bool has no other values
+      for (std::byte& b : into) b = b == std::byte{0} ? b : std::byte{1};  // other values of a bool are undefined
   }
 
+  /// Throws error{protocol}: the file is not sound.
   [[noreturn]] void refuse(const std::string& why) const {
     throw error{{errc::protocol}, "cannot use " + file_.path() + ": " + why};
   }
-  /// For a file that is sound but another model's.
+  /// Throws error{mismatch}: the file is sound, but of another model.
   [[noreturn]] void mismatch(const std::string& why) const {
     throw error{{errc::mismatch}, "cannot use " + file_.path() + ": " + why};
   }
@@ -109,16 +112,16 @@ namespace detail {
 inline void require_text(std::string_view what, std::string_view text) {
   const auto at = not_utf8(text);
   if (at == std::string_view::npos) return;
-  std::string shown;  // with the bytes that are none of its text as escapes
+  std::string shown;  // the valid beginning, as JSON
   append_json(shown, text.substr(0, at));
   throw usage_error("write_tensors: " + std::string(what) + " that begins with " + shown + " is no UTF-8 from byte " +
                     std::to_string(at) + " on; other programs could not read the file");
 }
 }  // namespace detail
 
-/// Writes tensors to a safetensors file, replacing it as a whole; through a symbolic link, the file that it names.
-/// Names must differ. This process alone. Errors: usage_error for names, words or types that the format has not: names
-/// and words are UTF-8; error{system} or {out_of_resources}.
+/// Writes tensors and metadata to a safetensors file, which replaces an older one atomically and is durable on return.
+/// A symbolic link is followed. Names must differ; names and metadata must be UTF-8. Not collective. Errors:
+/// usage_error for names, metadata or types that the format does not have; error{system} or {out_of_resources}.
 inline void write_tensors(const std::string& path, std::span<const named_tensor> tensors, const metadata& words = {}) {
   safetensors_header header;
   header.words = words;
@@ -145,7 +148,8 @@ inline void write_tensors(const std::string& path, std::span<const named_tensor>
 
 namespace detail {
 
-/// The stored tensor of this name, with or without the "module." that DistributedDataParallel puts before names.
+/// Returns `find(name)`, or that of the name with or without the prefix "module.", which torch's
+/// DistributedDataParallel puts before names.
 template <class Find>
 auto find_any_prefix(std::string_view name, Find find) {
   constexpr std::string_view prefix = "module.";
@@ -160,10 +164,10 @@ inline void refuse_constant(const named_tensor& t) {
 
 }  // namespace detail
 
-/// Fills tensors from a safetensors file by their names, "module." before them or not; others in the file are left
-/// alone. Returns its metadata. This process alone. The tensors are untouched unless the file has all of them, with
-/// their types and shapes. Errors: as of tensor_file; error{mismatch} where the file is another model's; usage_error
-/// for const ones.
+/// Fills tensors from a safetensors file by their names, and returns its metadata. Other tensors of the file are
+/// ignored, and so is a prefix "module." of a name, here or in the file. Not collective. The tensors are unchanged
+/// unless the file has all of them, with equal types and shapes. Errors: as of tensor_file; error{mismatch} if a tensor
+/// is missing or differs; usage_error for const tensors.
 inline metadata read_tensors(const std::string& path, std::span<const named_tensor> tensors) {
   for (const named_tensor& t : tensors) detail::refuse_constant(t);
   const tensor_file file{path};

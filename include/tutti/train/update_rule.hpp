@@ -10,8 +10,9 @@
 
 namespace tutti::train {
 
-/// How an optimizer moves parameters, element by element: what it remembers for each lies in `slots` numbers, zero at
-/// first. `step` counts from 1. The elements are any part of the parameters, so that a part can be updated where it is.
+/// The update rule of an optimizer, which changes every parameter by its gradient and by `slots` numbers of memory,
+/// zero at first. `step` counts from 1. It must treat elements independently: a call gets any part of the parameters,
+/// with the same part of gradients and of each slot, since every rank updates its own part.
 template <class R, class T>
 concept update_rule =
     std::floating_point<T> && requires(const R& rule, std::span<T> parameters, std::span<const T> gradients,
@@ -20,8 +21,8 @@ concept update_rule =
       rule(parameters, gradients, memory, step);
     };
 
-/// torch.optim.SGD: momentum without dampening, L2 decay added to the gradient. A momentum or decay of 0 is none: the
-/// velocity stays as it is then, and an infinity is gone with the step that it came in.
+/// Stochastic gradient descent as torch.optim.SGD: momentum without dampening, L2 decay added to the gradient. With a
+/// momentum of 0 the velocity is neither used nor changed, so an infinite gradient affects one step only.
 struct sgd {
   static constexpr std::size_t slots = 1;
   double rate = 1e-3, momentum = 0, weight_decay = 0;
@@ -38,7 +39,7 @@ struct sgd {
   }
 };
 
-/// torch.optim.AdamW: decay apart from the gradient (Loshchilov and Hutter, 2019).
+/// Adam with decoupled weight decay as torch.optim.AdamW (Loshchilov and Hutter, 2019).
 struct adamw {
   static constexpr std::size_t slots = 2;
   double rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 1e-2;

@@ -27,17 +27,19 @@
 
 namespace tutti::detail {
 
-/// Connects to a store's host that may not be up yet.
+/// A connection attempt to the host of a store, which may not be up yet.
 class store_connector {
  public:
   store_connector(const std::string& address, const tcp_store_options& options, deadline until)
       : address_(address), options_(options), until_(until) {}
 
+  /// Connects and shakes hands; tries again until it succeeds. Throws error{timed_out} after the deadline, with the
+  /// last problem. Throws at once if the two sides do not fit, or if this process lacks descriptors or permission.
   [[nodiscard]] os::fd connect() {
     const auto since = clock::now();
     const auto [host, port] = os::split_host_port(address_);
     if (options_.secret && host.rfind("unix:", 0) != 0) wire::require_hmac_provider();
-    // Ranks that start together should not come back together, either.
+    // The first pause depends on the rank, so that ranks that start together do not all retry at the same moment.
     duration pause = std::chrono::milliseconds{5} + std::chrono::microseconds{options_.rank % 64 * 50};
     for (;;) {
       for (const auto& where : candidates(host, port)) {
@@ -63,7 +65,7 @@ class store_connector {
       return os::resolve(host, port);
     } catch (const error& e) {
       if (e.kind() != errc::rendezvous) throw;
-      last_problem_ = e.what();  // names appear late where machines are started on demand
+      last_problem_ = e.what();  // the name may be registered later, if machines are started on demand
       return {};
     }
   }
@@ -73,7 +75,7 @@ class store_connector {
     last_problem_ = where.to_string() + ": " + std::generic_category().message(cause);
   }
 
-  /// A connected socket, or none when it has to be tried again.
+  /// Returns a connected socket, or none to try again. Waits at most 5 s for one address.
   [[nodiscard]] os::fd reach(const os::endpoint& where) {
     auto started = os::start_connect(where);
     int cause = started.error;
@@ -93,8 +95,9 @@ class store_connector {
     return {};
   }
 
-  /// True when both sides accepted each other; false when the host hung up before it said anything, as one does that is
-  /// just starting, ending or overrun.
+  /// Shakes hands. Returns true if both sides accept each other, false to try again: the host did not answer in time,
+  /// or closed the connection before the handshake ended, as it does while it starts, ends or has too many connections.
+  /// Throws if either side refuses the other.
   [[nodiscard]] bool greet(int socket, const os::endpoint& where) {
     if (where.is_unix() && !os::peer_is_same_user(socket)) {
       throw error{{errc::auth_failed, 0},
@@ -134,7 +137,8 @@ class store_connector {
            "; 65534 stands for one of another user namespace)";
   }
 
-  /// The messages of a handshake fit into any socket's empty buffer, so nothing waits here.
+  /// Sends the pending output of the handshake; false after an error. Does not wait: the messages of a handshake fit
+  /// into the send buffer of any socket.
   static bool flush(int socket, wire::client_handshake& handshake) noexcept {
     while (!handshake.output().empty()) {
       const auto r = os::send_some(socket, handshake.output());
@@ -156,6 +160,7 @@ class store_connector {
   std::string last_problem_ = "no attempt was made";
 };
 
+/// Connects to the store at "host:port" or "unix:name"; see store_connector::connect().
 inline os::fd connect_store(const std::string& address, const tcp_store_options& options, deadline until) {
   return store_connector{address, options, until}.connect();
 }

@@ -31,6 +31,7 @@
 
 namespace tutti::detail {
 
+/// Throws error{rendezvous} for a file, or {out_of_resources} if the errno `cause` means that; 0 is no errno.
 [[noreturn]] inline void fail_rendezvous(int cause, const std::string& path, const std::string& problem) {
   const errc kind =
       cause != 0 && os::classify_errno(cause) == errc::out_of_resources ? errc::out_of_resources : errc::rendezvous;
@@ -43,7 +44,8 @@ inline std::string creator_of(const wire::rendezvous_head& h) {
   return "host " + h.host + ", pid " + std::to_string(h.pid);
 }
 
-/// The file of a file_store: found or made, checked for being alive, locked, and replaced as a whole only.
+/// The file of a file_store. The constructor opens or creates it, and replaces one whose job has ended; a new file
+/// appears with a complete head. Processes exclude each other by flock().
 class rendezvous_file {
  public:
   rendezvous_file(const std::string& path, const file_store_options& options)
@@ -55,7 +57,7 @@ class rendezvous_file {
     }
   }
 
-  /// Holds the file's lock while it lives.
+  /// The holder of the file's lock; its destructor releases the lock.
   class guard {
    public:
     explicit guard(int descriptor) noexcept : descriptor_(descriptor) {}
@@ -74,10 +76,10 @@ class rendezvous_file {
     int descriptor_;
   };
 
-  /// Throws error{timed_out} when another process holds the lock all the time.
+  /// Waits for the lock. Throws error{timed_out} if other processes hold it until the deadline.
   [[nodiscard]] guard lock(deadline until) const { return lock(file_, until); }
 
-  /// Throws error{rendezvous} when the path no longer leads to this file.
+  /// Throws error{rendezvous} if the path does not lead to this file any more.
   void require_current() const {
     struct stat now{};
     if (::stat(path_.c_str(), &now) == 0 && same_file(now)) return;
@@ -90,7 +92,7 @@ class rendezvous_file {
                              : std::string{" was removed while it was in use"}));
   }
 
-  /// Tells those on other machines that somebody is still there.
+  /// Changes the heartbeat in the file's head, by which processes on other machines see that the file is in use.
   void beat() const noexcept {
     std::array<std::byte, 8> sign{};
     const auto ticks = static_cast<std::uint64_t>(clock::now().time_since_epoch().count());
@@ -98,12 +100,13 @@ class rendezvous_file {
     static_cast<void>(write_at(wire::rendezvous_head::heartbeat_offset, sign));
   }
 
-  /// Up to out.size() bytes from `offset`; fewer at the end of the file.
+  /// Reads up to out.size() bytes from `offset` on; fewer at the end of the file. Returns their number.
   [[nodiscard]] std::size_t read_at(std::uint64_t offset, std::span<std::byte> out) const {
     return read_at(file_, offset, out);
   }
 
-  /// Under the lock: puts `bytes` at the end, which is at `offset`; all of it or, with an error, nothing.
+  /// Appends `bytes` at the end of the file, which is at `offset`. The caller holds the lock. Throws if not all of them
+  /// can be written, and removes those that were.
   void append(std::uint64_t offset, std::span<const std::byte> bytes) const {
     if (const int cause = write_at(offset, bytes); cause != 0) {
       [[maybe_unused]] const int left = ::ftruncate(file_.native(), static_cast<off_t>(offset));
@@ -111,7 +114,8 @@ class rendezvous_file {
     }
   }
 
-  /// Under the lock: cuts off what a writer that was killed left behind the last whole record.
+  /// Truncates the file to `end` bytes. The caller holds the lock. Removes a record that a writer that was killed left
+  /// incomplete.
   void cut(std::uint64_t end) const {
     struct stat now{};
     if (::fstat(file_.native(), &now) != 0 || static_cast<std::uint64_t>(now.st_size) <= end) return;
@@ -120,7 +124,8 @@ class rendezvous_file {
     }
   }
 
-  /// Leaves; the last participant removes the file.
+  /// Closes the file; the last process to finish removes it. Waits for the lock, at most a second. Does nothing in a
+  /// child made by fork().
   void finish() noexcept {
     if (!file_ || owner_ != ::getpid()) return;
     try {
@@ -136,7 +141,7 @@ class rendezvous_file {
           ::unlink(path_.c_str());
         }
       }
-    } catch (...) {  // somebody stopped holds the lock; the file is recognised as stale when its creator is gone
+    } catch (...) {  // a stopped process holds the lock; the file is found to be stale once its creator has ended
     }
     file_.reset();
   }
@@ -145,7 +150,8 @@ class rendezvous_file {
   [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(file_); }
 
  private:
-  /// Follows a symbolic link of this user; refuses one of somebody else, who could lead it to any file.
+  /// Returns the target of a symbolic link of this user, else the path itself. Throws if the link belongs to another
+  /// user, who could make it lead to any file.
   static std::string own_target_of(const std::string& path) {
     struct stat link{};
     if (::lstat(path.c_str(), &link) != 0 || !S_ISLNK(link.st_mode)) return path;
@@ -156,7 +162,8 @@ class rendezvous_file {
     return real.data();
   }
 
-  /// One attempt to open or make the file and to join it; false when it changed under us.
+  /// Tries once to open or create the file and to join it. Returns false if the file changed meanwhile, or must be
+  /// examined again because a process on another machine was seen to use it.
   bool try_open(deadline until) {
     os::fd file{::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY)};
     if (!file) {
@@ -199,7 +206,7 @@ class rendezvous_file {
       const bool silent = is_silent(file);
       held = lock(file, until);
       if (::stat(path_.c_str(), &current) != 0 || current.st_ino != opened.st_ino) return false;
-      if (silent) return read_head(file) == seen && replace();  // else somebody was there after all
+      if (silent) return read_head(file) == seen && replace();  // another head: the file is in use after all
       seen_alive_ = found.head.nonce;
       return false;
     }
@@ -210,7 +217,8 @@ class rendezvous_file {
     return true;
   }
 
-  /// Whether nothing at all happens to a file that was made on another machine, or is not completely written.
+  /// Returns true if neither size nor head of the file change for `stale_after`: its job has ended. For files that were
+  /// created on another machine, whose pids say nothing here, or that are not completely written.
   [[nodiscard]] bool is_silent(const os::fd& file) const {
     const auto look = [&] {
       struct stat s{};
@@ -241,7 +249,7 @@ class rendezvous_file {
     return false;
   }
 
-  /// Under the lock of the file that is there.
+  /// Replaces the existing file by a new one. The caller holds the lock of the existing one.
   bool replace() {
     auto [file, name] = write_temporary();
     if (::rename(name.c_str(), path_.c_str()) != 0) {
@@ -257,6 +265,7 @@ class rendezvous_file {
     return true;
   }
 
+  /// Creates a file with a complete head beside the path. Returns it, and its name.
   [[nodiscard]] std::pair<os::fd, std::string> write_temporary() {
     std::array<std::byte, 8> suffix{};
     wire::rendezvous_head h;
@@ -316,7 +325,7 @@ class rendezvous_file {
     return bytes;
   }
 
-  /// 0, or why not all of it was written.
+  /// Returns 0, or the errno for which not all bytes were written.
   static int write_at(const os::fd& file, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
     while (!bytes.empty()) {
       const ::ssize_t n = ::pwrite(file.native(), bytes.data(), bytes.size(), static_cast<off_t>(offset));

@@ -17,8 +17,8 @@
 
 namespace tutti::detail {
 
-/// One connection at the host of a store: first a stranger with a handshake and no memory of his own, then a client
-/// with a stream of requests and responses.
+/// A connection at the host of a store. It first performs a handshake, for which it allocates nothing; once admitted,
+/// it carries a client's requests and their responses.
 class store_connection {
  public:
   enum class progress : std::uint8_t { going_on, ended };
@@ -32,11 +32,12 @@ class store_connection {
   [[nodiscard]] const wire::server_handshake& handshake() const noexcept { return handshake_; }
   [[nodiscard]] std::uint32_t rank() const noexcept { return handshake_.claim().rank; }
 
-  /// So many responses wait to be taken that no request is handled.
+  /// Returns true if 1 MiB of responses or more are not sent yet; no request is handled then.
   [[nodiscard]] bool is_full() const noexcept { return out_.size() - sent_ >= output_limit; }
   [[nodiscard]] std::size_t unhandled_bytes() const noexcept { return in_.size(); }
 
-  /// What a poller should look out for now. A client that does not take its responses is not read any further.
+  /// Returns the events to poll for. A connection that is_full() is not read, so a client that does not take its
+  /// responses cannot use up memory.
   [[nodiscard]] os::interest wanted() const noexcept {
     const bool read = !is_full();
     const bool write = sent_ < out_.size() || !handshake_.output().empty();
@@ -45,7 +46,8 @@ class store_connection {
   }
   os::interest armed = os::interest::none;
 
-  /// Reads what is there; afterwards next_request() hands out what is complete.
+  /// Reads up to 64 KiB of the bytes that have arrived; call handle_requests() next. During the handshake, reads only
+  /// what the handshake expects.
   progress receive() {
     if (!admitted_) return greet();
     const std::size_t before = in_.size();
@@ -55,8 +57,8 @@ class store_connection {
     return r.closed ? progress::ended : progress::going_on;
   }
 
-  /// Calls `serve(request, key, expected, value)` for each complete request while there is room for responses. Ends the
-  /// connection when the input is no request, or when `serve` says so.
+  /// Calls `serve(request, key, expected, value)` for each complete request, until the connection is_full(). The
+  /// arguments are valid during the call. Returns `ended` if the input is no request, or if `serve` returned it.
   template <class Serve>
   progress handle_requests(Serve&& serve) {
     std::size_t used = 0;
@@ -78,6 +80,7 @@ class store_connection {
     return state;
   }
 
+  /// Appends a response to the output; flush() sends it.
   void respond(const wire::store_response& p, std::span<const std::byte> value) {
     std::array<std::byte, wire::store_response::head_bytes> head;
     wire::encode(p, head);
@@ -85,7 +88,7 @@ class store_connection {
     out_.insert(out_.end(), value.data(), value.data() + value.size());
   }
 
-  /// Sends what the socket takes now.
+  /// Sends as much of the output as the socket accepts without waiting.
   progress flush() {
     while (!handshake_.output().empty()) {
       const auto r = os::send_some(native(), handshake_.output());
@@ -107,7 +110,7 @@ class store_connection {
     return progress::going_on;
   }
 
-  /// The keys this client waits for.
+  /// A get() of the client for a key that does not exist yet.
   struct wait {
     std::uint64_t request = 0;
     std::string key;
@@ -132,7 +135,7 @@ class store_connection {
       handshake_.receive(std::span{strange}.first(r.bytes));
     }
     admitted_ = handshake_.state() == wire::handshake_state::accepted;
-    if (!admitted_) static_cast<void>(flush());  // a few bytes into an empty buffer: goes at once or not at all
+    if (!admitted_) static_cast<void>(flush());  // not tried again: the reply fits into an empty send buffer
     return admitted_ ? progress::going_on : progress::ended;
   }
 

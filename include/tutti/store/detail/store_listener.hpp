@@ -19,7 +19,8 @@ inline void check_listening(const os::fd& listener) {
                     " that the store's host was given is not a listening socket"};
 }
 
-/// Throws error{auth_failed} where a store must not listen: strangers could reach it, and there is no secret.
+/// Throws error{auth_failed} if other machines could reach a store at this address, and there is neither a secret nor
+/// exposure::insecure.
 inline void check_policy(const os::endpoint& where, const tcp_store_options& o) {
   const auto asked = o.secret                          ? wire::protection::secret
                      : o.network == exposure::insecure ? wire::protection::insecure
@@ -29,7 +30,7 @@ inline void check_policy(const os::endpoint& where, const tcp_store_options& o) 
   if (!why.empty()) throw error{{errc::auth_failed}, why};
 }
 
-/// Listens there if it may.
+/// Listens on `where`, after check_policy(). Throws error if the address cannot be used.
 inline os::fd listen_within_policy(const os::endpoint& where, const tcp_store_options& o) {
   check_policy(where, o);
   return os::listen_on(where);

@@ -8,10 +8,11 @@
 
 namespace tutti::detail {
 
-// Rendezvous outlives a hiccup of the network that a collective would not.
+// Timeouts are longer than those of os::tcp_options: a rendezvous survives a short failure of the network.
 inline constexpr os::tcp_options store_tcp_options{
     true, {std::chrono::seconds{10}, std::chrono::seconds{5}, 3}, std::chrono::milliseconds{25000}, 0, 0};
 
+/// Returns the terms of a handshake. They hold a pointer to the secret in `o`, which must outlive them.
 inline wire::handshake_terms handshake_terms_of(const tcp_store_options& o, wire::proof how) noexcept {
   wire::handshake_terms t;
   t.how = how;

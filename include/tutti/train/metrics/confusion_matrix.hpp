@@ -9,14 +9,15 @@
 
 namespace tutti::train {
 
-/// How often each class was taken for each. A metric; its counts are exact.
+/// A confusion matrix: the number of samples for each pair of true and predicted class. Models `metric`; counts are
+/// exact up to 2^53. Size: the square of the number of classes, in doubles.
 class confusion_matrix {
  public:
   explicit confusion_matrix(std::size_t classes) : classes_(classes), sums_(classes * classes) {
     if (classes == 0) throw usage_error("confusion_matrix: give at least one class");
   }
 
-  /// A sample of class `label` that was taken for `predicted`. Errors: usage_error for no such class.
+  /// Counts a sample of class `label` that was predicted as `predicted`. Errors: usage_error for no such class.
   void add(std::size_t label, std::size_t predicted) {
     if (label >= classes_ || predicted >= classes_)
       throw usage_error("confusion_matrix: class " + std::to_string((std::max)(label, predicted)) + " of " +
@@ -28,7 +29,7 @@ class confusion_matrix {
   [[nodiscard]] double count(std::size_t label, std::size_t predicted) const noexcept {
     return sums_[label * classes_ + predicted];
   }
-  /// Samples of a class; and samples that were taken for it.
+  /// Return the number of samples of a class, and the number predicted as it.
   [[nodiscard]] double labelled(std::size_t c) const noexcept {
     double n = 0;
     for (std::size_t p = 0; p < classes_; ++p) n += count(c, p);
@@ -39,7 +40,8 @@ class confusion_matrix {
     for (std::size_t l = 0; l < classes_; ++l) n += count(l, c);
     return n;
   }
-  /// Right ones among those of the class, among those taken for it, and among all. NaN where there are none.
+  /// Return the share of right predictions among the samples of the class, among those predicted as it, and among all.
+  /// NaN if there are none.
   [[nodiscard]] double recall(std::size_t c) const noexcept { return count(c, c) / labelled(c); }
   [[nodiscard]] double precision(std::size_t c) const noexcept { return count(c, c) / predicted(c); }
   [[nodiscard]] double accuracy() const noexcept {

@@ -9,11 +9,13 @@
 
 namespace tutti::train {
 
-/// Counts values in bins of equal width, those outside and NaN apart. A metric; its counts are exact. All ranks make it
-/// with equal bounds, which are not compared, and as many bins. Memory: two numbers for each bin.
+/// A histogram with bins of equal width; values outside and NaN are counted separately. Models `metric`; counts are
+/// exact up to 2^53. All ranks must construct it with equal bounds, which are not compared, and equally many bins.
+/// Memory: two doubles for each bin.
 class histogram {
  public:
-  /// Bin i of n begins at edges()[i] and does not hold its end, edges()[i + 1]. Errors: usage_error for no such bins.
+  /// Makes `bins` bins between `low` and `high`. Bin i holds values from edges()[i] on, below edges()[i + 1]. Errors:
+  /// usage_error unless low < high, high - low is finite and there is a bin.
   histogram(double low, double high, std::size_t bins) : sums_(bins + 3) {
     if (!(low < high) || !std::isfinite(high - low) || bins == 0)
       throw usage_error("histogram: give bounds low < high that are finite, and at least one bin");
@@ -26,15 +28,17 @@ class histogram {
     }
   }
 
+  /// Counts one value.
   void add(double value) noexcept { sums_[place_of(value)] += 1; }
-  /// A contiguous range of them.
+  /// Counts the values of a contiguous range.
   template <class Values>
     requires requires(const Values& v) { static_cast<double>(std::span{v}[0]); }
   void add(const Values& values) noexcept {
     for (const auto v : std::span{values}) add(static_cast<double>(v));
   }
 
-  /// One more than bins: low + i (high - low) / n, rounded to double. A value that equals one lies in the bin above it.
+  /// Returns the bounds of the n bins: n + 1 numbers, low + i (high - low) / n rounded to double. A value that equals
+  /// an edge belongs to the bin above it.
   [[nodiscard]] std::span<const double> edges() const noexcept { return edges_; }
   [[nodiscard]] std::size_t size() const noexcept { return sums_.size() - 3; }
   [[nodiscard]] std::span<const double> counts() const noexcept { return std::span{sums_}.first(size()); }
@@ -46,14 +50,14 @@ class histogram {
   [[nodiscard]] std::span<double> sums() noexcept { return sums_; }
 
  private:
-  /// Returns the index in sums_ at which a value counts.
+  /// Returns the index in sums_ of the count for a value.
   [[nodiscard]] std::size_t place_of(double value) const noexcept {
     const std::size_t n = size();
     const double low = edges_.front(), high = edges_.back();
     if (std::isnan(value)) return n + 2;
     if (value < low) return n;
     if (value >= high) return n + 1;
-    // The quotient is rounded, and so is an edge: either may lie on the other's wrong side.
+    // Both the quotient and the edges are rounded, so the quotient may name a bin beside the right one.
     const auto near =
         (std::min)(n - 1, static_cast<std::size_t>((value - low) / (high - low) * static_cast<double>(n)));
     if (edges_[near] <= value && value < edges_[near + 1]) return near;

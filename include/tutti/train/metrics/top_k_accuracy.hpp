@@ -12,8 +12,9 @@
 
 namespace tutti::train {
 
-/// The number of classes that scores put before the right one; among equals the first comes first. A NaN as the score
-/// of another class puts that class before it; as that of the right class leaves it no place: the largest number.
+/// Returns the number of classes that come before class `label` by score, the highest first; 0 if it has the best
+/// score. Among equal scores, the class with the lower number comes first. A class with a NaN comes before `label`; if
+/// the score of `label` itself is NaN, returns the largest std::size_t. `label` must be less than scores.size().
 template <number T>
 [[nodiscard]] std::size_t rank_of_label(std::span<const T> scores, std::size_t label) noexcept {
   if (std::isnan(static_cast<double>(scores[label]))) return static_cast<std::size_t>(-1);
@@ -25,14 +26,14 @@ template <number T>
   return before;
 }
 
-/// The share of samples whose right class is among the first K by score, for each of some K: top_k_accuracy<1, 5>.
-/// A metric; its counts are exact.
+/// The share of samples whose true class is among the K classes with the highest scores, for each K of a list:
+/// top_k_accuracy<1, 5>. Models `metric`; counts are exact up to 2^53.
 template <std::size_t... K>
   requires(sizeof...(K) > 0 && ((K > 0) && ...))
 class top_k_accuracy {
  public:
-  /// One row of scores for each label; both contiguous ranges. Errors: usage_error where they do not fit each other;
-  /// nothing is counted then.
+  /// Counts samples: `label_of_row` has their true classes, `score_rows` a row of scores for each; both are contiguous
+  /// ranges. Errors: usage_error if their sizes do not fit or a label is no class; nothing is counted then.
   template <class Scores, class Labels>
   void add(const Scores& score_rows, const Labels& label_of_row) {
     const std::span scores{score_rows};
@@ -54,7 +55,7 @@ class top_k_accuracy {
     }
   }
 
-  /// The share for one of the K. NaN if nothing was added.
+  /// Returns the share for one K of the list. NaN if nothing was added.
   template <std::size_t Wanted>
     requires((Wanted == K) || ...)
   [[nodiscard]] double accuracy() const noexcept {
