@@ -41,7 +41,7 @@ struct place {
 
 /// Returns the median of batches on the slowest rank.
 template <class F>
-double host_ns(const place& at, F call_options) {
+double host_ns(const place& at, F issue) {
   constexpr int batch = 64, batches = 200;
   std::vector<double> each;
   for (int b = -20; b < batches; ++b) {
@@ -57,7 +57,7 @@ double host_ns(const place& at, F call_options) {
 }
 
 template <class F>
-double device_us(const place& at, std::size_t count, F call_options) {
+double device_us(const place& at, std::size_t count, F issue) {
   const int rounds = count > 1 << 22 ? 20 : 100;
   for (int i = 0; i < 5; ++i) issue(count);
   bench::check(cudaStreamSynchronize(at.stream.native()), "cudaStreamSynchronize");

@@ -90,7 +90,7 @@ TEST_CASE("failure: who was waited for is told by whom") {
 }
 
 TEST_CASE("failure: every collective times out") {
-  const auto check = [](const char* name, auto call_options) {
+  const auto check = [](const char* name, auto issue) {
     ranks::gate over;
     std::string text;
     tutti::run_threads(2, [&](auto& world) {

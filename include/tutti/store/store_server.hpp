@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <tutti/core/deadline.hpp>
+#include <tutti/os/peer_credentials.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_options.hpp>
