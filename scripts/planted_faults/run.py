@@ -84,13 +84,17 @@ def must(*command, cwd=None):
 
 
 def check(faults):
-    """The names of the patches that do not apply to the sources as they are here."""
+    """The names of the patches that do not apply to the sources as they are here, or name no test file of theirs."""
     bad = []
+    tests = [path.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("*_test.cpp")]
     for fault in faults:
         done = run("git", "apply", "--check", fault.path, cwd=ROOT)
         if done.returncode != 0:
             bad.append(fault.name)
             print(f"{fault.path.name} does not apply any more; plant that fault in the code as it is now\n{done.stdout}")
+        elif fault.files and not any(re.search(fault.files, test) for test in tests):
+            bad.append(fault.name)
+            print(f"{fault.path.name}: no file of tests/ matches {fault.files}")
     return bad
 
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include <tutti/algo/collectives.hpp>
 #include <tutti/algo/hierarchical/node_group.hpp>
-#include <tutti/algo/mismatch/fingerprint.hpp>
 #include <tutti/algo/shm/small.hpp>
 #include <tutti/core/args.hpp>
 #include <tutti/core/error.hpp>

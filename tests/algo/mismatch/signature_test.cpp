@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include <tutti/algo/mismatch/fingerprint.hpp>
+#include <tutti/algo/collectives.hpp>
 #include <tutti/algo/mismatch/signature.hpp>
 #include <tutti/algo/mismatch/signature_text.hpp>
 

@@ -4,12 +4,12 @@
 #include <cstdint>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/collectives.hpp>
 #include <tutti/algo/hierarchical/node_group.hpp>
 #include <tutti/algo/hierarchical/node_map.hpp>
 #include <tutti/algo/hierarchical/sublink.hpp>
 #include <tutti/algo/message/all_reduce.hpp>
 #include <tutti/algo/message/pipeline.hpp>
-#include <tutti/algo/mismatch/fingerprint.hpp>
 #include <tutti/algo/selection/choose.hpp>
 #include <tutti/algo/shm/all_reduce.hpp>
 #include <tutti/algo/shm/broadcast.hpp>

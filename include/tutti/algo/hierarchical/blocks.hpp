@@ -5,10 +5,10 @@
 #include <span>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/collectives.hpp>
 #include <tutti/algo/hierarchical/node_group.hpp>
 #include <tutti/algo/hierarchical/node_map.hpp>
 #include <tutti/algo/message/pipeline.hpp>
-#include <tutti/algo/mismatch/fingerprint.hpp>
 #include <tutti/algo/shm/group/ticket_lock.hpp>
 #include <tutti/algo/shm/v.hpp>
 #include <tutti/async/routine.hpp>

@@ -5,6 +5,7 @@
 #include <span>
 
 #include <tutti/algo/block.hpp>
+#include <tutti/algo/collectives.hpp>
 #include <tutti/algo/hierarchical/node_group.hpp>
 #include <tutti/algo/hierarchical/node_map.hpp>
 #include <tutti/algo/hierarchical/sublink.hpp>
@@ -12,7 +13,6 @@
 #include <tutti/algo/message/pipeline.hpp>
 #include <tutti/algo/message/tree_place.hpp>
 #include <tutti/algo/message/tree_reduce.hpp>
-#include <tutti/algo/mismatch/fingerprint.hpp>
 #include <tutti/algo/selection/choose.hpp>
 #include <tutti/algo/shm/broadcast.hpp>
 #include <tutti/algo/shm/group/ticket_lock.hpp>

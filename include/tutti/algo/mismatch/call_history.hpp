@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <tutti/algo/mismatch/fingerprint.hpp>
+#include <tutti/algo/mismatch/log_entry.hpp>
 #include <tutti/algo/mismatch/signature.hpp>
 #include <tutti/algo/shm/group/memory.hpp>
 #include <tutti/core/status.hpp>

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tutti/algo/mismatch/fingerprint.hpp>
+#include <tutti/algo/collectives.hpp>
 #include <tutti/core/status.hpp>
 #include <tutti/transport/messaging/group_link.hpp>
 #include <tutti/transport/messaging/message_mismatch.hpp>

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include <tutti/algo/collectives.hpp>
 #include <tutti/algo/selection/cost.hpp>
 #include <tutti/algo/selection/problem.hpp>
 #include <tutti/algo/selection/supported.hpp>
@@ -19,24 +20,9 @@ namespace tutti::algo {
 
 /// Returns the work of a collective over messages by a flat algorithm; empty if the collective has a single one.
 template <class Args>
-constexpr work work_of(algorithm via, const extent& e) noexcept {
-  constexpr std::uint64_t received = 1, sent = 4;
-  if constexpr (std::same_as<Args, all_reduce_args> || std::same_as<Args, all_reduce_coalesced_args>)
-    return all_reduce_work(via, e);
-  else if constexpr (std::same_as<Args, broadcast_args>)
-    return broadcast_work(via, e);
-  else if constexpr (std::same_as<Args, reduce_args>)
-    return reduce_work(via, e);
-  else if constexpr (std::derived_from<Args, scan_args>)
-    return scan_work(via, e);
-  else if constexpr (std::same_as<Args, all_gather_args>)
-    return all_gather_work(via, e);
-  else if constexpr (std::same_as<Args, reduce_scatter_args>)
-    return reduce_scatter_work(e);
-  else if constexpr (std::same_as<Args, gather_args>)
-    return rooted_work(via, e, received);
-  else if constexpr (std::same_as<Args, scatter_args>)
-    return rooted_work(via, e, sent);
+constexpr work work_of([[maybe_unused]] algorithm via, [[maybe_unused]] const extent& e) noexcept {
+  if constexpr (requires { traits<Args>::cost(via, e); })
+    return traits<Args>::cost(via, e);
   else
     return {};
 }

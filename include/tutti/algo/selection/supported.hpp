@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include <tutti/algo/collectives.hpp>
 #include <tutti/algo/selection/problem.hpp>
 #include <tutti/algo/selection/rank_ordered.hpp>
 #include <tutti/core/args.hpp>
@@ -12,53 +13,15 @@
 
 namespace tutti::algo {
 
-/// Lists the algorithms that a caller may name in `issue::via` for a collective, besides `automatic`. The list is empty
-/// for collectives that have a single implementation (barrier, send, recv, recv_any).
+/// List of the algorithms that a caller may name in `call_options::via` for a collective, besides `automatic`; empty
+/// for operations that have a single implementation (barrier, send, recv, recv_any).
 template <class Args>
-inline constexpr std::array<algorithm, 0> algorithms_of{};
-template <>
-inline constexpr std::array algorithms_of<all_reduce_args>{
-    algorithm::direct,           algorithm::ring,         algorithm::recursive_doubling,
-    algorithm::halving_doubling, algorithm::hierarchical, algorithm::pairwise};
-template <>
-inline constexpr std::array algorithms_of<broadcast_args>{algorithm::direct, algorithm::tree, algorithm::chain,
-                                                          algorithm::hierarchical};
-template <>
-inline constexpr std::array algorithms_of<broadcast_sized_args>{algorithm::tree};
-template <>
-inline constexpr std::array algorithms_of<reduce_scatter_args>{algorithm::direct, algorithm::ring, algorithm::pairwise,
-                                                               algorithm::hierarchical};
-template <>
-inline constexpr std::array algorithms_of<all_gather_args>{algorithm::direct, algorithm::ring, algorithm::bruck,
-                                                           algorithm::hierarchical};
-template <>
-inline constexpr std::array algorithms_of<all_reduce_coalesced_args>{
-    algorithm::direct, algorithm::ring, algorithm::recursive_doubling, algorithm::pairwise};
-template <>
-inline constexpr std::array algorithms_of<reduce_args>{algorithm::direct, algorithm::chain, algorithm::tree,
-                                                       algorithm::hierarchical};
-template <>
-inline constexpr std::array algorithms_of<scan_args>{algorithm::direct, algorithm::recursive_doubling,
-                                                     algorithm::chain};
-template <>
-inline constexpr std::array algorithms_of<exclusive_scan_args>{algorithm::direct, algorithm::recursive_doubling,
-                                                               algorithm::chain};
-template <>
-inline constexpr std::array algorithms_of<reduce_scatter_v_args>{algorithm::direct, algorithm::ring};
-template <>
-inline constexpr std::array algorithms_of<all_gather_v_args>{algorithm::direct, algorithm::ring};
-template <>
-inline constexpr std::array algorithms_of<gather_args>{algorithm::direct, algorithm::linear, algorithm::tree};
-template <>
-inline constexpr std::array algorithms_of<scatter_args>{algorithm::direct, algorithm::linear, algorithm::tree};
-template <>
-inline constexpr std::array algorithms_of<gather_v_args>{algorithm::direct, algorithm::linear};
-template <>
-inline constexpr std::array algorithms_of<scatter_v_args>{algorithm::direct, algorithm::linear};
-template <>
-inline constexpr std::array algorithms_of<all_to_all_args>{algorithm::direct, algorithm::pairwise};
-template <>
-inline constexpr std::array algorithms_of<all_to_all_v_args>{algorithm::direct, algorithm::pairwise};
+inline constexpr auto algorithms_of = [] {
+  if constexpr (requires { traits<Args>::algorithms; })
+    return traits<Args>::algorithms;
+  else
+    return std::array<algorithm, 0>{};
+}();
 
 /// True for collectives whose hierarchical algorithm needs the same number of ranks on every node.
 template <class Args>

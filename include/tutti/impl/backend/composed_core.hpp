@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tutti/algo/bring_all.hpp>
+#include <tutti/algo/collectives.hpp>
 #include <tutti/algo/decision.hpp>
 #include <tutti/algo/dispatch.hpp>
 #include <tutti/algo/hierarchical/node_group.hpp>
@@ -15,10 +16,9 @@
 #include <tutti/algo/message/prepared_operand.hpp>
 #include <tutti/algo/message/tree.hpp>
 #include <tutti/algo/mismatch/call_chain.hpp>
-#include <tutti/algo/mismatch/fingerprint.hpp>
+#include <tutti/algo/mismatch/log_entry.hpp>
 #include <tutti/algo/mismatch/mismatch_report.hpp>
 #include <tutti/algo/selection/choose.hpp>
-#include <tutti/algo/selection/sized.hpp>
 #include <tutti/algo/selection/supported.hpp>
 #include <tutti/algo/selection/table.hpp>
 #include <tutti/algo/shm/group/group.hpp>
@@ -98,7 +98,7 @@ class composed_core {
   [[nodiscard]] algorithm chosen(const Args& a) const noexcept {
     if constexpr (requires { a.via; }) {
       if (a.via != algorithm::automatic) return a.via;
-      const algo::problem here = algo::sized(a, problem(0, 1));
+      const algo::problem here = algo::traits<Args>::size(a, problem(0, 1));
       if (driver_->tuning().size() == 0) return algo::select<Args>(here);
       const algorithm tuned = driver_->tuning().template choose<Args>(here, algorithm::automatic);
       return tuned != algorithm::automatic ? tuned : algo::select<Args>(here);
@@ -200,7 +200,7 @@ class composed_core {
   }
 
   template <class Args>
-    requires requires(const Args& a, const algo::problem& s) { algo::sized(a, s); }
+    requires requires(const Args& a, const algo::problem& s) { algo::traits<Args>::size(a, s); }
   void start_by(algo::decision d, const Args& a, op_state& s) noexcept {
     if constexpr (std::same_as<Args, all_reduce_coalesced_args>)
       if (a.op.prepare) return start_by(d, algo::prepare_in_place(a), s);

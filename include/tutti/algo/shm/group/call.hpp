@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/algo/mismatch/fingerprint.hpp>
+#include <tutti/algo/collectives.hpp>
 #include <tutti/algo/shm/group/group.hpp>
 #include <tutti/async/routine.hpp>
 #include <tutti/transport/concept.hpp>
