@@ -189,6 +189,8 @@ inline bool cpu_has_avx512() noexcept {
 }
 inline bool cpu_has_avx512_bf16() noexcept { return cpu_has_avx512() && TUTTI_CPU_HAS("avx512bf16"); }
 inline bool cpu_is_zen3() noexcept { return TUTTI_CPU_IS("znver3"); }
+/// Returns true on AMD's Zen 5, which compilers of its time have no name for.
+inline bool cpu_is_zen5() noexcept { return TUTTI_CPU_IS("amd") && TUTTI_CPU_HAS("avx512vp2intersect"); }
 /// Returns true on Intel's servers of the years 2017 to 2019, with AVX-512 and without its bfloat16.
 inline bool cpu_is_skylake_server() noexcept { return TUTTI_CPU_IS("skylake-avx512") || TUTTI_CPU_IS("cascadelake"); }
 inline constexpr unsigned cache_line = TUTTI_CACHE_LINE;

@@ -117,7 +117,7 @@ inline bool fold_displaced(shm_group& b, const external_segments& d, std::size_t
     if (!visit.welcome()) return false;
     const std::size_t piece = (std::min)(most, count - done);
     operands[rank] = gathered(d, begin + done, piece, in[rank], element, room);
-    fold_piece(b, count * element, piece, element, ways, with);
+    fold_piece(b, piece, ways, with);
     if (own) copy_streaming(own + done * element, results.front(), piece * element);
     for (const void*& p : operands) p = at(p, piece * element);
     for (void*& p : results) p = at(p, piece * element);

@@ -91,7 +91,7 @@ list_fold fold_mapped_lists(const shm_call<T>& m, shm_group& b, std::uint64_t st
       room.results.push_back(c.at);
     }
     if (!visit.welcome()) return list_fold::unwelcome;
-    fold_piece(b, count * element, piece / element, element, stores::ordinary, with);
+    fold_piece(b, piece / element, stores::ordinary, with);
     for (int r = 0; r < m.size(); ++r) {
       cursors[r].at += piece;
       cursors[r].left -= piece;

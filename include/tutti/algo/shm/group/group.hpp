@@ -11,7 +11,6 @@
 
 #include <tutti/algo/message/ring.hpp>
 #include <tutti/algo/mismatch/call_history.hpp>
-#include <tutti/algo/shm/claim_choice.hpp>
 #include <tutti/algo/shm/group/memory.hpp>
 #include <tutti/algo/shm/group/retune_schedule.hpp>
 #include <tutti/algo/shm/group/slots.hpp>
@@ -202,8 +201,6 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
     return post(link);
   }
 
-  /// Returns the measured choice of stores for results that this rank folds into other ranks' buffers.
-  [[nodiscard]] claim_choice& claims() noexcept { return claims_; }
   [[nodiscard]] retune_schedule& timer() noexcept { return timer_; }
   [[nodiscard]] const retune_schedule& timer() const noexcept { return timer_; }
   /// Counts a message of `bytes`, and returns true if the group must choose its staging method now: before the message,
@@ -297,7 +294,6 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
 
   lending lends_;
   retune_schedule timer_;
-  claim_choice claims_;
   std::vector<std::uint64_t> seen_;  // highest step that each rank was seen at, with its call compared
   lists lists_;
   std::uint64_t step_ = 0, all_seen_ = 0;

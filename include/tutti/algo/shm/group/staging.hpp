@@ -13,30 +13,14 @@
 
 namespace tutti::algo::detail {
 
-/// Measures the nanoseconds of a round, summed over the ranks: the distance of their cores. Takes some 20 us.
-template <mapped_transport T>
-routine time_calls(shm_call<T> m, shm_group& b, std::uint64_t& total) {
-  constexpr int batches = 6, meetings = 32;
-  std::uint64_t least = (std::numeric_limits<std::uint64_t>::max)();
-  for (int i = 0; i < batches; ++i) {
-    const deadline begin = clock::now();
-    for (int k = 0; k < meetings; ++k) {
-      const std::uint64_t step = m.post();
-      if (!b.sees(0, m.size(), meetings)) co_await m.everyone(step);
-    }
-    least = (std::min)(least, nanoseconds_since(begin) / meetings);
-  }
-  co_await add_up(m, b, least, total);
-}
-
 /// Measures the current staging method, for blocks that every rank copies from every other, and for one of rank 0 that
 /// all copy. Leaves `totals` unchanged if a rank has no memory for it.
 template <mapped_transport T>
 routine time_staging(shm_call<T> m, shm_group& b, copy_times& totals) {
   scratch room(m.link(), 2 * longest_probe);
-  const std::uint64_t supported = m.post({room ? std::uint64_t{1} : shm_group::nowhere, 0});
-  co_await m.everyone(supported);
-  if (!m.all_noted(supported)) co_return;
+  const std::uint64_t answered = m.post({room ? std::uint64_t{1} : shm_group::nowhere, 0});
+  co_await m.everyone(answered);
+  if (!m.all_noted(answered)) co_return;
   std::byte *const own = room.data(), *const to = own + longest_probe;
   co_await time_blocks(m, b, own, totals.blocks, [&](std::size_t bytes) -> routine {
     const std::size_t place = b.place_for(copy_piece, bytes);
@@ -122,11 +106,9 @@ routine time_ways(shm_call<T> m, shm_group& b, std::byte* block, crowding ranks,
 /// have now: a store into a line that another core has just read costs more than the copy, and the remedy differs. All
 /// ranks must take part in the same operation, and choose alike.
 ///
-/// Takes 5 to 25 ms, for which the operation's deadline must leave room. A choice that exists is only checked, in 20
-/// us, and stays while a round takes about as long as it did then (retune_schedule); a virtual machine may have moved
-/// from near cores to far ones. If ranks share cores, the scheduler decides the time of a round, so rounds are not
-/// measured, and only streaming and ordinary stores are compared; nothing is compared if more than 8 ranks share a
-/// core.
+/// Takes 5 to 25 ms, for which the operation's deadline must leave room. If ranks share cores, the scheduler decides
+/// the time of a round, so only streaming and ordinary stores are compared; nothing is compared if more than 8 ranks
+/// share a core.
 template <mapped_transport T>
 routine choose_staging(shm_call<T> m, shm_group& b) {
   const crowding mine = crowding_of(m.link().ranks_per_core());
@@ -134,19 +116,14 @@ routine choose_staging(shm_call<T> m, shm_group& b) {
   scratch block(m.link(), mine == crowding::too_many ? 0 : staged_piece);
   const bool willing = block && (!alone || b.make_long(m.link()));
   const std::uint64_t place = !willing ? shm_group::nowhere : alone ? b.long_place(m.link()) : 0;
-  const std::uint64_t supported = m.post({place, static_cast<std::uint64_t>(mine)});
-  co_await m.everyone(supported);
-  if (!m.all_noted(supported)) co_return;
+  const std::uint64_t answered = m.post({place, static_cast<std::uint64_t>(mine)});
+  co_await m.everyone(answered);
+  if (!m.all_noted(answered)) co_return;
   crowding ranks = mine;
-  for (int r = 0; r < m.size(); ++r)
-    ranks = (std::max)(ranks, static_cast<crowding>(b.descriptor_of(r, supported).out));
+  for (int r = 0; r < m.size(); ++r) ranks = (std::max)(ranks, static_cast<crowding>(b.descriptor_of(r, answered).out));
   if (ranks == crowding::too_many) co_return;
-  std::uint64_t pace = retune_schedule::no_pace;
-  if (ranks == crowding::own_cores) {
-    if (const int who = b.find_long(m.link(), supported); who >= 0) co_await m.refuse({errc::protocol, 0, who, 0});
-    co_await time_calls(m, b, pace);
-  }
-  if (!b.timer().outdated(pace)) co_return;
+  if (ranks == crowding::own_cores)
+    if (const int who = b.find_long(m.link(), answered); who >= 0) co_await m.refuse({errc::protocol, 0, who, 0});
   const shm_group::staging way_before = b.way();
   const shm_group::lending lent_before = b.lends();
 
