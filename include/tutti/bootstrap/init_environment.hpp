@@ -89,10 +89,10 @@ void add_hydra_job(changed_environment<Get>& get, std::optional<std::string> (*n
   if (auto job = name()) get.set("PMI_JOBID", std::move(job));
 }
 
-/// Returns the URL of a local socket for a torchrun with all ranks on this machine, so that no port beside torchrun's
-/// own is needed. The name contains that port, which is unique among the jobs of this machine. Returns nullopt in all
-/// other cases.
-std::optional<std::string> torchrun_socket(const variable_lookup auto& get, std::uint32_t user) {
+/// Returns the rendezvous at a local socket for a torchrun with all ranks on this machine, so that no port beside
+/// torchrun's own is needed. The name contains that port, which is unique among the jobs of this machine. Returns
+/// nullopt in all other cases.
+std::optional<rendezvous_url> torchrun_socket(const variable_lookup auto& get, std::uint32_t user) {
   if (!get("TORCHELASTIC_RUN_ID") && !get("GROUP_WORLD_SIZE")) return std::nullopt;
   const auto size = get("WORLD_SIZE"), port = get("MASTER_PORT");
   if (!size || size != get("LOCAL_WORLD_SIZE") || !port) return std::nullopt;

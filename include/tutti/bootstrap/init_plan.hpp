@@ -72,15 +72,16 @@ std::optional<int> surplus_rank(changed_environment<Get>& get) {
 
 /// Returns true if the launcher that counted the processes also named their rendezvous.
 bool launcher_vouches(const variable_lookup auto& get, const launch& found, std::uint32_t user) {
-  if (found.rendezvous == "unix:@tutti-" + found.job) return get("TUTTI_REPORT_FD").has_value();  // tutti-run
+  if (found.rendezvous == at_socket("tutti-" + found.job)) return get("TUTTI_REPORT_FD").has_value();  // tutti-run
   return !get("TUTTI_JOB") && !get("TUTTI_RENDEZVOUS") && found.rendezvous == local_rendezvous(user, found.job);
 }
 
 /// Reads an environment in which options have replaced variables, or surplus_rank() has replaced the rank; errors
 /// mention that.
-std::optional<launch> read_changed(const variable_lookup auto& get, std::uint32_t user, std::optional<int> surplus) {
+std::optional<launch> read_changed(const variable_lookup auto& get, std::uint32_t user, std::optional<int> surplus,
+                                   const rendezvous_url& given) {
   try {
-    return read_environment(get, user);
+    return read_launch(get, user, given);
   } catch (const usage_error& e) {
     // The text of e would name the rank that was put in place.
     if (surplus)
@@ -126,7 +127,6 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& pro
 
   changed_environment get{given};
   if (!options.job.empty()) get.set("TUTTI_JOB", options.job);
-  if (given_place) get.set("TUTTI_RENDEZVOUS", to_string(url));
   std::optional<int> surplus;
   if (rank) {
     if (*rank >= *size && *size > 1) surplus = rank;
@@ -138,19 +138,20 @@ init_plan plan_init(const init_options& options, const variable_lookup auto& pro
   add_hydra_job(get, hydra);
 
   const bool changed = given_place || rank || surplus;
-  const auto found = changed ? read_changed(get, user, surplus) : read_environment(get, user);
+  if (!given_place) url = explicit_rendezvous(get);
+  const auto found = changed ? read_changed(get, user, surplus, url) : read_launch(get, user, url);
   if (!found) return plan;
   plan.rank = surplus.value_or(found->rank);
   plan.world_size = found->world_size;
   plan.local_size = found->local_size;
   plan.job = found->job;
   if (found->world_size == 1) return plan;
-  plan.where = parse_rendezvous(found->rendezvous);
+  plan.where = found->rendezvous;
   plan.source = given_place ? "init_options::rendezvous" : found->rendezvous_source;
   plan.vouched = !rank && !given_place && !surplus && launcher_vouches(get, *found, user);
   if (!given_place && !get("TUTTI_RENDEZVOUS"))
     if (const auto socket = torchrun_socket(get, user)) {
-      plan.where = parse_rendezvous(*socket);
+      plan.where = *socket;
       plan.source = "all ranks are on this machine, of one torchrun";
       plan.vouched = !rank;
     }

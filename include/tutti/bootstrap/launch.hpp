@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include <tutti/config.hpp>
+#include <tutti/bootstrap/rendezvous/url.hpp>
 
 namespace tutti {
 
@@ -12,7 +12,7 @@ struct launch {
   int local_rank = -1;            ///< rank among those of this machine; -1: not given
   int local_size = -1;            ///< number of ranks on this machine; -1: not given
   std::string job;                ///< equal on all ranks, different for other jobs; empty: not given
-  std::string rendezvous;         ///< a URL for parse_rendezvous(); empty only for a world of one
+  rendezvous_url rendezvous;      ///< `env` only for a world of one
   std::string source;             ///< the variables that gave rank and size, for messages
   std::string rendezvous_source;  ///< the variables that gave the rendezvous, for messages
 };

@@ -16,11 +16,11 @@ int main(int argc, char** argv) {
     me.version[2] = static_cast<std::uint16_t>(me.version[2] + w.number("patch"));
     me.protocols += static_cast<std::uint32_t>(w.number("protocols"));
     if (w.has("job")) me.job = tutti::wire::job_id::of(me.job_name = w.text("job"));
-    tutti::detail::visitor who;
+    tutti::detail::participant who;
     who.rank = *options.rank;
     who.world_size = *options.world_size;
     who.until = tutti::after(options.join_timeout);
-    tutti::detail::meeting where{url, who};
+    tutti::detail::rendezvous_store where{url, who};
     tutti::roll_call_options how;
     how.until = who.until;
     try {

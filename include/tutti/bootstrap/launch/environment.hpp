@@ -17,6 +17,23 @@
 
 namespace tutti {
 
+namespace detail {
+
+/// Does what read_environment() does with a rendezvous that was `given`, if one was.
+std::optional<launch> read_launch(const variable_lookup auto& get, std::uint32_t user, const rendezvous_url& given) {
+  const auto chosen = select_launch(get, given);
+  if (!chosen.claim) return std::nullopt;
+  const launch_claim& claim = chosen.claim;
+  launch found{claim.rank, claim.world_size, claim.local_rank, claim.local_size, "", {}, show(claim), ""};
+  found.job = job_name(get, (chosen.launcher ? chosen.launcher : claim).names.by);
+  auto [url, source] = choose_rendezvous(get, given, chosen, found.job, user);
+  found.rendezvous = std::move(url);
+  found.rendezvous_source = std::move(source);
+  return found;
+}
+
+}  // namespace detail
+
 /// Returns a variable of this process. The view is valid until the environment is changed.
 inline std::optional<std::string_view> process_variable(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());
@@ -39,15 +56,7 @@ inline std::optional<std::string_view> process_variable(std::string_view name) {
 template <variable_lookup Get = decltype(process_variable)>
 std::optional<launch> read_environment(const Get& given = process_variable, std::uint32_t user = ::getuid()) {
   const detail::inner_environment get{given};
-  const auto chosen = detail::select_launch(get);
-  if (!chosen.claim) return std::nullopt;
-  const detail::launch_claim& claim = chosen.claim;
-  launch found{claim.rank, claim.world_size, claim.local_rank, claim.local_size, "", "", detail::show(claim), ""};
-  found.job = detail::job_name(get, (chosen.launcher ? chosen.launcher : claim).names.by);
-  auto [url, source] = detail::choose_rendezvous(get, chosen, found.job, user);
-  found.rendezvous = std::move(url);
-  found.rendezvous_source = std::move(source);
-  return found;
+  return detail::read_launch(get, user, detail::explicit_rendezvous(get));
 }
 
 }  // namespace tutti

@@ -4,17 +4,19 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <tutti/bootstrap/launch/hostlist.hpp>
 #include <tutti/bootstrap/launch/selection.hpp>
 #include <tutti/bootstrap/launch/variable_lookup.hpp>
+#include <tutti/bootstrap/rendezvous/url.hpp>
 #include <tutti/core/hash.hpp>
 
 namespace tutti::detail {
 
-/// URL of a rendezvous and the variables that gave it, for messages.
+/// Rendezvous, and the variables that gave it, for messages.
 struct chosen_rendezvous {
-  std::string url;
+  rendezvous_url url;
   std::string source;
 };
 
@@ -56,11 +58,19 @@ std::string job_name(const variable_lookup auto& get, launcher by) {
   return "";
 }
 
-/// Returns the URL of the abstract socket `tutti-<uid>-<job>`. Characters that a URL reserves are replaced and a long
-/// job is cut; the hash of the job is then appended, so that names stay distinct.
-inline std::string local_rendezvous(std::uint32_t user, std::string_view job) {
+/// Returns the rendezvous at an abstract socket of this name.
+inline rendezvous_url at_socket(std::string name) {
+  rendezvous_url url;
+  url.kind = rendezvous_url::scheme::unix_abstract;
+  url.path = std::move(name);
+  return url;
+}
+
+/// Returns the rendezvous at the abstract socket `tutti-<uid>-<job>`. Characters that a URL reserves are replaced and a
+/// long job is cut; the hash of the job is then appended, so that names stay distinct.
+inline rendezvous_url local_rendezvous(std::uint32_t user, std::string_view job) {
   constexpr std::size_t longest_job = 64;
-  std::string name = "unix:@tutti-" + std::to_string(user) + "-";
+  std::string name = "tutti-" + std::to_string(user) + "-";
   std::uint64_t hash = tutti::detail::fnv_start;
   bool changed = job.size() > longest_job;
   for (std::size_t i = 0; i < job.size(); ++i) {
@@ -71,15 +81,15 @@ inline std::string local_rendezvous(std::uint32_t user, std::string_view job) {
     hash = tutti::detail::fnv(hash, static_cast<unsigned char>(c));
     if (i < longest_job) name += plain ? c : '_';
   }
-  return changed ? name + "-" + std::to_string(hash) : name;
+  return at_socket(changed ? name + "-" + std::to_string(hash) : name);
 }
 
-/// Returns the URL of the TCP rendezvous at `host`, which came from `variable`.
-inline std::string tcp_rendezvous(const char* variable, std::string_view host, int port) {
+/// Returns the TCP rendezvous at `host`, which came from `variable`.
+inline rendezvous_url tcp_rendezvous(const char* variable, std::string_view host, int port) {
   const bool bare_v6 = host.find(':') != std::string_view::npos && !host.starts_with('[');
   const std::string shown = bare_v6 ? "[" + std::string(host) + "]" : std::string(host);
   try {
-    return to_string(parse_rendezvous("tcp://" + shown + ":" + std::to_string(port)));
+    return parse_rendezvous("tcp://" + shown + ":" + std::to_string(port));
   } catch (const usage_error& e) {
     throw usage_error("environment: " + show(variable, host) + ": " + e.what());
   }
@@ -130,14 +140,15 @@ chosen_rendezvous master_rendezvous(const variable_lookup auto& get, std::string
   throw usage_error(message + ", or set TUTTI_RENDEZVOUS=tcp://host:port");
 }
 
-/// Returns the rendezvous: TUTTI_RENDEZVOUS, else MASTER_ADDR, else a socket of this machine if all ranks are on it,
-/// else an address that the launcher gives. Throws usage_error instead of guessing. Empty for a world of one.
-chosen_rendezvous choose_rendezvous(const variable_lookup auto& get, const launch_selection& chosen,
-                                    std::string_view job, std::uint32_t user) {
-  if (auto url = explicit_rendezvous(get); url.kind != rendezvous_url::scheme::env) {
-    url.rank.reset();
-    url.world_size.reset();
-    return {to_string(url), "TUTTI_RENDEZVOUS"};
+/// Returns the rendezvous: `given`, which TUTTI_RENDEZVOUS or an option has named, else MASTER_ADDR, else a socket of
+/// this machine if all ranks are on it, else an address that the launcher gives. Throws usage_error instead of
+/// guessing. `env` for a world of one.
+chosen_rendezvous choose_rendezvous(const variable_lookup auto& get, rendezvous_url given,
+                                    const launch_selection& chosen, std::string_view job, std::uint32_t user) {
+  if (given.kind != rendezvous_url::scheme::env) {
+    given.rank.reset();
+    given.world_size.reset();
+    return {std::move(given), "TUTTI_RENDEZVOUS"};
   }
   const launch_claim& claim = chosen.claim;
   if (claim.world_size == 1) return {};

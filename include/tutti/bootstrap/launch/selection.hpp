@@ -27,16 +27,15 @@ rendezvous_url explicit_rendezvous(const variable_lookup auto& get) {
   }
 }
 
-/// Returns the claim in TUTTI_* variables, or in the query of TUTTI_RENDEZVOUS. Throws usage_error if they contradict
-/// each other.
-launch_claim tutti_claim(const variable_lookup auto& get) {
+/// Returns the claim in TUTTI_* variables, or in the query of the URL of the rendezvous. Throws usage_error if they
+/// contradict each other.
+launch_claim tutti_claim(const variable_lookup auto& get, const rendezvous_url& url) {
   refuse_half(get, tutti_variables);
   auto claim = read_claim(get, tutti_variables);
   if (claim && get("RANK") == get("TUTTI_RANK") && get("WORLD_SIZE") == get("TUTTI_WORLD_SIZE")) {
     if (claim.local_rank < 0) claim.local_rank = read_number(get, "LOCAL_RANK", 0).value_or(-1);
     if (claim.local_size < 0) claim.local_size = read_number(get, "LOCAL_WORLD_SIZE", 1).value_or(-1);
   }
-  const auto url = explicit_rendezvous(get);
   if (!url.rank && !url.world_size) return claim;
   const std::string shown = show("TUTTI_RENDEZVOUS", to_string(url));
   if (claim &&
@@ -120,20 +119,23 @@ launch_selection torchrun_or_launcher(const variable_lookup auto& get) {
   return {claim, task};
 }
 
-/// Returns rank and world size of this process; no claim if no launcher has set a variable.
-launch_selection select_launch(const variable_lookup auto& get) {
-  if (const auto claim = tutti_claim(get)) return {claim, {}};
+/// Returns rank and world size of this process; no claim if no launcher has set a variable. `given` is the rendezvous
+/// that was named, if one was.
+launch_selection select_launch(const variable_lookup auto& get, const rendezvous_url& given) {
+  if (const auto claim = tutti_claim(get, given)) return {claim, {}};
   if (const auto selection = torchrun_or_launcher(get); selection.claim) return selection;
   for (const launch_variables& names : mpi_variables) refuse_half(get, names);
   if (const auto claim = slurm_allocation(get)) return {claim, claim};
+  const auto refuse = [](const char* name, std::string_view value) {
+    throw usage_error("environment: " + show(name, value) +
+                      ", but nothing gives this process a rank; set RANK and WORLD_SIZE for every process, or unset " +
+                      name + " to run alone");
+  };
+  if (given.kind != rendezvous_url::scheme::env) refuse("TUTTI_RENDEZVOUS", to_string(given));
   for (const char* trace : {"TUTTI_RENDEZVOUS", "TUTTI_JOB", "MASTER_ADDR", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                             "TORCHELASTIC_RUN_ID", "PMIX_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
                             "HOROVOD_LOCAL_RANK", "HOROVOD_GLOO_RENDEZVOUS_ADDR"})
-    if (const auto value = get(trace))
-      throw usage_error(
-          "environment: " + show(trace, *value) +
-          ", but nothing gives this process a rank; set RANK and WORLD_SIZE for every process, or unset " + trace +
-          " to run alone");
+    if (const auto value = get(trace)) refuse(trace, *value);
   return {};
 }
 
