@@ -41,17 +41,17 @@ routine direct_all_reduce_coalesced(group_link<T> lane, shm_group& b, all_reduce
   list_walk from{a.data}, to{a.data};
   std::uint64_t staged = shm_group::nowhere;  // step with which the first slot was posted
   const auto mine = static_cast<std::size_t>(m.rank());
-  const auto stage = [&](std::uint64_t step, std::size_t bytes) {
+  const auto stage = [&](std::size_t bytes) {
     const blocks cut{bytes / element, static_cast<std::size_t>(m.size())};
     const std::size_t own = total <= detail::one_meeting ? 0 : cut.begin(mine) * element;
     const std::size_t own_end = total <= detail::one_meeting ? 0 : own + cut.size(mine) * element;
-    detail::stage_list(b, from, m.slot(m.rank(), step, place), bytes, own, own_end);
+    detail::stage_list(b, from, m.own_slot(place), bytes, own, own_end);
   };
   if (total >= worth_mapping) {
     const std::uint64_t step = m.next();
     co_await m.everyone(step - 1);
-    const std::uint64_t told = detail::tell_places(m, a.data, m.slot(m.rank(), step));
-    if (told == shm_group::nowhere) stage(step, (std::min)(most, total));
+    const std::uint64_t told = detail::tell_places(m, a.data, m.own_slot());
+    if (told == shm_group::nowhere) stage((std::min)(most, total));
     shm_group::exposure shown{b, lane.link()};
     m.post({told, 0});
     co_await m.everyone(step);
@@ -84,7 +84,7 @@ routine direct_all_reduce_coalesced(group_link<T> lane, shm_group& b, all_reduce
     if (done != 0 || staged == shm_group::nowhere) {
       step = m.next();
       co_await m.everyone(step - 1);
-      stage(step, bytes);
+      stage(bytes);
       m.post();
       co_await m.everyone(step);
     }
@@ -97,8 +97,8 @@ routine direct_all_reduce_coalesced(group_link<T> lane, shm_group& b, all_reduce
     }
     const blocks cut{bytes / element, static_cast<std::size_t>(m.size())};
     const std::size_t own = cut.begin(mine) * element;
-    a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step, place) + own; }), m.size(),
-                  m.slot(m.rank(), step + 1, place) + own, cut.size(mine), a.op.context.data());
+    a.op.fold_all(m.from_all([&](int r) { return m.slot(r, step, place) + own; }), m.size(), m.own_slot(place) + own,
+                  cut.size(mine), a.op.context.data());
     m.post();
     co_await m.everyone(step + 1);
     for (std::size_t r = 0; r < cut.parts; ++r)

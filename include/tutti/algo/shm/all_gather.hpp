@@ -40,8 +40,8 @@ routine direct_all_gather(group_link<T> lane, shm_group& b, all_gather_args a) {
     const std::size_t piece = (std::min)(detail::copy_piece, block - done);
     const std::size_t place = b.place_for(piece, block);
     const std::uint64_t step = m.next();
-    co_await m.everyone(step - 1);
-    b.stage(m.slot(m.rank(), step, place), at(a.in.data, done), piece);
+    std::byte* const slot = co_await m.free_slot(place);
+    b.stage(slot, at(a.in.data, done), piece);
     m.post();
     if (block_of(m.rank()) != a.in.data)
       detail::copy_out(block_of(m.rank()) + done, at(a.in.data, done), piece, a.out.bytes());
@@ -80,10 +80,10 @@ routine direct_reduce_scatter(group_link<T> lane, shm_group& b, reduce_scatter_a
   for (std::size_t done = 0; done == 0 || done < block; done += most) {
     const std::size_t piece = (std::min)(most, block - done) * element;
     const std::uint64_t step = m.next();
-    co_await m.everyone(step - 1);
+    std::byte* const slot = co_await m.free_slot(n * piece);
     const auto own = [&](std::size_t r) { return at(a.in.data, (r * block + done) * element); };
     for (std::size_t r = 0; r < n; ++r)
-      if (r != mine) b.stage(m.slot(m.rank(), step, n * piece) + r * piece, own(r), piece);
+      if (r != mine) b.stage(slot + r * piece, own(r), piece);
     m.post();
     co_await m.everyone(step, n * piece <= detail::few_lines ? n * piece : 0);
     a.op.fold_all(m.from_others(own(mine), [&](int r) { return m.slot(r, step, n * piece) + mine * piece; }), m.size(),

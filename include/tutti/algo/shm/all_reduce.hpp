@@ -55,8 +55,8 @@ routine one_shot(shm_call<T> m, shm_group& b, all_reduce_args a, std::uint64_t s
     std::uint64_t step = staged;
     if (done != 0 || staged == shm_group::nowhere) {
       step = m.next();
-      co_await m.everyone(step - 1);
-      b.stage(m.slot(m.rank(), step, count * element), own, count * element);
+      std::byte* const slot = co_await m.free_slot(count * element);
+      b.stage(slot, own, count * element);
       m.post();
       co_await m.everyone(step, count * element);
     }
@@ -77,15 +77,14 @@ routine two_phase(shm_call<T> m, shm_group& b, all_reduce_args a) {
     std::byte* out = at(a.out.data, done * element);
     const std::size_t from = cut.begin(mine) * element, to = from + cut.size(mine) * element;
     const std::uint64_t step = m.next();
-    co_await m.everyone(step - 1);
-    std::byte* slot = m.slot(m.rank(), step);
+    std::byte* const slot = co_await m.free_slot();
     b.stage(slot, in, from);
     b.stage(slot + to, in + to, cut.count * element - to);
     m.post();
     co_await m.everyone(step);
     a.op.fold_all(m.from_others(in + from, [&](int r) { return m.slot(r, step) + from; }), m.size(), out + from,
                   cut.size(mine), a.op.context.data());
-    b.stage(m.slot(m.rank(), step + 1) + from, out + from, to - from);
+    b.stage(m.own_slot() + from, out + from, to - from);
     m.post();
     co_await m.everyone(step + 1);
     for (std::size_t r = 0; r < cut.parts; ++r)
@@ -128,9 +127,9 @@ routine direct_all_reduce(group_link<T> lane, shm_group& b, all_reduce_args a, p
     const std::uint64_t step = begun ? b.step() : m.next();
     if (!mapped) detail::bring_part_of(a, m.rank(), m.size());
     if (!mapped && all_at_once && !begun) {  // the first chunk is posted with the descriptor
-      co_await m.everyone(step - 1);
       const std::size_t first = (std::min)(bytes, detail::one_shot_piece(element) * element);
-      b.stage(m.slot(m.rank(), step, first), a.in.data, first);
+      std::byte* const slot = co_await m.free_slot(first);
+      b.stage(slot, a.in.data, first);
     }
     shm_group::exposure shown{b, lane.link()};
     if (!begun) m.post(mapped ? mine : shm_group::buffer_descriptor{shm_group::nowhere, shm_group::nowhere});

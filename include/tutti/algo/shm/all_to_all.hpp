@@ -118,8 +118,7 @@ routine all_to_all_slots(group_link<T> lane, shm_call<T> m, shm_group& b, all_to
   shm_group::exposure shown{b, lane.link()};
   for (std::size_t done = 0; done == 0 || done < longest; done += mine.most()) {
     const std::uint64_t step = m.next();
-    co_await m.everyone(step - 1);
-    std::byte* const slot = m.slot(m.rank(), step, mine.total());
+    std::byte* const slot = co_await m.free_slot(mine.total());
     for (std::size_t r = 0; r < n; ++r) {
       const std::size_t bytes = a.in_blocks.size(r) * element, begin = a.in_blocks.begin(r) * element;
       if (done == 0) mine.tell(slot, r, bytes, begin);

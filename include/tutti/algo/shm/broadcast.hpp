@@ -26,14 +26,13 @@ routine direct_broadcast(group_link<T> lane, shm_group& b, broadcast_args a) {
   for (std::size_t done = 0; done == 0 || done < bytes; done += detail::copy_piece) {
     const std::size_t piece = (std::min)(detail::copy_piece, bytes - done);
     const std::uint64_t step = m.next();
-    std::byte* staged = m.slot(a.root, step, piece);
     const bool tells = done == 0 && bytes >= worth_mapping;
     const bool may_wait = tells && (!root || detail::root_may_wait(m, bytes));
     const std::uint64_t here =
         may_wait ? detail::place_or_lend(m, a.data.data, bytes, b.lends().whole) : shm_group::nowhere;
     if (root && here == shm_group::nowhere) {
-      co_await m.everyone(step - 1);
-      b.stage(staged, at(a.data.data, done), piece);
+      std::byte* const slot = co_await m.free_slot(piece);
+      b.stage(slot, at(a.data.data, done), piece);
     }
     if (tells)
       m.post({here, detail::takes_share});
@@ -46,7 +45,7 @@ routine direct_broadcast(group_link<T> lane, shm_group& b, broadcast_args a) {
       break;
     }
     if (done == 0) shown.close();
-    if (!root) detail::copy_out(at(a.data.data, done), staged, piece, bytes);
+    if (!root) detail::copy_out(at(a.data.data, done), m.slot(a.root, step, piece), piece, bytes);
   }
   shown.close();
 }

@@ -23,7 +23,7 @@ stretch block_of(const Args& a, std::size_t element, int r) noexcept {
 
 /// Returns the place at which rank r stages the chunks of its block of a gather, which has `bytes` bytes.
 template <mapped_transport T>
-std::byte* staged_block(const shm_call<T>& m, int r, std::uint64_t step, std::size_t bytes) noexcept {
+const std::byte* staged_block(const shm_call<T>& m, int r, std::uint64_t step, std::size_t bytes) noexcept {
   return m.slot(r, step, (std::min)(bytes, shm_group::slot_bytes));
 }
 /// Returns the layout of the root's first slot in a gather: a table of the blocks, which the others need in order to
@@ -55,7 +55,7 @@ routine gather_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, gather_a
     if (!known) co_await m.everyone(step - 1);
     const slot_parts places = gather_table(m.size());
     for (int r = 0; r < m.size() && !known && here.in != shm_group::nowhere; ++r)
-      places.tell(m.slot(m.rank(), step, places.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
+      places.tell(m.own_slot(places.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
     m.post(here);
   } else {
     m.post();
@@ -93,15 +93,15 @@ routine gather_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, gather_a
   const bool known = a.blocks.equal();
   const auto me = static_cast<std::size_t>(m.rank());
   const std::size_t mine = a.in.bytes(), rest = piece_of(mine, shm_group::slot_bytes, mine);
-  const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
-    b.stage(staged_block(m, m.rank(), step, mine), at(a.in.data, (std::min)(done, mine)),
+  const auto stage = [&](std::size_t done) noexcept {
+    b.stage(m.own_slot((std::min)(mine, shm_group::slot_bytes)), at(a.in.data, (std::min)(done, mine)),
             piece_of(mine, done, shm_group::slot_bytes));
   };
   std::size_t longest = mine;
   shm_group::exposure shown{b, lane.link()};
   std::uint64_t step = m.next();
   co_await m.everyone(step - 1);
-  stage(step, 0);
+  stage(0);
   if (!known || longest > shm_group::slot_bytes) {
     m.post(
         {rest == 0 ? shm_group::nowhere : place_or_lend(m, at(a.in.data, shm_group::slot_bytes), rest, b.lends().whole),
@@ -126,7 +126,7 @@ routine gather_at_rank(group_link<T> lane, shm_call<T> m, shm_group& b, gather_a
   for (std::size_t done = shm_group::slot_bytes; done < longest; done += shm_group::slot_bytes) {
     step = m.next();
     co_await m.everyone(step - 1);
-    stage(step, done);
+    stage(done);
     m.post();
   }
   if (!known && b.choice_due(longest)) co_await choose_staging(m, b);
@@ -139,12 +139,12 @@ routine scatter_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
   const auto n = static_cast<std::size_t>(m.size()), root = static_cast<std::size_t>(a.root);
   const slot_parts parts{n, root, a.blocks, a.out.element_bytes};
   const auto block = [&a](int r) noexcept { return block_of(a, a.out.element_bytes, r); };
-  const auto stage = [&](std::uint64_t step, std::size_t done) noexcept {
+  const auto stage = [&](std::size_t done) noexcept {
     for (int r = 0; r < m.size(); ++r) {
       const auto [offset, bytes] = block(r);
       if (r != a.root && done < bytes)
-        b.stage(parts.of(m.slot(a.root, step, parts.total()), root, static_cast<std::size_t>(r)),
-                at(a.in.data, offset + done), piece_of(bytes, done, parts.most()));
+        b.stage(parts.of(m.own_slot(parts.total()), root, static_cast<std::size_t>(r)), at(a.in.data, offset + done),
+                piece_of(bytes, done, parts.most()));
     }
   };
   const std::size_t longest = parts.longest();
@@ -157,8 +157,8 @@ routine scatter_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
   const bool mapped = here.in != shm_group::nowhere;
   if (!mapped || !known) co_await m.everyone(step - 1);
   for (int r = 0; r < m.size() && !known; ++r)
-    parts.tell(m.slot(a.root, step, parts.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
-  if (!mapped) stage(step, 0);
+    parts.tell(m.own_slot(parts.total()), static_cast<std::size_t>(r), block(r).bytes, block(r).offset);
+  if (!mapped) stage(0);
   if (!known || longest >= worth_mapping)
     m.post(here);
   else
@@ -176,7 +176,7 @@ routine scatter_at_root(group_link<T> lane, shm_call<T> m, shm_group& b, scatter
   for (std::size_t done = parts.most(); !mapped && done < longest; done += parts.most()) {
     step = m.next();
     co_await m.everyone(step - 1);
-    stage(step, done);
+    stage(done);
     m.post();
   }
   if (!known && !mapped && b.choice_due(longest)) co_await choose_staging(m, b);

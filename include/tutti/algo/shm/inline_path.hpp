@@ -33,7 +33,7 @@ progress begin_whole(const group_link<T>& lane, shm_group& b, const all_reduce_a
   const shm_call<T> m{lane, b, a};
   const std::size_t bytes = a.out.bytes();
   const std::uint64_t step = m.next();
-  b.stage(m.slot(m.rank(), step, bytes), a.in.data, bytes);
+  b.stage(m.own_slot(bytes), a.in.data, bytes);
   m.post({shm_group::nowhere, shm_group::nowhere});
   if (calls_user(a.op.kind) || !b.sees(0, m.size(), spin_limit, bytes)) return progress::posted;
   for (int r = 0; r < m.size(); ++r)

@@ -18,8 +18,8 @@ routine reduce_at_root(shm_call<T> m, shm_group& b, reduce_args a) {
     const std::size_t count = (std::min)(most, a.in.count - done), bytes = count * element;
     const std::byte* const own = at(a.in.data, done * element);
     const std::uint64_t step = m.next();
-    co_await m.everyone(step - 1);
-    if (m.rank() != a.root) b.stage(m.slot(m.rank(), step, bytes), own, bytes);
+    std::byte* const slot = co_await m.free_slot(bytes);
+    if (m.rank() != a.root) b.stage(slot, own, bytes);
     m.post();
     if (m.rank() != a.root) continue;
     co_await m.everyone(step, bytes <= few_lines ? bytes : 0);
@@ -40,14 +40,13 @@ routine reduce_slot(shm_call<T> m, shm_group& b, reduce_args a, std::size_t done
   const std::byte* const in = at(a.in.data, done * element);
   std::byte* const out = root ? at(a.out.data, done * element) : nullptr;
   const std::uint64_t step = m.next();
-  co_await m.everyone(step - 1);
-  std::byte* const slot = m.slot(m.rank(), step, bytes);
+  std::byte* const slot = co_await m.free_slot(bytes);
   b.stage(slot, in, from);
   b.stage(slot + to, in + to, bytes - to);
   m.post();
   co_await m.everyone(step);
   a.op.fold_all(m.from_others(in + from, [&](int r) { return m.slot(r, step, bytes) + from; }), m.size(),
-                (root ? out : m.slot(m.rank(), step + 1, bytes)) + from, cut.size(mine), a.op.context.data());
+                (root ? out : m.own_slot(bytes)) + from, cut.size(mine), a.op.context.data());
   m.post();
   if (!root) co_return;
   co_await m.everyone(step + 1);

@@ -37,8 +37,8 @@ routine scan_over(shm_call<T> m, shm_group& b, scan_args a, int terms) {
     const std::size_t count = (std::min)(most, a.in.count - done), bytes = count * element;
     const std::byte* const own = at(a.in.data, done * element);
     const std::uint64_t step = m.next();
-    co_await m.everyone(step - 1);
-    b.stage(m.slot(m.rank(), step, bytes), own, bytes);
+    std::byte* const slot = co_await m.free_slot(bytes);
+    b.stage(slot, own, bytes);
     m.post();
     co_await m.everyone(step);
     if (terms != 0)

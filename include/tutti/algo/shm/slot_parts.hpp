@@ -40,7 +40,8 @@ class slot_parts {
   /// Returns the bytes of all parts and the table, for board::slot().
   [[nodiscard]] std::size_t total() const noexcept { return table_ + others_ * bytes_; }
   /// Returns the part for `rank` in the slot of `owner`, which has no part for itself.
-  [[nodiscard]] std::byte* of(std::byte* slot, std::size_t owner, std::size_t rank) const noexcept {
+  template <class Byte>
+  [[nodiscard]] Byte* of(Byte* slot, std::size_t owner, std::size_t rank) const noexcept {
     return slot + (rank < owner ? rank : rank - 1) * bytes_;
   }
 

@@ -37,7 +37,7 @@ class small_call {
     return beside_ || (x_.bytes > few_lines && !std::same_as<Args, all_reduce_args>) ? 0 : x_.bytes;
   }
   void put(std::uint64_t step) const noexcept {
-    if (x_.puts) put_part(a_, x_, b_, place(m_.rank(), step));
+    if (x_.puts) put_part(a_, x_, b_, beside_ ? m_.beside(m_.rank(), step) : m_.own_slot(x_.bytes));
   }
   /// Lists the places of a reduction's operands. Called while the others' data is on its way.
   [[nodiscard]] const void* const* operands([[maybe_unused]] std::uint64_t step) const {
@@ -54,7 +54,7 @@ class small_call {
 
  private:
   static constexpr bool folds = requires(const Args& a) { a.op; };
-  [[nodiscard]] std::byte* place(int r, std::uint64_t step) const noexcept {
+  [[nodiscard]] const std::byte* place(int r, std::uint64_t step) const noexcept {
     return beside_ ? m_.beside(r, step) : m_.slot(r, step, x_.bytes);
   }
 

@@ -38,9 +38,9 @@ routine direct_all_gather_v(group_link<T> lane, shm_group& b, all_gather_v_args 
   const std::size_t place = (std::min)(longest, shm_group::slot_bytes);
   for (std::size_t done = 0; done == 0 || done < longest; done += shm_group::slot_bytes) {
     const std::uint64_t step = m.next();
-    co_await m.everyone(step - 1);
+    std::byte* const slot = co_await m.free_slot(place);
     const std::byte* const own = at(a.in.data, (std::min)(done, mine));
-    b.stage(m.slot(m.rank(), step, place), own, piece_of(mine, done, shm_group::slot_bytes));
+    b.stage(slot, own, piece_of(mine, done, shm_group::slot_bytes));
     m.post();
     co_await m.everyone(step);
     for (std::size_t r = 0; r < n; ++r) {
@@ -88,10 +88,10 @@ routine direct_reduce_scatter_v(group_link<T> lane, shm_group& b, reduce_scatter
                     part = (std::min)(most, longest) * element;
   for (std::size_t done = 0; done == 0 || done < longest; done += most) {
     const std::uint64_t step = m.next();
-    co_await m.everyone(step - 1);
+    std::byte* const slot = co_await m.free_slot(n * part);
     for (std::size_t r = 0; r < n; ++r)
       if (r != mine && done < a.blocks.size(r))
-        b.stage(m.slot(m.rank(), step, n * part) + r * part, at(a.in.data, (a.blocks.begin(r) + done) * element),
+        b.stage(slot + r * part, at(a.in.data, (a.blocks.begin(r) + done) * element),
                 piece_of(a.blocks.size(r), done, most) * element);
     m.post();
     co_await m.everyone(step);

@@ -33,8 +33,27 @@ class shm_call {
   [[nodiscard]] T& link() const noexcept { return link_->link(); }
   [[nodiscard]] int size() const noexcept { return link_->size(); }
   [[nodiscard]] int rank() const noexcept { return link_->rank(); }
-  [[nodiscard]] std::byte* slot(int r, std::uint64_t step, std::size_t bytes = shm_group::slot_bytes) const noexcept {
+  /// Returns the slot in which rank `r` has staged `bytes` bytes for `step`, to be read once it has posted that step.
+  [[nodiscard]] const std::byte* slot(int r, std::uint64_t step,
+                                      std::size_t bytes = shm_group::slot_bytes) const noexcept {
     return group_.slot(r, step, bytes);
+  }
+  /// Returns this rank's slot of the next step, to be written. All ranks must have posted the current step, so that
+  /// they have read what lay there.
+  [[nodiscard]] std::byte* own_slot(std::size_t bytes = shm_group::slot_bytes) const noexcept {
+    return group_.own_slot(bytes);
+  }
+  /// Waits until all ranks have posted the current step, and returns this rank's slot of the next one.
+  auto free_slot(std::size_t bytes = shm_group::slot_bytes) const noexcept {
+    struct awaiter {
+      shm_group::reached all;
+      shm_group& group;
+      std::size_t bytes;
+      [[nodiscard]] bool await_ready() const noexcept { return all.await_ready(); }
+      void await_suspend(std::coroutine_handle<routine::promise_type> h) noexcept { all.await_suspend(h); }
+      [[nodiscard]] std::byte* await_resume() const noexcept { return group.own_slot(bytes); }
+    };
+    return awaiter{shm_group::reached{group_, link_->link(), 0, size(), group_.step()}, group_, bytes};
   }
   [[nodiscard]] std::byte* beside(int r, std::uint64_t step) const noexcept { return group_.beside(r, step); }
   [[nodiscard]] std::uint64_t next() const noexcept { return group_.step() + 1; }

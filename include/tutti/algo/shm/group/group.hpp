@@ -16,6 +16,7 @@
 #include <tutti/algo/shm/group/slots.hpp>
 #include <tutti/algo/shm/group/ticket_lock.hpp>
 #include <tutti/config.hpp>
+#include <tutti/core/check.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/transport/concept.hpp>
@@ -140,6 +141,12 @@ class shm_group : public ticket_lock, public call_history, public shm_slots {
   [[nodiscard]] lists& room() noexcept { return lists_; }
 
   [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
+  /// Returns this rank's slot of the next step. The caller must have seen all ranks at the current step: see the rule
+  /// above.
+  [[nodiscard]] std::byte* own_slot(std::size_t bytes) const noexcept {
+    TUTTI_ASSERT(std::ranges::all_of(seen_, [this](std::uint64_t seen) { return seen >= step_; }));
+    return slot(rank_, step_ + 1, bytes);
+  }
   /// Returns the inline payload of a flag, `cell_bytes` long: the own one is written before post(), others' are read
   /// after it.
   [[nodiscard]] std::byte* beside(int rank, std::uint64_t step) const noexcept { return at(rank, step).data; }

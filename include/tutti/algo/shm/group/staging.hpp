@@ -26,8 +26,8 @@ routine time_staging(shm_call<T> m, shm_group& b, copy_times& totals) {
     const std::size_t place = b.place_for(copy_piece, bytes);
     for (std::size_t done = 0; done < bytes; done += copy_piece) {
       const std::uint64_t step = m.next();
-      co_await m.everyone(step - 1);
-      b.stage(m.slot(m.rank(), step, place), own + done, copy_piece);
+      std::byte* const slot = co_await m.free_slot(place);
+      b.stage(slot, own + done, copy_piece);
       m.post();
       co_await m.everyone(step);
       for (int i = 1; i <= compared_with(m); ++i)
@@ -38,8 +38,8 @@ routine time_staging(shm_call<T> m, shm_group& b, copy_times& totals) {
     for (std::size_t done = 0; done < bytes; done += copy_piece) {
       const std::uint64_t step = m.next();
       if (m.rank() == 0) {
-        co_await m.everyone(step - 1);
-        b.stage(m.slot(0, step, copy_piece), own + done, copy_piece);
+        std::byte* const slot = co_await m.free_slot(copy_piece);
+        b.stage(slot, own + done, copy_piece);
       }
       m.post();
       if (m.rank() == 0) continue;
@@ -84,9 +84,9 @@ routine time_ways(shm_call<T> m, shm_group& b, std::byte* block, crowding ranks,
     for (std::size_t i = 0; i < rounds; ++i) {
       const std::uint64_t step = m.next();
       write_to(block, staged_piece);
-      co_await m.everyone(step - 1);
+      std::byte* const slot = co_await m.free_slot(staged_piece);
       const deadline begin = clock::now();
-      b.stage(m.slot(m.rank(), step, staged_piece), block, staged_piece);
+      b.stage(slot, block, staged_piece);
       const std::uint64_t staging = nanoseconds_since(begin);
       m.post();
       co_await m.everyone(step, staged_piece);
