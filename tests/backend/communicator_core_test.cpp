@@ -128,7 +128,7 @@ class sleeper final : public tutti::progress_source {
   bool asleep_ = false, woken_ = false, in_time_ = false;
 };
 
-TEST_CASE_FIXTURE(issued, "issuer: closing wakes a thread that sleeps in the wait of what it ends") {
+TEST_CASE_FIXTURE(issued, "communicator_core: closing wakes a thread that sleeps in the wait of what it ends") {
   record->by_poll = true;
   {
     sleeper source{*home, *record};
@@ -144,7 +144,7 @@ TEST_CASE_FIXTURE(issued, "issuer: closing wakes a thread that sleeps in the wai
   communicator_core->drop();
 }
 
-TEST_CASE_FIXTURE(issued, "issuer: what an error tells is read under the engine's lock") {
+TEST_CASE_FIXTURE(issued, "communicator_core: what an error tells is read under the engine's lock") {
   std::atomic<bool> in{false};
   bool inline_path = false;
   std::thread other;
@@ -218,7 +218,7 @@ TEST_CASE("communicator_core: calls that end while they are issued need no slot,
   communicator_core->drop();
 }
 
-TEST_CASE_FIXTURE(issued, "issuer: a call's own timeout goes before that of the communicator") {
+TEST_CASE_FIXTURE(issued, "communicator_core: a call's own timeout goes before that of the communicator") {
   tutti::op a = start();
   CHECK(record->started->info.expires - record->started->info.issued == std::chrono::seconds(9));
   end({});
@@ -235,7 +235,7 @@ TEST_CASE_FIXTURE(issued, "issuer: a call's own timeout goes before that of the 
   communicator_core->drop();
 }
 
-TEST_CASE_FIXTURE(issued, "issuer: errors say which call it was, who failed it, and what to do") {
+TEST_CASE_FIXTURE(issued, "communicator_core: errors say which call it was, who failed it, and what to do") {
   const std::string call = "barrier #1 (issuer_test.cpp:";
   const std::string lost = words({errc::peer_lost, 0, 3, 0});
   CHECK(lost.substr(0, call.size()) == call);
@@ -270,7 +270,8 @@ TEST_CASE_FIXTURE(issued, "issuer: errors say which call it was, who failed it, 
   communicator_core->drop();
 }
 
-TEST_CASE_FIXTURE(issued, "issuer: what only this rank has run out of, or done, is told in its name, here as there") {
+TEST_CASE_FIXTURE(
+    issued, "communicator_core: what only this rank has run out of, or done, is told in its name, here as there") {
   for (const errc code : {errc::out_of_resources, errc::system, errc::aborted}) {
     const tutti::status by_this_rank{code, 0, 11, 7};
     record->aborted = {};
@@ -283,14 +284,15 @@ TEST_CASE_FIXTURE(issued, "issuer: what only this rank has run out of, or done, 
   communicator_core->drop();
 }
 
-TEST_CASE_FIXTURE(issued, "issuer: a rank that others have lost does not report itself, but who lost it") {
+TEST_CASE_FIXTURE(issued, "communicator_core: a rank that others have lost does not report itself, but who lost it") {
   tutti::op running = start();
   end(status::lost(11, loss::died, 3, ECONNRESET));  // as rank 3 saw it
   CHECK(tutti::nothrow(std::move(running)).wait() == status::lost(3, loss::cut, 11, ECONNRESET));
   communicator_core->drop();
 }
 
-TEST_CASE_FIXTURE(issued, "issuer: it lives until its last handle is gone, and closing ends what is in flight") {
+TEST_CASE_FIXTURE(issued,
+                  "communicator_core: it lives until its last handle is gone, and closing ends what is in flight") {
   const std::weak_ptr<stub::record> watched = record;
   tutti::op running = start();
   communicator_core->close();
@@ -302,7 +304,7 @@ TEST_CASE_FIXTURE(issued, "issuer: it lives until its last handle is gone, and c
   CHECK(watched.expired());
 }
 
-TEST_CASE_FIXTURE(issued, "issuer: closing while nothing is in flight tells nobody anything") {
+TEST_CASE_FIXTURE(issued, "communicator_core: closing while nothing is in flight tells nobody anything") {
   tutti::op ended = start();
   end({});
   ended.wait();

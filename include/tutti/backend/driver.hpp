@@ -34,7 +34,7 @@ class driver final : public progress_source {
   driver(const driver&) = delete;
   driver& operator=(const driver&) = delete;
   ~driver() {
-    if (engine_->inherited()) {  // see issuer
+    if (engine_->inherited()) {  // see communicator_core
       static_cast<void>(link_.release());
       return;
     }
@@ -207,7 +207,7 @@ std::shared_ptr<std::byte> allocate_shared(const std::shared_ptr<Driver>& keep, 
     p = keep->allocate(bytes);
   }
   return {p, [keep](std::byte* at) {
-            if (keep->home().inherited()) return;  // in a child made by fork(): see issuer
+            if (keep->home().inherited()) return;  // in a child made by fork(): see communicator_core
             auto guard = keep->home().lock();
             keep->deallocate(at);
           }};

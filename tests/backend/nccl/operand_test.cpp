@@ -87,7 +87,7 @@ TEST_CASE("nccl_operand: what NCCL cannot do has a reason that says what to do i
   CHECK(says(dtype::f8_e4m3, kind::mean, 4, "8 bits"));
   CHECK(says(dtype::f16, kind::mean, 2048, "1024 ranks"));
   for (const dtype t : {dtype::f16, dtype::bf16, dtype::f8_e4m3, dtype::f8_e5m2})
-    CHECK(says(t, kind::mean, 6, "(nccl_dividing), "));
+    CHECK(says(t, kind::mean, 6, "(nccl_divide), "));
 }
 
 }  // namespace

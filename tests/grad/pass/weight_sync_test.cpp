@@ -205,7 +205,7 @@ double share_of_bound(const std::vector<double>& weights, bool products) {
   return worst;
 }
 
-TEST_CASE_TEMPLATE("weighing: means of 16 bits are rounded once, and twice where weights differ", T, tutti::bfloat16,
+TEST_CASE_TEMPLATE("weight_sync: means of 16 bits are rounded once, and twice where weights differ", T, tutti::bfloat16,
                    tutti::float16) {
   const std::vector<double> equal{37, 37, 37}, differ{37, 11, 19};
   CHECK(share_of_bound<T>(equal, false) <= 1);

@@ -60,7 +60,7 @@ class block {
         for (;;) {  // a fiber serves all blocks: stacks are dear
           job()();
           lanes()[i].ended = true;
-          lanes()[i].thread->give_way();
+          lanes()[i].thread->yield();
         }
       });
     }
@@ -124,7 +124,7 @@ class block {
     }
     me.at = &b;
     me.generation = b.generation;
-    me.thread->give_way();
+    me.thread->yield();
   }
   bool run_warp(unsigned w) {
     bool any = false;

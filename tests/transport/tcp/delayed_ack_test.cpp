@@ -22,8 +22,7 @@ TEST_CASE("delayed_ack: is due once, with the next look, where nothing answered 
   CHECK(late.due() == nullptr);
 }
 
-TEST_CASE(
-    "late_acknowledgement: waits for an answer where one came the last time, until looks in vain tell otherwise") {
+TEST_CASE("delayed_ack: waits for an answer where one came the last time, until looks in vain tell otherwise") {
   const tcp_connection by;
   delayed_ack late;
   late.short_came(by);

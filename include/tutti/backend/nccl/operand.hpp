@@ -31,14 +31,14 @@ constexpr bool is_eight_bit_float(dtype t) noexcept { return t == dtype::f8_e4m3
 constexpr const char* why_no_mean(dtype t, int ranks) noexcept {
   if (is_eight_bit_float(t))  // half an operand has lost a bit below 2^-5 (E4M3): as most gradients
     return "NCCL would round each operand / ranks to 8 bits, a wrong mean of small numbers; use a wider type, or a "
-           "backend with a kernel for means (nccl_dividing), or sum and divide";
+           "backend with a kernel for means (nccl_divide), or sum and divide";
   if (t != dtype::f16 && t != dtype::bf16) return nullptr;
   if ((ranks & (ranks - 1)) != 0)
     return "NCCL would multiply by 1/ranks rounded to this type, a wrong mean for a number of ranks that is not a "
-           "power of two; use a backend with a kernel for means (nccl_dividing), sum and divide, or float";
+           "power of two; use a backend with a kernel for means (nccl_divide), sum and divide, or float";
   if (t == dtype::f16 && ranks > 1024)  // with more, the smallest normal number / ranks rounds to 0
     return "NCCL would make nothing of normal float16 numbers that are divided by more than 1024 ranks; use a backend "
-           "with a kernel for means (nccl_dividing), sum and divide, or bfloat16";
+           "with a kernel for means (nccl_divide), sum and divide, or bfloat16";
   return nullptr;
 }
 

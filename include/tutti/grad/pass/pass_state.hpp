@@ -17,7 +17,7 @@ namespace tutti::grad::detail {
 
 /// The state of a reducer's passes, independent of the gradients' memory: marks and usage, accumulated weights, and the
 /// end of a pass. `Reducer` derives from it, and touches and sends the gradients: it has `arena_`, a placement,
-/// `weights_`, a weighing, `buckets_`, a launcher, and
+/// `weights_`, a weight_sync, `buckets_`, a launcher, and
 ///   zero(i)      sets gradient i to zero, this rank's contribution; keeps its value if the usage map may restore it
 ///   count_in(i)  records that gradient i has its final value
 ///   complete(i)  the same, and launches the buckets that may be launched

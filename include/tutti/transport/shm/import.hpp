@@ -189,7 +189,7 @@ inline shm_attachment take_place(shm_visit& visit, const shm_machine& machine, d
 [[nodiscard]] inline shm_attachment shm_import(const std::string& name, const roster& all, int rank, deadline until) {
   const detail::shm_machine machine{all, rank};
   if (machine.local_rank == 0)
-    throw usage_error(describe(machine.ranks.front()) + " is the lowest of its machine: it makes the shm_offer");
+    throw usage_error(describe(machine.ranks.front()) + " is the lowest of its machine: it makes the shm_export");
   detail::shm_visit visit{machine.ranks, until};
   visit.connect(name);
   try {

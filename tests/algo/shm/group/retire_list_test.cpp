@@ -47,7 +47,7 @@ struct meeting_of_three {
   }
 };
 
-TEST_CASE_FIXTURE(meeting_of_three, "board_remains: a part is given back when all others have ended their boards") {
+TEST_CASE_FIXTURE(meeting_of_three, "retire_list: a part is given back when all others have ended their boards") {
   std::byte* const part = places[0][1].slot(0, 0) - tutti::algo::shm_group::slots_at;
   remains[0].retire(places[0][1]);
   CHECK(remains[0].count() == 1);
@@ -63,7 +63,7 @@ TEST_CASE_FIXTURE(meeting_of_three, "board_remains: a part is given back when al
   CHECK(reclaimed(2).size() == 1);
 }
 
-TEST_CASE_FIXTURE(meeting_of_three, "board_remains: each board by itself, in whatever order they end elsewhere") {
+TEST_CASE_FIXTURE(meeting_of_three, "retire_list: each board by itself, in whatever order they end elsewhere") {
   std::byte* parts[boards];
   for (std::size_t b = 0; b < boards; ++b) {
     parts[b] = places[0][b].slot(0, 0) - tutti::algo::shm_group::slots_at;
@@ -77,7 +77,7 @@ TEST_CASE_FIXTURE(meeting_of_three, "board_remains: each board by itself, in wha
   CHECK(remains[0].count() == 0);
 }
 
-TEST_CASE_FIXTURE(meeting_of_three, "board_remains: the room for long walks goes with the part") {
+TEST_CASE_FIXTURE(meeting_of_three, "retire_list: the room for long walks goes with the part") {
   REQUIRE(places[0][0].make_long(all[0]->link()));
   for (std::size_t r = 0; r < ranks; ++r) remains[r].retire(places[r][0]);
   const auto got = reclaimed(0);
