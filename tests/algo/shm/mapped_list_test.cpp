@@ -34,13 +34,11 @@ struct result {
 /// Every rank tells of its list, or of what `lie` makes of it, and folds its half of all: rank 0 the first.
 template <class T, class Lie>
 tutti::routine meet(tutti::group_link<T> l, shm_group& b, tutti::all_reduce_coalesced_args a, Lie lie, result& out) {
-  shm_group::ticket turn{b, l.link()};
-  co_await turn;
-  if (!b.is_open()) co_await b.open(l);
-  shm_call<T> m{l, b, a};
+  tutti::algo::detail::shm_turn<T> turn{l, b};
+  const shm_call<T> m = co_await turn.enter();
+  m.begin(a);
   const std::uint64_t step = m.next();
-  co_await m.everyone(step - 1);
-  std::byte* const slot = m.slot(m.rank(), step);
+  std::byte* const slot = co_await m.free_slot();
   out.told = tell_places(m, a.data, slot);
   if (out.told != shm_group::nowhere) out.told = lie(slot, out.told);
   m.post({out.told, shm_group::nowhere});
@@ -121,7 +119,7 @@ TEST_CASE("mapped_list: a list that cannot be mapped, or is longer than a slot t
           tutti::algo::detail::shm_turn turn{lane, b};
           const shm_call m = co_await turn.enter();
           m.begin(a);
-          out.told = tell_places(m, a.data, m.slot(0, m.next()));
+          out.told = tell_places(m, a.data, co_await m.free_slot());
         }(link, me.shm_group(), sum_of(pieces, pieces.size()), r);
       });
       return r.told;

@@ -273,7 +273,7 @@ TEST_CASE("weight_sync: sums of float16 have room where they are made in float16
   CHECK(mean_of_equal(40000, {.predivide = 2}, tutti::grad::sum_hook{}, as_it_is) == 40000);
   tutti::algo::tuning table;
   table.add({.collective = tutti::algo::tuning::id_of(tutti::all_reduce_args::name),
-             .links = tutti::algo::reach::memory,
+             .links = tutti::algo::connectivity::memory,
              .via = tutti::algorithm::ring});
   CHECK(mean_of_equal(40000, {}, tutti::grad::sum_hook{}, as_it_is, table) == 40000);
 }

@@ -33,8 +33,8 @@ TEST_CASE("shm_call: what a rank stages before it posts a step, everyone else re
         return meet(link, me.shm_group(), [&](auto m, shm_group&) -> tutti::routine {
           for (int round = 0; round < 20; ++round) {
             const std::uint64_t step = m.next();
-            co_await m.everyone(step - 1);
-            *m.slot(m.rank(), step) = static_cast<std::byte>(m.rank() * 10 + round);
+            std::byte* const slot = co_await m.free_slot();
+            *slot = static_cast<std::byte>(m.rank() * 10 + round);
             *m.beside(m.rank(), step) = static_cast<std::byte>(round);
             expect(m.post() == step, "another step");
             co_await m.everyone(step);
