@@ -62,7 +62,7 @@ class watcher {
 
     [[nodiscard]] std::uint64_t step() const {
       std::uint64_t last = 0;
-      for (const shm_group::cell& c : reinterpret_cast<const shm_group::line*>(base)->cells)
+      for (const shm_group::flag& c : reinterpret_cast<const shm_group::line*>(base)->flags)
         last = std::max(last, c.step.load());
       return last;
     }
@@ -148,7 +148,7 @@ finding follow(std::uint64_t seed, Make make) {
       drive::rank_driver rank{link, 0};
       const group all{0, r, size, {}};
       shm_group b;
-      ends[static_cast<std::size_t>(r)] = rank.run(make(lane{link, all, 1}, b, found.wrong));
+      ends[static_cast<std::size_t>(r)] = rank.run(make(group_link{link, all, 1}, b, found.wrong));
     });
   if (!network->run()) throw std::runtime_error("does not end");
   for (const status& s : ends)
