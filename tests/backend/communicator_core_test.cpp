@@ -236,7 +236,7 @@ TEST_CASE_FIXTURE(issued, "communicator_core: a call's own timeout goes before t
 }
 
 TEST_CASE_FIXTURE(issued, "communicator_core: errors say which call it was, who failed it, and what to do") {
-  const std::string call = "barrier #1 (issuer_test.cpp:";
+  const std::string call = "barrier #1 (communicator_core_test.cpp:";
   const std::string lost = words({errc::peer_lost, 0, 3, 0});
   CHECK(lost.substr(0, call.size()) == call);
   CHECK(lost.find("7 x float32) failed: rank 3 died") != std::string::npos);

@@ -114,8 +114,8 @@ TEST_CASE("choose: what costs least, and as messages grow, fewer bytes instead o
   check_grid<all_reduce_args>({recursive_doubling, halving_doubling, ring});
   check_grid<all_reduce_coalesced_args>({recursive_doubling, ring});
   check_grid<broadcast_args>({tree, chain});
-  check_grid<scan_args>({recursive_doubling, ring});
-  check_grid<exclusive_scan_args>({recursive_doubling, ring});
+  check_grid<scan_args>({recursive_doubling, chain});
+  check_grid<exclusive_scan_args>({recursive_doubling, chain});
   check_grid<all_gather_args>({bruck, ring});
   check_grid<gather_args>({tree, linear});
   check_grid<scatter_args>({tree, linear});

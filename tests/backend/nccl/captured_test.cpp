@@ -91,7 +91,7 @@ TEST_CASE("nccl: a captured operation that is not joined is a usage_error, and t
       };
       std::string words;
       CHECK(!captured([&] { words = complaint([&] { issue().wait(); }); }));
-      CHECK(words.find("all_reduce #1 (nccl_captured_test.cpp:") == 0);
+      CHECK(words.find("all_reduce #1 (captured_test.cpp:") == 0);
       CHECK(contains(words, "the only end for its handle is join(stream)"));
       const auto awaits = [](auto o) -> tutti::task<> { co_await std::move(o); };
       CHECK(!captured([&] { words = complaint([&] { tutti::sync_wait(g.engine(), awaits(issue())); }); }));
@@ -99,7 +99,7 @@ TEST_CASE("nccl: a captured operation that is not joined is a usage_error, and t
       CHECK(!captured([&] { CHECK(nothrow(issue()).wait().code == errc::device); }));
       CHECK(!captured([&] { static_cast<void>(issue()); }));
       words = complaint([&] { static_cast<void>(issue()); });
-      CHECK(words.find("all_reduce (nccl_captured_test.cpp:") == 0);
+      CHECK(words.find("all_reduce (captured_test.cpp:") == 0);
       CHECK(contains(words, "its handle was dropped"));
       // Assigned over; the graph is whole, as the second comes after the first.
       CHECK(captured([&] {

@@ -157,7 +157,7 @@ TEST_CASE("nccl: an operation cannot end inside its group, and one that is dropp
       static_cast<void>(g.all_reduce(on_device(b)));
     }
     const std::string words = complaint([&] { g.barrier().wait(); });
-    CHECK(words.find("all_reduce (nccl_group_test.cpp:") == 0);
+    CHECK(words.find("all_reduce (group_test.cpp:") == 0);
     CHECK(contains(words, "was issued in a group, and its handle was dropped before the group ended"));
     g.all_reduce(on_device(b)).wait();
     CHECK(b[0] == 4);
