@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <source_location>
 #include <span>
@@ -15,6 +16,7 @@
 #include <tutti/communicator.hpp>
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/status.hpp>
 #include <tutti/core/stream_ref.hpp>
 #include <tutti/cuda/device_span.hpp>
 #include <tutti/grad/arena.hpp>
@@ -30,7 +32,6 @@
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
-#include <tutti/impl/grad/pass_state.hpp>
 
 namespace tutti::grad {
 
@@ -49,38 +50,43 @@ namespace tutti::grad {
 template <class Comm, class Host, class Hook = device_sum_hook<>>
   requires(Comm::backend_type::where == space::cuda && Host::backend_type::where == space::host) &&
           device_hook<Hook, Comm>
-class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook>> {
-  using base = detail::pass_state<device_reducer>;
-
+class device_reducer {
  public:
   using pass_type = device_pass<device_reducer>;
   using landing_type = landing<device_reducer>;
-  using base::size, base::layout;
 
   device_reducer(Comm& devices, Host& world, std::span<const parameter_shape> shapes, reducer_options options = {},
                  Hook hook = {}, std::source_location where = std::source_location::current())
-      : base(shapes, std::move(options), world.rank()),
+      : pass_(shapes, std::move(options), world.rank()),
         gpus_(&devices),
         world_(&detail::countable(world)),
         arena_(detail::make_alike(
             world, "reducer", shapes,
             [&] {
               check_worlds();
-              return make_arena(detail::layout_of(marks_, options_, options_.arrival));
+              return make_arena(pass_.plan_for(pass_.options().arrival));
             },
-            [&](const arena_type& a) { return a.layout().id() ^ options_.id(); }, where)),
-        weights_(scaling::divided, options_.predivide, world.size()),
-        buckets_(devices, std::move(hook), arena_, weights_) {
+            [&](const arena_type& a) { return a.layout().id() ^ pass_.options().id(); }, where)),
+        weights_(scaling::divided, pass_.options().predivide, world.size()),
+        buckets_(devices, std::move(hook), arena_, weights_, pass_) {
     arena_.enroll(devices);
     make_room();
   }
   device_reducer(const device_reducer&) = delete;
   device_reducer& operator=(const device_reducer&) = delete;
   ~device_reducer() {
-    if (current_) this->drop();
+    if (pass_.active()) drop();
   }
 
   [[nodiscard]] Hook& hook() noexcept { return buckets_.hook(); }
+  /// Return the same as those of reducer.
+  [[nodiscard]] std::size_t size() const noexcept { return pass_.size(); }
+  [[nodiscard]] const plan& layout() const noexcept { return arena_.layout(); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return arena_.bytes(); }
+  [[nodiscard]] double total_weight() const noexcept { return weights_.total(); }
+  [[nodiscard]] bool used(std::size_t parameter) const { return pass_.used(parameter); }
+  [[nodiscard]] std::span<const int> arrival() const noexcept { return pass_.marks().arrival(); }
+  [[nodiscard]] std::uint64_t replans() const noexcept { return pass_.replans(); }
   /// Returns the gradient of one parameter: written in the backward pass, and the mean when the pass has landed. Zero
   /// at first.
   template <number T>
@@ -105,23 +111,22 @@ class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook
   [[nodiscard]] pass_type begin(double weight = 1, stream_ref stream = {}, contribution what = contribution::mean,
                                 std::source_location where = std::source_location::current()) {
     refuse_capture(stream, "begin");
-    const bool fresh = !this->carrying();
-    const double whole = this->start(weight);
+    const bool fresh = !pass_.has_accumulated();
+    pass_.begin(weight);
     where_ = where;
-    reduces_ = true;
     marking_ = stream;
     buckets_.begin(stream, where);
     pass_type begun{*this};
     if (fresh) arena_.clear_flag(stream);
-    weights_.begin(*world_, whole, what, partial_sums::rounded, where);
-    this->leave_out_never_used();
+    weights_.begin(*world_, pass_.weight(), what, partial_sums::rounded, where);
+    for (std::size_t i = 0; i < size(); ++i) act(pass_.leave_out_never_used(i), i);
     return begun;
   }
   /// Begins a pass that sends nothing, as reducer::begin(accumulate).
   [[nodiscard]] pass_type begin(accumulate_t, double weight = 1, stream_ref stream = {}) {
     refuse_capture(stream, "begin");
-    const bool fresh = !this->carrying();
-    this->start_accumulating(weight);
+    const bool fresh = !pass_.has_accumulated();
+    pass_.begin_accumulating(weight);
     pass_type begun{*this};
     if (fresh) arena_.clear_flag(stream);
     return begun;
@@ -129,28 +134,26 @@ class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook
 
   /// Discards the state of passes that accumulated, as reducer::discard; gradients become zero in the stream.
   void discard(stream_ref stream) {
-    this->require_idle("discard()");
+    pass_.require_idle("discard()");
     refuse_capture(stream, "discard");
-    this->forget_carried();
+    pass_.forget_accumulated();
     arena_.clear(stream);
   }
 
   /// Lays the buckets out anew, as reducer::rebuild; gradients keep the values that they have after the work of
   /// `stream`. Waits for the device. Other work on the gradients must be done.
   [[nodiscard]] task<bool> rebuild(stream_ref stream, std::source_location where = std::source_location::current()) {
-    this->require_idle("rebuild()");
+    pass_.require_idle("rebuild()");
     refuse_capture(stream, "rebuild");
     return lay_out_anew(stream, where);
   }
 
  private:
-  friend base;
   friend pass_type;
   friend landing_type;
   friend detail::pass_base<device_reducer>;
   using flights = detail::device_flights<Comm, Hook>;
   using arena_type = typename flights::arena_type;
-  using base::current_, base::marks_, base::options_, base::rebuilding_, base::reduces_, base::step_, base::usage_;
 
   void refuse_capture(stream_ref stream, const char* call) {
     try {
@@ -162,48 +165,50 @@ class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook
   }
   /// Throws usage_error for a mark while its stream is captured, before anything changes.
   void refuse_captured_mark(const char* call) {
-    if (reduces_) refuse_capture(marking_, call);
+    if (pass_.reduces()) refuse_capture(marking_, call);
   }
   void check_worlds() const {
     if (gpus_->size() != world_->size() || gpus_->rank() != world_->rank())
       throw usage_error(
           "device_reducer: the GPUs' world has other ranks than the host's; give it the world from which "
           "gpu_world() made that");
-    if (options_.order == launch_order::ready)
+    if (pass_.options().order == launch_order::ready)
       throw usage_error(
           "device_reducer: NCCL runs operations in one order, the same on all ranks; use "
           "launch_order::planned");
-    if (options_.in_flight != 0)
+    if (pass_.options().in_flight != 0)
       throw usage_error("device_reducer: NCCL runs buckets one after the other anyway; leave in_flight 0");
   }
   [[nodiscard]] arena_type make_arena(plan p) {
     const auto scratch = flights::scratch_of(p);
-    return arena_type(*gpus_, marks_.shapes(), std::move(p), scratch);
+    return arena_type(*gpus_, pass_.marks().shapes(), std::move(p), scratch);
   }
   void make_room() {
-    this->prepare_buckets();
+    pass_.arrange(layout());
+    weights_.arrange(layout(), pass_.options().order);
+    buckets_.arrange(layout());
     report_.reserve(size());
   }
 
   task<bool> lay_out_anew(stream_ref stream, std::source_location where) {
-    this->require_idle("rebuild()");  // also when it is awaited
+    pass_.require_idle("rebuild()");  // also when it is awaited
     refuse_capture(stream, "rebuild");
     pass_type at_work{*this};  // dropped or failed, it ends the world: plans might differ
-    reduces_ = rebuilding_ = true;
-    std::vector<int> order = marks_.order();
+    pass_.begin_rebuild();
+    std::vector<int> order = pass_.marks().order();
     co_await detail::agree_on_order(*world_, *world_, order, where);  // a pass begins on world_, too
     const bool changed = co_await follow(order, stream, where);
-    this->let_go();
+    pass_.end();
     co_return changed;
   }
   task<> replan_now(stream_ref stream) {
-    std::vector<int> order = marks_.order();
+    std::vector<int> order = pass_.marks().order();
     co_await world_->broadcast(std::span{order}, 0, {}, where_);
     co_await follow(order, stream, where_);
   }
   /// Moves the gradients after the work of the stream, for which it waits unless a rank is lost meanwhile.
   task<bool> follow(const std::vector<int>& order, stream_ref stream, std::source_location where) {
-    plan better = detail::layout_of(marks_, options_, order);
+    plan better = pass_.plan_for(order);
     if (better == layout()) co_return false;
     arena_type moved = make_arena(std::move(better));
     moved.follow(stream);
@@ -222,9 +227,10 @@ class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook
     return !gpus_->backend().failure().ok();
   }
 
+  // The calls of the user's pass: pass_ decides, act() carries it out.
   void ready(std::size_t i) {
     refuse_captured_mark("ready");
-    base::ready(i);
+    act(pass_.ready(i), i);
   }
   void ready(std::size_t i, stream_ref after) {
     const back_to usual{marking_, marking_};
@@ -233,47 +239,53 @@ class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook
   }
   void unused(std::size_t i) {
     refuse_captured_mark("unused");
-    base::unused(i);
+    act(pass_.unused(i), i);
   }
   void rest_unused() {
     refuse_captured_mark("rest_unused");
-    base::rest_unused();
+    for (std::size_t i = 0; i < size(); ++i) act(pass_.leave_out_rest(i), i);
   }
   void skip(step why) {
     refuse_captured_mark("skip");
-    base::skip(why);
+    pass_.skip(why);
+    for (std::size_t i = 0; i < size(); ++i) act(pass_.skip_rest(i), i);
   }
+  void drop() noexcept { pass_.reduces() ? give_up(status::pass_dropped) : pass_.drop_accumulating(); }
   struct back_to {
     ~back_to() { now = before; }
     stream_ref& now;
     stream_ref before;
   };
 
-  void zero(std::size_t i) {
-    arena_.follow(marking_);
-    options_.unused == unused_parameters::tracked ? arena_.keep(i) : arena_.zero(i);
-  }
-  void count_in(std::size_t i) { buckets_.complete(arena_.bucket_of(i), marking_); }
-  void complete(std::size_t i) {
+  void act(detail::pass_action what, std::size_t i) {
+    if (what == detail::pass_action::nothing) return;
     try {
+      if (what == detail::pass_action::zero_and_reduce) zero(i);
       count_in(i);
-      buckets_.advance(step_);
+      buckets_.launch();
     } catch (...) {
       give_up();
       explain();
     }
     gpus_->engine().poll();
   }
+  void zero(std::size_t i) {
+    arena_.follow(marking_);
+    pass_.options().unused == unused_parameters::tracked ? arena_.keep(i) : arena_.zero(i);
+  }
+  void count_in(std::size_t i) { buckets_.complete(arena_.bucket_of(i), marking_); }
   landing_type finish(pass_type given) {
-    if (!reduces_) {
-      const step so_far = this->stop_accumulating();
+    if (!pass_.reduces()) {
+      const step so_far = pass_.finish_accumulating();
       return landing_type{std::move(given), so_far};
     }
     try {
-      this->mark_the_rest();
+      for (std::size_t i = 0; i < size(); ++i)
+        if (pass_.mark_delayed(i)) count_in(i);
+      pass_.require_all_marked();
       weights_.template settle<double>();
-      buckets_.launch_rest(step_);
-      report_.send(*world_, step_, this->watch_.wants(), usage_, weights_.mine(), where_);
+      buckets_.launch_rest();
+      report_.send(*world_, pass_.so_far(), pass_.request(), pass_.usage_map(), pass_.weight(), where_);
     } catch (...) {
       explain();
     }
@@ -283,7 +295,7 @@ class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook
   /// of the hosts does not know.
   [[noreturn]] void explain() const {
     try {
-      detail::tell_apart(detail::pass_of(weights_.mine()));
+      detail::tell_apart(detail::pass_of(pass_.weight()));
     } catch (const error& e) {
       if (e.kind() != errc::device || e.cause().peer != gpus_->backend().world_rank()) throw;
       const auto guard = gpus_->engine().lock();
@@ -293,19 +305,20 @@ class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook
 
   // Takes the result of the hosts' all_reduce.
   void learn() {
-    this->finish_accounts();
-    step_ = report_.learn(usage_);
+    pass_.finish();
+    pass_.agree(report_.learn(pass_.usage_map()));
   }
   step end() {
-    if (step_ == step::apply) usage_.learn(weights_.mine());
-    this->let_go();
-    return step_;
+    if (pass_.so_far() == step::apply) pass_.usage_map().learn(pass_.weight());
+    pass_.end();
+    return pass_.so_far();
   }
   /// Restores gradients that no rank used, after bucket b.
   auto restore() {
     return [this](std::size_t b, stream_ref s) {
       for (const bucket_slot& slot : layout().buckets[b].slots)
-        if (const auto i = static_cast<std::size_t>(slot.parameter); !usage_.used_anywhere(i)) arena_.restore(i, s);
+        if (const auto i = static_cast<std::size_t>(slot.parameter); !pass_.usage_map().used_anywhere(i))
+          arena_.restore(i, s);
     };
   }
 
@@ -314,7 +327,7 @@ class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook
     try {
       report_.take().wait();
       learn();
-      buckets_.join(s, step_, restore());
+      buckets_.join(s, pass_.so_far(), restore());
       if (report_.wished() == wish::replan) sync_wait(*gpus_, replan_now(s));
     } catch (...) {
       explain();
@@ -327,7 +340,7 @@ class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook
       op said = report_.take();
       co_await std::move(said);
       learn();
-      co_await buckets_.arrive(step_, restore());
+      co_await buckets_.arrive(pass_.so_far(), restore());
       if (report_.wished() == wish::replan) co_await replan_now(arena_.stream());
     } catch (...) {
       explain();
@@ -341,9 +354,10 @@ class device_reducer : public detail::pass_state<device_reducer<Comm, Host, Hook
     buckets_.drop();
     report_.forget();
     weights_.forget();
-    this->let_go();
+    pass_.end();
   }
 
+  detail::pass_state pass_;
   Comm* gpus_;
   Host* world_;
   arena_type arena_;

@@ -6,14 +6,12 @@
 #include <tutti/async/task.hpp>
 #include <tutti/core/dtype.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/grad/pass/pass_link.hpp>
 #include <tutti/grad/step.hpp>
 
 namespace tutti::grad {
 
 namespace detail {
-
-template <class Reducer>
-class pass_state;
 
 /// The user's end of a pass, with the marks that are the same for any memory.
 template <class Reducer>
@@ -34,23 +32,21 @@ class pass_base {
   void skip(step why) { owner().skip(why); }
 
  protected:
-  explicit pass_base(Reducer& r) noexcept : owner_(&r) { r.current_ = this; }
-  pass_base(pass_base&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)) {
-    if (owner_) owner_->current_ = this;
-  }
+  explicit pass_base(Reducer& r) noexcept : owner_(&r), link_(r.pass_.link()) {}
+  pass_base(pass_base&&) noexcept = default;
   pass_base& operator=(pass_base&&) = delete;
   ~pass_base() {
-    if (owner_) owner_->drop();
+    if (link_.holds()) owner_->drop();
   }
 
   [[nodiscard]] Reducer& owner() const {
-    if (!owner_) throw usage_error("pass: it has ended, or was moved from; begin() another one");
+    if (!link_.holds()) throw usage_error("pass: it has ended, or was moved from; begin() another one");
     return *owner_;
   }
 
  private:
-  friend pass_state<Reducer>;
   Reducer* owner_;
+  pass_link link_;
 };
 
 }  // namespace detail

@@ -34,22 +34,35 @@ namespace tutti::grad {
 /// weights differ.
 template <class Comm, class Hook = sum_hook>
   requires reduction_hook<Hook, Comm>
-class reducer : public detail::pass_state<reducer<Comm, Hook>> {
-  using base = detail::pass_state<reducer>;
-
+class reducer {
  public:
   using pass_type = pass<reducer>;
-  using base::size, base::layout;
 
   explicit reducer(Comm& world, std::span<const parameter_shape> shapes, reducer_options options = {}, Hook hook = {},
                    std::source_location where = std::source_location::current());
   reducer(const reducer&) = delete;
   reducer& operator=(const reducer&) = delete;
   ~reducer() {
-    if (current_) this->drop();
+    if (pass_.active()) drop();
   }
 
   [[nodiscard]] Hook& hook() noexcept { return hook_; }
+  /// Returns the number of parameters.
+  [[nodiscard]] std::size_t size() const noexcept { return pass_.size(); }
+  [[nodiscard]] const plan& layout() const noexcept { return arena_.layout(); }
+  /// Returns the bytes of memory that the gradients take.
+  [[nodiscard]] std::size_t bytes() const noexcept { return arena_.bytes(); }
+  /// Returns the sum of all ranks' weights in the last pass; 0 before the first, and if all weights were 0.
+  [[nodiscard]] double total_weight() const noexcept { return weights_.total(); }
+  /// Returns false if unused parameters are tracked and no rank used this one in the last pass: the optimizer must skip
+  /// it.
+  [[nodiscard]] bool used(std::size_t parameter) const { return pass_.used(parameter); }
+  /// Returns the order in which gradients became ready on this rank, in the last pass that reduced and in which as many
+  /// did as ever; the others come last. Empty before the first such pass.
+  [[nodiscard]] std::span<const int> arrival() const noexcept { return pass_.marks().arrival(); }
+  /// Returns the number of changes of the plan, by rebuild() or by itself: equal on all ranks. Each moved the
+  /// gradients.
+  [[nodiscard]] std::uint64_t replans() const noexcept { return pass_.replans(); }
   /// Returns the gradient of one parameter: write it in the backward pass, read the mean after finish(). Zero at first.
   /// Valid until the plan changes: in rebuild(), and with replan::on_drift in finish().
   template <number T>
@@ -75,15 +88,15 @@ class reducer : public detail::pass_state<reducer<Comm, Hook>> {
   /// marked unused() count as added to, and no later pass sets them to zero. The caller divides by the number of
   /// passes, if desired.
   [[nodiscard]] pass_type begin(accumulate_t, double weight = 1) {
-    this->start_accumulating(weight);
+    pass_.begin_accumulating(weight);
     return pass_type{*this};
   }
 
   /// Discards the state of passes that accumulated: their weights, their marks, and that one of them was dropped or
   /// skipped. Sets all gradients to zero. Not collective; between passes. Throws usage_error during a pass.
   void discard() {
-    require_idle("discard()");
-    this->forget_carried();
+    pass_.require_idle("discard()");
+    pass_.forget_accumulated();
     arena_.clear();
   }
 
@@ -92,37 +105,42 @@ class reducer : public detail::pass_state<reducer<Comm, Hook>> {
   /// during a pass, and from begin() until the task has ended; error{mismatch} on all ranks if another rank begins a
   /// pass instead.
   [[nodiscard]] task<bool> rebuild(std::source_location where = std::source_location::current()) {
-    require_idle("rebuild()");
+    pass_.require_idle("rebuild()");
     return lay_out_anew(where);
   }
 
  private:
-  friend base;
   friend pass_type;
   friend detail::pass_base<reducer>;
-  using base::current_, base::marks_, base::options_, base::rebuilding_, base::reduces_, base::step_, base::usage_;
-  using base::require_idle, base::start, base::watch_;
   using flight = detail::flight_t<Hook, Comm>;
   static constexpr bool averages = !detail::takes_as_is(detail::scaling_of<Hook>);
 
   task<bool> lay_out_anew(std::source_location where);
   task<> replan_now();
   bool follow(const std::vector<int>& order);
+  void lay_out();
 
-  void lay_out() {
-    this->prepare_buckets();
-    elsewhere_.arrange(layout());
-  }
-
-  using base::ready;
+  // The calls of the user's pass: pass_ decides, act() carries it out.
+  void ready(std::size_t i) { act(pass_.ready(i), i); }
   template <class T>
   void ready(std::size_t i, std::span<const T> from);
+  void unused(std::size_t i) { act(pass_.unused(i), i); }
+  void rest_unused() {
+    for (std::size_t i = 0; i < size(); ++i) act(pass_.leave_out_rest(i), i);
+  }
+  void skip(step why) {
+    pass_.skip(why);
+    for (std::size_t i = 0; i < size(); ++i) act(pass_.skip_rest(i), i);
+  }
+  task<step> finish(pass_type given);
+  void drop() noexcept { pass_.reduces() ? give_up(status::pass_dropped) : pass_.drop_accumulating(); }
 
+  void act(detail::pass_action what, std::size_t i);
   // Members with lambdas that are templates are defined here: nvcc 13 refuses them outside of the class.
   void zero(std::size_t i) {
-    visit_gradient(marks_.shapes()[i].type, [&]<class T>() { usage_.leave_out(i, arena_.gradient<T>(i)); });
+    visit_gradient(pass_.marks().shapes()[i].type,
+                   [&]<class T>() { pass_.usage_map().leave_out(i, arena_.gradient<T>(i)); });
   }
-  void complete(std::size_t i);
   void count_in(std::size_t i) {
     const std::size_t b = arena_.bucket_of(i);
     visit_gradient(layout().buckets[b].type, [&]<class T>() {  // now if possible, while caches hold it
@@ -131,31 +149,30 @@ class reducer : public detail::pass_state<reducer<Comm, Hook>> {
     });
     buckets_.complete(b);
   }
-  void advance();
-  auto departure() {
-    return [this](std::size_t b, Comm& lane) {
-      return visit_gradient(layout().buckets[b].type, [&]<class T>() { return depart<T>(b, lane); });
-    };
+  // Launches the buckets that may be launched.
+  void launch() {
+    while (const auto b = buckets_.next())
+      buckets_.launched(*b, visit_gradient(layout().buckets[*b].type, [&]<class T>() { return reduce<T>(*b); }));
   }
   template <class T>
-  flight depart(std::size_t b, Comm& lane);
+  flight reduce(std::size_t b);
 
-  task<step> finish(pass_type given);
   task<> agree_on_step();
   // Takes the step, the wish and the usage map of all ranks, and completes the mean.
   wish conclude() {
-    this->finish_accounts();
+    pass_.finish();
+    usage& used = pass_.usage_map();
     const auto& buckets = layout().buckets;
     wish heard = wish::none;
     if (buckets.empty()) return heard;
     visit_gradient(buckets.back().type, [&]<class T>() {
       const std::span<const T> tail = arena_.tail<T>(buckets.size() - 1);
       constexpr std::size_t line = line_elements<T>;
-      step_ = step_flags::take(tail.first(line), weights_.divisor<T>());
+      pass_.agree(step_flags::take(tail.first(line), weights_.divisor<T>()));
       heard = step_flags::take_wish(tail.first(line), weights_.divisor<T>());
-      if (usage_.map_count() != 0) usage_.take(tail.subspan(line));
+      if (used.map_count() != 0) used.take(tail.subspan(line));
     });
-    if (step_ != step::apply) {
+    if (pass_.so_far() != step::apply) {
       if constexpr (requires { hook_.forget_pass(); }) hook_.forget_pass();
       return wish::none;
     }
@@ -165,12 +182,13 @@ class reducer : public detail::pass_state<reducer<Comm, Hook>> {
         // If all weights are 0 the result is 0, even if a hook sends earlier remainders.
         weights_.total() > 0 ? divide(sums, weights_.after<T>()) : multiply(sums, 0);
       });
-    usage_.restore(arena_);
-    usage_.learn(weights_.mine());
+    used.restore(arena_);
+    used.learn(pass_.weight());
     return heard;
   }
   void give_up(std::uint64_t why = 0) noexcept;
 
+  detail::pass_state pass_;
   Comm* world_;
   Hook hook_;
   arena arena_;
@@ -188,7 +206,6 @@ class reducer : public detail::pass_state<reducer<Comm, Hook>> {
 #if defined(TUTTI_SEPARATE_COMPILATION)  // compiled by impl/src.hpp, for the default backend
 #include <tutti/communicator.hpp>
 namespace tutti::grad {
-extern template class detail::pass_state<reducer<communicator<host>>>;
 extern template class detail::launcher<communicator<host>, op>;
 extern template class reducer<communicator<host>>;
 }  // namespace tutti::grad

@@ -19,6 +19,7 @@
 #include <tutti/impl/communicator/overlapping.hpp>
 #include <tutti/impl/grad/agreement.hpp>
 #include <tutti/impl/grad/layout.hpp>
+#include <tutti/impl/grad/pass_state.hpp>
 #include <tutti/impl/grad/placement.hpp>
 #include <tutti/impl/grad/plan.hpp>
 #include <tutti/impl/grad/ready_tracker.hpp>
@@ -42,7 +43,6 @@ template communicator<host> init<host>(const init_options&);
 template communicator<threads> join<threads>(std::shared_ptr<threads_hub>, int, duration);
 template std::shared_ptr<threads_hub> detail::make_hub<threads_hub>(int);
 
-template class grad::detail::pass_state<grad::reducer<communicator<host>>>;
 template class grad::detail::launcher<communicator<host>, op>;
 template class grad::reducer<communicator<host>>;
 

@@ -15,6 +15,7 @@
 #include <tutti/grad/device/arena.hpp>
 #include <tutti/grad/device/hook.hpp>
 #include <tutti/grad/pass/launcher.hpp>
+#include <tutti/grad/pass/pass_state.hpp>
 #include <tutti/grad/pass/weight_sync.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
@@ -24,8 +25,8 @@ namespace tutti::grad::detail {
 
 /// The buckets of a pass on a device, from the marks of their gradients to the streams that continue after them. A
 /// bucket is given to the hook once the hosts know the weights; the flag is sent in the launch of the last one. No host
-/// waits for a device. Uses memory and weights of the reducer, which must outlive it. Throws error{device} and the
-/// hook's exceptions.
+/// waits for a device. Uses memory, weights and pass of the reducer, which must outlive it. Throws error{device} and
+/// the hook's exceptions.
 template <class Comm, class Hook>
 class device_flights {
   using api = typename Comm::backend_type::functions;
@@ -35,11 +36,12 @@ class device_flights {
  public:
   using arena_type = device_arena<api>;
 
-  device_flights(Comm& devices, Hook hook, arena_type& memory, weight_sync& weights)
+  device_flights(Comm& devices, Hook hook, arena_type& memory, weight_sync& weights, pass_state& pass)
       : gpus_(&devices),
         hook_(std::move(hook)),
         arena_(memory),
         weights_(weights),
+        pass_(pass),
         launcher_(devices, launch_order::planned, 0) {}
   device_flights(const device_flights&) = delete;
   device_flights& operator=(const device_flights&) = delete;
@@ -58,7 +60,6 @@ class device_flights {
     launcher_.arrange(p);
     from_.resize(p.buckets.size());
   }
-  [[nodiscard]] bool all_left() const noexcept { return launcher_.all_left(); }
   void begin(stream_ref s, const std::source_location& where) {
     stream_ = s;
     where_ = where;
@@ -71,11 +72,16 @@ class device_flights {
     if (from_[b].native() != mark.native()) arena_.follow(std::exchange(from_[b], mark));
     launcher_.complete(b);
   }
-  /// Launches the buckets that are complete; `so_far` is this rank's opinion of the step.
-  void advance(step so_far) { launcher_.advance(departure(so_far)); }
-  void launch_rest(step so_far) {
-    launcher_.launch_rest(departure(so_far));
-    if (!flag_) send_flag(so_far);
+  /// Launches the buckets that are complete.
+  void launch() {
+    while (const auto b = launcher_.next())
+      launcher_.launched(*b, visit_gradient(type_of(*b), [&]<class T>() { return reduce<T>(*b); }));
+  }
+  /// Launches all remaining buckets.
+  void launch_rest() {
+    launcher_.release_delayed();
+    launch();
+    if (!flag_) send_flag();
   }
 
   /// Makes the stream wait for all buckets, each followed by the work that `restore(b, stream)` enqueues. In a step
@@ -111,13 +117,8 @@ class device_flights {
   }
 
  private:
-  auto departure(step so_far) {
-    return [this, so_far](std::size_t b, Comm&) {
-      return visit_gradient(type_of(b), [&]<class T>() { return depart<T>(b, so_far); });
-    };
-  }
   template <class T>
-  flight depart(std::size_t b, step so_far) {
+  flight reduce(std::size_t b) {
     const cuda::basic_device_guard<runtime> guard{gpus_->backend().device()};
     weights_.template settle<double>();  // blocks the host here, not at a later mark: see reducer
     arena_.follow(from_[b]);
@@ -125,12 +126,12 @@ class device_flights {
     if (b + 1 != from_.size()) return hook_(*gpus_, view<T>(b, arena_.stream()));
     nccl_group together{*gpus_};
     flight last = hook_(*gpus_, view<T>(b, arena_.stream()));
-    send_flag(so_far);
+    send_flag();
     return last;
   }
-  void send_flag(step so_far) {
+  void send_flag() {
     arena_.follow(stream_);
-    if (so_far != step::apply) arena_.raise_flag();
+    if (pass_.commit_step() != step::apply) arena_.raise_flag();
     static_cast<void>(flag_.emplace(gpus_->all_reduce(arena_.flag(), sum, {.stream = arena_.stream()}, where_)));
   }
   /// Enqueues the remaining work on bucket b in a stream that runs after it.
@@ -168,6 +169,7 @@ class device_flights {
   Hook hook_;
   arena_type& arena_;
   weight_sync& weights_;
+  pass_state& pass_;
   launcher<Comm, flight> launcher_;
   stream_ref stream_;             // the pass's
   std::vector<stream_ref> from_;  // the last mark of each bucket

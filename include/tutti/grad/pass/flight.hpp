@@ -110,10 +110,11 @@ class bucket_flight {
     if constexpr (tells) return waits_ && waits_->done();
     return runs_ && runs_->ended();
   }
-  /// Waits for the end; awaited once. Throws the exception of the awaitable.
+  /// Waits for the end and forgets the awaitable; awaited once. Throws the exception of the awaitable.
   task<> end() {
     if (runs_) {
       co_await *runs_;
+      runs_.reset();
     } else {
       F mine = std::move(*waits_);
       waits_.reset();

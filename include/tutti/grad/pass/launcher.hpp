@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include <tutti/async/task.hpp>
@@ -38,68 +40,57 @@ class launcher {
   /// Prepares for the buckets of a plan. Collective if it makes groups.
   void arrange(const plan& p) {
     plan_ = &p;
-    legs_.clear();
-    legs_.resize(p.buckets.size());
+    stages_.clear();
+    stages_.resize(p.buckets.size());
     if constexpr (splits)
-      for (; order_ == launch_order::ready && lanes_.size() < legs_.size();) lanes_.push_back(world_->split(0));
+      for (; order_ == launch_order::ready && groups_.size() < stages_.size();) groups_.push_back(world_->split(0));
   }
   void begin() noexcept {
-    for (std::size_t b = 0; b < legs_.size(); ++b) {
-      legs_[b].missing = plan_->buckets[b].slots.size();
-      legs_[b].is = place::here;
+    for (std::size_t b = 0; b < stages_.size(); ++b) {
+      stages_[b].missing = plan_->buckets[b].slots.size();
+      stages_[b].is = place::here;
     }
     first_ = settled_ = 0;
-    end_ = legs_.size() - plan_->delayed;
+    end_ = stages_.size() - plan_->delayed;
   }
 
   /// Returns the communicator of a bucket.
-  [[nodiscard]] Comm& lane(std::size_t b) noexcept { return lanes_.empty() ? *world_ : lanes_[b]; }
+  [[nodiscard]] Comm& group(std::size_t b) noexcept { return groups_.empty() ? *world_ : groups_[b]; }
 
   /// Records that one more gradient of this bucket is complete.
-  void complete(std::size_t b) noexcept { --legs_[b].missing; }
-  [[nodiscard]] bool all_left() const noexcept { return first_ == legs_.size(); }
+  void complete(std::size_t b) noexcept { --stages_[b].missing; }
   [[nodiscard]] bool bounded() const noexcept { return most_ != std::size_t(-1); }
 
-  /// Launches the buckets that may be launched; `depart(bucket, communicator)` returns the operation.
-  template <class Depart>
-  void advance(const Depart& depart) {
-    for (;;) {
-      settle();
-      const std::size_t b = next();
-      if (b == none) return;
-      legs_[b].flight.launch(depart(b, lane(b)));
-      legs_[b].is = place::under_way;
-      while (first_ < legs_.size() && legs_[first_].is != place::here) ++first_;
-    }
+  /// Returns the bucket to launch now, or none, and lets a task run whose turn it is. Then call launched(), and next()
+  /// again.
+  [[nodiscard]] std::optional<std::size_t> next() {
+    settle();
+    return first_complete();
   }
+  /// Keeps the operation of a bucket that has been launched.
+  void launched(std::size_t b, Flight f) {
+    stages_[b].flight.launch(std::move(f));
+    stages_[b].is = place::under_way;
+    while (first_ < stages_.size() && stages_[first_].is != place::here) ++first_;
+  }
+  /// Lets next() return delayed buckets, too, and the last one.
+  void release_delayed() noexcept { end_ = stages_.size(); }
 
-  /// Launches all remaining buckets as there is room, and ends when all have ended.
-  template <class Depart>
-  task<> finish(Depart depart) {
-    end_ = legs_.size();
-    for (std::size_t b = 0; b < legs_.size(); ++b) {
-      advance(depart);
-      co_await legs_[b].flight.end();
-      legs_[b].is = place::arrived;
-      legs_[b].flight.clear();
-    }
+  /// Returns a task that ends when the operation of a bucket has. Awaited once for each bucket, in the plan's order,
+  /// after release_delayed() and as many launches as there is room for.
+  [[nodiscard]] task<> end(std::size_t b) {
+    stages_[b].is = place::arrived;
+    return stages_[b].flight.end();
   }
-
-  /// Launches all remaining buckets, if there is no bound.
-  template <class Depart>
-  void launch_rest(const Depart& depart) {
-    end_ = legs_.size();
-    advance(depart);
-  }
-  /// Returns the operation of a bucket, which the caller ends; after launch_rest().
-  [[nodiscard]] auto take(std::size_t b) {
-    legs_[b].is = place::arrived;
-    return legs_[b].flight.take();
+  /// Returns the operation of a bucket, which the caller ends.
+  [[nodiscard]] Flight take(std::size_t b) {
+    stages_[b].is = place::arrived;
+    return stages_[b].flight.take();
   }
 
   /// Drops all operations, after an abort.
   void drop() noexcept {
-    for (stage& l : legs_) l.flight.drop(world_->engine());
+    for (stage& l : stages_) l.flight.drop(world_->engine());
   }
 
  private:
@@ -109,39 +100,38 @@ class launcher {
     place is = place::here;
     bucket_flight<Flight> flight;
   };
-  static constexpr std::size_t none = std::size_t(-1);
 
-  // Invariants of next() and settle(): settled_ <= first_; all buckets before first_ have been launched; all before
-  // settled_ have ended; at most most_ are in flight. Only the task of settled_ has begun and not ended, so
-  // that tasks run in the plan's order. The last place in flight is reserved for first_: whichever buckets hold the
-  // others, the one that all ranks need next can be launched. In the planned order, no rank runs a task before the
-  // window from settled_ to first_ is full, or nothing is left to launch, even if a gradient is ready here and not
-  // there: launches and the operations of tasks then have the same order on all ranks, which a shared communicator
-  // needs. Groups of their own do not need that, and a task runs as soon as it is its turn. Without a bound, tasks run
-  // in finish(), and settled_ stays 0.
+  // Invariants of first_complete() and settle(): settled_ <= first_; all buckets before first_ have been launched; all
+  // before settled_ have ended; at most most_ are in flight. Only the task of settled_ has begun and not ended, so that
+  // tasks run in the plan's order. The last place in flight is reserved for first_: whichever buckets hold the others,
+  // the one that all ranks need next can be launched. In the planned order, no rank runs a task before the window from
+  // settled_ to first_ is full, or nothing is left to launch, even if a gradient is ready here and not there: launches
+  // and the operations of tasks then have the same order on all ranks, which a shared communicator needs. Groups of
+  // their own do not need that, and a task runs as soon as it is its turn. Without a bound, tasks run in finish(), and
+  // settled_ stays 0.
 
-  /// Returns the bucket to launch now, or none.
-  [[nodiscard]] std::size_t next() const noexcept {
-    if (first_ == end_) return none;
+  [[nodiscard]] std::optional<std::size_t> first_complete() const noexcept {
+    if (first_ == end_) return {};
     const std::size_t room = most_ - (bounded() ? under_way() : 0);
-    if (room == 0) return none;
-    if (legs_[first_].missing == 0) return first_;
-    if (order_ == launch_order::planned || room == 1) return none;
-    for (std::size_t b = first_ + 1; b < end_ && b + 1 < legs_.size(); ++b)
-      if (legs_[b].missing == 0 && legs_[b].is == place::here) return b;
-    return none;
+    if (room == 0) return {};
+    if (stages_[first_].missing == 0) return first_;
+    if (order_ == launch_order::planned || room == 1) return {};
+    for (std::size_t b = first_ + 1; b < end_ && b + 1 < stages_.size(); ++b)
+      if (stages_[b].missing == 0 && stages_[b].is == place::here) return b;
+    return {};
   }
   [[nodiscard]] std::size_t under_way() const noexcept {
     return static_cast<std::size_t>(
-        std::count_if(legs_.begin() + static_cast<std::ptrdiff_t>(settled_), legs_.end(),
+        std::count_if(stages_.begin() + static_cast<std::ptrdiff_t>(settled_), stages_.end(),
                       [](const stage& l) { return l.is == place::under_way && !l.flight.ended(); }));
   }
   /// Advances settled_ over buckets that have ended, and lets the next task run. Does nothing without a bound.
   void settle() {
-    for (; bounded() && settled_ < legs_.size() && legs_[settled_].is != place::here; ++settled_) {
-      stage& l = legs_[settled_];
+    for (; bounded() && settled_ < stages_.size() && stages_[settled_].is != place::here; ++settled_) {
+      stage& l = stages_[settled_];
       if (l.is == place::arrived) continue;
-      if (order_ == launch_order::ready || first_ - settled_ == most_ || all_left()) l.flight.run(world_->engine());
+      if (order_ == launch_order::ready || first_ - settled_ == most_ || first_ == stages_.size())
+        l.flight.run(world_->engine());
       if (!l.flight.ended()) return;
     }
   }
@@ -150,8 +140,8 @@ class launcher {
   launch_order order_;
   std::size_t most_;  // in flight at a time
   const plan* plan_ = nullptr;
-  std::vector<stage> legs_;  // by bucket
-  std::vector<Comm> lanes_;
+  std::vector<stage> stages_;  // by bucket
+  std::vector<Comm> groups_;
   std::size_t first_ = 0;    // the first bucket not launched; later ones may be, out of order
   std::size_t settled_ = 0;  // the first not known to have ended; its task may run
   std::size_t end_ = 0;      // later buckets wait for finish(): the delayed ones, then none

@@ -2,112 +2,127 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
+#include <vector>
 
-#include <tutti/grad/pass.hpp>
+#include <tutti/config.hpp>
+#include <tutti/grad/pass/pass_link.hpp>
 #include <tutti/grad/pass/ready_tracker.hpp>
 #include <tutti/grad/pass/replan_detector.hpp>
 #include <tutti/grad/pass/usage.hpp>
-#include <tutti/grad/pass/weight_sync.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 #include <tutti/grad/step.hpp>
 
 namespace tutti::grad::detail {
 
-/// The state of a reducer's passes, independent of the gradients' memory: marks and usage, accumulated weights, and the
-/// end of a pass. `Reducer` derives from it, and touches and sends the gradients: it has `arena_`, a placement,
-/// `weights_`, a weight_sync, `buckets_`, a launcher, and
-///   zero(i)      sets gradient i to zero, this rank's contribution; keeps its value if the usage map may restore it
-///   count_in(i)  records that gradient i has its final value
-///   complete(i)  the same, and launches the buckets that may be launched
-///   give_up(why) ends the pass and the world; why: see status::detail
-template <class Reducer>
+/// The work that a mark leaves to the reducer.
+enum class pass_action : std::uint8_t {
+  nothing,         ///< none: the mark has been recorded
+  reduce,          ///< count the gradient in its bucket, as it has its final value, and launch what may be launched
+  zero_and_reduce  ///< set it to zero, this rank's contribution, first; save its value if usage may restore it
+};
+
+/// The state of a reducer's passes: marks, usage, weights and step, but neither the memory of gradients nor operations.
+/// Member of a reducer, whose user's calls it checks and records; it returns what the reducer has to do, and calls
+/// nothing of the reducer's. Errors: usage_error for a call that the state does not allow, which changes nothing.
 class pass_state {
  public:
-  [[nodiscard]] std::size_t size() const noexcept { return marks_.size(); }
-  [[nodiscard]] const plan& layout() const noexcept { return self().arena_.layout(); }
-  [[nodiscard]] std::size_t bytes() const noexcept { return self().arena_.bytes(); }
-  /// Returns the sum of all ranks' weights in the last pass; 0 before the first, and if all weights were 0.
-  [[nodiscard]] double total_weight() const noexcept { return self().weights_.total(); }
-  /// Returns false if unused parameters are tracked and no rank used this one in the last pass: the optimizer must skip
-  /// it.
-  [[nodiscard]] bool used(std::size_t parameter) const {
-    marks_.check(parameter, "used");
-    return usage_.used_anywhere(parameter);
-  }
-  /// Returns the order in which gradients became ready on this rank, in the last pass that reduced and in which as many
-  /// did as ever; the others come last. Empty before the first such pass.
-  [[nodiscard]] std::span<const int> arrival() const noexcept { return marks_.arrival(); }
-  /// Returns the number of changes of the plan, by rebuild() or by itself: equal on all ranks. Each moved the
-  /// gradients.
-  [[nodiscard]] std::uint64_t replans() const noexcept { return plans_ - 1; }
-
- protected:
-  pass_state(std::span<const parameter_shape> shapes, reducer_options options, int rank)
-      : options_(std::move(options)),
-        marks_(shapes),
-        usage_(shapes.size(), options_.unused, options_.graph),
-        watch_(rank == 0 && options_.replan == replan::on_drift ? options_.drift_passes : 0) {}
+  pass_state(std::span<const parameter_shape> shapes, reducer_options options, int rank);
   pass_state(const pass_state&) = delete;
   pass_state& operator=(const pass_state&) = delete;
-  ~pass_state() = default;
 
+  [[nodiscard]] std::size_t size() const noexcept { return marks_.size(); }
+  [[nodiscard]] const reducer_options& options() const noexcept { return options_; }
+  [[nodiscard]] const ready_tracker& marks() const noexcept { return marks_; }
+  [[nodiscard]] usage& usage_map() noexcept { return usage_; }
+  [[nodiscard]] const usage& usage_map() const noexcept { return usage_; }
+  /// See reducer::used() and reducer::replans().
+  [[nodiscard]] bool used(std::size_t parameter) const;
+  [[nodiscard]] std::uint64_t replans() const noexcept { return plans_ - 1; }
+
+  /// Returns the plan for an order in which gradients become ready.
+  [[nodiscard]] plan plan_for(std::span<const int> arrival) const;
+  /// Prepares for the first plan, and for each new one.
+  void arrange(const plan& p);
+
+  /// Throws if a pass has begun and not ended, or if the reducer is being laid out anew.
   void require_idle(const char* call) const;
-  /// Begins a pass of either kind. Returns the sum of its weight and those that have been accumulated.
-  double start(double weight);
+  /// Begins a pass that reduces, after those that have accumulated: weight() is the sum of theirs and of its own.
+  void begin(double weight);
   /// Begins a pass that only adds to the gradients.
-  void start_accumulating(double weight);
-  void leave_out_never_used();
+  void begin_accumulating(double weight);
+  /// Begins rebuild(): if it fails, it ends like a pass that reduces.
+  void begin_rebuild() noexcept { reduces_ = rebuilding_ = true; }
+  /// Returns the pointer to the user's end of the pass, for its constructor; null between passes.
+  [[nodiscard]] pass_link*& link() noexcept { return link_; }
+  [[nodiscard]] bool active() const noexcept { return link_ != nullptr; }
+  [[nodiscard]] bool reduces() const noexcept { return reduces_; }
+  [[nodiscard]] double weight() const noexcept { return weight_; }
 
-  void ready(std::size_t i);
-  void unused(std::size_t i);
-  void rest_unused();
+  /// Record the user's marks.
+  [[nodiscard]] pass_action ready(std::size_t i);
+  [[nodiscard]] pass_action unused(std::size_t i);
+  /// Mark parameter i as left out, if that applies to it, for a reducer that goes through all: in begin(), those that a
+  /// fixed graph never uses; in rest_unused(), and in skip() after the function of that name, those that have no mark
+  /// and are not delayed.
+  [[nodiscard]] pass_action leave_out_never_used(std::size_t i);
+  [[nodiscard]] pass_action leave_out_rest(std::size_t i);
+  [[nodiscard]] pass_action skip_rest(std::size_t i);
+  /// Marks parameter i in finish() if it is delayed and has no mark. Returns true if it must be counted in its bucket.
+  [[nodiscard]] bool mark_delayed(std::size_t i);
+  void require_all_marked() const { marks_.require_all(); }
+
+  /// Records that this rank skips the step.
   void skip(step why);
+  /// Returns this rank's step so far, and refuses any skip that would still change it. Called as the last bucket
+  /// leaves.
+  [[nodiscard]] step commit_step() noexcept {
+    committed_ = true;
+    return step_;
+  }
+  /// Returns this rank's step so far; after agree(), that of all ranks.
+  [[nodiscard]] step so_far() const noexcept { return step_; }
+  void agree(step of_all) noexcept { step_ = of_all; }
+  /// Returns this rank's request for the other ranks, which counts if it is rank 0.
+  [[nodiscard]] wish request() const noexcept { return watch_.wants(); }
 
-  /// Ends a pass that accumulates.
-  step stop_accumulating();
-  /// Ends the marks of a pass that reduces: marks the delayed parameters, and requires that all others are marked.
-  void mark_the_rest();
-  /// Updates the state after all buckets have been reduced.
-  void finish_accounts();
-  [[nodiscard]] bool carrying() const noexcept { return carrying_; }
-  void forget_carried() noexcept {
+  /// Updates the state after all buckets have been reduced; then the pass can end.
+  void finish();
+  /// Ends a pass that accumulates. Returns this rank's step so far.
+  step finish_accumulating() noexcept;
+  /// Ends a pass that accumulates and was dropped: all ranks will skip the step.
+  void drop_accumulating() noexcept;
+  /// Ends the pass for the user's object.
+  void end() noexcept;
+
+  [[nodiscard]] bool has_accumulated() const noexcept { return carrying_; }
+  void forget_accumulated() noexcept {
     carrying_ = false;
     carried_weight_ = 0;
   }
 
-  void let_go() noexcept {
-    rebuilding_ = false;
-    if (current_) std::exchange(current_, nullptr)->owner_ = nullptr;
-  }
-  void drop() noexcept;
-
-  /// Prepares for the first plan, and for each new one.
-  void prepare_buckets();
+ private:
+  void start(double weight);
+  pass_action leave_out(std::size_t i, const char* call);
 
   reducer_options options_;
   ready_tracker marks_;
   usage usage_;
   replan_detector watch_;
-  bool reduces_ = true;  // the current pass does
-  bool rebuilding_ = false;
-  step step_ = step::apply;
-  pass_base<Reducer>* current_ = nullptr;  // the current pass object; null between passes
-
- private:
-  friend pass_base<Reducer>;
-
+  std::vector<char> delayed_;  // parameters whose buckets wait for finish()
   std::uint64_t plans_ = 0;    // plans so far
+  bool reduces_ = true;        // the current pass does
+  bool rebuilding_ = false;
+  bool committed_ = false;  // the last bucket has left with the step
+  bool carrying_ = false;   // passes accumulated since the last one that reduced
+  step step_ = step::apply;
+  double weight_ = 1;          // of the current pass
   double carried_weight_ = 0;  // the sum of the passes that accumulated
-  double more_weight_ = 0;     // of the current pass, if it accumulates
-  bool carrying_ = false;      // passes accumulated since the last one that reduced
-
-  [[nodiscard]] Reducer& self() noexcept { return static_cast<Reducer&>(*this); }
-  [[nodiscard]] const Reducer& self() const noexcept { return static_cast<const Reducer&>(*this); }
-
-  // Sets a gradient that this pass does not use to zero.
-  void leave_out(std::size_t i, const char* call);
+  pass_link* link_ = nullptr;
 };
 
 }  // namespace tutti::grad::detail
+
+#if !defined(TUTTI_SEPARATE_COMPILATION)
+#include <tutti/impl/grad/pass_state.hpp>
+#endif

@@ -28,10 +28,6 @@ class placement {
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] std::size_t start_of(std::size_t b) const noexcept { return starts_[b]; }
   [[nodiscard]] std::size_t bucket_of(std::size_t parameter) const noexcept { return places_[parameter].bucket; }
-  /// Returns true for a parameter whose bucket waits for the end of the pass.
-  [[nodiscard]] bool is_delayed(std::size_t parameter) const noexcept {
-    return bucket_of(parameter) + plan_.delayed >= plan_.buckets.size();
-  }
 
   [[nodiscard]] const place& of(std::size_t parameter) const noexcept { return places_[parameter]; }
   /// Returns the place of a parameter; throws usage_error for an index that is no parameter's, and if its type is not

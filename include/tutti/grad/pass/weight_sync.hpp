@@ -120,8 +120,7 @@ class weight_sync {
     return total_ > 0 && range_.least == range_.most ? range_.most / common_ / shares_ : 0;
   }
 
-  /// Return this rank's weight in the current pass, and that of all ranks in the last one; 0 before the first.
-  [[nodiscard]] double mine() const noexcept { return weight_; }
+  /// Returns the sum of all ranks' weights in the last pass; 0 before the first.
   [[nodiscard]] double total() const noexcept { return total_; }
   /// Returns the unit by which gradients of T are divided when they are sent; of float16, after before().
   template <class T>

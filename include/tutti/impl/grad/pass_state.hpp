@@ -1,17 +1,49 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <string>
+#include <utility>
 
+#include <tutti/config.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/core/status.hpp>
 #include <tutti/grad/layout.hpp>
 #include <tutti/grad/pass/pass_state.hpp>
+#include <tutti/grad/weight.hpp>
 
 namespace tutti::grad::detail {
 
-template <class Reducer>
-double pass_state<Reducer>::start(double weight) {
+TUTTI_DECL pass_state::pass_state(std::span<const parameter_shape> shapes, reducer_options options, int rank)
+    : options_(std::move(options)),
+      marks_(shapes),
+      usage_(shapes.size(), options_.unused, options_.graph),
+      watch_(rank == 0 && options_.replan == replan::on_drift ? options_.drift_passes : 0),
+      delayed_(shapes.size()) {}
+
+TUTTI_DECL bool pass_state::used(std::size_t parameter) const {
+  marks_.check(parameter, "used");
+  return usage_.used_anywhere(parameter);
+}
+
+TUTTI_DECL plan pass_state::plan_for(std::span<const int> arrival) const {
+  return layout_of(marks_, options_, arrival);
+}
+
+TUTTI_DECL void pass_state::arrange(const plan& p) {
+  marks_.expect(p.order());
+  watch_.follow(p);
+  for (std::size_t b = 0; b < p.buckets.size(); ++b)
+    for (const bucket_slot& s : p.buckets[b].slots)
+      delayed_[static_cast<std::size_t>(s.parameter)] = b + p.delayed >= p.buckets.size();
+  ++plans_;
+}
+
+TUTTI_DECL void pass_state::require_idle(const char* call) const {
+  if (rebuilding_) throw usage_error("reducer: " + std::string(call) + " during rebuild(); await it first");
+  if (active()) throw usage_error("reducer: " + std::string(call) + " during a pass; finish it first");
+}
+
+TUTTI_DECL void pass_state::start(double weight) {
   weight_digits::check(weight);
   weight_digits::check(carried_weight_ + weight);
   require_idle("begin()");
@@ -20,124 +52,96 @@ double pass_state<Reducer>::start(double weight) {
     step_ = step::apply;
   }
   marks_.clear();
-  return carried_weight_ + weight;
+  committed_ = false;
 }
 
-template <class Reducer>
-void pass_state<Reducer>::start_accumulating(double weight) {
-  (void)start(weight);
+TUTTI_DECL void pass_state::begin(double weight) {
+  start(weight);
+  reduces_ = true;
+  weight_ = carried_weight_ + weight;
+}
+
+TUTTI_DECL void pass_state::begin_accumulating(double weight) {
+  start(weight);
   reduces_ = false;
-  more_weight_ = weight;
+  weight_ = weight;
 }
 
-template <class Reducer>
-void pass_state<Reducer>::leave_out_never_used() {
-  for (std::size_t i = 0; i < size(); ++i)
-    if (usage_.never(i)) leave_out(i, "begin");
-}
-
-template <class Reducer>
-void pass_state<Reducer>::ready(std::size_t i) {
+TUTTI_DECL pass_action pass_state::ready(std::size_t i) {
   marks_.check(i, "ready");
   if (usage_.never(i)) marks_.refuse_change(i, "ready", "not used");
   marks_.mark(i, "ready");
   usage_.use(i);
-  if (reduces_) marks_.arrive(i), self().complete(i);
+  if (!reduces_) return pass_action::nothing;
+  marks_.arrive(i);
+  return pass_action::reduce;
 }
 
-template <class Reducer>
-void pass_state<Reducer>::unused(std::size_t i) {
+TUTTI_DECL pass_action pass_state::unused(std::size_t i) {
   marks_.check(i, "unused");
-  if (usage_.never(i)) return;  // known from the first pass
-  if (reduces_ && self().weights_.mine() > 0 && usage_.always(i) && !usage_.used_here(i))
-    marks_.refuse_change(i, "unused", "used");
-  if (reduces_)
-    leave_out(i, "unused");
-  else
-    marks_.mark(i, "unused");
+  if (usage_.never(i)) return pass_action::nothing;  // known from the first pass
+  if (reduces_ && weight_ > 0 && usage_.always(i) && !usage_.used_here(i)) marks_.refuse_change(i, "unused", "used");
+  return leave_out(i, "unused");
 }
 
-template <class Reducer>
-void pass_state<Reducer>::rest_unused() {
-  for (std::size_t i = 0; i < size(); ++i)
-    if (!marks_.has(i) && !self().arena_.is_delayed(i)) unused(i);
+TUTTI_DECL pass_action pass_state::leave_out(std::size_t i, const char* call) {
+  marks_.mark(i, call);
+  if (!reduces_) return pass_action::nothing;
+  return usage_.used_here(i) ? pass_action::reduce : pass_action::zero_and_reduce;  // used by an earlier pass
 }
 
-template <class Reducer>
-void pass_state<Reducer>::skip(step why) {
+TUTTI_DECL pass_action pass_state::leave_out_never_used(std::size_t i) {
+  return usage_.never(i) ? leave_out(i, "begin") : pass_action::nothing;
+}
+
+TUTTI_DECL pass_action pass_state::leave_out_rest(std::size_t i) {
+  return marks_.has(i) || delayed_[i] ? pass_action::nothing : unused(i);
+}
+
+TUTTI_DECL pass_action pass_state::skip_rest(std::size_t i) {
+  if (!reduces_ || marks_.has(i) || delayed_[i]) return pass_action::nothing;
+  marks_.mark(i, "skip");
+  return pass_action::reduce;
+}
+
+TUTTI_DECL bool pass_state::mark_delayed(std::size_t i) {
+  if (marks_.has(i) || !delayed_[i]) return false;
+  marks_.mark(i, "finish");
+  if (weight_ > 0) usage_.use(i);
+  return true;
+}
+
+TUTTI_DECL void pass_state::skip(step why) {
   if (why == step::apply) throw usage_error("skip: say why, by one of the other values of grad::step");
-  if (reduces_ && size() != 0 && self().buckets_.all_left() && why > step_)
+  if (committed_ && why > step_)
     throw usage_error("skip: all gradients are marked, and the peers have been told so; skip before the last mark");
   step_ = (std::max)(step_, why);
   if (!reduces_) carrying_ = true;  // even if this pass is dropped: the gradients that it has added stay
-  for (std::size_t i = 0; reduces_ && i < size(); ++i) {
-    if (marks_.has(i) || self().arena_.is_delayed(i)) continue;
-    marks_.mark(i, "skip");
-    self().complete(i);
-  }
 }
 
-template <class Reducer>
-step pass_state<Reducer>::stop_accumulating() {
-  carried_weight_ += more_weight_;
+TUTTI_DECL void pass_state::finish() {
+  forget_accumulated();
+  if (marks_.learn_order()) watch_.see(marks_.order(), [&](const auto& order) { return plan_for(order); });
+}
+
+TUTTI_DECL step pass_state::finish_accumulating() noexcept {
+  carried_weight_ += weight_;
   carrying_ = true;
-  for (std::size_t i = 0; more_weight_ > 0 && i < size(); ++i)
+  for (std::size_t i = 0; weight_ > 0 && i < size(); ++i)
     if (!marks_.has(i) && !usage_.never(i)) usage_.use(i);
-  let_go();
+  end();
   return step_;
 }
 
-template <class Reducer>
-void pass_state<Reducer>::mark_the_rest() {
-  for (std::size_t i = 0; i < size(); ++i) {
-    if (marks_.has(i) || !self().arena_.is_delayed(i)) continue;
-    marks_.mark(i, "finish");
-    if (self().weights_.mine() > 0) usage_.use(i);
-    self().count_in(i);
-  }
-  marks_.require_all();
-}
-
-template <class Reducer>
-void pass_state<Reducer>::finish_accounts() {
-  forget_carried();
-  if (marks_.learn_order())
-    watch_.see(marks_.order(), [&](const auto& order) { return layout_of(marks_, options_, order); });
-}
-
-template <class Reducer>
-void pass_state<Reducer>::drop() noexcept {
-  if (reduces_) return self().give_up(status::pass_dropped);
+TUTTI_DECL void pass_state::drop_accumulating() noexcept {
   step_ = (std::max)(step_, step::skip_failure);  // the gradients contain a part of this pass
   carrying_ = true;
-  let_go();
+  end();
 }
 
-template <class Reducer>
-void pass_state<Reducer>::prepare_buckets() {
-  marks_.expect(layout().order());
-  self().weights_.arrange(layout(), options_.order);
-  watch_.follow(layout());
-  self().buckets_.arrange(layout());
-  ++plans_;
-}
-
-template <class Reducer>
-void pass_state<Reducer>::require_idle(const char* call) const {
-  if (rebuilding_) throw usage_error("reducer: " + std::string(call) + " during rebuild(); await it first");
-  if (current_) throw usage_error("reducer: " + std::string(call) + " during a pass; finish it first");
-}
-
-template <class Reducer>
-void pass_state<Reducer>::leave_out(std::size_t i, const char* call) {
-  marks_.mark(i, call);
-  try {
-    if (!usage_.used_here(i)) self().zero(i);
-  } catch (...) {
-    self().give_up();
-    throw;
-  }
-  self().complete(i);
+TUTTI_DECL void pass_state::end() noexcept {
+  rebuilding_ = false;
+  if (link_) link_->release();
 }
 
 }  // namespace tutti::grad::detail
