@@ -73,13 +73,13 @@ TEST_CASE("device_reducer: streams that are being captured are refused, before a
       pass.unused(1);
       pass.ready(2);
       refused("finish", s, [&] { (void)pass.finish(); });
-      auto landing = pass.finish();
-      refused("join", captured, [&] { (void)std::move(landing).join(captured); });
+      auto completion = pass.finish();
+      refused("join", captured, [&] { (void)std::move(completion).join(captured); });
       machine.begin_capture(captured.native());
-      const auto how = ranks::outcome_of([&] { (void)std::move(landing).join({}); });
+      const auto how = ranks::outcome_of([&] { (void)std::move(completion).join({}); });
       expect(how.usage && how.says("this has the default stream"), how.text);
       expect(machine.end_capture(captured.native()) != nullptr, "this one, too");
-      joins ? std::move(landing).join(s) : std::move(landing).wait();
+      joins ? std::move(completion).join(s) : std::move(completion).wait();
       expect(read(g, s, reducer.gradient<float>(0))[19] == 7, "the pass went on");
     }
     expect(tutti::sync_wait(g, reducer.rebuild(s)), "and so does the reducer");

@@ -175,10 +175,10 @@ TEST_CASE("device_reducer: a pass that is dropped, at any time, or a world that 
       pass.ready(1);
       if (mine && where == 2) (void)pass.finish();  // without a mark
       pass.ready(0);
-      auto landing = pass.finish();
-      if (mine && where == 3) throw std::runtime_error("before the pass has landed");
+      auto completion = pass.finish();
+      if (mine && where == 3) throw std::runtime_error("before the pass is complete");
       if (mine && where == 4) g.abort();
-      (void)std::move(landing).join(s);
+      (void)std::move(completion).join(s);
       for (int i = 0; i < 3; ++i) (void)pass_of(reducer, s, 1);
     });
     CAPTURE(where);

@@ -88,7 +88,7 @@ std::vector<T> read(gpus& g, fake_stream& s, tutti::cuda::device_span<T> from) {
   return to;
 }
 
-/// rounds::run on devices; `end(landing)` ends the pass so that `after` comes after it.
+/// rounds::run on devices; `end(completion)` ends the pass so that `after` comes after it.
 template <class Reducer, class End>
 rounds::image run(const rounds::round& r, gpus& g, Reducer& reducer, fake_stream& compute, fake_stream& after,
                   End end) {

@@ -42,11 +42,11 @@ TEST_CASE("device_reducer: the weighted mean, of random models on one to four de
           const auto check = [&](auto hook) {
             device_reducer reducer{g, world, round.shapes, round.options, hook};
             for (int pass = 0; pass < 3; ++pass) {
-              const auto image = run(round, g, reducer, compute, update, [&](auto landing) {
+              const auto image = run(round, g, reducer, compute, update, [&](auto completion) {
                 step all{};
-                if ((pass + g.rank()) % 3 == 0) all = std::move(landing).join(update);
-                if ((pass + g.rank()) % 3 == 1) all = std::move(landing).wait();
-                if ((pass + g.rank()) % 3 == 2) all = tutti::sync_wait(g, std::move(landing));
+                if ((pass + g.rank()) % 3 == 0) all = std::move(completion).join(update);
+                if ((pass + g.rank()) % 3 == 1) all = std::move(completion).wait();
+                if ((pass + g.rank()) % 3 == 2) all = tutti::sync_wait(g, std::move(completion));
                 expect(all == step::apply, "a step");
               });
               expect(rounds::complaint(round, image) == "", rounds::complaint(round, image));
@@ -335,10 +335,10 @@ TEST_CASE("device_reducer: what cannot be is refused on all ranks, before anythi
     says("marked twice", [&] { pass.ready(1, s); });
     says("no parameter 2", [&] { pass.ready(2); });
     pass.ready(0);
-    auto landing = pass.finish();
+    auto completion = pass.finish();
     says("during a pass", [&] { (void)reducer.begin(1, s); });
     says("it has ended", [&] { pass.ready(0); });
-    (void)std::move(landing).join(s);
+    (void)std::move(completion).join(s);
     expect(pass_of(reducer, s, 2) == step::apply, "the reducer goes on");
   });
 }

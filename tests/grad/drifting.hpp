@@ -69,7 +69,7 @@ std::vector<std::uint64_t> run(World& world, tutti::grad::reducer_options how, t
     for (std::size_t i = 0; i < all.size(); ++i)
       if (all[i] != mine[i % 2]) throw std::logic_error("another plan after step " + std::to_string(s));
     // Passes drift, drift + 1, ... saw the new order, all but the skipped one on a rank that skips: k of them, and the
-    // one that carries the wish, or the next where all ranks skip.
+    // one that carries the request, or the next where all ranks skip.
     const int told = drift + static_cast<int>(how.drift_passes) + (skipped && how.drift_passes == 1 ? 1 : 0);
     const bool moved = automatic && (s >= told);
     if (s != drift + 1 && (r.replans() > 0) != moved)

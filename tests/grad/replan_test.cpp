@@ -7,7 +7,7 @@
 #include <tutti/async/engine.hpp>
 #include <tutti/async/sync_wait.hpp>
 #include <tutti/bootstrap/sim.hpp>
-#include <tutti/grad/pass/flight.hpp>
+#include <tutti/grad/pass/in_flight.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <vector>
 

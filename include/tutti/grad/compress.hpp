@@ -127,21 +127,21 @@ class compress_hook {
 
   // The copy outlives the operations on it, also in a task that is dropped before it starts: parameters are destroyed
   // in reverse order.
-  template <class Flight, class T>
-  static task<> widen_after(wire_copy copy, Flight flight, op tail, bucket_view<T> b) {
+  template <class Operation, class T>
+  static task<> widen_after(wire_copy copy, Operation operation, op tail, bucket_view<T> b) {
     const wire_copy mine = std::move(copy);
-    Flight first = std::move(flight);
+    Operation first = std::move(operation);
     op second = std::move(tail);
     co_await std::move(first);
     co_await std::move(second);
     widen(mine.view, b, 1);
   }
 
-  template <class Comm, class Flight, class T>
-  task<> scaled(Comm& world, wire_copy copy, Flight most, op tail, bucket_view<T> b) {
+  template <class Comm, class Operation, class T>
+  task<> scaled(Comm& world, wire_copy copy, Operation most, op tail, bucket_view<T> b) {
     const wire_copy mine = std::move(copy);
     auto wire = mine.view;
-    Flight first = std::move(most);
+    Operation first = std::move(most);
     op second = std::move(tail);
     const double unit = scale_for(co_await std::move(first), world.size());
     wire.unit = b.unit / unit;

@@ -21,7 +21,7 @@
 #include <tutti/cuda/device_span.hpp>
 #include <tutti/grad/arena.hpp>
 #include <tutti/grad/device/arena.hpp>
-#include <tutti/grad/device/flights.hpp>
+#include <tutti/grad/device/buckets.hpp>
 #include <tutti/grad/device/hook.hpp>
 #include <tutti/grad/device/host_report.hpp>
 #include <tutti/grad/device/pass.hpp>
@@ -53,7 +53,7 @@ template <class Comm, class Host, class Hook = device_sum_hook<>>
 class device_reducer {
  public:
   using pass_type = device_pass<device_reducer>;
-  using landing_type = landing<device_reducer>;
+  using completion_type = completion<device_reducer>;
 
   device_reducer(Comm& devices, Host& world, std::span<const parameter_shape> shapes, reducer_options options = {},
                  Hook hook = {}, std::source_location where = std::source_location::current())
@@ -87,7 +87,7 @@ class device_reducer {
   [[nodiscard]] bool used(std::size_t parameter) const { return pass_.used(parameter); }
   [[nodiscard]] std::span<const int> arrival() const noexcept { return pass_.marks().arrival(); }
   [[nodiscard]] std::uint64_t replans() const noexcept { return pass_.replans(); }
-  /// Returns the gradient of one parameter: written in the backward pass, and the mean when the pass has landed. Zero
+  /// Returns the gradient of one parameter: written in the backward pass, and the mean when the pass is complete. Zero
   /// at first.
   template <number T>
   [[nodiscard]] cuda::device_span<T> gradient(std::size_t parameter) const {
@@ -101,8 +101,8 @@ class device_reducer {
     return all;
   }
   /// Returns one float on the device: 0 when a pass begins. A kernel that meets an infinity or NaN sets it to 1, in the
-  /// stream of begin() and before the last mark. When the pass has landed it is not 0, on all ranks, if any rank set it
-  /// or skipped. Later kernels test it to leave the parameters unchanged; the host never reads it. Passes that
+  /// stream of begin() and before the last mark. When the pass is complete it is not 0, on all ranks, if any rank set
+  /// it or skipped. Later kernels test it to leave the parameters unchanged; the host never reads it. Passes that
   /// accumulate keep it. Infinities and NaNs in gradients reach all ranks as such without it, too.
   [[nodiscard]] cuda::device_span<float> found_inf() const noexcept { return arena_.flag(); }
 
@@ -150,10 +150,10 @@ class device_reducer {
 
  private:
   friend pass_type;
-  friend landing_type;
+  friend completion_type;
   friend detail::pass_base<device_reducer>;
-  using flights = detail::device_flights<Comm, Hook>;
-  using arena_type = typename flights::arena_type;
+  using buckets = detail::device_buckets<Comm, Hook>;
+  using arena_type = typename buckets::arena_type;
 
   void refuse_capture(stream_ref stream, const char* call) {
     try {
@@ -180,7 +180,7 @@ class device_reducer {
       throw usage_error("device_reducer: NCCL runs buckets one after the other anyway; leave in_flight 0");
   }
   [[nodiscard]] arena_type make_arena(plan p) {
-    const auto scratch = flights::scratch_of(p);
+    const auto scratch = buckets::scratch_of(p);
     return arena_type(*gpus_, pass_.marks().shapes(), std::move(p), scratch);
   }
   void make_room() {
@@ -274,10 +274,10 @@ class device_reducer {
     pass_.options().unused == unused_parameters::tracked ? arena_.keep(i) : arena_.zero(i);
   }
   void count_in(std::size_t i) { buckets_.complete(arena_.bucket_of(i), marking_); }
-  landing_type finish(pass_type given) {
+  completion_type finish(pass_type given) {
     if (!pass_.reduces()) {
       const step so_far = pass_.finish_accumulating();
-      return landing_type{std::move(given), so_far};
+      return completion_type{std::move(given), so_far};
     }
     try {
       for (std::size_t i = 0; i < size(); ++i)
@@ -285,11 +285,11 @@ class device_reducer {
       pass_.require_all_marked();
       weights_.template settle<double>();
       buckets_.launch_rest();
-      report_.send(*world_, pass_.so_far(), pass_.request(), pass_.usage_map(), pass_.weight(), where_);
+      report_.send(*world_, pass_.so_far(), pass_.wants(), pass_.usage_map(), pass_.weight(), where_);
     } catch (...) {
       explain();
     }
-    return landing_type{std::move(given)};
+    return completion_type{std::move(given)};
   }
   /// Throws the exception that is being handled, or in its place the failure of this rank's device, which a collective
   /// of the hosts does not know.
@@ -322,32 +322,32 @@ class device_reducer {
     };
   }
 
-  step join(landing_type given, stream_ref s) {
-    const landing_type mine = std::move(given);  // gives up if this throws
+  step join(completion_type given, stream_ref s) {
+    const completion_type mine = std::move(given);  // gives up if this throws
     try {
       report_.take().wait();
       learn();
       buckets_.join(s, pass_.so_far(), restore());
-      if (report_.wished() == wish::replan) sync_wait(*gpus_, replan_now(s));
+      if (report_.requested() == request::replan) sync_wait(*gpus_, replan_now(s));
     } catch (...) {
       explain();
     }
     return end();
   }
-  task<step> arrive(landing_type given) {
-    const landing_type mine = std::move(given);
+  task<step> wait_async(completion_type given) {
+    const completion_type mine = std::move(given);
     try {
       op said = report_.take();
       co_await std::move(said);
       learn();
-      co_await buckets_.arrive(pass_.so_far(), restore());
-      if (report_.wished() == wish::replan) co_await replan_now(arena_.stream());
+      co_await buckets_.wait_all(pass_.so_far(), restore());
+      if (report_.requested() == request::replan) co_await replan_now(arena_.stream());
     } catch (...) {
       explain();
     }
     co_return end();
   }
-  step wait(landing_type given) { return sync_wait(*gpus_, arrive(std::move(given))); }
+  step wait(completion_type given) { return sync_wait(*gpus_, wait_async(std::move(given))); }
 
   void give_up(std::uint64_t why = 0) noexcept {
     gpus_->abort(why);
@@ -362,7 +362,7 @@ class device_reducer {
   Host* world_;
   arena_type arena_;
   weight_sync weights_;
-  flights buckets_;
+  buckets buckets_;
   detail::host_report report_;
   stream_ref marking_;  // the stream of the current mark
   std::source_location where_;

@@ -27,8 +27,8 @@ struct bucket_view {
   std::span<const bucket_slot> slots = {};                       ///< the places of its gradients
   std::size_t tail_count = line_elements<T>;                     ///< elements whose sums must be exact: weights, flags
   double divisor = 1;                                            ///< of all sums, also those of the tail: see scaling
-  double unit = 1;               ///< weight x gradient = unit x element: a power of two, the same on all ranks
-  external_segments apart = {};  ///< ranges not in `elements` yet; empty unless the hook `gathers`
+  double unit = 1;                  ///< weight x gradient = unit x element: a power of two, the same on all ranks
+  external_segments external = {};  ///< ranges not in `elements` yet; empty unless the hook `gathers`
 
   [[nodiscard]] std::span<T> gradients() const noexcept { return elements.first(elements.size() - tail_count); }
   [[nodiscard]] std::span<T> tail() const noexcept { return elements.last(tail_count); }
@@ -77,16 +77,16 @@ template <class Comm, class T, class Op>
 auto reduce_bucket(Comm& world, const bucket_view<T>& b, Op with, const call_options& how)
     -> decltype(world.all_reduce(b.elements, with, how, b.where)) {
   if constexpr (gathers_for<Comm, T>)
-    if (!b.apart.empty()) return world.all_reduce(b.elements, b.apart, with, how, b.where);
+    if (!b.external.empty()) return world.all_reduce(b.elements, b.external, with, how, b.where);
   return world.all_reduce(b.elements, with, how, b.where);
 }
 
 template <class H, class Comm>
-using flight_t = std::invoke_result_t<H&, Comm&, bucket_view<float>>;
+using operation_t = std::invoke_result_t<H&, Comm&, bucket_view<float>>;
 
 template <class H, class Comm, class T>
 concept reduces = requires(H& hook, Comm& world, bucket_view<T> bucket) {
-  { hook(world, bucket) } -> std::same_as<flight_t<H, Comm>>;
+  { hook(world, bucket) } -> std::same_as<operation_t<H, Comm>>;
 };
 
 template <class H>
@@ -105,19 +105,20 @@ inline constexpr scaling scaling_of<H> = H::scale;
 /// sent at once. A task<> that it returns runs in finish(), or earlier if in_flight is bounded, one bucket after the
 /// other, so that its operations have the same order on all ranks, too. An exception ends the pass. Optional members:
 /// `static constexpr scaling scale` (the tail is summed in any case); `static constexpr bool gathers = true`, if it
-/// passes bucket_view::apart to its one all_reduce, while for others all elements are in the bucket; `void reset()`,
+/// passes bucket_view::external to its one all_reduce, while for others all elements are in the bucket; `void reset()`,
 /// which forgets all state of buckets, as these have changed; `void forget_pass()`, if all ranks skip the step; `void
 /// check(const reducer_options&)` and `void check(contribution)`, which throw usage_error if the hook cannot keep its
 /// promise: the reducer's constructor and begin() call them before anything is sent.
 template <class H, class Comm>
-concept reduction_hook = detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> &&
-                         detail::reduces<H, Comm, float16> && detail::reduces<H, Comm, bfloat16> &&
-                         awaitable<detail::flight_t<H, Comm>> && std::move_constructible<detail::flight_t<H, Comm>>;
+concept reduction_hook =
+    detail::reduces<H, Comm, float> && detail::reduces<H, Comm, double> && detail::reduces<H, Comm, float16> &&
+    detail::reduces<H, Comm, bfloat16> && awaitable<detail::operation_t<H, Comm>> &&
+    std::move_constructible<detail::operation_t<H, Comm>>;
 
 /// Returns an operation in flight, or any other awaitable, as a task: for hooks that must return one type.
-template <awaitable Flight>
-task<> in_a_task(Flight flight) {
-  Flight mine = std::move(flight);  // a parameter lives as long as the task, this one as long as the body
+template <awaitable Operation>
+task<> in_a_task(Operation operation) {
+  Operation mine = std::move(operation);  // a parameter lives as long as the task, this one as long as the body
   co_await std::move(mine);
 }
 

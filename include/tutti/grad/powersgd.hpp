@@ -182,8 +182,8 @@ class powersgd_hook {
   }
   template <class Comm, class T>
   task<> compared(Comm& world, bucket_view<T> b, state& s, op ids) {
-    op flight = std::move(ids);
-    co_await std::move(flight);
+    op sent = std::move(ids);
+    co_await std::move(sent);
     const int who = s.ids.odd().rank;
     if (who < 0) {
       co_await reduce(world, b, s);

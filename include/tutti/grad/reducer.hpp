@@ -12,7 +12,7 @@
 #include <tutti/grad/layout.hpp>
 #include <tutti/grad/pass.hpp>
 #include <tutti/grad/pass/agreement.hpp>
-#include <tutti/grad/pass/elsewhere.hpp>
+#include <tutti/grad/pass/external_gradients.hpp>
 #include <tutti/grad/pass/launcher.hpp>
 #include <tutti/grad/pass/pass_state.hpp>
 #include <tutti/grad/pass/weight_sync.hpp>
@@ -112,7 +112,7 @@ class reducer {
  private:
   friend pass_type;
   friend detail::pass_base<reducer>;
-  using flight = detail::flight_t<Hook, Comm>;
+  using operation = detail::operation_t<Hook, Comm>;
   static constexpr bool averages = !detail::takes_as_is(detail::scaling_of<Hook>);
 
   task<bool> lay_out_anew(std::source_location where);
@@ -145,7 +145,7 @@ class reducer {
     const std::size_t b = arena_.bucket_of(i);
     visit_gradient(layout().buckets[b].type, [&]<class T>() {  // now if possible, while caches hold it
       scaled_[i] = weights_.settled<T>();
-      if (scaled_[i] && !elsewhere_.has(i)) multiply(arena_.gradient<T>(i), weights_.before<T>());
+      if (scaled_[i] && !external_.has(i)) multiply(arena_.gradient<T>(i), weights_.before<T>());
     });
     buckets_.complete(b);
   }
@@ -155,26 +155,26 @@ class reducer {
       buckets_.launched(*b, visit_gradient(layout().buckets[*b].type, [&]<class T>() { return reduce<T>(*b); }));
   }
   template <class T>
-  flight reduce(std::size_t b);
+  operation reduce(std::size_t b);
 
   task<> agree_on_step();
-  // Takes the step, the wish and the usage map of all ranks, and completes the mean.
-  wish conclude() {
+  // Takes the step, the request and the usage map of all ranks, and completes the mean.
+  request conclude() {
     pass_.finish();
     usage& used = pass_.usage_map();
     const auto& buckets = layout().buckets;
-    wish heard = wish::none;
+    request heard = request::none;
     if (buckets.empty()) return heard;
     visit_gradient(buckets.back().type, [&]<class T>() {
       const std::span<const T> tail = arena_.tail<T>(buckets.size() - 1);
       constexpr std::size_t line = line_elements<T>;
       pass_.agree(step_flags::take(tail.first(line), weights_.divisor<T>()));
-      heard = step_flags::take_wish(tail.first(line), weights_.divisor<T>());
+      heard = step_flags::take_request(tail.first(line), weights_.divisor<T>());
       if (used.map_count() != 0) used.take(tail.subspan(line));
     });
     if (pass_.so_far() != step::apply) {
       if constexpr (requires { hook_.forget_pass(); }) hook_.forget_pass();
-      return wish::none;
+      return request::none;
     }
     for (std::size_t b = 0; averages && b < buckets.size(); ++b)
       visit_gradient(buckets[b].type, [&]<class T>() {
@@ -193,9 +193,9 @@ class reducer {
   Hook hook_;
   arena arena_;
   std::vector<char> scaled_;  // gradients of the current pass that have been multiplied
-  elsewhere elsewhere_;
+  external_gradients external_;
   weight_sync weights_;
-  detail::launcher<Comm, flight> buckets_;
+  detail::launcher<Comm, operation> buckets_;
   std::source_location where_;
 };
 

@@ -122,7 +122,7 @@ class reproducible_hook {
     working_copies<std::byte>::copy arrived;   // this rank's part of all ranks' nodes, while the bucket is in flight
     std::vector<std::size_t> parts;            // elements of the bucket for each rank
     std::vector<std::size_t> counts, offsets;  // received from each rank, round by round
-    std::vector<op> flights;                   // destroyed before the memory
+    std::vector<op> exchanges;                 // destroyed before the memory
 
     template <class T>
     [[nodiscard]] std::span<T> sum(std::size_t node) noexcept {
@@ -198,7 +198,7 @@ class reproducible_hook {
                                       : round + 1 == s.nodes.size() ? g
                                                                     : s.template sum<T>(round);
       const auto at = round * ranks_;
-      s.flights.push_back(world.all_to_all_v(
+      s.exchanges.push_back(world.all_to_all_v(
           from, layout{mine ? s.parts : none_}, to,
           layout{std::span{s.counts}.subspan(at, ranks_), std::span{s.offsets}.subspan(at, ranks_)}, {}, b.where));
     }
@@ -221,14 +221,14 @@ class reproducible_hook {
         s.counts.push_back(there ? part : 0);
         s.offsets.push_back(there ? (begins_[r] + round) * part : 0);
       }
-    s.flights.reserve(rounds_);
+    s.exchanges.reserve(rounds_);
   }
 
   template <class Comm, class T>
   task<> gather(Comm& world, op given, bucket_view<T> b, state& s) {
     op tail = std::move(given);
-    for (op& f : s.flights) co_await std::move(f);
-    s.flights.clear();
+    for (op& f : s.exchanges) co_await std::move(f);
+    s.exchanges.clear();
     const auto g = b.gradients();
     const layout blocks{s.parts};
     const auto own = g.subspan(blocks.begin(rank_), s.parts[rank_]);

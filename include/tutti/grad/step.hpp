@@ -19,26 +19,26 @@ constexpr const char* name(step s) noexcept {
 }
 
 /// A request of rank 0 at the end of a pass.
-enum class wish : std::uint8_t {
+enum class request : std::uint8_t {
   none,
   replan  ///< another plan, because gradients arrive in another order
 };
 
-/// The encoding of a step and a wish in the last elements of a line that is summed over at most 4095 ranks, where one
-/// rank may have a wish. If ranks differ, a failure outranks an overflow, and an overflow outranks a wish, which it may
-/// hide. In 16 bits a sum may be rounded, but never to 0.
+/// The encoding of a step and a request in the last elements of a line that is summed over at most 4095 ranks, where
+/// one rank may have a request. If ranks differ, a failure outranks an overflow, and an overflow outranks a request,
+/// which it may hide. In 16 bits a sum may be rounded, but never to 0.
 struct step_flags {
   static constexpr int most_ranks = 4095;
 
   template <number T>
-  static void put(step s, std::span<T> line, wish w = wish::none) noexcept {
+  static void put(step s, std::span<T> line, request asked = request::none) noexcept {
     if constexpr (sizeof(T) == 2) {
-      line[line.size() - 3] = T{w == wish::replan ? 1.0f : 0.0f};
+      line[line.size() - 3] = T{asked == request::replan ? 1.0f : 0.0f};
       line[line.size() - 2] = T{s == step::skip_overflow ? 1.0f : 0.0f};
       line.back() = T{s == step::skip_failure ? 1.0f : 0.0f};
     } else {
       const double what = s == step::skip_failure ? failure : s == step::skip_overflow ? 1 : 0;
-      line.back() = static_cast<T>(what + (w == wish::replan ? wished : 0));
+      line.back() = static_cast<T>(what + (asked == request::replan ? requested : 0));
     }
   }
 
@@ -56,17 +56,17 @@ struct step_flags {
     }
     return failures > 0 ? step::skip_failure : overflows > 0 ? step::skip_overflow : step::apply;
   }
-  /// Returns the wish, if take() returns step::apply.
+  /// Returns the request, if take() returns step::apply.
   template <number T>
-  [[nodiscard]] static wish take_wish(std::span<const T> line, double divisor = 1) noexcept {
+  [[nodiscard]] static request take_request(std::span<const T> line, double divisor = 1) noexcept {
     if constexpr (sizeof(T) == 2)
-      return static_cast<double>(line[line.size() - 3]) > 0 ? wish::replan : wish::none;
+      return static_cast<double>(line[line.size() - 3]) > 0 ? request::replan : request::none;
     else
-      return static_cast<double>(line.back()) * divisor > wished / 2 ? wish::replan : wish::none;
+      return static_cast<double>(line.back()) * divisor > requested / 2 ? request::replan : request::none;
   }
 
  private:
-  static constexpr double failure = most_ranks + 1, wished = 0.25;  // both are stored in one number
+  static constexpr double failure = most_ranks + 1, requested = 0.25;  // both are stored in one number
 };
 
 }  // namespace tutti::grad

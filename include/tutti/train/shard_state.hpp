@@ -81,7 +81,7 @@ class shard_state {
   task<> all_begun() {
     if (auto weights = weights_.take_collective()) {
       co_await *std::move(weights);
-      weights_.heard();
+      weights_.received();
     }
   }
   /// Returns the sums of this rank's elements, to be written by the caller; from average() on, the means.

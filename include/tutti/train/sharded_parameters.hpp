@@ -106,8 +106,8 @@ class sharded_parameters {
     fetch(follower(unit));
     if (mine_.begun()) seen_.push_back(unit);
     if (k.coming) {
-      op flight = *std::exchange(k.coming, std::nullopt);
-      co_await std::move(flight);
+      op operation = *std::exchange(k.coming, std::nullopt);
+      co_await std::move(operation);
     }
     co_return k.whole.span().first(k.cut.elements());
   }
@@ -140,8 +140,8 @@ class sharded_parameters {
     co_await mine_.all_begun();
     const auto all = k.gradient.span().first(k.cut.elements());
     grad::multiply(all, mine_.scale());
-    auto flight = world_->reduce_scatter_v(all, all.subspan(k.cut.first(), k.cut.size()), k.cut.counts(), sum);
-    sending now{unit, std::move(k.gradient), std::move(flight)};
+    auto operation = world_->reduce_scatter_v(all, all.subspan(k.cut.first(), k.cut.size()), k.cut.counts(), sum);
+    sending now{unit, std::move(k.gradient), std::move(operation)};
     k.computes = false;
     k.scattered = true;
     co_await settle();
@@ -177,8 +177,8 @@ class sharded_parameters {
     if (!mine_.averaged()) co_await average();
     for (auto& k : units_) {
       if (k.coming) {
-        op flight = *std::exchange(k.coming, std::nullopt);
-        co_await std::move(flight);
+        op operation = *std::exchange(k.coming, std::nullopt);
+        co_await std::move(operation);
       }
       let_go(k);
     }
@@ -229,7 +229,7 @@ class sharded_parameters {
   struct sending {
     std::size_t unit;
     mapped_array<wide> gradient;
-    op flight;
+    op operation;
   };
 
   struct parts {
@@ -314,7 +314,7 @@ class sharded_parameters {
   task<> settle() {
     if (!last_) co_return;
     sending s = *std::exchange(last_, std::nullopt);
-    co_await std::move(s.flight);
+    co_await std::move(s.operation);
     const auto& k = units_[s.unit];
     const auto from = s.gradient.span().subspan(k.cut.first(), k.cut.size());
     const auto to = mine_.gradients().subspan(k.first, k.cut.size());

@@ -13,9 +13,9 @@ namespace {
 using tutti::usage_error;
 using tutti::grad::graph;
 using tutti::grad::reducer_options;
+using tutti::grad::request;
 using tutti::grad::step;
 using tutti::grad::unused_parameters;
-using tutti::grad::wish;
 using tutti::grad::detail::pass_action;
 using tutti::grad::detail::pass_link;
 using tutti::grad::detail::pass_state;
@@ -171,14 +171,14 @@ TEST_CASE("pass_state: rank 0 asks for another plan after passes in another orde
   one_state s{{.limits = {1, 1}, .replan = tutti::grad::replan::on_drift, .drift_passes = 2}};
   CHECK(s.replans() == 0);
   for (int pass = 0; pass < 2; ++pass) {
-    CHECK(s.request() == wish::none);
+    CHECK(s.wants() == request::none);
     s.begin(1);
     for (std::size_t i = 0; i < 3; ++i)
       CHECK(s.ready(i) == pass_action::reduce);  // the plan expects the last one first
     s.finish();
   }
-  CHECK(s.request() == wish::replan);
+  CHECK(s.wants() == request::replan);
   s.arrange(s.plan_for(s.marks().order()));
-  CHECK(s.request() == wish::none);
+  CHECK(s.wants() == request::none);
   CHECK(s.replans() == 1);
 }

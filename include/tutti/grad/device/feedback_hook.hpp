@@ -47,8 +47,8 @@ struct device_feedback_hook {
     });
   }
   template <number T>
-  void land(const device_bucket<T>& b) const {
-    device_compress_hook<Wire, Kernels>{unit, how}.land(b);
+  void complete(const device_bucket<T>& b) const {
+    device_compress_hook<Wire, Kernels>{unit, how}.complete(b);
   }
   /// Clears the remainder of a step that is skipped: the gradients of such a step may be meaningless.
   template <number T>

@@ -46,11 +46,11 @@ struct no_kernels {};
 namespace detail {
 
 template <class Comm>
-using device_flight = typename tutti::detail::handle_of<typename Comm::backend_type>::type;
+using device_operation = typename tutti::detail::handle_of<typename Comm::backend_type>::type;
 
 template <class H, class Comm, class T>
 concept reduces_on_device = requires(H& hook, Comm& world, const device_bucket<T>& bucket) {
-  { hook(world, bucket) } -> std::same_as<device_flight<Comm>>;
+  { hook(world, bucket) } -> std::same_as<device_operation<Comm>>;
 };
 
 template <cast_kernels Kernels, class T, class U>
@@ -72,10 +72,10 @@ cuda::device_span<Wire> wire_of(const device_bucket<T>& b) noexcept {
 
 /// A hook that reduces a bucket on a device: a callable that enqueues its work in `bucket.stream`, issues one operation
 /// on that stream and returns it. The sum over the ranks of share x gradient is the mean. Optional members:
-/// `land(bucket)`, called when `bucket.stream` runs after that operation, to enqueue the work that turns the received
-/// data into elements; `static std::size_t scratch_bytes(const bucket&)`, the scratch memory per bucket;
-/// `forget_pass(bucket)`, called instead of land() if all ranks skip the step, in the stream of the operation. Must not
-/// wait for the device. An exception ends the pass. Called by ready() and finish(), with the device current.
+/// `complete(bucket)`, called when `bucket.stream` runs after that operation, to enqueue the work that turns the
+/// received data into elements; `static std::size_t scratch_bytes(const bucket&)`, the scratch memory per bucket;
+/// `forget_pass(bucket)`, called instead of complete() if all ranks skip the step, in the stream of the operation. Must
+/// not wait for the device. An exception ends the pass. Called by ready() and finish(), with the device current.
 template <class H, class Comm>
 concept device_hook = detail::reduces_on_device<H, Comm, float> && detail::reduces_on_device<H, Comm, double> &&
                       detail::reduces_on_device<H, Comm, float16> && detail::reduces_on_device<H, Comm, bfloat16>;
@@ -144,7 +144,7 @@ struct device_compress_hook {
     });
   }
   template <number T>
-  void land(const device_bucket<T>& b) const {
+  void complete(const device_bucket<T>& b) const {
     if constexpr (sizeof(T) > sizeof(Wire))
       detail::cast<Kernels>(detail::wire_of<Wire>(b), b.elements, 1 / unit, b.stream);
   }

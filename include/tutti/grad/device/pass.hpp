@@ -17,7 +17,7 @@ namespace tutti::grad {
 /// For that it waits until the hosts of all ranks have called finish(), since any of them may have called skip(), but
 /// for no device. Throws the error of a collective, or an error that the world has met since.
 template <class Reducer>
-class [[nodiscard("join a stream, co_await it, or call wait(): dropped, it aborts")]] landing
+class [[nodiscard("join a stream, co_await it, or call wait(): dropped, it aborts")]] completion
     : public detail::pass_base<Reducer> {
  public:
   /// Makes the stream wait for all buckets: for later work in it, the gradients are the mean. Without a stream: the
@@ -41,20 +41,20 @@ class [[nodiscard("join a stream, co_await it, or call wait(): dropped, it abort
       bool await_suspend(std::coroutine_handle<> h) { return waits.await_suspend(h); }
       step await_resume() { return waits.await_resume(); }
     };
-    return awaiter{arrival(std::move(*this))};
+    return awaiter{wait_async(std::move(*this))};
   }
 
  private:
   friend Reducer;
-  explicit landing(detail::pass_base<Reducer>&& of) noexcept : detail::pass_base<Reducer>(std::move(of)) {}
-  landing(detail::pass_base<Reducer>&& of, step known) noexcept
+  explicit completion(detail::pass_base<Reducer>&& of) noexcept : detail::pass_base<Reducer>(std::move(of)) {}
+  completion(detail::pass_base<Reducer>&& of, step known) noexcept
       : detail::pass_base<Reducer>(std::move(of)), ended_(true), known_(known) {}
 
-  static task<step> arrival(landing given) {
-    landing mine = std::move(given);
+  static task<step> wait_async(completion given) {
+    completion mine = std::move(given);
     if (mine.ended_) co_return mine.known_;
     Reducer& owner = mine.owner();
-    co_return co_await owner.arrive(std::move(mine));
+    co_return co_await owner.wait_async(std::move(mine));
   }
 
   bool ended_ = false;  // the pass accumulates
@@ -68,14 +68,14 @@ class [[nodiscard]] device_pass : public detail::pass_base<Reducer> {
   /// Marks this rank's gradient of one parameter as complete once the work that a stream holds now is done: begin()'s
   /// stream, or `after`. Call it once per parameter, in any order. Launches buckets that are complete. Does not wait
   /// for the device; the first bucket waits until the hosts of all ranks have begun. The gradient belongs to the
-  /// reducer until the pass has landed. Errors: as pass::ready; also a usage_error if the stream is being captured into
-  /// a graph.
+  /// reducer until the pass is complete. Errors: as pass::ready; also a usage_error if the stream is being captured
+  /// into a graph.
   void ready(std::size_t parameter) { this->owner().ready(parameter); }
   void ready(std::size_t parameter, stream_ref after) { this->owner().ready(parameter, after); }
 
   /// Launches all remaining buckets, and returns the end of the pass: `finish().join(stream)`, or `co_await finish()`.
   /// Consumes the pass. A parameter that was never marked is a usage_error that names it; the world is then aborted.
-  [[nodiscard]] landing<Reducer> finish() {
+  [[nodiscard]] completion<Reducer> finish() {
     Reducer& owner = this->owner();
     owner.refuse_captured_mark("finish");
     return owner.finish(std::move(*this));

@@ -8,7 +8,7 @@
 
 #include <tutti/async/task.hpp>
 #include <tutti/core/error.hpp>
-#include <tutti/grad/pass/flight.hpp>
+#include <tutti/grad/pass/in_flight.hpp>
 #include <tutti/grad/plan.hpp>
 #include <tutti/grad/reducer_options.hpp>
 
@@ -24,7 +24,7 @@ namespace tutti::grad::detail {
 /// launched on every rank, so that no two ranks wait for each other. Operations that hooks issue later have one order,
 /// too: tasks run one after the other in the plan's order, and on a shared communicator only after all launches that
 /// have room have been made.
-template <class Comm, class Flight>
+template <class Comm, class Operation>
 class launcher {
   static constexpr bool splits = requires(Comm& c) {
     { c.split(0) } -> std::same_as<Comm>;
@@ -48,7 +48,7 @@ class launcher {
   void begin() noexcept {
     for (std::size_t b = 0; b < stages_.size(); ++b) {
       stages_[b].missing = plan_->buckets[b].slots.size();
-      stages_[b].is = place::here;
+      stages_[b].is = state::waiting;
     }
     first_ = settled_ = 0;
     end_ = stages_.size() - plan_->delayed;
@@ -68,10 +68,10 @@ class launcher {
     return first_complete();
   }
   /// Keeps the operation of a bucket that has been launched.
-  void launched(std::size_t b, Flight f) {
-    stages_[b].flight.launch(std::move(f));
-    stages_[b].is = place::under_way;
-    while (first_ < stages_.size() && stages_[first_].is != place::here) ++first_;
+  void launched(std::size_t b, Operation o) {
+    stages_[b].operation.launch(std::move(o));
+    stages_[b].is = state::in_flight;
+    while (first_ < stages_.size() && stages_[first_].is != state::waiting) ++first_;
   }
   /// Lets next() return delayed buckets, too, and the last one.
   void release_delayed() noexcept { end_ = stages_.size(); }
@@ -79,26 +79,26 @@ class launcher {
   /// Returns a task that ends when the operation of a bucket has. Awaited once for each bucket, in the plan's order,
   /// after release_delayed() and as many launches as there is room for.
   [[nodiscard]] task<> end(std::size_t b) {
-    stages_[b].is = place::arrived;
-    return stages_[b].flight.end();
+    stages_[b].is = state::ended;
+    return stages_[b].operation.end();
   }
   /// Returns the operation of a bucket, which the caller ends.
-  [[nodiscard]] Flight take(std::size_t b) {
-    stages_[b].is = place::arrived;
-    return stages_[b].flight.take();
+  [[nodiscard]] Operation take(std::size_t b) {
+    stages_[b].is = state::ended;
+    return stages_[b].operation.take();
   }
 
   /// Drops all operations, after an abort.
   void drop() noexcept {
-    for (stage& l : stages_) l.flight.drop(world_->engine());
+    for (stage& l : stages_) l.operation.drop(world_->engine());
   }
 
  private:
-  enum class place : char { here, under_way, arrived };
+  enum class state : char { waiting, in_flight, ended };
   struct stage {
     std::size_t missing = 0;  // gradients that are not complete yet
-    place is = place::here;
-    bucket_flight<Flight> flight;
+    state is = state::waiting;
+    in_flight_bucket<Operation> operation;
   };
 
   // Invariants of first_complete() and settle(): settled_ <= first_; all buckets before first_ have been launched; all
@@ -112,27 +112,27 @@ class launcher {
 
   [[nodiscard]] std::optional<std::size_t> first_complete() const noexcept {
     if (first_ == end_) return {};
-    const std::size_t room = most_ - (bounded() ? under_way() : 0);
+    const std::size_t room = most_ - (bounded() ? in_flight() : 0);
     if (room == 0) return {};
     if (stages_[first_].missing == 0) return first_;
     if (order_ == launch_order::planned || room == 1) return {};
     for (std::size_t b = first_ + 1; b < end_ && b + 1 < stages_.size(); ++b)
-      if (stages_[b].missing == 0 && stages_[b].is == place::here) return b;
+      if (stages_[b].missing == 0 && stages_[b].is == state::waiting) return b;
     return {};
   }
-  [[nodiscard]] std::size_t under_way() const noexcept {
+  [[nodiscard]] std::size_t in_flight() const noexcept {
     return static_cast<std::size_t>(
         std::count_if(stages_.begin() + static_cast<std::ptrdiff_t>(settled_), stages_.end(),
-                      [](const stage& l) { return l.is == place::under_way && !l.flight.ended(); }));
+                      [](const stage& l) { return l.is == state::in_flight && !l.operation.ended(); }));
   }
   /// Advances settled_ over buckets that have ended, and lets the next task run. Does nothing without a bound.
   void settle() {
-    for (; bounded() && settled_ < stages_.size() && stages_[settled_].is != place::here; ++settled_) {
+    for (; bounded() && settled_ < stages_.size() && stages_[settled_].is != state::waiting; ++settled_) {
       stage& l = stages_[settled_];
-      if (l.is == place::arrived) continue;
+      if (l.is == state::ended) continue;
       if (order_ == launch_order::ready || first_ - settled_ == most_ || first_ == stages_.size())
-        l.flight.run(world_->engine());
-      if (!l.flight.ended()) return;
+        l.operation.run(world_->engine());
+      if (!l.operation.ended()) return;
     }
   }
 

@@ -84,7 +84,7 @@ class pass_state {
   [[nodiscard]] step so_far() const noexcept { return step_; }
   void agree(step of_all) noexcept { step_ = of_all; }
   /// Returns this rank's request for the other ranks, which counts if it is rank 0.
-  [[nodiscard]] wish request() const noexcept { return watch_.wants(); }
+  [[nodiscard]] request wants() const noexcept { return watch_.wants(); }
 
   /// Updates the state after all buckets have been reduced; then the pass can end.
   void finish();

@@ -35,7 +35,9 @@ class replan_detector {
     }
     in_a_row_ = given_ == now_ ? 0 : in_a_row_ + 1;
   }
-  [[nodiscard]] wish wants() const noexcept { return passes_ != 0 && in_a_row_ >= passes_ ? wish::replan : wish::none; }
+  [[nodiscard]] request wants() const noexcept {
+    return passes_ != 0 && in_a_row_ >= passes_ ? request::replan : request::none;
+  }
 
  private:
   /// Returns a hash of the gradients of each bucket; the order of buckets counts.

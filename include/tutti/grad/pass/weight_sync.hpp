@@ -27,7 +27,7 @@ struct weight_range {
   std::array<double, weight_digits::count<double>> digits{};
   double least = std::numeric_limits<double>::infinity(), most = 0;
 };
-struct add_pledges {
+struct combine_ranges {
   weight_range operator()(const weight_range& a, const weight_range& b) const noexcept {
     weight_range both{{}, (std::min)(a.least, b.least), (std::max)(a.most, b.most)};
     for (std::size_t i = 0; i < both.digits.size(); ++i) both.digits[i] = a.digits[i] + b.digits[i];
@@ -49,7 +49,7 @@ class weight_sync {
   void arrange(const plan& p, launch_order order);
 
   /// Returns true if the weights have a collective of their own, which begin() starts.
-  [[nodiscard]] bool travel_alone() const noexcept { return alone_; }
+  [[nodiscard]] bool own_collective() const noexcept { return own_collective_; }
 
   /// Begins a pass with this rank's weight and kind of gradients; starts the collective of the weights, if they have
   /// one.
@@ -60,37 +60,37 @@ class weight_sync {
     // If the hook takes gradients unscaled, a weight only says whether they count.
     factor_ = factor_of(detail::takes_as_is(how_) ? contribution::sum : what, weight);
     common_ = 1;
-    if (!alone_) return;
+    if (!own_collective_) return;
     range_ = {};
     weight_digits::put(weight_, std::span<double>{range_.digits});
     if (factor_ > 0) range_.least = range_.most = factor_;
-    static_cast<void>(flight_.emplace(world.all_reduce(std::span{&range_, 1}, add_pledges{}, {}, where)));
+    static_cast<void>(exchange_.emplace(world.all_reduce(std::span{&range_, 1}, combine_ranges{}, {}, where)));
   }
-  void forget() noexcept { flight_.reset(); }
+  void forget() noexcept { exchange_.reset(); }
 
   /// Writes the weight behind bucket `b`, if that bucket carries it.
   template <class T>
   void put(std::size_t b, std::span<T> tail) const noexcept {
     if constexpr (sizeof(T) >= sizeof(float))
-      if (!alone_ && b == behind_) weight_digits::put(weight_, tail);
+      if (!own_collective_ && b == carrier_) weight_digits::put(weight_, tail);
   }
 
   /// Returns true if before() of T will not change any more in this pass.
   template <class T>
   [[nodiscard]] bool settled() const noexcept {
-    return !flight_ || factor_ == 0 || !waits<T>();
+    return !exchange_ || factor_ == 0 || !waits<T>();
   }
   /// Waits until all ranks have begun, if a bucket of T depends on that; called before it is launched.
   template <class T>
   void settle() {
-    if (!flight_ || !waits<T>()) return;
-    std::exchange(flight_, std::nullopt)->wait();
-    heard();
+    if (!exchange_ || !waits<T>()) return;
+    std::exchange(exchange_, std::nullopt)->wait();
+    received();
   }
-  /// Gives up the collective of the weights, if one is under way: await it, then call heard(). Not a coroutine, which
-  /// g++ would emit in every file that includes this.
-  [[nodiscard]] std::optional<op> take_collective() noexcept { return std::exchange(flight_, std::nullopt); }
-  void heard() noexcept { learn(weight_digits::take(std::span<const double>{range_.digits})); }
+  /// Gives up the collective of the weights, if one is in flight: await it, then call received(). Not a coroutine,
+  /// which g++ would emit in every file that includes this.
+  [[nodiscard]] std::optional<op> take_collective() noexcept { return std::exchange(exchange_, std::nullopt); }
+  void received() noexcept { learn(weight_digits::take(std::span<const double>{range_.digits})); }
   /// Learns the weights from their bucket, after the last bucket has ended.
   void learn_from(const arena& memory) noexcept;
 
@@ -158,12 +158,12 @@ class weight_sync {
   partial_sums sums_ = partial_sums::rounded;
   double predivide_;
   int ranks_;
-  bool alone_ = true;
-  std::size_t behind_ = 0;
+  bool own_collective_ = true;
+  std::size_t carrier_ = 0;
   double weight_ = 1, factor_ = 1, common_ = 1;  // this rank's; the common one of all factors above 0, if any
   double total_ = 0, shares_ = 0, unit_ = 1;     // the sum of the weights; that over common_; a power of two above
   weight_range range_;
-  std::optional<op> flight_;
+  std::optional<op> exchange_;
 };
 
 }  // namespace tutti::grad

@@ -35,7 +35,7 @@ reducer<Comm, Hook>::reducer(Comm& world, std::span<const parameter_shape> shape
           },
           where)),
       scaled_(shapes.size()),
-      elsewhere_(shapes.size()),
+      external_(shapes.size()),
       weights_(detail::scaling_of<Hook>, pass_.options().predivide, world.size()),
       buckets_(world, pass_.options().order, pass_.options().in_flight) {
   lay_out();
@@ -47,7 +47,7 @@ auto reducer<Comm, Hook>::begin(double weight, contribution what, std::source_lo
   detail::let_check(hook_, what);
   pass_.begin(weight);
   where_ = where;
-  elsewhere_.clear();
+  external_.clear();
   buckets_.begin();
   pass_type begun{*this};
   weights_.begin(*world_, pass_.weight(), what, detail::sums_of(hook_, *world_), where);
@@ -62,7 +62,7 @@ task<bool> reducer<Comm, Hook>::lay_out_anew(std::source_location where) {
   pass_type at_work{*this};         // if dropped or failed, it ends the world: plans might differ
   pass_.begin_rebuild();
   std::vector<int> order = pass_.marks().order();
-  Comm& meeting = weights_.travel_alone() ? *world_ : buckets_.group(0);  // on which a pass begins
+  Comm& meeting = weights_.own_collective() ? *world_ : buckets_.group(0);  // on which a pass begins
   co_await detail::agree_on_order(*world_, meeting, order, where);
   const bool changed = follow(order);
   pass_.end();
@@ -98,7 +98,7 @@ void reducer<Comm, Hook>::lay_out() {
   pass_.arrange(layout());
   weights_.arrange(layout(), pass_.options().order);
   buckets_.arrange(layout());
-  elsewhere_.arrange(layout());
+  external_.arrange(layout());
 }
 
 template <class Comm, class Hook>
@@ -117,7 +117,7 @@ void reducer<Comm, Hook>::ready(std::size_t i, std::span<const T> from) {
     if (!there) std::copy(from.begin(), from.end(), gradient.begin());
     return;
   }
-  if (!there && !marks.has(i)) elsewhere_.put(i, from.data());
+  if (!there && !marks.has(i)) external_.put(i, from.data());
   ready(i);
 }
 
@@ -140,7 +140,7 @@ void reducer<Comm, Hook>::act(detail::pass_action what, std::size_t i) {
 template <class Comm, class Hook>
   requires reduction_hook<Hook, Comm>
 template <class T>
-auto reducer<Comm, Hook>::reduce(std::size_t b) -> flight {
+auto reducer<Comm, Hook>::reduce(std::size_t b) -> operation {
   const bucket& k = layout().buckets[b];
   constexpr std::size_t line = line_elements<T>;
   const bool last = b + 1 == layout().buckets.size();
@@ -151,17 +151,17 @@ auto reducer<Comm, Hook>::reduce(std::size_t b) -> flight {
   // between marks must not depend on when messages arrive. (It does so if the number of buckets in flight is bounded.)
   weights_.settle<T>();
   for (const bucket_slot& s : k.slots)
-    if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i] && !elsewhere_.has(i))
+    if (const auto i = static_cast<std::size_t>(s.parameter); !scaled_[i] && !external_.has(i))
       multiply(arena_.gradient<T>(i), weights_.before<T>());
-  external_segments apart = elsewhere_.template list<T>(k, weights_.before<T>());
-  if constexpr (!detail::gathers<Hook, Comm>) algo::bring_all(std::exchange(apart, {}), erase_type(elements));
+  external_segments external = external_.template list<T>(k, weights_.before<T>());
+  if constexpr (!detail::gathers<Hook, Comm>) algo::bring_all(std::exchange(external, {}), erase_type(elements));
   weights_.put(b, tail);
   if (last) {
-    step_flags::put(pass_.commit_step(), tail.first(line), pass_.request());
+    step_flags::put(pass_.commit_step(), tail.first(line), pass_.wants());
     if (tail.size() > line) pass_.usage_map().put(pass_.weight(), tail.subspan(line));
   }
   return hook_(buckets_.group(b), bucket_view<T>{b, elements, where_, k.slots, tail.size(), weights_.divisor<T>(),
-                                                 weights_.unit<T>(), apart});
+                                                 weights_.unit<T>(), external});
 }
 
 // Agrees on the step for a model without parameters, for which no bucket carries it.
@@ -185,7 +185,7 @@ task<step> reducer<Comm, Hook>::finish(pass_type given) {
   try {
     if (auto weights = weights_.take_collective()) {
       co_await *std::move(weights);
-      weights_.heard();
+      weights_.received();
     }
     buckets_.release_delayed();
     for (std::size_t b = 0; b < layout().buckets.size(); ++b) {
@@ -197,7 +197,7 @@ task<step> reducer<Comm, Hook>::finish(pass_type given) {
     detail::tell_apart(detail::pass_of(pass_.weight()));
   }
   weights_.learn_from(arena_);
-  if (conclude() == wish::replan) co_await replan_now();
+  if (conclude() == request::replan) co_await replan_now();
   pass_.end();
   co_return pass_.so_far();
 }

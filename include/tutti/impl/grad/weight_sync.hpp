@@ -26,18 +26,19 @@ TUTTI_DECL void weight_sync::arrange(const plan& p, launch_order order) {
   const auto wide = [](const bucket& b) { return size_of(b.type) >= sizeof(float); };
   const auto narrow = [](const bucket& b) { return b.type == dtype::f16; };
   const auto& buckets = p.buckets;
-  alone_ = how_ == scaling::divided || order == launch_order::ready ||
-           std::any_of(buckets.begin(), buckets.end(), narrow) || std::none_of(buckets.begin(), buckets.end(), wide) ||
-           (how_ == scaling::averaged && ranks_ > weight_digits::most_averaged);
-  behind_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
+  own_collective_ = how_ == scaling::divided || order == launch_order::ready ||
+                    std::any_of(buckets.begin(), buckets.end(), narrow) ||
+                    std::none_of(buckets.begin(), buckets.end(), wide) ||
+                    (how_ == scaling::averaged && ranks_ > weight_digits::most_averaged);
+  carrier_ = static_cast<std::size_t>(std::find_if(buckets.begin(), buckets.end(), wide) - buckets.begin());
 }
 
 TUTTI_DECL void weight_sync::learn_from(const arena& memory) noexcept {
-  if (alone_) return;
-  if (memory.layout().buckets[behind_].type == dtype::f64)
-    learn_from(memory.tail<double>(behind_));
+  if (own_collective_) return;
+  if (memory.layout().buckets[carrier_].type == dtype::f64)
+    learn_from(memory.tail<double>(carrier_));
   else
-    learn_from(memory.tail<float>(behind_));
+    learn_from(memory.tail<float>(carrier_));
 }
 
 TUTTI_DECL void weight_sync::learn(double total) noexcept {

@@ -10,9 +10,9 @@
 namespace tutti::grad {
 
 /// The gradients of a pass that stay in the user's memory until their bucket is reduced.
-class elsewhere {
+class external_gradients {
  public:
-  explicit elsewhere(std::size_t parameters) : at_(parameters), place_(parameters), parts_(parameters) {}
+  explicit external_gradients(std::size_t parameters) : at_(parameters), place_(parameters), parts_(parameters) {}
 
   /// Prepares for the buckets of a plan.
   void arrange(const plan& p) {

@@ -13,7 +13,7 @@
 #include <string>
 #include <tutti/async/progress_thread.hpp>
 #include <tutti/grad/mean.hpp>
-#include <tutti/grad/pass/elsewhere.hpp>
+#include <tutti/grad/pass/external_gradients.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <vector>
 
@@ -69,11 +69,11 @@ class fleeting {
 float at(std::size_t i, int rank) { return static_cast<float>(static_cast<int>(i % 1000) - 300 * rank); }
 }  // namespace
 
-TEST_CASE("elsewhere: the parts of each bucket, with what becomes of them") {
+TEST_CASE("external_gradients: the parts of each bucket, with what becomes of them") {
   const shapes list{{"a", 5}, {"b", 0}, {"c", 100}, {"d", 3}};
   const tutti::grad::plan p = tutti::grad::make_plan(list, {100, 1000});
   REQUIRE(p.buckets.size() == 2);  // d, c and b; a
-  tutti::grad::elsewhere e{list.size()};
+  tutti::grad::external_gradients e{list.size()};
   e.arrange(p);
   const std::vector<float> a{1, 2, 3, 4, 5}, c(100, 7), d{-1, 0, 1};
   CHECK(e.list<float>(p.buckets[0], 1).empty());
@@ -99,7 +99,7 @@ TEST_CASE("elsewhere: the parts of each bucket, with what becomes of them") {
   CHECK_FALSE(e.has(3));
 }
 
-TEST_CASE("elsewhere: random passes have the bits of gradients in the arena, with any hook") {
+TEST_CASE("external_gradients: random passes have the bits of gradients in the arena, with any hook") {
   std::mt19937_64 random(7);
   for (int i = 0; i < (tutti_test::slow ? 8 : 24); ++i) {
     CAPTURE(i);
@@ -114,7 +114,7 @@ TEST_CASE("elsewhere: random passes have the bits of gradients in the arena, wit
   }
 }
 
-TEST_CASE("elsewhere: of buckets that are larger than caches, and past them") {
+TEST_CASE("external_gradients: of buckets that are larger than caches, and past them") {
   const shapes list{{"a", 1'200'001}, {"b", 5}, {"c", 600'000}};
   for (const int size : {2, 3})
     tutti::run_threads(size, [&](world_t& world) {
@@ -142,7 +142,7 @@ TEST_CASE("elsewhere: of buckets that are larger than caches, and past them") {
     });
 }
 
-TEST_CASE("elsewhere: unused parameters, skips, dropped weights and micro-batches are as in the arena") {
+TEST_CASE("external_gradients: unused parameters, skips, dropped weights and micro-batches are as in the arena") {
   const shapes list{{"a", 3000}, {"b", 3000}, {"c", 40}};
   const auto results = [&](rounds::lie where) {
     std::vector<std::vector<float>> all(3);
@@ -198,7 +198,7 @@ TEST_CASE("elsewhere: unused parameters, skips, dropped weights and micro-batche
   CHECK(results(rounds::lie::elsewhere) == results(rounds::lie::in_the_arena));
 }
 
-TEST_CASE("elsewhere: when a pass has ended or was dropped, nobody reads what was given with its marks") {
+TEST_CASE("external_gradients: when a pass has ended or was dropped, nobody reads what was given with its marks") {
   const shapes list(6, {"p", 70'000});
   for (int i = 0; i < (tutti_test::slow ? 12 : 36); ++i) {
     CAPTURE(i);
@@ -230,7 +230,7 @@ TEST_CASE("elsewhere: when a pass has ended or was dropped, nobody reads what wa
   }
 }
 
-TEST_CASE("elsewhere: what cannot be is refused and changes nothing") {
+TEST_CASE("external_gradients: what cannot be is refused and changes nothing") {
   const auto seen = ranks::outcomes(2, [](world_t& world) {
     const shapes list{{"weight", 2000}, {"bias", 8}};
     tutti::grad::reducer reducer{world, list};

@@ -28,23 +28,23 @@ namespace tutti::grad::detail {
 /// waits for a device. Uses memory, weights and pass of the reducer, which must outlive it. Throws error{device} and
 /// the hook's exceptions.
 template <class Comm, class Hook>
-class device_flights {
+class device_buckets {
   using api = typename Comm::backend_type::functions;
   using runtime = typename api::cuda;
-  using flight = device_flight<Comm>;
+  using operation = device_operation<Comm>;
 
  public:
   using arena_type = device_arena<api>;
 
-  device_flights(Comm& devices, Hook hook, arena_type& memory, weight_sync& weights, pass_state& pass)
+  device_buckets(Comm& devices, Hook hook, arena_type& memory, weight_sync& weights, pass_state& pass)
       : gpus_(&devices),
         hook_(std::move(hook)),
         arena_(memory),
         weights_(weights),
         pass_(pass),
         launcher_(devices, launch_order::planned, 0) {}
-  device_flights(const device_flights&) = delete;
-  device_flights& operator=(const device_flights&) = delete;
+  device_buckets(const device_buckets&) = delete;
+  device_buckets& operator=(const device_buckets&) = delete;
 
   [[nodiscard]] Hook& hook() noexcept { return hook_; }
   /// Returns the bytes of scratch memory that the hook needs for each bucket.
@@ -90,25 +90,25 @@ class device_flights {
   void join(stream_ref s, step all, Restore restore) {
     for (std::size_t b = 0; b < from_.size(); ++b) {
       launcher_.take(b).join(s);
-      land(b, s, all, restore);
+      complete(b, s, all, restore);
       arena_.used_by(s);
     }
     std::move(*std::exchange(flag_, std::nullopt)).join(s);
   }
   /// As join(), but ends when the device is done.
   template <class Restore>
-  task<> arrive(step all, Restore restore) {
+  task<> wait_all(step all, Restore restore) {
     for (std::size_t b = 0; b < from_.size(); ++b) {
-      flight travels = launcher_.take(b);
-      co_await std::move(travels);
-      land(b, arena_.stream(), all, restore);
+      operation reduction = launcher_.take(b);
+      co_await std::move(reduction);
+      complete(b, arena_.stream(), all, restore);
     }
-    flight flag = *std::exchange(flag_, std::nullopt);
+    operation flag = *std::exchange(flag_, std::nullopt);
     co_await std::move(flag);
-    // The kernels of land() are short, and nothing signals their end.
-    auto landed = arena_.mark();
-    while (!landed.done()) co_await resume_on(gpus_->engine());
-    arena_.unmark(std::move(landed));
+    // The kernels of complete() are short, and nothing signals their end.
+    auto completed = arena_.mark();
+    while (!completed.done()) co_await resume_on(gpus_->engine());
+    arena_.unmark(std::move(completed));
   }
   /// Drops all operations, after an abort.
   void drop() noexcept {
@@ -118,14 +118,14 @@ class device_flights {
 
  private:
   template <class T>
-  flight reduce(std::size_t b) {
+  operation reduce(std::size_t b) {
     const cuda::basic_device_guard<runtime> guard{gpus_->backend().device()};
     weights_.template settle<double>();  // blocks the host here, not at a later mark: see reducer
     arena_.follow(from_[b]);
     if (weights_.share() == 0) arena_.zero_bucket(b);  // 0 x NaN would be NaN
     if (b + 1 != from_.size()) return hook_(*gpus_, view<T>(b, arena_.stream()));
     nccl_group together{*gpus_};
-    flight last = hook_(*gpus_, view<T>(b, arena_.stream()));
+    operation last = hook_(*gpus_, view<T>(b, arena_.stream()));
     send_flag();
     return last;
   }
@@ -136,12 +136,12 @@ class device_flights {
   }
   /// Enqueues the remaining work on bucket b in a stream that runs after it.
   template <class Restore>
-  void land(std::size_t b, stream_ref s, step all, Restore& restore) {
+  void complete(std::size_t b, stream_ref s, step all, Restore& restore) {
     if (all != step::apply) return forget(b);
-    if constexpr (requires(const device_bucket<float>& k) { hook_.land(k); })
+    if constexpr (requires(const device_bucket<float>& k) { hook_.complete(k); })
       visit_gradient(type_of(b), [&]<class T>() {
         const cuda::basic_device_guard<runtime> guard{gpus_->backend().device()};
-        hook_.land(view<T>(b, s));
+        hook_.complete(view<T>(b, s));
       });
     restore(b, s);
   }
@@ -170,10 +170,10 @@ class device_flights {
   arena_type& arena_;
   weight_sync& weights_;
   pass_state& pass_;
-  launcher<Comm, flight> launcher_;
+  launcher<Comm, operation> launcher_;
   stream_ref stream_;             // the pass's
   std::vector<stream_ref> from_;  // the last mark of each bucket
-  std::optional<flight> flag_;
+  std::optional<operation> flag_;
   std::source_location where_;
 };
 

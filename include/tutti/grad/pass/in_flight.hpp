@@ -90,7 +90,7 @@ class started {
 
 /// The awaitable that a hook returned for one bucket, from the launch of the bucket to its end.
 template <class F>
-class bucket_flight {
+class in_flight_bucket {
   static constexpr bool tells = requires(const F& f) {
     { f.done() } -> std::convertible_to<bool>;
   };
