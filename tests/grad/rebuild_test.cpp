@@ -211,9 +211,9 @@ TEST_CASE("rebuild: during a pass it is a usage_error at once, also before it is
     auto early = r.rebuild();
     auto pass = r.begin();
     if (world.rank() == 1) {
-      const auto call_signature = ranks::outcome_of([&] { (void)r.rebuild(); });
+      const auto called = ranks::outcome_of([&] { (void)r.rebuild(); });
       const auto awaited = ranks::outcome_of([&] { (void)tutti::sync_wait(world, std::move(early)); });
-      for (const auto& o : {call_signature, awaited}) expect(o.usage && o.says("rebuild() during a pass"), o.text);
+      for (const auto& o : {called, awaited}) expect(o.usage && o.says("rebuild() during a pass"), o.text);
     }
     pass.ready(0);
     pass.ready(1);

@@ -63,15 +63,15 @@ class nccl_session {
   /// Not under the lock.
   template <class F>
   status at_rest(const char* call, deadline until, std::shared_ptr<void> written, F f) {
-    for (bool call_signature = false;;) {
+    for (bool called = false;;) {
       {
         const auto guard = engine_->lock();
         if (!failure_.ok()) return failure_;
         if (connected() && !launching_ && !traffic_.due()) {
-          if (call_signature) return {};
+          if (called) return {};
           const cuda::relaxed_capture<runtime> any_time;
           const cuda::basic_device_guard<runtime> device{place_.device};
-          call_signature = true;
+          called = true;
           connection_.keep(std::move(written));
           connecting_by_ = call;
           const nccl_result r = f(comm());  // success also if it has only begun
