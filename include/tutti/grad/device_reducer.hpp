@@ -119,7 +119,7 @@ class device_reducer {
     pass_type begun{*this};
     if (fresh) arena_.clear_flag(stream);
     weights_.begin(*world_, pass_.weight(), what, partial_sums::rounded, where);
-    for (std::size_t i = 0; i < size(); ++i) act(pass_.leave_out_never_used(i), i);
+    for (std::size_t i = 0; pass_.usage_map().learned() && i < size(); ++i) act(pass_.leave_out_never_used(i), i);
     return begun;
   }
   /// Begins a pass that sends nothing, as reducer::begin(accumulate).

@@ -135,19 +135,30 @@ class reducer {
   task<step> finish(pass_type given);
   void drop() noexcept { pass_.reduces() ? give_up(status::pass_dropped) : pass_.drop_accumulating(); }
 
-  void act(detail::pass_action what, std::size_t i);
+  void act(detail::pass_action what, std::size_t i) {
+    if (what == detail::pass_action::nothing) return;
+    if (what == detail::pass_action::zero_and_reduce) leave_out(i);
+    if (count_in(i) || buckets_.bounded()) launch_or_give_up();
+    world_->engine().poll();
+    if (buckets_.bounded()) launch_or_give_up();
+  }
+  void leave_out(std::size_t i);
+  void launch_or_give_up();
+  [[noreturn]] void fail();
+
   // Members with lambdas that are templates are defined here: nvcc 13 refuses them outside of the class.
   void zero(std::size_t i) {
     visit_gradient(pass_.marks().shapes()[i].type,
                    [&]<class T>() { pass_.usage_map().leave_out(i, arena_.gradient<T>(i)); });
   }
-  void count_in(std::size_t i) {
+  // Returns true if the bucket of gradient i is complete now.
+  bool count_in(std::size_t i) {
     const std::size_t b = arena_.bucket_of(i);
     visit_gradient(layout().buckets[b].type, [&]<class T>() {  // now if possible, while caches hold it
       scaled_[i] = weights_.settled<T>();
       if (scaled_[i] && !external_.has(i)) multiply(arena_.gradient<T>(i), weights_.before<T>());
     });
-    buckets_.complete(b);
+    return buckets_.complete(b);
   }
   // Launches the buckets that may be launched.
   void launch() {

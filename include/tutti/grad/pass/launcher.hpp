@@ -57,8 +57,9 @@ class launcher {
   /// Returns the communicator of a bucket.
   [[nodiscard]] Comm& group(std::size_t b) noexcept { return groups_.empty() ? *world_ : groups_[b]; }
 
-  /// Records that one more gradient of this bucket is complete.
-  void complete(std::size_t b) noexcept { --stages_[b].missing; }
+  /// Records that one more gradient of this bucket is complete. Returns true if all are: without a bound, next() finds
+  /// no bucket before.
+  bool complete(std::size_t b) noexcept { return --stages_[b].missing == 0; }
   [[nodiscard]] bool bounded() const noexcept { return most_ != std::size_t(-1); }
 
   /// Returns the bucket to launch now, or none, and lets a task run whose turn it is. Then call launched(), and next()

@@ -31,9 +31,12 @@ class usage {
   void use(std::size_t i) noexcept { mine_[i] = 1; }
   [[nodiscard]] bool used_here(std::size_t i) const noexcept { return mine_[i] != 0; }
 
-  /// Return true if all passes use a parameter, and if none does, once this rank has learned a fixed graph.
-  [[nodiscard]] bool always(std::size_t i) const noexcept { return !learnt_.empty() && learnt_[i] != 0; }
-  [[nodiscard]] bool never(std::size_t i) const noexcept { return !learnt_.empty() && learnt_[i] == 0; }
+  /// Returns true once this rank has learned a fixed graph.
+  [[nodiscard]] bool learned() const noexcept { return !learnt_.empty(); }
+  /// Return true if all passes use a parameter, and if none does, once it has; false for an index that is no
+  /// parameter's.
+  [[nodiscard]] bool always(std::size_t i) const noexcept { return i < learnt_.size() && learnt_[i] != 0; }
+  [[nodiscard]] bool never(std::size_t i) const noexcept { return i < learnt_.size() && learnt_[i] == 0; }
   /// Learns the parameters that this rank uses, if it had samples, after a pass that all ranks apply.
   void learn(double weight) {
     if (kind_ == graph::fixed && learnt_.empty() && weight > 0) learnt_ = mine_;

@@ -68,7 +68,6 @@ TUTTI_DECL void pass_state::begin_accumulating(double weight) {
 }
 
 TUTTI_DECL pass_action pass_state::ready(std::size_t i) {
-  marks_.check(i, "ready");
   if (usage_.never(i)) marks_.refuse_change(i, "ready", "not used");
   marks_.mark(i, "ready");
   usage_.use(i);
@@ -78,7 +77,6 @@ TUTTI_DECL pass_action pass_state::ready(std::size_t i) {
 }
 
 TUTTI_DECL pass_action pass_state::unused(std::size_t i) {
-  marks_.check(i, "unused");
   if (usage_.never(i)) return pass_action::nothing;  // known from the first pass
   if (reduces_ && weight_ > 0 && usage_.always(i) && !usage_.used_here(i)) marks_.refuse_change(i, "unused", "used");
   return leave_out(i, "unused");

@@ -51,7 +51,7 @@ auto reducer<Comm, Hook>::begin(double weight, contribution what, std::source_lo
   buckets_.begin();
   pass_type begun{*this};
   weights_.begin(*world_, pass_.weight(), what, detail::sums_of(hook_, *world_), where);
-  for (std::size_t i = 0; i < size(); ++i) act(pass_.leave_out_never_used(i), i);
+  for (std::size_t i = 0; pass_.usage_map().learned() && i < size(); ++i) act(pass_.leave_out_never_used(i), i);
   return begun;
 }
 
@@ -123,18 +123,30 @@ void reducer<Comm, Hook>::ready(std::size_t i, std::span<const T> from) {
 
 template <class Comm, class Hook>
   requires reduction_hook<Hook, Comm>
-void reducer<Comm, Hook>::act(detail::pass_action what, std::size_t i) {
-  if (what == detail::pass_action::nothing) return;
+void reducer<Comm, Hook>::leave_out(std::size_t i) {
   try {
-    if (what == detail::pass_action::zero_and_reduce) zero(i);
-    count_in(i);
-    launch();
-    world_->engine().poll();
-    if (buckets_.bounded()) launch();
+    zero(i);
   } catch (...) {
-    give_up();
-    detail::tell_apart(detail::pass_of(pass_.weight()));
+    fail();
   }
+}
+
+template <class Comm, class Hook>
+  requires reduction_hook<Hook, Comm>
+void reducer<Comm, Hook>::launch_or_give_up() {
+  try {
+    launch();
+  } catch (...) {
+    fail();
+  }
+}
+
+// Ends the pass, and throws the exception that is being handled.
+template <class Comm, class Hook>
+  requires reduction_hook<Hook, Comm>
+void reducer<Comm, Hook>::fail() {
+  give_up();
+  detail::tell_apart(detail::pass_of(pass_.weight()));
 }
 
 template <class Comm, class Hook>
