@@ -110,6 +110,7 @@ TEST_CASE("pass_state: delayed parameters are marked at the end, unless they wer
   one_state s{{.limits = {1, 1}, .delayed = {0, 2}}};
   s.begin(1);
   CHECK(s.ready(2) == pass_action::reduce);
+  CHECK_FALSE(s.mark_delayed(1));  // is not delayed, and needs a mark
   CHECK(s.leave_out_rest(0) == pass_action::nothing);
   CHECK(s.leave_out_rest(1) == pass_action::zero_and_reduce);
   CHECK(s.mark_delayed(0));
