@@ -16,6 +16,7 @@
 #include <tutti/bootstrap/threads.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/core/error.hpp>
+#include <tutti/core/log.hpp>
 #include <tutti/grad/reducer.hpp>
 #include <tutti/version.hpp>
 

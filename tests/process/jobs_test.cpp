@@ -46,6 +46,38 @@ TEST_CASE("tutti-run names the rank that failed by itself, not those that it tol
   }
 }
 
+TEST_CASE("tutti-run ends a job in which one rank cannot meet the others, and names that rank") {
+  temporary_directory folder;
+  for (const char* name : {"secret", "other"}) {
+    std::ofstream{folder.file(name)} << std::string(32, *name);
+    std::filesystem::permissions(folder.file(name), std::filesystem::perms{0600});
+  }
+  const std::string place = "TUTTI_RENDEZVOUS=tcp://localhost:" + std::to_string(free_port());
+  const std::string secret = "TUTTI_SECRET_FILE=" + folder.file("secret");
+  struct wrong {
+    std::string variable, words;
+  };
+  for (const wrong& w : {wrong{"TUTTI_SECRET_FILE=" + folder.file("other"), "do not have the same secret of the job"},
+                         wrong{"TUTTI_RENDEZVOUS=tcp://no-such-name.invalid:1", "no-such-name.invalid"}}) {
+    CAPTURE(w.variable);
+    processes job;
+    // The join timeout is far beyond the time that the test has: nobody may wait for it.
+    job.start({tutti_run(),
+               {"-n", "3", "--settle", "0.1", "--", "/bin/sh", "-c",
+                "export " + place + " " + secret + "; [ $RANK = 1 ] && export " + w.variable + "; exec \"$@\"", "sh",
+                program("join"), "join=200000", "transport=tcp"},
+               {}});
+    const auto all = job.wait();
+    const std::string text = all_text(all);
+    CAPTURE(text);
+    CHECK(all[0].status == 1);
+    CHECK(contains(text, "[1] error kind "));
+    CHECK(contains(text, w.words));
+    CHECK(contains(text, "tutti-run: rank 1 (pid "));
+    CHECK(contains(text, "ended by tutti-run with SIGTERM: ranks 0, 2\n"));
+  }
+}
+
 TEST_CASE("what killed jobs leave at a meeting place does not disturb the next one") {
   temporary_directory folder;
   std::string url;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <random>
 #include <string>
@@ -12,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "process/machines.hpp"
 #include "process/worlds.hpp"
+#include "support/temporary_directory.hpp"
 
 // One rank of a world is killed in the middle of collectives: every survivor says who died, and soon.
 namespace {
@@ -164,6 +168,35 @@ TEST_CASE("a rank that is killed is named though a child that it forked, without
     }
     check_nothing_left(name);
   }
+}
+
+// Nobody else of its machine could tell the others.
+TEST_CASE("a rank alone on its machine that is killed is named though a child that it forked lives on") {
+  const two_machines pair;
+  if (!pair.why_not().empty()) {
+    MESSAGE("skipped: " << pair.why_not());
+    return;
+  }
+  for (const int n : {0, 1}) pair.set_hosts(n, "127.0.0.1 localhost\n10.77.0.1 node0\n");
+  const temporary_directory folder;
+  const std::string secret = folder.file("secret");
+  std::ofstream{secret} << std::string(64, '1');
+  std::filesystem::permissions(secret, std::filesystem::perms{0600});
+  processes world;
+  for (const int r : {0, 1})
+    world.start(pair.on(r, "stream", {at("tcp://node0:29513", r, 2), "secret=" + secret, "child=1"}));
+  for (const std::size_t r : {0U, 1U}) REQUIRE_MESSAGE(world.await(r, "streaming"), world.out(r));
+  int child = 0;
+  REQUIRE(std::sscanf(world.out(1).c_str(), "child %d", &child) == 1);
+  world.signal(1, SIGKILL);
+  const auto all = world.wait(std::chrono::seconds{50});  // operations have 60
+  CHECK(::kill(child, 0) == 0);
+  ::kill(child, SIGKILL);
+  CAPTURE(all[0].out);
+  const auto e = parse(all[0].out);
+  REQUIRE(e.has_value());
+  CHECK(e->kind == static_cast<int>(tutti::errc::peer_lost));
+  CHECK(e->peer == 1);
 }
 
 TEST_CASE("a rank that is killed is named by every survivor: two machines") {

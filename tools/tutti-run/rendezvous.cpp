@@ -45,7 +45,7 @@ std::vector<std::string> folders(const std::string& name) {
 }
 
 void remove(const std::string& folder) noexcept {
-  for (const char* file : {"/secret", "/ranks"}) ::unlink(text(folder, file).c_str());
+  ::unlink(text(folder, "/secret").c_str());
   ::rmdir(folder.c_str());
 }
 
@@ -92,7 +92,7 @@ secret_file::~secret_file() {
 std::string secret_file::make() const {
   for (const auto& folder : folders(name_)) {
     if (::mkdir(folder.c_str(), 0700) != 0) continue;
-    if (write_secret(folder + "/secret") && new_file(folder + "/ranks")) return folder + "/secret";
+    if (write_secret(folder + "/secret")) return folder + "/secret";
     remove(folder);
   }
   return {};

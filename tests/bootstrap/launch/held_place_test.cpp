@@ -3,22 +3,17 @@
 #include <unistd.h>
 #include <tutti/bootstrap/launch/held_place.hpp>
 
-#include <fstream>
-#include <optional>
 #include <string>
-#include <string_view>
-
-#include "support/temporary_directory.hpp"
 
 namespace {
 
 // 0: another process takes the place, 1: it is refused and the message has `part`, 2: it takes none.
-int in_another_process(const std::string& file, int rank, const std::string& part = "") {
+int in_another_process(const std::string& job, int rank, const std::string& part = "") {
   const ::pid_t pid = ::fork();
   if (pid == 0) {
     int outcome = 3;
     try {
-      outcome = tutti::detail::hold_place(file, rank) ? 0 : 2;
+      outcome = tutti::detail::hold_place(job, rank) ? 0 : 2;
     } catch (const tutti::usage_error& e) {
       outcome = std::string{e.what()}.find(part) != std::string::npos ? 1 : 4;
     }
@@ -32,29 +27,45 @@ int in_another_process(const std::string& file, int rank, const std::string& par
 }  // namespace
 
 TEST_CASE("held_place: a place is one process's, as long as that keeps it") {
-  const tutti_test::temporary_directory folder;
-  const std::string file = folder.file("ranks");
-  std::ofstream{file}.flush();
-  auto mine = tutti::detail::hold_place(file, 1);
+  const std::string job = "unix:@held-place-" + std::to_string(::getpid()), other = job + "-other";
+  auto mine = tutti::detail::hold_place(job, 1);
   REQUIRE(mine);
-  auto again = tutti::detail::hold_place(file, 1);
+  auto again = tutti::detail::hold_place(job, 1);
   CHECK(again == mine);
-  CHECK(in_another_process(file, 1, "process " + std::to_string(::getpid()) + ", which started this program") == 1);
-  CHECK(in_another_process(file, 0) == 0);
+  CHECK(in_another_process(job, 1, "process " + std::to_string(::getpid()) + ", which started this program") == 1);
+  CHECK(in_another_process(job, 0) == 0);
+  CHECK(in_another_process(other, 1) == 0);
   mine.reset();
-  CHECK(in_another_process(file, 1, "has joined its world") == 1);
+  CHECK(in_another_process(job, 1, "has joined its world") == 1);
   again.reset();
-  CHECK(in_another_process(file, 1) == 0);
+  CHECK(in_another_process(job, 1) == 0);
 }
 
-TEST_CASE("held_place: where a launcher made no such file there is nothing to hold") {
-  const auto with = [](std::optional<std::string_view> value) {
-    return [value](std::string_view name) { return name == "TUTTI_SECRET_FILE" ? value : std::nullopt; };
-  };
-  using tutti::detail::file_of_places;
-  CHECK(file_of_places(with("/tmp/x/secret")) == "/tmp/x/ranks");
-  CHECK(file_of_places(with("job.secret")).empty());
-  CHECK(file_of_places(with(std::nullopt)).empty());
-  CHECK_FALSE(tutti::detail::hold_place("", 0));
-  CHECK_FALSE(tutti::detail::hold_place("/nowhere/ranks", 0));
+TEST_CASE("held_place: a process may be a rank of two jobs, and is not refused at a place of its own") {
+  const std::string job = "unix:@held-place-" + std::to_string(::getpid()), other = job + "-other";
+  const auto mine = tutti::detail::hold_place(job, 1), second = tutti::detail::hold_place(other, 0);
+  CHECK(mine);
+  CHECK(second);
+  CHECK_FALSE(tutti::detail::hold_place(job, 1));
+  CHECK(in_another_process(job, 1) == 1);
+  CHECK(in_another_process(other, 0) == 1);
+}
+
+TEST_CASE("held_place: a child that outlives its parent does not keep the place") {
+  const std::string job = "unix:@held-place-" + std::to_string(::getpid());
+  auto mine = tutti::detail::hold_place(job, 1);
+  int hold[2];
+  REQUIRE(::pipe(hold) == 0);
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    ::close(hold[1]);
+    char none;
+    static_cast<void>(!::read(hold[0], &none, 1));
+    ::_exit(0);
+  }
+  mine.reset();
+  CHECK(in_another_process(job, 1) == 0);
+  ::close(hold[0]);
+  ::close(hold[1]);
+  ::waitpid(child, nullptr, 0);
 }

@@ -50,8 +50,11 @@ tutti::communicator<> join(const tutti::init_options& options, int tries) {
 // A program that a rank starts, with the rank's own variables.
 void tell_of_child(const tutti_test::words& w) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  const int status = std::system((self + " join=200000 transport=" + w.text("transport", "automatic")).c_str());
+  const std::string command = self + " join=200000 transport=" + w.text("transport", "automatic");
+  const int status = std::system(command.c_str());
   std::printf("the child ended with %d\n", WEXITSTATUS(status));
+  const int alone = std::system((command + " rank=0 world=1 >&2").c_str());
+  std::printf("the child that is a world of its own ended with %d\n", WEXITSTATUS(alone));
 }
 
 int run(const tutti_test::words& w, std::optional<int> rank = {}) {

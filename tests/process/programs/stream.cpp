@@ -137,7 +137,9 @@ void die_at_work(World& world) {
 
 /// Rank 1 has a child that goes on without exec(), as a data loader does, made by fork() or behind its back.
 template <class World>
-void fork_if_first(const World& world, bool unnoticed) {
+void fork_if_first(World& world, bool unnoticed) {
+  std::vector<int> one(1), all(static_cast<std::size_t>(world.size()));
+  for (int r = 0; r < world.size(); ++r) world.gather(one, all, r).wait();  // all connections exist from here on
   if (world.rank() != 1) return;
   const ::pid_t child = unnoticed ? static_cast<::pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)) : ::fork();
   if (child == 0) {

@@ -44,6 +44,13 @@ class call_history : public shm_group_memory, public call_log::source {
     return from[0].load(std::memory_order_relaxed) == p.words[0] ? call_signature::unpack(p) : call_signature{};
   }
 
+  /// Returns true if one of this rank's last calls was that of close(), which has compared the calls of all ranks.
+  [[nodiscard]] bool is_compared() const noexcept {
+    for (std::size_t i = 0; i < remembered; ++i)
+      if (recent(rank_, i).closes()) return true;
+    return false;
+  }
+
   /// Returns this rank's call of the tag's sequence number, for a peer that waits for it in another operation. Calls
   /// that went by messages are in the log of recent calls.
   [[nodiscard]] call_log::entry recall(std::uint64_t t) const noexcept override {

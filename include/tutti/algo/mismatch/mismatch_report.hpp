@@ -116,16 +116,25 @@ inline std::string own_way(const mismatch_report& found) {
   return own == algorithm::automatic || own == found.odd.what.via ? "" : ", not by " + std::string(name(own));
 }
 
+/// Returns the words for the call of the ranks that differ.
+inline std::string odd_call(const mismatch_report& found) {
+  const std::string odd = describe(found.odd.what);
+  return odd == describe(found.usual.what) ? odd + unnamed(found.odd.what) : odd;
+}
+
+/// Returns a sentence about the calls of both sides.
+inline std::string both_sides(const mismatch_report& found, const group& members) {
+  const bool own = found.usual.rank == members.rank;
+  return text_of(found.odd, members) + " called " + odd_call(found) + " where " +
+         (own ? "this rank" : text_of(found.usual, members)) + " called " + describe(found.usual.what);
+}
+
 /// Returns the explanation of a mismatch that the board shows, for the operation `mine`.
 inline std::string explain(const mismatch_report& found, const group& members, const op_info& mine) {
-  const std::string who = text_of(found.odd, members), usual = describe(found.usual.what);
-  std::string odd = describe(found.odd.what);
-  if (odd == usual) odd += unnamed(found.odd.what);
   const bool own = found.usual.rank == members.rank;
   if (own && mine.context == members.context && mine.sequence == found.usual.what.sequence)
-    return "does not match what " + who + " called: " + odd + own_way(found);
-  return "failed: " + who + " called " + odd + " where " + (own ? "this rank" : text_of(found.usual, members)) +
-         " called " + usual;
+    return "does not match what " + text_of(found.odd, members) + " called: " + odd_call(found) + own_way(found);
+  return "failed: " + both_sides(found, members);
 }
 
 /// Returns the explanation of a mismatch that a message showed: `who` has sent the message, `finder` has found it.

@@ -48,7 +48,9 @@ class store_opener {
   [[nodiscard]] tcp_store open() {
     const bool local = url_.kind != rendezvous_url::scheme::tcp;
     std::vector<os::endpoint> places;
-    if (local || who_.rank == 0) places = os::resolve(host(), url_.port);
+    // Names appear late where machines are started on demand, but rank 0 looks its own up now, on this machine.
+    const bool beside_host = who_.rank == 0 || who_.local_size == who_.world_size;
+    if (local || beside_host) places = os::resolve(host(), url_.port);
     if (!local) refuse_open_network(places);
     if (who_.rank != 0) return connect(who_.until);
     if (!local) listen_beyond_loopback(places);

@@ -18,6 +18,7 @@
 #include <tutti/algo/mismatch/call_chain.hpp>
 #include <tutti/algo/mismatch/log_entry.hpp>
 #include <tutti/algo/mismatch/mismatch_report.hpp>
+#include <tutti/algo/mismatch/unnoticed.hpp>
 #include <tutti/algo/selection/choose.hpp>
 #include <tutti/algo/selection/supported.hpp>
 #include <tutti/algo/selection/table.hpp>
@@ -53,6 +54,7 @@ class composed_core {
   /// Retires the shared memory of a group. That of a world is freed with the world.
   ~composed_core() {
     auto guard = driver_->home().lock();
+    if (failure().ok() && !driver_->home().inherited()) algo::log_unnoticed(state_.shm_state, state_.members);
     if constexpr (mapped_transport<T>) driver_->link().forget(state_.shm_state);
     if (state_.members.context == 0) return;
     driver_->retire(state_.shm_state);

@@ -173,7 +173,7 @@ class joining {
   bool called_ = false;
 };
 
-/// Link to the other ranks of a world, and the file that holds this rank's place in its job while the link exists.
+/// Link to the other ranks of a world, and the socket that holds this rank's place in its job while the link exists.
 template <class Link>
 struct joined_world {
   std::unique_ptr<Link> link;
@@ -244,9 +244,8 @@ joined_world<Link> join_world(const init_options& options, std::uint64_t tuning,
     if (own) get.set(unread, std::nullopt);
   const init_plan plan = plan_init(options, get, ::getuid());
   if (plan.world_size > 1) {
-    // only if tutti-run started the ranks
-    const bool launched = plan.vouched && to_string(plan.where) == "unix:@tutti-" + plan.job;
-    auto place = launched ? hold_place(file_of_places(process_variable), plan.rank) : nullptr;
+    // No other job of this machine meets where a launcher vouches that its own processes do.
+    auto place = plan.vouched ? hold_place(to_string(plan.where), plan.rank) : nullptr;
     return {join_others<Link>(options, plan, process_variable, tuning, std::move(own), until), std::move(place)};
   }
   own.raise();

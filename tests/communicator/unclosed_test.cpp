@@ -1,0 +1,104 @@
+#include <doctest/doctest.h>
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <tutti/bootstrap/threads.hpp>
+#include <tutti/core/log.hpp>
+
+#include <support/words.hpp>
+
+// Communicators that end without close() after ranks have called different things, which no operation has noticed.
+namespace {
+
+using tutti_test::contains;
+
+std::mutex mutex;
+std::vector<std::string> records;
+
+void keep(const tutti::log_record& r) noexcept {
+  const std::scoped_lock guard(mutex);
+  CHECK(r.level == tutti::log_level::error);
+  records.emplace_back(r.message);
+}
+
+/// Returns what is logged while ranks make `calls(world)` and end their worlds.
+template <class Calls>
+std::vector<std::string> logged(int ranks, Calls calls) {
+  records.clear();
+  const auto before = tutti::set_log_handler(&keep);
+  tutti::run_threads(ranks, calls);
+  tutti::set_log_handler(before);
+  return records;
+}
+
+}  // namespace
+
+TEST_CASE("unclosed: a mistake in the last call is logged, with both calls") {
+  const auto all = logged(3, [](auto& world) {
+    std::vector<float> some(1);
+    world.barrier().wait();
+    world.broadcast(some, world.rank() == 2 ? 2 : 0).wait();  // neither root waits for anybody
+  });
+  REQUIRE(!all.empty());  // by who ends last, and maybe by others
+  for (const std::string& words : all) {
+    CAPTURE(words);
+    CHECK(contains(words, "ended a communicator without close()"));
+    CHECK(contains(words, "root 2"));
+    CHECK(contains(words, "root 0"));
+    CHECK(contains(words, "all ranks must issue the same operations"));
+  }
+}
+
+TEST_CASE("unclosed: of a group, too") {
+  const auto all = logged(3, [](auto& world) {
+    std::vector<int> some(1);
+    auto group = world.split(0);
+    group.barrier().wait();
+    group.broadcast(some, group.rank() == 2 ? 2 : 0).wait();
+    world.barrier().wait();  // all have called before one ends the group
+  });
+  CHECK(all.size() == 3);
+}
+
+TEST_CASE("unclosed: nothing is logged where calls are equal, or were not made yet") {
+  const auto all = logged(3, [](auto& world) {
+    std::vector<float> some(1000), more(3000);
+    for (int i = 0; i < 20; ++i) {
+      world.all_reduce(some).wait();
+      world.broadcast(some, i % 3).wait();
+      world.all_gather(some, more).wait();
+      world.reduce(some, 1).wait();
+      world.all_reduce(some, tutti::sum, {.via = i % 2 == 0 ? tutti::algorithm::ring : tutti::algorithm::automatic})
+          .wait();
+    }
+    auto half = world.split(world.rank() % 2);
+    half.barrier().wait();
+    if (world.rank() == 0) world.broadcast(some, 0).wait();  // the others end without it
+  });
+  for (const std::string& words : all) CHECK(words == "");
+}
+
+TEST_CASE("unclosed: what an exception has told is not logged") {
+  const auto all = logged(2, [](auto& world) {
+    std::vector<int> some(1);
+    world.broadcast(some, world.rank()).wait();
+    try {
+      world.close();
+    } catch (const tutti::error& e) {
+      CHECK(e.kind() == tutti::errc::mismatch);
+    }
+  });
+  for (const std::string& words : all) CHECK(words == "");
+  const auto failed = logged(2, [](auto& world) {
+    std::vector<int> some(1);
+    try {
+      world.broadcast(some, world.rank()).wait();
+      world.barrier().wait();
+    } catch (const tutti::error& e) {
+      CHECK(e.kind() == tutti::errc::mismatch);
+    }
+  });
+  for (const std::string& words : failed) CHECK(words == "");
+}
