@@ -50,7 +50,8 @@ inline msghdr message_of(std::span<const iovec> pieces) noexcept {
   }
 }
 
-/// When the kernel sends a TCP segment that is not full: now, or with what follows, at push_out(), or 200 ms later.
+/// Time at which the kernel sends a TCP segment that is not full: now, or with what follows, at push_out(), or after
+/// 200 ms.
 enum class segment : int { now = 0, when_full = MSG_MORE };
 
 [[nodiscard]] inline io_result send_some(int socket, std::span<const std::byte> bytes,

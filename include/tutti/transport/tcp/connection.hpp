@@ -53,8 +53,8 @@ class tcp_connection {
 
   using parts = std::array<std::span<const std::byte>, 3>;
 
-  /// Writes as many bytes as there is room for. Of many short records in a row since push() the kernel makes full
-  /// segments.
+  /// Writes as many bytes as there is room for. The kernel collects short records in full segments from the 17th since
+  /// push() on.
   os::io_result write(const parts& p) noexcept {
     unpushed_ = ++records_ > most_at_once && size_of(p) <= most_joined;
     return noted(send(p, unpushed_ ? os::segment::when_full : os::segment::now), p);
@@ -124,7 +124,7 @@ class tcp_connection {
 
  private:
   static constexpr std::size_t most_joined = 1280;
-  static constexpr int most_at_once = 16;  // segments, each of which costs its sender and its reader some microseconds
+  static constexpr int most_at_once = 16;  // short records; a segment for each costs both sides microseconds
 
   static std::size_t size_of(const parts& p) noexcept { return p[0].size() + p[1].size() + p[2].size(); }
   os::io_result noted(const os::io_result& r, const parts& p) noexcept {
