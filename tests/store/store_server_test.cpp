@@ -90,6 +90,37 @@ TEST_CASE("store_server: a flood from one address drives out its own, and nobody
   CHECK(host.stop().server()->strangers() <= places);
 }
 
+TEST_CASE("store_server: a flood from a client's own address drives out no client that has shown the secret") {
+  const pretended_hmac_scope hmac;
+  auto o = options_of(0, 4, "a");
+  o.handshake_timeout = 10min;
+  auto host = tcp_store::host(loopback(), o);
+  const auto where = running_host::store_endpoint(host.address());
+  const auto mine = options_of(1, 4, "a"), theirs = options_of(1, 4, "b");
+  const auto slow = raw_connection(where);
+  tutti::wire::client_handshake client{tutti::detail::handshake_terms_of(mine, tutti::wire::proof::hmac)};
+  const auto say = [&] { client.sent(tutti::os::send_some(slow.native(), client.output()).bytes); };
+  say();
+  REQUIRE(host.linger(after(20s), [&] { return host.server()->strangers() == 1; }));
+
+  const std::size_t places = tutti::wire::stranger_places(4);
+  std::vector<tutti::os::fd> flood;
+  for (std::size_t i = 0; i < places + 36; ++i) {
+    flood.push_back(raw_connection(where));
+    const tutti::wire::client_handshake words{tutti::detail::handshake_terms_of(theirs, tutti::wire::proof::hmac)};
+    if (i % 2 == 0) static_cast<void>(tutti::os::send_some(flood.back().native(), words.output()));
+    if (i % 32 == 0) host.poll();
+  }
+  CHECK(host.linger(after(20s), [&] { return is_closed_soon(flood[35].native(), 0ms); }));
+  CHECK(host.server()->strangers() == places);
+  std::array<std::byte, 256> buffer;
+  const auto got = tutti::os::receive_some(slow.native(), std::span{buffer}.first(client.wanted()));
+  REQUIRE_FALSE(got.closed);
+  client.receive(std::span{buffer}.first(got.bytes));
+  say();
+  CHECK(host.linger(after(20s), [&] { return host.server()->clients() == 1; }));
+}
+
 TEST_CASE("store_server: a stranger who says one byte at a time is not waited for and has a deadline") {
   auto o = options_of(0, 4);
   o.handshake_timeout = 60ms;
@@ -107,14 +138,16 @@ TEST_CASE("store_server: a stranger who says one byte at a time is not waited fo
 }
 
 TEST_CASE("store_server: a client whose proof had arrived is not thrown out because the host was busy") {
-  auto o = options_of(0, 2);
+  const pretended_hmac_scope hmac;
+  auto o = options_of(0, 2, "a");
   o.handshake_timeout = 30ms;
   auto host = tcp_store::host(loopback(), o);
   std::thread client{[&] {
-    auto s = tcp_store::connect(host.address(), options_of(1, 2), after(30s));
+    auto s = tcp_store::connect(host.address(), options_of(1, 2, "a"), after(30s));
     s.set("k", bytes_of("v"));
   }};
-  REQUIRE(host.linger(after(30s), [&] { return host.server()->strangers() == 1; }));
+  // Its proof follows its claim; once in a while both are there already.
+  REQUIRE(host.linger(after(30s), [&] { return host.server()->strangers() + host.server()->clients() == 1; }));
   std::this_thread::sleep_for(100ms);
   host.poll();
   CHECK(host.server()->clients() == 1);

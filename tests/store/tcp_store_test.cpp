@@ -4,9 +4,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -340,4 +344,48 @@ TEST_CASE("tcp_store: clients of other users are refused over Unix sockets, by b
   CHECK(other_user.wait() == 0);
   auto mine = tcp_store::connect(host.address(), options_of(1, 2), after(30s));
   mine.set("k", {});
+}
+
+namespace {
+
+// The ports from which a connection to `port` of 127.0.0.1 is asked for now.
+std::set<std::string> ports_that_ask(std::uint16_t port) {
+  char number[8];
+  std::snprintf(number, sizeof number, ":%04X", port);
+  std::set<std::string> found;
+  std::ifstream table{"/proc/net/tcp"};
+  std::string line, slot, local, remote, state;
+  while (std::getline(table, line)) {
+    std::istringstream words{line};
+    words >> slot >> local >> remote >> state;
+    if (state == "02" && remote.size() > 5 && remote.substr(remote.size() - 5) == number) found.insert(local);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("tcp_store: a request for a connection that a full queue has dropped is made again before the kernel does") {
+  const auto listener = tutti::os::listen_on(loopback(), 0);
+  const auto where = tutti::os::local_endpoint(listener.native());
+  std::vector<tutti::os::fd> queue;
+  do {
+    queue.push_back(tutti::os::start_connect(where).socket);
+    REQUIRE(queue.size() < 100);
+    tutti::os::wait_ready(queue.back().native(), tutti::os::interest::write, 100ms);
+  } while (tutti::os::connect_result(queue.back().native()) == 0);
+  queue.pop_back();
+
+  std::atomic<bool> over{false};
+  std::set<std::string> asked;
+  std::thread watch{[&] {
+    while (!over) {
+      asked.merge(ports_that_ask(where.port()));
+      std::this_thread::sleep_for(2ms);
+    }
+  }};
+  CHECK_THROWS_AS((void)tcp_store::connect(where.to_string(), options_of(1, 2), after(4s)), tutti::error);
+  over = true;
+  watch.join();
+  CHECK(asked.size() >= 2);
 }

@@ -39,6 +39,7 @@ struct over_tcp {
     std::vector<std::byte> data(bytes);
     for (std::size_t sent = 0, got = 0; got < bytes;) {
       sent += from.write(std::span{data}.subspan(sent), {});
+      from.push();
       to.try_now();
       got += to.read(std::span{data}.subspan(got));
     }

@@ -15,6 +15,7 @@ using bytes = std::vector<std::byte>;
 namespace {
 
 constexpr std::size_t hello_bytes = detail::hello_bytes, claim_bytes = detail::claim_bytes;
+constexpr std::size_t said_bytes = claim_bytes + detail::proof_bytes;
 
 const secret key_a = *secret::from_hex(std::string(64, 'a'));
 const secret key_b = *secret::from_hex(std::string(64, 'b'));
@@ -210,33 +211,31 @@ TEST_CASE("handshake: two versions name both") {
   constexpr unsigned ours = tutti::wire::handshake_version, newer = ours + 2, newest = ours + 3;
   client_handshake c{client_terms()};
   server_handshake s{server_terms()};
-  bytes hello = take(s);
+  bytes claim = take(c), hello = take(s);
   hello[8] = static_cast<std::byte>(newer);
   c.receive(hello);
   REQUIRE(c.why() == refusal::version);
   CHECK(c.counterpart().version == newer);
   CHECK(explain(c.why(), client_terms(), c.counterpart())
             .find(std::to_string(ours) + " here, " + std::to_string(newer) + " there") != std::string::npos);
-  bytes goodbye = take(c);
-  REQUIRE(goodbye.size() == detail::preamble_bytes);
-  goodbye[8] = static_cast<std::byte>(newest);
-  s.receive(goodbye);
+  claim[8] = static_cast<std::byte>(newest);
+  s.receive(std::span{claim}.first(detail::preamble_bytes));
   CHECK(s.why() == refusal::version);
   CHECK(s.counterpart().version == newest);
 }
 
 TEST_CASE("handshake: a message cut at any byte is not accepted, and one changed in any bit is refused") {
   const tutti_test::pretended_hmac_scope hmac;
-  for (std::size_t cut = 0; cut < claim_bytes; ++cut) {
+  for (std::size_t cut = 0; cut < said_bytes; ++cut) {
     client_handshake c{client_terms()};
     server_handshake s{server_terms()};
     c.receive(take(s));
     const bytes claim = take(c);
     s.receive(std::span{claim}.first(cut));
     CHECK(s.state() == handshake_state::running);
-    CHECK(s.wanted() == claim_bytes - cut);
+    CHECK(s.wanted() == said_bytes - cut);
   }
-  for (std::size_t bit = 0; bit < 8 * claim_bytes; ++bit) {
+  for (std::size_t bit = 0; bit < 8 * said_bytes; ++bit) {
     client_handshake c{client_terms()};
     server_handshake s{server_terms()};
     c.receive(take(s));
@@ -267,6 +266,41 @@ TEST_CASE("handshake: a message cut at any byte is not accepted, and one changed
     CAPTURE(bit);
     REQUIRE(s.state() != handshake_state::accepted);
   }
+}
+
+TEST_CASE(
+    "handshake: a claim shows that its sender has the secret, before the server is answered, and nothing else does") {
+  const tutti_test::pretended_hmac_scope hmac;
+  client_handshake c{client_terms()};
+  const bytes claim = take(c);
+  REQUIRE(claim.size() == claim_bytes);
+  server_handshake s{server_terms()};
+  for (std::size_t i = 0; i < claim_bytes; ++i) {
+    CHECK_FALSE(s.has_early_proof());
+    s.receive(std::span{claim}.subspan(i, 1));
+  }
+  CHECK(s.has_early_proof());
+  CHECK(s.state() == handshake_state::running);
+  for (std::size_t bit = 8 * detail::preamble_bytes; bit < 8 * claim_bytes; ++bit) {
+    bytes changed = claim;
+    changed[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+    server_handshake t{server_terms()};
+    t.receive(changed);
+    REQUIRE_FALSE(t.has_early_proof());
+  }
+  client_handshake other{client_terms(proof::hmac, &key_b)}, without{client_terms(proof::job_id, nullptr)};
+  server_handshake t{server_terms()}, open{server_terms(proof::job_id, nullptr)};
+  t.receive(take(other));
+  CHECK_FALSE(t.has_early_proof());
+  open.receive(take(without));
+  CHECK_FALSE(open.has_early_proof());
+  // A copy of a claim looks like it, and gets no further.
+  server_handshake again{server_terms()};
+  again.receive(claim);
+  CHECK(again.has_early_proof());
+  c.receive(take(s));
+  again.receive(take(c));
+  CHECK(again.why() == refusal::authentication);
 }
 
 TEST_CASE("handshake: more bytes than a message has are refused") {
@@ -308,7 +342,7 @@ TEST_CASE("handshake: what one side says cannot be sent back to it or across") {
   // The server's own words as a claim.
   server_handshake s{server_terms()};
   bytes hello = take(s);
-  hello.resize(claim_bytes);
+  hello.resize(said_bytes);
   s.receive(hello);
   CHECK(s.why() == refusal::authentication);
 
@@ -361,9 +395,9 @@ TEST_CASE("handshake: every stranger gets the same answer") {
     CHECK(reply == *first);
   };
   answer_to(bytes(1, std::byte{'G'}));
-  answer_to(bytes(claim_bytes, std::byte{0}));
+  answer_to(bytes(said_bytes, std::byte{0}));
   answer_to(bytes(300, std::byte{0x16}));
-  bytes well_formed(claim_bytes);
+  bytes well_formed(said_bytes);
   detail::encode_claim_body(std::span{well_formed}.first<detail::claim_body_bytes>(), proof::hmac, {}, {});
   answer_to(well_formed);
   well_formed[10] = std::byte{0};  // asks for a weaker proof

@@ -50,9 +50,14 @@ inline msghdr message_of(std::span<const iovec> pieces) noexcept {
   }
 }
 
-[[nodiscard]] inline io_result send_some(int socket, std::span<const std::byte> bytes) noexcept {
+/// Time at which the kernel sends a TCP segment that is not full: now, or with what follows, at push_out(), or after
+/// 200 ms.
+enum class segment : int { now = 0, when_full = MSG_MORE };
+
+[[nodiscard]] inline io_result send_some(int socket, std::span<const std::byte> bytes,
+                                         segment last = segment::now) noexcept {
   for (;;) {
-    const ::ssize_t n = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ::ssize_t n = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | static_cast<int>(last));
     if (n >= 0) return {static_cast<std::size_t>(n), 0, false};
     if (errno != EINTR) return detail::io_failure(errno);
   }

@@ -43,6 +43,12 @@ struct tcp_options {
   return first;
 }
 
+/// Makes the kernel send what send_some() has left to follow with more. Sets no_delay.
+inline void push_out(int socket) noexcept {
+  constexpr int now = 1;
+  (void)::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
+}
+
 /// Makes the kernel acknowledge the bytes that a TCP socket has received, if an acknowledgement is due, and delay later
 /// ones: until data goes the other way, until another full segment, or for 40 ms.
 inline void acknowledge(int socket) noexcept {

@@ -18,6 +18,7 @@
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket.hpp>
 #include <tutti/os/socket_options.hpp>
+#include <tutti/store/detail/pending_connections.hpp>
 #include <tutti/store/detail/store_connection.hpp>
 #include <tutti/store/detail/store_listener.hpp>
 #include <tutti/store/detail/store_terms.hpp>
@@ -31,8 +32,9 @@ namespace tutti {
 /// The host of a tcp_store: the table, a listening socket and the clients' connections. Has no thread: step() serves
 /// the clients. One thread at a time uses it. A TCP client must prove that it has the job's secret before its requests
 /// are read, or, without a secret, must name the job's id (unless `any_job`). At a Unix socket the kernel confirms that
-/// it runs as the same user. Until then, at most 120 bytes of a connection are read, and it has `handshake_timeout`. If
-/// too many are pending, the oldest of the address with most of them is closed. Never waits for a client.
+/// it runs as the same user. Until then, at most 152 bytes of a connection are read, and it has `handshake_timeout`. If
+/// too many are pending, the oldest of the address with most of them is closed, but none that has shown the secret
+/// while another has not. Never waits for a client.
 class store_server {
  public:
   /// Listens on `where`; with port 0 the kernel chooses one, see endpoint(). Throws error if the address is in use, and
@@ -77,7 +79,7 @@ class store_server {
   bool step(duration limit) {
     const deadline now = clock::now();
     if (paused_until_ > now) limit = (std::min)(limit, duration{paused_until_ - now});
-    if (!strangers_.empty()) limit = (std::min)(limit, remaining(connections_.at(strangers_.front().id)->expires()));
+    if (const auto* first = pending_.first()) limit = (std::min)(limit, remaining(first->expires));
     resume_listener(now);
     bool busy = false;
     std::size_t got = os::poller::batch;
@@ -120,7 +122,7 @@ class store_server {
     return serve_until(until, std::forward<Done>(done));
   }
 
-  [[nodiscard]] std::size_t clients() const noexcept { return connections_.size() - strangers_.size(); }
+  [[nodiscard]] std::size_t clients() const noexcept { return connections_.size() - pending_.size(); }
   /// Returns the number of clients of the host's own job.
   [[nodiscard]] std::size_t members() const noexcept {
     std::size_t count = 0;
@@ -135,7 +137,7 @@ class store_server {
         return where.with_port(0);
     return std::nullopt;
   }
-  [[nodiscard]] std::size_t strangers() const noexcept { return strangers_.size(); }
+  [[nodiscard]] std::size_t strangers() const noexcept { return pending_.size(); }
 
   /// Returns the ranks that have ever connected, in ascending order.
   [[nodiscard]] const std::vector<std::uint32_t>& ranks() const noexcept { return ranks_; }
@@ -163,9 +165,6 @@ class store_server {
   }
 
  private:
-  struct stranger {
-    std::uint64_t id, source;
-  };
   using connection = detail::store_connection;
   using progress = connection::progress;
   static constexpr std::uint64_t listener_token = 0;
@@ -181,12 +180,9 @@ class store_server {
         continue;
       }
       exhausted_ = 0;
-      if (endpoint_.is_unix() ? !os::peer_is_same_user(socket.native())
-                              : os::set_tcp_options(socket.native(), detail::store_tcp_options) != 0) {
-        continue;
-      }
+      if (endpoint_.is_unix() && !os::peer_is_same_user(socket.native())) continue;
       const std::uint64_t source = os::remote_endpoint(socket.native()).host_number();
-      if (strangers_.size() >= stranger_limit_) drop_from_crowd();
+      if (pending_.size() >= stranger_limit_) drop(pending_.oldest_of_crowd().id);
       try {
         admit(std::move(socket), source);
       } catch (const std::bad_alloc&) {
@@ -197,12 +193,14 @@ class store_server {
 
   void admit(os::fd socket, std::uint64_t source) {
     const std::uint64_t id = ++last_id_;
-    auto c = std::make_unique<connection>(std::move(socket), terms_, after(options_.handshake_timeout));
+    auto c = std::make_unique<connection>(std::move(socket), terms_);
     if (c->flush() == progress::ended) return;
     c->armed = c->wanted();
     poller_.add(c->native(), c->armed, id);
     connections_.emplace(id, std::move(c));
-    strangers_.push_back({id, source});
+    pending_.add({id, source, after(options_.handshake_timeout)});
+    // A rank's claim comes with its connection, and keeps it from being dropped for the next one.
+    serve({id, true});
   }
 
   /// Frees a descriptor after accept() failed: closes the oldest pending connection, if it had 250 ms for its
@@ -214,23 +212,17 @@ class store_server {
       spare_.reset();
       return true;
     }
-    if (strangers_.empty()) exhausted_ = failure;
-    paused_until_ = after(strangers_.empty() ? std::chrono::milliseconds{50} : std::chrono::milliseconds{2});
+    if (pending_.size() == 0) exhausted_ = failure;
+    paused_until_ = after(pending_.size() == 0 ? std::chrono::milliseconds{50} : std::chrono::milliseconds{2});
     poller_.modify(listener_.native(), os::interest::none, listener_token);
     return false;
   }
 
-  void drop_from_crowd() noexcept {
-    const auto crowd = wire::crowded_source(strangers_);
-    const auto oldest = std::find_if(strangers_.begin(), strangers_.end(),
-                                     [&](const stranger& s) { return !crowd || s.source == *crowd; });
-    drop(oldest->id);
-  }
   bool drop_slowest() noexcept {
-    if (strangers_.empty()) return false;
-    const connection& oldest = *connections_.at(strangers_.front().id);
-    if (clock::now() - (oldest.expires() - options_.handshake_timeout) < time_to_prove) return false;
-    drop(strangers_.front().id);
+    const auto* oldest = pending_.oldest();
+    if (oldest == nullptr || clock::now() - (oldest->expires - options_.handshake_timeout) < time_to_prove)
+      return false;
+    drop(oldest->id);
     return true;
   }
 
@@ -249,6 +241,9 @@ class store_server {
       const bool was_stranger = !c.admitted();
       if (ready.readable) state = c.receive();
       if (was_stranger) note_handshake(ready.token, c);
+      if (was_stranger && c.admitted() && !endpoint_.is_unix() &&
+          os::set_tcp_options(c.native(), detail::store_tcp_options) != 0)
+        state = progress::ended;
       if (state == progress::going_on) state = converse(c);
       if (state == progress::going_on) rearm(ready.token, c);
     } catch (const std::bad_alloc&) {
@@ -273,7 +268,7 @@ class store_server {
 
   void note_handshake(std::uint64_t id, const connection& c) {
     if (c.admitted()) {
-      forget_stranger(id);
+      pending_.remove(id);
       const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), c.rank());
       if (at == ranks_.end() || *at != c.rank()) ranks_.insert(at, c.rank());
     } else if (c.handshake().state() == wire::handshake_state::refused &&
@@ -281,6 +276,8 @@ class store_server {
       ++refused_;
       last_refusal_ = c.handshake().why();
       last_refused_ = c.handshake().counterpart();
+    } else if (c.handshake().has_early_proof()) {
+      pending_.prefer(id);
     }
   }
 
@@ -358,12 +355,9 @@ class store_server {
   }
 
   void drop(std::uint64_t id) noexcept {
-    forget_stranger(id);
+    pending_.remove(id);
     connections_.erase(id);
     keep_spare();
-  }
-  void forget_stranger(std::uint64_t id) noexcept {
-    std::erase_if(strangers_, [id](const stranger& s) { return s.id == id; });
   }
   /// Keeps a spare descriptor, to accept and refuse one more connection with a reason if none is left.
   void keep_spare() noexcept {
@@ -372,8 +366,8 @@ class store_server {
   }
 
   void drop_expired() {
-    while (!strangers_.empty() && connections_.at(strangers_.front().id)->expires() <= clock::now())
-      drop(strangers_.front().id);
+    const deadline now = clock::now();
+    for (const auto* p = pending_.first(); p != nullptr && p->expires <= now; p = pending_.first()) drop(p->id);
   }
 
   tcp_store_options options_;
@@ -387,7 +381,7 @@ class store_server {
   std::size_t stranger_limit_ = 64;
   std::uint64_t last_id_ = listener_token;
   std::map<std::uint64_t, std::unique_ptr<connection>> connections_;
-  std::vector<stranger> strangers_;   // pending handshakes, oldest first
+  detail::pending_connections pending_;
   std::vector<std::uint32_t> ranks_;  // ascending
   deadline paused_until_{};
   int exhausted_ = 0;

@@ -11,8 +11,8 @@
 
 namespace tutti::wire {
 
-/// The connecting side of a handshake: bytes in, bytes out. It proves itself only to a server that asks for the
-/// expected kind of proof, and accepts only a server that proves itself in return.
+/// The connecting side of a handshake: bytes in, bytes out. It has something to send from the beginning, proves itself
+/// only to a server that asks for the expected kind of proof, and accepts only a server that proves itself in return.
 class client_handshake {
  public:
   explicit client_handshake(const handshake_terms& terms, random_fn random = &kernel_random) noexcept : terms_(terms) {
@@ -20,6 +20,8 @@ class client_handshake {
       refuse(refusal::no_randomness);
     } else if (terms_.how == proof::hmac && (terms_.key == nullptr || hmac_provider.load() == nullptr)) {
       refuse(refusal::no_provider);
+    } else {
+      make_claim();
     }
   }
   client_handshake(const client_handshake&) = delete;  // output_ points into the object
@@ -41,7 +43,7 @@ class client_handshake {
 
   void receive(std::span<const std::byte> in) noexcept {
     while (state_ == handshake_state::running && !in.empty()) {
-      // A reply that comes before the claim was sent is not a reply to it.
+      // A reply that comes before everything was sent is not a reply to it.
       if (greeted_ && !output_.empty()) return refuse(refusal::not_our_protocol);
       const auto message = greeted_ ? std::span<std::byte>{reply_} : std::span<std::byte>{hello_};
       const std::size_t now = (std::min)(in.size(), message.size() - received_);
@@ -60,6 +62,9 @@ class client_handshake {
   }
 
  private:
+  [[nodiscard]] std::span<const std::byte> claim() const noexcept {
+    return std::span{said_}.first<detail::claim_bytes>();
+  }
   [[nodiscard]] std::size_t expected_bytes() const noexcept { return greeted_ ? reply_.size() : hello_.size(); }
 
   /// Checks the preamble as far as it has been received. Returns false if the handshake is over.
@@ -74,29 +79,33 @@ class client_handshake {
     theirs_.version = r.u16();
     const std::uint8_t asked = r.u8();
     if (theirs_.version != handshake_version) {
-      // The server learns the other version from the preamble and can name it too.
-      byte_writer w{claim_};
-      detail::put_preamble(w, terms_.how);
-      output_ = w.written();
-      refuse(refusal::version);
+      refuse(refusal::version);  // the server learns the other version from the claim and can name it, too
     } else if (asked != static_cast<std::uint8_t>(terms_.how)) {
       refuse(asked == static_cast<std::uint8_t>(proof::hmac) ? refusal::proof_wanted : refusal::proof_missing);
     }
     return state_ == handshake_state::running;
   }
 
-  void answer() noexcept {
-    greeted_ = true;
+  void make_claim() noexcept {
     const connection_claim c{terms_.role,       terms_.rank,        terms_.target,     terms_.world,
                              terms_.generation, terms_.connections, terms_.connection, terms_.job};
-    const auto body = std::span{claim_}.first<detail::claim_body_bytes>();
+    const auto body = std::span{said_}.first<detail::claim_body_bytes>();
     detail::encode_claim_body(body, terms_.how, c, nonce_);
-    mac shown{};
-    if (terms_.how == proof::hmac && !detail::transcript_mac(*terms_.key, "tutti client", hello_, body, {}, shown)) {
+    mac early{};
+    if (terms_.how == proof::hmac && !detail::transcript_mac(*terms_.key, "tutti early", {}, body, {}, early))
       return refuse(refusal::no_provider);
-    }
-    std::copy(shown.begin(), shown.end(), claim_.begin() + detail::claim_body_bytes);
-    output_ = claim_;
+    std::copy(early.begin(), early.end(), said_.begin() + body.size());
+    output_ = claim();
+  }
+
+  void answer() noexcept {
+    greeted_ = true;
+    if (terms_.how != proof::hmac) return;
+    mac shown{};
+    if (!detail::transcript_mac(*terms_.key, "tutti client", hello_, claim(), {}, shown))
+      return refuse(refusal::no_provider);
+    std::copy(shown.begin(), shown.end(), said_.begin() + detail::claim_bytes);
+    output_ = std::span{said_}.last(output_.size() + shown.size());
   }
 
   void judge() noexcept {
@@ -107,7 +116,7 @@ class client_handshake {
     // A server that refused this side's proof does not prove itself.
     if (terms_.how == proof::hmac && verdict != refusal::authentication) {
       mac expected{};
-      if (!detail::transcript_mac(*terms_.key, "tutti server", hello_, claim_, body, expected)) {
+      if (!detail::transcript_mac(*terms_.key, "tutti server", hello_, claim(), body, expected)) {
         return refuse(refusal::no_provider);
       }
       const auto shown = std::span<const std::byte>{reply_}.subspan<detail::reply_body_bytes>();
@@ -127,6 +136,7 @@ class client_handshake {
   void refuse(refusal why) noexcept {
     state_ = handshake_state::refused;
     why_ = why;
+    if (why != refusal::version) output_ = {};
   }
 
   handshake_terms terms_;
@@ -138,7 +148,7 @@ class client_handshake {
   std::span<const std::byte> output_;
   detail::nonce nonce_{};
   std::array<std::byte, detail::hello_bytes> hello_{};
-  std::array<std::byte, detail::claim_bytes> claim_{};
+  std::array<std::byte, detail::claim_bytes + detail::proof_bytes> said_{};
   std::array<std::byte, detail::reply_bytes> reply_{};
 };
 

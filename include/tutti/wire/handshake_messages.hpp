@@ -11,7 +11,7 @@
 
 namespace tutti::wire {
 
-inline constexpr std::uint16_t handshake_version = 9;
+inline constexpr std::uint16_t handshake_version = 10;
 
 /// The purpose of a connection. A claim for one purpose is not valid for another.
 enum class connection_role : std::uint8_t { store_client = 1, peer = 2 };
@@ -58,8 +58,13 @@ struct connection_claim {
 
 namespace detail {
 
-// All three messages begin with eight bytes of magic and the version, in every version of the protocol, so that two
-// versions can recognize each other. The magic ends as PNG's does, to detect converted line ends.
+// Each side begins with eight bytes of magic and the version, in every version of the protocol, so that two versions
+// can recognize each other. The magic ends as PNG's does, to detect converted line ends.
+//
+// The client sends its claim at once, the server its hello; with a secret the client then sends its proof, which covers
+// both; the server replies. A claim ends with the early proof, a MAC over the claim alone: it shows a server that the
+// client has the secret before the server has spent a round trip on it, but may have been replayed, so it decides only
+// which connections a full server closes.
 inline constexpr std::array<std::byte, 8> magic{std::byte{'t'}, std::byte{'u'},  std::byte{'t'},  std::byte{'t'},
                                                 std::byte{'i'}, std::byte{'\r'}, std::byte{'\n'}, std::byte{0}};
 inline constexpr std::size_t nonce_bytes = 32;
@@ -67,9 +72,10 @@ inline constexpr std::size_t preamble_bytes = 12;                             //
 inline constexpr std::size_t hello_bytes = preamble_bytes + 4 + nonce_bytes;  // … zeros, nonce
 inline constexpr std::size_t claim_body_bytes = preamble_bytes + 4 + 4 + 4 + 8 + 4 + 4 + 16 + nonce_bytes;
 inline constexpr std::size_t claim_bytes = claim_body_bytes + 32;
+inline constexpr std::size_t proof_bytes = 32;
 inline constexpr std::size_t reply_body_bytes = preamble_bytes + 4 + 4 + 4 + 8;
 inline constexpr std::size_t reply_bytes = reply_body_bytes + 32;
-static_assert(claim_bytes <= 256, "no stranger is read further than that");
+static_assert(claim_bytes + proof_bytes == 152, "no stranger is read further than SECURITY.md says");
 
 using nonce = std::array<std::byte, nonce_bytes>;
 

@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include <tutti/wire/constant_time.hpp>
 #include <tutti/wire/handshake.hpp>
 
 namespace tutti::wire {
 
-/// The accepting side of a handshake: bytes in, bytes out. It takes 120 bytes at most and gives up at the first wrong
+/// The accepting side of a handshake: bytes in, bytes out. It takes 152 bytes at most and gives up at the first wrong
 /// one. Every peer without proof gets the same answer, whatever it did wrong.
 class server_handshake {
  public:
@@ -33,12 +34,16 @@ class server_handshake {
   [[nodiscard]] refusal why() const noexcept { return why_; }
   [[nodiscard]] const handshake_counterpart& counterpart() const noexcept { return theirs_; }
 
+  /// Returns true once the other side has sent a MAC that takes the secret, or a copy of one: reason enough to close a
+  /// connection without one instead of this one, and no reason to accept it. Always false without a secret.
+  [[nodiscard]] bool has_early_proof() const noexcept { return early_; }
+
   /// Returns the other side's claim; proven if the state is accepted.
   [[nodiscard]] const connection_claim& claim() const noexcept { return claim_; }
 
   /// Returns the maximal number of bytes to read before the next receive().
   [[nodiscard]] std::size_t wanted() const noexcept {
-    return state_ == handshake_state::running ? claim_bytes_.size() - received_ : 0;
+    return state_ == handshake_state::running ? expected_bytes() - received_ : 0;
   }
 
   /// Returns the bytes to send now; sent(n) removes the first n.
@@ -48,31 +53,48 @@ class server_handshake {
   void receive(std::span<const std::byte> in) noexcept {
     if (state_ != handshake_state::running || in.empty()) return;
     if (in.size() > wanted()) return refuse(refusal::not_our_protocol);
-    std::memcpy(claim_bytes_.data() + received_, in.data(), in.size());
-    received_ += in.size();
+    std::memcpy(said_.data() + received_, in.data(), in.size());
+    const std::size_t before = std::exchange(received_, received_ + in.size());
 
     const std::size_t known = (std::min)(received_, detail::magic.size());
-    if (!std::equal(detail::magic.begin(), detail::magic.begin() + static_cast<std::ptrdiff_t>(known),
-                    claim_bytes_.begin())) {
+    if (!std::equal(detail::magic.begin(), detail::magic.begin() + static_cast<std::ptrdiff_t>(known), said_.begin())) {
       return refuse(refusal::not_our_protocol);
     }
     if (received_ < detail::preamble_bytes) return;
-    byte_reader r{std::span{claim_bytes_}.subspan(detail::magic.size())};
+    byte_reader r{std::span{said_}.subspan(detail::magic.size())};
     theirs_.version = r.u16();
     if (theirs_.version != handshake_version) return refuse(refusal::version);
     if (r.u8() != static_cast<std::uint8_t>(terms_.how)) return refuse(refusal::authentication);
-    if (received_ == claim_bytes_.size()) judge();
+    if (before < detail::claim_bytes && received_ >= detail::claim_bytes && terms_.how == proof::hmac) look_early();
+    if (received_ == expected_bytes()) judge();
   }
 
  private:
+  [[nodiscard]] std::size_t expected_bytes() const noexcept {
+    return terms_.how == proof::hmac ? said_.size() : detail::claim_bytes;
+  }
+  [[nodiscard]] std::span<const std::byte, detail::claim_bytes> claim_as_sent() const noexcept {
+    return std::span{said_}.first<detail::claim_bytes>();
+  }
+
+  /// A wrong early proof is refused with the proof: a reply before it could be lost, as the proof would then arrive at
+  /// a closed connection.
+  void look_early() noexcept {
+    const auto claim = claim_as_sent();
+    mac expected{};
+    early_ =
+        detail::transcript_mac(*terms_.key, "tutti early", {}, claim.first<detail::claim_body_bytes>(), {}, expected) &&
+        equal_in_constant_time(expected, claim.last<mac{}.size()>());
+  }
+
   void judge() noexcept {
-    const auto body = std::span<const std::byte>{claim_bytes_}.first<detail::claim_body_bytes>();
+    const auto body = claim_as_sent().first<detail::claim_body_bytes>();
     if (terms_.how == proof::hmac) {
       mac expected{};
-      if (!detail::transcript_mac(*terms_.key, "tutti client", hello_, body, {}, expected)) {
+      if (!detail::transcript_mac(*terms_.key, "tutti client", hello_, claim_as_sent(), {}, expected)) {
         return refuse(refusal::no_provider);
       }
-      const auto shown = std::span<const std::byte>{claim_bytes_}.subspan<detail::claim_body_bytes>();
+      const auto shown = std::span<const std::byte>{said_}.last<detail::proof_bytes>();
       if (!equal_in_constant_time(expected, shown)) return refuse(refusal::authentication);
       proven_ = true;
     }
@@ -110,7 +132,7 @@ class server_handshake {
     mac proof_of_ours{};
     if (proven_ && terms_.how == proof::hmac) {
       const auto said = w.written();
-      if (!detail::transcript_mac(*terms_.key, "tutti server", hello_, claim_bytes_, said, proof_of_ours)) {
+      if (!detail::transcript_mac(*terms_.key, "tutti server", hello_, claim_as_sent(), said, proof_of_ours)) {
         state_ = handshake_state::refused;
         why_ = refusal::no_provider;
       }
@@ -122,13 +144,14 @@ class server_handshake {
   handshake_terms terms_;
   handshake_state state_ = handshake_state::running;
   refusal why_ = refusal::none;
+  bool early_ = false;
   bool proven_ = false;
   handshake_counterpart theirs_;
   connection_claim claim_;
   std::size_t received_ = 0;
   std::span<const std::byte> output_;
   std::array<std::byte, detail::hello_bytes> hello_{};
-  std::array<std::byte, detail::claim_bytes> claim_bytes_{};
+  std::array<std::byte, detail::claim_bytes + detail::proof_bytes> said_{};
   std::array<std::byte, detail::reply_bytes> reply_{};
 };
 

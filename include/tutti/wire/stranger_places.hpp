@@ -25,11 +25,11 @@ inline std::size_t stranger_places(std::size_t ranks) noexcept {
 /// Returns the number for one of many listeners, whose pending connections take memory.
 inline int few_stranger_places() noexcept { return static_cast<int>(std::min<std::size_t>(stranger_places(0), 256)); }
 
-/// Returns the source address of most pending connections, if it has at least an eighth: its oldest one makes room for
-/// others, so that a flood closes its own connections and no other's. Uses the counters of Misra and Gries, which find
-/// every such source in one pass.
-template <class Strangers>
-std::optional<std::uint64_t> crowded_source(const Strangers& all) noexcept {
+/// Returns the source address of most of the pending connections that `counts(connection)`, if it has at least an
+/// eighth of them: its oldest one makes room for others, so that a flood closes its own connections and no other's.
+/// Uses the counters of Misra and Gries, which find every such source in one pass.
+template <class Strangers, class Counts>
+std::optional<std::uint64_t> crowded_source(const Strangers& all, Counts&& counts) noexcept {
   struct counter {
     std::uint64_t source = 0;
     std::size_t count = 0;
@@ -37,6 +37,7 @@ std::optional<std::uint64_t> crowded_source(const Strangers& all) noexcept {
   std::array<counter, 8> counters{};
   std::size_t n = 0;
   for (const auto& s : all) {
+    if (!counts(s)) continue;
     ++n;
     const auto own = std::find_if(counters.begin(), counters.end(),
                                   [&](const counter& c) { return c.count != 0 && c.source == s.source; });
@@ -52,10 +53,14 @@ std::optional<std::uint64_t> crowded_source(const Strangers& all) noexcept {
   for (counter& c : counters) {
     if (c.count == 0) continue;
     c.count = 0;
-    for (const auto& s : all) c.count += s.source == c.source;
+    for (const auto& s : all) c.count += counts(s) && s.source == c.source;
     if (8 * c.count >= n && (most == nullptr || c.count > most->count)) most = &c;
   }
   return most == nullptr ? std::nullopt : std::optional{most->source};
+}
+template <class Strangers>
+std::optional<std::uint64_t> crowded_source(const Strangers& all) noexcept {
+  return crowded_source(all, [](const auto&) { return true; });
 }
 
 }  // namespace tutti::wire

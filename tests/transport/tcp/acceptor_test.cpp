@@ -138,6 +138,43 @@ TEST_CASE("a flood from one address drives out its own, and nobody from elsewher
   CHECK(visit(h, job_with()) == std::pair{state::ready, 1});
 }
 
+TEST_CASE("a flood from a peer's own address drives out no peer that has shown the secret") {
+  const tutti_test::pretended_hmac_scope hmac;
+  const tcp_job job = job_with(secret_of(1));
+  hall h{job, 0, 4, 8};
+  const auto peer = strangers::connect(h.listener.endpoint());
+  tutti::wire::client_handshake client{job.terms(1, 4, 0)};
+  REQUIRE(strangers::say(peer, client.output()));
+  client.sent(client.output().size());
+  while (h.look() || h.places.waiting() == 0) {
+  }
+  std::vector<tutti::os::fd> flood;
+  const auto flood_with = [&](const tcp_job& who) {
+    for (int i = 0; i < 40; ++i) {
+      flood.push_back(strangers::connect(h.listener.endpoint()));
+      const tutti::wire::client_handshake words{who.terms(2, 4, 0)};
+      REQUIRE(strangers::say(flood.back(), words.output()));
+      (void)h.look();
+    }
+    while (h.look()) {
+    }
+    CHECK(h.places.waiting() == 8);
+  };
+  flood_with(job_with(secret_of(2)));
+  client.receive(strangers::hear(peer, client.wanted()));
+  SUBCASE("none without it") {
+    CHECK(strangers::say(peer, client.output()));
+    const auto guest = h.guest();
+    REQUIRE(guest);
+    CHECK(guest->rank == 1);
+  }
+  SUBCASE("of those that have it the oldest goes") {
+    flood.clear();
+    flood_with(job);
+    CHECK(strangers::is_closed(peer));
+  }
+}
+
 TEST_CASE("what was said once does not open the door again") {
   const tutti_test::pretended_hmac_scope hmac;
   const tcp_job job = job_with(secret_of(1));

@@ -79,10 +79,11 @@ class store_connector {
   [[nodiscard]] os::fd reach(const os::endpoint& where) {
     auto started = os::start_connect(where);
     int cause = started.error;
-    const deadline patience = (std::min)(until_, after(std::chrono::seconds{5}));
+    const deadline patience = (std::min)(until_, after(patience_));
     while (started.socket && (cause = os::connect_result(started.socket.native())) == EINPROGRESS) {
       if (clock::now() >= patience) {
         cause = ETIMEDOUT;
+        patience_ = std::min<duration>(2 * patience_, std::chrono::seconds{5});
         break;
       }
       os::wait_ready(started.socket.native(), os::interest::write, remaining(patience));
@@ -156,6 +157,9 @@ class store_connector {
   const std::string& address_;
   const tcp_store_options& options_;
   deadline until_;
+  // Until a connection is there. A host with a full queue of connections drops a request for one, which the kernel
+  // repeats after 1 s, 3 s and 7 s only; a new attempt is one at once. It grows, as the way to a host may take long.
+  duration patience_ = std::chrono::milliseconds{250};
   int last_errno_ = 0;
   std::string last_problem_ = "no attempt was made";
 };

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <tutti/core/deadline.hpp>
 #include <tutti/os/fd.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket_io.hpp>
@@ -23,12 +22,11 @@ class store_connection {
  public:
   enum class progress : std::uint8_t { going_on, ended };
 
-  store_connection(os::fd socket, const wire::handshake_terms& terms, deadline expires) noexcept
-      : socket_(std::move(socket)), handshake_(terms), expires_(expires) {}
+  store_connection(os::fd socket, const wire::handshake_terms& terms) noexcept
+      : socket_(std::move(socket)), handshake_(terms) {}
 
   [[nodiscard]] int native() const noexcept { return socket_.native(); }
   [[nodiscard]] bool admitted() const noexcept { return admitted_; }
-  [[nodiscard]] deadline expires() const noexcept { return expires_; }
   [[nodiscard]] const wire::server_handshake& handshake() const noexcept { return handshake_; }
   [[nodiscard]] std::uint32_t rank() const noexcept { return handshake_.claim().rank; }
 
@@ -141,7 +139,6 @@ class store_connection {
 
   os::fd socket_;
   wire::server_handshake handshake_;
-  deadline expires_;
   bool admitted_ = false;
   std::vector<std::byte> in_;
   std::vector<std::byte> out_;

@@ -21,7 +21,8 @@ namespace tutti::detail {
 
 /// Pending handshakes: accepted connections that have not proved themselves. Their number is fixed, and none takes
 /// memory of its own. If all places are taken, the oldest connection is closed, as a peer needs only a moment; if an
-/// eighth of all come from one address, the oldest from there. A connection on which something wrong comes, or nothing
+/// eighth of all come from one address, the oldest from there, and none that has shown the secret while another has
+/// not. A connection on which something wrong comes, or nothing
 /// in time, is closed; nobody waits for it.
 class tcp_acceptor {
  public:
@@ -57,7 +58,10 @@ class tcp_acceptor {
         clear(p);
         return false;
       }
-      if (!speak(p)) clear(p);
+      // A peer's claim comes with its connection, and keeps it from being cleared for the next one. Without a secret
+      // the claim is all that a peer says, and hear() takes it.
+      const bool here = terms_.how == wire::proof::hmac ? listen(p) : speak(p);
+      if (!here || p.handshake->state() != wire::handshake_state::running) clear(p);
     }
     return true;
   }
@@ -72,17 +76,13 @@ class tcp_acceptor {
   std::optional<guest> hear(std::size_t at) noexcept {
     if (at >= places_.size() || !places_[at].connection) return std::nullopt;
     place& p = places_[at];
-    std::array<std::byte, 256> some;
-    const auto room = std::span{some}.first((std::min)(some.size(), p.handshake->wanted()));
-    const os::io_result r = os::receive_some(p.connection.native(), room);
-    p.handshake->receive(room.first(r.bytes));
-    const bool understood = speak(p);
-    if (p.handshake->state() == wire::handshake_state::accepted && understood) {
+    const bool here = listen(p);
+    if (p.handshake->state() == wire::handshake_state::accepted && here) {
       guest g{static_cast<int>(p.handshake->claim().rank), std::move(p.connection), p.handshake->claim().connection};
       clear(p);
       return g;
     }
-    if (r.closed || !understood || p.handshake->state() != wire::handshake_state::running) clear(p);
+    if (!here || p.handshake->state() != wire::handshake_state::running) clear(p);
     return std::nullopt;
   }
 
@@ -112,6 +112,14 @@ class tcp_acceptor {
     p.connection.reset();
     p.handshake.reset();
   }
+  /// Reads the bytes that are there and answers. Returns false if the other side is gone or does not take the answer.
+  static bool listen(place& p) noexcept {
+    std::array<std::byte, 256> some;
+    const auto room = std::span{some}.first((std::min)(some.size(), p.handshake->wanted()));
+    const os::io_result r = os::receive_some(p.connection.native(), room);
+    p.handshake->receive(room.first(r.bytes));
+    return speak(p) && !r.closed;
+  }
   /// Sends what the handshake has to say, which fits into any socket at once. Returns false if it did not.
   static bool speak(place& p) noexcept {
     const auto out = p.handshake->output();
@@ -119,14 +127,17 @@ class tcp_acceptor {
     p.handshake->sent(r.bytes);
     return r.bytes == out.size();
   }
+  static bool has_shown_nothing(const place& p) noexcept { return !p.handshake->has_early_proof(); }
   /// Returns a free place, after closing a connection if need be.
   std::size_t free_place() noexcept {
     for (std::size_t i = 0; i < places_.size(); ++i)
       if (!places_[i].connection) return i;
-    const auto crowd = wire::crowded_source(places_);
+    const bool all_proved = std::none_of(places_.begin(), places_.end(), has_shown_nothing);
+    const auto may_go = [&](const place& p) { return all_proved || has_shown_nothing(p); };
+    const auto crowd = wire::crowded_source(places_, may_go);
     std::size_t oldest = places_.size();
     for (std::size_t i = 0; i < places_.size(); ++i)
-      if ((!crowd || places_[i].source == *crowd) &&
+      if (may_go(places_[i]) && (!crowd || places_[i].source == *crowd) &&
           (oldest == places_.size() || places_[i].until < places_[oldest].until))
         oldest = i;
     clear(places_[oldest]);

@@ -15,6 +15,7 @@
 #include <tutti/os/page_sender.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket_io.hpp>
+#include <tutti/os/socket_options.hpp>
 #include <tutti/transport/tcp/receive_buffer.hpp>
 #include <tutti/transport/tcp/sockets.hpp>
 
@@ -52,10 +53,19 @@ class tcp_connection {
 
   using parts = std::array<std::span<const std::byte>, 3>;
 
-  /// Writes as many bytes as there is room for.
-  os::io_result write(const parts& p) noexcept { return noted(send(p), p); }
-  /// Does the same without a copy of the last part, which stays unchanged until the peer has read it. The bytes of it
-  /// that were not written must come first in the next call.
+  /// Writes as many bytes as there is room for. The kernel collects short records in full segments from the 17th since
+  /// push() on.
+  os::io_result write(const parts& p) noexcept {
+    unpushed_ = ++records_ > most_at_once && size_of(p) <= most_joined;
+    return noted(send(p, unpushed_ ? os::segment::when_full : os::segment::now), p);
+  }
+  /// Sends the short records that the kernel has kept. Each poll calls it, and a rank that goes to sleep.
+  void push() noexcept {
+    records_ = 0;
+    if (std::exchange(unpushed_, false)) os::push_out(socket.native());
+  }
+  /// Writes without a copy of the last part, which stays unchanged until the peer has read it. The bytes of it that
+  /// were not written must come first in the next call.
   os::io_result lend(const parts& p, os::page_sender& pages) noexcept {
     const parts first{p[0], p[1], {}};
     const std::size_t before = size_of(first);
@@ -114,6 +124,7 @@ class tcp_connection {
 
  private:
   static constexpr std::size_t most_joined = 1280;
+  static constexpr int most_at_once = 16;  // short records; a segment for each costs both sides microseconds
 
   static std::size_t size_of(const parts& p) noexcept { return p[0].size() + p[1].size() + p[2].size(); }
   os::io_result noted(const os::io_result& r, const parts& p) noexcept {
@@ -123,8 +134,8 @@ class tcp_connection {
   }
   // The kernel takes less time for one buffer than for a list, and copying a small message takes less than the
   // difference.
-  [[nodiscard]] os::io_result send(const parts& p) const noexcept {
-    if (p[0].empty() && p[2].empty()) return os::send_some(socket.native(), p[1]);
+  [[nodiscard]] os::io_result send(const parts& p, os::segment last = os::segment::now) const noexcept {
+    if (p[0].empty() && p[2].empty()) return os::send_some(socket.native(), p[1], last);
     const std::size_t bytes = size_of(p);
     if (bytes > most_joined) {
       const std::array<iovec, 3> pieces{os::to_iovec(p[0]), os::to_iovec(p[1]), os::to_iovec(p[2])};
@@ -136,11 +147,13 @@ class tcp_connection {
       if (!one.empty()) std::memcpy(to, one.data(), one.size());
       to += one.size();
     }
-    return os::send_some(socket.native(), std::span<const std::byte>{whole}.first(bytes));
+    return os::send_some(socket.native(), std::span<const std::byte>{whole}.first(bytes), last);
   }
 
   std::vector<std::byte> kept_;  // what the socket had no room for of records that must be written whole
   bool finishing_ = false, inside_ = false;
+  bool unpushed_ = false;  // the kernel keeps the end of what was written
+  int records_ = 0;        // written since push()
 };
 
 }  // namespace tutti::detail

@@ -107,6 +107,7 @@ class tcp_domain final : private tcp_stream::keeper {
     std::array<int, most_tried> tried;
     for (int p = 0; p < size(); ++p) {
       if (!link(p).stream) continue;
+      link(p).stream->push();
       received += link(p).stream->received();
       if (!awaits(p)) {
         watch_.one(p);
@@ -204,7 +205,7 @@ class tcp_domain final : private tcp_stream::keeper {
       if (l.stream) l.stream->close();
   }
 
-  void prepare_park() noexcept { watch_.all(); }
+  void prepare_park() noexcept { watch_.prepare_sleep(); }
   void park(duration at_most) noexcept {
     const std::scoped_lock parked(parking_);
     (void)poller_.wait(at_most);
@@ -221,10 +222,9 @@ class tcp_domain final : private tcp_stream::keeper {
  private:
   using source = tcp_poller::source;
   using side = tcp_stream::side;
-
   template <class Done>
   void linger(deadline began, Done done) noexcept {
-    watch_.all();
+    watch_.prepare_sleep();
     waker_.notify();
     const std::scoped_lock parked(parking_);
     while (!done() && clock::now() - began < options_.goodbye)

@@ -125,6 +125,10 @@ class tcp_stream {
     }
     r.held = w != reading_ || std::exchange(readable_, true);
   }
+  /// Sends what was written, however short.
+  void push() noexcept {
+    for (roads& t : rails_) t.ours.push();
+  }
   /// Writes what was kept for a connection, which has room again.
   void room(int rail, side s) noexcept { own(rail, s).flush(); }
   /// Sets failure(), unless it is set.

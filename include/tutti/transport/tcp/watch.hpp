@@ -46,6 +46,12 @@ class tcp_watch {
     if (rhythm_.is_lost()) all();
     return rhythm_.look_is_due();
   }
+  /// Prepares this rank's sleep: registers all and sends what was written.
+  void prepare_sleep() noexcept {
+    for (tcp_link& l : links_)
+      if (l.stream) l.stream->push();
+    all();
+  }
   /// Leaves these peers to the caller, which polls them with each poll. If that has found something often enough, they
   /// are registered only for room to write, until nothing comes for long, or all() or one() is called.
   void leave_to_polls(std::span<const int> peers) noexcept {

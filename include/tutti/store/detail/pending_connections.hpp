@@ -1,0 +1,61 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tutti/core/deadline.hpp>
+#include <tutti/wire/stranger_places.hpp>
+
+namespace tutti::detail {
+
+/// Connections at a host that have not proved themselves yet. To make room, none that has shown an early proof is closed
+/// while there is one that has not.
+class pending_connections {
+ public:
+  struct entry {
+    std::uint64_t id = 0;  ///< ascending by age
+    std::uint64_t source = 0;
+    deadline expires{};
+  };
+
+  [[nodiscard]] std::size_t size() const noexcept { return strangers_.size() + candidates_.size(); }
+
+  void add(const entry& e) { strangers_.push_back(e); }
+  /// Notes that a connection has shown an early proof.
+  void prefer(std::uint64_t id) {
+    const auto at = find(strangers_, id);
+    if (at == strangers_.end() || at->id != id) return;
+    candidates_.insert(find(candidates_, id), *at);
+    strangers_.erase(at);
+  }
+  void remove(std::uint64_t id) noexcept {
+    for (auto* list : {&strangers_, &candidates_})
+      if (const auto at = find(*list, id); at != list->end() && at->id == id) list->erase(at);
+  }
+
+  /// Returns the oldest of those that are closed first, if there is any.
+  [[nodiscard]] const entry* oldest() const noexcept { return size() == 0 ? nullptr : &first_to_go().front(); }
+  /// Returns the oldest of them from the address of most. There must be one.
+  [[nodiscard]] const entry& oldest_of_crowd() const noexcept {
+    const auto& list = first_to_go();
+    const auto crowd = wire::crowded_source(list);
+    return *std::find_if(list.begin(), list.end(), [&](const entry& e) { return !crowd || e.source == *crowd; });
+  }
+  /// Returns the oldest of all, if there is any.
+  [[nodiscard]] const entry* first() const noexcept {
+    if (candidates_.empty() || strangers_.empty()) return oldest();
+    return &(strangers_.front().id < candidates_.front().id ? strangers_ : candidates_).front();
+  }
+
+ private:
+  using list = std::vector<entry>;
+  static list::iterator find(list& in, std::uint64_t id) noexcept {
+    return std::lower_bound(in.begin(), in.end(), id, [](const entry& e, std::uint64_t i) { return e.id < i; });
+  }
+  [[nodiscard]] const list& first_to_go() const noexcept { return strangers_.empty() ? candidates_ : strangers_; }
+
+  list strangers_, candidates_;  // without and with an early proof, by age
+};
+
+}  // namespace tutti::detail
