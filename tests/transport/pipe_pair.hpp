@@ -37,12 +37,9 @@ struct events final : tcp_stream::keeper {
     while (stream) {
       const auto n = stream->next_notice(rail);
       if (!n) return;
-      if (n->what == control_message::kind::has_read) stream->was_read();
       heard.push_back(n->why.detail);
     }
   }
-  tutti::os::page_sender sender;
-  tutti::os::page_sender& pages() noexcept override { return sender; }
   void broken(int, int, int e) noexcept override {
     ++broken_calls;
     error = e;

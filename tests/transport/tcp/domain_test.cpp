@@ -135,9 +135,6 @@ TEST_CASE("bytes that are no frames break the protocol") {
   SUBCASE("a notice in the stream") {
     CHECK(strangers::say(w.stream, control_message{control_message::kind::waiting, {}}.encode()));
   }
-  SUBCASE("it has read what was not lent") {
-    CHECK(strangers::say(w.notices, control_message{control_message::kind::has_read, {}}.encode()));
-  }
   SUBCASE("nonsense against the stream") { CHECK(strangers::say(w.notices, drive::pattern(64, 3))); }
   REQUIRE(w.until([&] { return f->done(); }));
   CHECK(f->result().code == errc::protocol);

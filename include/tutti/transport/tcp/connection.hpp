@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <tutti/os/fd.hpp>
-#include <tutti/os/page_sender.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/transport/tcp/receive_buffer.hpp>
@@ -34,10 +33,7 @@ class tcp_connection {
     in.open();
     socket = std::move(connection);
     finishing_ = out_ended = false;
-    inside_ = stays_inside(socket.native());
   }
-  /// Returns true if the peer is on this machine, so that its reports of having read a loan come soon.
-  [[nodiscard]] bool may_lend() const noexcept { return inside_; }
   [[nodiscard]] bool can_write() const noexcept { return socket && !out_ended; }
   [[nodiscard]] bool can_read() const noexcept { return socket && in.end() == receive_buffer::ending::none; }
   /// Returns true if both directions work.
@@ -53,18 +49,11 @@ class tcp_connection {
   using parts = std::array<std::span<const std::byte>, 3>;
 
   /// Writes as many bytes as there is room for.
-  os::io_result write(const parts& p) noexcept { return noted(send(p), p); }
-  /// Does the same without a copy of the last part, which stays unchanged until the peer has read it. The bytes of it
-  /// that were not written must come first in the next call.
-  os::io_result lend(const parts& p, os::page_sender& pages) noexcept {
-    const parts first{p[0], p[1], {}};
-    const std::size_t before = size_of(first);
-    os::io_result r = before != 0 ? send(first) : os::io_result{};
-    if (!r.closed && r.bytes == before) {
-      r = pages.send(socket.native(), p[2]);
-      r.bytes += before;
-    }
-    return noted(r, p);
+  os::io_result write(const parts& p) noexcept {
+    const os::io_result r = send(p);
+    full = r.bytes < size_of(p);
+    if (r.closed) out_ended = true;
+    return r;
   }
   /// Writes all of a few bytes. Keeps those that there is no room for and writes them later, so that the caller need
   /// not.
@@ -116,11 +105,6 @@ class tcp_connection {
   static constexpr std::size_t most_joined = 1280;
 
   static std::size_t size_of(const parts& p) noexcept { return p[0].size() + p[1].size() + p[2].size(); }
-  os::io_result noted(const os::io_result& r, const parts& p) noexcept {
-    full = r.bytes < size_of(p);
-    if (r.closed) out_ended = true;
-    return r;
-  }
   // The kernel takes less time for one buffer than for a list, and copying a small message takes less than the
   // difference.
   [[nodiscard]] os::io_result send(const parts& p) const noexcept {
@@ -140,7 +124,7 @@ class tcp_connection {
   }
 
   std::vector<std::byte> kept_;  // what the socket had no room for of records that must be written whole
-  bool finishing_ = false, inside_ = false;
+  bool finishing_ = false;
 };
 
 }  // namespace tutti::detail

@@ -16,7 +16,6 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/os/event_fd.hpp>
-#include <tutti/os/page_sender.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/transport/messaging/tag.hpp>
 #include <tutti/transport/rank_info.hpp>
@@ -74,14 +73,6 @@ class tcp_domain final : private tcp_stream::keeper {
   [[nodiscard]] keeper& pipe_keeper() noexcept { return *this; }
   /// Returns the number of rails that the streams must have.
   [[nodiscard]] int connections() const noexcept { return options_.connections; }
-
-  /// Returns true if all ranks listen at one address and have one rail: their long messages are lent, see loans.
-  [[nodiscard]] bool lends() const {
-    const auto host_of = [](const rank_info& p) { return os::split_host_port(p.endpoint).first; };
-    const std::string first = host_of(peers_.front());
-    return connections() == 1 &&
-           std::all_of(peers_.begin(), peers_.end(), [&](const rank_info& p) { return host_of(p) == first; });
-  }
 
   /// Takes care of a peer's stream, which outlives the last call. Throws usage_error if the roster lacks its endpoint.
   void add(int p, tcp_stream& stream) {
@@ -304,14 +295,9 @@ class tcp_domain final : private tcp_stream::keeper {
   void watch(int p, int rail, side s) noexcept override { watch_.renew(p, rail, s); }
   void broken(int p, int rail, int error) noexcept override {
     if (!link(p).bye && !closing_) link(p).suspect(error, rail);
-    for (const side s : {side::ours, side::theirs}) {
-      const detail::tcp_connection& r = link(p).stream->at(rail, s);
-      if (r.can_read()) continue;
-      watch(p, rail, s);
-      pages_.forget(r.socket.native());
-    }
+    for (const side s : {side::ours, side::theirs})
+      if (!link(p).stream->at(rail, s).can_read()) watch(p, rail, s);
   }
-  os::page_sender& pages() noexcept override { return pages_; }
   void noticed(int p, int rail) noexcept override {
     tcp_link& l = link(p);
     while (const auto n = l.stream->next_notice(rail)) {
@@ -319,9 +305,6 @@ class tcp_domain final : private tcp_stream::keeper {
       switch (n->what) {
         case control_message::kind::abort:
           l.stream->fail(n->why);
-          break;
-        case control_message::kind::has_read:
-          l.stream->was_read();
           break;
         case control_message::kind::bye:
           l.bye = true;
@@ -389,7 +372,6 @@ class tcp_domain final : private tcp_stream::keeper {
   detail::tcp_watch watch_;
   detail::tcp_connector dialer_;
   os::event_fd waker_;
-  os::page_sender pages_;
   int bell_ = -1;
   std::mutex parking_;  // held while the poller waits without the engine's lock
   bool look_soon_ = true, door_shut_ = false, closing_ = false;

@@ -23,7 +23,6 @@ struct piece {
   std::uint32_t bytes = 0;
   std::uint8_t next = 0;
   std::uint16_t read = 0;  ///< segments that came against this stream and were read, modulo 2^16
-  bool lent = false;       ///< its writer goes on when the reader has reported that it was read
   bool padded = false;     ///< padding_bytes without a meaning are before its first byte
 
   /// Returns the bytes before the first byte of a segment whose encoded header begins at `in`.
@@ -42,7 +41,7 @@ struct piece {
 
   [[nodiscard]] encoded encode() const noexcept {
     encoded out{};
-    const int flags = (lent ? lent_bit : 0) | (padded ? padded_bit : 0);
+    const int flags = padded ? padded_bit : 0;
     wire::byte_writer{out}.u8(mark).u8(static_cast<std::uint8_t>(next | flags)).u16(read).u32(bytes);
     return out;
   }
@@ -53,12 +52,11 @@ struct piece {
     const std::uint16_t read = r.u16();
     const std::uint32_t bytes = r.u32();
     if (first != mark || bytes > most_bytes) return std::nullopt;
-    return piece{bytes, static_cast<std::uint8_t>(next & ~(lent_bit | padded_bit)), read, (next & lent_bit) != 0,
-                 (next & padded_bit) != 0};
+    return piece{bytes, static_cast<std::uint8_t>(next & ~padded_bit), read, (next & padded_bit) != 0};
   }
 
  private:
-  static constexpr std::uint8_t lent_bit = 0x80, padded_bit = 0x40;
+  static constexpr std::uint8_t padded_bit = 0x40;
 };
 
 }  // namespace tutti::detail

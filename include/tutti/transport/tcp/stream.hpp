@@ -10,7 +10,6 @@
 
 #include <tutti/core/status.hpp>
 #include <tutti/os/fd.hpp>
-#include <tutti/os/page_sender.hpp>
 #include <tutti/os/socket_options.hpp>
 #include <tutti/transport/tcp/connection.hpp>
 #include <tutti/transport/tcp/control_message.hpp>
@@ -18,7 +17,6 @@
 #include <tutti/transport/tcp/receive_buffer.hpp>
 #include <tutti/transport/tcp/route.hpp>
 #include <tutti/transport/tcp/segment_header.hpp>
-#include <tutti/transport/tcp/zero_copy_send.hpp>
 
 namespace tutti {
 
@@ -45,7 +43,6 @@ class tcp_stream {
     virtual void watch(int peer, int rail, side s) noexcept = 0;      ///< wanted() of the connection has changed
     virtual void noticed(int peer, int rail) noexcept = 0;            ///< next_notice() has a message, or the end
     virtual void broken(int peer, int rail, int error) noexcept = 0;  ///< a connection ended; 0: the peer closed it
-    virtual os::page_sender& pages() noexcept = 0;                    ///< for what its streams lend
 
    protected:
     ~keeper() = default;
@@ -92,12 +89,6 @@ class tcp_stream {
   }
 
   // The rest is called by the keeper.
-
-  /// Records the peer's report that it has read what was lent to it.
-  void was_read() noexcept {
-    if (!loans_.lent() || left_out_ != 0) return fail({errc::protocol, 0, peer_, 0});
-    loans_.was_read();
-  }
 
   [[nodiscard]] int rails() const noexcept { return static_cast<int>(rails_.size()); }
   /// Returns the connection of a rail that this side opened.
@@ -215,9 +206,8 @@ class tcp_stream {
   /// Begins a segment: decides about its length and about the connection of the next one. Returns false if it cannot be
   /// written now.
   bool begin_piece(std::size_t header, std::span<const std::byte> message) noexcept {
-    if (loans_.lent()) keeper_->noticed(peer_, writing_.rail);
     const std::size_t bytes = header + message.size();
-    if (loans_.lent() || bytes == 0 || !written(writing_).can_write()) return false;
+    if (bytes == 0 || !written(writing_).can_write()) return false;
     if (writing_.against && bytes > detail::way_chooser::most_against) {
       const way back = ways_.after(writing_, 0);
       const piece::encoded empty = piece{0, back.number(), read_against_}.encode();
@@ -226,18 +216,13 @@ class tcp_stream {
       if (!written(writing_).can_write()) return false;
     }
     left_out_ = (std::min)(bytes, ways_.most());
-    const bool lent =
-        left_out_ == bytes && written(writing_).may_lend() && keeper_->pages().able() && loans_.lend(message.size());
-    if (lent) left_out_ -= detail::loans::kept_back;
     next_out_ = ways_.after(writing_, left_out_);
     if (!written(next_out_).can_write()) next_out_.against = false;
-    // The kernel does not copy here what is lent.
-    const bool padded = !lent && left_out_ > detail::way_chooser::most_against &&
+    const bool padded = left_out_ > detail::way_chooser::most_against &&
                         piece::copied_slowly_behind(piece::encoded_bytes + header, message.data());
     const piece::encoded head = piece{.bytes = static_cast<std::uint32_t>(left_out_),
                                       .next = next_out_.number(),
                                       .read = read_against_,
-                                      .lent = lent,
                                       .padded = padded}
                                     .encode();
     head_left_ = piece::head_bytes(head.data());
@@ -248,11 +233,7 @@ class tcp_stream {
   /// Writes a segment or a control message. Returns the number of bytes that were written or kept.
   std::size_t put(way w, const tcp_connection::parts& p) noexcept {
     tcp_connection& r = written(w);
-    os::io_result sent;
-    if (w.against)
-      sent = r.write_whole(p);
-    else
-      sent = loans_.lent() ? r.lend(p, keeper_->pages()) : r.write(p);
+    const os::io_result sent = w.against ? r.write_whole(p) : r.write(p);
     if (sent.bytes != 0) late_.answered();
     if (sent.closed)
       keeper_->broken(peer_, w.rail, sent.error);
@@ -287,7 +268,6 @@ class tcp_stream {
     }
     ways_.heard(reading_, p->read);
     next_in_ = way::of(p->next);
-    loans_.begins(*p);
     turn_page();
     return true;
   }
@@ -296,7 +276,6 @@ class tcp_stream {
     tcp_connection& r = arriving(reading_);
     if (r.in.left() != 0) return;
     if (reading_.against) ++read_against_;
-    if (loans_.ends()) tell({control_message::kind::has_read, {}}, reading_.rail);
     const way here = std::exchange(reading_, next_in_);
     if (here == reading_) return;
     readable_ = true;
@@ -331,7 +310,6 @@ class tcp_stream {
   detail::way_chooser ways_;
   way writing_{}, next_out_{};
   std::size_t left_out_ = 0, head_left_ = 0;
-  detail::loans loans_;
   std::byte head_out_[piece::encoded_bytes + piece::padding_bytes] = {};  // the last head_left_ bytes are not sent yet
   // Reading: the same.
   way reading_{}, next_in_{};
