@@ -164,7 +164,6 @@ class host_transport : public mesh<host_pipe> {
   }
 
   void prepare_park() noexcept {
-    if (network_) network_->prepare_park();
     if (shared_)
       shared_->bell().prepare(network_ ? shm_control_block::sleep::on_descriptor : shm_control_block::sleep::on_futex);
   }

@@ -27,7 +27,6 @@
 #include <tutti/transport/tcp/poller.hpp>
 #include <tutti/transport/tcp/sockets.hpp>
 #include <tutti/transport/tcp/stream.hpp>
-#include <tutti/transport/tcp/watch.hpp>
 #include <tutti/wire/stranger_places.hpp>
 
 namespace tutti {
@@ -52,7 +51,6 @@ class tcp_domain final : private tcp_stream::keeper {
         links_(peers_.size()),
         blame_(rank, size()),
         poller_(options_.connections),
-        watch_(poller_, links_),
         dialer_(poller_, options_, own_terms()) {
     if (rank < 0 || rank >= size())
       throw usage_error("rank " + std::to_string(rank) + " is not in a world of " + std::to_string(size()));
@@ -93,28 +91,21 @@ class tcp_domain final : private tcp_stream::keeper {
   template <class Awaits>
   bool poll(Awaits awaits) noexcept {
     constexpr int most_tried = 4;
+    constexpr std::uint32_t polls_per_look = 32;
     int awaited = 0;
-    std::uint64_t received = 0;
     std::array<int, most_tried> tried;
     for (int p = 0; p < size(); ++p) {
-      if (!link(p).stream) continue;
-      received += link(p).stream->received();
-      if (!awaits(p)) {
-        watch_.one(p);
-        continue;
-      }
+      if (!link(p).stream || !awaits(p)) continue;
       if (awaited < most_tried) tried[static_cast<std::size_t>(awaited)] = p;
       ++awaited;
     }
     const bool few = awaited > 0 && awaited <= most_tried;
-    if (!few) watch_.all();
-    const bool moved = (watch_.is_due(received) || !few || look_soon_ || dialer_.busy()) && look();
+    const bool look_is_due = ++polls_ % polls_per_look == 0;
+    const bool moved = (!few || look_is_due || look_soon_ || dialer_.busy()) && look();
     if (!few) return moved;
     // A look takes the socket's lock, and the kernel needs that to deliver what is looked for: hence the pauses.
     for (int i = 0; i < 4; ++i) detail::cpu_pause();
-    const auto asked = std::span{tried}.first(static_cast<std::size_t>(awaited));
-    for (const int p : asked) link(p).stream->try_now();
-    watch_.leave_to_polls(asked);
+    for (const int p : std::span{tried}.first(static_cast<std::size_t>(awaited))) link(p).stream->try_now();
     return moved;
   }
 
@@ -128,7 +119,6 @@ class tcp_domain final : private tcp_stream::keeper {
       tcp_link& l = link(p);
       if (!l.stream) continue;
       dialer_.tick(l, p, now, [this] { return cause_.ok() && !closing_; });
-      for (int k = 0; l.unwatched && k < connections(); ++k) noticed(p, k);
       l.note(now);
       l.awaited = awaits(p);
       if (l.died(who(p), who(rank_), now)) l.suspect(0, 0);
@@ -187,7 +177,8 @@ class tcp_domain final : private tcp_stream::keeper {
       if (l.stream) l.stream->leave();
     // Held connections are watched, too: their end tells that nobody is there to take the last control message.
     for (int p = 0; p < size(); ++p)
-      if (link(p).stream) watch_.renew(p);
+      for (int k = 0; link(p).stream && k < connections(); ++k)
+        for (const side s : {side::ours, side::theirs}) watch(p, k, s);
     linger(began, [this] { return everything_delivered(); });
     listener_.close();
     hall_.clear();
@@ -195,7 +186,6 @@ class tcp_domain final : private tcp_stream::keeper {
       if (l.stream) l.stream->close();
   }
 
-  void prepare_park() noexcept { watch_.all(); }
   void park(duration at_most) noexcept {
     const std::scoped_lock parked(parking_);
     (void)poller_.wait(at_most);
@@ -215,7 +205,6 @@ class tcp_domain final : private tcp_stream::keeper {
 
   template <class Done>
   void linger(deadline began, Done done) noexcept {
-    watch_.all();
     waker_.notify();
     const std::scoped_lock parked(parking_);
     while (!done() && clock::now() - began < options_.goodbye)
@@ -292,7 +281,14 @@ class tcp_domain final : private tcp_stream::keeper {
   void open(int p) noexcept override {
     if (link(p).stream && !stopped()) dialer_.open(link(p), p, connections());
   }
-  void watch(int p, int rail, side s) noexcept override { watch_.renew(p, rail, s); }
+  void watch(int p, int rail, side s) noexcept override {
+    const detail::tcp_connection& r = link(p).stream->at(rail, s);
+    if (!r.socket) return;
+    if (const os::interest what = r.wanted(); what == os::interest::none)
+      poller_.forget(r.socket.native());
+    else
+      poller_.watch(r.socket.native(), s == side::ours ? source::out : source::in, poller_.index(p, rail), what);
+  }
   void broken(int p, int rail, int error) noexcept override {
     if (!link(p).bye && !closing_) link(p).suspect(error, rail);
     for (const side s : {side::ours, side::theirs})
@@ -369,12 +365,12 @@ class tcp_domain final : private tcp_stream::keeper {
   std::vector<tcp_link> links_;
   detail::straggler_detector blame_;
   tcp_poller poller_;
-  detail::tcp_watch watch_;
   detail::tcp_connector dialer_;
   os::event_fd waker_;
   int bell_ = -1;
   std::mutex parking_;  // held while the poller waits without the engine's lock
   bool look_soon_ = true, door_shut_ = false, closing_ = false;
+  std::uint32_t polls_ = 0;
   std::uint64_t issued_ = 0;
   status cause_{};
 };

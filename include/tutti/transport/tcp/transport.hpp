@@ -67,7 +67,7 @@ class tcp_transport : public mesh<tcp_stream> {
   }
   [[nodiscard]] double ranks_per_core() const noexcept { return ranks_per_core_; }
 
-  void prepare_park() noexcept { domain_.prepare_park(); }
+  void prepare_park() noexcept {}
   void park(duration at_most) noexcept { domain_.park(at_most); }
   void finish_park() noexcept {}
   void unpark() noexcept { domain_.unpark(); }
