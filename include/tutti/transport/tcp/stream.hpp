@@ -10,10 +10,8 @@
 
 #include <tutti/core/status.hpp>
 #include <tutti/os/fd.hpp>
-#include <tutti/os/socket_options.hpp>
 #include <tutti/transport/tcp/connection.hpp>
 #include <tutti/transport/tcp/control_message.hpp>
-#include <tutti/transport/tcp/delayed_ack.hpp>
 #include <tutti/transport/tcp/receive_buffer.hpp>
 #include <tutti/transport/tcp/route.hpp>
 #include <tutti/transport/tcp/segment_header.hpp>
@@ -234,7 +232,6 @@ class tcp_stream {
   std::size_t put(way w, const tcp_connection::parts& p) noexcept {
     tcp_connection& r = written(w);
     const os::io_result sent = w.against ? r.write_whole(p) : r.write(p);
-    if (sent.bytes != 0) late_.answered();
     if (sent.closed)
       keeper_->broken(peer_, w.rail, sent.error);
     else if (r.full || r.keeps_some())
@@ -249,16 +246,7 @@ class tcp_stream {
   /// Looks for the next segment where the stream is read; returns false if there is none for now.
   bool find_piece() noexcept {
     tcp_connection& r = arriving(reading_);
-    if (r.in.what() == receive_buffer::head::nothing && may_look(r)) {
-      if (const tcp_connection* by = late_.due(); by && by->can_read()) os::acknowledge(by->socket.native());
-      const receive_buffer::received got = fetch(reading_, {});
-      if (got.bytes == 0)
-        late_.looked_in_vain();
-      else if (got.filled)
-        late_.long_came();
-      else
-        late_.short_came(r);
-    }
+    if (r.in.what() == receive_buffer::head::nothing && may_look(r)) (void)fetch(reading_, {});
     if (reading_.against && r.in.what() == receive_buffer::head::notice) keeper_->noticed(peer_, reading_.rail);
     if (r.in.what() == receive_buffer::head::nothing) return false;
     const auto p = r.in.take_piece();
@@ -314,7 +302,6 @@ class tcp_stream {
   // Reading: the same.
   way reading_{}, next_in_{};
   std::uint16_t read_against_ = 0;  // segments, modulo 2^16
-  detail::delayed_ack late_;
   std::uint64_t received_ = 0;
 };
 
