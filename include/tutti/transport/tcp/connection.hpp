@@ -57,25 +57,20 @@ class tcp_connection {
   }
   /// Writes all of a few bytes. Keeps those that there is no room for and writes them later, so that the caller need
   /// not.
-  os::io_result write_whole(const parts& p) noexcept {
+  os::io_result write_whole(std::span<const std::byte> record) noexcept {
     if (!can_write() || finishing_) return {};
-    os::io_result r = kept_.empty() ? send(p) : os::io_result{};
+    os::io_result r = kept_.empty() ? os::send_some(socket.native(), record) : os::io_result{};
     if (r.closed) {
       out_ended = true;
       return r;
     }
     try {
-      std::size_t sent = r.bytes;
-      for (const auto& one : p) {
-        const std::size_t of_this = (std::min)(sent, one.size());
-        kept_.insert(kept_.end(), one.begin() + static_cast<std::ptrdiff_t>(of_this), one.end());
-        sent -= of_this;
-      }
+      kept_.insert(kept_.end(), record.begin() + static_cast<std::ptrdiff_t>(r.bytes), record.end());
     } catch (const std::bad_alloc&) {  // nothing must follow a record that is cut short
       out_ended = true;
       return {0, ENOMEM, true};
     }
-    r.bytes = size_of(p);
+    r.bytes = record.size();
     return r;
   }
   [[nodiscard]] bool keeps_some() const noexcept { return !kept_.empty(); }

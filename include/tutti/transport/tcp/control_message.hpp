@@ -10,9 +10,7 @@
 
 namespace tutti::detail {
 
-/// Control message, which a rank writes on a connection that the peer opened: 16 bytes, little-endian. No long message
-/// goes that way, so that it need not wait for the end of one that is half sent. The reader finds it behind short
-/// segments (receive_buffer).
+/// Control message: 16 bytes, little-endian, on a connection that carries nothing else.
 struct control_message {
   enum class kind : std::uint8_t {
     abort = 1,   ///< the sender's communicator failed; `why` is the cause

@@ -148,10 +148,7 @@ class tcp_domain final : private tcp_stream::keeper {
   void abort(status why) noexcept {
     if (!cause_.ok()) return;
     cause_ = why;
-    for (tcp_link& l : links_)
-      if (l.stream) l.stream->drop();
-    tell(last_word());
-    dialer_.hang_up();
+    say_last_word();
   }
 
   /// Handles events until `sent()`, or until the time for a goodbye since `began` is over. Connects to 32 peers at most
@@ -171,15 +168,15 @@ class tcp_domain final : private tcp_stream::keeper {
   /// Ends every connection once what was written has reached the peers, or the time for a goodbye is over.
   void close(deadline began) noexcept {
     if (std::exchange(closing_, true)) return;
-    if (cause_.ok()) tell(last_word());
-    dialer_.hang_up();
+    if (cause_.ok()) say_last_word();
     for (tcp_link& l : links_)
       if (l.stream) l.stream->leave();
     // Held connections are watched, too: their end tells that nobody is there to take the last control message.
     for (int p = 0; p < size(); ++p)
       for (int k = 0; link(p).stream && k < connections(); ++k)
-        for (const side s : {side::ours, side::theirs}) watch(p, k, s);
-    linger(began, [this] { return everything_delivered(); });
+        for (const role r : tcp_stream::roles) watch(p, k, r);
+    linger(began, [this] { return !dialer_.busy() && everything_delivered(); });
+    dialer_.hang_up();
     listener_.close();
     hall_.clear();
     for (tcp_link& l : links_)
@@ -201,7 +198,7 @@ class tcp_domain final : private tcp_stream::keeper {
 
  private:
   using source = tcp_poller::source;
-  using side = tcp_stream::side;
+  using role = tcp_stream::role;
 
   template <class Done>
   void linger(deadline began, Done done) noexcept {
@@ -218,12 +215,14 @@ class tcp_domain final : private tcp_stream::keeper {
   [[nodiscard]] tcp_link& link(int p) noexcept { return links_[static_cast<std::size_t>(p)]; }
   [[nodiscard]] const tcp_link& link(int p) const noexcept { return links_[static_cast<std::size_t>(p)]; }
 
+  static constexpr source source_of(role r) noexcept { return r == role::data ? source::data : source::control; }
+
   bool look() noexcept {
     look_soon_ = false;
     bool moved = false;
     for (const os::ready_event& e : poller_.wait(duration{0})) {
       handle(e);
-      moved = moved || tcp_poller::source_of(e) != source::in;
+      moved = moved || tcp_poller::source_of(e) != source::data;
     }
     return moved;
   }
@@ -251,19 +250,19 @@ class tcp_domain final : private tcp_stream::keeper {
       case source::dial:
         look_soon_ = true;
         return dialer_.advance(link(p), p, rail);
-      case source::in:
-        return attend(p, rail, side::theirs, e);
-      case source::out:
-        return attend(p, rail, side::ours, e);
+      case source::data:
+        return attend(p, rail, role::data, e);
+      case source::control:
+        return attend(p, rail, role::control, e);
     }
   }
-  void attend(int p, int rail, side s, const os::ready_event& e) noexcept {
+  void attend(int p, int rail, role r, const os::ready_event& e) noexcept {
     tcp_stream& stream = *link(p).stream;
-    if (e.writable) stream.room(rail, s);
-    if (e.readable && s == side::ours) noticed(p, rail);
-    if (e.readable && s == side::theirs) stopped() ? stream.discard(rail) : stream.arrived(rail);
+    if (e.writable) stream.room(rail, r);
+    if (e.readable && r == role::control) noticed(p, rail);
+    if (e.readable && r == role::data) stopped() ? stream.discard(rail) : stream.arrived(rail);
     // A stream that its channel holds back would otherwise end every park at once.
-    if (e.writable || stream.at(rail, s).wanted() != os::interest::read) watch(p, rail, s);
+    if (e.writable || stream.at(rail, r).wanted() != os::interest::read) watch(p, rail, r);
   }
   [[nodiscard]] bool stopped() const noexcept { return !cause_.ok() || closing_; }
 
@@ -281,20 +280,20 @@ class tcp_domain final : private tcp_stream::keeper {
   void open(int p) noexcept override {
     if (link(p).stream && !stopped()) dialer_.open(link(p), p, connections());
   }
-  void watch(int p, int rail, side s) noexcept override {
-    const detail::tcp_connection& r = link(p).stream->at(rail, s);
-    if (!r.socket) return;
-    if (const os::interest what = r.wanted(); what == os::interest::none)
-      poller_.forget(r.socket.native());
+  void watch(int p, int rail, role r) noexcept override {
+    const detail::tcp_connection& c = link(p).stream->at(rail, r);
+    if (!c.socket) return;
+    if (const os::interest what = c.wanted(); what == os::interest::none)
+      poller_.forget(c.socket.native());
     else
-      poller_.watch(r.socket.native(), s == side::ours ? source::out : source::in, poller_.index(p, rail), what);
+      poller_.watch(c.socket.native(), source_of(r), poller_.index(p, rail), what);
   }
   void broken(int p, int rail, int error) noexcept override {
     if (!link(p).bye && !closing_) link(p).suspect(error, rail);
-    for (const side s : {side::ours, side::theirs})
-      if (!link(p).stream->at(rail, s).can_read()) watch(p, rail, s);
+    for (const role r : tcp_stream::roles)
+      if (!link(p).stream->at(rail, r).can_read()) watch(p, rail, r);
   }
-  void noticed(int p, int rail) noexcept override {
+  void noticed(int p, int rail) noexcept {
     tcp_link& l = link(p);
     while (const auto n = l.stream->next_notice(rail)) {
       l.heard = clock::now();
@@ -311,29 +310,33 @@ class tcp_domain final : private tcp_stream::keeper {
           break;
       }
     }
-    // A rank that fails or leaves says so first, in this direction; one that says nothing has died.
+    // A rank that fails or leaves says so first, on this connection; one that says nothing has died.
     if (l.stream->notices(rail) == tcp_stream::ending::closed && !l.bye) l.stream->fail(l.lost(who(p), who(rank_)));
   }
 
   void welcome(detail::tcp_acceptor::guest g) noexcept {
     look_soon_ = true;
-    if (g.rank < 0 || g.rank >= size() || !link(g.rank).stream || link(g.rank).stream->at(g.rail, side::theirs).socket)
-      return;
+    if (g.rank < 0 || g.rank >= size() || !link(g.rank).stream) return;
     tcp_stream& stream = *link(g.rank).stream;
-    detail::tune_incoming(g.connection.native(), options_);
-    poller_.watch(g.connection.native(), source::in, poller_.index(g.rank, g.rail));
+    const role r = stream.opened_there();
+    if (stream.at(g.rail, r).socket) return;
+    r == role::data ? detail::tune_data(g.connection.native(), options_)
+                    : detail::tune_control(g.connection.native(), options_);
+    poller_.watch(g.connection.native(), source_of(r), poller_.index(g.rank, g.rail));
     try {
-      stream.use(std::move(g.connection), g.rail, side::theirs);
+      stream.use(std::move(g.connection), g.rail, r);
     } catch (const std::bad_alloc&) {
       return link(g.rank).suspect(ENOMEM, g.rail);
     }
     if (!stopped()) return stream.open();
-    stream.tell(last_word(), g.rail);
-    if (closing_) stream.leave();
+    // It must hear the last word: on the other connection, unless it has opened that one.
+    if (r == role::data) dialer_.open(link(g.rank), g.rank, connections());
   }
-  [[nodiscard]] control_message last_word() const noexcept {
-    return cause_.ok() ? control_message{control_message::kind::bye, {}}
-                       : control_message{control_message::kind::abort, cause_};
+  void say_last_word() noexcept {
+    using kind = control_message::kind;
+    const control_message last = cause_.ok() ? control_message{kind::bye, {}} : control_message{kind::abort, cause_};
+    for (tcp_link& l : links_)
+      if (l.stream) l.stream->tell_last(last);
   }
 
   void tell(const control_message& n) noexcept {
@@ -349,9 +352,9 @@ class tcp_domain final : private tcp_stream::keeper {
     for (int p = 0; p < size(); ++p) {
       const tcp_stream* stream = link(p).stream;
       if (!stream) continue;
-      if (!stream->delivered(side::theirs) || (cause_.ok() && !stream->delivered(side::ours))) return false;
+      if (!stream->delivered(role::control) || (cause_.ok() && !stream->delivered(role::data))) return false;
       // A peer that is connecting must hear the cause; otherwise it would take the closed listener for one.
-      if (!cause_.ok() && !stream->at(0, side::theirs).socket && !is_gone(p)) return false;
+      if (!cause_.ok() && !stream->at(0, role::control).socket && !is_gone(p)) return false;
     }
     return true;
   }
