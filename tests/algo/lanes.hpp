@@ -40,9 +40,7 @@ class rank final : public tutti::op_owner {
   rank(std::shared_ptr<tutti::threads_hub> hub, int number)
       : engine_(std::make_shared<tutti::engine>()),
         driver_(engine_, std::make_unique<T>(hub, number)),
-        members_{0, number, hub->size(), {}} {
-    if (size() == 2) driver_.link().prefer_long_messages();  // and others do not, so that both are tried
-  }
+        members_{0, number, hub->size(), {}} {}
 
   [[nodiscard]] int number() const noexcept { return members_.rank; }
   [[nodiscard]] int size() const noexcept { return members_.size; }

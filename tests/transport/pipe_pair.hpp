@@ -21,28 +21,17 @@ using tutti::errc;
 using tutti::tcp_stream;
 using tutti::detail::control_message;
 
-using side = tcp_stream::side;
+using role = tcp_stream::role;
 
 struct events final : tcp_stream::keeper {
-  int opened = 0, watch_calls = 0, watched_theirs = 0, noticed_calls = 0, broken_calls = 0, error = 0;
+  int opened = 0, watch_calls = 0, broken_calls = 0, error = 0;
   tcp_stream* stream = nullptr;      // whose notices are to be taken
   std::vector<std::uint64_t> heard;  // their details
   void open(int) noexcept override { ++opened; }
-  void watch(int, int, side s) noexcept override {
-    ++watch_calls;
-    watched_theirs += s == side::theirs;
+  void watch(int, int, role) noexcept override { ++watch_calls; }
+  void noticed(int rail) {
+    while (const auto n = stream->next_notice(rail)) heard.push_back(n->why.detail);
   }
-  void noticed(int, int rail) noexcept override {
-    ++noticed_calls;
-    while (stream) {
-      const auto n = stream->next_notice(rail);
-      if (!n) return;
-      if (n->what == control_message::kind::has_read) stream->was_read();
-      heard.push_back(n->why.detail);
-    }
-  }
-  tutti::os::page_sender sender;
-  tutti::os::page_sender& pages() noexcept override { return sender; }
   void broken(int, int, int e) noexcept override {
     ++broken_calls;
     error = e;
@@ -65,11 +54,11 @@ struct both {
     ev_a.stream = &a;
     ev_b.stream = &b;
     for (int k = 0; k < rails; ++k) {
-      auto ab = socket_pair(buffer), ba = socket_pair(buffer);
-      a.use(std::move(ab.first), k, side::ours);
-      b.use(std::move(ab.second), k, side::theirs);
-      b.use(std::move(ba.first), k, side::ours);
-      a.use(std::move(ba.second), k, side::theirs);
+      for (const role r : tcp_stream::roles) {
+        auto [of_a, of_b] = socket_pair(buffer);
+        a.use(std::move(of_a), k, r);
+        b.use(std::move(of_b), k, r);
+      }
     }
   }
 };
@@ -91,18 +80,6 @@ inline std::size_t waiting_at(const tutti::detail::tcp_connection& r) {
   int bytes = 0;
   REQUIRE(::ioctl(r.socket.native(), FIONREAD, &bytes) == 0);
   return static_cast<std::size_t>(bytes);
-}
-
-/// What both write at once, each of so many bytes, and read afterwards; true if each message went by a connection of
-/// its own.
-inline bool exchange(both& w, std::size_t bytes) {
-  const auto from_a = drive::pattern(bytes, 1), from_b = drive::pattern(bytes, 2);
-  REQUIRE(w.a.write(from_a, {}) == bytes);
-  REQUIRE(w.b.write(from_b, {}) == bytes);
-  const bool apart = (waiting_at(w.b.at(0, side::ours)) == 0) == (waiting_at(w.a.at(0, side::ours)) == 0);
-  CHECK(take(w.a, bytes, bytes) == from_b);
-  CHECK(take(w.b, bytes, bytes) == from_a);
-  return apart;
 }
 
 }  // namespace pipe_pair

@@ -31,10 +31,10 @@ struct against {
   strangers::hall other;
   std::unique_ptr<tutti::tcp_transport> rank0 = p.transport(0);
   driver d{*rank0};
-  // What rank 1 sends, and against what rank 0 sends, of each track in turn; of the first these are the two below.
+  // For messages, and for control messages, of each rail in turn; of the first these are the two below.
   std::vector<tutti::os::fd> rails;
-  tutti::os::fd stream;   // what rank 1 sends
-  tutti::os::fd notices;  // against what rank 0 sends
+  tutti::os::fd stream;
+  tutti::os::fd control;
 
   explicit against(int connections = 1) : against(with(connections)) {}
   explicit against(plan made)
@@ -73,25 +73,25 @@ struct against {
   }
   /// Both connections stand.
   void meet() {
-    stream = dial(p.jobs[1]);
+    control = dial(p.jobs[1]);
     rails.resize(2 * static_cast<std::size_t>(p.options.connections));
     for (int k = 0; k < p.options.connections; ++k) {
       std::optional<tutti::detail::tcp_acceptor::guest> g;
       REQUIRE(until([&] { return (g = other.look()).has_value(); }));
       CHECK(g->rank == 0);
       const auto at = 2 * static_cast<std::size_t>(g->rail);
-      if (k > 0) rails[2 * static_cast<std::size_t>(k)] = dial(p.jobs[1], k);
-      rails[at + 1] = std::move(g->connection);
+      if (k > 0) rails[2 * static_cast<std::size_t>(k) + 1] = dial(p.jobs[1], k);
+      rails[at] = std::move(g->connection);
     }
-    notices = std::move(rails[1]);
-    for (const tutti::os::fd* s : {&stream, &notices}) CHECK(tutti::os::set_tcp_options(s->native(), {}) == 0);
+    stream = std::move(rails[0]);
+    for (const tutti::os::fd* s : {&stream, &control}) CHECK(tutti::os::set_tcp_options(s->native(), {}) == 0);
     const auto first = d.send(1, 1, {});
     CHECK(until([&] { return first->done(); }));
-    CHECK(strangers::hear(notices, head_bytes).size() == head_bytes);
+    CHECK(strangers::hear(stream, head_bytes).size() == head_bytes);
   }
 };
 
-/// One piece of a stream; the next goes by the way `next`.
+/// One piece of a stream; the next goes by the rail `next`.
 inline std::vector<std::byte> piece_of(std::span<const std::byte> bytes, int next = 0) {
   const auto head =
       tutti::detail::piece{static_cast<std::uint32_t>(bytes.size()), static_cast<std::uint8_t>(next)}.encode();

@@ -49,12 +49,4 @@ inline void push_out(int socket) noexcept {
   (void)::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &now, sizeof now);
 }
 
-/// Makes the kernel acknowledge the bytes that a TCP socket has received, if an acknowledgement is due, and delay later
-/// ones: until data goes the other way, until another full segment, or for 40 ms.
-inline void acknowledge(int socket) noexcept {
-  constexpr int now = 1, later = 0;
-  (void)::setsockopt(socket, IPPROTO_TCP, TCP_QUICKACK, &now, sizeof now);
-  (void)::setsockopt(socket, IPPROTO_TCP, TCP_QUICKACK, &later, sizeof later);
-}
-
 }  // namespace tutti::os

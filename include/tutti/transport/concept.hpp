@@ -33,8 +33,7 @@ concept message_link =
       { l.size() } noexcept -> std::same_as<int>;
       { l.send(peer, tag, out) } -> routine_awaitable;
       { l.recv(peer, tag, in) } -> routine_awaitable;
-      { l.temporary() } noexcept -> std::same_as<scratch_pool&>;     // temporary memory of algorithms
-      { l.prefers_long_messages() } noexcept -> std::same_as<bool>;  // see link_core
+      { l.temporary() } noexcept -> std::same_as<scratch_pool&>;  // temporary memory of algorithms
     };
 
 /// Link that can also be polled, checked for lost peers, put to sleep and ended.

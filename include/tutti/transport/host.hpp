@@ -68,7 +68,6 @@ class host_transport : public mesh<host_pipe> {
     if (listener && here < size()) network_.emplace(std::move(*listener), all_, rank, std::move(job), options);
     for (int p = 0; p < size(); ++p)
       if (p != rank) reach(p);
-    if (network_ && network_->lends()) prefer_long_messages();
     if (!shared_ || !network_ || shared_->size() == 1) return;
     if (shared_->descriptor() < 0) {
       throw usage_error("the ranks of " + who(rank).host + " share memory with futexes, but rank " +

@@ -48,7 +48,6 @@ struct diary {
   }
   [[nodiscard]] static tutti::errc refuse(tutti::status why) noexcept { return why.code; }
   [[nodiscard]] tutti::scratch_pool& temporary() const noexcept { return *pool; }
-  static bool prefers_long_messages() noexcept { return true; }
 };
 static_assert(tutti::message_link<diary> && tutti::message_link<sublink<diary>>);
 
@@ -70,7 +69,6 @@ TEST_CASE("sublink: members have numbers of their own, a deputy may stand in for
   const sublink some(all, members, 1, 1000);
   CHECK(some.rank() == 1);
   CHECK(some.size() == 4);
-  CHECK(some.prefers_long_messages());
   for (int peer = 0; peer < 4; ++peer)
     CHECK(use(some, peer, 6) == std::pair{members[static_cast<std::size_t>(peer)], std::uint64_t{1006}});
   const sublink with_deputy(all, members, 1, 0, 2, 5);

@@ -65,15 +65,4 @@ TEST_CASE("pipeline: a piece is sent when the one of the step before has landed,
       });
 }
 
-TEST_CASE("pipeline: pieces are long where the link prefers that, and there are two of them at least") {
-  using tutti::algo::long_piece_bytes;
-  for (const int size : {2, 3})
-    lanes::run(size, [](auto& me) {
-      const std::size_t most = me.size() == 2 ? long_piece_bytes : piece_bytes;
-      const tutti::group_link link{me.link(), me.members(), 1};
-      expect(tutti::algo::piece_for(link, 2 * long_piece_bytes - 1) == piece_bytes, "a long piece of a short block");
-      expect(tutti::algo::piece_for(link, 2 * long_piece_bytes) == most, "another piece of a long block");
-    });
-}
-
 }  // namespace

@@ -57,7 +57,7 @@ TEST_CASE("a write that is cut short is to be watched, and so are bytes that are
   std::vector<std::byte> expected, got;
   CHECK(n.r.wanted() == interest::read);
   for (int i = 0; i < 50; ++i) {
-    CHECK(n.r.write_whole({some, {}, {}}).bytes == some.size());
+    CHECK(n.r.write_whole(some).bytes == some.size());
     expected.insert(expected.end(), some.begin(), some.end());
   }
   CHECK(n.r.keeps_some());
@@ -66,7 +66,7 @@ TEST_CASE("a write that is cut short is to be watched, and so are bytes that are
   n.r.held = true;
   CHECK(n.r.wanted() == interest::write);
   n.r.finish_writing();  // not before all of it has gone
-  CHECK(n.r.write_whole({some, {}, {}}).bytes == 0);
+  CHECK(n.r.write_whole(some).bytes == 0);
   for (int i = 0; i < 100; ++i) {
     n.drain(got);
     n.r.flush();
@@ -93,7 +93,7 @@ TEST_CASE("a road that is used again starts anew") {
   r.use(std::move(n.r.socket));
   CHECK(r.stands());
   const auto some = drive::pattern(10, 1);
-  CHECK(r.write_whole({some, {}, {}}).bytes == 10);
+  CHECK(r.write_whole(some).bytes == 10);
   n.far.reset();
   CHECK(r.write({some, {}, {}}).closed);
   CHECK_FALSE(r.can_write());

@@ -34,7 +34,7 @@ TEST_CASE("a frame that is cut anywhere loses the peer, and delivers nothing") {
     const auto f = w.d.recv(1, 7, in);
     CHECK(strangers::say(w.stream, std::span{whole}.first(cut)));
     if (cut % 2 == 0) w.stream.reset();
-    w.notices.reset();
+    w.control.reset();
     if (cut % 2 != 0) w.stream.reset();
     REQUIRE(w.until([&] { return f->done(); }));
     if (cut < whole.size())
@@ -50,7 +50,7 @@ TEST_CASE("a connection that is reset loses the peer") {
     w.meet();
     std::byte in{};
     const auto f = w.d.recv(1, 7, {&in, 1});
-    strangers::reset(with_stream ? w.stream : w.notices);
+    strangers::reset(with_stream ? w.stream : w.control);
     REQUIRE(w.until([&] { return f->done(); }));
     CHECK(f->result().code == errc::peer_lost);
     CHECK(f->result().peer == 1);
@@ -73,22 +73,22 @@ TEST_CASE("of several connections each carries its stripes, and one that breaks 
   };
   // The second connection is early, which changes nothing.
   CHECK(strangers::say(w.rails[2], part(stripe, 2 * stripe, 0)));
-  CHECK(strangers::say(w.stream, part(0, stripe, 2)));
+  CHECK(strangers::say(w.stream, part(0, stripe, 1)));
   (void)w.until_done(*f, [i = 0]() mutable { return ++i > 20; });
   CHECK_FALSE(f->done());
   int broken = 2;
   SUBCASE("none") {
     broken = 0;
-    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe, 2)));
-    CHECK(strangers::say(w.rails[2], part(3 * stripe, whole.size(), 2)));
+    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe, 1)));
+    CHECK(strangers::say(w.rails[2], part(3 * stripe, whole.size(), 1)));
   }
-  SUBCASE("what is read") {
-    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe, 2)));
-    const auto last = part(3 * stripe, whole.size(), 2);
+  SUBCASE("for messages") {
+    CHECK(strangers::say(w.stream, part(2 * stripe, 3 * stripe, 1)));
+    const auto last = part(3 * stripe, whole.size(), 1);
     CHECK(strangers::say(w.rails[2], std::span{last}.first(last.size() - 1)));
     strangers::reset(w.rails[2]);
   }
-  SUBCASE("what is written") { strangers::reset(w.rails[3]); }
+  SUBCASE("for control messages") { strangers::reset(w.rails[3]); }
   REQUIRE(w.until([&] { return f->done(); }));
   if (broken == 0) {
     CHECK(f->result().ok());
@@ -111,8 +111,8 @@ TEST_CASE("a cause that comes soon after a broken stream is believed instead") {
   w.stream.reset();
   const auto cause = control_message{control_message::kind::abort, {errc::timed_out, 0, 0, 41}}.encode();
   (void)w.until_done(*f, [i = 0]() mutable { return ++i > 5; });
-  CHECK(strangers::say(w.notices, cause));
-  w.notices.reset();
+  CHECK(strangers::say(w.control, cause));
+  w.control.reset();
   REQUIRE(w.until([&] { return f->done(); }));
   CHECK(f->result() == status{errc::timed_out, 0, 0, 41});
 }
@@ -131,14 +131,11 @@ TEST_CASE("bytes that are no frames break the protocol") {
   SUBCASE("a piece without end") {
     CHECK(strangers::say(w.stream, tutti::detail::piece{~std::uint32_t{0}, 0}.encode()));
   }
-  SUBCASE("a way that is none") { CHECK(strangers::say(w.stream, tutti::detail::piece{16, 2}.encode())); }
+  SUBCASE("a rail that is none") { CHECK(strangers::say(w.stream, tutti::detail::piece{16, 1}.encode())); }
   SUBCASE("a notice in the stream") {
     CHECK(strangers::say(w.stream, control_message{control_message::kind::waiting, {}}.encode()));
   }
-  SUBCASE("it has read what was not lent") {
-    CHECK(strangers::say(w.notices, control_message{control_message::kind::has_read, {}}.encode()));
-  }
-  SUBCASE("nonsense against the stream") { CHECK(strangers::say(w.notices, drive::pattern(64, 3))); }
+  SUBCASE("nonsense for a control message") { CHECK(strangers::say(w.control, drive::pattern(64, 3))); }
   REQUIRE(w.until([&] { return f->done(); }));
   CHECK(f->result().code == errc::protocol);
   CHECK(f->result().peer == 1);
@@ -167,10 +164,10 @@ TEST_CASE("a rank that fails says why on every connection, also to a peer that c
     const auto guard = w.d.lock();
     w.rank0->abort({errc::timed_out, 0, 1, 5});
   }
-  if (!w.stream) w.stream = w.dial(w.p.jobs[1]);
+  if (!w.control) w.control = w.dial(w.p.jobs[1]);
   std::vector<std::byte> said;
   CHECK(w.until([&] {
-    const auto more = strangers::hear(w.stream, 16 - said.size(), 1ms);
+    const auto more = strangers::hear(w.control, 16 - said.size(), 1ms);
     said.insert(said.end(), more.begin(), more.end());
     return said.size() == 16;
   }));
@@ -178,8 +175,8 @@ TEST_CASE("a rank that fails says why on every connection, also to a peer that c
   REQUIRE(n);
   CHECK(n->what == control_message::kind::abort);
   CHECK(n->why == status{errc::timed_out, 0, 1, 5});
-  if (!w.notices) return;
-  const auto last = strangers::hear(w.notices, head_bytes);
+  if (!w.stream) return;
+  const auto last = strangers::hear(w.stream, head_bytes);
   REQUIRE(last.size() == head_bytes);
   const auto f = frame::decode(std::span{last}.last<16>());
   REQUIRE(f);
@@ -197,12 +194,12 @@ TEST_CASE("leaving says goodbye in both directions, after everything that was se
     const auto guard = w.d.lock();
     w.rank0->leave();
   }
-  const auto all = strangers::hear(w.notices, head_bytes + 1000 + head_bytes + 1);
+  const auto all = strangers::hear(w.stream, head_bytes + 1000 + head_bytes + 1);
   auto expected = message(9, out);
   const auto bye = piece_of({frame::kind::bye, 0, 0});
   expected.insert(expected.end(), bye.begin(), bye.end());
   CHECK(all == expected);
-  const auto notice = strangers::hear(w.stream, 17);
+  const auto notice = strangers::hear(w.control, 17);
   REQUIRE(notice.size() == 16);
   const auto n = control_message::decode(std::span{notice}.first<16>());
   REQUIRE(n);
@@ -215,14 +212,14 @@ TEST_CASE("a peer that says goodbye is not lost, but nothing more is expected fr
   const auto last = drive::pattern(4, 1);
   CHECK(strangers::say(w.stream, message(7, last)));
   SUBCASE("in the stream") { CHECK(strangers::say(w.stream, piece_of({frame::kind::bye, 0, 0}))); }
-  SUBCASE("against it") {
-    CHECK(strangers::say(w.notices, control_message{control_message::kind::bye, {}}.encode()));
+  SUBCASE("beside it") {
+    CHECK(strangers::say(w.control, control_message{control_message::kind::bye, {}}.encode()));
     w.stream.reset();
   }
   SUBCASE("both, and is gone") {
     CHECK(strangers::say(w.stream, piece_of({frame::kind::bye, 0, 0})));
-    CHECK(strangers::say(w.notices, control_message{control_message::kind::bye, {}}.encode()));
-    w.notices.reset();
+    CHECK(strangers::say(w.control, control_message{control_message::kind::bye, {}}.encode()));
+    w.control.reset();
     w.stream.reset();
   }
   std::vector<std::byte> in(4);

@@ -156,6 +156,26 @@ TEST_CASE("a cause reaches everybody as it is") {
   for (const std::size_t r : {0U, 1U, 3U}) CHECK(to_string(ranks[r].wait()) == to_string(code_of(errc::aborted, -1)));
 }
 
+TEST_CASE("a cause reaches a rank that connects after the failure, whichever of the two it is") {
+  for (const int failed : {0, 1}) {
+    plan p{2};
+    p.options.goodbye = 20s;
+    std::atomic<bool> over{false};
+    const auto said = in_threads(p, [&](driver& d) -> std::string {
+      if (d.transport().rank() == failed) {
+        const auto guard = d.lock();
+        d.transport().abort({errc::aborted, 0, -1, 0});
+        over = true;
+        return "";  // and it leaves
+      }
+      while (!over) std::this_thread::sleep_for(1ms);
+      std::byte in{};
+      return to_string(code_of(d.wait(*d.recv(failed, 1, {&in, 1}))));
+    });
+    CHECK(said[static_cast<std::size_t>(1 - failed)] == to_string(code_of(errc::aborted, -1)));
+  }
+}
+
 TEST_CASE("a rank that has no descriptor left for a connection is named itself") {
   plan p{3};
   shared_page<std::atomic<bool>> full;

@@ -47,7 +47,7 @@ TEST_CASE("a rank that has asked a peer again and again is woken by it as ever")
   const auto guard = w.d.lock();
   w.rank0->prepare_park();
   SUBCASE("by a message") { CHECK(strangers::say(w.stream, message(7, drive::pattern(8, 1)))); }
-  SUBCASE("by a notice") { CHECK(strangers::say(w.notices, control_message{control_message::kind::bye, {}}.encode())); }
+  SUBCASE("by a notice") { CHECK(strangers::say(w.control, control_message{control_message::kind::bye, {}}.encode())); }
   SUBCASE("by its end") { strangers::reset(w.stream); }
   const auto began = tutti::clock::now();
   w.rank0->park(20s);
@@ -59,7 +59,7 @@ TEST_CASE("a rank that has asked a peer again and again hears what it says besid
   w.meet();
   REQUIRE(in_rhythm(w, so_often(300)).ok());
   const status cause{errc::timed_out, 0, 0, 41};
-  CHECK(strangers::say(w.notices, control_message{control_message::kind::abort, cause}.encode()));
+  CHECK(strangers::say(w.control, control_message{control_message::kind::abort, cause}.encode()));
   SUBCASE("while it waits") {
     std::byte in{};
     const auto f = w.d.recv(1, 7, {&in, 1});

@@ -47,14 +47,14 @@ struct burst : against {
   int sender = -1;
   burst() {
     meet();
-    sender = other_end_of(notices.native());
+    sender = other_end_of(stream.native());
   }
   void send(std::size_t messages) {
     for (std::size_t i = 0; i < messages; ++i) sends.push_back(d.send(1, 7, payload));
   }
   [[nodiscard]] bool arrives(std::size_t messages) const {
     const std::size_t bytes = messages * (head_bytes + payload.size());
-    return strangers::hear(notices, bytes).size() == bytes;
+    return strangers::hear(stream, bytes).size() == bytes;
   }
 };
 
@@ -64,7 +64,7 @@ TEST_CASE(
   w.send(16);
   CHECK(w.arrives(16));
   while (count_of(w.sender, counter::not_acknowledged) != 0) std::this_thread::sleep_for(1ms);
-  const auto before = count_of(w.notices.native(), counter::data_segments_in);
+  const auto before = count_of(w.stream.native(), counter::data_segments_in);
   w.send(8);
   SUBCASE("a poll") {
     (void)w.until([i = 0]() mutable { return ++i > 2; });
@@ -75,7 +75,7 @@ TEST_CASE(
   }
   CHECK(count_of(w.sender, counter::bytes_not_sent) == 0);
   CHECK(w.arrives(8));
-  CHECK(count_of(w.notices.native(), counter::data_segments_in) - before <= 4);
+  CHECK(count_of(w.stream.native(), counter::data_segments_in) - before <= 4);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <sys/time.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -69,7 +70,7 @@ TEST_CASE("long messages are padded where the kernel would copy them slowly") {
       REQUIRE(n != 0);
       left -= n;
     }
-    const std::size_t there = waiting_at(w.b.at(0, side::theirs));
+    const std::size_t there = waiting_at(w.b.at(0, role::data));
     CHECK(take(w.b, header.size() + bytes, 7000) == expected);
     return there;
   };
@@ -106,7 +107,7 @@ TEST_CASE("a stream that nobody reads is noticed, and so is its end") {
   std::vector<std::byte> in(100);
   REQUIRE(w.b.read(in) == 100);
   REQUIRE(w.a.write(out, {}) == 100);
-  const auto& tcp_connection = w.b.at(0, side::theirs);
+  const auto& tcp_connection = w.b.at(0, role::data);
   w.b.arrived(0);
   CHECK_FALSE(tcp_connection.held);
   w.b.arrived(0);
@@ -128,7 +129,7 @@ TEST_CASE("a full socket takes a part and the keeper hears of it") {
   CHECK(sent > 0);
   CHECK(sent < big.size());
   CHECK(w.ev_a.watch_calls == 1);
-  CHECK(w.a.at(0, side::ours).wanted() == tutti::os::interest::read_write);
+  CHECK(w.a.at(0, role::data).wanted() == tutti::os::interest::read_write);
   std::vector<std::byte> got;
   while (got.size() < big.size()) {
     const auto more = take(w.b, big.size() - got.size(), 50000);
@@ -136,16 +137,16 @@ TEST_CASE("a full socket takes a part and the keeper hears of it") {
     if (sent < big.size()) sent += w.a.write(std::span{big}.subspan(sent), {});
   }
   CHECK(got == big);
-  CHECK(w.a.at(0, side::ours).wanted() == tutti::os::interest::read);
+  CHECK(w.a.at(0, role::data).wanted() == tutti::os::interest::read);
 }
 
 TEST_CASE("room is told once: who then writes nothing more is not told again") {
   both w{4096};
   const auto big = drive::pattern(1 << 20, 3);
   CHECK(w.a.write(big, {}) < big.size());
-  CHECK(w.a.at(0, side::ours).wanted() == tutti::os::interest::read_write);
-  w.a.room(0, side::ours);
-  CHECK(w.a.at(0, side::ours).wanted() == tutti::os::interest::read);
+  CHECK(w.a.at(0, role::data).wanted() == tutti::os::interest::read_write);
+  w.a.room(0, role::data);
+  CHECK(w.a.at(0, role::data).wanted() == tutti::os::interest::read);
 }
 
 TEST_CASE("the end of a stream is told once, after its last byte") {
@@ -157,7 +158,7 @@ TEST_CASE("the end of a stream is told once, after its last byte") {
   std::byte one{};
   w.b.try_now();
   CHECK(w.b.read({&one, 1}) == 0);
-  CHECK_FALSE(w.b.at(0, side::theirs).can_read());
+  CHECK_FALSE(w.b.at(0, role::data).can_read());
   CHECK(w.ev_b.broken_calls == 1);
   w.b.try_now();
   CHECK(w.b.read({&one, 1}) == 0);
@@ -167,7 +168,7 @@ TEST_CASE("the end of a stream is told once, after its last byte") {
   w.b.fail({errc::aborted, 0, 0, 0});
   CHECK(w.b.failure().code == errc::peer_lost);
   CHECK(w.b.write({&one, 1}, {}) == 0);
-  CHECK_FALSE(w.b.at(0, side::ours).can_write());
+  CHECK_FALSE(w.b.at(0, role::data).can_write());
   CHECK(w.ev_b.error == EPIPE);
 }
 
@@ -182,7 +183,7 @@ TEST_CASE("what came before a failure is still read") {
   CHECK(in == last);
 }
 
-TEST_CASE("notices go against the stream, whole or not at all") {
+TEST_CASE("control messages travel apart from the stream, whole or not at all") {
   both w;
   w.b.tell({control_message::kind::waiting, {errc::ok, 0, 2, 5}});
   w.b.tell({control_message::kind::abort, {errc::timed_out, 0, 2, 5}});
@@ -201,11 +202,82 @@ TEST_CASE("notices go against the stream, whole or not at all") {
   CHECK(w.ev_a.broken_calls == 1);
 }
 
+TEST_CASE("messages of both sides and control messages keep their order, whatever is read when") {
+  for (const int buffer : {0, 2048}) {
+    both w{buffer};
+    std::mt19937 random{static_cast<unsigned>(buffer) + 5};
+    const auto out = drive::pattern(1 << 20, 6);
+    struct half {
+      tcp_stream* to;
+      tcp_stream* from;
+      events* heard;
+      std::vector<std::byte> in;
+      std::size_t sent = 0, got = 0, begun = 0, ended = 0;
+      std::uint64_t told = 0;
+    } halves[2] = {{&w.a, &w.b, &w.ev_b, std::vector<std::byte>(out.size())},
+                   {&w.b, &w.a, &w.ev_a, std::vector<std::byte>(out.size())}};
+    for (int idle = 0; idle < 1000 && (halves[0].got < out.size() || halves[1].got < out.size()); ++idle) {
+      for (half& h : halves) {
+        if (h.sent == h.ended) h.ended = std::min(out.size(), h.sent + random() % (random() % 8 == 0 ? 60000 : 300));
+        const std::size_t n = h.to->write(std::span{out}.subspan(h.sent, h.ended - h.sent), {});
+        h.sent += n;
+        if (random() % 16 == 0) h.to->tell({control_message::kind::waiting, {errc::ok, 0, 1, h.told++}});
+        for (const role r : tcp_stream::roles) {
+          h.to->room(0, r);
+          if (random() % 2 != 0 || !h.from->at(0, r).can_read()) continue;
+          if (r == role::control) h.heard->noticed(0);
+          if (r == role::data) h.from->arrived(0);
+        }
+        const std::size_t most = std::min<std::size_t>(random() % 5000, out.size() - h.got);
+        if (random() % 2 != 0) h.from->try_now();
+        const std::size_t m = h.from->read(std::span{h.in}.subspan(h.got, most));
+        h.got += m;
+        if (n + m != 0) idle = 0;
+      }
+    }
+    for (half& h : halves) {
+      REQUIRE(h.got == out.size());
+      CHECK(h.in == out);
+      for (int i = 0; i < 100; ++i) {
+        h.to->room(0, role::control);
+        h.heard->noticed(0);
+      }
+      CHECK(h.heard->broken_calls == 0);
+      REQUIRE(h.heard->heard.size() == h.told);
+      for (std::uint64_t i = 0; i < h.told; ++i) CHECK(h.heard->heard[i] == i);
+    }
+  }
+}
+
+TEST_CASE("the lower rank opens the connections for messages, whichever of the two asks") {
+  events ev;
+  CHECK(tcp_stream{ev, 0, 1}.opened_here() == role::data);
+  CHECK(tcp_stream{ev, 0, 1}.opened_there() == role::control);
+  CHECK(tcp_stream{ev, 1, 0}.opened_here() == role::control);
+  CHECK(tcp_stream{ev, 1, 0}.opened_there() == role::data);
+}
+
+TEST_CASE("the last word is told on a connection that comes later, too, and then its end") {
+  events ev;
+  tcp_stream p{ev, 0, 5, 2};
+  p.tell({control_message::kind::waiting, {}});
+  p.tell_last({control_message::kind::abort, {errc::timed_out, 0, 2, 5}});
+  p.leave();
+  auto s = socket_pair();
+  p.use(std::move(s.first), 1, role::control);
+  std::array<std::byte, control_message::encoded_bytes + 1> got{};
+  REQUIRE(tutti::os::receive_some(s.second.native(), got).bytes == control_message::encoded_bytes);
+  const auto n = control_message::decode(std::span{got}.first<control_message::encoded_bytes>());
+  REQUIRE(n);
+  CHECK(n->why.code == errc::timed_out);
+  CHECK(tutti::os::receive_some(s.second.native(), got).closed);
+}
+
 TEST_CASE("half a notice is an end of another kind, and nonsense breaks the protocol") {
   events ev;
   tcp_stream p{ev, 0, 5};
   auto s = socket_pair();
-  p.use(std::move(s.first), 0, side::ours);
+  p.use(std::move(s.first), 0, role::control);
   const auto n = control_message{control_message::kind::bye, {}}.encode();
   SUBCASE("half") {
     REQUIRE(tutti::os::send_some(s.second.native(), std::span<const std::byte>{n}.first(9)).bytes == 9);
@@ -234,10 +306,10 @@ TEST_CASE("discarding empties the socket up to its end") {
   const auto junk = drive::pattern(300000, 5);
   REQUIRE(w.a.write(junk, {}) == junk.size());
   w.b.discard();
-  CHECK(w.b.at(0, side::theirs).can_read());
+  CHECK(w.b.at(0, role::data).can_read());
   w.a.close();
   w.b.discard();
-  CHECK_FALSE(w.b.at(0, side::theirs).can_read());
+  CHECK_FALSE(w.b.at(0, role::data).can_read());
 }
 
 TEST_CASE("stripes go to the tracks in turn, and are read in the order in which they were written") {
@@ -255,19 +327,19 @@ TEST_CASE("stripes go to the tracks in turn, and are read in the order in which 
   CHECK(w.ev_a.watch_calls == 0);
   // What is there for a later turn need not be watched; it is again when its turn has come and it is dry.
   for (const int k : {1, 2, 1, 2}) w.b.arrived(k);
-  CHECK(w.b.at(1, side::theirs).held);
-  CHECK(w.b.at(2, side::theirs).held);
+  CHECK(w.b.at(1, role::data).held);
+  CHECK(w.b.at(2, role::data).held);
   const auto first = take(w.b, stripe, stripe);
   CHECK(w.ev_b.watch_calls == 0);
   auto got = take(w.b, out.size() - stripe, 50000);
   got.insert(got.begin(), first.begin(), first.end());
   CHECK(got == out);
-  CHECK_FALSE(w.b.at(1, side::theirs).held);
-  CHECK_FALSE(w.b.at(2, side::theirs).held);
+  CHECK_FALSE(w.b.at(1, role::data).held);
+  CHECK_FALSE(w.b.at(2, role::data).held);
   // One of several that breaks ends the pipe when its turn comes, and is told at once by its notices.
   w.a.close();
   CHECK(w.b.read(std::span{got}.first(1)) == 0);
-  CHECK_FALSE(w.b.at(1, side::theirs).can_read());
+  CHECK_FALSE(w.b.at(1, role::data).can_read());
   CHECK_FALSE(w.b.next_notice(2));
   CHECK(w.b.notices(2) == tcp_stream::ending::closed);
   CHECK(w.b.notices(0) == tcp_stream::ending::none);

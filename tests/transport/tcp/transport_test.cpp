@@ -48,6 +48,20 @@ TEST_CASE("messages of all sizes, in threads") {
   CHECK(open_descriptors() == before);
 }
 
+TEST_CASE("long messages of all kinds between ranks of a machine, in threads") {
+  for (const int ranks : {2, 3}) {
+    auto p = plan::on_one_machine(ranks);
+    p.options.connections = ranks - 1;
+    const auto said = in_threads(p, [](driver& d) {
+      for (int round = 0; round < 3; ++round)
+        if (std::string s = drive::all_to_all(d, {400'000, 2 << 20, 100, (256 << 10) + 1, 5 << 20}); !s.empty())
+          return s;
+      return std::string{};
+    });
+    for (const std::string& s : said) CHECK(s == "");
+  }
+}
+
 TEST_CASE("who computes for longer than silence, and reads nothing of what answers it, is not taken for dead") {
   plan p{2};
   p.options.silence = 200ms;

@@ -29,7 +29,6 @@ class sublink {
   }
   auto refuse(status why) const noexcept { return link_.refuse(why); }
   [[nodiscard]] scratch_pool& temporary() const noexcept { return link_.temporary(); }
-  [[nodiscard]] bool prefers_long_messages() const noexcept { return link_.prefers_long_messages(); }
 
  private:
   [[nodiscard]] int above(int peer) const noexcept {

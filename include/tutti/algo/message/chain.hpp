@@ -12,15 +12,14 @@
 
 namespace tutti::algo {
 
-/// Reduce along the chain of ranks that ends at the root, in chunks of 256 KiB, or of 1 MiB for 2 MiB and more between
-/// two ranks. Each rank folds its operand behind what it receives and sends the result on, so operands keep the order
-/// of ranks, beginning with the rank after the root. n-1 steps and one more for each further chunk; every rank sends N
-/// bytes.
+/// Reduce along the chain of ranks that ends at the root, in chunks of 256 KiB. Each rank folds its operand behind what
+/// it receives and sends the result on, so operands keep the order of ranks, beginning with the rank after the root.
+/// n-1 steps and one more for each further chunk; every rank sends N bytes.
 template <message_link L>
 routine chain_reduce(L link, reduce_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes;
-  const std::size_t segment = whole_elements(n == 2 ? piece_for(link, a.in.bytes()) : piece_bytes, element);
+  const std::size_t segment = whole_elements(piece_bytes, element);
   const std::size_t segments = std::max<std::size_t>((a.in.count + segment - 1) / segment, 1);
   const std::size_t slot = whole_lines((std::min)(segment, a.in.count) * element);
   const bool first = r == (a.root + 1) % n, last = r == a.root;

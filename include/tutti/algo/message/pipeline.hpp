@@ -17,15 +17,6 @@ namespace tutti::algo {
 inline constexpr std::size_t piece_bytes = std::size_t{256} << 10;
 inline constexpr std::size_t pieces_ahead = 2;
 
-/// Bytes of a chunk that its sender need not copy between processes of a node (transport/tcp/zero_copy_send.hpp); over
-/// a network 4 MiB took a quarter longer in such chunks. For the blocks of a ring, and for messages that no rank passes
-/// on: in a long chain, the ranks that wait for the first chunk would lose more than the copies cost.
-inline constexpr std::size_t long_piece_bytes = std::size_t{1} << 20;
-template <message_link L>
-std::size_t piece_for(const L& link, std::size_t block) noexcept {
-  return link.prefers_long_messages() && block >= 2 * long_piece_bytes ? long_piece_bytes : piece_bytes;
-}
-
 /// Returns the number of chunks of `bytes` bytes; an empty message is one empty chunk.
 constexpr std::size_t pieces_of(std::size_t bytes, std::size_t piece = piece_bytes) noexcept {
   return bytes == 0 ? 1 : (bytes + piece - 1) / piece;

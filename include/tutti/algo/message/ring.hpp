@@ -24,7 +24,7 @@ class ring_path {
         size_(static_cast<std::size_t>(link.size())),
         cut_(cut),
         element_bytes_(element_bytes),
-        piece_(whole_elements(piece_for(link, cut.longest() * element_bytes), element_bytes)),
+        piece_(whole_elements(piece_bytes, element_bytes)),
         per_step_(std::max<std::size_t>((cut.longest() + piece_ - 1) / piece_, 1)) {}
 
   [[nodiscard]] std::size_t per_step() const noexcept { return per_step_; }

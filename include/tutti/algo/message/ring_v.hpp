@@ -13,13 +13,13 @@
 
 namespace tutti::algo {
 
-/// All-gather of blocks of any lengths around a ring, in chunks of 256 KiB, or of 1 MiB for long blocks. n-1 steps per
+/// All-gather of blocks of any lengths around a ring, in chunks of 256 KiB. n-1 steps per
 /// chunk of the longest block; every rank sends all blocks but its right neighbour's once.
 template <message_link L>
 routine ring_all_gather_v(L link, all_gather_v_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.in.element_bytes, longest = a.blocks.longest() * element;
-  const std::size_t segment = piece_for(link, longest);
+  constexpr std::size_t segment = piece_bytes;
   const auto piece = [&](int b, std::size_t done) {
     const auto i = static_cast<std::size_t>(b);
     const std::size_t bytes = a.blocks.size(i) * element;
@@ -40,14 +40,14 @@ routine ring_all_gather_v(L link, all_gather_v_args a) {
     }
 }
 
-/// Reduce-scatter of blocks of any lengths around a ring, in chunks of 256 KiB, or of 1 MiB for long blocks. Partial
+/// Reduce-scatter of blocks of any lengths around a ring, in chunks of 256 KiB. Partial
 /// sums of one chunk go around, so temporary memory for two chunks is enough. n-1 steps per chunk of the longest block;
 /// every rank sends all blocks but its own once. Block b starts at rank b + 1 and ends at rank b.
 template <message_link L>
 routine ring_reduce_scatter_v(L link, reduce_scatter_v_args a) {
   const int n = link.size(), r = link.rank();
   const std::size_t element = a.out.element_bytes, longest = a.blocks.longest();
-  const std::size_t segment = whole_elements(piece_for(link, longest * element), element);
+  const std::size_t segment = whole_elements(piece_bytes, element);
   const std::size_t temporary = n > 1 ? (std::min)(segment, longest) * element : 0;
   scratch one(link, temporary), other(link, temporary);
   if (!one || !other) co_await link.refuse({errc::out_of_resources});

@@ -44,7 +44,6 @@ class group_link {
   }
   auto refuse(status why) const noexcept { return link_->refuse(why); }
   [[nodiscard]] scratch_pool& temporary() const noexcept { return link_->temporary(); }
-  [[nodiscard]] bool prefers_long_messages() const noexcept { return link_->prefers_long_messages(); }
 
  private:
   [[nodiscard]] std::uint64_t tag_of(std::uint64_t step) const noexcept {

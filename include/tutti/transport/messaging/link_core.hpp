@@ -40,12 +40,6 @@ class link_core {
   /// Returns the pool from which operations take temporary memory.
   [[nodiscard]] scratch_pool& temporary() noexcept { return temporary_; }
 
-  /// Returns true if the sender of a message of 1 MiB or more does not copy it, so that it pays to make messages as
-  /// long. It is the same on all ranks.
-  [[nodiscard]] bool prefers_long_messages() const noexcept { return long_messages_; }
-  /// Makes prefers_long_messages() true; called before the first operation.
-  void prefer_long_messages() noexcept { long_messages_ = true; }
-
   /// Returns an awaitable that ends the operation with `why`, at the next poll.
   auto refuse(status why) noexcept {
     struct refused : detail::pending {
@@ -114,7 +108,6 @@ class link_core {
   scratch_pool temporary_;
   status failure_{};
   failure_listener listener_{};
-  bool long_messages_ = false;
 };
 
 }  // namespace tutti

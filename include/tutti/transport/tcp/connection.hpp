@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <tutti/os/fd.hpp>
-#include <tutti/os/page_sender.hpp>
 #include <tutti/os/poller.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/os/socket_options.hpp>
@@ -35,10 +34,7 @@ class tcp_connection {
     in.open();
     socket = std::move(connection);
     finishing_ = out_ended = false;
-    inside_ = stays_inside(socket.native());
   }
-  /// Returns true if the peer is on this machine, so that its reports of having read a loan come soon.
-  [[nodiscard]] bool may_lend() const noexcept { return inside_; }
   [[nodiscard]] bool can_write() const noexcept { return socket && !out_ended; }
   [[nodiscard]] bool can_read() const noexcept { return socket && in.end() == receive_buffer::ending::none; }
   /// Returns true if both directions work.
@@ -57,46 +53,32 @@ class tcp_connection {
   /// push() on.
   os::io_result write(const parts& p) noexcept {
     unpushed_ = ++records_ > most_at_once && size_of(p) <= most_joined;
-    return noted(send(p, unpushed_ ? os::segment::when_full : os::segment::now), p);
+    const os::io_result r = send(p, unpushed_ ? os::segment::when_full : os::segment::now);
+    full = r.bytes < size_of(p);
+    if (r.closed) out_ended = true;
+    return r;
   }
   /// Sends the short records that the kernel has kept. Each poll calls it, and a rank that goes to sleep.
   void push() noexcept {
     records_ = 0;
     if (std::exchange(unpushed_, false)) os::push_out(socket.native());
   }
-  /// Writes without a copy of the last part, which stays unchanged until the peer has read it. The bytes of it that
-  /// were not written must come first in the next call.
-  os::io_result lend(const parts& p, os::page_sender& pages) noexcept {
-    const parts first{p[0], p[1], {}};
-    const std::size_t before = size_of(first);
-    os::io_result r = before != 0 ? send(first) : os::io_result{};
-    if (!r.closed && r.bytes == before) {
-      r = pages.send(socket.native(), p[2]);
-      r.bytes += before;
-    }
-    return noted(r, p);
-  }
   /// Writes all of a few bytes. Keeps those that there is no room for and writes them later, so that the caller need
   /// not.
-  os::io_result write_whole(const parts& p) noexcept {
+  os::io_result write_whole(std::span<const std::byte> record) noexcept {
     if (!can_write() || finishing_) return {};
-    os::io_result r = kept_.empty() ? send(p) : os::io_result{};
+    os::io_result r = kept_.empty() ? os::send_some(socket.native(), record) : os::io_result{};
     if (r.closed) {
       out_ended = true;
       return r;
     }
     try {
-      std::size_t sent = r.bytes;
-      for (const auto& one : p) {
-        const std::size_t of_this = (std::min)(sent, one.size());
-        kept_.insert(kept_.end(), one.begin() + static_cast<std::ptrdiff_t>(of_this), one.end());
-        sent -= of_this;
-      }
+      kept_.insert(kept_.end(), record.begin() + static_cast<std::ptrdiff_t>(r.bytes), record.end());
     } catch (const std::bad_alloc&) {  // nothing must follow a record that is cut short
       out_ended = true;
       return {0, ENOMEM, true};
     }
-    r.bytes = size_of(p);
+    r.bytes = record.size();
     return r;
   }
   [[nodiscard]] bool keeps_some() const noexcept { return !kept_.empty(); }
@@ -127,11 +109,6 @@ class tcp_connection {
   static constexpr int most_at_once = 16;  // short records; a segment for each costs both sides microseconds
 
   static std::size_t size_of(const parts& p) noexcept { return p[0].size() + p[1].size() + p[2].size(); }
-  os::io_result noted(const os::io_result& r, const parts& p) noexcept {
-    full = r.bytes < size_of(p);
-    if (r.closed) out_ended = true;
-    return r;
-  }
   // The kernel takes less time for one buffer than for a list, and copying a small message takes less than the
   // difference.
   [[nodiscard]] os::io_result send(const parts& p, os::segment last = os::segment::now) const noexcept {
@@ -151,7 +128,7 @@ class tcp_connection {
   }
 
   std::vector<std::byte> kept_;  // what the socket had no room for of records that must be written whole
-  bool finishing_ = false, inside_ = false;
+  bool finishing_ = false;
   bool unpushed_ = false;  // the kernel keeps the end of what was written
   int records_ = 0;        // written since push()
 };

@@ -54,7 +54,7 @@ class tcp_connector {
   /// Starts to open those of the first `rails` connections that are not open.
   void open(tcp_link& l, int p, int rails) noexcept {
     for (int k = 0; k < rails; ++k)
-      if (!call(p, k).dial && !l.stream->at(k, tcp_stream::side::ours).socket) dial(l, p, k);
+      if (!call(p, k).dial && !l.stream->at(k, l.stream->opened_here()).socket) dial(l, p, k);
   }
   /// Continues an attempt, after an event or with time.
   void advance(tcp_link& l, int p, int rail) noexcept {
@@ -129,10 +129,12 @@ class tcp_connector {
   }
   void connected(tcp_link& l, int p, int rail) noexcept {
     os::fd s = call(p, rail).dial->release();
-    tune_outgoing(s.native(), options_);
-    poller_.watch(s.native(), tcp_poller::source::out, poller_.index(p, rail));
+    const bool for_data = l.stream->opened_here() == tcp_stream::role::data;
+    for_data ? tune_data(s.native(), options_) : tune_control(s.native(), options_);
+    poller_.watch(s.native(), for_data ? tcp_poller::source::data : tcp_poller::source::control,
+                  poller_.index(p, rail));
     try {
-      l.stream->use(std::move(s), rail, tcp_stream::side::ours);
+      l.stream->use(std::move(s), rail, l.stream->opened_here());
     } catch (const std::bad_alloc&) {
       l.suspect(ENOMEM, rail);
     }

@@ -10,17 +10,14 @@
 
 namespace tutti::detail {
 
-/// Control message, which a rank writes on a connection that the peer opened: 16 bytes, little-endian. No long message
-/// goes that way, so that it need not wait for the end of one that is half sent. The reader finds it behind short
-/// segments (receive_buffer).
+/// Control message: 16 bytes, little-endian, on a connection that carries nothing else.
 struct control_message {
   enum class kind : std::uint8_t {
-    abort = 1,    ///< the sender's communicator failed; `why` is the cause
-    bye = 2,      ///< the sender leaves in order
-    waiting = 3,  ///< the sender is alive and, as far as it knows, waits for the rank `why.peer`; -1: not any more
-    has_read = 4  ///< the sender has read the segment that was lent
+    abort = 1,   ///< the sender's communicator failed; `why` is the cause
+    bye = 2,     ///< the sender leaves in order
+    waiting = 3  ///< the sender is alive and, as far as it knows, waits for the rank `why.peer`; -1: not any more
   };
-  static constexpr kind last_kind = kind::has_read;
+  static constexpr kind last_kind = kind::waiting;
   static constexpr std::size_t encoded_bytes = 16;
   using encoded = std::array<std::byte, encoded_bytes>;
 

@@ -16,7 +16,6 @@
 #include <tutti/core/deadline.hpp>
 #include <tutti/core/error.hpp>
 #include <tutti/os/event_fd.hpp>
-#include <tutti/os/page_sender.hpp>
 #include <tutti/os/resolve.hpp>
 #include <tutti/transport/messaging/tag.hpp>
 #include <tutti/transport/rank_info.hpp>
@@ -28,7 +27,6 @@
 #include <tutti/transport/tcp/poller.hpp>
 #include <tutti/transport/tcp/sockets.hpp>
 #include <tutti/transport/tcp/stream.hpp>
-#include <tutti/transport/tcp/watch.hpp>
 #include <tutti/wire/stranger_places.hpp>
 
 namespace tutti {
@@ -53,7 +51,6 @@ class tcp_domain final : private tcp_stream::keeper {
         links_(peers_.size()),
         blame_(rank, size()),
         poller_(options_.connections),
-        watch_(poller_, links_),
         dialer_(poller_, options_, own_terms()) {
     if (rank < 0 || rank >= size())
       throw usage_error("rank " + std::to_string(rank) + " is not in a world of " + std::to_string(size()));
@@ -75,14 +72,6 @@ class tcp_domain final : private tcp_stream::keeper {
   /// Returns the number of rails that the streams must have.
   [[nodiscard]] int connections() const noexcept { return options_.connections; }
 
-  /// Returns true if all ranks listen at one address and have one rail: their long messages are lent, see loans.
-  [[nodiscard]] bool lends() const {
-    const auto host_of = [](const rank_info& p) { return os::split_host_port(p.endpoint).first; };
-    const std::string first = host_of(peers_.front());
-    return connections() == 1 &&
-           std::all_of(peers_.begin(), peers_.end(), [&](const rank_info& p) { return host_of(p) == first; });
-  }
-
   /// Takes care of a peer's stream, which outlives the last call. Throws usage_error if the roster lacks its endpoint.
   void add(int p, tcp_stream& stream) {
     const std::string& where = who(p).endpoint;
@@ -102,29 +91,23 @@ class tcp_domain final : private tcp_stream::keeper {
   template <class Awaits>
   bool poll(Awaits awaits) noexcept {
     constexpr int most_tried = 4;
+    constexpr std::uint32_t polls_per_look = 32;
     int awaited = 0;
-    std::uint64_t received = 0;
     std::array<int, most_tried> tried;
     for (int p = 0; p < size(); ++p) {
       if (!link(p).stream) continue;
       link(p).stream->push();
-      received += link(p).stream->received();
-      if (!awaits(p)) {
-        watch_.one(p);
-        continue;
-      }
+      if (!awaits(p)) continue;
       if (awaited < most_tried) tried[static_cast<std::size_t>(awaited)] = p;
       ++awaited;
     }
     const bool few = awaited > 0 && awaited <= most_tried;
-    if (!few) watch_.all();
-    const bool moved = (watch_.is_due(received) || !few || look_soon_ || dialer_.busy()) && look();
+    const bool look_is_due = ++polls_ % polls_per_look == 0;
+    const bool moved = (!few || look_is_due || look_soon_ || dialer_.busy()) && look();
     if (!few) return moved;
     // A look takes the socket's lock, and the kernel needs that to deliver what is looked for: hence the pauses.
     for (int i = 0; i < 4; ++i) detail::cpu_pause();
-    const auto asked = std::span{tried}.first(static_cast<std::size_t>(awaited));
-    for (const int p : asked) link(p).stream->try_now();
-    watch_.leave_to_polls(asked);
+    for (const int p : std::span{tried}.first(static_cast<std::size_t>(awaited))) link(p).stream->try_now();
     return moved;
   }
 
@@ -138,7 +121,6 @@ class tcp_domain final : private tcp_stream::keeper {
       tcp_link& l = link(p);
       if (!l.stream) continue;
       dialer_.tick(l, p, now, [this] { return cause_.ok() && !closing_; });
-      for (int k = 0; l.unwatched && k < connections(); ++k) noticed(p, k);
       l.note(now);
       l.awaited = awaits(p);
       if (l.died(who(p), who(rank_), now)) l.suspect(0, 0);
@@ -168,10 +150,7 @@ class tcp_domain final : private tcp_stream::keeper {
   void abort(status why) noexcept {
     if (!cause_.ok()) return;
     cause_ = why;
-    for (tcp_link& l : links_)
-      if (l.stream) l.stream->drop();
-    tell(last_word());
-    dialer_.hang_up();
+    say_last_word();
   }
 
   /// Handles events until `sent()`, or until the time for a goodbye since `began` is over. Connects to 32 peers at most
@@ -191,21 +170,22 @@ class tcp_domain final : private tcp_stream::keeper {
   /// Ends every connection once what was written has reached the peers, or the time for a goodbye is over.
   void close(deadline began) noexcept {
     if (std::exchange(closing_, true)) return;
-    if (cause_.ok()) tell(last_word());
-    dialer_.hang_up();
+    if (cause_.ok()) say_last_word();
     for (tcp_link& l : links_)
       if (l.stream) l.stream->leave();
     // Held connections are watched, too: their end tells that nobody is there to take the last control message.
     for (int p = 0; p < size(); ++p)
-      if (link(p).stream) watch_.renew(p);
-    linger(began, [this] { return everything_delivered(); });
+      for (int k = 0; link(p).stream && k < connections(); ++k)
+        for (const role r : tcp_stream::roles) watch(p, k, r);
+    linger(began, [this] { return !dialer_.busy() && everything_delivered(); });
+    dialer_.hang_up();
     listener_.close();
     hall_.clear();
     for (tcp_link& l : links_)
       if (l.stream) l.stream->close();
   }
 
-  void prepare_park() noexcept { watch_.prepare_sleep(); }
+  void prepare_park() noexcept { push_all(); }
   void park(duration at_most) noexcept {
     const std::scoped_lock parked(parking_);
     (void)poller_.wait(at_most);
@@ -221,10 +201,15 @@ class tcp_domain final : private tcp_stream::keeper {
 
  private:
   using source = tcp_poller::source;
-  using side = tcp_stream::side;
+  using role = tcp_stream::role;
+
+  void push_all() noexcept {
+    for (tcp_link& l : links_)
+      if (l.stream) l.stream->push();
+  }
   template <class Done>
   void linger(deadline began, Done done) noexcept {
-    watch_.prepare_sleep();
+    push_all();
     waker_.notify();
     const std::scoped_lock parked(parking_);
     while (!done() && clock::now() - began < options_.goodbye)
@@ -238,12 +223,14 @@ class tcp_domain final : private tcp_stream::keeper {
   [[nodiscard]] tcp_link& link(int p) noexcept { return links_[static_cast<std::size_t>(p)]; }
   [[nodiscard]] const tcp_link& link(int p) const noexcept { return links_[static_cast<std::size_t>(p)]; }
 
+  static constexpr source source_of(role r) noexcept { return r == role::data ? source::data : source::control; }
+
   bool look() noexcept {
     look_soon_ = false;
     bool moved = false;
     for (const os::ready_event& e : poller_.wait(duration{0})) {
       handle(e);
-      moved = moved || tcp_poller::source_of(e) != source::in;
+      moved = moved || tcp_poller::source_of(e) != source::data;
     }
     return moved;
   }
@@ -271,19 +258,19 @@ class tcp_domain final : private tcp_stream::keeper {
       case source::dial:
         look_soon_ = true;
         return dialer_.advance(link(p), p, rail);
-      case source::in:
-        return attend(p, rail, side::theirs, e);
-      case source::out:
-        return attend(p, rail, side::ours, e);
+      case source::data:
+        return attend(p, rail, role::data, e);
+      case source::control:
+        return attend(p, rail, role::control, e);
     }
   }
-  void attend(int p, int rail, side s, const os::ready_event& e) noexcept {
+  void attend(int p, int rail, role r, const os::ready_event& e) noexcept {
     tcp_stream& stream = *link(p).stream;
-    if (e.writable) stream.room(rail, s);
-    if (e.readable && s == side::ours) noticed(p, rail);
-    if (e.readable && s == side::theirs) stopped() ? stream.discard(rail) : stream.arrived(rail);
+    if (e.writable) stream.room(rail, r);
+    if (e.readable && r == role::control) noticed(p, rail);
+    if (e.readable && r == role::data) stopped() ? stream.discard(rail) : stream.arrived(rail);
     // A stream that its channel holds back would otherwise end every park at once.
-    if (e.writable || stream.at(rail, s).wanted() != os::interest::read) watch(p, rail, s);
+    if (e.writable || stream.at(rail, r).wanted() != os::interest::read) watch(p, rail, r);
   }
   [[nodiscard]] bool stopped() const noexcept { return !cause_.ok() || closing_; }
 
@@ -301,27 +288,26 @@ class tcp_domain final : private tcp_stream::keeper {
   void open(int p) noexcept override {
     if (link(p).stream && !stopped()) dialer_.open(link(p), p, connections());
   }
-  void watch(int p, int rail, side s) noexcept override { watch_.renew(p, rail, s); }
+  void watch(int p, int rail, role r) noexcept override {
+    const detail::tcp_connection& c = link(p).stream->at(rail, r);
+    if (!c.socket) return;
+    if (const os::interest what = c.wanted(); what == os::interest::none)
+      poller_.forget(c.socket.native());
+    else
+      poller_.watch(c.socket.native(), source_of(r), poller_.index(p, rail), what);
+  }
   void broken(int p, int rail, int error) noexcept override {
     if (!link(p).bye && !closing_) link(p).suspect(error, rail);
-    for (const side s : {side::ours, side::theirs}) {
-      const detail::tcp_connection& r = link(p).stream->at(rail, s);
-      if (r.can_read()) continue;
-      watch(p, rail, s);
-      pages_.forget(r.socket.native());
-    }
+    for (const role r : tcp_stream::roles)
+      if (!link(p).stream->at(rail, r).can_read()) watch(p, rail, r);
   }
-  os::page_sender& pages() noexcept override { return pages_; }
-  void noticed(int p, int rail) noexcept override {
+  void noticed(int p, int rail) noexcept {
     tcp_link& l = link(p);
     while (const auto n = l.stream->next_notice(rail)) {
       l.heard = clock::now();
       switch (n->what) {
         case control_message::kind::abort:
           l.stream->fail(n->why);
-          break;
-        case control_message::kind::has_read:
-          l.stream->was_read();
           break;
         case control_message::kind::bye:
           l.bye = true;
@@ -332,29 +318,33 @@ class tcp_domain final : private tcp_stream::keeper {
           break;
       }
     }
-    // A rank that fails or leaves says so first, in this direction; one that says nothing has died.
+    // A rank that fails or leaves says so first, on this connection; one that says nothing has died.
     if (l.stream->notices(rail) == tcp_stream::ending::closed && !l.bye) l.stream->fail(l.lost(who(p), who(rank_)));
   }
 
   void welcome(detail::tcp_acceptor::guest g) noexcept {
     look_soon_ = true;
-    if (g.rank < 0 || g.rank >= size() || !link(g.rank).stream || link(g.rank).stream->at(g.rail, side::theirs).socket)
-      return;
+    if (g.rank < 0 || g.rank >= size() || !link(g.rank).stream) return;
     tcp_stream& stream = *link(g.rank).stream;
-    detail::tune_incoming(g.connection.native(), options_);
-    poller_.watch(g.connection.native(), source::in, poller_.index(g.rank, g.rail));
+    const role r = stream.opened_there();
+    if (stream.at(g.rail, r).socket) return;
+    r == role::data ? detail::tune_data(g.connection.native(), options_)
+                    : detail::tune_control(g.connection.native(), options_);
+    poller_.watch(g.connection.native(), source_of(r), poller_.index(g.rank, g.rail));
     try {
-      stream.use(std::move(g.connection), g.rail, side::theirs);
+      stream.use(std::move(g.connection), g.rail, r);
     } catch (const std::bad_alloc&) {
       return link(g.rank).suspect(ENOMEM, g.rail);
     }
     if (!stopped()) return stream.open();
-    stream.tell(last_word(), g.rail);
-    if (closing_) stream.leave();
+    // It must hear the last word: on the other connection, unless it has opened that one.
+    if (r == role::data) dialer_.open(link(g.rank), g.rank, connections());
   }
-  [[nodiscard]] control_message last_word() const noexcept {
-    return cause_.ok() ? control_message{control_message::kind::bye, {}}
-                       : control_message{control_message::kind::abort, cause_};
+  void say_last_word() noexcept {
+    using kind = control_message::kind;
+    const control_message last = cause_.ok() ? control_message{kind::bye, {}} : control_message{kind::abort, cause_};
+    for (tcp_link& l : links_)
+      if (l.stream) l.stream->tell_last(last);
   }
 
   void tell(const control_message& n) noexcept {
@@ -370,9 +360,9 @@ class tcp_domain final : private tcp_stream::keeper {
     for (int p = 0; p < size(); ++p) {
       const tcp_stream* stream = link(p).stream;
       if (!stream) continue;
-      if (!stream->delivered(side::theirs) || (cause_.ok() && !stream->delivered(side::ours))) return false;
+      if (!stream->delivered(role::control) || (cause_.ok() && !stream->delivered(role::data))) return false;
       // A peer that is connecting must hear the cause; otherwise it would take the closed listener for one.
-      if (!cause_.ok() && !stream->at(0, side::theirs).socket && !is_gone(p)) return false;
+      if (!cause_.ok() && !stream->at(0, role::control).socket && !is_gone(p)) return false;
     }
     return true;
   }
@@ -386,13 +376,12 @@ class tcp_domain final : private tcp_stream::keeper {
   std::vector<tcp_link> links_;
   detail::straggler_detector blame_;
   tcp_poller poller_;
-  detail::tcp_watch watch_;
   detail::tcp_connector dialer_;
   os::event_fd waker_;
-  os::page_sender pages_;
   int bell_ = -1;
   std::mutex parking_;  // held while the poller waits without the engine's lock
   bool look_soon_ = true, door_shut_ = false, closing_ = false;
+  std::uint32_t polls_ = 0;
   std::uint64_t issued_ = 0;
   status cause_{};
 };

@@ -25,7 +25,6 @@ struct tcp_link {
   os::endpoint address;
   bool bye = false;  ///< the peer leaves in order
   bool awaited = false;
-  bool unwatched = false;                  ///< its sockets are polled, and not registered with the poller
   deadline suspected = (deadline::max)();  ///< time from which on something is broken
   deadline since{};                        ///< time from which on it is awaited and no byte of a message came
   deadline heard{};

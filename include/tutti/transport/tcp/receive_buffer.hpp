@@ -14,13 +14,12 @@
 #include <tutti/core/kernels/copy.hpp>
 #include <tutti/os/socket_io.hpp>
 #include <tutti/transport/tcp/control_message.hpp>
-#include <tutti/transport/tcp/route.hpp>
 #include <tutti/transport/tcp/segment_header.hpp>
 
 namespace tutti::detail {
 
-/// Receive buffer of one connection, on which a peer writes control messages and segments of its stream, one after the
-/// other. It reads ahead, so that a small message costs one system call.
+/// Receive buffer of one connection, on which a peer writes segments of its stream, or control messages. It reads
+/// ahead, so that a small message costs one system call.
 class receive_buffer {
  public:
   /// End of the incoming direction: none yet, `closed` between two records, `cut` within a record or by an error, or
@@ -29,11 +28,9 @@ class receive_buffer {
   /// Kind of what comes next; `nothing` if its header has not arrived completely.
   enum class head : std::uint8_t { nothing, notice, piece, body, nonsense };
 
-  /// Bytes that are read ahead: room for a short message and all that stands before it, or for the segments that may go
-  /// against a stream and a control message behind them. A long message is copied twice only this far.
+  /// Bytes that are read ahead: room for a short message and all that stands before it. A long message is copied twice
+  /// only this far.
   static constexpr std::size_t ahead_bytes = (16 << 10) + 128;
-  static_assert(ahead_bytes >= way_chooser::most_unread * (piece::encoded_bytes + way_chooser::most_against) +
-                                   2 * control_message::encoded_bytes);
 
   /// Allocates the buffer, once. May throw bad_alloc.
   void open() {
@@ -45,26 +42,33 @@ class receive_buffer {
   /// Returns the bytes of the current segment that have not been taken.
   [[nodiscard]] std::size_t left() const noexcept { return left_; }
 
-  [[nodiscard]] head what() const noexcept { return left_ != 0 ? head::body : what_at(from_); }
-  /// Takes the next control message that was read ahead, even from behind segments that nobody has taken yet. Returns
-  /// nullopt if there is none, or if what is there is malformed, which spoils the connection.
+  [[nodiscard]] head what() const noexcept {
+    if (left_ != 0) return head::body;
+    if (from_ == to_) return head::nothing;
+    const std::byte* at = ahead_->bytes + from_;
+    const std::size_t there = to_ - from_;
+    const auto first = std::to_integer<std::uint8_t>(*at);
+    if (first == piece::mark)
+      return there >= piece::encoded_bytes && there >= piece::head_bytes(at) ? head::piece : head::nothing;
+    if (first == 0 || first > static_cast<std::uint8_t>(control_message::last_kind)) return head::nonsense;
+    return there < control_message::encoded_bytes ? head::nothing : head::notice;
+  }
+  /// Takes the next control message that was read ahead. Returns nullopt if there is none, or if something else is
+  /// there, which spoils the connection.
   std::optional<control_message> take_notice() noexcept {
-    const std::size_t at = behind_pieces();
-    const head h = what_at(at);
-    if (h == head::notice) {
-      const auto n = decode_at<control_message>(at);
-      if (!n) spoil();
-      std::memmove(ahead_->bytes + from_ + control_message::encoded_bytes, ahead_->bytes + from_, at - from_);
-      from_ += control_message::encoded_bytes;
+    const head h = what();
+    if (h == head::nothing) return std::nullopt;
+    const auto n = h == head::notice ? decode<control_message>() : std::nullopt;
+    if (!n) {
+      spoil();
       return n;
     }
-    // A full buffer holds more than may go against a stream, and has no room for a control message behind that.
-    if (h == head::nonsense || h == head::piece || to_ - from_ == ahead_bytes) spoil();
-    return std::nullopt;
+    from_ += control_message::encoded_bytes;
+    return n;
   }
   /// Takes the header of the next segment. Returns nullopt, and spoils the connection, if something else comes next.
   std::optional<piece> take_piece() noexcept {
-    const auto p = what() == head::piece ? decode_at<piece>(from_) : std::nullopt;
+    const auto p = what() == head::piece ? decode<piece>() : std::nullopt;
     if (!p) {
       spoil();
       return p;
@@ -104,18 +108,10 @@ class receive_buffer {
     const std::size_t mine = (std::min)(r.bytes, direct.size());
     to_ += r.bytes - mine;
     left_ -= mine;
-    if (r.closed) end_ = r.error == 0 && behind_pieces() == to_ ? ending::closed : ending::cut;
+    if (r.closed) end_ = r.error == 0 && left_ == 0 && from_ == to_ ? ending::closed : ending::cut;
     return {r.bytes, mine, r.bytes == direct.size() + room.size(), r.closed ? r.error : 0};
   }
 
-  /// Drops segments that were read ahead, up to the next control message.
-  void skip() noexcept {
-    do {
-      const std::size_t n = (std::min)(left_, to_ - from_);
-      from_ += n;
-      left_ -= n;
-    } while (what() == head::piece && take_piece());
-  }
   /// Receives and drops what arrives, a limited number of bytes for each call. A socket that is closed with bytes
   /// unread would reset the connection, and the peer would lose what it has not read yet.
   void discard(int socket) noexcept {
@@ -128,30 +124,10 @@ class receive_buffer {
   }
 
  private:
-  [[nodiscard]] head what_at(std::size_t at) const noexcept {
-    if (at >= to_) return head::nothing;
-    const auto first = std::to_integer<std::uint8_t>(ahead_->bytes[at]);
-    if (first == piece::mark) {
-      const bool all = to_ - at >= piece::encoded_bytes && to_ - at >= piece::head_bytes(ahead_->bytes + at);
-      return all ? head::piece : head::nothing;
-    }
-    if (first == 0 || first > static_cast<std::uint8_t>(control_message::last_kind)) return head::nonsense;
-    return to_ - at < control_message::encoded_bytes ? head::nothing : head::notice;
-  }
   template <class Record>
-  [[nodiscard]] std::optional<Record> decode_at(std::size_t at) const noexcept {
-    return Record::decode(std::span<const std::byte, Record::encoded_bytes>{ahead_->bytes + at, Record::encoded_bytes});
-  }
-  /// Returns the position of the first record that is not a segment; beyond the buffer if a segment has not arrived
-  /// completely.
-  [[nodiscard]] std::size_t behind_pieces() const noexcept {
-    std::size_t at = from_ + left_;
-    while (what_at(at) == head::piece) {
-      const auto p = decode_at<piece>(at);
-      if (!p) break;
-      at += piece::head_bytes(ahead_->bytes + at) + p->bytes;
-    }
-    return at;
+  [[nodiscard]] std::optional<Record> decode() const noexcept {
+    return Record::decode(
+        std::span<const std::byte, Record::encoded_bytes>{ahead_->bytes + from_, Record::encoded_bytes});
   }
 
   // It begins at a cache line, because the kernel copies slowly to some bytes behind the start of a page (see piece).

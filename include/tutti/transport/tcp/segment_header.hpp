@@ -11,9 +11,8 @@
 namespace tutti::detail {
 
 /// Segment header: stands before each segment of a byte stream that is dealt out to several connections. It has 8
-/// bytes, little-endian, and padding behind it if `padded` is set. It holds the length of the segment; the connection
-/// of the next one, so that the reader always knows where to read; and the count of segments read that came against
-/// this stream.
+/// bytes, little-endian, and padding behind it if `padded` is set. It holds the length of the segment, and the rail of
+/// the next one, so that the reader always knows where to read.
 struct piece {
   static constexpr std::size_t encoded_bytes = 8, padding_bytes = 128;
   static constexpr std::size_t most_bytes = std::size_t{1} << 30;
@@ -22,13 +21,11 @@ struct piece {
 
   std::uint32_t bytes = 0;
   std::uint8_t next = 0;
-  std::uint16_t read = 0;  ///< segments that came against this stream and were read, modulo 2^16
-  bool lent = false;       ///< its writer goes on when the reader has reported that it was read
-  bool padded = false;     ///< padding_bytes without a meaning are before its first byte
+  bool padded = false;  ///< padding_bytes without a meaning are before its first byte
 
   /// Returns the bytes before the first byte of a segment whose encoded header begins at `in`.
   static std::size_t head_bytes(const std::byte* in) noexcept {
-    return encoded_bytes + ((std::to_integer<std::uint8_t>(in[1]) & padded_bit) != 0 ? padding_bytes : 0);
+    return encoded_bytes + (std::to_integer<std::uint8_t>(in[2]) != 0 ? padding_bytes : 0);
   }
 
   /// Returns true if a message is written faster behind padding. The kernel copies by `rep movsb`, as a rule to the
@@ -42,23 +39,18 @@ struct piece {
 
   [[nodiscard]] encoded encode() const noexcept {
     encoded out{};
-    const int flags = (lent ? lent_bit : 0) | (padded ? padded_bit : 0);
-    wire::byte_writer{out}.u8(mark).u8(static_cast<std::uint8_t>(next | flags)).u16(read).u32(bytes);
+    wire::byte_writer{out}.u8(mark).u8(next).u16(padded ? 1 : 0).u32(bytes);
     return out;
   }
   /// Returns the header that these bytes encode; nullopt if they are not one.
   static std::optional<piece> decode(std::span<const std::byte, encoded_bytes> in) noexcept {
     wire::byte_reader r{in};
     const std::uint8_t first = r.u8(), next = r.u8();
-    const std::uint16_t read = r.u16();
+    const std::uint16_t padded = r.u16();
     const std::uint32_t bytes = r.u32();
-    if (first != mark || bytes > most_bytes) return std::nullopt;
-    return piece{bytes, static_cast<std::uint8_t>(next & ~(lent_bit | padded_bit)), read, (next & lent_bit) != 0,
-                 (next & padded_bit) != 0};
+    if (first != mark || padded > 1 || bytes > most_bytes) return std::nullopt;
+    return piece{bytes, next, padded != 0};
   }
-
- private:
-  static constexpr std::uint8_t lent_bit = 0x80, padded_bit = 0x40;
 };
 
 }  // namespace tutti::detail

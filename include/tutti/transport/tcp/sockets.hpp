@@ -69,21 +69,21 @@ inline void send_without_pauses(int socket) noexcept {
   if (stays_inside(socket)) (void)::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, plain, sizeof plain - 1);
 }
 
-/// Sets the options of a connection that messages are written to. A peer that reads slowly is alive, however long bytes
-/// wait for it: so there is no limit to that, and only an idle connection is probed, with patience.
-inline void tune_outgoing(int socket, const tcp_options& o) noexcept {
+/// Sets the options of a connection that carries messages. A peer that reads slowly is alive, however long bytes wait
+/// for it: so there is no limit to that, and only an idle connection is probed, with patience.
+inline void tune_data(int socket, const tcp_options& o) noexcept {
   os::tcp_options how;
   how.user_timeout = {};
   how.keepalive = {std::chrono::seconds{5}, std::chrono::seconds{2}, 5};
   (void)os::set_tcp_options(socket, how);
   ask_for_buffer(socket, SO_SNDBUF, o.buffer_bytes);
+  ask_for_buffer(socket, SO_RCVBUF, o.buffer_bytes);
   send_without_pauses(socket);
 }
 
-/// Sets the options of a connection that messages are read from. Only control messages and a few short segments are
-/// written to it (way_chooser), which fill no buffer, and a control message a second while this rank waits: if nothing
-/// is acknowledged for long, the machine or the way to it is gone.
-inline void tune_incoming(int socket, const tcp_options& o) noexcept {
+/// Sets the options of a connection that carries control messages, which fill no buffer. While a rank waits it writes
+/// one a second: if nothing is acknowledged for long, the machine or the way to it is gone.
+inline void tune_control(int socket, const tcp_options& o) noexcept {
   os::tcp_options how;
   how.user_timeout = std::chrono::ceil<std::chrono::milliseconds>(o.silence);
   (void)os::set_tcp_options(socket, how);

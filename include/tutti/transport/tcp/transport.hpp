@@ -11,7 +11,7 @@
 namespace tutti {
 
 /// Transport over TCP for every pair of ranks, on one machine or on several. Connections are opened with the first
-/// transfer. A message of more than 256 KiB to a rank of this machine finishes when that rank has read it (see loans).
+/// transfer.
 class tcp_transport : public mesh<tcp_stream> {
  public:
   /// Takes the whole world in rank order, and the listener whose endpoint is this rank's there. Throws usage_error if
@@ -25,7 +25,6 @@ class tcp_transport : public mesh<tcp_stream> {
       connect(p, domain_.pipe_keeper(), rank, p, domain_.connections());
       domain_.add(p, channel(p)->stream());
     }
-    if (domain_.lends()) prefer_long_messages();
   }
   tcp_transport(const tcp_transport&) = delete;
   tcp_transport& operator=(const tcp_transport&) = delete;
