@@ -106,3 +106,19 @@ TEST_CASE("processes that call different things are told what the others called"
     check_nothing_left(name);
   }
 }
+
+TEST_CASE("processes log a difference of their last calls, without close(), on standard error") {
+  using namespace tutti_test;
+  const std::string name = unique_name();
+  const auto all = run_ranks(
+      "stream", 2, [&](int r) { return rank_words{{at("unix:@" + name, r, 2), "transport=shm", "last=1"}, {}}; });
+  for (const std::size_t r : {0U, 1U}) {
+    CAPTURE(all[r].out);
+    CHECK(all[r].status == 0);
+    const std::string me = std::to_string(r), other = std::to_string(1 - r);
+    CHECK(contains(all[r].out, "tutti: error: rank " + me + " has ended a communicator without close(): rank " + other +
+                                   " called broadcast #2 (1 x float32, root " + other +
+                                   ") where this rank called broadcast #2 (1 x float32, root " + me + ");"));
+  }
+  check_nothing_left(name);
+}

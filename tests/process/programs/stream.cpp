@@ -66,6 +66,16 @@ void call_otherwise(World& world) {
     world.all_reduce(data).wait();
 }
 
+/// All ranks have called, and none has waited for another, when the first ends.
+template <class World>
+void differ_at_the_end(World& world) {
+  auto group = world.split(0);
+  std::vector<float> data(1);
+  group.barrier().wait();
+  group.broadcast(data, group.rank()).wait();
+  world.barrier().wait();
+}
+
 long open_descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return std::distance(begin(all), end(all));
@@ -182,6 +192,8 @@ int main(int argc, char** argv) {
         die_at_work(world);
       else if (w.has("odd"))
         call_otherwise(world);
+      else if (w.has("last"))
+        differ_at_the_end(world);
       else if (w.has("groups"))
         wait_for_other_groups(world);
       else if (w.has("throws"))
