@@ -9,8 +9,8 @@
 
 namespace tutti::detail {
 
-/// Connections at a host that have not proved themselves yet. To make room, none that has shown an early proof is closed
-/// while there is one that has not.
+/// Connections at a host that have not proved themselves yet. To make room, none that has shown an early proof is
+/// closed while there is one that has not.
 class pending_connections {
  public:
   struct entry {
@@ -49,13 +49,13 @@ class pending_connections {
   }
 
  private:
-  using list = std::vector<entry>;
-  static list::iterator find(list& in, std::uint64_t id) noexcept {
+  using entries = std::vector<entry>;
+  static entries::iterator find(entries& in, std::uint64_t id) noexcept {
     return std::lower_bound(in.begin(), in.end(), id, [](const entry& e, std::uint64_t i) { return e.id < i; });
   }
-  [[nodiscard]] const list& first_to_go() const noexcept { return strangers_.empty() ? candidates_ : strangers_; }
+  [[nodiscard]] const entries& first_to_go() const noexcept { return strangers_.empty() ? candidates_ : strangers_; }
 
-  list strangers_, candidates_;  // without and with an early proof, by age
+  entries strangers_, candidates_;  // without and with an early proof, by age
 };
 
 }  // namespace tutti::detail
