@@ -50,6 +50,9 @@ static_assert(run_messages<broadcast_args>(2, 64 * MiB) == algorithm::tree);
 static_assert(run_messages<broadcast_args>(8, MiB, 4) == algorithm::tree);
 static_assert(run_messages<broadcast_args>(8, 16 * MiB, 4) == algorithm::chain);
 static_assert(run_messages<reduce_args>(4, 16 * KiB, 2) == algorithm::tree);
+// One rank on each of four machines: the network's costs, which pay for a chain earlier.
+static_assert(select<broadcast_args>({connectivity::messages, 4, MiB, 4, 4}) == algorithm::chain);
+static_assert(select<broadcast_args>({connectivity::messages, 4, MiB, 4, 1}) == algorithm::tree);
 static_assert(run_messages<reduce_args>(4, 4 * MiB, 2) == algorithm::chain);
 static_assert(run_messages<reduce_args>(8, MiB, 4) == algorithm::tree);
 static_assert(run_messages<reduce_args>(8, 4 * MiB, 4) == algorithm::chain);

@@ -87,7 +87,7 @@ constexpr std::uint64_t estimate(algorithm via, const problem& s, const extent& 
   if constexpr (has_algorithm<Args>(algorithm::hierarchical))
     if (via == algorithm::hierarchical) return detail::estimate_hierarchical<Args>(s);
   const int lines = s.links == connectivity::machines ? (s.world_size + s.machines - 1) / s.machines : 1;
-  return time_of(work_of<Args>(via, e), cost_of(s.links), static_cast<std::uint64_t>(s.ranks_per_core),
+  return time_of(work_of<Args>(via, e), cost_of(s), static_cast<std::uint64_t>(s.ranks_per_core),
                  static_cast<std::uint64_t>(lines));
 }
 

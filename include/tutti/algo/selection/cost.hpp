@@ -33,10 +33,11 @@ inline constexpr link_cost through_memory{400'000, 100'000, 10, 60, 75};
 inline constexpr link_cost over_loopback{4'500'000, 750'000, 35, 125, 75};
 inline constexpr link_cost between_machines{15'000'000, 750'000, 800, 125, 75};
 
-constexpr const link_cost& cost_of(connectivity links) noexcept {
-  return links == connectivity::memory     ? through_memory
-         : links == connectivity::messages ? over_loopback
-                                           : between_machines;
+/// Returns the costs of messages between the ranks of a problem: of the network if they are on several machines.
+constexpr const link_cost& cost_of(const problem& s) noexcept {
+  return s.links == connectivity::memory                        ? through_memory
+         : s.links == connectivity::messages && s.machines <= 1 ? over_loopback
+                                                                : between_machines;
 }
 
 /// Returns the time of `w` in picoseconds. `ranks_per_core` ranks share a core, and `lines` ranks share the link to
