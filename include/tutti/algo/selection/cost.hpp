@@ -28,7 +28,7 @@ struct link_cost {
 };
 
 /// Measured by `tutti-bench --tune` on 2 cores: messages through ring buffers in memory (2 and 4 ranks), and TCP on
-/// loopback (2, 3, 4, 6 and 8). Between machines: a link of 10 Gbit/s, from results/tcp.md.
+/// loopback (2, 3, 4, 6 and 8). Between machines: a link of 10 Gbit/s, from docs/results/tcp.md.
 inline constexpr link_cost through_memory{400'000, 100'000, 10, 60, 75};
 inline constexpr link_cost over_loopback{4'500'000, 750'000, 35, 125, 75};
 inline constexpr link_cost between_machines{15'000'000, 750'000, 800, 125, 75};
